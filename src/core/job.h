@@ -1,0 +1,60 @@
+// The vocabulary of jobq: states, defaults, limits and the decisions of a job's life.
+// Pure: no server header, no clock, no randomness. Used by every layer above.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace jobq::core {
+
+// Microseconds, as the server counts them: a point in time since 2000-01-01 UTC, or a span.
+using Micros = std::int64_t;
+
+constexpr Micros kSecond = 1000000;
+constexpr Micros kMinute = 60 * kSecond;
+constexpr Micros kHour = 60 * kMinute;
+constexpr Micros kDay = 24 * kHour;
+// The latest moment a job may be due: end of year 294246 less a margin that arithmetic may use up.
+constexpr Micros kLatest = 9223371331200000000 - kDay;
+
+enum class JobStatus : std::uint8_t { Scheduled, Blocked, Pending, Processing, Completed, Failed, Cancelled };
+constexpr int kJobStatusCount = 7;
+
+// The label of the enum jobq.job_status; "unknown" for a value that is none.
+const char *status_name(JobStatus status);
+// False when `label` is none (or null); `*status` is then left alone.
+bool parse_status(const char *label, JobStatus *status);
+// completed, failed and cancelled.
+bool is_finished(JobStatus status);
+
+// What a queue uses when neither the job nor its queue says otherwise.
+constexpr int kDefaultMaxAttempts = 20;
+constexpr int kDefaultMaxLost = 3;
+constexpr Micros kDefaultBackoffBase = kSecond;
+constexpr Micros kDefaultBackoffMax = kHour;
+constexpr Micros kDefaultHeartbeatTimeout = 60 * kSecond;
+constexpr Micros kDefaultKeepCompleted = kDay;
+constexpr Micros kDefaultKeepFailed = 14 * kDay;
+
+// Limits on what callers may pass.
+constexpr std::size_t kMaxQueueBytes = 63;
+constexpr std::size_t kMaxKindBytes = 255;
+constexpr std::size_t kMaxWorkerBytes = 255;
+constexpr std::size_t kMaxCapabilityBytes = 63;
+constexpr int kMaxCapabilities = 64;
+constexpr std::size_t kMaxErrorBytes = 32768;   // longer error texts are cut at a character boundary
+constexpr int kMaxBatch = 99999;                // ids in one call, jobs in one claim
+constexpr int kMaxEnqueue = 1000000;            // jobs in one enqueue
+constexpr Micros kMinHeartbeatTimeout = 10000;  // 10 ms
+
+// A lease made of 64 random bits: positive and below 2^53, so that JSON clients keep it exactly.
+std::int64_t lease_from_random(std::uint64_t random);
+
+// `a + b` and `a - b`, kept within [-kLatest, kLatest].
+Micros saturating_add(Micros a, Micros b);
+Micros saturating_subtract(Micros a, Micros b);
+
+// How often a worker should heartbeat, in whole seconds: a third of the timeout, at least 1.
+int heartbeat_seconds(Micros timeout);
+
+}  // namespace jobq::core

@@ -1,0 +1,38 @@
+// Lanes: the distinct (queue, kind, version, requires). Jobs of one lane may be taken by exactly the same workers.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+namespace jobq::core {
+
+// A stable 64-bit hash of a lane's parts, the same on every machine for ever: it is stored in tables.
+// `requires_sorted` must be sorted bytewise and free of duplicates: a lane is identified by the *set*.
+// The function: FNV-1a 64 (Fowler, Noll, Vo) over length-prefixed parts, finished with the 64-bit mixer of
+// MurmurHash3 (Appleby), because the low bits of FNV alone are weak for short keys. The bytes hashed, numbers
+// lowest byte first: length (8) and bytes of queue, the same of kind, version (4), requires_count (4), then length (8)
+// and bytes of each requirement.
+std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32_t version,
+                       const std::string_view *requires_sorted, int requires_count);
+
+// Sorts bytewise and drops duplicates in place; returns the new count.
+int canonical_set(std::string_view *items, int count);
+
+// What a worker may take. A null pointer means "any" for kinds and versions, "none" for capabilities; an empty list
+// that is not null matches nothing.
+struct WorkerFilter {
+    const std::string_view *kinds;  // null: any
+    int kind_count;
+    const std::int32_t *versions;  // null: any
+    int version_count;
+    const std::string_view *capabilities;  // canonical set; may be null when the count is 0
+    int capability_count;
+};
+static_assert(std::is_trivially_copyable_v<WorkerFilter>, "may live where a longjmp skips destructors");
+
+// Whether a worker with this filter may take jobs of a lane with these parts.
+bool lane_matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
+                  const std::string_view *requires_sorted, int requires_count);
+
+}  // namespace jobq::core

@@ -1,0 +1,141 @@
+// jobq_claim and jobq_claim_any.
+#include "pg/pg.h"
+
+#include "functions/claim.h"
+#include "pg/args.h"
+#include "settings.h"
+
+namespace jobq {
+
+namespace {
+
+constexpr int kMaxNames = 1000;  // kinds, versions, capabilities and queues in one call
+
+text *worker_id_or_default(FunctionCallInfo fcinfo, int n) {
+    if (given(fcinfo, n)) {
+        text *worker_id = PG_GETARG_TEXT_PP(n);
+        check_worker_id(view(worker_id));
+        return worker_id;
+    }
+    if (settings.worker_id != nullptr && settings.worker_id[0] != '\0') {
+        check_worker_id(settings.worker_id);
+        return cstring_to_text(settings.worker_id);
+    }
+    return cstring_to_text(psprintf("%s%d", kBackendWorkerPrefix, MyProcPid));
+}
+
+int checked_batch(FunctionCallInfo fcinfo, int n) {
+    require(fcinfo, n, "batch");
+    const int batch = PG_GETARG_INT32(n);
+    if (batch < 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"batch\" must not be negative, but is %d", batch)));
+    if (batch > core::kMaxBatch)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"batch\" is too large: %d", batch),
+                        errhint("At most %d jobs can be claimed in one call.", core::kMaxBatch)));
+    return batch;
+}
+
+core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first) {
+    core::WorkerFilter filter = {};
+    if (given(fcinfo, first)) {
+        const Names kinds = names_of(PG_GETARG_ARRAYTYPE_P(first), "kinds", core::kMaxKindBytes, kMaxNames);
+        filter.kinds = kinds.items;
+        filter.kind_count = kinds.count;
+    }
+    if (given(fcinfo, first + 1)) {
+        const Elements versions = require_elements(fcinfo, first + 1, INT4OID, "versions", kMaxNames);
+        auto *numbers = static_cast<int32 *>(palloc(sizeof(int32) * Max(versions.count, 1)));
+        for (int i = 0; i < versions.count; i++) numbers[i] = DatumGetInt32(versions.values[i]);
+        filter.versions = numbers;
+        filter.version_count = versions.count;
+    }
+    if (given(fcinfo, first + 2)) {
+        const Names capabilities =
+            names_of(PG_GETARG_ARRAYTYPE_P(first + 2), "capabilities", core::kMaxCapabilityBytes, kMaxNames);
+        filter.capabilities = capabilities.items;
+        filter.capability_count = core::canonical_set(capabilities.items, capabilities.count);
+    }
+    return filter;
+}
+
+void emit(ResultSet *results, const ClaimedJob &job) {
+    constexpr int kColumns = 14;
+    Datum values[kColumns];
+    bool nulls[kColumns] = {};
+    const auto copy = [&](int to, ClaimColumn from) { values[to] = job.row.get(from, &nulls[to]); };
+    copy(0, kClaimId);
+    values[1] = Int64GetDatum(job.lease);
+    copy(2, kClaimQueue);
+    copy(3, kClaimKind);
+    copy(4, kClaimPayload);
+    values[5] = Int32GetDatum(job.row.int32_at(kClaimAttempts) + 1);
+    copy(6, kClaimMaxAttempts);
+    copy(7, kClaimPriority);
+    copy(8, kClaimVersion);
+    copy(9, kClaimRunAt);
+    copy(10, kClaimCreatedAt);
+    copy(11, kClaimProgress);
+    copy(12, kClaimMetadata);
+    values[13] = Int32GetDatum(core::heartbeat_seconds(job.timeout));
+    results->row(values, nulls);
+}
+
+}  // namespace
+
+void check_worker_id(std::string_view worker_id) {
+    check_name(worker_id, "worker_id", core::kMaxWorkerBytes, false);
+    if (worker_id.substr(0, sizeof(kBackendWorkerPrefix) - 1) == kBackendWorkerPrefix)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"worker_id\" must not begin with \"%s\"", kBackendWorkerPrefix),
+                        errhint("Such names stand for workers that did not name themselves.")));
+}
+
+ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {
+    ClaimRequest request = {};
+    request.worker_id = worker_id_or_default(fcinfo, first);
+    request.batch = checked_batch(fcinfo, first + 1);
+    request.filter = checked_filter(fcinfo, first + 2);
+    if (given(fcinfo, first + 5)) request.heartbeat_timeout = check_heartbeat_timeout(PG_GETARG_INTERVAL_P(first + 5));
+    return request;
+}
+
+int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue) {
+    require_known_queue(queue);
+    const Queue *found = find_queue(queue);
+    if (found->paused || request.batch == 0) return 0;
+    auto *claimed = static_cast<ClaimedJob *>(palloc_extended(sizeof(ClaimedJob) * request.batch, MCXT_ALLOC_HUGE));
+    const int count = claim_jobs(request, *found, GetCurrentTimestamp(), claimed);
+    for (int i = 0; i < count; i++) emit(results, claimed[i]);
+    return count;
+}
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_claim);
+PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
+    const text *queue = require_text(fcinfo, 0, "queue");
+    check_queue_name(view(queue), "queue");
+    const ClaimRequest request = claim_request(fcinfo, 1);
+    ResultSet results(fcinfo);
+    with_spi([&] { claim_into(&results, request, view(queue)); });
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_claim_any);
+PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
+    require(fcinfo, 0, "queues");
+    const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, kMaxNames);
+    for (int i = 0; i < queues.count; i++) check_queue_name(queues.items[i], "queues");
+    const ClaimRequest request = claim_request(fcinfo, 1);
+    ResultSet results(fcinfo);
+    with_spi([&] {
+        for (int i = 0; i < queues.count; i++)
+            if (claim_into(&results, request, queues.items[i]) > 0) break;
+    });
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

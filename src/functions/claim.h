@@ -1,0 +1,22 @@
+// The arguments of a claim and the rows it returns: shared by jobq_claim, jobq_claim_any and jobq_complete_and_claim.
+#pragma once
+
+#include "functions/result_set.h"
+#include "pg/pg.h"
+#include "store/claim.h"
+
+namespace jobq {
+
+// Names of workers that jobq makes itself, from the backend's pid.
+constexpr const char kBackendWorkerPrefix[] = "backend:";
+
+// Checks the arguments from `first` on: worker_id, batch, kinds, versions, capabilities, heartbeat_timeout.
+ClaimRequest claim_request(FunctionCallInfo fcinfo, int first);
+
+// Claims from the queue and returns the rows. Returns how many. Inside with_spi().
+int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue);
+
+// Refuses a worker name that jobq_heartbeat_worker could not serve: 22023.
+void check_worker_id(std::string_view worker_id);
+
+}  // namespace jobq

@@ -1,0 +1,217 @@
+// jobq_enqueue, jobq_enqueue_many, jobq_enqueue_jobs: arguments checked, then handed to the store.
+#include "pg/pg.h"
+
+#include "functions/result_set.h"
+#include "pg/args.h"
+#include "settings.h"
+#include "shared_state.h"
+#include "store/directory.h"
+#include "store/enqueue.h"
+
+namespace jobq {
+
+namespace {
+
+TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
+    return present ? check_finite(run_at, "run_at") : now;
+}
+
+void check_on_conflict(const text *value, const char *name, std::string_view a, std::string_view b,
+                       std::string_view c) {
+    const std::string_view given_value = view(value);
+    if (given_value == a || given_value == b || (!c.empty() && given_value == c)) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", name, static_cast<int>(given_value.size()),
+                           given_value.data()),
+                    c.empty() ? errhint("Use '%s' or '%s'.", a.data(), b.data())
+                              : errhint("Use '%s', '%s' or '%s'.", a.data(), b.data(), c.data())));
+}
+
+// The checks that all three functions share; fills what the queue decides.
+void check_spec(JobSpec *spec, bool has_max_attempts) {
+    check_queue_name(view(spec->queue), "queue");
+    check_name(view(spec->kind), "kind", core::kMaxKindBytes, true);
+    if (spec->has_metadata) check_json_size(spec->metadata, "metadata");
+    if (spec->required != nullptr) {
+        names_of(spec->required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
+        if (ARR_NDIM(spec->required) == 0) spec->required = nullptr;
+    }
+    if (spec->heartbeat_timeout != nullptr) check_heartbeat_timeout(spec->heartbeat_timeout);
+    if (has_max_attempts) check_positive(spec->max_attempts, "max_attempts");
+}
+
+void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
+    require_known_queue(view(spec->queue));
+    if (!has_max_attempts) spec->max_attempts = find_queue(view(spec->queue))->max_attempts;
+}
+
+void check_elements_are_objects(Jsonb *specs) {
+    JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
+    JsonbValue value;
+    JsonbIteratorToken token = JsonbIteratorNext(&iterator, &value, true);
+    for (int n = 1; (token = JsonbIteratorNext(&iterator, &value, true)) == WJB_ELEM; n++) {
+        if (value.type == jbvBinary && JsonContainerIsObject(value.val.binary.data)) continue;
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"specs\" must be a JSON array of objects"),
+                        errdetail("Element %d is not an object.", n)));
+    }
+}
+
+// Names the element in every error that its checks and its insert raise.
+void add_element_context(void *number) { errcontext("element %d of argument \"specs\"", *static_cast<int *>(number)); }
+
+JobSpec spec_from_row(const Row &row, TimestampTz now) {
+    if (!row.is_null(kSpecUnknownKey))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"specs\" has an unknown key \"%s\"",
+                               text_to_cstring(DatumGetTextPP(row.get(kSpecUnknownKey)))),
+                        errhint("The keys are the names of the parameters of jobq_enqueue().")));
+    if (!row.is_null(kSpecReserved))
+        unsupported_argument(text_to_cstring(DatumGetTextPP(row.get(kSpecReserved))));
+    if (row.is_null(kSpecQueue)) null_argument("queue");
+
+    JobSpec spec = {};
+    spec.queue = DatumGetTextPP(row.get(kSpecQueue));
+    spec.kind = row.is_null(kSpecKind) ? make_text("") : DatumGetTextPP(row.get(kSpecKind));
+    spec.payload = row.is_null(kSpecPayload) ? DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))
+                                             : row.get(kSpecPayload);
+    check_json_size(spec.payload, "payload");
+    spec.priority = row.is_null(kSpecPriority) ? 0 : check_priority(row.int32_at(kSpecPriority), "priority");
+    spec.run_at = row.is_null(kSpecRunAt) ? now : check_finite(DatumGetTimestampTz(row.get(kSpecRunAt)), "run_at");
+    spec.version = row.is_null(kSpecVersion) ? 0 : row.int32_at(kSpecVersion);
+    if (!row.is_null(kSpecMaxAttempts)) spec.max_attempts = row.int32_at(kSpecMaxAttempts);
+    if (!row.is_null(kSpecRequires)) spec.required = DatumGetArrayTypeP(row.get(kSpecRequires));
+    if (!row.is_null(kSpecHeartbeatTimeout)) spec.heartbeat_timeout = DatumGetIntervalP(row.get(kSpecHeartbeatTimeout));
+    spec.has_metadata = !row.is_null(kSpecMetadata);
+    if (spec.has_metadata) spec.metadata = row.get(kSpecMetadata);
+    check_spec(&spec, !row.is_null(kSpecMaxAttempts));
+    return spec;
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_enqueue);
+PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
+    enum { Queue, Payload, Kind, Priority, RunAt, MaxAttempts, UniqueKey, OnConflict, UniqueFor, GroupKey,
+           ConcurrencyKey, DependsOn, OnDependencyFailure, Version, Requires, HeartbeatTimeout, MaxRuntime, Metadata };
+    if (given(fcinfo, UniqueKey)) unsupported_argument("unique_key");
+    if (given(fcinfo, UniqueFor)) unsupported_argument("unique_for");
+    if (given(fcinfo, GroupKey)) unsupported_argument("group_key");
+    if (given(fcinfo, ConcurrencyKey)) unsupported_argument("concurrency_key");
+    if (given(fcinfo, DependsOn)) unsupported_argument("depends_on");
+    if (given(fcinfo, MaxRuntime)) unsupported_argument("max_runtime");
+    check_on_conflict(require_text(fcinfo, OnConflict, "on_conflict"), "on_conflict", "ignore", "replace", "error");
+    check_on_conflict(require_text(fcinfo, OnDependencyFailure, "on_dependency_failure"), "on_dependency_failure",
+                      "cancel", "run", "");
+
+    const TimestampTz now = GetCurrentTimestamp();
+    JobSpec spec = {};
+    spec.queue = require_text(fcinfo, Queue, "queue");
+    spec.kind = require_text(fcinfo, Kind, "kind");
+    require(fcinfo, Payload, "payload");
+    spec.payload = PG_GETARG_DATUM(Payload);
+    check_json_size(spec.payload, "payload");
+    require(fcinfo, Priority, "priority");
+    spec.priority = check_priority(PG_GETARG_INT32(Priority), "priority");
+    require(fcinfo, Version, "version");
+    spec.version = PG_GETARG_INT32(Version);
+    spec.run_at = run_at_or(now, given(fcinfo, RunAt), PG_GETARG_TIMESTAMPTZ(RunAt));
+    if (given(fcinfo, MaxAttempts)) spec.max_attempts = PG_GETARG_INT32(MaxAttempts);
+    if (given(fcinfo, Requires)) spec.required = PG_GETARG_ARRAYTYPE_P(Requires);
+    if (given(fcinfo, HeartbeatTimeout)) spec.heartbeat_timeout = PG_GETARG_INTERVAL_P(HeartbeatTimeout);
+    spec.has_metadata = given(fcinfo, Metadata);
+    if (spec.has_metadata) spec.metadata = PG_GETARG_DATUM(Metadata);
+    check_spec(&spec, given(fcinfo, MaxAttempts));
+
+    PG_RETURN_INT64(with_spi([&] {
+        fill_from_queue(&spec, given(fcinfo, MaxAttempts));
+        return insert_job(spec, now);
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_enqueue_many);
+PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
+    enum { Queue, Payloads, Kind, Priority, RunAt, MaxAttempts, UniqueKeys, GroupKeys, ConcurrencyKeys, RunAts,
+           Priorities };
+    if (given(fcinfo, UniqueKeys)) unsupported_argument("unique_keys");
+    if (given(fcinfo, GroupKeys)) unsupported_argument("group_keys");
+    if (given(fcinfo, ConcurrencyKeys)) unsupported_argument("concurrency_keys");
+
+    const TimestampTz now = GetCurrentTimestamp();
+    JobSpec shared = {};
+    shared.queue = require_text(fcinfo, Queue, "queue");
+    shared.kind = require_text(fcinfo, Kind, "kind");
+    require(fcinfo, Priority, "priority");
+    shared.priority = check_priority(PG_GETARG_INT32(Priority), "priority");
+    shared.run_at = run_at_or(now, given(fcinfo, RunAt), PG_GETARG_TIMESTAMPTZ(RunAt));
+    if (given(fcinfo, MaxAttempts)) shared.max_attempts = PG_GETARG_INT32(MaxAttempts);
+    check_spec(&shared, given(fcinfo, MaxAttempts));
+
+    const Elements payloads = require_elements(fcinfo, Payloads, JSONBOID, "payloads", core::kMaxEnqueue);
+    for (int i = 0; i < payloads.count; i++) check_json_size(payloads.values[i], "payloads");
+    JobColumns columns = {PG_GETARG_DATUM(Payloads), Datum(0), Datum(0), given(fcinfo, RunAts),
+                          given(fcinfo, Priorities)};
+    TimestampTz earliest = shared.run_at;
+    if (columns.has_run_ats) {
+        const Elements run_ats = require_elements(fcinfo, RunAts, TIMESTAMPTZOID, "run_ats", core::kMaxEnqueue);
+        check_same_length(payloads.count, "payloads", run_ats.count, "run_ats");
+        for (int i = 0; i < run_ats.count; i++) {
+            const TimestampTz run_at = check_finite(DatumGetTimestampTz(run_ats.values[i]), "run_ats");
+            if (run_at > now && (earliest <= now || run_at < earliest)) earliest = run_at;
+        }
+        columns.run_ats = PG_GETARG_DATUM(RunAts);
+    }
+    if (columns.has_priorities) {
+        const Elements priorities = require_elements(fcinfo, Priorities, INT4OID, "priorities", core::kMaxEnqueue);
+        check_same_length(payloads.count, "payloads", priorities.count, "priorities");
+        for (int i = 0; i < priorities.count; i++) check_priority(DatumGetInt32(priorities.values[i]), "priorities");
+        columns.priorities = PG_GETARG_DATUM(Priorities);
+    }
+
+    ResultSet results(fcinfo);
+    if (payloads.count == 0) return results.done();
+    with_spi([&] {
+        fill_from_queue(&shared, given(fcinfo, MaxAttempts));
+        const Rows rows = insert_jobs(shared, columns, now);
+        for (uint64 i = 0; i < rows.size(); i++) results.row({rows[i].get(1), BoolGetDatum(true)});
+    });
+    if (earliest > now) publish_due_at_commit(earliest);
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_enqueue_jobs);
+PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
+    require(fcinfo, 0, "specs");
+    Jsonb *specs = PG_GETARG_JSONB_P(0);
+    if (!JB_ROOT_IS_ARRAY(specs) || JB_ROOT_IS_SCALAR(specs))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"specs\" must be a JSON array of objects")));
+    if (JB_ROOT_COUNT(specs) > static_cast<uint32>(core::kMaxEnqueue))
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("argument \"specs\" has too many elements: %u", JB_ROOT_COUNT(specs)),
+                        errhint("At most %d are allowed in one call.", core::kMaxEnqueue)));
+    check_elements_are_objects(specs);
+
+    const TimestampTz now = GetCurrentTimestamp();
+    ResultSet results(fcinfo);
+    with_spi([&] {
+        const Rows rows = read_specs(PointerGetDatum(specs));
+        int number = 0;
+        ErrorContextCallback context = {error_context_stack, add_element_context, &number};
+        error_context_stack = &context;
+        for (uint64 i = 0; i < rows.size(); i++) {
+            number = static_cast<int>(i) + 1;
+            JobSpec spec = spec_from_row(rows[i], now);
+            fill_from_queue(&spec, !rows[i].is_null(kSpecMaxAttempts));
+            results.row({Int64GetDatum(insert_job(spec, now)), BoolGetDatum(true)});
+        }
+        error_context_stack = context.previous;
+    });
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

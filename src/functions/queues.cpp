@@ -1,0 +1,146 @@
+// Administrators' functions: queues, their settings and the tick by hand.
+#include "pg/pg.h"
+
+#include "functions/result_set.h"
+#include "functions/status.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "settings.h"
+#include "shared_state.h"
+#include "store/directory.h"
+#include "store/queues.h"
+#include "tick.h"
+
+namespace jobq {
+
+namespace {
+
+text *queue_argument(FunctionCallInfo fcinfo) {
+    text *queue = require_text(fcinfo, 0, "name");
+    check_queue_name(view(queue), "name");
+    return queue;
+}
+
+QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
+    if (given(fcinfo, 1)) check_positive(PG_GETARG_INT32(1), "max_attempts");
+    if (given(fcinfo, 2)) check_span(PG_GETARG_INTERVAL_P(2), "backoff_base", Zero::Allowed);
+    if (given(fcinfo, 3)) check_span(PG_GETARG_INTERVAL_P(3), "backoff_max", Zero::Allowed);
+    if (given(fcinfo, 4)) check_heartbeat_timeout(PG_GETARG_INTERVAL_P(4));
+    if (given(fcinfo, 5)) check_positive(PG_GETARG_INT32(5), "max_lost");
+    if (given(fcinfo, 6)) check_span(PG_GETARG_INTERVAL_P(6), "keep_completed", Zero::Allowed);
+    if (given(fcinfo, 7)) check_span(PG_GETARG_INTERVAL_P(7), "keep_failed", Zero::Allowed);
+    QueueSettings found = {};
+    for (int i = 0; i < 7; i++) {
+        found.given[i] = given(fcinfo, i + 1);
+        if (found.given[i]) found.values[i] = PG_GETARG_DATUM(i + 1);
+    }
+    return found;
+}
+
+Datum set_paused_argument(FunctionCallInfo fcinfo, bool paused) {
+    text *queue = queue_argument(fcinfo);
+    PG_RETURN_BOOL(with_spi([&] {
+        require_known_queue(view(queue));
+        return set_paused(queue, paused);
+    }));
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_create_queue);
+PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
+    text *queue = queue_argument(fcinfo);
+    const QueueSettings found = settings_arguments(fcinfo);
+    if (!with_spi([&] { return create_queue(queue, found); }))
+        ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
+                        errmsg("queue \"%s\" has settings already", text_to_cstring(queue)),
+                        errhint("Change them with jobq_alter_queue().")));
+    PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(jobq_alter_queue);
+PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
+    text *queue = queue_argument(fcinfo);
+    const QueueSettings found = settings_arguments(fcinfo);
+    with_spi([&] {
+        require_known_queue(view(queue));
+        alter_queue(queue, found);
+    });
+    PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(jobq_drop_queue);
+PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
+    text *queue = queue_argument(fcinfo);
+    require(fcinfo, 1, "force");
+    const bool force = PG_GETARG_BOOL(1);
+    PG_RETURN_BOOL(with_spi([&] {
+        if (!force && has_unfinished_jobs(queue))
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+                            errmsg("queue \"%s\" has jobs that are not finished", text_to_cstring(queue)),
+                            errhint("Cancel them with jobq_cancel_jobs(), or drop the queue with force => true.")));
+        return forget_queue(queue);
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_pause_queue);
+PGDLLEXPORT Datum jobq_pause_queue(PG_FUNCTION_ARGS) { return set_paused_argument(fcinfo, true); }
+
+PG_FUNCTION_INFO_V1(jobq_resume_queue);
+PGDLLEXPORT Datum jobq_resume_queue(PG_FUNCTION_ARGS) { return set_paused_argument(fcinfo, false); }
+
+PG_FUNCTION_INFO_V1(jobq_purge_queue);
+PGDLLEXPORT Datum jobq_purge_queue(PG_FUNCTION_ARGS) {
+    text *queue = queue_argument(fcinfo);
+    Datum names[core::kJobStatusCount];
+    int count = 0;
+    if (given(fcinfo, 1)) {
+        const Elements statuses = require_elements(fcinfo, 1, status_type(), "statuses", core::kJobStatusCount);
+        for (int i = 0; i < statuses.count; i++)
+            names[count++] = CStringGetTextDatum(core::status_name(status_of(statuses.values[i])));
+    } else {
+        for (int i = 0; i < core::kJobStatusCount; i++)
+            names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
+    }
+    PG_RETURN_INT64(with_spi([&] {
+        require_known_queue(view(queue));
+        return purge_queue(queue, array_of(names, count, TEXTOID));
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_queue_defaults);
+PGDLLEXPORT Datum jobq_queue_defaults(PG_FUNCTION_ARGS) {
+    ResultSet results(fcinfo);
+    // '14 days', not '336:00:00'.
+    const auto span = [](core::Micros micros) {
+        return DirectFunctionCall1(interval_justify_hours, IntervalPGetDatum(make_interval(micros)));
+    };
+    results.row({Int32GetDatum(core::kDefaultMaxAttempts), span(core::kDefaultBackoffBase),
+                 span(core::kDefaultBackoffMax), span(core::kDefaultHeartbeatTimeout),
+                 Int32GetDatum(core::kDefaultMaxLost), span(core::kDefaultKeepCompleted),
+                 span(core::kDefaultKeepFailed)});
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_tick);
+PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
+    const TimestampTz now = given(fcinfo, 0) ? check_finite(PG_GETARG_TIMESTAMPTZ(0), "now") : GetCurrentTimestamp();
+    ResultSet results(fcinfo);
+    for (int i = 0; i < kDutyCount; i++) {
+        const auto duty = static_cast<Duty>(i);
+        DutyOutcome total = {0, true};
+        while (total.more) {
+            const DutyOutcome batch = run_duty(duty, now, grace_start());
+            total = {total.done + batch.done, batch.more};
+            CHECK_FOR_INTERRUPTS();
+        }
+        results.row({CStringGetTextDatum(duty_name(duty)), Int64GetDatum(total.done)});
+    }
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,33 @@
+// The rows a set-returning function returns: a tuplestore filled at once (materialize mode).
+// Who may use it: src/functions.
+#pragma once
+
+#include "pg/pg.h"
+
+#include <initializer_list>
+
+namespace jobq {
+
+class ResultSet {
+  public:
+    // Must be constructed before SPI is opened: the store belongs to the caller's memory context.
+    explicit ResultSet(FunctionCallInfo fcinfo) {
+        InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC | MAT_SRF_BLESS);
+        info_ = reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo);
+    }
+    void row(const Datum *values, const bool *nulls) {
+        tuplestore_putvalues(info_->setResult, info_->setDesc, const_cast<Datum *>(values), const_cast<bool *>(nulls));
+    }
+    // A row without NULLs.
+    void row(std::initializer_list<Datum> values) {
+        static constexpr bool kNoNulls[64] = {};
+        row(values.begin(), kNoNulls);
+    }
+    // What the function returns.
+    Datum done() const { return Datum(0); }
+
+  private:
+    ReturnSetInfo *info_;
+};
+
+}  // namespace jobq

@@ -1,0 +1,136 @@
+// The triggers of jobq's tables, and the hash behind their generated columns: they make a plain INSERT, COPY or
+// UPDATE by a DBA as good as a call.
+#include "pg/pg.h"
+
+#include "core/retry.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "shared_state.h"
+#include "store/directory.h"
+
+namespace jobq {
+
+namespace {
+
+const TriggerData *trigger_data(FunctionCallInfo fcinfo) {
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("this function can only be called as a trigger")));
+    return reinterpret_cast<const TriggerData *>(fcinfo->context);
+}
+
+// The columns of a row of jobq.jobs, by name: an upgrade may add columns at the end.
+class JobRow {
+  public:
+    JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc) {}
+
+    Datum get(const char *column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, number(column), is_null); }
+    bool has(const char *column) const {
+        bool null;
+        get(column, &null);
+        return !null;
+    }
+    Datum get(const char *column) const {
+        bool null;
+        return get(column, &null);
+    }
+    void set(const char *column, Datum value) {
+        int at = number(column);
+        bool null = false;
+        tuple_ = heap_modify_tuple_by_cols(tuple_, desc_, 1, &at, &value, &null);
+    }
+    void default_to(const char *column, Datum value) {
+        if (!has(column)) set(column, value);
+    }
+    HeapTuple tuple() const { return tuple_; }
+
+  private:
+    int number(const char *column) const {
+        const int found = SPI_fnumber(desc_, column);
+        if (found <= 0) elog(ERROR, "jobq: jobq.jobs has no column \"%s\"", column);
+        return found;
+    }
+    HeapTuple tuple_;
+    TupleDesc desc_;
+};
+
+void note_lane_of(const JobRow &row) {
+    ensure_lane(view(DatumGetTextPP(row.get("queue"))), view(DatumGetTextPP(row.get("kind"))),
+                DatumGetInt32(row.get("version")),
+                row.has("requires") ? DatumGetArrayTypeP(row.get("requires")) : nullptr);
+}
+
+// A value of the column's own enum type, so that no name is looked up.
+Datum status_value(TupleDesc desc, core::JobStatus status) {
+    const Oid type = SPI_gettypeid(desc, SPI_fnumber(desc, "status"));
+    return DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type));
+}
+
+void fill(JobRow *row, TupleDesc desc) {
+    const TimestampTz now = GetCurrentTimestamp();
+    row->default_to("created_at", TimestampTzGetDatum(now));
+    row->default_to("kind", PointerGetDatum(make_text("")));
+    row->default_to("payload", DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+    row->default_to("priority", Int16GetDatum(0));
+    row->default_to("version", Int32GetDatum(0));
+    row->default_to("attempts", Int32GetDatum(0));
+    row->default_to("lost_attempts", Int32GetDatum(0));
+    row->default_to("run_at", TimestampTzGetDatum(now));
+    if (!row->has("max_attempts"))
+        row->set("max_attempts",
+                 Int32GetDatum(find_queue(view(DatumGetTextPP(row->get("queue"))))->max_attempts));
+    if (!row->has("status"))
+        row->set("status",
+                 status_value(desc, core::waiting_status(DatumGetTimestampTz(row->get("run_at")), now)));
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_lane_of);
+PGDLLEXPORT Datum jobq_lane_of(PG_FUNCTION_ARGS) {
+    // A NULL queue, kind or version is refused by the table's own constraints.
+    if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) PG_RETURN_NULL();
+    ArrayType *required = PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3);
+    PG_RETURN_INT64(
+        lane_id(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1)), PG_GETARG_INT32(2), required));
+}
+
+PG_FUNCTION_INFO_V1(jobq_fill_job);
+PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = trigger_data(fcinfo);
+    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+    JobRow row(trigger->tg_trigtuple, desc);
+    // Without a queue there is nothing to look up; the NOT NULL constraint says the rest.
+    if (!row.has("queue")) return PointerGetDatum(row.tuple());
+    check_queue_name(view(DatumGetTextPP(row.get("queue"))), "queue");
+    // The settings of the queue are read under SPI, but the row must outlive it.
+    MemoryContext outer = CurrentMemoryContext;
+    with_spi([&] {
+        MemoryContext inner = MemoryContextSwitchTo(outer);
+        fill(&row, desc);
+        note_lane_of(row);
+        MemoryContextSwitchTo(inner);
+    });
+    publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
+    return PointerGetDatum(row.tuple());
+}
+
+PG_FUNCTION_INFO_V1(jobq_note_lane);
+PGDLLEXPORT Datum jobq_note_lane(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = trigger_data(fcinfo);
+    const JobRow row(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation));
+    with_spi([&] { note_lane_of(row); });
+    return PointerGetDatum(nullptr);
+}
+
+PG_FUNCTION_INFO_V1(jobq_directory_changed);
+PGDLLEXPORT Datum jobq_directory_changed(PG_FUNCTION_ARGS) {
+    invalidate_directory(RelationGetRelid(trigger_data(fcinfo)->tg_relation));
+    return PointerGetDatum(nullptr);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,28 @@
+// The library's entry: magic block, _PG_init, version.
+#include "pg/pg.h"
+
+#include "settings.h"
+#include "shared_state.h"
+#include "workers/launcher.h"
+
+extern "C" {
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+// Defines the settings; while preloading, also reserves the shared memory and registers the launcher.
+void _PG_init(void) {
+    jobq::define_settings();
+    if (!process_shared_preload_libraries_in_progress) return;
+    jobq::request_shared_state();
+    jobq::register_launcher();
+}
+
+PG_FUNCTION_INFO_V1(jobq_version);
+PGDLLEXPORT Datum jobq_version(PG_FUNCTION_ARGS) {
+    (void)fcinfo;
+    PG_RETURN_TEXT_P(cstring_to_text(JOBQ_VERSION));
+}
+
+}  // extern "C"

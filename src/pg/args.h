@@ -1,0 +1,79 @@
+// Arguments of SQL-callable functions: checked access that names the argument in every error.
+// All of these raise an error of class 22, 42 or 54 and change nothing. Who may call it: src/functions and the store.
+#pragma once
+
+#include "core/job.h"
+#include "pg/pg.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// 22004 "argument must not be NULL".
+[[noreturn]] void null_argument(const char *name);
+// 0A000 for arguments that are in the signature before the feature is.
+[[noreturn]] void unsupported_argument(const char *name);
+
+std::string_view view(const text *value);
+text *make_text(std::string_view value);
+
+// An argument that may be absent.
+inline bool given(FunctionCallInfo fcinfo, int n) { return !PG_ARGISNULL(n); }
+// 22004 when it is absent.
+inline void require(FunctionCallInfo fcinfo, int n, const char *name) {
+    if (PG_ARGISNULL(n)) null_argument(name);
+}
+inline int64 require_int64(FunctionCallInfo fcinfo, int n, const char *name) {
+    require(fcinfo, n, name);
+    return PG_GETARG_INT64(n);
+}
+text *require_text(FunctionCallInfo fcinfo, int n, const char *name);
+
+// 42602 when empty, 42622 when longer than 63 bytes. For queue names.
+void check_queue_name(std::string_view queue, const char *name);
+// 42622 when longer than `limit` bytes; 42602 when empty and `allow_empty` is not set.
+void check_name(std::string_view value, const char *name, size_t limit, bool allow_empty);
+// 22003 outside smallint.
+int16 check_priority(int32 priority, const char *name);
+// 22023 below 1.
+int32 check_positive(int32 value, const char *name);
+// 22023 when infinite.
+TimestampTz check_finite(TimestampTz value, const char *name);
+// 54000 above jobq.max_payload; looks at the size without detoasting. `value` is a jsonb datum.
+void check_json_size(Datum value, const char *name);
+
+enum class Zero { Allowed, Refused };
+// The span in microseconds; 22023 when negative, infinite, or zero where that is refused.
+core::Micros check_span(const Interval *value, const char *name, Zero zero);
+// check_span for a heartbeat timeout: at least 10 ms.
+core::Micros check_heartbeat_timeout(const Interval *value);
+// An interval of that many microseconds, palloc'd.
+Interval *make_interval(core::Micros micros);
+
+// Error texts: cut to core::kMaxErrorBytes at a character boundary. nullptr stays nullptr.
+text *truncated_error(Datum value, bool is_null);
+
+// A one-dimensional array without NULL elements, unless `nulls` is asked for.
+struct Elements {
+    Datum *values;
+    bool *nulls;
+    int count;
+};
+enum class NullElements { Refused, Allowed };
+// 2202E for more than one dimension, 22004 for a NULL element where refused, 54000 for more than `limit` elements.
+Elements elements_of(ArrayType *array, Oid element_type, const char *name, int limit, NullElements nulls);
+Elements require_elements(FunctionCallInfo fcinfo, int n, Oid element_type, const char *name, int limit);
+// 2202E unless both have the same length.
+void check_same_length(int a, const char *name_a, int b, const char *name_b);
+
+// A text[] as views into it.
+struct Names {
+    std::string_view *items;
+    int count;
+};
+Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit);
+
+Datum array_of(Datum *values, int count, Oid element_type);
+Datum array_of(Datum *values, bool *nulls, int count, Oid element_type);
+
+}  // namespace jobq

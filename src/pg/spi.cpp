@@ -1,0 +1,101 @@
+// See spi.h.
+//
+// A claim's plan must never depend on statistics: tables analysed when empty, and generic plans made while a table
+// was small, have stopped whole queues in production. The planner's switches are plain variables of the backend, so
+// a Fixed statement runs with them set and puts them back, also when an error passes through. That covers every
+// moment at which the plan cache may plan again: invalidation, another search_path, plan_cache_mode.
+#include "pg/pg.h"
+
+#include "pg/spi.h"
+
+extern "C" {
+#include "jit/jit.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+}
+
+namespace jobq {
+
+namespace {
+
+struct PlannerSwitches {
+    bool seqscan, bitmapscan, sort, hashjoin, mergejoin, material, memoize, indexscan, indexonlyscan, tidscan, nestloop,
+        jit;
+    int parallel;
+};
+
+constexpr PlannerSwitches kFixed = {false, false, false, false, false, false, false, true, true, true, true, false, 0};
+
+PlannerSwitches current_switches() {
+    return {enable_seqscan,  enable_bitmapscan, enable_sort,          enable_hashjoin, enable_mergejoin,
+            enable_material, enable_memoize,    enable_indexscan,     enable_indexonlyscan,
+            enable_tidscan,  enable_nestloop,   jit_enabled,          max_parallel_workers_per_gather};
+}
+
+void set_switches(const PlannerSwitches &to) {
+    enable_seqscan = to.seqscan;
+    enable_bitmapscan = to.bitmapscan;
+    enable_sort = to.sort;
+    enable_hashjoin = to.hashjoin;
+    enable_mergejoin = to.mergejoin;
+    enable_material = to.material;
+    enable_memoize = to.memoize;
+    enable_indexscan = to.indexscan;
+    enable_indexonlyscan = to.indexonlyscan;
+    enable_tidscan = to.tidscan;
+    enable_nestloop = to.nestloop;
+    jit_enabled = to.jit;
+    max_parallel_workers_per_gather = to.parallel;
+}
+
+void prepare(Statement &statement) {
+    int count = 0;
+    while (count < kMaxParameters && OidIsValid(statement.types[count])) count++;
+    SPIPlanPtr plan = SPI_prepare_cursor(statement.sql, count, statement.types, CURSOR_OPT_GENERIC_PLAN);
+    if (plan == nullptr) elog(ERROR, "jobq: SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+    SPI_keepplan(plan);
+    statement.plan = plan;
+}
+
+void execute(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {
+    if (statement.plan == nullptr) prepare(statement);
+    const int code = snapshot != nullptr
+                         ? SPI_execute_snapshot(statement.plan, params.values(), params.nulls(), snapshot,
+                                                InvalidSnapshot, true, true, 0)
+                         : SPI_execute_plan(statement.plan, params.values(), params.nulls(), read_only, 0);
+    if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
+}
+
+Rows execute_as_planned(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {
+    if (statement.planning == Planning::Free) {
+        execute(statement, params, read_only, snapshot);
+    } else {
+        const PlannerSwitches saved = current_switches();
+        PG_TRY();
+        {
+            set_switches(kFixed);
+            execute(statement, params, read_only, snapshot);
+        }
+        PG_FINALLY();
+        {
+            set_switches(saved);
+        }
+        PG_END_TRY();
+    }
+    return {SPI_tuptable, SPI_tuptable != nullptr ? SPI_tuptable->numvals : 0};
+}
+
+}  // namespace
+
+Rows run(Statement &statement, const Params &params) { return execute_as_planned(statement, params, false, nullptr); }
+
+Rows read(Statement &statement, const Params &params, Snapshot snapshot) {
+    return execute_as_planned(statement, params, true, snapshot);
+}
+
+void run_text(const char *sql) {
+    const int code = SPI_execute(sql, false, 0);
+    if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
+}
+
+}  // namespace jobq

@@ -1,0 +1,51 @@
+-- Producers' functions. Public functions live in the schema that CREATE EXTENSION targets.
+
+CREATE FUNCTION jobq_enqueue(
+        queue text,
+        payload jsonb DEFAULT '{}',
+        kind text DEFAULT '',
+        priority integer DEFAULT 0,
+        run_at timestamptz DEFAULT NULL,
+        max_attempts integer DEFAULT NULL,
+        unique_key text DEFAULT NULL,
+        on_conflict text DEFAULT 'ignore',
+        unique_for interval DEFAULT NULL,
+        group_key text DEFAULT NULL,
+        concurrency_key text DEFAULT NULL,
+        depends_on bigint[] DEFAULT NULL,
+        on_dependency_failure text DEFAULT 'cancel',
+        version integer DEFAULT 0,
+        requires text[] DEFAULT NULL,
+        heartbeat_timeout interval DEFAULT NULL,
+        max_runtime interval DEFAULT NULL,
+        metadata jsonb DEFAULT NULL)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_enqueue(text, jsonb, text, integer, timestamptz, integer, text, text, interval, text, text, bigint[], text, integer, text[], interval, interval, jsonb) IS
+    'enqueue one job; returns its id';
+
+CREATE FUNCTION jobq_enqueue_many(
+        queue text,
+        payloads jsonb[],
+        kind text DEFAULT '',
+        priority integer DEFAULT 0,
+        run_at timestamptz DEFAULT NULL,
+        max_attempts integer DEFAULT NULL,
+        unique_keys text[] DEFAULT NULL,
+        group_keys text[] DEFAULT NULL,
+        concurrency_keys text[] DEFAULT NULL,
+        run_ats timestamptz[] DEFAULT NULL,
+        priorities integer[] DEFAULT NULL)
+    RETURNS TABLE (job_id bigint, is_new boolean)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_enqueue_many(text, jsonb[], text, integer, timestamptz, integer, text[], text[], text[], timestamptz[], integer[]) IS
+    'enqueue one job for each payload; returns their ids in the order of the payloads';
+
+CREATE FUNCTION jobq_enqueue_jobs(specs jsonb)
+    RETURNS TABLE (job_id bigint, is_new boolean)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_enqueue_jobs(jsonb) IS
+    'enqueue the jobs that a JSON array describes, each object with the arguments of jobq_enqueue as keys';

@@ -1,0 +1,136 @@
+-- Workers' functions: take jobs, report on them, give them back.
+
+CREATE FUNCTION jobq_claim(
+        queue text DEFAULT 'default',
+        worker_id text DEFAULT NULL,
+        batch integer DEFAULT 1,
+        kinds text[] DEFAULT NULL,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL,
+        heartbeat_timeout interval DEFAULT NULL)
+    RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
+                   max_attempts integer, priority integer, version integer, run_at timestamptz,
+                   created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_claim(text, text, integer, text[], integer[], text[], interval) IS
+    'take up to batch claimable jobs of a queue; no row when there is none; never waits for a lock';
+
+CREATE FUNCTION jobq_claim_any(
+        queues text[],
+        worker_id text DEFAULT NULL,
+        batch integer DEFAULT 1,
+        kinds text[] DEFAULT NULL,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL,
+        heartbeat_timeout interval DEFAULT NULL)
+    RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
+                   max_attempts integer, priority integer, version integer, run_at timestamptz,
+                   created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_claim_any(text[], text, integer, text[], integer[], text[], interval) IS
+    'take jobs of the first of these queues that has any; never waits for a lock';
+
+CREATE FUNCTION jobq_complete(
+        job_id bigint,
+        lease bigint DEFAULT NULL,
+        result jsonb DEFAULT NULL,
+        must_hold boolean DEFAULT false)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_complete(bigint, bigint, jsonb, boolean) IS
+    'complete a job; false when the lease is lost, or an error (JQ001) with must_hold';
+
+CREATE FUNCTION jobq_complete_many(job_ids bigint[], leases bigint[], results jsonb[] DEFAULT NULL)
+    RETURNS TABLE (job_id bigint, completed boolean)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_complete_many(bigint[], bigint[], jsonb[]) IS
+    'complete many jobs in one statement; a row per job';
+
+CREATE FUNCTION jobq_complete_and_claim(
+        job_ids bigint[],
+        leases bigint[],
+        results jsonb[] DEFAULT NULL,
+        queue text DEFAULT 'default',
+        worker_id text DEFAULT NULL,
+        batch integer DEFAULT 1,
+        kinds text[] DEFAULT NULL,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL,
+        heartbeat_timeout interval DEFAULT NULL)
+    RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
+                   max_attempts integer, priority integer, version integer, run_at timestamptz,
+                   created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_complete_and_claim(bigint[], bigint[], jsonb[], text, text, integer, text[], integer[], text[], interval) IS
+    'complete jobs and take the next ones in one round trip; lost leases are a warning';
+
+CREATE FUNCTION jobq_fail(
+        job_id bigint,
+        lease bigint DEFAULT NULL,
+        error text DEFAULT NULL,
+        retry_in interval DEFAULT NULL,
+        retry boolean DEFAULT true)
+    RETURNS jobq.job_status
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_fail(bigint, bigint, text, interval, boolean) IS
+    'report a failed attempt; returns the new status, NULL when the lease is lost';
+
+CREATE FUNCTION jobq_fail_many(
+        job_ids bigint[],
+        leases bigint[],
+        errors text[] DEFAULT NULL,
+        retry_in interval DEFAULT NULL,
+        retry boolean DEFAULT true)
+    RETURNS TABLE (job_id bigint, status jobq.job_status)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_fail_many(bigint[], bigint[], text[], interval, boolean) IS
+    'report many failed attempts in one statement; a row per job';
+
+CREATE FUNCTION jobq_heartbeat(job_id bigint, lease bigint DEFAULT NULL, progress jsonb DEFAULT NULL)
+    RETURNS text
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_heartbeat(bigint, bigint, jsonb) IS
+    'extend a lease; returns held, cancel or lost';
+
+CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[])
+    RETURNS TABLE (job_id bigint, state text)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_heartbeat_many(bigint[], bigint[]) IS
+    'extend many leases in one statement; a row per job';
+
+CREATE FUNCTION jobq_heartbeat_worker(worker_id text)
+    RETURNS TABLE (job_id bigint, state text)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_heartbeat_worker(text) IS
+    'extend the leases of all jobs of a worker that named itself';
+
+CREATE FUNCTION jobq_release(job_id bigint, lease bigint DEFAULT NULL)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_release(bigint, bigint) IS
+    'give a job back without burning an attempt; it is claimable at once';
+
+CREATE FUNCTION jobq_release_many(job_ids bigint[], leases bigint[])
+    RETURNS TABLE (job_id bigint, released boolean)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_release_many(bigint[], bigint[]) IS
+    'give many jobs back in one statement; a row per job';
+
+CREATE FUNCTION jobq_snooze(job_id bigint, delay interval, lease bigint DEFAULT NULL)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_snooze(bigint, interval, bigint) IS
+    'give a job back for later without burning an attempt';

@@ -1,0 +1,97 @@
+-- Operators' functions on jobs: one by its id, or many of a queue by a filter.
+
+CREATE FUNCTION jobq_get(job_id bigint)
+    RETURNS TABLE (id bigint, queue text, kind text, payload jsonb, priority integer, status jobq.job_status,
+                   run_at timestamptz, attempts integer, max_attempts integer, worker_id text,
+                   started_at timestamptz, last_heartbeat timestamptz, heartbeat_timeout interval,
+                   created_at timestamptz, finished_at timestamptz, result jsonb, error text, progress jsonb,
+                   version integer, requires text[], cancel_requested_at timestamptz, metadata jsonb)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_get(bigint) IS
+    'the job, for roles that cannot read the table; no row when there is none';
+
+CREATE FUNCTION jobq_cancel(job_id bigint)
+    RETURNS jobq.job_status
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_cancel(bigint) IS
+    'cancel a job; a running one is asked through its heartbeat first; returns its status';
+
+CREATE FUNCTION jobq_retry(job_id bigint)
+    RETURNS jobq.job_status
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_retry(bigint) IS
+    'make a finished or waiting job claimable now; returns its status';
+
+CREATE FUNCTION jobq_reschedule(job_id bigint, run_at timestamptz)
+    RETURNS jobq.job_status
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_reschedule(bigint, timestamptz) IS
+    'move a waiting job to another time; returns its status';
+
+CREATE FUNCTION jobq_delete(job_id bigint)
+    RETURNS jobq.job_status
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_delete(bigint) IS
+    'delete a job that is not running; returns the status it had';
+
+CREATE FUNCTION jobq_cancel_jobs(
+        queue text,
+        kind text DEFAULT NULL,
+        statuses jobq.job_status[] DEFAULT NULL,
+        error_like text DEFAULT NULL,
+        older_than interval DEFAULT NULL,
+        metadata jsonb DEFAULT NULL,
+        max_jobs integer DEFAULT 1000)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_cancel_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
+    'cancel jobs of a queue by a filter; returns how many';
+
+CREATE FUNCTION jobq_retry_jobs(
+        queue text,
+        kind text DEFAULT NULL,
+        statuses jobq.job_status[] DEFAULT NULL,
+        error_like text DEFAULT NULL,
+        older_than interval DEFAULT NULL,
+        metadata jsonb DEFAULT NULL,
+        max_jobs integer DEFAULT 1000)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_retry_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
+    'retry jobs of a queue by a filter (failed ones unless statuses says otherwise); returns how many';
+
+CREATE FUNCTION jobq_reschedule_jobs(
+        queue text,
+        run_at timestamptz,
+        kind text DEFAULT NULL,
+        statuses jobq.job_status[] DEFAULT NULL,
+        error_like text DEFAULT NULL,
+        older_than interval DEFAULT NULL,
+        metadata jsonb DEFAULT NULL,
+        max_jobs integer DEFAULT 1000)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_reschedule_jobs(text, timestamptz, text, jobq.job_status[], text, interval, jsonb, integer) IS
+    'move waiting jobs of a queue to another time by a filter; returns how many';
+
+CREATE FUNCTION jobq_delete_jobs(
+        queue text,
+        kind text DEFAULT NULL,
+        statuses jobq.job_status[] DEFAULT NULL,
+        error_like text DEFAULT NULL,
+        older_than interval DEFAULT NULL,
+        metadata jsonb DEFAULT NULL,
+        max_jobs integer DEFAULT 1000)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_delete_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
+    'delete jobs of a queue by a filter (finished ones unless statuses says otherwise); returns how many';

@@ -1,0 +1,115 @@
+-- Queues, the tick, roles and the version.
+
+CREATE FUNCTION jobq_create_queue(
+        name text,
+        max_attempts integer DEFAULT NULL,
+        backoff_base interval DEFAULT NULL,
+        backoff_max interval DEFAULT NULL,
+        heartbeat_timeout interval DEFAULT NULL,
+        max_lost integer DEFAULT NULL,
+        keep_completed interval DEFAULT NULL,
+        keep_failed interval DEFAULT NULL)
+    RETURNS void
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_create_queue(text, integer, interval, interval, interval, integer, interval, interval) IS
+    'give a queue settings of its own; NULL: the default';
+
+CREATE FUNCTION jobq_alter_queue(
+        name text,
+        max_attempts integer DEFAULT NULL,
+        backoff_base interval DEFAULT NULL,
+        backoff_max interval DEFAULT NULL,
+        heartbeat_timeout interval DEFAULT NULL,
+        max_lost integer DEFAULT NULL,
+        keep_completed interval DEFAULT NULL,
+        keep_failed interval DEFAULT NULL)
+    RETURNS void
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_alter_queue(text, integer, interval, interval, interval, integer, interval, interval) IS
+    'change settings of a queue; NULL: unchanged';
+
+CREATE FUNCTION jobq_drop_queue(name text, force boolean DEFAULT false)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_drop_queue(text, boolean) IS
+    'drop a queue and its finished jobs; with force its other jobs too; false when there was none';
+
+CREATE FUNCTION jobq_pause_queue(name text)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_pause_queue(text) IS
+    'stop claims from a queue; false when it was paused already';
+
+CREATE FUNCTION jobq_resume_queue(name text)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_resume_queue(text) IS
+    'allow claims from a paused queue; false when it was not paused';
+
+CREATE FUNCTION jobq_purge_queue(name text, statuses jobq.job_status[] DEFAULT NULL)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_purge_queue(text, jobq.job_status[]) IS
+    'delete all jobs of a queue that are not running; returns how many';
+
+CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
+    RETURNS TABLE (duty text, done bigint)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_tick(timestamptz) IS
+    'do what the background worker does: rescue, cancel, promote, prune, repair';
+
+CREATE FUNCTION jobq_grant(role text, what text)
+    RETURNS void
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_grant(text, text) IS
+    'grant a role what a producer, worker, operator or monitor needs';
+
+CREATE FUNCTION jobq_revoke(role text, what text)
+    RETURNS void
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_revoke(text, text) IS
+    'take back what jobq_grant granted';
+
+CREATE FUNCTION jobq_version()
+    RETURNS text
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION jobq_version() IS
+    'version of the jobq library';
+
+-- For the view jobq.queues.
+CREATE FUNCTION jobq.queue_defaults()
+    RETURNS TABLE (max_attempts integer, backoff_base interval, backoff_max interval, heartbeat_timeout interval,
+                   max_lost integer, keep_completed interval, keep_failed interval)
+    AS 'MODULE_PATHNAME', 'jobq_queue_defaults'
+    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION jobq.queue_defaults() IS
+    'what a queue uses where its settings say nothing';
+
+-- For the view jobq.workers.
+CREATE FUNCTION jobq.background_workers()
+    RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
+                   last_error text, last_error_at timestamptz, rounds bigint, rescued bigint, cancelled bigint,
+                   promoted bigint, pruned bigint, repaired bigint, note text)
+    AS 'MODULE_PATHNAME', 'jobq_background_workers'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.background_workers() IS
+    'what the launcher and the background workers report';
+
+-- Tells the launcher that this database has the extension now.
+CREATE FUNCTION jobq.announce()
+    RETURNS void
+    AS 'MODULE_PATHNAME', 'jobq_announce'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.announce() IS
+    'tells the launcher to visit this database';
+SELECT jobq.announce();

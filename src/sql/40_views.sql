@@ -1,0 +1,39 @@
+-- Views for DBAs.
+
+CREATE VIEW jobq.queues AS
+SELECT n.queue,
+       coalesce(s.paused, false)                          AS paused,
+       coalesce(s.max_attempts, d.max_attempts)           AS max_attempts,
+       coalesce(s.backoff_base, d.backoff_base)           AS backoff_base,
+       coalesce(s.backoff_max, d.backoff_max)             AS backoff_max,
+       coalesce(s.heartbeat_timeout, d.heartbeat_timeout) AS heartbeat_timeout,
+       coalesce(s.max_lost, d.max_lost)                   AS max_lost,
+       coalesce(s.keep_completed, d.keep_completed)       AS keep_completed,
+       coalesce(s.keep_failed, d.keep_failed)             AS keep_failed,
+       s.queue IS NOT NULL                                AS has_settings,
+       s.created_at
+FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n
+LEFT JOIN jobq.queue_settings s USING (queue)
+CROSS JOIN jobq.queue_defaults() d;
+COMMENT ON VIEW jobq.queues IS 'every queue in use or with settings, and the settings in force';
+
+CREATE VIEW jobq.queue_stats AS
+SELECT q.queue,
+       count(*) FILTER (WHERE j.status = 'scheduled')   AS scheduled,
+       count(*) FILTER (WHERE j.status = 'blocked')     AS blocked,
+       count(*) FILTER (WHERE j.status = 'pending')     AS pending,
+       count(*) FILTER (WHERE j.status = 'processing')  AS processing,
+       count(*) FILTER (WHERE j.status = 'completed')   AS completed,
+       count(*) FILTER (WHERE j.status = 'failed')      AS failed,
+       count(*) FILTER (WHERE j.status = 'cancelled')   AS cancelled,
+       clock_timestamp() - min(j.ready_at)              AS oldest_pending_age,
+       min(j.last_heartbeat) FILTER (WHERE j.status = 'processing') AS oldest_heartbeat,
+       q.paused
+FROM jobq.queues q
+LEFT JOIN jobq.jobs j USING (queue)
+GROUP BY q.queue, q.paused;
+COMMENT ON VIEW jobq.queue_stats IS 'per queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running one';
+
+CREATE VIEW jobq.workers AS
+SELECT * FROM jobq.background_workers();
+COMMENT ON VIEW jobq.workers IS 'the launcher and the background workers of the server: state, last round, last error, totals';

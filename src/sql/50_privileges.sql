@@ -1,0 +1,20 @@
+-- Privileges. PUBLIC may do nothing: a role that may call every function is an operator, whatever its name
+-- says (PgQ#96). jobq_grant(role, what) hands out what each kind of role needs.
+DO $$
+DECLARE
+    f regprocedure;
+BEGIN
+    FOR f IN SELECT p.oid FROM pg_catalog.pg_depend d
+             JOIN pg_catalog.pg_proc p ON p.oid = d.objid
+             WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.deptype = 'e'
+               AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+               AND d.refobjid = (SELECT e.oid FROM pg_catalog.pg_extension e WHERE e.extname = 'jobq')
+    LOOP
+        EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
+    END LOOP;
+END
+$$;
+GRANT USAGE ON SCHEMA jobq TO pg_monitor;
+GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.workers, jobq.attempts TO pg_monitor;
+-- The views call these with the rights of the reader.
+GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.queue_defaults() TO pg_monitor;

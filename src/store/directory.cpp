@@ -1,0 +1,200 @@
+// See directory.h.
+//
+// The cache is filled under a fresh snapshot, not the transaction's: a REPEATABLE READ transaction that filled it from
+// its old snapshot would keep stale settings for the rest of the session, since the invalidation has been consumed.
+#include "pg/pg.h"
+
+#include "core/interval.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "settings.h"
+#include "store/directory.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Bounds the memory of a session that asks for ever new names.
+constexpr int kMaxCachedQueues = 10000;
+
+struct CacheEntry {
+    char name[NAMEDATALEN];  // hash key, zero padded
+    uint64 generation;       // valid while it equals the current one
+    MemoryContext context;   // owns what queue points to
+    Queue queue;
+};
+
+HTAB *cache = nullptr;
+uint64 current_generation = 1;
+Oid settings_table = InvalidOid;
+Oid lanes_table = InvalidOid;
+
+Statement read_settings = {
+    R"(SELECT paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed
+       FROM jobq.queue_settings WHERE queue = $1)",
+    {TEXTOID}};
+
+Statement read_lanes = {
+    R"(SELECT lane, kind, version, requires FROM jobq.lane_directory WHERE queue = $1 ORDER BY lane)", {TEXTOID}};
+
+Statement insert_lane = {
+    R"(INSERT INTO jobq.lane_directory (queue, kind, version, requires) VALUES ($1, $2, $3, $4))",
+    {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
+
+void on_relcache_invalidation(Datum, Oid relation) {
+    if (relation == InvalidOid || relation == settings_table || relation == lanes_table) current_generation++;
+}
+
+void open_cache() {
+    if (cache == nullptr) {
+        HASHCTL control = {};
+        control.keysize = NAMEDATALEN;
+        control.entrysize = sizeof(CacheEntry);
+        control.hcxt = CacheMemoryContext;
+        cache = hash_create("jobq queues", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        CacheRegisterRelcacheCallback(on_relcache_invalidation, Datum(0));
+    }
+    if (hash_get_num_entries(cache) <= kMaxCachedQueues) return;
+    HASH_SEQ_STATUS scan;
+    hash_seq_init(&scan, cache);
+    while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&scan))) {
+        if (entry->context != nullptr) MemoryContextDelete(entry->context);
+        hash_search(cache, entry->name, HASH_REMOVE, nullptr);
+    }
+}
+
+core::Micros span_or(const Row &row, int column, core::Micros otherwise) {
+    if (row.is_null(column)) return otherwise;
+    const Interval *value = DatumGetIntervalP(row.get(column));
+    return core::span_micros(value->month, value->day, value->time);
+}
+
+int32 int_or(const Row &row, int column, int32 otherwise) {
+    return row.is_null(column) ? otherwise : row.int32_at(column);
+}
+
+std::string_view keep(MemoryContext context, std::string_view value) {
+    auto *copy = static_cast<char *>(MemoryContextAlloc(context, Max(value.size(), 1)));
+    memcpy(copy, value.data(), value.size());
+    return {copy, value.size()};
+}
+
+// The elements of a requires column as a canonical set; views into the array.
+Names canonical_requires(ArrayType *required) {
+    if (required == nullptr) return {nullptr, 0};
+    Names names = names_of(required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
+    names.count = core::canonical_set(names.items, names.count);
+    return names;
+}
+
+void load_settings(Queue *queue, const Params &name, Snapshot snapshot) {
+    const Rows rows = read(read_settings, name, snapshot);
+    *queue = {false,
+              false,
+              core::kDefaultMaxAttempts,
+              {core::kDefaultBackoffBase, core::kDefaultBackoffMax},
+              core::kDefaultHeartbeatTimeout,
+              core::kDefaultMaxLost,
+              core::kDefaultKeepCompleted,
+              core::kDefaultKeepFailed,
+              nullptr,
+              0};
+    if (rows.size() == 0) return;
+    const Row row = rows[0];
+    queue->has_settings = true;
+    queue->paused = row.bool_at(1);
+    queue->max_attempts = int_or(row, 2, queue->max_attempts);
+    queue->retry.base = span_or(row, 3, queue->retry.base);
+    queue->retry.max = span_or(row, 4, queue->retry.max);
+    queue->heartbeat_timeout = span_or(row, 5, queue->heartbeat_timeout);
+    queue->max_lost = int_or(row, 6, queue->max_lost);
+    queue->keep_completed = span_or(row, 7, queue->keep_completed);
+    queue->keep_failed = span_or(row, 8, queue->keep_failed);
+}
+
+bool has_lane(const Queue &queue, int64 id) {
+    const Lane *begin = queue.lanes;
+    const Lane *end = begin + queue.lane_count;
+    const Lane *found = std::lower_bound(begin, end, id, [](const Lane &lane, int64 key) { return lane.id < key; });
+    return found != end && found->id == id;
+}
+
+void load_lanes(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
+    const Rows rows = read(read_lanes, name, snapshot);
+    queue->lanes = static_cast<Lane *>(MemoryContextAlloc(context, sizeof(Lane) * Max(rows.size(), 1)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        if (queue->lane_count > 0 && queue->lanes[queue->lane_count - 1].id == row.int64_at(1)) continue;
+        const Names required =
+            canonical_requires(row.is_null(4) ? nullptr : DatumGetArrayTypeP(row.get(4)));
+        Lane lane = {row.int64_at(1), keep(context, row.text_at(2)), row.int32_at(3), nullptr, required.count};
+        lane.required = static_cast<std::string_view *>(
+            MemoryContextAlloc(context, sizeof(std::string_view) * Max(required.count, 1)));
+        for (int n = 0; n < required.count; n++) lane.required[n] = keep(context, required.items[n]);
+        queue->lanes[queue->lane_count++] = lane;
+    }
+}
+
+void load(CacheEntry *entry, std::string_view name) {
+    // Taken before anything is read: an invalidation that arrives meanwhile makes the entry stale at once.
+    const uint64 generation = current_generation;
+    if (entry->context != nullptr) MemoryContextDelete(entry->context);
+    entry->context = nullptr;
+    entry->generation = 0;
+    MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "jobq queue", ALLOCSET_SMALL_SIZES);
+    entry->context = context;
+    const Oid schema = get_namespace_oid("jobq", false);
+    settings_table = get_relname_relid("queue_settings", schema);
+    lanes_table = get_relname_relid("lane_directory", schema);
+
+    const Params parameters = Params().add(PointerGetDatum(make_text(name)));
+    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+    load_settings(&entry->queue, parameters, snapshot);
+    load_lanes(&entry->queue, parameters, snapshot, context);
+    UnregisterSnapshot(snapshot);
+    entry->generation = generation;
+}
+
+}  // namespace
+
+const Queue *find_queue(std::string_view name) {
+    open_cache();
+    char key[NAMEDATALEN] = {};
+    memcpy(key, name.data(), Min(name.size(), sizeof(key) - 1));
+    bool found;
+    auto *entry = static_cast<CacheEntry *>(hash_search(cache, key, HASH_ENTER, &found));
+    if (!found) {
+        entry->generation = 0;
+        entry->context = nullptr;
+    }
+    if (entry->generation != current_generation) load(entry, name);
+    return &entry->queue;
+}
+
+void require_known_queue(std::string_view name) {
+    if (!settings.require_queues || find_queue(name)->has_settings) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_UNDEFINED_OBJECT),
+             errmsg("queue \"%.*s\" does not exist", static_cast<int>(name.size()), name.data()),
+             errhint("The setting jobq.require_queues is on. Create the queue with jobq_create_queue().")));
+}
+
+int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
+    const Names names = canonical_requires(required);
+    return core::lane_hash(queue, kind, version, names.items, names.count);
+}
+
+void ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
+    if (has_lane(*find_queue(queue), lane_id(queue, kind, version, required))) return;
+    run(insert_lane, Params()
+                         .add(PointerGetDatum(make_text(queue)))
+                         .add(PointerGetDatum(make_text(kind)))
+                         .add(Int32GetDatum(version))
+                         .add_if(required != nullptr, PointerGetDatum(required)));
+}
+
+void invalidate_directory(Oid table) { CacheInvalidateRelcacheByRelid(table); }
+
+}  // namespace jobq

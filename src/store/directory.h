@@ -1,0 +1,52 @@
+// What every call needs to know of a queue: its settings and its lanes. Kept in each session, read again when
+// jobq.queue_settings or jobq.lane_directory changed: a trigger on both sends a relation cache invalidation, which is
+// transactional, reaches every session, and is undone by a rollback.
+#pragma once
+
+#include "core/job.h"
+#include "core/lane.h"
+#include "core/retry.h"
+#include "pg/pg.h"
+
+#include <string_view>
+
+namespace jobq {
+
+struct Lane {
+    int64 id;
+    std::string_view kind;
+    int32 version;
+    std::string_view *required;  // canonical set
+    int required_count;
+};
+
+struct Queue {
+    bool has_settings;  // has a row in jobq.queue_settings
+    bool paused;
+    int32 max_attempts;
+    core::RetryPolicy retry;
+    core::Micros heartbeat_timeout;
+    int32 max_lost;
+    core::Micros keep_completed;
+    core::Micros keep_failed;
+    Lane *lanes;  // in the order of their ids
+    int lane_count;
+};
+
+// Must be called inside with_spi(). The pointer is good until the next call of find_queue or ensure_lane.
+const Queue *find_queue(std::string_view name);
+
+// 42704 when jobq.require_queues is on and the queue has no settings. Inside with_spi().
+void require_known_queue(std::string_view name);
+
+// Enters the lane into the directory unless it is there. Never waits for another transaction. Inside with_spi().
+void ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
+
+// The id of a lane; `required` may be nullptr.
+int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
+
+// Makes every session, this one included, read the directory again once the transaction commits.
+// `table` is the table that changed.
+void invalidate_directory(Oid table);
+
+}  // namespace jobq

@@ -1,0 +1,264 @@
+// See duties.h. Every statement passes over rows that somebody else holds: a tick waits for nobody.
+#include "pg/pg.h"
+
+#include "core/retry.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "store/directory.h"
+#include "store/duties.h"
+#include "store/finish.h"
+#include "store/rows.h"
+
+namespace jobq {
+
+namespace {
+
+// When a lease runs out: one timeout after the last heartbeat; but a lease that is older than $2, the start of the
+// grace (server start, promotion, clock step), gets one timeout from there: its worker could not reach the server.
+#define LEASE_DEADLINE \
+    "greatest(j.last_heartbeat, CASE WHEN j.started_at < $2 THEN $2 END) + j.lease_timeout"
+
+#define RUNNING_COLUMNS                                                                                     \
+    "j.id, j.lease, j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at " \
+    "IS NOT NULL, j.lease_timeout"
+
+enum RunningColumn {
+    kId = 1,
+    kLease,
+    kAttempts,
+    kMaxAttempts,
+    kLostAttempts,
+    kQueue,
+    kRunAt,
+    kCancelRequested,
+    kLeaseTimeout
+};
+
+Statement lock_expired = {"SELECT " RUNNING_COLUMNS
+                          " FROM jobq.jobs j WHERE j.watched AND j.status = 'processing' AND " LEASE_DEADLINE
+                          " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
+                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
+
+Statement lock_overdue = {"SELECT " RUNNING_COLUMNS
+                          R"( FROM jobq.jobs j
+                              WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at < $1
+                              LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
+                          {TIMESTAMPTZOID, INT8OID}};
+
+Statement promote = {
+    R"(UPDATE jobq.jobs j SET status = 'pending'
+       FROM (SELECT d.id FROM jobq.jobs d
+             WHERE d.due_at IS NOT NULL AND d.due_at <= $1
+             ORDER BY d.due_at, d.id LIMIT $2
+             FOR NO KEY UPDATE SKIP LOCKED) due
+       WHERE j.id = due.id AND j.status = 'scheduled')",
+    {TIMESTAMPTZOID, INT8OID}};
+
+// The prune walks the primary key: no index on the time of finishing, which every completion would pay for.
+Statement read_page = {
+    R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at
+       FROM jobq.jobs j WHERE j.id > $1 ORDER BY j.id LIMIT $2)",
+    {INT8OID, INT8OID}};
+
+// A job that was retried meanwhile has another finished_at.
+Statement lock_unkept = {
+    R"(SELECT j.id FROM unnest($1, $2) AS u(id, finished_at),
+            LATERAL (SELECT j.id FROM jobq.jobs j
+                     WHERE j.id = u.id AND j.finished_at = u.finished_at AND j.status <> 'processing'
+                     FOR UPDATE SKIP LOCKED) j)",
+    {INT8ARRAYOID, TIMESTAMPTZARRAYOID}};
+
+Statement get_prune_position = {"SELECT t.prune_after FROM jobq.tick_state t", {}, Planning::Free};
+Statement set_prune_position = {
+    "UPDATE jobq.tick_state t SET prune_after = $1 WHERE t.prune_after <> $1", {INT8OID}, Planning::Free};
+
+Statement drop_orphaned_attempts = {
+    R"(DELETE FROM jobq.attempts a
+       WHERE a.job_id > $1 AND a.job_id <= $2 AND NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id))",
+    {INT8OID, INT8OID}};
+
+// Steps from lane to lane through the claim index: the cost follows the number of lanes, not of jobs.
+Statement add_missing_lanes = {
+    R"(WITH RECURSIVE step(lane) AS (
+           (SELECT j.lane FROM jobq.jobs j WHERE j.ready_at IS NOT NULL ORDER BY j.lane LIMIT 1)
+           UNION ALL
+           SELECT (SELECT j.lane FROM jobq.jobs j WHERE j.ready_at IS NOT NULL AND j.lane > s.lane
+                   ORDER BY j.lane LIMIT 1)
+           FROM step s WHERE s.lane IS NOT NULL)
+       INSERT INTO jobq.lane_directory (queue, kind, version, requires)
+       SELECT j.queue, j.kind, j.version, j.requires
+       FROM step s,
+            LATERAL (SELECT j.queue, j.kind, j.version, j.requires FROM jobq.jobs j
+                     WHERE j.lane = s.lane AND j.ready_at IS NOT NULL
+                     ORDER BY j.priority, j.ready_at, j.id LIMIT 1) j
+       WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = j.queue AND d.lane = s.lane))",
+    {}};
+
+// After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long.
+Statement pull_back_heartbeats = {
+    R"(UPDATE jobq.jobs j SET last_heartbeat = clock_timestamp()
+       FROM (SELECT f.id FROM jobq.jobs f
+             WHERE f.watched AND f.last_heartbeat > clock_timestamp() + interval '5 seconds'
+             FOR NO KEY UPDATE SKIP LOCKED) ahead
+       WHERE j.id = ahead.id AND j.status = 'processing')",
+    {}};
+
+Statement get_deadline = {"SELECT least((SELECT min(" LEASE_DEADLINE
+                          R"() FROM jobq.jobs j WHERE j.watched AND j.status = 'processing'),
+                 (SELECT min(j.cancel_requested_at) + $1 FROM jobq.jobs j
+                  WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at IS NOT NULL),
+                 (SELECT j.due_at FROM jobq.jobs j WHERE j.due_at IS NOT NULL ORDER BY j.due_at, j.id LIMIT 1)))",
+                          {INTERVALOID, TIMESTAMPTZOID}};
+
+Statement find_unfinished = {
+    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.watched)
+           OR EXISTS (SELECT FROM jobq.jobs j WHERE j.due_at IS NOT NULL)
+           OR EXISTS (SELECT FROM jobq.jobs j WHERE j.ready_at IS NOT NULL))",
+    {}};
+
+Statement find_any = {"SELECT 1 FROM jobq.jobs j ORDER BY j.id LIMIT 1", {}};
+
+EndedAttempt ended_of(const Row &row, const Queue &queue, const char *outcome) {
+    EndedAttempt ended = {};
+    ended.id = row.int64_at(kId);
+    ended.lease = row.is_null(kLease) ? 0 : row.int64_at(kLease);
+    ended.attempt = row.int32_at(kAttempts);
+    ended.attempts = ended.attempt;
+    ended.lost_attempts = row.int32_at(kLostAttempts);
+    ended.run_at = DatumGetTimestampTz(row.get(kRunAt));
+    ended.outcome = outcome;
+    ended.keep = queue.keep_failed;
+    return ended;
+}
+
+const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost) {
+    const char *timeout = DatumGetCString(DirectFunctionCall1(interval_out, row.get(kLeaseTimeout)));
+    const char *lead = psprintf("no heartbeat for %s", timeout);
+    if (lost.status != core::JobStatus::Failed) return lead;
+    if (lost.lost_attempts >= max_lost)
+        return psprintf("%s; lost its worker %d times (max_lost %d)", lead, lost.lost_attempts, max_lost);
+    return psprintf("%s; attempts exhausted (%d of %d)", lead, lost.attempts, row.int32_at(kMaxAttempts));
+}
+
+// How long the queue keeps a job of this status.
+core::Micros keep_of(const Queue &queue, core::JobStatus status) {
+    return status == core::JobStatus::Completed ? queue.keep_completed : queue.keep_failed;
+}
+
+struct Page {
+    int64 last_id;
+    bool full;
+    bool all_young;  // nothing on it can have expired
+    Datum *ids;
+    Datum *finished;
+    int count;  // expired
+};
+
+Page read_prune_page(int64 after, TimestampTz now, int batch) {
+    const Rows rows = run(read_page, Params().add(Int64GetDatum(after)).add(Int64GetDatum(batch)));
+    Page page = {after, rows.size() == static_cast<uint64>(batch), true, nullptr, nullptr, 0};
+    page.ids = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
+    page.finished = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        page.last_id = row.int64_at(1);
+        const Queue *queue = find_queue(row.text_at(2));
+        const core::Micros shortest = Min(queue->keep_completed, queue->keep_failed);
+        if (core::saturating_add(DatumGetTimestampTz(row.get(5)), shortest) < now) page.all_young = false;
+        core::JobStatus status;
+        if (!core::parse_status(TextDatumGetCString(row.get(3)), &status) || !core::is_finished(status)) continue;
+        if (row.is_null(4)) continue;
+        const core::Micros expires = core::saturating_add(DatumGetTimestampTz(row.get(4)), keep_of(*queue, status));
+        if (expires >= now) continue;
+        page.ids[page.count] = row.get(1);
+        page.finished[page.count++] = row.get(4);
+    }
+    return page;
+}
+
+int64 delete_page(const Page &page) {
+    if (page.count == 0) return 0;
+    const Rows locked = run(lock_unkept, Params()
+                                             .add(array_of(page.ids, page.count, INT8OID))
+                                             .add(array_of(page.finished, page.count, TIMESTAMPTZOID)));
+    for (uint64 i = 0; i < locked.size(); i++) page.ids[i] = locked[i].get(1);
+    delete_jobs_and_attempts(page.ids, static_cast<int>(locked.size()));
+    return static_cast<int64>(locked.size());
+}
+
+}  // namespace
+
+int64 rescue_expired(TimestampTz now, TimestampTz grace_start, int batch, bool *more) {
+    const Rows rows = run(lock_expired, Params()
+                                            .add(TimestampTzGetDatum(now))
+                                            .add(TimestampTzGetDatum(grace_start))
+                                            .add(Int64GetDatum(batch)));
+    auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        const Queue *queue = find_queue(row.text_at(kQueue));
+        EndedAttempt &lost = ended[i] = ended_of(row, *queue, "lost");
+        lost.lost_attempts++;
+        lost.status = core::after_loss(lost.attempt, row.int32_at(kMaxAttempts), lost.lost_attempts, queue->max_lost,
+                                       row.bool_at(kCancelRequested));
+        lost.error = cstring_to_text(lost_error(lost, row, queue->max_lost));
+    }
+    end_attempts(ended, static_cast<int>(rows.size()), now);
+    *more = rows.size() == static_cast<uint64>(batch);
+    return static_cast<int64>(rows.size());
+}
+
+int64 cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool *more) {
+    const Rows rows =
+        run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
+    auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        EndedAttempt &cancelled = ended[i] = ended_of(rows[i], *find_queue(rows[i].text_at(kQueue)), "cancelled");
+        cancelled.status = core::JobStatus::Cancelled;
+        cancelled.error = cstring_to_text("cancelled while running: its worker did not stop in time");
+    }
+    end_attempts(ended, static_cast<int>(rows.size()), now);
+    *more = rows.size() == static_cast<uint64>(batch);
+    return static_cast<int64>(rows.size());
+}
+
+int64 promote_due(TimestampTz now, int batch, bool *more) {
+    run(promote, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(batch)));
+    const int64 promoted = affected();
+    *more = promoted == batch;
+    return promoted;
+}
+
+int64 prune_finished(TimestampTz now, int batch, bool *more) {
+    const Rows state = run(get_prune_position, Params());
+    const int64 after = state.size() == 1 ? state[0].int64_at(1) : 0;
+    const Page page = read_prune_page(after, now, batch);
+    const int64 pruned = delete_page(page);
+    // Ids are given out in the order of time, nearly: behind a page of young jobs there are only younger ones.
+    const bool ends = !page.full || page.all_young;
+    run(drop_orphaned_attempts,
+        Params().add(Int64GetDatum(after)).add(Int64GetDatum(page.full ? page.last_id : PG_INT64_MAX)));
+    run(set_prune_position, Params().add(Int64GetDatum(ends ? 0 : page.last_id)));
+    *more = !ends && pruned * 4 >= batch;
+    return pruned;
+}
+
+int64 repair() {
+    run(add_missing_lanes, Params());
+    const int64 lanes = affected();
+    run(pull_back_heartbeats, Params());
+    return lanes + affected();
+}
+
+TimestampTz earliest_deadline(TimestampTz grace_start, int64 cancel_grace) {
+    const Rows rows = run(get_deadline, Params()
+                                            .add(IntervalPGetDatum(make_interval(cancel_grace)))
+                                            .add(TimestampTzGetDatum(grace_start)));
+    return rows[0].is_null(1) ? DT_NOEND : DatumGetTimestampTz(rows[0].get(1));
+}
+
+bool any_unfinished_job() { return run(find_unfinished, Params())[0].bool_at(1); }
+
+bool any_job() { return run(find_any, Params()).size() > 0; }
+
+}  // namespace jobq

@@ -1,0 +1,57 @@
+// The store, producers' side: how jobs enter jobq.jobs.
+#pragma once
+
+#include "core/job.h"
+#include "pg/pg.h"
+#include "pg/spi.h"
+
+namespace jobq {
+
+// One job to be enqueued, checked. Pointers live in the caller's memory context.
+struct JobSpec {
+    text *queue;
+    text *kind;
+    Datum payload;  // jsonb
+    int16 priority;
+    TimestampTz run_at;
+    int32 max_attempts;
+    int32 version;
+    ArrayType *required;          // may be nullptr
+    Interval *heartbeat_timeout;  // nullptr: the queue's
+    Datum metadata;               // jsonb
+    bool has_metadata;
+};
+
+// Inserts one job; returns its id. Inside with_spi().
+int64 insert_job(const JobSpec &spec, TimestampTz now);
+
+// Inserts jobs that share everything but what the arrays give: payloads, and, where not nullptr, run_ats and
+// priorities. Returns a row (id) per job, in the order of the payloads. Inside with_spi().
+struct JobColumns {
+    Datum payloads;    // jsonb[]
+    Datum run_ats;     // timestamptz[]
+    Datum priorities;  // int4[]
+    bool has_run_ats;
+    bool has_priorities;
+};
+Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, TimestampTz now);
+
+// The elements of jobq_enqueue_jobs' array, as the server's JSON functions read them: a row for each, its columns in
+// the order of SpecColumn. Values that do not fit raise the server's own errors (22P02, 22003, ...).
+enum SpecColumn {
+    kSpecUnknownKey = 1,  // a key that jobq_enqueue has no parameter for, NULL: none
+    kSpecQueue,
+    kSpecPayload,
+    kSpecKind,
+    kSpecPriority,
+    kSpecRunAt,
+    kSpecMaxAttempts,
+    kSpecVersion,
+    kSpecRequires,
+    kSpecHeartbeatTimeout,
+    kSpecMetadata,
+    kSpecReserved,  // a key of a feature that this version does not have, NULL: none
+};
+Rows read_specs(Datum specs);
+
+}  // namespace jobq

@@ -1,0 +1,265 @@
+// See finish.h. Every statement that ends or extends a lease on behalf of its holder stands here, and each of them
+// names the job, its status and the lease: the fence.
+#include "pg/pg.h"
+
+#include "core/retry.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "shared_state.h"
+#include "store/directory.h"
+#include "store/finish.h"
+#include "store/rows.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "common/pg_prng.h"
+}
+
+namespace jobq {
+
+namespace {
+
+#ifdef JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK
+// A broken build, made only to show that the audit notices.
+#define HELD "j.id = u.id"
+#else
+#define HELD "j.id = u.id AND j.status = 'processing' AND j.lease = u.lease"
+#endif
+
+Statement find_claimed_here = {
+    R"(SELECT j.lease, j.xmin, j.started_at, j.cancel_requested_at FROM jobq.jobs j
+       WHERE j.id = $1 AND j.status = 'processing')",
+    {INT8OID}};
+
+Statement complete = {
+    "UPDATE jobq.jobs j SET status = 'completed', finished_at = $4, result = u.result, lease = NULL, watched = NULL "
+    "FROM unnest($1, $2, $3) AS u(id, lease, result) WHERE " HELD " RETURNING u.id, u.lease, j.queue",
+    {INT8ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
+
+Statement heartbeat = {
+    "UPDATE jobq.jobs j SET last_heartbeat = $4, progress = coalesce(u.progress, j.progress) "
+    "FROM unnest($1, $2, $3) AS u(id, lease, progress) WHERE " HELD
+    " RETURNING u.id, u.lease, j.cancel_requested_at IS NOT NULL",
+    {INT8ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
+
+Statement heartbeat_all_of_worker = {
+    R"(UPDATE jobq.jobs j SET last_heartbeat = $2
+       WHERE j.watched AND j.worker_id = $1 AND j.status = 'processing'
+       RETURNING j.id, j.cancel_requested_at IS NOT NULL)",
+    {TEXTOID, TIMESTAMPTZOID}};
+
+enum RunningColumn { kId = 1, kLease, kAttempts, kMaxAttempts, kLostAttempts, kQueue, kRunAt, kCancelRequested };
+
+Statement lock_held = {
+    "SELECT j.id, j.lease, j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, "
+    "j.cancel_requested_at IS NOT NULL "
+    "FROM unnest($1, $2) AS u(id, lease), "
+    "LATERAL (SELECT * FROM jobq.jobs j WHERE " HELD " FOR NO KEY UPDATE) j",
+    {INT8ARRAYOID, INT8ARRAYOID}};
+
+Statement end_and_record = {
+    R"(WITH ended AS (
+           UPDATE jobq.jobs j
+           SET status = u.status::jobq.job_status, run_at = u.run_at, attempts = u.attempts,
+               lost_attempts = u.lost_attempts, error = coalesce(u.error, j.error),
+               finished_at = CASE WHEN u.status IN ('failed', 'cancelled') THEN $10 END,
+               lease = NULL, watched = NULL
+           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                AS u(id, lease, attempt, status, run_at, attempts, lost_attempts, outcome, error)
+           WHERE j.id = u.id
+           RETURNING u.id, u.lease, u.attempt, u.outcome, j.worker_id, j.started_at, u.error)
+       INSERT INTO jobq.attempts (job_id, lease, attempt, outcome, worker_id, started_at, finished_at, error)
+       SELECT e.id, e.lease, e.attempt, e.outcome, e.worker_id, e.started_at, $10, e.error FROM ended e)",
+    {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
+     TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}};
+
+Statement delete_jobs = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
+Statement delete_attempts = {"DELETE FROM jobq.attempts a WHERE a.job_id = ANY ($1)", {INT8ARRAYOID}};
+
+// The columns of a batch: ids, leases and extras as arrays.
+struct HeldArrays {
+    Datum ids, leases, extras;
+};
+
+HeldArrays arrays_of(const HeldJob *jobs, int count, Oid extra_type) {
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *leases = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *extras = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *absent = static_cast<bool *>(palloc(sizeof(bool) * count));
+    for (int i = 0; i < count; i++) {
+        ids[i] = Int64GetDatum(jobs[i].id);
+        leases[i] = Int64GetDatum(jobs[i].lease);
+        extras[i] = jobs[i].extra;
+        absent[i] = !jobs[i].has_extra;
+    }
+    return {array_of(ids, count, INT8OID), array_of(leases, count, INT8OID),
+            array_of(extras, absent, count, extra_type)};
+}
+
+// The job that a returned row (id, lease, ...) is about; `jobs` is sorted.
+HeldJob *job_of(HeldJob *jobs, int count, const Row &row) {
+    const HeldJob key = {row.int64_at(1), row.int64_at(2), 0, Datum(0), false, false, false, core::JobStatus::Pending};
+    HeldJob *found = std::lower_bound(jobs, jobs + count, key, [](const HeldJob &a, const HeldJob &b) {
+        return a.id != b.id ? a.id < b.id : a.lease < b.lease;
+    });
+    Assert(found < jobs + count && found->id == key.id && found->lease == key.lease);
+    return found;
+}
+
+// Locks the jobs that are held, in order, and waits for whoever holds their rows.
+Rows lock_held_jobs(const HeldJob *jobs, int count) {
+    const HeldArrays arrays = arrays_of(jobs, count, TEXTOID);
+    return run(lock_held, Params().add(arrays.ids).add(arrays.leases));
+}
+
+EndedAttempt ended_of(const Row &row, const Queue &queue) {
+    EndedAttempt ended = {};
+    ended.id = row.int64_at(kId);
+    ended.lease = row.int64_at(kLease);
+    ended.attempt = row.int32_at(kAttempts);
+    ended.attempts = ended.attempt;
+    ended.lost_attempts = row.int32_at(kLostAttempts);
+    ended.run_at = DatumGetTimestampTz(row.get(kRunAt));
+    ended.keep = queue.keep_failed;
+    return ended;
+}
+
+}  // namespace
+
+int64 lease_claimed_here(int64 job_id) {
+    const Rows rows = run(find_claimed_here, Params().add(Int64GetDatum(job_id)));
+    if (rows.size() == 1) {
+        const Row row = rows[0];
+        const TimestampTz begun = GetCurrentTransactionStartTimestamp();
+        const bool ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(row.get(2)));
+        // Ours may also be a cancellation of somebody else's running job.
+        const bool cancelled_here = !row.is_null(4) && DatumGetTimestampTz(row.get(4)) >= begun;
+        if (ours && !cancelled_here && DatumGetTimestampTz(row.get(3)) >= begun) return row.int64_at(1);
+    }
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"lease\" must not be NULL"),
+                    errdetail("Job %lld was not claimed in this transaction.", static_cast<long long>(job_id)),
+                    errhint("Pass the lease that jobq_claim() returned with the job.")));
+    pg_unreachable();
+}
+
+void complete_jobs(HeldJob *jobs, int count, TimestampTz now) {
+    if (count == 0) return;
+    const HeldArrays arrays = arrays_of(jobs, count, JSONBOID);
+    const Rows rows = run(
+        complete,
+        Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
+    auto *unkept = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    int unkept_count = 0;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        HeldJob *job = job_of(jobs, count, rows[i]);
+        job->held = true;
+        job->status = core::JobStatus::Completed;
+        if (find_queue(rows[i].text_at(3))->keep_completed == 0) unkept[unkept_count++] = Int64GetDatum(job->id);
+    }
+    delete_jobs_and_attempts(unkept, unkept_count);
+}
+
+void heartbeat_jobs(HeldJob *jobs, int count, TimestampTz now) {
+    if (count == 0) return;
+    const HeldArrays arrays = arrays_of(jobs, count, JSONBOID);
+    const Rows rows = run(
+        heartbeat,
+        Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        HeldJob *job = job_of(jobs, count, rows[i]);
+        job->held = true;
+        job->cancel = rows[i].bool_at(3);
+    }
+}
+
+Rows heartbeat_worker(text *worker_id, TimestampTz now) {
+    return run(heartbeat_all_of_worker, Params().add(PointerGetDatum(worker_id)).add(TimestampTzGetDatum(now)));
+}
+
+void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry, TimestampTz now) {
+    if (count == 0) return;
+    const Rows rows = lock_held_jobs(jobs, count);
+    auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        HeldJob *job = job_of(jobs, count, row);
+        const Queue *queue = find_queue(row.text_at(kQueue));
+        EndedAttempt &attempt = ended[i] = ended_of(row, *queue);
+        attempt.status =
+            core::after_failure(attempt.attempt, row.int32_at(kMaxAttempts), wants_retry, row.bool_at(kCancelRequested));
+        attempt.outcome = "failed";
+        attempt.error = truncated_error(job->extra, !job->has_extra);
+        if (attempt.status == core::JobStatus::Scheduled) {
+            const core::Micros delay =
+                retry_in >= 0 ? retry_in
+                              : core::backoff(queue->retry, attempt.attempt, pg_prng_uint32(&pg_global_prng_state));
+            attempt.run_at = core::saturating_add(now, delay);
+            attempt.status = core::waiting_status(attempt.run_at, now);
+        }
+        job->held = true;
+        job->status = attempt.status;
+    }
+    end_attempts(ended, static_cast<int>(rows.size()), now);
+}
+
+void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *outcome, TimestampTz now) {
+    if (count == 0) return;
+    const Rows rows = lock_held_jobs(jobs, count);
+    auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        HeldJob *job = job_of(jobs, count, row);
+        EndedAttempt &attempt = ended[i] = ended_of(row, *find_queue(row.text_at(kQueue)));
+        attempt.attempts = Max(attempt.attempt - 1, 0);
+        attempt.outcome = outcome;
+        if (delay > 0) attempt.run_at = core::saturating_add(now, delay);
+        attempt.status = row.bool_at(kCancelRequested) ? core::JobStatus::Cancelled
+                                                       : core::waiting_status(attempt.run_at, now);
+        job->held = true;
+        job->status = attempt.status;
+    }
+    end_attempts(ended, static_cast<int>(rows.size()), now);
+}
+
+void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
+    if (count == 0) return;
+    constexpr int kColumns = 9;
+    constexpr Oid types[kColumns] = {INT8OID, INT8OID, INT4OID, TEXTOID, TIMESTAMPTZOID,
+                                     INT4OID, INT4OID, TEXTOID, TEXTOID};
+    Datum *columns[kColumns];
+    for (Datum *&column : columns) column = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *no_error = static_cast<bool *>(palloc(sizeof(bool) * count));
+    auto *unkept = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    int unkept_count = 0;
+    for (int i = 0; i < count; i++) {
+        const EndedAttempt &one = ended[i];
+        columns[0][i] = Int64GetDatum(one.id);
+        columns[1][i] = Int64GetDatum(one.lease);
+        columns[2][i] = Int32GetDatum(one.attempt);
+        columns[3][i] = CStringGetTextDatum(core::status_name(one.status));
+        columns[4][i] = TimestampTzGetDatum(one.run_at);
+        columns[5][i] = Int32GetDatum(one.attempts);
+        columns[6][i] = Int32GetDatum(one.lost_attempts);
+        columns[7][i] = CStringGetTextDatum(one.outcome);
+        columns[8][i] = PointerGetDatum(one.error);
+        no_error[i] = one.error == nullptr;
+        if (one.status == core::JobStatus::Scheduled) publish_due_at_commit(one.run_at);
+        if (core::is_finished(one.status) && one.keep == 0) unkept[unkept_count++] = Int64GetDatum(one.id);
+    }
+    Params params;
+    for (int c = 0; c < kColumns; c++)
+        params.add(array_of(columns[c], c == kColumns - 1 ? no_error : nullptr, count, types[c]));
+    run(end_and_record, params.add(TimestampTzGetDatum(now)));
+    require_affected(count);
+    delete_jobs_and_attempts(unkept, unkept_count);
+}
+
+void delete_jobs_and_attempts(Datum *ids, int count) {
+    if (count == 0) return;
+    const Datum array = array_of(ids, count, INT8OID);
+    run(delete_attempts, Params().add(array));
+    run(delete_jobs, Params().add(array));
+}
+
+}  // namespace jobq

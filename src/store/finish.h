@@ -1,0 +1,63 @@
+// The store, workers' side: what a worker reports on jobs it holds, and how an attempt ends otherwise.
+// All functions inside with_spi(). Rows are locked in the order of (id, lease): callers sort, so that two batches in
+// opposite orders cannot deadlock.
+#pragma once
+
+#include "core/job.h"
+#include "pg/pg.h"
+#include "pg/spi.h"
+
+namespace jobq {
+
+// A job named by a worker together with the lease it believes to hold, and what came of it.
+struct HeldJob {
+    int64 id;
+    int64 lease;
+    int position;        // where it stood in the caller's arrays
+    Datum extra;         // result (jsonb) or error (text)
+    bool has_extra;
+    bool held;           // out: the lease was the current one
+    bool cancel;         // out, heartbeats: a cancellation was asked for
+    core::JobStatus status;  // out: the job's new status
+};
+
+// The current lease of a job that this very transaction has claimed; 22004 in every other case.
+int64 lease_claimed_here(int64 job_id);
+
+// processing -> completed, where held.
+void complete_jobs(HeldJob *jobs, int count, TimestampTz now);
+
+// Extends the leases that are held; `extra` is the progress. Fills held and cancel.
+void heartbeat_jobs(HeldJob *jobs, int count, TimestampTz now);
+
+// Extends the leases of every job of a worker. Returns the rows (id, cancel requested).
+
+Rows heartbeat_worker(text *worker_id, TimestampTz now);
+
+// A failed attempt: `extra` is the error. `retry_in` < 0: by the queue's backoff.
+void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry, TimestampTz now);
+
+// Gives jobs back without burning the attempt; `delay` 0: claimable at once in their old place.
+void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *outcome, TimestampTz now);
+
+// How one attempt ends without completing.
+struct EndedAttempt {
+    int64 id;
+    int64 lease;
+    int32 attempt;             // its number
+    core::JobStatus status;    // the job's new status
+    TimestampTz run_at;
+    int32 attempts;            // counted from now on
+    int32 lost_attempts;
+    const char *outcome;       // as in jobq.attempts
+    text *error;               // nullptr: none
+    core::Micros keep;         // how long the queue keeps the job if it is finished now
+};
+
+// Ends attempts whose rows the caller has locked, and records them in jobq.attempts.
+void end_attempts(const EndedAttempt *ended, int count, TimestampTz now);
+
+// Deletes jobs and their attempts, whatever their status.
+void delete_jobs_and_attempts(Datum *ids, int count);
+
+}  // namespace jobq

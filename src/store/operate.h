@@ -1,0 +1,41 @@
+// The store, operators' side: what is done to jobs by id or by filter, whoever holds them. Inside with_spi().
+#pragma once
+
+#include "core/job.h"
+#include "pg/pg.h"
+#include "pg/spi.h"
+
+namespace jobq {
+
+enum class Operation { Cancel, Retry, Reschedule, Delete };
+
+// Which jobs of a queue; absent parts match all.
+struct JobFilter {
+    text *queue;
+    text *kind;           // nullptr: any
+    bool statuses[core::kJobStatusCount];
+    text *error_like;     // nullptr: any
+    bool has_created_before;
+    TimestampTz created_before;
+    Datum metadata;       // jsonb, contained in the job's
+    bool has_metadata;
+    int64 max_jobs;
+};
+
+// Whether the operation changes a job of this status.
+bool operation_applies(Operation operation, core::JobStatus status);
+
+// Applies the operation to these jobs where it applies. Returns rows (id, status): the new status, for Delete the
+// one it had. `run_at` is for Reschedule.
+Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
+
+// The ids of the jobs that match, lowest first, locked; jobs that another transaction holds are passed over.
+Rows lock_matching(const JobFilter &filter);
+
+// False when there is no such job.
+bool current_status(int64 job_id, core::JobStatus *status);
+
+// The columns of jobq_get; no row when there is no such job.
+Rows read_job(int64 job_id);
+
+}  // namespace jobq

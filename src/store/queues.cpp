@@ -1,0 +1,91 @@
+// See queues.h.
+#include "pg/pg.h"
+
+#include "store/queues.h"
+
+namespace jobq {
+
+namespace {
+
+#define SETTING_TYPES TEXTOID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, INT4OID, INTERVALOID, INTERVALOID
+#define INSERT_SETTINGS                                                                                           \
+    "INSERT INTO jobq.queue_settings AS s (queue, max_attempts, backoff_base, backoff_max, heartbeat_timeout, "   \
+    "max_lost, keep_completed, keep_failed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
+
+Statement create = {INSERT_SETTINGS "ON CONFLICT (queue) DO NOTHING", {SETTING_TYPES}, Planning::Free};
+
+Statement alter = {INSERT_SETTINGS R"(ON CONFLICT (queue) DO UPDATE SET
+           max_attempts = coalesce(excluded.max_attempts, s.max_attempts),
+           backoff_base = coalesce(excluded.backoff_base, s.backoff_base),
+           backoff_max = coalesce(excluded.backoff_max, s.backoff_max),
+           heartbeat_timeout = coalesce(excluded.heartbeat_timeout, s.heartbeat_timeout),
+           max_lost = coalesce(excluded.max_lost, s.max_lost),
+           keep_completed = coalesce(excluded.keep_completed, s.keep_completed),
+           keep_failed = coalesce(excluded.keep_failed, s.keep_failed))",
+                   {SETTING_TYPES},
+                   Planning::Free};
+
+Statement pause = {
+    R"(INSERT INTO jobq.queue_settings AS s (queue, paused) VALUES ($1, true)
+       ON CONFLICT (queue) DO UPDATE SET paused = true WHERE NOT s.paused)",
+    {TEXTOID},
+    Planning::Free};
+
+Statement resume = {
+    "UPDATE jobq.queue_settings s SET paused = false WHERE s.queue = $1 AND s.paused", {TEXTOID}, Planning::Free};
+
+Statement find_unfinished = {
+    R"(SELECT 1 FROM jobq.jobs j
+       WHERE j.queue = $1 AND j.status IN ('scheduled', 'blocked', 'pending', 'processing') LIMIT 1)",
+    {TEXTOID},
+    Planning::Free};
+
+Statement forget = {
+    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.queue = $1 RETURNING j.id),
+            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id),
+            lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
+            settings AS (DELETE FROM jobq.queue_settings s WHERE s.queue = $1 RETURNING 1)
+       SELECT EXISTS (SELECT FROM gone) OR EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings))",
+    {TEXTOID},
+    Planning::Free};
+
+Statement purge = {
+    R"(WITH gone AS (DELETE FROM jobq.jobs j
+                     WHERE j.queue = $1 AND j.status::text = ANY ($2) AND j.status <> 'processing' RETURNING j.id),
+            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id)
+       SELECT count(*) FROM gone)",
+    {TEXTOID, TEXTARRAYOID},
+    Planning::Free};
+
+Params settings_params(text *queue, const QueueSettings &settings) {
+    Params params;
+    params.add(PointerGetDatum(queue));
+    for (int i = 0; i < 7; i++) params.add_if(settings.given[i], settings.values[i]);
+    return params;
+}
+
+}  // namespace
+
+bool create_queue(text *queue, const QueueSettings &settings) {
+    run(create, settings_params(queue, settings));
+    return affected() == 1;
+}
+
+void alter_queue(text *queue, const QueueSettings &settings) { run(alter, settings_params(queue, settings)); }
+
+bool set_paused(text *queue, bool paused) {
+    run(paused ? pause : resume, Params().add(PointerGetDatum(queue)));
+    return affected() == 1;
+}
+
+bool has_unfinished_jobs(text *queue) {
+    return run(find_unfinished, Params().add(PointerGetDatum(queue))).size() > 0;
+}
+
+bool forget_queue(text *queue) { return run(forget, Params().add(PointerGetDatum(queue)))[0].bool_at(1); }
+
+int64 purge_queue(text *queue, Datum statuses) {
+    return run(purge, Params().add(PointerGetDatum(queue)).add(statuses))[0].int64_at(1);
+}
+
+}  // namespace jobq

@@ -1,0 +1,83 @@
+// See roles.h. The one place that says which function is for whom.
+#include "pg/pg.h"
+
+#include "pg/spi.h"
+#include "store/roles.h"
+
+namespace jobq {
+
+namespace {
+
+constexpr const char *kProducer[] = {"jobq_enqueue", "jobq_enqueue_many", "jobq_enqueue_jobs", "jobq_get",
+                                     "jobq_version", nullptr};
+constexpr const char *kWorker[] = {"jobq_claim",          "jobq_claim_any",        "jobq_complete",
+                                   "jobq_complete_many",  "jobq_complete_and_claim", "jobq_fail",
+                                   "jobq_fail_many",      "jobq_heartbeat",        "jobq_heartbeat_many",
+                                   "jobq_heartbeat_worker", "jobq_release",        "jobq_release_many",
+                                   "jobq_snooze",         "jobq_get",              "jobq_version",
+                                   nullptr};
+constexpr const char *kOperator[] = {"jobq_get",          "jobq_cancel",       "jobq_retry",        "jobq_reschedule",
+                                     "jobq_delete",       "jobq_cancel_jobs",  "jobq_retry_jobs",   "jobq_reschedule_jobs",
+                                     "jobq_delete_jobs",  "jobq_create_queue", "jobq_alter_queue",  "jobq_drop_queue",
+                                     "jobq_pause_queue",  "jobq_resume_queue", "jobq_purge_queue",  "jobq_tick",
+                                     "jobq_version",      nullptr};
+constexpr const char *kMonitor[] = {"jobq_get", "jobq_version", nullptr};
+
+struct Kind {
+    const char *name;
+    const char *const *functions;
+    bool reads_views;
+    bool reads_jobs;
+};
+// In the order of RoleKind.
+constexpr Kind kKinds[] = {{"producer", kProducer, false, false},
+                           {"worker", kWorker, false, false},
+                           {"operator", kOperator, true, true},
+                           {"monitor", kMonitor, true, false}};
+
+Statement find_function = {
+    R"(SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_proc p
+       WHERE p.pronamespace OPERATOR(pg_catalog.=) $1 AND p.proname OPERATOR(pg_catalog.=) $2)",
+    {OIDOID, NAMEOID},
+    Planning::Free};
+
+// `object` is quoted as SQL needs it.
+void change_one(bool grant, const char *privilege, const char *object, const char *role) {
+    run_text(psprintf("%s %s ON %s %s %s", grant ? "GRANT" : "REVOKE", privilege, object, grant ? "TO" : "FROM",
+                      quote_identifier(role)));
+}
+
+void change_function(bool grant, const char *name, Oid schema, const char *role) {
+    NameData function;
+    namestrcpy(&function, name);
+    const Rows found = run(find_function, Params().add(ObjectIdGetDatum(schema)).add(NameGetDatum(&function)));
+    for (uint64 i = 0; i < found.size(); i++)
+        change_one(grant, "EXECUTE", psprintf("FUNCTION %s", TextDatumGetCString(found[i].get(1))), role);
+}
+
+}  // namespace
+
+bool parse_role_kind(std::string_view name, RoleKind *kind) {
+    for (int i = 0; i < static_cast<int>(lengthof(kKinds)); i++) {
+        if (name != kKinds[i].name) continue;
+        *kind = static_cast<RoleKind>(i);
+        return true;
+    }
+    return false;
+}
+
+void change_privileges(const char *role, RoleKind kind, bool grant, Oid schema) {
+    const Kind &found = kKinds[static_cast<int>(kind)];
+    // A role of several kinds keeps what another kind still needs of the schema.
+    if (grant) change_one(true, "USAGE", "SCHEMA jobq", role);
+    for (const char *const *name = found.functions; *name != nullptr; name++)
+        change_function(grant, *name, schema, role);
+    if (found.reads_views) {
+        change_one(grant, "SELECT", "jobq.queues, jobq.queue_stats, jobq.workers, jobq.attempts", role);
+        change_one(grant, "EXECUTE", "FUNCTION jobq.background_workers(), jobq.queue_defaults()", role);
+    }
+    if (found.reads_jobs)
+        change_one(grant, "SELECT", "jobq.jobs, jobq.queue_settings, jobq.lane_directory", role);
+}
+
+}  // namespace jobq

@@ -1,0 +1,62 @@
+// See tick.h. The only caller of store/duties.
+#include "pg/pg.h"
+
+#include "core/job.h"
+#include "pg/spi.h"
+#include "settings.h"
+#include "store/duties.h"
+#include "tick.h"
+
+namespace jobq {
+
+namespace {
+
+// How often an idle database that still keeps finished jobs is visited to prune them.
+constexpr core::Micros kPruneInterval = core::kMinute;
+
+core::Micros cancel_grace() { return settings.cancel_grace_ms * INT64CONST(1000); }
+
+}  // namespace
+
+const char *duty_name(Duty duty) {
+    constexpr const char *names[kDutyCount] = {"rescue", "cancel", "promote", "prune", "repair"};
+    return names[static_cast<int>(duty)];
+}
+
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
+    DutyOutcome outcome = {0, false};
+    with_spi([&] {
+        switch (duty) {
+            case Duty::Rescue:
+                outcome.done = rescue_expired(now, grace_start, settings.rescue_batch, &outcome.more);
+                break;
+            case Duty::Cancel:
+                outcome.done = cancel_overdue(now, core::saturating_add(now, -cancel_grace()), settings.rescue_batch,
+                                              &outcome.more);
+                break;
+            case Duty::Promote:
+                outcome.done = promote_due(now, settings.promote_batch, &outcome.more);
+                break;
+            case Duty::Prune:
+                outcome.done = prune_finished(now, settings.prune_batch, &outcome.more);
+                break;
+            case Duty::Repair:
+                outcome.done = repair();
+                break;
+        }
+    });
+    return outcome;
+}
+
+TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
+    return with_spi([&] {
+        const TimestampTz earliest = earliest_deadline(grace_start, cancel_grace());
+        return any_job() ? Min(earliest, core::saturating_add(now, kPruneInterval)) : earliest;
+    });
+}
+
+bool database_in_use() {
+    return with_spi([] { return any_unfinished_job(); });
+}
+
+}  // namespace jobq

@@ -1,0 +1,29 @@
+// The tick: everything that must happen to jobs although nobody calls. jobq_tick() runs it in the caller's
+// transaction; the background worker runs one duty after the other, each batch in a transaction of its own.
+#pragma once
+
+#include "pg/pg.h"
+
+namespace jobq {
+
+enum class Duty { Rescue, Cancel, Promote, Prune, Repair };
+constexpr int kDutyCount = 5;
+
+const char *duty_name(Duty duty);
+
+struct DutyOutcome {
+    int64 done;  // jobs (or rows) changed
+    bool more;   // a full batch: call again
+};
+
+// One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
+// `grace_start`: see core::lease_deadline.
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start);
+
+// The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.
+TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);
+
+// Whether any unfinished job exists, i.e. whether rounds at jobq.tick_interval are worth their cost.
+bool database_in_use();
+
+}  // namespace jobq
