@@ -1,0 +1,81 @@
+// The hash of a lane and who may take its jobs: see lane.h.
+#include "core/lane.h"
+
+#include <algorithm>
+
+namespace jobq::core {
+
+namespace {
+
+// FNV-1a 64. Numbers go in byte by byte, lowest first, so that the hash does not depend on the machine.
+class Fnv1a {
+ public:
+    void add_number(std::uint64_t number, int bytes) {
+        for (int i = 0; i < bytes; i++) add_byte(static_cast<unsigned char>(number >> (8 * i)));
+    }
+
+    // The length keeps ("ab", "c") and ("a", "bc") apart.
+    void add_part(std::string_view part) {
+        add_number(part.size(), 8);
+        for (const char c : part) add_byte(static_cast<unsigned char>(c));
+    }
+
+    std::uint64_t value() const { return hash_; }
+
+ private:
+    void add_byte(unsigned char byte) {
+        hash_ ^= byte;
+        hash_ *= 0x00000100000001b3;
+    }
+
+    std::uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+// The finalizer fmix64 of MurmurHash3.
+std::uint64_t mix(std::uint64_t hash) {
+    hash ^= hash >> 33;
+    hash *= 0xff51afd7ed558ccd;
+    hash ^= hash >> 33;
+    hash *= 0xc4ceb9fe1a85ec53;
+    hash ^= hash >> 33;
+    return hash;
+}
+
+template <typename Item>
+bool contains(const Item *items, int count, const Item &wanted) {
+    return std::find(items, items + count, wanted) != items + count;
+}
+
+}  // namespace
+
+std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32_t version,
+                       const std::string_view *requires_sorted, int requires_count) {
+    const int parts = std::max(requires_count, 0);
+    Fnv1a hash;
+    hash.add_part(queue);
+    hash.add_part(kind);
+    hash.add_number(static_cast<std::uint32_t>(version), 4);
+    hash.add_number(static_cast<std::uint32_t>(parts), 4);
+    for (int i = 0; i < parts; i++) hash.add_part(requires_sorted[i]);
+    return static_cast<std::int64_t>(mix(hash.value()));
+}
+
+int canonical_set(std::string_view *items, int count) {
+    if (items == nullptr || count <= 0) return 0;
+    // string_view compares bytes as unsigned, whatever the locale and the signedness of char.
+    std::sort(items, items + count);
+    return static_cast<int>(std::unique(items, items + count) - items);
+}
+
+bool lane_matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
+                  const std::string_view *requires_sorted, int requires_count) {
+    if (filter.kinds != nullptr && !contains(filter.kinds, std::max(filter.kind_count, 0), kind)) return false;
+    if (filter.versions != nullptr && !contains(filter.versions, std::max(filter.version_count, 0), version))
+        return false;
+    if (requires_sorted == nullptr || requires_count <= 0) return true;
+    if (filter.capabilities == nullptr || filter.capability_count <= 0) return false;
+    return std::includes(filter.capabilities, filter.capabilities + filter.capability_count, requires_sorted,
+                         requires_sorted + requires_count);
+}
+
+}  // namespace jobq::core

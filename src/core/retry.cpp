@@ -1,0 +1,48 @@
+// Backoff and the fate of a job whose attempt ended: see retry.h.
+#include "core/retry.h"
+
+namespace jobq::core {
+
+namespace {
+
+// base * 2^(attempt-1), at most `max`; both at least 0.
+Micros doubled(Micros base, Micros max, int attempt) {
+    if (base <= 0 || max <= 0) return 0;
+    Micros delay = base;
+    // At most 63 rounds, however many attempts there were: the delay doubles until it passes `max`.
+    for (int i = 1; i < attempt && delay < max; i++) {
+        if (delay > max / 2) return max;
+        delay *= 2;
+    }
+    return delay < max ? delay : max;
+}
+
+// floor(range * random / 2^32) without a wider type.
+std::uint64_t scale(std::uint64_t range, std::uint32_t random) {
+    return (range >> 32) * random + (((range & UINT32_MAX) * random) >> 32);
+}
+
+}  // namespace
+
+Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) {
+    const Micros delay = doubled(policy.base, policy.max, attempt);
+    const Micros spread = delay / 10;
+    const auto choices = static_cast<std::uint64_t>(2 * spread) + 1;
+    return saturating_add(delay - spread, static_cast<Micros>(scale(choices, random)));
+}
+
+JobStatus after_failure(int attempts, int max_attempts, bool wants_retry, bool cancel_requested) {
+    if (cancel_requested) return JobStatus::Cancelled;
+    return wants_retry && attempts < max_attempts ? JobStatus::Scheduled : JobStatus::Failed;
+}
+
+JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_lost, bool cancel_requested) {
+    if (cancel_requested) return JobStatus::Cancelled;
+    return attempts < max_attempts && lost_attempts < max_lost ? JobStatus::Pending : JobStatus::Failed;
+}
+
+JobStatus waiting_status(Micros run_at, Micros now) {
+    return run_at <= now ? JobStatus::Pending : JobStatus::Scheduled;
+}
+
+}  // namespace jobq::core

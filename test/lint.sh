@@ -1,0 +1,345 @@
+#!/usr/bin/env bash
+# The rules of the source tree that no compiler checks. Every rule prints a line, and what it found.
+#
+#   test/lint.sh               every rule
+#   test/lint.sh RULE ...      these rules only
+#   test/lint.sh --list        the names of the rules
+#   test/lint.sh --self-test   breaks each rule in a copy of the tree and expects it to be noticed
+set -eu
+cd "$(dirname "$0")/.."
+
+readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place sql_script length paths exports'
+readonly MAX_LINES=620
+CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
+CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
+CLANGXX=${CLANGXX:-clang++}
+
+# What a file may include of this project, by the first pattern that fits. Top to bottom:
+# functions, workers -> tick -> store -> pg -> core, never upwards. Headers that src/ does not have are the server's.
+readonly LAYERS='
+src/core/*           core/
+src/pg/*             pg/ core/
+src/settings.*       pg/ core/ settings.h
+src/shared_state.*   pg/ core/ settings.h shared_state.h
+src/directory.*      pg/ core/ settings.h shared_state.h directory.h store/
+src/store/*          pg/ core/ settings.h shared_state.h directory.h store/
+src/tick.*           pg/ core/ settings.h shared_state.h directory.h store/ tick.h
+src/functions/*      pg/ core/ settings.h shared_state.h directory.h store/ tick.h functions/
+src/workers/*        pg/ core/ settings.h shared_state.h directory.h store/ tick.h workers/
+src/*                pg/ core/ settings.h shared_state.h directory.h store/ tick.h functions/ workers/
+'
+
+# ---- what the rules look at
+
+# Code and headers below the given directories, one a line, in a stable order.
+sources() { find "$@" -type f \( -name '*.cpp' -o -name '*.h' \) | LC_ALL=C sort; }
+units() { find "$@" -type f -name '*.cpp' | LC_ALL=C sort; }
+shell_sources() { sources src | grep -v '^src/core/' || true; }
+shell_units() { units src | grep -v '^src/core/' || true; }
+
+# Files of the project: those git knows or would add; in a tree without git, everything that is not built.
+project_files() {
+    if [ -e .git ]; then
+        git ls-files --cached --others --exclude-standard | LC_ALL=C sort -u
+    else
+        find . -type f -not -path './build/*' | sed 's:^\./::' | LC_ALL=C sort
+    fi
+}
+
+compile_flags() {
+    echo "-std=c++17 -Isrc -D_GNU_SOURCE -isystem $("${PG_CONFIG:-pg_config}" --includedir-server)"
+}
+
+# Prints FILE:LINE: TEXT for each match of the Perl pattern $1 in the files named on standard input. Comments and
+# the contents of string literals are blanked first, so that prose may say what code may not.
+code_grep() {
+    PATTERN=$1 perl -e '
+        my $pattern = $ENV{PATTERN};
+        while (my $name = <STDIN>) {
+            chomp $name;
+            open(my $file, "<", $name) or die "$name: $!\n";
+            my $text = do { local $/; <$file> };
+            my $blank = sub { my $s = shift; $s =~ s/[^\n]/ /g; $s };
+            $text =~ s{(^[ \t]*\#[ \t]*include[^\n]*)|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\x27(?:\\.|[^\x27\\\n])+\x27}
+                      {defined $1 ? $1 : $blank->($&)}gsme;
+            my $line = 0;
+            for (split /\n/, $text) { $line++; print "$name:$line: $_\n" if /$pattern/; }
+        }'
+}
+
+# Fails when standard input is not empty, which it shows.
+none() { ! grep .; }
+
+# ---- the rules: each prints what it found and fails when that is anything
+
+rule_format() { sources src test | xargs -r "$CLANG_FORMAT" --dry-run -Werror; }
+
+rule_tidy() {
+    local flags
+    flags=$(compile_flags)
+    # shellcheck disable=SC2086  # the flags are words
+    units src | xargs -r -n 2 -P 2 sh -c '
+        tidy=$1 flags=$2; shift 2
+        out=$("$tidy" --quiet "$@" -- $flags 2>&1); status=$?
+        [ $status -eq 0 ] || printf "%s\n" "$out" | grep -v -E "^[0-9]+ (warning|error)s?( and [0-9]+ errors?)? (generated|treated)|^Error while processing|^Suppressed|^Use -header-filter"
+        exit $status' tidy "$CLANG_TIDY" "$flags"
+}
+
+rule_warnings() {
+    local flags
+    flags=$(compile_flags)
+    # shellcheck disable=SC2086  # the flags are words
+    shell_units | xargs -r -n 1 -P 2 "$CLANGXX" $flags -fsyntax-only \
+        -Wall -Wextra -Wglobal-constructors -Wexit-time-destructors -Werror
+}
+
+rule_layers() {
+    sources src | while read -r file; do
+        allowed=''
+        while read -r pattern prefixes; do
+            # shellcheck disable=SC2254  # a pattern is meant
+            case $file in $pattern) allowed=$prefixes; break ;; esac
+        done < <(printf '%s' "$LAYERS" | sed '/^$/d')
+        sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" | while read -r header; do
+            [ -e "src/$header" ] || continue
+            fits=no
+            for prefix in $allowed; do
+                case $prefix in
+                    */) case $header in "$prefix"*) fits=yes ;; esac ;;
+                    *) [ "$header" != "$prefix" ] || fits=yes ;;
+                esac
+            done
+            [ $fits = yes ] || echo "$file: must not include \"$header\" (allowed: $allowed)"
+        done
+    done | none
+}
+
+# The core sees the core and those standard headers that bring neither time, randomness, threads nor streams.
+rule_pure() {
+    {
+        sources src/core | xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null |
+            grep -vE 'include[[:space:]]*("core/[a-z_0-9]+\.h"|<[a-z_0-9]+>)' || true
+        sources src/core |
+            code_grep '#\s*include\s*<(chrono|ctime|random|thread|mutex|atomic|iostream|fstream|cstdio|cstdlib)>'
+    } | none
+}
+
+# Nothing with a destructor may live in a frame that a server error jumps over.
+rule_forbidden() {
+    shell_sources | code_grep '\bstd::(string|wstring|vector|map|multimap|unordered_\w+|set|multiset|list|deque|queue|function|unique_ptr|shared_ptr|any|(o|i)?stringstream|thread|mutex)\b|\bstd::optional\s*<\s*std\b|\bthrow\b|#\s*include\s*<(iostream|cstdio|thread|mutex)>' | none
+}
+
+rule_prelude() {
+    shell_units | while read -r file; do
+        first=$(grep -m 1 -E '^[[:space:]]*#[[:space:]]*include' "$file" || true)
+        [ "$first" = '#include "pg/pg.h"' ] || echo "$file: the first include must be \"pg/pg.h\", not: ${first:-none}"
+    done | none
+}
+
+rule_errcode() {
+    shell_sources | perl -e '
+        while (my $name = <STDIN>) {
+            chomp $name;
+            open(my $file, "<", $name) or die "$name: $!\n";
+            my $text = do { local $/; <$file> };
+            $text =~ s{"(?:\\.|[^"\\\n])*"|\x27(?:\\.|[^\x27\\\n])+\x27|//[^\n]*|/\*.*?\*/}
+                      {"\n" x ($& =~ tr/\n//)}gse;
+            my $nested;
+            $nested = qr{\((?:[^()]++|(??{$nested}))*\)}s;
+            while ($text =~ /\bereport\s*(?=\(\s*(?:ERROR|FATAL|PANIC)\b)($nested)/g) {
+                my $call = $1;
+                my $line = 1 + (substr($text, 0, $-[0]) =~ tr/\n//);
+                print "$name:$line: ereport(ERROR) without errcode\n" unless $call =~ /\berrcode(_for_\w+)?\s*\(/;
+            }
+        }' | none
+}
+
+rule_sql_place() {
+    shell_sources | grep -vE '^src/(pg|store)/' | code_grep '\bSPI_(prepare|exec)\w*' | none
+}
+
+# The install script: its statements, with comments, literals and bodies taken out.
+rule_sql_script() {
+    find src/sql -name '*.sql' | LC_ALL=C sort | perl -e '
+        my (%created, %comments);
+        while (my $name = <STDIN>) {
+            chomp $name;
+            open(my $file, "<", $name) or die "$name: $!\n";
+            my $text = do { local $/; <$file> };
+            $text =~ s/^\\[^\n]*//gm;
+            $text =~ s{--[^\n]*|/\*.*?\*/|(\x27(?:[^\x27]|\x27\x27)*\x27)|(\$(\w*)\$.*?\$\3\$)}
+                      {defined $1 || defined $2 ? $& : " "}gse;
+            $text =~ s{\x27(?:[^\x27]|\x27\x27)*\x27|\$(\w*)\$.*?\$\1\$}{\x27\x27}gs;
+            print "$name: IF NOT EXISTS adopts what somebody else made\n" if $text =~ /\bIF\s+NOT\s+EXISTS\b/i;
+            print "$name: OR REPLACE adopts what somebody else made\n" if $text =~ /\bOR\s+REPLACE\b/i;
+            for my $statement (split /;/, $text) {
+                $statement =~ s/\s+/ /g;
+                $statement =~ s/^ //;
+                print "$name: SECURITY DEFINER without SET search_path = pg_catalog, pg_temp: " . substr($statement, 0, 60) . "\n"
+                    if $statement =~ /^CREATE\b.*\bSECURITY DEFINER\b/i
+                    && $statement !~ /\bSET search_path = pg_catalog, pg_temp(?! ?,)/;
+                if ($statement =~ /^CREATE (?:OR REPLACE )?(?:UNLOGGED |MATERIALIZED )*(FUNCTION|PROCEDURE|AGGREGATE|TABLE|VIEW|TYPE|DOMAIN|SCHEMA|SEQUENCE) (?:IF NOT EXISTS )?([\w.]+)/i) {
+                    $created{uc($1) . " $2"}++;
+                    $where{uc($1) . " $2"} = $name;
+                } elsif ($statement =~ /^COMMENT ON (?:MATERIALIZED )?(\w+) ([\w.]+)/i) {
+                    $comments{uc($1) . " $2"}++;
+                }
+            }
+        }
+        for (sort keys %created) {
+            print "$where{$_}: $_ has no COMMENT ON\n" if $created{$_} > ($comments{$_} // 0);
+        }' | none
+}
+
+rule_length() {
+    project_files | grep -E '^(src|test)/' | grep -vE '/expected/|\.(o|d|bc)$' | while read -r file; do
+        [ -e "$file" ] || continue
+        lines=$(wc -l <"$file")
+        [ "$lines" -le $MAX_LINES ] || echo "$file: $lines lines, over $MAX_LINES: split it by subject"
+    done | none
+}
+
+# Paths of the machine it was written on. (The brackets keep this file from finding itself.)
+rule_paths() {
+    { project_files | tr '\n' '\0' | xargs -0 -r grep -nIEs '/(wor[k]|roo[t])/' /dev/null || true; } | none
+}
+
+# The library exports what exports.txt says, nothing else. Nothing to compare before the library is built.
+rule_exports() {
+    [ -e jobq.so ] || { echo '(jobq.so is not built)'; return 0; }
+    diff <(sed -e 's/[#;].*//' exports.txt | awk 'NF { print $1 }' | LC_ALL=C sort -u) \
+         <(nm -D --defined-only jobq.so | awk '{ print $3 }' | sed 's/@.*//' | LC_ALL=C sort -u) |
+        sed -n -e 's/^< /exports.txt names what the library lacks: /p' -e 's/^> /exported but not in exports.txt: /p' | none
+}
+
+# ---- the self-test: a violation for each rule, in files whose names begin with lint_planted
+
+plant() {
+    mkdir -p src/core src/pg src/store src/functions src/sql test
+    local unit=src/functions/lint_planted.cpp
+    case $1 in
+        format) printf '#include "pg/pg.h"\nint  x ;\n' >$unit ;;
+        tidy)
+            find src -name '*.cpp' -delete
+            printf '#include "pg/pg.h"\nint twice(int x);\nint twice(int x) {\n    if (x == x) return 2;\n    return 1;\n}\n' >$unit ;;
+        warnings)
+            find src -name '*.cpp' -delete
+            printf '#include "pg/pg.h"\nstruct Loud {\n    Loud();\n};\nLoud loud;\n' >$unit ;;
+        layers)
+            printf '#pragma once\n' >src/functions/lint_planted.h
+            printf '#include "pg/pg.h"\n#include "functions/lint_planted.h"\n' >src/store/lint_planted.cpp ;;
+        pure) printf '#include "postgres.h"\n' >src/core/lint_planted.cpp ;;
+        pure_time) printf '#include <chrono>\n' >src/core/lint_planted.cpp ;;
+        forbidden) printf '#include "pg/pg.h"\nvoid f() { std::vector<int> v; }\n' >$unit ;;
+        forbidden_throw) printf '#include "pg/pg.h"\nvoid f() { throw 1; }\n' >$unit ;;
+        prelude) printf '#include <cstring>\n#include "pg/pg.h"\n' >$unit ;;
+        errcode) printf '#include "pg/pg.h"\nvoid f() {\n    ereport(ERROR, (errmsg("errcode(1)")));\n}\n' >$unit ;;
+        sql_place) printf '#include "pg/pg.h"\nint f() { return SPI_execute("x", false, 0); }\n' >$unit ;;
+        sql_script) printf 'CREATE FUNCTION lint_planted() RETURNS int AS $$ SELECT 1 $$ LANGUAGE sql SECURITY DEFINER;\nCOMMENT ON FUNCTION lint_planted() IS %s;\n' "'x'" >src/sql/99_lint_planted.sql ;;
+        sql_script_comment) printf 'CREATE VIEW lint_planted AS SELECT 1;\n' >src/sql/99_lint_planted.sql ;;
+        sql_script_replace) printf 'CREATE OR REPLACE VIEW v AS SELECT 1;\nCOMMENT ON VIEW v IS NULL;\n' >src/sql/99_lint_planted.sql ;;
+        sql_script_exists) printf 'CREATE INDEX IF NOT EXISTS i ON t (a);\n' >src/sql/99_lint_planted.sql ;;
+        length) seq -f '// %g' 621 >$unit ;;
+        paths) printf 'see /%s/main\n' work >lint_planted.txt ;;
+        exports)
+            printf 'int lint_planted(void);\nint lint_planted(void) { return 0; }\n' >lint_planted.c
+            cc -shared -fPIC -o jobq.so lint_planted.c
+            printf 'absent 1\n' >exports.txt ;;
+    esac
+}
+
+# What looks like a violation and is none.
+plant_near_misses() {
+    mkdir -p src/functions src/sql
+    cat >src/functions/lint_allowed.cpp <<'NEAR'
+// Never throw a std::string here; SPI_execute is not for this file, nor is #include <iostream>.
+#include "pg/pg.h"
+
+#include "storage/ipc.h"
+#include <string_view>
+
+int lint_allowed(std::string_view text) {
+    if (text.empty())
+        ereport(ERROR, (errmsg("say \"%s\" (or :-)", "throw"),  // the order is free
+                        errcode(ERRCODE_INVALID_PARAMETER_VALUE)));
+    ereport(LOG, (errmsg("std::vector<int>")));
+    return 0;
+}
+NEAR
+    cat >src/sql/98_lint_allowed.sql <<'NEAR'
+-- CREATE OR REPLACE VIEW would be refused, and CREATE TABLE IF NOT EXISTS.
+CREATE FUNCTION lint_allowed() RETURNS text AS $$ SELECT 'x; CREATE OR REPLACE VIEW' $$ LANGUAGE sql
+    SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION lint_allowed() IS 'not SECURITY DEFINER; it''s fine';
+DO $$ BEGIN IF NOT EXISTS (SELECT 1) THEN NULL; END IF; END $$;
+NEAR
+    printf 'network/ and rooted/ are no paths of a machine\n' >lint_allowed.txt
+}
+
+self_test() {
+    local passed=0 failed=0 case rule copy out status
+    self_test_dir=$(mktemp -d)
+    trap 'rm -rf "$self_test_dir"' EXIT
+    for case in $RULES pure_time forbidden_throw sql_script_comment sql_script_replace sql_script_exists; do
+        rule=$case
+        case $case in pure_*) rule=pure ;; forbidden_*) rule=forbidden ;; sql_script_*) rule=sql_script ;; esac
+        copy=$self_test_dir/$case
+        mkdir -p "$copy"
+        project_files | while read -r file; do
+            [ ! -e "$file" ] || cp --parents -p "$file" "$copy"
+        done
+        # The near misses are for the rules that read, not for those that compile.
+        case $rule in tidy | warnings | format) ;; *) (cd "$copy" && plant_near_misses) ;; esac
+        (cd "$copy" && plant "$case")
+        status=0
+        out=$("$copy/test/lint.sh" "$rule" 2>&1) || status=$?
+        if [ $status -ne 1 ] || ! grep -q -E 'lint_planted' <<<"$out"; then
+            echo "FAIL $case: the planted violation went unnoticed"
+            failed=$((failed + 1))
+        elif grep -q 'lint_allowed' <<<"$out"; then
+            echo "FAIL $case: fires at what is allowed"
+            printf '%s\n' "$out" | grep 'lint_allowed'
+            failed=$((failed + 1))
+        else
+            echo "ok   $case"
+            passed=$((passed + 1))
+        fi
+        rm -rf "$copy"
+    done
+    echo "$passed passed, $failed failed"
+    [ $failed -eq 0 ]
+}
+
+# ---- the run
+
+main() {
+    case ${1:-} in
+        --list) printf '%s\n' $RULES; return 0 ;;
+        --self-test) self_test; return ;;
+    esac
+    local passed=0 failed=0 rule out status
+    for rule in ${*:-$RULES}; do
+        if ! declare -F "rule_$rule" >/dev/null; then
+            echo "no such rule: $rule (--list names them)" >&2
+            return 2
+        fi
+        # A subshell with its own -e: inside a condition the shell would ignore failures.
+        set +e
+        out=$(set -e -o pipefail; "rule_$rule" 2>&1)
+        status=$?
+        set -e
+        if [ $status -eq 0 ]; then
+            echo "ok   $rule${out:+ $out}"
+            passed=$((passed + 1))
+        else
+            echo "FAIL $rule"
+            printf '%s\n' "$out" | sed 's/^/     /'
+            failed=$((failed + 1))
+        fi
+    done
+    echo "$passed passed, $failed failed"
+    [ $failed -eq 0 ]
+}
+
+main "$@"

@@ -1,0 +1,207 @@
+// The hash of lanes, which tables store for ever, and which worker may take which lane.
+#include "core/lane.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <climits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace jobq::core {
+namespace {
+
+using Views = std::vector<std::string_view>;
+
+std::int64_t hash(std::string_view queue, std::string_view kind, std::int32_t version, const Views &needs = {}) {
+    return lane_hash(queue, kind, version, needs.data(), static_cast<int>(needs.size()));
+}
+
+Views canonical(Views items) {
+    items.resize(static_cast<std::size_t>(canonical_set(items.data(), static_cast<int>(items.size()))));
+    return items;
+}
+
+// Computed by an independent implementation. A change here orphans every stored job: it must never happen.
+TEST(LaneHash, GoldenValues) {
+    EXPECT_EQ(hash("", "", 0), 8173516612395333791);
+    EXPECT_EQ(hash("default", "", 0), 8059236746664632523);
+    EXPECT_EQ(hash("emails", "", 0), -238411479853429006);
+    EXPECT_EQ(hash("emails", "welcome", 0), 1269444949890388818);
+    EXPECT_EQ(hash("emails", "welcome", 1), 667657888257176755);
+    EXPECT_EQ(hash("emails", "welcome", -1), 5282421136608995276);
+    EXPECT_EQ(hash("emails", "welcome", INT_MAX), 1395389778262723610);
+    EXPECT_EQ(hash("emails", "welcome", INT_MIN), 2009126321095784940);
+    EXPECT_EQ(hash("videos", "encode", 3, {"gpu"}), -8070403826732621163);
+    EXPECT_EQ(hash("videos", "encode", 3, {"gpu", "h264"}), 3266553881538622898);
+    EXPECT_EQ(hash("videos", "encode", 3, {""}), -7581374646854322104);
+    EXPECT_EQ(hash("gr\xc3\xb6\xc3\x9f"
+                   "e",
+                   "\xe6\x97\xa5\xe6\x9c\xac", 7, {"\xff\x80"}),
+              -4825647895618877555);
+    EXPECT_EQ(hash(std::string_view("a\0b", 3), "", 0), 5890434056963186758);
+}
+
+TEST(LaneHash, GoldenValueOfTheLongestLane) {
+    const std::string queue(63, 'q');
+    const std::string kind(255, 'k');
+    std::vector<std::string> names;
+    for (int i = 0; i < 64; i++)
+        names.push_back(std::string("c") + static_cast<char>('0' + i / 10) + static_cast<char>('0' + i % 10));
+    const Views needs(names.begin(), names.end());
+    EXPECT_EQ(hash(queue, kind, 42, needs), 3660452417028552167);
+}
+
+TEST(LaneHash, EveryPartCountsAndNoneRunsIntoTheNext) {
+    const std::vector<std::int64_t> hashes = {hash("ab", "c", 0),
+                                              hash("a", "bc", 0),
+                                              hash("abc", "", 0),
+                                              hash("", "abc", 0),
+                                              hash("ab", "c", 1),
+                                              hash("ab", "c", 256),
+                                              hash("ab", "c", 0, {""}),
+                                              hash("ab", "c", 0, {"", "x"}),
+                                              hash("ab", "c", 0, {"x"}),
+                                              hash("ab", "", 0, {"c"}),
+                                              hash("a", "b", 0, {"c"}),
+                                              hash("a", "b", 0, {"cd"}),
+                                              hash("Ab", "c", 0),
+                                              hash("a", "b", 0, {"c", "d"}),
+                                              hash("ab", "c", 0, {"x", "y"}),
+                                              hash("ab ", "c", 0)};
+    EXPECT_EQ(std::set<std::int64_t>(hashes.begin(), hashes.end()).size(), hashes.size());
+}
+
+TEST(LaneHash, NegativeCountOfRequirementsIsNone) {
+    EXPECT_EQ(lane_hash("emails", "", 0, nullptr, -1), hash("emails", "", 0));
+    EXPECT_EQ(lane_hash("emails", "", 0, nullptr, 0), hash("emails", "", 0));
+}
+
+TEST(LaneHash, NoCollisionAmongManyLanesAndEveryBitIsUsed) {
+    std::set<std::int64_t> seen;
+    std::vector<int> ones(64, 0);
+    int lanes = 0;
+    for (int queue = 0; queue < 100; queue++) {
+        const std::string queue_name = "queue-" + std::to_string(queue);
+        for (int kind = 0; kind < 50; kind++) {
+            const std::string kind_name = "kind" + std::to_string(kind);
+            for (int version = 0; version < 10; version++) {
+                const std::int64_t lane = hash(queue_name, kind_name, version);
+                seen.insert(lane);
+                lanes++;
+                for (int bit = 0; bit < 64; bit++)
+                    ones[static_cast<std::size_t>(bit)] += static_cast<int>((lane >> bit) & 1);
+            }
+        }
+    }
+    EXPECT_EQ(static_cast<int>(seen.size()), lanes);
+    for (const int count : ones) EXPECT_NEAR(count, lanes / 2, lanes / 50);
+}
+
+TEST(CanonicalSet, SortsAndDropsDuplicates) {
+    EXPECT_EQ(canonical({"b", "a", "b", "a", "c"}), (Views{"a", "b", "c"}));
+    EXPECT_EQ(canonical({"x"}), Views{"x"});
+    EXPECT_EQ(canonical({"x", "x", "x"}), Views{"x"});
+    EXPECT_EQ(canonical({}), Views{});
+    EXPECT_EQ(canonical({"a", "", "ab", ""}), (Views{"", "a", "ab"}));
+    EXPECT_EQ(canonical_set(nullptr, 0), 0);
+    EXPECT_EQ(canonical_set(nullptr, 5), 0);
+}
+
+TEST(CanonicalSet, OrdersBytesNotCharactersOrLocales) {
+    EXPECT_EQ(canonical({"\xff", "z", "\x80", "A", "a", "Z", "\xc3\xa4"}),
+              (Views{"A", "Z", "a", "z", "\x80", "\xc3\xa4", "\xff"}));
+    EXPECT_EQ(canonical({std::string_view("a\0b", 3), "a"}), (Views{"a", std::string_view("a\0b", 3)}));
+}
+
+TEST(CanonicalSet, TheOrderOfWritingDoesNotChangeTheLane) {
+    Views items = {"a", "b", "c", "d"};
+    const std::int64_t expected = hash("q", "k", 0, items);
+    int orders = 0;
+    do {
+        Views doubled = items;
+        doubled.insert(doubled.end(), items.begin(), items.end());
+        EXPECT_EQ(hash("q", "k", 0, canonical(doubled)), expected);
+        orders++;
+    } while (std::next_permutation(items.begin(), items.end()));
+    EXPECT_EQ(orders, 24);
+}
+
+bool matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version, const Views &needs = {}) {
+    return lane_matches(filter, kind, version, needs.data(), static_cast<int>(needs.size()));
+}
+
+TEST(LaneMatches, AnyKindAndVersionWithoutRequirements) {
+    const WorkerFilter any = {};
+    EXPECT_TRUE(matches(any, "", 0));
+    EXPECT_TRUE(matches(any, "mail", INT_MIN));
+    EXPECT_FALSE(matches(any, "mail", 0, {"gpu"})) << "a worker without capabilities must not see it";
+    EXPECT_FALSE(matches(any, "mail", 0, {""}));
+}
+
+TEST(LaneMatches, NamedKinds) {
+    const Views kinds = {"mail", "sms"};
+    const WorkerFilter filter = {kinds.data(), 2, nullptr, 0, nullptr, 0};
+    EXPECT_TRUE(matches(filter, "mail", 0));
+    EXPECT_TRUE(matches(filter, "sms", 9));
+    EXPECT_FALSE(matches(filter, "", 0));
+    EXPECT_FALSE(matches(filter, "Mail", 0));
+    EXPECT_FALSE(matches(filter, "mai", 0));
+    EXPECT_FALSE(matches(filter, "mails", 0));
+}
+
+TEST(LaneMatches, NamedVersions) {
+    const std::int32_t versions[] = {3, 1, -7};
+    const WorkerFilter filter = {nullptr, 0, versions, 3, nullptr, 0};
+    EXPECT_TRUE(matches(filter, "k", 1));
+    EXPECT_TRUE(matches(filter, "k", 3));
+    EXPECT_TRUE(matches(filter, "k", -7));
+    EXPECT_FALSE(matches(filter, "k", 2));
+    EXPECT_FALSE(matches(filter, "k", 0));
+    EXPECT_FALSE(matches(filter, "k", 7));
+}
+
+TEST(LaneMatches, AnEmptyListIsNotAny) {
+    const std::string_view none[] = {""};
+    const std::int32_t no_version[] = {0};
+    EXPECT_FALSE(matches({none, 0, nullptr, 0, nullptr, 0}, "", 0));
+    EXPECT_FALSE(matches({nullptr, 0, no_version, 0, nullptr, 0}, "", 0));
+    EXPECT_FALSE(matches({none, -1, nullptr, 0, nullptr, 0}, "", 0));
+    EXPECT_FALSE(matches({nullptr, 0, no_version, INT_MIN, nullptr, 0}, "", 0));
+    EXPECT_FALSE(matches({nullptr, 0, nullptr, 0, none, 0}, "", 0, {""}));
+}
+
+TEST(LaneMatches, AllConditionsAtOnce) {
+    const Views kinds = {"encode"};
+    const std::int32_t versions[] = {2};
+    const Views capabilities = {"gpu", "h264"};
+    const WorkerFilter filter = {kinds.data(), 1, versions, 1, capabilities.data(), 2};
+    EXPECT_TRUE(matches(filter, "encode", 2, {"gpu"}));
+    EXPECT_FALSE(matches(filter, "decode", 2, {"gpu"}));
+    EXPECT_FALSE(matches(filter, "encode", 1, {"gpu"}));
+    EXPECT_FALSE(matches(filter, "encode", 2, {"gpu", "tpu"}));
+}
+
+TEST(LaneMatches, RequirementsAreASubsetOfTheCapabilities) {
+    // Every subset against every subset of six names, duplicates in the capabilities included.
+    const Views names = {"", "a", "ab", "b", "c\x80", "c\xff"};
+    const int sets = 1 << names.size();
+    const auto subset = [&](int bits) {
+        Views chosen;
+        for (std::size_t i = 0; i < names.size(); i++)
+            if ((bits >> i & 1) != 0) chosen.push_back(names[i]);
+        return chosen;
+    };
+    for (int has = 0; has < sets; has++) {
+        const Views capabilities = subset(has);
+        const WorkerFilter filter = {
+            nullptr, 0, nullptr, 0, capabilities.data(), static_cast<int>(capabilities.size())};
+        for (int needs = 0; needs < sets; needs++)
+            EXPECT_EQ(matches(filter, "k", 0, subset(needs)), (needs & ~has) == 0) << has << " " << needs;
+    }
+}
+
+}  // namespace
+}  // namespace jobq::core

@@ -1,0 +1,177 @@
+// Backoff and what becomes of a job whose attempt ended.
+#include "core/retry.h"
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <random>
+
+namespace jobq::core {
+namespace {
+
+constexpr RetryPolicy kDefault = {kDefaultBackoffBase, kDefaultBackoffMax};
+constexpr std::uint32_t kMiddle = 1U << 31;
+
+// The delay without jitter, computed the slow way.
+Micros plain_delay(const RetryPolicy &policy, int attempt) {
+    __int128 delay = policy.base;
+    for (int i = 1; i < attempt && delay < policy.max; i++) delay *= 2;
+    return static_cast<Micros>(delay < policy.max ? delay : policy.max);
+}
+
+TEST(Backoff, DoublesFromTheBaseUpToTheMaximum) {
+    const Micros expected[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600, 3600};
+    for (int attempt = 1; attempt <= 15; attempt++)
+        EXPECT_EQ(backoff(kDefault, attempt, kMiddle), expected[attempt - 1] * kSecond) << attempt;
+}
+
+TEST(Backoff, JitterIsTenPercentEitherWayAndReachesBothEnds) {
+    for (int attempt = 1; attempt <= 20; attempt++) {
+        const Micros delay = plain_delay(kDefault, attempt);
+        EXPECT_EQ(backoff(kDefault, attempt, 0), delay - delay / 10);
+        EXPECT_EQ(backoff(kDefault, attempt, UINT32_MAX), delay + delay / 10);
+    }
+}
+
+TEST(Backoff, JitterIsSpreadEvenly) {
+    std::mt19937 random(20260101);
+    const int draws = 100000;
+    int buckets[10] = {};
+    double sum = 0;
+    for (int i = 0; i < draws; i++) {
+        const Micros delay = backoff({kMinute, kHour}, 1, static_cast<std::uint32_t>(random()));
+        ASSERT_GE(delay, 54 * kSecond);
+        ASSERT_LE(delay, 66 * kSecond);
+        sum += static_cast<double>(delay);
+        const Micros bucket = (delay - 54 * kSecond) * 10 / (12 * kSecond + 1);
+        buckets[bucket]++;
+    }
+    EXPECT_NEAR(sum / draws, 60.0 * kSecond, 0.05 * kSecond);
+    for (const int count : buckets) EXPECT_NEAR(count, draws / 10, 500);
+}
+
+TEST(Backoff, MoreRandomNeverMeansLess) {
+    Micros last = 0;
+    for (std::uint64_t random = 0; random <= UINT32_MAX; random += 1048573) {
+        const Micros delay = backoff(kDefault, 9, static_cast<std::uint32_t>(random));
+        EXPECT_GE(delay, last);
+        last = delay;
+    }
+}
+
+TEST(Backoff, AttemptsOutOfRange) {
+    for (const int attempt : {INT_MIN, -1, 0, 1}) EXPECT_EQ(backoff(kDefault, attempt, kMiddle), kSecond) << attempt;
+    for (const int attempt : {62, 63, 64, 65, 1000, INT_MAX})
+        EXPECT_EQ(backoff(kDefault, attempt, kMiddle), kHour) << attempt;
+}
+
+TEST(Backoff, PolicyOutOfRange) {
+    for (const std::uint32_t random : {0U, kMiddle, UINT32_MAX}) {
+        EXPECT_EQ(backoff({0, kHour}, 5, random), 0);
+        EXPECT_EQ(backoff({kSecond, 0}, 5, random), 0);
+        EXPECT_EQ(backoff({-kSecond, kHour}, 5, random), 0);
+        EXPECT_EQ(backoff({kSecond, -1}, 5, random), 0);
+        EXPECT_EQ(backoff({INT64_MIN, INT64_MIN}, INT_MAX, random), 0);
+        EXPECT_EQ(backoff({1, 9}, INT_MAX, random), 9) << "too short to spread";
+    }
+    EXPECT_EQ(backoff({kHour, kSecond}, 1, kMiddle), kSecond) << "a base above the maximum is the maximum";
+}
+
+TEST(Backoff, NeverNegativeNeverBeyondTheLatest) {
+    const Micros spans[] = {INT64_MIN, -1, 0, 1, 9, 10, kSecond, kDay, kLatest / 2, kLatest, INT64_MAX};
+    for (const Micros base : spans) {
+        for (const Micros max : spans) {
+            for (const int attempt : {INT_MIN, 0, 1, 2, 31, 62, 63, 64, INT_MAX}) {
+                for (const std::uint32_t random : {0U, 1U, kMiddle, UINT32_MAX}) {
+                    const Micros delay = backoff({base, max}, attempt, random);
+                    EXPECT_GE(delay, 0);
+                    EXPECT_LE(delay, kLatest);
+                }
+            }
+        }
+    }
+    EXPECT_EQ(backoff({1, INT64_MAX}, INT_MAX, UINT32_MAX), kLatest);
+}
+
+TEST(Backoff, WithinJitterOfThePlainDelay) {
+    std::mt19937_64 random(7);
+    for (int i = 0; i < 20000; i++) {
+        const RetryPolicy policy = {static_cast<Micros>(random() % kDay), static_cast<Micros>(random() % (30 * kDay))};
+        const int attempt = static_cast<int>(random() % 70) + 1;
+        const Micros plain = plain_delay(policy, attempt);
+        const Micros delay = backoff(policy, attempt, static_cast<std::uint32_t>(random()));
+        ASSERT_GE(delay, plain - plain / 10);
+        ASSERT_LE(delay, plain + plain / 10);
+    }
+}
+
+TEST(AfterFailure, RetriesWhileAttemptsAreLeft) {
+    EXPECT_EQ(after_failure(1, 20, true, false), JobStatus::Scheduled);
+    EXPECT_EQ(after_failure(19, 20, true, false), JobStatus::Scheduled);
+    EXPECT_EQ(after_failure(20, 20, true, false), JobStatus::Failed);
+    EXPECT_EQ(after_failure(21, 20, true, false), JobStatus::Failed);
+    EXPECT_EQ(after_failure(1, 1, true, false), JobStatus::Failed);
+    EXPECT_EQ(after_failure(INT_MAX, INT_MAX, true, false), JobStatus::Failed);
+    EXPECT_EQ(after_failure(INT_MAX - 1, INT_MAX, true, false), JobStatus::Scheduled);
+    EXPECT_EQ(after_failure(0, INT_MIN, true, false), JobStatus::Failed);
+}
+
+TEST(AfterFailure, TheWorkerMayRefuseARetry) { EXPECT_EQ(after_failure(1, 20, false, false), JobStatus::Failed); }
+
+TEST(AfterFailure, ACancellationWins) {
+    for (const int attempts : {1, 20, 21})
+        for (const bool wants_retry : {false, true})
+            EXPECT_EQ(after_failure(attempts, 20, wants_retry, true), JobStatus::Cancelled);
+}
+
+TEST(AfterLoss, PendingAtOnceUntilAttemptsOrLossesAreExhausted) {
+    EXPECT_EQ(after_loss(1, 20, 1, 3, false), JobStatus::Pending);
+    EXPECT_EQ(after_loss(2, 20, 2, 3, false), JobStatus::Pending);
+    EXPECT_EQ(after_loss(3, 20, 3, 3, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(20, 20, 1, 3, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(19, 20, 1, 3, false), JobStatus::Pending);
+    EXPECT_EQ(after_loss(1, 20, 1, 1, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(INT_MAX, INT_MAX, 1, INT_MAX, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(1, INT_MAX, INT_MAX, INT_MAX, false), JobStatus::Failed);
+}
+
+TEST(AfterLoss, ACancellationWins) {
+    EXPECT_EQ(after_loss(1, 20, 1, 3, true), JobStatus::Cancelled);
+    EXPECT_EQ(after_loss(20, 20, 3, 3, true), JobStatus::Cancelled);
+}
+
+TEST(AfterLoss, AJobThatKillsEveryWorkerEnds) {
+    for (int max_lost = 1; max_lost <= 10; max_lost++) {
+        int starts = 0;
+        int lost = 0;
+        JobStatus status = JobStatus::Pending;
+        while (status == JobStatus::Pending) {
+            starts++;
+            lost++;
+            ASSERT_LE(starts, max_lost);
+            status = after_loss(starts, kDefaultMaxAttempts, lost, max_lost, false);
+        }
+        EXPECT_EQ(status, JobStatus::Failed);
+        EXPECT_EQ(starts, max_lost);
+    }
+}
+
+TEST(AfterFailure, ATryIsMadeExactlyMaxAttemptsTimes) {
+    for (int max_attempts = 1; max_attempts <= 50; max_attempts++) {
+        int starts = 1;
+        while (after_failure(starts, max_attempts, true, false) == JobStatus::Scheduled) starts++;
+        EXPECT_EQ(starts, max_attempts);
+    }
+}
+
+TEST(WaitingStatus, DueNowIsClaimableNow) {
+    EXPECT_EQ(waiting_status(kHour, kHour), JobStatus::Pending);
+    EXPECT_EQ(waiting_status(kHour - 1, kHour), JobStatus::Pending);
+    EXPECT_EQ(waiting_status(kHour + 1, kHour), JobStatus::Scheduled);
+    EXPECT_EQ(waiting_status(INT64_MIN, 0), JobStatus::Pending);
+    EXPECT_EQ(waiting_status(kLatest, 0), JobStatus::Scheduled);
+    EXPECT_EQ(waiting_status(INT64_MAX, INT64_MAX), JobStatus::Pending);
+}
+
+}  // namespace
+}  // namespace jobq::core
