@@ -13,7 +13,7 @@ void request_shared_state();
 // True when the library was preloaded.
 bool shared_state_ready();
 
-// The moment from which leases have their grace (core::lease_deadline): creation of the shared memory (server start,
+// The moment from which leases have their grace: creation of the shared memory (server start,
 // crash restart), promotion, or the last step of the clock. Without preload: the start of the server.
 TimestampTz grace_start();
 

@@ -17,7 +17,7 @@ struct DutyOutcome {
 };
 
 // One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
-// `grace_start`: see core::lease_deadline.
+// `grace_start`: leases claimed before it run out one timeout after it at the earliest.
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start);
 
 // The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.

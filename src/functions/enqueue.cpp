@@ -1,9 +1,9 @@
 // jobq_enqueue, jobq_enqueue_many, jobq_enqueue_jobs: arguments checked, then handed to the store.
 #include "pg/pg.h"
 
+#include "functions/payload.h"
 #include "functions/result_set.h"
 #include "pg/args.h"
-#include "settings.h"
 #include "shared_state.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
@@ -48,12 +48,12 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
 void check_elements_are_objects(Jsonb *specs) {
     JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
     JsonbValue value;
-    JsonbIteratorToken token = JsonbIteratorNext(&iterator, &value, true);
-    for (int n = 1; (token = JsonbIteratorNext(&iterator, &value, true)) == WJB_ELEM; n++) {
+    JsonbIteratorNext(&iterator, &value, true);  // the array itself
+    for (int n = 1; JsonbIteratorNext(&iterator, &value, true) == WJB_ELEM; n++) {
         if (value.type == jbvBinary && JsonContainerIsObject(value.val.binary.data)) continue;
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"specs\" must be a JSON array of objects"),
-                        errdetail("Element %d is not an object.", n)));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
+                 errdetail("Element %d is not an object.", n)));
     }
 }
 
@@ -66,15 +66,14 @@ JobSpec spec_from_row(const Row &row, TimestampTz now) {
                         errmsg("argument \"specs\" has an unknown key \"%s\"",
                                text_to_cstring(DatumGetTextPP(row.get(kSpecUnknownKey)))),
                         errhint("The keys are the names of the parameters of jobq_enqueue().")));
-    if (!row.is_null(kSpecReserved))
-        unsupported_argument(text_to_cstring(DatumGetTextPP(row.get(kSpecReserved))));
+    if (!row.is_null(kSpecReserved)) unsupported_argument(text_to_cstring(DatumGetTextPP(row.get(kSpecReserved))));
     if (row.is_null(kSpecQueue)) null_argument("queue");
 
     JobSpec spec = {};
     spec.queue = DatumGetTextPP(row.get(kSpecQueue));
     spec.kind = row.is_null(kSpecKind) ? make_text("") : DatumGetTextPP(row.get(kSpecKind));
-    spec.payload = row.is_null(kSpecPayload) ? DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))
-                                             : row.get(kSpecPayload);
+    spec.payload =
+        row.is_null(kSpecPayload) ? DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")) : row.get(kSpecPayload);
     check_json_size(spec.payload, "payload");
     spec.priority = row.is_null(kSpecPriority) ? 0 : check_priority(row.int32_at(kSpecPriority), "priority");
     spec.run_at = row.is_null(kSpecRunAt) ? now : check_finite(DatumGetTimestampTz(row.get(kSpecRunAt)), "run_at");
@@ -94,8 +93,26 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_enqueue);
 PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
-    enum { Queue, Payload, Kind, Priority, RunAt, MaxAttempts, UniqueKey, OnConflict, UniqueFor, GroupKey,
-           ConcurrencyKey, DependsOn, OnDependencyFailure, Version, Requires, HeartbeatTimeout, MaxRuntime, Metadata };
+    enum {
+        Queue,
+        Payload,
+        Kind,
+        Priority,
+        RunAt,
+        MaxAttempts,
+        UniqueKey,
+        OnConflict,
+        UniqueFor,
+        GroupKey,
+        ConcurrencyKey,
+        DependsOn,
+        OnDependencyFailure,
+        Version,
+        Requires,
+        HeartbeatTimeout,
+        MaxRuntime,
+        Metadata
+    };
     if (given(fcinfo, UniqueKey)) unsupported_argument("unique_key");
     if (given(fcinfo, UniqueFor)) unsupported_argument("unique_for");
     if (given(fcinfo, GroupKey)) unsupported_argument("group_key");
@@ -133,8 +150,19 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_enqueue_many);
 PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
-    enum { Queue, Payloads, Kind, Priority, RunAt, MaxAttempts, UniqueKeys, GroupKeys, ConcurrencyKeys, RunAts,
-           Priorities };
+    enum {
+        Queue,
+        Payloads,
+        Kind,
+        Priority,
+        RunAt,
+        MaxAttempts,
+        UniqueKeys,
+        GroupKeys,
+        ConcurrencyKeys,
+        RunAts,
+        Priorities
+    };
     if (given(fcinfo, UniqueKeys)) unsupported_argument("unique_keys");
     if (given(fcinfo, GroupKeys)) unsupported_argument("group_keys");
     if (given(fcinfo, ConcurrencyKeys)) unsupported_argument("concurrency_keys");

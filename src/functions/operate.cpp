@@ -77,7 +77,8 @@ JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     require(fcinfo, first + 5, "max_jobs");
     filter.max_jobs = PG_GETARG_INT32(first + 5);
     if (filter.max_jobs < 0)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative")));
     return filter;
 }
 
@@ -86,8 +87,7 @@ Datum operate_on_matching(const JobFilter &filter, Operation operation, Timestam
         require_known_queue(view(filter.queue));
         const Rows matching = lock_matching(filter);
         if (matching.size() == 0) return INT64CONST(0);
-        auto *ids = static_cast<Datum *>(
-            palloc_extended(sizeof(Datum) * matching.size(), MCXT_ALLOC_HUGE));
+        auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * matching.size(), MCXT_ALLOC_HUGE));
         for (uint64 i = 0; i < matching.size(); i++) ids[i] = matching[i].get(1);
         const Datum array = array_of(ids, static_cast<int>(matching.size()), INT8OID);
         return static_cast<int64>(operate(operation, array, run_at, GetCurrentTimestamp()).size());

@@ -54,9 +54,9 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
     text *queue = queue_argument(fcinfo);
     const QueueSettings found = settings_arguments(fcinfo);
     if (!with_spi([&] { return create_queue(queue, found); }))
-        ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT),
-                        errmsg("queue \"%s\" has settings already", text_to_cstring(queue)),
-                        errhint("Change them with jobq_alter_queue().")));
+        ereport(ERROR,
+                (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("queue \"%s\" has settings already", text_to_cstring(queue)),
+                 errhint("Change them with jobq_alter_queue().")));
     PG_RETURN_VOID();
 }
 

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "functions/claim.h"
+#include "functions/payload.h"
 #include "functions/result_set.h"
 #include "functions/status.h"
 #include "pg/args.h"
@@ -57,8 +58,7 @@ Batch read_batch(FunctionCallInfo fcinfo, const Elements *extras) {
 Batch read_batch_with(FunctionCallInfo fcinfo, int n, Oid type, const char *name) {
     if (!given(fcinfo, n)) return read_batch(fcinfo, nullptr);
     const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
-    const Elements extras =
-        elements_of(PG_GETARG_ARRAYTYPE_P(n), type, name, core::kMaxBatch, NullElements::Allowed);
+    const Elements extras = elements_of(PG_GETARG_ARRAYTYPE_P(n), type, name, core::kMaxBatch, NullElements::Allowed);
     check_same_length(ids.count, "job_ids", extras.count, name);
     for (int i = 0; i < extras.count; i++)
         if (type == JSONBOID && !extras.nulls[i]) check_json_size(extras.values[i], name);
@@ -124,9 +124,9 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
         return one;
     });
     if (!job.held && must_hold)
-        ereport(ERROR, (errcode(kErrcodeLeaseLost),
-                        errmsg("the lease on job %lld is lost", static_cast<long long>(job.id)),
-                        errhint("Another worker has the job, or it was finished or deleted. Roll back and drop this work.")));
+        ereport(ERROR,
+                (errcode(kErrcodeLeaseLost), errmsg("the lease on job %lld is lost", static_cast<long long>(job.id)),
+                 errhint("Another worker has the job, or it was finished or deleted. Roll back and drop this work.")));
     PG_RETURN_BOOL(job.held);
 }
 

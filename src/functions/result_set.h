@@ -9,7 +9,7 @@
 namespace jobq {
 
 class ResultSet {
-  public:
+ public:
     // Must be constructed before SPI is opened: the store belongs to the caller's memory context.
     explicit ResultSet(FunctionCallInfo fcinfo) {
         InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC | MAT_SRF_BLESS);
@@ -26,7 +26,7 @@ class ResultSet {
     // What the function returns.
     Datum done() const { return Datum(0); }
 
-  private:
+ private:
     ReturnSetInfo *info_;
 };
 

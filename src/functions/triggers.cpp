@@ -21,7 +21,7 @@ const TriggerData *trigger_data(FunctionCallInfo fcinfo) {
 
 // The columns of a row of jobq.jobs, by name: an upgrade may add columns at the end.
 class JobRow {
-  public:
+ public:
     JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc) {}
 
     Datum get(const char *column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, number(column), is_null); }
@@ -44,7 +44,7 @@ class JobRow {
     }
     HeapTuple tuple() const { return tuple_; }
 
-  private:
+ private:
     int number(const char *column) const {
         const int found = SPI_fnumber(desc_, column);
         if (found <= 0) elog(ERROR, "jobq: jobq.jobs has no column \"%s\"", column);
@@ -77,11 +77,9 @@ void fill(JobRow *row, TupleDesc desc) {
     row->default_to("lost_attempts", Int32GetDatum(0));
     row->default_to("run_at", TimestampTzGetDatum(now));
     if (!row->has("max_attempts"))
-        row->set("max_attempts",
-                 Int32GetDatum(find_queue(view(DatumGetTextPP(row->get("queue"))))->max_attempts));
+        row->set("max_attempts", Int32GetDatum(find_queue(view(DatumGetTextPP(row->get("queue"))))->max_attempts));
     if (!row->has("status"))
-        row->set("status",
-                 status_value(desc, core::waiting_status(DatumGetTimestampTz(row->get("run_at")), now)));
+        row->set("status", status_value(desc, core::waiting_status(DatumGetTimestampTz(row->get("run_at")), now)));
 }
 
 }  // namespace
@@ -93,8 +91,7 @@ PGDLLEXPORT Datum jobq_lane_of(PG_FUNCTION_ARGS) {
     // A NULL queue, kind or version is refused by the table's own constraints.
     if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) PG_RETURN_NULL();
     ArrayType *required = PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3);
-    PG_RETURN_INT64(
-        lane_id(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1)), PG_GETARG_INT32(2), required));
+    PG_RETURN_INT64(lane_id(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1)), PG_GETARG_INT32(2), required));
 }
 
 PG_FUNCTION_INFO_V1(jobq_fill_job);

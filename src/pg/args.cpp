@@ -3,7 +3,6 @@
 
 #include "core/interval.h"
 #include "pg/args.h"
-#include "settings.h"
 
 extern "C" {
 #include "access/detoast.h"
@@ -23,11 +22,11 @@ void unsupported_argument(const char *name) {
     pg_unreachable();
 }
 
-std::string_view view(const text *value) {
-    return {VARDATA_ANY(value), static_cast<size_t>(VARSIZE_ANY_EXHDR(value))};
-}
+std::string_view view(const text *value) { return {VARDATA_ANY(value), static_cast<size_t>(VARSIZE_ANY_EXHDR(value))}; }
 
-text *make_text(std::string_view value) { return cstring_to_text_with_len(value.data(), static_cast<int>(value.size())); }
+text *make_text(std::string_view value) {
+    return cstring_to_text_with_len(value.data(), static_cast<int>(value.size()));
+}
 
 text *require_text(FunctionCallInfo fcinfo, int n, const char *name) {
     require(fcinfo, n, name);
@@ -38,12 +37,14 @@ void check_name(std::string_view value, const char *name, size_t limit, bool all
     if (value.empty() && !allow_empty)
         ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("argument \"%s\" must not be empty", name)));
     if (value.size() > limit)
-        ereport(ERROR, (errcode(ERRCODE_NAME_TOO_LONG),
-                        errmsg("argument \"%s\" is too long: %zu bytes", name, value.size()),
-                        errhint("At most %zu bytes are allowed.", limit)));
+        ereport(ERROR,
+                (errcode(ERRCODE_NAME_TOO_LONG), errmsg("argument \"%s\" is too long: %zu bytes", name, value.size()),
+                 errhint("At most %zu bytes are allowed.", limit)));
 }
 
-void check_queue_name(std::string_view queue, const char *name) { check_name(queue, name, core::kMaxQueueBytes, false); }
+void check_queue_name(std::string_view queue, const char *name) {
+    check_name(queue, name, core::kMaxQueueBytes, false);
+}
 
 int16 check_priority(int32 priority, const char *name) {
     if (priority < PG_INT16_MIN || priority > PG_INT16_MAX)
@@ -66,22 +67,13 @@ TimestampTz check_finite(TimestampTz value, const char *name) {
     return value;
 }
 
-void check_json_size(Datum value, const char *name) {
-    const Size size = toast_raw_datum_size(value);
-    const Size limit = static_cast<Size>(settings.max_payload_kb) * 1024;
-    if (size > limit)
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("argument \"%s\" is too large: %zu bytes", name, size),
-                        errhint("The limit is jobq.max_payload, now %d kB. Store large data elsewhere and pass a reference.",
-                                settings.max_payload_kb)));
-}
-
 core::Micros check_span(const Interval *value, const char *name, Zero zero) {
     if (INTERVAL_NOT_FINITE(value))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name)));
     const core::Micros span = core::span_micros(value->month, value->day, value->time);
     if (span < 0)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be negative", name)));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be negative", name)));
     if (span == 0 && zero == Zero::Refused)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be zero", name)));
     return span;
@@ -103,7 +95,8 @@ Interval *make_interval(core::Micros micros) {
 
 text *truncated_error(Datum value, bool is_null) {
     if (is_null) return nullptr;
-    // A slice: an error text of 1 GB is never read whole. Any character that starts within the limit ends within it + 4.
+    // A slice: an error text of 1 GB is never read whole. Any character that starts within the limit ends within it
+    // + 4.
     if (toast_raw_datum_size(value) <= core::kMaxErrorBytes + VARHDRSZ) return DatumGetTextPP(value);
     const text *head = DatumGetTextPSlice(value, 0, static_cast<int32>(core::kMaxErrorBytes + MAX_MULTIBYTE_CHAR_LEN));
     const int length = pg_mbcliplen(VARDATA_ANY(head), static_cast<int>(VARSIZE_ANY_EXHDR(head)),
@@ -117,9 +110,9 @@ Elements elements_of(ArrayType *array, Oid element_type, const char *name, int l
                         errmsg("argument \"%s\" must be a one-dimensional array", name)));
     const int count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
     if (count > limit)
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"%s\" has too many elements: %d", name, count),
-                 errhint("At most %d are allowed in one call.", limit)));
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("argument \"%s\" has too many elements: %d", name, count),
+                        errhint("At most %d are allowed in one call.", limit)));
     if (nulls == NullElements::Refused && array_contains_nulls(array))
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                         errmsg("argument \"%s\" must not contain NULL elements", name)));
@@ -139,14 +132,15 @@ Elements require_elements(FunctionCallInfo fcinfo, int n, Oid element_type, cons
 
 void check_same_length(int a, const char *name_a, int b, const char *name_b) {
     if (a != b)
-        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-                        errmsg("arguments \"%s\" and \"%s\" must have the same length, not %d and %d", name_a, name_b, a,
-                               b)));
+        ereport(ERROR,
+                (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                 errmsg("arguments \"%s\" and \"%s\" must have the same length, not %d and %d", name_a, name_b, a, b)));
 }
 
 Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit) {
     const Elements found = elements_of(array, TEXTOID, name, limit, NullElements::Refused);
-    Names names = {static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(found.count, 1))), found.count};
+    Names names = {static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(found.count, 1))),
+                   found.count};
     for (int i = 0; i < found.count; i++) {
         names.items[i] = view(DatumGetTextPP(found.values[i]));
         check_name(names.items[i], name, limit_bytes, true);
@@ -164,8 +158,7 @@ Datum array_of(Datum *values, bool *nulls, int count, Oid element_type) {
     int dims[1] = {count};
     int bounds[1] = {1};
     if (count == 0) return PointerGetDatum(construct_empty_array(element_type));
-    return PointerGetDatum(
-        construct_md_array(values, nulls, 1, dims, bounds, element_type, length, by_value, align));
+    return PointerGetDatum(construct_md_array(values, nulls, 1, dims, bounds, element_type, length, by_value, align));
 }
 
 }  // namespace jobq

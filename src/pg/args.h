@@ -39,8 +39,6 @@ int16 check_priority(int32 priority, const char *name);
 int32 check_positive(int32 value, const char *name);
 // 22023 when infinite.
 TimestampTz check_finite(TimestampTz value, const char *name);
-// 54000 above jobq.max_payload; looks at the size without detoasting. `value` is a jsonb datum.
-void check_json_size(Datum value, const char *name);
 
 enum class Zero { Allowed, Refused };
 // The span in microseconds; 22023 when negative, infinite, or zero where that is refused.

@@ -27,9 +27,19 @@ struct PlannerSwitches {
 constexpr PlannerSwitches kFixed = {false, false, false, false, false, false, false, true, true, true, true, false, 0};
 
 PlannerSwitches current_switches() {
-    return {enable_seqscan,  enable_bitmapscan, enable_sort,          enable_hashjoin, enable_mergejoin,
-            enable_material, enable_memoize,    enable_indexscan,     enable_indexonlyscan,
-            enable_tidscan,  enable_nestloop,   jit_enabled,          max_parallel_workers_per_gather};
+    return {enable_seqscan,
+            enable_bitmapscan,
+            enable_sort,
+            enable_hashjoin,
+            enable_mergejoin,
+            enable_material,
+            enable_memoize,
+            enable_indexscan,
+            enable_indexonlyscan,
+            enable_tidscan,
+            enable_nestloop,
+            jit_enabled,
+            max_parallel_workers_per_gather};
 }
 
 void set_switches(const PlannerSwitches &to) {
@@ -77,9 +87,7 @@ Rows execute_as_planned(Statement &statement, const Params &params, bool read_on
             execute(statement, params, read_only, snapshot);
         }
         PG_FINALLY();
-        {
-            set_switches(saved);
-        }
+        { set_switches(saved); }
         PG_END_TRY();
     }
     return {SPI_tuptable, SPI_tuptable != nullptr ? SPI_tuptable->numvals : 0};

@@ -26,7 +26,7 @@ struct Statement {
 
 // The values of a statement's parameters, in order.
 class Params {
-  public:
+ public:
     Params &add(Datum value) { return put(value, ' '); }
     Params &add_null() { return put(Datum(0), 'n'); }
     Params &add_if(bool present, Datum value) { return put(present ? value : Datum(0), present ? ' ' : 'n'); }
@@ -34,7 +34,7 @@ class Params {
     Datum *values() const { return const_cast<Datum *>(values_); }
     const char *nulls() const { return nulls_; }
 
-  private:
+ private:
     Params &put(Datum value, char null) {
         Assert(count_ < kMaxParameters);
         values_[count_] = value;
@@ -48,7 +48,7 @@ class Params {
 
 // One row of a result; columns count from 1.
 class Row {
-  public:
+ public:
     Row(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc) {}
     Datum get(int column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, column, is_null); }
     bool is_null(int column) const {
@@ -69,21 +69,21 @@ class Row {
         return {VARDATA_ANY(value), static_cast<size_t>(VARSIZE_ANY_EXHDR(value))};
     }
 
-  private:
+ private:
     HeapTuple tuple_;
     TupleDesc desc_;
 };
 
 // The rows a statement returned. They live until SPI is closed.
 class Rows {
-  public:
+ public:
     Rows(SPITupleTable *table, uint64 count) : table_(table), count_(count) {}
     uint64 size() const { return count_; }
     // Gives the memory back before SPI is closed: for statements run in a loop.
     void free() { SPI_freetuptable(table_); }
     Row operator[](uint64 index) const { return {table_->vals[index], table_->tupdesc}; }
 
-  private:
+ private:
     SPITupleTable *table_;
     uint64 count_;
 };

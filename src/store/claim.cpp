@@ -20,19 +20,18 @@ namespace jobq {
 
 namespace {
 
-#define CLAIM_COLUMNS                                                                                            \
+#define CLAIM_COLUMNS                                                                                               \
     "j.ctid, j.id, j.queue, j.kind, j.payload, j.attempts, j.max_attempts, j.priority::int4, j.version, j.run_at, " \
     "j.created_at, j.progress, j.metadata, j.heartbeat_timeout"
 
 // One lane: its index range is the order of the queue.
-Statement lock_in_lane = {
-    "SELECT " CLAIM_COLUMNS
-    R"( FROM jobq.jobs j
+Statement lock_in_lane = {"SELECT " CLAIM_COLUMNS
+                          R"( FROM jobq.jobs j
         WHERE j.lane = $1 AND j.ready_at IS NOT NULL
         ORDER BY j.priority, j.ready_at, j.id
         LIMIT $2
         FOR NO KEY UPDATE SKIP LOCKED)",
-    {INT8OID, INT8OID}};
+                          {INT8OID, INT8OID}};
 
 // Several lanes: the first keys of each after ($2, $3, $4), merged.
 Statement peek_lanes = {
@@ -48,16 +47,15 @@ Statement peek_lanes = {
 
 // The outer LIMIT pulls rows one by one, so nothing beyond it is locked. status, not ready_at: only the primary key
 // fits this condition, whatever the statistics say.
-Statement lock_ids = {
-    "SELECT " CLAIM_COLUMNS
-    R"( FROM unnest($1) AS u(id),
+Statement lock_ids = {"SELECT " CLAIM_COLUMNS
+                      R"( FROM unnest($1) AS u(id),
              LATERAL (SELECT j.ctid, j.* FROM jobq.jobs j
                       WHERE j.id = u.id AND j.status = 'pending' AND j.lane = ANY ($2)
                       FOR NO KEY UPDATE SKIP LOCKED) j
         LIMIT $3)",
-    {INT8ARRAYOID, INT8ARRAYOID, INT8OID}};
+                      {INT8ARRAYOID, INT8ARRAYOID, INT8OID}};
 
-#define MARK_CLAIMED                                                                                             \
+#define MARK_CLAIMED                                                                                               \
     "SET status = 'processing', attempts = j.attempts + 1, worker_id = $4, started_at = $5, last_heartbeat = $5, " \
     "watched = true, finished_at = NULL, cancel_requested_at = NULL, "
 
@@ -96,12 +94,9 @@ int lock_across_lanes(Datum *lanes, int lane_count, int wanted, ClaimedJob *clai
     int count = 0;
     for (int64 extra = 0; count < wanted; extra = extra * 2 + 16) {
         const int64 window = wanted - count + extra;
-        const Rows heads = run(peek_lanes, Params()
-                                               .add(lane_array)
-                                               .add(after_priority)
-                                               .add(after_ready_at)
-                                               .add(after_id)
-                                               .add(Int64GetDatum(window)));
+        const Rows heads = run(
+            peek_lanes,
+            Params().add(lane_array).add(after_priority).add(after_ready_at).add(after_id).add(Int64GetDatum(window)));
         if (heads.size() == 0) break;
         auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * heads.size()));
         for (uint64 i = 0; i < heads.size(); i++) ids[i] = heads[i].get(3);

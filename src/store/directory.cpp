@@ -39,9 +39,8 @@ Statement read_settings = {
 Statement read_lanes = {
     R"(SELECT lane, kind, version, requires FROM jobq.lane_directory WHERE queue = $1 ORDER BY lane)", {TEXTOID}};
 
-Statement insert_lane = {
-    R"(INSERT INTO jobq.lane_directory (queue, kind, version, requires) VALUES ($1, $2, $3, $4))",
-    {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
+Statement insert_lane = {R"(INSERT INTO jobq.lane_directory (queue, kind, version, requires) VALUES ($1, $2, $3, $4))",
+                         {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
 
 void on_relcache_invalidation(Datum, Oid relation) {
     if (relation == InvalidOid || relation == settings_table || relation == lanes_table) current_generation++;
@@ -127,8 +126,7 @@ void load_lanes(Queue *queue, const Params &name, Snapshot snapshot, MemoryConte
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         if (queue->lane_count > 0 && queue->lanes[queue->lane_count - 1].id == row.int64_at(1)) continue;
-        const Names required =
-            canonical_requires(row.is_null(4) ? nullptr : DatumGetArrayTypeP(row.get(4)));
+        const Names required = canonical_requires(row.is_null(4) ? nullptr : DatumGetArrayTypeP(row.get(4)));
         Lane lane = {row.int64_at(1), keep(context, row.text_at(2)), row.int32_at(3), nullptr, required.count};
         lane.required = static_cast<std::string_view *>(
             MemoryContextAlloc(context, sizeof(std::string_view) * Max(required.count, 1)));
@@ -175,10 +173,9 @@ const Queue *find_queue(std::string_view name) {
 
 void require_known_queue(std::string_view name) {
     if (!settings.require_queues || find_queue(name)->has_settings) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_UNDEFINED_OBJECT),
-             errmsg("queue \"%.*s\" does not exist", static_cast<int>(name.size()), name.data()),
-             errhint("The setting jobq.require_queues is on. Create the queue with jobq_create_queue().")));
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+                    errmsg("queue \"%.*s\" does not exist", static_cast<int>(name.size()), name.data()),
+                    errhint("The setting jobq.require_queues is on. Create the queue with jobq_create_queue().")));
 }
 
 int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {

@@ -15,8 +15,7 @@ namespace {
 
 // When a lease runs out: one timeout after the last heartbeat; but a lease that is older than $2, the start of the
 // grace (server start, promotion, clock step), gets one timeout from there: its worker could not reach the server.
-#define LEASE_DEADLINE \
-    "greatest(j.last_heartbeat, CASE WHEN j.started_at < $2 THEN $2 END) + j.lease_timeout"
+#define LEASE_DEADLINE "greatest(j.last_heartbeat, CASE WHEN j.started_at < $2 THEN $2 END) + j.lease_timeout"
 
 #define RUNNING_COLUMNS                                                                                     \
     "j.id, j.lease, j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at " \
@@ -97,10 +96,10 @@ Statement add_missing_lanes = {
 // After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long.
 Statement pull_back_heartbeats = {
     R"(UPDATE jobq.jobs j SET last_heartbeat = clock_timestamp()
-       FROM (SELECT f.id FROM jobq.jobs f
-             WHERE f.watched AND f.last_heartbeat > clock_timestamp() + interval '5 seconds'
-             FOR NO KEY UPDATE SKIP LOCKED) ahead
-       WHERE j.id = ahead.id AND j.status = 'processing')",
+       WHERE j.status = 'processing'
+         AND j.id = ANY (ARRAY (SELECT f.id FROM jobq.jobs f
+                                WHERE f.watched AND f.last_heartbeat > clock_timestamp() + interval '5 seconds'
+                                FOR NO KEY UPDATE SKIP LOCKED)))",
     {}};
 
 Statement get_deadline = {"SELECT least((SELECT min(" LEASE_DEADLINE
@@ -178,9 +177,9 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
 
 int64 delete_page(const Page &page) {
     if (page.count == 0) return 0;
-    const Rows locked = run(lock_unkept, Params()
-                                             .add(array_of(page.ids, page.count, INT8OID))
-                                             .add(array_of(page.finished, page.count, TIMESTAMPTZOID)));
+    const Rows locked = run(
+        lock_unkept,
+        Params().add(array_of(page.ids, page.count, INT8OID)).add(array_of(page.finished, page.count, TIMESTAMPTZOID)));
     for (uint64 i = 0; i < locked.size(); i++) page.ids[i] = locked[i].get(1);
     delete_jobs_and_attempts(page.ids, static_cast<int>(locked.size()));
     return static_cast<int64>(locked.size());
@@ -189,10 +188,9 @@ int64 delete_page(const Page &page) {
 }  // namespace
 
 int64 rescue_expired(TimestampTz now, TimestampTz grace_start, int batch, bool *more) {
-    const Rows rows = run(lock_expired, Params()
-                                            .add(TimestampTzGetDatum(now))
-                                            .add(TimestampTzGetDatum(grace_start))
-                                            .add(Int64GetDatum(batch)));
+    const Rows rows =
+        run(lock_expired,
+            Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
@@ -209,8 +207,7 @@ int64 rescue_expired(TimestampTz now, TimestampTz grace_start, int batch, bool *
 }
 
 int64 cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool *more) {
-    const Rows rows =
-        run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
+    const Rows rows = run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
         EndedAttempt &cancelled = ended[i] = ended_of(rows[i], *find_queue(rows[i].text_at(kQueue)), "cancelled");
@@ -251,9 +248,9 @@ int64 repair() {
 }
 
 TimestampTz earliest_deadline(TimestampTz grace_start, int64 cancel_grace) {
-    const Rows rows = run(get_deadline, Params()
-                                            .add(IntervalPGetDatum(make_interval(cancel_grace)))
-                                            .add(TimestampTzGetDatum(grace_start)));
+    const Rows rows =
+        run(get_deadline,
+            Params().add(IntervalPGetDatum(make_interval(cancel_grace))).add(TimestampTzGetDatum(grace_start)));
     return rows[0].is_null(1) ? DT_NOEND : DatumGetTimestampTz(rows[0].get(1));
 }
 

@@ -146,9 +146,8 @@ int64 lease_claimed_here(int64 job_id) {
 void complete_jobs(HeldJob *jobs, int count, TimestampTz now) {
     if (count == 0) return;
     const HeldArrays arrays = arrays_of(jobs, count, JSONBOID);
-    const Rows rows = run(
-        complete,
-        Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
+    const Rows rows =
+        run(complete, Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
     auto *unkept = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     int unkept_count = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -163,9 +162,8 @@ void complete_jobs(HeldJob *jobs, int count, TimestampTz now) {
 void heartbeat_jobs(HeldJob *jobs, int count, TimestampTz now) {
     if (count == 0) return;
     const HeldArrays arrays = arrays_of(jobs, count, JSONBOID);
-    const Rows rows = run(
-        heartbeat,
-        Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
+    const Rows rows =
+        run(heartbeat, Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
     for (uint64 i = 0; i < rows.size(); i++) {
         HeldJob *job = job_of(jobs, count, rows[i]);
         job->held = true;
@@ -186,8 +184,8 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
         HeldJob *job = job_of(jobs, count, row);
         const Queue *queue = find_queue(row.text_at(kQueue));
         EndedAttempt &attempt = ended[i] = ended_of(row, *queue);
-        attempt.status =
-            core::after_failure(attempt.attempt, row.int32_at(kMaxAttempts), wants_retry, row.bool_at(kCancelRequested));
+        attempt.status = core::after_failure(attempt.attempt, row.int32_at(kMaxAttempts), wants_retry,
+                                             row.bool_at(kCancelRequested));
         attempt.outcome = "failed";
         attempt.error = truncated_error(job->extra, !job->has_extra);
         if (attempt.status == core::JobStatus::Scheduled) {
@@ -214,8 +212,8 @@ void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *ou
         attempt.attempts = Max(attempt.attempt - 1, 0);
         attempt.outcome = outcome;
         if (delay > 0) attempt.run_at = core::saturating_add(now, delay);
-        attempt.status = row.bool_at(kCancelRequested) ? core::JobStatus::Cancelled
-                                                       : core::waiting_status(attempt.run_at, now);
+        attempt.status =
+            row.bool_at(kCancelRequested) ? core::JobStatus::Cancelled : core::waiting_status(attempt.run_at, now);
         job->held = true;
         job->status = attempt.status;
     }

@@ -13,11 +13,11 @@ namespace jobq {
 struct HeldJob {
     int64 id;
     int64 lease;
-    int position;        // where it stood in the caller's arrays
-    Datum extra;         // result (jsonb) or error (text)
+    int position;  // where it stood in the caller's arrays
+    Datum extra;   // result (jsonb) or error (text)
     bool has_extra;
-    bool held;           // out: the lease was the current one
-    bool cancel;         // out, heartbeats: a cancellation was asked for
+    bool held;               // out: the lease was the current one
+    bool cancel;             // out, heartbeats: a cancellation was asked for
     core::JobStatus status;  // out: the job's new status
 };
 
@@ -44,14 +44,14 @@ void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *ou
 struct EndedAttempt {
     int64 id;
     int64 lease;
-    int32 attempt;             // its number
-    core::JobStatus status;    // the job's new status
+    int32 attempt;           // its number
+    core::JobStatus status;  // the job's new status
     TimestampTz run_at;
-    int32 attempts;            // counted from now on
+    int32 attempts;  // counted from now on
     int32 lost_attempts;
-    const char *outcome;       // as in jobq.attempts
-    text *error;               // nullptr: none
-    core::Micros keep;         // how long the queue keeps the job if it is finished now
+    const char *outcome;  // as in jobq.attempts
+    text *error;          // nullptr: none
+    core::Micros keep;    // how long the queue keeps the job if it is finished now
 };
 
 // Ends attempts whose rows the caller has locked, and records them in jobq.attempts.

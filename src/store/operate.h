@@ -12,12 +12,12 @@ enum class Operation { Cancel, Retry, Reschedule, Delete };
 // Which jobs of a queue; absent parts match all.
 struct JobFilter {
     text *queue;
-    text *kind;           // nullptr: any
+    text *kind;  // nullptr: any
     bool statuses[core::kJobStatusCount];
-    text *error_like;     // nullptr: any
+    text *error_like;  // nullptr: any
     bool has_created_before;
     TimestampTz created_before;
-    Datum metadata;       // jsonb, contained in the job's
+    Datum metadata;  // jsonb, contained in the job's
     bool has_metadata;
     int64 max_jobs;
 };

@@ -8,8 +8,8 @@ namespace jobq {
 namespace {
 
 #define SETTING_TYPES TEXTOID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, INT4OID, INTERVALOID, INTERVALOID
-#define INSERT_SETTINGS                                                                                           \
-    "INSERT INTO jobq.queue_settings AS s (queue, max_attempts, backoff_base, backoff_max, heartbeat_timeout, "   \
+#define INSERT_SETTINGS                                                                                         \
+    "INSERT INTO jobq.queue_settings AS s (queue, max_attempts, backoff_base, backoff_max, heartbeat_timeout, " \
     "max_lost, keep_completed, keep_failed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
 
 Statement create = {INSERT_SETTINGS "ON CONFLICT (queue) DO NOTHING", {SETTING_TYPES}, Planning::Free};
@@ -78,9 +78,7 @@ bool set_paused(text *queue, bool paused) {
     return affected() == 1;
 }
 
-bool has_unfinished_jobs(text *queue) {
-    return run(find_unfinished, Params().add(PointerGetDatum(queue))).size() > 0;
-}
+bool has_unfinished_jobs(text *queue) { return run(find_unfinished, Params().add(PointerGetDatum(queue))).size() > 0; }
 
 bool forget_queue(text *queue) { return run(forget, Params().add(PointerGetDatum(queue)))[0].bool_at(1); }
 

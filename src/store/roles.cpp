@@ -8,19 +8,30 @@ namespace jobq {
 
 namespace {
 
-constexpr const char *kProducer[] = {"jobq_enqueue", "jobq_enqueue_many", "jobq_enqueue_jobs", "jobq_get",
-                                     "jobq_version", nullptr};
-constexpr const char *kWorker[] = {"jobq_claim",          "jobq_claim_any",        "jobq_complete",
-                                   "jobq_complete_many",  "jobq_complete_and_claim", "jobq_fail",
-                                   "jobq_fail_many",      "jobq_heartbeat",        "jobq_heartbeat_many",
-                                   "jobq_heartbeat_worker", "jobq_release",        "jobq_release_many",
-                                   "jobq_snooze",         "jobq_get",              "jobq_version",
+constexpr const char *kProducer[] = {"jobq_enqueue", "jobq_enqueue_many", "jobq_enqueue_jobs",
+                                     "jobq_get",     "jobq_version",      nullptr};
+constexpr const char *kWorker[] = {"jobq_claim",
+                                   "jobq_claim_any",
+                                   "jobq_complete",
+                                   "jobq_complete_many",
+                                   "jobq_complete_and_claim",
+                                   "jobq_fail",
+                                   "jobq_fail_many",
+                                   "jobq_heartbeat",
+                                   "jobq_heartbeat_many",
+                                   "jobq_heartbeat_worker",
+                                   "jobq_release",
+                                   "jobq_release_many",
+                                   "jobq_snooze",
+                                   "jobq_get",
+                                   "jobq_version",
                                    nullptr};
-constexpr const char *kOperator[] = {"jobq_get",          "jobq_cancel",       "jobq_retry",        "jobq_reschedule",
-                                     "jobq_delete",       "jobq_cancel_jobs",  "jobq_retry_jobs",   "jobq_reschedule_jobs",
-                                     "jobq_delete_jobs",  "jobq_create_queue", "jobq_alter_queue",  "jobq_drop_queue",
-                                     "jobq_pause_queue",  "jobq_resume_queue", "jobq_purge_queue",  "jobq_tick",
-                                     "jobq_version",      nullptr};
+constexpr const char *kOperator[] = {"jobq_get",          "jobq_cancel",          "jobq_retry",
+                                     "jobq_reschedule",   "jobq_delete",          "jobq_cancel_jobs",
+                                     "jobq_retry_jobs",   "jobq_reschedule_jobs", "jobq_delete_jobs",
+                                     "jobq_create_queue", "jobq_alter_queue",     "jobq_drop_queue",
+                                     "jobq_pause_queue",  "jobq_resume_queue",    "jobq_purge_queue",
+                                     "jobq_tick",         "jobq_version",         nullptr};
 constexpr const char *kMonitor[] = {"jobq_get", "jobq_version", nullptr};
 
 struct Kind {
@@ -76,8 +87,7 @@ void change_privileges(const char *role, RoleKind kind, bool grant, Oid schema) 
         change_one(grant, "SELECT", "jobq.queues, jobq.queue_stats, jobq.workers, jobq.attempts", role);
         change_one(grant, "EXECUTE", "FUNCTION jobq.background_workers(), jobq.queue_defaults()", role);
     }
-    if (found.reads_jobs)
-        change_one(grant, "SELECT", "jobq.jobs, jobq.queue_settings, jobq.lane_directory", role);
+    if (found.reads_jobs) change_one(grant, "SELECT", "jobq.jobs, jobq.queue_settings, jobq.lane_directory", role);
 }
 
 }  // namespace jobq
