@@ -24,7 +24,7 @@ const char *duty_name(Duty duty) {
 }
 
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
-    DutyOutcome outcome = {0, false};
+    DutyOutcome outcome = {0, false, false};
     with_spi([&] {
         switch (duty) {
             case Duty::Rescue:
@@ -38,7 +38,7 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
                 outcome.done = promote_due(now, settings.promote_batch, &outcome.more);
                 break;
             case Duty::Prune:
-                outcome.done = prune_finished(now, settings.prune_batch, &outcome.more);
+                outcome.done = prune_finished(now, settings.prune_batch, &outcome.more, &outcome.unread);
                 break;
             case Duty::Repair:
                 outcome.done = repair();

@@ -12,8 +12,9 @@ constexpr int kDutyCount = 5;
 const char *duty_name(Duty duty);
 
 struct DutyOutcome {
-    int64 done;  // jobs (or rows) changed
-    bool more;   // a full batch: call again
+    int64 done;   // jobs (or rows) changed
+    bool more;    // a full batch: call again
+    bool unread;  // the prune has not walked to the end; the next round goes on there
 };
 
 // One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).

@@ -15,6 +15,9 @@ namespace jobq {
 
 namespace {
 
+// How many batches of jobs that must be kept one jobq_tick() looks through before it leaves the rest to the next.
+constexpr int kIdlePagesByHand = 100;
+
 text *queue_argument(FunctionCallInfo fcinfo) {
     text *queue = require_text(fcinfo, 0, "name");
     check_queue_name(view(queue), "name");
@@ -130,13 +133,14 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     for (int i = 0; i < kDutyCount; i++) {
         const auto duty = static_cast<Duty>(i);
-        DutyOutcome total = {0, true};
-        while (total.more) {
-            const DutyOutcome batch = run_duty(duty, now, grace_start());
-            total = {total.done + batch.done, batch.more};
+        DutyOutcome batch = {0, true, false};
+        int64 done = 0;
+        for (int pages = 0; batch.more || (batch.unread && pages < kIdlePagesByHand); pages++) {
+            batch = run_duty(duty, now, grace_start());
+            done += batch.done;
             CHECK_FOR_INTERRUPTS();
         }
-        results.row({CStringGetTextDatum(duty_name(duty)), Int64GetDatum(total.done)});
+        results.row({CStringGetTextDatum(duty_name(duty)), Int64GetDatum(done)});
     }
     return results.done();
 }

@@ -5,11 +5,12 @@
 
 namespace jobq {
 
-// Each returns how many rows it changed; *more says that a full batch was found and another may be waiting.
+// Each returns how many rows it changed; *more says that a full batch was found and another may be waiting. *unread
+// says that the prune has rows left to look at on its walk.
 int64 rescue_expired(TimestampTz now, TimestampTz grace_start, int batch, bool *more);
 int64 cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool *more);
 int64 promote_due(TimestampTz now, int batch, bool *more);
-int64 prune_finished(TimestampTz now, int batch, bool *more);
+int64 prune_finished(TimestampTz now, int batch, bool *more, bool *unread);
 // Adds lanes that a change by hand left out of the directory, and pulls back heartbeats from the future.
 int64 repair();
 
