@@ -3,6 +3,7 @@
 
 #include "settings.h"
 #include "shared_state.h"
+#include "workers/evict.h"
 #include "workers/launcher.h"
 
 extern "C" {
@@ -11,11 +12,13 @@ PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
-// Defines the settings; while preloading, also reserves the shared memory and registers the launcher.
+// Defines the settings; while preloading, also reserves the shared memory, hooks into utility commands
+// and registers the launcher.
 void _PG_init(void) {
     jobq::define_settings();
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_state();
+    jobq::install_utility_hook();
     jobq::register_launcher();
 }
 

@@ -1,5 +1,5 @@
-// The triggers of jobq's tables, and the hash behind their generated columns: they make a plain INSERT, COPY or
-// UPDATE by a DBA as good as a call.
+// The triggers of jobq's tables, and the hash behind the lanes: they make a plain INSERT, COPY or UPDATE by a DBA as
+// good as a call.
 #include "pg/pg.h"
 
 #include "core/retry.h"
@@ -7,6 +7,7 @@
 #include "pg/spi.h"
 #include "shared_state.h"
 #include "store/directory.h"
+#include "store/enqueue.h"
 
 namespace jobq {
 
@@ -34,9 +35,10 @@ class JobRow {
         bool null;
         return get(column, &null);
     }
-    void set(const char *column, Datum value) {
+    void set(const char *column, Datum value) { set_or_clear(column, true, value); }
+    void set_or_clear(const char *column, bool present, Datum value) {
         int at = number(column);
-        bool null = false;
+        bool null = !present;
         tuple_ = heap_modify_tuple_by_cols(tuple_, desc_, 1, &at, &value, &null);
     }
     void default_to(const char *column, Datum value) {
@@ -54,10 +56,21 @@ class JobRow {
     TupleDesc desc_;
 };
 
-void note_lane_of(const JobRow &row) {
-    ensure_lane(view(DatumGetTextPP(row.get("queue"))), view(DatumGetTextPP(row.get("kind"))),
-                DatumGetInt32(row.get("version")),
-                row.has("requires") ? DatumGetArrayTypeP(row.get("requires")) : nullptr);
+std::string_view text_of(const JobRow &row, const char *column) { return view(DatumGetTextPP(row.get(column))); }
+
+// What constraints would check, if they were free.
+void check_row(const JobRow &row) {
+    check_queue_name(text_of(row, "queue"), "queue");
+    check_name(text_of(row, "kind"), "kind", core::kMaxKindBytes, true);
+    check_positive(DatumGetInt32(row.get("max_attempts")), "max_attempts");
+    check_finite(DatumGetTimestampTz(row.get("run_at")), "run_at");
+    if (row.has("heartbeat_timeout")) check_heartbeat_timeout(DatumGetIntervalP(row.get("heartbeat_timeout")));
+}
+
+// The row's lane, entered into the directory.
+int64 lane_of(const JobRow &row) {
+    return ensure_lane(text_of(row, "queue"), text_of(row, "kind"), DatumGetInt32(row.get("version")),
+                       row.has("requires") ? DatumGetArrayTypeP(row.get("requires")) : nullptr);
 }
 
 // A value of the column's own enum type, so that no name is looked up.
@@ -77,9 +90,21 @@ void fill(JobRow *row, TupleDesc desc) {
     row->default_to("lost_attempts", Int32GetDatum(0));
     row->default_to("run_at", TimestampTzGetDatum(now));
     if (!row->has("max_attempts"))
-        row->set("max_attempts", Int32GetDatum(find_queue(view(DatumGetTextPP(row->get("queue"))))->max_attempts));
+        row->set("max_attempts", Int32GetDatum(find_queue(text_of(*row, "queue"))->max_attempts));
     if (!row->has("status"))
         row->set("status", status_value(desc, core::waiting_status(DatumGetTimestampTz(row->get("run_at")), now)));
+}
+
+// What follows from other columns is set whatever the INSERT says: a dump may come from a database with another
+// encoding, whose lanes have other ids.
+void derive(JobRow *row, TupleDesc desc) {
+    const Datum run_at = row->get("run_at");
+    const auto has_status = [&](core::JobStatus status) {
+        return DatumGetObjectId(row->get("status")) == DatumGetObjectId(status_value(desc, status));
+    };
+    row->set("lane", Int64GetDatum(lane_of(*row)));
+    row->set_or_clear("ready_at", has_status(core::JobStatus::Pending), run_at);
+    row->set_or_clear("due_at", has_status(core::JobStatus::Scheduled), run_at);
 }
 
 }  // namespace
@@ -101,25 +126,37 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     JobRow row(trigger->tg_trigtuple, desc);
     // Without a queue there is nothing to look up; the NOT NULL constraint says the rest.
     if (!row.has("queue")) return PointerGetDatum(row.tuple());
-    check_queue_name(view(DatumGetTextPP(row.get("queue"))), "queue");
+    check_queue_name(text_of(row, "queue"), "queue");
     // The settings of the queue are read under SPI, but the row must outlive it.
     MemoryContext outer = CurrentMemoryContext;
     with_spi([&] {
         MemoryContext inner = MemoryContextSwitchTo(outer);
         fill(&row, desc);
-        note_lane_of(row);
+        check_row(row);
+        derive(&row, desc);
         MemoryContextSwitchTo(inner);
     });
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
     return PointerGetDatum(row.tuple());
 }
 
-PG_FUNCTION_INFO_V1(jobq_note_lane);
-PGDLLEXPORT Datum jobq_note_lane(PG_FUNCTION_ARGS) {
+PG_FUNCTION_INFO_V1(jobq_follow_job);
+PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_data(fcinfo);
     const JobRow row(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation));
-    with_spi([&] { note_lane_of(row); });
+    check_row(row);
+    with_spi([&] {
+        const int64 lane = lane_of(row);
+        settle_job(DatumGetInt64(row.get("id")), lane, find_queue(text_of(row, "queue"))->heartbeat_timeout);
+    });
+    publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
     return PointerGetDatum(nullptr);
+}
+
+PG_FUNCTION_INFO_V1(jobq_by_hand);
+PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
+    (void)fcinfo;
+    PG_RETURN_BOOL(!own_statement());
 }
 
 PG_FUNCTION_INFO_V1(jobq_directory_changed);

@@ -38,3 +38,8 @@ extern "C" {
 // Intervals are finite before PostgreSQL 17.
 #define INTERVAL_NOT_FINITE(interval) ((void)(interval), false)
 #endif
+
+#if PG_VERSION_NUM >= 160000
+// One function for all kinds of objects since PostgreSQL 16.
+#define pg_database_ownercheck(database, role) object_ownercheck(DatabaseRelationId, database, role)
+#endif

@@ -76,24 +76,38 @@ void execute(Statement &statement, const Params &params, bool read_only, Snapsho
     if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
 }
 
+// How deep in triggers the innermost statement of ours was started; -1: none runs.
+int own_depth = -1;
+
+int trigger_depth() { return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, Datum(0))); }
+
+void restore(const PlannerSwitches &saved, int outer_depth) {
+    set_switches(saved);
+    own_depth = outer_depth;
+}
+
 Rows execute_as_planned(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {
-    if (statement.planning == Planning::Free) {
+    const PlannerSwitches saved = current_switches();
+    const int outer_depth = own_depth;
+    PG_TRY();
+    {
+        own_depth = trigger_depth();
+        if (statement.planning == Planning::Fixed) set_switches(kFixed);
         execute(statement, params, read_only, snapshot);
-    } else {
-        const PlannerSwitches saved = current_switches();
-        PG_TRY();
-        {
-            set_switches(kFixed);
-            execute(statement, params, read_only, snapshot);
-        }
-        PG_FINALLY();
-        { set_switches(saved); }
-        PG_END_TRY();
     }
+    PG_CATCH();
+    {
+        restore(saved, outer_depth);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    restore(saved, outer_depth);
     return {SPI_tuptable, SPI_tuptable != nullptr ? SPI_tuptable->numvals : 0};
 }
 
 }  // namespace
+
+bool own_statement() { return own_depth >= 0 && own_depth == trigger_depth(); }
 
 Rows run(Statement &statement, const Params &params) { return execute_as_planned(statement, params, false, nullptr); }
 

@@ -95,6 +95,10 @@ Rows run(Statement &statement, const Params &params);
 // Runs a statement that only reads, under `snapshot`, which must be registered; nullptr: the active one.
 Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullptr);
 
+// Whether the statement being executed is one that run() or read() started, as opposed to a user's own or one that
+// some trigger issued on the way.
+bool own_statement();
+
 // Number of rows the last run() inserted, updated or deleted.
 inline int64 affected() { return static_cast<int64>(SPI_processed); }
 

@@ -183,13 +183,15 @@ int64 lane_id(std::string_view queue, std::string_view kind, int32 version, Arra
     return core::lane_hash(queue, kind, version, names.items, names.count);
 }
 
-void ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
-    if (has_lane(*find_queue(queue), lane_id(queue, kind, version, required))) return;
+int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
+    const int64 id = lane_id(queue, kind, version, required);
+    if (has_lane(*find_queue(queue), id)) return id;
     run(insert_lane, Params()
                          .add(PointerGetDatum(make_text(queue)))
                          .add(PointerGetDatum(make_text(kind)))
                          .add(Int32GetDatum(version))
                          .add_if(required != nullptr, PointerGetDatum(required)));
+    return id;
 }
 
 void invalidate_directory(Oid table) { CacheInvalidateRelcacheByRelid(table); }

@@ -39,10 +39,11 @@ const Queue *find_queue(std::string_view name);
 // 42704 when jobq.require_queues is on and the queue has no settings. Inside with_spi().
 void require_known_queue(std::string_view name);
 
-// Enters the lane into the directory unless it is there. Never waits for another transaction. Inside with_spi().
-void ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
+// The id of a lane; enters it into the directory unless it is there. Never waits for another transaction.
+// Inside with_spi().
+int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
 
-// The id of a lane; `required` may be nullptr.
+// The id of a lane. `required`, here and above, may be nullptr.
 int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
 
 // Makes every session, this one included, read the directory again once the transaction commits.

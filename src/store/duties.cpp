@@ -45,7 +45,7 @@ Statement lock_overdue = {"SELECT " RUNNING_COLUMNS
                           {TIMESTAMPTZOID, INT8OID}};
 
 Statement promote = {
-    R"(UPDATE jobq.jobs j SET status = 'pending'
+    R"(UPDATE jobq.jobs j SET status = 'pending', ready_at = j.run_at, due_at = NULL
        FROM (SELECT d.id FROM jobq.jobs d
              WHERE d.due_at IS NOT NULL AND d.due_at <= $1
              ORDER BY d.due_at, d.id LIMIT $2
@@ -58,13 +58,6 @@ Statement read_page = {
     R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at
        FROM jobq.jobs j WHERE j.id > $1 ORDER BY j.id LIMIT $2)",
     {INT8OID, INT8OID}};
-
-// A job that was finished by an UPDATE by hand: from now on it counts as finished.
-Statement stamp_finished = {
-    R"(UPDATE jobq.jobs j SET finished_at = $2, lease = NULL, watched = NULL
-       WHERE j.finished_at IS NULL AND j.status IN ('completed', 'failed', 'cancelled')
-         AND j.id = ANY (ARRAY (SELECT f.id FROM jobq.jobs f WHERE f.id = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED)))",
-    {INT8ARRAYOID, TIMESTAMPTZOID}};
 
 // A job that was retried meanwhile has another finished_at.
 Statement lock_unkept = {
@@ -158,16 +151,13 @@ struct Page {
     Datum *ids;
     Datum *finished;
     int count;  // expired
-    Datum *unstamped;
-    int unstamped_count;  // finished by hand, without a time
 };
 
 Page read_prune_page(int64 after, TimestampTz now, int batch) {
     const Rows rows = run(read_page, Params().add(Int64GetDatum(after)).add(Int64GetDatum(batch)));
-    Page page = {after, rows.size() == static_cast<uint64>(batch), true, nullptr, nullptr, 0, nullptr, 0};
+    Page page = {after, rows.size() == static_cast<uint64>(batch), true, nullptr, nullptr, 0};
     page.ids = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
     page.finished = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
-    page.unstamped = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         page.last_id = row.int64_at(1);
@@ -176,10 +166,7 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
         if (core::saturating_add(DatumGetTimestampTz(row.get(5)), shortest) < now) page.all_young = false;
         core::JobStatus status;
         if (!core::parse_status(TextDatumGetCString(row.get(3)), &status) || !core::is_finished(status)) continue;
-        if (row.is_null(4)) {
-            page.unstamped[page.unstamped_count++] = row.get(1);
-            continue;
-        }
+        if (row.is_null(4)) continue;
         const core::Micros expires = core::saturating_add(DatumGetTimestampTz(row.get(4)), keep_of(*queue, status));
         if (expires >= now) continue;
         page.ids[page.count] = row.get(1);
@@ -243,9 +230,6 @@ int64 prune_finished(TimestampTz now, int batch, bool *more, bool *unread) {
     const Rows state = run(get_prune_position, Params());
     const int64 after = state.size() == 1 ? state[0].int64_at(1) : 0;
     const Page page = read_prune_page(after, now, batch);
-    if (page.unstamped_count > 0)
-        run(stamp_finished,
-            Params().add(array_of(page.unstamped, page.unstamped_count, INT8OID)).add(TimestampTzGetDatum(now)));
     const int64 pruned = delete_page(page);
     // Ids are given out in the order of time, nearly: behind a page of young jobs there are only younger ones.
     const bool ends = !page.full || page.all_young;

@@ -12,30 +12,49 @@ namespace jobq {
 
 namespace {
 
-// All values are given, so the fill_job trigger does not fire.
 Statement insert_one = {
-    R"(INSERT INTO jobq.jobs (queue, kind, payload, priority, run_at, status, max_attempts, version, requires,
-                              heartbeat_timeout, metadata, created_at)
+    R"(INSERT INTO jobq.jobs (queue, kind, payload, priority, run_at, status, ready_at, due_at, max_attempts, version,
+                              requires, heartbeat_timeout, metadata, created_at, lane)
        VALUES ($1, $2, $3, $4, $5,
                CASE WHEN $5 <= $11 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END,
-               $6, $7, $8, $9, $10, $11)
+               CASE WHEN $5 <= $11 THEN $5 END, CASE WHEN $5 > $11 THEN $5 END,
+               $6, $7, $8, $9, $10, $11, $12)
        RETURNING id)",
     {TEXTOID, TEXTOID, JSONBOID, INT2OID, TIMESTAMPTZOID, INT4OID, INT4OID, TEXTARRAYOID, INTERVALOID, JSONBOID,
-     TIMESTAMPTZOID}};
+     TIMESTAMPTZOID, INT8OID}};
 
 // unnest pads the arrays that are NULL, and coalesce puts what all jobs share in their place. A function scan returns
 // its rows in order, so the ids are in the order of the payloads.
 Statement insert_many = {
-    R"(INSERT INTO jobq.jobs (queue, kind, payload, priority, run_at, status, max_attempts, version, requires,
-                              heartbeat_timeout, metadata, created_at)
+    R"(INSERT INTO jobq.jobs (queue, kind, payload, priority, run_at, status, ready_at, due_at, max_attempts, version,
+                              requires, heartbeat_timeout, metadata, created_at, lane)
        SELECT $1, $2, u.payload, coalesce(u.priority, $4), coalesce(u.run_at, $5),
               CASE WHEN coalesce(u.run_at, $5) <= $11
                    THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END,
-              $6, $7, $8, $9, $10, $11
-       FROM unnest($3, $12, $13) AS u(payload, run_at, priority)
+              CASE WHEN coalesce(u.run_at, $5) <= $11 THEN coalesce(u.run_at, $5) END,
+              CASE WHEN coalesce(u.run_at, $5) > $11 THEN coalesce(u.run_at, $5) END,
+              $6, $7, $8, $9, $10, $11, $12
+       FROM unnest($3, $13, $14) AS u(payload, run_at, priority)
        RETURNING id)",
     {TEXTOID, TEXTOID, JSONBARRAYOID, INT4OID, TIMESTAMPTZOID, INT4OID, INT4OID, TEXTARRAYOID, INTERVALOID, JSONBOID,
-     TIMESTAMPTZOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID}};
+     TIMESTAMPTZOID, INT8OID, TIMESTAMPTZARRAYOID, INT4ARRAYOID}};
+
+// A running job without a lease of ours still gets a deadline, so that it cannot run for ever.
+Statement settle = {
+    R"(UPDATE jobq.jobs j
+       SET lane = $2,
+           ready_at = CASE j.status WHEN 'pending' THEN j.run_at END,
+           due_at = CASE j.status WHEN 'scheduled' THEN j.run_at END,
+           lease = CASE j.status WHEN 'processing' THEN j.lease END,
+           watched = CASE j.status WHEN 'processing' THEN true END,
+           last_heartbeat = CASE j.status WHEN 'processing' THEN coalesce(j.last_heartbeat, $4)
+                                          ELSE j.last_heartbeat END,
+           lease_timeout = CASE j.status WHEN 'processing' THEN coalesce(j.lease_timeout, j.heartbeat_timeout, $3)
+                                         ELSE j.lease_timeout END,
+           finished_at = CASE WHEN j.status IN ('completed', 'failed', 'cancelled')
+                              THEN coalesce(j.finished_at, $4) END
+       WHERE j.id = $1)",
+    {INT8OID, INT8OID, INTERVALOID, TIMESTAMPTZOID}};
 
 Statement specs_to_rows = {
     R"(SELECT (SELECT k FROM jsonb_object_keys(e.spec) AS k
@@ -54,7 +73,9 @@ Statement specs_to_rows = {
     {JSONBOID},
     Planning::Free};
 
+// Also enters the lane into the directory.
 Params shared_params(const JobSpec &spec, Datum payload, Datum priority, TimestampTz now) {
+    const int64 lane = ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required);
     return Params()
         .add(PointerGetDatum(spec.queue))
         .add(PointerGetDatum(spec.kind))
@@ -66,13 +87,13 @@ Params shared_params(const JobSpec &spec, Datum payload, Datum priority, Timesta
         .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
         .add_if(spec.heartbeat_timeout != nullptr, PointerGetDatum(spec.heartbeat_timeout))
         .add_if(spec.has_metadata, spec.metadata)
-        .add(TimestampTzGetDatum(now));
+        .add(TimestampTzGetDatum(now))
+        .add(Int64GetDatum(lane));
 }
 
 }  // namespace
 
 int64 insert_job(const JobSpec &spec, TimestampTz now) {
-    ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required);
     Rows rows = run(insert_one, shared_params(spec, spec.payload, Int16GetDatum(spec.priority), now));
     if (spec.run_at > now) publish_due_at_commit(spec.run_at);
     require_affected(1);
@@ -82,10 +103,17 @@ int64 insert_job(const JobSpec &spec, TimestampTz now) {
 }
 
 Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, TimestampTz now) {
-    ensure_lane(view(shared.queue), view(shared.kind), shared.version, shared.required);
     Params params = shared_params(shared, columns.payloads, Int32GetDatum(shared.priority), now);
     params.add_if(columns.has_run_ats, columns.run_ats).add_if(columns.has_priorities, columns.priorities);
     return run(insert_many, params);
+}
+
+void settle_job(int64 id, int64 lane, core::Micros default_timeout) {
+    run(settle, Params()
+                    .add(Int64GetDatum(id))
+                    .add(Int64GetDatum(lane))
+                    .add(IntervalPGetDatum(make_interval(default_timeout)))
+                    .add(TimestampTzGetDatum(GetCurrentTimestamp())));
 }
 
 Rows read_specs(Datum specs) { return read(specs_to_rows, Params().add(specs)); }

@@ -1,4 +1,4 @@
-// The store, producers' side: how jobs enter jobq.jobs.
+// The store, producers' side: how jobs enter jobq.jobs, by a call or by hand.
 #pragma once
 
 #include "core/job.h"
@@ -35,6 +35,9 @@ struct JobColumns {
     bool has_priorities;
 };
 Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, TimestampTz now);
+
+// Makes a job that somebody's own UPDATE changed consistent again: what follows from its status, and its lane.
+void settle_job(int64 id, int64 lane, core::Micros default_timeout);
 
 // The elements of jobq_enqueue_jobs' array, as the server's JSON functions read them: a row for each, its columns in
 // the order of SpecColumn. Values that do not fit raise the server's own errors (22P02, 22003, ...).

@@ -61,7 +61,9 @@ Statement lock_held = {
 Statement end_and_record = {
     R"(WITH ended AS (
            UPDATE jobq.jobs j
-           SET status = u.status::jobq.job_status, run_at = u.run_at, attempts = u.attempts,
+           SET status = u.status::jobq.job_status, run_at = u.run_at,
+               ready_at = CASE u.status WHEN 'pending' THEN u.run_at END,
+               due_at = CASE u.status WHEN 'scheduled' THEN u.run_at END, attempts = u.attempts,
                lost_attempts = u.lost_attempts, error = coalesce(u.error, j.error),
                finished_at = CASE WHEN u.status IN ('failed', 'cancelled') THEN $10 END,
                lease = NULL, watched = NULL

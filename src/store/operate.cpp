@@ -16,14 +16,15 @@ Statement cancel = {
        SET status = CASE j.status WHEN 'processing' THEN 'processing'::jobq.job_status
                                   ELSE 'cancelled'::jobq.job_status END,
            finished_at = CASE j.status WHEN 'processing' THEN j.finished_at ELSE $2 END,
-           cancel_requested_at = coalesce(j.cancel_requested_at, $2)
+           cancel_requested_at = coalesce(j.cancel_requested_at, $2), ready_at = NULL, due_at = NULL
        WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'blocked', 'pending', 'processing')
        RETURNING j.id, j.status::text)",
     {INT8ARRAYOID, TIMESTAMPTZOID}};
 
 Statement retry = {
     R"(UPDATE jobq.jobs j
-       SET status = 'pending', run_at = $2, max_attempts = greatest(j.max_attempts, j.attempts + 1),
+       SET status = 'pending', run_at = $2, ready_at = $2, due_at = NULL,
+           max_attempts = greatest(j.max_attempts, j.attempts + 1),
            lost_attempts = 0, finished_at = NULL, result = NULL, cancel_requested_at = NULL
        WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'completed', 'failed', 'cancelled')
        RETURNING j.id, j.status::text)",
@@ -31,7 +32,7 @@ Statement retry = {
 
 Statement reschedule = {
     R"(UPDATE jobq.jobs j
-       SET run_at = $3,
+       SET run_at = $3, ready_at = CASE WHEN $3 <= $2 THEN $3 END, due_at = CASE WHEN $3 > $2 THEN $3 END,
            status = CASE WHEN $3 <= $2 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END
        WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'pending')
        RETURNING j.id, j.status::text)",
