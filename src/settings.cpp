@@ -1,0 +1,104 @@
+// The settings jobq.*: names, bounds, units and who may change what. See settings.h.
+// What steers background workers changes with a reload (SIGHUP): a session's own value would never reach them.
+#include "pg/pg.h"
+
+#include "core/job.h"
+#include "settings.h"
+
+extern "C" {
+#include "utils/varlena.h"
+}
+
+namespace jobq {
+
+Settings settings;
+
+namespace {
+
+const config_enum_entry kLogLevels[] = {{"debug5", DEBUG5, false}, {"debug4", DEBUG4, false}, {"debug3", DEBUG3, false},
+                                        {"debug2", DEBUG2, false}, {"debug1", DEBUG1, false}, {"debug", DEBUG1, true},
+                                        {"log", LOG, false},       {nullptr, 0, false}};
+
+// Case matters and nothing is folded: the names are those of pg_database.
+bool split_names(char *copy, List **names) { return SplitGUCList(copy, ',', names); }
+
+bool check_databases(char **value, void **, GucSource) {
+    char *copy = pstrdup(*value);
+    List *names = NIL;
+    const bool valid = split_names(copy, &names);
+    if (!valid) GUC_check_errdetail("It must be a comma-separated list of database names.");
+    list_free(names);
+    pfree(copy);
+    return valid;
+}
+
+bool check_worker_id(char **value, void **, GucSource) {
+    if (strlen(*value) <= core::kMaxWorkerBytes) return true;
+    GUC_check_errdetail("A worker's name has at most %d bytes.", static_cast<int>(core::kMaxWorkerBytes));
+    return false;
+}
+
+void define_worker_settings() {
+    DefineCustomBoolVariable("jobq.enabled", "Runs jobq's background workers.",
+                             "Off: leases are rescued and delayed jobs promoted only by jobq_tick().",
+                             &settings.enabled, true, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomStringVariable("jobq.databases", "Databases in which background workers run, separated by commas.",
+                               "Empty: every database that has the extension.", &settings.databases, "", PGC_SIGHUP,
+                               GUC_LIST_INPUT, check_databases, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "jobq.tick_interval", "Longest pause between two rounds while a database has unfinished jobs.", nullptr,
+        &settings.tick_interval_ms, 1000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.max_workers", "Background workers of jobq that run at the same time.",
+                            "They count towards max_worker_processes, as does the launcher.", &settings.max_workers, 3,
+                            1, 64, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.rescue_batch", "Jobs that one transaction of the rescue takes at most.", nullptr,
+                            &settings.rescue_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.promote_batch", "Jobs that one transaction of the promotion takes at most.", nullptr,
+                            &settings.promote_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr,
+                            nullptr);
+    DefineCustomIntVariable("jobq.prune_batch", "Jobs that one transaction of the prune looks at.", nullptr,
+                            &settings.prune_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomEnumVariable("jobq.log_duties", "Level at which rounds that changed something are logged.", nullptr,
+                             &settings.log_duties, DEBUG1, kLogLevels, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.cancel_grace", "How long a running job may ignore that it was cancelled.",
+                            "After that it is taken from its worker.", &settings.cancel_grace_ms, 60000, 0, INT_MAX,
+                            PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
+}
+
+void define_session_settings() {
+    DefineCustomStringVariable("jobq.worker_id", "Name of the worker when a claim gives none.",
+                               "Empty: a name made of the process id of the session.", &settings.worker_id, "",
+                               PGC_USERSET, 0, check_worker_id, nullptr, nullptr);
+    // A jsonb value must stay below 256 MB.
+    DefineCustomIntVariable("jobq.max_payload", "Largest payload, result, progress or metadata of a job.", nullptr,
+                            &settings.max_payload_kb, 65536, 1, 262143, PGC_SUSET, GUC_UNIT_KB, nullptr, nullptr,
+                            nullptr);
+    DefineCustomBoolVariable("jobq.require_queues", "Refuses names of queues that nobody created.", nullptr,
+                             &settings.require_queues, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+}
+
+}  // namespace
+
+void define_settings() {
+    define_worker_settings();
+    define_session_settings();
+    MarkGUCPrefixReserved("jobq");
+}
+
+bool database_selected(const char *name) {
+    if (settings.databases == nullptr || settings.databases[0] == '\0') return true;
+    char *copy = pstrdup(settings.databases);
+    List *names = NIL;
+    bool found = false;
+    if (split_names(copy, &names)) {
+        ListCell *cell;
+        foreach (cell, names) {
+            if (strcmp(static_cast<const char *>(lfirst(cell)), name) == 0) found = true;
+        }
+    }
+    list_free(names);
+    pfree(copy);
+    return found;
+}
+
+}  // namespace jobq

@@ -1,0 +1,10 @@
+// The launcher: one process, connected to no database, that starts a short-lived worker in a database when a round
+// there is due. Who may call it: _PG_init, while preloading.
+#pragma once
+
+namespace jobq {
+
+// Registers the launcher. Nothing happens in single-user mode or during a binary upgrade.
+void register_launcher();
+
+}  // namespace jobq

@@ -1,0 +1,317 @@
+// A worker's round: see round.h. An error in one step ends that step's transaction, is recorded, and makes that step
+// back off; the other steps go on.
+#include "pg/pg.h"
+
+#include "core/launch_plan.h"
+#include "settings.h"
+#include "tick.h"
+#include "workers/extension.h"
+#include "workers/round.h"
+#include "workers/wall_clock.h"
+
+extern "C" {
+#include "commands/dbcommands.h"
+#include "common/hashfn.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "utils/backend_status.h"
+#include "utils/timeout.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// A batch that takes longer is stopped: its snapshot would hold back vacuum in the whole database.
+constexpr int kBatchTimeoutMs = 300000;
+// So many batches of each duty before the next round is planned and other databases may have their turn.
+constexpr int kPassesPerRound = 10;
+// Rounds keep this distance, so that jobs that become due one after the other are promoted together.
+constexpr core::Micros kRoundGap = 10000;
+
+enum class Outcome { Done, Failed, NoExtension, Skipped };
+
+// One transaction. Lives in the caller's frame, because a longjmp leaves the values of locals undefined.
+struct Step {
+    int index;  // of the duty, or kPlanStep
+    TimestampTz now;
+    TimestampTz grace;
+    Outcome outcome;
+    DutyOutcome duty;
+    TimestampTz deadline;
+    bool in_use;
+    InstalledExtension extension;
+};
+
+const char *step_name(int index) { return index == kPlanStep ? "planning" : duty_name(static_cast<Duty>(index)); }
+
+void add_step_context(void *step) {
+    errcontext("%s, %s", MyBgworkerEntry->bgw_name, step_name(static_cast<Step *>(step)->index));
+}
+
+void work(Step *step) {
+    if (step->index == kPlanStep) {
+        step->deadline = next_deadline(step->now, step->grace);
+        step->in_use = database_in_use();
+    } else {
+        step->duty = run_duty(static_cast<Duty>(step->index), step->now, step->grace);
+    }
+}
+
+// As the owner of the extension: triggers and functions of other roles must not get a superuser's rights from us,
+// nor may what they SET stay behind.
+void work_as_owner(Step *step) {
+    Oid user;
+    int context;
+    GetUserIdAndSecContext(&user, &context);
+    SetUserIdAndSecContext(step->extension.owner,
+                           context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+    const int nest_level = NewGUCNestLevel();
+    work(step);
+    AtEOXact_GUC(false, nest_level);
+    SetUserIdAndSecContext(user, context);
+}
+
+void run_transaction(Step *step) {
+    ErrorContextCallback context;
+    context.callback = add_step_context;
+    context.arg = step;
+    context.previous = error_context_stack;
+    error_context_stack = &context;
+
+    pgstat_report_activity(STATE_RUNNING, step_name(step->index));
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    enable_timeout_after(STATEMENT_TIMEOUT, kBatchTimeoutMs);
+    step->extension = lock_extension();
+    if (OidIsValid(step->extension.oid)) {
+        PushActiveSnapshot(GetTransactionSnapshot());
+        work_as_owner(step);
+        PopActiveSnapshot();
+        step->outcome = Outcome::Done;
+    } else {
+        step->outcome = Outcome::NoExtension;
+    }
+    disable_timeout(STATEMENT_TIMEOUT, false);
+    CommitTransactionCommand();
+
+    error_context_stack = context.previous;
+}
+
+// Somebody's lock was in the way: that ends soon, and then the duty is late.
+bool is_passing(int sqlstate) {
+    return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE || sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED ||
+           sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
+}
+
+// Records the error being handled. It goes to the log when it is another than the last time.
+void record_error(Slot *slot, const Step *step, MemoryContext memory) {
+    MemoryContextSwitchTo(memory);
+    const ErrorData *error = CopyErrorData();
+    const char *message = error->message != nullptr ? error->message : "unknown error";
+    const auto *bytes = reinterpret_cast<const unsigned char *>(message);
+    const uint32 fingerprint = hash_bytes(bytes, static_cast<int>(strlen(message))) | 1;
+    StepReport *report = &slot->steps[step->index];
+    if (report->logged != fingerprint) EmitErrorReport();
+
+    char text[kErrorBytes];
+    const char *name = step_name(step->index);
+    const int room = kErrorBytes - 1 - static_cast<int>(strlen(name) + strlen(": "));
+    // Cut at a character boundary.
+    const int length = pg_mbcliplen(message, static_cast<int>(strlen(message)), room);
+    snprintf(text, sizeof(text), "%s: %.*s", name, length, message);
+
+    const TimestampTz now = GetCurrentTimestamp();
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    report->logged = fingerprint;
+    report->failures++;
+    report->not_before = now + (is_passing(error->sqlerrcode) ? core::kSecond : core::launch_backoff(report->failures));
+    memcpy(slot->last_error, text, sizeof(text));
+    slot->last_error_at = now;
+    LWLockRelease(slots_lock());
+}
+
+void record_success(Slot *slot, const Step *step) {
+    StepReport *report = &slot->steps[step->index];
+    const bool recovered = report->failures > 0;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    report->failures = 0;
+    report->not_before = 0;
+    report->logged = 0;
+    report->done += step->duty.done;
+    LWLockRelease(slots_lock());
+    if (recovered) ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
+}
+
+void run_step(Slot *slot, Step *step, MemoryContext memory) {
+    step->outcome = Outcome::Failed;
+    step->duty = {};
+    PG_TRY();
+    { run_transaction(step); }
+    PG_CATCH();
+    {
+        HOLD_INTERRUPTS();
+        disable_all_timeouts(false);
+        QueryCancelPending = false;
+        record_error(slot, step, memory);
+        AbortOutOfAnyTransaction();
+        FlushErrorState();
+        step->outcome = Outcome::Failed;
+        RESUME_INTERRUPTS();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(memory);
+    if (step->outcome == Outcome::Done) record_success(slot, step);
+}
+
+// The rest of the round can wait: somebody cannot.
+bool interrupted(const Slot *slot) { return evicted(slot) || ProcDiePending; }
+
+void prepare_step(Step *step, int index) {
+    step->index = index;
+    // In this order: the grace must not be older than the time that leases are judged by.
+    step->now = checked_now();
+    step->grace = grace_start();
+}
+
+// Prune and repair do what nobody waits for: once per tick interval is enough.
+bool chores_due(const Slot *slot, TimestampTz now) {
+    return now - slot->last_chores >= static_cast<TimestampTz>(settings.tick_interval_ms) * 1000 ||
+           now < slot->last_chores;
+}
+
+struct Duties {
+    bool wanted[kDutyCount];
+    int64 done[kDutyCount];
+    bool chores;
+    bool any_wanted;  // left over
+    bool any_done;
+    bool unread;  // the prune goes on where it stopped
+};
+
+// False: no extension.
+bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
+    const TimestampTz begin = checked_now();
+    duties->chores = chores_due(slot, begin);
+    for (int i = 0; i < kDutyCount; i++) {
+        const bool chore = i == static_cast<int>(Duty::Prune) || i == static_cast<int>(Duty::Repair);
+        duties->wanted[i] = slot->steps[i].not_before <= begin && (!chore || duties->chores);
+    }
+    duties->any_wanted = true;
+    // One batch of each in turn: a backlog of one duty must not delay another.
+    for (int pass = 0; pass < kPassesPerRound && duties->any_wanted; pass++) {
+        duties->any_wanted = false;
+        for (int i = 0; i < kDutyCount; i++) {
+            if (!duties->wanted[i]) continue;
+            if (interrupted(slot)) return true;
+            Step step;
+            prepare_step(&step, i);
+            run_step(slot, &step, memory);
+            if (step.outcome == Outcome::NoExtension) return false;
+            duties->done[i] += step.duty.done;
+            duties->any_done |= step.duty.done > 0;
+            duties->wanted[i] = step.duty.more;
+            duties->unread |= step.duty.unread && !step.duty.more;
+            duties->any_wanted |= step.duty.more;
+        }
+    }
+    return true;
+}
+
+void log_duties(const Duties &duties) {
+    if (!duties.any_done) return;
+    ereport(settings.log_duties, (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT
+                                         ", promoted " INT64_FORMAT ", pruned " INT64_FORMAT ", repaired " INT64_FORMAT,
+                                         MyBgworkerEntry->bgw_name, duties.done[0], duties.done[1], duties.done[2],
+                                         duties.done[3], duties.done[4])));
+}
+
+// When the next round is due, by what the duties left and what the database says.
+TimestampTz next_round(const Slot *slot, const Duties &duties, const Step &plan, RoundState *state) {
+    const TimestampTz now = plan.now;
+    if (duties.any_wanted) return now;
+    const core::Micros tick = static_cast<core::Micros>(settings.tick_interval_ms) * 1000;
+    TimestampTz next = plan.outcome == Outcome::Failed ? slot->steps[kPlanStep].not_before : plan.deadline;
+    if (plan.outcome == Outcome::Done && (plan.in_use || duties.unread)) next = Min(next, now + tick);
+    for (int i = 0; i < kDutyCount; i++) {
+        if (slot->steps[i].failures > 0) next = Min(next, Max(slot->steps[i].not_before, now + kRoundGap));
+    }
+    // A deadline that stays in the past belongs to a row that somebody holds: look again, but ever more slowly.
+    state->stalled = next <= now && !duties.any_done ? Min(state->stalled + 1, 16) : 0;
+    const core::Micros longest = Min(tick, core::kSecond);
+    const core::Micros pause = state->stalled == 0 ? kRoundGap : Min(longest, kRoundGap << (state->stalled - 1));
+    return Max(next, now + pause);
+}
+
+void begin_round(Slot *slot) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->in_round = true;
+    // Commits from here on that this round may not see lower it again, and are not overwritten at the end.
+    slot->round_due =
+        static_cast<TimestampTz>(pg_atomic_exchange_u64(&slot->next_due, static_cast<uint64>(kNothingDue)));
+    LWLockRelease(slots_lock());
+}
+
+void end_round(Slot *slot, const Duties &duties, const Step &plan, TimestampTz next) {
+    const TimestampTz now = GetCurrentTimestamp();
+    lower_due(slot, next);
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->in_round = false;
+    slot->rounds++;
+    slot->last_round = now;
+    if (duties.chores) slot->last_chores = now;
+    slot->failures = 0;
+    slot->not_before = 0;
+    if (plan.outcome == Outcome::Done) {
+        slot->extension = Presence::Present;
+        strlcpy(slot->version, plan.extension.version, sizeof(slot->version));
+    }
+    LWLockRelease(slots_lock());
+}
+
+void end_without_extension(Slot *slot) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->in_round = false;
+    slot->extension = Presence::Absent;
+    slot->failures = 0;
+    LWLockRelease(slots_lock());
+}
+
+}  // namespace
+
+bool evicted(const Slot *slot) { return slot->keep_out > 0; }
+
+void give_up_round(Slot *slot) {
+    if (!slot->in_round) return;
+    lower_due(slot, Min(slot->round_due, GetCurrentTimestamp()));
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->in_round = false;
+    LWLockRelease(slots_lock());
+}
+
+bool run_round(Slot *slot, RoundState *state) {
+    begin_round(slot);
+    Duties duties = {};
+    Step plan = {};
+    plan.outcome = Outcome::Skipped;
+    bool present = run_duties(slot, &duties, state->context);
+    if (present && !interrupted(slot)) {
+        prepare_step(&plan, kPlanStep);
+        run_step(slot, &plan, state->context);
+        present = plan.outcome != Outcome::NoExtension;
+    }
+    if (!present)
+        end_without_extension(slot);
+    else if (plan.outcome == Outcome::Skipped)
+        give_up_round(slot);
+    else
+        end_round(slot, duties, plan, next_round(slot, duties, plan, state));
+    log_duties(duties);
+    pgstat_report_stat(false);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+    MemoryContextReset(state->context);
+    return present;
+}
+
+}  // namespace jobq

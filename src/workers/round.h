@@ -1,0 +1,26 @@
+// One round of a worker: every duty in short transactions of its own, then the time of the next round.
+// Who may call it: worker.cpp.
+#pragma once
+
+#include "pg/pg.h"
+#include "workers/slots.h"
+
+namespace jobq {
+
+// What a round remembers of the one before, in the worker's own memory.
+struct RoundState {
+    MemoryContext context;  // reset after each round
+    int stalled;            // rounds in a row that were due but found nothing they could do
+};
+
+// False when the database does not have the extension (any more). Errors of single steps are recorded in the slot and
+// logged once; afterwards the slot's next_due says when the next round is.
+bool run_round(Slot *slot, RoundState *state);
+
+// The worker ends in the middle of a round: the round counts as not done. Safe while the process exits.
+void give_up_round(Slot *slot);
+
+// Why a worker shall go although rounds are due: it stands in somebody's way.
+bool evicted(const Slot *slot);
+
+}  // namespace jobq

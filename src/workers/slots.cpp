@@ -1,0 +1,150 @@
+// Shared memory of jobq: its making, and the slots of the databases. See slots.h for the layout and its rules.
+#include "pg/pg.h"
+
+#include "workers/slots.h"
+#include "workers/wall_clock.h"
+
+extern "C" {
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr char kTranche[] = "jobq";
+
+SharedState *shared = nullptr;
+LWLock *lock = nullptr;
+
+shmem_request_hook_type previous_request_hook = nullptr;
+shmem_startup_hook_type previous_startup_hook = nullptr;
+
+void init_slot(Slot *slot) {
+    pg_atomic_write_u64(&slot->next_due, static_cast<uint64>(kNothingDue));
+    slot->worker = nullptr;
+    slot->leave = false;
+    slot->keep_out = 0;
+    slot->starting = false;
+    slot->started_at = 0;
+    slot->pid = 0;
+    slot->in_round = false;
+    slot->round_due = kNothingDue;
+    slot->extension = Presence::Unknown;
+    slot->version[0] = '\0';
+    slot->failures = 0;
+    slot->not_before = 0;
+    slot->last_round = 0;
+    slot->last_chores = 0;
+    slot->rounds = 0;
+    memset(slot->steps, 0, sizeof(slot->steps));
+    slot->last_error[0] = '\0';
+    slot->last_error_at = 0;
+}
+
+void request_memory() {
+    if (previous_request_hook != nullptr) previous_request_hook();
+    RequestAddinShmemSpace(sizeof(SharedState));
+    RequestNamedLWLockTranche(kTranche, 1);
+}
+
+void make_memory() {
+    if (previous_startup_hook != nullptr) previous_startup_hook();
+    bool found;
+    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+    shared = static_cast<SharedState *>(ShmemInitStruct("jobq", sizeof(SharedState), &found));
+    lock = &GetNamedLWLockTranche(kTranche)->lock;
+    if (!found) {
+        memset(static_cast<void *>(shared), 0, sizeof(SharedState));
+        pg_atomic_init_u32(&shared->databases_changed, 0);
+        pg_atomic_init_u32(&shared->table_full, 0);
+        pg_atomic_init_u64(&shared->grace_start, 0);
+        pg_atomic_init_u64(&shared->clock_offset, 0);
+        for (Slot &slot : shared->slots) {
+            pg_atomic_init_u32(&slot.database, InvalidOid);
+            pg_atomic_init_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
+            init_slot(&slot);
+        }
+        start_clock();
+    }
+    LWLockRelease(AddinShmemInitLock);
+}
+
+}  // namespace
+
+void request_shared_state() {
+    previous_request_hook = shmem_request_hook;
+    shmem_request_hook = request_memory;
+    previous_startup_hook = shmem_startup_hook;
+    shmem_startup_hook = make_memory;
+}
+
+bool shared_state_ready() { return shared != nullptr; }
+
+SharedState *shared_state() { return shared; }
+
+LWLock *slots_lock() { return lock; }
+
+Slot *find_slot(Oid database) {
+    for (Slot &slot : shared->slots) {
+        if (pg_atomic_read_u32(&slot.database) == database) return &slot;
+    }
+    return nullptr;
+}
+
+Slot *obtain_slot(Oid database) {
+    LWLockAcquire(lock, LW_EXCLUSIVE);
+    Slot *slot = find_slot(database);
+    if (slot == nullptr) {
+        slot = find_slot(InvalidOid);
+        if (slot != nullptr) {
+            init_slot(slot);
+            pg_write_barrier();
+            pg_atomic_write_u32(&slot->database, database);
+        } else {
+            pg_atomic_write_u32(&shared->table_full, 1);
+        }
+    }
+    LWLockRelease(lock);
+    return slot;
+}
+
+bool release_slot(Slot *slot) {
+    const Oid database = pg_atomic_read_u32(&slot->database);
+    pg_atomic_write_u32(&slot->database, InvalidOid);
+    // A commit lowers next_due first and looks at the database afterwards, so one of the two notices the other.
+    pg_memory_barrier();
+    if (due_of(slot) == kNothingDue) return true;
+    pg_atomic_write_u32(&slot->database, database);
+    return false;
+}
+
+bool lower_due(Slot *slot, TimestampTz due) {
+    // What the caller committed must be visible before it concludes that a round still to come will see it.
+    pg_memory_barrier();
+    uint64 known = pg_atomic_read_u64(&slot->next_due);
+    while (static_cast<TimestampTz>(known) > due) {
+        if (pg_atomic_compare_exchange_u64(&slot->next_due, &known, static_cast<uint64>(due))) return true;
+    }
+    return false;
+}
+
+void publish_due(Slot *slot, TimestampTz due) {
+    if (!lower_due(slot, due)) return;
+    pg_memory_barrier();
+    // A worker that goes clears this first and tells the launcher afterwards, which then reads next_due.
+    PGPROC *worker = slot->worker;
+    if (worker != nullptr)
+        SetLatch(&worker->procLatch);
+    else
+        wake_launcher();
+}
+
+void wake_launcher() {
+    PGPROC *launcher = shared->launcher;
+    if (launcher != nullptr) SetLatch(&launcher->procLatch);
+}
+
+}  // namespace jobq

@@ -1,0 +1,102 @@
+// Layout of jobq's shared memory and the rules for touching it. Private to src/workers; shared_state.h is for all.
+//
+// A slot belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
+// commit that publishes a deadline; everything else is written under the lock, most of it by the slot's worker.
+// No error may be raised while the lock is held.
+#pragma once
+
+#include "pg/pg.h"
+#include "core/launch_plan.h"
+#include "shared_state.h"
+#include "tick.h"
+
+extern "C" {
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+}
+
+namespace jobq {
+
+constexpr int kMaxDatabases = 128;
+constexpr int kErrorBytes = 256;
+constexpr int kVersionBytes = 32;
+// The duties, and the planning of the next round, each fail and back off for themselves.
+constexpr int kStepCount = kDutyCount + 1;
+constexpr int kPlanStep = kDutyCount;
+
+constexpr TimestampTz kNothingDue = DT_NOEND;
+static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
+
+enum class Presence : uint8 { Unknown, Absent, Present };
+
+struct StepReport {
+    int64 done;              // jobs changed since the server started
+    int failures;            // in a row
+    TimestampTz not_before;  // failures back off
+    uint32 logged;           // fingerprint of the error in the log, 0: it works
+};
+
+struct Slot {
+    pg_atomic_uint32 database;  // InvalidOid: free
+    pg_atomic_uint64 next_due;  // TimestampTz of the next round; kNothingDue: none, or one is going on
+    PGPROC *volatile worker;    // whose latch to set; cleared before the process ends
+
+    volatile bool leave;    // the worker shall go as soon as it can; it alone reads this without the lock
+    volatile int keep_out;  // sessions that need the database for themselves
+
+    bool starting;           // registered, not attached yet
+    TimestampTz started_at;  // when the last worker was registered
+    int pid;                 // of the attached worker, 0: none
+    bool in_round;
+    TimestampTz round_due;  // what next_due was when the round began
+    Presence extension;
+    char version[kVersionBytes];  // of the installed extension
+    int failures;                 // of whole workers, in a row
+    TimestampTz not_before;
+
+    TimestampTz last_round;   // end of the last round, 0: none
+    TimestampTz last_chores;  // when prune and repair ran last
+    int64 rounds;
+    StepReport steps[kStepCount];
+    char last_error[kErrorBytes];
+    TimestampTz last_error_at;
+};
+
+struct SharedState {
+    PGPROC *volatile launcher;
+    int launcher_pid;
+    bool launcher_was_here;    // a restarted launcher is no reason for another grace
+    bool out_of_worker_slots;  // max_worker_processes is exhausted
+    pg_atomic_uint32 databases_changed;
+    pg_atomic_uint32 table_full;  // a database found no free slot
+    pg_atomic_uint64 grace_start;
+    pg_atomic_uint64 clock_offset;  // wall clock minus monotonic clock
+    Slot slots[kMaxDatabases];
+};
+
+// nullptr without preload.
+SharedState *shared_state();
+LWLock *slots_lock();
+
+// The slot of a database, nullptr when it has none. Needs no lock, but it may be given away without one.
+Slot *find_slot(Oid database);
+// The same, taking a free one. Takes the lock. nullptr when the table is full.
+Slot *obtain_slot(Oid database);
+// Frees a slot in which nothing is due. Lock held. False when a commit published something just now.
+bool release_slot(Slot *slot);
+
+inline TimestampTz due_of(Slot *slot) { return static_cast<TimestampTz>(pg_atomic_read_u64(&slot->next_due)); }
+// True when nothing as early was known.
+bool lower_due(Slot *slot, TimestampTz due);
+// Lowers it and tells the worker of the slot, else the launcher.
+void publish_due(Slot *slot, TimestampTz due);
+
+void wake_launcher();
+
+// The launcher looks through pg_database again once the current transaction has committed.
+void announce_databases_at_commit();
+// Like publish_due_at_commit(now); the slot forgets whether the database has the extension.
+void announce_extension_at_commit();
+
+}  // namespace jobq

@@ -1,0 +1,80 @@
+// Steps of the wall clock, recognised against the monotonic clock: see wall_clock.h.
+// The difference of the two clocks stands in shared memory, so that whoever looks first notices a step for all.
+#include "pg/pg.h"
+
+#include "core/clock.h"
+#include "workers/slots.h"
+#include "workers/wall_clock.h"
+
+#include <ctime>
+
+namespace jobq {
+
+namespace {
+
+// Smaller steps shift a lease by less than its heartbeat interval.
+constexpr core::Micros kStepTolerance = core::kSecond;
+// Slewing is followed in steps of this size, so that the shared value is rarely written.
+constexpr core::Micros kDriftStep = 20000;
+// Two clocks read this far apart say nothing about each other.
+constexpr core::Micros kReadingTime = 10000;
+
+core::Micros monotonic_now() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<core::Micros>(time.tv_sec) * core::kSecond + time.tv_nsec / 1000;
+}
+
+core::ClockReading read_clocks() {
+    core::ClockReading reading = {0, 0};
+    core::Micros before = monotonic_now();
+    for (int i = 0; i < 10; i++) {
+        reading.wall = GetCurrentTimestamp();
+        reading.monotonic = monotonic_now();
+        if (reading.monotonic - before < kReadingTime) break;
+        before = reading.monotonic;
+    }
+    return reading;
+}
+
+void start_grace(TimestampTz now) { pg_atomic_write_u64(&shared_state()->grace_start, static_cast<uint64>(now)); }
+
+void everything_is_due(TimestampTz now) {
+    SharedState *state = shared_state();
+    for (Slot &slot : state->slots) {
+        if (pg_atomic_read_u32(&slot.database) != InvalidOid && slot.extension == Presence::Present)
+            publish_due(&slot, now);
+    }
+}
+
+}  // namespace
+
+void start_clock() {
+    const core::ClockReading reading = read_clocks();
+    pg_atomic_write_u64(&shared_state()->clock_offset, static_cast<uint64>(reading.wall - reading.monotonic));
+    start_grace(reading.wall);
+}
+
+TimestampTz checked_now() {
+    const core::ClockReading reading = read_clocks();
+    pg_atomic_uint64 *shared_offset = &shared_state()->clock_offset;
+    uint64 known = pg_atomic_read_u64(shared_offset);
+    const core::ClockReading before = {static_cast<core::Micros>(known), 0};
+    const core::Micros offset = reading.wall - reading.monotonic;
+    const core::Micros step = core::clock_step(before, reading, kStepTolerance);
+    if (step == 0) {
+        if (offset - before.wall > kDriftStep || before.wall - offset > kDriftStep)
+            pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset));
+        return reading.wall;
+    }
+    // First the grace, then the offset: nobody may take the new time for granted without the grace.
+    start_grace(reading.wall);
+    if (pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset))) {
+        ereport(LOG, (errmsg("jobq: the clock stepped by %.1f s; running jobs get one heartbeat timeout of grace",
+                             static_cast<double>(step) / static_cast<double>(core::kSecond))));
+        everything_is_due(reading.wall);
+    }
+    return reading.wall;
+}
+
+}  // namespace jobq

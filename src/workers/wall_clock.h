@@ -1,0 +1,17 @@
+// The wall clock, watched for steps. Leases are judged by it, so a step must first grant them their grace.
+// Who may call it: whatever decides about leases, and the launcher before it sleeps or starts anything.
+#pragma once
+
+#include "pg/pg.h"
+
+namespace jobq {
+
+// Remembers how the clocks stand, and starts the grace: when the shared memory is made, and at the first start of the
+// launcher, which is later when the server was a standby.
+void start_clock();
+
+// The time. When the wall clock stepped since anybody looked last, the grace starts here and every database
+// is due, since what was planned was planned by another clock.
+TimestampTz checked_now();
+
+}  // namespace jobq

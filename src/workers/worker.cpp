@@ -1,0 +1,131 @@
+// The worker of one database, started by the launcher: the postmaster looks up jobq_worker_main by name. It connects,
+// does its rounds while the next one is due within about a second, then leaves: a session that stayed would be in the
+// way of DROP DATABASE. Everything that anybody else must know stands in its slot, and is put in order by an exit
+// callback, whatever ended the process.
+#include "pg/pg.h"
+
+#include "core/launch_plan.h"
+#include "settings.h"
+#include "workers/process.h"
+#include "workers/round.h"
+#include "workers/slots.h"
+#include "workers/wall_clock.h"
+
+extern "C" {
+#include "commands/dbcommands.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Staying this long costs less than coming back: the tick interval's default fits in.
+constexpr core::Micros kLinger = core::kSecond + 100000;
+constexpr core::Micros kMinWait = 1000;
+
+Slot *own = nullptr;
+bool leaving_in_order = false;
+
+// Runs after the process has left the list of sessions (callbacks run last in, first out, and this one is registered
+// before it joins the list): once the slot has no pid, DROP DATABASE finds nobody. Errors and SIGTERM come by here too.
+void detach(int, Datum) {
+    const bool counts_as_failure = !leaving_in_order && !evicted(own);
+    give_up_round(own);
+    const TimestampTz now = GetCurrentTimestamp();
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    if (counts_as_failure) {
+        own->failures++;
+        own->not_before = now + core::launch_backoff(own->failures);
+        strlcpy(own->last_error, "the worker ended before its time, see the server's log", kErrorBytes);
+        own->last_error_at = now;
+    }
+    own->worker = nullptr;
+    own->pid = 0;
+    own->leave = false;
+    LWLockRelease(slots_lock());
+    // Only now: what a commit lowered without telling anybody is there for the launcher to see.
+    pg_memory_barrier();
+    wake_launcher();
+}
+
+// False when there is no work for this process: its predecessor is still there, or the database must be left alone.
+bool attach(Slot *slot, Oid database) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const bool mine = pg_atomic_read_u32(&slot->database) == database && slot->pid == 0;
+    const bool welcome = mine && slot->keep_out == 0;
+    if (mine) slot->starting = false;
+    if (welcome) {
+        slot->pid = MyProcPid;
+        slot->worker = MyProc;
+        slot->in_round = false;
+        slot->leave = false;
+    }
+    LWLockRelease(slots_lock());
+    if (welcome) {
+        own = slot;
+        on_shmem_exit(detach, Datum(0));
+    }
+    return welcome;
+}
+
+[[noreturn]] void leave_in_order() {
+    leaving_in_order = true;
+    proc_exit(0);
+}
+
+bool database_served() {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    const char *name = get_database_name(MyDatabaseId);
+    const bool served = name != nullptr && database_selected(name);
+    CommitTransactionCommand();
+    return served;
+}
+
+// Rounds until nothing is due soon, or somebody wants us to go.
+void run_rounds() {
+    RoundState state = {AllocSetContextCreate(TopMemoryContext, "jobq round", ALLOCSET_DEFAULT_SIZES), 0};
+    bool done_one = false;
+    for (;;) {
+        if (asked_to_stop()) return;
+        if (reload_settings() && !database_served()) return;
+        if (!settings.enabled || evicted(own)) return;
+        // Others want our place: not before we did what we came for.
+        if (own->leave && done_one) return;
+
+        const TimestampTz now = checked_now();
+        const bool first_visit = !done_one && own->extension == Presence::Unknown;
+        const TimestampTz due = due_of(own);
+        if (first_visit || due <= now) {
+            if (!run_round(own, &state)) return;
+            done_one = true;
+            continue;
+        }
+        if (due == kNothingDue || due - now > kLinger) return;
+        wait_for_latch(core::clamp_sleep(now, due, kMinWait, kLinger));
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+PGDLLEXPORT void jobq_worker_main(Datum slot_index) {
+    install_signal_handlers();
+    Oid database;
+    memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(database));
+    if (shared_state() == nullptr || !attach(&shared_state()->slots[DatumGetInt32(slot_index)], database)) proc_exit(0);
+
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+    use_own_settings();
+    run_rounds();
+    leave_in_order();
+}
+
+}  // extern "C"
+
+}  // namespace jobq
