@@ -1,0 +1,69 @@
+# make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
+# make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md).
+
+script_goals = demo check setup
+ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
+
+# These install what is missing, PostgreSQL included, and call make again for the build.
+.PHONY: $(MAKECMDGOALS)
+.NOTPARALLEL:
+setup:
+	@scripts/setup.sh check
+demo:
+	@scripts/demo.sh
+check:
+	@scripts/check.sh
+$(filter-out $(script_goals),$(MAKECMDGOALS)):
+	@$(MAKE) $@
+
+else
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq (,$(wildcard $(PGXS)))
+$(error $(PG_CONFIG) or the PGXS makefile it names is missing: \
+	install postgresql-server-dev-15 (or what `make setup` installs), or set PG_CONFIG)
+endif
+
+EXTENSION = jobq
+version := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
+fragments := $(sort $(wildcard src/sql/*.sql))
+core_objs := $(patsubst %.cpp,%.o,$(sort $(wildcard src/core/*.cpp)))
+
+MODULE_big = jobq
+OBJS = $(core_objs) $(patsubst %.cpp,%.o,$(sort $(wildcard \
+	src/pg/*.cpp src/store/*.cpp src/functions/*.cpp src/workers/*.cpp src/*.cpp)))
+SHLIB_EXPORTS = exports.txt
+DATA = $(filter-out jobq--$(version).sql,$(wildcard jobq--*.sql))
+DATA_built = jobq--$(version).sql
+REGRESS = $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
+ISOLATION = $(sort $(patsubst test/isolation/specs/%.spec,%,$(wildcard test/isolation/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=test/isolation --load-extension=jobq
+EXTRA_CLEAN = META.json exports.list $(patsubst %.o,%.d,$(OBJS)) $(wildcard src/*/*.o src/*/*.d src/*.o src/*.d)
+
+# As system headers, the server's own are exempt from our warnings.
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Isrc
+PG_CXXFLAGS = -std=c++17 -Wall -Wextra -fvisibility-inlines-hidden -MMD -MP -DJOBQ_VERSION='"$(version)"' $(COPT)
+
+# PGXS would link with the C compiler, and its bitcode step knows neither C++17 nor our flags.
+override COMPILER = $(CXX) $(CXXFLAGS)
+override with_llvm = no
+include $(PGXS)
+
+$(core_objs): override CPPFLAGS += -DJOBQ_CORE_ONLY
+$(OBJS): jobq.control
+-include $(OBJS:.o=.d)
+
+jobq--$(version).sql: $(fragments) jobq.control
+	cat $(fragments) > $@
+
+all: META.json
+META.json: META.json.in jobq.control
+	sed 's/@VERSION@/$(version)/g' $< > $@
+
+# exports.txt, the install script and the library must name the same symbols.
+.PHONY: check-exports
+check-exports: $(shlib)
+	@scripts/exports.sh --check $(shlib)
+
+endif

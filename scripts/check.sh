@@ -1,0 +1,215 @@
+#!/bin/bash
+# Every test of jobq, each suite against a throw-away server of its own where it needs one.
+#   make check                     all suites
+#   make check SUITE=isolation     one, or several: SUITE="regress isolation"
+# Exits non-zero when a test fails or a suite has none.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/scratch.sh
+
+# The suites in their order: a name, which is that of a function below, and what it is made of.
+suites='
+lint        test/lint.sh
+exports     exports.txt
+unit        test/unit/*_test.cpp
+sanitizers  test/unit/*_test.cpp
+regress     sql/*.sql
+plain       sql/*.sql
+isolation   test/isolation/specs/*.spec
+pgtap       test/pgtap/*.sql
+process     test/process/*.pl
+drivers     test/drivers/run.sh
+audit       test/audit/run.sh
+broken      test/audit/run.sh
+'
+preloaded="shared_preload_libraries = 'jobq'"
+limit=400   # seconds for one suite
+
+# ---- the suites; what a suite prints goes to its log, its last lines say how many tests ran
+
+suite_lint() {
+    # The checkout may belong to somebody else than who runs this.
+    export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$JOBQ_ROOT
+    test/lint.sh
+    test/lint.sh --self-test
+}
+
+suite_exports() {
+    make -s check-exports && echo "1 passed, 0 failed"
+}
+
+unit_tests() {  # directory cmake-options...
+    local build=build/$1
+    shift
+    # A build directory remembers the path of its checkout, which may have moved.
+    grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$build/CMakeCache.txt" || rm -rf "$build"
+    cmake -S . -B "$build" "$@" && cmake --build "$build" -j "$(nproc)" &&
+        ctest --test-dir "$build" -j "$(nproc)" --output-on-failure
+}
+suite_unit() { unit_tests cmake; }
+suite_sanitizers() { unit_tests sanitize -DJOBQ_SANITIZE=ON; }
+
+# The same expected output with and without preload: the functions promise no less.
+regress() {
+    run_make installcheck ISOLATION= || { cat "$source/regression.diffs" 2>/dev/null; return 1; }
+}
+suite_regress() {
+    scratch_server regress "$preloaded"
+    regress
+}
+suite_plain() {
+    scratch_server plain
+    regress
+}
+
+suite_isolation() {
+    scratch_server isolation "$preloaded"
+    run_make installcheck REGRESS= || { cat "$source/output_iso/regression.diffs" 2>/dev/null; return 1; }
+}
+
+suite_pgtap() {
+    scratch_server pgtap "$preloaded"
+    "$SCRATCH_BIN/createdb" jobq_pgtap
+    export PGDATABASE=jobq_pgtap
+    "$SCRATCH_BIN/psql" -Xq -c 'CREATE EXTENSION pgtap' -c 'CREATE EXTENSION jobq'
+    in_source pg_prove test/pgtap/*.sql
+}
+
+suite_process() {
+    mkdir -p "$SCRATCH/process"
+    chown "$SCRATCH_USER" "$SCRATCH/process"
+    export PERL5LIB=$SCRATCH_PGXS/src/test/perl PG_REGRESS=$SCRATCH_PGXS/src/test/regress/pg_regress
+    export TESTDIR=$SCRATCH/process TESTDATADIR=$SCRATCH/process/tmp_check TESTLOGDIR=$SCRATCH/process/tmp_check/log
+    PGPORT=65432 in_source prove -j 2 test/process/*.pl
+}
+
+suite_drivers() {
+    scratch_server drivers "$preloaded"
+    NODE_PATH=$SCRATCH/node/node_modules:/usr/share/nodejs in_source test/drivers/run.sh
+}
+
+suite_audit() {
+    scratch_server audit "$preloaded" 'max_connections = 200'
+    in_source test/audit/run.sh
+}
+
+# The audit must catch a library that leaves the lease check out.
+suite_broken() {
+    local broken=$SCRATCH/broken-build flag=JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK unit
+    mkdir "$broken"
+    cp -Rp Makefile jobq.control exports.txt META.json.in src "$broken/"
+    for unit in $(grep -rl --include='*.cpp' "$flag" src); do
+        rm -f "$broken/${unit%.cpp}.o"
+    done
+    make -s -C "$broken" PG_CONFIG="$SCRATCH_PG_CONFIG" COPT="-D$flag" all
+    local library
+    library=$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so
+    cp -p "$library" "$SCRATCH/jobq.so"
+    cp "$broken/jobq.so" "$library"
+    scratch_hook=restore_library
+    scratch_server broken "$preloaded" 'max_connections = 200'
+    JOBQ_AUDIT_EXPECT=caught JOBQ_AUDIT_JOBS=20000 in_source test/audit/run.sh
+}
+restore_library() {
+    mv "$SCRATCH/jobq.so" "$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so"
+}
+
+# ---- how they are run
+
+# Runs a command in the copy of the tests, as the owner of the servers.
+in_source() {
+    cd "$source"
+    run_group timeout -k 10 "$limit" "$@"
+}
+
+run_make() {
+    rm -rf "$source/regression.diffs" "$source/output_iso"
+    in_source make --no-print-directory PG_CONFIG="$SCRATCH_PG_CONFIG" "$@"
+}
+
+# Tests write beside themselves; the copy keeps the checkout clean, and its owner need not be able to read that.
+copy_tests() {
+    source=$SCRATCH/source
+    mkdir "$source" "$SCRATCH/node"
+    cp -R Makefile jobq.control exports.txt src sql expected test "$source/"
+    rm -rf "$source"/src/*.o "$source"/src/*/*.o
+    if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
+    if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
+}
+
+# Adds up what the test programs say: lint and TAP scripts, ctest, pg_regress, prove.
+count_tests() {  # log
+    awk '
+        /^[0-9]+ passed, [0-9]+ failed/ { summed = 1; passed += $1; failed += $3 }
+        match($0, /[0-9]+ tests failed out of [0-9]+/) {
+            split(substr($0, RSTART), word, " "); summed = 1; failed += word[1]; passed += word[6] - word[1]
+        }
+        /^#? *All [0-9]+ tests passed/ { sub(/^#? */, ""); summed = 1; passed += $2 }
+        /^#? *[0-9]+ of [0-9]+ tests failed/ { sub(/^#? */, ""); summed = 1; failed += $1; passed += $3 - $1 }
+        /^Files=[0-9]+, Tests=[0-9]+/ { summed = 1; sub(/.*Tests=/, ""); passed += $0 - prove_failed }
+        match($0, /Failed: [0-9]+\)/) { prove_failed += substr($0, RSTART + 8) + 0; failed += substr($0, RSTART + 8) + 0 }
+        /^ok [0-9-]/ { ok++ }
+        /^not ok [0-9-]/ { not_ok++ }
+        END { if (!summed) { passed = ok; failed = not_ok } print passed + 0, failed + 0 }' "$1"
+}
+
+scripts/setup.sh check
+find_pg_config
+all=$(awk 'NF { print $1 }' <<<"$suites")
+wanted=${SUITE:-$all}
+for name in $wanted; do
+    grep -qx "$name" <<<"$all" || { echo "no such suite: $name; there are:" $all >&2; exit 2; }
+done
+
+echo "building jobq for $("$PG_CONFIG" --version)"
+mkdir -p build
+make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1; }
+warnings=$(grep -c 'warning:' build/build.log || true)
+
+scratch_begin check
+scratch_tree
+copy_tests
+logs=$SCRATCH/logs
+mkdir "$logs"
+table=
+total_passed=0
+total_failed=0
+if [ "$warnings" -gt 0 ]; then
+    grep -A 5 'warning:' build/build.log
+    total_failed=1
+fi
+
+for name in $wanted; do
+    parts=$(awk -v name="$name" '$1 == name { print $2 }' <<<"$suites")
+    log=$logs/$name
+    begun=$SECONDS
+    status=0
+    if compgen -G "$JOBQ_ROOT/$parts" >/dev/null; then
+        set +e   # inside a condition the shell would ignore failures in the suite
+        run_apart "suite_$name" >"$log" 2>&1
+        status=$?
+        set -e
+    else
+        echo "$parts is missing" >"$log"
+        status=1
+    fi
+    read -r passed failed < <(count_tests "$log")
+    took=$((SECONDS - begun))
+    result=ok
+    if [ $status -ne 0 ] || [ "$failed" -ne 0 ] || [ "$passed" -eq 0 ]; then
+        result=FAILED
+        [ "$failed" -gt 0 ] || failed=1
+        SCRATCH_KEEP=1
+        echo "---- $name failed; the end of its output ($log):"
+        tail -n 150 "$log"
+        echo "----"
+    fi
+    total_passed=$((total_passed + passed))
+    total_failed=$((total_failed + failed))
+    table+=$(printf '%-12s %6d %6d %8d  %s' "$name" $((passed + failed)) "$failed" "$took" "$result")$'\n'
+    printf '%-12s %d passed, %d failed in %d s\n' "$name" "$passed" "$failed" "$took"
+done
+
+printf '\n%-12s %6s %6s %8s  %s\n%s\n' suite tests failed seconds result "$table"
+echo "$total_passed passed, $total_failed failed"
+[ "$total_failed" -eq 0 ]

@@ -1,0 +1,153 @@
+#!/bin/bash
+# The demonstration: a throw-away server with jobq preloaded, one job per header file of the server, four worker
+# processes of which one is killed with SIGKILL while it holds jobs. Checks every result and exits non-zero if
+# anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/scratch.sh
+
+scripts/setup.sh
+find_pg_config
+echo "building jobq for $("$PG_CONFIG" --version)"
+mkdir -p build
+make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1; }
+
+scratch_begin demo
+scratch_tree
+cp scripts/demo_worker.sh "$SCRATCH/"
+chmod 755 "$SCRATCH/demo_worker.sh"
+headers=$("$PG_CONFIG" --includedir-server)
+cd "$SCRATCH"
+if ! run_as test -x "$headers"; then
+    cp -rL "$headers" "$SCRATCH/headers"
+    headers=$SCRATCH/headers
+fi
+find "$headers" -type f -name '*.h' | LC_ALL=C sort >files
+started=$(date +%s%N)
+seconds() { printf '%d.%d' $((($(date +%s%N) - started) / 1000000000)) $((($(date +%s%N) - started) / 100000000 % 10)); }
+sql() { run_as "$SCRATCH_BIN/psql" -XqAt -v ON_ERROR_STOP=1 "$@"; }
+say() { printf '%5s s  %s\n' "$(seconds)" "$*"; }
+
+workers=(alice bob carol dave)
+victim=carol
+declare -A pid
+
+say "starting a server of its own, owned by $SCRATCH_USER, jobq preloaded"
+scratch_server server "shared_preload_libraries = 'jobq'"
+sql -c 'CREATE DATABASE demo' && export PGDATABASE=demo
+sql >/dev/null <<'SQL'
+CREATE EXTENSION jobq;
+SELECT jobq_create_queue('hashes', backoff_base => '500 ms', heartbeat_timeout => '2 s');
+CREATE TABLE effects (job_id bigint NOT NULL, worker text NOT NULL, done_at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE files (n int GENERATED ALWAYS AS IDENTITY, name text NOT NULL);
+\copy files (name) from 'files'
+-- One job per file: the tenth only in three seconds, the twentieth fails on its first two attempts.
+SELECT count(*) FROM (SELECT jobq_enqueue('hashes', jsonb_build_object('file', name, 'fails', CASE n WHEN 20 THEN 2 ELSE 0 END),
+                          kind => 'sha256', run_at => CASE n WHEN 10 THEN clock_timestamp() + interval '3 s' END)
+                      FROM files ORDER BY n OFFSET 0) e \g enqueued
+SQL
+say "enqueued $(cat enqueued) jobs, one per file under $headers"
+
+for name in "${workers[@]}"; do
+    if [ "$(id -u)" = 0 ]; then
+        setpriv --reuid="$SCRATCH_USER" --regid="$(id -g "$SCRATCH_USER")" --clear-groups ./demo_worker.sh "$name" &
+    else
+        ./demo_worker.sh "$name" &
+    fi
+    pid[$name]=$!
+done
+stop_workers() {
+    local name
+    for name in "${!pid[@]}"; do kill -TERM "${pid[$name]}" 2>/dev/null || true; done
+    wait || true
+}
+scratch_hook=stop_workers
+
+# Stops the victim to see whether it holds jobs, and kills it when it does.
+kill_victim() {
+    local held try
+    for try in {1..200}; do
+        sleep 0.05
+        kill -STOP "${pid[$victim]}"
+        sleep 0.05
+        held=$(sql -c "SELECT count(*) FROM jobq.jobs WHERE status = 'processing' AND worker_id = '$victim'")
+        if [ "$held" -gt 0 ]; then
+            kill -KILL "${pid[$victim]}"
+            wait "${pid[$victim]}" 2>/dev/null || true
+            unset "pid[$victim]"
+            say "killed $victim with SIGKILL while it held $held jobs"
+            return 0
+        fi
+        kill -CONT "${pid[$victim]}"
+    done
+    echo "$victim never held a job" >&2
+    return 1
+}
+say "started the workers ${workers[*]}, each a process of its own"
+sleep 0.3
+kill_victim
+
+told=
+quiet=0
+while [ $quiet -lt 40 ]; do   # gives up when nothing happened for 20 seconds
+    IFS=' ' read -r completed failed running pending scheduled rescued < <(sql -F ' ' -c "
+        SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),
+               count(*) FILTER (WHERE status = 'processing'), count(*) FILTER (WHERE status = 'pending'),
+               count(*) FILTER (WHERE status = 'scheduled'),
+               (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost')
+        FROM jobq.jobs")
+    news="completed $completed, running $running, waiting $pending, for later $scheduled, rescued $rescued"
+    quiet=$((quiet + 1))
+    if [ "$news" != "$told" ]; then say "$news"; quiet=0; fi
+    told=$news
+    if [ $((running + pending + scheduled)) = 0 ]; then break; fi
+    sleep 0.5
+done
+scratch_hook=
+stop_workers
+took=$(seconds)
+
+# What the workers reported against what sha256sum says about the same files.
+sql -F '  ' -c "SELECT result->>'sha256', payload->>'file' FROM jobq.jobs WHERE status = 'completed'" | LC_ALL=C sort >reported
+xargs -d '\n' sha256sum <files | LC_ALL=C sort >expected
+IFS=' ' read -r enqueued completed retried rescued lost twice late tries < <(sql -F ' ' -c "
+    SELECT $(cat enqueued), count(*) FILTER (WHERE status = 'completed'),
+           (SELECT count(*) FROM jobq.attempts WHERE outcome = 'failed'),
+           (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost'),
+           $(cat enqueued) - (SELECT count(DISTINCT job_id) FROM effects),
+           (SELECT count(*) - count(DISTINCT job_id) FROM effects),
+           count(*) FILTER (WHERE run_at > created_at + interval '2.9 s' AND started_at >= run_at AND attempts = 1),
+           max(attempts) FILTER (WHERE payload->>'fails' = '2')
+    FROM jobq.jobs")
+
+echo
+printf '%-10s %6s\n' enqueued "$enqueued" completed "$completed" retried "$retried" rescued "$rescued" \
+    lost "$lost" twice "$twice" seconds "$took"
+echo
+status=0
+wrong() { echo "WRONG: $*"; status=1; }
+cmp -s reported expected || { wrong "results differ from sha256sum's"; diff reported expected | head; }
+[ "$enqueued" = "$(wc -l <files)" ] && [ "$completed" = "$enqueued" ] || wrong "not every job was completed"
+[ "$lost" = 0 ] && [ "$twice" = 0 ] || wrong "jobs were lost or done twice"
+[ "$rescued" -gt 0 ] || wrong "no job of the killed worker was rescued"
+[ "$retried" = 2 ] && [ "$tries" = 3 ] || wrong "the failing job was not retried twice"
+[ "$late" = 1 ] || wrong "the delayed job did not wait"
+if [ $status != 0 ]; then
+    SCRATCH_KEEP=1
+    echo "The end of the server's log:"
+    tail -n 20 server.log
+else
+    echo "All $completed digests agree with sha256sum, among them a delayed job, one that failed twice, and those that"
+    echo "$victim held when it was killed."
+fi
+
+if [ "${KEEP-}" = 1 ]; then
+    echo "Look round from another terminal:"
+    echo "  $SCRATCH_BIN/psql -h $PGHOST -p $PGPORT -U $PGUSER $PGDATABASE"
+    echo "  SELECT * FROM jobq.queue_stats;  SELECT * FROM jobq.attempts;  SELECT * FROM jobq.workers;"
+    echo "Press Enter to stop the server and to remove it."
+    read -r _ || true
+else
+    echo "Nothing is left running. To look round with psql, keep the server: make demo KEEP=1"
+fi
+exit $status

@@ -1,0 +1,54 @@
+#!/bin/bash
+# One worker of the demonstration: claims jobs in batches of four, computes the SHA-256 of the file that each job
+# names, and completes the job in the same transaction in which it notes the effect. Runs until SIGTERM.
+# usage: demo_worker.sh NAME    (the server by PGHOST, PGPORT, PGUSER, PGDATABASE)
+set -u
+name=$1
+stop=
+trap 'stop=1' TERM
+
+# One session for the whole life of the worker. It ends when this process ends, however it ends.
+coproc db { exec psql -XqAt -F $'\t' -v VERBOSITY=terse 2>&1; }
+
+# Runs SQL and puts what it prints into $answer.
+ask() {
+    local line
+    answer=
+    printf '%s\n\\echo end-of-answer\n' "$1" >&"${db[1]}"
+    while IFS= read -r line <&"${db[0]}"; do
+        [ "$line" != end-of-answer ] || return 0
+        answer+=$line$'\n'
+    done
+    echo "$name: the connection is lost" >&2
+    exit 1
+}
+
+work() {  # job lease attempt fails file
+    if [ "$3" -le "$4" ]; then
+        ask "SELECT jobq_fail($1, $2, 'attempt $3 fails on purpose');"
+        return
+    fi
+    local digest
+    digest=$(sha256sum <"$5") || { ask "SELECT jobq_fail($1, $2, 'cannot read the file');"; return; }
+    digest=${digest%% *}
+    # must_hold: if another worker was given the job meanwhile, this is an error, and the effect is rolled back.
+    ask "BEGIN;
+         INSERT INTO effects (job_id, worker) VALUES ($1, '$name');
+         SELECT jobq_complete($1, $2, '{\"sha256\": \"$digest\"}', must_hold => true);
+         COMMIT;"
+    case $answer in *ERROR*) echo "$name: $answer" >&2 ;; esac
+}
+
+while [ -z "$stop" ]; do
+    ask "SELECT id, lease, attempt, coalesce((payload->>'fails')::int, 0), payload->>'file'
+         FROM jobq_claim('hashes', '$name', batch => 4);"
+    case $answer in *ERROR*) echo "$name: $answer" >&2; exit 1 ;; esac
+    if [ -z "$answer" ]; then
+        sleep 0.05
+        continue
+    fi
+    jobs=$answer
+    while IFS=$'\t' read -r id lease attempt fails file; do
+        work "$id" "$lease" "$attempt" "$fails" "$file"
+    done <<<"${jobs%$'\n'}"
+done

@@ -1,0 +1,210 @@
+# Library for bash scripts: throw-away servers that touch nothing outside one directory in /tmp.
+#
+#   find_pg_config        sets PG_CONFIG to a complete server installation, or fails
+#   scratch_begin NAME    makes the directory $SCRATCH; it is removed on exit, or kept when SCRATCH_KEEP=1
+#   scratch_tree          copies the server's bin, lib and share there and installs jobq into the copy;
+#                         sets SCRATCH_PG_CONFIG, SCRATCH_BIN and SCRATCH_PGXS
+#   scratch_server NAME [SETTING...]   starts a server and sets PGHOST, PGPORT, PGUSER, PGDATABASE to it
+#   scratch_stop NAME     stops it
+#   run_as COMMAND...     runs a command as the owner of all this: never root
+#   run_group COMMAND...  the same, for what may have to be interrupted
+#   run_apart FUNCTION    runs a function and stops the servers that it started
+#
+# The copy is needed because a server looks for extensions only in its own tree, and /usr is not ours to change.
+# Servers listen on a socket in a directory that only their owner can enter, hence no port can be taken already.
+
+find_pg_config() {
+    local candidate candidates
+    if [ -n "${PG_CONFIG-}" ]; then
+        candidates=$PG_CONFIG
+    else
+        candidates="pg_config $(ls -d /usr/lib/postgresql/*/bin/pg_config 2>/dev/null | sort -rV)"
+    fi
+    for candidate in $candidates; do
+        if candidate=$(command -v "$candidate") && [ -x "$("$candidate" --bindir)/postgres" ] &&
+            [ -e "$("$candidate" --pgxs)" ]; then
+            PG_CONFIG=$candidate
+            export PG_CONFIG
+            return 0
+        fi
+    done
+    return 1
+}
+
+# Where node finds the driver: Debian's packages, or what scripts/setup.sh got from npm.
+node_path() {
+    echo "${JOBQ_ROOT:-$PWD}/build/node/node_modules:/usr/share/nodejs"
+}
+
+run_as() {
+    if [ "$(id -u)" = 0 ]; then
+        runuser -u "$SCRATCH_USER" -- "$@"
+    else
+        "$@"
+    fi
+}
+
+# As run_as, but in a process group of its own, so that an interrupt can end all of it.
+run_group() {
+    local status=0
+    if [ "$(id -u)" = 0 ]; then
+        setsid runuser -u "$SCRATCH_USER" -- "$@" &
+    else
+        setsid "$@" &
+    fi
+    scratch_group=$!
+    wait "$scratch_group" || status=$?
+    scratch_group=
+    return $status
+}
+
+scratch_begin() {
+    JOBQ_ROOT=$PWD
+    SCRATCH_USER=$(id -un)
+    if [ "$(id -u)" = 0 ]; then
+        # PostgreSQL refuses to run as root.
+        SCRATCH_USER=postgres
+        id postgres >/dev/null 2>&1 || SCRATCH_USER=nobody
+    fi
+    SCRATCH=$(mktemp -d "/tmp/jobq-$1.XXXXXX")
+    scratch_servers=()
+    scratch_group='' scratch_child='' scratch_hook=''   # hook: a function to call before the servers stop
+    trap scratch_end EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    mkdir "$SCRATCH/home" "$SCRATCH/socket" "$SCRATCH/tmp"
+    if [ "$(id -u)" = 0 ]; then
+        chown -R "$SCRATCH_USER" "$SCRATCH"
+    fi
+    # Nothing of the caller's configuration may reach the servers or the clients.
+    local name
+    for name in $(compgen -e); do
+        case $name in PG_CONFIG | PG_COLOR) ;; PG[A-Z]*) unset "$name" ;; esac
+    done
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+    export HOME=$SCRATCH/home TMPDIR=$SCRATCH/tmp PSQLRC=/dev/null LC_ALL=C.UTF-8
+}
+
+# Stops what was started here, by the ids and pid files of our own, and nothing else.
+scratch_stop_all() {
+    local name try
+    set +e
+    trap '' INT TERM HUP
+    cd /
+    if [ -n "$scratch_child" ]; then
+        kill -TERM "$scratch_child" 2>/dev/null
+        wait "$scratch_child" 2>/dev/null
+    fi
+    if [ -n "$scratch_group" ]; then
+        kill -TERM -- "-$scratch_group" 2>/dev/null
+        wait "$scratch_group" 2>/dev/null
+        for try in {1..50}; do
+            kill -0 -- "-$scratch_group" 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -KILL -- "-$scratch_group" 2>/dev/null
+    fi
+    if [ -n "$scratch_hook" ]; then "$scratch_hook"; fi
+    for name in "${scratch_servers[@]}"; do
+        if [ -e "$SCRATCH/$name/postmaster.pid" ]; then
+            scratch_stop "$name" immediate >/dev/null 2>&1
+        fi
+    done
+}
+
+scratch_end() {
+    local status=$? pid_file
+    trap - EXIT
+    scratch_stop_all
+    # Servers of interrupted tests.
+    find "$SCRATCH" -name postmaster.pid 2>/dev/null | while read -r pid_file; do
+        run_as "$SCRATCH_BIN/pg_ctl" -D "${pid_file%/*}" -m immediate -w stop >/dev/null 2>&1
+    done
+    if [ "${SCRATCH_KEEP-}" = 1 ]; then
+        echo "kept for inspection: $SCRATCH"
+    else
+        rm -rf "$SCRATCH"
+    fi
+    exit "$status"
+}
+
+# Runs a function in a subshell: the servers it starts end with it, and its settings do not outlive it.
+run_apart() {
+    local status=0
+    (
+        set -e
+        scratch_servers=() scratch_group='' scratch_child='' scratch_hook=''
+        trap scratch_stop_all EXIT
+        trap 'exit 143' TERM
+        "$@"
+    ) &
+    scratch_child=$!
+    wait "$scratch_child" || status=$?
+    scratch_child=
+    return $status
+}
+
+# The longest directory that all arguments are in.
+common_directory() {
+    local common=$1 path
+    for path in "$@"; do
+        until [[ $path/ == "$common"/* ]]; do common=${common%/*}; done
+    done
+    echo "$common"
+}
+
+# pg_config and the server compute the places of their files from their own, if these lie to each other as compiled in.
+scratch_tree() {
+    local bin lib share include prefix path
+    bin=$("$PG_CONFIG" --bindir)
+    lib=$("$PG_CONFIG" --pkglibdir)
+    share=$("$PG_CONFIG" --sharedir)
+    include=$("$PG_CONFIG" --includedir-server)
+    prefix=$(common_directory "$bin" "$lib" "$share" "$include")
+    local root=$SCRATCH/tree
+    for path in "$bin" "$lib" "$share"; do
+        mkdir -p "$root${path#"$prefix"}"
+        # Bitcode is for the just-in-time compiler only, and most of the bytes.
+        tar -C "$path" --exclude=./bitcode -cf - . | tar -C "$root${path#"$prefix"}" --no-same-owner -xf -
+    done
+    path=$root${include#"$prefix"}
+    mkdir -p "${path%/*}"
+    [ -e "$path" ] || ln -s "$include" "$path"
+    SCRATCH_BIN=$root${bin#"$prefix"}
+    SCRATCH_PG_CONFIG=$SCRATCH_BIN/pg_config
+    if [ "$("$SCRATCH_PG_CONFIG" --sharedir)" != "$root${share#"$prefix"}" ]; then
+        echo "$PG_CONFIG: its tree cannot be copied: the copy says $("$SCRATCH_PG_CONFIG" --sharedir)" >&2
+        return 1
+    fi
+    SCRATCH_PGXS=$(dirname "$("$SCRATCH_PG_CONFIG" --pgxs)")/../..
+    make -s -C "$JOBQ_ROOT" PG_CONFIG="$SCRATCH_PG_CONFIG" install >"$SCRATCH/install.log" 2>&1 ||
+        { cat "$SCRATCH/install.log" >&2; return 1; }
+    # Everything from here on happens in the copy, with its programs.
+    export PATH=$SCRATCH_BIN:$PATH
+}
+
+scratch_server() {
+    local name=$1
+    shift
+    if [ ! -d "$SCRATCH/template" ]; then
+        (cd "$SCRATCH" && run_as "$SCRATCH_BIN/initdb" -D "$SCRATCH/template" -U postgres -A trust -E UTF8 \
+            --locale=C.UTF-8 --no-sync) >"$SCRATCH/initdb.log" 2>&1 || { cat "$SCRATCH/initdb.log" >&2; return 1; }
+    fi
+    run_as cp -a "$SCRATCH/template" "$SCRATCH/$name"
+    export PGHOST=$SCRATCH/socket PGPORT=$((5432 + ${#scratch_servers[@]})) PGUSER=postgres PGDATABASE=postgres
+    {
+        echo "listen_addresses = ''"
+        echo "unix_socket_directories = '$SCRATCH/socket'"
+        echo "port = $PGPORT"
+        echo "fsync = off"
+        echo "log_line_prefix = '%m [%p] %b '"
+        printf '%s\n' "$@"
+    } | run_as tee -a "$SCRATCH/$name/postgresql.conf" >/dev/null
+    scratch_servers+=("$name")
+    (cd "$SCRATCH" && run_as "$SCRATCH_BIN/pg_ctl" -D "$SCRATCH/$name" -l "$SCRATCH/$name.log" -w -s start) ||
+        { tail -n 20 "$SCRATCH/$name.log" >&2; return 1; }
+}
+
+scratch_stop() {
+    run_as "$SCRATCH_BIN/pg_ctl" -D "$SCRATCH/$1" -m "${2-fast}" -w -s stop
+}

@@ -1,0 +1,137 @@
+#!/bin/bash
+# Installs with apt what is missing to build jobq and to run a server, and with "check" what the tests need too.
+# Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/scratch.sh
+what=${1-build}
+
+packages=()
+reasons=()
+need() {  # need "reason" package...
+    reasons+=("$1")
+    shift
+    packages+=("$@")
+}
+have() { command -v "$1" >/dev/null; }
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# The release for which jobq is developed if the distribution has it, else the distribution's own.
+server_version() {
+    local found
+    found=$(apt-cache pkgnames postgresql-server-dev- | sed -n 's/^postgresql-server-dev-\([0-9]*\)$/\1/p' | sort -n)
+    if grep -qx 15 <<<"$found"; then echo 15; else tail -n 1 <<<"$found"; fi
+}
+
+list_needs() {
+    packages=() reasons=()
+    have make || need "make, to build" make
+    have g++ || need "a C++ compiler" g++
+    have runuser || need "runuser, to start the server as another user than root" util-linux
+
+    local version=
+    if find_pg_config; then
+        version=$("$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+    elif [ -n "${PG_CONFIG-}" ]; then
+        echo "setup: PG_CONFIG=$PG_CONFIG names no complete server (bin/postgres and its PGXS files)" >&2
+        exit 1
+    elif version=$(server_version) && [ -n "$version" ]; then
+        need "PostgreSQL $version, server and headers" "postgresql-$version" "postgresql-server-dev-$version"
+    else
+        # Nothing known yet: apt-get update will tell.
+        need "PostgreSQL, server and headers" postgresql postgresql-server-dev-all
+    fi
+    [ "$what" = check ] || return 0
+
+    if ! { [ -n "${PG_CONFIG-}" ] && [ -e "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ]; } && [ -n "$version" ]; then
+        need "pgTAP, for the tests of the catalogue" "postgresql-$version-pgtap"
+    fi
+    have pg_prove || need "pg_prove, which runs them" libtap-parser-sourcehandler-pgtap-perl
+    have prove || need "prove, for the process tests" perl
+    perl -MIPC::Run -e 1 2>/dev/null || need "IPC::Run, for the process tests" libipc-run-perl
+    have cmake || need "cmake, for the unit tests" cmake
+    [ -e /usr/include/gtest/gtest.h ] || need "GoogleTest, for the unit tests" libgtest-dev
+    have clang && have clang-format && have clang-tidy || need "clang's tools, for the lint" clang clang-format clang-tidy
+    /usr/bin/python3 -c 'import psycopg, psycopg2' 2>/dev/null ||
+        need "Python's drivers, for the tests of the drivers" python3 python3-psycopg python3-psycopg2
+    have node || need "node, for the tests of the drivers" nodejs
+    have_node_pg || need_node_pg
+}
+
+have_node_pg() {
+    have node && NODE_PATH=$(node_path) node -e 'require("pg")' 2>/dev/null
+}
+
+# Debian's driver belongs to Debian's node. With a node from elsewhere it comes from npm, into build/.
+node_driver_from_npm=
+need_node_pg() {
+    if apt-get -s install --no-install-recommends node-pg >/dev/null 2>&1; then
+        need "node-postgres, for the tests of the drivers" node-pg
+        return
+    fi
+    node_driver_from_npm=1
+    have npm || need "npm, to get node-postgres" npm
+}
+
+list_needs
+if [ ${#packages[@]} -eq 0 ] && [ -z "$node_driver_from_npm" ]; then
+    exit 0
+fi
+
+if [ ${#packages[@]} -gt 0 ]; then
+    if ! have apt-get; then
+        echo "setup: this is not Debian; please install:" >&2
+        printf '  %s\n' "${reasons[@]}" >&2
+        exit 1
+    fi
+    as_root=
+    if [ "$(id -u)" != 0 ]; then
+        as_root=sudo
+        if ! have sudo; then
+            echo "setup: something is missing; as root, run: apt-get update && apt-get install ${packages[*]}" >&2
+            exit 1
+        fi
+    fi
+    log=$(mktemp /tmp/jobq-setup.XXXXXX)
+    drop_in=/etc/postgresql-common/createcluster.d/jobq-setup.conf
+    cleanup() {
+        rm -f "$log"
+        if [ -e "$drop_in" ]; then $as_root rm -f "$drop_in"; fi
+    }
+    trap cleanup EXIT
+    quietly() {
+        if ! $as_root env DEBIAN_FRONTEND=noninteractive "$@" >"$log" 2>&1; then
+            cat "$log" >&2
+            echo "setup: failed: $*" >&2
+            exit 1
+        fi
+    }
+    echo "setup: apt-get update, because something is missing"
+    quietly apt-get -q update
+    node_driver_from_npm=
+    list_needs   # again: the lists of packages may be new
+    if [ ${#packages[@]} -gt 0 ]; then
+        echo "setup: installing with apt-get:"
+        printf '  %s\n' "${reasons[@]}"
+        echo "  packages: ${packages[*]}"
+        # The server's package would create and start a cluster of the system's: not for a test.
+        if [[ " ${packages[*]} " == *" postgresql-"* ]] && ! installed postgresql-common; then
+            $as_root mkdir -p "${drop_in%/*}"
+            echo 'create_main_cluster = false' | $as_root tee "$drop_in" >/dev/null
+        fi
+        quietly apt-get -q -y install --no-install-recommends "${packages[@]}"
+    fi
+    list_needs
+    if [ ${#packages[@]} -gt 0 ]; then
+        echo "setup: still missing after the installation:" >&2
+        printf '  %s\n' "${reasons[@]}" >&2
+        exit 1
+    fi
+fi
+
+if [ -n "$node_driver_from_npm" ]; then
+    echo "setup: installing node-postgres with npm into build/node, for the tests of the drivers"
+    mkdir -p build/node
+    npm install --silent --no-audit --no-fund --prefix build/node pg@8
+    have_node_pg || { echo "setup: node does not find node-postgres" >&2; exit 1; }
+fi
