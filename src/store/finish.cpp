@@ -23,8 +23,10 @@ namespace {
 #ifdef JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK
 // A broken build, made only to show that the audit notices.
 #define HELD "j.id = u.id"
+#define HELD_ONE "j.id = $1 AND $2 IS NOT NULL"
 #else
 #define HELD "j.id = u.id AND j.status = 'processing' AND j.lease = u.lease"
+#define HELD_ONE "j.id = $1 AND j.status = 'processing' AND j.lease = $2"
 #endif
 
 Statement find_claimed_here = {
@@ -32,16 +34,24 @@ Statement find_claimed_here = {
        WHERE j.id = $1 AND j.status = 'processing')",
     {INT8OID}};
 
-Statement complete = {
-    "UPDATE jobq.jobs j SET status = 'completed', finished_at = $4, result = u.result, lease = NULL, watched = NULL "
-    "FROM unnest($1, $2, $3) AS u(id, lease, result) WHERE " HELD " RETURNING u.id, u.lease, j.queue",
-    {INT8ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
+#define COMPLETE(result)                                                                                           \
+    "UPDATE jobq.jobs j SET status = 'completed', finished_at = $4, result = " result ", lease = NULL, watched = " \
+                                                                                      "NULL "
+#define HEARTBEAT(progress) "UPDATE jobq.jobs j SET last_heartbeat = $4, progress = coalesce(" progress ", j.progress) "
+// The jobs named by arrays, or by three scalars, which spares a single job the cost of a join.
+#define OF_MANY(extra) "FROM unnest($1, $2, $3) AS u(id, lease, " extra ") WHERE " HELD
+#define OF_ONE "WHERE " HELD_ONE
 
-Statement heartbeat = {
-    "UPDATE jobq.jobs j SET last_heartbeat = $4, progress = coalesce(u.progress, j.progress) "
-    "FROM unnest($1, $2, $3) AS u(id, lease, progress) WHERE " HELD
-    " RETURNING u.id, u.lease, j.cancel_requested_at IS NOT NULL",
-    {INT8ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
+Statement complete_many = {COMPLETE("u.result") OF_MANY("result") " RETURNING u.id, u.lease, j.queue",
+                           {INT8ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
+Statement complete_one = {COMPLETE("$3") OF_ONE " RETURNING $1, $2, j.queue",
+                          {INT8OID, INT8OID, JSONBOID, TIMESTAMPTZOID}};
+
+Statement heartbeat_many = {HEARTBEAT("u.progress")
+                                OF_MANY("progress") " RETURNING u.id, u.lease, j.cancel_requested_at IS NOT NULL",
+                            {INT8ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
+Statement heartbeat_one = {HEARTBEAT("$3") OF_ONE " RETURNING $1, $2, j.cancel_requested_at IS NOT NULL",
+                           {INT8OID, INT8OID, JSONBOID, TIMESTAMPTZOID}};
 
 Statement heartbeat_all_of_worker = {
     R"(UPDATE jobq.jobs j SET last_heartbeat = $2
@@ -109,6 +119,18 @@ HeldJob *job_of(HeldJob *jobs, int count, const Row &row) {
     return found;
 }
 
+// Runs the statement for one job or the one for many, each with (id, lease, extra, now).
+Rows run_held(Statement *one, Statement *many, const HeldJob *jobs, int count, TimestampTz now) {
+    if (count == 1)
+        return run(*one, Params()
+                             .add(Int64GetDatum(jobs->id))
+                             .add(Int64GetDatum(jobs->lease))
+                             .add_if(jobs->has_extra, jobs->extra)
+                             .add(TimestampTzGetDatum(now)));
+    const HeldArrays arrays = arrays_of(jobs, count, JSONBOID);
+    return run(*many, Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
+}
+
 // Locks the jobs that are held, in order, and waits for whoever holds their rows.
 Rows lock_held_jobs(const HeldJob *jobs, int count) {
     const HeldArrays arrays = arrays_of(jobs, count, TEXTOID);
@@ -147,9 +169,7 @@ int64 lease_claimed_here(int64 job_id) {
 
 void complete_jobs(HeldJob *jobs, int count, TimestampTz now) {
     if (count == 0) return;
-    const HeldArrays arrays = arrays_of(jobs, count, JSONBOID);
-    const Rows rows =
-        run(complete, Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
+    const Rows rows = run_held(&complete_one, &complete_many, jobs, count, now);
     auto *unkept = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     int unkept_count = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -163,9 +183,7 @@ void complete_jobs(HeldJob *jobs, int count, TimestampTz now) {
 
 void heartbeat_jobs(HeldJob *jobs, int count, TimestampTz now) {
     if (count == 0) return;
-    const HeldArrays arrays = arrays_of(jobs, count, JSONBOID);
-    const Rows rows =
-        run(heartbeat, Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
+    const Rows rows = run_held(&heartbeat_one, &heartbeat_many, jobs, count, now);
     for (uint64 i = 0; i < rows.size(); i++) {
         HeldJob *job = job_of(jobs, count, rows[i]);
         job->held = true;
