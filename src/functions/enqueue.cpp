@@ -16,15 +16,21 @@ TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
     return present ? check_finite(run_at, "run_at") : now;
 }
 
-void check_on_conflict(const text *value, const char *name, std::string_view a, std::string_view b,
-                       std::string_view c) {
-    const std::string_view given_value = view(value);
-    if (given_value == a || given_value == b || (!c.empty() && given_value == c)) return;
+// 22023 unless `value` is one of the choices; the last may be empty.
+void check_choice(const text *value, const char *name, std::string_view a, std::string_view b, std::string_view c) {
+    const std::string_view chosen = view(value);
+    if (chosen == a || chosen == b || (!c.empty() && chosen == c)) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", name, static_cast<int>(given_value.size()),
-                           given_value.data()),
+                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", name, static_cast<int>(chosen.size()),
+                           chosen.data()),
                     c.empty() ? errhint("Use '%s' or '%s'.", a.data(), b.data())
                               : errhint("Use '%s', '%s' or '%s'.", a.data(), b.data(), c.data())));
+}
+
+void check_on_conflict(const text *value) { check_choice(value, "on_conflict", "ignore", "replace", "error"); }
+
+void check_on_dependency_failure(const text *value) {
+    check_choice(value, "on_dependency_failure", "cancel", "run", "");
 }
 
 // The checks that all three functions share; fills what the queue decides.
@@ -68,6 +74,9 @@ JobSpec spec_from_row(const Row &row, TimestampTz now) {
                         errhint("The keys are the names of the parameters of jobq_enqueue().")));
     if (!row.is_null(kSpecReserved)) unsupported_argument(text_to_cstring(DatumGetTextPP(row.get(kSpecReserved))));
     if (row.is_null(kSpecQueue)) null_argument("queue");
+    if (!row.is_null(kSpecOnConflict)) check_on_conflict(DatumGetTextPP(row.get(kSpecOnConflict)));
+    if (!row.is_null(kSpecOnDependencyFailure))
+        check_on_dependency_failure(DatumGetTextPP(row.get(kSpecOnDependencyFailure)));
 
     JobSpec spec = {};
     spec.queue = DatumGetTextPP(row.get(kSpecQueue));
@@ -119,9 +128,8 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
     if (given(fcinfo, ConcurrencyKey)) unsupported_argument("concurrency_key");
     if (given(fcinfo, DependsOn)) unsupported_argument("depends_on");
     if (given(fcinfo, MaxRuntime)) unsupported_argument("max_runtime");
-    check_on_conflict(require_text(fcinfo, OnConflict, "on_conflict"), "on_conflict", "ignore", "replace", "error");
-    check_on_conflict(require_text(fcinfo, OnDependencyFailure, "on_dependency_failure"), "on_dependency_failure",
-                      "cancel", "run", "");
+    check_on_conflict(require_text(fcinfo, OnConflict, "on_conflict"));
+    check_on_dependency_failure(require_text(fcinfo, OnDependencyFailure, "on_dependency_failure"));
 
     const TimestampTz now = GetCurrentTimestamp();
     JobSpec spec = {};

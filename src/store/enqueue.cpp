@@ -62,13 +62,14 @@ Statement specs_to_rows = {
                                  group_key,concurrency_key,depends_on,on_dependency_failure,version,requires,
                                  heartbeat_timeout,max_runtime,metadata}'::text[]) LIMIT 1),
               r.queue, e.spec -> 'payload', r.kind, r.priority, r.run_at, r.max_attempts, r.version, r.requires,
-              r.heartbeat_timeout, nullif(e.spec -> 'metadata', 'null'),
+              r.heartbeat_timeout, nullif(e.spec -> 'metadata', 'null'), r.on_conflict, r.on_dependency_failure,
               (SELECT k FROM jsonb_each(e.spec) AS f(k, v)
                WHERE k = ANY ('{unique_key,unique_for,group_key,concurrency_key,depends_on,max_runtime}'::text[])
                  AND v <> 'null' LIMIT 1)
        FROM jsonb_array_elements($1) WITH ORDINALITY AS e(spec, ord),
             jsonb_to_record(e.spec) AS r(queue text, kind text, priority int, run_at timestamptz, max_attempts int,
-                                         version int, requires text[], heartbeat_timeout interval)
+                                         version int, requires text[], heartbeat_timeout interval,
+                                         on_conflict text, on_dependency_failure text)
        ORDER BY e.ord)",
     {JSONBOID},
     Planning::Free};

@@ -53,6 +53,8 @@ enum SpecColumn {
     kSpecRequires,
     kSpecHeartbeatTimeout,
     kSpecMetadata,
+    kSpecOnConflict,
+    kSpecOnDependencyFailure,
     kSpecReserved,  // a key of a feature that this version does not have, NULL: none
 };
 Rows read_specs(Datum specs);
