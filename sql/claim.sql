@@ -1,0 +1,109 @@
+-- Claiming: the order, the filters, and what a worker is told.
+
+SELECT jobq_enqueue('claim', '{"to": "ann"}', kind => 'mail', metadata => '{"tenant": 7}', max_attempts => 3) AS id \gset
+\x on
+SELECT id = :id AS same_id, lease > 0 AND lease < 2^53 AS lease_fits_json, queue, kind, payload, attempt, max_attempts, priority,
+       version, run_at = created_at AS due_when_created, progress, metadata, heartbeat_seconds
+FROM jobq_claim('claim', 'worker-1');
+SELECT status, attempts, worker_id, lease > 0 AS leased, lease_timeout, started_at = last_heartbeat AS just_started, watched,
+       ready_at, finished_at
+FROM jobq.jobs WHERE id = :id;
+\x off
+SELECT jobq_drop_queue('claim', force => true);
+
+-- The order, across kinds: priority, then run_at, then id.
+SELECT count(*) FROM jobq_enqueue_jobs('[
+  {"queue": "claim", "payload": "g", "kind": "y", "priority": 1},
+  {"queue": "claim", "payload": "d", "kind": "x"},
+  {"queue": "claim", "payload": "e", "kind": "y"},
+  {"queue": "claim", "payload": "c", "kind": "z", "run_at": "2002-01-01"},
+  {"queue": "claim", "payload": "f", "kind": "x"},
+  {"queue": "claim", "payload": "b", "kind": "y", "run_at": "2001-01-01"},
+  {"queue": "claim", "payload": "h", "kind": "x", "priority": 32767, "run_at": "2000-01-01"},
+  {"queue": "claim", "payload": "a", "kind": "x", "priority": -32768},
+  {"queue": "claim", "payload": "later", "priority": -32768, "run_at": "2100-01-01"}]');
+BEGIN;
+SELECT payload, kind, priority FROM jobq_claim('claim', batch => 100);
+ROLLBACK;
+-- Within one kind the same, and so in small batches.
+BEGIN;
+SELECT payload FROM jobq_claim('claim', batch => 3, kinds => '{x}');
+SELECT payload FROM jobq_claim('claim', batch => 3, kinds => '{x}');
+SELECT payload FROM jobq_claim('claim', batch => 3);
+SELECT payload FROM jobq_claim('claim', batch => 3);
+SELECT payload FROM jobq_claim('claim', batch => 3);
+ROLLBACK;
+-- A batch of nothing is nothing.
+SELECT payload FROM jobq_claim('claim', batch => 0);
+SELECT jobq_drop_queue('claim', force => true);
+
+-- Kinds, versions and capabilities: a worker gets only what it names; NULL names every kind and version.
+SELECT count(*) FROM jobq_enqueue_jobs('[
+  {"queue": "claim", "payload": "plain"},
+  {"queue": "claim", "payload": "a1", "kind": "a", "version": 1},
+  {"queue": "claim", "payload": "a2", "kind": "a", "version": 2},
+  {"queue": "claim", "payload": "b gpu", "kind": "b", "requires": ["gpu"]},
+  {"queue": "claim", "payload": "b gpu+eu", "kind": "b", "requires": ["gpu", "eu"]},
+  {"queue": "claim", "payload": "b eu+gpu", "kind": "b", "requires": ["eu", "gpu", "eu"]},
+  {"queue": "claim", "payload": "b none", "kind": "b", "requires": []}]');
+CREATE FUNCTION pg_temp.claimable(kinds text[] DEFAULT NULL, versions integer[] DEFAULT NULL, capabilities text[] DEFAULT NULL)
+    RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    found text;
+BEGIN
+    SELECT string_agg(payload #>> '{}', ', ') INTO found
+    FROM jobq_claim('claim', batch => 100, kinds => $1, versions => $2, capabilities => $3);
+    RAISE EXCEPTION '%', coalesce(found, 'nothing');
+EXCEPTION WHEN raise_exception THEN
+    RETURN SQLERRM;  -- the claim is rolled back
+END $$;
+SELECT pg_temp.claimable() AS everything_without_requirements;
+SELECT pg_temp.claimable(kinds => '{a}') AS one_kind;
+SELECT pg_temp.claimable(kinds => '{a,b,"",c}') AS kinds;
+SELECT pg_temp.claimable(kinds => '{""}') AS the_kind_without_a_name;
+SELECT pg_temp.claimable(kinds => '{A}') AS case_matters;
+SELECT pg_temp.claimable(kinds => '{}') AS no_kind;
+SELECT pg_temp.claimable(versions => '{1}') AS version_1;
+SELECT pg_temp.claimable(versions => '{0,2}') AS versions_0_and_2;
+SELECT pg_temp.claimable(versions => '{}') AS no_version;
+SELECT pg_temp.claimable(kinds => '{a}', versions => '{2,3}') AS kind_and_version;
+SELECT pg_temp.claimable(kinds => '{b}', capabilities => '{gpu}') AS one_capability;
+SELECT pg_temp.claimable(kinds => '{b}', capabilities => '{eu}') AS the_wrong_capability;
+SELECT pg_temp.claimable(kinds => '{b}', capabilities => '{fpga,gpu,eu,gpu}') AS all_capabilities;
+SELECT jobq_drop_queue('claim', force => true);
+
+-- claim_any: the first queue that has any work for this worker.
+SELECT jobq_enqueue('claim 2', '"second queue"', kind => 'k') > 0 AS enqueued;
+SELECT jobq_enqueue('claim 3', '"third queue"') > 0 AS enqueued;
+SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 10);
+SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 10, kinds => '{other}');
+SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}', batch => 10, kinds => '{k}');
+SELECT queue, payload FROM jobq_claim_any('{claim,claim 3,claim 2}');
+SELECT queue, payload FROM jobq_claim_any('{}');
+
+-- The worker's name: the argument, else the setting, else one made of the process id.
+SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY['1', '2', '3']::jsonb[]);
+SELECT payload FROM jobq_claim('claim', 'named by argument');
+SET jobq.worker_id = 'named by setting';
+SELECT payload FROM jobq_claim('claim');
+RESET jobq.worker_id;
+SELECT payload FROM jobq_claim('claim');
+SELECT payload, replace(worker_id, pg_backend_pid()::text, '<pid>') AS worker_id FROM jobq.jobs WHERE queue = 'claim' ORDER BY id;
+SELECT jobq_drop_queue('claim', force => true);
+
+-- The heartbeat timeout: the claim's, else the job's, else the queue's. Heartbeat every third of it.
+SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "claim"}, {"queue": "claim", "heartbeat_timeout": "9 minutes"}, {"queue": "claim"}]');
+SELECT heartbeat_seconds FROM jobq_claim('claim', batch => 2);
+SELECT heartbeat_seconds FROM jobq_claim('claim', heartbeat_timeout => '2 hours');
+SELECT lease_timeout FROM jobq.jobs WHERE queue = 'claim' ORDER BY id;
+SELECT jobq_drop_queue('claim', force => true);
+
+-- Nothing is claimed from a paused queue.
+SELECT jobq_enqueue('claim', '"job"') > 0 AS enqueued;
+SELECT jobq_pause_queue('claim');
+SELECT payload FROM jobq_claim('claim');
+SELECT payload FROM jobq_claim_any('{claim}');
+SELECT jobq_resume_queue('claim');
+SELECT payload FROM jobq_claim('claim');
+
+SELECT count(jobq_drop_queue(queue, force => true)) FROM jobq.queues WHERE queue LIKE 'claim%';

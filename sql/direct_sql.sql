@@ -1,0 +1,104 @@
+-- jobq.jobs is a table: a DBA may insert, copy, change and lock its rows with plain SQL.
+
+-- INSERT: the queue is enough; what is left out gets its default, max_attempts from the queue.
+SELECT jobq_create_queue('direct', max_attempts => 7);
+INSERT INTO jobq.jobs (queue) VALUES ('direct');
+INSERT INTO jobq.jobs (queue, payload, kind, priority, run_at) VALUES ('direct', '"later"', 'k', 5, '2100-01-01');
+INSERT INTO jobq.jobs (queue, payload, max_attempts, created_at) VALUES ('direct', '"given"', 3, '2001-01-01');
+INSERT INTO jobq.jobs (queue, kind, payload, priority, version, created_at, attempts) VALUES ('direct', NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT kind, payload, priority, version, status, attempts, max_attempts, ready_at IS NOT NULL AS claimable,
+       created_at = '2001-01-01' AS old FROM jobq.jobs WHERE queue = 'direct' ORDER BY id;
+SELECT payload, attempt FROM jobq_claim('direct', batch => 10);
+-- Only what is NULL is filled: a restored row keeps its values.
+INSERT INTO jobq.jobs (queue, payload, status, attempts, finished_at, result) VALUES ('direct', '"history"', 'completed', 2, '2099-01-01', '"r"');
+SELECT payload, status, attempts, max_attempts, result FROM jobq.jobs WHERE queue = 'direct' AND payload = '"history"';
+-- What follows from other columns is set whatever the statement says.
+INSERT INTO jobq.jobs (queue, payload, run_at, lane, ready_at, due_at) VALUES ('direct', '"odd"', '2100-01-01', 1, '2001-01-01', NULL);
+SELECT status, lane = jobq.lane_of('direct', '', 0, NULL) AS right_lane, ready_at, due_at = run_at AS waits FROM jobq.jobs WHERE queue = 'direct' AND payload = '"odd"';
+SELECT jobq_drop_queue('direct', force => true);
+
+-- COPY, with a new kind; claimable when it has committed.
+COPY jobq.jobs (queue, kind, payload, requires) FROM stdin;
+direct	copied	{"n": 1}	\N
+direct	copied	{"n": 2}	{gpu}
+direct	copied	{"n": 3}	\N
+\.
+SELECT payload, kind, attempt FROM jobq_claim('direct', kinds => '{copied}', batch => 10);
+SELECT payload FROM jobq_claim('direct', capabilities => '{gpu}');
+-- Out and in again: all columns that are not computed survive, leases included.
+CREATE TABLE direct_dump AS SELECT id, created_at, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, run_at,
+    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, lease_timeout, watched, worker_id FROM jobq.jobs WHERE queue = 'direct';
+BEGIN;
+DELETE FROM jobq.jobs WHERE queue = 'direct';
+INSERT INTO jobq.jobs (id, created_at, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, run_at,
+    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, lease_timeout, watched, worker_id) SELECT * FROM direct_dump;
+COMMIT;
+SELECT jobq_complete(id, lease) FROM direct_dump ORDER BY id;
+DROP TABLE direct_dump;
+SELECT jobq_drop_queue('direct', force => true);
+
+-- UPDATE: what decides who may take a job, and when, may be changed while it waits.
+SELECT count(*) FROM jobq_enqueue_many('direct', ARRAY['1', '2', '3', '4']::jsonb[]);
+UPDATE jobq.jobs SET priority = -1 WHERE queue = 'direct' AND payload = '3';
+UPDATE jobq.jobs SET run_at = '2001-01-01' WHERE queue = 'direct' AND payload = '2';
+BEGIN;
+SELECT payload FROM jobq_claim('direct', batch => 10);
+ROLLBACK;
+-- To another queue, kind, version: found there at once.
+UPDATE jobq.jobs SET queue = 'direct 2', kind = 'moved', version = 3, requires = '{gpu}' WHERE queue = 'direct' AND payload = '3';
+SELECT payload, kind, version FROM jobq_claim('direct 2', kinds => '{moved}', versions => '{3}', capabilities => '{gpu}');
+UPDATE jobq.jobs SET kind = 'moved' WHERE queue = 'direct' AND payload = '4';
+SELECT payload FROM jobq_claim('direct', kinds => '{moved}');
+-- Its status: put aside, and back.
+UPDATE jobq.jobs SET status = 'blocked' WHERE queue = 'direct' AND payload IN ('1', '2');
+SELECT payload FROM jobq_claim('direct', batch => 10);
+UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'direct' AND payload = '1';
+SELECT payload FROM jobq_claim('direct', batch => 10);
+-- Taken from its worker, and finished, by hand: the worker's lease is worth nothing.
+SELECT id, lease FROM jobq.jobs WHERE queue = 'direct' AND payload = '1' \gset
+UPDATE jobq.jobs SET status = 'cancelled', finished_at = now() WHERE id = :id;
+SELECT jobq_complete(:id, :lease), jobq_heartbeat(:id, :lease);
+SELECT status, lease, watched, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;
+-- A job made processing by hand has a deadline like any other.
+SELECT jobq_enqueue('direct', '"by hand"') AS id \gset
+BEGIN;
+UPDATE jobq.jobs SET status = 'processing' WHERE id = :id;
+SELECT watched, lease_timeout, ready_at FROM jobq.jobs WHERE id = :id;
+SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE duty = 'rescue';
+SELECT status, ready_at = run_at AS claimable FROM jobq.jobs WHERE id = :id;
+ROLLBACK;
+-- Several jobs and columns in one statement; lane, ready_at and due_at follow.
+UPDATE jobq.jobs SET status = 'scheduled', run_at = '2100-01-01', kind = 'bulk', ready_at = now() WHERE queue = 'direct' AND payload IN ('2', '"by hand"');
+SELECT payload, status, lane = jobq.lane_of(queue, kind, version, requires) AS right_lane, ready_at, due_at = run_at AS waits FROM jobq.jobs WHERE kind = 'bulk' ORDER BY id;
+-- Deleted: gone.
+SELECT id, lease FROM jobq.jobs WHERE queue = 'direct' AND payload = '4' \gset
+DELETE FROM jobq.jobs WHERE id = :id;
+SELECT jobq_complete(:id, :lease), jobq_heartbeat(:id, :lease), jobq_cancel(:id);
+SELECT jobq_drop_queue('direct', force => true), jobq_drop_queue('direct 2', force => true);
+
+-- SELECT ... FOR UPDATE by the same transaction does not hide a job from its own claim.
+SELECT jobq_enqueue('direct', '"locked"') > 0 AS enqueued;
+BEGIN;
+SELECT payload FROM jobq.jobs WHERE queue = 'direct' FOR UPDATE;
+SELECT payload FROM jobq_claim('direct');
+ROLLBACK;
+
+-- What makes no sense is refused, by name.
+\set VERBOSITY terse
+INSERT INTO jobq.jobs (queue) VALUES ('');
+INSERT INTO jobq.jobs (queue) VALUES (repeat('q', 64));
+INSERT INTO jobq.jobs (queue, max_attempts) VALUES ('direct', 0);
+INSERT INTO jobq.jobs (queue, run_at) VALUES ('direct', 'infinity');
+INSERT INTO jobq.jobs (queue, heartbeat_timeout) VALUES ('direct', '-1 s');
+INSERT INTO jobq.jobs (queue, kind) VALUES ('direct', repeat('k', 256));
+INSERT INTO jobq.jobs (queue, requires) VALUES ('direct', '{{a},{b}}');
+INSERT INTO jobq.jobs (queue, requires) VALUES ('direct', '{NULL}');
+UPDATE jobq.jobs SET queue = '' WHERE queue = 'direct';
+UPDATE jobq.jobs SET max_attempts = 0 WHERE queue = 'direct';
+UPDATE jobq.jobs SET run_at = '-infinity' WHERE queue = 'direct';
+\set VERBOSITY sqlstate
+INSERT INTO jobq.jobs (queue) VALUES (NULL);
+INSERT INTO jobq.jobs (payload) VALUES ('1');
+\set VERBOSITY default
+SELECT count(*) FROM jobq.jobs WHERE queue = 'direct';
+SELECT jobq_drop_queue('direct', force => true);

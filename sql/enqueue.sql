@@ -1,0 +1,64 @@
+-- Enqueueing: one job, many jobs, and any mixture in one call.
+
+-- Only the queue is needed. A job that is due is pending: claimable now.
+SELECT jobq_enqueue('enqueue') AS id \gset
+\x on
+SELECT queue, kind, payload, priority, status, attempts, max_attempts, version, requires, heartbeat_timeout, metadata,
+       run_at = created_at AS due_now, ready_at = run_at AS in_claim_index, due_at, lease, worker_id, started_at,
+       finished_at, result, error, progress
+FROM jobq.jobs WHERE id = :id;
+
+-- Everything given. A later run_at makes it scheduled.
+SELECT jobq_enqueue('enqueue', '{"to": "ann"}', kind => 'mail', priority => -3, run_at => '2100-01-01 00:00+00',
+                    max_attempts => 5, version => 2, requires => '{gpu,eu}', heartbeat_timeout => '5 minutes',
+                    metadata => '{"tenant": 7}') AS id \gset
+SELECT queue, kind, payload, priority, status, max_attempts, version, requires, heartbeat_timeout, metadata,
+       run_at = '2100-01-01 00:00+00' AS runs_then, ready_at, due_at = run_at AS waits
+FROM jobq.jobs WHERE id = :id;
+\x off
+
+-- A run_at in the past is due, and takes its place in front of what came due later.
+SELECT jobq_enqueue('enqueue', '"past"', run_at => '2001-01-01') AS id \gset
+SELECT status FROM jobq.jobs WHERE id = :id;
+SELECT payload FROM jobq_claim('enqueue');
+
+-- Any jsonb is a payload; none is the empty object. Names are kept byte by byte.
+SELECT payload, jobq_enqueue('enqueue payloads', payload) > 0 AS enqueued
+FROM unnest(ARRAY['{}', '[]', 'null', 'true', '0', '-1.50', '"text"', '[[[[1]]]]']::jsonb[]) AS payload;
+SELECT payload FROM jobq_claim('enqueue payloads', batch => 100);
+SELECT jobq_enqueue('Enqueue "quoted" é', kind => 'Ünïcode; DROP TABLE') > 0 AS enqueued;
+SELECT queue, kind FROM jobq_claim('enqueue "quoted" é');
+SELECT queue = 'Enqueue "quoted" é' AS same_queue, kind = 'Ünïcode; DROP TABLE' AS same_kind FROM jobq_claim('Enqueue "quoted" é');
+
+-- Part of the caller's transaction.
+BEGIN;
+SELECT jobq_enqueue('enqueue', '"never"') > 0 AS enqueued;
+ROLLBACK;
+SELECT count(*) FROM jobq.jobs WHERE payload = '"never"';
+
+-- Many: one statement, ids in the order of the payloads.
+SELECT row_number() OVER () AS n, job_id > lag(job_id, 1, 0::bigint) OVER () AS ascending, is_new
+FROM jobq_enqueue_many('enqueue many', ARRAY['1', '2', '3']::jsonb[], kind => 'k', priority => 4, max_attempts => 2);
+SELECT payload, kind, priority, status, max_attempts FROM jobq.jobs WHERE queue = 'enqueue many' ORDER BY id;
+-- With a time and a priority for each.
+SELECT count(*) FROM jobq_enqueue_many('enqueue many', ARRAY['4', '5', '6']::jsonb[], priority => 9,
+    run_ats => ARRAY['2001-01-01', '2100-01-01', '2001-01-01']::timestamptz[], priorities => ARRAY[0, 1, 2]);
+SELECT payload, priority, status FROM jobq.jobs WHERE queue = 'enqueue many' AND payload >= '4' ORDER BY id;
+SELECT * FROM jobq_enqueue_many('enqueue many', '{}');
+
+-- A JSON array of objects whose keys are the arguments of jobq_enqueue: different queues and kinds in one call.
+SELECT row_number() OVER () AS n, job_id > lag(job_id, 1, 0::bigint) OVER () AS ascending, is_new
+FROM jobq_enqueue_jobs('[
+  {"queue": "enqueue jobs", "payload": {"n": 1}},
+  {"queue": "enqueue jobs 2", "kind": "k", "priority": 7, "version": 3, "requires": ["b", "a"], "max_attempts": 4},
+  {"queue": "enqueue jobs", "payload": null, "run_at": "2100-01-01T00:00:00Z", "heartbeat_timeout": "90 s", "metadata": {"m": [1]}}]');
+SELECT queue, kind, payload, priority, status, version, requires, max_attempts, heartbeat_timeout, metadata
+FROM jobq.jobs WHERE queue LIKE 'enqueue jobs%' ORDER BY id;
+SELECT * FROM jobq_enqueue_jobs('[]');
+-- One bad element, and none is enqueued; the error names it.
+SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, {"queue": "enqueue jobs", "priority": 40000}]');
+SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, {"queue": "enqueue jobs", "prio": 4}]');
+SELECT * FROM jobq_enqueue_jobs('[{"queue": "enqueue jobs"}, 7]');
+SELECT count(*) FROM jobq.jobs WHERE queue LIKE 'enqueue jobs%';
+
+SELECT count(jobq_drop_queue(queue, force => true)) FROM jobq.queues WHERE queue ILIKE 'enqueue%';

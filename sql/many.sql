@@ -1,0 +1,64 @@
+-- Reports on many jobs in one statement: arrays of ids and leases.
+CREATE TABLE many_held (n integer, id bigint, lease bigint);
+SELECT count(*) FROM jobq_enqueue_many('many', ARRAY['1', '2', '3', '4', '5', '6', '7', '8', '9']::jsonb[]);
+INSERT INTO many_held SELECT payload::integer, id, lease FROM jobq_claim('many', 'w', batch => 9, heartbeat_timeout => '1 hour');
+-- The jobs given by number, in that order, as arrays. A number above 100 is job n - 100 with a lease that is not its.
+CREATE FUNCTION pg_temp.jobs(VARIADIC numbers integer[], OUT ids bigint[], OUT leases bigint[]) LANGUAGE sql AS $$
+    SELECT array_agg(h.id ORDER BY ord), array_agg(h.lease + u.n / 100 ORDER BY ord)
+    FROM unnest(numbers) WITH ORDINALITY AS u(n, ord) JOIN many_held h ON h.n = u.n % 100
+$$;
+CREATE FUNCTION pg_temp.number(id bigint) RETURNS integer LANGUAGE sql AS 'SELECT n FROM many_held h WHERE h.id = $1';
+
+-- A row for each job, in the caller's order; a job named twice is one row, in its first place.
+SELECT pg_temp.number(job_id) AS n, completed
+FROM pg_temp.jobs(3, 1, 2, 3, 1), jobq_complete_many(ids, leases, ARRAY['"third"', '"first"', NULL, '"again"', NULL]::jsonb[]);
+SELECT payload, status, result FROM jobq.jobs WHERE queue = 'many' AND payload <= '3' ORDER BY id;
+-- Leases that are lost, finished jobs and unknown ones are false; the others are completed.
+SELECT coalesce(pg_temp.number(job_id), 0) AS n, completed
+FROM pg_temp.jobs(104, 1, 4), jobq_complete_many(ids || -1::bigint, leases || 1::bigint);
+
+SELECT pg_temp.number(job_id) AS n, state FROM pg_temp.jobs(9, 5, 1, 108, 8), jobq_heartbeat_many(ids, leases);
+-- By the worker's name: all it holds.
+SELECT pg_temp.number(job_id) AS n, state FROM jobq_heartbeat_worker('w') ORDER BY 1;
+SELECT count(*) FROM jobq_heartbeat_worker('nobody');
+
+SELECT pg_temp.number(job_id) AS n, status
+FROM pg_temp.jobs(6, 5, 107, 1), jobq_fail_many(ids, leases, ARRAY['six', NULL, 'seven', 'one'], retry => false);
+SELECT pg_temp.number(job_id) AS n, status FROM pg_temp.jobs(7), jobq_fail_many(ids, leases, ARRAY['later'], retry_in => '1 day');
+SELECT payload, status, error FROM jobq.jobs WHERE queue = 'many' AND payload IN ('1', '5', '6', '7') ORDER BY id;
+
+SELECT pg_temp.number(job_id) AS n, released FROM pg_temp.jobs(9, 108, 8, 1), jobq_release_many(ids, leases);
+SELECT payload, status, attempts FROM jobq.jobs WHERE queue = 'many' AND payload >= '8' ORDER BY id;
+
+-- Nothing to report is no row.
+SELECT * FROM jobq_complete_many('{}', '{}');
+SELECT * FROM jobq_fail_many('{}', '{}', '{}');
+SELECT * FROM jobq_heartbeat_many('{}', '{}');
+SELECT * FROM jobq_release_many('{}', '{}');
+
+-- Complete and take the next, in one round trip and one commit.
+DELETE FROM many_held;
+INSERT INTO many_held SELECT payload::integer, id, lease FROM jobq_claim('many', 'w', batch => 1, heartbeat_timeout => '1 hour');
+SELECT payload, attempt, worker_id FROM pg_temp.jobs(8),
+    LATERAL (SELECT c.*, j.worker_id FROM jobq_complete_and_claim(ids, leases, ARRAY['"done"']::jsonb[], 'many', 'w2', batch => 5) c
+             JOIN jobq.jobs j USING (id)) c;
+SELECT payload, status, result, worker_id FROM jobq.jobs WHERE queue = 'many' AND payload >= '8' ORDER BY id;
+-- Lost leases are a warning: what is left is completed and the next jobs are claimed all the same.
+SELECT jobq_enqueue('many', '"next"') > 0 AS enqueued;
+\set VERBOSITY terse
+SELECT payload FROM jobq_complete_and_claim('{-1}', '{1}', queue => 'many');
+\set VERBOSITY default
+-- With nothing to complete it is a claim; with batch 0 it only completes.
+SELECT payload FROM jobq_complete_and_claim('{}', '{}', queue => 'many');
+
+-- Unequal lengths, NULL elements, two dimensions: refused.
+SELECT * FROM jobq_complete_many('{1,2}', '{1}');
+SELECT * FROM jobq_complete_many('{1,2}', '{1,2}', ARRAY['1']::jsonb[]);
+SELECT * FROM jobq_fail_many('{1}', '{1}', '{a,b}');
+SELECT * FROM jobq_heartbeat_many('{1,NULL}', '{1,2}');
+SELECT * FROM jobq_release_many('{1}', '{NULL}');
+SELECT * FROM jobq_release_many('{{1},{2}}', '{1,2}');
+SELECT * FROM jobq_complete_many(NULL, '{1}');
+
+SELECT jobq_drop_queue('many', force => true);
+DROP TABLE many_held CASCADE;

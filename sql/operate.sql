@@ -1,0 +1,93 @@
+-- Operating on jobs: look, cancel, retry, reschedule, delete; one by its id, or many of a queue by a filter.
+
+-- A job in each status that there is now.
+CREATE FUNCTION pg_temp.fill() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM jobq_drop_queue('operate', force => true);
+    PERFORM jobq_enqueue('operate', '"completed"', kind => 'a', metadata => '{"tenant": 1}');
+    PERFORM jobq_complete(id, lease, '1') FROM jobq_claim('operate', 'w');
+    PERFORM jobq_enqueue('operate', '"failed"', kind => 'b', metadata => '{"tenant": 1}', max_attempts => 1);
+    PERFORM jobq_fail(id, lease, 'timeout talking to mail-1') FROM jobq_claim('operate', 'w');
+    PERFORM jobq_enqueue('operate', '"failed 2"', kind => 'a', metadata => '{"tenant": 2}', max_attempts => 1);
+    PERFORM jobq_fail(id, lease, 'no such user') FROM jobq_claim('operate', 'w');
+    PERFORM jobq_enqueue('operate', '"processing"', kind => 'a', metadata => '{"tenant": 2}');
+    PERFORM FROM jobq_claim('operate', 'w', heartbeat_timeout => '1 hour');
+    PERFORM jobq_cancel(jobq_enqueue('operate', '"cancelled"', kind => 'b'));
+    PERFORM jobq_enqueue('operate', '"pending"', kind => 'a', metadata => '{"tenant": 1, "x": []}');
+    PERFORM jobq_enqueue('operate', '"scheduled"', kind => 'b', run_at => '2100-01-01');
+END $$;
+SELECT pg_temp.fill();
+SELECT payload, status FROM jobq.jobs WHERE queue = 'operate' ORDER BY id;
+
+-- jobq_get: for roles that cannot read the table.
+\x on
+SELECT g.queue, g.kind, g.payload, g.priority, g.status, g.attempts, g.max_attempts, g.worker_id, g.heartbeat_timeout, g.error,
+       g.finished_at IS NOT NULL AS finished, g.metadata
+FROM jobq.jobs j, jobq_get(j.id) g WHERE j.payload = '"failed"';
+\x off
+SELECT * FROM jobq_get(-1);
+
+-- By id: the status after the call; unchanged where it does not apply; NULL when there is no such job.
+BEGIN;
+SELECT payload, status AS before, jobq_cancel(id) AS cancel FROM jobq.jobs WHERE queue = 'operate' ORDER BY id;
+ROLLBACK;
+BEGIN;
+SELECT payload, status AS before, jobq_retry(id) AS retry FROM jobq.jobs WHERE queue = 'operate' ORDER BY id;
+SELECT payload, attempts, max_attempts, result, error, finished_at, cancel_requested_at FROM jobq.jobs WHERE queue = 'operate' AND payload IN ('"completed"', '"failed"', '"cancelled"') ORDER BY id;
+ROLLBACK;
+BEGIN;
+SELECT payload, status AS before, jobq_reschedule(id, '2100-06-01') AS later FROM jobq.jobs WHERE queue = 'operate' ORDER BY id;
+SELECT payload, status AS before, jobq_reschedule(id, '2001-01-01') AS due FROM jobq.jobs WHERE queue = 'operate' ORDER BY id;
+ROLLBACK;
+BEGIN;
+SELECT payload, jobq_delete(id) AS status_it_had FROM jobq.jobs WHERE queue = 'operate' ORDER BY id;
+SELECT payload, status FROM jobq.jobs WHERE queue = 'operate';
+SELECT count(*) AS attempts_left FROM jobq.attempts a WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id);
+ROLLBACK;
+SELECT jobq_cancel(-1), jobq_retry(-1), jobq_reschedule(-1, now()), jobq_delete(-1);
+
+-- A retried job runs again, also when its attempts were used up.
+SELECT jobq_retry(id) FROM jobq.jobs WHERE queue = 'operate' AND payload = '"failed"';
+SELECT payload, attempt, max_attempts FROM jobq_claim('operate', kinds => '{b}');
+
+-- By filter: how many. Without statuses: what the function is for.
+CREATE FUNCTION pg_temp.changed(call text) RETURNS TABLE (n bigint, jobs text) LANGUAGE plpgsql AS $$
+DECLARE
+    before jsonb;
+BEGIN
+    PERFORM pg_temp.fill();
+    SELECT jsonb_object_agg(id, status) INTO before FROM jobq.jobs WHERE queue = 'operate';
+    EXECUTE 'SELECT ' || call INTO n;
+    SELECT string_agg(b.value || ' -> ' || coalesce(CASE WHEN j.cancel_requested_at IS NOT NULL AND j.status = 'processing' THEN 'asked' ELSE j.status::text END, 'gone'), ', ' ORDER BY b.key::bigint)
+    INTO jobs FROM jsonb_each_text(before) b LEFT JOIN jobq.jobs j ON j.id = b.key::bigint
+    WHERE j.status IS DISTINCT FROM b.value::jobq.job_status OR (j.cancel_requested_at IS NOT NULL AND j.status = 'processing') OR j.run_at > '2100-02-01';
+    RETURN NEXT;
+END $$;
+SELECT * FROM pg_temp.changed($$jobq_cancel_jobs('operate')$$);
+SELECT * FROM pg_temp.changed($$jobq_cancel_jobs('operate', statuses => '{pending,scheduled}')$$);
+SELECT * FROM pg_temp.changed($$jobq_retry_jobs('operate')$$);
+SELECT * FROM pg_temp.changed($$jobq_retry_jobs('operate', statuses => '{cancelled,completed,scheduled}')$$);
+SELECT * FROM pg_temp.changed($$jobq_reschedule_jobs('operate', '2100-06-01')$$);
+SELECT * FROM pg_temp.changed($$jobq_reschedule_jobs('operate', '2001-01-01')$$);
+SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate')$$);
+SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', statuses => '{pending}')$$);
+-- Kind, error, metadata and age narrow it; max_jobs bounds it, oldest ids first.
+SELECT * FROM pg_temp.changed($$jobq_retry_jobs('operate', kind => 'a')$$);
+SELECT * FROM pg_temp.changed($$jobq_retry_jobs('operate', error_like => '%timeout%')$$);
+SELECT * FROM pg_temp.changed($$jobq_retry_jobs('operate', metadata => '{"tenant": 2}')$$);
+SELECT * FROM pg_temp.changed($$jobq_cancel_jobs('operate', metadata => '{"tenant": 1}', kind => 'a')$$);
+SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', older_than => '1 hour')$$);
+SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', older_than => '0')$$);
+SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', max_jobs => 2)$$);
+SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', max_jobs => 0)$$);
+SELECT * FROM pg_temp.changed($$jobq_delete_jobs('no such queue')$$);
+SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', statuses => '{}')$$);
+-- A status that the function does not apply to is a mistake.
+SELECT jobq_delete_jobs('operate', statuses => '{processing}');
+SELECT jobq_retry_jobs('operate', statuses => '{failed,pending}');
+SELECT jobq_cancel_jobs('operate', statuses => '{failed}');
+SELECT jobq_reschedule_jobs('operate', now(), statuses => '{failed}');
+SELECT jobq_drop_queue('operate', force => true);
+
+-- An id is never taken for a queue, nor a queue for an id: '42' as an untyped literal is an id here and a name there.
+SELECT jobq_delete('42'), jobq_delete_jobs('42');

@@ -1,0 +1,90 @@
+-- The order and the number of claimed jobs never depend on plans: not on statistics, not on the planner's settings of
+-- the caller. The table was analysed when it was empty, as autovacuum may do.
+ANALYZE jobq.jobs;
+ANALYZE jobq.lane_directory;
+CREATE FUNCTION pg_temp.fill(lanes integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM jobq_drop_queue('plans', force => true);
+    -- 300 jobs: priorities 0 to 2; within each, the lowest payload first, though enqueued last.
+    PERFORM jobq_enqueue_many('plans', array_agg(to_jsonb(n)), kind => 'k' || lane, priorities => array_agg(n / 100),
+                              run_ats => array_agg('2001-01-01'::timestamptz + n * interval '1 s'))
+    FROM (SELECT n, n % lanes AS lane FROM generate_series(299, 0, -1) AS n) jobs GROUP BY lane;
+END $$;
+-- Claims all jobs with varying batches; the first job that came out of its place, and how many came.
+CREATE FUNCTION pg_temp.check_order(OUT jobs bigint, OUT out_of_place integer, OUT wrong_batches integer) LANGUAGE plpgsql AS $$
+DECLARE
+    got integer[];
+    wanted integer;
+BEGIN
+    jobs := 0;
+    wrong_batches := 0;
+    FOR i IN 0 .. 99 LOOP
+        wanted := (ARRAY[1, 2, 7, 40])[i % 4 + 1];
+        SELECT array_agg(payload::integer ORDER BY ord) INTO got
+        FROM ROWS FROM (jobq_claim('plans', batch => wanted)) WITH ORDINALITY AS c(id, lease, queue, kind, payload, a, b, d, e, f, g, h, i, j, ord);
+        EXIT WHEN got IS NULL;
+        IF cardinality(got) <> least(wanted, 300 - jobs) THEN wrong_batches := wrong_batches + 1; END IF;
+        FOR n IN 1 .. cardinality(got) LOOP
+            IF got[n] <> jobs + n - 1 THEN out_of_place := coalesce(out_of_place, got[n]); END IF;
+        END LOOP;
+        jobs := jobs + cardinality(got);
+    END LOOP;
+END $$;
+CREATE FUNCTION pg_temp.check_all(setting text) RETURNS TABLE (lanes integer, jobs bigint, out_of_place integer, wrong_batches integer) LANGUAGE plpgsql AS $$
+BEGIN
+    FOREACH lanes IN ARRAY ARRAY[1, 5] LOOP
+        PERFORM pg_temp.fill(lanes);
+        SELECT * INTO jobs, out_of_place, wrong_batches FROM pg_temp.check_order();
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+SELECT * FROM pg_temp.check_all('as it is');
+DISCARD PLANS;
+SET plan_cache_mode = force_custom_plan;
+SELECT * FROM pg_temp.check_all('custom plans');
+DISCARD PLANS;
+SET plan_cache_mode = force_generic_plan;
+SELECT * FROM pg_temp.check_all('generic plans');
+DISCARD PLANS;
+SET enable_indexscan = off;
+SET enable_indexonlyscan = off;
+SELECT * FROM pg_temp.check_all('no index scans');
+DISCARD PLANS;
+SET enable_bitmapscan = off;
+SET enable_nestloop = off;
+SET enable_tidscan = off;
+SELECT * FROM pg_temp.check_all('and no nested loops');
+DISCARD PLANS;
+RESET enable_indexscan;
+RESET enable_indexonlyscan;
+RESET enable_bitmapscan;
+RESET enable_nestloop;
+RESET enable_tidscan;
+SET enable_seqscan = off;
+SET enable_sort = off;
+SELECT * FROM pg_temp.check_all('no sequential scans');
+DISCARD PLANS;
+RESET enable_seqscan;
+RESET enable_sort;
+SET random_page_cost = 1000000;
+SET force_parallel_mode = on;
+SET jit_above_cost = 0;
+SELECT * FROM pg_temp.check_all('odd costs');
+DISCARD PLANS;
+-- The caller's settings are the caller's afterwards, also after an error.
+SET enable_seqscan = off;
+SET enable_hashjoin = on;
+SELECT count(*) FROM jobq_claim('plans');
+SELECT count(*) FROM jobq_claim('plans', batch => -1);
+SHOW enable_seqscan;
+SHOW enable_hashjoin;
+SHOW enable_sort;
+RESET ALL;
+
+-- Analysed when full, then empty, then full again.
+SELECT pg_temp.fill(5);
+ANALYZE jobq.jobs;
+SELECT jobq_purge_queue('plans');
+SELECT * FROM pg_temp.check_all('statistics of a full table');
+SELECT jobq_drop_queue('plans', force => true);

@@ -1,0 +1,95 @@
+-- Queues: any name works; one with settings of its own has a row in jobq.queue_settings.
+CREATE FUNCTION pg_temp.settings(name text) RETURNS SETOF jobq.queue_settings LANGUAGE sql AS
+    'SELECT * FROM jobq.queue_settings WHERE queue = name';
+
+SELECT jobq_create_queue('queues', max_attempts => 3, backoff_base => '2 s', keep_failed => '30 days');
+\x on
+SELECT queue, paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed FROM pg_temp.settings('queues');
+-- What the settings leave open has the default.
+SELECT queue, paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed, has_settings FROM jobq.queues WHERE queue = 'queues';
+\x off
+SELECT jobq_create_queue('queues');
+-- Alter changes what is given and leaves the rest; a queue without settings gets them.
+SELECT jobq_alter_queue('queues', heartbeat_timeout => '5 minutes', max_attempts => 4);
+SELECT max_attempts, backoff_base, heartbeat_timeout, keep_failed FROM pg_temp.settings('queues');
+SELECT jobq_alter_queue('queues 2', max_lost => 1);
+SELECT max_lost, max_attempts FROM pg_temp.settings('queues 2');
+
+-- In force at once: max_attempts for jobs enqueued from now on, the others for jobs that are there.
+SELECT jobq_enqueue('queues', '1') > 0 AS enqueued;
+SELECT jobq_alter_queue('queues', max_attempts => 9);
+SELECT jobq_enqueue('queues', '2') > 0, jobq_enqueue('queues', '3', max_attempts => 1) > 0;
+SELECT payload, max_attempts, heartbeat_seconds FROM jobq_claim('queues', batch => 3);
+-- Also by plain SQL.
+UPDATE jobq.queue_settings SET max_attempts = 5, paused = true WHERE queue = 'queues';
+SELECT jobq_enqueue('queues', '4') > 0 AS enqueued;
+SELECT payload, max_attempts FROM jobq_claim('queues');
+DELETE FROM jobq.queue_settings WHERE queue = 'queues';
+SELECT payload, max_attempts FROM jobq_claim('queues');
+-- And rolled back with the transaction.
+BEGIN;
+SELECT jobq_create_queue('queues', max_attempts => 2);
+SELECT jobq_enqueue('queues', '5') > 0 AS enqueued;
+SELECT max_attempts FROM jobq.jobs WHERE queue = 'queues' AND payload = '5';
+ROLLBACK;
+SELECT jobq_enqueue('queues', '6') > 0 AS enqueued;
+SELECT max_attempts FROM jobq.jobs WHERE queue = 'queues' AND payload = '6';
+
+-- Pause and resume: true when it changed something. Pausing makes a row of settings.
+SELECT jobq_pause_queue('queues'), jobq_pause_queue('queues');
+SELECT paused, max_attempts FROM pg_temp.settings('queues');
+SELECT payload FROM jobq_claim('queues');
+SELECT jobq_enqueue('queues', '7') > 0 AS enqueue_works;
+SELECT jobq_resume_queue('queues'), jobq_resume_queue('queues');
+SELECT paused FROM pg_temp.settings('queues');
+SELECT payload FROM jobq_claim('queues', batch => 10);
+
+-- Purge: jobs that do not run, all or by status.
+SELECT count(*) FROM jobq_enqueue_many('queues', ARRAY['8', '9']::jsonb[]);
+SELECT jobq_enqueue('queues', '10', run_at => '2100-01-01') > 0 AS enqueued;
+SELECT jobq_purge_queue('queues', '{pending,completed}');
+SELECT status, count(*) FROM jobq.jobs WHERE queue = 'queues' GROUP BY status ORDER BY status;
+SELECT jobq_purge_queue('queues'), jobq_purge_queue('queues'), jobq_purge_queue('no such queue');
+SELECT status, count(*) FROM jobq.jobs WHERE queue = 'queues' GROUP BY status ORDER BY status;
+
+-- Drop: refused while jobs are unfinished, unless forced. Finished jobs, their attempts and the settings go.
+SELECT jobq_drop_queue('queues');
+SELECT jobq_drop_queue('queues', force => true);
+SELECT jobq_drop_queue('queues'), jobq_drop_queue('queues 2'), jobq_drop_queue('no such queue');
+SELECT count(*) FROM jobq.jobs WHERE queue = 'queues';
+SELECT count(*) FROM jobq.queues WHERE queue LIKE 'queues%';
+-- The name works again, with the defaults.
+SELECT jobq_enqueue('queues', '"again"') > 0 AS enqueued;
+SELECT payload, max_attempts FROM jobq_claim('queues');
+SELECT jobq_drop_queue('queues', force => true);
+
+-- keep 0: a finished job is deleted at once, and its attempts with it; the answers are the same.
+SELECT jobq_create_queue('queues', keep_completed => '0', keep_failed => '0', max_attempts => 2);
+SELECT count(*) FROM jobq_enqueue_many('queues', ARRAY['1', '2', '3', '4']::jsonb[]);
+SELECT jobq_complete(id, lease, '1') FROM jobq_claim('queues');
+SELECT jobq_fail(id, lease, 'once', retry_in => '0') FROM jobq_claim('queues');
+SELECT jobq_fail(id, lease, 'hopeless', retry => false) FROM jobq_claim('queues');
+SELECT c.completed FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq_claim('queues')) h, jobq_complete_many(ids, leases) c;
+SELECT jobq_fail(id, lease, 'twice') FROM jobq_claim('queues');
+SELECT payload, status FROM jobq.jobs WHERE queue = 'queues';
+SELECT count(*) AS attempts_left FROM jobq.attempts a WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id);
+SELECT jobq_drop_queue('queues', force => true);
+
+-- jobq.require_queues: names that nobody created are refused.
+SET jobq.require_queues = on;
+SELECT jobq_enqueue('queues');
+\set VERBOSITY terse
+SELECT * FROM jobq_enqueue_many('queues', ARRAY['1']::jsonb[]);
+SELECT * FROM jobq_enqueue_jobs('[{"queue": "queues"}]');
+SELECT * FROM jobq_claim('queues');
+SELECT * FROM jobq_claim_any('{queues}');
+SELECT jobq_pause_queue('queues');
+SELECT jobq_alter_queue('queues', max_lost => 2);
+SELECT jobq_purge_queue('queues');
+SELECT jobq_cancel_jobs('queues');
+\set VERBOSITY default
+SELECT jobq_create_queue('queues');
+SELECT jobq_enqueue('queues', '"known"') > 0 AS enqueued;
+SELECT payload FROM jobq_claim('queues');
+SELECT jobq_drop_queue('queues', force => true);
+RESET jobq.require_queues;

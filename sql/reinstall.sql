@@ -1,0 +1,52 @@
+-- Dropping and creating the extension, in one session that keeps its plans and caches.
+SELECT jobq_enqueue('reinstall', '"old"') > 0 AS enqueued;
+SELECT payload FROM jobq_claim('reinstall');
+DROP EXTENSION jobq;
+SELECT jobq_enqueue('reinstall');
+SELECT to_regnamespace('jobq') IS NULL AS schema_is_gone;
+SELECT count(*) FROM pg_proc WHERE proname LIKE 'jobq%';
+
+CREATE EXTENSION jobq;
+SELECT count(*) FROM jobq.jobs;
+SELECT * FROM jobq_claim('reinstall');
+SELECT jobq_enqueue('reinstall', '"new"', kind => 'k') > 0 AS enqueued;
+SELECT payload, kind, attempt FROM jobq_claim('reinstall', 'w') ;
+SELECT duty FROM jobq_tick();
+
+-- Rolled back, the old one is there again.
+BEGIN;
+DROP EXTENSION jobq;
+ROLLBACK;
+SELECT payload, status FROM jobq.jobs;
+SELECT jobq_complete(id, lease) FROM jobq.jobs;
+DROP EXTENSION jobq;
+BEGIN;
+CREATE EXTENSION jobq;
+SELECT jobq_enqueue('reinstall', '"in the creating transaction"') > 0 AS enqueued;
+SELECT payload FROM jobq_claim('reinstall');
+ROLLBACK;
+SELECT to_regnamespace('jobq') IS NULL AS schema_is_gone;
+
+-- The functions go where one likes; types, tables and views are in the schema jobq always.
+CREATE SCHEMA "Job queue";
+CREATE EXTENSION jobq SCHEMA "Job queue";
+SELECT "Job queue".jobq_enqueue('reinstall', '"elsewhere"') > 0 AS enqueued;
+SELECT payload FROM "Job queue".jobq_claim('reinstall');
+CREATE ROLE regress_jobq_elsewhere;
+SELECT "Job queue".jobq_grant('regress_jobq_elsewhere', 'producer');
+SELECT has_function_privilege('regress_jobq_elsewhere', oid, 'EXECUTE') AS may_enqueue FROM pg_proc WHERE proname = 'jobq_enqueue';
+SELECT "Job queue".jobq_revoke('regress_jobq_elsewhere', 'producer');
+SET search_path = "Job queue";
+SELECT jobq_drop_queue('reinstall', force => true);
+RESET search_path;
+DROP EXTENSION jobq;
+DROP OWNED BY regress_jobq_elsewhere;
+DROP ROLE regress_jobq_elsewhere;
+DROP SCHEMA "Job queue";
+
+-- A schema jobq that somebody else made is not adopted.
+CREATE SCHEMA jobq;
+CREATE EXTENSION jobq;
+DROP SCHEMA jobq;
+CREATE EXTENSION jobq;
+SELECT * FROM jobq_claim();

@@ -1,0 +1,114 @@
+-- jobq_tick(): what the background worker does, by hand and at the time one likes.
+SELECT duty FROM jobq_tick();
+
+-- Rescue: a job is rescued when its heartbeat timeout has passed since the last heartbeat, not before.
+SELECT jobq_enqueue('tick', '"job"') AS id \gset
+SELECT id, lease FROM jobq_claim('tick', 'w') \gset
+BEGIN;
+SELECT last_heartbeat FROM jobq.jobs WHERE id = :id \gset
+SELECT done AS rescued FROM jobq_tick(:'last_heartbeat'::timestamptz + interval '60 s') WHERE duty = 'rescue';
+SELECT done AS rescued FROM jobq_tick(:'last_heartbeat'::timestamptz + interval '60.000001 s') WHERE duty = 'rescue';
+SELECT status, attempts, lost_attempts, lease, watched FROM jobq.jobs WHERE id = :id;
+-- The worker that was presumed dead comes back: it has lost the job, and changes nothing.
+SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease, '"zombie"'), jobq_fail(:id, :lease, 'zombie'), jobq_release(:id, :lease);
+SELECT payload, attempt FROM jobq_claim('tick', 'w2');
+SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease, '"zombie"'), jobq_fail(:id, :lease, 'zombie'), jobq_release(:id, :lease);
+SELECT status, worker_id, result, lease <> :lease AS new_lease FROM jobq.jobs WHERE id = :id;
+SELECT attempt, lease = :lease AS same_lease, outcome, worker_id, started_at < finished_at AS in_order FROM jobq.attempts WHERE job_id = :id;
+ROLLBACK;
+
+-- A job of 25 minutes whose worker is heard of every 30 seconds is never rescued under a timeout of 60 seconds: 50
+-- heartbeats, and before each of them a tick at the latest moment. One minute after the last of them it is.
+CREATE FUNCTION pg_temp.run_for(job_id bigint, heartbeats integer, every interval) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    rescued bigint := 0;
+    at timestamptz;
+BEGIN
+    FOR n IN 1 .. heartbeats LOOP
+        SELECT started_at + every * n INTO at FROM jobq.jobs WHERE id = job_id;
+        rescued := rescued + (SELECT done FROM jobq_tick(at) WHERE duty = 'rescue');
+        UPDATE jobq.jobs SET last_heartbeat = at WHERE id = job_id AND status = 'processing';
+    END LOOP;
+    RETURN rescued;
+END $$;
+BEGIN;
+SELECT pg_temp.run_for(:id, 50, '30 s') AS rescued;
+SELECT status, last_heartbeat - started_at AS ran_for FROM jobq.jobs WHERE id = :id;
+SELECT done AS rescued FROM jobq_tick((SELECT last_heartbeat + interval '61 s' FROM jobq.jobs WHERE id = :id)) WHERE duty = 'rescue';
+SELECT status FROM jobq.jobs WHERE id = :id;
+ROLLBACK;
+-- With heartbeats that are too far apart it is rescued at the first of them.
+BEGIN;
+SELECT pg_temp.run_for(:id, 1, '61 s') AS rescued;
+ROLLBACK;
+SELECT jobq_complete(:id, :lease);
+
+-- Cancel: a running job that was asked to stop has jobq.cancel_grace to do so.
+SELECT jobq_enqueue('tick', '"stubborn"') AS id \gset
+BEGIN;
+SELECT lease FROM jobq_claim('tick', 'w', heartbeat_timeout => '1 hour') \gset
+SELECT jobq_cancel(:id);
+SET LOCAL jobq.cancel_grace = '10 min';
+SELECT done AS cancelled FROM jobq_tick(now() + interval '9 min') WHERE duty = 'cancel';
+SELECT jobq_heartbeat(:id, :lease);
+SELECT done AS cancelled FROM jobq_tick(now() + interval '11 min') WHERE duty = 'cancel';
+SELECT status, lease, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;
+SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease);
+SELECT outcome FROM jobq.attempts WHERE job_id = :id;
+ROLLBACK;
+-- A job that was asked and whose worker then died is cancelled, not run again.
+BEGIN;
+SELECT lease FROM jobq_claim('tick', 'w', heartbeat_timeout => '1 s') \gset
+SELECT jobq_cancel(:id);
+SELECT done AS rescued FROM jobq_tick(clock_timestamp() + interval '5 s') WHERE duty = 'rescue';
+SELECT status FROM jobq.jobs WHERE id = :id;
+ROLLBACK;
+SELECT jobq_drop_queue('tick', force => true);
+
+-- Promote: a scheduled job is pending when it is due.
+SELECT jobq_enqueue('tick', '"2100"', run_at => '2100-01-01 00:00+00') > 0 AS enqueued;
+SELECT jobq_enqueue('tick', '"2101"', run_at => '2101-01-01 00:00+00') > 0 AS enqueued;
+SELECT payload FROM jobq_claim('tick', batch => 10);
+BEGIN;
+SELECT done AS promoted FROM jobq_tick('2099-12-31 23:59:59.999999+00') WHERE duty = 'promote';
+SELECT done AS promoted FROM jobq_tick('2100-01-01 00:00+00') WHERE duty = 'promote';
+SELECT payload, status, ready_at = run_at AS claimable, due_at IS NULL AS promoted FROM jobq.jobs WHERE queue = 'tick' ORDER BY id;
+SELECT payload FROM jobq_claim('tick', batch => 10);
+ROLLBACK;
+SELECT jobq_drop_queue('tick', force => true);
+
+-- Prune: completed jobs after keep_completed, failed and cancelled ones after keep_failed, by the queue's settings.
+CREATE FUNCTION pg_temp.finish_all(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM jobq_enqueue_many(queue, ARRAY['"completed"', '"failed"', '"cancelled"']::jsonb[]);
+    PERFORM jobq_complete(id, lease) FROM jobq_claim(queue);
+    PERFORM jobq_fail(id, lease, 'no', retry => false) FROM jobq_claim(queue);
+    RETURN jobq_cancel_jobs(queue);
+END $$;
+SELECT jobq_create_queue('tick long', keep_completed => '30 days', keep_failed => '60 days');
+BEGIN;
+SELECT pg_temp.finish_all('tick'), pg_temp.finish_all('tick long');
+SELECT jobq_enqueue('tick', '"old and pending"', run_at => '2001-01-01') > 0 AS enqueued;
+SELECT done AS pruned FROM jobq_tick(now() + interval '23 hours') WHERE duty = 'prune';
+SELECT done AS pruned FROM jobq_tick(now() + interval '25 hours') WHERE duty = 'prune';
+SELECT queue, payload FROM jobq.jobs WHERE queue LIKE 'tick%' ORDER BY id;
+SELECT done AS pruned FROM jobq_tick(now() + interval '15 days') WHERE duty = 'prune';
+SELECT done AS pruned FROM jobq_tick(now() + interval '31 days') WHERE duty = 'prune';
+SELECT done AS pruned FROM jobq_tick(now() + interval '61 days') WHERE duty = 'prune';
+SELECT queue, payload FROM jobq.jobs WHERE queue LIKE 'tick%' ORDER BY id;
+SELECT count(*) AS attempts_left FROM jobq.attempts a WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id);
+ROLLBACK;
+SELECT jobq_drop_queue('tick long');
+
+-- Repair: a row that got in without triggers, as by logical replication, whose kind nobody noted, is found all the same.
+BEGIN;
+SET LOCAL session_replication_role = replica;
+INSERT INTO jobq.jobs (queue, kind, payload, run_at, ready_at, max_attempts, status, lane)
+VALUES ('tick', 'restored', '"restored"', '2001-01-01', '2001-01-01', 3, 'pending', jobq.lane_of('tick', 'restored', 0, NULL));
+SET LOCAL session_replication_role = origin;
+SELECT payload, kind FROM jobq_claim('tick');
+SELECT count(*) AS duties FROM jobq_tick();
+SELECT payload, kind FROM jobq_claim('tick');
+ROLLBACK;
+
+SELECT * FROM jobq_tick('infinity');

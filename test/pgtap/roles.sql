@@ -1,0 +1,63 @@
+-- jobq_grant: every public function is for some kind of role, each kind gets what it needs and no more.
+BEGIN;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE EXTENSION IF NOT EXISTS jobq;
+SELECT plan(29);
+
+CREATE ROLE regress_jobq_producer;
+CREATE ROLE regress_jobq_worker;
+CREATE ROLE regress_jobq_operator;
+CREATE ROLE regress_jobq_monitor;
+SELECT lives_ok(format('SELECT jobq_grant(%L, %L)', 'regress_jobq_' || kind, kind), 'jobq_grant, ' || kind) FROM unnest('{producer,worker,operator,monitor}'::text[]) AS kind;
+
+CREATE TEMP VIEW own AS
+SELECT p.oid, p.proname FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+  AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq') AND p.pronamespace <> 'jobq'::regnamespace;
+CREATE FUNCTION pg_temp.may(kind text) RETURNS SETOF text LANGUAGE sql AS
+    $$SELECT proname::text FROM own WHERE has_function_privilege('regress_jobq_' || kind, oid, 'EXECUTE')$$;
+
+SELECT set_eq($$SELECT pg_temp.may('producer')$$, '{jobq_enqueue,jobq_enqueue_many,jobq_enqueue_jobs,jobq_get,jobq_version}'::text[], 'a producer enqueues and looks');
+SELECT set_eq($$SELECT pg_temp.may('worker')$$,
+    '{jobq_claim,jobq_claim_any,jobq_complete,jobq_complete_many,jobq_complete_and_claim,jobq_fail,jobq_fail_many,jobq_heartbeat,jobq_heartbeat_many,jobq_heartbeat_worker,jobq_release,jobq_release_many,jobq_snooze,jobq_get,jobq_version}'::text[],
+    'a worker claims and reports');
+SELECT set_has($$SELECT pg_temp.may('operator')$$,
+    $$SELECT proname::text FROM own WHERE proname ~ '_(queue|jobs)$' AND proname <> 'jobq_enqueue_jobs' UNION ALL SELECT unnest('{jobq_get,jobq_cancel,jobq_retry,jobq_reschedule,jobq_delete,jobq_tick}'::text[])$$,
+    'an operator has all functions on queues and jobs');
+SELECT set_hasnt($$SELECT pg_temp.may('operator')$$, $$SELECT unnest('{jobq_enqueue,jobq_claim,jobq_complete,jobq_grant}'::text[])$$, 'an operator is neither producer nor worker');
+SELECT set_eq($$SELECT pg_temp.may('monitor')$$, '{jobq_get,jobq_version}'::text[], 'a monitor changes nothing');
+SELECT set_eq($$SELECT pg_temp.may(k) FROM unnest('{producer,worker,operator,monitor}'::text[]) AS k$$,
+              $$SELECT proname::text FROM own WHERE proname NOT IN ('jobq_grant', 'jobq_revoke')$$, 'every function but the granting ones is for somebody');
+SELECT is((SELECT count(*) FROM own WHERE has_function_privilege('pg_monitor', oid, 'EXECUTE')), 0::bigint, 'pg_monitor calls no public function');
+
+SELECT is(has_schema_privilege('regress_jobq_' || kind, 'jobq', 'USAGE'), true, kind || ' may use the schema') FROM unnest('{producer,worker,operator,monitor}'::text[]) AS kind;
+SELECT is((SELECT count(*) FROM pg_class c WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v', 'S')
+           AND (has_table_privilege('regress_jobq_' || kind, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') OR
+                c.relkind = 'S' AND has_sequence_privilege('regress_jobq_' || kind, c.oid, 'USAGE, UPDATE'))),
+          0::bigint, kind || ' writes no table') FROM unnest('{producer,worker,operator,monitor}'::text[]) AS kind;
+SELECT is((SELECT count(*) FROM pg_class c WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v')
+           AND has_table_privilege('regress_jobq_' || kind, c.oid, 'SELECT')), 0::bigint, kind || ' reads no table') FROM unnest('{producer,worker}'::text[]) AS kind;
+SELECT is(has_table_privilege('regress_jobq_monitor', 'jobq.queue_stats', 'SELECT'), true, 'a monitor reads the statistics');
+SELECT is(has_table_privilege('regress_jobq_monitor', 'jobq.jobs', 'SELECT'), false, 'a monitor does not read the jobs');
+
+-- jobq_grant runs with the caller's rights: being allowed to call it does not make one able to grant.
+GRANT EXECUTE ON FUNCTION jobq_grant(text, text) TO regress_jobq_worker;
+CREATE FUNCTION pg_temp.grant_as_worker() RETURNS void LANGUAGE plpgsql SET client_min_messages = error AS $$
+BEGIN
+    SET LOCAL ROLE regress_jobq_worker;
+    PERFORM jobq_grant('regress_jobq_worker', 'operator');
+    RESET ROLE;
+EXCEPTION WHEN OTHERS THEN
+    RESET ROLE;
+    RAISE;
+END $$;
+SELECT throws_ok('SELECT pg_temp.grant_as_worker()', '42501', NULL, 'a role cannot grant itself more');
+SELECT is(has_function_privilege('regress_jobq_worker', 'jobq_cancel(bigint)', 'EXECUTE'), false, 'and has not got it');
+
+SET LOCAL client_min_messages = error;
+SELECT jobq_revoke('regress_jobq_' || kind, kind) FROM unnest('{producer,worker,operator,monitor}'::text[]) AS kind \g /dev/null
+SELECT is((SELECT count(*) FROM pg_temp.may(kind)), 0::bigint, 'jobq_revoke takes back what ' || kind || ' had') FROM unnest('{producer,operator,monitor}'::text[]) AS kind;
+SELECT set_eq($$SELECT pg_temp.may('worker')$$, '{jobq_grant}'::text[], 'what was granted otherwise stays');
+
+SELECT * FROM finish();
+ROLLBACK;

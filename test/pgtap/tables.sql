@@ -1,0 +1,78 @@
+-- Tables, columns, views, types: what is there, that it is commented, dumped and readable by those who should.
+BEGIN;
+CREATE EXTENSION IF NOT EXISTS pgtap;
+CREATE EXTENSION IF NOT EXISTS jobq;
+
+CREATE TEMP VIEW relations AS SELECT * FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind IN ('r', 'v');
+CREATE TEMP VIEW commented_columns AS
+SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
+FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+
+SELECT plan(31 + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+
+SELECT has_schema('jobq');
+SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
+SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
+SELECT enum_has_labels('jobq', 'job_status', '{scheduled,blocked,pending,processing,completed,failed,cancelled}'::name[]);
+SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,tick_state}'::name[]);
+SELECT views_are('jobq', '{queues,queue_stats,workers}'::name[]);
+
+SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
+SELECT isnt(comment, NULL, name || ' has a comment') FROM commented_columns ORDER BY name;
+
+-- The columns of the contract; more may be there.
+CREATE TEMP TABLE wanted (name text, type text, nullable boolean, def boolean) ON COMMIT DROP;
+INSERT INTO wanted VALUES
+    ('id', 'bigint', false, false), ('queue', 'text', false, false), ('kind', 'text', false, true), ('payload', 'jsonb', false, true),
+    ('priority', 'smallint', false, true), ('status', 'jobq.job_status', false, false), ('run_at', 'timestamp with time zone', false, false),
+    ('attempts', 'integer', false, true), ('max_attempts', 'integer', false, false), ('lease', 'bigint', true, false),
+    ('worker_id', 'text', true, false), ('started_at', 'timestamp with time zone', true, false), ('last_heartbeat', 'timestamp with time zone', true, false),
+    ('heartbeat_timeout', 'interval', true, false), ('created_at', 'timestamp with time zone', false, true), ('finished_at', 'timestamp with time zone', true, false),
+    ('result', 'jsonb', true, false), ('error', 'text', true, false), ('progress', 'jsonb', true, false), ('version', 'integer', false, true),
+    ('requires', 'text[]', true, false), ('unique_key', 'text', true, false), ('group_key', 'text', true, false), ('concurrency_key', 'text', true, false),
+    ('max_runtime', 'interval', true, false), ('cancel_requested_at', 'timestamp with time zone', true, false), ('metadata', 'jsonb', true, false);
+SELECT set_has($$SELECT attname::text, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attnum > 0$$,
+               'SELECT * FROM wanted', 'jobq.jobs has the columns of the contract, with these types, NULLs and defaults');
+SELECT is((SELECT attidentity FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attname = 'id'), 'd'::"char", 'id is an identity that a dump may give');
+SELECT is((SELECT count(*) FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attgenerated <> ''), 0::bigint, 'no generated column: each is parsed again by every statement');
+SELECT is((SELECT count(*) FROM pg_constraint WHERE conrelid = 'jobq.jobs'::regclass AND contype NOT IN ('p', 'n')), 0::bigint, 'no CHECK or foreign key on jobq.jobs, for the same reason');
+SELECT is((SELECT count(*) FROM pg_constraint WHERE confrelid = 'jobq.jobs'::regclass), 0::bigint, 'no foreign key points at jobs');
+SELECT col_is_pk('jobq', 'jobs', 'id', 'the primary key of jobs');
+SELECT col_is_pk('jobq', 'queue_settings', 'queue', 'the primary key of queue_settings');
+SELECT columns_are('jobq', 'queue_settings', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,created_at}'::name[]);
+SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error}'::name[]);
+SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,has_settings,created_at}'::name[]);
+SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
+               $$SELECT unnest('{queue,scheduled,blocked,pending,processing,completed,failed,cancelled,oldest_pending_age,oldest_heartbeat,paused}'::text[])$$, 'queue_stats: jobs by status, the oldest');
+SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,
+               $$SELECT unnest('{pid,database,state,last_round,last_error}'::text[])$$, 'workers: who, where, since when, what went wrong');
+SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[], 'attempts by job and lease');
+
+-- pg_dump keeps the rows.
+SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory}'::text[], 'pg_dump keeps the rows of these');
+SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass), false, 'no row security: it breaks dumps by others than the owner');
+-- Hot tables are kept in shape.
+SELECT ok((SELECT reloptions::text ~ 'fillfactor=[3-8]' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');
+-- Statements by hand are looked after by triggers, also where the server applies changes.
+SELECT triggers_are('jobq', 'jobs', '{fill_job,follow_job}'::name[]);
+SELECT trigger_is('jobq', 'jobs', 'fill_job', 'jobq', 'fill_job');
+SELECT trigger_is('jobq', 'jobs', 'follow_job', 'jobq', 'follow_job');
+SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass) AND tgenabled = 'A'), 4::bigint, 'settings and lanes are noticed in replica role too');
+
+-- Nobody but the owner has rights, and pg_monitor reads the views.
+SELECT is(has_table_privilege('pg_monitor', oid, 'SELECT'), relkind = 'v' OR relname = 'attempts', 'pg_monitor and ' || relname) FROM relations ORDER BY relname;
+SELECT is((SELECT count(*) FROM relations r, aclexplode(r.relacl) a WHERE a.grantee = 0), 0::bigint, 'PUBLIC has no right on any of them');
+SELECT is(has_schema_privilege('pg_monitor', 'jobq', 'USAGE') AND NOT has_schema_privilege('pg_monitor', 'jobq', 'CREATE'), true, 'pg_monitor may use the schema');
+SET ROLE pg_monitor;
+SELECT count(*) FROM jobq.queues \gset monitor_
+SELECT count(*) FROM jobq.queue_stats \gset monitor_
+SELECT count(*) FROM jobq.workers \gset monitor_
+SELECT count(*) FROM jobq.attempts \gset monitor_
+RESET ROLE;
+SELECT pass('pg_monitor has read every view');
+SELECT is((SELECT count(*) FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = 'jobq' AND a.grantee = 0), 0::bigint, 'PUBLIC may not even use the schema');
+
+SELECT * FROM finish();
+ROLLBACK;
