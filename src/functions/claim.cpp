@@ -5,6 +5,10 @@
 #include "pg/args.h"
 #include "settings.h"
 
+extern "C" {
+#include "tcop/utility.h"
+}
+
 namespace jobq {
 
 namespace {
@@ -29,7 +33,8 @@ int checked_batch(FunctionCallInfo fcinfo, int n) {
     const int batch = PG_GETARG_INT32(n);
     if (batch < 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"batch\" must not be negative, but is %d", batch)));
+                        errmsg("argument \"batch\" must not be negative, but is %d", batch),
+                        errhint("It is the number of jobs wanted; 0 claims nothing.")));
     if (batch > core::kMaxBatch)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"batch\" is too large: %d", batch),
                         errhint("At most %d jobs can be claimed in one call.", core::kMaxBatch)));
@@ -101,6 +106,8 @@ ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {
 }
 
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue) {
+    // Also where there is nothing to claim: a worker sent to a standby must hear of it.
+    PreventCommandIfReadOnly("jobq_claim()");
     require_known_queue(queue);
     const Queue *found = find_queue(queue);
     if (found->paused || request.batch == 0) return 0;

@@ -3,6 +3,7 @@
 
 #include "functions/payload.h"
 #include "functions/result_set.h"
+#include "functions/specs.h"
 #include "pg/args.h"
 #include "shared_state.h"
 #include "store/directory.h"
@@ -14,23 +15,6 @@ namespace {
 
 TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
     return present ? check_finite(run_at, "run_at") : now;
-}
-
-// 22023 unless `value` is one of the choices; the last may be empty.
-void check_choice(const text *value, const char *name, std::string_view a, std::string_view b, std::string_view c) {
-    const std::string_view chosen = view(value);
-    if (chosen == a || chosen == b || (!c.empty() && chosen == c)) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", name, static_cast<int>(chosen.size()),
-                           chosen.data()),
-                    c.empty() ? errhint("Use '%s' or '%s'.", a.data(), b.data())
-                              : errhint("Use '%s', '%s' or '%s'.", a.data(), b.data(), c.data())));
-}
-
-void check_on_conflict(const text *value) { check_choice(value, "on_conflict", "ignore", "replace", "error"); }
-
-void check_on_dependency_failure(const text *value) {
-    check_choice(value, "on_dependency_failure", "cancel", "run", "");
 }
 
 // The checks that all three functions share; fills what the queue decides.
@@ -51,50 +35,15 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
     if (!has_max_attempts) spec->max_attempts = find_queue(view(spec->queue))->max_attempts;
 }
 
-void check_elements_are_objects(Jsonb *specs) {
-    JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
-    JsonbValue value;
-    JsonbIteratorNext(&iterator, &value, true);  // the array itself
-    for (int n = 1; JsonbIteratorNext(&iterator, &value, true) == WJB_ELEM; n++) {
-        if (value.type == jbvBinary && JsonContainerIsObject(value.val.binary.data)) continue;
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
-                 errdetail("Element %d is not an object.", n)));
-    }
+[[noreturn]] void specs_not_objects() {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
+             errhint("For example '[{\"queue\": \"emails\", \"payload\": {}}]'.")));
+    pg_unreachable();
 }
 
 // Names the element in every error that its checks and its insert raise.
 void add_element_context(void *number) { errcontext("element %d of argument \"specs\"", *static_cast<int *>(number)); }
-
-JobSpec spec_from_row(const Row &row, TimestampTz now) {
-    if (!row.is_null(kSpecUnknownKey))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"specs\" has an unknown key \"%s\"",
-                               text_to_cstring(DatumGetTextPP(row.get(kSpecUnknownKey)))),
-                        errhint("The keys are the names of the parameters of jobq_enqueue().")));
-    if (!row.is_null(kSpecReserved)) unsupported_argument(text_to_cstring(DatumGetTextPP(row.get(kSpecReserved))));
-    if (row.is_null(kSpecQueue)) null_argument("queue");
-    if (!row.is_null(kSpecOnConflict)) check_on_conflict(DatumGetTextPP(row.get(kSpecOnConflict)));
-    if (!row.is_null(kSpecOnDependencyFailure))
-        check_on_dependency_failure(DatumGetTextPP(row.get(kSpecOnDependencyFailure)));
-
-    JobSpec spec = {};
-    spec.queue = DatumGetTextPP(row.get(kSpecQueue));
-    spec.kind = row.is_null(kSpecKind) ? make_text("") : DatumGetTextPP(row.get(kSpecKind));
-    spec.payload =
-        row.is_null(kSpecPayload) ? DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")) : row.get(kSpecPayload);
-    check_json_size(spec.payload, "payload");
-    spec.priority = row.is_null(kSpecPriority) ? 0 : check_priority(row.int32_at(kSpecPriority), "priority");
-    spec.run_at = row.is_null(kSpecRunAt) ? now : check_finite(DatumGetTimestampTz(row.get(kSpecRunAt)), "run_at");
-    spec.version = row.is_null(kSpecVersion) ? 0 : row.int32_at(kSpecVersion);
-    if (!row.is_null(kSpecMaxAttempts)) spec.max_attempts = row.int32_at(kSpecMaxAttempts);
-    if (!row.is_null(kSpecRequires)) spec.required = DatumGetArrayTypeP(row.get(kSpecRequires));
-    if (!row.is_null(kSpecHeartbeatTimeout)) spec.heartbeat_timeout = DatumGetIntervalP(row.get(kSpecHeartbeatTimeout));
-    spec.has_metadata = !row.is_null(kSpecMetadata);
-    if (spec.has_metadata) spec.metadata = row.get(kSpecMetadata);
-    check_spec(&spec, !row.is_null(kSpecMaxAttempts));
-    return spec;
-}
 
 }  // namespace
 
@@ -221,30 +170,31 @@ PG_FUNCTION_INFO_V1(jobq_enqueue_jobs);
 PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     require(fcinfo, 0, "specs");
     Jsonb *specs = PG_GETARG_JSONB_P(0);
-    if (!JB_ROOT_IS_ARRAY(specs) || JB_ROOT_IS_SCALAR(specs))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"specs\" must be a JSON array of objects")));
+    if (!JB_ROOT_IS_ARRAY(specs) || JB_ROOT_IS_SCALAR(specs)) specs_not_objects();
     if (JB_ROOT_COUNT(specs) > static_cast<uint32>(core::kMaxEnqueue))
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                         errmsg("argument \"specs\" has too many elements: %u", JB_ROOT_COUNT(specs)),
                         errhint("At most %d are allowed in one call.", core::kMaxEnqueue)));
-    check_elements_are_objects(specs);
 
     const TimestampTz now = GetCurrentTimestamp();
     ResultSet results(fcinfo);
+    int number = 0;
+    ErrorContextCallback context = {error_context_stack, add_element_context, &number};
+    error_context_stack = &context;
     with_spi([&] {
-        const Rows rows = read_specs(PointerGetDatum(specs));
-        int number = 0;
-        ErrorContextCallback context = {error_context_stack, add_element_context, &number};
-        error_context_stack = &context;
-        for (uint64 i = 0; i < rows.size(); i++) {
-            number = static_cast<int>(i) + 1;
-            JobSpec spec = spec_from_row(rows[i], now);
-            fill_from_queue(&spec, !rows[i].is_null(kSpecMaxAttempts));
-            results.row({Int64GetDatum(insert_job(spec, now)), BoolGetDatum(true)});
+        JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
+        JsonbValue element;
+        JsonbIteratorNext(&iterator, &element, true);  // the array itself
+        while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
+            number++;
+            if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
+            ParsedSpec spec = parse_spec(element.val.binary.data, now);
+            check_spec(&spec.job, spec.has_max_attempts);
+            fill_from_queue(&spec.job, spec.has_max_attempts);
+            results.row({Int64GetDatum(insert_job(spec.job, now)), BoolGetDatum(true)});
         }
-        error_context_stack = context.previous;
     });
+    error_context_stack = context.previous;
     return results.done();
 }
 

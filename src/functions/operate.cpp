@@ -39,23 +39,6 @@ bool covered_by_default(Operation operation, core::JobStatus status) {
     return operation_applies(operation, status);
 }
 
-void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, JobFilter *filter) {
-    if (!given(fcinfo, n)) {
-        for (int i = 0; i < core::kJobStatusCount; i++)
-            filter->statuses[i] = covered_by_default(operation, static_cast<core::JobStatus>(i));
-        return;
-    }
-    const Elements statuses = require_elements(fcinfo, n, status_type(), "statuses", core::kMaxBatch);
-    for (int i = 0; i < statuses.count; i++) {
-        const core::JobStatus status = status_of(statuses.values[i]);
-        if (!operation_applies(operation, status))
-            ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                            errmsg("argument \"statuses\" names \"%s\", which this function does not apply to",
-                                   core::status_name(status))));
-        filter->statuses[static_cast<int>(status)] = true;
-    }
-}
-
 // The parameters from kind on are the same in all set operations; `first` is the position of kind.
 JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     JobFilter filter = {};
@@ -65,7 +48,7 @@ JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
         filter.kind = PG_GETARG_TEXT_PP(first);
         check_name(view(filter.kind), "kind", core::kMaxKindBytes, true);
     }
-    read_statuses(fcinfo, first + 1, operation, &filter);
+    read_statuses(fcinfo, first + 1, operation, covered_by_default, filter.statuses);
     if (given(fcinfo, first + 2)) filter.error_like = PG_GETARG_TEXT_PP(first + 2);
     filter.has_created_before = given(fcinfo, first + 3);
     if (filter.has_created_before) {
@@ -77,8 +60,8 @@ JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     require(fcinfo, first + 5, "max_jobs");
     filter.max_jobs = PG_GETARG_INT32(first + 5);
     if (filter.max_jobs < 0)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative"),
+                        errhint("It is the largest number of jobs to change; 0 changes none.")));
     return filter;
 }
 

@@ -8,6 +8,7 @@
 #include "settings.h"
 #include "shared_state.h"
 #include "store/directory.h"
+#include "store/operate.h"
 #include "store/queues.h"
 #include "tick.h"
 
@@ -99,14 +100,10 @@ PGDLLEXPORT Datum jobq_purge_queue(PG_FUNCTION_ARGS) {
     text *queue = queue_argument(fcinfo);
     Datum names[core::kJobStatusCount];
     int count = 0;
-    if (given(fcinfo, 1)) {
-        const Elements statuses = require_elements(fcinfo, 1, status_type(), "statuses", core::kJobStatusCount);
-        for (int i = 0; i < statuses.count; i++)
-            names[count++] = CStringGetTextDatum(core::status_name(status_of(statuses.values[i])));
-    } else {
-        for (int i = 0; i < core::kJobStatusCount; i++)
-            names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
-    }
+    bool wanted[core::kJobStatusCount];
+    read_statuses(fcinfo, 1, Operation::Delete, operation_applies, wanted);
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        if (wanted[i]) names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
     PG_RETURN_INT64(with_spi([&] {
         require_known_queue(view(queue));
         return purge_queue(queue, array_of(names, count, TEXTOID));

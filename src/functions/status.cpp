@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "functions/status.h"
+#include "pg/args.h"
 
 extern "C" {
 #include "utils/syscache.h"
@@ -23,6 +24,23 @@ core::JobStatus status_of(Datum value) {
     const char *label = DatumGetCString(DirectFunctionCall1(enum_out, value));
     if (!core::parse_status(label, &status)) elog(ERROR, "jobq: unknown job status \"%s\"", label);
     return status;
+}
+
+void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, bool (*by_default)(Operation, core::JobStatus),
+                   bool *wanted) {
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        wanted[i] = !given(fcinfo, n) && by_default(operation, static_cast<core::JobStatus>(i));
+    if (!given(fcinfo, n)) return;
+    const Elements statuses = require_elements(fcinfo, n, status_type(), "statuses", core::kMaxBatch);
+    for (int i = 0; i < statuses.count; i++) {
+        const core::JobStatus status = status_of(statuses.values[i]);
+        if (!operation_applies(operation, status))
+            ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                            errmsg("argument \"statuses\" names \"%s\", which this function does not apply to",
+                                   core::status_name(status)),
+                            errhint("Leave statuses out to take all that it applies to by default.")));
+        wanted[static_cast<int>(status)] = true;
+    }
 }
 
 }  // namespace jobq

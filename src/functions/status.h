@@ -3,6 +3,7 @@
 
 #include "core/job.h"
 #include "pg/pg.h"
+#include "store/operate.h"
 
 namespace jobq {
 
@@ -14,5 +15,10 @@ core::JobStatus status_of(Datum value);
 
 // The type's OID.
 Oid status_type();
+
+// The argument `statuses`, number n: which of the core::kJobStatusCount statuses it names. When it is absent,
+// those that by_default(operation, status) says. 22023 for one that the operation does not apply to.
+void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, bool (*by_default)(Operation, core::JobStatus),
+                   bool *wanted);
 
 }  // namespace jobq

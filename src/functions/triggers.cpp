@@ -41,6 +41,7 @@ class JobRow {
         bool null = !present;
         tuple_ = heap_modify_tuple_by_cols(tuple_, desc_, 1, &at, &value, &null);
     }
+    void clear(const char *column) { set_or_clear(column, false, Datum(0)); }
     void default_to(const char *column, Datum value) {
         if (!has(column)) set(column, value);
     }
@@ -64,6 +65,8 @@ void check_row(const JobRow &row) {
     check_name(text_of(row, "kind"), "kind", core::kMaxKindBytes, true);
     check_positive(DatumGetInt32(row.get("max_attempts")), "max_attempts");
     check_finite(DatumGetTimestampTz(row.get("run_at")), "run_at");
+    for (const char *reserved : {"unique_key", "group_key", "concurrency_key", "max_runtime"})
+        if (row.has(reserved)) unsupported_argument(reserved);
     if (row.has("heartbeat_timeout")) check_heartbeat_timeout(DatumGetIntervalP(row.get("heartbeat_timeout")));
 }
 
@@ -96,15 +99,31 @@ void fill(JobRow *row, TupleDesc desc) {
 }
 
 // What follows from other columns is set whatever the INSERT says: a dump may come from a database with another
-// encoding, whose lanes have other ids.
+// encoding, whose lanes have other ids. Leases and times are kept where they make sense.
 void derive(JobRow *row, TupleDesc desc) {
     const Datum run_at = row->get("run_at");
-    const auto has_status = [&](core::JobStatus status) {
-        return DatumGetObjectId(row->get("status")) == DatumGetObjectId(status_value(desc, status));
-    };
+    const Datum now = TimestampTzGetDatum(GetCurrentTimestamp());
+    core::JobStatus status = core::JobStatus::Pending;
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        if (DatumGetObjectId(row->get("status")) ==
+            DatumGetObjectId(status_value(desc, static_cast<core::JobStatus>(i))))
+            status = static_cast<core::JobStatus>(i);
     row->set("lane", Int64GetDatum(lane_of(*row)));
-    row->set_or_clear("ready_at", has_status(core::JobStatus::Pending), run_at);
-    row->set_or_clear("due_at", has_status(core::JobStatus::Scheduled), run_at);
+    row->set_or_clear("ready_at", status == core::JobStatus::Pending, run_at);
+    row->set_or_clear("due_at", status == core::JobStatus::Scheduled, run_at);
+    const bool running = status == core::JobStatus::Processing;
+    row->set_or_clear("watched", running, BoolGetDatum(true));
+    if (core::is_finished(status)) row->default_to("finished_at", now);
+    if (!running) {
+        row->clear("lease");
+        return;
+    }
+    row->default_to("last_heartbeat", now);
+    if (!row->has("lease_timeout"))
+        row->set("lease_timeout",
+                 row->has("heartbeat_timeout")
+                     ? row->get("heartbeat_timeout")
+                     : IntervalPGetDatum(make_interval(find_queue(text_of(*row, "queue"))->heartbeat_timeout)));
 }
 
 }  // namespace
@@ -124,8 +143,11 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_data(fcinfo);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     JobRow row(trigger->tg_trigtuple, desc);
-    // Without a queue there is nothing to look up; the NOT NULL constraint says the rest.
-    if (!row.has("queue")) return PointerGetDatum(row.tuple());
+    // Before the lane is missed, which nobody who leaves the queue out has heard of.
+    if (!row.has("queue"))
+        ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
+                        errmsg("null value in column \"queue\" of relation \"jobs\" violates not-null constraint"),
+                        errtablecol(trigger->tg_relation, SPI_fnumber(desc, "queue"))));
     check_queue_name(text_of(row, "queue"), "queue");
     // The settings of the queue are read under SPI, but the row must outlive it.
     MemoryContext outer = CurrentMemoryContext;

@@ -11,7 +11,8 @@ extern "C" {
 namespace jobq {
 
 void null_argument(const char *name) {
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not be NULL", name)));
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not be NULL", name),
+                    errhint("Pass a value, or leave the argument out where it has a default.")));
     pg_unreachable();
 }
 
@@ -35,7 +36,8 @@ text *require_text(FunctionCallInfo fcinfo, int n, const char *name) {
 
 void check_name(std::string_view value, const char *name, size_t limit, bool allow_empty) {
     if (value.empty() && !allow_empty)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("argument \"%s\" must not be empty", name)));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("argument \"%s\" must not be empty", name),
+                        errhint("Give a name of 1 to %zu bytes.", limit)));
     if (value.size() > limit)
         ereport(ERROR,
                 (errcode(ERRCODE_NAME_TOO_LONG), errmsg("argument \"%s\" is too long: %zu bytes", name, value.size()),
@@ -57,25 +59,29 @@ int16 check_priority(int32 priority, const char *name) {
 int32 check_positive(int32 value, const char *name) {
     if (value < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"%s\" must be at least 1, not %d", name, value)));
+                        errmsg("argument \"%s\" must be at least 1, not %d", name, value),
+                        errhint("Leave it out to take the default.")));
     return value;
 }
 
 TimestampTz check_finite(TimestampTz value, const char *name) {
     if (TIMESTAMP_NOT_FINITE(value))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name)));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name),
+                        errhint("'infinity' and '-infinity' are not accepted.")));
     return value;
 }
 
 core::Micros check_span(const Interval *value, const char *name, Zero zero) {
     if (INTERVAL_NOT_FINITE(value))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name)));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name),
+                        errhint("'infinity' and '-infinity' are not accepted.")));
     const core::Micros span = core::span_micros(value->month, value->day, value->time);
     if (span < 0)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be negative", name)));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be negative", name),
+                        errhint("Use an interval such as '30 seconds'.")));
     if (span == 0 && zero == Zero::Refused)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be zero", name)));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be zero", name),
+                        errhint("Use an interval such as '30 seconds'.")));
     return span;
 }
 
@@ -83,7 +89,8 @@ core::Micros check_heartbeat_timeout(const Interval *value) {
     const core::Micros span = check_span(value, "heartbeat_timeout", Zero::Refused);
     if (span < core::kMinHeartbeatTimeout)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"heartbeat_timeout\" must be at least 10 ms")));
+                        errmsg("argument \"heartbeat_timeout\" must be at least 10 ms"),
+                        errhint("Workers heartbeat every third of it, but not more often than once a second.")));
     return span;
 }
 
@@ -106,8 +113,9 @@ text *truncated_error(Datum value, bool is_null) {
 
 Elements elements_of(ArrayType *array, Oid element_type, const char *name, int limit, NullElements nulls) {
     if (ARR_NDIM(array) > 1)
-        ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-                        errmsg("argument \"%s\" must be a one-dimensional array", name)));
+        ereport(ERROR,
+                (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                 errmsg("argument \"%s\" must be a one-dimensional array", name), errhint("Pass one flat array.")));
     const int count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
     if (count > limit)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -115,7 +123,8 @@ Elements elements_of(ArrayType *array, Oid element_type, const char *name, int l
                         errhint("At most %d are allowed in one call.", limit)));
     if (nulls == NullElements::Refused && array_contains_nulls(array))
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                        errmsg("argument \"%s\" must not contain NULL elements", name)));
+                        errmsg("argument \"%s\" must not contain NULL elements", name),
+                        errhint("Remove them, in all arrays of the call.")));
     Elements found;
     int16 length;
     bool by_value;
@@ -134,7 +143,8 @@ void check_same_length(int a, const char *name_a, int b, const char *name_b) {
     if (a != b)
         ereport(ERROR,
                 (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-                 errmsg("arguments \"%s\" and \"%s\" must have the same length, not %d and %d", name_a, name_b, a, b)));
+                 errmsg("arguments \"%s\" and \"%s\" must have the same length, not %d and %d", name_a, name_b, a, b),
+                 errhint("Give one element per job in each of them.")));
 }
 
 Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit) {

@@ -47,6 +47,7 @@ CREATE TABLE jobq.jobs (
     attempts            integer NOT NULL DEFAULT 0,
     lost_attempts       integer NOT NULL DEFAULT 0,
     lease               bigint,
+    claim_xid           xid8,
     started_at          timestamptz,
     last_heartbeat      timestamptz,
     finished_at         timestamptz,
@@ -62,8 +63,8 @@ CREATE TABLE jobq.jobs (
         autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.1);
 
--- The claim index. Its key and its predicate are ready_at, never status: a completion, a heartbeat and
--- a report of progress leave every indexed column alone and stay HOT.
+-- The claim index. Its key and its predicate are ready_at, never status: a heartbeat and a report of progress leave
+-- every indexed column alone and stay HOT.
 CREATE INDEX jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id) WHERE ready_at IS NOT NULL;
 -- What promotion looks for. NULL, hence absent, for every job that is due when it is enqueued.
 CREATE INDEX jobs_due_idx ON jobq.jobs (due_at, id) WHERE due_at IS NOT NULL;
@@ -94,6 +95,7 @@ COMMENT ON COLUMN jobq.jobs.status IS 'scheduled, blocked, pending, processing, 
 COMMENT ON COLUMN jobq.jobs.attempts IS 'starts so far, counted at the claim; a release or snooze gives one back';
 COMMENT ON COLUMN jobq.jobs.lost_attempts IS 'attempts that ended because the worker disappeared';
 COMMENT ON COLUMN jobq.jobs.lease IS 'random number given to the claim that holds the job, NULL while nobody does';
+COMMENT ON COLUMN jobq.jobs.claim_xid IS 'the transaction that claimed it last: within it, and only there, the lease may be left out';
 COMMENT ON COLUMN jobq.jobs.started_at IS 'when the latest attempt was claimed';
 COMMENT ON COLUMN jobq.jobs.last_heartbeat IS 'last sign of life of the worker, the claim included';
 COMMENT ON COLUMN jobq.jobs.finished_at IS 'when it completed, failed for good or was cancelled';
@@ -121,7 +123,7 @@ CREATE TABLE jobq.queue_settings (
     CONSTRAINT queue_settings_max_attempts_positive CHECK (max_attempts >= 1),
     CONSTRAINT queue_settings_backoff_base_not_negative CHECK (backoff_base >= interval '0'),
     CONSTRAINT queue_settings_backoff_max_not_negative CHECK (backoff_max >= interval '0'),
-    CONSTRAINT queue_settings_heartbeat_timeout_positive CHECK (heartbeat_timeout > interval '0'),
+    CONSTRAINT queue_settings_heartbeat_timeout_minimum CHECK (heartbeat_timeout >= interval '10 milliseconds'),
     CONSTRAINT queue_settings_max_lost_positive CHECK (max_lost >= 1),
     CONSTRAINT queue_settings_keep_completed_not_negative CHECK (keep_completed >= interval '0'),
     CONSTRAINT queue_settings_keep_failed_not_negative CHECK (keep_failed >= interval '0')

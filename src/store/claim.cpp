@@ -58,7 +58,7 @@ Statement lock_ids = {"SELECT " CLAIM_COLUMNS
 #define MARK_CLAIMED                                                                                           \
     "SET status = 'processing', ready_at = NULL, attempts = j.attempts + 1, worker_id = $4, started_at = $5, " \
     "last_heartbeat = $5, "                                                                                    \
-    "watched = true, finished_at = NULL, cancel_requested_at = NULL, "
+    "claim_xid = pg_current_xact_id(), watched = true, finished_at = NULL, cancel_requested_at = NULL, "
 
 Statement mark_one = {"UPDATE jobq.jobs j " MARK_CLAIMED "lease = $2, lease_timeout = $3 WHERE j.ctid = $1",
                       {TIDOID, INT8OID, INTERVALOID, TEXTOID, TIMESTAMPTZOID}};

@@ -1,6 +1,7 @@
 // See duties.h. Every statement passes over rows that somebody else holds: a tick waits for nobody.
 #include "pg/pg.h"
 
+#include "core/interval.h"
 #include "core/retry.h"
 #include "pg/args.h"
 #include "pg/spi.h"
@@ -67,7 +68,9 @@ Statement lock_unkept = {
                      FOR UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID, TIMESTAMPTZARRAYOID}};
 
-Statement get_prune_position = {"SELECT t.prune_after FROM jobq.tick_state t", {}, Planning::Free};
+// No row while another tick prunes.
+Statement get_prune_position = {
+    "SELECT t.prune_after FROM jobq.tick_state t FOR UPDATE SKIP LOCKED", {}, Planning::Free};
 Statement set_prune_position = {
     "UPDATE jobq.tick_state t SET prune_after = $1 WHERE t.prune_after <> $1", {INT8OID}, Planning::Free};
 
@@ -131,8 +134,9 @@ EndedAttempt ended_of(const Row &row, const Queue &queue, const char *outcome) {
 }
 
 const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost) {
-    const char *timeout = DatumGetCString(DirectFunctionCall1(interval_out, row.get(kLeaseTimeout)));
-    const char *lead = psprintf("no heartbeat for %s", timeout);
+    const Interval *timeout = DatumGetIntervalP(row.get(kLeaseTimeout));
+    const core::Micros span = core::span_micros(timeout->month, timeout->day, timeout->time);
+    const char *lead = psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
     if (lost.status != core::JobStatus::Failed) return lead;
     if (lost.lost_attempts >= max_lost)
         return psprintf("%s; lost its worker %d times (max_lost %d)", lead, lost.lost_attempts, max_lost);
@@ -228,7 +232,9 @@ int64 promote_due(TimestampTz now, int batch, bool *more) {
 
 int64 prune_finished(TimestampTz now, int batch, bool *more, bool *unread) {
     const Rows state = run(get_prune_position, Params());
-    const int64 after = state.size() == 1 ? state[0].int64_at(1) : 0;
+    *more = *unread = false;
+    if (state.size() == 0) return 0;
+    const int64 after = state[0].int64_at(1);
     const Page page = read_prune_page(after, now, batch);
     const int64 pruned = delete_page(page);
     // Ids are given out in the order of time, nearly: behind a page of young jobs there are only younger ones.

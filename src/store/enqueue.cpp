@@ -56,24 +56,6 @@ Statement settle = {
        WHERE j.id = $1)",
     {INT8OID, INT8OID, INTERVALOID, TIMESTAMPTZOID}};
 
-Statement specs_to_rows = {
-    R"(SELECT (SELECT k FROM jsonb_object_keys(e.spec) AS k
-               WHERE k <> ALL ('{queue,payload,kind,priority,run_at,max_attempts,unique_key,on_conflict,unique_for,
-                                 group_key,concurrency_key,depends_on,on_dependency_failure,version,requires,
-                                 heartbeat_timeout,max_runtime,metadata}'::text[]) LIMIT 1),
-              r.queue, e.spec -> 'payload', r.kind, r.priority, r.run_at, r.max_attempts, r.version, r.requires,
-              r.heartbeat_timeout, nullif(e.spec -> 'metadata', 'null'), r.on_conflict, r.on_dependency_failure,
-              (SELECT k FROM jsonb_each(e.spec) AS f(k, v)
-               WHERE k = ANY ('{unique_key,unique_for,group_key,concurrency_key,depends_on,max_runtime}'::text[])
-                 AND v <> 'null' LIMIT 1)
-       FROM jsonb_array_elements($1) WITH ORDINALITY AS e(spec, ord),
-            jsonb_to_record(e.spec) AS r(queue text, kind text, priority int, run_at timestamptz, max_attempts int,
-                                         version int, requires text[], heartbeat_timeout interval,
-                                         on_conflict text, on_dependency_failure text)
-       ORDER BY e.ord)",
-    {JSONBOID},
-    Planning::Free};
-
 // Also enters the lane into the directory.
 Params shared_params(const JobSpec &spec, Datum payload, Datum priority, TimestampTz now) {
     const int64 lane = ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required);
@@ -116,7 +98,5 @@ void settle_job(int64 id, int64 lane, core::Micros default_timeout) {
                     .add(IntervalPGetDatum(make_interval(default_timeout)))
                     .add(TimestampTzGetDatum(GetCurrentTimestamp())));
 }
-
-Rows read_specs(Datum specs) { return read(specs_to_rows, Params().add(specs)); }
 
 }  // namespace jobq

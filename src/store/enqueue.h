@@ -39,24 +39,4 @@ Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, TimestampTz n
 // Makes a job that somebody's own UPDATE changed consistent again: what follows from its status, and its lane.
 void settle_job(int64 id, int64 lane, core::Micros default_timeout);
 
-// The elements of jobq_enqueue_jobs' array, as the server's JSON functions read them: a row for each, its columns in
-// the order of SpecColumn. Values that do not fit raise the server's own errors (22P02, 22003, ...).
-enum SpecColumn {
-    kSpecUnknownKey = 1,  // a key that jobq_enqueue has no parameter for, NULL: none
-    kSpecQueue,
-    kSpecPayload,
-    kSpecKind,
-    kSpecPriority,
-    kSpecRunAt,
-    kSpecMaxAttempts,
-    kSpecVersion,
-    kSpecRequires,
-    kSpecHeartbeatTimeout,
-    kSpecMetadata,
-    kSpecOnConflict,
-    kSpecOnDependencyFailure,
-    kSpecReserved,  // a key of a feature that this version does not have, NULL: none
-};
-Rows read_specs(Datum specs);
-
 }  // namespace jobq

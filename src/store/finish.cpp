@@ -30,13 +30,14 @@ namespace {
 #endif
 
 Statement find_claimed_here = {
-    R"(SELECT j.lease, j.xmin, j.started_at, j.cancel_requested_at FROM jobq.jobs j
-       WHERE j.id = $1 AND j.status = 'processing')",
+    R"(SELECT j.lease FROM jobq.jobs j
+       WHERE j.id = $1 AND j.status = 'processing' AND j.claim_xid = pg_current_xact_id_if_assigned())",
     {INT8OID}};
 
-#define COMPLETE(result)                                                                                           \
-    "UPDATE jobq.jobs j SET status = 'completed', finished_at = $4, result = " result ", lease = NULL, watched = " \
-                                                                                      "NULL "
+#define COMPLETE(result)                                                              \
+    "UPDATE jobq.jobs j SET status = 'completed', finished_at = $4, result = " result \
+    ", lease = NULL, watched = "                                                      \
+    "NULL "
 #define HEARTBEAT(progress) "UPDATE jobq.jobs j SET last_heartbeat = $4, progress = coalesce(" progress ", j.progress) "
 // The jobs named by arrays, or by three scalars, which spares a single job the cost of a join.
 #define OF_MANY(extra) "FROM unnest($1, $2, $3) AS u(id, lease, " extra ") WHERE " HELD
@@ -62,7 +63,7 @@ Statement heartbeat_all_of_worker = {
 enum RunningColumn { kId = 1, kLease, kAttempts, kMaxAttempts, kLostAttempts, kQueue, kRunAt, kCancelRequested };
 
 Statement lock_held = {
-    "SELECT j.id, j.lease, j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, "
+    "SELECT j.id, u.lease, j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, "
     "j.cancel_requested_at IS NOT NULL "
     "FROM unnest($1, $2) AS u(id, lease), "
     "LATERAL (SELECT * FROM jobq.jobs j WHERE " HELD " FOR NO KEY UPDATE) j",
@@ -153,14 +154,7 @@ EndedAttempt ended_of(const Row &row, const Queue &queue) {
 
 int64 lease_claimed_here(int64 job_id) {
     const Rows rows = run(find_claimed_here, Params().add(Int64GetDatum(job_id)));
-    if (rows.size() == 1) {
-        const Row row = rows[0];
-        const TimestampTz begun = GetCurrentTransactionStartTimestamp();
-        const bool ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(row.get(2)));
-        // Ours may also be a cancellation of somebody else's running job.
-        const bool cancelled_here = !row.is_null(4) && DatumGetTimestampTz(row.get(4)) >= begun;
-        if (ours && !cancelled_here && DatumGetTimestampTz(row.get(3)) >= begun) return row.int64_at(1);
-    }
+    if (rows.size() == 1 && !rows[0].is_null(1)) return rows[0].int64_at(1);
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"lease\" must not be NULL"),
                     errdetail("Job %lld was not claimed in this transaction.", static_cast<long long>(job_id)),
                     errhint("Pass the lease that jobq_claim() returned with the job.")));

@@ -40,8 +40,12 @@ Statement find_unfinished = {
     {TEXTOID},
     Planning::Free};
 
+// Rows are locked in the order of their ids, as everywhere, before the DELETE takes them in its own.
 Statement forget = {
-    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.queue = $1 RETURNING j.id),
+    R"(WITH gone AS (DELETE FROM jobq.jobs j
+                     WHERE j.id = ANY (ARRAY (SELECT l.id FROM jobq.jobs l WHERE l.queue = $1
+                                              ORDER BY l.id FOR UPDATE))
+                     RETURNING j.id),
             history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
             settings AS (DELETE FROM jobq.queue_settings s WHERE s.queue = $1 RETURNING 1)
@@ -51,7 +55,12 @@ Statement forget = {
 
 Statement purge = {
     R"(WITH gone AS (DELETE FROM jobq.jobs j
-                     WHERE j.queue = $1 AND j.status::text = ANY ($2) AND j.status <> 'processing' RETURNING j.id),
+                     WHERE j.status <> 'processing'
+                       AND j.id = ANY (ARRAY (SELECT l.id FROM jobq.jobs l
+                                              WHERE l.queue = $1 AND l.status::text = ANY ($2)
+                                                AND l.status <> 'processing'
+                                              ORDER BY l.id FOR UPDATE))
+                     RETURNING j.id),
             history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id)
        SELECT count(*) FROM gone)",
     {TEXTOID, TEXTARRAYOID},

@@ -36,20 +36,29 @@ constexpr const char *kMonitor[] = {"jobq_get", "jobq_version", nullptr};
 
 struct Kind {
     const char *name;
+    const char *marker;  // a function that only this kind has; nullptr: none
     const char *const *functions;
     bool reads_views;
     bool reads_jobs;
 };
 // In the order of RoleKind.
-constexpr Kind kKinds[] = {{"producer", kProducer, false, false},
-                           {"worker", kWorker, false, false},
-                           {"operator", kOperator, true, true},
-                           {"monitor", kMonitor, true, false}};
+constexpr Kind kKinds[] = {{"producer", "jobq_enqueue", kProducer, false, false},
+                           {"worker", "jobq_claim", kWorker, false, false},
+                           {"operator", "jobq_cancel", kOperator, true, true},
+                           {"monitor", nullptr, kMonitor, true, false}};
 
 Statement find_function = {
     R"(SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_proc p
        WHERE p.pronamespace OPERATOR(pg_catalog.=) $1 AND p.proname OPERATOR(pg_catalog.=) $2)",
     {OIDOID, NAMEOID},
+    Planning::Free};
+
+// Granted to the role itself, not to PUBLIC or a role it is a member of.
+Statement find_grant = {
+    R"(SELECT 1 FROM pg_catalog.pg_proc p, pg_catalog.aclexplode(p.proacl) a, pg_catalog.pg_roles r
+       WHERE p.pronamespace OPERATOR(pg_catalog.=) $1 AND p.proname OPERATOR(pg_catalog.=) $2
+         AND a.grantee OPERATOR(pg_catalog.=) r.oid AND r.rolname OPERATOR(pg_catalog.=) $3)",
+    {OIDOID, NAMEOID, NAMEOID},
     Planning::Free};
 
 // `object` is quoted as SQL needs it.
@@ -66,6 +75,28 @@ void change_function(bool grant, const char *name, Oid schema, const char *role)
         change_one(grant, "EXECUTE", psprintf("FUNCTION %s", TextDatumGetCString(found[i].get(1))), role);
 }
 
+bool holds(const char *role, const Kind &kind, Oid schema) {
+    if (kind.marker == nullptr) return false;
+    NameData function;
+    NameData grantee;
+    namestrcpy(&function, kind.marker);
+    namestrcpy(&grantee, role);
+    return run(find_grant,
+               Params().add(ObjectIdGetDatum(schema)).add(NameGetDatum(&function)).add(NameGetDatum(&grantee)))
+               .size() > 0;
+}
+
+void change_kind(bool grant, const Kind &kind, const char *role, Oid schema) {
+    change_one(grant, "USAGE", "SCHEMA jobq", role);
+    for (const char *const *name = kind.functions; *name != nullptr; name++)
+        change_function(grant, *name, schema, role);
+    if (kind.reads_views) {
+        change_one(grant, "SELECT", "jobq.queues, jobq.queue_stats, jobq.workers, jobq.attempts", role);
+        change_one(grant, "EXECUTE", "FUNCTION jobq.background_workers(), jobq.queue_defaults()", role);
+    }
+    if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.jobs, jobq.queue_settings, jobq.lane_directory", role);
+}
+
 }  // namespace
 
 bool parse_role_kind(std::string_view name, RoleKind *kind) {
@@ -78,16 +109,12 @@ bool parse_role_kind(std::string_view name, RoleKind *kind) {
 }
 
 void change_privileges(const char *role, RoleKind kind, bool grant, Oid schema) {
-    const Kind &found = kKinds[static_cast<int>(kind)];
-    // A role of several kinds keeps what another kind still needs of the schema.
-    if (grant) change_one(true, "USAGE", "SCHEMA jobq", role);
-    for (const char *const *name = found.functions; *name != nullptr; name++)
-        change_function(grant, *name, schema, role);
-    if (found.reads_views) {
-        change_one(grant, "SELECT", "jobq.queues, jobq.queue_stats, jobq.workers, jobq.attempts", role);
-        change_one(grant, "EXECUTE", "FUNCTION jobq.background_workers(), jobq.queue_defaults()", role);
-    }
-    if (found.reads_jobs) change_one(grant, "SELECT", "jobq.jobs, jobq.queue_settings, jobq.lane_directory", role);
+    const Kind &changed = kKinds[static_cast<int>(kind)];
+    change_kind(grant, changed, role, schema);
+    if (grant) return;
+    // What another kind of the same role still needs.
+    for (const Kind &other : kKinds)
+        if (&other != &changed && holds(role, other, schema)) change_kind(true, other, role, schema);
 }
 
 }  // namespace jobq

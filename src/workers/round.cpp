@@ -30,6 +30,9 @@ constexpr int kPassesPerRound = 10;
 // Rounds keep this distance, so that jobs that become due one after the other are promoted together.
 constexpr core::Micros kRoundGap = 10000;
 
+// A lock in the way is worth a line in the log only when it stays: DDL takes its time.
+constexpr int kPassingFailures = 5;
+
 enum class Outcome { Done, Failed, NoExtension, Skipped };
 
 // One transaction. Lives in the caller's frame, because a longjmp leaves the values of locals undefined.
@@ -113,7 +116,9 @@ void record_error(Slot *slot, const Step *step, MemoryContext memory) {
     const auto *bytes = reinterpret_cast<const unsigned char *>(message);
     const uint32 fingerprint = hash_bytes(bytes, static_cast<int>(strlen(message))) | 1;
     StepReport *report = &slot->steps[step->index];
-    if (report->logged != fingerprint) EmitErrorReport();
+    const bool passing = is_passing(error->sqlerrcode);
+    const bool to_log = !passing || report->failures + 1 >= kPassingFailures;
+    if (to_log && report->logged != fingerprint) EmitErrorReport();
 
     char text[kErrorBytes];
     const char *name = step_name(step->index);
@@ -124,9 +129,9 @@ void record_error(Slot *slot, const Step *step, MemoryContext memory) {
 
     const TimestampTz now = GetCurrentTimestamp();
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    report->logged = fingerprint;
+    if (to_log) report->logged = fingerprint;
     report->failures++;
-    report->not_before = now + (is_passing(error->sqlerrcode) ? core::kSecond : core::launch_backoff(report->failures));
+    report->not_before = now + (passing ? core::kSecond : core::launch_backoff(report->failures));
     memcpy(slot->last_error, text, sizeof(text));
     slot->last_error_at = now;
     LWLockRelease(slots_lock());
@@ -134,7 +139,7 @@ void record_error(Slot *slot, const Step *step, MemoryContext memory) {
 
 void record_success(Slot *slot, const Step *step) {
     StepReport *report = &slot->steps[step->index];
-    const bool recovered = report->failures > 0;
+    const bool recovered = report->logged != 0;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     report->failures = 0;
     report->not_before = 0;

@@ -1,0 +1,77 @@
+#!/bin/bash
+# A jobq worker in shell: runs a command for each job of a queue, the payload on its standard input.
+# usage: worker.sh QUEUE COMMAND [ARGUMENT...]      connects by PGHOST, PGPORT, PGUSER, PGDATABASE
+#
+# Exit status 0 completes the job, what the command printed is the result; any other fails it, and it is retried.
+# A cancelled job and one whose lease is lost have their command killed. SIGTERM ends it after the job in hand.
+set -u
+queue=$1
+shift
+worker=$(hostname)-$$
+state=$(mktemp)
+trap 'rm -f "$state"' EXIT
+stop=
+trap 'stop=1' TERM INT
+
+# Runs SQL that names its values as :'value'; psql quotes them.
+sql() {  # sql TEXT name=value...
+    local text=$1
+    shift
+    psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 "${@/#/--set=}" <<<"$text"
+}
+
+# In the background, while the command runs. $$ is the worker: when that was killed, nobody will report on the job,
+# so the heartbeats end, and the command with them.
+heartbeat() {  # job lease seconds pid-of-command
+    local answer
+    while sleep "$3"; do
+        kill -0 $$ 2>/dev/null || { kill -TERM -- "-$4"; return; }
+        answer=$(sql "SELECT jobq_heartbeat(:job, :lease)" job="$1" lease="$2") || continue
+        if [ "$answer" != held ]; then
+            echo "$answer" >"$state"
+            kill -TERM -- "-$4" 2>/dev/null
+            return
+        fi
+    done
+}
+
+run() {  # job lease seconds payload; the command gets a process group of its own
+    local job=$1 lease=$2 output status command beats
+    output=$(mktemp)
+    : >"$state"
+    set -m
+    "${COMMAND[@]}" <<<"$4" >"$output" 2>"$output.err" &
+    command=$!
+    heartbeat "$job" "$lease" "$3" "$command" &
+    beats=$!
+    set +m
+    # A signal for us interrupts the wait, and the command goes on.
+    while kill -0 "$command" 2>/dev/null; do wait "$command"; done
+    wait "$command"
+    status=$?
+    kill -TERM -- "-$beats" 2>/dev/null
+    wait "$beats" 2>/dev/null
+    if [ "$(cat "$state")" = lost ]; then
+        echo "job $job: lost"
+    elif [ "$status" = 0 ]; then
+        echo "job $job: completed: $(sql "SELECT jobq_complete(:job, :lease, to_jsonb(:'out'::text))" \
+            job="$job" lease="$lease" out="$(head -c 10000 "$output")")"
+    else
+        # After a cancellation this makes it cancelled, else it is retried or failed.
+        echo "job $job: $(sql "SELECT jobq_fail(:job, :lease, :'error')" \
+            job="$job" lease="$lease" error="exit status $status: $(tail -c 1000 "$output.err")")"
+    fi
+    rm -f "$output" "$output.err"
+}
+
+COMMAND=("$@")
+while [ -z "$stop" ]; do
+    row=$(sql "SELECT id, lease, heartbeat_seconds, payload FROM jobq_claim(:'queue', :'worker')" \
+        queue="$queue" worker="$worker") || { sleep 2; continue; }
+    if [ -z "$row" ]; then
+        sleep 1
+        continue
+    fi
+    IFS=$'\t' read -r job lease seconds payload <<<"$row"
+    run "$job" "$lease" "$seconds" "$payload"
+done
