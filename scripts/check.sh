@@ -80,7 +80,7 @@ suite_process() {
     chown "$SCRATCH_USER" "$SCRATCH/process"
     export PERL5LIB=$SCRATCH_PGXS/src/test/perl PG_REGRESS=$SCRATCH_PGXS/src/test/regress/pg_regress
     export TESTDIR=$SCRATCH/process TESTDATADIR=$SCRATCH/process/tmp_check TESTLOGDIR=$SCRATCH/process/tmp_check/log
-    PGPORT=65432 in_source prove -j 2 test/process/*.pl
+    PGPORT=65432 in_source prove -j 4 test/process/*.pl
 }
 
 suite_drivers() {

@@ -102,3 +102,12 @@ INSERT INTO jobq.jobs (payload) VALUES ('1');
 \set VERBOSITY default
 SELECT count(*) FROM jobq.jobs WHERE queue = 'direct';
 SELECT jobq_drop_queue('direct', force => true);
+
+-- A job that is inserted as running has a deadline like any other; one that is inserted as finished, a time.
+INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'processing')
+RETURNING watched, lease_timeout, last_heartbeat IS NOT NULL AS heartbeat;
+BEGIN;
+SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE duty = 'rescue';
+ROLLBACK;
+INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'failed') RETURNING finished_at IS NOT NULL AS stamped;
+SELECT jobq_drop_queue('direct', force => true);

@@ -93,3 +93,10 @@ SELECT jobq_enqueue('queues', '"known"') > 0 AS enqueued;
 SELECT payload FROM jobq_claim('queues');
 SELECT jobq_drop_queue('queues', force => true);
 RESET jobq.require_queues;
+
+-- A worker that was sent to a standby, or set to read only, hears of it even when there is nothing to claim.
+BEGIN READ ONLY;
+SELECT * FROM jobq_claim('queues');
+ROLLBACK;
+-- Running jobs are not purged.
+SELECT jobq_purge_queue('queues', '{processing}');

@@ -40,5 +40,13 @@ FROM (VALUES ('replace', 'cancel'), ('error', 'run')) AS v(c, d);
 SELECT jobq_enqueue('reserved', on_conflict => 'overwrite');
 SELECT jobq_enqueue('reserved', on_dependency_failure => 'wait');
 
+-- Nor by hand.
+\set VERBOSITY terse
+INSERT INTO jobq.jobs (queue, unique_key) VALUES ('reserved', 'k');
+INSERT INTO jobq.jobs (queue, group_key) VALUES ('reserved', 'k');
+INSERT INTO jobq.jobs (queue, concurrency_key) VALUES ('reserved', 'k');
+INSERT INTO jobq.jobs (queue, max_runtime) VALUES ('reserved', '1 hour');
+\set VERBOSITY default
+
 SELECT jobq_drop_queue('reserved', force => true);
 DROP TABLE reserved_calls;

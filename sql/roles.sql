@@ -163,3 +163,12 @@ RESET client_min_messages;
 
 DROP OWNED BY regress_jobq_nobody, regress_jobq_producer, regress_jobq_worker, regress_jobq_operator, "regress_jobq ""Monitor""";
 DROP ROLE regress_jobq_nobody, regress_jobq_producer, regress_jobq_worker, regress_jobq_operator, "regress_jobq ""Monitor""";
+
+-- A revoke keeps what another kind of the same role still needs, and the last one leaves nothing behind.
+CREATE ROLE regress_jobq_both;
+SELECT jobq_grant('regress_jobq_both', 'worker'), jobq_grant('regress_jobq_both', 'producer');
+SELECT jobq_revoke('regress_jobq_both', 'producer');
+SELECT p.proname, has_function_privilege('regress_jobq_both', p.oid, 'EXECUTE') AS may
+FROM pg_proc p WHERE p.proname IN ('jobq_enqueue', 'jobq_get', 'jobq_claim', 'jobq_version') ORDER BY p.proname;
+SELECT jobq_revoke('regress_jobq_both', 'worker');
+DROP ROLE regress_jobq_both;

@@ -47,7 +47,7 @@ project_files() {
 }
 
 compile_flags() {
-    echo "-std=c++17 -Isrc -D_GNU_SOURCE -isystem $("${PG_CONFIG:-pg_config}" --includedir-server)"
+    echo "-std=c++17 -Isrc -D_GNU_SOURCE -DJOBQ_VERSION=\"lint\" -isystem $("${PG_CONFIG:-pg_config}" --includedir-server)"
 }
 
 # Prints FILE:LINE: TEXT for each match of the Perl pattern $1 in the files named on standard input. Comments and
