@@ -41,7 +41,7 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
                 outcome.done = prune_finished(now, settings.prune_batch, &outcome.more, &outcome.unread);
                 break;
             case Duty::Repair:
-                outcome.done = repair();
+                outcome.done = repair(now);
                 break;
         }
     });

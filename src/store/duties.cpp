@@ -101,9 +101,9 @@ Statement pull_back_heartbeats = {
     R"(UPDATE jobq.jobs j SET last_heartbeat = clock_timestamp()
        WHERE j.status = 'processing'
          AND j.id = ANY (ARRAY (SELECT f.id FROM jobq.jobs f
-                                WHERE f.watched AND f.last_heartbeat > clock_timestamp() + interval '5 seconds'
+                                WHERE f.watched AND f.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds'
                                 FOR NO KEY UPDATE SKIP LOCKED)))",
-    {}};
+    {TIMESTAMPTZOID}};
 
 Statement get_deadline = {"SELECT least((SELECT min(" LEASE_DEADLINE
                           R"() FROM jobq.jobs j WHERE j.watched AND j.status = 'processing'),
@@ -247,10 +247,10 @@ int64 prune_finished(TimestampTz now, int batch, bool *more, bool *unread) {
     return pruned;
 }
 
-int64 repair() {
+int64 repair(TimestampTz now) {
     run(add_missing_lanes, Params());
     const int64 lanes = affected();
-    run(pull_back_heartbeats, Params());
+    run(pull_back_heartbeats, Params().add(TimestampTzGetDatum(now)));
     return lanes + affected();
 }
 

@@ -11,8 +11,9 @@ int64 rescue_expired(TimestampTz now, TimestampTz grace_start, int batch, bool *
 int64 cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool *more);
 int64 promote_due(TimestampTz now, int batch, bool *more);
 int64 prune_finished(TimestampTz now, int batch, bool *more, bool *unread);
-// Adds lanes that a change by hand left out of the directory, and pulls back heartbeats from the future.
-int64 repair();
+// Adds lanes that a change by hand left out of the directory, and pulls back heartbeats from the future, `now` and the
+// clock's.
+int64 repair(TimestampTz now);
 
 // The earliest time at which a lease runs out, a cancellation is forced or a job comes due; DT_NOEND: none.
 TimestampTz earliest_deadline(TimestampTz grace_start, int64 cancel_grace);

@@ -116,7 +116,8 @@ HeldJob *job_of(HeldJob *jobs, int count, const Row &row) {
     HeldJob *found = std::lower_bound(jobs, jobs + count, key, [](const HeldJob &a, const HeldJob &b) {
         return a.id != b.id ? a.id < b.id : a.lease < b.lease;
     });
-    Assert(found < jobs + count && found->id == key.id && found->lease == key.lease);
+    if (found == jobs + count || found->id != key.id || found->lease != key.lease)
+        elog(ERROR, "jobq: a statement returned job %lld, which it was not asked for", static_cast<long long>(key.id));
     return found;
 }
 

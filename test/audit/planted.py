@@ -1,0 +1,112 @@
+"""Shows that the audit catches broken builds: the same clients against functions with a planted defect.
+
+The library is left alone. Schema `broken` of a scratch database holds a replacement for the function that
+is broken, and the clients call that one instead.
+"""
+
+import tempfile
+import time
+
+import psycopg
+
+import audit
+from client import Plan
+from support import Results, connect, scratch_database
+
+JOBS = 2500
+
+# Completion by id only: graphile-worker, Oban and River before #1373 shipped this.
+NO_LEASE_CHECK = """
+CREATE SCHEMA broken;
+CREATE FUNCTION broken.complete(job_id bigint, lease bigint DEFAULT NULL, result jsonb DEFAULT NULL,
+                                must_hold boolean DEFAULT false)
+RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE jobq.jobs SET status = 'completed', lease = NULL, watched = NULL, finished_at = clock_timestamp()
+    WHERE id = job_id;
+    RETURN FOUND;
+END $$;
+"""
+
+# Looks without a lock, then takes what it saw.
+CLAIMS_TWICE = """
+CREATE SCHEMA broken;
+CREATE FUNCTION broken.claim(from_queue text, worker text, batch integer)
+RETURNS TABLE (id bigint, lease bigint, payload jsonb, attempt integer) LANGUAGE plpgsql AS $$
+DECLARE
+    seen bigint[];
+BEGIN
+    SELECT array_agg(s.id ORDER BY s.id) INTO seen
+    FROM (SELECT j.id FROM jobq.jobs j WHERE j.queue = from_queue AND j.status = 'pending'
+          ORDER BY j.priority, j.run_at, j.id LIMIT batch) s;
+    PERFORM pg_sleep(0.002);
+    RETURN QUERY
+    UPDATE jobq.jobs j
+    SET status = 'processing', lease = 1 + floor(random() * 9e15)::bigint, worker_id = worker,
+        attempts = j.attempts + 1, started_at = clock_timestamp(), last_heartbeat = clock_timestamp(),
+        lease_timeout = '0.5 s', watched = true
+    WHERE j.id = ANY (seen)
+    RETURNING j.id, j.lease, j.payload, j.attempts;
+END $$;
+"""
+
+# A rescue that looks, and a moment later overwrites what it saw, finished meanwhile or not: river#1302.
+RESCUE_OVERWRITES = """
+CREATE SCHEMA broken;
+CREATE FUNCTION broken.rescue(timeout interval) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    silent bigint[];
+BEGIN
+    SELECT array_agg(id) INTO silent FROM jobq.jobs
+    WHERE status = 'processing' AND last_heartbeat < clock_timestamp() - timeout;
+    PERFORM pg_sleep(0.2);
+    INSERT INTO jobq.attempts (job_id, lease, attempt, outcome)
+    SELECT id, lease, attempts, 'lost' FROM jobq.jobs WHERE id = ANY (silent) AND lease IS NOT NULL;
+    UPDATE jobq.jobs SET status = 'pending', lease = NULL, watched = NULL, finished_at = NULL
+    WHERE id = ANY (silent);
+END $$;
+"""
+
+# A rescue that drops what it should hand out again.
+RESCUE_DROPS = """
+CREATE SCHEMA broken;
+CREATE FUNCTION broken.rescue(timeout interval) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM jobq.jobs
+    WHERE status = 'processing' AND last_heartbeat < clock_timestamp() - timeout;
+$$;
+"""
+
+
+def rescue(plan, stop):
+    """Stands in for the background worker, which is kept out by a heartbeat timeout of an hour."""
+    with connect(plan.database) as conn:
+        while not stop.is_set():
+            try:
+                conn.execute("SELECT broken.rescue(%s)", (f"{plan.timeout} s",))
+            except psycopg.errors.DeadlockDetected:
+                pass  # it locks in no order, which is not the defect that is looked for
+            time.sleep(0.02)
+
+
+def run(results, name, defect, expected, helper=None, **changes):
+    started = time.monotonic()
+    with scratch_database("planted") as database, tempfile.TemporaryDirectory() as directory:
+        plan = Plan(database, directory, JOBS, timeout=0.5, zombie_wait=1.0, silent_share=0.15, seconds=60,
+                    **changes)
+        report, _, _ = audit.run(plan, lambda conn: conn.execute(defect), helper)
+    found = report.found()
+    for kind in expected:
+        results.check(kind in found, f"{name} is caught: {kind} ({found.get(kind, 0)})", str(found))
+    results.note(f"{name}: {time.monotonic() - started:.1f} seconds, all found: {found}")
+
+
+if __name__ == "__main__":
+    outcome = Results("planted defects")
+    run(outcome, "no lease check", NO_LEASE_CHECK, ("stale lease accepted", "doubled effect"),
+        replaced={"jobq_complete": "broken.complete"})
+    run(outcome, "claims twice", CLAIMS_TWICE, ("lease given twice",),
+        replaced={"jobq_claim": "broken.claim"}, only_plain_claims=True)
+    run(outcome, "rescue overwrites", RESCUE_OVERWRITES, ("stale lease accepted", "doubled effect"),
+        helper=rescue, library_timeout="1 hour")
+    run(outcome, "rescue drops", RESCUE_DROPS, ("lost",), helper=rescue, library_timeout="1 hour")
+    outcome.finish()

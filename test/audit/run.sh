@@ -1,0 +1,24 @@
+#!/bin/sh
+# The audit: the seeds of the design, the checker's own tests, planted defects, and the main run.
+# Wants a server with jobq preloaded (PGHOST, PGPORT, PGUSER, PGDATABASE). See README.md in this directory.
+#   JOBQ_AUDIT_JOBS=n          jobs of the main run (100000)
+#   JOBQ_AUDIT_SEED=n          seed of its random choices
+#   JOBQ_AUDIT_EXPECT=caught   only the main run, which passes if the checker finds stale leases accepted
+set -u
+here=$(dirname "$0")
+python=${PYTHON:-/usr/bin/python3}
+output=$(mktemp) || exit 1
+trap 'rm -f "$output"' EXIT
+scripts="checker_test.py seeds.py planted.py audit.py"
+[ -n "${JOBQ_AUDIT_EXPECT:-}" ] && scripts=audit.py
+
+export PYTHONDONTWRITEBYTECODE=1
+for script in $scripts; do
+    {
+        "$python" "$here/$script" && echo "ok - $script ended well" || echo "not ok - $script did not end well"
+    } 2>&1 | grep -v '^[0-9]* passed, [0-9]* failed$' | tee -a "$output"
+done
+passed=$(grep -c '^ok ' "$output")
+failed=$(grep -c '^not ok ' "$output")
+echo "$passed passed, $failed failed"
+[ "$passed" -gt 0 ] && [ "$failed" -eq 0 ]

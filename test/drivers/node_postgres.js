@@ -1,0 +1,136 @@
+// Every function of the contract from node-postgres: untyped parameters, bigint ids and leases as strings, JavaScript
+// arrays, JSON objects. No cast is written. What a user has to know about the driver is said where it happens.
+'use strict';
+const { Client } = require('pg');
+
+let failed = 0;
+function check(ok, label, detail) {
+  if (!ok) failed += 1;
+  console.log(`${ok ? 'ok' : 'not ok'} - node-postgres: ${label}${ok ? '' : ': ' + JSON.stringify(detail)}`);
+}
+
+async function main() {
+  const client = new Client();
+  await client.connect();
+  const rows = async (text, values) => (await client.query(text, values)).rows;
+  const value = async (text, values) => Object.values((await rows(text, values))[0])[0];
+  const equal = async (wanted, label, text, values) => {
+    const got = await value(text, values);
+    check(JSON.stringify(got) === JSON.stringify(wanted), label, { got, wanted });
+  };
+  const queue = 'node';
+
+  check(/^\d+\.\d+/.test(await value('SELECT jobq_version()')), 'jobq_version');
+  check((await rows('SELECT * FROM jobq_claim()')).length === 0, 'jobq_claim()');
+  await rows('SELECT jobq_create_queue($1, $2, $3, $4, $5, $6, $7, $8)',
+    [queue, '5', '1 s', '1 min', '30 s', 3, '1 day', '2 days']);
+  await rows('SELECT jobq_alter_queue($1, max_attempts => $2)', [queue, 6]);
+  await equal(6, 'jobq_create_queue, jobq_alter_queue', 'SELECT max_attempts FROM jobq.queues WHERE queue = $1', [queue]);
+  await equal(true, 'jobq_pause_queue', 'SELECT jobq_pause_queue($1)', [queue]);
+  await equal(true, 'jobq_resume_queue', 'SELECT jobq_resume_queue($1)', [queue]);
+
+  // A JavaScript object is sent as JSON.
+  const first = await value('SELECT jobq_enqueue($1, $2)', [queue, { n: 1 }]);
+  check(typeof first === 'string' && /^\d+$/.test(first), 'jobq_enqueue by position; a bigint is a string', first);
+  const named = await value(
+    'SELECT jobq_enqueue($1, payload => $2, kind => $3, priority => $4, run_at => $5, max_attempts => $6,'
+    + ' version => $7, requires => $8, heartbeat_timeout => $9, metadata => $10)',
+    [queue, { n: 2 }, 'mail', -1, new Date('2001-02-03T00:00:00Z'), 7, '2', ['gpu', 'big, "disk"'], '90 s', { who: 'me' }]);
+  const job = (await rows('SELECT * FROM jobq_get($1)', [named]))[0];
+  check(job.id === named && job.kind === 'mail' && job.priority === -1 && job.requires[1] === 'big, "disk"'
+    && job.metadata.who === 'me' && job.run_at.getUTCFullYear() === 2001, 'jobq_enqueue with named arguments, jobq_get', job);
+  const every = await value(
+    'SELECT jobq_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)',
+    [queue, {}, '', 0, null, null, null, 'ignore', null, null, null, null, 'cancel', 0, null, null, null, null]);
+  check(BigInt(every) > BigInt(named), 'jobq_enqueue with every argument', every);
+
+  // jsonb[]: an array of objects. Strings in it must be JSON texts.
+  let many = await rows('SELECT * FROM jobq_enqueue_many($1, $2, $3, priorities => $4)',
+    [queue, [{ n: 3 }, { n: 4 }], 'batch', [5, 6]]);
+  check(many.length === 2 && many[0].is_new && BigInt(many[0].job_id) < BigInt(many[1].job_id), 'jobq_enqueue_many', many);
+  many = await rows('SELECT * FROM jobq_enqueue_many($1, $2, $3)', [queue, ['{"n": 5}', '{"n": 6}', '7'], 'batch']);
+  check(many.length === 3, 'jobq_enqueue_many with JSON texts', many);
+  // jsonb: node-postgres makes a PostgreSQL array of every JavaScript array, so a JSON array has to be a text.
+  const specs = [{ queue, payload: 7, kind: 'spec' }, { queue, kind: 'spec', priority: 1 }];
+  many = await rows('SELECT * FROM jobq_enqueue_jobs($1)', [JSON.stringify(specs)]);
+  check(many.length === 2, 'jobq_enqueue_jobs', many);
+
+  let [claim] = await rows('SELECT * FROM jobq_claim($1, $2, $3, $4, $5, $6, $7)',
+    [queue, 'node worker', '1', ['mail'], [2], ['gpu', 'big, "disk"', 'more'], '20 s']);
+  check(claim.id === named && typeof claim.lease === 'string' && claim.payload.n === 2 && claim.attempt === 1
+    && claim.metadata.who === 'me' && Number.isSafeInteger(Number(claim.lease)), 'jobq_claim with every argument', claim);
+  await equal('held', 'jobq_heartbeat', 'SELECT jobq_heartbeat($1, $2, $3)', [claim.id, claim.lease, { percent: 50 }]);
+  many = await rows('SELECT * FROM jobq_heartbeat_worker($1)', ['node worker']);
+  check(many.length === 1 && many[0].job_id === named && many[0].state === 'held', 'jobq_heartbeat_worker', many);
+  await equal(false, 'jobq_complete with another lease', 'SELECT jobq_complete($1, $2)', [claim.id, '2']);
+  await equal(true, 'jobq_complete', 'SELECT jobq_complete($1, $2, $3, $4)', [claim.id, claim.lease, { sent: true }, false]);
+  await equal(false, 'jobq_complete with must_hold left out, by name',
+    'SELECT jobq_complete(lease => $2, job_id => $1, result => $3)', [claim.id, claim.lease, null]);
+
+  [claim] = await rows('SELECT id, lease FROM jobq_claim_any($1, batch => $2)', [['nowhere', queue], 1]);
+  await equal('scheduled', 'jobq_claim_any, jobq_fail', 'SELECT jobq_fail($1, $2, $3, $4, $5)',
+    [claim.id, claim.lease, 'broke', '1 hour', true]);
+  await equal('pending', 'jobq_retry', 'SELECT jobq_retry($1)', [claim.id]);
+  await equal('scheduled', 'jobq_reschedule', 'SELECT jobq_reschedule($1, $2)', [claim.id, new Date('2100-01-01')]);
+  await equal('cancelled', 'jobq_cancel', 'SELECT jobq_cancel($1)', [claim.id]);
+  await equal('cancelled', 'jobq_delete', 'SELECT jobq_delete($1)', [claim.id]);
+  for (const call of ['jobq_delete($1)', 'jobq_cancel($1)', 'jobq_retry($1)', "jobq_reschedule($1, 'now')"]) {
+    await equal(null, `${call} of an unknown '42...' means a job, never a queue`, `SELECT ${call}`, ['42000000000']);
+  }
+
+  [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
+  await equal(true, 'jobq_release', 'SELECT jobq_release($1, $2)', [claim.id, claim.lease]);
+  [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
+  await equal(true, 'jobq_snooze', 'SELECT jobq_snooze($1, $2, $3)', [claim.id, '1 hour', claim.lease]);
+
+  await client.query('BEGIN');
+  [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
+  await equal(true, 'jobq_complete without a lease in the claiming transaction', 'SELECT jobq_complete($1)', [claim.id]);
+  await client.query('COMMIT');
+
+  // Arrays of bigint: of strings, as the driver returned them.
+  const claims = async (batch) => {
+    const taken = await rows('SELECT id, lease FROM jobq_claim($1, batch => $2, kinds => $3)', [queue, batch, ['batch']]);
+    return [taken.map((row) => row.id), taken.map((row) => row.lease)];
+  };
+  let [ids, leases] = await claims(2);
+  many = await rows('SELECT * FROM jobq_heartbeat_many($1, $2)', [ids, leases]);
+  check(many.length === 2 && many.every((row) => row.state === 'held'), 'jobq_heartbeat_many', many);
+  many = await rows('SELECT * FROM jobq_release_many($1, $2)', [ids, leases]);
+  check(many.length === 2 && many.every((row) => row.released), 'jobq_release_many', many);
+  [ids, leases] = await claims(2);
+  many = await rows('SELECT * FROM jobq_fail_many($1, $2, $3, $4, $5)', [ids, leases, ['no luck', 'a, "b"'], '1 hour', true]);
+  check(many.length === 2 && many.every((row) => row.status === 'scheduled'), 'jobq_fail_many', many);
+  [ids, leases] = await claims(1);
+  const next = await rows('SELECT * FROM jobq_complete_and_claim($1, $2, $3, $4, $5, $6, $7)',
+    [ids, leases, [{ done: 1 }], queue, 'node worker', 1, ['batch']]);
+  check(next.length === 1 && next[0].id !== ids[0], 'jobq_complete_and_claim', next);
+  many = await rows('SELECT * FROM jobq_complete_many($1, $2, $3)', [[next[0].id], [next[0].lease], [{ done: 2 }]]);
+  check(many.length === 1 && many[0].completed, 'jobq_complete_many', many);
+  many = await rows('SELECT * FROM jobq_complete_many($1, $2)', [[], []]);
+  check(many.length === 0, 'jobq_complete_many of nothing', many);
+
+  // An array of statuses is an array of strings; a filter by metadata is an object.
+  await equal('2', 'jobq_reschedule_jobs', 'SELECT jobq_reschedule_jobs($1, $2, $3, $4)', [queue, '2100-01-01', 'spec', ['pending']]);
+  await equal('2', 'jobq_cancel_jobs', 'SELECT jobq_cancel_jobs($1, $2, $3, max_jobs => $4)', [queue, 'spec', ['scheduled', 'pending'], 10]);
+  await equal('2', 'jobq_retry_jobs', 'SELECT jobq_retry_jobs($1, $2, $3)', [queue, 'spec', ['cancelled']]);
+  await equal('0', 'jobq_delete_jobs by metadata', 'SELECT jobq_delete_jobs($1, metadata => $2)', [queue, { not: 'there' }]);
+  await equal('2', 'jobq_delete_jobs', 'SELECT jobq_delete_jobs($1, $2, $3, $4, $5, $6, $7)', [queue, 'spec', ['pending'], null, null, null, '10']);
+
+  check((await rows('SELECT * FROM jobq_tick($1)', [new Date()])).length > 0, 'jobq_tick');
+  const role = process.env.JOBQ_TEST_ROLE;
+  const may = "SELECT has_function_privilege($1, 'jobq_enqueue_jobs(jsonb)', 'execute')";
+  await rows('SELECT jobq_grant($1, $2)', [role, 'producer']);
+  await equal(true, 'jobq_grant', may, [role]);
+  await rows('SELECT jobq_revoke($1, $2)', [role, 'producer']);
+  await equal(false, 'jobq_revoke', may, [role]);
+  check(BigInt(await value('SELECT jobq_purge_queue($1, $2)', [queue, ['scheduled']])) > 0n, 'jobq_purge_queue');
+  await equal(true, 'jobq_drop_queue', 'SELECT jobq_drop_queue($1, $2)', [queue, true]);
+  await client.end();
+}
+
+main().then(() => process.exit(failed ? 1 : 0), (error) => {
+  console.log(`not ok - node-postgres: ended with ${error.code || ''} ${error.message}`);
+  console.log(`# ${error.stack.split('\n').slice(0, 12).join('\n# ')}`);
+  process.exit(1);
+});

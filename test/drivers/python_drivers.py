@@ -1,0 +1,249 @@
+"""Every function of the contract from Python: psycopg 3 with statements prepared in the server, psycopg 2 without.
+
+One scenario, run three times. What differs is how a driver sends a value:
+
+psycopg 3, untyped   every value is a string (type 0), so the server infers each parameter's type from the
+                     function: nothing to cast, lists of strings included.
+psycopg 3, typed     integers are sent as smallint, integer or bigint by their size, datetime as timestamptz:
+                     all of them have implicit casts to the parameters of the contract. A dict needs Jsonb(...).
+psycopg 2            values are written into the statement as literals. A list becomes ARRAY[...], which with
+                     strings in it is text[]: for jsonb[] and jobq.job_status[], PostgreSQL has no implicit cast,
+                     and %s::jsonb[] or %s::jobq.job_status[] must be written. That is the only place. Ids and
+                     leases are Python integers; an array of them needs no cast.
+"""
+
+import datetime
+import json
+import os
+import sys
+
+import psycopg
+import psycopg2
+import psycopg2.extras
+from psycopg.types.json import Jsonb
+
+failed = 0
+
+
+class Driver:
+    name = ""
+    jsons = "%s"       # how a parameter of type jsonb[] is written in a statement
+    statuses = "%s"    # and one of type jobq.job_status[]
+
+    def check(self, ok, label, detail=""):
+        global failed
+        failed += not ok
+        print(f"{'ok' if ok else 'not ok'} - {self.name}: {label}" + ("" if ok else f": {detail!r}"))
+
+    def equal(self, wanted, label, text, *values):
+        got = self.value(text, *values)
+        self.check(got == wanted, label, (got, wanted))
+
+    def value(self, text, *values):
+        return self.rows(text, *values)[0][0]
+
+    def number(self, value):
+        return value
+
+    def json(self, value):
+        return json.dumps(value)
+
+    def list(self, values):
+        return [self.number(value) for value in values]
+
+    def time(self, text):
+        return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.timezone.utc)
+
+
+class Psycopg3Typed(Driver):
+    name = "psycopg 3, typed"
+
+    def __init__(self):
+        self.conn = psycopg.connect(autocommit=True)
+
+    def rows(self, text, *values):
+        cursor = self.conn.execute(text, values or None, prepare=True)
+        return cursor.fetchall() if cursor.description else []
+
+    def json(self, value):
+        return Jsonb(value)
+
+    def prepared(self):
+        return self.conn.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()[0]
+
+
+class Psycopg3Untyped(Psycopg3Typed):
+    name = "psycopg 3, untyped"
+
+    def number(self, value):
+        return str(value)
+
+    def json(self, value):
+        return json.dumps(value)
+
+    def time(self, text):
+        return text
+
+
+class Psycopg2(Driver):
+    name = "psycopg 2"
+    jsons = "%s::jsonb[]"
+    statuses = "%s::jobq.job_status[]"
+
+    def __init__(self):
+        self.conn = psycopg2.connect("")
+        self.conn.autocommit = True
+
+    def rows(self, text, *values):
+        with self.conn.cursor() as cursor:
+            cursor.execute(text, values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def json(self, value):
+        return psycopg2.extras.Json(value)
+
+
+def scenario(d):
+    n, queue = d.number, "python"
+    d.check(d.value("SELECT jobq_version()")[0].isdigit(), "jobq_version")
+    d.check(d.rows("SELECT * FROM jobq_claim()") == [], "jobq_claim()")
+    d.rows("SELECT jobq_create_queue(%s, %s, %s, %s, %s, %s, %s, %s)",
+           queue, n(5), "1 s", "1 min", "30 s", n(3), "1 day", "2 days")
+    d.rows("SELECT jobq_alter_queue(%s, max_attempts => %s)", queue, n(6))
+    d.equal(6, "jobq_create_queue, jobq_alter_queue", "SELECT max_attempts FROM jobq.queues WHERE queue = %s", queue)
+    d.equal(True, "jobq_pause_queue", "SELECT jobq_pause_queue(%s)", queue)
+    d.equal(True, "jobq_resume_queue", "SELECT jobq_resume_queue(%s)", queue)
+
+    first = d.value("SELECT jobq_enqueue(%s, %s)", queue, d.json({"n": 1}))
+    d.check(isinstance(first, int) and first > 0, "jobq_enqueue by position", first)
+    named = d.value("SELECT jobq_enqueue(%s, payload => %s, kind => %s, priority => %s, run_at => %s, max_attempts => %s,"
+                    " version => %s, requires => %s, heartbeat_timeout => %s, metadata => %s)",
+                    queue, d.json({"n": 2}), "mail", n(-1), d.time("2001-02-03"), n(7), n(2), ["gpu", 'big, "disk"'],
+                    "90 s", d.json({"who": "me"}))
+    job = d.rows("SELECT id, kind, priority, version, requires, payload, metadata FROM jobq_get(%s)", n(named))
+    d.check(job == [(named, "mail", -1, 2, ["gpu", 'big, "disk"'], {"n": 2}, {"who": "me"})],
+            "jobq_enqueue with named arguments, jobq_get", job)
+    every = d.value("SELECT jobq_enqueue(" + ", ".join(["%s"] * 18) + ")", queue, d.json({}), "", n(0), None, None, None,
+                    "ignore", None, None, None, None, "cancel", n(0), None, None, None, None)
+    d.check(every > named, "jobq_enqueue with every argument", every)
+
+    rows = d.rows(f"SELECT * FROM jobq_enqueue_many(%s, {d.jsons}, %s, priorities => %s)",
+                  queue, [d.json({"n": 3}), d.json({"n": 4})], "batch", d.list([5, 6]))
+    d.check(len(rows) == 2 and rows[0][1] is True and rows[0][0] < rows[1][0], "jobq_enqueue_many", rows)
+    rows = d.rows(f"SELECT * FROM jobq_enqueue_many(%s, {d.jsons}, %s)", queue, ['{"n": 5}', '{"n": 6}', "7"], "batch")
+    d.check(len(rows) == 3, "jobq_enqueue_many with JSON texts", rows)
+    rows = d.rows("SELECT * FROM jobq_enqueue_jobs(%s)",
+                  json.dumps([{"queue": queue, "payload": 7, "kind": "spec"}, {"queue": queue, "kind": "spec"}]))
+    d.check(len(rows) == 2, "jobq_enqueue_jobs", rows)
+
+    rows = d.rows("SELECT id, lease, payload, attempt FROM jobq_claim(%s, %s, %s, %s, %s, %s, %s)",
+                  queue, "a worker", n(1), ["mail"], d.list([2]), ["gpu", 'big, "disk"', "more"], "20 s")
+    d.check(len(rows) == 1 and rows[0][0] == named and rows[0][2:] == ({"n": 2}, 1), "jobq_claim with every argument", rows)
+    job, lease = rows[0][:2]
+    d.equal("held", "jobq_heartbeat", "SELECT jobq_heartbeat(%s, %s, %s)", n(job), n(lease), d.json({"percent": 50}))
+    rows = d.rows("SELECT * FROM jobq_heartbeat_worker(%s)", "a worker")
+    d.check(rows == [(job, "held")], "jobq_heartbeat_worker", rows)
+    d.equal(False, "jobq_complete with another lease", "SELECT jobq_complete(%s, %s)", n(job), n(2))
+    d.equal(True, "jobq_complete", "SELECT jobq_complete(%s, %s, %s, %s)", n(job), n(lease), d.json({"sent": True}), False)
+    d.equal(False, "jobq_complete by name", "SELECT jobq_complete(lease => %s, job_id => %s, result => %s)",
+            n(lease), n(job), None)
+
+    job, lease = d.rows("SELECT id, lease FROM jobq_claim_any(%s, batch => %s)", ["nowhere", queue], n(1))[0]
+    d.equal("scheduled", "jobq_claim_any, jobq_fail", "SELECT jobq_fail(%s, %s, %s, %s, %s)",
+            n(job), n(lease), "broke", "1 hour", True)
+    d.equal("pending", "jobq_retry", "SELECT jobq_retry(%s)", n(job))
+    d.equal("scheduled", "jobq_reschedule", "SELECT jobq_reschedule(%s, %s)", n(job), d.time("2100-01-01"))
+    d.equal("cancelled", "jobq_cancel", "SELECT jobq_cancel(%s)", n(job))
+    d.equal("cancelled", "jobq_delete", "SELECT jobq_delete(%s)", n(job))
+    for call in ("jobq_delete(%s)", "jobq_cancel(%s)", "jobq_retry(%s)", "jobq_reschedule(%s, 'now')"):
+        d.equal(None, f"{call} of an unknown '42...' means a job, never a queue", f"SELECT {call}", "42000000000")
+
+    job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
+    d.equal(True, "jobq_release", "SELECT jobq_release(%s, %s)", n(job), n(lease))
+    job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
+    d.equal(True, "jobq_snooze", "SELECT jobq_snooze(%s, %s, %s)", n(job), "1 hour", n(lease))
+    d.rows("BEGIN")
+    job = d.value("SELECT id FROM jobq_claim(%s)", queue)
+    d.equal(True, "jobq_complete without a lease in the claiming transaction", "SELECT jobq_complete(%s)", n(job))
+    d.rows("COMMIT")
+
+    def claims(batch):
+        taken = d.rows("SELECT id, lease FROM jobq_claim(%s, batch => %s, kinds => %s)", queue, n(batch), ["batch"])
+        return d.list(row[0] for row in taken), d.list(row[1] for row in taken)
+
+    ids, leases = claims(2)
+    rows = d.rows("SELECT * FROM jobq_heartbeat_many(%s, %s)", ids, leases)
+    d.check([row[1] for row in rows] == ["held"] * 2, "jobq_heartbeat_many", rows)
+    rows = d.rows("SELECT * FROM jobq_release_many(%s, %s)", ids, leases)
+    d.check([row[1] for row in rows] == [True] * 2, "jobq_release_many", rows)
+    ids, leases = claims(2)
+    rows = d.rows("SELECT * FROM jobq_fail_many(%s, %s, %s, %s, %s)", ids, leases, ["no luck", 'a, "b"'], "1 hour", True)
+    d.check([row[1] for row in rows] == ["scheduled"] * 2, "jobq_fail_many", rows)
+    ids, leases = claims(1)
+    following = d.rows(f"SELECT id, lease FROM jobq_complete_and_claim(%s, %s, {d.jsons}, %s, %s, %s, %s)",
+                       ids, leases, [d.json({"done": 1})], queue, "a worker", n(1), ["batch"])
+    d.check(len(following) == 1 and n(following[0][0]) != ids[0], "jobq_complete_and_claim", following)
+    rows = d.rows(f"SELECT * FROM jobq_complete_many(%s, %s, {d.jsons})",
+                  d.list([following[0][0]]), d.list([following[0][1]]), [d.json({"done": 2})])
+    d.check(rows == [(following[0][0], True)], "jobq_complete_many", rows)
+    d.check(d.rows("SELECT * FROM jobq_complete_many(%s, %s)", [], []) == [], "jobq_complete_many of nothing")
+
+    d.equal(2, "jobq_reschedule_jobs", f"SELECT jobq_reschedule_jobs(%s, %s, %s, {d.statuses})",
+            queue, d.time("2100-01-01"), "spec", ["pending"])
+    d.equal(2, "jobq_cancel_jobs", f"SELECT jobq_cancel_jobs(%s, %s, {d.statuses}, max_jobs => %s)",
+            queue, "spec", ["scheduled", "pending"], n(10))
+    # An array written as text is untyped with every driver.
+    d.equal(2, "jobq_retry_jobs", "SELECT jobq_retry_jobs(%s, %s, %s)", queue, "spec", "{cancelled}")
+    d.equal(0, "jobq_delete_jobs by metadata", "SELECT jobq_delete_jobs(%s, metadata => %s)", queue, d.json({"not": "there"}))
+    d.equal(2, "jobq_delete_jobs", f"SELECT jobq_delete_jobs(%s, %s, {d.statuses}, %s, %s, %s, %s)",
+            queue, "spec", ["pending"], None, None, None, n(10))
+
+    d.check(len(d.rows("SELECT * FROM jobq_tick(%s)", d.time("2020-01-01"))) > 0, "jobq_tick")
+    role, may = os.environ["JOBQ_TEST_ROLE"], "SELECT has_function_privilege(%s, 'jobq_enqueue_jobs(jsonb)', 'execute')"
+    d.rows("SELECT jobq_grant(%s, %s)", role, "producer")
+    d.equal(True, "jobq_grant", may, role)
+    d.rows("SELECT jobq_revoke(%s, %s)", role, "producer")
+    d.equal(False, "jobq_revoke", may, role)
+    d.check(d.value(f"SELECT jobq_purge_queue(%s, {d.statuses})", queue, ["scheduled"]) > 0, "jobq_purge_queue")
+    d.equal(True, "jobq_drop_queue", "SELECT jobq_drop_queue(%s, %s)", queue, True)
+    if isinstance(d, Psycopg3Typed):
+        d.check(d.prepared() > 30, "the statements were prepared in the server", d.prepared())
+
+
+def prepared_without_types(d):
+    """PREPARE with no type named, for each number of arguments that a function can be given: the server must
+    infer exactly the declared types. This is what a driver does that sends no types, whatever its language."""
+    functions = d.rows(
+        "SELECT p.oid::regproc::text, p.pronargs, p.pronargdefaults,"
+        " ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, o) ORDER BY o)"
+        " FROM pg_depend d JOIN pg_extension e ON d.refobjid = e.oid AND e.extname = 'jobq'"
+        " JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid"
+        " WHERE d.deptype = 'e' AND p.proname LIKE 'jobq\\_%' AND p.prokind = 'f' ORDER BY 1")
+    for name, most, defaults, types in functions:
+        wrong = []
+        for count in range(most - defaults, most + 1):
+            arguments = ", ".join(f"${n + 1}" for n in range(count))
+            try:
+                d.conn.execute(f"PREPARE untyped AS SELECT * FROM {name}({arguments})")
+                inferred = d.conn.execute("SELECT parameter_types::text[] FROM pg_prepared_statements"
+                                          " WHERE name = 'untyped'").fetchone()[0]
+                d.conn.execute("DEALLOCATE untyped")
+                if inferred != types[:count]:
+                    wrong.append((count, inferred))
+            except psycopg.Error as error:
+                wrong.append((count, error.sqlstate, str(error)))
+        d.check(not wrong, f"PREPARE without types: {name}", wrong)
+    d.check(len(functions) > 30, "PREPARE without types: there are functions", len(functions))
+
+
+if __name__ == "__main__":
+    drivers = {"psycopg3-untyped": Psycopg3Untyped, "psycopg3-typed": Psycopg3Typed, "psycopg2": Psycopg2}
+    driver = drivers[sys.argv[1]]()
+    try:
+        scenario(driver)
+        if driver.__class__ is Psycopg3Untyped:
+            prepared_without_types(driver)
+    except (psycopg.Error, psycopg2.Error, IndexError) as problem:
+        driver.check(False, "ended early", f"{getattr(problem, 'pgcode', None) or getattr(problem, 'sqlstate', '')} {problem}")
+        raise
+    sys.exit(1 if failed else 0)
