@@ -178,9 +178,19 @@ bool changes_databases(Node *statement) {
     }
 }
 
-bool commits_prepared(Node *statement) {
-    return nodeTag(statement) == T_TransactionStmt &&
-           reinterpret_cast<TransactionStmt *>(statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+// What it changes for the worker of this database is published by nobody: the jobs of a prepared transaction, whose
+// own session published before they were visible, and the end of the extension.
+bool calls_for_a_look(Node *statement) {
+    switch (nodeTag(statement)) {
+        case T_TransactionStmt:
+            return reinterpret_cast<TransactionStmt *>(statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+        case T_DropStmt:
+            return reinterpret_cast<DropStmt *>(statement)->removeType == OBJECT_EXTENSION;
+        case T_DropOwnedStmt:
+            return true;
+        default:
+            return false;
+    }
 }
 
 // The database is gone when the command commits: nothing may be started there meanwhile.
@@ -191,8 +201,8 @@ void forget_dropped() {
     LWLockRelease(slots_lock());
 }
 
-// The jobs of a prepared transaction are published by nobody: its own session published before they were visible.
-void look_after_commit_prepared() {
+void look_at_commit() {
+    if (!shared_state_ready()) return;
     const Slot *slot = find_slot(MyDatabaseId);
     if (slot != nullptr && slot->extension == Presence::Present) publish_due_at_commit(GetCurrentTimestamp());
 }
@@ -209,9 +219,9 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
     Node *statement = planned->utilityStmt;
     if (!changes_databases(statement) || !IsUnderPostmaster || !IsTransactionState() || RecoveryInProgress()) {
         // Asked first: afterwards the statement's memory may be gone.
-        const bool prepared = commits_prepared(statement);
+        const bool look = calls_for_a_look(statement);
         run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
-        if (prepared) look_after_commit_prepared();
+        if (look) look_at_commit();
         return;
     }
 

@@ -149,14 +149,16 @@ void scan_databases(TimestampTz now) {
 }
 
 // What is due in a database with a slot; kNever when nothing may be started there.
-void add_slot(Plan *plan, Slot *slot, const Database *database) {
+void add_slot(Plan *plan, Slot *slot, const Database *database, TimestampTz now) {
     const int i = index_of(slot);
     core::DatabaseFacts &facts = plan->facts[plan->count];
     facts.database = database->oid;
     facts.next_due = due_of(slot);
     if (slot->extension == Presence::Unknown && !database->visited) facts.next_due = Min(facts.next_due, 0);
     // After its last round it queues up behind the others, which is what plan_launch asks for.
-    facts.not_before = Max(slot->not_before, Max(slot->last_round, slot->started_at + kMinRestart));
+    const TimestampTz last_round = Min(slot->last_round, now);
+    const TimestampTz restart = bounded(slot->started_at + kMinRestart, now, kMinRestart);
+    facts.not_before = Max(bounded(slot->not_before, now, kMaxBackoff), Max(last_round, restart));
     if (slot->keep_out > 0) facts.not_before = core::kNever;
     facts.running = is_occupied(*slot);
     plan->slots[plan->count++] = i;
@@ -175,11 +177,11 @@ void make_plan(Plan *plan, TimestampTz now) {
         if (database == nullptr) {
             if (due_of(&slot) != kNothingDue) plan->unknown_database = true;
         } else if (database->served) {
-            add_slot(plan, &slot, database);
+            add_slot(plan, &slot, database, now);
         }
     }
     // Of the databases nobody has looked at yet one is enough: the next plan has the next.
-    const Database *unvisited = now < self.full_till ? nullptr : unvisited_database();
+    const Database *unvisited = now < bounded(self.full_till, now, kScanInterval) ? nullptr : unvisited_database();
     if (unvisited != nullptr) {
         plan->facts[plan->count] = {unvisited->oid, 0, 0, false};
         plan->slots[plan->count++] = -1;
@@ -212,7 +214,7 @@ void note_refusal(TimestampTz now) {
 // One start that works is no news while others still wait: workers then take turns.
 void note_room(TimestampTz now) {
     SharedState *state = shared_state();
-    if (!state->out_of_worker_slots || now < self.last_refusal + kCalm) return;
+    if (!state->out_of_worker_slots || now < bounded(self.last_refusal + kCalm, now, kCalm)) return;
     state->out_of_worker_slots = false;
     ereport(LOG, (errmsg("jobq: background workers can be started again")));
 }
@@ -264,22 +266,28 @@ void start_worker(Oid oid, TimestampTz now) {
     note_refusal(now);
 }
 
-// Asks one worker to make room: one that waits if there is any, and of those the one that waits longest.
+// Whether `a` is rather the one to go: a worker that waits, for the longest time, before one that has its hands full.
+bool rather(Slot *a, Slot *b) {
+    if (a->in_round != b->in_round) return b->in_round;
+    return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);
+}
+
+// Asks one worker to make room, unless one that was asked will do so at once.
 void ask_one_to_leave() {
     Slot *best = nullptr;
+    bool asked_one = false;
+    bool one_is_leaving = false;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     for (Slot &slot : shared_state()->slots) {
         if (slot.pid == 0) continue;
         if (slot.leave) {
-            best = nullptr;
-            break;
+            asked_one = true;
+            one_is_leaving |= !slot.in_round;
+        } else if (best == nullptr || rather(&slot, best)) {
+            best = &slot;
         }
-        const bool better = best == nullptr || (best->in_round && !slot.in_round) ||
-                            (best->in_round == slot.in_round &&
-                             (slot.in_round ? slot.started_at < best->started_at : due_of(&slot) > due_of(best)));
-        if (better) best = &slot;
     }
-    if (best != nullptr) {
+    if (best != nullptr && !one_is_leaving && !(asked_one && best->in_round)) {
         best->leave = true;
         SetLatch(&best->worker->procLatch);
     }
@@ -295,10 +303,11 @@ TimestampTz start_due_workers(TimestampTz now) {
             scan_databases(now);
             continue;
         }
+        self.refused_till = bounded(self.refused_till, now, kMaxBackoff);
         const bool refused = now < self.refused_till;
         const core::LaunchPlan launch =
             core::plan_launch(plan.facts, plan.count, plan.running, refused ? 0 : settings.max_workers, now, kLead);
-        if (launch.starved && plan.running > 0) ask_one_to_leave();
+        if ((launch.starved && plan.running > 0) || plan.running > settings.max_workers) ask_one_to_leave();
         TimestampTz wake_at = refused ? Min(launch.wake_at, self.refused_till) : launch.wake_at;
         if (plan.unknown_database) wake_at = Min(wake_at, self.last_scan + core::kSecond);
         if (launch.start < 0) return wake_at;

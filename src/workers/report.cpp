@@ -68,7 +68,7 @@ const char *readable(char *text) {
 void report_launcher(ReturnSetInfo *result, const SharedState &state) {
     ReportRow row = empty_row();
     const char *status = "not running";
-    const char *note = "the server starts it again within a second";
+    const char *note = "the server starts it again within a second, unless max_worker_processes is exhausted";
     if (state.launcher_pid != 0) {
         put(&row, kPid, Int32GetDatum(state.launcher_pid));
         status = settings.enabled ? "running" : "disabled";

@@ -181,6 +181,8 @@ void prepare_step(Step *step, int index) {
 }
 
 // Prune and repair do what nobody waits for: once per tick interval is enough.
+bool is_chore(int index) { return index == static_cast<int>(Duty::Prune) || index == static_cast<int>(Duty::Repair); }
+
 bool chores_due(const Slot *slot, TimestampTz now) {
     return now - slot->last_chores >= static_cast<TimestampTz>(settings.tick_interval_ms) * 1000 ||
            now < slot->last_chores;
@@ -200,8 +202,8 @@ bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
     const TimestampTz begin = checked_now();
     duties->chores = chores_due(slot, begin);
     for (int i = 0; i < kDutyCount; i++) {
-        const bool chore = i == static_cast<int>(Duty::Prune) || i == static_cast<int>(Duty::Repair);
-        duties->wanted[i] = slot->steps[i].not_before <= begin && (!chore || duties->chores);
+        const bool allowed = bounded(slot->steps[i].not_before, begin, kMaxBackoff) <= begin;
+        duties->wanted[i] = allowed && (!is_chore(i) || duties->chores);
     }
     duties->any_wanted = true;
     // One batch of each in turn: a backlog of one duty must not delay another.
@@ -240,7 +242,10 @@ TimestampTz next_round(const Slot *slot, const Duties &duties, const Step &plan,
     TimestampTz next = plan.outcome == Outcome::Failed ? slot->steps[kPlanStep].not_before : plan.deadline;
     if (plan.outcome == Outcome::Done && (plan.in_use || duties.unread)) next = Min(next, now + tick);
     for (int i = 0; i < kDutyCount; i++) {
-        if (slot->steps[i].failures > 0) next = Min(next, Max(slot->steps[i].not_before, now + kRoundGap));
+        if (slot->steps[i].failures == 0) continue;
+        TimestampTz again = bounded(slot->steps[i].not_before, now, kMaxBackoff);
+        if (is_chore(i)) again = Max(again, now + tick);
+        next = Min(next, Max(again, now + kRoundGap));
     }
     // A deadline that stays in the past belongs to a row that somebody holds: look again, but ever more slowly.
     state->stalled = next <= now && !duties.any_done ? Min(state->stalled + 1, 16) : 0;
@@ -268,9 +273,13 @@ void end_round(Slot *slot, const Duties &duties, const Step &plan, TimestampTz n
     if (duties.chores) slot->last_chores = now;
     slot->failures = 0;
     slot->not_before = 0;
-    if (plan.outcome == Outcome::Done) {
+    if (OidIsValid(plan.extension.oid)) {
         slot->extension = Presence::Present;
         strlcpy(slot->version, plan.extension.version, sizeof(slot->version));
+    } else if (slot->extension == Presence::Unknown) {
+        // Not even that could be found out: the visit is to be repeated, but not at once.
+        slot->failures = slot->steps[kPlanStep].failures;
+        slot->not_before = slot->steps[kPlanStep].not_before;
     }
     LWLockRelease(slots_lock());
 }
@@ -280,6 +289,8 @@ void end_without_extension(Slot *slot) {
     slot->in_round = false;
     slot->extension = Presence::Absent;
     slot->failures = 0;
+    slot->not_before = 0;
+    memset(slot->steps, 0, sizeof(slot->steps));
     LWLockRelease(slots_lock());
 }
 

@@ -25,6 +25,9 @@ constexpr int kVersionBytes = 32;
 constexpr int kStepCount = kDutyCount + 1;
 constexpr int kPlanStep = kDutyCount;
 
+// What core::launch_backoff returns at most.
+constexpr core::Micros kMaxBackoff = 60 * core::kSecond;
+
 constexpr TimestampTz kNothingDue = DT_NOEND;
 static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
 
@@ -87,6 +90,12 @@ Slot *obtain_slot(Oid database);
 bool release_slot(Slot *slot);
 
 inline TimestampTz due_of(Slot *slot) { return static_cast<TimestampTz>(pg_atomic_read_u64(&slot->next_due)); }
+// `until` as it binds somebody now. One that is further off than `longest`, counted from a moment that may be a little
+// later than `now`, was set before the clock stepped back.
+inline TimestampTz bounded(TimestampTz until, TimestampTz now, core::Micros longest) {
+    return until - now > longest + core::kSecond ? now : until;
+}
+
 // True when nothing as early was known.
 bool lower_due(Slot *slot, TimestampTz due);
 // Lowers it and tells the worker of the slot, else the launcher.

@@ -1,0 +1,151 @@
+# One bad database or one bad row does not stop the others. Its error stands in jobq.workers, goes to the log once per
+# change of state, and is over when the cause is.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+
+my $node = preloaded('broken', conf => ['jobq.max_workers = 2']);
+database($node, 'good');
+database($node, 'bad');
+
+sub enqueue_delayed
+{
+    my ($database, $queue) = @_;
+    return value($node, $database, qq{SELECT jobq_enqueue('$queue', run_at => clock_timestamp() + interval '50 ms')});
+}
+
+sub promoted
+{
+    my ($database, $queue, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return becomes_true($node, $database,
+        qq{SELECT count(*) > 0 AND bool_and(status = 'pending') FROM jobq.jobs WHERE queue = '$queue'}, $name);
+}
+
+# The worker of the bad database has met the error again and again.
+sub keeps_failing
+{
+    my ($times, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my %seen;
+    return ok(
+        defined seconds_until(
+            sub {
+                my ($at) = run_sql($node, 'good', q{SELECT last_error_at FROM jobq.workers WHERE database = 'bad'});
+                $seen{$at}++ if $at ne '';
+                return keys %seen >= $times;
+            }),
+        $name);
+}
+
+# How often an error of the bad database was logged since $position, by duty.
+sub times_logged
+{
+    my ($pattern, $position) = @_;
+    my ($error, %times) = (0);
+    for my $line (split /\n/, log_since($node, $position))
+    {
+        $error = $1 =~ $pattern if $line =~ /ERROR:  (.*)/;
+        next unless $error && $line =~ /jobq worker for bad, (\w+)$/;
+        $times{$1}++;
+        $error = 0;
+    }
+    return %times;
+}
+
+# ---- a row that a trigger refuses to change
+
+value($node, 'bad', <<'SQL');
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'this row is poison' USING ERRCODE = 'P0042'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON jobq.jobs FOR EACH ROW
+    WHEN (OLD.queue = 'poison' AND OLD.status <> 'pending') EXECUTE FUNCTION refuse();
+SQL
+my $position = log_size($node);
+value($node, 'bad', q{SELECT jobq_create_queue('poison', heartbeat_timeout => '500 ms')});
+value($node, 'bad', q{SELECT jobq_create_queue('sound', heartbeat_timeout => '500 ms')});
+
+# First the rescue: the poison stands in front.
+value($node, 'bad', q{SELECT jobq_enqueue('poison')});
+value($node, 'bad', q{SELECT id FROM jobq_claim('poison', 'a worker')});
+keeps_failing(1, 'the error is recorded');
+like(value($node, 'bad', q{SELECT last_error FROM jobq.workers WHERE database = 'bad'}),
+    qr/rescue: .*this row is poison/, 'with the duty and what happened');
+value($node, 'bad', q{SELECT count(*) FROM jobq_enqueue_many('sound', array_fill('{}'::jsonb, ARRAY[3]))});
+value($node, 'bad', q{SELECT count(*) FROM jobq_claim('sound', 'b worker', batch => 3)});
+
+enqueue_delayed('good', 'q');
+promoted('good', 'q', 'the other database is served');
+enqueue_delayed('bad', 'other duty');
+promoted('bad', 'other duty', 'so are the other duties of the bad database');
+promoted('bad', 'sound', 'and the other rows of the same duty');
+
+# Then the promotion.
+value($node, 'bad', q{SELECT jobq_enqueue('poison', kind => 'p', run_at => clock_timestamp() + interval '10 ms')});
+becomes_true($node, 'bad', q{SELECT due_at < clock_timestamp() FROM jobq.jobs WHERE kind = 'p'}, 'the poison is due');
+enqueue_delayed('bad', 'sound again');
+promoted('bad', 'sound again', 'a poisoned row does not stop the promotion of others');
+
+keeps_failing(3, 'the error lasts');
+my %times = times_logged(qr/this row is poison/, $position);
+is(join(' ', map { "$_ $times{$_}" } sort keys %times), 'promote 1 rescue 1', 'the log has it once for each duty');
+
+value($node, 'bad', 'DROP TRIGGER refuse ON jobq.jobs');
+promoted('bad', 'poison', 'without the trigger the row is served');
+enqueue_delayed('bad', 'after');
+promoted('bad', 'after', 'and everything else');
+
+# ---- a table that is not there
+
+value($node, 'bad', q{SELECT sum(jobq_purge_queue(queue)) FROM jobq.queues});
+keep_in_use($node, 'bad');
+$position = log_size($node);
+value($node, 'bad', 'ALTER TABLE jobq.jobs RENAME TO hidden');
+keeps_failing(2, 'a missing table is an error again and again');
+like(value($node, 'good', q{SELECT last_error FROM jobq.workers WHERE database = 'bad'}),
+    qr/"jobq.jobs" does not exist/, 'it stands in jobq.workers, for other databases to see');
+keeps_failing(3, 'it lasts');
+my $missing = qr/relation "jobq.jobs" does not exist/;
+%times = times_logged($missing, $position);
+ok($times{promote} && $times{prune} && $times{planning}, 'it is in the log') or diag(join ' ', %times);
+is(join(' ', grep { $_ ne '1' } values %times), '', 'once for each duty');
+enqueue_delayed('good', 'meanwhile');
+promoted('good', 'meanwhile', 'the other database is served');
+
+value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO jobs');
+enqueue_delayed('bad', 'back');
+promoted('bad', 'back', 'the table is back, and so are the duties');
+my @silent;
+seconds_until(sub { @silent = grep { !count_in_log($node, qr/bad: $_ works again/, $position) } keys %times; return !@silent });
+is("@silent", '', 'the log says of each duty that it works again');
+
+# Broken a second time is logged a second time.
+$position = log_size($node);
+value($node, 'bad', 'ALTER TABLE jobq.tick_state RENAME TO hidden');
+ok(seconds_until(sub { count_in_log($node, qr/ERROR:  relation "jobq.tick_state" does not exist/, $position) }),
+    'another error is logged');
+value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO tick_state');
+ok(seconds_until(sub { count_in_log($node, qr/prune works again/, $position) }), 'and its end');
+value($node, 'bad', 'ALTER TABLE jobq.tick_state RENAME TO hidden');
+ok(seconds_until(sub { count_in_log($node, qr/ERROR:  relation "jobq.tick_state" does not exist/, $position) == 2 }),
+    'and the same error when it comes back');
+value($node, 'bad', 'ALTER TABLE jobq.hidden RENAME TO tick_state');
+
+# ---- a database that nobody can connect to
+
+value($node, 'postgres', q{CREATE DATABASE shut});
+value($node, 'shut', 'CREATE EXTENSION jobq');
+keep_in_use($node, 'shut');
+await_worker($node, 'shut');
+value($node, 'postgres', q{ALTER DATABASE shut ALLOW_CONNECTIONS false});
+enqueue_delayed('good', 'last');
+promoted('good', 'last', 'a database without connections stops nobody');
+
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
+
+done_testing();

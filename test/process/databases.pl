@@ -1,0 +1,149 @@
+# Which databases are served: all that have the extension, also with a single worker; those of jobq.databases; not
+# templates. And how many worker slots that takes: none to spare is a warning, not a failure.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+
+my $node = preloaded('databases', conf => [ 'max_logical_replication_workers = 0', 'max_worker_processes = 5' ]);
+my @databases = ('one', 'two', 'Drei, bitte');
+database($node, $_) for @databases;
+
+sub enqueue_delayed
+{
+    my ($database) = @_;
+    return value($node, $database, q{SELECT jobq_enqueue('q', run_at => clock_timestamp() + interval '50 ms')});
+}
+
+sub promoted
+{
+    my ($database, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return becomes_true($node, $database, q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')}, $name);
+}
+
+sub rounds { return value($node, 'one', "SELECT rounds FROM jobq.workers WHERE database = '$_[0]'"); }
+
+sub reload
+{
+    my (@lines) = @_;
+    settings($node, @lines);
+    $node->reload;
+    return;
+}
+
+# ---- all of them, with one worker and with several
+
+for my $workers (1, 3)
+{
+    reload("jobq.max_workers = $workers");
+    becomes_true($node, 'one', "SELECT current_setting('jobq.max_workers') = '$workers'", "$workers may run");
+    for my $round (1 .. 2)
+    {
+        enqueue_delayed($_) for @databases;
+        promoted($_, "round $round in $_") for @databases;
+    }
+    next if $workers > 1;
+
+    # Each database has unfinished jobs now: nobody starves.
+    my %before = map { $_ => rounds($_) } @databases;
+    becomes_true($node, 'one', "SELECT rounds > $before{$_} + 1 FROM jobq.workers WHERE database = '$_'",
+        "the one worker comes round to $_") for @databases;
+    is( value($node, 'one', q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'jobq worker'}),
+        't', 'and it is one');
+
+    # A rescue is in time also when databases must take turns.
+    value($node, 'two', q{SELECT jobq_enqueue('short')});
+    value($node, 'two', q{SELECT id FROM jobq_claim('short', 'w', heartbeat_timeout => '1 s')});
+    ok(claim_when_ready($node, 'two', 'short'), 'the rescue works with one worker');
+    my $took = value($node, 'two', q{SELECT extract(epoch FROM finished_at - started_at) FROM jobq.attempts});
+    report_seconds('three databases, one worker: rescued after the claim, heartbeat timeout 1 s', $took);
+    cmp_ok($took, '<=', 3, 'within the timeout + 2 s');
+}
+ok(await_worker($node, $_), "a worker stays in $_") for @databases;
+reload('jobq.max_workers = 1');
+becomes_true($node, 'one', q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'jobq worker'},
+    'when jobq.max_workers is lowered, those above it leave');
+
+# ---- jobq.databases
+
+reload('jobq.max_workers = 3', q{jobq.databases = 'one, "Drei, bitte"'});
+ok(seconds_until(sub { worker_pid($node, 'two') eq '' }), 'the worker leaves a database that is not in the list');
+enqueue_delayed($_) for 'two', 'one', 'Drei, bitte';
+promoted('one', 'a listed database is served');
+promoted('Drei, bitte', 'also one whose name must be quoted');
+becomes_true($node, 'two', q{SELECT clock_timestamp() > run_at + interval '1500 ms' FROM jobq.jobs WHERE status = 'scheduled'},
+    'long after it was due');
+is( value($node, 'two', q{SELECT count(*) FROM jobq.jobs WHERE status = 'scheduled'}),
+    '1', 'the job of a database that is not listed waits');
+is( value($node, 'two', q{SELECT state || ': ' || note FROM jobq.workers WHERE database = 'two'}),
+    'disabled: the database is not in jobq.databases', 'jobq.workers says why');
+reload(q{jobq.databases = ''});
+promoted('two', 'until all are served again');
+
+my ($out, $err) = run_sql($node, 'postgres', q{ALTER SYSTEM SET jobq.databases = 'a,,"b'});
+like($err, qr/invalid value for parameter "jobq.databases"/, 'a list that cannot be read is refused');
+
+# ---- a template is nobody's database
+
+value($node, 'postgres', q{CREATE DATABASE pattern});
+value($node, 'pattern', 'CREATE EXTENSION jobq');
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pattern')}, 'nobody in it');
+value($node, 'postgres', q{ALTER DATABASE pattern IS_TEMPLATE true});
+value($node, 'postgres', q{CREATE DATABASE made TEMPLATE pattern});
+enqueue_delayed('made');
+promoted('made', 'a database made from a template with the extension is served');
+
+# ---- no worker slot: a warning, no failure
+
+# One slot beside the launcher's, and a parallel query sits in it.
+settings($node, 'max_worker_processes = 2', 'jobq.enabled = off');
+$node->restart;
+my $greedy = session($node, 'postgres');
+$greedy->query('SET force_parallel_mode = on');
+$greedy->query_until(qr/started/, "\\echo started\nSELECT pg_sleep(600);\n");
+my $slot_taken = q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'parallel worker')};
+becomes_true($node, 'postgres', $slot_taken, 'the only worker slot is taken');
+my $position = log_size($node);
+reload('jobq.enabled = on');
+is(enqueue_delayed('one') > 0 ? 1 : 0, 1, 'no call fails for it');
+my $warning = qr/WARNING:  [^\n]*max_worker_processes is exhausted/;
+ok(seconds_until(sub { count_in_log($node, $warning, $position) }), 'there is a warning');
+like(log_since($node, $position), qr/HINT:  [^\n]*max_worker_processes/, 'with a hint');
+is(sqlstate($node, 'one', q{SELECT jobq_claim('nothing')}), '00000', 'a claim works');
+like(value($node, 'one', q{SELECT note FROM jobq.workers WHERE database IS NULL}),
+    qr/max_worker_processes/, 'jobq.workers shows it');
+becomes_true($node, 'one', q{SELECT clock_timestamp() > run_at + interval '2500 ms' FROM jobq.jobs WHERE status = 'scheduled'},
+    'it lasts');
+is(count_in_log($node, $warning, $position), 1, 'the warning is not repeated');
+is(value($node, 'postgres', $slot_taken), 't', 'all the time');
+
+run_sql($node, 'postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+    WHERE query LIKE '%pg_sleep(600)%' AND backend_type = 'client backend' AND pid <> pg_backend_pid()});
+my $recovered = promoted('one', 'work goes on when there is a slot');
+report_seconds('promoted after a worker slot was free', $recovered);
+$greedy->quit;
+
+# Now all databases share the one slot.
+keep_in_use($node, $_) for @databases;
+for my $round (1 .. 3)
+{
+    my %before = map { $_ => rounds($_) } @databases;
+    becomes_true($node, 'one', "SELECT rounds > $before{$_} FROM jobq.workers WHERE database = '$_'",
+        "turn $round of $_ in the one slot") for @databases;
+}
+cmp_ok(count_in_log($node, $warning, $position), '<=', 2, 'taking turns fills no log');
+
+settings($node, 'max_worker_processes = 8');
+$node->restart;
+keep_in_use($node, $_) for @databases;
+becomes_true($node, 'one', "SELECT rounds > 1 FROM jobq.workers WHERE database = '$_'", "$_ is served") for @databases;
+is(value($node, 'one', q{SELECT note FROM jobq.workers WHERE database IS NULL}), '', 'with slots enough nothing is said');
+
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
+
+done_testing();

@@ -1,0 +1,161 @@
+# A preloaded server does every duty by itself, in a database that nobody told it about: rescue, forced cancel,
+# promotion, prune and repair. No client calls jobq_tick().
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+
+my $node = preloaded('duties', conf => ["jobq.cancel_grace = '500ms'"]);
+
+like(value($node, 'postgres', q{SELECT setting FROM pg_settings WHERE name = 'jobq.tick_interval'}),
+    qr/^1000$/, 'the tick interval is the default');
+
+# ---- found by itself
+
+database($node, 'alpha');
+becomes_true(
+    $node, 'alpha',
+    q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'alpha' AND last_round IS NOT NULL)},
+    'a worker visits the database after CREATE EXTENSION');
+ok(launcher_pid($node), 'the launcher runs');
+is( value($node, 'alpha', 'SELECT pid FROM jobq.workers WHERE database IS NULL'),
+    launcher_pid($node), 'jobq.workers has the pid of the launcher');
+
+# ---- rescue: with the default tick, within the heartbeat timeout + 2 s
+
+value($node, 'alpha', q{SELECT jobq_create_queue('short', heartbeat_timeout => '1 s')});
+value($node, 'alpha', q{SELECT jobq_create_queue('fragile', heartbeat_timeout => '1 s', max_lost => 1)});
+value($node, 'alpha', q{SELECT jobq_enqueue('short'), jobq_enqueue('fragile')});
+my ($lost_lease, $claimed_at) = split /\|/,
+  value($node, 'alpha', q{SELECT lease, extract(epoch FROM clock_timestamp()) FROM jobq_claim('short', 'doomed')});
+value($node, 'alpha', q{SELECT id FROM jobq_claim('fragile', 'doomed')});
+
+my $again = claim_when_ready($node, 'alpha', 'short');
+ok($again, 'the job of a silent worker is claimable again');
+SKIP:
+{
+    skip 'it was not rescued', 5 unless $again;
+    my $took = $again->{at} - $claimed_at;
+    report_seconds('claimable again after its claim, heartbeat timeout 1 s', $took);
+    cmp_ok($took, '>=', 1 - 0.2, 'not before its timeout');
+    cmp_ok($took, '<=', 3, 'within the timeout + 2 s');
+    is($again->{attempt}, 2, 'the lost attempt counts');
+    is( value($node, 'alpha', "SELECT outcome, worker_id FROM jobq.attempts WHERE lease = $lost_lease"),
+        'lost|doomed', 'the attempt is on record');
+    is(value($node, 'alpha', "SELECT jobq_complete($again->{id}, $lost_lease)"), 'f', 'the old lease is worth nothing');
+    value($node, 'alpha', "SELECT jobq_complete($again->{id}, $again->{lease})");
+}
+becomes_true(
+    $node, 'alpha',
+    q{SELECT status = 'failed' AND error ~ 'no heartbeat' FROM jobq.jobs WHERE queue = 'fragile'},
+    'a job that lost max_lost workers fails');
+
+# ---- promotion: as punctual as this machine allows
+
+# The jobs come due while a claimer looks every few milliseconds; the claim's time says how late each was.
+my $jobs = 100;
+value(
+    $node, 'alpha', qq{
+    SELECT jobq_enqueue('delayed', run_at => clock_timestamp() + interval '500 ms' + n * interval '20 ms')
+    FROM generate_series(1, $jobs) n});
+value(
+    $node, 'alpha', qq{
+    DO \$\$
+    DECLARE
+        found int := 0;
+        give_up timestamptz := clock_timestamp() + interval '30 s';
+    BEGIN
+        WHILE found < $jobs AND clock_timestamp() < give_up LOOP
+            found := found + (SELECT count(*) FROM jobq_claim('delayed', 'watch', batch => 100));
+            COMMIT;
+            PERFORM pg_sleep(0.002);
+        END LOOP;
+    END \$\$});
+my @late = split /\n/,
+  value($node, 'alpha', q{SELECT extract(epoch FROM started_at - run_at) FROM jobq.jobs
+    WHERE queue = 'delayed' AND started_at IS NOT NULL});
+is(scalar @late, $jobs, 'every delayed job was promoted');
+if (@late)
+{
+    my $max = report_spread('delayed jobs were late', @late);
+    cmp_ok($max, '<', 0.5, 'promotion is less than 500 ms late');
+    cmp_ok((sort { $a <=> $b } @late)[0], '>=', 0, 'and never early');
+}
+
+# ---- forced cancel
+
+value($node, 'alpha', q{SELECT jobq_enqueue('stubborn')});
+my ($job, $lease) = split /\|/, value($node, 'alpha', q{SELECT id, lease FROM jobq_claim('stubborn', 'deaf')});
+is(value($node, 'alpha', "SELECT jobq_cancel($job)"), 'processing', 'a running job is asked first');
+is(value($node, 'alpha', "SELECT jobq_heartbeat($job, $lease)"), 'cancel', 'through its heartbeat');
+becomes_true($node, 'alpha', "SELECT status = 'cancelled' FROM jobq.jobs WHERE id = $job",
+    'then it is taken from its worker');
+is(value($node, 'alpha', "SELECT jobq_complete($job, $lease)"), 'f', 'whose lease is lost');
+
+# ---- prune
+
+value($node, 'alpha', q{SELECT jobq_create_queue('brief', keep_completed => '100 ms', keep_failed => '100 ms')});
+value($node, 'alpha', q{SELECT count(*) FROM jobq_enqueue_many('brief', array_fill('{}'::jsonb, ARRAY[20]))});
+value($node, 'alpha', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('brief', batch => 10)});
+value($node, 'alpha', q{SELECT count(jobq_fail(id, lease, retry => false)) FROM jobq_claim('brief', batch => 10)});
+becomes_true($node, 'alpha', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'brief')},
+    'finished jobs go when their time is over');
+is( value($node, 'alpha', q{SELECT count(*) FROM jobq.attempts a
+    WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id)}),
+    '0', 'and their attempts with them');
+
+# ---- repair
+
+value(
+    $node, 'alpha', q{
+    SET session_replication_role = replica;
+    INSERT INTO jobq.jobs (queue, kind, run_at, ready_at, status, max_attempts, lane)
+    VALUES ('applied', 'without triggers', now(), now(), 'pending', 1, jobq.lane_of('applied', 'without triggers', 0, NULL))});
+ok(claim_when_ready($node, 'alpha', 'applied'), 'a job that came without triggers becomes claimable');
+
+# ---- what jobq.workers says
+
+is( value($node, 'alpha', q{SELECT state FROM jobq.workers WHERE database IS NULL}),
+    'running', 'the launcher is said to be running');
+my $totals = 'rounds > 0, rescued, cancelled, promoted, pruned, repaired > 0, last_error IS NULL';
+is( value($node, 'alpha', "SELECT $totals FROM jobq.workers WHERE database = 'alpha'"),
+    "t|2|1|$jobs|20|t|t", 'the totals are what happened');
+becomes_true(
+    $node, 'alpha',
+    q{SELECT w.state = 'running' AND w.last_round > clock_timestamp() - interval '5 s'
+      AND w.next_round > clock_timestamp() - interval '5 s'
+      FROM jobq.workers w JOIN pg_stat_activity a USING (pid)
+      WHERE w.database = 'alpha' AND a.backend_type = 'jobq worker' AND a.datname = 'alpha'},
+    'the worker is there, with its pid, while jobs are unfinished');
+value($node, 'alpha', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
+is( value($node, 'alpha', q{SELECT count(*) FROM jobq.workers}, connect_as('watcher')),
+    '2', 'pg_monitor reads it');
+
+# ---- idle, and back from idle
+
+value($node, 'alpha',
+    q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'});
+value($node, 'alpha', q{SELECT sum(jobq_purge_queue(queue)) FROM jobq.queues});
+becomes_true(
+    $node, 'postgres',
+    q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')},
+    'a database without jobs has no worker');
+@late = ();
+for (1 .. 3)
+{
+    value($node, 'alpha', q{SELECT jobq_enqueue('cold', run_at => clock_timestamp() + interval '300 ms')});
+    my $cold = claim_when_ready($node, 'alpha', 'cold');
+    last unless $cold;
+    push @late, $cold->{at} - value($node, 'alpha', "SELECT extract(epoch FROM run_at) FROM jobq.jobs WHERE id = $cold->{id}");
+    value($node, 'alpha', "SELECT jobq_complete($cold->{id}, $cold->{lease})");
+}
+is(scalar @late, 3, 'a delayed job wakes it');
+cmp_ok(report_spread('a delayed job of an idle database was late', @late), '<', 0.5, 'in time') if @late;
+
+unlike(log_since($node), qr/(?:ERROR|WARNING|PANIC|TRAP)/, 'no error and no warning in the log');
+
+done_testing();

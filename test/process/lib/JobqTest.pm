@@ -1,0 +1,223 @@
+# What the process tests share: servers with and without jobq preloaded, sessions, waiting for a condition, and
+# printing what was measured. Nothing here sleeps for a guessed time: every wait ends when its condition holds.
+package JobqTest;
+
+use strict;
+use warnings FATAL => 'all';
+
+# How long any one wait may last before its test fails.
+BEGIN { $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 30; }
+
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+our @EXPORT = qw(server preloaded database value run_sql sqlstate session seconds_until becomes_true
+  claim_when_ready await_worker worker_pid launcher_pid report_seconds report_spread log_size log_since
+  count_in_log settings connect_as keep_in_use);
+
+my $poll_pause = 20_000;    # microseconds
+
+# A running server. `conf`: lines for postgresql.conf, which win over everything.
+sub server
+{
+    my ($name, %option) = @_;
+    my $node = PostgreSQL::Test::Cluster->new($name);
+    $node->init(%{ $option{init} // {} });
+    settings($node, 'restart_after_crash = on', 'log_statement = none', @{ $option{conf} // [] });
+    $node->start unless $option{stopped};
+    return $node;
+}
+
+sub preloaded
+{
+    my ($name, %option) = @_;
+    $option{conf} = [ "shared_preload_libraries = 'jobq'", @{ $option{conf} // [] } ];
+    return server($name, %option);
+}
+
+# Adds lines to the configuration file of a server.
+sub settings
+{
+    my ($node, @lines) = @_;
+    $node->append_conf('postgresql.conf', join "\n", @lines, '');
+    return;
+}
+
+# A new database with the extension. `owner`: its owner, by default the superuser.
+sub database
+{
+    my ($node, $name, %option) = @_;
+    my $owner = $option{owner} ? " OWNER $option{owner}" : '';
+    $node->safe_psql('postgres', qq{CREATE DATABASE "$name"$owner});
+    $node->safe_psql($name, 'CREATE EXTENSION jobq');
+    return;
+}
+
+# An unfinished job that nobody claims keeps the worker coming, round after round.
+sub keep_in_use
+{
+    my ($node, $name) = @_;
+    return value($node, $name, q{SELECT jobq_enqueue('kept', run_at => clock_timestamp() + interval '1 day')});
+}
+
+# Options for psql: connect as another role.
+sub connect_as { return (extra_params => [ '-U', shift ]); }
+
+# Runs SQL that must succeed; returns what it printed.
+sub value
+{
+    my ($node, $database, $sql, %params) = @_;
+    return $node->safe_psql($database, $sql, %params);
+}
+
+# Runs SQL that may fail; returns its output, its errors and whether it succeeded.
+sub run_sql
+{
+    my ($node, $database, $sql, %params) = @_;
+    my ($out, $err) = ('', '');
+    my $status = $node->psql($database, $sql, stdout => \$out, stderr => \$err, %params);
+    return ($out, $err, $status == 0);
+}
+
+# The SQLSTATE that SQL fails with, 00000 when it does not.
+sub sqlstate
+{
+    my ($node, $database, $sql, %params) = @_;
+    my ($out, $err, $ok) = run_sql($node, $database, "\\set VERBOSITY sqlstate\n$sql", %params);
+    return '00000' if $ok;
+    return $err =~ /ERROR:\s+(\w{5})/ ? $1 : "no SQLSTATE in: $err";
+}
+
+# A session that stays open. Errors do not end it; each query may take as long as any wait.
+sub session
+{
+    my ($node, $database, %option) = @_;
+    my $session = $node->background_psql($database, on_error_stop => 0, %option);
+    $session->set_query_timer_restart();
+    return $session;
+}
+
+# Calls $probe until it returns something true. Returns the seconds that took, undef when it never did.
+sub seconds_until
+{
+    my ($probe, $limit) = @_;
+    $limit //= $ENV{PG_TEST_TIMEOUT_DEFAULT};
+    my $begin = time;
+    for (;;)
+    {
+        my $holds = $probe->();
+        my $took = time - $begin;
+        return $took if $holds;
+        return undef if $took > $limit;
+        usleep($poll_pause);
+    }
+}
+
+# Asserts that a query, run again and again, answers `t`. Returns the seconds until it did. The server may be down
+# for a while.
+sub becomes_true
+{
+    my ($node, $database, $sql, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my ($out, $err);
+    my $took = seconds_until(
+        sub {
+            ($out, $err) = run_sql($node, $database, $sql);
+            return $err eq '' && $out eq 't';
+        });
+    ok(defined $took, $name) or diag("last answer of $sql: $out $err");
+    return $took // 1e9;
+}
+
+# Claims from a queue, again and again in transactions of its own, until it gets a job or $limit seconds are over.
+# Returns a hash: id, lease, attempt and `at`, the epoch of the claim; undef when there was none.
+sub claim_when_ready
+{
+    my ($node, $database, $queue, $limit) = @_;
+    $limit //= $ENV{PG_TEST_TIMEOUT_DEFAULT};
+    my $row = value(
+        $node, $database, qq{
+        CREATE TEMP TABLE got (id bigint, lease bigint, attempt int, at float);
+        DO \$\$
+        DECLARE
+            give_up timestamptz := clock_timestamp() + interval '$limit s';
+        BEGIN
+            LOOP
+                INSERT INTO got SELECT c.id, c.lease, c.attempt, extract(epoch FROM clock_timestamp())
+                FROM jobq_claim('$queue', 'patient') c;
+                EXIT WHEN FOUND OR clock_timestamp() > give_up;
+                COMMIT;
+                PERFORM pg_sleep(0.005);
+            END LOOP;
+        END \$\$;
+        SELECT * FROM got});
+    return undef if $row eq '';
+    my %job;
+    @job{qw(id lease attempt at)} = split /\|/, $row;
+    return \%job;
+}
+
+sub worker_pid
+{
+    my ($node, $database) = @_;
+    return value($node, 'postgres',
+        "SELECT pid FROM pg_stat_activity WHERE backend_type = 'jobq worker' AND datname = '$database'");
+}
+
+sub launcher_pid
+{
+    my ($node) = @_;
+    return value($node, 'postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'jobq launcher'");
+}
+
+# Waits until a background worker is connected to the database; returns its pid, undef when none came.
+sub await_worker
+{
+    my ($node, $database) = @_;
+    my $pid = '';
+    seconds_until(
+        sub {
+            ($pid) = run_sql($node, 'postgres',
+                "SELECT pid FROM pg_stat_activity WHERE backend_type = 'jobq worker' AND datname = '$database'");
+            return $pid =~ /^\d+$/;
+        });
+    return $pid =~ /^\d+$/ ? $pid : undef;
+}
+
+sub report_seconds
+{
+    my ($what, $seconds) = @_;
+    diag(sprintf '%s: %.3f s', $what, $seconds);
+    return;
+}
+
+# Prints median and maximum of many measurements, returns the maximum.
+sub report_spread
+{
+    my ($what, @seconds) = @_;
+    my @sorted = sort { $a <=> $b } @seconds;
+    diag(sprintf '%s: %d measured, median %.1f ms, max %.1f ms',
+        $what, scalar @sorted, 1000 * $sorted[ @sorted / 2 ], 1000 * $sorted[-1]);
+    return $sorted[-1];
+}
+
+sub log_size { return -s shift->logfile; }
+
+# The server's log from a position of log_size() on.
+sub log_since
+{
+    my ($node, $position) = @_;
+    return slurp_file($node->logfile, $position // 0);
+}
+
+sub count_in_log
+{
+    my ($node, $pattern, $position) = @_;
+    my $count = () = log_since($node, $position) =~ /$pattern/g;
+    return $count;
+}
+
+1;

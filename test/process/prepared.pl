@@ -1,0 +1,110 @@
+# PREPARE TRANSACTION with enqueues, claims and completions, decided later by another session, or after a restart.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = preloaded('prepared', conf => ['max_prepared_transactions = 10']);
+database($node, 'work');
+value($node, 'work', q{SELECT jobq_create_queue('q', heartbeat_timeout => '1 s')});
+
+sub prepare
+{
+    my ($name, $sql) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return is(sqlstate($node, 'work', "BEGIN; $sql; PREPARE TRANSACTION '$name'"), '00000', "$name: prepared");
+}
+
+my $idle = q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')};
+
+# ---- enqueue
+
+my $other = session($node, 'work');
+is($other->query(q{SELECT count(*) FROM jobq_claim('q')}), '0', 'a session that knows the queue');
+prepare('enqueue', q{SELECT jobq_enqueue('q', kind => 'new lane'), jobq_enqueue('q')});
+is($other->query(q{SELECT count(*) FROM jobq_claim('q', batch => 5)}), '0', 'nobody sees the jobs yet');
+is(value($node, 'work', 'SELECT count(*) FROM jobq.jobs'), '0', 'nor in the table');
+value($node, 'work', q{COMMIT PREPARED 'enqueue'});
+is($other->query(q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 5)}), '2', 'committed elsewhere, they are claimable');
+is($other->query(q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'}), '2', 'and completed');
+
+# ---- a delayed job, in a database that is idle when it is committed
+
+prepare('delayed', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '100 ms')});
+value($node, 'work', q{SELECT jobq_purge_queue('q')});
+becomes_true($node, 'postgres', $idle, 'no worker is left');
+my $committed_at = time;
+value($node, 'work', q{COMMIT PREPARED 'delayed'});
+my $job = claim_when_ready($node, 'work', 'later', 10);
+ok($job, 'a delayed job of a prepared transaction is promoted');
+if ($job)
+{
+    report_seconds('claimable after COMMIT PREPARED', $job->{at} - $committed_at);
+    cmp_ok($job->{at} - $committed_at, '<=', 2, 'within 2 s');
+    value($node, 'work', "SELECT jobq_complete($job->{id}, $job->{lease})");
+}
+
+# ---- a claim that is committed elsewhere, and whose worker is gone
+
+value($node, 'work', q{SELECT jobq_enqueue('q')});
+prepare('claim', q{SELECT id FROM jobq_claim('q', 'two phases')});
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('q')}), '0', 'nobody else gets the job, and nobody waits');
+value($node, 'work', q{COMMIT PREPARED 'claim'});
+$committed_at = time;
+is(value($node, 'work', q{SELECT worker_id FROM jobq.jobs WHERE status = 'processing'}), 'two phases', 'the claim stands');
+$job = claim_when_ready($node, 'work', 'q', 10);
+ok($job, 'it is rescued');
+if ($job)
+{
+    report_seconds('rescued after COMMIT PREPARED, heartbeat timeout 1 s', $job->{at} - $committed_at);
+    cmp_ok($job->{at} - $committed_at, '<=', 3, 'within the timeout + 2 s');
+    is($job->{attempt}, 2, 'the attempt counts');
+
+    # ---- complete in two phases
+    prepare('complete', "SELECT jobq_complete($job->{id}, $job->{lease}, must_hold => true)");
+    becomes_true($node, 'work', qq{SELECT last_heartbeat + interval '1500 ms' < clock_timestamp() FROM jobq.jobs WHERE id = $job->{id}},
+        'the lease runs out meanwhile');
+    value($node, 'work', q{COMMIT PREPARED 'complete'});
+    is(value($node, 'work', "SELECT status, attempts FROM jobq.jobs WHERE id = $job->{id}"),
+        'completed|2', 'a prepared completion counts: the rescue passes over its row');
+}
+
+# ---- a claim that is rolled back elsewhere
+
+value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'undone')});
+prepare('undone', q{SELECT id FROM jobq_claim('q', 'two phases')});
+value($node, 'work', q{ROLLBACK PREPARED 'undone'});
+$job = claim_when_ready($node, 'work', 'q', 5);
+is($job && $job->{attempt}, 1, 'after ROLLBACK PREPARED the job is claimable at once');
+value($node, 'work', "SELECT jobq_complete($job->{id}, $job->{lease})") if $job;
+
+# ---- settings in two phases
+
+prepare('settings', q{SELECT jobq_alter_queue('q', max_attempts => 7)});
+is($other->query(q{SELECT max_attempts FROM jobq.jobs WHERE id = jobq_enqueue('q')}) // '', '', 'a session enqueues');
+is($other->query(q{SELECT max_attempts FROM jobq.jobs ORDER BY id DESC LIMIT 1}), '20', 'by the old settings');
+value($node, 'work', q{COMMIT PREPARED 'settings'});
+$other->query(q{SELECT jobq_enqueue('q')});
+is($other->query(q{SELECT max_attempts FROM jobq.jobs ORDER BY id DESC LIMIT 1}), '7', 'and then by the new ones');
+value($node, 'work', q{SELECT jobq_purge_queue('q')});
+
+# ---- across a restart
+
+value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'held')});
+prepare('claim again', q{SELECT id FROM jobq_claim('q', 'two phases')});
+prepare('enqueue again', q{SELECT jobq_enqueue('q', kind => 'over the restart', run_at => clock_timestamp() + interval '50 ms')});
+$other->quit;
+$node->restart;
+becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)}, 'a worker was there');
+value($node, 'work', qq{COMMIT PREPARED '$_'}) for 'claim again', 'enqueue again';
+my @kinds = sort map { my $row = claim_when_ready($node, 'work', 'q', 10); $row ? value($node, 'work', "SELECT kind FROM jobq_get($row->{id})") : 'none' } 1 .. 2;
+is("@kinds", 'held over the restart', 'both are served, one rescued, one promoted');
+
+is(value($node, 'work', q{SELECT last_error FROM jobq.workers WHERE database = 'work'}), '', 'no duty failed');
+
+done_testing();

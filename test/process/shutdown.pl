@@ -1,0 +1,91 @@
+# Shutting down is not delayed by a worker, whatever it is at; and jobq.enabled stops and starts them with a reload.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $limit = 3;    # seconds; 1 is the aim
+my $node = preloaded('shutdown', init => { allows_streaming => 1 }, conf => ['max_connections = 20']);
+database($node, 'work');
+keep_in_use($node, 'work');
+
+sub stopped_in_time
+{
+    my ($mode, $what) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $begin = time;
+    $node->stop($mode);
+    my $took = time - $begin;
+    report_seconds("$mode shutdown $what", $took);
+    cmp_ok($took, '<', $limit, "$mode shutdown $what takes less than $limit s");
+    return;
+}
+
+sub enqueue_delayed { return value($node, 'work', q{SELECT jobq_enqueue('q', run_at => clock_timestamp() + interval '50 ms')}); }
+my $promoted = q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'q' AND status = 'scheduled')};
+
+# ---- fast and smart, with a worker that lingers
+
+for my $mode ('fast', 'smart', 'fast')
+{
+    ok(await_worker($node, 'work'), 'a worker is connected');
+    # Between two rounds it waits for the next.
+    becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM pg_stat_activity
+        WHERE backend_type = 'jobq worker' AND state = 'idle')}, 'and waits for its next round') if $mode eq 'fast';
+    stopped_in_time($mode, 'with a live worker');
+    $node->start;
+}
+
+# ---- while the worker is in the middle of something
+
+my $holder = session($node, 'work');
+$holder->query('BEGIN; LOCK TABLE jobq.jobs IN ACCESS EXCLUSIVE MODE');
+becomes_true($node, 'postgres', q{SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+    WHERE a.backend_type = 'jobq worker' AND NOT l.granted)}, 'a worker waits for a lock');
+stopped_in_time('fast', 'with a worker that waits for a lock');
+eval { $holder->quit };
+
+# ---- while a synchronous standby is missing
+
+$ENV{PGOPTIONS} = '-c synchronous_commit=local';    # for the sessions of this test
+settings($node, q{synchronous_standby_names = 'missing'}, q{synchronous_commit = on});
+$node->start;
+enqueue_delayed();
+becomes_true($node, 'work', $promoted, 'a missing synchronous standby does not hold up the duties');
+stopped_in_time('fast', 'without the synchronous standby');
+settings($node, q{synchronous_standby_names = ''});
+delete $ENV{PGOPTIONS};
+$node->start;
+
+# ---- jobq.enabled
+
+ok(await_worker($node, 'work'), 'a worker is connected');
+settings($node, 'jobq.enabled = off');
+$node->reload;
+my $gone = becomes_true($node, 'work',
+    q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'jobq.enabled = off: it leaves');
+report_seconds('worker gone after jobq.enabled = off', $gone);
+enqueue_delayed();
+becomes_true($node, 'work', q{SELECT clock_timestamp() > max(run_at) + interval '1500 ms' FROM jobq.jobs WHERE queue = 'q'}, 'a job is long due');
+is(value($node, 'work', $promoted), 'f', 'and not promoted');
+is( value($node, 'work', q{SELECT string_agg(state, ' ') FROM jobq.workers}),
+    'disabled disabled', 'jobq.workers says so');
+like(value($node, 'work', q{SELECT note FROM jobq.workers WHERE database IS NULL}),
+    qr/jobq\.enabled.*jobq_tick/, 'and what to do');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'promote'}), '1', 'jobq_tick() does it');
+
+enqueue_delayed();
+settings($node, 'jobq.enabled = on');
+$node->reload;
+my $back = becomes_true($node, 'work', $promoted, 'jobq.enabled = on: the duties go on');
+report_seconds('promoted after jobq.enabled = on', $back);
+stopped_in_time('immediate', 'at the end');
+
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
+
+done_testing();

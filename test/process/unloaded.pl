@@ -1,0 +1,115 @@
+# A server without preload: every function works, jobq_tick() does the duties, and jobq.workers says what is missing.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+
+my $node = server('unloaded');
+database($node, 'plain');
+
+# ---- what it says
+
+is( value($node, 'plain', 'SELECT count(*), count(pid), min(state) FROM jobq.workers'),
+    '1|0|not running', 'jobq.workers says that no worker runs');
+like(value($node, 'plain', 'SELECT note FROM jobq.workers'),
+    qr/shared_preload_libraries.*jobq_tick/s, 'and how to get one, and what to do until then');
+is( value($node, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'jobq%'}),
+    '0', 'there is none');
+
+# ---- every function: name => [what to call, the answer]
+
+value($node, 'plain', 'CREATE ROLE shop');
+my $pick = q{(SELECT id FROM jobq.jobs WHERE queue = '%s' ORDER BY id LIMIT 1)};
+my $held = q{jobq.jobs WHERE status = 'processing'};
+my @calls = (
+    [ q{SELECT jobq_version() = (SELECT extversion FROM pg_extension WHERE extname = 'jobq')}, 't' ],
+    [ q{SELECT jobq_create_queue('mail', max_attempts => 3, backoff_base => '0 s')},          '' ],
+    [ q{SELECT jobq_alter_queue('mail', max_attempts => 4)},                                  '' ],
+    [ q{SELECT jobq_enqueue('mail', '{"n": 1}') > 0},                                         't' ],
+    [ q{SELECT count(*), bool_and(is_new) FROM jobq_enqueue_many('mail', ARRAY['2', '3', '4']::jsonb[])}, '3|t' ],
+    [ q{SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "mail"}, {"queue": "post"}]')},    '2' ],
+    [ q{SELECT jobq_pause_queue('mail'), jobq_pause_queue('mail')},                           't|f' ],
+    [ q{SELECT count(*) FROM jobq_claim('mail')},                                             '0' ],
+    [ q{SELECT jobq_resume_queue('mail'), jobq_resume_queue('mail')},                         't|f' ],
+    [ q{SELECT payload, attempt, max_attempts FROM jobq_claim('mail', 'w')},                  '{"n": 1}|1|4' ],
+    [ q{SELECT queue FROM jobq_claim_any(ARRAY['nothing', 'post'], 'w')},                     'post' ],
+    [ qq{SELECT string_agg(jobq_heartbeat(id, lease), ' ') FROM $held},                       'held held' ],
+    [ q{SELECT count(*), min(state) FROM jobq_heartbeat_worker('w')},                         '2|held' ],
+    [ q{SELECT state FROM jobq.jobs j, jobq_heartbeat_many(ARRAY[j.id], ARRAY[j.lease]) WHERE j.queue = 'post'}, 'held' ],
+    [ q{SELECT jobq_complete(id, lease, '"done"') FROM jobq.jobs WHERE queue = 'post'},       't' ],
+    [ q{SELECT jobq_fail(id, lease, 'no such user') FROM jobq.jobs WHERE worker_id = 'w' AND queue = 'mail'}, 'pending' ],
+    [ q{SELECT count(*) FROM jobq_claim('mail', 'x', batch => 2)},                            '2' ],
+    [ q{SELECT jobq_release(id, lease) FROM jobq.jobs WHERE worker_id = 'x' ORDER BY id LIMIT 1}, 't' ],
+    [ q{SELECT jobq_snooze(id, '1 h', lease) FROM jobq.jobs WHERE status = 'processing'},     't' ],
+    [ q{SELECT count(*) FROM jobq_claim('mail', 'y', batch => 2)},                            '2' ],
+    [ q{SELECT released FROM jobq.jobs j, jobq_release_many(ARRAY[j.id], ARRAY[j.lease]) WHERE j.worker_id = 'y'
+        AND j.status = 'processing' ORDER BY j.id LIMIT 1},                                   't' ],
+    [ q{SELECT status FROM (SELECT id, lease FROM jobq.jobs WHERE status = 'processing' ORDER BY id LIMIT 1) j,
+        jobq_fail_many(ARRAY[j.id], ARRAY[j.lease], ARRAY['boom'], retry => false)},          'failed' ],
+    [ q{SELECT count(*) FROM jobq_claim('mail', 'z')},                                        '1' ],
+    [ q{SELECT completed FROM jobq.jobs j, jobq_complete_many(ARRAY[j.id], ARRAY[j.lease], ARRAY['1'::jsonb])
+        WHERE j.status = 'processing'},                                                       't' ],
+    [ q{SELECT count(*) FROM jobq_claim('mail', 'z')},                                        '1' ],
+    [ q{SELECT j.id IS NOT NULL FROM jobq.jobs h, jobq_complete_and_claim(ARRAY[h.id], ARRAY[h.lease],
+        queue => 'nothing') j WHERE h.status = 'processing'},                                 '' ],
+    [ q{SELECT queue, status FROM jobq_get((SELECT min(id) FROM jobq.jobs WHERE queue = 'post'))}, 'post|completed' ],
+    [ q{SELECT jobq_enqueue('ops', kind => k) > 0 FROM unnest('{a,b,c,d}'::text[]) k},        "t\nt\nt\nt" ],
+    [ sprintf("SELECT jobq_cancel($pick)", 'ops'),                                            'cancelled' ],
+    [ sprintf("SELECT jobq_retry($pick)", 'ops'),                                             'pending' ],
+    [ sprintf("SELECT jobq_reschedule($pick, clock_timestamp() + interval '1 h')", 'ops'),    'scheduled' ],
+    [ sprintf("SELECT jobq_delete($pick)", 'ops'),                                            'scheduled' ],
+    [ q{SELECT jobq_reschedule_jobs('ops', clock_timestamp() + interval '1 h', kind => 'b')}, '1' ],
+    [ q{SELECT jobq_cancel_jobs('ops')},                                                      '3' ],
+    [ q{SELECT jobq_retry_jobs('ops', statuses => '{cancelled}', max_jobs => 1)},             '1' ],
+    [ q{SELECT jobq_delete_jobs('ops')},                                                      '2' ],
+    [ q{SELECT jobq_purge_queue('ops')},                                                      '1' ],
+    [ q{SELECT jobq_drop_queue('mail', force => true)},                                       't' ],
+    [ q{SELECT jobq_grant('shop', 'producer')},                                               '' ],
+    [ q{SELECT has_function_privilege('shop', 'jobq_version()', 'EXECUTE')},                  't' ],
+    [ q{SELECT jobq_revoke('shop', 'producer')},                                              '' ],
+    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote prune repair' ],
+);
+my %called;
+for my $call (@calls)
+{
+    my ($sql, $expected) = @$call;
+    $called{$1}++ while $sql =~ /\b(jobq_\w+)\(/g;
+    my ($out, $err) = run_sql($node, 'plain', $sql);
+    is($out . $err, $expected, $sql =~ s/\s+/ /gr);
+}
+is( value($node, 'plain', q{
+    SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
+    WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'jobq\_%'}),
+    join(' ', sort keys %called),
+    'that was every function');
+
+# ---- the duties, by hand, at the time that is given
+
+my $tick = q{SELECT string_agg(duty || ' ' || done, ', ') FROM jobq_tick(%s)};
+value($node, 'plain', q{SELECT sum(jobq_purge_queue(queue)) FROM jobq.queues});
+value($node, 'plain', q{SELECT jobq_create_queue('duty', keep_completed => '1 h')});
+value($node, 'plain', q{SELECT count(*) FROM jobq_enqueue_many('duty', array_fill('{}'::jsonb, ARRAY[3]))});
+value($node, 'plain', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '30 min')});
+value($node, 'plain', q{SELECT id FROM jobq_claim('duty', 'silent', heartbeat_timeout => '2 min')});
+value($node, 'plain', q{SELECT jobq_cancel(id) FROM jobq_claim('duty', 'deaf', heartbeat_timeout => '10 h')});
+value($node, 'plain', q{SELECT jobq_complete(id, lease) FROM jobq_claim('duty', 'good')});
+
+is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, prune 0, repair 0', 'nothing is due');
+is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '10 min'}),
+    'rescue 1, cancel 1, promote 0, prune 0, repair 0', 'a dead worker is noticed, a deaf one taken its job');
+is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '2 h'}),
+    'rescue 0, cancel 0, promote 1, prune 1, repair 0', 'a delayed job is promoted, an old one pruned');
+is( value($node, 'plain', 'SELECT string_agg(queue || status, chr(32) ORDER BY id) FROM jobq.jobs'),
+    'dutypending dutycancelled laterpending', 'the jobs are what these duties make of them');
+
+# The clock of the server counts when no time is given.
+value($node, 'plain', q{SELECT id FROM jobq_claim('later', 'silent', heartbeat_timeout => '50 ms')});
+becomes_true($node, 'plain', q{SELECT done = 1 FROM jobq_tick() WHERE duty = 'rescue'}, 'jobq_tick() rescues now');
+
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
+
+done_testing();
