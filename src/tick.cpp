@@ -24,28 +24,21 @@ const char *duty_name(Duty duty) {
 }
 
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
-    DutyOutcome outcome = {0, false, false};
-    with_spi([&] {
+    return with_spi([&] {
         switch (duty) {
             case Duty::Rescue:
-                outcome.done = rescue_expired(now, grace_start, settings.rescue_batch, &outcome.more);
-                break;
+                return rescue_expired(now, grace_start, settings.rescue_batch);
             case Duty::Cancel:
-                outcome.done = cancel_overdue(now, core::saturating_add(now, -cancel_grace()), settings.rescue_batch,
-                                              &outcome.more);
-                break;
+                return cancel_overdue(now, core::saturating_subtract(now, cancel_grace()), settings.rescue_batch);
             case Duty::Promote:
-                outcome.done = promote_due(now, settings.promote_batch, &outcome.more);
-                break;
+                return promote_due(now, settings.promote_batch);
             case Duty::Prune:
-                outcome.done = prune_finished(now, settings.prune_batch, &outcome.more, &outcome.unread);
-                break;
+                return prune_finished(now, settings.prune_batch);
             case Duty::Repair:
-                outcome.done = repair(now);
                 break;
         }
+        return repair(now);
     });
-    return outcome;
 }
 
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {

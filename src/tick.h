@@ -3,6 +3,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "store/duties.h"
 
 namespace jobq {
 
@@ -10,12 +11,6 @@ enum class Duty { Rescue, Cancel, Promote, Prune, Repair };
 constexpr int kDutyCount = 5;
 
 const char *duty_name(Duty duty);
-
-struct DutyOutcome {
-    int64 done;   // jobs (or rows) changed
-    bool more;    // a full batch: call again
-    bool unread;  // the prune has not walked to the end; the next round goes on there
-};
 
 // One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
 // `grace_start`: leases claimed before it run out one timeout after it at the earliest.

@@ -49,6 +49,13 @@ Datum set_paused_argument(FunctionCallInfo fcinfo, bool paused) {
     }));
 }
 
+void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
+    ereport(WARNING, (errcode(ERRCODE_WARNING),
+                      errmsg("%s left out %lld jobs that could not be changed", duty_name(duty),
+                             static_cast<long long>(batch.failed)),
+                      errdetail("%s", batch.error)));
+}
+
 }  // namespace
 
 extern "C" {
@@ -130,11 +137,15 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     for (int i = 0; i < kDutyCount; i++) {
         const auto duty = static_cast<Duty>(i);
-        DutyOutcome batch = {0, true, false};
+        DutyOutcome batch = {};
+        batch.more = true;
         int64 done = 0;
+        int64 failed = 0;
         for (int pages = 0; batch.more || (batch.unread && pages < kIdlePagesByHand); pages++) {
             batch = run_duty(duty, now, grace_start());
             done += batch.done;
+            failed += batch.failed;
+            if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);
             CHECK_FOR_INTERRUPTS();
         }
         results.row({CStringGetTextDatum(duty_name(duty)), Int64GetDatum(done)});

@@ -159,6 +159,8 @@ void load(CacheEntry *entry, std::string_view name) {
 
 const Queue *find_queue(std::string_view name) {
     open_cache();
+    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a pause or a new kind.
+    AcceptInvalidationMessages();
     char key[NAMEDATALEN] = {};
     memcpy(key, name.data(), Min(name.size(), sizeof(key) - 1));
     bool found;

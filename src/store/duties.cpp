@@ -5,6 +5,7 @@
 #include "core/retry.h"
 #include "pg/args.h"
 #include "pg/spi.h"
+#include "pg/subtransaction.h"
 #include "store/directory.h"
 #include "store/duties.h"
 #include "store/finish.h"
@@ -45,14 +46,17 @@ Statement lock_overdue = {"SELECT " RUNNING_COLUMNS
                               LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
                           {TIMESTAMPTZOID, INT8OID}};
 
-Statement promote = {
-    R"(UPDATE jobq.jobs j SET status = 'pending', ready_at = j.run_at, due_at = NULL
-       FROM (SELECT d.id FROM jobq.jobs d
-             WHERE d.due_at IS NOT NULL AND d.due_at <= $1
-             ORDER BY d.due_at, d.id LIMIT $2
-             FOR NO KEY UPDATE SKIP LOCKED) due
-       WHERE j.id = due.id AND j.status = 'scheduled')",
+Statement lock_due = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.due_at IS NOT NULL AND j.due_at <= $1
+       ORDER BY j.due_at, j.id LIMIT $2
+       FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID, INT8OID}};
+
+Statement promote = {
+    "UPDATE jobq.jobs j SET status = 'pending', ready_at = j.run_at, due_at = NULL "
+    "WHERE j.id = ANY ($1) AND j.status = 'scheduled'",
+    {INT8ARRAYOID}};
 
 // The prune walks the primary key: no index on the time of finishing, which every completion would pay for.
 Statement read_page = {
@@ -179,19 +183,46 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
     return page;
 }
 
-int64 delete_page(const Page &page) {
-    if (page.count == 0) return 0;
+// Changes all jobs of a batch at once or, where that fails, one by one, leaving out those that cannot be changed.
+// change(first, count) works on a range of the batch; id(i) names one of them.
+template <typename Change, typename Id>
+void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
+    FailureText failure;
+    if (count == 0) return;
+    if (attempt([&] { change(0, count); }, &failure)) {
+        outcome->done += count;
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        if (attempt([&] { change(i, 1); }, &failure)) {
+            outcome->done++;
+        } else if (outcome->failed++ == 0) {
+            snprintf(outcome->error, sizeof(outcome->error), "job %lld: %s", static_cast<long long>(id(i)),
+                     failure.message);
+        }
+    }
+}
+
+void end_all(const EndedAttempt *ended, int count, TimestampTz now, DutyOutcome *outcome) {
+    change_jobs(
+        count, [&](int first, int n) { end_attempts(ended + first, n, now); }, [&](int i) { return ended[i].id; },
+        outcome);
+}
+
+void delete_page(const Page &page, DutyOutcome *outcome) {
+    if (page.count == 0) return;
     const Rows locked = run(
         lock_unkept,
         Params().add(array_of(page.ids, page.count, INT8OID)).add(array_of(page.finished, page.count, TIMESTAMPTZOID)));
     for (uint64 i = 0; i < locked.size(); i++) page.ids[i] = locked[i].get(1);
-    delete_jobs_and_attempts(page.ids, static_cast<int>(locked.size()));
-    return static_cast<int64>(locked.size());
+    change_jobs(
+        static_cast<int>(locked.size()), [&](int first, int n) { delete_jobs_and_attempts(page.ids + first, n); },
+        [&](int i) { return DatumGetInt64(page.ids[i]); }, outcome);
 }
 
 }  // namespace
 
-int64 rescue_expired(TimestampTz now, TimestampTz grace_start, int batch, bool *more) {
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, int batch) {
     const Rows rows =
         run(lock_expired,
             Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
@@ -205,12 +236,13 @@ int64 rescue_expired(TimestampTz now, TimestampTz grace_start, int batch, bool *
                                        row.bool_at(kCancelRequested));
         lost.error = cstring_to_text(lost_error(lost, row, queue->max_lost));
     }
-    end_attempts(ended, static_cast<int>(rows.size()), now);
-    *more = rows.size() == static_cast<uint64>(batch);
-    return static_cast<int64>(rows.size());
+    DutyOutcome outcome = {};
+    end_all(ended, static_cast<int>(rows.size()), now, &outcome);
+    outcome.more = rows.size() == static_cast<uint64>(batch) && outcome.done > 0;
+    return outcome;
 }
 
-int64 cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool *more) {
+DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch) {
     const Rows rows = run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -218,40 +250,49 @@ int64 cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, b
         cancelled.status = core::JobStatus::Cancelled;
         cancelled.error = cstring_to_text("cancelled while running: its worker did not stop in time");
     }
-    end_attempts(ended, static_cast<int>(rows.size()), now);
-    *more = rows.size() == static_cast<uint64>(batch);
-    return static_cast<int64>(rows.size());
+    DutyOutcome outcome = {};
+    end_all(ended, static_cast<int>(rows.size()), now, &outcome);
+    outcome.more = rows.size() == static_cast<uint64>(batch) && outcome.done > 0;
+    return outcome;
 }
 
-int64 promote_due(TimestampTz now, int batch, bool *more) {
-    run(promote, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(batch)));
-    const int64 promoted = affected();
-    *more = promoted == batch;
-    return promoted;
+DutyOutcome promote_due(TimestampTz now, int batch) {
+    const Rows due = run(lock_due, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(batch)));
+    const int count = static_cast<int>(due.size());
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
+    for (int i = 0; i < count; i++) ids[i] = due[i].get(1);
+    DutyOutcome outcome = {};
+    change_jobs(
+        count, [&](int first, int n) { run(promote, Params().add(array_of(ids + first, n, INT8OID))); },
+        [&](int i) { return DatumGetInt64(ids[i]); }, &outcome);
+    outcome.more = count == batch && outcome.done > 0;
+    return outcome;
 }
 
-int64 prune_finished(TimestampTz now, int batch, bool *more, bool *unread) {
+DutyOutcome prune_finished(TimestampTz now, int batch) {
+    DutyOutcome outcome = {};
     const Rows state = run(get_prune_position, Params());
-    *more = *unread = false;
-    if (state.size() == 0) return 0;
+    if (state.size() == 0) return outcome;
     const int64 after = state[0].int64_at(1);
     const Page page = read_prune_page(after, now, batch);
-    const int64 pruned = delete_page(page);
+    delete_page(page, &outcome);
     // Ids are given out in the order of time, nearly: behind a page of young jobs there are only younger ones.
     const bool ends = !page.full || page.all_young;
     run(drop_orphaned_attempts,
         Params().add(Int64GetDatum(after)).add(Int64GetDatum(page.full ? page.last_id : PG_INT64_MAX)));
     run(set_prune_position, Params().add(Int64GetDatum(ends ? 0 : page.last_id)));
-    *unread = !ends;
-    *more = !ends && pruned * 4 >= batch;
-    return pruned;
+    outcome.unread = !ends;
+    outcome.more = !ends && outcome.done * 4 >= batch;
+    return outcome;
 }
 
-int64 repair(TimestampTz now) {
+DutyOutcome repair(TimestampTz now) {
+    DutyOutcome outcome = {};
     run(add_missing_lanes, Params());
-    const int64 lanes = affected();
+    outcome.done = affected();
     run(pull_back_heartbeats, Params().add(TimestampTzGetDatum(now)));
-    return lanes + affected();
+    outcome.done += affected();
+    return outcome;
 }
 
 TimestampTz earliest_deadline(TimestampTz grace_start, int64 cancel_grace) {

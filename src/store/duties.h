@@ -5,15 +5,23 @@
 
 namespace jobq {
 
-// Each returns how many rows it changed; *more says that a full batch was found and another may be waiting. *unread
-// says that the prune has rows left to look at on its walk.
-int64 rescue_expired(TimestampTz now, TimestampTz grace_start, int batch, bool *more);
-int64 cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool *more);
-int64 promote_due(TimestampTz now, int batch, bool *more);
-int64 prune_finished(TimestampTz now, int batch, bool *more, bool *unread);
+// What one batch of a duty did.
+struct DutyOutcome {
+    int64 done;       // jobs (or rows) changed
+    bool more;        // a full batch: call again
+    bool unread;      // the prune has not walked to the end; the next round goes on there
+    int64 failed;     // jobs that could not be changed and were left out
+    char error[200];  // why, of the first of them: "job 17: ..."
+};
+
+// A job that cannot be changed (a trigger of somebody's raises, say) is left out, counted and named; the rest goes on.
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, int batch);
+DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch);
+DutyOutcome promote_due(TimestampTz now, int batch);
+DutyOutcome prune_finished(TimestampTz now, int batch);
 // Adds lanes that a change by hand left out of the directory, and pulls back heartbeats from the future, `now` and the
 // clock's.
-int64 repair(TimestampTz now);
+DutyOutcome repair(TimestampTz now);
 
 // The earliest time at which a lease runs out, a cancellation is forced or a job comes due; DT_NOEND: none.
 TimestampTz earliest_deadline(TimestampTz grace_start, int64 cancel_grace);

@@ -27,6 +27,8 @@ namespace {
 constexpr int kBatchTimeoutMs = 300000;
 // So many batches of each duty before the next round is planned and other databases may have their turn.
 constexpr int kPassesPerRound = 10;
+// A duty that fails is tried again at least so often: what it is there for must not wait much longer than its error.
+constexpr core::Micros kMaxStepBackoff = 5 * core::kSecond;
 // Rounds keep this distance, so that jobs that become due one after the other are promoted together.
 constexpr core::Micros kRoundGap = 10000;
 
@@ -108,45 +110,58 @@ bool is_passing(int sqlstate) {
            sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
 }
 
+uint32 fingerprint_of(const char *message) {
+    return hash_bytes(reinterpret_cast<const unsigned char *>(message), static_cast<int>(strlen(message))) | 1;
+}
+
+// Shows an error in jobq.workers. Under the lock.
+void show_error(Slot *slot, int index, const char *message, TimestampTz now) {
+    const char *name = step_name(index);
+    const int room = kErrorBytes - 1 - static_cast<int>(strlen(name) + strlen(": "));
+    // Cut at a character boundary.
+    const int length = pg_mbcliplen(message, static_cast<int>(strlen(message)), room);
+    snprintf(slot->last_error, sizeof(slot->last_error), "%s: %.*s", name, length, message);
+    slot->last_error_at = now;
+}
+
 // Records the error being handled. It goes to the log when it is another than the last time.
 void record_error(Slot *slot, const Step *step, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     const ErrorData *error = CopyErrorData();
     const char *message = error->message != nullptr ? error->message : "unknown error";
-    const auto *bytes = reinterpret_cast<const unsigned char *>(message);
-    const uint32 fingerprint = hash_bytes(bytes, static_cast<int>(strlen(message))) | 1;
+    const uint32 fingerprint = fingerprint_of(message);
     StepReport *report = &slot->steps[step->index];
     const bool passing = is_passing(error->sqlerrcode);
     const bool to_log = !passing || report->failures + 1 >= kPassingFailures;
     if (to_log && report->logged != fingerprint) EmitErrorReport();
 
-    char text[kErrorBytes];
-    const char *name = step_name(step->index);
-    const int room = kErrorBytes - 1 - static_cast<int>(strlen(name) + strlen(": "));
-    // Cut at a character boundary.
-    const int length = pg_mbcliplen(message, static_cast<int>(strlen(message)), room);
-    snprintf(text, sizeof(text), "%s: %.*s", name, length, message);
-
     const TimestampTz now = GetCurrentTimestamp();
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     if (to_log) report->logged = fingerprint;
     report->failures++;
-    report->not_before = now + (passing ? core::kSecond : core::launch_backoff(report->failures));
-    memcpy(slot->last_error, text, sizeof(text));
-    slot->last_error_at = now;
+    report->not_before = now + (passing ? core::kSecond : Min(core::launch_backoff(report->failures), kMaxStepBackoff));
+    show_error(slot, step->index, message, now);
     LWLockRelease(slots_lock());
 }
 
 void record_success(Slot *slot, const Step *step) {
     StepReport *report = &slot->steps[step->index];
-    const bool recovered = report->logged != 0;
+    const uint32 logged = report->logged;
+    const bool left_out = step->duty.failed > 0;
+    const uint32 fingerprint = left_out ? fingerprint_of(step->duty.error) : 0;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     report->failures = 0;
     report->not_before = 0;
-    report->logged = 0;
+    report->logged = fingerprint;
     report->done += step->duty.done;
+    if (left_out) show_error(slot, step->index, step->duty.error, GetCurrentTimestamp());
     LWLockRelease(slots_lock());
-    if (recovered) ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
+    if (left_out && logged != fingerprint)
+        ereport(WARNING, (errmsg("%s: %s left out %lld jobs that could not be changed", MyBgworkerEntry->bgw_name,
+                                 step_name(step->index), static_cast<long long>(step->duty.failed)),
+                          errdetail_internal("%s", step->duty.error)));
+    if (logged != 0 && !left_out)
+        ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
 }
 
 void run_step(Slot *slot, Step *step, MemoryContext memory) {

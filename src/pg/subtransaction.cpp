@@ -1,0 +1,35 @@
+// See subtransaction.h. The order of the steps is that of plpgsql's exec_stmt_block.
+#include "pg/pg.h"
+
+#include "pg/subtransaction.h"
+
+namespace jobq {
+
+namespace {
+
+// Errors that say nothing about the row that was being changed.
+bool concerns_everybody(int sqlstate) {
+    return sqlstate == ERRCODE_QUERY_CANCELED || ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_OPERATOR_INTERVENTION ||
+           ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TRANSACTION_ROLLBACK ||
+           ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_INSUFFICIENT_RESOURCES;
+}
+
+}  // namespace
+
+void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner) {
+    MemoryContextSwitchTo(context);
+    ErrorData *error = CopyErrorData();
+    FlushErrorState();
+    RollbackAndReleaseCurrentSubTransaction();
+    MemoryContextSwitchTo(context);
+    CurrentResourceOwner = owner;
+    if (concerns_everybody(error->sqlerrcode)) ReThrowError(error);
+    const char *message = error->message != nullptr ? error->message : "unknown error";
+    const int length =
+        pg_mbcliplen(message, static_cast<int>(strlen(message)), static_cast<int>(sizeof(failure->message)) - 1);
+    memcpy(failure->message, message, length);
+    failure->message[length] = '\0';
+    FreeErrorData(error);
+}
+
+}  // namespace jobq

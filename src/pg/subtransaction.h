@@ -1,0 +1,46 @@
+// An attempt that may fail without ending the transaction: a subtransaction, and what went wrong in it.
+// Who may call it: the store, for duties that must go on behind a row that cannot be changed.
+#pragma once
+
+#include "pg/pg.h"
+
+extern "C" {
+#include "utils/resowner.h"
+}
+
+namespace jobq {
+
+// The message of a failed attempt, cut to fit.
+struct FailureText {
+    char message[160];
+};
+
+// Copies the error being handled into `failure`, and rolls the subtransaction back. Raises the error again when it is
+// none of the row's: a cancellation, a shutdown, or a conflict that only another transaction can solve.
+void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner);
+
+// Runs body in a subtransaction; false when it failed.
+template <typename Body>
+bool attempt(Body body, FailureText *failure) {
+    MemoryContext context = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    volatile bool succeeded = true;
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(context);
+    PG_TRY();
+    {
+        body();
+        ReleaseCurrentSubTransaction();
+        MemoryContextSwitchTo(context);
+        CurrentResourceOwner = owner;
+    }
+    PG_CATCH();
+    {
+        end_failed_attempt(failure, context, owner);
+        succeeded = false;
+    }
+    PG_END_TRY();
+    return succeeded;
+}
+
+}  // namespace jobq
