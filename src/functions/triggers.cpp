@@ -8,6 +8,7 @@
 #include "shared_state.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
+#include "store/finish.h"
 
 namespace jobq {
 
@@ -172,6 +173,20 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
         settle_job(DatumGetInt64(row.get("id")), lane, find_queue(text_of(row, "queue"))->heartbeat_timeout);
     });
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
+    return PointerGetDatum(nullptr);
+}
+
+PG_FUNCTION_INFO_V1(jobq_forget_job);
+PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = trigger_data(fcinfo);
+    with_spi([&] {
+        if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event)) {
+            delete_all_attempts();
+        } else {
+            Datum id = JobRow(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation)).get("id");
+            delete_attempts(&id, 1);
+        }
+    });
     return PointerGetDatum(nullptr);
 }
 

@@ -189,6 +189,10 @@ CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq.follow_job() IS 'checks what an UPDATE of jobq.jobs changed, and sets lane, ready_at and due_at after it';
+CREATE FUNCTION jobq.forget_job() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_forget_job'
+    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.forget_job() IS 'deletes the attempts of jobs that a DELETE or TRUNCATE of jobq.jobs removed';
 CREATE FUNCTION jobq.directory_changed() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_directory_changed'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
@@ -203,6 +207,12 @@ CREATE TRIGGER follow_job AFTER UPDATE OF status, run_at, queue, kind, version, 
     ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job();
+
+CREATE TRIGGER forget_job AFTER DELETE ON jobq.jobs FOR EACH ROW
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.forget_job();
+CREATE TRIGGER forget_jobs AFTER TRUNCATE ON jobq.jobs FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.forget_job();
 
 CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.queue_settings FOR EACH ROW
     EXECUTE FUNCTION jobq.directory_changed();

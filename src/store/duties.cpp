@@ -78,11 +78,6 @@ Statement get_prune_position = {
 Statement set_prune_position = {
     "UPDATE jobq.tick_state t SET prune_after = $1 WHERE t.prune_after <> $1", {INT8OID}, Planning::Free};
 
-Statement drop_orphaned_attempts = {
-    R"(DELETE FROM jobq.attempts a
-       WHERE a.job_id > $1 AND a.job_id <= $2 AND NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id))",
-    {INT8OID, INT8OID}};
-
 // Steps from lane to lane through the claim index: the cost follows the number of lanes, not of jobs.
 Statement add_missing_lanes = {
     R"(WITH RECURSIVE step(lane) AS (
@@ -278,8 +273,6 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     delete_page(page, &outcome);
     // Ids are given out in the order of time, nearly: behind a page of young jobs there are only younger ones.
     const bool ends = !page.full || page.all_young;
-    run(drop_orphaned_attempts,
-        Params().add(Int64GetDatum(after)).add(Int64GetDatum(page.full ? page.last_id : PG_INT64_MAX)));
     run(set_prune_position, Params().add(Int64GetDatum(ends ? 0 : page.last_id)));
     outcome.unread = !ends;
     outcome.more = !ends && outcome.done * 4 >= batch;

@@ -88,7 +88,9 @@ Statement end_and_record = {
      TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}};
 
 Statement delete_jobs = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
-Statement delete_attempts = {"DELETE FROM jobq.attempts a WHERE a.job_id = ANY ($1)", {INT8ARRAYOID}};
+Statement delete_attempts_of = {"DELETE FROM jobq.attempts a WHERE a.job_id = ANY ($1)", {INT8ARRAYOID}};
+
+Statement delete_every_attempt = {"DELETE FROM jobq.attempts", {}, Planning::Free};
 
 // The columns of a batch: ids, leases and extras as arrays.
 struct HeldArrays {
@@ -268,11 +270,14 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
     delete_jobs_and_attempts(unkept, unkept_count);
 }
 
+void delete_attempts(Datum *ids, int count) { run(delete_attempts_of, Params().add(array_of(ids, count, INT8OID))); }
+
+void delete_all_attempts() { run(delete_every_attempt, Params()); }
+
 void delete_jobs_and_attempts(Datum *ids, int count) {
     if (count == 0) return;
-    const Datum array = array_of(ids, count, INT8OID);
-    run(delete_attempts, Params().add(array));
-    run(delete_jobs, Params().add(array));
+    delete_attempts(ids, count);
+    run(delete_jobs, Params().add(array_of(ids, count, INT8OID)));
 }
 
 }  // namespace jobq

@@ -57,6 +57,10 @@ struct EndedAttempt {
 // Ends attempts whose rows the caller has locked, and records them in jobq.attempts.
 void end_attempts(const EndedAttempt *ended, int count, TimestampTz now);
 
+// Deletes the attempts of jobs that somebody deleted by hand; all attempts.
+void delete_attempts(Datum *ids, int count);
+void delete_all_attempts();
+
 // Deletes jobs and their attempts, whatever their status.
 void delete_jobs_and_attempts(Datum *ids, int count);
 

@@ -157,9 +157,9 @@ void record_success(Slot *slot, const Step *step) {
     if (left_out) show_error(slot, step->index, step->duty.error, GetCurrentTimestamp());
     LWLockRelease(slots_lock());
     if (left_out && logged != fingerprint)
-        ereport(WARNING, (errmsg("%s: %s left out %lld jobs that could not be changed", MyBgworkerEntry->bgw_name,
-                                 step_name(step->index), static_cast<long long>(step->duty.failed)),
-                          errdetail_internal("%s", step->duty.error)));
+        ereport(WARNING,
+                (errmsg("%s, %s: left out " INT64_FORMAT " jobs that could not be changed: %s",
+                        MyBgworkerEntry->bgw_name, step_name(step->index), step->duty.failed, step->duty.error)));
     if (logged != 0 && !left_out)
         ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
 }

@@ -50,6 +50,12 @@ sub times_logged
     my ($error, %times) = (0);
     for my $line (split /\n/, log_since($node, $position))
     {
+        # A row that is left out is a warning on one line, a duty that fails is an error with its context.
+        if ($line =~ /WARNING:  jobq worker for bad, (\w+): (.*)/)
+        {
+            my ($duty, $text) = ($1, $2);
+            $times{$duty}++ if $text =~ $pattern;
+        }
         $error = $1 =~ $pattern if $line =~ /ERROR:  (.*)/;
         next unless $error && $line =~ /jobq worker for bad, (\w+)$/;
         $times{$1}++;
