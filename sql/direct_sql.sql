@@ -111,3 +111,11 @@ SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE du
 ROLLBACK;
 INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'failed') RETURNING finished_at IS NOT NULL AS stamped;
 SELECT jobq_drop_queue('direct', force => true);
+
+-- A job that is deleted by hand takes its attempts along.
+SELECT jobq_enqueue('direct') AS id \gset
+SELECT jobq_release(id, lease) FROM jobq_claim('direct');
+SELECT outcome FROM jobq.attempts WHERE job_id = :id;
+DELETE FROM jobq.jobs WHERE id = :id;
+SELECT count(*) AS attempts FROM jobq.attempts WHERE job_id = :id;
+SELECT jobq_drop_queue('direct', force => true);
