@@ -56,7 +56,7 @@ SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass
 -- Hot tables are kept in shape.
 SELECT ok((SELECT reloptions::text ~ 'fillfactor=[3-8]' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');
 -- Statements by hand are looked after by triggers, also where the server applies changes.
-SELECT triggers_are('jobq', 'jobs', '{fill_job,follow_job}'::name[]);
+SELECT triggers_are('jobq', 'jobs', '{fill_job,follow_job,forget_job,forget_jobs}'::name[]);
 SELECT trigger_is('jobq', 'jobs', 'fill_job', 'jobq', 'fill_job');
 SELECT trigger_is('jobq', 'jobs', 'follow_job', 'jobq', 'follow_job');
 SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass) AND tgenabled = 'A'), 4::bigint, 'settings and lanes are noticed in replica role too');
