@@ -261,3 +261,9 @@ ROLLBACK;
 SELECT payload, status, attempts FROM jobq.jobs WHERE queue = 'bad' ORDER BY id;
 SELECT jobq_drop_queue('bad', force => true), jobq_drop_queue('bad 3', force => true);
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease);
+
+-- A heartbeat timeout that no clock could add up.
+SELECT jobq_claim('bad', heartbeat_timeout => '1000000 years');
+SELECT jobq_enqueue('bad', heartbeat_timeout => '366 days');
+SELECT jobq_create_queue('bad', heartbeat_timeout => '100000000 years');
+SELECT count(*) FROM jobq.queue_settings WHERE queue = 'bad';

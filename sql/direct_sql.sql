@@ -119,3 +119,40 @@ SELECT outcome FROM jobq.attempts WHERE job_id = :id;
 DELETE FROM jobq.jobs WHERE id = :id;
 SELECT count(*) AS attempts FROM jobq.attempts WHERE job_id = :id;
 SELECT jobq_drop_queue('direct', force => true);
+
+-- What would stop the duties for all others is refused or made good.
+INSERT INTO jobq.jobs (queue, attempts) VALUES ('direct', 2147483647);
+INSERT INTO jobq.jobs (queue, status, lease_timeout) VALUES ('direct', 'processing', '100000000 years');
+SELECT count(*) AS duties FROM jobq_tick();
+UPDATE jobq.jobs SET watched = NULL, lease_timeout = NULL WHERE queue = 'direct' RETURNING status;
+SELECT watched, lease_timeout FROM jobq.jobs WHERE queue = 'direct';
+UPDATE jobq.jobs SET unique_key = 'k' WHERE queue = 'direct';
+-- With triggers off nothing follows, but a finished job is never handed out again.
+SELECT jobq_enqueue('direct') > 0 AS enqueued;
+SET session_replication_role = replica;
+UPDATE jobq.jobs SET status = 'completed' WHERE queue = 'direct' AND status = 'pending';
+RESET session_replication_role;
+SELECT count(*) AS claimed FROM jobq_claim('direct', batch => 10);
+-- The triggers' functions serve no other trigger.
+CREATE TRIGGER direct_stray BEFORE INSERT ON jobq.jobs FOR EACH STATEMENT EXECUTE FUNCTION jobq.fill_job();
+\set VERBOSITY terse
+SELECT jobq_enqueue('direct');
+\set VERBOSITY default
+DROP TRIGGER direct_stray ON jobq.jobs;
+SELECT jobq_drop_queue('direct', force => true);
+
+-- Large payloads, first thing in a session and of a new kind: nothing of the row may live in memory that is gone.
+\c -
+INSERT INTO jobq.jobs (queue, payload) VALUES ('direct large', to_jsonb(repeat('y', 33000)));
+INSERT INTO jobq.jobs (queue, kind, payload) VALUES ('direct large', 'new', to_jsonb(repeat('y', 1000000)));
+SELECT length(payload #>> '{}') FROM jobq_claim('direct large', batch => 2) ORDER BY 1;
+SELECT jobq_drop_queue('direct large', force => true);
+
+-- Pending means claimable now: what is moved to later waits, what is moved to now is pending.
+INSERT INTO jobq.jobs (queue, status, run_at) VALUES ('direct', 'pending', now() + interval '1 hour') RETURNING status;
+UPDATE jobq.jobs SET run_at = now() WHERE queue = 'direct';
+SELECT status, ready_at = run_at AS ready FROM jobq.jobs WHERE queue = 'direct';
+UPDATE jobq.jobs SET run_at = now() + interval '1 hour' WHERE queue = 'direct';
+SELECT status, due_at = run_at AS due, ready_at FROM jobq.jobs WHERE queue = 'direct';
+SELECT count(*) AS claimed FROM jobq_claim('direct');
+SELECT jobq_drop_queue('direct', force => true);

@@ -88,3 +88,38 @@ ANALYZE jobq.jobs;
 SELECT jobq_purge_queue('plans');
 SELECT * FROM pg_temp.check_all('statistics of a full table');
 SELECT jobq_drop_queue('plans', force => true);
+
+-- Plans that were made while the statistics said "two rows" look up ids, they do not walk the table. Counted, not
+-- timed: walking 20,000 rows of the primary key would show in the index' statistics.
+SELECT jobq_enqueue('plans') > 0, jobq_enqueue('plans') > 0;
+ANALYZE jobq.jobs;
+SELECT count(*) AS completed
+FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq_claim('plans', batch => 2)) c,
+     jobq_complete_many(c.ids, c.leases) WHERE completed;
+SELECT count(*) AS jobs FROM jobq_enqueue_many('plans', (SELECT array_agg('{}'::jsonb) FROM generate_series(1, 20000)));
+BEGIN;
+SELECT count(*) AS claimed FROM jobq_claim('plans', 'plans_worker', batch => 10);
+SELECT pg_stat_get_xact_tuples_fetched('jobq.jobs'::regclass) AS before \gset
+SELECT count(*) AS beaten FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq.jobs
+    WHERE worker_id = 'plans_worker' AND watched) c, jobq_heartbeat_many(c.ids, c.leases) WHERE state = 'held';
+SELECT count(*) AS failed FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq.jobs
+    WHERE worker_id = 'plans_worker' AND watched) c, jobq_fail_many(c.ids[1:5], c.leases[1:5]) WHERE status = 'scheduled';
+SELECT count(*) AS completed FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq.jobs
+    WHERE worker_id = 'plans_worker' AND watched) c, jobq_complete_many(c.ids, c.leases) WHERE completed;
+SELECT pg_stat_get_xact_tuples_fetched('jobq.jobs'::regclass) - :before < 1000 AS looked_up;
+ROLLBACK;
+SELECT jobq_drop_queue('plans', force => true);
+
+-- A trigger on jobq.jobs runs under the caller's settings, and what it sets does not get ours mixed in.
+CREATE FUNCTION plans_show() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    SET LOCAL enable_seqscan = on;
+    RAISE NOTICE 'enable_hashjoin %, enable_sort %', current_setting('enable_hashjoin'), current_setting('enable_sort');
+    RETURN NEW;
+END $$;
+CREATE TRIGGER plans_show BEFORE INSERT ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION plans_show();
+SELECT jobq_enqueue('plans') > 0 AS enqueued;
+SHOW enable_seqscan;
+DROP TRIGGER plans_show ON jobq.jobs;
+DROP FUNCTION plans_show();
+SELECT jobq_drop_queue('plans', force => true);

@@ -50,3 +50,15 @@ CREATE EXTENSION jobq;
 DROP SCHEMA jobq;
 CREATE EXTENSION jobq;
 SELECT * FROM jobq_claim();
+
+-- Operators that somebody left in the target schema are not called while a superuser installs: an exact match there
+-- would win over a pg_catalog operator that needs a coercion.
+CREATE SCHEMA regress_jobq_evil;
+CREATE FUNCTION regress_jobq_evil.pwn(oid, regclass) RETURNS boolean LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'called'; END $$;
+CREATE OPERATOR regress_jobq_evil.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = regress_jobq_evil.pwn);
+DROP EXTENSION jobq;
+CREATE EXTENSION jobq SCHEMA regress_jobq_evil;
+DROP EXTENSION jobq;
+DROP SCHEMA regress_jobq_evil CASCADE;
+CREATE EXTENSION jobq;

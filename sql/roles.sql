@@ -172,3 +172,15 @@ SELECT p.proname, has_function_privilege('regress_jobq_both', p.oid, 'EXECUTE') 
 FROM pg_proc p WHERE p.proname IN ('jobq_enqueue', 'jobq_get', 'jobq_claim', 'jobq_version') ORDER BY p.proname;
 SELECT jobq_revoke('regress_jobq_both', 'worker');
 DROP ROLE regress_jobq_both;
+
+-- A monitor stays one when it stops being an operator; it reads no payloads; nobody can be everybody.
+CREATE ROLE regress_jobq_both;
+SELECT jobq_grant('regress_jobq_both', 'monitor'), jobq_grant('regress_jobq_both', 'operator');
+SELECT jobq_revoke('regress_jobq_both', 'operator');
+SET ROLE regress_jobq_both;
+SELECT count(*) >= 0 AS sees FROM jobq.queue_stats;
+SELECT jobq_get(1);
+RESET ROLE;
+SELECT jobq_revoke('regress_jobq_both', 'monitor');
+DROP ROLE regress_jobq_both;
+SELECT jobq_grant('public', 'worker');

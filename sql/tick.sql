@@ -112,3 +112,18 @@ SELECT payload, kind FROM jobq_claim('tick');
 ROLLBACK;
 
 SELECT * FROM jobq_tick('infinity');
+
+-- A queue that keeps its jobs shortly is pruned behind a page of others that are kept longer.
+BEGIN;
+SELECT jobq_create_queue('tick_short', keep_completed => '1 second');
+INSERT INTO jobq.jobs (queue, status, finished_at) SELECT 'tick_long', 'completed', now() FROM generate_series(1, 1500);
+INSERT INTO jobq.jobs (queue, status, finished_at) SELECT 'tick_short', 'completed', now() FROM generate_series(1, 5);
+SELECT done FROM jobq_tick(now() + interval '1 minute') WHERE duty = 'prune';
+ROLLBACK;
+-- An imported history lies behind young jobs, with low times and high ids: the slow lap gets there.
+BEGIN;
+INSERT INTO jobq.jobs (queue) SELECT 'tick_young' FROM generate_series(1, 1500);
+INSERT INTO jobq.jobs (queue, status, created_at, finished_at)
+SELECT 'tick_old', 'completed', now() - interval '3 days', now() - interval '2 days' FROM generate_series(1, 5);
+SELECT done FROM jobq_tick() WHERE duty = 'prune';
+ROLLBACK;

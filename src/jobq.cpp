@@ -1,6 +1,7 @@
 // The library's entry: magic block, _PG_init, version.
 #include "pg/pg.h"
 
+#include "pg/spi.h"
 #include "settings.h"
 #include "shared_state.h"
 #include "workers/evict.h"
@@ -16,6 +17,7 @@ PGDLLEXPORT void _PG_init(void);
 // and registers the launcher.
 void _PG_init(void) {
     jobq::define_settings();
+    jobq::install_planner_hook();
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_state();
     jobq::install_utility_hook();

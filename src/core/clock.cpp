@@ -3,7 +3,7 @@
 
 namespace jobq::core {
 
-Micros clock_step(const ClockReading &before, const ClockReading &after, Micros tolerance) {
+Micros clock_step(const ClockReading &before, const ClockReading &after, Micros tolerance) noexcept {
     const Micros wall = saturating_subtract(after.wall, before.wall);
     const Micros monotonic = saturating_subtract(after.monotonic, before.monotonic);
     const Micros step = saturating_subtract(wall, monotonic);

@@ -15,6 +15,6 @@ static_assert(std::is_trivially_copyable_v<ClockReading>, "lives in shared memor
 
 // How far the wall clock stepped between two readings: positive forward, negative backward, 0 when it only
 // drifted by less than `tolerance`.
-Micros clock_step(const ClockReading &before, const ClockReading &after, Micros tolerance);
+Micros clock_step(const ClockReading &before, const ClockReading &after, Micros tolerance) noexcept;
 
 }  // namespace jobq::core

@@ -7,7 +7,7 @@
 namespace jobq::core {
 
 // Saturates at +-kLatest.
-constexpr Micros span_micros(std::int32_t months, std::int32_t days, std::int64_t micros) {
+constexpr Micros span_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept {
     const __int128 total =
         (static_cast<__int128>(months) * 30 + days) * static_cast<__int128>(kDay) + static_cast<__int128>(micros);
     if (total > kLatest) return kLatest;

@@ -15,12 +15,12 @@ constexpr int kLeaseBits = 53;
 
 }  // namespace
 
-const char *status_name(JobStatus status) {
+const char *status_name(JobStatus status) noexcept {
     const auto index = static_cast<std::size_t>(status);
     return index < static_cast<std::size_t>(kJobStatusCount) ? kStatusNames[index] : "unknown";
 }
 
-bool parse_status(const char *label, JobStatus *status) {
+bool parse_status(const char *label, JobStatus *status) noexcept {
     if (label == nullptr) return false;
     for (int i = 0; i < kJobStatusCount; i++) {
         if (std::strcmp(label, kStatusNames[i]) == 0) {
@@ -31,16 +31,16 @@ bool parse_status(const char *label, JobStatus *status) {
     return false;
 }
 
-bool is_finished(JobStatus status) {
+bool is_finished(JobStatus status) noexcept {
     return status == JobStatus::Completed || status == JobStatus::Failed || status == JobStatus::Cancelled;
 }
 
-std::int64_t lease_from_random(std::uint64_t random) {
+std::int64_t lease_from_random(std::uint64_t random) noexcept {
     const auto lease = static_cast<std::int64_t>(random >> (64 - kLeaseBits));
     return lease == 0 ? 1 : lease;
 }
 
-Micros saturating_add(Micros a, Micros b) {
+Micros saturating_add(Micros a, Micros b) noexcept {
     // The tests come before the sum, since the overflow itself would be undefined.
     if (b >= 0) {
         if (a > kLatest - b) return kLatest;
@@ -52,13 +52,13 @@ Micros saturating_add(Micros a, Micros b) {
     return sum > kLatest ? kLatest : sum;
 }
 
-Micros saturating_subtract(Micros a, Micros b) {
+Micros saturating_subtract(Micros a, Micros b) noexcept {
     // INT64_MIN has no negative.
     if (b == INT64_MIN) return saturating_add(saturating_add(a, INT64_MAX), 1);
     return saturating_add(a, -b);
 }
 
-int heartbeat_seconds(Micros timeout) {
+int heartbeat_seconds(Micros timeout) noexcept {
     const Micros seconds = timeout / 3 / kSecond;
     if (seconds < 1) return 1;
     return seconds > INT_MAX ? INT_MAX : static_cast<int>(seconds);

@@ -1,5 +1,6 @@
 // The vocabulary of jobq: states, defaults, limits and the decisions of a job's life.
-// Pure: no server header, no clock, no randomness. Used by every layer above.
+// Pure: no server header, no clock, no randomness, no allocation; everything is noexcept, so that nothing is ever
+// thrown through the server. Used by every layer above.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +22,11 @@ enum class JobStatus : std::uint8_t { Scheduled, Blocked, Pending, Processing, C
 constexpr int kJobStatusCount = 7;
 
 // The label of the enum jobq.job_status; "unknown" for a value that is none.
-const char *status_name(JobStatus status);
+const char *status_name(JobStatus status) noexcept;
 // False when `label` is none (or null); `*status` is then left alone.
-bool parse_status(const char *label, JobStatus *status);
+bool parse_status(const char *label, JobStatus *status) noexcept;
 // completed, failed and cancelled.
-bool is_finished(JobStatus status);
+bool is_finished(JobStatus status) noexcept;
 
 // What a queue uses when neither the job nor its queue says otherwise.
 constexpr int kDefaultMaxAttempts = 20;
@@ -42,19 +43,21 @@ constexpr std::size_t kMaxKindBytes = 255;
 constexpr std::size_t kMaxWorkerBytes = 255;
 constexpr std::size_t kMaxCapabilityBytes = 63;
 constexpr int kMaxCapabilities = 64;
-constexpr std::size_t kMaxErrorBytes = 32768;   // longer error texts are cut at a character boundary
-constexpr int kMaxBatch = 99999;                // ids in one call, jobs in one claim
-constexpr int kMaxEnqueue = 1000000;            // jobs in one enqueue
+constexpr std::size_t kMaxErrorBytes = 32768;  // longer error texts are cut at a character boundary
+constexpr int kMaxBatch = 99999;               // ids in one call, jobs in one claim
+constexpr int kMaxEnqueue = 1000000;           // jobs in one enqueue
+constexpr int kMaxAttempts = 1000000000;       // starts of one job
+constexpr Micros kMaxHeartbeatTimeout = 365 * kDay;
 constexpr Micros kMinHeartbeatTimeout = 10000;  // 10 ms
 
 // A lease made of 64 random bits: positive and below 2^53, so that JSON clients keep it exactly.
-std::int64_t lease_from_random(std::uint64_t random);
+std::int64_t lease_from_random(std::uint64_t random) noexcept;
 
 // `a + b` and `a - b`, kept within [-kLatest, kLatest].
-Micros saturating_add(Micros a, Micros b);
-Micros saturating_subtract(Micros a, Micros b);
+Micros saturating_add(Micros a, Micros b) noexcept;
+Micros saturating_subtract(Micros a, Micros b) noexcept;
 
 // How often a worker should heartbeat, in whole seconds: a third of the timeout, at least 1.
-int heartbeat_seconds(Micros timeout);
+int heartbeat_seconds(Micros timeout) noexcept;
 
 }  // namespace jobq::core

@@ -49,7 +49,7 @@ bool contains(const Item *items, int count, const Item &wanted) {
 }  // namespace
 
 std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32_t version,
-                       const std::string_view *requires_sorted, int requires_count) {
+                       const std::string_view *requires_sorted, int requires_count) noexcept {
     const int parts = std::max(requires_count, 0);
     Fnv1a hash;
     hash.add_part(queue);
@@ -60,7 +60,7 @@ std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32
     return static_cast<std::int64_t>(mix(hash.value()));
 }
 
-int canonical_set(std::string_view *items, int count) {
+int canonical_set(std::string_view *items, int count) noexcept {
     if (items == nullptr || count <= 0) return 0;
     // string_view compares bytes as unsigned, whatever the locale and the signedness of char.
     std::sort(items, items + count);
@@ -68,7 +68,7 @@ int canonical_set(std::string_view *items, int count) {
 }
 
 bool lane_matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
-                  const std::string_view *requires_sorted, int requires_count) {
+                  const std::string_view *requires_sorted, int requires_count) noexcept {
     if (filter.kinds != nullptr && !contains(filter.kinds, std::max(filter.kind_count, 0), kind)) return false;
     if (filter.versions != nullptr && !contains(filter.versions, std::max(filter.version_count, 0), version))
         return false;

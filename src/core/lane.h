@@ -14,10 +14,10 @@ namespace jobq::core {
 // lowest byte first: length (8) and bytes of queue, the same of kind, version (4), requires_count (4), then length (8)
 // and bytes of each requirement.
 std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32_t version,
-                       const std::string_view *requires_sorted, int requires_count);
+                       const std::string_view *requires_sorted, int requires_count) noexcept;
 
 // Sorts bytewise and drops duplicates in place; returns the new count.
-int canonical_set(std::string_view *items, int count);
+int canonical_set(std::string_view *items, int count) noexcept;
 
 // What a worker may take. A null pointer means "any" for kinds and versions, "none" for capabilities; an empty list
 // that is not null matches nothing.
@@ -33,6 +33,6 @@ static_assert(std::is_trivially_copyable_v<WorkerFilter>, "may live where a long
 
 // Whether a worker with this filter may take jobs of a lane with these parts.
 bool lane_matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
-                  const std::string_view *requires_sorted, int requires_count);
+                  const std::string_view *requires_sorted, int requires_count) noexcept;
 
 }  // namespace jobq::core

@@ -18,7 +18,7 @@ Micros startable_at(const DatabaseFacts &facts, Micros lead) {
 }  // namespace
 
 LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_workers, int max_workers, Micros now,
-                       Micros lead) {
+                       Micros lead) noexcept {
     const Micros early = std::max<Micros>(lead, 0);
     int oldest = -1;
     int waiting = 0;
@@ -50,14 +50,14 @@ LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_wo
     return plan;
 }
 
-Micros launch_backoff(int failures) {
+Micros launch_backoff(int failures) noexcept {
     if (failures <= 0) return 0;
     Micros delay = kSecond;
     for (int i = 1; i < failures && delay < kLongestLaunchBackoff; i++) delay *= 2;
     return std::min(delay, kLongestLaunchBackoff);
 }
 
-Micros clamp_sleep(Micros now, Micros wake_at, Micros min, Micros max) {
+Micros clamp_sleep(Micros now, Micros wake_at, Micros min, Micros max) noexcept {
     const Micros sleep = wake_at == kNever ? max : saturating_subtract(wake_at, now);
     return std::max(std::min(sleep, max), min);
 }

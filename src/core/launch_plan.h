@@ -30,12 +30,12 @@ static_assert(std::is_trivially_copyable_v<LaunchPlan>, "may live where a longjm
 // the others. A worker is started `lead` before its round is due, so that it is connected in time.
 // One start at a time: the caller marks it running and asks again.
 LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_workers, int max_workers, Micros now,
-                       Micros lead);
+                       Micros lead) noexcept;
 
 // Delay before trying a database again after `failures` failures in a row: 1 s doubling to 60 s; 0 after none.
-Micros launch_backoff(int failures);
+Micros launch_backoff(int failures) noexcept;
 
 // How long to sleep until `wake_at`, clamped to [min, max] whatever the clock did; `max` when that is kNever.
-Micros clamp_sleep(Micros now, Micros wake_at, Micros min, Micros max);
+Micros clamp_sleep(Micros now, Micros wake_at, Micros min, Micros max) noexcept;
 
 }  // namespace jobq::core

@@ -24,24 +24,24 @@ std::uint64_t scale(std::uint64_t range, std::uint32_t random) {
 
 }  // namespace
 
-Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) {
+Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) noexcept {
     const Micros delay = doubled(policy.base, policy.max, attempt);
     const Micros spread = delay / 10;
     const auto choices = static_cast<std::uint64_t>(2 * spread) + 1;
     return saturating_add(delay - spread, static_cast<Micros>(scale(choices, random)));
 }
 
-JobStatus after_failure(int attempts, int max_attempts, bool wants_retry, bool cancel_requested) {
+JobStatus after_failure(int attempts, int max_attempts, bool wants_retry, bool cancel_requested) noexcept {
     if (cancel_requested) return JobStatus::Cancelled;
     return wants_retry && attempts < max_attempts ? JobStatus::Scheduled : JobStatus::Failed;
 }
 
-JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_lost, bool cancel_requested) {
+JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_lost, bool cancel_requested) noexcept {
     if (cancel_requested) return JobStatus::Cancelled;
     return attempts < max_attempts && lost_attempts < max_lost ? JobStatus::Pending : JobStatus::Failed;
 }
 
-JobStatus waiting_status(Micros run_at, Micros now) {
+JobStatus waiting_status(Micros run_at, Micros now) noexcept {
     return run_at <= now ? JobStatus::Pending : JobStatus::Scheduled;
 }
 

@@ -16,18 +16,18 @@ static_assert(std::is_trivially_copyable_v<RetryPolicy>, "may live where a longj
 // The delay after attempt number `attempt` (1 is the first): min(max, base * 2^(attempt-1)), then +-10 % by
 // `random`, which spreads the retries of jobs that failed together: the longest delay is 1.1 * max. Never negative,
 // never overflows; an attempt below 1 counts as 1, a negative base or max as 0.
-Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random);
+Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) noexcept;
 
 // The attempt failed and said so.
 // Cancelled when a cancellation was asked for, else Scheduled while attempts are left and the worker wants a retry,
 // else Failed.
-JobStatus after_failure(int attempts, int max_attempts, bool wants_retry, bool cancel_requested);
+JobStatus after_failure(int attempts, int max_attempts, bool wants_retry, bool cancel_requested) noexcept;
 
 // The worker disappeared. Cancelled when a cancellation was asked for, else Failed when attempts or losses are
 // exhausted (`lost_attempts` counts this one), else Pending again at once.
-JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_lost, bool cancel_requested);
+JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_lost, bool cancel_requested) noexcept;
 
 // Due now means claimable now: Pending, else Scheduled.
-JobStatus waiting_status(Micros run_at, Micros now);
+JobStatus waiting_status(Micros run_at, Micros now) noexcept;
 
 }  // namespace jobq::core

@@ -5,10 +5,6 @@
 #include "pg/args.h"
 #include "settings.h"
 
-extern "C" {
-#include "tcop/utility.h"
-}
-
 namespace jobq {
 
 namespace {
@@ -106,8 +102,6 @@ ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {
 }
 
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue) {
-    // Also where there is nothing to claim: a worker sent to a standby must hear of it.
-    PreventCommandIfReadOnly("jobq_claim()");
     require_known_queue(queue);
     const Queue *found = find_queue(queue);
     if (found->paused || request.batch == 0) return 0;
@@ -121,6 +115,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_claim);
 PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     const text *queue = require_text(fcinfo, 0, "queue");
     check_queue_name(view(queue), "queue");
     const ClaimRequest request = claim_request(fcinfo, 1);
@@ -131,6 +126,7 @@ PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_claim_any);
 PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     require(fcinfo, 0, "queues");
     const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, kMaxNames);
     for (int i = 0; i < queues.count; i++) check_queue_name(queues.items[i], "queues");

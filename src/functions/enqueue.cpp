@@ -51,6 +51,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_enqueue);
 PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     enum {
         Queue,
         Payload,
@@ -107,6 +108,7 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_enqueue_many);
 PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     enum {
         Queue,
         Payloads,
@@ -159,7 +161,7 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
     if (payloads.count == 0) return results.done();
     with_spi([&] {
         fill_from_queue(&shared, given(fcinfo, MaxAttempts));
-        const Rows rows = insert_jobs(shared, columns, now);
+        const Rows rows = insert_jobs(shared, columns, payloads.count, now);
         for (uint64 i = 0; i < rows.size(); i++) results.row({rows[i].get(1), BoolGetDatum(true)});
     });
     if (earliest > now) publish_due_at_commit(earliest);
@@ -168,6 +170,7 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_enqueue_jobs);
 PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     require(fcinfo, 0, "specs");
     Jsonb *specs = PG_GETARG_JSONB_P(0);
     if (!JB_ROOT_IS_ARRAY(specs) || JB_ROOT_IS_SCALAR(specs)) specs_not_objects();

@@ -104,38 +104,52 @@ PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) {
 }
 
 PG_FUNCTION_INFO_V1(jobq_cancel);
-PGDLLEXPORT Datum jobq_cancel(PG_FUNCTION_ARGS) { return operate_on_one(fcinfo, Operation::Cancel, 0); }
+PGDLLEXPORT Datum jobq_cancel(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_one(fcinfo, Operation::Cancel, 0);
+}
 
 PG_FUNCTION_INFO_V1(jobq_retry);
-PGDLLEXPORT Datum jobq_retry(PG_FUNCTION_ARGS) { return operate_on_one(fcinfo, Operation::Retry, 0); }
+PGDLLEXPORT Datum jobq_retry(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_one(fcinfo, Operation::Retry, 0);
+}
 
 PG_FUNCTION_INFO_V1(jobq_reschedule);
 PGDLLEXPORT Datum jobq_reschedule(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     require(fcinfo, 0, "job_id");
     return operate_on_one(fcinfo, Operation::Reschedule, required_run_at(fcinfo, 1));
 }
 
 PG_FUNCTION_INFO_V1(jobq_delete);
-PGDLLEXPORT Datum jobq_delete(PG_FUNCTION_ARGS) { return operate_on_one(fcinfo, Operation::Delete, 0); }
+PGDLLEXPORT Datum jobq_delete(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return operate_on_one(fcinfo, Operation::Delete, 0);
+}
 
 PG_FUNCTION_INFO_V1(jobq_cancel_jobs);
 PGDLLEXPORT Datum jobq_cancel_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     return operate_on_matching(read_filter(fcinfo, 1, Operation::Cancel), Operation::Cancel, 0);
 }
 
 PG_FUNCTION_INFO_V1(jobq_retry_jobs);
 PGDLLEXPORT Datum jobq_retry_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     return operate_on_matching(read_filter(fcinfo, 1, Operation::Retry), Operation::Retry, 0);
 }
 
 PG_FUNCTION_INFO_V1(jobq_reschedule_jobs);
 PGDLLEXPORT Datum jobq_reschedule_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     const TimestampTz run_at = required_run_at(fcinfo, 1);
     return operate_on_matching(read_filter(fcinfo, 2, Operation::Reschedule), Operation::Reschedule, run_at);
 }
 
 PG_FUNCTION_INFO_V1(jobq_delete_jobs);
 PGDLLEXPORT Datum jobq_delete_jobs(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     return operate_on_matching(read_filter(fcinfo, 1, Operation::Delete), Operation::Delete, 0);
 }
 

@@ -62,6 +62,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_create_queue);
 PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
     const QueueSettings found = settings_arguments(fcinfo);
     if (!with_spi([&] { return create_queue(queue, found); }))
@@ -73,6 +74,7 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_alter_queue);
 PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
     const QueueSettings found = settings_arguments(fcinfo);
     with_spi([&] {
@@ -84,26 +86,40 @@ PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_drop_queue);
 PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
     require(fcinfo, 1, "force");
     const bool force = PG_GETARG_BOOL(1);
     PG_RETURN_BOOL(with_spi([&] {
-        if (!force && has_unfinished_jobs(queue))
-            ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
-                            errmsg("queue \"%s\" has jobs that are not finished", text_to_cstring(queue)),
-                            errhint("Cancel them with jobq_cancel_jobs(), or drop the queue with force => true.")));
-        return forget_queue(queue);
+        // The jobs that are judged are the jobs that are deleted: they are locked in between.
+        const Rows jobs = lock_queue(queue);
+        auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (jobs.size() + 1), MCXT_ALLOC_HUGE));
+        for (uint64 i = 0; i < jobs.size(); i++) {
+            ids[i] = jobs[i].get(1);
+            if (!force && !jobs[i].bool_at(2))
+                ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+                                errmsg("queue \"%s\" has jobs that are not finished", text_to_cstring(queue)),
+                                errhint("Cancel them with jobq_cancel_jobs(), or drop the queue with force => true.")));
+        }
+        return forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
     }));
 }
 
 PG_FUNCTION_INFO_V1(jobq_pause_queue);
-PGDLLEXPORT Datum jobq_pause_queue(PG_FUNCTION_ARGS) { return set_paused_argument(fcinfo, true); }
+PGDLLEXPORT Datum jobq_pause_queue(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return set_paused_argument(fcinfo, true);
+}
 
 PG_FUNCTION_INFO_V1(jobq_resume_queue);
-PGDLLEXPORT Datum jobq_resume_queue(PG_FUNCTION_ARGS) { return set_paused_argument(fcinfo, false); }
+PGDLLEXPORT Datum jobq_resume_queue(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    return set_paused_argument(fcinfo, false);
+}
 
 PG_FUNCTION_INFO_V1(jobq_purge_queue);
 PGDLLEXPORT Datum jobq_purge_queue(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
     Datum names[core::kJobStatusCount];
     int count = 0;
@@ -133,6 +149,7 @@ PGDLLEXPORT Datum jobq_queue_defaults(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_tick);
 PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     const TimestampTz now = given(fcinfo, 0) ? check_finite(PG_GETARG_TIMESTAMPTZ(0), "now") : GetCurrentTimestamp();
     ResultSet results(fcinfo);
     for (int i = 0; i < kDutyCount; i++) {
@@ -141,7 +158,7 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
         batch.more = true;
         int64 done = 0;
         int64 failed = 0;
-        for (int pages = 0; batch.more || (batch.unread && pages < kIdlePagesByHand); pages++) {
+        for (int pages = 0; batch.more || ((batch.unread || batch.lapping) && pages < kIdlePagesByHand); pages++) {
             batch = run_duty(duty, now, grace_start());
             done += batch.done;
             failed += batch.failed;

@@ -114,6 +114,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_complete);
 PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     require(fcinfo, 0, "job_id");
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "result");
     const bool must_hold = required_bool(fcinfo, 3, "must_hold");
@@ -132,6 +133,7 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_complete_many);
 PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
     ResultSet results(fcinfo);
     with_spi([&] { complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp()); });
@@ -143,6 +145,7 @@ PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_complete_and_claim);
 PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
     const text *queue = require_text(fcinfo, 3, "queue");
     check_queue_name(view(queue), "queue");
@@ -158,6 +161,7 @@ PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_fail);
 PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     require(fcinfo, 0, "job_id");
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
@@ -173,6 +177,7 @@ PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_fail_many);
 PGDLLEXPORT Datum jobq_fail_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, TEXTOID, "errors");
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
@@ -190,6 +195,7 @@ PGDLLEXPORT Datum jobq_fail_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_heartbeat);
 PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     require(fcinfo, 0, "job_id");
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "progress");
     const HeldJob job = with_spi([&] {
@@ -203,6 +209,7 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_heartbeat_many);
 PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
     ResultSet results(fcinfo);
     with_spi([&] { heartbeat_jobs(batch.jobs, batch.count, GetCurrentTimestamp()); });
@@ -215,6 +222,7 @@ PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_heartbeat_worker);
 PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     text *worker_id = require_text(fcinfo, 0, "worker_id");
     check_worker_id(view(worker_id));
     ResultSet results(fcinfo);
@@ -228,6 +236,7 @@ PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_release);
 PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     require(fcinfo, 0, "job_id");
     PG_RETURN_BOOL(with_spi([&] {
         HeldJob one = held_job(fcinfo, 1);
@@ -238,6 +247,7 @@ PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_release_many);
 PGDLLEXPORT Datum jobq_release_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
     ResultSet results(fcinfo);
     with_spi([&] { give_back_jobs(batch.jobs, batch.count, 0, "released", GetCurrentTimestamp()); });
@@ -249,6 +259,7 @@ PGDLLEXPORT Datum jobq_release_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_snooze);
 PGDLLEXPORT Datum jobq_snooze(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     require(fcinfo, 0, "job_id");
     require(fcinfo, 1, "delay");
     const core::Micros delay = check_span(PG_GETARG_INTERVAL_P(1), "delay", Zero::Allowed);

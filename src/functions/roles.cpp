@@ -23,6 +23,10 @@ RoleKind kind_argument(FunctionCallInfo fcinfo) {
 Datum change(FunctionCallInfo fcinfo, bool grant) {
     const text *role = require_text(fcinfo, 0, "role");
     check_name(view(role), "role", NAMEDATALEN - 1, false);
+    // Even quoted, GRANT takes this name for everybody.
+    if (view(role) == "public")
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("argument \"role\" must not be PUBLIC"),
+                        errhint("A role that may call every function is an operator, whatever its name says.")));
     const RoleKind kind = kind_argument(fcinfo);
     const Oid own_function = fcinfo->flinfo->fn_oid;
     with_spi([&] { change_privileges(text_to_cstring(role), kind, grant, get_func_namespace(own_function)); });

@@ -21,10 +21,24 @@ const TriggerData *trigger_data(FunctionCallInfo fcinfo) {
     return reinterpret_cast<const TriggerData *>(fcinfo->context);
 }
 
-// The columns of a row of jobq.jobs, by name: an upgrade may add columns at the end.
+// 39P01 unless the trigger is the one that the extension declares: a row trigger of jobq.jobs for this event.
+const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before) {
+    const TriggerData *trigger = trigger_data(fcinfo);
+    const bool fits = TRIGGER_FIRED_FOR_ROW(trigger->tg_event) && (trigger->tg_event & TRIGGER_EVENT_OPMASK) == event &&
+                      (before ? TRIGGER_FIRED_BEFORE(trigger->tg_event) : TRIGGER_FIRED_AFTER(trigger->tg_event)) &&
+                      strcmp(RelationGetRelationName(trigger->tg_relation), "jobs") == 0 &&
+                      RelationGetNamespace(trigger->tg_relation) == get_namespace_oid("jobq", true);
+    if (!fits)
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("this function serves only the triggers that jobq declares on jobq.jobs")));
+    return trigger;
+}
+
+// The columns of a row of jobq.jobs, by name: an upgrade may add columns at the end. What set() makes lives in the
+// memory context that was current when the row was taken: every SPI call on the way switches to one that dies with it.
 class JobRow {
  public:
-    JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc) {}
+    JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
 
     Datum get(const char *column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, number(column), is_null); }
     bool has(const char *column) const {
@@ -40,7 +54,9 @@ class JobRow {
     void set_or_clear(const char *column, bool present, Datum value) {
         int at = number(column);
         bool null = !present;
+        MemoryContext inner = MemoryContextSwitchTo(context_);
         tuple_ = heap_modify_tuple_by_cols(tuple_, desc_, 1, &at, &value, &null);
+        MemoryContextSwitchTo(inner);
     }
     void clear(const char *column) { set_or_clear(column, false, Datum(0)); }
     void default_to(const char *column, Datum value) {
@@ -56,9 +72,19 @@ class JobRow {
     }
     HeapTuple tuple_;
     TupleDesc desc_;
+    MemoryContext context_;
 };
 
 std::string_view text_of(const JobRow &row, const char *column) { return view(DatumGetTextPP(row.get(column))); }
+
+// A claim adds one: the sum must fit.
+void check_count(const JobRow &row, const char *column) {
+    const int32 count = DatumGetInt32(row.get(column));
+    if (count < 0 || count > core::kMaxAttempts)
+        ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                        errmsg("column \"%s\" is out of range: %d", column, count),
+                        errhint("It counts from 0 to %d.", core::kMaxAttempts)));
+}
 
 // What constraints would check, if they were free.
 void check_row(const JobRow &row) {
@@ -66,6 +92,8 @@ void check_row(const JobRow &row) {
     check_name(text_of(row, "kind"), "kind", core::kMaxKindBytes, true);
     check_positive(DatumGetInt32(row.get("max_attempts")), "max_attempts");
     check_finite(DatumGetTimestampTz(row.get("run_at")), "run_at");
+    check_count(row, "attempts");
+    check_count(row, "lost_attempts");
     for (const char *reserved : {"unique_key", "group_key", "concurrency_key", "max_runtime"})
         if (row.has(reserved)) unsupported_argument(reserved);
     if (row.has("heartbeat_timeout")) check_heartbeat_timeout(DatumGetIntervalP(row.get("heartbeat_timeout")));
@@ -109,12 +137,20 @@ void derive(JobRow *row, TupleDesc desc) {
         if (DatumGetObjectId(row->get("status")) ==
             DatumGetObjectId(status_value(desc, static_cast<core::JobStatus>(i))))
             status = static_cast<core::JobStatus>(i);
+    // Pending means claimable now.
+    const core::Micros due = DatumGetTimestampTz(run_at);
+    if (status == core::JobStatus::Pending && due > DatumGetTimestampTz(now)) {
+        status = core::JobStatus::Scheduled;
+        row->set("status", status_value(desc, status));
+    }
     row->set("lane", Int64GetDatum(lane_of(*row)));
     row->set_or_clear("ready_at", status == core::JobStatus::Pending, run_at);
     row->set_or_clear("due_at", status == core::JobStatus::Scheduled, run_at);
     const bool running = status == core::JobStatus::Processing;
     row->set_or_clear("watched", running, BoolGetDatum(true));
     if (core::is_finished(status)) row->default_to("finished_at", now);
+    // The transaction of that number is another cluster's, if this comes from a dump.
+    row->clear("claim_xid");
     if (!running) {
         row->clear("lease");
         return;
@@ -141,7 +177,7 @@ PGDLLEXPORT Datum jobq_lane_of(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_fill_job);
 PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
-    const TriggerData *trigger = trigger_data(fcinfo);
+    const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, true);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     JobRow row(trigger->tg_trigtuple, desc);
     // Before the lane is missed, which nobody who leaves the queue out has heard of.
@@ -150,14 +186,10 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
                         errmsg("null value in column \"queue\" of relation \"jobs\" violates not-null constraint"),
                         errtablecol(trigger->tg_relation, SPI_fnumber(desc, "queue"))));
     check_queue_name(text_of(row, "queue"), "queue");
-    // The settings of the queue are read under SPI, but the row must outlive it.
-    MemoryContext outer = CurrentMemoryContext;
     with_spi([&] {
-        MemoryContext inner = MemoryContextSwitchTo(outer);
         fill(&row, desc);
         check_row(row);
         derive(&row, desc);
-        MemoryContextSwitchTo(inner);
     });
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
     return PointerGetDatum(row.tuple());
@@ -165,7 +197,7 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_follow_job);
 PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
-    const TriggerData *trigger = trigger_data(fcinfo);
+    const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_UPDATE, false);
     const JobRow row(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation));
     check_row(row);
     with_spi([&] {
@@ -178,15 +210,13 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_forget_job);
 PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
-    const TriggerData *trigger = trigger_data(fcinfo);
-    with_spi([&] {
-        if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event)) {
-            delete_all_attempts();
-        } else {
-            Datum id = JobRow(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation)).get("id");
-            delete_attempts(&id, 1);
-        }
-    });
+    if (TRIGGER_FIRED_BY_TRUNCATE(trigger_data(fcinfo)->tg_event)) {
+        with_spi([] { delete_all_attempts(); });
+    } else {
+        const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_DELETE, false);
+        Datum id = JobRow(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation)).get("id");
+        with_spi([&] { delete_attempts(&id, 1); });
+    }
     return PointerGetDatum(nullptr);
 }
 

@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "access/detoast.h"
+#include "tcop/utility.h"
 }
 
 namespace jobq {
@@ -21,6 +22,10 @@ void unsupported_argument(const char *name) {
                     errmsg("argument \"%s\" is reserved for a later version of jobq", name),
                     errhint("Leave it out. SELECT jobq_version() shows the installed version.")));
     pg_unreachable();
+}
+
+void require_writable(FunctionCallInfo fcinfo) {
+    if (XactReadOnly) PreventCommandIfReadOnly(get_func_name(fcinfo->flinfo->fn_oid));
 }
 
 std::string_view view(const text *value) { return {VARDATA_ANY(value), static_cast<size_t>(VARSIZE_ANY_EXHDR(value))}; }
@@ -87,9 +92,9 @@ core::Micros check_span(const Interval *value, const char *name, Zero zero) {
 
 core::Micros check_heartbeat_timeout(const Interval *value) {
     const core::Micros span = check_span(value, "heartbeat_timeout", Zero::Refused);
-    if (span < core::kMinHeartbeatTimeout)
+    if (span < core::kMinHeartbeatTimeout || span > core::kMaxHeartbeatTimeout)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"heartbeat_timeout\" must be at least 10 ms"),
+                        errmsg("argument \"heartbeat_timeout\" must be between 10 ms and 365 days"),
                         errhint("Workers heartbeat every third of it, but not more often than once a second.")));
     return span;
 }

@@ -17,6 +17,9 @@ namespace jobq {
 std::string_view view(const text *value);
 text *make_text(std::string_view value);
 
+// 25006 in a read-only transaction and on a standby, also where the call would find nothing to write.
+void require_writable(FunctionCallInfo fcinfo);
+
 // An argument that may be absent.
 inline bool given(FunctionCallInfo fcinfo, int n) { return !PG_ARGISNULL(n); }
 // 22004 when it is absent.
@@ -43,7 +46,7 @@ TimestampTz check_finite(TimestampTz value, const char *name);
 enum class Zero { Allowed, Refused };
 // The span in microseconds; 22023 when negative, infinite, or zero where that is refused.
 core::Micros check_span(const Interval *value, const char *name, Zero zero);
-// check_span for a heartbeat timeout: at least 10 ms.
+// check_span for a heartbeat timeout: 10 ms to 365 days.
 core::Micros check_heartbeat_timeout(const Interval *value);
 // An interval of that many microseconds, palloc'd.
 Interval *make_interval(core::Micros micros);

@@ -1,9 +1,9 @@
 // See spi.h.
 //
 // A claim's plan must never depend on statistics: tables analysed when empty, and generic plans made while a table
-// was small, have stopped whole queues in production. The planner's switches are plain variables of the backend, so
-// a Fixed statement runs with them set and puts them back, also when an error passes through. That covers every
-// moment at which the plan cache may plan again: invalidation, another search_path, plan_cache_mode.
+// was small, have stopped whole queues in production. So a Fixed statement is planned with the planner's switches set
+// our way, whenever the plan cache plans it again: invalidation, another search_path, plan_cache_mode. A planner hook
+// does it, so that nothing else ever runs under these switches, triggers of other people's least of all.
 #include "pg/pg.h"
 
 #include "pg/spi.h"
@@ -12,6 +12,7 @@ extern "C" {
 #include "jit/jit.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/planner.h"
 }
 
 namespace jobq {
@@ -81,33 +82,62 @@ int own_depth = -1;
 
 int trigger_depth() { return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, Datum(0))); }
 
-void restore(const PlannerSwitches &saved, int outer_depth) {
-    set_switches(saved);
+// How the innermost statement of ours wants to be planned.
+Planning own_planning = Planning::Free;
+planner_hook_type next_planner = nullptr;
+
+PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, ParamListInfo params) {
+    return next_planner != nullptr ? next_planner(query, text, cursor_options, params)
+                                   : standard_planner(query, text, cursor_options, params);
+}
+
+PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, ParamListInfo params) {
+    if (own_planning != Planning::Fixed || !own_statement()) return plan_next(query, text, cursor_options, params);
+    const PlannerSwitches saved = current_switches();
+    PlannedStmt *volatile planned = nullptr;
+    PG_TRY();
+    {
+        set_switches(kFixed);
+        planned = plan_next(query, text, cursor_options, params);
+    }
+    PG_FINALLY();
+    { set_switches(saved); }
+    PG_END_TRY();
+    return planned;
+}
+
+void restore(int outer_depth, Planning outer_planning) {
     own_depth = outer_depth;
+    own_planning = outer_planning;
 }
 
 Rows execute_as_planned(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {
-    const PlannerSwitches saved = current_switches();
     const int outer_depth = own_depth;
+    const Planning outer_planning = own_planning;
     PG_TRY();
     {
         own_depth = trigger_depth();
-        if (statement.planning == Planning::Fixed) set_switches(kFixed);
+        own_planning = statement.planning;
         execute(statement, params, read_only, snapshot);
     }
     PG_CATCH();
     {
-        restore(saved, outer_depth);
+        restore(outer_depth, outer_planning);
         PG_RE_THROW();
     }
     PG_END_TRY();
-    restore(saved, outer_depth);
+    restore(outer_depth, outer_planning);
     return {SPI_tuptable, SPI_tuptable != nullptr ? SPI_tuptable->numvals : 0};
 }
 
 }  // namespace
 
 bool own_statement() { return own_depth >= 0 && own_depth == trigger_depth(); }
+
+void install_planner_hook() {
+    next_planner = planner_hook;
+    planner_hook = plan_fixed;
+}
 
 Rows run(Statement &statement, const Params &params) { return execute_as_planned(statement, params, false, nullptr); }
 

@@ -123,7 +123,8 @@ CREATE TABLE jobq.queue_settings (
     CONSTRAINT queue_settings_max_attempts_positive CHECK (max_attempts >= 1),
     CONSTRAINT queue_settings_backoff_base_not_negative CHECK (backoff_base >= interval '0'),
     CONSTRAINT queue_settings_backoff_max_not_negative CHECK (backoff_max >= interval '0'),
-    CONSTRAINT queue_settings_heartbeat_timeout_minimum CHECK (heartbeat_timeout >= interval '10 milliseconds'),
+    CONSTRAINT queue_settings_heartbeat_timeout_range
+        CHECK (heartbeat_timeout BETWEEN interval '10 milliseconds' AND interval '365 days'),
     CONSTRAINT queue_settings_max_lost_positive CHECK (max_lost >= 1),
     CONSTRAINT queue_settings_keep_completed_not_negative CHECK (keep_completed >= interval '0'),
     CONSTRAINT queue_settings_keep_failed_not_negative CHECK (keep_failed >= interval '0')
@@ -162,17 +163,19 @@ CREATE TABLE jobq.lane_directory (
     version  integer NOT NULL,
     requires text[]
 );
-CREATE INDEX lane_directory_queue_idx ON jobq.lane_directory (queue);
+CREATE INDEX lane_directory_queue_idx ON jobq.lane_directory (queue, lane);
 COMMENT ON TABLE jobq.lane_directory IS 'the lanes in use: each distinct (queue, kind, version, requires)';
 
 -- What the tick remembers between rounds: one row.
 CREATE TABLE jobq.tick_state (
     only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    prune_after  bigint NOT NULL DEFAULT 0
+    prune_after  bigint NOT NULL DEFAULT 0,
+    lap_after    bigint NOT NULL DEFAULT 0
 );
 INSERT INTO jobq.tick_state DEFAULT VALUES;
 COMMENT ON TABLE jobq.tick_state IS 'what jobq_tick remembers between rounds';
-COMMENT ON COLUMN jobq.tick_state.prune_after IS 'the prune has looked at jobs up to this id on its current walk';
+COMMENT ON COLUMN jobq.tick_state.prune_after IS 'the prune has looked at jobs up to this id on its current walk from the oldest';
+COMMENT ON COLUMN jobq.tick_state.lap_after IS 'the same of its slow lap round the whole table';
 
 -- pg_dump keeps the rows of these.
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs', '');
@@ -202,8 +205,9 @@ CREATE TRIGGER fill_job BEFORE INSERT ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.fill_job();
 -- AFTER, on purpose: a BEFORE UPDATE trigger would make every update lock its row first, with a WAL record of its own.
-CREATE TRIGGER follow_job AFTER UPDATE OF status, run_at, queue, kind, version, requires, lane, ready_at, due_at,
-                                          max_attempts, heartbeat_timeout
+CREATE TRIGGER follow_job AFTER UPDATE OF status, run_at, queue, kind, version, requires, lane, ready_at, due_at, lease,
+                                          watched, lease_timeout, attempts, lost_attempts, max_attempts, finished_at,
+                                          heartbeat_timeout, unique_key, group_key, concurrency_key, max_runtime
     ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job();

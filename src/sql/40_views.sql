@@ -1,5 +1,9 @@
 -- Views for DBAs.
 
+-- From here on every object is named with its schema. Operators are looked up in pg_catalog alone: an exact match that
+-- somebody left in the target schema would win over a pg_catalog operator that needs a coercion.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 CREATE VIEW jobq.queues AS
 SELECT n.queue,
        coalesce(s.paused, false)                          AS paused,

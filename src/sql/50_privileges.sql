@@ -4,10 +4,11 @@ DO $$
 DECLARE
     f regprocedure;
 BEGIN
+    -- search_path is pg_catalog, pg_temp: see the views.
     FOR f IN SELECT p.oid FROM pg_catalog.pg_depend d
              JOIN pg_catalog.pg_proc p ON p.oid = d.objid
-             WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.deptype = 'e'
-               AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+             WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid AND d.deptype = 'e'
+               AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
                AND d.refobjid = (SELECT e.oid FROM pg_catalog.pg_extension e WHERE e.extname = 'jobq')
     LOOP
         EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);

@@ -24,10 +24,11 @@ namespace {
     "j.ctid, j.id, j.queue, j.kind, j.payload, j.attempts, j.max_attempts, j.priority::int4, j.version, j.run_at, " \
     "j.created_at, j.progress, j.metadata, j.heartbeat_timeout"
 
-// One lane: its index range is the order of the queue.
+// One lane: its index range is the order of the queue. status is looked at again, because with triggers disabled
+// somebody's UPDATE may have left ready_at behind.
 Statement lock_in_lane = {"SELECT " CLAIM_COLUMNS
                           R"( FROM jobq.jobs j
-        WHERE j.lane = $1 AND j.ready_at IS NOT NULL
+        WHERE j.lane = $1 AND j.ready_at IS NOT NULL AND j.status = 'pending'
         ORDER BY j.priority, j.ready_at, j.id
         LIMIT $2
         FOR NO KEY UPDATE SKIP LOCKED)",
@@ -133,7 +134,8 @@ core::Micros timeout_of(const ClaimRequest &request, const Queue &queue, const R
     if (row.is_null(kClaimHeartbeatTimeout)) return queue.heartbeat_timeout;
     // Whatever an UPDATE by hand left there must not stop the queue.
     const Interval *own = DatumGetIntervalP(row.get(kClaimHeartbeatTimeout));
-    return Max(core::span_micros(own->month, own->day, own->time), core::kMinHeartbeatTimeout);
+    const core::Micros span = core::span_micros(own->month, own->day, own->time);
+    return Min(Max(span, core::kMinHeartbeatTimeout), core::kMaxHeartbeatTimeout);
 }
 
 void mark_claimed(const ClaimRequest &request, TimestampTz now, const ClaimedJob *claimed, int count) {

@@ -43,8 +43,11 @@ Statement insert_many = {
 Statement settle = {
     R"(UPDATE jobq.jobs j
        SET lane = $2,
-           ready_at = CASE j.status WHEN 'pending' THEN j.run_at END,
-           due_at = CASE j.status WHEN 'scheduled' THEN j.run_at END,
+           status = CASE WHEN j.status NOT IN ('pending', 'scheduled') THEN j.status
+                         WHEN j.run_at <= $4 THEN 'pending'::jobq.job_status
+                         ELSE 'scheduled'::jobq.job_status END,
+           ready_at = CASE WHEN j.status IN ('pending', 'scheduled') AND j.run_at <= $4 THEN j.run_at END,
+           due_at = CASE WHEN j.status IN ('pending', 'scheduled') AND j.run_at > $4 THEN j.run_at END,
            lease = CASE j.status WHEN 'processing' THEN j.lease END,
            watched = CASE j.status WHEN 'processing' THEN true END,
            last_heartbeat = CASE j.status WHEN 'processing' THEN coalesce(j.last_heartbeat, $4)
@@ -85,10 +88,12 @@ int64 insert_job(const JobSpec &spec, TimestampTz now) {
     return id;
 }
 
-Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, TimestampTz now) {
+Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, int count, TimestampTz now) {
     Params params = shared_params(shared, columns.payloads, Int32GetDatum(shared.priority), now);
     params.add_if(columns.has_run_ats, columns.run_ats).add_if(columns.has_priorities, columns.priorities);
-    return run(insert_many, params);
+    const Rows rows = run(insert_many, params);
+    require_affected(count);
+    return rows;
 }
 
 void settle_job(int64 id, int64 lane, core::Micros default_timeout) {

@@ -34,7 +34,7 @@ struct JobColumns {
     bool has_run_ats;
     bool has_priorities;
 };
-Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, TimestampTz now);
+Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, int count, TimestampTz now);
 
 // Makes a job that somebody's own UPDATE changed consistent again: what follows from its status, and its lane.
 void settle_job(int64 id, int64 lane, core::Micros default_timeout);

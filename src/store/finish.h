@@ -31,7 +31,6 @@ void complete_jobs(HeldJob *jobs, int count, TimestampTz now);
 void heartbeat_jobs(HeldJob *jobs, int count, TimestampTz now);
 
 // Extends the leases of every job of a worker. Returns the rows (id, cancel requested).
-
 Rows heartbeat_worker(text *worker_id, TimestampTz now);
 
 // A failed attempt: `extra` is the error. `retry_in` < 0: by the queue's backoff.

@@ -34,23 +34,20 @@ Statement pause = {
 Statement resume = {
     "UPDATE jobq.queue_settings s SET paused = false WHERE s.queue = $1 AND s.paused", {TEXTOID}, Planning::Free};
 
-Statement find_unfinished = {
-    R"(SELECT 1 FROM jobq.jobs j
-       WHERE j.queue = $1 AND j.status IN ('scheduled', 'blocked', 'pending', 'processing') LIMIT 1)",
+// Rows are locked in the order of their ids, as everywhere, before a DELETE takes them in its own.
+Statement lock_jobs = {
+    R"(SELECT j.id, j.status IN ('completed', 'failed', 'cancelled') FROM jobq.jobs j
+       WHERE j.queue = $1 ORDER BY j.id FOR UPDATE)",
     {TEXTOID},
     Planning::Free};
 
-// Rows are locked in the order of their ids, as everywhere, before the DELETE takes them in its own.
 Statement forget = {
-    R"(WITH gone AS (DELETE FROM jobq.jobs j
-                     WHERE j.id = ANY (ARRAY (SELECT l.id FROM jobq.jobs l WHERE l.queue = $1
-                                              ORDER BY l.id FOR UPDATE))
-                     RETURNING j.id),
+    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($2) RETURNING j.id),
             history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
             settings AS (DELETE FROM jobq.queue_settings s WHERE s.queue = $1 RETURNING 1)
        SELECT EXISTS (SELECT FROM gone) OR EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings))",
-    {TEXTOID},
+    {TEXTOID, INT8ARRAYOID},
     Planning::Free};
 
 Statement purge = {
@@ -87,9 +84,11 @@ bool set_paused(text *queue, bool paused) {
     return affected() == 1;
 }
 
-bool has_unfinished_jobs(text *queue) { return run(find_unfinished, Params().add(PointerGetDatum(queue))).size() > 0; }
+Rows lock_queue(text *queue) { return run(lock_jobs, Params().add(PointerGetDatum(queue))); }
 
-bool forget_queue(text *queue) { return run(forget, Params().add(PointerGetDatum(queue)))[0].bool_at(1); }
+bool forget_queue(text *queue, Datum ids) {
+    return run(forget, Params().add(PointerGetDatum(queue)).add(ids))[0].bool_at(1);
+}
 
 int64 purge_queue(text *queue, Datum statuses) {
     return run(purge, Params().add(PointerGetDatum(queue)).add(statuses))[0].int64_at(1);

@@ -18,10 +18,10 @@ bool create_queue(text *queue, const QueueSettings &settings);
 void alter_queue(text *queue, const QueueSettings &settings);
 // Creates the row when there is none. Returns whether the queue's state changed.
 bool set_paused(text *queue, bool paused);
-// Whether the queue has jobs that are not finished.
-bool has_unfinished_jobs(text *queue);
-// Deletes all that is known of a queue; false when nothing was.
-bool forget_queue(text *queue);
+// Locks all jobs of the queue and returns the rows (id, finished), in the order of the ids.
+Rows lock_queue(text *queue);
+// Deletes these jobs, the queue's settings and its lanes; false when there was nothing.
+bool forget_queue(text *queue, Datum ids);
 // Deletes jobs of these statuses (text[]), never running ones. Returns how many.
 int64 purge_queue(text *queue, Datum statuses);
 

@@ -32,11 +32,11 @@ constexpr const char *kOperator[] = {"jobq_get",          "jobq_cancel",        
                                      "jobq_create_queue", "jobq_alter_queue",     "jobq_drop_queue",
                                      "jobq_pause_queue",  "jobq_resume_queue",    "jobq_purge_queue",
                                      "jobq_tick",         "jobq_version",         nullptr};
-constexpr const char *kMonitor[] = {"jobq_get", "jobq_version", nullptr};
+constexpr const char *kMonitor[] = {"jobq_version", nullptr};
 
 struct Kind {
     const char *name;
-    const char *marker;  // a function that only this kind has; nullptr: none
+    const char *marker;  // a function, or a table of the schema jobq, that only this kind has
     const char *const *functions;
     bool reads_views;
     bool reads_jobs;
@@ -45,19 +45,31 @@ struct Kind {
 constexpr Kind kKinds[] = {{"producer", "jobq_enqueue", kProducer, false, false},
                            {"worker", "jobq_claim", kWorker, false, false},
                            {"operator", "jobq_cancel", kOperator, true, true},
-                           {"monitor", nullptr, kMonitor, true, false}};
+                           {"monitor", "tick_state", kMonitor, true, false}};
 
+// The extension's own function only: somebody may have made another of that name.
 Statement find_function = {
-    R"(SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_proc p
-       WHERE p.pronamespace OPERATOR(pg_catalog.=) $1 AND p.proname OPERATOR(pg_catalog.=) $2)",
+    R"(SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text
+       FROM pg_catalog.pg_proc p, pg_catalog.pg_depend d, pg_catalog.pg_extension e
+       WHERE p.pronamespace OPERATOR(pg_catalog.=) $1 AND p.proname OPERATOR(pg_catalog.=) $2
+         AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid
+         AND d.objid OPERATOR(pg_catalog.=) p.oid AND d.deptype OPERATOR(pg_catalog.=) 'e'
+         AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
+         AND d.refobjid OPERATOR(pg_catalog.=) e.oid AND e.extname OPERATOR(pg_catalog.=) 'jobq')",
     {OIDOID, NAMEOID},
     Planning::Free};
 
 // Granted to the role itself, not to PUBLIC or a role it is a member of.
 Statement find_grant = {
-    R"(SELECT 1 FROM pg_catalog.pg_proc p, pg_catalog.aclexplode(p.proacl) a, pg_catalog.pg_roles r
-       WHERE p.pronamespace OPERATOR(pg_catalog.=) $1 AND p.proname OPERATOR(pg_catalog.=) $2
-         AND a.grantee OPERATOR(pg_catalog.=) r.oid AND r.rolname OPERATOR(pg_catalog.=) $3)",
+    R"(SELECT 1
+       FROM (SELECT p.proacl AS acl FROM pg_catalog.pg_proc p
+             WHERE p.pronamespace OPERATOR(pg_catalog.=) $1 AND p.proname OPERATOR(pg_catalog.=) $2
+             UNION ALL
+             SELECT c.relacl FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
+             WHERE c.relnamespace OPERATOR(pg_catalog.=) n.oid AND n.nspname OPERATOR(pg_catalog.=) 'jobq'
+               AND c.relname OPERATOR(pg_catalog.=) $2) o,
+            pg_catalog.aclexplode(o.acl) a, pg_catalog.pg_roles r
+       WHERE a.grantee OPERATOR(pg_catalog.=) r.oid AND r.rolname OPERATOR(pg_catalog.=) $3)",
     {OIDOID, NAMEOID, NAMEOID},
     Planning::Free};
 
@@ -76,7 +88,6 @@ void change_function(bool grant, const char *name, Oid schema, const char *role)
 }
 
 bool holds(const char *role, const Kind &kind, Oid schema) {
-    if (kind.marker == nullptr) return false;
     NameData function;
     NameData grantee;
     namestrcpy(&function, kind.marker);
@@ -94,6 +105,7 @@ void change_kind(bool grant, const Kind &kind, const char *role, Oid schema) {
         change_one(grant, "SELECT", "jobq.queues, jobq.queue_stats, jobq.workers, jobq.attempts", role);
         change_one(grant, "EXECUTE", "FUNCTION jobq.background_workers(), jobq.queue_defaults()", role);
     }
+    if (kind.functions == kMonitor) change_one(grant, "SELECT", "jobq.tick_state", role);
     if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.jobs, jobq.queue_settings, jobq.lane_directory", role);
 }
 

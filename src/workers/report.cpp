@@ -7,6 +7,8 @@
 #include "workers/slots.h"
 
 extern "C" {
+#include "catalog/pg_authid_d.h"
+#include "utils/acl.h"
 #include "commands/dbcommands.h"
 #include "access/xlog.h"
 }
@@ -106,6 +108,12 @@ const char *note_of(const Slot &slot, const char *status, bool selected) {
     return nullptr;
 }
 
+// An error's text may hold data of its database.
+bool may_read_error(const Slot *slot) {
+    return pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&slot->database)) == MyDatabaseId ||
+           has_privs_of_role(GetOuterUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
 void report_database(ReturnSetInfo *result, Slot *slot, const SharedState &state, TimestampTz now) {
     const char *name = get_database_name(pg_atomic_read_u32(&slot->database));
     if (name == nullptr) return;
@@ -119,7 +127,7 @@ void report_database(ReturnSetInfo *result, Slot *slot, const SharedState &state
     put_text(&row, kState, status);
     put_time(&row, kLastRound, slot->last_round);
     put_time(&row, kNextRound, due);
-    put_text(&row, kLastError, readable(slot->last_error));
+    if (may_read_error(slot)) put_text(&row, kLastError, readable(slot->last_error));
     put_time(&row, kLastErrorAt, slot->last_error_at);
     put(&row, kRounds, Int64GetDatum(slot->rounds));
     for (int i = 0; i < kDutyCount; i++) put(&row, kFirstDuty + i, Int64GetDatum(slot->steps[i].done));
