@@ -37,7 +37,8 @@ is( value($node, 'source', 'SELECT string_agg(DISTINCT status::text, chr(32) ORD
     'blocked cancelled completed failed pending processing scheduled', 'there is a job in every status');
 
 my @contents = (
-    [ 'jobs', 'SELECT * FROM jobq.jobs ORDER BY id' ],
+    # All but claim_xid, a transaction of the other cluster, which means nothing here and must not.
+    [ 'jobs', q{SELECT j.id, to_jsonb(j) - 'claim_xid' FROM jobq.jobs j ORDER BY id} ],
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
     [ 'lanes', 'SELECT DISTINCT * FROM jobq.lane_directory ORDER BY lane' ],
@@ -70,6 +71,8 @@ for my $way (sort keys %restore)
 {
     value($node, 'postgres', "CREATE DATABASE $way");
     $restore{$way}->();
+    is(value($node, $way, q{SELECT count(*) FROM jobq.jobs WHERE claim_xid IS NOT NULL}), 0,
+        "$way: no job belongs to a transaction of the other cluster");
     for my $part (@contents)
     {
         my ($name, $query) = @$part;
