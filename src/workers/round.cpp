@@ -29,6 +29,9 @@ constexpr int kBatchTimeoutMs = 300000;
 constexpr int kPassesPerRound = 10;
 // A duty that fails is tried again at least so often: what it is there for must not wait much longer than its error.
 constexpr core::Micros kMaxStepBackoff = 5 * core::kSecond;
+// The search for lanes that the directory lacks costs by the number of lanes, for what hardly ever happens: it rests so
+// many times as long as it took.
+constexpr int kRepairRest = 50;
 // Rounds keep this distance, so that jobs that become due one after the other are promoted together.
 constexpr core::Micros kRoundGap = 10000;
 
@@ -147,14 +150,16 @@ void record_error(Slot *slot, const Step *step, MemoryContext memory) {
 void record_success(Slot *slot, const Step *step) {
     StepReport *report = &slot->steps[step->index];
     const uint32 logged = report->logged;
+    const TimestampTz now = GetCurrentTimestamp();
     const bool left_out = step->duty.failed > 0;
     const uint32 fingerprint = left_out ? fingerprint_of(step->duty.error) : 0;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     report->failures = 0;
-    report->not_before = 0;
+    report->not_before =
+        step->index == static_cast<int>(Duty::Repair) ? now + kRepairRest * Max(now - step->now, 0) : 0;
     report->logged = fingerprint;
     report->done += step->duty.done;
-    if (left_out) show_error(slot, step->index, step->duty.error, GetCurrentTimestamp());
+    if (left_out) show_error(slot, step->index, step->duty.error, now);
     LWLockRelease(slots_lock());
     if (left_out && logged != fingerprint)
         ereport(WARNING,
