@@ -28,7 +28,7 @@ def set_up(conn, plan):
     conn.execute(
         "SELECT jobq_create_queue(%s, max_attempts => 1000, max_lost => 1000, heartbeat_timeout => %s,"
         " backoff_base => '20 ms', backoff_max => '200 ms')",
-        (plan.queue, plan.library_timeout or f"{plan.timeout} s"))
+        (plan.queue, plan.lease_timeout or f"{plan.timeout} s"))
 
 
 def _produce(plan, number, pids):

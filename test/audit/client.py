@@ -35,7 +35,7 @@ class Plan:
     kill_share: float = 0.02        # terminated sessions per claim that returned jobs
     silent_share: float = 0.02      # of the jobs claimed singly: held past the timeout
     zombie_wait: float = 3.5        # seconds of silence of a zombie
-    library_timeout: str = ""       # heartbeat timeout given to the library; empty: the same
+    lease_timeout: str = ""       # heartbeat timeout given to the library; empty: the same
     only_plain_claims: bool = False  # every claim goes through jobq_claim
     replaced: dict = field(default_factory=dict)
     seconds: float = 300            # give up after that

@@ -107,6 +107,6 @@ if __name__ == "__main__":
     run(outcome, "claims twice", CLAIMS_TWICE, ("lease given twice",),
         replaced={"jobq_claim": "broken.claim"}, only_plain_claims=True)
     run(outcome, "rescue overwrites", RESCUE_OVERWRITES, ("stale lease accepted", "doubled effect"),
-        helper=rescue, library_timeout="1 hour")
-    run(outcome, "rescue drops", RESCUE_DROPS, ("lost",), helper=rescue, library_timeout="1 hour")
+        helper=rescue, lease_timeout="1 hour")
+    run(outcome, "rescue drops", RESCUE_DROPS, ("lost",), helper=rescue, lease_timeout="1 hour")
     outcome.finish()
