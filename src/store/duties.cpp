@@ -22,29 +22,14 @@ namespace {
     "greatest(coalesce(j.last_heartbeat, j.created_at), CASE WHEN j.started_at < $2 THEN $2 END) + " \
     "least(coalesce(j.lease_timeout, interval '60 seconds'), interval '365 days')"
 
-#define RUNNING_COLUMNS                                                                                     \
-    "j.id, j.lease, j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at " \
-    "IS NOT NULL, j.lease_timeout"
+Statement lock_expired = {
+    "SELECT " RUNNING_COLUMNS(
+        "j.lease") " FROM jobq.jobs j WHERE j.watched AND j.status = 'processing' AND " LEASE_DEADLINE
+                   " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
+    {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
-enum RunningColumn {
-    kId = 1,
-    kLease,
-    kAttempts,
-    kMaxAttempts,
-    kLostAttempts,
-    kQueue,
-    kRunAt,
-    kCancelRequested,
-    kLeaseTimeout
-};
-
-Statement lock_expired = {"SELECT " RUNNING_COLUMNS
-                          " FROM jobq.jobs j WHERE j.watched AND j.status = 'processing' AND " LEASE_DEADLINE
-                          " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
-                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
-
-Statement lock_overdue = {"SELECT " RUNNING_COLUMNS
-                          R"( FROM jobq.jobs j
+Statement lock_overdue = {"SELECT " RUNNING_COLUMNS("j.lease")
+                              R"( FROM jobq.jobs j
                               WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at < $1
                               LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
                           {TIMESTAMPTZOID, INT8OID}};
@@ -123,19 +108,6 @@ Statement find_unfinished = {
     {}};
 
 Statement find_any = {"SELECT 1 FROM jobq.jobs j ORDER BY j.id LIMIT 1", {}};
-
-EndedAttempt ended_of(const Row &row, const Queue &queue, const char *outcome) {
-    EndedAttempt ended = {};
-    ended.id = row.int64_at(kId);
-    ended.lease = row.is_null(kLease) ? 0 : row.int64_at(kLease);
-    ended.attempt = row.int32_at(kAttempts);
-    ended.attempts = ended.attempt;
-    ended.lost_attempts = row.int32_at(kLostAttempts);
-    ended.run_at = DatumGetTimestampTz(row.get(kRunAt));
-    ended.outcome = outcome;
-    ended.keep = queue.keep_failed;
-    return ended;
-}
 
 const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost) {
     const Interval *timeout = DatumGetIntervalP(row.get(kLeaseTimeout));

@@ -63,11 +63,8 @@ Statement heartbeat_all_of_worker = {
        RETURNING j.id, j.cancel_requested_at IS NOT NULL)",
     {TEXTOID, TIMESTAMPTZOID}};
 
-enum RunningColumn { kId = 1, kLease, kAttempts, kMaxAttempts, kLostAttempts, kQueue, kRunAt, kCancelRequested };
-
 Statement lock_held = {
-    "SELECT j.id, u.lease, j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, "
-    "j.cancel_requested_at IS NOT NULL "
+    "SELECT " RUNNING_COLUMNS("u.lease") " "
     "FROM unnest($1, $2) AS u(id, lease), "
     "LATERAL (SELECT * FROM jobq.jobs j WHERE " HELD " FOR NO KEY UPDATE) j",
     {INT8ARRAYOID, INT8ARRAYOID}};
@@ -144,18 +141,6 @@ Rows lock_held_jobs(const HeldJob *jobs, int count) {
     return run(lock_held, Params().add(arrays.ids).add(arrays.leases));
 }
 
-EndedAttempt ended_of(const Row &row, const Queue &queue) {
-    EndedAttempt ended = {};
-    ended.id = row.int64_at(kId);
-    ended.lease = row.int64_at(kLease);
-    ended.attempt = row.int32_at(kAttempts);
-    ended.attempts = ended.attempt;
-    ended.lost_attempts = row.int32_at(kLostAttempts);
-    ended.run_at = DatumGetTimestampTz(row.get(kRunAt));
-    ended.keep = queue.keep_failed;
-    return ended;
-}
-
 }  // namespace
 
 int64 lease_claimed_here(int64 job_id) {
@@ -203,10 +188,9 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
         const Row row = rows[i];
         HeldJob *job = job_of(jobs, count, row);
         const Queue *queue = find_queue(row.text_at(kQueue));
-        EndedAttempt &attempt = ended[i] = ended_of(row, *queue);
+        EndedAttempt &attempt = ended[i] = ended_of(row, *queue, "failed");
         attempt.status = core::after_failure(attempt.attempt, row.int32_at(kMaxAttempts), wants_retry,
                                              row.bool_at(kCancelRequested));
-        attempt.outcome = "failed";
         attempt.error = truncated_error(job->extra, !job->has_extra);
         if (attempt.status == core::JobStatus::Scheduled) {
             const core::Micros delay =
@@ -228,9 +212,8 @@ void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *ou
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         HeldJob *job = job_of(jobs, count, row);
-        EndedAttempt &attempt = ended[i] = ended_of(row, *find_queue(row.text_at(kQueue)));
+        EndedAttempt &attempt = ended[i] = ended_of(row, *find_queue(row.text_at(kQueue)), outcome);
         attempt.attempts = Max(attempt.attempt - 1, 0);
-        attempt.outcome = outcome;
         if (delay > 0) attempt.run_at = core::saturating_add(now, delay);
         attempt.status =
             row.bool_at(kCancelRequested) ? core::JobStatus::Cancelled : core::waiting_status(attempt.run_at, now);
@@ -238,6 +221,20 @@ void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *ou
         job->status = attempt.status;
     }
     end_attempts(ended, static_cast<int>(rows.size()), now);
+}
+
+EndedAttempt ended_of(const Row &row, const Queue &queue, const char *outcome) {
+    EndedAttempt ended = {};
+    ended.id = row.int64_at(kId);
+    // A job that was set to processing by hand has none.
+    ended.lease = row.is_null(kLease) ? 0 : row.int64_at(kLease);
+    ended.attempt = row.int32_at(kAttempts);
+    ended.attempts = ended.attempt;
+    ended.lost_attempts = row.int32_at(kLostAttempts);
+    ended.run_at = DatumGetTimestampTz(row.get(kRunAt));
+    ended.outcome = outcome;
+    ended.keep = queue.keep_failed;
+    return ended;
 }
 
 void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {

@@ -6,6 +6,7 @@
 #include "core/job.h"
 #include "pg/pg.h"
 #include "pg/spi.h"
+#include "store/directory.h"
 
 namespace jobq {
 
@@ -39,6 +40,23 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
 // Gives jobs back without burning the attempt; `delay` 0: claimable at once in their old place.
 void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *outcome, TimestampTz now);
 
+// What must be known of a running job to end its attempt: columns for a SELECT from jobq.jobs j, and their numbers.
+#define RUNNING_COLUMNS(lease)                                                                    \
+    "j.id, " lease                                                                                \
+    ", j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at IS " \
+    "NOT NULL, j.lease_timeout"
+enum RunningColumn {
+    kId = 1,
+    kLease,
+    kAttempts,
+    kMaxAttempts,
+    kLostAttempts,
+    kQueue,
+    kRunAt,
+    kCancelRequested,
+    kLeaseTimeout
+};
+
 // How one attempt ends without completing.
 struct EndedAttempt {
     int64 id;
@@ -52,6 +70,9 @@ struct EndedAttempt {
     text *error;          // nullptr: none
     core::Micros keep;    // how long the queue keeps the job if it is finished now
 };
+
+// The attempt that such a row shows; its new status is the caller's to decide.
+EndedAttempt ended_of(const Row &row, const Queue &queue, const char *outcome);
 
 // Ends attempts whose rows the caller has locked, and records them in jobq.attempts.
 void end_attempts(const EndedAttempt *ended, int count, TimestampTz now);
