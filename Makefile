@@ -32,7 +32,7 @@ core_objs := $(patsubst %.cpp,%.o,$(sort $(wildcard src/core/*.cpp)))
 
 MODULE_big = jobq
 OBJS = $(core_objs) $(patsubst %.cpp,%.o,$(sort $(wildcard \
-	src/pg/*.cpp src/store/*.cpp src/functions/*.cpp src/workers/*.cpp src/*.cpp)))
+	src/pg/*.cpp src/shared/*.cpp src/store/*.cpp src/functions/*.cpp src/workers/*.cpp src/*.cpp)))
 SHLIB_EXPORTS = exports.txt
 DATA = $(filter-out jobq--$(version).sql,$(wildcard jobq--*.sql))
 DATA_built = jobq--$(version).sql

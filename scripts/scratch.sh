@@ -22,7 +22,7 @@ find_pg_config() {
     fi
     for candidate in $candidates; do
         if candidate=$(command -v "$candidate") && [ -x "$("$candidate" --bindir)/postgres" ] &&
-            [ -e "$("$candidate" --pgxs)" ]; then
+            [ -e "$("$candidate" --pgxs)" ] && [ -e "$("$candidate" --includedir-server)/postgres.h" ]; then
             PG_CONFIG=$candidate
             export PG_CONFIG
             return 0

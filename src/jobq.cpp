@@ -3,7 +3,7 @@
 
 #include "pg/spi.h"
 #include "settings.h"
-#include "shared_state.h"
+#include "shared/memory.h"
 #include "workers/evict.h"
 #include "workers/launcher.h"
 
@@ -19,7 +19,7 @@ void _PG_init(void) {
     jobq::define_settings();
     jobq::install_planner_hook();
     if (!process_shared_preload_libraries_in_progress) return;
-    jobq::request_shared_state();
+    jobq::request_shared_memory();
     jobq::install_utility_hook();
     jobq::register_launcher();
 }

@@ -18,11 +18,6 @@ core::Micros cancel_grace() { return settings.cancel_grace_ms * INT64CONST(1000)
 
 }  // namespace
 
-const char *duty_name(Duty duty) {
-    constexpr const char *names[kDutyCount] = {"rescue", "cancel", "promote", "prune", "repair"};
-    return names[static_cast<int>(duty)];
-}
-
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
     return with_spi([&] {
         switch (duty) {

@@ -2,15 +2,14 @@
 // transaction; the background worker runs one duty after the other, each batch in a transaction of its own.
 #pragma once
 
+#include "core/duty.h"
 #include "pg/pg.h"
 #include "store/duties.h"
 
 namespace jobq {
 
-enum class Duty { Rescue, Cancel, Promote, Prune, Repair };
-constexpr int kDutyCount = 5;
-
-const char *duty_name(Duty duty);
+using core::Duty;
+using core::kDutyCount;
 
 // One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
 // `grace_start`: leases claimed before it run out one timeout after it at the earliest.

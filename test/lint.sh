@@ -15,18 +15,17 @@ CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
 CLANGXX=${CLANGXX:-clang++}
 
 # What a file may include of this project, by the first pattern that fits. Top to bottom:
-# functions, workers -> tick -> store -> pg -> core, never upwards. Headers that src/ does not have are the server's.
+# functions, workers -> tick -> store -> shared -> pg -> core, never upwards. Headers that src/ does not have are the server's.
 readonly LAYERS='
 src/core/*           core/
 src/pg/*             pg/ core/
 src/settings.*       pg/ core/ settings.h
-src/shared_state.*   pg/ core/ settings.h shared_state.h
-src/directory.*      pg/ core/ settings.h shared_state.h directory.h store/
-src/store/*          pg/ core/ settings.h shared_state.h directory.h store/
-src/tick.*           pg/ core/ settings.h shared_state.h directory.h store/ tick.h
-src/functions/*      pg/ core/ settings.h shared_state.h directory.h store/ tick.h functions/
-src/workers/*        pg/ core/ settings.h shared_state.h directory.h store/ tick.h workers/
-src/*                pg/ core/ settings.h shared_state.h directory.h store/ tick.h functions/ workers/
+src/shared/*         pg/ core/ settings.h shared/
+src/store/*          pg/ core/ settings.h shared/ store/
+src/tick.*           pg/ core/ settings.h shared/ store/ tick.h
+src/functions/*      pg/ core/ settings.h shared/ store/ tick.h functions/
+src/workers/*        pg/ core/ settings.h shared/ store/ tick.h workers/
+src/*                pg/ core/ settings.h shared/ store/ tick.h functions/ workers/
 '
 
 # ---- what the rules look at

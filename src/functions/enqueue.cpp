@@ -5,7 +5,7 @@
 #include "functions/result_set.h"
 #include "functions/specs.h"
 #include "pg/args.h"
-#include "shared_state.h"
+#include "shared/publish.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
 

@@ -6,7 +6,8 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "settings.h"
-#include "shared_state.h"
+#include "shared/publish.h"
+#include "shared/wall_clock.h"
 #include "store/directory.h"
 #include "store/operate.h"
 #include "store/queues.h"
@@ -51,7 +52,7 @@ Datum set_paused_argument(FunctionCallInfo fcinfo, bool paused) {
 
 void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
     ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("%s left out %lld jobs that could not be changed", duty_name(duty),
+                      errmsg("%s left out %lld jobs that could not be changed", core::duty_name(duty),
                              static_cast<long long>(batch.failed)),
                       errdetail("%s", batch.error)));
 }
@@ -165,7 +166,7 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
             if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);
             CHECK_FOR_INTERRUPTS();
         }
-        results.row({CStringGetTextDatum(duty_name(duty)), Int64GetDatum(done)});
+        results.row({CStringGetTextDatum(core::duty_name(duty)), Int64GetDatum(done)});
     }
     return results.done();
 }

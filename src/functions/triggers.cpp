@@ -5,7 +5,7 @@
 #include "core/retry.h"
 #include "pg/args.h"
 #include "pg/spi.h"
-#include "shared_state.h"
+#include "shared/publish.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
 #include "store/finish.h"
@@ -191,7 +191,11 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
         check_row(row);
         derive(&row, desc);
     });
-    publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
+    const TimestampTz run_at = DatumGetTimestampTz(row.get("run_at"));
+    publish_due_at_commit(run_at);
+    if (row.has("ready_at"))
+        publish_ready_at_commit(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
+                                {run_at, DatumGetInt64(row.get("id")), DatumGetInt16(row.get("priority"))});
     return PointerGetDatum(row.tuple());
 }
 

@@ -8,7 +8,7 @@
 
 #include "core/interval.h"
 #include "pg/args.h"
-#include "shared_state.h"
+#include "shared/publish.h"
 #include "store/claim.h"
 #include "store/rows.h"
 

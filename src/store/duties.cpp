@@ -43,7 +43,7 @@ Statement lock_due = {
 
 Statement promote = {
     "UPDATE jobq.jobs j SET status = 'pending', ready_at = j.run_at, due_at = NULL "
-    "WHERE j.id = ANY ($1) AND j.status = 'scheduled'",
+    "WHERE j.id = ANY ($1) AND j.status = 'scheduled' RETURNING " READY_COLUMNS,
     {INT8ARRAYOID}};
 
 // The prune walks the primary key: no index on the time of finishing, which every completion would pay for.
@@ -248,7 +248,8 @@ DutyOutcome promote_due(TimestampTz now, int batch) {
     for (int i = 0; i < count; i++) ids[i] = due[i].get(1);
     DutyOutcome outcome = {};
     change_jobs(
-        count, [&](int first, int n) { run(promote, Params().add(array_of(ids + first, n, INT8OID))); },
+        count,
+        [&](int first, int n) { publish_ready_rows(run(promote, Params().add(array_of(ids + first, n, INT8OID))), 1); },
         [&](int i) { return DatumGetInt64(ids[i]); }, &outcome);
     outcome.more = count == batch && outcome.done > 0;
     return outcome;

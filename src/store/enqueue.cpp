@@ -3,7 +3,7 @@
 
 #include "core/retry.h"
 #include "pg/args.h"
-#include "shared_state.h"
+#include "shared/publish.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
 #include "store/rows.h"
@@ -35,7 +35,7 @@ Statement insert_many = {
               CASE WHEN coalesce(u.run_at, $5) > $11 THEN coalesce(u.run_at, $5) END,
               $6, $7, $8, $9, $10, $11, $12
        FROM unnest($3, $13, $14) AS u(payload, run_at, priority)
-       RETURNING id)",
+       RETURNING id, queue, lane, priority, ready_at)",
     {TEXTOID, TEXTOID, JSONBARRAYOID, INT4OID, TIMESTAMPTZOID, INT4OID, INT4OID, TEXTARRAYOID, INTERVALOID, JSONBOID,
      TIMESTAMPTZOID, INT8OID, TIMESTAMPTZARRAYOID, INT4ARRAYOID}};
 
@@ -56,12 +56,16 @@ Statement settle = {
                                          ELSE j.lease_timeout END,
            finished_at = CASE WHEN j.status IN ('completed', 'failed', 'cancelled')
                               THEN coalesce(j.finished_at, $4) END
-       WHERE j.id = $1)",
+       WHERE j.id = $1
+       RETURNING )" READY_COLUMNS,
     {INT8OID, INT8OID, INTERVALOID, TIMESTAMPTZOID}};
 
 // Also enters the lane into the directory.
-Params shared_params(const JobSpec &spec, Datum payload, Datum priority, TimestampTz now) {
-    const int64 lane = ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required);
+int64 lane_of(const JobSpec &spec) {
+    return ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required);
+}
+
+Params shared_params(const JobSpec &spec, int64 lane, Datum payload, Datum priority, TimestampTz now) {
     return Params()
         .add(PointerGetDatum(spec.queue))
         .add(PointerGetDatum(spec.kind))
@@ -80,28 +84,35 @@ Params shared_params(const JobSpec &spec, Datum payload, Datum priority, Timesta
 }  // namespace
 
 int64 insert_job(const JobSpec &spec, TimestampTz now) {
-    Rows rows = run(insert_one, shared_params(spec, spec.payload, Int16GetDatum(spec.priority), now));
-    if (spec.run_at > now) publish_due_at_commit(spec.run_at);
+    const int64 lane = lane_of(spec);
+    Rows rows = run(insert_one, shared_params(spec, lane, spec.payload, Int16GetDatum(spec.priority), now));
     require_affected(1);
     const int64 id = rows[0].int64_at(1);
+    if (spec.run_at > now)
+        publish_due_at_commit(spec.run_at);
+    else
+        publish_ready_at_commit(view(spec.queue), lane, {spec.run_at, id, spec.priority});
     rows.free();
     return id;
 }
 
 Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, int count, TimestampTz now) {
-    Params params = shared_params(shared, columns.payloads, Int32GetDatum(shared.priority), now);
+    const int64 lane = lane_of(shared);
+    Params params = shared_params(shared, lane, columns.payloads, Int32GetDatum(shared.priority), now);
     params.add_if(columns.has_run_ats, columns.run_ats).add_if(columns.has_priorities, columns.priorities);
     const Rows rows = run(insert_many, params);
     require_affected(count);
+    publish_ready_rows(rows, 1);
     return rows;
 }
 
 void settle_job(int64 id, int64 lane, core::Micros default_timeout) {
-    run(settle, Params()
-                    .add(Int64GetDatum(id))
-                    .add(Int64GetDatum(lane))
-                    .add(IntervalPGetDatum(make_interval(default_timeout)))
-                    .add(TimestampTzGetDatum(GetCurrentTimestamp())));
+    const Rows rows = run(settle, Params()
+                                      .add(Int64GetDatum(id))
+                                      .add(Int64GetDatum(lane))
+                                      .add(IntervalPGetDatum(make_interval(default_timeout)))
+                                      .add(TimestampTzGetDatum(GetCurrentTimestamp())));
+    publish_ready_rows(rows, 1);
 }
 
 }  // namespace jobq

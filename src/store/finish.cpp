@@ -5,7 +5,7 @@
 #include "core/retry.h"
 #include "pg/args.h"
 #include "pg/spi.h"
-#include "shared_state.h"
+#include "shared/publish.h"
 #include "store/directory.h"
 #include "store/finish.h"
 #include "store/rows.h"
@@ -226,6 +226,9 @@ void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *ou
 EndedAttempt ended_of(const Row &row, const Queue &queue, const char *outcome) {
     EndedAttempt ended = {};
     ended.id = row.int64_at(kId);
+    ended.lane = row.int64_at(kLane);
+    ended.priority = DatumGetInt16(row.get(kPriority));
+    ended.queue = row.text_at(kQueue);
     // A job that was set to processing by hand has none.
     ended.lease = row.is_null(kLease) ? 0 : row.int64_at(kLease);
     ended.attempt = row.int32_at(kAttempts);
@@ -260,6 +263,8 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
         columns[8][i] = PointerGetDatum(one.error);
         no_error[i] = one.error == nullptr;
         if (one.status == core::JobStatus::Scheduled) publish_due_at_commit(one.run_at);
+        if (one.status == core::JobStatus::Pending)
+            publish_ready_at_commit(one.queue, one.lane, {one.run_at, one.id, one.priority});
         if (core::is_finished(one.status) && one.keep == 0) unkept[unkept_count++] = Int64GetDatum(one.id);
     }
     Params params;

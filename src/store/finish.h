@@ -44,7 +44,7 @@ void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *ou
 #define RUNNING_COLUMNS(lease)                                                                    \
     "j.id, " lease                                                                                \
     ", j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at IS " \
-    "NOT NULL, j.lease_timeout"
+    "NOT NULL, j.lease_timeout, j.lane, j.priority"
 enum RunningColumn {
     kId = 1,
     kLease,
@@ -54,12 +54,17 @@ enum RunningColumn {
     kQueue,
     kRunAt,
     kCancelRequested,
-    kLeaseTimeout
+    kLeaseTimeout,
+    kLane,
+    kPriority
 };
 
 // How one attempt ends without completing.
 struct EndedAttempt {
     int64 id;
+    int64 lane;
+    int16 priority;
+    std::string_view queue;
     int64 lease;
     int32 attempt;           // its number
     core::JobStatus status;  // the job's new status

@@ -3,9 +3,9 @@
 
 #include "pg/args.h"
 #include "settings.h"
-#include "shared_state.h"
 #include "store/finish.h"
 #include "store/operate.h"
+#include "store/rows.h"
 
 namespace jobq {
 
@@ -27,7 +27,7 @@ Statement retry = {
            max_attempts = greatest(j.max_attempts, j.attempts + 1),
            lost_attempts = 0, finished_at = NULL, result = NULL, cancel_requested_at = NULL
        WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'completed', 'failed', 'cancelled')
-       RETURNING j.id, j.status::text)",
+       RETURNING j.id, j.status::text, )" READY_COLUMNS,
     {INT8ARRAYOID, TIMESTAMPTZOID}};
 
 Statement reschedule = {
@@ -35,7 +35,7 @@ Statement reschedule = {
        SET run_at = $3, ready_at = CASE WHEN $3 <= $2 THEN $3 END, due_at = CASE WHEN $3 > $2 THEN $3 END,
            status = CASE WHEN $3 <= $2 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END
        WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'pending')
-       RETURNING j.id, j.status::text)",
+       RETURNING j.id, j.status::text, )" READY_COLUMNS,
     {INT8ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
 Statement remove = {
@@ -67,6 +67,12 @@ Statement get_job = {
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
+// The rows of retry and reschedule, after telling of the jobs that they made claimable.
+Rows publish_ready(const Rows &rows) {
+    publish_ready_rows(rows, 3);
+    return rows;
+}
+
 }  // namespace
 
 bool operation_applies(Operation operation, core::JobStatus status) {
@@ -91,10 +97,10 @@ Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now
             publish_due_at_commit(core::saturating_add(now, settings.cancel_grace_ms * INT64CONST(1000)));
             return run(cancel, Params().add(ids).add(now_datum));
         case Operation::Retry:
-            return run(retry, Params().add(ids).add(now_datum));
+            return publish_ready(run(retry, Params().add(ids).add(now_datum)));
         case Operation::Reschedule:
             if (run_at > now) publish_due_at_commit(run_at);
-            return run(reschedule, Params().add(ids).add(now_datum).add(TimestampTzGetDatum(run_at)));
+            return publish_ready(run(reschedule, Params().add(ids).add(now_datum).add(TimestampTzGetDatum(run_at))));
         case Operation::Delete:
             break;
     }

@@ -3,6 +3,7 @@
 
 #include "pg/pg.h"
 #include "pg/spi.h"
+#include "shared/publish.h"
 
 namespace jobq {
 
@@ -14,5 +15,19 @@ inline void require_affected(int64 expected) {
                            static_cast<long long>(affected()), static_cast<long long>(expected)),
                     errhint("Is there a trigger or rule on jobq.jobs that suppresses changes?")));
 }
+
+// Tells of jobs that a statement has made claimable. Its rows end with id, queue, lane, priority and ready_at, the
+// first of them at column `first`; those whose ready_at is NULL are not claimable.
+inline void publish_ready_rows(const Rows &rows, int first) {
+    for (uint64 i = 0; i < rows.size(); i++) {
+        bool waits;
+        const Datum ready_at = rows[i].get(first + 4, &waits);
+        if (waits) continue;
+        publish_ready_at_commit(
+            rows[i].text_at(first + 1), rows[i].int64_at(first + 2),
+            {DatumGetTimestampTz(ready_at), rows[i].int64_at(first), DatumGetInt16(rows[i].get(first + 3))});
+    }
+}
+#define READY_COLUMNS "j.id, j.queue, j.lane, j.priority, j.ready_at"
 
 }  // namespace jobq

@@ -3,7 +3,7 @@
 
 #include "settings.h"
 #include "workers/databases.h"
-#include "workers/slots.h"
+#include "shared/slots.h"
 
 extern "C" {
 #include "access/genam.h"

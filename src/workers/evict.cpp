@@ -4,7 +4,9 @@
 #include "pg/pg.h"
 
 #include "workers/evict.h"
-#include "workers/slots.h"
+#include "shared/memory.h"
+#include "shared/publish.h"
+#include "shared/slots.h"
 
 extern "C" {
 #include "catalog/pg_authid.h"
@@ -202,7 +204,7 @@ void forget_dropped() {
 }
 
 void look_at_commit() {
-    if (!shared_state_ready()) return;
+    if (!shared_memory_ready()) return;
     const Slot *slot = find_slot(MyDatabaseId);
     if (slot != nullptr && slot->extension == Presence::Present) publish_due_at_commit(GetCurrentTimestamp());
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "pg/pg.h"
-#include "workers/slots.h"
+#include "shared/slots.h"
 
 namespace jobq {
 

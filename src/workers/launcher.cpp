@@ -8,8 +8,8 @@
 #include "workers/databases.h"
 #include "workers/launcher.h"
 #include "workers/process.h"
-#include "workers/slots.h"
-#include "workers/wall_clock.h"
+#include "shared/slots.h"
+#include "shared/wall_clock.h"
 
 extern "C" {
 #include "postmaster/bgworker.h"

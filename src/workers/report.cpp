@@ -3,8 +3,8 @@
 #include "pg/pg.h"
 
 #include "settings.h"
-#include "shared_state.h"
-#include "workers/slots.h"
+#include "shared/memory.h"
+#include "shared/slots.h"
 
 extern "C" {
 #include "catalog/pg_authid_d.h"
@@ -27,7 +27,7 @@ enum Column {
     kLastErrorAt,
     kRounds,
     kFirstDuty,
-    kNote = kFirstDuty + kDutyCount,
+    kNote = kFirstDuty + core::kDutyCount,
     kColumnCount
 };
 
@@ -130,7 +130,7 @@ void report_database(ReturnSetInfo *result, Slot *slot, const SharedState &state
     if (may_read_error(slot)) put_text(&row, kLastError, readable(slot->last_error));
     put_time(&row, kLastErrorAt, slot->last_error_at);
     put(&row, kRounds, Int64GetDatum(slot->rounds));
-    for (int i = 0; i < kDutyCount; i++) put(&row, kFirstDuty + i, Int64GetDatum(slot->steps[i].done));
+    for (int i = 0; i < core::kDutyCount; i++) put(&row, kFirstDuty + i, Int64GetDatum(slot->steps[i].done));
     put_text(&row, kNote, note_of(*slot, status, selected));
     tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 }
@@ -160,7 +160,7 @@ PG_FUNCTION_INFO_V1(jobq_background_workers);
 PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
     InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC | MAT_SRF_BLESS);
     auto *result = reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo);
-    if (!shared_state_ready() || RecoveryInProgress()) {
+    if (!shared_memory_ready() || RecoveryInProgress()) {
         report_absence(result);
         return Datum(0);
     }

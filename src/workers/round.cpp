@@ -7,7 +7,7 @@
 #include "tick.h"
 #include "workers/extension.h"
 #include "workers/round.h"
-#include "workers/wall_clock.h"
+#include "shared/wall_clock.h"
 
 extern "C" {
 #include "commands/dbcommands.h"
@@ -52,7 +52,7 @@ struct Step {
     InstalledExtension extension;
 };
 
-const char *step_name(int index) { return index == kPlanStep ? "planning" : duty_name(static_cast<Duty>(index)); }
+const char *step_name(int index) { return index == kPlanStep ? "planning" : core::duty_name(static_cast<Duty>(index)); }
 
 void add_step_context(void *step) {
     errcontext("%s, %s", MyBgworkerEntry->bgw_name, step_name(static_cast<Step *>(step)->index));

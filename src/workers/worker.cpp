@@ -8,8 +8,8 @@
 #include "settings.h"
 #include "workers/process.h"
 #include "workers/round.h"
-#include "workers/slots.h"
-#include "workers/wall_clock.h"
+#include "shared/slots.h"
+#include "shared/wall_clock.h"
 
 extern "C" {
 #include "commands/dbcommands.h"

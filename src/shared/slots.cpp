@@ -1,26 +1,19 @@
-// Shared memory of jobq: its making, and the slots of the databases. See slots.h for the layout and its rules.
+// See slots.h.
 #include "pg/pg.h"
 
-#include "workers/slots.h"
-#include "workers/wall_clock.h"
+#include "shared/memory.h"
+#include "shared/slots.h"
+#include "shared/wall_clock.h"
 
 extern "C" {
-#include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/shmem.h"
 }
 
 namespace jobq {
 
 namespace {
 
-constexpr char kTranche[] = "jobq";
-
 SharedState *shared = nullptr;
-LWLock *lock = nullptr;
-
-shmem_request_hook_type previous_request_hook = nullptr;
-shmem_startup_hook_type previous_startup_hook = nullptr;
 
 void init_slot(Slot *slot) {
     pg_atomic_write_u64(&slot->next_due, static_cast<uint64>(kNothingDue));
@@ -44,48 +37,29 @@ void init_slot(Slot *slot) {
     slot->last_error_at = 0;
 }
 
-void request_memory() {
-    if (previous_request_hook != nullptr) previous_request_hook();
-    RequestAddinShmemSpace(sizeof(SharedState));
-    RequestNamedLWLockTranche(kTranche, 1);
-}
-
-void make_memory() {
-    if (previous_startup_hook != nullptr) previous_startup_hook();
-    bool found;
-    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-    shared = static_cast<SharedState *>(ShmemInitStruct("jobq", sizeof(SharedState), &found));
-    lock = &GetNamedLWLockTranche(kTranche)->lock;
-    if (!found) {
-        memset(static_cast<void *>(shared), 0, sizeof(SharedState));
-        pg_atomic_init_u32(&shared->databases_changed, 0);
-        pg_atomic_init_u32(&shared->table_full, 0);
-        pg_atomic_init_u64(&shared->grace_start, 0);
-        pg_atomic_init_u64(&shared->clock_offset, 0);
-        for (Slot &slot : shared->slots) {
-            pg_atomic_init_u32(&slot.database, InvalidOid);
-            pg_atomic_init_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
-            init_slot(&slot);
-        }
-        start_clock();
-    }
-    LWLockRelease(AddinShmemInitLock);
-}
-
 }  // namespace
 
-void request_shared_state() {
-    previous_request_hook = shmem_request_hook;
-    shmem_request_hook = request_memory;
-    previous_startup_hook = shmem_startup_hook;
-    shmem_startup_hook = make_memory;
-}
+Size slots_size() { return sizeof(SharedState); }
 
-bool shared_state_ready() { return shared != nullptr; }
+void make_slots(void *memory, bool fresh) {
+    shared = static_cast<SharedState *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, sizeof(SharedState));
+    pg_atomic_init_u32(&shared->databases_changed, 0);
+    pg_atomic_init_u32(&shared->table_full, 0);
+    pg_atomic_init_u64(&shared->grace_start, 0);
+    pg_atomic_init_u64(&shared->clock_offset, 0);
+    for (Slot &slot : shared->slots) {
+        pg_atomic_init_u32(&slot.database, InvalidOid);
+        pg_atomic_init_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
+        init_slot(&slot);
+    }
+    start_clock();
+}
 
 SharedState *shared_state() { return shared; }
 
-LWLock *slots_lock() { return lock; }
+LWLock *slots_lock() { return shared_lock(Lock::Slots); }
 
 Slot *find_slot(Oid database) {
     for (Slot &slot : shared->slots) {
@@ -95,7 +69,7 @@ Slot *find_slot(Oid database) {
 }
 
 Slot *obtain_slot(Oid database) {
-    LWLockAcquire(lock, LW_EXCLUSIVE);
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     Slot *slot = find_slot(database);
     if (slot == nullptr) {
         slot = find_slot(InvalidOid);
@@ -107,7 +81,7 @@ Slot *obtain_slot(Oid database) {
             pg_atomic_write_u32(&shared->table_full, 1);
         }
     }
-    LWLockRelease(lock);
+    LWLockRelease(slots_lock());
     return slot;
 }
 

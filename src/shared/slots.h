@@ -1,4 +1,4 @@
-// Layout of jobq's shared memory and the rules for touching it. Private to src/workers; shared_state.h is for all.
+// The slots of the databases in shared memory, and the rules for touching them. For src/shared and src/workers.
 //
 // A slot belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
 // commit that publishes a deadline; everything else is written under the lock, most of it by the slot's worker.
@@ -7,8 +7,7 @@
 
 #include "pg/pg.h"
 #include "core/launch_plan.h"
-#include "shared_state.h"
-#include "tick.h"
+#include "core/duty.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -22,8 +21,8 @@ constexpr int kMaxDatabases = 128;
 constexpr int kErrorBytes = 256;
 constexpr int kVersionBytes = 32;
 // The duties, and the planning of the next round, each fail and back off for themselves.
-constexpr int kStepCount = kDutyCount + 1;
-constexpr int kPlanStep = kDutyCount;
+constexpr int kStepCount = core::kDutyCount + 1;
+constexpr int kPlanStep = core::kDutyCount;
 
 // What core::launch_backoff returns at most.
 constexpr core::Micros kMaxBackoff = 60 * core::kSecond;
@@ -81,6 +80,10 @@ struct SharedState {
 // nullptr without preload.
 SharedState *shared_state();
 LWLock *slots_lock();
+
+// For shared/memory.cpp.
+Size slots_size();
+void make_slots(void *memory, bool fresh);
 
 // The slot of a database, nullptr when it has none. Needs no lock, but it may be given away without one.
 Slot *find_slot(Oid database);

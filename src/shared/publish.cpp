@@ -1,14 +1,25 @@
-// What a transaction tells the background workers, told when it commits: see shared_state.h for what callers rely on.
-// Remembered in the session until then, so that a call costs two comparisons, and nothing is told of what rolls back.
+// See publish.h for what callers rely on.
 #include "pg/pg.h"
 
 #include "settings.h"
-#include "workers/slots.h"
-#include "workers/wall_clock.h"
+#include "shared/memory.h"
+#include "shared/publish.h"
+#include "shared/slots.h"
 
 namespace jobq {
 
 namespace {
+
+// Jobs of one lane and priority that become claimable: all keys lie between first and last.
+struct ReadyJobs {
+    int64 lane;
+    core::ClaimKey first, last;
+    int64 count;
+    char queue[NAMEDATALEN];  // zero padded
+};
+
+// More of them than this are not told apart any more.
+constexpr int kMaxReady = 4096;
 
 // What this session's transaction publishes when it commits.
 struct Pending {
@@ -16,8 +27,12 @@ struct Pending {
     bool extension;  // jobq.announce() was called
     bool databases;  // pg_database changed
     TimestampTz due;
+    ReadyJobs *ready;  // in TopTransactionContext
+    int ready_count;
+    int ready_room;
+    bool ready_anywhere;  // more than could be remembered
 };
-constexpr Pending kNothingPending = {false, false, false, kNothingDue};
+constexpr Pending kNothingPending = {false, false, false, kNothingDue, nullptr, 0, 0, false};
 Pending pending = kNothingPending;
 bool callback_registered = false;
 
@@ -70,7 +85,7 @@ void at_transaction_end(XactEvent event, void *) {
 
 bool can_publish() {
     // In single-user mode there is nobody to tell.
-    if (!shared_state_ready() || !IsUnderPostmaster) return false;
+    if (!shared_memory_ready() || !IsUnderPostmaster) return false;
     if (!callback_registered) {
         RegisterXactCallback(at_transaction_end, nullptr);
         callback_registered = true;
@@ -78,19 +93,59 @@ bool can_publish() {
     return true;
 }
 
-}  // namespace
-
-TimestampTz grace_start() {
-    if (!shared_state_ready()) return PgStartTime;
-    // Whoever asks is about to judge leases.
-    checked_now();
-    return static_cast<TimestampTz>(pg_atomic_read_u64(&shared_state()->grace_start));
+// The entry of a lane and priority, most recent first; nullptr: none.
+ReadyJobs *find_ready(int64 lane, int16 priority) {
+    for (int i = pending.ready_count - 1; i >= 0; i--) {
+        ReadyJobs *known = &pending.ready[i];
+        if (known->lane == lane && known->first.priority == priority) return known;
+    }
+    return nullptr;
 }
+
+// Room for one more entry; nullptr when there are too many.
+ReadyJobs *add_ready() {
+    if (pending.ready_count == kMaxReady) {
+        pending.ready_anywhere = true;
+        return nullptr;
+    }
+    if (pending.ready_count == pending.ready_room) {
+        const int room = Max(pending.ready_room * 2, 8);
+        const Size size = sizeof(ReadyJobs) * room;
+        pending.ready = static_cast<ReadyJobs *>(
+            pending.ready == nullptr ? MemoryContextAlloc(TopTransactionContext, size) : repalloc(pending.ready, size));
+        pending.ready_room = room;
+    }
+    return &pending.ready[pending.ready_count++];
+}
+
+}  // namespace
 
 void publish_due_at_commit(TimestampTz when) {
     if (!can_publish()) return;
     pending.any = true;
     if (when < pending.due) pending.due = when;
+}
+
+void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key) {
+    if (!can_publish()) return;
+    pending.any = true;
+    if (ReadyJobs *known = find_ready(lane, key.priority)) {
+        if (key < known->first) known->first = key;
+        if (known->last < key) known->last = key;
+        known->count++;
+        return;
+    }
+    ReadyJobs *added = add_ready();
+    if (added == nullptr) return;
+    *added = {lane, key, key, 1, {}};
+    memcpy(added->queue, queue.data(), Min(queue.size(), sizeof(added->queue) - 1));
+}
+
+bool has_unpublished_jobs(int64 lane) {
+    if (pending.ready_anywhere) return true;
+    for (int i = 0; i < pending.ready_count; i++)
+        if (pending.ready[i].lane == lane) return true;
+    return false;
 }
 
 void announce_extension_at_commit() {

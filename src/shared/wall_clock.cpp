@@ -3,8 +3,9 @@
 #include "pg/pg.h"
 
 #include "core/clock.h"
-#include "workers/slots.h"
-#include "workers/wall_clock.h"
+#include "shared/memory.h"
+#include "shared/slots.h"
+#include "shared/wall_clock.h"
 
 #include <ctime>
 
@@ -75,6 +76,13 @@ TimestampTz checked_now() {
         everything_is_due(reading.wall);
     }
     return reading.wall;
+}
+
+TimestampTz grace_start() {
+    if (!shared_memory_ready()) return PgStartTime;
+    // Whoever asks is about to judge leases.
+    checked_now();
+    return static_cast<TimestampTz>(pg_atomic_read_u64(&shared_state()->grace_start));
 }
 
 }  // namespace jobq

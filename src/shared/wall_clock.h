@@ -14,4 +14,8 @@ void start_clock();
 // is due, since what was planned was planned by another clock.
 TimestampTz checked_now();
 
+// The moment from which leases have their grace: creation of the shared memory (server start,
+// crash restart), promotion, or the last step of the clock. Without preload: the start of the server.
+TimestampTz grace_start();
+
 }  // namespace jobq

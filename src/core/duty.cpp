@@ -1,0 +1,11 @@
+// See duty.h.
+#include "core/duty.h"
+
+namespace jobq::core {
+
+const char *duty_name(Duty duty) noexcept {
+    constexpr const char *names[kDutyCount] = {"rescue", "cancel", "promote", "prune", "repair"};
+    return names[static_cast<int>(duty)];
+}
+
+}  // namespace jobq::core

@@ -1,0 +1,11 @@
+// The duties of the tick: what must happen to jobs although nobody calls.
+#pragma once
+
+namespace jobq::core {
+
+enum class Duty { Rescue, Cancel, Promote, Prune, Repair };
+constexpr int kDutyCount = 5;
+
+const char *duty_name(Duty duty) noexcept;
+
+}  // namespace jobq::core

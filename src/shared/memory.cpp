@@ -1,0 +1,67 @@
+// See memory.h.
+#include "pg/pg.h"
+
+#include "shared/memory.h"
+#include "shared/slots.h"
+
+extern "C" {
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr char kTranche[] = "jobq";
+
+// A piece of the shared memory. make() is called with the lock held by which pieces are made; `fresh` in the process
+// that makes them, not in those that attach to what is there.
+struct Part {
+    const char *name;
+    Size (*size)();
+    void (*make)(void *memory, bool fresh);
+};
+constexpr Part kParts[] = {
+    {"jobq slots", slots_size, make_slots},
+};
+
+bool ready = false;
+LWLockPadded *locks = nullptr;
+
+shmem_request_hook_type previous_request_hook = nullptr;
+shmem_startup_hook_type previous_startup_hook = nullptr;
+
+void request_memory() {
+    if (previous_request_hook != nullptr) previous_request_hook();
+    for (const Part &part : kParts) RequestAddinShmemSpace(MAXALIGN(part.size()));
+    RequestNamedLWLockTranche(kTranche, kLockCount);
+}
+
+void make_memory() {
+    if (previous_startup_hook != nullptr) previous_startup_hook();
+    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+    locks = GetNamedLWLockTranche(kTranche);
+    for (const Part &part : kParts) {
+        bool found;
+        void *memory = ShmemInitStruct(part.name, part.size(), &found);
+        part.make(memory, !found);
+    }
+    ready = true;
+    LWLockRelease(AddinShmemInitLock);
+}
+
+}  // namespace
+
+void request_shared_memory() {
+    previous_request_hook = shmem_request_hook;
+    shmem_request_hook = request_memory;
+    previous_startup_hook = shmem_startup_hook;
+    shmem_startup_hook = make_memory;
+}
+
+bool shared_memory_ready() { return ready; }
+
+LWLock *shared_lock(Lock lock, int partition) { return &locks[static_cast<int>(lock) + partition].lock; }
+
+}  // namespace jobq

@@ -1,0 +1,25 @@
+// The shared memory of jobq, there when the library is preloaded: each part of src/shared has its own piece, sized by
+// settings that only a restart changes, and its own locks. Without preload every function of src/shared is a harmless
+// no-op.
+#pragma once
+
+#include "pg/pg.h"
+
+extern "C" {
+#include "storage/lwlock.h"
+}
+
+namespace jobq {
+
+// Registers the hooks that reserve and create the shared memory. Called by _PG_init while preloading.
+void request_shared_memory();
+
+// True when the library was preloaded.
+bool shared_memory_ready();
+
+// The locks of one tranche, "jobq", in the order in which they may be taken.
+enum class Lock { Slots };
+constexpr int kLockCount = 1;
+LWLock *shared_lock(Lock lock, int partition = 0);
+
+}  // namespace jobq

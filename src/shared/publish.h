@@ -1,0 +1,25 @@
+// What a transaction tells the rest of the server once it has committed and everybody can see it: deadlines to the
+// background worker, jobs that became claimable to whoever waits for them. Remembered in the session until then, so
+// that a call costs a few comparisons and nothing is told of what rolls back, except that a rolled-back savepoint may
+// be told of: all of it is hints, and every reader looks at the table.
+#pragma once
+
+#include "core/claim_key.h"
+#include "pg/pg.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// Tells the background worker of this database, when the current transaction commits, that something is due at
+// `when` (a lease runs out, a job becomes due). Costs nothing when something earlier is known already.
+void publish_due_at_commit(TimestampTz when);
+
+// A job of this queue and lane becomes claimable with the current transaction. Every statement that makes a job pending
+// must say so for each of its jobs.
+void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key);
+
+// Whether the current transaction has made jobs of this lane claimable, which nobody has been told of yet.
+bool has_unpublished_jobs(int64 lane);
+
+}  // namespace jobq
