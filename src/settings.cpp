@@ -65,6 +65,13 @@ void define_worker_settings() {
                             PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
 }
 
+void define_memory_settings() {
+    // A multiple of eight is used up.
+    DefineCustomIntVariable("jobq.lanes_held", "Lanes of which shared memory may hold where their first jobs are.",
+                            "Claims in lanes beyond that pass over the index entries of jobs that are gone.",
+                            &settings.lanes_held, 1024, 8, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+}
+
 void define_session_settings() {
     DefineCustomStringVariable("jobq.worker_id", "Name of the worker when a claim gives none.",
                                "Empty: a name made of the process id of the session.", &settings.worker_id, "",
@@ -81,6 +88,7 @@ void define_session_settings() {
 
 void define_settings() {
     define_worker_settings();
+    if (process_shared_preload_libraries_in_progress) define_memory_settings();
     define_session_settings();
     MarkGUCPrefixReserved("jobq");
 }

@@ -60,27 +60,35 @@ core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first) {
     return filter;
 }
 
-void emit(ResultSet *results, const ClaimedJob &job) {
-    constexpr int kColumns = 14;
-    Datum values[kColumns];
-    bool nulls[kColumns] = {};
-    const auto copy = [&](int to, ClaimColumn from) { values[to] = job.row.get(from, &nulls[to]); };
-    copy(0, kClaimId);
-    values[1] = Int64GetDatum(job.lease);
-    copy(2, kClaimQueue);
-    copy(3, kClaimKind);
-    copy(4, kClaimPayload);
-    values[5] = Int32GetDatum(job.row.int32_at(kClaimAttempts) + 1);
-    copy(6, kClaimMaxAttempts);
-    copy(7, kClaimPriority);
-    copy(8, kClaimVersion);
-    copy(9, kClaimRunAt);
-    copy(10, kClaimCreatedAt);
-    copy(11, kClaimProgress);
-    copy(12, kClaimMetadata);
-    values[13] = Int32GetDatum(core::heartbeat_seconds(job.timeout));
-    results->row(values, nulls);
-}
+// Returns each claimed job as a row.
+class Emitter : public ClaimSink {
+ public:
+    explicit Emitter(ResultSet *results) : results_(results) {}
+    void take(const ClaimedJob &job) override {
+        constexpr int kColumns = 14;
+        Datum values[kColumns];
+        bool nulls[kColumns] = {};
+        const auto copy = [&](int to, JobColumn from) { values[to] = job_value(*job.jobs, from, &nulls[to]); };
+        copy(0, kJobId);
+        values[1] = Int64GetDatum(job.lease);
+        copy(2, kJobQueue);
+        copy(3, kJobKind);
+        copy(4, kJobPayload);
+        values[5] = Int32GetDatum(DatumGetInt32(job_value(*job.jobs, kJobAttempts)) + 1);
+        copy(6, kJobMaxAttempts);
+        values[7] = Int32GetDatum(DatumGetInt16(job_value(*job.jobs, kJobPriority)));
+        copy(8, kJobVersion);
+        copy(9, kJobRunAt);
+        copy(10, kJobCreatedAt);
+        copy(11, kJobProgress);
+        copy(12, kJobMetadata);
+        values[13] = Int32GetDatum(core::heartbeat_seconds(job.timeout));
+        results_->row(values, nulls);
+    }
+
+ private:
+    ResultSet *results_;
+};
 
 }  // namespace
 
@@ -105,10 +113,8 @@ int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view
     require_known_queue(queue);
     const Queue *found = find_queue(queue);
     if (found->paused || request.batch == 0) return 0;
-    auto *claimed = static_cast<ClaimedJob *>(palloc_extended(sizeof(ClaimedJob) * request.batch, MCXT_ALLOC_HUGE));
-    const int count = claim_jobs(request, *found, GetCurrentTimestamp(), claimed);
-    for (int i = 0; i < count; i++) emit(results, claimed[i]);
-    return count;
+    Emitter emitter(results);
+    return claim_jobs(request, *found, GetCurrentTimestamp(), &emitter);
 }
 
 extern "C" {
@@ -120,7 +126,7 @@ PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
     check_queue_name(view(queue), "queue");
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
-    with_spi([&] { claim_into(&results, request, view(queue)); });
+    claim_into(&results, request, view(queue));
     return results.done();
 }
 
@@ -132,10 +138,8 @@ PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
     for (int i = 0; i < queues.count; i++) check_queue_name(queues.items[i], "queues");
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
-    with_spi([&] {
-        for (int i = 0; i < queues.count; i++)
-            if (claim_into(&results, request, queues.items[i]) > 0) break;
-    });
+    for (int i = 0; i < queues.count; i++)
+        if (claim_into(&results, request, queues.items[i]) > 0) break;
     return results.done();
 }
 

@@ -70,7 +70,7 @@ void in_callers_order(Batch *batch) {
               [](const HeldJob &a, const HeldJob &b) { return a.position < b.position; });
 }
 
-// The job of a scalar call. A NULL lease means: claimed in this transaction. Inside with_spi().
+// The job of a scalar call. A NULL lease means: claimed in this transaction.
 HeldJob held_job(FunctionCallInfo fcinfo, int lease_argument) {
     HeldJob job = {};
     job.id = require_int64(fcinfo, 0, "job_id");
@@ -118,12 +118,9 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
     require(fcinfo, 0, "job_id");
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "result");
     const bool must_hold = required_bool(fcinfo, 3, "must_hold");
-    const HeldJob job = with_spi([&] {
-        HeldJob one = held_job(fcinfo, 1);
-        take_extra(&one, fcinfo, 2);
-        complete_jobs(&one, 1, GetCurrentTimestamp());
-        return one;
-    });
+    HeldJob job = held_job(fcinfo, 1);
+    take_extra(&job, fcinfo, 2);
+    complete_jobs(&job, 1, GetCurrentTimestamp());
     if (!job.held && must_hold)
         ereport(ERROR,
                 (errcode(kErrcodeLeaseLost), errmsg("the lease on job %lld is lost", static_cast<long long>(job.id)),
@@ -136,7 +133,7 @@ PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
     ResultSet results(fcinfo);
-    with_spi([&] { complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp()); });
+    complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id), BoolGetDatum(batch.jobs[i].held)});
@@ -151,10 +148,8 @@ PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
     check_queue_name(view(queue), "queue");
     const ClaimRequest request = claim_request(fcinfo, 4);
     ResultSet results(fcinfo);
-    with_spi([&] {
-        complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
-        claim_into(&results, request, view(queue));
-    });
+    complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
+    claim_into(&results, request, view(queue));
     warn_of_lost_leases(batch);
     return results.done();
 }
@@ -198,12 +193,9 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     require(fcinfo, 0, "job_id");
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "progress");
-    const HeldJob job = with_spi([&] {
-        HeldJob one = held_job(fcinfo, 1);
-        take_extra(&one, fcinfo, 2);
-        heartbeat_jobs(&one, 1, GetCurrentTimestamp());
-        return one;
-    });
+    HeldJob job = held_job(fcinfo, 1);
+    take_extra(&job, fcinfo, 2);
+    heartbeat_jobs(&job, 1, GetCurrentTimestamp());
     PG_RETURN_TEXT_P(cstring_to_text(heartbeat_answer(job.held, job.cancel)));
 }
 
@@ -212,7 +204,7 @@ PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
     ResultSet results(fcinfo);
-    with_spi([&] { heartbeat_jobs(batch.jobs, batch.count, GetCurrentTimestamp()); });
+    heartbeat_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id),

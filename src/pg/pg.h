@@ -8,16 +8,21 @@
 extern "C" {
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type_d.h"
 #include "commands/trigger.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "parser/parse_relation.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -28,6 +33,7 @@ extern "C" {
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/xid8.h"
 }
 
 #if PG_VERSION_NUM < 150000
@@ -38,6 +44,45 @@ extern "C" {
 // Intervals are finite before PostgreSQL 17.
 #define INTERVAL_NOT_FINITE(interval) ((void)(interval), false)
 #endif
+
+namespace jobq {
+// What table_tuple_update says of the indexes: which of them want an entry for the new version.
+#if PG_VERSION_NUM >= 160000
+using IndexUpdate = TU_UpdateIndexes;
+inline bool wants_entries(IndexUpdate update) { return update != TU_None; }
+inline bool wants_entry(IndexUpdate update, Relation index) {
+    return update == TU_All || index->rd_indam->amsummarizing;
+}
+#else
+using IndexUpdate = bool;
+inline bool wants_entries(IndexUpdate update) { return update; }
+inline bool wants_entry(IndexUpdate, Relation) { return true; }
+#endif
+
+inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot snapshot, int keys) {
+#if PG_VERSION_NUM >= 180000
+    return index_beginscan(table, index, snapshot, nullptr, keys, 0);
+#else
+    return index_beginscan(table, index, snapshot, keys, 0);
+#endif
+}
+
+// The range table of an executor that changes one table.
+inline void init_range_table(EState *executor, RangeTblEntry *entry, Bitmapset *changed_columns) {
+#if PG_VERSION_NUM >= 160000
+    List *permissions = NIL;
+    addRTEPermissionInfo(&permissions, entry)->updatedCols = changed_columns;
+#if PG_VERSION_NUM >= 180000
+    ExecInitRangeTable(executor, list_make1(entry), permissions, bms_make_singleton(1));
+#else
+    ExecInitRangeTable(executor, list_make1(entry), permissions);
+#endif
+#else
+    entry->updatedCols = changed_columns;
+    ExecInitRangeTable(executor, list_make1(entry));
+#endif
+}
+}  // namespace jobq
 
 #if PG_VERSION_NUM >= 160000
 // One function for all kinds of objects since PostgreSQL 16.

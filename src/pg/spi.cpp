@@ -132,6 +132,14 @@ Rows execute_as_planned(Statement &statement, const Params &params, bool read_on
 
 }  // namespace
 
+int enter_own_statement() {
+    const int outer = own_depth;
+    own_depth = trigger_depth();
+    return outer;
+}
+
+void leave_own_statement(int outer) { own_depth = outer; }
+
 bool own_statement() { return own_depth >= 0 && own_depth == trigger_depth(); }
 
 void install_planner_hook() {

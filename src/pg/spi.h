@@ -99,6 +99,19 @@ Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullpt
 // some trigger issued on the way.
 bool own_statement();
 
+// Runs body as run() runs its statement: own_statement() is true meanwhile. For changes made without SQL.
+int enter_own_statement();
+void leave_own_statement(int outer);
+template <typename Body>
+void as_own_statement(Body body) {
+    const int outer = enter_own_statement();
+    PG_TRY();
+    { body(); }
+    PG_FINALLY();
+    { leave_own_statement(outer); }
+    PG_END_TRY();
+}
+
 // Number of rows the last run() inserted, updated or deleted.
 inline int64 affected() { return static_cast<int64>(SPI_processed); }
 

@@ -1,6 +1,7 @@
 // See memory.h.
 #include "pg/pg.h"
 
+#include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/slots.h"
 
@@ -24,6 +25,7 @@ struct Part {
 };
 constexpr Part kParts[] = {
     {"jobq slots", slots_size, make_slots},
+    {"jobq marks", marks_size, make_marks},
 };
 
 bool ready = false;

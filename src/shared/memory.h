@@ -18,8 +18,9 @@ void request_shared_memory();
 bool shared_memory_ready();
 
 // The locks of one tranche, "jobq", in the order in which they may be taken.
-enum class Lock { Slots };
-constexpr int kLockCount = 1;
+constexpr int kMarkLocks = 16;
+enum class Lock { Slots, Marks };
+constexpr int kLockCount = static_cast<int>(Lock::Marks) + kMarkLocks;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

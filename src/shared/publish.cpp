@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "settings.h"
+#include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/publish.h"
 #include "shared/slots.h"
@@ -46,7 +47,14 @@ Slot *session_slot() {
     return own_slot;
 }
 
+void publish_ready() {
+    if (pending.ready_anywhere) forget_marks();
+    for (int i = 0; i < pending.ready_count; i++)
+        publish_keys(pending.ready[i].lane, pending.ready[i].first, pending.ready[i].last);
+}
+
 void publish_pending() {
+    publish_ready();
     // While jobs are unfinished the worker comes round at the tick interval, whatever the deadlines.
     const TimestampTz now = GetCurrentTransactionStopTimestamp();
     const TimestampTz round = now + static_cast<TimestampTz>(settings.tick_interval_ms) * 1000;
@@ -70,7 +78,11 @@ void publish_pending() {
 // that whoever is woken sees it.
 void at_transaction_end(XactEvent event, void *) {
     // COMMIT PREPARED may come from another session: rather look too early.
-    if (event == XACT_EVENT_PREPARE && pending.any) pending.due = GetCurrentTimestamp();
+    if (event == XACT_EVENT_PREPARE && pending.any) {
+        pending.due = GetCurrentTimestamp();
+        pending.ready_count = 0;
+        pending.ready_anywhere = false;
+    }
     if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE) {
         if (pending.any) publish_pending();
         if (pending.databases) {

@@ -12,7 +12,7 @@ CREATE FUNCTION jobq_claim(
                    max_attempts integer, priority integer, version integer, run_at timestamptz,
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_claim(text, text, integer, text[], integer[], text[], interval) IS
     'take up to batch claimable jobs of a queue; no row when there is none; never waits for a lock';
 
@@ -28,7 +28,7 @@ CREATE FUNCTION jobq_claim_any(
                    max_attempts integer, priority integer, version integer, run_at timestamptz,
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_claim_any(text[], text, integer, text[], integer[], text[], interval) IS
     'take jobs of the first of these queues that has any; never waits for a lock';
 
@@ -39,14 +39,14 @@ CREATE FUNCTION jobq_complete(
         must_hold boolean DEFAULT false)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_complete(bigint, bigint, jsonb, boolean) IS
     'complete a job; false when the lease is lost, or an error (JQ001) with must_hold';
 
 CREATE FUNCTION jobq_complete_many(job_ids bigint[], leases bigint[], results jsonb[] DEFAULT NULL)
     RETURNS TABLE (job_id bigint, completed boolean)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_complete_many(bigint[], bigint[], jsonb[]) IS
     'complete many jobs in one statement; a row per job';
 
@@ -65,7 +65,7 @@ CREATE FUNCTION jobq_complete_and_claim(
                    max_attempts integer, priority integer, version integer, run_at timestamptz,
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_complete_and_claim(bigint[], bigint[], jsonb[], text, text, integer, text[], integer[], text[], interval) IS
     'complete jobs and take the next ones in one round trip; lost leases are a warning';
 
@@ -96,14 +96,14 @@ COMMENT ON FUNCTION jobq_fail_many(bigint[], bigint[], text[], interval, boolean
 CREATE FUNCTION jobq_heartbeat(job_id bigint, lease bigint DEFAULT NULL, progress jsonb DEFAULT NULL)
     RETURNS text
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_heartbeat(bigint, bigint, jsonb) IS
     'extend a lease; returns held, cancel or lost';
 
 CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_heartbeat_many(bigint[], bigint[]) IS
     'extend many leases in one statement; a row per job';
 

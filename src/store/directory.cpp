@@ -9,6 +9,7 @@
 #include "pg/spi.h"
 #include "settings.h"
 #include "store/directory.h"
+#include "store/owner.h"
 
 #include <algorithm>
 
@@ -147,11 +148,16 @@ void load(CacheEntry *entry, std::string_view name) {
     settings_table = get_relname_relid("queue_settings", schema);
     lanes_table = get_relname_relid("lane_directory", schema);
 
-    const Params parameters = Params().add(PointerGetDatum(make_text(name)));
-    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-    load_settings(&entry->queue, parameters, snapshot);
-    load_lanes(&entry->queue, parameters, snapshot, context);
-    UnregisterSnapshot(snapshot);
+    // Also for callers that may read nothing but what the functions give them.
+    as_owner([&] {
+        with_spi([&] {
+            const Params parameters = Params().add(PointerGetDatum(make_text(name)));
+            Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+            load_settings(&entry->queue, parameters, snapshot);
+            load_lanes(&entry->queue, parameters, snapshot, context);
+            UnregisterSnapshot(snapshot);
+        });
+    });
     entry->generation = generation;
 }
 

@@ -33,10 +33,10 @@ struct Queue {
     int lane_count;
 };
 
-// Must be called inside with_spi(). The pointer is good until the next call of find_queue or ensure_lane.
+// The pointer is good until the next call of find_queue or ensure_lane.
 const Queue *find_queue(std::string_view name);
 
-// 42704 when jobq.require_queues is on and the queue has no settings. Inside with_spi().
+// 42704 when jobq.require_queues is on and the queue has no settings.
 void require_known_queue(std::string_view name);
 
 // The id of a lane; enters it into the directory unless it is there. Never waits for another transaction.

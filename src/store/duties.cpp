@@ -9,6 +9,7 @@
 #include "store/directory.h"
 #include "store/duties.h"
 #include "store/finish.h"
+#include "store/learn.h"
 #include "store/rows.h"
 
 namespace jobq {
@@ -283,6 +284,7 @@ DutyOutcome repair(TimestampTz now) {
     outcome.done = affected();
     run(pull_back_heartbeats, Params().add(TimestampTzGetDatum(now)));
     outcome.done += affected();
+    outcome.done += repair_marks();
     return outcome;
 }
 

@@ -1,5 +1,5 @@
-// See finish.h. Every statement that ends or extends a lease on behalf of its holder stands here, and each of them
-// names the job, its status and the lease: the fence.
+// See finish.h. How attempts end other than by completion. Every statement on behalf of a lease's holder names the job,
+// its status and the lease: the fence.
 #include "pg/pg.h"
 
 #include "core/retry.h"
@@ -26,36 +26,9 @@ namespace {
 #ifdef JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK
 // A broken build, made only to show that the audit notices.
 #define HELD "j.id = ANY (ARRAY[u.id])"
-#define HELD_ONE "j.id = $1 AND $2 IS NOT NULL"
 #else
 #define HELD "j.id = ANY (ARRAY[u.id]) AND j.status = 'processing' AND j.lease = u.lease"
-#define HELD_ONE "j.id = $1 AND j.status = 'processing' AND j.lease = $2"
 #endif
-
-Statement find_claimed_here = {
-    R"(SELECT j.lease FROM jobq.jobs j
-       WHERE j.id = $1 AND j.status = 'processing' AND j.claim_xid = pg_current_xact_id_if_assigned())",
-    {INT8OID}};
-
-#define COMPLETE(result)                                                              \
-    "UPDATE jobq.jobs j SET status = 'completed', finished_at = $4, result = " result \
-    ", lease = NULL, watched = "                                                      \
-    "NULL "
-#define HEARTBEAT(progress) "UPDATE jobq.jobs j SET last_heartbeat = $4, progress = coalesce(" progress ", j.progress) "
-// The jobs named by arrays, or by three scalars, which spares a single job the cost of a join.
-#define OF_MANY(extra) "FROM unnest($1, $2, $3) AS u(id, lease, " extra ") WHERE " HELD
-#define OF_ONE "WHERE " HELD_ONE
-
-Statement complete_many = {COMPLETE("u.result") OF_MANY("result") " RETURNING u.id, u.lease, j.queue",
-                           {INT8ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
-Statement complete_one = {COMPLETE("$3") OF_ONE " RETURNING $1, $2, j.queue",
-                          {INT8OID, INT8OID, JSONBOID, TIMESTAMPTZOID}};
-
-Statement heartbeat_many = {HEARTBEAT("u.progress")
-                                OF_MANY("progress") " RETURNING u.id, u.lease, j.cancel_requested_at IS NOT NULL",
-                            {INT8ARRAYOID, INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZOID}};
-Statement heartbeat_one = {HEARTBEAT("$3") OF_ONE " RETURNING $1, $2, j.cancel_requested_at IS NOT NULL",
-                           {INT8OID, INT8OID, JSONBOID, TIMESTAMPTZOID}};
 
 Statement heartbeat_all_of_worker = {
     R"(UPDATE jobq.jobs j SET last_heartbeat = $2
@@ -123,18 +96,6 @@ HeldJob *job_of(HeldJob *jobs, int count, const Row &row) {
     return found;
 }
 
-// Runs the statement for one job or the one for many, each with (id, lease, extra, now).
-Rows run_held(Statement *one, Statement *many, const HeldJob *jobs, int count, TimestampTz now) {
-    if (count == 1)
-        return run(*one, Params()
-                             .add(Int64GetDatum(jobs->id))
-                             .add(Int64GetDatum(jobs->lease))
-                             .add_if(jobs->has_extra, jobs->extra)
-                             .add(TimestampTzGetDatum(now)));
-    const HeldArrays arrays = arrays_of(jobs, count, JSONBOID);
-    return run(*many, Params().add(arrays.ids).add(arrays.leases).add(arrays.extras).add(TimestampTzGetDatum(now)));
-}
-
 // Locks the jobs that are held, in order, and waits for whoever holds their rows.
 Rows lock_held_jobs(const HeldJob *jobs, int count) {
     const HeldArrays arrays = arrays_of(jobs, count, TEXTOID);
@@ -142,39 +103,6 @@ Rows lock_held_jobs(const HeldJob *jobs, int count) {
 }
 
 }  // namespace
-
-int64 lease_claimed_here(int64 job_id) {
-    const Rows rows = run(find_claimed_here, Params().add(Int64GetDatum(job_id)));
-    if (rows.size() == 1 && !rows[0].is_null(1)) return rows[0].int64_at(1);
-    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"lease\" must not be NULL"),
-                    errdetail("Job %lld was not claimed in this transaction.", static_cast<long long>(job_id)),
-                    errhint("Pass the lease that jobq_claim() returned with the job.")));
-    pg_unreachable();
-}
-
-void complete_jobs(HeldJob *jobs, int count, TimestampTz now) {
-    if (count == 0) return;
-    const Rows rows = run_held(&complete_one, &complete_many, jobs, count, now);
-    auto *unkept = static_cast<Datum *>(palloc(sizeof(Datum) * count));
-    int unkept_count = 0;
-    for (uint64 i = 0; i < rows.size(); i++) {
-        HeldJob *job = job_of(jobs, count, rows[i]);
-        job->held = true;
-        job->status = core::JobStatus::Completed;
-        if (find_queue(rows[i].text_at(3))->keep_completed == 0) unkept[unkept_count++] = Int64GetDatum(job->id);
-    }
-    delete_jobs_and_attempts(unkept, unkept_count);
-}
-
-void heartbeat_jobs(HeldJob *jobs, int count, TimestampTz now) {
-    if (count == 0) return;
-    const Rows rows = run_held(&heartbeat_one, &heartbeat_many, jobs, count, now);
-    for (uint64 i = 0; i < rows.size(); i++) {
-        HeldJob *job = job_of(jobs, count, rows[i]);
-        job->held = true;
-        job->cancel = rows[i].bool_at(3);
-    }
-}
 
 Rows heartbeat_worker(text *worker_id, TimestampTz now) {
     return run(heartbeat_all_of_worker, Params().add(PointerGetDatum(worker_id)).add(TimestampTzGetDatum(now)));

@@ -1,6 +1,6 @@
 // The store, workers' side: what a worker reports on jobs it holds, and how an attempt ends otherwise.
-// All functions inside with_spi(). Rows are locked in the order of (id, lease): callers sort, so that two batches in
-// opposite orders cannot deadlock.
+// All functions inside with_spi(), but for those that go below SQL. Rows are locked in the order of (id, lease):
+// callers sort, so that two batches in opposite orders cannot deadlock.
 #pragma once
 
 #include "core/job.h"
@@ -22,13 +22,13 @@ struct HeldJob {
     core::JobStatus status;  // out: the job's new status
 };
 
-// The current lease of a job that this very transaction has claimed; 22004 in every other case.
+// Below SQL: the current lease of a job that this very transaction has claimed; 22004 in every other case.
 int64 lease_claimed_here(int64 job_id);
 
-// processing -> completed, where held.
+// Below SQL: processing -> completed, where held.
 void complete_jobs(HeldJob *jobs, int count, TimestampTz now);
 
-// Extends the leases that are held; `extra` is the progress. Fills held and cancel.
+// Below SQL: extends the leases that are held; `extra` is the progress. Fills held and cancel.
 void heartbeat_jobs(HeldJob *jobs, int count, TimestampTz now);
 
 // Extends the leases of every job of a worker. Returns the rows (id, cancel requested).

@@ -1,0 +1,248 @@
+// See table.h.
+#include "pg/pg.h"
+
+#include "pg/spi.h"
+#include "pg/table.h"
+
+extern "C" {
+#include "access/heapam.h"
+#include "access/sysattr.h"
+#include "catalog/index.h"
+#include "catalog/pg_trigger.h"
+#include "executor/executor.h"
+#include "nodes/execnodes.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/primnodes.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// The triggers that jobq declares itself all begin with WHEN (jobq.by_hand()): never for what is done here.
+bool is_own_trigger(const Trigger &trigger) { return strcmp(trigger.tgname, "follow_job") == 0; }
+
+bool fires_for_updates(const Trigger &trigger) {
+    return TRIGGER_FOR_ROW(trigger.tgtype) && TRIGGER_FOR_UPDATE(trigger.tgtype) &&
+           trigger.tgenabled != TRIGGER_DISABLED;
+}
+
+// Whether somebody attached what only the executor can honour: a row trigger, a constraint, an index whose uniqueness
+// is checked later.
+bool needs_executor(const Table &table) {
+    const TriggerDesc *triggers = table.relation->trigdesc;
+    for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++)
+        if (fires_for_updates(triggers->triggers[i]) && !is_own_trigger(triggers->triggers[i])) return true;
+    const TupleConstr *constraints = RelationGetDescr(table.relation)->constr;
+    return constraints != nullptr && (constraints->num_check > 0 || constraints->has_generated_stored);
+}
+
+void open_indexes(Table *table) {
+    table->index_count = 0;
+    List *oids = RelationGetIndexList(table->relation);
+    ListCell *cell;
+    foreach (cell, oids) {
+        if (table->index_count == kMaxTableIndexes)
+            ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                            errmsg("table \"%s\" has more than %d indexes", RelationGetRelationName(table->relation),
+                                   kMaxTableIndexes)));
+        Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
+        if (!index->rd_index->indisready) {
+            index_close(index, RowExclusiveLock);
+            continue;
+        }
+        table->indexes[table->index_count] = index;
+        table->index_infos[table->index_count++] = BuildIndexInfo(index);
+    }
+    list_free(oids);
+}
+
+EState *executor_of(Table *table) {
+    if (table->executor == nullptr) table->executor = CreateExecutorState();
+    return table->executor;
+}
+
+// Whether the new version belongs into a partial index. The predicates of our own, "column IS NOT NULL" and a boolean
+// column, are read off the row; the executor decides about others.
+bool satisfies_predicate(Table *table, const IndexInfo *info) {
+    if (info->ii_Predicate == NIL) return true;
+    const TupleTableSlot *row = table->changed;
+    const Node *only =
+        list_length(info->ii_Predicate) == 1 ? static_cast<Node *>(linitial(info->ii_Predicate)) : nullptr;
+    if (only != nullptr && IsA(only, NullTest)) {
+        const auto *test = reinterpret_cast<const NullTest *>(only);
+        if (test->nulltesttype == IS_NOT_NULL && IsA(test->arg, Var))
+            return !row->tts_isnull[reinterpret_cast<const Var *>(test->arg)->varattno - 1];
+    }
+    if (only != nullptr && IsA(only, Var)) {
+        const int column = reinterpret_cast<const Var *>(only)->varattno - 1;
+        return !row->tts_isnull[column] && DatumGetBool(row->tts_values[column]);
+    }
+    EState *executor = executor_of(table);
+    ExprContext *context = GetPerTupleExprContext(executor);
+    context->ecxt_scantuple = table->changed;
+    return ExecQual(ExecPrepareQual(info->ii_Predicate, executor), context);
+}
+
+// A hint for the index: the entry differs from the old version's only in where it points, so that it is worth looking
+// for versions that can go.
+bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_count) {
+    for (int k = 0; k < info->ii_NumIndexKeyAttrs; k++) {
+        if (info->ii_IndexAttrNumbers[k] == 0) return false;
+        for (int c = 0; c < column_count; c++)
+            if (columns[c] == info->ii_IndexAttrNumbers[k]) return false;
+    }
+    return true;
+}
+
+void insert_index_entries(Table *table, IndexUpdate update, const AttrNumber *columns, int column_count) {
+    if (table->index_count < 0) open_indexes(table);
+    for (int i = 0; i < table->index_count; i++) {
+        Relation index = table->indexes[i];
+        IndexInfo *info = table->index_infos[i];
+        if (!wants_entry(update, index) || !satisfies_predicate(table, info)) continue;
+        Datum values[INDEX_MAX_KEYS];
+        bool nulls[INDEX_MAX_KEYS];
+        if (info->ii_Expressions != NIL) GetPerTupleExprContext(executor_of(table))->ecxt_scantuple = table->changed;
+        FormIndexDatum(info, table->changed, table->executor, values, nulls);
+        index_insert(index, values, nulls, &table->changed->tts_tid, table->relation,
+                     index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+                     keeps_key(info, columns, column_count), info);
+    }
+}
+
+[[noreturn]] void changed_since_snapshot() {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not serialize access due to concurrent update")));
+    pg_unreachable();
+}
+
+// The result entry for the executor: which columns change decides about triggers FOR UPDATE OF.
+ResultRelInfo *result_relation(Table *table, EState *executor, const AttrNumber *columns, int column_count) {
+    Bitmapset *changed = nullptr;
+    for (int i = 0; i < column_count; i++)
+        changed = bms_add_member(changed, columns[i] - FirstLowInvalidHeapAttributeNumber);
+    RangeTblEntry *entry = makeNode(RangeTblEntry);
+    entry->rtekind = RTE_RELATION;
+    entry->relid = RelationGetRelid(table->relation);
+    entry->relkind = table->relation->rd_rel->relkind;
+    entry->rellockmode = RowExclusiveLock;
+    init_range_table(executor, entry, changed);
+    ResultRelInfo *result = makeNode(ResultRelInfo);
+    InitResultRelInfo(result, table->relation, 1, nullptr, 0);
+    return result;
+}
+
+// The executor's way, with the row locked already: row triggers, constraints, any kind of index.
+void update_by_executor(Table *table, const AttrNumber *columns, int column_count) {
+    EState *executor = CreateExecutorState();
+    executor->es_output_cid = GetCurrentCommandId(true);
+    executor->es_snapshot = table->snapshot;
+    ResultRelInfo *result = result_relation(table, executor, columns, column_count);
+    EPQState recheck;
+    EvalPlanQualInit(&recheck, executor, nullptr, NIL, -1);
+    ExecOpenIndices(result, false);
+    AfterTriggerBeginQuery();
+    ItemPointerSetInvalid(&table->changed->tts_tid);
+    ExecSimpleRelationUpdate(result, executor, &recheck, table->row, table->changed);
+    if (!ItemPointerIsValid(&table->changed->tts_tid))
+        ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+                        errmsg("a trigger on table \"%s\" suppressed a change of jobq's",
+                               RelationGetRelationName(table->relation)),
+                        errhint("A BEFORE UPDATE trigger on it must not return NULL.")));
+    AfterTriggerEndQuery(executor);
+    ExecCloseIndices(result);
+    EvalPlanQualEnd(&recheck);
+    ExecResetTupleTable(executor->es_tupleTable, false);
+    FreeExecutorState(executor);
+}
+
+TM_Result lock_row(Table *table, LockWaitPolicy wait) {
+    TM_FailureData failure;
+    ItemPointerData tid = table->row->tts_tid;
+    return table_tuple_lock(table->relation, &tid, table->snapshot, table->row, GetCurrentCommandId(true),
+                            LockTupleNoKeyExclusive, wait, 0, &failure);
+}
+
+// Whether the row is ours; false: somebody has changed it since the snapshot, or holds it.
+bool obtained(TM_Result result) {
+    switch (result) {
+        case TM_Ok:
+            return true;
+        case TM_Updated:
+        case TM_Deleted:
+            if (IsolationUsesXactSnapshot()) changed_since_snapshot();
+            return false;
+        case TM_WouldBlock:
+            return false;
+        default:
+            // Our own command has changed it already: somebody's trigger, on the way.
+            ereport(ERROR,
+                    (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION), errmsg("a job was changed twice by one command"),
+                     errhint("Is there a trigger on jobq.jobs that changes it?")));
+    }
+    pg_unreachable();
+}
+
+bool update_directly(Table *table, const AttrNumber *columns, int column_count) {
+    TM_FailureData failure;
+    LockTupleMode lock_mode;
+    IndexUpdate indexes;
+    const TM_Result result =
+        table_tuple_update(table->relation, &table->row->tts_tid, table->changed, GetCurrentCommandId(true),
+                           table->snapshot, InvalidSnapshot, true, &failure, &lock_mode, &indexes);
+    if (!obtained(result)) return false;
+    if (wants_entries(indexes)) insert_index_entries(table, indexes, columns, column_count);
+    return true;
+}
+
+}  // namespace
+
+Table open_table(Oid relation) {
+    Table table = {};
+    table.index_count = -1;
+    // What this transaction's earlier commands, and the statement that calls us, have changed must be visible.
+    CommandCounterIncrement();
+    table.relation = table_open(relation, RowExclusiveLock);
+    table.row = table_slot_create(table.relation, nullptr);
+    table.changed = MakeSingleTupleTableSlot(RelationGetDescr(table.relation), &TTSOpsVirtual);
+    CheckCmdReplicaIdentity(table.relation, CMD_UPDATE);
+    return table;
+}
+
+void take_snapshot(Table *table) {
+    if (table->snapshot != nullptr) PopActiveSnapshot();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    table->snapshot = GetActiveSnapshot();
+}
+
+void close_table(Table *table) {
+    if (table->executor != nullptr) FreeExecutorState(table->executor);
+    for (int i = 0; i < table->index_count; i++) index_close(table->indexes[i], RowExclusiveLock);
+    ExecDropSingleTupleTableSlot(table->changed);
+    ExecDropSingleTupleTableSlot(table->row);
+    if (table->snapshot != nullptr) PopActiveSnapshot();
+    table_close(table->relation, NoLock);
+    CommandCounterIncrement();
+}
+
+void begin_change(Table *table) {
+    slot_getallattrs(table->row);
+    ExecClearTuple(table->changed);
+    const int columns = RelationGetDescr(table->relation)->natts;
+    memcpy(table->changed->tts_values, table->row->tts_values, sizeof(Datum) * columns);
+    memcpy(table->changed->tts_isnull, table->row->tts_isnull, sizeof(bool) * columns);
+    ExecStoreVirtualTuple(table->changed);
+}
+
+bool lock_row_or_skip(Table *table) { return obtained(lock_row(table, LockWaitSkip)); }
+
+bool update_row(Table *table, const AttrNumber *columns, int column_count) {
+    if (!needs_executor(*table)) return update_directly(table, columns, column_count);
+    if (!obtained(lock_row(table, LockWaitBlock))) return false;
+    as_own_statement([&] { update_by_executor(table, columns, column_count); });
+    return true;
+}
+
+}  // namespace jobq

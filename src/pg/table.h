@@ -1,0 +1,63 @@
+// Rows of one of our own tables, read and changed below SQL, the way the server's logical replication applies changes
+// (src/backend/executor/execReplication.c): an index scan, a row lock, table_tuple_update, the index entries. What
+// a statement costs besides (plan cache, executor start-up and shut-down) is most of the price of a claim.
+//
+// What is somebody else's stays honoured: row triggers, constraints and indexes that a DBA adds to the table. Not fired
+// are statement-level triggers, as in logical replication. Privileges are the caller's affair.
+//
+// No destructors: what is open here belongs to the server's resource owners, which an error cleans up.
+#pragma once
+
+#include "pg/pg.h"
+
+extern "C" {
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "nodes/bitmapset.h"
+}
+
+namespace jobq {
+
+constexpr int kMaxTableIndexes = 32;
+
+struct Table {
+    Relation relation;
+    Snapshot snapshot;
+    TupleTableSlot *row;      // what a scan found
+    TupleTableSlot *changed;  // its new version, virtual
+    Relation indexes[kMaxTableIndexes];
+    struct IndexInfo *index_infos[kMaxTableIndexes];
+    int index_count;  // -1: not opened yet
+    struct EState *executor;
+};
+
+// Opens a table for changes, in a command of its own: changes made before are seen. The lock stays until the
+// transaction ends.
+Table open_table(Oid relation);
+// A fresh snapshot (READ COMMITTED) or the transaction's, for the scans to come.
+void take_snapshot(Table *table);
+void close_table(Table *table);
+
+// Prepares table->changed as a copy of table->row; set_column replaces values in it.
+void begin_change(Table *table);
+inline void set_column(Table *table, AttrNumber column, Datum value) {
+    table->changed->tts_values[column - 1] = value;
+    table->changed->tts_isnull[column - 1] = false;
+}
+inline void clear_column(Table *table, AttrNumber column) { table->changed->tts_isnull[column - 1] = true; }
+
+// Locks table->row FOR NO KEY UPDATE. False when somebody else holds or has changed it: never waits.
+// 40001 in REPEATABLE READ and above when it has changed since the snapshot.
+bool lock_row_or_skip(Table *table);
+
+// Writes table->changed over table->row. Waits for whoever holds the row. False when it is not the newest version any
+// more (READ COMMITTED): look again under a new snapshot; 40001 in REPEATABLE READ and above. `columns` are the numbers
+// of those that may differ.
+bool update_row(Table *table, const AttrNumber *columns, int column_count);
+
+// The value of a column of table->row.
+inline Datum column_of(const Table &table, AttrNumber column, bool *is_null) {
+    return slot_getattr(table.row, column, is_null);
+}
+
+}  // namespace jobq

@@ -1,0 +1,47 @@
+// Marks: what the sessions of a server know together of the emptiness of lanes (core/empty_ranges.h), so that a claim
+// does not walk over the index entries of jobs that are gone. While a transaction that is older than they are stays
+// open, neither vacuum nor the index may remove these, and every claim would pass all of them.
+//
+// Marks are hints with one guarantee: no committed claimable job lies in a range that is called empty, but for the
+// moment between its transaction's commit and that session's next instruction. It rests on two rules.
+//  - Whatever makes a job claimable publishes the job's key after its transaction has become visible
+//  (shared/publish.h),
+//    which takes the key out of the ranges.
+//  - A range is learned from a plain read under a fresh snapshot that does not see the reader's own changes: a row that
+//    anybody holds, or has changed without having committed, still counts as a job. The reader says so before it
+//    takes the snapshot, and what is published from then on limits what it may add.
+// Changes that nothing publishes (disabled triggers, logical replication) are found by the tick: see repair_marks.
+//
+// Without preload or without a running launcher there are no marks: the same answers, only slower.
+#pragma once
+
+#include "core/empty_ranges.h"
+#include "pg/pg.h"
+
+namespace jobq {
+
+// What is known of a lane of this session's database; no ranges when nothing is.
+core::EmptyRanges read_marks(int64 lane);
+
+// Where the first job of the lane can be; kLastKey: there is none. Costs less than read_marks.
+core::ClaimKey first_possible_key(int64 lane);
+
+// A read that may learn something begins: to be called before its snapshot is taken, and before read_marks. 0: not now.
+uint64 begin_learning(int64 lane);
+// What the read found empty; `ticket` is what begin_learning returned.
+void finish_learning(int64 lane, uint64 ticket, const core::EmptyRanges &found);
+
+// Jobs of a lane, their keys between `first` and `last`, have become claimable and visible. No error is raised.
+void publish_keys(int64 lane, const core::ClaimKey &first, const core::ClaimKey &last);
+
+// Forgets every mark of this session's database. No error is raised.
+void forget_marks();
+
+// The lanes of this session's database of which something is known, at most `room` of them; returns how many.
+int lanes_with_marks(int64 *lanes, int room);
+
+// For shared/memory.cpp.
+Size marks_size();
+void make_marks(void *memory, bool fresh);
+
+}  // namespace jobq

@@ -1,0 +1,94 @@
+// See learn.h.
+#include "pg/pg.h"
+
+#include "shared/marks.h"
+#include "store/learn.h"
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+using core::EmptyRanges;
+
+// A gap behind a job that is still there is worth a place when a claim passes so many entries in it.
+constexpr int kWorthKeeping = 4;
+
+// Walks over the entries of a lane from its first to `end`, calls job(key) for each whose job the snapshot sees as
+// pending. Returns how many entries were passed that belong to none; *stopped: where the walk ended.
+template <typename Job>
+void walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const ClaimKey &end, int64 *passed, Job job) {
+    ClaimKey key = core::skip_empty(known, core::kFirstKey);
+    if (end < key) return;
+    seek_ready(jobs, lane, key);
+    while (next_ready(jobs, &key) && key <= end) {
+        CHECK_FOR_INTERRUPTS();
+        const ClaimKey next = core::skip_empty(known, key);
+        if (key < next) {
+            if (end < next) return;
+            seek_ready(jobs, lane, next);
+        } else if (fetch_ready(jobs)) {
+            job(key);
+        } else {
+            ++*passed;
+        }
+    }
+}
+
+// Whether a claimable job lies in the range; its key is then published.
+bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys) {
+    ClaimKey key;
+    seek_ready(jobs, lane, keys.from);
+    while (next_ready(jobs, &key) && key < keys.to) {
+        CHECK_FOR_INTERRUPTS();
+        if (!fetch_ready(jobs)) continue;
+        publish_keys(lane, key, key);
+        return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end) {
+    const uint64 ticket = begin_learning(lane);
+    if (ticket == 0) return;
+    const EmptyRanges known = read_marks(lane);
+    renew_snapshot(jobs);
+    // With the number of the first command, the snapshot sees nothing that this transaction did: what it has claimed
+    // counts as pending, as long as it may roll back.
+    jobs->table.snapshot->curcid = FirstCommandId;
+
+    EmptyRanges found = {};
+    ClaimKey from = core::kFirstKey;
+    int64 passed = 0;
+    walk_lane(jobs, lane, known, end, &passed, [&](const ClaimKey &key) {
+        if (from == core::kFirstKey || passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+        from = core::next_key(key);
+        passed = 0;
+    });
+    if (from < end && (from == core::kFirstKey || passed >= kWorthKeeping))
+        core::learn_empty(&found, {from, end}, passed);
+    finish_learning(lane, ticket, found);
+}
+
+int64 repair_marks() {
+    constexpr int kRoom = 4096;
+    auto *lanes = static_cast<int64 *>(palloc(sizeof(int64) * kRoom));
+    const int count = lanes_with_marks(lanes, kRoom);
+    int64 found = 0;
+    if (count == 0) return found;
+    JobsTable jobs;
+    open_jobs(&jobs);
+    for (int i = 0; i < count; i++) {
+        const EmptyRanges empty = read_marks(lanes[i]);
+        renew_snapshot(&jobs);
+        bool stranded = false;
+        for (int r = 0; r < empty.count; r++) stranded |= publish_stranded(&jobs, lanes[i], empty.items[r].keys);
+        found += stranded ? 1 : 0;
+    }
+    close_jobs(&jobs);
+    return found;
+}
+
+}  // namespace jobq

@@ -1,0 +1,18 @@
+// The store's side of the marks (shared/marks.h): the plain reads of the claim index behind them.
+#pragma once
+
+#include "core/claim_key.h"
+#include "pg/pg.h"
+#include "store/jobs_table.h"
+
+namespace jobq {
+
+// Reads a lane's part of the claim index up to `end`, under a fresh snapshot that does not see this transaction's own
+// changes, and tells the other sessions where it is empty. `jobs` needs a new snapshot afterwards.
+void learn_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end);
+
+// Looks for claimable jobs where the marks say there are none: changes that nothing has published. Returns in how many
+// lanes it found and published some.
+int64 repair_marks();
+
+}  // namespace jobq
