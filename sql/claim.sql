@@ -5,7 +5,7 @@ SELECT jobq_enqueue('claim', '{"to": "ann"}', kind => 'mail', metadata => '{"ten
 SELECT id = :id AS same_id, lease > 0 AND lease < 2^53 AS lease_fits_json, queue, kind, payload, attempt, max_attempts, priority,
        version, run_at = created_at AS due_when_created, progress, metadata, heartbeat_seconds
 FROM jobq_claim('claim', 'worker-1');
-SELECT status, attempts, worker_id, lease > 0 AS leased, lease_timeout, started_at = last_heartbeat AS just_started, watched,
+SELECT status, attempts, worker_id, lease > 0 AS leased, lease_timeout, started_at = last_heartbeat AS just_started,
        ready_at, finished_at
 FROM jobq.jobs WHERE id = :id;
 \x off

@@ -101,11 +101,11 @@ BEGIN;
 SELECT count(*) AS claimed FROM jobq_claim('plans', 'plans_worker', batch => 10);
 SELECT pg_stat_get_xact_tuples_fetched('jobq.jobs'::regclass) AS before \gset
 SELECT count(*) AS beaten FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq.jobs
-    WHERE worker_id = 'plans_worker' AND watched) c, jobq_heartbeat_many(c.ids, c.leases) WHERE state = 'held';
+    WHERE worker_id = 'plans_worker' AND status = 'processing') c, jobq_heartbeat_many(c.ids, c.leases) WHERE state = 'held';
 SELECT count(*) AS failed FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq.jobs
-    WHERE worker_id = 'plans_worker' AND watched) c, jobq_fail_many(c.ids[1:5], c.leases[1:5]) WHERE status = 'scheduled';
+    WHERE worker_id = 'plans_worker' AND status = 'processing') c, jobq_fail_many(c.ids[1:5], c.leases[1:5]) WHERE status = 'scheduled';
 SELECT count(*) AS completed FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq.jobs
-    WHERE worker_id = 'plans_worker' AND watched) c, jobq_complete_many(c.ids, c.leases) WHERE completed;
+    WHERE worker_id = 'plans_worker' AND status = 'processing') c, jobq_complete_many(c.ids, c.leases) WHERE completed;
 SELECT pg_stat_get_xact_tuples_fetched('jobq.jobs'::regclass) - :before < 1000 AS looked_up;
 ROLLBACK;
 SELECT jobq_drop_queue('plans', force => true);

@@ -70,6 +70,9 @@ void define_memory_settings() {
     DefineCustomIntVariable("jobq.lanes_held", "Lanes of which shared memory may hold where their first jobs are.",
                             "Claims in lanes beyond that pass over the index entries of jobs that are gone.",
                             &settings.lanes_held, 1024, 8, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.leases_held", "Claims of the last second that shared memory can keep an eye on.",
+                            "Claims beyond that cost an index entry more.", &settings.leases_held, 16384, 8, 10000000,
+                            PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
 }
 
 void define_session_settings() {

@@ -18,6 +18,7 @@ struct Settings {
     int cancel_grace_ms;   // jobq.cancel_grace: how long a running job may ignore a cancellation
     int log_duties;        // jobq.log_duties: level at which rounds that did something are logged
     int lanes_held;        // jobq.lanes_held: lanes of which something may be known in shared memory
+    int leases_held;       // jobq.leases_held: claims of the last second that shared memory keeps an eye on
     bool require_queues;   // jobq.require_queues: refuse names without settings
 };
 

@@ -22,7 +22,7 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
     return with_spi([&] {
         switch (duty) {
             case Duty::Rescue:
-                return rescue_expired(now, grace_start, settings.rescue_batch);
+                return rescue_expired(now, grace_start, cancel_grace(), settings.rescue_batch);
             case Duty::Cancel:
                 return cancel_overdue(now, core::saturating_subtract(now, cancel_grace()), settings.rescue_batch);
             case Duty::Promote:

@@ -193,6 +193,7 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     });
     const TimestampTz run_at = DatumGetTimestampTz(row.get("run_at"));
     publish_due_at_commit(run_at);
+    if (row.has("watched")) publish_lease_deadline_at_commit(DT_NOBEGIN);
     if (row.has("ready_at"))
         publish_ready_at_commit(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
                                 {run_at, DatumGetInt64(row.get("id")), DatumGetInt16(row.get("priority"))});
@@ -209,6 +210,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
         settle_job(DatumGetInt64(row.get("id")), lane, find_queue(text_of(row, "queue"))->heartbeat_timeout);
     });
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
+    publish_lease_deadline_at_commit(DT_NOBEGIN);
     return PointerGetDatum(nullptr);
 }
 

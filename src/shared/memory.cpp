@@ -1,6 +1,7 @@
 // See memory.h.
 #include "pg/pg.h"
 
+#include "shared/leases.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/slots.h"
@@ -26,6 +27,7 @@ struct Part {
 constexpr Part kParts[] = {
     {"jobq slots", slots_size, make_slots},
     {"jobq marks", marks_size, make_marks},
+    {"jobq leases", leases_size, make_leases},
 };
 
 bool ready = false;

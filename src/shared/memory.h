@@ -19,8 +19,9 @@ bool shared_memory_ready();
 
 // The locks of one tranche, "jobq", in the order in which they may be taken.
 constexpr int kMarkLocks = 16;
-enum class Lock { Slots, Marks };
-constexpr int kLockCount = static_cast<int>(Lock::Marks) + kMarkLocks;
+constexpr int kLeaseLocks = 16;
+enum class Lock { Slots, Marks, Leases = Marks + kMarkLocks };
+constexpr int kLockCount = static_cast<int>(Lock::Leases) + kLeaseLocks;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

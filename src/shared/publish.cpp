@@ -28,29 +28,33 @@ struct Pending {
     bool extension;  // jobq.announce() was called
     bool databases;  // pg_database changed
     TimestampTz due;
-    ReadyJobs *ready;  // in TopTransactionContext
+    TimestampTz lease_deadline;  // of the jobs that are watched from now on
+    TimestampTz horizon;         // what a look at all watched jobs has found
+    uint64 horizon_version;      // 0: there was none
+    ReadyJobs *ready;            // in TopTransactionContext
     int ready_count;
     int ready_room;
     bool ready_anywhere;  // more than could be remembered
 };
-constexpr Pending kNothingPending = {false, false, false, kNothingDue, nullptr, 0, 0, false};
+constexpr Pending kNothingPending = {false, false,   false, kNothingDue, kNothingDue, kNothingDue,
+                                     0,     nullptr, 0,     0,           false};
 Pending pending = kNothingPending;
 bool callback_registered = false;
-
-// Where this session found its slot last.
-Slot *own_slot = nullptr;
-
-// The slot of this session's database. Called at commit: must not raise an error.
-Slot *session_slot() {
-    if (own_slot == nullptr || pg_atomic_read_u32(&own_slot->database) != MyDatabaseId)
-        own_slot = obtain_slot(MyDatabaseId);
-    return own_slot;
-}
 
 void publish_ready() {
     if (pending.ready_anywhere) forget_marks();
     for (int i = 0; i < pending.ready_count; i++)
         publish_keys(pending.ready[i].lane, pending.ready[i].first, pending.ready[i].last);
+}
+
+void publish_horizon(Slot *slot) {
+    if (pending.lease_deadline == kNothingDue && pending.horizon_version == 0) return;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    if (pending.horizon_version != 0 && slot->horizon_version == pending.horizon_version)
+        slot->horizon = pending.horizon;
+    if (pending.lease_deadline < slot->horizon) slot->horizon = pending.lease_deadline;
+    if (pending.lease_deadline != kNothingDue) slot->horizon_version = ++shared_state()->horizon_versions;
+    LWLockRelease(slots_lock());
 }
 
 void publish_pending() {
@@ -68,6 +72,7 @@ void publish_pending() {
             slot->not_before = 0;
             LWLockRelease(slots_lock());
         }
+        publish_horizon(slot);
         publish_due(slot, due);
         // The launcher may have given the slot away meanwhile; it looks at next_due after it has done so.
         if (pg_atomic_read_u32(&slot->database) == MyDatabaseId) return;
@@ -80,6 +85,8 @@ void at_transaction_end(XactEvent event, void *) {
     // COMMIT PREPARED may come from another session: rather look too early.
     if (event == XACT_EVENT_PREPARE && pending.any) {
         pending.due = GetCurrentTimestamp();
+        pending.lease_deadline = DT_NOBEGIN;
+        pending.horizon_version = 0;
         pending.ready_count = 0;
         pending.ready_anywhere = false;
     }
@@ -136,6 +143,38 @@ void publish_due_at_commit(TimestampTz when) {
     if (!can_publish()) return;
     pending.any = true;
     if (when < pending.due) pending.due = when;
+}
+
+void publish_lease_deadline_at_commit(TimestampTz when) {
+    publish_due_at_commit(when);
+    if (when < pending.lease_deadline) pending.lease_deadline = when;
+}
+
+TimestampTz lease_horizon() {
+    const Slot *slot = known_session_slot();
+    if (slot == nullptr) return DT_NOBEGIN;
+    LWLockAcquire(slots_lock(), LW_SHARED);
+    const TimestampTz horizon = slot->horizon;
+    LWLockRelease(slots_lock());
+    return Min(horizon, pending.lease_deadline);
+}
+
+uint64 begin_horizon_scan() {
+    Slot *slot = can_publish() ? session_slot() : nullptr;
+    if (slot == nullptr) return 0;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->horizon_version = ++shared_state()->horizon_versions;
+    slot->horizon = DT_NOBEGIN;
+    const uint64 version = slot->horizon_version;
+    LWLockRelease(slots_lock());
+    return version;
+}
+
+void publish_horizon_at_commit(uint64 version, TimestampTz horizon) {
+    if (version == 0) return;
+    pending.any = true;
+    pending.horizon_version = version;
+    pending.horizon = horizon;
 }
 
 void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key) {

@@ -15,6 +15,17 @@ namespace jobq {
 // `when` (a lease runs out, a job becomes due). Costs nothing when something earlier is known already.
 void publish_due_at_commit(TimestampTz when);
 
+// The same for a running job that the table marks as watched: its lease runs out, or its cancellation is to be forced,
+// at `when`; DT_NOBEGIN: perhaps at once.
+void publish_lease_deadline_at_commit(TimestampTz when);
+
+// Before this time no watched job needs the rescue, the current transaction's included; DT_NOBEGIN: unknown.
+TimestampTz lease_horizon();
+// A look at all watched jobs begins, whose result publish_horizon_at_commit tells: the earliest time at which one of
+// them needs the rescue. What others publish in between goes first.
+uint64 begin_horizon_scan();
+void publish_horizon_at_commit(uint64 version, TimestampTz horizon);
+
 // A job of this queue and lane becomes claimable with the current transaction. Every statement that makes a job pending
 // must say so for each of its jobs.
 void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key);

@@ -1,7 +1,9 @@
 // See slots.h.
 #include "pg/pg.h"
 
+#include "settings.h"
 #include "shared/memory.h"
+#include "shared/leases.h"
 #include "shared/slots.h"
 #include "shared/wall_clock.h"
 
@@ -14,6 +16,9 @@ namespace jobq {
 namespace {
 
 SharedState *shared = nullptr;
+
+// Where this session found its slot last.
+Slot *own_slot = nullptr;
 
 void init_slot(Slot *slot) {
     pg_atomic_write_u64(&slot->next_due, static_cast<uint64>(kNothingDue));
@@ -29,6 +34,9 @@ void init_slot(Slot *slot) {
     slot->version[0] = '\0';
     slot->failures = 0;
     slot->not_before = 0;
+    slot->leases_found = false;
+    slot->horizon = DT_NOBEGIN;
+    slot->horizon_version = 0;
     slot->last_round = 0;
     slot->last_chores = 0;
     slot->rounds = 0;
@@ -93,6 +101,33 @@ bool release_slot(Slot *slot) {
     if (due_of(slot) == kNothingDue) return true;
     pg_atomic_write_u32(&slot->database, database);
     return false;
+}
+
+Slot *session_slot() {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) slot = own_slot = obtain_slot(MyDatabaseId);
+    return slot;
+}
+
+Slot *known_session_slot() {
+    if (shared == nullptr) return nullptr;
+    if (own_slot == nullptr || pg_atomic_read_u32(&own_slot->database) != MyDatabaseId)
+        own_slot = find_slot(MyDatabaseId);
+    return own_slot;
+}
+
+bool watching_is_lazy() {
+    const Slot *slot = settings.enabled ? known_session_slot() : nullptr;
+    return slot != nullptr && slot->leases_found && shared->launcher != nullptr;
+}
+
+bool unwatched_jobs_unknown() {
+    const Slot *slot = shared == nullptr ? nullptr : session_slot();
+    return slot != nullptr && !slot->leases_found;
+}
+
+void unwatched_jobs_found() {
+    if (Slot *slot = known_session_slot()) slot->leases_found = true;
 }
 
 bool lower_due(Slot *slot, TimestampTz due) {

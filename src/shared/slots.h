@@ -57,6 +57,10 @@ struct Slot {
     int failures;                 // of whole workers, in a row
     TimestampTz not_before;
 
+    bool leases_found;       // running jobs that nobody watched have been looked for since this slot was taken
+    TimestampTz horizon;     // before this no watched job needs the rescue; DT_NOBEGIN: unknown
+    uint64 horizon_version;  // another one whenever the horizon is lowered
+
     TimestampTz last_round;   // end of the last round, 0: none
     TimestampTz last_chores;  // when prune and repair ran last
     int64 rounds;
@@ -71,6 +75,7 @@ struct SharedState {
     bool launcher_was_here;    // a restarted launcher is no reason for another grace
     bool out_of_worker_slots;  // max_worker_processes is exhausted
     pg_atomic_uint32 databases_changed;
+    uint64 horizon_versions;      // the last one given; under the lock
     pg_atomic_uint32 table_full;  // a database found no free slot
     pg_atomic_uint64 grace_start;
     pg_atomic_uint64 clock_offset;  // wall clock minus monotonic clock
@@ -91,6 +96,14 @@ Slot *find_slot(Oid database);
 Slot *obtain_slot(Oid database);
 // Frees a slot in which nothing is due. Lock held. False when a commit published something just now.
 bool release_slot(Slot *slot);
+
+// The slot of this session's database; the first takes one if need be, the second returns nullptr. No error is raised.
+Slot *session_slot();
+Slot *known_session_slot();
+
+// Whether a claim may leave it to the background worker to watch the job (shared/leases.h): there is one, and it knows
+// which jobs were running before.
+bool watching_is_lazy();
 
 inline TimestampTz due_of(Slot *slot) { return static_cast<TimestampTz>(pg_atomic_read_u64(&slot->next_due)); }
 // `until` as it binds somebody now. One that is further off than `longest`, counted from a moment that may be a little

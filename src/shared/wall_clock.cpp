@@ -42,6 +42,12 @@ void start_grace(TimestampTz now) { pg_atomic_write_u64(&shared_state()->grace_s
 
 void everything_is_due(TimestampTz now) {
     SharedState *state = shared_state();
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    for (Slot &slot : state->slots) {
+        slot.horizon = DT_NOBEGIN;
+        slot.horizon_version = ++state->horizon_versions;
+    }
+    LWLockRelease(slots_lock());
     for (Slot &slot : state->slots) {
         if (pg_atomic_read_u32(&slot.database) != InvalidOid && slot.extension == Presence::Present)
             publish_due(&slot, now);

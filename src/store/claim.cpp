@@ -6,12 +6,18 @@
 
 #include "core/interval.h"
 #include "pg/args.h"
+#include "shared/leases.h"
 #include "shared/marks.h"
 #include "shared/publish.h"
 #include "store/claim.h"
 #include "store/learn.h"
+#include "store/watch.h"
 
 #include <algorithm>
+
+extern "C" {
+#include "common/pg_prng.h"
+}
 
 namespace jobq {
 
@@ -21,12 +27,16 @@ using core::ClaimKey;
 
 // So many entries of jobs that are gone, and the next claims shall be spared them.
 constexpr int kWorthLearning = 8;
+// Or after so many jobs: entries that the index itself has marked as dead are passed without notice, page by page.
+constexpr int kLearnAfterJobs = 128;
+int jobs_since_learning = 0;
 
 // A lane that the worker may take jobs from, and where its next one can be at the earliest.
 struct LaneCursor {
     int64 lane;
     ClaimKey next;
     int passed;      // entries of jobs that are gone
+    bool seen;       // the claim has been there
     bool use_marks;  // not for what this very transaction has enqueued: nobody has been told of it yet
 };
 
@@ -39,16 +49,14 @@ struct Claim {
     ClaimSink *sink;
     JobsTable jobs;
     Datum xid;
+    uint32 worker_hash;
     int count;
     core::Micros earliest_timeout;
 };
 
-int64 new_lease() {
-    uint64 random;
-    if (!pg_strong_random(&random, sizeof(random)))
-        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a random lease")));
-    return core::lease_from_random(random);
-}
+// From the generator that the server seeds with strong randomness at the start of each process: it must not repeat, but
+// it is no secret. Asking the operating system for each lease would cost a tenth of the claim.
+int64 new_lease() { return core::lease_from_random(pg_prng_uint64(&pg_global_prng_state)); }
 
 core::Micros timeout_of(const Claim &claim) {
     if (claim.request.heartbeat_timeout > 0) return claim.request.heartbeat_timeout;
@@ -76,7 +84,12 @@ void mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
     set_column(table, kJobStartedAt, TimestampTzGetDatum(claim->now));
     set_column(table, kJobLastHeartbeat, TimestampTzGetDatum(claim->now));
     set_column(table, kJobClaimXid, claim->xid);
-    set_column(table, kJobWatched, BoolGetDatum(true));
+    clear_column(table, kJobWatched);
+    if (!enter_lease(DatumGetInt64(job_value(claim->jobs, kJobId)), lease, claim->worker_hash,
+                     core::saturating_add(claim->now, Min(timeout, kUnwatched)))) {
+        set_column(table, kJobWatched, BoolGetDatum(true));
+        publish_lease_deadline_at_commit(core::saturating_add(claim->now, timeout));
+    }
     clear_column(table, kJobFinishedAt);
     clear_column(table, kJobCancelRequestedAt);
     set_column(table, kJobLease, Int64GetDatum(lease));
@@ -107,6 +120,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         cursor->next = key;
         return;
     }
+    cursor->seen = true;
     seek_ready(&claim->jobs, cursor->lane, key);
     while (next_ready(&claim->jobs, &key)) {
         cursor->next = core::skip_empty(empty, key);
@@ -134,7 +148,7 @@ int matching_lanes(const ClaimRequest &request, const Queue &queue, LaneCursor *
         if (!core::lane_matches(request.filter, lane.kind, lane.version, lane.required, lane.required_count)) continue;
         const bool use_marks = !blind && !has_unpublished_jobs(lane.id);
         const ClaimKey first = use_marks ? first_possible_key(lane.id) : core::kFirstKey;
-        if (!(first == core::kLastKey)) cursors[count++] = {lane.id, first, 0, use_marks};
+        if (!(first == core::kLastKey)) cursors[count++] = {lane.id, first, 0, false, use_marks};
     }
     std::make_heap(cursors, cursors + count, later);
     return count;
@@ -151,8 +165,14 @@ void take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
         else
             std::push_heap(cursors, cursors + count, later);
     }
-    for (const LaneCursor *cursor = cursors; cursor < end; cursor++)
-        if (cursor->use_marks && cursor->passed >= kWorthLearning) learn_lane(&claim->jobs, cursor->lane, cursor->next);
+    jobs_since_learning += claim->count;
+    const bool due = jobs_since_learning >= kLearnAfterJobs;
+    if (due) jobs_since_learning = 0;
+    for (const LaneCursor *cursor = cursors; cursor < end; cursor++) {
+        const bool empty = claim->count == 0 && cursor->next == core::kLastKey;
+        if (cursor->use_marks && cursor->seen && (due || empty || cursor->passed >= kWorthLearning))
+            learn_lane(&claim->jobs, cursor->lane, cursor->next);
+    }
 }
 
 // A snapshot older than the job is the usual fate of a claim in REPEATABLE READ.
@@ -168,7 +188,7 @@ int claim_jobs(const ClaimRequest &request, const Queue &queue, TimestampTz now,
     error_context_stack = &context;
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
     const int count = matching_lanes(request, queue, cursors);
-    Claim claim = {request, queue, now, sink, {}, Datum(0), 0, core::kLatest};
+    Claim claim = {request, queue, now, sink, {}, Datum(0), worker_hash_of(request.worker_id), 0, core::kLatest};
     if (count > 0) {
         open_jobs(&claim.jobs);
         renew_snapshot(&claim.jobs);

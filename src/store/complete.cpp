@@ -3,6 +3,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "shared/leases.h"
 #include "store/finish.h"
 #include "store/jobs_table.h"
 #include "store/owner.h"
@@ -80,6 +81,7 @@ void complete_jobs(HeldJob *held, int count, TimestampTz now) {
             clear_column(table, kJobWatched);
         });
         if (!job->held) continue;
+        end_lease(job->id, job->lease);
         job->status = core::JobStatus::Completed;
         if (is_unkept(jobs)) unkept[unkept_count++] = Int64GetDatum(job->id);
     }

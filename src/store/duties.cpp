@@ -6,10 +6,13 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
+#include "shared/leases.h"
+#include "shared/publish.h"
 #include "store/directory.h"
 #include "store/duties.h"
 #include "store/finish.h"
 #include "store/learn.h"
+#include "store/watch.h"
 #include "store/rows.h"
 
 namespace jobq {
@@ -95,12 +98,15 @@ Statement pull_back_heartbeats = {
                                 FOR NO KEY UPDATE SKIP LOCKED)))",
     {TIMESTAMPTZOID}};
 
-Statement get_deadline = {"SELECT least((SELECT min(" LEASE_DEADLINE
-                          R"() FROM jobq.jobs j WHERE j.watched AND j.status = 'processing'),
+// Of the jobs that are watched.
+Statement get_watched_deadline = {"SELECT least((SELECT min(" LEASE_DEADLINE
+                                  R"() FROM jobq.jobs j WHERE j.watched AND j.status = 'processing'),
                  (SELECT min(j.cancel_requested_at) + $1 FROM jobq.jobs j
-                  WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at IS NOT NULL),
-                 (SELECT j.due_at FROM jobq.jobs j WHERE j.due_at IS NOT NULL ORDER BY j.due_at, j.id LIMIT 1)))",
-                          {INTERVALOID, TIMESTAMPTZOID}};
+                  WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at IS NOT NULL)))",
+                                  {INTERVALOID, TIMESTAMPTZOID}};
+
+Statement get_next_due = {"SELECT j.due_at FROM jobq.jobs j WHERE j.due_at IS NOT NULL ORDER BY j.due_at, j.id LIMIT 1",
+                          {}};
 
 Statement find_unfinished = {
     R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.watched)
@@ -109,6 +115,16 @@ Statement find_unfinished = {
     {}};
 
 Statement find_any = {"SELECT 1 FROM jobq.jobs j ORDER BY j.id LIMIT 1", {}};
+
+// A horizon is looked for again after this time at the latest, for changes that nothing has told of.
+constexpr core::Micros kLongestHorizon = core::kMinute;
+
+TimestampTz watched_deadline(TimestampTz grace_start, core::Micros cancel_grace) {
+    const Rows rows =
+        run(get_watched_deadline,
+            Params().add(IntervalPGetDatum(make_interval(cancel_grace))).add(TimestampTzGetDatum(grace_start)));
+    return rows[0].is_null(1) ? DT_NOEND : DatumGetTimestampTz(rows[0].get(1));
+}
 
 const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost) {
     const Interval *timeout = DatumGetIntervalP(row.get(kLeaseTimeout));
@@ -208,7 +224,12 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 }  // namespace
 
-DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, int batch) {
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micros cancel_grace, int batch) {
+    DutyOutcome outcome = {};
+    if (unwatched_jobs_unknown()) find_unwatched_jobs();
+    outcome.more = !watch_due_jobs(now, batch);
+    if (lease_horizon() > now) return outcome;
+    const uint64 version = begin_horizon_scan();
     const Rows rows =
         run(lock_expired,
             Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
@@ -222,13 +243,15 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, int batch) 
                                        row.bool_at(kCancelRequested));
         lost.error = cstring_to_text(lost_error(lost, row, queue->max_lost));
     }
-    DutyOutcome outcome = {};
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
-    outcome.more = rows.size() == static_cast<uint64>(batch) && outcome.done > 0;
+    if (rows.size() < static_cast<uint64>(batch) && version != 0)
+        publish_horizon_at_commit(version, Min(watched_deadline(grace_start, cancel_grace), now + kLongestHorizon));
+    if (rows.size() == static_cast<uint64>(batch) && outcome.done > 0) outcome.more = true;
     return outcome;
 }
 
 DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch) {
+    if (lease_horizon() > now) return {};
     const Rows rows = run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -288,14 +311,15 @@ DutyOutcome repair(TimestampTz now) {
     return outcome;
 }
 
-TimestampTz earliest_deadline(TimestampTz grace_start, int64 cancel_grace) {
-    const Rows rows =
-        run(get_deadline,
-            Params().add(IntervalPGetDatum(make_interval(cancel_grace))).add(TimestampTzGetDatum(grace_start)));
-    return rows[0].is_null(1) ? DT_NOEND : DatumGetTimestampTz(rows[0].get(1));
+TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace) {
+    TimestampTz earliest = lease_horizon();
+    if (earliest == DT_NOBEGIN) earliest = watched_deadline(grace_start, cancel_grace);
+    const Rows rows = run(get_next_due, Params());
+    if (rows.size() == 1) earliest = Min(earliest, DatumGetTimestampTz(rows[0].get(1)));
+    return Min(earliest, next_young_due());
 }
 
-bool any_unfinished_job() { return run(find_unfinished, Params())[0].bool_at(1); }
+bool any_unfinished_job() { return next_young_due() != DT_NOEND || run(find_unfinished, Params())[0].bool_at(1); }
 
 bool any_job() { return run(find_any, Params()).size() > 0; }
 

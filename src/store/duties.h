@@ -1,6 +1,7 @@
 // The store, the tick's side: the statements behind rescue, cancel, promote, prune and repair. Inside with_spi().
 #pragma once
 
+#include "core/job.h"
 #include "pg/pg.h"
 
 namespace jobq {
@@ -16,7 +17,8 @@ struct DutyOutcome {
 };
 
 // A job that cannot be changed (a trigger of somebody's raises, say) is left out, counted and named; the rest goes on.
-DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, int batch);
+// First, running jobs that nobody watches yet are marked.
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micros cancel_grace, int batch);
 DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch);
 DutyOutcome promote_due(TimestampTz now, int batch);
 DutyOutcome prune_finished(TimestampTz now, int batch);
@@ -25,7 +27,7 @@ DutyOutcome prune_finished(TimestampTz now, int batch);
 DutyOutcome repair(TimestampTz now);
 
 // The earliest time at which a lease runs out, a cancellation is forced or a job comes due; DT_NOEND: none.
-TimestampTz earliest_deadline(TimestampTz grace_start, int64 cancel_grace);
+TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace);
 // Whether there is any job that is not finished; whether there is any job at all.
 bool any_unfinished_job();
 bool any_job();

@@ -9,6 +9,7 @@
 #include "store/directory.h"
 #include "store/finish.h"
 #include "store/rows.h"
+#include "store/watch.h"
 
 #include <algorithm>
 
@@ -30,11 +31,14 @@ namespace {
 #define HELD "j.id = ANY (ARRAY[u.id]) AND j.status = 'processing' AND j.lease = u.lease"
 #endif
 
+// Those that are watched, and those that were claimed just now, whose ids are $3. No UNION: it might sort.
 Statement heartbeat_all_of_worker = {
     R"(UPDATE jobq.jobs j SET last_heartbeat = $2
-       WHERE j.watched AND j.worker_id = $1 AND j.status = 'processing'
+       WHERE j.id = ANY ($3 || ARRAY (SELECT w.id FROM jobq.jobs w
+                                      WHERE w.watched AND w.worker_id = $1 AND w.status = 'processing'))
+         AND j.worker_id = $1 AND j.status = 'processing'
        RETURNING j.id, j.cancel_requested_at IS NOT NULL)",
-    {TEXTOID, TIMESTAMPTZOID}};
+    {TEXTOID, TIMESTAMPTZOID, INT8ARRAYOID}};
 
 Statement lock_held = {
     "SELECT " RUNNING_COLUMNS("u.lease") " "
@@ -105,7 +109,9 @@ Rows lock_held_jobs(const HeldJob *jobs, int count) {
 }  // namespace
 
 Rows heartbeat_worker(text *worker_id, TimestampTz now) {
-    return run(heartbeat_all_of_worker, Params().add(PointerGetDatum(worker_id)).add(TimestampTzGetDatum(now)));
+    const Datum unwatched = unwatched_jobs_of_worker(worker_id);
+    return run(heartbeat_all_of_worker,
+               Params().add(PointerGetDatum(worker_id)).add(TimestampTzGetDatum(now)).add(unwatched));
 }
 
 void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry, TimestampTz now) {

@@ -13,26 +13,29 @@ using core::EmptyRanges;
 
 // A gap behind a job that is still there is worth a place when a claim passes so many entries in it.
 constexpr int kWorthKeeping = 4;
+// Jobs that are there, and that the next claims will see all the same: so many, and the rest is no affair of ours.
+constexpr int kMaxJobsSeen = 16;
 
 // Walks over the entries of a lane from its first to `end`, calls job(key) for each whose job the snapshot sees as
-// pending. Returns how many entries were passed that belong to none; *stopped: where the walk ended.
+// pending, and counts the entries that belong to none. job(key) returns false to stop the walk; then so does this.
 template <typename Job>
-void walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const ClaimKey &end, int64 *passed, Job job) {
+bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const ClaimKey &end, int64 *passed, Job job) {
     ClaimKey key = core::skip_empty(known, core::kFirstKey);
-    if (end < key) return;
+    if (end < key) return true;
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key) && key <= end) {
         CHECK_FOR_INTERRUPTS();
         const ClaimKey next = core::skip_empty(known, key);
         if (key < next) {
-            if (end < next) return;
+            if (end < next) return true;
             seek_ready(jobs, lane, next);
-        } else if (fetch_ready(jobs)) {
-            job(key);
-        } else {
+        } else if (!fetch_ready(jobs)) {
             ++*passed;
+        } else if (!job(key)) {
+            return false;
         }
     }
+    return true;
 }
 
 // Whether a claimable job lies in the range; its key is then published.
@@ -62,12 +65,14 @@ void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end) {
     EmptyRanges found = {};
     ClaimKey from = core::kFirstKey;
     int64 passed = 0;
-    walk_lane(jobs, lane, known, end, &passed, [&](const ClaimKey &key) {
+    int seen = 0;
+    const bool to_the_end = walk_lane(jobs, lane, known, end, &passed, [&](const ClaimKey &key) {
         if (from == core::kFirstKey || passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
         from = core::next_key(key);
         passed = 0;
+        return ++seen < kMaxJobsSeen;
     });
-    if (from < end && (from == core::kFirstKey || passed >= kWorthKeeping))
+    if (to_the_end && from < end && (from == core::kFirstKey || passed >= kWorthKeeping))
         core::learn_empty(&found, {from, end}, passed);
     finish_learning(lane, ticket, found);
 }

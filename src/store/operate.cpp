@@ -16,7 +16,8 @@ Statement cancel = {
        SET status = CASE j.status WHEN 'processing' THEN 'processing'::jobq.job_status
                                   ELSE 'cancelled'::jobq.job_status END,
            finished_at = CASE j.status WHEN 'processing' THEN j.finished_at ELSE $2 END,
-           cancel_requested_at = coalesce(j.cancel_requested_at, $2), ready_at = NULL, due_at = NULL
+           cancel_requested_at = coalesce(j.cancel_requested_at, $2), ready_at = NULL, due_at = NULL,
+           watched = CASE j.status WHEN 'processing' THEN true END
        WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'blocked', 'pending', 'processing')
        RETURNING j.id, j.status::text)",
     {INT8ARRAYOID, TIMESTAMPTZOID}};
@@ -94,7 +95,7 @@ Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now
     const Datum now_datum = TimestampTzGetDatum(now);
     switch (operation) {
         case Operation::Cancel:
-            publish_due_at_commit(core::saturating_add(now, settings.cancel_grace_ms * INT64CONST(1000)));
+            publish_lease_deadline_at_commit(core::saturating_add(now, settings.cancel_grace_ms * INT64CONST(1000)));
             return run(cancel, Params().add(ids).add(now_datum));
         case Operation::Retry:
             return publish_ready(run(retry, Params().add(ids).add(now_datum)));

@@ -38,7 +38,7 @@ SELECT count(*) AS n FROM jobq_heartbeat_worker('w') \gset
 SELECT is(ARRAY[pg_temp.updated() - :updated, pg_temp.hot() - :hot], '{1,1}', 'jobq_heartbeat_worker too');
 SELECT pg_temp.updated() AS updated, pg_temp.hot() AS hot \gset
 SELECT jobq_cancel(id) = 'processing' AS asked FROM held \gset
-SELECT is(ARRAY[pg_temp.updated() - :updated, pg_temp.hot() - :hot], '{1,1}', 'asking a running job to stop is HOT');
+SELECT is(pg_temp.updated() - :updated, 1::bigint, 'asking a running job to stop is one update');
 SELECT pg_temp.updated() AS updated, pg_temp.hot() AS hot \gset
 SELECT jobq_complete(id, lease, '1') AS completed FROM held \gset
 SELECT is(:'completed'::boolean AND pg_temp.updated() - :updated = 1, true, 'a completion updates the row once');

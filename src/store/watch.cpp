@@ -1,0 +1,107 @@
+// See watch.h.
+#include "pg/pg.h"
+
+#include "core/interval.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "shared/leases.h"
+#include "shared/publish.h"
+#include "store/watch.h"
+
+namespace jobq {
+
+namespace {
+
+Statement read_unwatched = {
+    R"(SELECT j.id, j.lease, j.worker_id FROM jobq.jobs j
+       WHERE j.status = 'processing' AND j.watched IS NULL AND j.lease IS NOT NULL)",
+    {},
+    Planning::Free};
+
+Statement watch = {
+    R"(UPDATE jobq.jobs j SET watched = true
+       FROM unnest($1, $2) AS u(id, lease)
+       WHERE j.id = ANY (ARRAY[u.id]) AND j.lease = u.lease AND j.status = 'processing')",
+    {INT8ARRAYOID, INT8ARRAYOID}};
+
+bool runs_unwatched(const JobsTable &jobs, int64 lease) {
+    return DatumGetObjectId(job_value(jobs, kJobStatus)) == processing_status() && job_has(jobs, kJobLease) &&
+           DatumGetInt64(job_value(jobs, kJobLease)) == lease && !job_has(jobs, kJobWatched);
+}
+
+TimestampTz deadline_of(const JobsTable &jobs) {
+    bool none;
+    const Datum timeout = job_value(jobs, kJobLeaseTimeout, &none);
+    if (none || !job_has(jobs, kJobLastHeartbeat)) return DT_NOBEGIN;
+    const Interval *span = DatumGetIntervalP(timeout);
+    return core::saturating_add(DatumGetTimestampTz(job_value(jobs, kJobLastHeartbeat)),
+                                core::span_micros(span->month, span->day, span->time));
+}
+
+// `pristine`: the transaction has changed nothing so far, so that what it sees has been committed.
+void watch_one(JobsTable *jobs, const YoungLease &young, bool pristine) {
+    constexpr AttrNumber changed[] = {kJobWatched};
+    if (!find_job(jobs, young.job) || !runs_unwatched(*jobs, young.lease)) {
+        if (pristine)
+            drop_lease(young.job, young.lease);
+        else
+            end_lease(young.job, young.lease);
+        return;
+    }
+    if (!lock_row_or_skip(&jobs->table)) return;
+    begin_change(&jobs->table);
+    set_column(&jobs->table, kJobWatched, BoolGetDatum(true));
+    publish_lease_deadline_at_commit(deadline_of(*jobs));
+    if (update_row(&jobs->table, changed, lengthof(changed))) end_lease(young.job, young.lease);
+}
+
+}  // namespace
+
+bool watch_due_jobs(TimestampTz now, int batch) {
+    // An old snapshot would not see what it must judge.
+    if (IsolationUsesXactSnapshot()) return true;
+    auto *due = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * batch));
+    const int count = due_leases(now, due, batch);
+    if (count == 0) return true;
+    const bool pristine = !TransactionIdIsValid(GetTopTransactionIdIfAny());
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (int i = 0; i < count; i++) watch_one(&jobs, due[i], pristine);
+    close_jobs(&jobs);
+    return count < batch;
+}
+
+void find_unwatched_jobs() {
+    const Rows rows = run(read_unwatched, Params());
+    auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
+    auto *leases = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
+    int homeless = 0;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        const text *worker_id = row.is_null(3) ? make_text("") : DatumGetTextPP(row.get(3));
+        if (enter_found_lease(row.int64_at(1), row.int64_at(2), worker_hash_of(worker_id))) continue;
+        ids[homeless] = row.get(1);
+        leases[homeless++] = row.get(2);
+    }
+    if (homeless > 0)
+        watch_jobs(ids, leases, homeless);
+    else
+        unwatched_jobs_found();
+}
+
+void watch_jobs(Datum *ids, Datum *leases, int count) {
+    run(watch, Params().add(array_of(ids, count, INT8OID)).add(array_of(leases, count, INT8OID)));
+    publish_lease_deadline_at_commit(DT_NOBEGIN);
+}
+
+Datum unwatched_jobs_of_worker(const text *worker_id) {
+    const int room = leases_held();
+    auto *young = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
+    const int count = room == 0 ? 0 : leases_of_worker(worker_hash_of(worker_id), young, room);
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
+    for (int i = 0; i < count; i++) ids[i] = Int64GetDatum(young[i].job);
+    return array_of(ids, count, INT8OID);
+}
+
+}  // namespace jobq
