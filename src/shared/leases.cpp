@@ -89,11 +89,16 @@ bool enter(const Entry &entry) {
     return place != end;
 }
 
+// Where the last search ended: entries that nobody can get rid of must not hide others.
+int search_from = 0;
+
 // Calls body(entry) for the entries of this session's database under their lock, until it returns false.
 template <typename Body>
 void each_entry(LWLockMode mode, Body body) {
     bool go_on = true;
-    for (int bucket = 0; bucket < leases->bucket_count && go_on; bucket++) {
+    for (int n = 0; n < leases->bucket_count && go_on; n++) {
+        const int bucket = search_from;
+        search_from = (search_from + 1) % leases->bucket_count;
         Entry *begin = leases->entries + bucket * kBucketSize;
         // Without the lock: an entry that is made at this moment has time.
         const bool any =
@@ -153,6 +158,16 @@ int leases_of_worker(uint32 worker_hash, YoungLease *found, int room) {
     each_entry(LW_SHARED, [&](const Entry *entry) {
         if (entry->worker_hash == worker_hash && is_visible(*entry) && !is_over(*entry))
             found[count++] = {entry->job, entry->lease};
+        return count < room;
+    });
+    return count;
+}
+
+int leases_of_this_transaction(YoungLease *found, int room) {
+    int count = 0;
+    if (leases == nullptr) return count;
+    each_entry(LW_SHARED, [&](const Entry *entry) {
+        if (TransactionIdIsCurrentTransactionId(entry->made)) found[count++] = {entry->job, entry->lease};
         return count < room;
     });
     return count;

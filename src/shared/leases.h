@@ -36,6 +36,8 @@ void drop_lease(int64 job, int64 lease);
 int due_leases(TimestampTz now, YoungLease *leases, int room);
 // Those of a worker, due or not, whose claim has committed.
 int leases_of_worker(uint32 worker_hash, YoungLease *leases, int room);
+// Those that the current transaction has entered.
+int leases_of_this_transaction(YoungLease *leases, int room);
 // The earliest time at which due_leases finds one; DT_NOEND: there are none.
 TimestampTz next_young_due();
 

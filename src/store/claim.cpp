@@ -89,6 +89,8 @@ void mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
                      core::saturating_add(claim->now, Min(timeout, kUnwatched)))) {
         set_column(table, kJobWatched, BoolGetDatum(true));
         publish_lease_deadline_at_commit(core::saturating_add(claim->now, timeout));
+    } else {
+        watch_before_prepare();
     }
     clear_column(table, kJobFinishedAt);
     clear_column(table, kJobCancelRequestedAt);

@@ -211,6 +211,18 @@ void end_all(const EndedAttempt *ended, int count, TimestampTz now, DutyOutcome 
         outcome);
 }
 
+// Marks the running jobs whose time as young leases is over.
+void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
+    // An old snapshot would not see what must be judged.
+    if (IsolationUsesXactSnapshot()) return;
+    auto *due = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * batch));
+    const int count = due_leases(now, due, batch);
+    change_jobs(
+        count, [&](int first, int n) { watch_leases(due + first, n); }, [&](int i) { return due[i].job; }, outcome);
+    outcome->more = count == batch && outcome->done > 0;
+    outcome->done = 0;
+}
+
 void delete_page(const Page &page, DutyOutcome *outcome) {
     if (page.count == 0) return;
     const Rows locked = run(
@@ -227,7 +239,7 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micros cancel_grace, int batch) {
     DutyOutcome outcome = {};
     if (unwatched_jobs_unknown()) find_unwatched_jobs();
-    outcome.more = !watch_due_jobs(now, batch);
+    watch_due_leases(now, batch, &outcome);
     if (lease_horizon() > now) return outcome;
     const uint64 version = begin_horizon_scan();
     const Rows rows =

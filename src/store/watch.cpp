@@ -55,21 +55,33 @@ void watch_one(JobsTable *jobs, const YoungLease &young, bool pristine) {
     if (update_row(&jobs->table, changed, lengthof(changed))) end_lease(young.job, young.lease);
 }
 
+bool callback_registered = false;
+
+// A prepared claim may be committed after a restart, which forgets its entry, by a session that knows nothing of it.
+void before_prepare(XactEvent event, void *) {
+    if (event != XACT_EVENT_PRE_PREPARE) return;
+    const int room = leases_held();
+    auto *own = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * room));
+    const int count = leases_of_this_transaction(own, room);
+    if (count > 0) watch_leases(own, count);
+    pfree(own);
+}
+
 }  // namespace
 
-bool watch_due_jobs(TimestampTz now, int batch) {
-    // An old snapshot would not see what it must judge.
-    if (IsolationUsesXactSnapshot()) return true;
-    auto *due = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * batch));
-    const int count = due_leases(now, due, batch);
-    if (count == 0) return true;
+void watch_leases(const YoungLease *leases, int count) {
     const bool pristine = !TransactionIdIsValid(GetTopTransactionIdIfAny());
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
-    for (int i = 0; i < count; i++) watch_one(&jobs, due[i], pristine);
+    for (int i = 0; i < count; i++) watch_one(&jobs, leases[i], pristine);
     close_jobs(&jobs);
-    return count < batch;
+}
+
+void watch_before_prepare() {
+    if (callback_registered) return;
+    RegisterXactCallback(before_prepare, nullptr);
+    callback_registered = true;
 }
 
 void find_unwatched_jobs() {

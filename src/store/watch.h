@@ -3,6 +3,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "shared/leases.h"
 #include "store/jobs_table.h"
 
 namespace jobq {
@@ -10,9 +11,11 @@ namespace jobq {
 // How long a claim is left unwatched, unless its lease runs out before.
 constexpr core::Micros kUnwatched = core::kSecond;
 
-// Marks running jobs whose time as young leases is over, at most `batch`. Jobs that somebody holds are left for the
-// next time. Returns false when there were more.
-bool watch_due_jobs(TimestampTz now, int batch);
+// Marks the jobs of these leases that still run under them. Jobs that somebody holds are left for the next time.
+void watch_leases(const YoungLease *leases, int count);
+
+// PREPARE TRANSACTION of the current transaction will mark what it has claimed. For every claim that enters a lease.
+void watch_before_prepare();
 
 // Jobs that run unwatched since before the server started, as a crash leaves them: found once, by reading the whole
 // table. Inside with_spi().
