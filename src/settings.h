@@ -17,6 +17,7 @@ struct Settings {
     int max_payload_kb;    // jobq.max_payload
     int cancel_grace_ms;   // jobq.cancel_grace: how long a running job may ignore a cancellation
     int log_duties;        // jobq.log_duties: level at which rounds that did something are logged
+    bool notify;           // jobq.notify: background workers send NOTIFY
     bool require_queues;   // jobq.require_queues: refuse names without settings
 };
 

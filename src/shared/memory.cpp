@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "shared/memory.h"
+#include "shared/notices.h"
 #include "shared/slots.h"
 
 extern "C" {
@@ -24,6 +25,8 @@ struct Part {
 };
 constexpr Part kParts[] = {
     {"jobq slots", slots_size, make_slots},
+    {"jobq notices", notices_size, make_notices},
+    {"jobq waiters", waiters_size, make_waiters},
 };
 
 bool ready = false;

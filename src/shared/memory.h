@@ -4,6 +4,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "shared/waiters.h"
 
 extern "C" {
 #include "storage/lwlock.h"
@@ -17,9 +18,9 @@ void request_shared_memory();
 // True when the library was preloaded.
 bool shared_memory_ready();
 
-// The locks of one tranche, "jobq", in the order in which they may be taken.
-enum class Lock { Slots };
-constexpr int kLockCount = 1;
+// The locks of one tranche, "jobq", in the order in which they may be taken. Each takes as many as it has partitions.
+enum class Lock { Slots, Notices, Waiters };
+constexpr int kLockCount = static_cast<int>(Lock::Waiters) + kWaiterPartitions;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

@@ -26,6 +26,7 @@ INSERT INTO wanted VALUES
     ('jobq_release', 'job_id bigint, lease bigint DEFAULT NULL::bigint', 'boolean'),
     ('jobq_release_many', 'job_ids bigint[], leases bigint[]', 'TABLE(job_id bigint, released boolean)'),
     ('jobq_snooze', 'job_id bigint, delay interval, lease bigint DEFAULT NULL::bigint', 'boolean'),
+    ('jobq_wait', 'IN queue text DEFAULT ''default''::text, IN timeout interval DEFAULT ''00:00:30''::interval, IN kinds text[] DEFAULT NULL::text[], IN versions integer[] DEFAULT NULL::integer[], IN capabilities text[] DEFAULT NULL::text[]', NULL),
     ('jobq_cancel', 'job_id bigint', 'jobq.job_status'),
     ('jobq_retry', 'job_id bigint', 'jobq.job_status'),
     ('jobq_reschedule', 'job_id bigint, run_at timestamp with time zone', 'jobq.job_status'),
@@ -68,11 +69,12 @@ SELECT is(o.provolatile, w.volatility, w.name || ': volatility') FROM wanted w L
 -- What the two functions that only compute may promise, the others must not.
 SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'queue_defaults') THEN 's' ELSE 'u' END::"char", o.signature || ': parallel safety')
 FROM own o ORDER BY o.signature::text;
--- Who only computes, and who grants with the caller's own rights, needs no rights of the owner.
-SELECT is(o.prosecdef, o.proname NOT IN ('jobq_version', 'lane_of', 'queue_defaults', 'by_hand', 'jobq_grant', 'jobq_revoke'), o.signature || ': SECURITY DEFINER')
+-- Who only computes, and who grants with the caller's own rights, needs no rights of the owner. A procedure that commits
+-- can be neither SECURITY DEFINER nor have settings: it looks as the owner by itself.
+SELECT is(o.prosecdef, o.proname NOT IN ('jobq_version', 'lane_of', 'queue_defaults', 'by_hand', 'jobq_grant', 'jobq_revoke', 'jobq_wait'), o.signature || ': SECURITY DEFINER')
 FROM own o ORDER BY o.signature::text;
 -- A fixed search_path, with pg_temp last, for all that run SQL.
-SELECT is(o.proconfig, CASE WHEN o.proname NOT IN ('jobq_version', 'lane_of', 'queue_defaults', 'by_hand') THEN '{"search_path=pg_catalog, pg_temp"}'::text[] END, o.signature || ': search_path')
+SELECT is(o.proconfig, CASE WHEN o.proname NOT IN ('jobq_version', 'lane_of', 'queue_defaults', 'by_hand', 'jobq_wait') THEN '{"search_path=pg_catalog, pg_temp"}'::text[] END, o.signature || ': search_path')
 FROM own o ORDER BY o.signature::text;
 SELECT isnt(coalesce(obj_description(o.oid, 'pg_proc'), ''), '', o.signature || ': comment') FROM own o ORDER BY o.signature::text;
 
