@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # A function is declared over several lines: its name, then AS 'MODULE_PATHNAME' with or without a symbol.
 sql_symbols() {
     cat src/sql/*.sql | sed 's/--.*//' | awk '
-        match($0, /CREATE( OR REPLACE)? FUNCTION +[a-z_0-9.]+/) {
+        match($0, /CREATE( OR REPLACE)? (FUNCTION|PROCEDURE) +[a-z_0-9.]+/) {
             name = substr($0, RSTART, RLENGTH); sub(/.* /, "", name); sub(/.*\./, "", name)
         }
         match($0, /\047MODULE_PATHNAME\047( *, *\047[A-Za-z_0-9]+\047)?/) {

@@ -6,6 +6,7 @@
 #include "shared/memory.h"
 #include "workers/evict.h"
 #include "workers/launcher.h"
+#include "workers/prepared.h"
 
 extern "C" {
 
@@ -21,6 +22,7 @@ void _PG_init(void) {
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_memory();
     jobq::install_utility_hook();
+    jobq::install_prepared_hook();
     jobq::register_launcher();
 }
 

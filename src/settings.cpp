@@ -45,6 +45,11 @@ void define_worker_settings() {
     DefineCustomStringVariable("jobq.databases", "Databases in which background workers run, separated by commas.",
                                "Empty: every database that has the extension.", &settings.databases, "", PGC_SIGHUP,
                                GUC_LIST_INPUT, check_databases, nullptr, nullptr);
+    DefineCustomBoolVariable("jobq.notify",
+                             "Background workers send NOTIFY jobq with the name of a queue in which jobs "
+                             "became claimable.",
+                             "At most every 10 ms. Off: only jobq_wait() hears of new jobs.", &settings.notify, true,
+                             PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "jobq.tick_interval", "Longest pause between two rounds while a database has unfinished jobs.", nullptr,
         &settings.tick_interval_ms, 1000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);

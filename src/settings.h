@@ -19,6 +19,7 @@ struct Settings {
     int log_duties;        // jobq.log_duties: level at which rounds that did something are logged
     int lanes_held;        // jobq.lanes_held: lanes of which something may be known in shared memory
     int leases_held;       // jobq.leases_held: claims of the last second that shared memory keeps an eye on
+    bool notify;           // jobq.notify: background workers send NOTIFY
     bool require_queues;   // jobq.require_queues: refuse names without settings
 };
 

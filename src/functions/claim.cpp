@@ -37,29 +37,6 @@ int checked_batch(FunctionCallInfo fcinfo, int n) {
     return batch;
 }
 
-core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first) {
-    core::WorkerFilter filter = {};
-    if (given(fcinfo, first)) {
-        const Names kinds = names_of(PG_GETARG_ARRAYTYPE_P(first), "kinds", core::kMaxKindBytes, kMaxNames);
-        filter.kinds = kinds.items;
-        filter.kind_count = kinds.count;
-    }
-    if (given(fcinfo, first + 1)) {
-        const Elements versions = require_elements(fcinfo, first + 1, INT4OID, "versions", kMaxNames);
-        auto *numbers = static_cast<int32 *>(palloc(sizeof(int32) * Max(versions.count, 1)));
-        for (int i = 0; i < versions.count; i++) numbers[i] = DatumGetInt32(versions.values[i]);
-        filter.versions = numbers;
-        filter.version_count = versions.count;
-    }
-    if (given(fcinfo, first + 2)) {
-        const Names capabilities =
-            names_of(PG_GETARG_ARRAYTYPE_P(first + 2), "capabilities", core::kMaxCapabilityBytes, kMaxNames);
-        filter.capabilities = capabilities.items;
-        filter.capability_count = core::canonical_set(capabilities.items, capabilities.count);
-    }
-    return filter;
-}
-
 // Returns each claimed job as a row.
 class Emitter : public ClaimSink {
  public:
@@ -91,6 +68,29 @@ class Emitter : public ClaimSink {
 };
 
 }  // namespace
+
+core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first) {
+    core::WorkerFilter filter = {};
+    if (given(fcinfo, first)) {
+        const Names kinds = names_of(PG_GETARG_ARRAYTYPE_P(first), "kinds", core::kMaxKindBytes, kMaxNames);
+        filter.kinds = kinds.items;
+        filter.kind_count = kinds.count;
+    }
+    if (given(fcinfo, first + 1)) {
+        const Elements versions = require_elements(fcinfo, first + 1, INT4OID, "versions", kMaxNames);
+        auto *numbers = static_cast<int32 *>(palloc(sizeof(int32) * Max(versions.count, 1)));
+        for (int i = 0; i < versions.count; i++) numbers[i] = DatumGetInt32(versions.values[i]);
+        filter.versions = numbers;
+        filter.version_count = versions.count;
+    }
+    if (given(fcinfo, first + 2)) {
+        const Names capabilities =
+            names_of(PG_GETARG_ARRAYTYPE_P(first + 2), "capabilities", core::kMaxCapabilityBytes, kMaxNames);
+        filter.capabilities = capabilities.items;
+        filter.capability_count = core::canonical_set(capabilities.items, capabilities.count);
+    }
+    return filter;
+}
 
 void check_worker_id(std::string_view worker_id) {
     check_name(worker_id, "worker_id", core::kMaxWorkerBytes, false);

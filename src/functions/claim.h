@@ -10,6 +10,9 @@ namespace jobq {
 // Names of workers that jobq makes itself, from the backend's pid.
 constexpr const char kBackendWorkerPrefix[] = "backend:";
 
+// Checks the arguments from `first` on: kinds, versions, capabilities.
+core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);
+
 // Checks the arguments from `first` on: worker_id, batch, kinds, versions, capabilities, heartbeat_timeout.
 ClaimRequest claim_request(FunctionCallInfo fcinfo, int first);
 

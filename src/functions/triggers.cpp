@@ -163,6 +163,19 @@ void derive(JobRow *row, TupleDesc desc) {
                      : IntervalPGetDatum(make_interval(find_queue(text_of(*row, "queue"))->heartbeat_timeout)));
 }
 
+// Tells whoever waits for a queue that its settings change. Lanes are told of where they are made.
+void publish_settings(const TriggerData *trigger) {
+    if (strcmp(RelationGetRelationName(trigger->tg_relation), "queue_settings") != 0) return;
+    if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
+        publish_settings_at_commit({});
+        return;
+    }
+    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+    publish_settings_at_commit(text_of(JobRow(trigger->tg_trigtuple, desc), "queue"));
+    if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
+        publish_settings_at_commit(text_of(JobRow(trigger->tg_newtuple, desc), "queue"));
+}
+
 }  // namespace
 
 extern "C" {
@@ -234,7 +247,9 @@ PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_directory_changed);
 PGDLLEXPORT Datum jobq_directory_changed(PG_FUNCTION_ARGS) {
-    invalidate_directory(RelationGetRelid(trigger_data(fcinfo)->tg_relation));
+    const TriggerData *trigger = trigger_data(fcinfo);
+    invalidate_directory(RelationGetRelid(trigger->tg_relation));
+    publish_settings(trigger);
     return PointerGetDatum(nullptr);
 }
 

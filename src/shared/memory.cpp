@@ -4,6 +4,7 @@
 #include "shared/leases.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
+#include "shared/notices.h"
 #include "shared/slots.h"
 
 extern "C" {
@@ -25,9 +26,9 @@ struct Part {
     void (*make)(void *memory, bool fresh);
 };
 constexpr Part kParts[] = {
-    {"jobq slots", slots_size, make_slots},
-    {"jobq marks", marks_size, make_marks},
-    {"jobq leases", leases_size, make_leases},
+    {"jobq slots", slots_size, make_slots},       {"jobq marks", marks_size, make_marks},
+    {"jobq leases", leases_size, make_leases},    {"jobq notices", notices_size, make_notices},
+    {"jobq waiters", waiters_size, make_waiters},
 };
 
 bool ready = false;

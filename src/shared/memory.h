@@ -4,6 +4,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "shared/waiters.h"
 
 extern "C" {
 #include "storage/lwlock.h"
@@ -17,10 +18,10 @@ void request_shared_memory();
 // True when the library was preloaded.
 bool shared_memory_ready();
 
-// The locks of one tranche, "jobq", in the order in which they may be taken.
+// The locks of one tranche, "jobq", in the order in which they may be taken. Each takes as many as it has partitions.
 constexpr int kMarkLocks = 16;
 constexpr int kLeaseLocks = 16;
-enum class Lock { Slots, Marks, Leases = Marks + kMarkLocks };
+enum class Lock { Slots, Notices, Waiters, Marks = Waiters + kWaiterPartitions, Leases = Marks + kMarkLocks };
 constexpr int kLockCount = static_cast<int>(Lock::Leases) + kLeaseLocks;
 LWLock *shared_lock(Lock lock, int partition = 0);
 

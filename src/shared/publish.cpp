@@ -4,8 +4,14 @@
 #include "settings.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
+#include "shared/notices.h"
 #include "shared/publish.h"
 #include "shared/slots.h"
+#include "shared/waiters.h"
+
+extern "C" {
+#include "utils/resowner.h"
+}
 
 namespace jobq {
 
@@ -22,6 +28,14 @@ struct ReadyJobs {
 // More of them than this are not told apart any more.
 constexpr int kMaxReady = 4096;
 
+// A lane that is new in the directory.
+struct NewLane {
+    int64 lane;
+    core::LaneTraits traits;
+    char queue[NAMEDATALEN];  // zero padded
+};
+constexpr int kMaxNewLanes = 256;
+
 // What this session's transaction publishes when it commits.
 struct Pending {
     bool any;
@@ -35,10 +49,17 @@ struct Pending {
     int ready_count;
     int ready_room;
     bool ready_anywhere;  // more than could be remembered
+    bool look_anywhere;   // the same of what follows
+    NewLane *lanes;       // kMaxNewLanes of them in TopTransactionContext, nullptr: none
+    int lane_count;
+    bool settings;            // of one queue changed
+    char queue[NAMEDATALEN];  // which, zero padded
 };
-constexpr Pending kNothingPending = {false, false,   false, kNothingDue, kNothingDue, kNothingDue,
-                                     0,     nullptr, 0,     0,           false};
+constexpr Pending kNothingPending = {false, false, false, kNothingDue, kNothingDue, kNothingDue, 0,     nullptr,
+                                     0,     0,     false, false,       nullptr,     0,           false, {}};
 Pending pending = kNothingPending;
+// What has been committed and everybody can see, but nobody has been woken for.
+Pending committed = kNothingPending;
 bool callback_registered = false;
 
 void publish_ready() {
@@ -55,6 +76,17 @@ void publish_horizon(Slot *slot) {
     if (pending.lease_deadline < slot->horizon) slot->horizon = pending.lease_deadline;
     if (pending.lease_deadline != kNothingDue) slot->horizon_version = ++shared_state()->horizon_versions;
     LWLockRelease(slots_lock());
+}
+
+// Running jobs may have come that the rescue must look at.
+void forget_horizon() {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->horizon = DT_NOBEGIN;
+    slot->horizon_version = ++shared_state()->horizon_versions;
+    LWLockRelease(slots_lock());
+    publish_due(slot, GetCurrentTimestamp());
 }
 
 void publish_pending() {
@@ -79,6 +111,38 @@ void publish_pending() {
     }
 }
 
+bool same_queue(const char *a, const char *b) { return memcmp(a, b, NAMEDATALEN) == 0; }
+
+void post_notices(const Pending &told) {
+    Slot *slot = settings.notify && settings.enabled ? session_slot() : nullptr;
+    if (slot == nullptr) return;
+    if (told.ready_anywhere || told.look_anywhere) post_notice_of_anything(slot);
+    if (told.settings) post_notice(slot, told.queue);
+    for (int i = 0; i < told.ready_count; i++)
+        if (i == 0 || !same_queue(told.ready[i].queue, told.ready[i - 1].queue)) post_notice(slot, told.ready[i].queue);
+}
+
+void wake_for(const Pending &told) {
+    // Before any job of theirs is told of.
+    for (int i = 0; i < told.lane_count; i++)
+        introduce_lane(told.lanes[i].queue, told.lanes[i].lane, told.lanes[i].traits);
+    for (int i = 0; i < told.ready_count; i++)
+        wake_waiters(told.ready[i].queue, told.ready[i].lane, told.ready[i].count);
+    if (told.settings) let_waiters_look(told.queue);
+    const bool anywhere = told.ready_anywhere || told.look_anywhere;
+    if (anywhere) let_all_waiters_look();
+    if (told.ready_count > 0 || told.settings || anywhere) post_notices(told);
+}
+
+// Runs at the very end of a transaction. Whoever is woken finds the lanes and settings changed: cache invalidations are
+// sent only after XACT_EVENT_COMMIT.
+void after_transaction_end(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *) {
+    if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level || !committed.any) return;
+    const Pending told = committed;
+    committed = kNothingPending;
+    if (is_commit) wake_for(told);
+}
+
 // Runs after the transaction has become visible to others (XACT_EVENT_COMMIT comes after ProcArrayEndTransaction), so
 // that whoever is woken sees it.
 void at_transaction_end(XactEvent event, void *) {
@@ -96,6 +160,7 @@ void at_transaction_end(XactEvent event, void *) {
             pg_atomic_write_u32(&shared_state()->databases_changed, 1);
             wake_launcher();
         }
+        if (event == XACT_EVENT_COMMIT) committed = pending;
         pending = kNothingPending;
     } else if (event == XACT_EVENT_ABORT) {
         pending = kNothingPending;
@@ -107,6 +172,7 @@ bool can_publish() {
     if (!shared_memory_ready() || !IsUnderPostmaster) return false;
     if (!callback_registered) {
         RegisterXactCallback(at_transaction_end, nullptr);
+        RegisterResourceReleaseCallback(after_transaction_end, nullptr);
         callback_registered = true;
     }
     return true;
@@ -119,6 +185,11 @@ ReadyJobs *find_ready(int64 lane, int16 priority) {
         if (known->lane == lane && known->first.priority == priority) return known;
     }
     return nullptr;
+}
+
+void copy_queue(char *to, std::string_view queue) {
+    memset(to, 0, NAMEDATALEN);
+    memcpy(to, queue.data(), Min(queue.size(), NAMEDATALEN - 1));
 }
 
 // Room for one more entry; nullptr when there are too many.
@@ -189,7 +260,7 @@ void publish_ready_at_commit(std::string_view queue, int64 lane, const core::Cla
     ReadyJobs *added = add_ready();
     if (added == nullptr) return;
     *added = {lane, key, key, 1, {}};
-    memcpy(added->queue, queue.data(), Min(queue.size(), sizeof(added->queue) - 1));
+    copy_queue(added->queue, queue);
 }
 
 bool has_unpublished_jobs(int64 lane) {
@@ -197,6 +268,44 @@ bool has_unpublished_jobs(int64 lane) {
     for (int i = 0; i < pending.ready_count; i++)
         if (pending.ready[i].lane == lane) return true;
     return false;
+}
+
+void publish_lane_at_commit(std::string_view queue, int64 lane, const core::LaneTraits &traits) {
+    if (!can_publish()) return;
+    pending.any = true;
+    if (pending.lane_count == kMaxNewLanes) {
+        pending.look_anywhere = true;
+        return;
+    }
+    if (pending.lanes == nullptr)
+        pending.lanes =
+            static_cast<NewLane *>(MemoryContextAlloc(TopTransactionContext, sizeof(NewLane) * kMaxNewLanes));
+    NewLane *added = &pending.lanes[pending.lane_count++];
+    added->lane = lane;
+    added->traits = traits;
+    copy_queue(added->queue, queue);
+}
+
+void publish_settings_at_commit(std::string_view queue) {
+    if (!can_publish()) return;
+    pending.any = true;
+    char name[NAMEDATALEN];
+    copy_queue(name, queue);
+    if (queue.empty() || (pending.settings && !same_queue(name, pending.queue))) {
+        pending.look_anywhere = true;
+        return;
+    }
+    pending.settings = true;
+    memcpy(pending.queue, name, sizeof(name));
+}
+
+void publish_ready_anywhere() {
+    if (!shared_memory_ready() || !IsUnderPostmaster) return;
+    forget_marks();
+    forget_horizon();
+    let_all_waiters_look();
+    Slot *slot = settings.notify && settings.enabled ? find_slot(MyDatabaseId) : nullptr;
+    if (slot != nullptr) post_notice_of_anything(slot);
 }
 
 void announce_extension_at_commit() {

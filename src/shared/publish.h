@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/claim_key.h"
+#include "core/wake.h"
 #include "pg/pg.h"
 
 #include <string_view>
@@ -32,5 +33,16 @@ void publish_ready_at_commit(std::string_view queue, int64 lane, const core::Cla
 
 // Whether the current transaction has made jobs of this lane claimable, which nobody has been told of yet.
 bool has_unpublished_jobs(int64 lane);
+
+// The current transaction enters a lane into the directory.
+void publish_lane_at_commit(std::string_view queue, int64 lane, const core::LaneTraits &traits);
+
+// The current transaction changes the settings of a queue, or of any queue when the name is empty: it may have been
+// resumed.
+void publish_settings_at_commit(std::string_view queue);
+
+// Jobs of any lane of this database may have become claimable, and everybody can see them already: for commits that
+// nobody publishes. Raises no error.
+void publish_ready_anywhere();
 
 }  // namespace jobq

@@ -134,3 +134,15 @@ CREATE FUNCTION jobq_snooze(job_id bigint, delay interval, lease bigint DEFAULT 
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq_snooze(bigint, interval, bigint) IS
     'give a job back for later without burning an attempt';
+
+-- Commits, hence neither SECURITY DEFINER nor a search_path: both would forbid that. It sees to both by itself.
+CREATE PROCEDURE jobq_wait(
+        queue text DEFAULT 'default',
+        timeout interval DEFAULT '30 s',
+        kinds text[] DEFAULT NULL,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C;
+COMMENT ON PROCEDURE jobq_wait(text, interval, text[], integer[], text[]) IS
+    'wait until there may be a job of the queue for this worker, or the timeout is over';

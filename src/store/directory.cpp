@@ -8,6 +8,7 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "settings.h"
+#include "shared/publish.h"
 #include "store/directory.h"
 #include "store/owner.h"
 
@@ -199,6 +200,8 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
                          .add(PointerGetDatum(make_text(kind)))
                          .add(Int32GetDatum(version))
                          .add_if(required != nullptr, PointerGetDatum(required)));
+    const Names names = canonical_requires(required);
+    publish_lane_at_commit(queue, id, core::lane_traits(kind, version, names.items, names.count));
     return id;
 }
 

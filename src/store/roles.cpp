@@ -23,6 +23,7 @@ constexpr const char *kWorker[] = {"jobq_claim",
                                    "jobq_release",
                                    "jobq_release_many",
                                    "jobq_snooze",
+                                   "jobq_wait",
                                    "jobq_get",
                                    "jobq_version",
                                    nullptr};
@@ -84,7 +85,7 @@ void change_function(bool grant, const char *name, Oid schema, const char *role)
     namestrcpy(&function, name);
     const Rows found = run(find_function, Params().add(ObjectIdGetDatum(schema)).add(NameGetDatum(&function)));
     for (uint64 i = 0; i < found.size(); i++)
-        change_one(grant, "EXECUTE", psprintf("FUNCTION %s", TextDatumGetCString(found[i].get(1))), role);
+        change_one(grant, "EXECUTE", psprintf("ROUTINE %s", TextDatumGetCString(found[i].get(1))), role);
 }
 
 bool holds(const char *role, const Kind &kind, Oid schema) {

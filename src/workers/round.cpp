@@ -6,6 +6,7 @@
 #include "settings.h"
 #include "tick.h"
 #include "workers/extension.h"
+#include "workers/notify.h"
 #include "workers/round.h"
 #include "shared/wall_clock.h"
 
@@ -241,6 +242,7 @@ bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
             duties->wanted[i] = step.duty.more;
             duties->unread |= step.duty.unread && !step.duty.more;
             duties->any_wanted |= step.duty.more;
+            send_notices(slot, step.now);
         }
     }
     return true;

@@ -6,8 +6,10 @@
 
 #include "core/launch_plan.h"
 #include "settings.h"
+#include "workers/notify.h"
 #include "workers/process.h"
 #include "workers/round.h"
+#include "shared/notices.h"
 #include "shared/slots.h"
 #include "shared/wall_clock.h"
 
@@ -48,6 +50,7 @@ void detach(int, Datum) {
     LWLockRelease(slots_lock());
     // Only now: what a commit lowered without telling anybody is there for the launcher to see.
     pg_memory_barrier();
+    if (notices_waiting(own)) lower_due(own, now);
     wake_launcher();
 }
 
@@ -93,10 +96,11 @@ void run_rounds() {
         if (asked_to_stop()) return;
         if (reload_settings() && !database_served()) return;
         if (!settings.enabled || evicted(own)) return;
+        const TimestampTz now = checked_now();
+        const TimestampTz notices_due = send_notices(own, now);
         // Others want our place: not before we did what we came for.
         if (own->leave && done_one) return;
 
-        const TimestampTz now = checked_now();
         const bool first_visit = !done_one && own->extension == Presence::Unknown;
         const TimestampTz due = due_of(own);
         if (first_visit || due <= now) {
@@ -104,8 +108,9 @@ void run_rounds() {
             done_one = true;
             continue;
         }
-        if (due == kNothingDue || due - now > kLinger) return;
-        wait_for_latch(core::clamp_sleep(now, due, kMinWait, kLinger));
+        const bool far_off = due == kNothingDue || due - now > kLinger;
+        if (far_off && notices_due == kNothingDue && !more_notices_likely(now)) return;
+        wait_for_latch(core::clamp_sleep(now, Min(due, notices_due), kMinWait, kLinger));
     }
 }
 

@@ -81,6 +81,7 @@ async function main() {
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
   await equal(true, 'jobq_release', 'SELECT jobq_release($1, $2)', [claim.id, claim.lease]);
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
+  await client.query('CALL jobq_wait($1, $2, $3, $4, $5)', ['node', '0 s', ['mail'], [2], ['gpu']]);
   await equal(true, 'jobq_snooze', 'SELECT jobq_snooze($1, $2, $3)', [claim.id, '1 hour', claim.lease]);
 
   await client.query('BEGIN');

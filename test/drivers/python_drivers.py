@@ -161,6 +161,7 @@ def scenario(d):
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
     d.equal(True, "jobq_release", "SELECT jobq_release(%s, %s)", n(job), n(lease))
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
+    d.check(d.rows("CALL jobq_wait(%s, %s, %s, %s, %s)", queue, "0 s", ["mail"], d.list([2]), ["gpu"]) == [], "jobq_wait")
     d.equal(True, "jobq_snooze", "SELECT jobq_snooze(%s, %s, %s)", n(job), "1 hour", n(lease))
     d.rows("BEGIN")
     job = d.value("SELECT id FROM jobq_claim(%s)", queue)

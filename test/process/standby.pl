@@ -41,6 +41,7 @@ for my $call (@writes)
 {
     is(sqlstate($standby, 'work', "SELECT $call"), '25006', $call);
 }
+is(sqlstate($standby, 'work', q{CALL jobq_wait('q', '0 s')}), '25006', 'jobq_wait');
 is(value($standby, 'work', "SELECT queue, status FROM jobq_get($job)"), 'kept|pending', 'jobq_get reads there');
 is(value($standby, 'work', q{SELECT pending FROM jobq.queue_stats WHERE queue = 'q'}), '5', 'so do the views');
 is( value($standby, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'jobq%'}),

@@ -1,0 +1,238 @@
+// jobq_wait: sleeps until there may be a job for this worker.
+//
+// A procedure, since it must end the transaction it is called in: the snapshot of a waiting statement would hold back
+// vacuum. It commits first, and each look at the tables is a short transaction of its own; what it sleeps in has no
+// snapshot. Hence it can be neither SECURITY DEFINER nor have a search_path of its own: looks take both on themselves.
+#include "pg/pg.h"
+
+#include "core/job.h"
+#include "functions/claim.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "shared/memory.h"
+#include "shared/waiters.h"
+#include "store/look.h"
+
+extern "C" {
+#include "catalog/pg_proc.h"
+#include "nodes/parsenodes.h"
+#include "storage/latch.h"
+#include "utils/syscache.h"
+#include "utils/wait_event.h"
+
+// Of libpq/libpq.h, which needs headers that the server was built with and that need not be installed.
+bool pq_check_connection(void);
+}
+
+#include <ctime>
+
+namespace jobq {
+
+namespace {
+
+constexpr core::Micros kMillisecond = 1000;
+// The backstop: nobody tells of jobs that came with triggers disabled, or of claims that rolled back.
+constexpr core::Micros kPoll = core::kSecond;
+// Without preload there is nothing but the poll: so soon the first time, then half as often each time.
+constexpr core::Micros kFirstPoll = 100 * kMillisecond;
+// While all claimable jobs are held by others; doubled each time.
+constexpr core::Micros kFirstHeldPoll = 5 * kMillisecond;
+// Between two looks that commits ask for.
+constexpr core::Micros kLookGap = 10 * kMillisecond;
+// A job that was told of last time and is still there is told of again this much later; doubled each time.
+constexpr core::Micros kFirstDoubt = kMillisecond;
+constexpr core::Micros kLongestDoubt = 100 * kMillisecond;
+
+// One call.
+struct Wait {
+    Oid procedure;
+    std::string_view queue;
+    core::WorkerFilter filter;
+    core::Micros deadline;
+    core::Micros last_look;
+    core::Micros next_look;
+    core::Micros poll;
+    core::Micros doubt_until;  // 0: no doubt yet
+    Seen seen;
+};
+
+// The job that a look of this session told of last.
+struct Told {
+    int64 job_id;
+    core::Micros at;
+    core::Micros doubt;
+};
+Told told;
+
+// Steps of the wall clock must not prolong a sleep.
+core::Micros monotonic_now() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<core::Micros>(time.tv_sec) * core::kSecond + time.tv_nsec / 1000;
+}
+
+void require_autocommit(FunctionCallInfo fcinfo) {
+    const bool may_commit = fcinfo->context != nullptr && IsA(fcinfo->context, CallContext) &&
+                            !reinterpret_cast<CallContext *>(fcinfo->context)->atomic && !IsSubTransaction();
+    if (may_commit) return;
+    ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+                    errmsg("jobq_wait() cannot be called inside a transaction block, a function or an exception block"),
+                    errdetail("It would hold back vacuum while it waits."),
+                    errhint("Call it in autocommit mode, as a statement of its own.")));
+}
+
+// The owner of the procedure, as for SECURITY DEFINER.
+Oid owner_of(Oid procedure) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(procedure));
+    if (!HeapTupleIsValid(tuple))
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("jobq_wait() was dropped while it waited"),
+                        errhint("If the extension has been created again, call it again.")));
+    const Oid owner = reinterpret_cast<FormData_pg_proc *>(GETSTRUCT(tuple))->proowner;
+    ReleaseSysCache(tuple);
+    return owner;
+}
+
+// Runs body as a function of that owner with SECURITY DEFINER SET search_path = pg_catalog, pg_temp would run. An error
+// restores the rest with the transaction's end.
+template <typename Body>
+void as_definer(Oid owner, Body body) {
+    Oid user;
+    int context;
+    GetUserIdAndSecContext(&user, &context);
+    SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
+    const int nest_level = NewGUCNestLevel();
+    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                      false);
+    body();
+    AtEOXact_GUC(true, nest_level);
+    SetUserIdAndSecContext(user, context);
+}
+
+// One transaction. The lanes are entered before the snapshot is taken under which their jobs are looked for.
+void look(Wait *wait) {
+    forget_look_signal();
+    // The transaction began before the sleep.
+    AcceptInvalidationMessages();
+    // It has no snapshot yet. Looks must not depend on each other, nor fail for what others do.
+    XactIsoLevel = XACT_READ_COMMITTED;
+    as_definer(owner_of(wait->procedure), [&] {
+        with_spi([&] {
+            PushActiveSnapshot(GetTransactionSnapshot());
+            const Outlook outlook = read_outlook(wait->queue, wait->filter);
+            PopActiveSnapshot();
+            update_waiter(outlook.lanes, outlook.count, outlook.paused);
+            PushActiveSnapshot(GetTransactionSnapshot());
+            wait->seen = {Sight::Nothing, 0};
+            if (!outlook.paused) wait->seen = look_into_lanes(outlook.lanes, outlook.count);
+            PopActiveSnapshot();
+        });
+    });
+    SPI_commit();
+    wait->last_look = monotonic_now();
+}
+
+// Whether the caller shall hear of the job that was seen. If it has been told of this very job last time and did not
+// get it, something is in the way that a look does not see: it must not call again and again at full speed.
+bool worth_telling(Wait *wait) {
+    if (wait->seen.sight != Sight::Claimable) return false;
+    const core::Micros now = wait->last_look;
+    const bool again = told.job_id == wait->seen.job_id && now - told.at < core::kSecond;
+    if (again && wait->doubt_until == 0) {
+        told.doubt = Min(Max(told.doubt * 2, kFirstDoubt), kLongestDoubt);
+        wait->doubt_until = now + told.doubt;
+    }
+    if (again && now < wait->doubt_until) return false;
+    if (!again) told.doubt = 0;
+    told.job_id = wait->seen.job_id;
+    told.at = now;
+    return true;
+}
+
+void plan_next_look(Wait *wait) {
+    switch (wait->seen.sight) {
+        case Sight::Claimable:
+            wait->next_look = wait->doubt_until;
+            return;
+        case Sight::Held:
+            wait->poll = wait->poll == 0 ? kFirstHeldPoll : Min(wait->poll * 2, kPoll);
+            break;
+        case Sight::Nothing:
+            wait->poll = shared_memory_ready() ? kPoll : Min(Max(wait->poll * 2, kFirstPoll), kPoll);
+            break;
+    }
+    wait->next_look = wait->last_look + wait->poll;
+}
+
+// A client that is gone must not take a job's wake-up with it.
+void check_client() {
+    if (MyProcPort == nullptr || !WaitEventSetCanReportClosed() || pq_check_connection()) return;
+    ClientConnectionLost = true;
+    InterruptPending = true;
+    CHECK_FOR_INTERRUPTS();
+}
+
+// Until there is a job, or a reason to look, or the time is over.
+void sleep(const Wait &wait) {
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        const Signals signals = waiter_signals();
+        if (signals.job) return;
+        core::Micros until = Min(wait.deadline, wait.next_look);
+        if (signals.look) until = Min(until, wait.last_look + kLookGap);
+        const core::Micros now = monotonic_now();
+        if (now >= until) return;
+        const long milliseconds = static_cast<long>((until - now + kMillisecond - 1) / kMillisecond);
+        WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+    }
+}
+
+void wait_for_job(Wait *wait) {
+    // The caller's snapshot ends here.
+    SPI_commit();
+    enter_waiters(wait->queue, core::make_wish(wait->filter));
+    for (;;) {
+        look(wait);
+        if (worth_telling(wait) || wait->last_look >= wait->deadline) return;
+        plan_next_look(wait);
+        sleep(*wait);
+        check_client();
+        if (waiter_signals().job) return;
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_wait);
+PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
+    require_autocommit(fcinfo);
+    require_writable(fcinfo);
+    // From here on memory outlives the transactions.
+    SPI_connect_ext(SPI_OPT_NONATOMIC);
+    Wait wait = {};
+    wait.procedure = fcinfo->flinfo->fn_oid;
+    const text *queue = require_text(fcinfo, 0, "queue");
+    wait.queue = view(queue);
+    check_queue_name(wait.queue, "queue");
+    require(fcinfo, 1, "timeout");
+    const core::Micros timeout = check_span(PG_GETARG_INTERVAL_P(1), "timeout", Zero::Allowed);
+    wait.deadline = core::saturating_add(monotonic_now(), timeout);
+    wait.filter = checked_filter(fcinfo, 2);
+    PG_TRY();
+    { wait_for_job(&wait); }
+    PG_CATCH();
+    {
+        leave_waiters(false);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    leave_waiters(true);
+    SPI_finish();
+    PG_RETURN_VOID();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

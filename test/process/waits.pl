@@ -1,0 +1,471 @@
+# jobq_wait and NOTIFY: who is woken by what, who is not, what a sleeping session holds, and how it ends.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my $node = preloaded('waits', conf => [ 'max_prepared_transactions = 10', 'max_connections = 60' ]);
+database($node, 'work');
+my $other = session($node, 'work');
+my $slack = 0.5;    # a wake-up takes about a millisecond; a noisy machine more
+
+# ---- sleepers: sessions that call jobq_wait and do not wait for its end
+
+my $calls = 0;
+
+sub sleeper { return { session => session($node, 'work', @_), pid => undef }; }
+
+# Sends a call, and what to do after it. It runs on its own.
+sub start
+{
+    my ($sleeper, $call, $then) = @_;
+    my $session = $sleeper->{session};
+    $sleeper->{pid} //= $session->query('SELECT pg_backend_pid()');
+    $sleeper->{tag} = ++$calls;
+    my $printed = $session->query_until(qr/begin-$calls\n/, "\\echo begin-$calls\n$call;\n" . ($then ? "$then;\n" : '') . "\\echo end-$calls\n");
+    # The call may have ended by now.
+    $sleeper->{early} = $printed =~ s/^.*begin-$calls\n//sr;
+    $sleeper->{begin} = time;
+    return $sleeper;
+}
+
+sub ended
+{
+    my ($sleeper) = @_;
+    return 1 if $sleeper->{ended} && $sleeper->{ended} == $sleeper->{tag};
+    my $session = $sleeper->{session};
+    $session->{run}->pump_nb;
+    return 0 unless "$sleeper->{early}$session->{stdout}" =~ /^(.*)end-$sleeper->{tag}\n/s;
+    $sleeper->{output} = $1;
+    $sleeper->{ended} = $sleeper->{tag};
+    $sleeper->{took} = time - $sleeper->{begin};
+    $session->{stdout} = '';
+    return 1;
+}
+
+# Seconds until it has ended.
+sub seconds_to_end { my ($sleeper, $limit) = @_; return seconds_until(sub { ended($sleeper) }, $limit) // 1e9; }
+
+sub wakes
+{
+    my ($sleeper, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return cmp_ok(seconds_to_end($sleeper, 10), '<', $slack, $name);
+}
+
+sub sleeps_on
+{
+    my ($sleeper, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    usleep(200_000);
+    return ok(!ended($sleeper), $name);
+}
+
+sub asleep
+{
+    my (@sleepers) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $pids = join ',', map { $_->{pid} } @sleepers;
+    return becomes_true($node, 'work',
+        "SELECT count(*) = @{[scalar @sleepers]} FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event = 'Extension'",
+        @sleepers . ' asleep');
+}
+
+sub enqueue { my ($arguments) = @_; return $other->query("SELECT jobq_enqueue($arguments)"); }
+
+# Claims everything, so that nothing is left that a look could find.
+sub clear { my ($queue) = @_; return $other->query("SELECT count(*) FROM jobq_claim('$queue', 'clearer', 1000, capabilities => '{gpu}')"); }
+
+# How often the session has gone to sleep.
+sub sleeps
+{
+    my ($sleeper) = @_;
+    open(my $status, '<', "/proc/$sleeper->{pid}/status") or return 0;
+    my ($count) = join('', <$status>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
+    return $count;
+}
+
+my ($one, $two) = map { sleeper() } 1 .. 2;
+
+# ---- a commit wakes, and not before
+
+start($one, q{CALL jobq_wait('q', '20 s')}, q{SELECT kind FROM jobq_claim('q', 'one')});
+asleep($one);
+is(value($node, 'work', "SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE pid = $one->{pid}"),
+    't', 'a sleeper has neither snapshot nor transaction id');
+is(value($node, 'work', "SELECT count(*) FROM pg_locks WHERE pid = $one->{pid} AND locktype <> 'virtualxid'"), '0', 'nor locks');
+$other->query('BEGIN');
+enqueue(q{'q', kind => 'first'});
+sleeps_on($one, 'an enqueue alone wakes nobody');
+$other->query('COMMIT');
+wakes($one, 'its commit does');
+is($one->{output}, "first\n", 'and the job is there');
+start($one, q{CALL jobq_wait('q', '20 s')});
+asleep($one);
+$other->query(q{BEGIN; SELECT jobq_enqueue('q'); ROLLBACK});
+sleeps_on($one, 'a rollback wakes nobody');
+enqueue(q{'another'});
+sleeps_on($one, 'nor does another queue');
+enqueue(q{'q'});
+wakes($one, 'the next commit does');
+start($one, q{CALL jobq_wait('q', '20 s')});
+wakes($one, 'a job that is there already ends the call at once');
+clear('q');
+
+# ---- what else makes jobs claimable
+
+my %ways = (
+    'a plain INSERT' => q{INSERT INTO jobq.jobs (queue) VALUES ('ways')},
+    'jobq_enqueue_many' => q{SELECT count(*) FROM jobq_enqueue_many('ways', '{1}')},
+    'jobq_release' => q{SELECT jobq_release(id, lease) FROM jobq.jobs WHERE id = (SELECT max(id) FROM jobq.jobs WHERE status = 'processing')},
+    'jobq_fail without delay' => q{SELECT jobq_fail(id, lease, retry_in => '0') FROM jobq.jobs WHERE id = (SELECT max(id) FROM jobq.jobs WHERE status = 'processing')},
+    'an UPDATE of the status' => q{UPDATE jobq.jobs SET status = 'pending' WHERE id = (SELECT max(id) FROM jobq.jobs WHERE status = 'processing')});
+for my $way (sort keys %ways)
+{
+    enqueue(q{'ways'});
+    clear('ways');
+    start($one, q{CALL jobq_wait('ways', '20 s')});
+    asleep($one);
+    $other->query($ways{$way});
+    wakes($one, "woken by $way");
+    clear('ways');
+}
+
+start($one, q{CALL jobq_wait('later', '20 s')}, q{SELECT round(extract(epoch FROM clock_timestamp() - run_at) * 1000) FROM jobq_claim('later')});
+asleep($one);
+enqueue(q{'later', run_at => clock_timestamp() + interval '700 ms'});
+cmp_ok(seconds_to_end($one), '>', 0.4, 'a delayed job wakes nobody before its time');
+like($one->{output}, qr/^\d+\n$/, 'but when it is promoted');
+diag("ms from run_at to the claim: $one->{output}");
+
+value($node, 'work', q{BEGIN; SELECT jobq_enqueue('prepared', kind => 'new'); PREPARE TRANSACTION 'jobs'});
+start($one, q{CALL jobq_wait('prepared', '20 s')});
+asleep($one);
+value($node, 'work', q{COMMIT PREPARED 'jobs'});
+wakes($one, 'woken by COMMIT PREPARED in another session');
+
+# ---- as many as there are jobs, the longest waiting first
+
+my @crowd = map { sleeper() } 1 .. 5;
+for my $round ('a queue nobody has used', 'a queue in use')
+{
+    for my $sleeper (@crowd)
+    {
+        start($sleeper, q{CALL jobq_wait('crowd', '20 s')}, q{SELECT count(*) FROM jobq_claim('crowd')});
+        asleep($sleeper);
+    }
+    $other->query(q{SELECT count(*) FROM jobq_enqueue_many('crowd', '{1,2}')});
+    seconds_until(sub { 2 == grep { ended($_) } @crowd }, 5);
+    usleep(1_200_000);    # more than a look's interval: those that are woken have claimed
+    is(join(' ', map { ended($_) } @crowd), '1 1 0 0 0', "$round: two jobs wake the two that wait longest");
+    is($crowd[0]{output} . $crowd[1]{output}, "1\n1\n", 'and each gets one');
+    enqueue(q{'crowd'}) for 1 .. 3;
+    wakes($_, 'and three commits the other three') for @crowd[ 2 .. 4 ];
+}
+
+# ---- only who may take the job
+
+start($one, q{CALL jobq_wait('kinds', '20 s', kinds => '{mail}')});
+start($two, q{CALL jobq_wait('kinds', '20 s', kinds => '{sms}', versions => '{0}')});
+asleep($one, $two);
+enqueue(q{'kinds', kind => 'fax'});
+enqueue(q{'kinds', kind => 'sms', version => 1});
+sleeps_on($_, 'jobs of kinds that are new, and that nobody asked for') for $one, $two;
+my @before = map { sleeps($_) } $one, $two;
+$other->query(q{DO $$ BEGIN FOR i IN 1..2000 LOOP PERFORM jobq_enqueue('kinds', kind => 'fax'); COMMIT; END LOOP; END $$});
+usleep(200_000);
+cmp_ok(sleeps($one) - $before[0], '<', 30, 'a backlog of another kind does not keep it busy');
+cmp_ok(sleeps($two) - $before[1], '<', 30, 'nor the other');
+ok(!ended($one) && !ended($two), 'both sleep on');
+enqueue(q{'kinds', kind => 'sms'});
+wakes($two, 'a new kind wakes who asked for it');
+ok(!ended($one), 'and nobody else');
+enqueue(q{'kinds', kind => 'mail'});
+wakes($one, 'the other kind the other');
+
+start($one, q{CALL jobq_wait('able', '20 s')});
+start($two, q{CALL jobq_wait('able', '20 s', capabilities => '{gpu,disk}')});
+asleep($one, $two);
+enqueue(q{'able', requires => '{tape}'});
+sleeps_on($_, 'a job that neither can do') for $one, $two;
+enqueue(q{'able', requires => '{gpu}'});
+wakes($two, 'a capability');
+ok(!ended($one), 'that only one has');
+enqueue(q{'able'});
+wakes($one, 'a job without requirements');
+
+# More kinds than are kept in shared memory.
+my $kinds = join ',', map { "kind$_" } 1 .. 40;
+start($one, "CALL jobq_wait('wide', '20 s', kinds => '{$kinds}')");
+asleep($one);
+enqueue(q{'wide', kind => 'no'});
+sleeps_on($one, 'a wide filter is still a filter');
+enqueue(q{'wide', kind => 'kind40'});
+wakes($one, 'and finds what it wants');
+
+# ---- paused queues
+
+enqueue(q{'paused'});
+$other->query(q{SELECT jobq_pause_queue('paused')});
+start($one, q{CALL jobq_wait('paused', '20 s')});
+sleeps_on($one, 'a paused queue counts as empty');
+asleep($one);
+enqueue(q{'paused'});
+sleeps_on($one, 'whatever comes in');
+$other->query(q{SELECT jobq_resume_queue('paused')});
+wakes($one, 'until it is resumed');
+clear('paused');
+start($one, q{CALL jobq_wait('paused', '20 s')});
+asleep($one);
+$other->query(q{SELECT jobq_pause_queue('paused')});
+enqueue(q{'paused'});
+sleeps_on($one, 'a pause reaches who sleeps already');
+$other->query(q{UPDATE jobq.queue_settings SET paused = false WHERE queue = 'paused'});
+wakes($one, 'and so does an UPDATE of the settings');
+
+# ---- jobs that somebody holds
+
+enqueue(q{'held'});
+$other->query(q{BEGIN; SELECT id FROM jobq.jobs WHERE queue = 'held' FOR UPDATE});
+start($one, q{CALL jobq_wait('held', '20 s')});
+sleeps_on($one, 'a job that a transaction holds is not claimable');
+$before[0] = sleeps($one);
+usleep(1_000_000);
+cmp_ok(sleeps($one) - $before[0], '<', 30, 'and does not keep the sleeper busy');
+$other->query('ROLLBACK');
+cmp_ok(seconds_to_end($one, 10), '<', 2, 'when the transaction has gone, it is');
+
+# A worker that does not take what it is told of.
+my $begin = time;
+$one->{session}->query(q{CALL jobq_wait('held', '1 s')}) for 1 .. 10;
+cmp_ok(time - $begin, '>', 0.2, 'who comes again and again for the same job is slowed down');
+
+# ---- a wake-up that is not used goes to another
+
+for my $end ('a cancelled', 'a terminated', 'a lost')
+{
+    my $first = sleeper();
+    start($first, q{CALL jobq_wait('handed', '20 s')});
+    asleep($first);
+    start($two, q{CALL jobq_wait('handed', '20 s')}, q{SELECT count(*) FROM jobq_claim('handed')});
+    asleep($two);
+    kill 'STOP', $first->{pid};
+    enqueue(q{'handed'});
+    if ($end eq 'a lost')
+    {
+        $first->{session}{run}->signal('KILL');
+        usleep(100_000);
+    }
+    else
+    {
+        my $call = $end eq 'a cancelled' ? 'pg_cancel_backend' : 'pg_terminate_backend';
+        value($node, 'work', "SELECT $call($first->{pid})");
+    }
+    kill 'CONT', $first->{pid};
+    wakes($two, "$end sleeper hands its wake-up on");
+    is($two->{output}, "1\n", 'and the job is not left lying');
+    $first->{session}->quit if $end eq 'a cancelled';
+    eval { $first->{session}{run}->kill_kill; } unless $end eq 'a cancelled';
+}
+
+# ---- timeouts
+
+$begin = time;
+$one->{session}->query(q{CALL jobq_wait('empty', '0 s')});
+cmp_ok(time - $begin, '<', $slack, 'zero looks once');
+$begin = time;
+$one->{session}->query(q{CALL jobq_wait('empty', '1.3 s')});
+my $took = time - $begin;
+ok($took >= 1.25 && $took < 1.3 + $slack, 'the timeout is kept') or diag($took);
+start($one, q{CALL jobq_wait('empty', '100000 years')});
+asleep($one);
+enqueue(q{'empty'});
+wakes($one, 'a very long one too');
+clear('empty');
+is(sqlstate($node, 'work', q{SET statement_timeout = '300 ms'; CALL jobq_wait('empty', '20 s')}), '57014', 'statement_timeout ends it');
+
+# ---- cancel and terminate
+
+start($one, q{CALL jobq_wait('empty', '20 s')});
+asleep($one);
+$begin = time;
+value($node, 'work', "SELECT pg_cancel_backend($one->{pid})");
+cmp_ok(seconds_to_end($one, 10), '<', $slack, 'a cancel is answered at once');
+like($one->{session}{stderr}, qr/canceling statement due to user request/, 'with the usual error');
+$one->{session}{stderr} = '';
+is($one->{session}->query('SELECT 1'), '1', 'and the session goes on');
+start($one, q{CALL jobq_wait('empty', '20 s')});
+asleep($one);
+enqueue(q{'empty'});
+wakes($one, 'and waits again');
+clear('empty');
+my $victim = sleeper();
+start($victim, q{CALL jobq_wait('empty', '20 s')});
+asleep($victim);
+value($node, 'work', "SELECT pg_terminate_backend($victim->{pid})");
+my $gone = seconds_until(sub { !-e "/proc/$victim->{pid}" }, 10) // 1e9;
+report_seconds('terminated', $gone);
+cmp_ok($gone, '<', $slack, 'a terminated sleeper is gone at once');
+eval { $victim->{session}{run}->kill_kill; };
+
+# ---- where it cannot be called
+
+is(sqlstate($node, 'work', q{BEGIN; CALL jobq_wait('empty')}), '25001', 'a transaction block');
+is(sqlstate($node, 'work', q{SELECT 1\; CALL jobq_wait('empty')}), '25001', 'several statements in one message');
+is(sqlstate($node, 'work', q{BEGIN; DO $$ BEGIN CALL jobq_wait('empty'); END $$}), '25001', 'DO in a transaction block');
+is(sqlstate($node, 'work', q{CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $$ BEGIN CALL jobq_wait('empty'); END $$; SELECT f()}),
+    '25001', 'a function');
+is(sqlstate($node, 'work', q{DO $$ BEGIN CALL jobq_wait('empty'); EXCEPTION WHEN division_by_zero THEN NULL; END $$}),
+    '25001', 'an exception block');
+is(sqlstate($node, 'work', q{SET default_transaction_read_only = on; CALL jobq_wait('empty', '0 s')}), '25006', 'a read-only transaction');
+
+# A loop inside the server.
+start($two, q{DO $$ DECLARE job bigint; BEGIN LOOP CALL jobq_wait('loop', '20 s'); SELECT id INTO job FROM jobq_claim('loop'); COMMIT; EXIT WHEN FOUND; END LOOP; END $$});
+asleep($two);
+is(value($node, 'work', "SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE pid = $two->{pid}"),
+    't', 'DO outside of a transaction block: no snapshot either');
+enqueue(q{'loop'});
+wakes($two, 'and it is woken');
+
+# ---- with the rights of the caller, under any search_path and isolation level
+
+value($node, 'work', q{CREATE ROLE drudge LOGIN; SELECT jobq_grant('drudge', 'worker')});
+is(sqlstate($node, 'work', q{CREATE ROLE nobody LOGIN; SET ROLE nobody; CALL jobq_wait('empty', '0 s')}), '42501', 'not without the right to');
+my $worker = sleeper(connect_as('drudge'));
+value($node, 'work', q{CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
+    CREATE FUNCTION evil.eq(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'as %', current_user; END $$;
+    CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.eq)});
+$worker->{session}->query(q{SET search_path = evil, pg_catalog, public; SET default_transaction_isolation = serializable});
+start($worker, q{CALL jobq_wait('rights', '20 s')}, q{SELECT current_user, current_setting('search_path')});
+asleep($worker);
+enqueue(q{'rights'});
+wakes($worker, 'a worker may wait');
+is($worker->{output}, "drudge|evil, pg_catalog, public\n", 'and is who it was');
+is($worker->{session}{stderr}, '', 'nobody interfered');
+
+# ---- NOTIFY
+
+my $listener = session($node, 'work');
+$listener->query('LISTEN jobq');
+
+# The payloads that have arrived, and who sent them.
+my @heard;
+sub heard
+{
+    my $printed = $listener->query('SELECT 1');
+    push @heard, [ $1, $2 ]
+      while $printed =~ /Asynchronous notification "jobq"(?: with payload "([^"]*)")? received from server process with PID (\d+)/g;
+    return;
+}
+sub hears
+{
+    my ($payload, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $seconds = seconds_until(sub { heard(); return scalar grep { ($_->[0] // '') eq $payload } @heard }, 10);
+    ok(defined $seconds, $name);
+    return $seconds;
+}
+sub silence { usleep(100_000); heard(); @heard = (); return; }
+
+silence();
+enqueue(q{'MixedCase "q"'});
+@heard = ();
+enqueue(q{'Mixed Case'});
+hears('Mixed Case', 'a commit is told of by its name');
+is($heard[-1][1], worker_pid($node, 'work'), 'by the background worker');
+silence();
+$other->query('BEGIN');
+enqueue(q{'unborn'});
+silence();
+$other->query('ROLLBACK');
+usleep(50_000);
+heard();
+is(scalar @heard, 0, 'a rollback is not told of');
+value($node, 'work', q{BEGIN; SELECT jobq_enqueue('two phases'); PREPARE TRANSACTION 'told'});
+silence();
+value($node, 'work', q{COMMIT PREPARED 'told'});
+hears('', 'COMMIT PREPARED is told of as any queue');
+silence();
+$other->query(q{SELECT jobq_resume_queue('paused') IS NULL, jobq_alter_queue('resumed', max_attempts => 3)});
+hears('resumed', 'so is a change of settings');
+silence();
+$other->query(q{DO $$ BEGIN FOR i IN 1..1000 LOOP PERFORM jobq_enqueue('many'); COMMIT; END LOOP; END $$});
+hears('many', 'many commits');
+usleep(100_000);
+heard();
+diag(@heard . ' notifications of 1000 commits');
+cmp_ok(scalar @heard, '<', 300, 'are told of far less often');
+silence();
+$other->query(q{SELECT count(*) FROM (SELECT jobq_enqueue('queue ' || n) FROM generate_series(1, 100) n) e});
+hears('', 'more queues at once than are told apart: any queue');
+silence();
+settings($node, 'jobq.notify = off');
+$node->reload;
+becomes_true($node, 'work', q{SELECT NOT current_setting('jobq.notify')::boolean}, 'jobq.notify is off');
+seconds_until(sub { $other->query('SHOW jobq.notify') eq 'off' });
+enqueue(q{'unheard'});
+silence();
+enqueue(q{'unheard'});
+usleep(100_000);
+heard();
+is(scalar @heard, 0, 'then nothing is sent');
+settings($node, 'jobq.notify = on');
+$node->reload;
+seconds_until(sub { $other->query('SHOW jobq.notify') eq 'on' });
+
+# The worker does not stay for ever.
+value($node, 'work', q{TRUNCATE jobq.jobs});
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')},
+    'an idle database has no worker');
+@heard = ();
+enqueue(q{'from idle'});
+my $late = hears('from idle', 'and the next job is told of by a new one');
+report_seconds('from an idle database', $late // 1e9);
+
+# ---- the extension is dropped
+
+clear('empty');
+start($one, q{CALL jobq_wait('empty', '20 s')});
+asleep($one);
+value($node, 'work', 'DROP EXTENSION jobq');
+cmp_ok(seconds_to_end($one, 10), '<', 3, 'DROP EXTENSION does not wait for sleepers, and ends them');
+like($one->{session}{stderr}, qr/jobq_wait\(\) was dropped/, 'with a plain error');
+$one->{session}{stderr} = '';
+value($node, 'work', 'CREATE EXTENSION jobq');
+
+# ---- shutdown
+
+start($_, q{CALL jobq_wait('empty', '60 s')}) for @crowd;
+asleep(@crowd);
+$begin = time;
+$node->stop('fast');
+$took = time - $begin;
+report_seconds('fast shutdown with sleepers', $took);
+cmp_ok($took, '<', 2, 'a fast shutdown does not wait for sleepers');
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000|cache lookup failed)/, 'no crash, no internal error');
+eval { $_->{session}{run}->kill_kill; } for @crowd, $one, $two, $worker;
+eval { $_->{run}->kill_kill; } for $other, $listener;
+
+# ---- without preload it polls
+
+my $plain = server('waits_plain');
+database($plain, 'work');
+$node = $plain;
+my $lone = sleeper();
+start($lone, q{CALL jobq_wait('q', '20 s')}, q{SELECT count(*) FROM jobq_claim('q')});
+asleep($lone);
+value($plain, 'work', q{SELECT jobq_enqueue('q')});
+cmp_ok(seconds_to_end($lone, 10), '<', 1.5, 'without preload a job is found within about a second');
+is($lone->{output}, "1\n", 'and can be claimed');
+$begin = time;
+$lone->{session}->query(q{CALL jobq_wait('q', '700 ms')});
+$took = time - $begin;
+ok($took >= 0.65 && $took < 0.7 + $slack, 'and the timeout is kept');
+$lone->{session}->quit;
+
+done_testing();

@@ -1,0 +1,174 @@
+// Whom a commit wakes: lanes that are known, lanes that are new, and what does not fit into shared memory.
+#include "core/wake.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace jobq::core {
+namespace {
+
+using Names = std::vector<std::string_view>;
+
+// A worker's filter.
+struct Filter {
+    Names kinds, capabilities;
+    std::vector<std::int32_t> versions;
+    bool any_kind = true;
+    bool any_version = true;
+
+    Wish wish() const {
+        WorkerFilter filter = {};
+        if (!any_kind) {
+            static const std::string_view none;
+            filter.kinds = kinds.empty() ? &none : kinds.data();
+            filter.kind_count = static_cast<int>(kinds.size());
+        }
+        if (!any_version) {
+            static const std::int32_t none = 0;
+            filter.versions = versions.empty() ? &none : versions.data();
+            filter.version_count = static_cast<int>(versions.size());
+        }
+        if (!capabilities.empty()) {
+            filter.capabilities = capabilities.data();
+            filter.capability_count = static_cast<int>(capabilities.size());
+        }
+        return make_wish(filter);
+    }
+};
+
+LaneTraits traits(std::string_view kind, std::int32_t version = 0, const Names &required = {}) {
+    return lane_traits(kind, version, required.data(), static_cast<int>(required.size()));
+}
+
+// That many different names, which live for ever.
+Names many_names(int count) {
+    static std::vector<std::string> storage = [] {
+        std::vector<std::string> made;
+        for (int i = 0; i < 1000; i++) made.push_back("name " + std::to_string(i));
+        return made;
+    }();
+    return Names(storage.begin(), storage.begin() + count);
+}
+
+TEST(Wish, WithoutAFilterWantsWhatRequiresNothing) {
+    const Wish wish = Filter().wish();
+    EXPECT_EQ(wants_traits(wish, traits("")), Wants::Yes);
+    EXPECT_EQ(wants_traits(wish, traits("mail", 7)), Wants::Yes);
+    EXPECT_EQ(wants_traits(wish, traits("mail", 7, {"gpu"})), Wants::No);
+}
+
+TEST(Wish, FiltersByKind) {
+    Filter filter;
+    filter.any_kind = false;
+    EXPECT_EQ(wants_traits(filter.wish(), traits("")), Wants::No) << "an empty list matches nothing";
+    filter.kinds = {"mail", "sms"};
+    EXPECT_EQ(wants_traits(filter.wish(), traits("sms")), Wants::Yes);
+    EXPECT_EQ(wants_traits(filter.wish(), traits("fax")), Wants::No);
+    EXPECT_EQ(wants_traits(filter.wish(), traits("")), Wants::No);
+}
+
+TEST(Wish, FiltersByVersion) {
+    Filter filter;
+    filter.any_version = false;
+    filter.versions = {1, -2};
+    EXPECT_EQ(wants_traits(filter.wish(), traits("x", -2)), Wants::Yes);
+    EXPECT_EQ(wants_traits(filter.wish(), traits("x", 2)), Wants::No);
+}
+
+TEST(Wish, FiltersByCapabilities) {
+    Filter filter;
+    filter.capabilities = {"disk", "gpu"};
+    EXPECT_EQ(wants_traits(filter.wish(), traits("x", 0, {"gpu"})), Wants::Yes);
+    EXPECT_EQ(wants_traits(filter.wish(), traits("x", 0, {"disk", "gpu"})), Wants::Yes);
+    EXPECT_EQ(wants_traits(filter.wish(), traits("x", 0, {"disk", "tape"})), Wants::No);
+    EXPECT_EQ(wants_traits(filter.wish(), traits("x")), Wants::Yes);
+}
+
+// The digest may be vague, it must never be wrong.
+TEST(Wish, AgreesWithTheFilter) {
+    const Names names = many_names(100);
+    for (int kinds : {0, 1, kWishKinds, kWishKinds + 1}) {
+        for (int capabilities : {0, 1, kWishCapabilities, kWishCapabilities + 1}) {
+            const WorkerFilter filter = {names.data(), kinds, nullptr, 0, names.data(), capabilities};
+            const Wish wish = make_wish(filter);
+            for (int required = 0; required <= kTraitRequirements + 1; required++) {
+                for (int kind = 0; kind < 40; kind++) {
+                    bool wanted = kind < kinds;
+                    for (int r = 0; r < required; r++) wanted &= r < capabilities;
+                    const Wants wants = wants_traits(wish, lane_traits(names[kind], 0, names.data(), required));
+                    EXPECT_NE(wants, wanted ? Wants::No : Wants::Yes)
+                        << kinds << " kinds, " << capabilities << " capabilities, " << required << " required";
+                }
+            }
+        }
+    }
+}
+
+TEST(Wish, WhatDoesNotFitMustBeLookedAt) {
+    Filter filter;
+    filter.any_kind = false;
+    filter.kinds = many_names(kWishKinds + 1);
+    EXPECT_EQ(wants_traits(filter.wish(), traits("fax")), Wants::Maybe);
+    filter.kinds = many_names(kWishKinds);
+    EXPECT_EQ(wants_traits(filter.wish(), traits("fax")), Wants::No);
+
+    Filter versions;
+    versions.any_version = false;
+    for (int i = 0; i <= kWishVersions; i++) versions.versions.push_back(i);
+    EXPECT_EQ(wants_traits(versions.wish(), traits("x", 99)), Wants::Maybe);
+
+    Filter capable;
+    capable.capabilities = {"gpu"};
+    EXPECT_EQ(wants_traits(capable.wish(), traits("x", 0, many_names(kTraitRequirements + 1))), Wants::Maybe);
+    EXPECT_EQ(wants_traits(Filter().wish(), traits("x", 0, many_names(kTraitRequirements + 1))), Wants::No);
+}
+
+TEST(Lanes, KnownOnesAreTold) {
+    Wish wish = Filter().wish();
+    EXPECT_EQ(wants_lane(wish, 1), Wants::No);
+    add_lane(&wish, 1);
+    add_lane(&wish, 1);
+    EXPECT_EQ(wish.lane_count, 1);
+    EXPECT_EQ(wants_lane(wish, 1), Wants::Yes);
+    EXPECT_EQ(wants_lane(wish, 2), Wants::No);
+}
+
+TEST(Lanes, TooManyMeansMaybe) {
+    Wish wish = Filter().wish();
+    for (int i = 0; i < kWishLanes; i++) add_lane(&wish, i);
+    EXPECT_EQ(wants_lane(wish, kWishLanes), Wants::No);
+    add_lane(&wish, kWishLanes);
+    EXPECT_EQ(wants_lane(wish, kWishLanes), Wants::Maybe);
+    EXPECT_EQ(wants_lane(wish, 12345), Wants::Maybe);
+    EXPECT_EQ(wants_lane(wish, 0), Wants::Yes);
+}
+
+TEST(Lanes, NewOnesAreJudgedByTheFilter) {
+    Filter filter;
+    filter.any_kind = false;
+    filter.kinds = {"mail"};
+    Wish wish = filter.wish();
+    meet_lane(&wish, 1, traits("fax"));
+    EXPECT_EQ(wants_lane(wish, 1), Wants::No);
+    meet_lane(&wish, 2, traits("mail"));
+    EXPECT_EQ(wants_lane(wish, 2), Wants::Yes);
+    EXPECT_EQ(wants_lane(wish, 1), Wants::No);
+}
+
+TEST(Lanes, ANewOneThatCannotBeJudgedMustBeLookedAt) {
+    Filter filter;
+    filter.any_kind = false;
+    filter.kinds = many_names(kWishKinds + 1);
+    Wish wish = filter.wish();
+    add_lane(&wish, 1);
+    meet_lane(&wish, 1, traits("fax"));
+    EXPECT_EQ(wants_lane(wish, 2), Wants::No) << "it was known already";
+    meet_lane(&wish, 2, traits("fax"));
+    EXPECT_EQ(wants_lane(wish, 2), Wants::Maybe);
+    EXPECT_EQ(wants_lane(wish, 1), Wants::Yes);
+}
+
+}  // namespace
+}  // namespace jobq::core
