@@ -44,6 +44,8 @@ int bucket_of(int64 job) {
     return static_cast<int>((mixed >> 32) % static_cast<uint64>(leases->bucket_count));
 }
 
+Entry *bucket_begin(int bucket) { return &leases->entries[static_cast<size_t>(bucket) * kBucketSize]; }
+
 LWLock *lock_of(int bucket) { return shared_lock(Lock::Leases, bucket % kLeaseLocks); }
 
 // What became of a transaction. Of one that ended so long ago that the server may have forgotten it, the table knows.
@@ -69,7 +71,7 @@ bool is_visible(const Entry &entry) {
 }
 
 Entry *find_entry(int bucket, int64 job, int64 lease) {
-    Entry *begin = leases->entries + bucket * kBucketSize;
+    Entry *begin = bucket_begin(bucket);
     Entry *end = begin + kBucketSize;
     Entry *found = std::find_if(begin, end, [&](const Entry &entry) {
         return entry.job == job && entry.lease == lease && entry.database == MyDatabaseId;
@@ -79,7 +81,7 @@ Entry *find_entry(int bucket, int64 job, int64 lease) {
 
 bool enter(const Entry &entry) {
     const int bucket = bucket_of(entry.job);
-    Entry *begin = leases->entries + bucket * kBucketSize;
+    Entry *begin = bucket_begin(bucket);
     Entry *end = begin + kBucketSize;
     LWLockAcquire(lock_of(bucket), LW_EXCLUSIVE);
     Entry *place = std::find_if(begin, end, [](const Entry &known) { return known.database == InvalidOid; });
@@ -99,7 +101,7 @@ void each_entry(LWLockMode mode, Body body) {
     for (int n = 0; n < leases->bucket_count && go_on; n++) {
         const int bucket = search_from;
         search_from = (search_from + 1) % leases->bucket_count;
-        Entry *begin = leases->entries + bucket * kBucketSize;
+        Entry *begin = bucket_begin(bucket);
         // Without the lock: an entry that is made at this moment has time.
         const bool any =
             std::any_of(begin, begin + kBucketSize, [](const Entry &entry) { return entry.database == MyDatabaseId; });
@@ -139,35 +141,35 @@ void drop_lease(int64 job, int64 lease) {
     LWLockRelease(lock_of(bucket));
 }
 
-int due_leases(TimestampTz now, YoungLease *found, int room) {
+int due_leases(TimestampTz now, YoungLease *young, int room) {
     int count = 0;
     if (leases == nullptr) return count;
     each_entry(LW_EXCLUSIVE, [&](Entry *entry) {
         if (is_over(*entry))
             *entry = {};
         else if (entry->due <= now && is_visible(*entry) && !TransactionIdIsCurrentTransactionId(entry->ended))
-            found[count++] = {entry->job, entry->lease};
+            young[count++] = {entry->job, entry->lease};
         return count < room;
     });
     return count;
 }
 
-int leases_of_worker(uint32 worker_hash, YoungLease *found, int room) {
+int leases_of_worker(uint32 worker_hash, YoungLease *young, int room) {
     int count = 0;
     if (leases == nullptr) return count;
     each_entry(LW_SHARED, [&](const Entry *entry) {
         if (entry->worker_hash == worker_hash && is_visible(*entry) && !is_over(*entry))
-            found[count++] = {entry->job, entry->lease};
+            young[count++] = {entry->job, entry->lease};
         return count < room;
     });
     return count;
 }
 
-int leases_of_this_transaction(YoungLease *found, int room) {
+int leases_of_this_transaction(YoungLease *young, int room) {
     int count = 0;
     if (leases == nullptr) return count;
     each_entry(LW_SHARED, [&](const Entry *entry) {
-        if (TransactionIdIsCurrentTransactionId(entry->made)) found[count++] = {entry->job, entry->lease};
+        if (TransactionIdIsCurrentTransactionId(entry->made)) young[count++] = {entry->job, entry->lease};
         return count < room;
     });
     return count;
@@ -190,7 +192,7 @@ uint32 worker_hash_of(const text *worker_id) {
 
 int leases_held() { return leases == nullptr ? 0 : leases->bucket_count * kBucketSize; }
 
-Size leases_size() { return offsetof(Leases, entries) + sizeof(Entry) * bucket_count() * kBucketSize; }
+Size leases_size() { return offsetof(Leases, entries) + sizeof(Entry) * kBucketSize * bucket_count(); }
 
 void make_leases(void *memory, bool fresh) {
     leases = static_cast<Leases *>(memory);

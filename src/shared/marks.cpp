@@ -54,10 +54,12 @@ int bucket_of(Oid database, int64 lane) {
                             static_cast<uint64>(marks->bucket_count));
 }
 
+Entry *bucket_begin(int bucket) { return &marks->entries[static_cast<size_t>(bucket) * kBucketSize]; }
+
 LWLock *lock_of(int bucket) { return shared_lock(Lock::Marks, bucket % kMarkLocks); }
 
 Entry *find_entry(int bucket, Oid database, int64 lane) {
-    Entry *begin = marks->entries + bucket * kBucketSize;
+    Entry *begin = bucket_begin(bucket);
     Entry *end = begin + kBucketSize;
     Entry *found =
         std::find_if(begin, end, [&](const Entry &entry) { return entry.database == database && entry.lane == lane; });
@@ -65,7 +67,7 @@ Entry *find_entry(int bucket, Oid database, int64 lane) {
 }
 
 Entry *make_entry(int bucket, Oid database, int64 lane) {
-    Entry *begin = marks->entries + bucket * kBucketSize;
+    Entry *begin = bucket_begin(bucket);
     Entry *oldest = std::min_element(begin, begin + kBucketSize, [](const Entry &a, const Entry &b) {
         const bool free_a = a.database == InvalidOid;
         const bool free_b = b.database == InvalidOid;
@@ -166,7 +168,7 @@ void forget_marks() {
     for (int bucket = 0; bucket < marks->bucket_count; bucket++) {
         LWLockAcquire(lock_of(bucket), LW_EXCLUSIVE);
         for (int i = 0; i < kBucketSize; i++) {
-            Entry &entry = marks->entries[bucket * kBucketSize + i];
+            Entry &entry = bucket_begin(bucket)[i];
             if (entry.database == MyDatabaseId) entry = {};
         }
         LWLockRelease(lock_of(bucket));
@@ -179,7 +181,7 @@ int lanes_with_marks(int64 *lanes, int room) {
     for (int bucket = 0; bucket < marks->bucket_count; bucket++) {
         LWLockAcquire(lock_of(bucket), LW_SHARED);
         for (int i = 0; i < kBucketSize && count < room; i++) {
-            const Entry &entry = marks->entries[bucket * kBucketSize + i];
+            const Entry &entry = bucket_begin(bucket)[i];
             if (entry.database == MyDatabaseId) lanes[count++] = entry.lane;
         }
         LWLockRelease(lock_of(bucket));
@@ -187,7 +189,7 @@ int lanes_with_marks(int64 *lanes, int room) {
     return count;
 }
 
-Size marks_size() { return offsetof(Marks, entries) + sizeof(Entry) * bucket_count() * kBucketSize; }
+Size marks_size() { return offsetof(Marks, entries) + sizeof(Entry) * kBucketSize * bucket_count(); }
 
 void make_marks(void *memory, bool fresh) {
     marks = static_cast<Marks *>(memory);

@@ -26,10 +26,10 @@ struct HeldJob {
 int64 lease_claimed_here(int64 job_id);
 
 // Below SQL: processing -> completed, where held.
-void complete_jobs(HeldJob *jobs, int count, TimestampTz now);
+void complete_jobs(HeldJob *held, int count, TimestampTz now);
 
 // Below SQL: extends the leases that are held; `extra` is the progress. Fills held and cancel.
-void heartbeat_jobs(HeldJob *jobs, int count, TimestampTz now);
+void heartbeat_jobs(HeldJob *held, int count, TimestampTz now);
 
 // Extends the leases of every job of a worker. Returns the rows (id, cancel requested).
 Rows heartbeat_worker(text *worker_id, TimestampTz now);
