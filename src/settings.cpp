@@ -88,6 +88,14 @@ void define_session_settings() {
     DefineCustomIntVariable("jobq.max_payload", "Largest payload, result, progress or metadata of a job.", nullptr,
                             &settings.max_payload_kb, 65536, 1, 262143, PGC_SUSET, GUC_UNIT_KB, nullptr, nullptr,
                             nullptr);
+    DefineCustomBoolVariable("jobq.async_heartbeats",
+                             "Heartbeats that are their whole transaction do not wait for the disk.",
+                             "As with synchronous_commit = off: a crash of the server may forget the last of them.",
+                             &settings.async_heartbeats, true, PGC_USERSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable("jobq.async_claims", "Claims that are their whole transaction do not wait for the disk.",
+                             "A crash of the server may forget the last of them, and hand these jobs out again while "
+                             "their first workers still run.",
+                             &settings.async_claims, false, PGC_USERSET, 0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable("jobq.require_queues", "Refuses names of queues that nobody created.", nullptr,
                              &settings.require_queues, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 }

@@ -3,6 +3,7 @@
 
 #include "functions/claim.h"
 #include "pg/args.h"
+#include "pg/async_commit.h"
 #include "settings.h"
 
 namespace jobq {
@@ -126,7 +127,9 @@ PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
     check_queue_name(view(queue), "queue");
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
+    const bool whole = settings.async_claims && is_whole_transaction();
     claim_into(&results, request, view(queue));
+    if (whole) allow_async_commit();
     return results.done();
 }
 
@@ -138,8 +141,10 @@ PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
     for (int i = 0; i < queues.count; i++) check_queue_name(queues.items[i], "queues");
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
+    const bool whole = settings.async_claims && is_whole_transaction();
     for (int i = 0; i < queues.count; i++)
         if (claim_into(&results, request, queues.items[i]) > 0) break;
+    if (whole) allow_async_commit();
     return results.done();
 }
 

@@ -6,6 +6,7 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "settings.h"
+#include "shared/marks.h"
 #include "shared/publish.h"
 #include "shared/wall_clock.h"
 #include "store/directory.h"
@@ -145,6 +146,28 @@ PGDLLEXPORT Datum jobq_queue_defaults(PG_FUNCTION_ARGS) {
                  span(core::kDefaultBackoffMax), span(core::kDefaultHeartbeatTimeout),
                  Int32GetDatum(core::kDefaultMaxLost), span(core::kDefaultKeepCompleted),
                  span(core::kDefaultKeepFailed)});
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_held_lanes);
+PGDLLEXPORT Datum jobq_held_lanes(PG_FUNCTION_ARGS) {
+    ResultSet results(fcinfo);
+    auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
+    const int count = held_lanes(held, lanes_held());
+    for (const HeldLane *lane = held; lane < held + count; lane++) {
+        const bool anywhere = lane->first == core::kFirstKey;
+        const bool nowhere = lane->first == core::kLastKey;
+        const bool unknown = anywhere || nowhere;
+        const Datum values[] = {Int64GetDatum(lane->lane),
+                                Int16GetDatum(lane->first.priority),
+                                TimestampTzGetDatum(lane->first.ready_at),
+                                Int64GetDatum(lane->first.id),
+                                BoolGetDatum(nowhere),
+                                Int32GetDatum(lane->ranges),
+                                TimestampTzGetDatum(lane->learned_at)};
+        const bool nulls[] = {false, unknown, unknown, unknown, false, false, false};
+        results.row(values, nulls);
+    }
     return results.done();
 }
 

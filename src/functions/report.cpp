@@ -6,7 +6,9 @@
 #include "functions/result_set.h"
 #include "functions/status.h"
 #include "pg/args.h"
+#include "pg/async_commit.h"
 #include "pg/spi.h"
+#include "settings.h"
 #include "store/finish.h"
 
 #include <algorithm>
@@ -84,6 +86,14 @@ void take_extra(HeldJob *job, FunctionCallInfo fcinfo, int n) {
 }
 
 const char *heartbeat_answer(bool held, bool cancel) { return !held ? "lost" : cancel ? "cancel" : "held"; }
+
+// Heartbeats: lost in a crash, one is only a heartbeat that came too late.
+template <typename Body>
+void may_be_lost(Body body) {
+    const bool whole = settings.async_heartbeats && is_whole_transaction();
+    body();
+    if (whole) allow_async_commit();
+}
 
 // -1: by the queue's backoff.
 core::Micros checked_retry_in(FunctionCallInfo fcinfo, int n) {
@@ -195,7 +205,7 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "progress");
     HeldJob job = held_job(fcinfo, 1);
     take_extra(&job, fcinfo, 2);
-    heartbeat_jobs(&job, 1, GetCurrentTimestamp());
+    may_be_lost([&] { heartbeat_jobs(&job, 1, GetCurrentTimestamp()); });
     PG_RETURN_TEXT_P(cstring_to_text(heartbeat_answer(job.held, job.cancel)));
 }
 
@@ -204,7 +214,7 @@ PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
     ResultSet results(fcinfo);
-    heartbeat_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
+    may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, GetCurrentTimestamp()); });
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id),
@@ -218,10 +228,12 @@ PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
     text *worker_id = require_text(fcinfo, 0, "worker_id");
     check_worker_id(view(worker_id));
     ResultSet results(fcinfo);
-    with_spi([&] {
-        const Rows rows = heartbeat_worker(worker_id, GetCurrentTimestamp());
-        for (uint64 i = 0; i < rows.size(); i++)
-            results.row({rows[i].get(1), CStringGetTextDatum(heartbeat_answer(true, rows[i].bool_at(2)))});
+    may_be_lost([&] {
+        with_spi([&] {
+            const Rows rows = heartbeat_worker(worker_id, GetCurrentTimestamp());
+            for (uint64 i = 0; i < rows.size(); i++)
+                results.row({rows[i].get(1), CStringGetTextDatum(heartbeat_answer(true, rows[i].bool_at(2)))});
+        });
     });
     return results.done();
 }

@@ -175,19 +175,23 @@ void forget_marks() {
     }
 }
 
-int lanes_with_marks(int64 *lanes, int room) {
+int held_lanes(HeldLane *held, int room) {
     int count = 0;
     if (marks == nullptr) return 0;
     for (int bucket = 0; bucket < marks->bucket_count; bucket++) {
         LWLockAcquire(lock_of(bucket), LW_SHARED);
         for (int i = 0; i < kBucketSize && count < room; i++) {
             const Entry &entry = bucket_begin(bucket)[i];
-            if (entry.database == MyDatabaseId) lanes[count++] = entry.lane;
+            if (entry.database != MyDatabaseId) continue;
+            held[count++] = {entry.lane, core::skip_empty(entry.ranges, core::kFirstKey), entry.ranges.count,
+                             entry.learned_at};
         }
         LWLockRelease(lock_of(bucket));
     }
     return count;
 }
+
+int lanes_held() { return marks == nullptr ? 0 : marks->bucket_count * kBucketSize; }
 
 Size marks_size() { return offsetof(Marks, entries) + sizeof(Entry) * kBucketSize * bucket_count(); }
 

@@ -37,8 +37,17 @@ void publish_keys(int64 lane, const core::ClaimKey &first, const core::ClaimKey 
 // Forgets every mark of this session's database. No error is raised.
 void forget_marks();
 
+// What is held of one lane.
+struct HeldLane {
+    int64 lane;
+    core::ClaimKey first;  // where its first job can be
+    int ranges;
+    TimestampTz learned_at;
+};
 // The lanes of this session's database of which something is known, at most `room` of them; returns how many.
-int lanes_with_marks(int64 *lanes, int room);
+int held_lanes(HeldLane *held, int room);
+// How many there can be in all databases; 0 without preload.
+int lanes_held();
 
 // For shared/memory.cpp.
 Size marks_size();

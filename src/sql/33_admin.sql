@@ -96,6 +96,14 @@ COMMENT ON FUNCTION jobq.queue_defaults() IS
     'what a queue uses where its settings say nothing';
 
 -- For the view jobq.workers.
+CREATE FUNCTION jobq.held_lanes()
+    RETURNS TABLE (lane bigint, first_priority smallint, first_run_at timestamptz, first_id bigint, known_empty boolean,
+                   ranges integer, learned_at timestamptz)
+    AS 'MODULE_PATHNAME', 'jobq_held_lanes'
+    LANGUAGE C VOLATILE PARALLEL SAFE;
+COMMENT ON FUNCTION jobq.held_lanes() IS
+    'the lanes of this database of which shared memory knows where their first jobs can be';
+
 CREATE FUNCTION jobq.background_workers()
     RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
                    last_error text, last_error_at timestamptz, rounds bigint, rescued bigint, cancelled bigint,

@@ -38,6 +38,14 @@ LEFT JOIN jobq.jobs j USING (queue)
 GROUP BY q.queue, q.paused;
 COMMENT ON VIEW jobq.queue_stats IS 'per queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running one';
 
+CREATE VIEW jobq.lanes AS
+SELECT d.queue, d.kind, d.version, d.requires, d.lane,
+       h.lane IS NOT NULL AS held, h.known_empty, h.first_priority, h.first_run_at, h.first_id, h.ranges, h.learned_at
+FROM (SELECT DISTINCT l.queue, l.kind, l.version, l.requires, l.lane FROM jobq.lane_directory l) d
+LEFT JOIN jobq.held_lanes() h USING (lane);
+COMMENT ON VIEW jobq.lanes IS
+    'every lane: jobs that the same workers may take; and what claims know of where its first job can be';
+
 CREATE VIEW jobq.workers AS
 SELECT * FROM jobq.background_workers();
 COMMENT ON VIEW jobq.workers IS 'the launcher and the background workers of the server: state, last round, last error, totals';

@@ -78,18 +78,17 @@ void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end) {
 }
 
 int64 repair_marks() {
-    constexpr int kRoom = 4096;
-    auto *lanes = static_cast<int64 *>(palloc(sizeof(int64) * kRoom));
-    const int count = lanes_with_marks(lanes, kRoom);
+    auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
+    const int count = held_lanes(held, lanes_held());
     int64 found = 0;
     if (count == 0) return found;
     JobsTable jobs;
     open_jobs(&jobs);
     for (int i = 0; i < count; i++) {
-        const EmptyRanges empty = read_marks(lanes[i]);
+        const EmptyRanges empty = read_marks(held[i].lane);
         renew_snapshot(&jobs);
         bool stranded = false;
-        for (int r = 0; r < empty.count; r++) stranded |= publish_stranded(&jobs, lanes[i], empty.items[r].keys);
+        for (int r = 0; r < empty.count; r++) stranded |= publish_stranded(&jobs, held[i].lane, empty.items[r].keys);
         found += stranded ? 1 : 0;
     }
     close_jobs(&jobs);

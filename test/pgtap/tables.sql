@@ -16,7 +16,7 @@ SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regcla
 SELECT enum_has_labels('jobq', 'job_status', '{scheduled,blocked,pending,processing,completed,failed,cancelled}'::name[]);
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
 SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,tick_state}'::name[]);
-SELECT views_are('jobq', '{queues,queue_stats,workers}'::name[]);
+SELECT views_are('jobq', '{lanes,queues,queue_stats,workers}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
 SELECT isnt(comment, NULL, name || ' has a comment') FROM commented_columns ORDER BY name;
