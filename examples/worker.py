@@ -132,17 +132,15 @@ def main():
 
 
 def serve(conn, queue, stop):
-    pause = 0.05
     while not stop.is_set():
         with conn.cursor(row_factory=dict_row) as cursor:
             # autocommit: the claim is committed before the work begins
             row = cursor.execute("SELECT * FROM jobq_claim(%s, %s, kinds => %s)",
                                  (queue, WORKER_ID, list(KINDS))).fetchone()
         if row is None:
-            stop.wait(pause)
-            pause = min(pause * 2, 1)
+            # Sleeps in the server until there may be a job. Not for long, so that a signal does not have to wait.
+            conn.execute("CALL jobq_wait(%s, '2 s', %s)", (queue, list(KINDS)))
             continue
-        pause = 0.05
         job = Job(row)
         print(f"job {job.id}: {job.kind}, attempt {row['attempt']}", flush=True)
         print(f"job {job.id}: {run(conn, job)}", flush=True)

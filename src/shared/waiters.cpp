@@ -104,6 +104,11 @@ void for_each_of(const char *queue, Visit visit) {
     LWLockRelease(lock_of(index));
 }
 
+// Whether a sleeper can find out about jobs of this lane only by looking.
+bool must_look(const Waiter &waiter, int64 lane) {
+    return waiter.wish.many_lanes && core::wants_lane(waiter.wish, lane) == core::Wants::Maybe;
+}
+
 // Offers a job to a sleeper. True when it takes it.
 bool offer(Waiter *waiter, int64 lane, Alarm *alarm) {
     if (waiter->paused) return false;
@@ -205,8 +210,8 @@ void wake_waiters(const char *queue, int64 lane, int64 jobs) {
     Alarm alarm;
     for_each_of(queue, [&](Waiter *waiter) {
         // Those who must look for themselves hear of every job.
-        const bool counts = jobs > 0 || core::wants_lane(waiter->wish, lane) == core::Wants::Maybe;
-        if (counts && offer(waiter, lane, &alarm)) jobs--;
+        if (jobs <= 0 && !must_look(*waiter, lane)) return;
+        if (offer(waiter, lane, &alarm)) jobs--;
     });
     alarm.ring();
 }

@@ -273,6 +273,37 @@ for my $end ('a cancelled', 'a terminated', 'a lost')
     eval { $first->{session}{run}->kill_kill; } unless $end eq 'a cancelled';
 }
 
+# ---- none is lost: a look a second later would find the job, and take that long
+
+my $work = q{DO $$ DECLARE job record; BEGIN LOOP
+    CALL jobq_wait('stress', '20 s');
+    LOOP
+        SELECT * INTO job FROM jobq_claim('stress');
+        EXIT WHEN NOT FOUND;
+        PERFORM jobq_complete(job.id, job.lease);
+        COMMIT;
+        IF job.kind = 'stop' THEN RETURN; END IF;
+    END LOOP;
+    COMMIT;
+END LOOP; END $$};
+start($_, $work) for $one, $two;
+asleep($one, $two);
+$other->query(q{DO $$ DECLARE worst float := 0; job bigint; began timestamptz; BEGIN
+    FOR i IN 1 .. 400 LOOP
+        began := clock_timestamp();
+        job := jobq_enqueue('stress', kind => CASE WHEN i % 2 = 0 THEN 'same' ELSE 'new ' || i END);
+        COMMIT;
+        WHILE (SELECT j.status <> 'completed' FROM jobq.jobs j WHERE j.id = job) LOOP PERFORM pg_sleep(0.0005); COMMIT; END LOOP;
+        worst := greatest(worst, extract(epoch FROM clock_timestamp() - began));
+        COMMIT;
+    END LOOP;
+    PERFORM set_config('waits.worst', worst::text, false), jobq_enqueue('stress', kind => 'stop') FROM generate_series(1, 2);
+END $$});
+my $worst = $other->query(q{SELECT current_setting('waits.worst')});
+report_seconds('slowest of 400 jobs, half of them of a new kind', $worst);
+cmp_ok($worst, '<', 0.8, 'none of 400 wake-ups was lost');
+wakes($_, 'and the workers stop') for $one, $two;
+
 # ---- timeouts
 
 $begin = time;
