@@ -16,6 +16,7 @@ import psycopg
 import contenders
 import machine
 import report
+from statistic import interval_of_median
 
 # In the order of the report: the module in scenarios/, and whether the quick mode runs it.
 GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('peers', True), ('wal', True),
@@ -60,6 +61,15 @@ class Bench:
         above, below = self.median(group, cell, sync, metric), self.median(group, base, sync, metric)
         return above / below if above is not None and below else None
 
+    def paired(self, group, cell, base, sync):
+        """Median of the ratios within each round, and its interval; for cells that are alike and run in short turns."""
+        pairs = list(zip(self.values(group, cell, sync), self.values(group, base, sync)))
+        ratios = [above / below for above, below in pairs if below]
+        if not ratios:
+            return None, ''
+        low, high = interval_of_median(ratios)
+        return statistics.median(ratios), f'{len(ratios)} pairs, {low:.3f} to {high:.3f}'
+
     def goal(self, group, text, value, relation, target, unit='', note=''):
         met = None if value is None else (value >= target if relation == '>=' else value <= target)
         self.goals.append({'group': group, 'goal': text, 'measured': value, 'relation': relation, 'target': target,
@@ -84,15 +94,15 @@ class Bench:
         self.conn.execute('SELECT pg_reload_conf()')
         time.sleep(0.5)
 
-    def fresh_database(self, name, template=None):
+    def fresh_database(self, name):
+        """A database with jobq and nothing else, and a connection to it."""
         self.drop_database(name)
         admin = self.connect('postgres')
-        admin.execute(f'CREATE DATABASE {name}' + (f' TEMPLATE {template}' if template else ''))
+        admin.execute(f'CREATE DATABASE {name}')
         admin.close()
         conn = self.connect(name)
-        if not template:
-            conn.execute(contenders.COMMON)
-            contenders.JOBQ.setup(conn)
+        conn.execute(contenders.COMMON)
+        contenders.JOBQ.setup(conn)
         return conn
 
     def drop_database(self, name):

@@ -1,6 +1,7 @@
 # One cell: a fresh table, a fill, a load, its cost, its audit; and the rounds that interleave the cells of a group.
 # Called by the scenarios. A lost or doubled job is a failure of the whole benchmark.
 
+from contenders import JOBQ
 from load import Drained, pgbench
 from measure import Probe
 
@@ -41,7 +42,7 @@ def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transa
     raise RuntimeError(f'{contender.title}: the queue drained at every attempt')
 
 
-def interleave(bench, group, cells, rounds, sync):
+def interleave(bench, group, cells, rounds, sync, quiet=False):
     """cells: name -> function that runs the cell once. Each round begins with another one."""
     names = list(cells)
     for number in range(rounds):
@@ -49,7 +50,35 @@ def interleave(bench, group, cells, rounds, sync):
         for name in names[turn:] + names[:turn]:
             metrics = cells[name]()
             bench.add(group, name, sync, number, metrics)
-            bench.say(f'{group}: {name}, synchronous_commit {sync}, round {number + 1}: {describe(metrics)}')
+            if not quiet:
+                bench.say(f'{group}: {name}, synchronous_commit {sync}, round {number + 1}: {describe(metrics)}')
+
+
+class SteadyQueue:
+    """A database of its own whose backlog stays as deep as it was: what a short run takes is filled up before the next."""
+
+    def __init__(self, bench, database, script, refill, clients=4, transactions=2000):
+        self.bench, self.database, self.script, self.refill = bench, database, script, refill
+        self.clients, self.transactions, self.runs, self.added = clients, transactions, 0, 0
+        self.conn = bench.connect(database)
+
+    def run(self):
+        jobs = self.clients * self.transactions
+        if self.runs > 0:
+            self.refill(self.conn, jobs)
+            self.added += jobs
+        load = pgbench(self.script, self.clients, transactions=self.transactions, database=self.database)
+        self.runs += 1
+        return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
+
+    def audit(self, enqueued, held=0):
+        done = self.runs * self.clients * self.transactions
+        for problem in JOBQ.audit(self.conn, enqueued + self.added).problems(done, held):
+            self.bench.fail(f'{self.database}: {problem}')
+
+    def close(self):
+        self.conn.close()
+        self.bench.drop_database(self.database)
 
 
 def describe(metrics):

@@ -166,9 +166,9 @@ class Jobq:
 
     def audit(self, conn, enqueued):
         row = conn.execute("""
-            SELECT count(*), count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'pending'),
-                   count(*) FILTER (WHERE status = 'processing'),
-                   count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts)
+            SELECT count(*), count(*) FILTER (WHERE status = 'completed'),
+                   count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
+                   count(*) FILTER (WHERE status = 'processing'), count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts)
             FROM jobq.jobs""").fetchone()
         return Audit(enqueued, row[1], row[2], row[3], row[4] + abs(row[0] - enqueued))
 
