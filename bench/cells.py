@@ -16,7 +16,7 @@ def prepare(bench, contender, jobs):
 
 
 def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transaction=1, held=0, variables=None,
-             key=None):
+             key=None, warmup=0):
     """Runs script until the time is up. guess: jobs a second that it may reach, until a run has told better."""
     key = key or (contender.name, script, clients, sync)
     rate = bench.rates.get(key, guess)
@@ -25,7 +25,7 @@ def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transa
         prepare(bench, contender, jobs)
         probe = Probe(bench.conn, contender.tables)
         try:
-            load = pgbench(script, clients, seconds=seconds, sync=sync, variables=variables)
+            load = pgbench(script, clients, seconds=seconds, sync=sync, variables=variables, warmup=warmup)
         except Drained:
             rate *= 2.5
             bench.rates[key] = rate

@@ -31,7 +31,6 @@ class Load:
     seconds: float
     latencies_us: list = field(default_factory=list)  # sorted
     per_second: list = field(default_factory=list)    # transactions that ended in each second of the run
-    statements_ms: list = field(default_factory=list)  # mean of each statement of the script, when asked for
 
     def percentile_ms(self, share):
         if not self.latencies_us:
@@ -43,12 +42,13 @@ class Running:
     """A pgbench that has been started. finish() waits for it."""
 
     def __init__(self, script, clients, seconds=None, transactions=None, sync='off', log=True, database=None, rate=None,
-                 prepared=True, options='', statements=False, variables=None):
+                 prepared=True, options='', variables=None, warmup=0):
         self.directory = tempfile.TemporaryDirectory(prefix='bench-load-')
         path = os.path.join(self.directory.name, 'script.sql')
         with open(path, 'w') as file:
             file.write(script)
         self.log = log
+        self.warmup = warmup   # seconds at the start that do not count: many sessions get ready then
         command = ['pgbench', '-n', '-M', 'prepared' if prepared else 'simple', '-f', path, '-c', str(clients), '-j',
                    str(min(clients, CORES))]
         if seconds is not None:
@@ -59,8 +59,6 @@ class Running:
             command += ['-R', str(rate)]
         for name, value in (variables or {}).items():
             command += ['-D', f'{name}={value}']
-        if statements:
-            command += ['-r']
         if log:
             command += ['-l', '--log-prefix', os.path.join(self.directory.name, 'log')]
         environment = dict(os.environ, PGOPTIONS=f'-c synchronous_commit={sync} {options}')
@@ -92,13 +90,12 @@ class Running:
             raise LoadError(out)
         tps = float(re.search(r'tps = ([0-9.]+) \(without initial', out).group(1))
         load = Load(transactions, tps, transactions / tps if tps else 0.0)
-        load.statements_ms = [float(ms) for ms in re.findall(r'^\s+([0-9.]+)\s+\d+\s+\S', out, re.M)]
         if self.log:
-            read_logs(os.path.join(self.directory.name, 'log.*'), load)
+            read_logs(os.path.join(self.directory.name, 'log.*'), load, self.warmup)
         return load
 
 
-def read_logs(pattern, load):
+def read_logs(pattern, load, warmup):
     latencies, ends = [], []
     for name in glob.glob(pattern):
         with open(name) as file:
@@ -108,9 +105,12 @@ def read_logs(pattern, load):
                 ends.append(int(parts[4]) + int(parts[5]) / 1e6)
     if not ends:
         return
-    latencies.sort()
-    load.latencies_us = latencies
     start = min(ends)
+    if warmup:
+        late = [(latency, end) for latency, end in zip(latencies, ends) if end - start >= warmup]
+        latencies = [latency for latency, _ in late]
+        load.tps = len(late) / (max(ends) - start - warmup)
+    load.latencies_us = sorted(latencies)
     counts = [0] * (int(max(ends) - start) + 1)
     for end in ends:
         counts[int(end - start)] += 1

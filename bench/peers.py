@@ -24,6 +24,7 @@ def node(script, action, timeout=300, **config):
 
 class NodePeer:
     tables = []
+    guess = 25_000   # jobs a second, until a run has told
 
     def __init__(self, name, script, package, **config):
         self.name, self.title, self.script, self.package, self.config = name, name, script, package, config

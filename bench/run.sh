@@ -42,7 +42,7 @@ status=0
 run_group /usr/bin/python3 "$SCRATCH/bench/bench.py" "$@" || status=$?
 cd "$JOBQ_ROOT"
 cp -r "$SCRATCH/results/." bench/results/
-if [ -e bench/results/report.md ] && [ "${QUICK-}" != 1 ] && [ -z "${ONLY-}" ] && [ $status != 2 ]; then
+if [ -e "$SCRATCH/results/report.md" ] && [ "${QUICK-}" != 1 ] && [ -z "${ONLY-}" ]; then
     /usr/bin/python3 bench/publish.py bench/results docs
 fi
 exit $status

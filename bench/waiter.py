@@ -9,16 +9,20 @@ import psycopg
 
 def main(mode, jobs):
     conn = psycopg.connect(autocommit=True, options='-c synchronous_commit=off')
+    heard = []
     if mode == 'listen':
+        # A notification that arrives during another command goes to the handler only.
+        conn.add_notify_handler(heard.append)
         conn.execute('LISTEN jobq')
     claimed = 0
     print('ready', flush=True)
     while claimed < jobs:
         if mode == 'wait':
             conn.execute("CALL jobq_wait('wake', '10 s')")
-        else:
+        elif not heard:
             # One notification is enough, the rest is drained below.
             next(conn.notifies())
+        heard.clear()
         while True:
             row = conn.execute("SELECT id, lease FROM jobq_claim('wake', 'waiter')").fetchone()
             if row is None:

@@ -29,7 +29,7 @@ def run(bench):
                 group[f'tuned textbook, {clients} clients'] = cell(TUNED, 40_000)
             if pgq and clients == 1:
                 group['PgQ (whole batches, ranked apart), 1 consumer'] = cell(PGQ, 50_000)
-            interleave(bench, 'batches', group, bench.scale(5, 3) if sync == 'off' else 3, sync)
+            interleave(bench, 'batches', group, bench.scale(5, 2) if sync == 'off' else 3, sync)
             bench.goal('batches', f'batches of {SIZE}, {clients} clients, synchronous_commit {sync}: times the textbook',
                        bench.ratio('batches', f'jobq, {clients} clients', f'textbook, {clients} clients', sync), '>=', 1.6)
     bench.note('batches', f'p50 and p99 are those of claiming and completing {SIZE} jobs.')

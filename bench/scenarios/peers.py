@@ -14,9 +14,9 @@ TITLE = 'Other job queues'
 
 def run_peer(bench, peer, seconds, sync):
     """As cells.run_cell, for a program that handles jobs by itself and says what it handled."""
-    rate = bench.rates.get((peer.name, sync), 15_000)
+    rate = bench.rates.get((peer.name, sync), peer.guess)
     for _ in range(5):
-        jobs = int(rate * (seconds + 1) * 1.5 / 1000 + 2) * 1000
+        jobs = int(rate * (seconds + 0.5) * 1.4 / 1000 + 2) * 1000
         peer.reset(bench.conn)
         prepare_peer(bench, peer, jobs)
         probe = Probe(bench.conn, peer.tables)
@@ -47,7 +47,7 @@ def run(bench):
     if not os.environ.get('BENCH_NODE'):
         raise Skip('no node: bench/node/install.sh says why')
     peers = [peer for peer in all_peers(bench.quick) if peer.installed()]
-    seconds = bench.scale(6, 3)
+    seconds = bench.scale(6, 2)
     for sync in bench.scale(('off', 'on'), ('off',)):
         cells = {
             'textbook': lambda sync=sync: run_cell(bench, TEXTBOOK, TEXTBOOK.lifecycle(), 16, sync, seconds, 12_000),

@@ -9,20 +9,21 @@ COUNTS = (16, 64, 256)
 
 
 def run(bench):
-    seconds = bench.scale(4, 2)
+    seconds = bench.scale(6, 4)
+    warmup = 2   # 256 sessions that all read the catalogues for the first time
     cells = {}
     for clients in COUNTS:
         def select(clients=clients):
-            load = pgbench('SELECT 1;\n', clients, seconds=seconds)
+            load = pgbench('SELECT 1;\n', clients, seconds=seconds, warmup=warmup)
             return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
 
         def jobs(contender, clients=clients):
-            return lambda: run_cell(bench, contender, contender.lifecycle(), clients, 'off', seconds, 12_000)
+            return lambda: run_cell(bench, contender, contender.lifecycle(), clients, 'off', seconds, 12_000, warmup=warmup)
         cells[f'prepared SELECT 1, {clients} clients'] = select
         cells[f'jobq, {clients} clients'] = jobs(JOBQ)
         if not bench.quick:
             cells[f'textbook, {clients} clients'] = jobs(TEXTBOOK)
-    interleave(bench, 'workers', cells, bench.scale(4, 2), 'off')
+    interleave(bench, 'workers', cells, bench.scale(3, 2), 'off')
 
     def loss(name, clients):
         return bench.ratio('workers', f'{name}, {clients} clients', f'{name}, 16 clients', 'off')
