@@ -37,7 +37,7 @@ class Bench:
         self.started = time.monotonic()
 
     def connect(self, database=None, **options):
-        return psycopg.connect(dbname=database or 'bench', autocommit=True, **options)
+        return psycopg.connect(dbname=database or 'bench', autocommit=True, application_name='bench', **options)
 
     def say(self, text):
         print(f'{time.monotonic() - self.started:6.0f} s  {text}', flush=True)

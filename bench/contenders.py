@@ -155,7 +155,8 @@ class Jobq:
                 "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
 
     def batch(self, size):
-        return (f"SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq_claim('bench', batch => {size}) \\gset\n"
+        return ('SELECT array_agg(id) AS ids, array_agg(lease) AS leases '
+                f"FROM jobq_claim('bench', batch => {size}) \\gset\n"
                 'SELECT count(*) AS done FROM jobq_complete_many(:ids::bigint[], :leases::bigint[]) \\gset\n')
 
     def empty(self):
@@ -168,7 +169,8 @@ class Jobq:
         row = conn.execute("""
             SELECT count(*), count(*) FILTER (WHERE status = 'completed'),
                    count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
-                   count(*) FILTER (WHERE status = 'processing'), count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts)
+                   count(*) FILTER (WHERE status = 'processing'),
+                   count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts)
             FROM jobq.jobs""").fetchone()
         return Audit(enqueued, row[1], row[2], row[3], row[4] + abs(row[0] - enqueued))
 

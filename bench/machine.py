@@ -1,6 +1,5 @@
 # Describes the machine, the server and the versions for the report. Called by bench.py.
 
-import glob
 import json
 import os
 import platform

@@ -36,7 +36,8 @@ def server_cpu_us():
 def wait_for_quiet(conn):
     """Until the sessions of the last load have ended: they report their statistics at their end."""
     for _ in range(200):
-        busy = conn.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbench'").fetchone()[0]
+        busy = conn.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' "
+                            "AND application_name <> 'bench'").fetchone()[0]
         if busy == 0:
             break
         time.sleep(0.02)

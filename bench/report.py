@@ -8,7 +8,8 @@ import plots
 
 COLUMNS = [  # metric, heading, format
     ('jobs_per_s', 'jobs/s', '{:,.0f}'), ('spread', 'spread', '{}'), ('ratio', 'ratio', '{:.2f}'),
-    ('wal_per_job', 'WAL bytes/job', '{:,.0f}'), ('cpu_us_per_job', 'server CPU us/job', '{:,.1f}'),
+    ('wal_per_job', 'WAL bytes/job', '{:,.0f}'), ('fpi', 'page images', '{:,.0f}'),
+    ('cpu_us_per_job', 'server CPU us/job', '{:,.1f}'),
     ('p50_ms', 'p50 ms', '{:.2f}'), ('p99_ms', 'p99 ms', '{:.2f}'), ('dead_tuples', 'dead tuples', '{:,.0f}'),
     ('size_mb', 'size MB', '{:,.0f}'), ('hot_completions', 'HOT %', '{:.1f}'), ('value', 'measured', '{:,.3g}'),
 ]

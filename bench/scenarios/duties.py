@@ -24,7 +24,8 @@ def claim_all(bench, jobs, timeout):
     JOBQ.reset(bench.conn)
     JOBQ.fill(bench.conn, jobs)
     for _ in range(0, jobs, 10_000):
-        bench.conn.execute(f"SELECT count(*) FROM jobq_claim('bench', 'gone', batch => 10000, heartbeat_timeout => '{timeout}')")
+        bench.conn.execute("SELECT count(*) FROM jobq_claim('bench', 'gone', batch => 10000, "
+                           f"heartbeat_timeout => '{timeout}')")
     bench.conn.execute('VACUUM ANALYZE jobq.jobs')
 
 
@@ -41,7 +42,8 @@ def rescue(bench):
         while done := duty(bench, 'rescue'):
             rescued += done
         took = time.monotonic() - started
-        if rescued != jobs or bench.conn.execute("SELECT count(*) FROM jobq.jobs WHERE status = 'pending'").fetchone()[0] != jobs:
+        pending = bench.conn.execute("SELECT count(*) FROM jobq.jobs WHERE status = 'pending'").fetchone()[0]
+        if rescued != jobs or pending != jobs:
             bench.fail(f'rescue: {rescued} of {jobs} expired jobs were rescued')
         bench.add('duties', f'{jobs:,} expired jobs rescued', 'on', number, {'jobs_per_s': jobs / took, 'took_s': took})
     bench.goal('duties', f'{jobs:,} expired jobs rescued',

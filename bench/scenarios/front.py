@@ -8,8 +8,11 @@ TITLE = 'In front of the claimed jobs, single jobs, 4 clients'
 SCRIPT = JOBQ.lifecycle().replace("jobq_claim('bench')", "jobq_claim('bench', kinds => '{mine}')")
 
 
-def refill(conn, jobs):
-    JOBQ.fill(conn, jobs, arguments=", kind => 'mine'")
+def filled(arguments):
+    return lambda conn, jobs: JOBQ.fill(conn, jobs, arguments=arguments)
+
+
+refill = filled(", kind => 'mine'")
 
 
 def capability(conn, jobs):
@@ -21,7 +24,7 @@ def capability(conn, jobs):
 
 
 def running(conn, jobs):
-    JOBQ.fill(conn, jobs, arguments=", kind => 'mine'")
+    refill(conn, jobs)
     for _ in range(0, jobs, 10_000):
         conn.execute("SELECT count(*) FROM jobq_claim('bench', 'other', batch => 10000, heartbeat_timeout => '10 hours')")
 
@@ -31,11 +34,9 @@ def run(bench):
     fronts = {
         'nothing': (0, lambda conn, jobs: None),
         f'{million:,} that need a capability': (million, capability),
-        f'{million:,} of another kind': (million, lambda conn, jobs: JOBQ.fill(conn, jobs, arguments=", kind => 'other'")),
-        f'{million:,} of lower priority': (
-            million, lambda conn, jobs: JOBQ.fill(conn, jobs, arguments=", kind => 'mine', priority => 10")),
-        f'{million:,} scheduled for tomorrow': (
-            million, lambda conn, jobs: JOBQ.fill(conn, jobs, arguments=", kind => 'mine', run_at => now() + interval '1 day'")),
+        f'{million:,} of another kind': (million, filled(", kind => 'other'")),
+        f'{million:,} of lower priority': (million, filled(", kind => 'mine', priority => 10")),
+        f'{million:,} scheduled for tomorrow': (million, filled(", kind => 'mine', run_at => now() + interval '1 day'")),
         f'{many:,} processing': (many, running),
     }
     queues, own = {}, 50_000

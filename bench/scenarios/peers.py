@@ -18,7 +18,10 @@ def run_peer(bench, peer, seconds, sync):
     for _ in range(5):
         jobs = int(rate * (seconds + 0.5) * 1.4 / 1000 + 2) * 1000
         peer.reset(bench.conn)
-        prepare_peer(bench, peer, jobs)
+        bench.conn.execute('CHECKPOINT')
+        peer.fill(bench.conn, jobs)
+        for table in peer.tables:
+            bench.conn.execute(f'VACUUM ANALYZE {table}')
         probe = Probe(bench.conn, peer.tables)
         told = peer.work(seconds, sync)
         if told['handled'] >= jobs:
@@ -34,13 +37,6 @@ def run_peer(bench, peer, seconds, sync):
         peer.reset(bench.conn)
         return dict(cost, jobs_per_s=speed, p50_ms=told['p50_ms'], p99_ms=told['p99_ms'], jobs=told['handled'])
     raise RuntimeError(f'{peer.title}: the queue drained at every attempt')
-
-
-def prepare_peer(bench, peer, jobs):
-    peer.fill(bench.conn, jobs)
-    for table in peer.tables:
-        bench.conn.execute(f'VACUUM ANALYZE {table}')
-    bench.conn.execute('CHECKPOINT')
 
 
 def run(bench):

@@ -61,7 +61,8 @@ def latency(bench, mode, jobs, targets):
     bench.add('wake', f'idle worker to claimed job, {name}', 'off', 0,
               {'p50_ms': percentile(took, 0.5), 'p99_ms': percentile(took, 0.99), 'jobs': len(took)})
     for share, target in targets:
-        bench.goal('wake', f'idle worker to claimed job, {name}, p{share * 100:.0f}', percentile(took, share), '<=', target, 'ms')
+        bench.goal('wake', f'idle worker to claimed job, {name}, p{share * 100:.0f}', percentile(took, share), '<=',
+                   target, 'ms')
 
 
 class Listeners:
@@ -129,5 +130,6 @@ def cost(bench):
         if label:
             bench.goal('wake', label, 100 * (1 - ratio), '<=', 5, '%', note=f'ratio {ratio:.3f}, {interval}')
         else:
-            bench.note('wake', f"NOTIFY in the producer's transaction costs {100 * (1 - ratio):.0f} % (ratio {ratio:.3f}, {interval}).")
+            bench.note('wake', f"NOTIFY in the producer's transaction costs {100 * (1 - ratio):.0f} % (ratio {ratio:.3f}, "
+                       f'{interval}). The sleeper waits for a kind that never comes, so it sleeps throughout.')
     JOBQ.reset(bench.conn)
