@@ -37,6 +37,16 @@ export class Record {
         this.seen.set(id, times + 1);
     }
 
+    // The measurement: from the first job on. A runner that gets none ends with an error.
+    async measure(seconds) {
+        for (let waited = 0; this.first === null; waited += 1) {
+            if (waited > 20_000) throw new Error('no job came');
+            await sleep(1);
+        }
+        await sleep(seconds * 1000);
+        this.mark();
+    }
+
     // Ends the measurement: what is handled from now on, while the runner stops, counts for the audit only.
     mark() {
         this.count = this.seen.size;

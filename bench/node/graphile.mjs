@@ -2,7 +2,7 @@
 // 24 at a time, a local queue of 500, completions in batches).
 
 import { Logger, makeWorkerUtils, run } from 'graphile-worker';
-import { action, config, connectionString, payload, Record, sleep } from './common.mjs';
+import { action, config, connectionString, payload, Record } from './common.mjs';
 
 const quiet = new Logger(() => (level, message) => {
     if (level === 'error' && !/shutdown|SIGTERM/.test(message)) console.error(message);
@@ -27,9 +27,7 @@ async function work() {
     const taskList = { bench: (_payload, helpers) => record.handled(helpers.job.id) };
     const worker = { connectionString, ...(config.mode === 'best' ? best : {}) };
     const runner = await run({ preset: { worker }, logger: quiet, noHandleSignals: true, taskList, crontab: '' });
-    while (record.first === null) await sleep(1);
-    await sleep(config.seconds * 1000);
-    record.mark();
+    await record.measure(config.seconds);
     await runner.stop();
     record.report();
 }

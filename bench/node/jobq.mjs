@@ -29,9 +29,7 @@ async function worker() {
 }
 
 const workers = Array.from({ length: config.clients }, worker);
-while (record.first === null) await sleep(1);
-await sleep(config.seconds * 1000);
-record.mark();
+await record.measure(config.seconds);
 done = true;
 await Promise.all(workers);
 record.report();

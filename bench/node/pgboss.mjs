@@ -48,9 +48,7 @@ async function work() {
         const best = { batchSize: config.batch, localConcurrency: WORKERS, burstWhenBatchFull: true };
         await boss.work('bench', config.mode === 'best' ? best : {}, handle);
     }
-    while (record.first === null) await sleep(1);
-    await sleep(config.seconds * 1000);
-    record.mark();
+    await record.measure(config.seconds);
     done = true;
     await Promise.all(loops);
     await boss.stop({ graceful: true, timeout: 10_000 });

@@ -17,7 +17,7 @@ def have_pgq(bench):
 
 
 def run(bench):
-    seconds = bench.scale(4, 2)
+    seconds = bench.scale(3, 2)
     pgq = not bench.quick and have_pgq(bench)
     for sync in bench.scale(('off', 'on'), ('off',)):
         for clients in (1, 2):
