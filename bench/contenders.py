@@ -189,16 +189,19 @@ class PgQ:
         if conn.execute("SELECT count(*) FROM pgq.queue WHERE queue_name = 'bench'").fetchone()[0]:
             conn.execute("SELECT pgq.drop_queue('bench', true)")
         conn.execute("SELECT pgq.create_queue('bench')")
-        conn.execute("SELECT pgq.set_queue_config('bench', 'ticker_max_count', '100')")
+        # Of the first batch the ticker counts one event less than there are: it starts at 1, not at 0.
+        conn.execute(f"SELECT pgq.set_queue_config('bench', 'ticker_max_count', '{self.size - 1}')")
         conn.execute("SELECT pgq.ticker('bench')")
         conn.execute("SELECT pgq.register_consumer('bench', 'worker')")
 
     def fill(self, conn, jobs):
         # A batch is what lies between two ticks, and a tick sees what is committed.
+        conn.execute('SET synchronous_commit = off')
         for start in range(0, jobs, self.size):
             conn.execute(f"SELECT count(pgq.insert_event('bench', 'job', bench_payload(n)::text)) "
                          f"FROM generate_series({start + 1}, {start + self.size}) n")
             conn.execute("SELECT pgq.ticker('bench')")
+        conn.execute('RESET synchronous_commit')
 
     def batch(self, size):
         return ("SELECT pgq.next_batch('bench', 'worker') AS batch \\gset\n"
@@ -206,12 +209,13 @@ class PgQ:
                 'SELECT pgq.finish_batch(:batch::bigint) AS done \\gset\n')
 
     def audit(self, conn, enqueued):
-        ticks = conn.execute("""
-            SELECT (SELECT tick_event_seq FROM pgq.tick t WHERE t.tick_queue = q.queue_id AND t.tick_id = s.sub_last_tick)
-                 - (SELECT min(tick_event_seq) FROM pgq.tick t WHERE t.tick_queue = q.queue_id)
-            FROM pgq.queue q JOIN pgq.subscription s ON s.sub_queue = q.queue_id WHERE q.queue_name = 'bench'"""
-                             ).fetchone()[0]
-        return Audit(enqueued, int(ticks), enqueued - int(ticks), 0, 0)
+        # The events of a fresh queue are numbered from 1, so the last finished tick says how many there were.
+        done = conn.execute("""
+            SELECT CASE s.sub_last_tick WHEN 1 THEN 0 ELSE t.tick_event_seq END
+            FROM pgq.queue q JOIN pgq.subscription s ON s.sub_queue = q.queue_id
+            JOIN pgq.tick t ON t.tick_queue = q.queue_id AND t.tick_id = s.sub_last_tick
+            WHERE q.queue_name = 'bench'""").fetchone()[0]
+        return Audit(enqueued, done, enqueued - done, 0, 0)
 
 
 TEXTBOOK, TUNED, JOBQ, PGQ = Textbook(), Tuned(), Jobq(), PgQ()

@@ -69,7 +69,7 @@ def draw(results, directory):
     """{group: [(file, title)]} of what there are results for."""
     pictures = {
         'lifecycle': bars(results, directory, 'lifecycle', 'lifecycle.svg', 'Single jobs, 16 clients', 'textbook'),
-        'batches': bars(results, directory, 'batches', 'batches.svg', 'Batches of 100', 'textbook, 1 clients'),
+        'batches': bars(results, directory, 'batches', 'batches.svg', 'Batches of 100', 'textbook, 1 client'),
         'peers': bars(results, directory, 'peers', 'peers.svg', 'Job queues in their own best settings', 'textbook'),
         'held': lines(results, directory, 'held', 'held.svg', 'Lifecycles per second while a transaction is held open',
                       'seconds', 'lifecycles per second'),

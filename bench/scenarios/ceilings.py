@@ -13,7 +13,7 @@ def run(bench):
     for clients in (1, 16):
         for number in range(bench.scale(3, 1)):
             load = pgbench('SELECT 1;\n', clients, seconds=bench.scale(4, 2))
-            bench.add('ceilings', f'prepared SELECT 1, {clients} clients', 'off', number,
+            bench.add('ceilings', f'prepared SELECT 1, {clients} client' + ('s' if clients > 1 else ''), 'off', number,
                       {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)})
     bulk(bench)
     fsync(bench)
