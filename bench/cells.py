@@ -54,6 +54,17 @@ def interleave(bench, group, cells, rounds, sync, quiet=False):
                 bench.say(f'{group}: {name}, synchronous_commit {sync}, round {number + 1}: {describe(metrics)}')
 
 
+def fill_database(bench, name, fill):
+    """A database with jobq that fill(conn) fills with millions, without autovacuum in its way."""
+    conn = bench.fresh_database(name)
+    conn.execute('SET synchronous_commit = off')
+    conn.execute('ALTER TABLE jobq.jobs SET (autovacuum_enabled = off)')
+    fill(conn)
+    conn.execute('VACUUM (FREEZE, ANALYZE) jobq.jobs')
+    conn.execute('ALTER TABLE jobq.jobs RESET (autovacuum_enabled)')
+    conn.close()
+
+
 class SteadyQueue:
     """A database of its own whose backlog stays as deep as it was: what a short run takes is filled up before the next."""
 

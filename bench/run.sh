@@ -35,7 +35,7 @@ BENCH_COMMIT=$(git -c safe.directory="$PWD" describe --always --dirty 2>/dev/nul
 
 # What a DBA would set on a machine of its own; the report prints it. No checkpoint may fall into a measurement.
 scratch_server server "shared_preload_libraries = 'jobq'" "fsync = on" "max_connections = 400" \
-    "shared_buffers = ${BENCH_SHARED_BUFFERS-1GB}" "max_wal_size = 16GB" "checkpoint_timeout = 1h" "synchronous_commit = on" \
+    "shared_buffers = ${BENCH_SHARED_BUFFERS-1GB}" "max_wal_size = 8GB" "checkpoint_timeout = 1h" "synchronous_commit = on" \
     "track_wal_io_timing = off" "log_checkpoints = off" "max_parallel_workers_per_gather = 0"
 cd "$SCRATCH"
 status=0

@@ -4,7 +4,7 @@
 import statistics
 import time
 
-from cells import SteadyQueue, interleave
+from cells import SteadyQueue, fill_database, interleave
 from contenders import JOBQ
 
 TITLE = 'Depth of the backlog, single jobs, 4 clients'
@@ -26,11 +26,7 @@ def run(bench):
     try:
         for label, depth in depths.items():
             name = f"backlog_{label.replace(' ', '_')}"
-            conn = bench.fresh_database(name)
-            conn.execute('SET synchronous_commit = off')
-            JOBQ.fill(conn, depth)
-            conn.execute('VACUUM (FREEZE, ANALYZE) jobq.jobs')
-            conn.close()
+            fill_database(bench, name, lambda conn, depth=depth: JOBQ.fill(conn, depth))
             bench.say(f'backlog: {label} filled')
             queues[label] = SteadyQueue(bench, name, JOBQ.lifecycle(), JOBQ.fill)
         bench.conn.execute('CHECKPOINT')

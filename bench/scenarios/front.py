@@ -1,7 +1,7 @@
 # What stands in front of the jobs that a worker claims: jobs that it may not take, later ones, running ones. Each front in
 # a database of its own, against an empty front, in many short turns.
 
-from cells import SteadyQueue, interleave
+from cells import SteadyQueue, fill_database, interleave
 from contenders import JOBQ
 
 TITLE = 'In front of the claimed jobs, single jobs, 4 clients'
@@ -42,12 +42,10 @@ def run(bench):
     queues, own = {}, 50_000
     try:
         for number, (label, (jobs, fill)) in enumerate(fronts.items()):
-            conn = bench.fresh_database(f'front_{number}')
-            conn.execute('SET synchronous_commit = off')
-            fill(conn, jobs)
-            refill(conn, own)
-            conn.execute('VACUUM (FREEZE, ANALYZE) jobq.jobs')
-            conn.close()
+            def both(conn, fill=fill, jobs=jobs):
+                fill(conn, jobs)
+                refill(conn, own)
+            fill_database(bench, f'front_{number}', both)
             bench.say(f'front: {label} filled')
             queues[label] = SteadyQueue(bench, f'front_{number}', SCRIPT, refill)
         bench.conn.execute('CHECKPOINT')
