@@ -41,6 +41,7 @@ cd "$SCRATCH"
 status=0
 run_group /usr/bin/python3 "$SCRATCH/bench/bench.py" "$@" || status=$?
 cd "$JOBQ_ROOT"
+rm -f bench/results/*.svg bench/results/report.md
 cp -r "$SCRATCH/results/." bench/results/
 if [ -e "$SCRATCH/results/report.md" ] && [ "${QUICK-}" != 1 ] && [ -z "${ONLY-}" ]; then
     /usr/bin/python3 bench/publish.py bench/results docs
