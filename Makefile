@@ -1,7 +1,8 @@
 # make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md).
+# make bench: the benchmark (see docs/benchmarks.md).
 
-script_goals = demo check setup
+script_goals = demo check bench setup
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -13,6 +14,8 @@ demo:
 	@scripts/demo.sh
 check:
 	@scripts/check.sh
+bench:
+	@bench/run.sh
 $(filter-out $(script_goals),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs with apt what is missing to build jobq and to run a server, and with "check" what the tests need too.
+# Installs with apt what is missing to build jobq and to run a server, with "check" what the tests need too, with
+# "bench" what the benchmark needs (its peers from npm go into build/).
 # Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,7 +42,11 @@ list_needs() {
         # Nothing known yet: apt-get update will tell.
         need "PostgreSQL, server and headers" postgresql postgresql-server-dev-all
     fi
-    [ "$what" = check ] || return 0
+    case $what in
+        bench) list_bench_needs; return ;;
+        check) ;;
+        *) return 0 ;;
+    esac
 
     if ! { [ -n "${PG_CONFIG-}" ] && [ -e "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ]; } && [ -n "$version" ]; then
         need "pgTAP, for the tests of the catalogue" "postgresql-$version-pgtap"
@@ -56,6 +61,17 @@ list_needs() {
         need "Python's drivers, for the tests of the drivers" python3 python3-psycopg python3-psycopg2
     have node || need "node, for the tests of the drivers" nodejs
     have_node_pg || need_node_pg
+}
+
+list_bench_needs() {
+    /usr/bin/python3 -c 'import psycopg' 2>/dev/null || need "Python's driver, for the benchmark" python3 python3-psycopg
+    /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || need "matplotlib, for its plots" python3-matplotlib
+    have npm || need "npm, to get the other job queues" npm
+    have node || need "node, to get a newer one for them" nodejs
+    if [ -n "$version" ] && ! installed "postgresql-$version-pgq3" &&
+        apt-cache show "postgresql-$version-pgq3" >/dev/null 2>&1; then
+        need "PgQ, a yardstick" "postgresql-$version-pgq3"
+    fi
 }
 
 have_node_pg() {
@@ -75,6 +91,7 @@ need_node_pg() {
 
 list_needs
 if [ ${#packages[@]} -eq 0 ] && [ -z "$node_driver_from_npm" ]; then
+    if [ "$what" = bench ]; then exec bench/node/install.sh; fi
     exit 0
 fi
 
@@ -135,3 +152,5 @@ if [ -n "$node_driver_from_npm" ]; then
     npm install --silent --no-audit --no-fund --prefix build/node pg@8
     have_node_pg || { echo "setup: node does not find node-postgres" >&2; exit 1; }
 fi
+
+if [ "$what" = bench ]; then bench/node/install.sh; fi

@@ -1,0 +1,171 @@
+# The benchmark's main program: chooses the groups, runs them, judges the goals, writes results.json, report.md and the
+# plots. Called by run.sh with a server that is its own (PGHOST ..., BENCH_DATA, BENCH_NODE, BENCH_RESULTS).
+# Environment: QUICK=1 short rounds of the headline groups, ONLY="group ..." these groups only. Ends with 1 when a job was
+# lost or doubled or a group failed. Goals that are not met do not make it fail: the machine may be another.
+
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+
+import psycopg
+
+import contenders
+import machine
+import report
+from statistic import interval_of_median
+
+# In the order of the report: the module in scenarios/, and whether the quick mode runs it.
+GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('peers', True), ('wal', True),
+          ('empty', True), ('wake', True), ('held', False), ('workers', False), ('backlog', False), ('front', False),
+          ('heartbeat', False), ('duties', False)]
+
+
+class Skip(Exception):
+    """Raised by a scenario that cannot run here, with the reason."""
+
+
+class Bench:
+    def __init__(self):
+        self.quick = os.environ.get('QUICK') == '1'
+        self.conn = self.connect()
+        self.results, self.goals, self.failures, self.skipped, self.series = [], [], [], {}, {}
+        self.rates, self.notes, self.times = {}, {}, {}
+        self.started = time.monotonic()
+
+    def connect(self, database=None, **options):
+        return psycopg.connect(dbname=database or 'bench', autocommit=True, application_name='bench', **options)
+
+    def say(self, text):
+        print(f'{time.monotonic() - self.started:6.0f} s  {text}', flush=True)
+
+    def scale(self, full, quick):
+        return quick if self.quick else full
+
+    def add(self, group, cell, sync, number, metrics):
+        self.results.append({'group': group, 'cell': cell, 'sync': sync, 'round': number, 'metrics': metrics})
+
+    def values(self, group, cell, sync, metric='jobs_per_s'):
+        return [r['metrics'][metric] for r in self.results
+                if (r['group'], r['cell'], r['sync']) == (group, cell, sync) and r['metrics'].get(metric) is not None]
+
+    def median(self, group, cell, sync, metric='jobs_per_s'):
+        values = self.values(group, cell, sync, metric)
+        return statistics.median(values) if values else None
+
+    def ratio(self, group, cell, base, sync, metric='jobs_per_s'):
+        """Median of one cell by the median of another of the same run."""
+        above, below = self.median(group, cell, sync, metric), self.median(group, base, sync, metric)
+        return above / below if above is not None and below else None
+
+    def paired(self, group, cell, base, sync):
+        """Median of the ratios within each round, and its interval; for cells that are alike and run in short turns."""
+        pairs = list(zip(self.values(group, cell, sync), self.values(group, base, sync)))
+        ratios = [above / below for above, below in pairs if below]
+        if not ratios:
+            return None, ''
+        low, high = interval_of_median(ratios)
+        return statistics.median(ratios), f'{len(ratios)} pairs, {low:.3f} to {high:.3f}'
+
+    def goal(self, group, text, value, relation, target, unit='', note=''):
+        met = None if value is None else (value >= target if relation == '>=' else value <= target)
+        self.goals.append({'group': group, 'goal': text, 'measured': value, 'relation': relation, 'target': target,
+                           'unit': unit, 'note': note, 'met': met})
+
+    def fail(self, text):
+        self.failures.append(text)
+        self.say('FAILED: ' + text)
+
+    def note(self, group, text):
+        self.notes.setdefault(group, []).append(text)
+
+    def has_function(self, name):
+        return self.conn.execute('SELECT count(*) FROM pg_proc WHERE proname = %s', (name,)).fetchone()[0] > 0
+
+    def setting(self, name, value):
+        """Sets a server-wide setting, or resets it (None), and waits until it is in force."""
+        if value is None:
+            self.conn.execute(f'ALTER SYSTEM RESET {name}')
+        else:
+            self.conn.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        self.conn.execute('SELECT pg_reload_conf()')
+        time.sleep(0.5)
+
+    def fresh_database(self, name):
+        """A database with jobq and nothing else, and a connection to it."""
+        self.drop_database(name)
+        admin = self.connect('postgres')
+        admin.execute(f'CREATE DATABASE {name}')
+        admin.close()
+        conn = self.connect(name)
+        conn.execute(contenders.COMMON)
+        contenders.JOBQ.setup(conn)
+        return conn
+
+    def drop_database(self, name):
+        admin = self.connect('postgres')
+        admin.execute(f'DROP DATABASE IF EXISTS {name} WITH (FORCE)')
+        admin.close()
+
+
+def setup():
+    admin = psycopg.connect(dbname='postgres', autocommit=True)
+    admin.execute('CREATE DATABASE bench')
+    admin.close()
+    os.environ['PGDATABASE'] = 'bench'
+    bench = Bench()
+    bench.conn.execute(contenders.COMMON)
+    for contender in (contenders.TEXTBOOK, contenders.TUNED, contenders.JOBQ):
+        contender.setup(bench.conn)
+    return bench
+
+
+def chosen_groups(quick):
+    only = os.environ.get('ONLY', '').replace(',', ' ').split()
+    known = [name for name, _ in GROUPS]
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        sys.exit(f"bench: no such group: {' '.join(unknown)}; there are: {' '.join(known)}")
+    return only or [name for name, in_quick in GROUPS if in_quick or not quick]
+
+
+def run_group(bench, name):
+    module = importlib.import_module(f'scenarios.{name}')
+    started = time.monotonic()
+    before = len(bench.failures)
+    try:
+        module.run(bench)
+    except Skip as reason:
+        bench.skipped[name] = str(reason)
+        bench.say(f'{name}: skipped: {reason}')
+    except Exception:
+        traceback.print_exc()
+        bench.fail(f'{name}: {traceback.format_exc().strip().splitlines()[-1]}')
+    bench.times[name] = time.monotonic() - started
+    wrong = len(bench.failures) - before
+    bench.say(f'{name}: {bench.times[name]:.0f} s' + (f', {wrong} failures' if wrong else ''))
+
+
+def main():
+    sys.modules['bench'] = sys.modules['__main__']   # the scenarios import Skip from here
+    groups = chosen_groups(os.environ.get('QUICK') == '1')
+    bench = setup()
+    for name in groups:
+        run_group(bench, name)
+    results = {'machine': machine.describe(bench), 'quick': bench.quick, 'groups': groups, 'results': bench.results,
+               'goals': bench.goals, 'failures': bench.failures, 'skipped': bench.skipped, 'notes': bench.notes,
+               'series': bench.series, 'seconds': bench.times,
+               'titles': {name: importlib.import_module(f'scenarios.{name}').TITLE for name in groups}}
+    directory = os.environ['BENCH_RESULTS']
+    with open(os.path.join(directory, 'results.json'), 'w') as file:
+        json.dump(results, file, indent=1)
+    report.write(results, directory)
+    print(report.text(results))
+    sys.exit(1 if bench.failures else 0)
+
+
+if __name__ == '__main__':
+    main()

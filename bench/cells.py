@@ -1,0 +1,97 @@
+# One cell: a fresh table, a fill, a load, its cost, its audit; and the rounds that interleave the cells of a group.
+# Called by the scenarios. A lost or doubled job is a failure of the whole benchmark.
+
+from contenders import JOBQ
+from load import Drained, pgbench
+from measure import Probe
+
+
+def prepare(bench, contender, jobs):
+    """A fresh, vacuumed table with so many jobs. The fill, not the run, pays for the first change after a checkpoint."""
+    contender.reset(bench.conn)
+    bench.conn.execute('CHECKPOINT')
+    contender.fill(bench.conn, jobs)
+    for table in contender.tables:
+        bench.conn.execute(f'VACUUM ANALYZE {table}')
+
+
+def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transaction=1, held=0, variables=None,
+             key=None, warmup=0):
+    """Runs script until the time is up. guess: jobs a second that it may reach, until a run has told better."""
+    key = key or (contender.name, script, clients, sync)
+    rate = bench.rates.get(key, guess)
+    for _ in range(6):
+        jobs = int(max(rate * seconds * 1.5, 2 * clients * per_transaction) / 100 + 1) * 100
+        prepare(bench, contender, jobs)
+        probe = Probe(bench.conn, contender.tables)
+        try:
+            load = pgbench(script, clients, seconds=seconds, sync=sync, variables=variables, warmup=warmup)
+        except Drained:
+            rate *= 2.5
+            bench.rates[key] = rate
+            continue
+        done = load.transactions * per_transaction
+        cost = probe.done(done)
+        bench.rates[key] = load.tps * per_transaction * 1.15
+        audit = contender.audit(bench.conn, jobs)
+        for problem in audit.problems(done - held, held):
+            bench.fail(f'{contender.title}, {clients} clients, synchronous_commit {sync}: {problem}')
+        contender.reset(bench.conn)
+        return dict(cost, jobs_per_s=load.tps * per_transaction, p50_ms=load.percentile_ms(0.5),
+                    p99_ms=load.percentile_ms(0.99), jobs=done, audited=True)
+    raise RuntimeError(f'{contender.title}: the queue drained at every attempt')
+
+
+def interleave(bench, group, cells, rounds, sync, quiet=False):
+    """cells: name -> function that runs the cell once. Each round begins with another one."""
+    names = list(cells)
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            metrics = cells[name]()
+            bench.add(group, name, sync, number, metrics)
+            if not quiet:
+                bench.say(f'{group}: {name}, synchronous_commit {sync}, round {number + 1}: {describe(metrics)}')
+
+
+def fill_database(bench, name, fill):
+    """A database with jobq that fill(conn) fills with millions, without autovacuum in its way."""
+    conn = bench.fresh_database(name)
+    conn.execute('SET synchronous_commit = off')
+    conn.execute('ALTER TABLE jobq.jobs SET (autovacuum_enabled = off)')
+    fill(conn)
+    conn.execute('VACUUM (FREEZE, ANALYZE) jobq.jobs')
+    conn.execute('ALTER TABLE jobq.jobs RESET (autovacuum_enabled)')
+    conn.close()
+
+
+class SteadyQueue:
+    """A database of its own whose backlog stays as deep as it was: what a short run takes is filled up before the next."""
+
+    def __init__(self, bench, database, script, refill, clients=4, transactions=2000):
+        self.bench, self.database, self.script, self.refill = bench, database, script, refill
+        self.clients, self.transactions, self.runs, self.added = clients, transactions, 0, 0
+        self.conn = bench.connect(database)
+
+    def run(self):
+        jobs = self.clients * self.transactions
+        if self.runs > 0:
+            self.refill(self.conn, jobs)
+            self.added += jobs
+        load = pgbench(self.script, self.clients, transactions=self.transactions, database=self.database)
+        self.runs += 1
+        return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
+
+    def audit(self, enqueued, held=0):
+        done = self.runs * self.clients * self.transactions
+        for problem in JOBQ.audit(self.conn, enqueued + self.added).problems(done, held):
+            self.bench.fail(f'{self.database}: {problem}')
+
+    def close(self):
+        self.conn.close()
+        self.bench.drop_database(self.database)
+
+
+def describe(metrics):
+    rate = metrics.get('jobs_per_s')
+    return f'{rate:,.0f}/s' if rate is not None else ', '.join(f'{k} {v}' for k, v in list(metrics.items())[:3])

@@ -1,0 +1,221 @@
+# The contenders that pgbench drives: schema, fill, scripts, audit of each. Called by cells.py and the scenarios.
+# Every script ends with an error when it gets no job, so a cell never measures an empty queue by mistake.
+
+PAYLOAD_BYTES = 100
+
+# The same payload for everybody: 100 bytes of JSON text, different for each job.
+COMMON = """
+CREATE FUNCTION bench_payload(n bigint) RETURNS jsonb IMMUTABLE PARALLEL SAFE LANGUAGE sql AS
+$$ SELECT ('{"n": "' || lpad(n::text, 12, '0') || '", "text": "' || repeat('x', 67) || '"}')::jsonb $$;
+"""
+
+
+def payloads_once(size):
+    """Each client gets the array it will send in its first transaction, and sends it in all of them."""
+    return ('\\if :{ready}\n\\else\nSELECT array_agg(bench_payload(n)) AS payloads FROM generate_series(1, {size}) n '
+            '\\gset\n\\set ready 1\n\\endif\n').replace('{ready}', 'ready').replace('{size}', str(size))
+
+
+class Audit:
+    """What the table says after a run; check() compares it with what the clients were told."""
+
+    def __init__(self, enqueued, completed, left, running, repeated):
+        self.enqueued, self.completed, self.left = enqueued, completed, left
+        self.running, self.repeated = running, repeated
+
+    def problems(self, acknowledged, held=0):
+        found = []
+        if self.completed + self.left + self.running != self.enqueued:
+            found.append(f'enqueued {self.enqueued}, but completed {self.completed} + left {self.left} + running '
+                         f'{self.running}')
+        if self.completed != acknowledged:
+            found.append(f'clients were told of {acknowledged} completions, the table has {self.completed}')
+        if self.running != held:
+            found.append(f'{self.running} jobs are running, the clients hold {held}')
+        if self.repeated:
+            found.append(f'{self.repeated} jobs were started more than once')
+        return found
+
+
+class Textbook:
+    """The pattern of countless blog posts: one table, a status, an index over it, FOR UPDATE SKIP LOCKED."""
+    name = 'textbook'
+    title = 'textbook'
+    table = 'textbook_jobs'
+    tables = ['textbook_jobs']
+    schema = """
+CREATE TABLE textbook_jobs (
+    id           bigserial PRIMARY KEY,
+    queue        text NOT NULL,
+    status       text NOT NULL DEFAULT 'pending',
+    priority     integer NOT NULL DEFAULT 0,
+    run_at       timestamptz NOT NULL DEFAULT now(),
+    attempts     integer NOT NULL DEFAULT 0,
+    max_attempts integer NOT NULL DEFAULT 20,
+    payload      jsonb NOT NULL DEFAULT '{}',
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    locked_by    text,
+    locked_at    timestamptz,
+    finished_at  timestamptz,
+    error        text
+);
+CREATE INDEX ON textbook_jobs (queue, status, priority, run_at, id);
+"""
+    returning = 'j.id, j.payload'
+    complete_one = "UPDATE {table} SET status = 'completed', finished_at = now() WHERE id = :id;\n"
+    complete_many = "UPDATE {table} SET status = 'completed', finished_at = now() WHERE id = ANY (:ids::bigint[]);\n"
+
+    def setup(self, conn):
+        conn.execute(self.schema)
+
+    def reset(self, conn):
+        conn.execute(f'TRUNCATE {self.table}')
+
+    def fill(self, conn, jobs):
+        conn.execute(f"INSERT INTO {self.table} (queue, payload) SELECT 'bench', bench_payload(n) "
+                     f"FROM generate_series(1, {jobs}) n")
+
+    def claim(self, batch, returning):
+        return (f"WITH next AS (SELECT id FROM {self.table} WHERE queue = 'bench' AND status = 'pending' "
+                f"AND run_at <= now() ORDER BY priority, run_at, id LIMIT {batch} FOR UPDATE SKIP LOCKED) "
+                f"UPDATE {self.table} j SET status = 'processing', attempts = j.attempts + 1, "
+                f"locked_by = 'bench', locked_at = now() FROM next WHERE j.id = next.id RETURNING {returning}")
+
+    def lifecycle(self):
+        return self.claim(1, self.returning) + ' \\gset\n' + self.complete_one.format(table=self.table)
+
+    def batch(self, size):
+        return (f"WITH claimed AS ({self.claim(size, 'j.id')}) "
+                f"SELECT array_agg(id) AS ids FROM claimed \\gset\n" + self.complete_many.format(table=self.table))
+
+    def empty(self):
+        return self.claim(1, self.returning) + ';\n'
+
+    def enqueue_many(self, size):
+        return payloads_once(size) + (f"INSERT INTO {self.table} (queue, payload) "
+                                      "SELECT 'bench', p FROM unnest(:payloads::jsonb[]) p;\n")
+
+    def audit(self, conn, enqueued):
+        row = conn.execute(f"""
+            SELECT count(*), count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'pending'),
+                   count(*) FILTER (WHERE status = 'processing'), count(*) FILTER (WHERE attempts > 1)
+            FROM {self.table}""").fetchone()
+        return Audit(enqueued, row[1], row[2], row[3], row[4] + abs(row[0] - enqueued))
+
+
+class Tuned(Textbook):
+    """The textbook as its best descriptions tune it: partial index, room for HOT, vacuum without a brake, DELETE."""
+    name = 'tuned'
+    title = 'tuned textbook'
+    table = 'tuned_jobs'
+    tables = ['tuned_jobs']
+    schema = Textbook.schema.replace('textbook_jobs', 'tuned_jobs').replace(
+        'CREATE INDEX ON tuned_jobs (queue, status, priority, run_at, id);',
+        "CREATE INDEX ON tuned_jobs (queue, priority, run_at, id) WHERE status = 'pending';\n"
+        'ALTER TABLE tuned_jobs SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, '
+        'autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);')
+    complete_one = 'DELETE FROM {table} WHERE id = :id RETURNING id AS done \\gset\n'
+    complete_many = 'DELETE FROM {table} WHERE id = ANY (:ids::bigint[]);\n'
+
+    def audit(self, conn, enqueued):
+        # A job that two clients had would be deleted by one of them, and the other's DELETE would get no row.
+        row = conn.execute(f"""
+            SELECT count(*), count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'processing'),
+                   count(*) FILTER (WHERE attempts > 1) FROM {self.table}""").fetchone()
+        return Audit(enqueued, enqueued - row[0], row[1], row[2], row[3])
+
+
+class Jobq:
+    name = 'jobq'
+    title = 'jobq'
+    table = 'jobq.jobs'
+    tables = ['jobq.jobs', 'jobq.attempts']
+
+    def setup(self, conn):
+        conn.execute('CREATE EXTENSION IF NOT EXISTS jobq')
+
+    def reset(self, conn):
+        conn.execute('TRUNCATE jobq.jobs, jobq.attempts')
+
+    def fill(self, conn, jobs, queue='bench', arguments=''):
+        chunk = 10_000
+        for start in range(0, jobs, chunk):
+            conn.execute(f"SELECT count(*) FROM jobq_enqueue_many('{queue}', (SELECT array_agg(bench_payload(n)) "
+                         f"FROM generate_series({start + 1}, {min(start + chunk, jobs)}) n){arguments})")
+
+    def lifecycle(self):
+        return ("SELECT id, lease, payload FROM jobq_claim('bench') \\gset\n"
+                'SELECT jobq_complete(:id, :lease) AS done \\gset\n')
+
+    # Each client keeps what it holds in variables between its transactions; its first call only claims.
+    fused_variables = {'ids': '{}', 'leases': '{}'}
+
+    def fused(self):
+        return ("SELECT ARRAY[id] AS ids, ARRAY[lease] AS leases, payload "
+                "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
+
+    def batch(self, size):
+        return ('SELECT array_agg(id) AS ids, array_agg(lease) AS leases '
+                f"FROM jobq_claim('bench', batch => {size}) \\gset\n"
+                'SELECT count(*) AS done FROM jobq_complete_many(:ids::bigint[], :leases::bigint[]) \\gset\n')
+
+    def empty(self):
+        return "SELECT id, lease, payload FROM jobq_claim('bench');\n"
+
+    def enqueue_many(self, size):
+        return payloads_once(size) + "SELECT count(*) FROM jobq_enqueue_many('bench', :payloads::jsonb[]);\n"
+
+    def audit(self, conn, enqueued):
+        row = conn.execute("""
+            SELECT count(*), count(*) FILTER (WHERE status = 'completed'),
+                   count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
+                   count(*) FILTER (WHERE status = 'processing'),
+                   count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts)
+            FROM jobq.jobs""").fetchone()
+        return Audit(enqueued, row[1], row[2], row[3], row[4] + abs(row[0] - enqueued))
+
+
+class PgQ:
+    """Acknowledges whole batches in order and keeps no state per job: a yardstick, not a rival."""
+    name = 'pgq'
+    title = 'PgQ (whole batches)'
+    tables = ['pgq.event_template']
+
+    def setup(self, conn):
+        conn.execute('CREATE EXTENSION IF NOT EXISTS pgq')
+        self.size = 100
+
+    def reset(self, conn):
+        if conn.execute("SELECT count(*) FROM pgq.queue WHERE queue_name = 'bench'").fetchone()[0]:
+            conn.execute("SELECT pgq.drop_queue('bench', true)")
+        conn.execute("SELECT pgq.create_queue('bench')")
+        # Of the first batch the ticker counts one event less than there are: it starts at 1, not at 0.
+        conn.execute(f"SELECT pgq.set_queue_config('bench', 'ticker_max_count', '{self.size - 1}')")
+        conn.execute("SELECT pgq.ticker('bench')")
+        conn.execute("SELECT pgq.register_consumer('bench', 'worker')")
+
+    def fill(self, conn, jobs):
+        # A batch is what lies between two ticks, and a tick sees what is committed.
+        conn.execute('SET synchronous_commit = off')
+        for start in range(0, jobs, self.size):
+            conn.execute(f"SELECT count(pgq.insert_event('bench', 'job', bench_payload(n)::text)) "
+                         f"FROM generate_series({start + 1}, {start + self.size}) n")
+            conn.execute("SELECT pgq.ticker('bench')")
+        conn.execute('RESET synchronous_commit')
+
+    def batch(self, size):
+        return ("SELECT pgq.next_batch('bench', 'worker') AS batch \\gset\n"
+                "SELECT count(*) AS events FROM pgq.get_batch_events(:batch::bigint) \\gset\n"
+                'SELECT pgq.finish_batch(:batch::bigint) AS done \\gset\n')
+
+    def audit(self, conn, enqueued):
+        # The events of a fresh queue are numbered from 1, so the last finished tick says how many there were.
+        done = conn.execute("""
+            SELECT CASE s.sub_last_tick WHEN 1 THEN 0 ELSE t.tick_event_seq END
+            FROM pgq.queue q JOIN pgq.subscription s ON s.sub_queue = q.queue_id
+            JOIN pgq.tick t ON t.tick_queue = q.queue_id AND t.tick_id = s.sub_last_tick
+            WHERE q.queue_name = 'bench'""").fetchone()[0]
+        return Audit(enqueued, done, enqueued - done, 0, 0)
+
+
+TEXTBOOK, TUNED, JOBQ, PGQ = Textbook(), Tuned(), Jobq(), PgQ()

@@ -1,0 +1,72 @@
+# What a run cost the server: WAL, processor time, dead tuples, HOT updates, size. Called by cells.py and by the
+# scenarios, before and after a run, on the control connection.
+
+import os
+import time
+
+TICK_US = 1_000_000 / os.sysconf('SC_CLK_TCK')
+
+
+def postmaster_pid():
+    with open(os.path.join(os.environ['BENCH_DATA'], 'postmaster.pid')) as file:
+        return int(file.readline())
+
+
+def stat_fields(pid):
+    with open(f'/proc/{pid}/stat') as file:
+        return file.read().rpartition(')')[2].split()
+
+
+def server_cpu_us():
+    """Processor time of the postmaster, of its children that have ended, and of those that live."""
+    parent = postmaster_pid()
+    fields = stat_fields(parent)
+    ticks = sum(int(fields[i]) for i in (11, 12, 13, 14))   # utime, stime, cutime, cstime
+    for name in os.listdir('/proc'):
+        if name.isdigit():
+            try:
+                fields = stat_fields(name)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields[1]) == parent:
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks * TICK_US
+
+
+def wait_for_quiet(conn):
+    """Until the sessions of the last load have ended: they report their statistics at their end."""
+    for _ in range(200):
+        busy = conn.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' "
+                            "AND application_name <> 'bench'").fetchone()[0]
+        if busy == 0:
+            break
+        time.sleep(0.02)
+    time.sleep(0.02)
+
+
+class Probe:
+    """The cost of what happens between its creation and done()."""
+
+    def __init__(self, conn, tables=()):
+        self.conn = conn
+        self.tables = [str(table) for table in tables]
+        self.started = self.read()
+
+    def read(self):
+        stats = self.conn.execute("""
+            SELECT coalesce(sum(n_tup_upd), 0), coalesce(sum(n_tup_hot_upd), 0), coalesce(sum(n_dead_tup), 0),
+                   coalesce(sum(pg_total_relation_size(relid)), 0)
+            FROM pg_stat_user_tables WHERE relid = ANY (%s::regclass[])""", (self.tables,)).fetchone()
+        wal, fpi = self.conn.execute(
+            "SELECT pg_current_wal_insert_lsn() - '0/0', (SELECT wal_fpi FROM pg_stat_wal)").fetchone()
+        return {'wal': int(wal), 'fpi': int(fpi), 'cpu': server_cpu_us(), 'updates': int(stats[0]), 'hot': int(stats[1]),
+                'dead': int(stats[2]), 'size': int(stats[3])}
+
+    def done(self, jobs):
+        wait_for_quiet(self.conn)
+        now = self.read()
+        delta = {name: now[name] - self.started[name] for name in now}
+        jobs = max(jobs, 1)
+        return {'wal_per_job': delta['wal'] / jobs, 'fpi': delta['fpi'], 'cpu_us_per_job': delta['cpu'] / jobs,
+                'updates': delta['updates'], 'hot_updates': delta['hot'], 'dead_tuples': now['dead'],
+                'size_mb': now['size'] / 1e6}

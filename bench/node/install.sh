@@ -1,0 +1,47 @@
+#!/bin/bash
+# Installs the peers of the benchmark from npm into build/bench: a node that is new enough for them, graphile-worker,
+# pg-boss and the driver. Takes the newest release that the registry can install. Called by scripts/setup.sh bench;
+# does nothing when everything is there. Delete build/bench to get newer ones.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=build/bench
+modules=$target/node_modules
+log=$target/npm.log
+
+have() { [ -e "$modules/$1/package.json" ]; }
+if have pg && have graphile-worker && have pg-boss && [ -e "$target/complete" ]; then exit 0; fi
+
+mkdir -p "$target"
+# npm writes into its home; the packages' own directory keeps the caller's as it is.
+install() { npm install --silent --no-audit --no-fund --no-package-lock --prefix "$target" "$@" >>"$log" 2>&1; }
+: >"$log"
+
+echo "setup: installing graphile-worker, pg-boss and the node they need with npm into $target"
+major() { node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/'; }
+if [ "$(major || true)" -lt 22 ] 2>/dev/null || ! command -v node >/dev/null; then
+    install node@22 || echo "setup: node 22 does not install, staying with $(node --version)"
+    # Where npm runs no installation scripts, the package with the program has to be named.
+    [ -x "$modules/node/bin/node" ] || install "node-linux-$(node -p process.arch)@22" || true
+    for bin in "$modules/node/bin" "$modules/node-linux-$(node -p process.arch)/bin"; do
+        if [ -x "$bin/node" ]; then PATH=$PWD/$bin:$PATH; break; fi
+    done
+fi
+command -v node >"$target/node_path"
+install pg@8 || { cat "$log" >&2; exit 1; }
+
+# The newest release, or, when the registry lacks something that it depends on, the newest before it that installs.
+install_newest() {
+    local package=$1 release
+    for release in $(npm view "$package" versions --json 2>/dev/null |
+        node -e 'const all = [].concat(JSON.parse(require("fs").readFileSync(0)));
+                 console.log(all.filter((v) => /^[0-9.]+$/.test(v)).slice(-8).reverse().join("\n"))'); do
+        if install "$package@$release"; then
+            echo "setup: $package $release"
+            return 0
+        fi
+    done
+    echo "setup: $package does not install; the benchmark runs without it" >&2
+}
+install_newest graphile-worker
+install_newest pg-boss
+touch "$target/complete"

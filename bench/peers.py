@@ -1,0 +1,92 @@
+# The contenders that are node programs: how to fill, run and audit them. Called by scenarios/peers.py.
+
+import json
+import os
+import subprocess
+
+from contenders import JOBQ, Audit
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'node')
+
+
+class NodeError(Exception):
+    pass
+
+
+def node(script, action, timeout=300, **config):
+    """Runs one of the programs in node/ and returns what it reports."""
+    result = subprocess.run([os.environ['BENCH_NODE'], os.path.join(HERE, script), action, json.dumps(config)],
+                            capture_output=True, text=True, timeout=timeout)
+    if result.returncode != 0 or (action == 'work' and not result.stdout.strip()):
+        raise NodeError(f'{script} {action}: {result.stderr[-1500:]}')
+    return json.loads(result.stdout.strip().splitlines()[-1]) if action == 'work' else None
+
+
+class NodePeer:
+    tables = []
+    guess = 25_000   # jobs a second, until a run has told
+
+    def __init__(self, name, script, package, **config):
+        self.name, self.title, self.script, self.package, self.config = name, name, script, package, config
+
+    def installed(self):
+        return os.path.isdir(os.path.join(HERE, 'node_modules', self.package))
+
+    def fill(self, conn, jobs):
+        node(self.script, 'fill', jobs=jobs)
+
+    def work(self, seconds, sync):
+        return node(self.script, 'work', seconds=seconds, sync=sync, **self.config)
+
+
+class Graphile(NodePeer):
+    tables = ['graphile_worker._private_jobs']
+
+    def reset(self, conn):
+        conn.execute('DROP SCHEMA IF EXISTS graphile_worker CASCADE')
+
+    def audit(self, conn, enqueued):
+        # A completed job is deleted.
+        left, running, repeated = conn.execute("""
+            SELECT count(*) FILTER (WHERE locked_at IS NULL), count(*) FILTER (WHERE locked_at IS NOT NULL),
+                   count(*) FILTER (WHERE attempts > 1) FROM graphile_worker._private_jobs""").fetchone()
+        return Audit(enqueued, enqueued - left - running, left, running, repeated)
+
+
+class PgBoss(NodePeer):
+    tables = ['pgboss.job_common']
+
+    def reset(self, conn):
+        conn.execute('DROP SCHEMA IF EXISTS pgboss CASCADE')
+
+    def audit(self, conn, enqueued):
+        row = conn.execute("""
+            SELECT count(*), count(*) FILTER (WHERE state = 'completed'), count(*) FILTER (WHERE state = 'created'),
+                   count(*) FILTER (WHERE state NOT IN ('completed', 'created')), count(*) FILTER (WHERE retry_count > 0)
+            FROM pgboss.job WHERE name = 'bench'""").fetchone()
+        return Audit(enqueued, row[1], row[2], row[3], row[4] + abs(row[0] - enqueued))
+
+
+class NodeJobq(NodePeer):
+    tables = JOBQ.tables
+
+    def reset(self, conn):
+        JOBQ.reset(conn)
+
+    def fill(self, conn, jobs):
+        JOBQ.fill(conn, jobs)
+
+    def audit(self, conn, enqueued):
+        return JOBQ.audit(conn, enqueued)
+
+
+def all_peers(quick):
+    peers = [Graphile('graphile-worker, best', 'graphile.mjs', 'graphile-worker', mode='best'),
+             PgBoss('pg-boss, best', 'pgboss.mjs', 'pg-boss', mode='best', batch=1000),
+             NodeJobq('jobq, node, batches of 100', 'jobq.mjs', 'pg', clients=4, batch=100)]
+    if not quick:
+        peers += [Graphile('graphile-worker, default', 'graphile.mjs', 'graphile-worker', mode='default'),
+                  PgBoss('pg-boss, default', 'pgboss.mjs', 'pg-boss', mode='default'),
+                  PgBoss('pg-boss, fetch and complete', 'pgboss.mjs', 'pg-boss', mode='fetch', batch=1000),
+                  NodeJobq('jobq, node, batches of 1,000', 'jobq.mjs', 'pg', clients=4, batch=1000)]
+    return peers

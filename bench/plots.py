@@ -1,0 +1,79 @@
+# Draws the plots of the report as SVG, the same bytes for the same results. Called by report.py.
+
+import os
+import statistics
+
+import matplotlib
+
+matplotlib.use('svg')
+matplotlib.rcParams['svg.hashsalt'] = 'jobq'
+matplotlib.rcParams['font.size'] = 9
+import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
+
+
+def save(figure, directory, name):
+    figure.tight_layout()
+    figure.savefig(os.path.join(directory, name), metadata={'Date': None})
+    plt.close(figure)
+
+
+def medians(results, group, sync):
+    cells = {}
+    for entry in results['results']:
+        if entry['group'] == group and entry['sync'] == sync and entry['metrics'].get('jobs_per_s'):
+            cells.setdefault(entry['cell'], []).append(entry['metrics']['jobs_per_s'])
+    return {cell: statistics.median(values) for cell, values in cells.items()}
+
+
+def bars(results, directory, group, name, title, base):
+    """Jobs per second of each cell as multiples of one of them, synchronous_commit off and on in two panels."""
+    panels = [(sync, medians(results, group, sync)) for sync in ('off', 'on')]
+    panels = [(sync, cells) for sync, cells in panels if base in cells]
+    if not panels:
+        return None
+    figure, axes = plt.subplots(1, len(panels), figsize=(8, 0.5 + 0.4 * max(len(c) for _, c in panels)), squeeze=False)
+    for axis, (sync, cells) in zip(axes[0], panels):
+        names = list(cells)[::-1]
+        ratios = [cells[cell] / cells[base] for cell in names]
+        axis.barh(names, ratios, color=['#336791' if cell.startswith('jobq') else '#b0b0b0' for cell in names])
+        for y, ratio in enumerate(ratios):
+            axis.text(ratio, y, f' {ratio:.2f}', va='center')
+        axis.set_xlim(0, max(ratios) * 1.2)
+        axis.set_title(f'synchronous_commit {sync}', fontsize=9)
+        axis.set_xlabel(f'times {base}')
+    figure.suptitle(title, fontsize=10)
+    save(figure, directory, name)
+    return name, title
+
+
+def lines(results, directory, series, name, title, xlabel, ylabel, logarithmic=False):
+    """series: label -> [(x, y)], a key of results['series']."""
+    data = results['series'].get(series)
+    if not data:
+        return None
+    figure, axis = plt.subplots(figsize=(8, 3.5))
+    for label, points in data.items():
+        axis.plot([x for x, _ in points], [y for _, y in points], label=label, marker='o' if logarithmic else None)
+    if logarithmic:
+        axis.set_xscale('log', base=2)
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel(xlabel)
+    axis.set_ylabel(ylabel)
+    axis.legend(fontsize=8)
+    axis.set_title(title, fontsize=10)
+    save(figure, directory, name)
+    return name, title
+
+
+def draw(results, directory):
+    """{group: [(file, title)]} of what there are results for."""
+    pictures = {
+        'lifecycle': bars(results, directory, 'lifecycle', 'lifecycle.svg', 'Single jobs, 16 clients', 'textbook'),
+        'batches': bars(results, directory, 'batches', 'batches.svg', 'Batches of 100', 'textbook, 1 client'),
+        'peers': bars(results, directory, 'peers', 'peers.svg', 'Job queues in their own best settings', 'textbook'),
+        'held': lines(results, directory, 'held', 'held.svg', 'Lifecycles per second while a transaction is held open',
+                      'seconds', 'lifecycles per second'),
+        'workers': lines(results, directory, 'workers', 'workers.svg', 'Many workers, relative to 16', 'workers',
+                         'relative to 16 workers', logarithmic=True),
+    }
+    return {group: [picture] for group, picture in pictures.items() if picture}

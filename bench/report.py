@@ -1,0 +1,138 @@
+# Turns results into tables: for the terminal, and as Markdown. Called by bench.py; publish.py puts the Markdown into
+# docs/benchmarks.md. Medians over the rounds; the spread is the lowest and the highest round's jobs per second.
+
+import os
+import statistics
+
+import plots
+
+COLUMNS = [  # metric, heading, format
+    ('jobs_per_s', 'jobs/s', '{:,.0f}'), ('spread', 'spread', '{}'), ('ratio', 'ratio', '{:.2f}'),
+    ('wal_per_job', 'WAL bytes/job', '{:,.0f}'), ('fpi', 'page images', '{:,.0f}'),
+    ('cpu_us_per_job', 'server CPU us/job', '{:,.1f}'),
+    ('p50_ms', 'p50 ms', '{:.2f}'), ('p99_ms', 'p99 ms', '{:.2f}'), ('dead_tuples', 'dead tuples', '{:,.0f}'),
+    ('size_mb', 'size MB', '{:,.0f}'), ('hot_completions', 'HOT %', '{:.1f}'), ('value', 'measured', '{:,.3g}'),
+]
+
+
+def summary(results, group):
+    """[(sync, [row])], a row has the medians of a cell; ratio is to the textbook cell of the same kind."""
+    sections = []
+    for sync in ('off', 'on'):
+        cells = {}
+        for entry in results['results']:
+            if entry['group'] == group and entry['sync'] == sync:
+                cells.setdefault(entry['cell'], []).append(entry['metrics'])
+        rows = []
+        for cell, rounds in cells.items():
+            row = {'cell': cell, 'rounds': len(rounds)}
+            for metric in {name for metrics in rounds for name in metrics}:
+                values = [m[metric] for m in rounds if isinstance(m.get(metric), (int, float))]
+                if values:
+                    row[metric] = statistics.median(values)
+            speeds = [m['jobs_per_s'] for m in rounds if m.get('jobs_per_s')]
+            if len(speeds) > 1:
+                row['spread'] = f'{min(speeds):,.0f} .. {max(speeds):,.0f}'
+            rows.append(row)
+        add_ratios(rows)
+        if rows:
+            sections.append((sync, rows))
+    return sections
+
+
+def add_ratios(rows):
+    """To the textbook with the same suffix ("textbook, 2 clients" for "jobq, 2 clients"), else to the plain textbook."""
+    speeds = {row['cell']: row.get('jobs_per_s') for row in rows}
+    for row in rows:
+        _, _, suffix = row['cell'].partition(', ')
+        base = speeds.get(f'textbook, {suffix}') or speeds.get('textbook')
+        if base and row.get('jobs_per_s'):
+            row['ratio'] = row['jobs_per_s'] / base
+
+
+def grid(rows):
+    """Headings and lines of text for the columns that at least one row has."""
+    used = [column for column in COLUMNS if any(column[0] in row for row in rows)]
+    head = [''] + [column[1] for column in used]
+    lines = [[row['cell']] + [column[2].format(row[column[0]]) if row.get(column[0]) is not None else ''
+                              for column in used] for row in rows]
+    return head, lines
+
+
+def plain(head, lines):
+    widths = [max(len(line[i]) for line in [head] + lines) for i in range(len(head))]
+    out = []
+    for line in [head] + lines:
+        out.append('  ' + line[0].ljust(widths[0]) + ''.join('  ' + text.rjust(width)
+                                                           for text, width in zip(line[1:], widths[1:])))
+    return '\n'.join(out)
+
+
+def markdown(head, lines):
+    out = ['| ' + ' | '.join(head) + ' |', '|---|' + '--:|' * (len(head) - 1)]
+    out += ['| ' + ' | '.join(line) + ' |' for line in lines]
+    return '\n'.join(out)
+
+
+def shown(goal):
+    if goal['measured'] is None:
+        return 'not measured'
+    value = goal['measured']
+    digits = f'{value:.2f}' if abs(value) < 100 else f'{value:,.0f}'
+    return f"{digits} {goal['unit']}".strip() + (f" ({goal['note']})" if goal['note'] else '')
+
+
+def goal_lines(results):
+    verdict = {True: 'met', False: 'NOT MET', None: '-'}
+    return [[goal['goal'], f"{goal['relation']} {goal['target']:g} {goal['unit']}".strip(), shown(goal),
+             verdict[goal['met']]] for goal in results['goals']]
+
+
+GOAL_HEAD = ['goal', 'target', 'measured', '']
+
+
+def text(results):
+    out = ['']
+    for group in results['groups']:
+        for sync, rows in summary(results, group):
+            out += [f"{results['titles'][group]} (synchronous_commit {sync})", plain(*grid(rows)), '']
+        out += [f'  {note}' for note in results['notes'].get(group, [])] + ['']
+    if results['goals']:
+        out += ['Goals', plain(GOAL_HEAD, goal_lines(results)), '']
+    out += [f'skipped: {name}: {reason}' for name, reason in results['skipped'].items()]
+    out += [f'FAILED: {failure}' for failure in results['failures']]
+    if not results['failures']:
+        out.append('The audit found no lost and no doubled job.')
+    return '\n'.join(out)
+
+
+def machine_lines(results):
+    machine = results['machine']
+    lines = [[name, str(value)] for name, value in machine.items() if name != 'settings' and value]
+    lines.append(['settings', ', '.join(f'`{name} = {value}`' for name, value in machine['settings'].items())])
+    return lines
+
+
+def write(results, directory):
+    out = ['### The machine', '', '| | |', '|---|---|']
+    out += [f'| {name} | {value} |' for name, value in machine_lines(results)]
+    out += ['', '### Goals', '', markdown(GOAL_HEAD, goal_lines(results)), '']
+    pictures = plots.draw(results, directory)
+    for group in results['groups']:
+        sections = summary(results, group)
+        if not sections and group not in results['skipped']:
+            continue
+        out += [f"### {results['titles'][group]}", '']
+        if group in results['skipped']:
+            out += [f"Skipped: {results['skipped'][group]}", '']
+        for sync, rows in sections:
+            out += [f'`synchronous_commit = {sync}`, medians of {max(row["rounds"] for row in rows)} rounds:', '',
+                    markdown(*grid(rows)), '']
+        out += [f'{note}\n' for note in results['notes'].get(group, [])]
+        out += [f'![{title}](benchmarks/{name})\n' for name, title in pictures.get(group, [])]
+    if results['failures']:
+        out += ['### Failures', ''] + [f'* {failure}' for failure in results['failures']] + ['']
+    else:
+        out += ['The audit of every cell found no lost and no doubled job.', '']
+    with open(os.path.join(directory, 'report.md'), 'w') as file:
+        file.write('\n'.join(out))

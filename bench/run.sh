@@ -1,0 +1,49 @@
+#!/bin/bash
+# The benchmark: installs what it needs, builds jobq, starts a throw-away server with jobq preloaded and runs
+# bench/bench.py against it, never as root. Leaves its results in bench/results and the report in docs/benchmarks.md.
+#   make bench                            everything, under an hour
+#   make bench QUICK=1                    the headline figures, under four minutes; docs/benchmarks.md stays as it is
+#   make bench ONLY="lifecycle batches"   only these groups
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/scratch.sh
+
+scripts/setup.sh bench
+find_pg_config
+mkdir -p build bench/results
+make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1; }
+
+scratch_begin bench
+scratch_tree
+mkdir "$SCRATCH/results"
+cp -r bench "$SCRATCH/bench"
+node=
+if [ -e build/bench/node_path ]; then
+    node=$(cat build/bench/node_path)
+    # Modules are looked for beside the scripts, and the server's owner may not be allowed into this directory.
+    cp -rl build/bench/node_modules "$SCRATCH/bench/node/" 2>/dev/null ||
+        { rm -rf "$SCRATCH/bench/node/node_modules" && cp -r build/bench/node_modules "$SCRATCH/bench/node/"; }
+    case $node in "$PWD"/build/bench/node_modules/*) node=$SCRATCH/bench/node/${node#"$PWD"/build/bench/} ;; esac
+fi
+if [ "$(id -u)" = 0 ]; then
+    # Not into node_modules: its files may be links to ours.
+    chown "$SCRATCH_USER" "$SCRATCH/results"
+fi
+export BENCH_NODE=$node BENCH_DATA=$SCRATCH/server BENCH_RESULTS=$SCRATCH/results PYTHONDONTWRITEBYTECODE=1
+export BENCH_COMMIT MPLCONFIGDIR=$SCRATCH/tmp
+BENCH_COMMIT=$(git -c safe.directory="$PWD" describe --always --dirty 2>/dev/null || echo unknown)
+
+# What a DBA would set on a machine of its own; the report prints it. No checkpoint may fall into a measurement.
+scratch_server server "shared_preload_libraries = 'jobq'" "fsync = on" "max_connections = 400" \
+    "shared_buffers = ${BENCH_SHARED_BUFFERS-1GB}" "max_wal_size = 8GB" "checkpoint_timeout = 1h" "synchronous_commit = on" \
+    "track_wal_io_timing = off" "log_checkpoints = off" "max_parallel_workers_per_gather = 0"
+cd "$SCRATCH"
+status=0
+run_group /usr/bin/python3 "$SCRATCH/bench/bench.py" "$@" || status=$?
+cd "$JOBQ_ROOT"
+rm -f bench/results/*.svg bench/results/report.md
+cp -r "$SCRATCH/results/." bench/results/
+if [ -e "$SCRATCH/results/report.md" ] && [ "${QUICK-}" != 1 ] && [ -z "${ONLY-}" ]; then
+    /usr/bin/python3 bench/publish.py bench/results docs
+fi
+exit $status

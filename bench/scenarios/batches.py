@@ -1,0 +1,36 @@
+# Batches of 100: claim them, complete them, 1 and 2 clients. PgQ, which keeps no state per job, as a yardstick.
+
+from cells import interleave, run_cell
+from contenders import JOBQ, PGQ, TEXTBOOK, TUNED
+
+TITLE = 'Batches of 100: claim, complete'
+SIZE = 100
+
+
+def have_pgq(bench):
+    available = bench.conn.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgq'").fetchone()[0]
+    if available:
+        PGQ.setup(bench.conn)
+    else:
+        bench.note('batches', 'PgQ is not installed here.')
+    return available > 0
+
+
+def run(bench):
+    seconds = bench.scale(3, 2)
+    pgq = not bench.quick and have_pgq(bench)
+    for sync in bench.scale(('off', 'on'), ('off',)):
+        for clients in (1, 2):
+            def cell(contender, guess, clients=clients, sync=sync):
+                return lambda: run_cell(bench, contender, contender.batch(SIZE), clients, sync, seconds, guess,
+                                        per_transaction=SIZE)
+            by = '1 client' if clients == 1 else f'{clients} clients'
+            group = {f'textbook, {by}': cell(TEXTBOOK, 30_000), f'jobq, {by}': cell(JOBQ, 50_000)}
+            if not bench.quick:
+                group[f'tuned textbook, {by}'] = cell(TUNED, 40_000)
+            if pgq and clients == 1:
+                group['PgQ (whole batches, ranked apart), 1 consumer'] = cell(PGQ, 20_000)
+            interleave(bench, 'batches', group, bench.scale(5, 2) if sync == 'off' else 3, sync)
+            bench.goal('batches', f'batches of {SIZE}, {by}, synchronous_commit {sync}: times the textbook',
+                       bench.ratio('batches', f'jobq, {by}', f'textbook, {by}', sync), '>=', 1.6)
+    bench.note('batches', f'p50 and p99 are those of claiming and completing {SIZE} jobs.')

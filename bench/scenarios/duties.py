@@ -1,0 +1,114 @@
+# The duties of the background worker: 100,000 expired jobs rescued, a tick over as many live ones, a million finished jobs
+# pruned under load. Rescue and tick by jobq_tick() while the background worker is off, the prune by the background worker.
+
+import statistics
+import time
+
+from contenders import JOBQ
+from load import pgbench
+
+TITLE = 'Rescue, tick, prune'
+
+
+def run(bench):
+    bench.setting('jobq.enabled', 'off')
+    try:
+        rescue(bench)
+        tick(bench)
+    finally:
+        bench.setting('jobq.enabled', None)
+    prune(bench)
+
+
+def claim_all(bench, jobs, timeout):
+    JOBQ.reset(bench.conn)
+    JOBQ.fill(bench.conn, jobs)
+    for _ in range(0, jobs, 10_000):
+        bench.conn.execute("SELECT count(*) FROM jobq_claim('bench', 'gone', batch => 10000, "
+                           f"heartbeat_timeout => '{timeout}')")
+    bench.conn.execute('VACUUM ANALYZE jobq.jobs')
+
+
+def duty(bench, name):
+    return bench.conn.execute('SELECT done FROM jobq_tick() WHERE duty = %s', (name,)).fetchone()[0]
+
+
+def rescue(bench):
+    jobs = bench.scale(100_000, 20_000)
+    for number in range(bench.scale(3, 1)):
+        claim_all(bench, jobs, '10 ms')
+        time.sleep(0.1)
+        rescued, started = 0, time.monotonic()
+        while done := duty(bench, 'rescue'):
+            rescued += done
+        took = time.monotonic() - started
+        pending = bench.conn.execute("SELECT count(*) FROM jobq.jobs WHERE status = 'pending'").fetchone()[0]
+        if rescued != jobs or pending != jobs:
+            bench.fail(f'rescue: {rescued} of {jobs} expired jobs were rescued')
+        bench.add('duties', f'{jobs:,} expired jobs rescued', 'on', number, {'jobs_per_s': jobs / took, 'took_s': took})
+    bench.goal('duties', f'{jobs:,} expired jobs rescued',
+               bench.median('duties', f'{jobs:,} expired jobs rescued', 'on', 'took_s'), '<=', 3, 's')
+
+
+def tick(bench):
+    jobs = bench.scale(100_000, 20_000)
+    claim_all(bench, jobs, '10 hours')
+    took = []
+    for _ in range(12):
+        started = time.monotonic()
+        if duty(bench, 'rescue'):
+            bench.fail('tick: live jobs were rescued')
+        took.append((time.monotonic() - started) * 1000)
+    bench.goal('duties', f'a tick over {jobs:,} live jobs', statistics.median(took[1:]), '<=', 20, 'ms')
+    JOBQ.reset(bench.conn)
+
+
+def prune(bench):
+    """The same load with the million kept, and while it is pruned."""
+    finished, seconds, rounds = bench.scale((1_000_000, 5, 4), (100_000, 2, 1))
+    count = "SELECT count(*) FROM jobq.jobs WHERE queue = 'old'"
+    bench.conn.execute("SELECT jobq_create_queue('old', keep_completed => '30 days')")
+    rate = 15_000
+    for number in range(rounds):
+        JOBQ.reset(bench.conn)
+        bench.conn.execute(f"""
+            INSERT INTO jobq.jobs (queue, payload, run_at, status, attempts, started_at, finished_at)
+            SELECT 'old', bench_payload(n), now() - interval '3 days', 'completed', 1, now() - interval '3 days',
+                   now() - interval '2 days' FROM generate_series(1, {finished}) n""")
+        bench.conn.execute("SELECT jobq_alter_queue('old', keep_completed => '30 days')")
+        jobs = int(rate * seconds * 2 * 1.5)
+        JOBQ.fill(bench.conn, jobs)
+        bench.conn.execute('VACUUM ANALYZE jobq.jobs')
+        bench.conn.execute('CHECKPOINT')
+        done = 0
+        for cell in ('the million kept', 'while it is pruned'):
+            if cell == 'while it is pruned':
+                bench.conn.execute("SELECT jobq_alter_queue('old', keep_completed => '1 day')")
+                wait_for_prune(bench, count, finished)
+            left = bench.conn.execute(count).fetchone()[0]
+            load = pgbench(JOBQ.lifecycle(), 4, seconds=seconds)
+            rate = load.tps
+            done += load.transactions
+            pruned = left - bench.conn.execute(count).fetchone()[0]
+            bench.add('duties', f'single jobs, 4 clients, {cell}', 'off', number,
+                      {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99),
+                       'pruned_per_s': pruned / load.seconds})
+        rest = bench.conn.execute(count).fetchone()[0]
+        for problem in JOBQ.audit(bench.conn, jobs + rest).problems(done + rest):
+            bench.fail(f'prune: {problem}')
+        bench.say(f'duties: prune, round {number + 1}: {pruned:,} pruned under load')
+    ratio, interval = bench.paired('duties', 'single jobs, 4 clients, while it is pruned',
+                                   'single jobs, 4 clients, the million kept', 'off')
+    speed = bench.median('duties', 'single jobs, 4 clients, while it is pruned', 'off', 'pruned_per_s')
+    bench.goal('duties', f'claims while {finished:,} finished jobs are pruned: times the same without', ratio, '>=', 0.9,
+               note=f'{speed:,.0f} jobs/s pruned meanwhile, {interval}')
+    JOBQ.reset(bench.conn)
+    bench.conn.execute("SELECT jobq_drop_queue('old')")
+
+
+def wait_for_prune(bench, count, finished):
+    for _ in range(300):
+        if bench.conn.execute(count).fetchone()[0] < finished:
+            return
+        time.sleep(0.1)
+    bench.note('duties', 'The prune had not begun after 30 s.')

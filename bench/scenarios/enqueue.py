@@ -1,0 +1,33 @@
+# Enqueue of 1,000 jobs in a call, one client, against INSERT ... SELECT unnest into the textbook's table.
+
+from cells import interleave
+from contenders import JOBQ, TEXTBOOK
+from load import pgbench
+from measure import Probe
+
+TITLE = 'Enqueue: 1,000 jobs in one call'
+SIZE = 1000
+
+
+def run(bench):
+    seconds = bench.scale(4, 2)
+    for sync in bench.scale(('off', 'on'), ('off',)):
+        def cell(contender, sync=sync):
+            def once():
+                contender.reset(bench.conn)
+                bench.conn.execute('CHECKPOINT')
+                probe = Probe(bench.conn, contender.tables)
+                load = pgbench(contender.enqueue_many(SIZE), 1, seconds=seconds, sync=sync, variables={'ready': 0})
+                jobs = load.transactions * SIZE
+                cost = probe.done(jobs)
+                audit = contender.audit(bench.conn, jobs)
+                for problem in audit.problems(0):
+                    bench.fail(f'enqueue, {contender.title}: {problem}')
+                contender.reset(bench.conn)
+                return dict(cost, jobs_per_s=load.tps * SIZE, p50_ms=load.percentile_ms(0.5),
+                            p99_ms=load.percentile_ms(0.99), jobs=jobs)
+            return once
+        interleave(bench, 'enqueue', {'textbook': cell(TEXTBOOK), 'jobq': cell(JOBQ)}, bench.scale(5, 3), sync)
+        bench.goal('enqueue', f'jobq_enqueue_many of {SIZE:,}, synchronous_commit {sync}: times INSERT ... SELECT unnest',
+                   bench.ratio('enqueue', 'jobq', 'textbook', sync), '>=', 0.9)
+    bench.note('enqueue', f'p50 and p99 are those of a call with {SIZE:,} payloads, which the client sends each time.')

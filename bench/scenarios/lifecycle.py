@@ -1,0 +1,30 @@
+# Single jobs: claim, then complete, 16 clients; and both in one call. Against the textbook's two statements.
+
+from cells import interleave, run_cell
+from contenders import JOBQ, TEXTBOOK, TUNED
+
+TITLE = 'Single jobs: claim one, complete it, 16 clients'
+CLIENTS = 16
+
+
+def run(bench):
+    seconds = bench.scale(8, 3)
+    for sync in ('off', 'on'):
+        def cell(contender, script, sync=sync, **options):
+            return lambda: run_cell(bench, contender, script, CLIENTS, sync, seconds, guess=12_000, **options)
+        cells = {
+            'textbook': cell(TEXTBOOK, TEXTBOOK.lifecycle()),
+            'tuned textbook': cell(TUNED, TUNED.lifecycle()),
+            'jobq': cell(JOBQ, JOBQ.lifecycle()),
+            'jobq, complete_and_claim': cell(JOBQ, JOBQ.fused(), held=CLIENTS, variables=JOBQ.fused_variables),
+        }
+        if bench.quick:
+            del cells['tuned textbook']
+        interleave(bench, 'lifecycle', cells, bench.scale(5, 3), sync)
+    for sync, single, fused in (('off', 1.8, 2.3), ('on', 1.5, 1.8)):
+        bench.goal('lifecycle', f'claim, then complete, 16 clients, synchronous_commit {sync}: times the textbook',
+                   bench.ratio('lifecycle', 'jobq', 'textbook', sync), '>=', single)
+        bench.goal('lifecycle', f'jobq_complete_and_claim, 16 clients, synchronous_commit {sync}: times the textbook',
+                   bench.ratio('lifecycle', 'jobq, complete_and_claim', 'textbook', sync), '>=', fused)
+    bench.note('lifecycle', 'p50 and p99 are those of a whole lifecycle: two calls, or one where both are one call. '
+                            'The tuned textbook deletes finished jobs, the others keep them.')

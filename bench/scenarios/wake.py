@@ -1,0 +1,135 @@
+# From an idle worker to a claimed job, by jobq_wait and by LISTEN; and what the wake-ups cost sixteen clients that enqueue.
+
+import os
+import random
+import select
+import subprocess
+import sys
+import threading
+import time
+
+from bench import Skip
+from cells import interleave
+from contenders import JOBQ
+from load import pgbench
+from statistic import percentile
+
+TITLE = 'Wake-ups'
+WAITER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'waiter.py')
+ENQUEUE = "SELECT jobq_enqueue('bench', bench_payload(:client_id));\n"
+ENQUEUE_NOTIFY = "SELECT jobq_enqueue('bench', bench_payload(:client_id)), pg_notify('bench_direct', 'bench');\n"
+
+
+def run(bench):
+    if not bench.has_function('jobq_wait'):
+        raise Skip('this jobq has no jobq_wait')
+    JOBQ.reset(bench.conn)
+    jobs = bench.scale(500, 150)
+    latency(bench, 'wait', jobs, [(0.5, 1), (0.99, 5)])
+    latency(bench, 'listen', jobs, [(0.99, 30)])
+    cost(bench)
+
+
+def latency(bench, mode, jobs, targets):
+    """From the producer's call until the worker has the job, synchronous_commit off."""
+    name = {'wait': 'jobq_wait', 'listen': 'LISTEN'}[mode]
+    process = subprocess.Popen([sys.executable, WAITER, mode, str(jobs)], stdout=subprocess.PIPE, text=True)
+    producer = bench.connect(options='-c synchronous_commit=off')
+    sent, chance = {}, random.Random(1)
+    watchdog = threading.Timer(jobs * 0.2 + 30, process.kill)   # a wake-up that never comes must not hang the benchmark
+    watchdog.start()
+    try:
+        process.stdout.readline()
+        for number in range(jobs):
+            time.sleep(0.02 + 0.03 * chance.random())
+            called = time.monotonic_ns()
+            job = producer.execute("SELECT jobq_enqueue('wake', bench_payload(%s))", (number,)).fetchone()[0]
+            sent[job] = called
+        claimed = [line.split() for line in process.stdout]
+        process.wait()
+    finally:
+        watchdog.cancel()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        producer.close()
+    took = [(int(when) - sent[int(job)]) / 1e6 for job, when in claimed]
+    if len(took) != jobs or len({job for job, _ in claimed}) != jobs:
+        bench.fail(f'wake, {name}: {jobs} jobs enqueued, {len(took)} claimed')
+    if not took:
+        return
+    bench.add('wake', f'idle worker to claimed job, {name}', 'off', 0,
+              {'p50_ms': percentile(took, 0.5), 'p99_ms': percentile(took, 0.99), 'jobs': len(took)})
+    for share, target in targets:
+        bench.goal('wake', f'idle worker to claimed job, {name}, p{share * 100:.0f}', percentile(took, share), '<=',
+                   target, 'ms')
+
+
+class Listeners:
+    """Sessions that wait while the producers enqueue: a listener, and a sleeper whose kind of job never comes."""
+
+    def __init__(self, bench, channel, sleeper):
+        self.stopping = False
+        self.conns = []
+        self.threads = []
+        listener = bench.connect()
+        listener.execute(f'LISTEN {channel}')
+        self.start(listener, self.listen)
+        if sleeper:
+            self.start(bench.connect(), self.sleep)
+
+    def start(self, conn, target):
+        self.conns.append(conn)
+        thread = threading.Thread(target=target, args=(conn,), daemon=True)
+        thread.start()
+        self.threads.append(thread)
+
+    def listen(self, conn):
+        while not self.stopping:
+            if select.select([conn.pgconn.socket], [], [], 0.2)[0]:
+                conn.pgconn.consume_input()
+                while conn.pgconn.notifies():
+                    pass
+
+    def sleep(self, conn):
+        while not self.stopping:
+            conn.execute("CALL jobq_wait('bench', '300 ms', kinds => '{never}')")
+
+    def stop(self):
+        self.stopping = True
+        for thread in self.threads:
+            thread.join()
+        for conn in self.conns:
+            conn.close()
+
+
+def cost(bench):
+    seconds, rounds = bench.scale((3, 17), (1, 3))
+
+    def cell(script, channel=None, sleeper=False):
+        def once():
+            JOBQ.reset(bench.conn)
+            listeners = Listeners(bench, channel, sleeper) if channel else None
+            try:
+                load = pgbench(script, 16, seconds=seconds)
+            finally:
+                if listeners:
+                    listeners.stop()
+            for problem in JOBQ.audit(bench.conn, load.transactions).problems(0):
+                bench.fail(f'wake, enqueue: {problem}')
+            return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
+        return once
+
+    cells = {'enqueue, nobody waits': cell(ENQUEUE),
+             'enqueue, a sleeper and a listener': cell(ENQUEUE, 'jobq', True),
+             "enqueue, NOTIFY in the producer's transaction": cell(ENQUEUE_NOTIFY, 'bench_direct')}
+    interleave(bench, 'wake', cells, rounds, 'off', quiet=True)
+    for name, label in (('enqueue, a sleeper and a listener', "wake-ups' cost to 16 enqueueing clients"),
+                        ("enqueue, NOTIFY in the producer's transaction", None)):
+        ratio, interval = bench.paired('wake', name, 'enqueue, nobody waits', 'off')
+        if label:
+            bench.goal('wake', label, 100 * (1 - ratio), '<=', 5, '%', note=f'ratio {ratio:.3f}, {interval}')
+        else:
+            bench.note('wake', f"NOTIFY in the producer's transaction costs {100 * (1 - ratio):.0f} % (ratio {ratio:.3f}, "
+                       f'{interval}). The sleeper waits for a kind that never comes, so it sleeps throughout.')
+    JOBQ.reset(bench.conn)

@@ -1,0 +1,28 @@
+# WAL of a lifecycle in batches of 100, and the share of completions that are HOT. full_page_writes is off in this group
+# only: which pages a run touches first after a checkpoint says nothing about a job.
+
+from cells import interleave, run_cell
+from contenders import JOBQ, TEXTBOOK
+
+TITLE = 'WAL per lifecycle in batches of 100, HOT completions (full_page_writes off)'
+SIZE = 100
+
+
+def run(bench):
+    seconds = bench.scale(3, 1)
+    bench.setting('full_page_writes', 'off')
+    try:
+        def cell(contender):
+            def once():
+                metrics = run_cell(bench, contender, contender.batch(SIZE), 2, 'off', seconds, 50_000,
+                                   per_transaction=SIZE, key=(contender.name, 'wal'))
+                # A claim changes an indexed column and is never HOT, so every HOT update is a completion.
+                metrics['hot_completions'] = 100.0 * metrics['hot_updates'] / max(metrics['jobs'], 1)
+                return metrics
+            return once
+        interleave(bench, 'wal', {'textbook': cell(TEXTBOOK), 'jobq': cell(JOBQ)}, bench.scale(3, 1), 'off')
+    finally:
+        bench.setting('full_page_writes', None)
+    bench.goal('wal', 'WAL per lifecycle, batches of 100: times the textbook',
+               bench.ratio('wal', 'jobq', 'textbook', 'off', 'wal_per_job'), '<=', 0.58)
+    bench.goal('wal', 'completions that are HOT', bench.median('wal', 'jobq', 'off', 'hot_completions'), '>=', 95, '%')

@@ -1,0 +1,36 @@
+# Many workers: 64 and 256 clients against 16, beside what a prepared SELECT 1 loses by them on this machine.
+
+from cells import interleave, run_cell
+from contenders import JOBQ, TEXTBOOK
+from load import pgbench
+
+TITLE = 'Many workers, single jobs'
+COUNTS = (16, 64, 256)
+
+
+def run(bench):
+    seconds = bench.scale(6, 4)
+    warmup = 2   # 256 sessions that all read the catalogues for the first time
+    cells = {}
+    for clients in COUNTS:
+        def select(clients=clients):
+            load = pgbench('SELECT 1;\n', clients, seconds=seconds, warmup=warmup)
+            return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
+
+        def jobs(contender, clients=clients):
+            return lambda: run_cell(bench, contender, contender.lifecycle(), clients, 'off', seconds, 12_000, warmup=warmup)
+        cells[f'prepared SELECT 1, {clients} clients'] = select
+        cells[f'jobq, {clients} clients'] = jobs(JOBQ)
+        if not bench.quick:
+            cells[f'textbook, {clients} clients'] = jobs(TEXTBOOK)
+    interleave(bench, 'workers', cells, bench.scale(3, 2), 'off')
+
+    def loss(name, clients):
+        return bench.ratio('workers', f'{name}, {clients} clients', f'{name}, 16 clients', 'off')
+
+    for clients, target in ((64, 0.95), (256, 0.9)):
+        own, floor = loss('jobq', clients), loss('prepared SELECT 1', clients)
+        bench.goal('workers', f"{clients} workers against 16, by SELECT 1's own ratio", own / floor, '>=', target,
+                   note=f'jobq {own:.2f}, SELECT 1 {floor:.2f}')
+    bench.series['workers'] = {name: [[clients, loss(name, clients)] for clients in COUNTS]
+                               for name in ('prepared SELECT 1', 'jobq', 'textbook') if loss(name, 16)}

@@ -1,0 +1,36 @@
+# An idle worker in a process of its own, for the latency of wake-ups: waits by jobq_wait or by LISTEN, claims, notes the
+# time, completes. Called by scenarios/wake.py with MODE JOBS; prints "job-id monotonic-nanoseconds" per job.
+
+import sys
+import time
+
+import psycopg
+
+
+def main(mode, jobs):
+    conn = psycopg.connect(autocommit=True, options='-c synchronous_commit=off')
+    heard = []
+    if mode == 'listen':
+        # A notification that arrives during another command goes to the handler only.
+        conn.add_notify_handler(heard.append)
+        conn.execute('LISTEN jobq')
+    claimed = 0
+    print('ready', flush=True)
+    while claimed < jobs:
+        if mode == 'wait':
+            conn.execute("CALL jobq_wait('wake', '10 s')")
+        elif not heard:
+            # One notification is enough, the rest is drained below.
+            next(conn.notifies())
+        heard.clear()
+        while True:
+            row = conn.execute("SELECT id, lease FROM jobq_claim('wake', 'waiter')").fetchone()
+            if row is None:
+                break
+            print(row[0], time.monotonic_ns(), flush=True)
+            claimed += 1
+            conn.execute('SELECT jobq_complete(%s, %s)', row)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1], int(sys.argv[2]))
