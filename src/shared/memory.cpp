@@ -1,7 +1,9 @@
 // See memory.h.
 #include "pg/pg.h"
 
+#include "shared/counters.h"
 #include "shared/memory.h"
+#include "shared/prepared_counts.h"
 #include "shared/slots.h"
 
 extern "C" {
@@ -24,6 +26,8 @@ struct Part {
 };
 constexpr Part kParts[] = {
     {"jobq slots", slots_size, make_slots},
+    {"jobq counters", counters_size, make_counters},
+    {"jobq prepared counts", prepared_counts_size, make_prepared_counts},
 };
 
 bool ready = false;

@@ -18,8 +18,8 @@ void request_shared_memory();
 bool shared_memory_ready();
 
 // The locks of one tranche, "jobq", in the order in which they may be taken.
-enum class Lock { Slots };
-constexpr int kLockCount = 1;
+enum class Lock { Slots, Counters, PreparedCounts };
+constexpr int kLockCount = 3;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

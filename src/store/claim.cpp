@@ -8,6 +8,7 @@
 
 #include "core/interval.h"
 #include "pg/args.h"
+#include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/claim.h"
 #include "store/rows.h"
@@ -177,6 +178,8 @@ int claim_jobs(const ClaimRequest &request, const Queue &queue, TimestampTz now,
     }
     if (count > 0) {
         mark_claimed(request, now, claimed, count);
+        count_at_commit(claimed[0].row.text_at(kClaimQueue), core::JobStatus::Pending, core::JobStatus::Processing,
+                        count);
         publish_due_at_commit(core::saturating_add(now, earliest));
     }
     error_context_stack = context.previous;
