@@ -21,7 +21,7 @@ sql_symbols() {
 symbols() {
     local functions
     functions=$(sql_symbols)
-    printf '%s\n' Pg_magic_func _PG_init jobq_launcher_main jobq_worker_main
+    printf '%s\n' Pg_magic_func _PG_init jobq_launcher_main jobq_worker_main jobq_recount_main
     printf '%s\n' "$functions"
     sed 's/^/pg_finfo_/' <<<"$functions"
 }

@@ -65,12 +65,18 @@ void define_worker_settings() {
                             &settings.prune_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomEnumVariable("jobq.log_duties", "Level at which rounds that changed something are logged.", nullptr,
                              &settings.log_duties, DEBUG1, kLogLevels, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.reconcile_interval",
+                            "Least time between two counts of the jobs that check the counters.",
+                            "A count also rests a hundred times as long as it took.", &settings.reconcile_interval_s,
+                            300, 1, 86400 * 24, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.cancel_grace", "How long a running job may ignore that it was cancelled.",
                             "After that it is taken from its worker.", &settings.cancel_grace_ms, 60000, 0, INT_MAX,
                             PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
 }
 
+// They size the shared memory, and exist only when there is some.
 void define_memory_settings() {
+    if (!process_shared_preload_libraries_in_progress) return;
     // A multiple of eight is used up.
     DefineCustomIntVariable("jobq.lanes_held", "Lanes of which shared memory may hold where their first jobs are.",
                             "Claims in lanes beyond that pass over the index entries of jobs that are gone.",
@@ -78,6 +84,10 @@ void define_memory_settings() {
     DefineCustomIntVariable("jobq.leases_held", "Claims of the last second that shared memory can keep an eye on.",
                             "Claims beyond that cost an index entry more.", &settings.leases_held, 16384, 8, 10000000,
                             PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "jobq.max_counted_queues", "Queues with counters, in all databases together.",
+        "Further queues are counted row by row. About 1.2 kB of shared memory each; 0: no counters.",
+        &settings.max_counted_queues, 1024, 0, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
 }
 
 void define_session_settings() {
@@ -104,8 +114,8 @@ void define_session_settings() {
 
 void define_settings() {
     define_worker_settings();
-    if (process_shared_preload_libraries_in_progress) define_memory_settings();
     define_session_settings();
+    define_memory_settings();
     MarkGUCPrefixReserved("jobq");
 }
 

@@ -4,6 +4,8 @@
 #include "core/job.h"
 #include "pg/spi.h"
 #include "settings.h"
+#include "shared/counters.h"
+#include "store/counts.h"
 #include "store/duties.h"
 #include "tick.h"
 
@@ -30,17 +32,24 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
             case Duty::Prune:
                 return prune_finished(now, settings.prune_batch);
             case Duty::Repair:
+                return repair(now);
+            case Duty::Reconcile:
                 break;
         }
-        return repair(now);
+        return reconcile_counters();
     });
 }
 
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
     return with_spi([&] {
-        const TimestampTz earliest = earliest_deadline(grace_start, cancel_grace());
+        // Unknown counters make every reader count the rows.
+        const TimestampTz earliest = Min(earliest_deadline(grace_start, cancel_grace()), recount_due(true));
         return any_job() ? Min(earliest, core::saturating_add(now, kPruneInterval)) : earliest;
     });
+}
+
+bool recount_takes_long() {
+    return with_spi([] { return table_is_large(); });
 }
 
 bool database_in_use() {

@@ -18,6 +18,9 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start);
 // The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);
 
+// Whether Duty::Reconcile would keep the other duties waiting.
+bool recount_takes_long();
+
 // Whether any unfinished job exists, i.e. whether rounds at jobq.tick_interval are worth their cost.
 bool database_in_use();
 

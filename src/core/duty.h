@@ -3,8 +3,8 @@
 
 namespace jobq::core {
 
-enum class Duty { Rescue, Cancel, Promote, Prune, Repair };
-constexpr int kDutyCount = 5;
+enum class Duty { Rescue, Cancel, Promote, Prune, Repair, Reconcile };
+constexpr int kDutyCount = 6;
 
 const char *duty_name(Duty duty) noexcept;
 

@@ -115,7 +115,7 @@ int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view
     const Queue *found = find_queue(queue);
     if (found->paused || request.batch == 0) return 0;
     Emitter emitter(results);
-    return claim_jobs(request, *found, GetCurrentTimestamp(), &emitter);
+    return claim_jobs(request, queue, *found, GetCurrentTimestamp(), &emitter);
 }
 
 extern "C" {

@@ -5,6 +5,7 @@
 #include "core/retry.h"
 #include "pg/args.h"
 #include "pg/spi.h"
+#include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
@@ -111,6 +112,12 @@ Datum status_value(TupleDesc desc, core::JobStatus status) {
     return DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type));
 }
 
+core::JobStatus status_of(const JobRow &row) {
+    core::JobStatus status = core::JobStatus::Pending;
+    core::parse_status(DatumGetCString(DirectFunctionCall1(enum_out, row.get("status"))), &status);
+    return status;
+}
+
 void fill(JobRow *row, TupleDesc desc) {
     const TimestampTz now = GetCurrentTimestamp();
     row->default_to("created_at", TimestampTzGetDatum(now));
@@ -132,11 +139,7 @@ void fill(JobRow *row, TupleDesc desc) {
 void derive(JobRow *row, TupleDesc desc) {
     const Datum run_at = row->get("run_at");
     const Datum now = TimestampTzGetDatum(GetCurrentTimestamp());
-    core::JobStatus status = core::JobStatus::Pending;
-    for (int i = 0; i < core::kJobStatusCount; i++)
-        if (DatumGetObjectId(row->get("status")) ==
-            DatumGetObjectId(status_value(desc, static_cast<core::JobStatus>(i))))
-            status = static_cast<core::JobStatus>(i);
+    core::JobStatus status = status_of(*row);
     // Pending means claimable now.
     const core::Micros due = DatumGetTimestampTz(run_at);
     if (status == core::JobStatus::Pending && due > DatumGetTimestampTz(now)) {
@@ -213,11 +216,24 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     return PointerGetDatum(row.tuple());
 }
 
+// After the insert, not before it like fill_job: ON CONFLICT or another trigger may leave the row out.
+PG_FUNCTION_INFO_V1(jobq_count_job);
+PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
+    const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
+    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+    const JobRow row(trigger->tg_trigtuple, desc);
+    count_inserts_at_commit(text_of(row, "queue"), status_of(row), 1);
+    return PointerGetDatum(nullptr);
+}
+
 PG_FUNCTION_INFO_V1(jobq_follow_job);
 PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_UPDATE, false);
     const JobRow row(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation));
     check_row(row);
+    // Up to what the statement left behind; settle_job() counts what it changes itself.
+    const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
+    count_move_at_commit(text_of(before, "queue"), status_of(before), text_of(row, "queue"), status_of(row));
     with_spi([&] {
         const int64 lane = lane_of(row);
         settle_job(DatumGetInt64(row.get("id")), lane, find_queue(text_of(row, "queue"))->heartbeat_timeout);
@@ -231,9 +247,13 @@ PG_FUNCTION_INFO_V1(jobq_forget_job);
 PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
     if (TRIGGER_FIRED_BY_TRUNCATE(trigger_data(fcinfo)->tg_event)) {
         with_spi([] { delete_all_attempts(); });
+        recount_at_commit();
     } else {
         const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_DELETE, false);
-        Datum id = JobRow(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation)).get("id");
+        TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+        const JobRow row(trigger->tg_trigtuple, desc);
+        count_deletes_at_commit(text_of(row, "queue"), status_of(row), 1);
+        Datum id = row.get("id");
         with_spi([&] { delete_attempts(&id, 1); });
     }
     return PointerGetDatum(nullptr);

@@ -1,10 +1,12 @@
 // See memory.h.
 #include "pg/pg.h"
 
+#include "shared/counters.h"
 #include "shared/leases.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/notices.h"
+#include "shared/prepared_counts.h"
 #include "shared/slots.h"
 
 extern "C" {
@@ -26,9 +28,13 @@ struct Part {
     void (*make)(void *memory, bool fresh);
 };
 constexpr Part kParts[] = {
-    {"jobq slots", slots_size, make_slots},       {"jobq marks", marks_size, make_marks},
-    {"jobq leases", leases_size, make_leases},    {"jobq notices", notices_size, make_notices},
+    {"jobq marks", marks_size, make_marks},
+    {"jobq leases", leases_size, make_leases},
+    {"jobq notices", notices_size, make_notices},
     {"jobq waiters", waiters_size, make_waiters},
+    {"jobq slots", slots_size, make_slots},
+    {"jobq counters", counters_size, make_counters},
+    {"jobq prepared counts", prepared_counts_size, make_prepared_counts},
 };
 
 bool ready = false;

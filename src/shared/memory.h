@@ -21,7 +21,15 @@ bool shared_memory_ready();
 // The locks of one tranche, "jobq", in the order in which they may be taken. Each takes as many as it has partitions.
 constexpr int kMarkLocks = 16;
 constexpr int kLeaseLocks = 16;
-enum class Lock { Slots, Notices, Waiters, Marks = Waiters + kWaiterPartitions, Leases = Marks + kMarkLocks };
+enum class Lock {
+    Slots,
+    Counters,
+    PreparedCounts,
+    Notices,
+    Waiters,
+    Marks = Waiters + kWaiterPartitions,
+    Leases = Marks + kMarkLocks
+};
 constexpr int kLockCount = static_cast<int>(Lock::Leases) + kLeaseLocks;
 LWLock *shared_lock(Lock lock, int partition = 0);
 

@@ -28,6 +28,8 @@ void init_slot(Slot *slot) {
     slot->starting = false;
     slot->started_at = 0;
     slot->pid = 0;
+    slot->recount_pid = 0;
+    slot->recount_started = 0;
     slot->in_round = false;
     slot->round_due = kNothingDue;
     slot->extension = Presence::Unknown;

@@ -47,9 +47,11 @@ struct Slot {
     volatile bool leave;    // the worker shall go as soon as it can; it alone reads this without the lock
     volatile int keep_out;  // sessions that need the database for themselves
 
-    bool starting;           // registered, not attached yet
-    TimestampTz started_at;  // when the last worker was registered
-    int pid;                 // of the attached worker, 0: none
+    bool starting;                // registered, not attached yet
+    TimestampTz started_at;       // when the last worker was registered
+    int pid;                      // of the attached worker, 0: none
+    int recount_pid;              // of the process that counts the table, 0: none
+    TimestampTz recount_started;  // when the last one was registered
     bool in_round;
     TimestampTz round_due;  // what next_due was when the round began
     Presence extension;

@@ -188,6 +188,10 @@ CREATE FUNCTION jobq.fill_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_fill_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq.fill_job() IS 'checks what an INSERT or COPY into jobq.jobs brings, and fills what it left out';
+CREATE FUNCTION jobq.count_job() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_count_job'
+    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.count_job() IS 'adds what an INSERT or COPY brought into jobq.jobs to the counters';
 CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
@@ -204,6 +208,9 @@ COMMENT ON FUNCTION jobq.directory_changed() IS 'makes every session read queue 
 CREATE TRIGGER fill_job BEFORE INSERT ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.fill_job();
+CREATE TRIGGER count_job AFTER INSERT ON jobq.jobs FOR EACH ROW
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.count_job();
 -- AFTER, on purpose: a BEFORE UPDATE trigger would make every update lock its row first, with a WAL record of its own.
 CREATE TRIGGER follow_job AFTER UPDATE OF status, run_at, queue, kind, version, requires, lane, ready_at, due_at, lease,
                                           watched, last_heartbeat, lease_timeout, cancel_requested_at, attempts,

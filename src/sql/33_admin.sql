@@ -63,7 +63,7 @@ CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq_tick(timestamptz) IS
-    'do what the background worker does: rescue, cancel, promote, prune, repair';
+    'do what the background worker does: rescue, cancel, promote, prune, repair, reconcile';
 
 CREATE FUNCTION jobq_grant(role text, what text)
     RETURNS void
@@ -95,6 +95,31 @@ CREATE FUNCTION jobq.queue_defaults()
 COMMENT ON FUNCTION jobq.queue_defaults() IS
     'what a queue uses where its settings say nothing';
 
+-- For the view jobq.queue_stats. STABLE: the planner leaves out what a query does not ask for.
+CREATE FUNCTION jobq.queue_counters()
+    RETURNS TABLE (queue text, scheduled bigint, blocked bigint, pending bigint, processing bigint, completed bigint,
+                   failed bigint, cancelled bigint, enqueued_per_second double precision,
+                   claimed_per_second double precision, completed_per_second double precision,
+                   failed_per_second double precision, lost_per_second double precision, paused boolean, source text)
+    AS 'MODULE_PATHNAME', 'jobq_queue_counters'
+    LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.queue_counters() IS
+    'jobs by status and rates of every queue: from the counters where there are any, else from the rows';
+
+CREATE FUNCTION jobq.oldest_pending_age(queue text)
+    RETURNS interval
+    AS 'MODULE_PATHNAME', 'jobq_oldest_pending_age'
+    LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.oldest_pending_age(text) IS
+    'for how long the oldest claimable job of a queue has been due; NULL: there is none';
+
+CREATE FUNCTION jobq.oldest_heartbeats()
+    RETURNS TABLE (queue text, oldest_heartbeat timestamptz)
+    AS 'MODULE_PATHNAME', 'jobq_oldest_heartbeats'
+    LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.oldest_heartbeats() IS
+    'the oldest heartbeat of the running jobs of each queue';
+
 -- For the view jobq.workers.
 CREATE FUNCTION jobq.held_lanes()
     RETURNS TABLE (lane bigint, first_priority smallint, first_run_at timestamptz, first_id bigint, known_empty boolean,
@@ -107,7 +132,7 @@ COMMENT ON FUNCTION jobq.held_lanes() IS
 CREATE FUNCTION jobq.background_workers()
     RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
                    last_error text, last_error_at timestamptz, rounds bigint, rescued bigint, cancelled bigint,
-                   promoted bigint, pruned bigint, repaired bigint, note text)
+                   promoted bigint, pruned bigint, repaired bigint, reconciled bigint, note text)
     AS 'MODULE_PATHNAME', 'jobq_background_workers'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq.background_workers() IS

@@ -21,22 +21,31 @@ LEFT JOIN jobq.queue_settings s USING (queue)
 CROSS JOIN jobq.queue_defaults() d;
 COMMENT ON VIEW jobq.queues IS 'every queue in use or with settings, and the settings in force';
 
+-- The two ages cost something only where a query asks for them: the planner knows that h has one row for each queue, and
+-- leaves the join out otherwise.
 CREATE VIEW jobq.queue_stats AS
-SELECT q.queue,
-       count(*) FILTER (WHERE j.status = 'scheduled')   AS scheduled,
-       count(*) FILTER (WHERE j.status = 'blocked')     AS blocked,
-       count(*) FILTER (WHERE j.status = 'pending')     AS pending,
-       count(*) FILTER (WHERE j.status = 'processing')  AS processing,
-       count(*) FILTER (WHERE j.status = 'completed')   AS completed,
-       count(*) FILTER (WHERE j.status = 'failed')      AS failed,
-       count(*) FILTER (WHERE j.status = 'cancelled')   AS cancelled,
-       clock_timestamp() - min(j.ready_at)              AS oldest_pending_age,
-       min(j.last_heartbeat) FILTER (WHERE j.status = 'processing') AS oldest_heartbeat,
-       q.paused
-FROM jobq.queues q
-LEFT JOIN jobq.jobs j USING (queue)
-GROUP BY q.queue, q.paused;
-COMMENT ON VIEW jobq.queue_stats IS 'per queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running one';
+SELECT c.queue,
+       c.scheduled,
+       c.blocked,
+       c.pending,
+       c.processing,
+       c.completed,
+       c.failed,
+       c.cancelled,
+       jobq.oldest_pending_age(c.queue) AS oldest_pending_age,
+       h.oldest_heartbeat,
+       c.paused,
+       c.enqueued_per_second,
+       c.claimed_per_second,
+       c.completed_per_second,
+       c.failed_per_second,
+       c.lost_per_second,
+       c.source
+FROM jobq.queue_counters() c
+LEFT JOIN (SELECT o.queue, min(o.oldest_heartbeat) AS oldest_heartbeat FROM jobq.oldest_heartbeats() o
+           GROUP BY o.queue) h ON h.queue = c.queue;
+COMMENT ON VIEW jobq.queue_stats IS
+    'per queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running one, rates of the last minute';
 
 CREATE VIEW jobq.lanes AS
 SELECT d.queue, d.kind, d.version, d.requires, d.lane,

@@ -6,6 +6,7 @@
 
 #include "core/interval.h"
 #include "pg/args.h"
+#include "shared/counting.h"
 #include "shared/leases.h"
 #include "shared/marks.h"
 #include "shared/publish.h"
@@ -185,7 +186,8 @@ void add_serialization_hint(void *) {
 
 }  // namespace
 
-int claim_jobs(const ClaimRequest &request, const Queue &queue, TimestampTz now, ClaimSink *sink) {
+int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &queue, TimestampTz now,
+               ClaimSink *sink) {
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
@@ -197,7 +199,10 @@ int claim_jobs(const ClaimRequest &request, const Queue &queue, TimestampTz now,
         take_across_lanes(&claim, cursors, count);
         close_jobs(&claim.jobs);
     }
-    if (claim.count > 0) publish_due_at_commit(core::saturating_add(now, claim.earliest_timeout));
+    if (claim.count > 0) {
+        count_at_commit(name, core::JobStatus::Pending, core::JobStatus::Processing, claim.count);
+        publish_due_at_commit(core::saturating_add(now, claim.earliest_timeout));
+    }
     error_context_stack = context.previous;
     return claim.count;
 }

@@ -3,6 +3,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "shared/counting.h"
 #include "shared/leases.h"
 #include "store/finish.h"
 #include "store/jobs_table.h"
@@ -37,9 +38,9 @@ bool change_held(JobsTable *jobs, int64 id, int64 lease, const AttrNumber (&colu
     }
 }
 
-bool is_unkept(const JobsTable &jobs) {
-    return find_queue(view(DatumGetTextPP(job_value(jobs, kJobQueue))))->keep_completed == 0;
-}
+std::string_view queue_of(const JobsTable &jobs) { return view(DatumGetTextPP(job_value(jobs, kJobQueue))); }
+
+bool is_unkept(const JobsTable &jobs) { return find_queue(queue_of(jobs))->keep_completed == 0; }
 
 }  // namespace
 
@@ -83,6 +84,7 @@ void complete_jobs(HeldJob *held, int count, TimestampTz now) {
         if (!job->held) continue;
         end_lease(job->id, job->lease);
         job->status = core::JobStatus::Completed;
+        count_at_commit(queue_of(jobs), core::JobStatus::Processing, core::JobStatus::Completed, 1);
         if (is_unkept(jobs)) unkept[unkept_count++] = Int64GetDatum(job->id);
     }
     close_jobs(&jobs);

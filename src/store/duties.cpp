@@ -285,7 +285,12 @@ DutyOutcome promote_due(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
     change_jobs(
         count,
-        [&](int first, int n) { publish_ready_rows(run(promote, Params().add(array_of(ids + first, n, INT8OID))), 1); },
+        [&](int first, int n) {
+            const Rows promoted = run(promote, Params().add(array_of(ids + first, n, INT8OID)));
+            publish_ready_rows(promoted, 1);
+            for (uint64 i = 0; i < promoted.size(); i++)
+                count_at_commit(promoted[i].text_at(2), core::JobStatus::Scheduled, core::JobStatus::Pending, 1);
+        },
         [&](int i) { return DatumGetInt64(ids[i]); }, &outcome);
     outcome.more = count == batch && outcome.done > 0;
     return outcome;

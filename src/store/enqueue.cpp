@@ -3,6 +3,7 @@
 
 #include "core/retry.h"
 #include "pg/args.h"
+#include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
@@ -39,7 +40,8 @@ Statement insert_many = {
     {TEXTOID, TEXTOID, JSONBARRAYOID, INT4OID, TIMESTAMPTZOID, INT4OID, INT4OID, TEXTARRAYOID, INTERVALOID, JSONBOID,
      TIMESTAMPTZOID, INT8OID, TIMESTAMPTZARRAYOID, INT4ARRAYOID}};
 
-// A running job without a lease of ours still gets a deadline, so that it cannot run for ever.
+// A running job without a lease of ours still gets a deadline, so that it cannot run for ever. `o` is the row before:
+// nobody else can change it, since this transaction has.
 Statement settle = {
     R"(UPDATE jobq.jobs j
        SET lane = $2,
@@ -56,8 +58,9 @@ Statement settle = {
                                          ELSE j.lease_timeout END,
            finished_at = CASE WHEN j.status IN ('completed', 'failed', 'cancelled')
                               THEN coalesce(j.finished_at, $4) END
-       WHERE j.id = $1
-       RETURNING )" READY_COLUMNS,
+       FROM jobq.jobs o
+       WHERE j.id = $1 AND o.id = j.id
+       RETURNING )" READY_COLUMNS ", o.status::text, j.status::text",
     {INT8OID, INT8OID, INTERVALOID, TIMESTAMPTZOID}};
 
 // Also enters the lane into the directory.
@@ -88,6 +91,7 @@ int64 insert_job(const JobSpec &spec, TimestampTz now) {
     Rows rows = run(insert_one, shared_params(spec, lane, spec.payload, Int16GetDatum(spec.priority), now));
     require_affected(1);
     const int64 id = rows[0].int64_at(1);
+    count_inserts_at_commit(view(spec.queue), core::waiting_status(spec.run_at, now), 1);
     if (spec.run_at > now)
         publish_due_at_commit(spec.run_at);
     else
@@ -103,6 +107,10 @@ Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, int count, Ti
     const Rows rows = run(insert_many, params);
     require_affected(count);
     publish_ready_rows(rows, 1);
+    int64 scheduled = 0;
+    for (uint64 i = 0; i < rows.size(); i++) scheduled += rows[i].is_null(5) ? 1 : 0;
+    count_inserts_at_commit(view(shared.queue), core::JobStatus::Scheduled, scheduled);
+    count_inserts_at_commit(view(shared.queue), core::JobStatus::Pending, count - scheduled);
     return rows;
 }
 
@@ -113,6 +121,8 @@ void settle_job(int64 id, int64 lane, core::Micros default_timeout) {
                                       .add(IntervalPGetDatum(make_interval(default_timeout)))
                                       .add(TimestampTzGetDatum(GetCurrentTimestamp())));
     publish_ready_rows(rows, 1);
+    for (uint64 i = 0; i < rows.size(); i++)
+        count_at_commit(rows[i].text_at(2), status_at(rows[i], 6), status_at(rows[i], 7), 1);
 }
 
 }  // namespace jobq

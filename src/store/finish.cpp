@@ -5,6 +5,7 @@
 #include "core/retry.h"
 #include "pg/args.h"
 #include "pg/spi.h"
+#include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/directory.h"
 #include "store/finish.h"
@@ -64,7 +65,8 @@ Statement end_and_record = {
     {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}};
 
-Statement delete_jobs = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
+Statement delete_jobs = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text",
+                         {INT8ARRAYOID}};
 Statement delete_attempts_of = {"DELETE FROM jobq.attempts a WHERE a.job_id = ANY ($1)", {INT8ARRAYOID}};
 
 Statement delete_every_attempt = {"DELETE FROM jobq.attempts", {}, Planning::Free};
@@ -98,6 +100,15 @@ HeldJob *job_of(HeldJob *jobs, int count, const Row &row) {
     if (found == jobs + count || found->id != key.id || found->lease != key.lease)
         elog(ERROR, "jobq: a statement returned job %lld, which it was not asked for", static_cast<long long>(key.id));
     return found;
+}
+
+void count_ends(const EndedAttempt *ended, int count) {
+    for (int i = 0; i < count; i++) {
+        const EndedAttempt &one = ended[i];
+        count_at_commit(one.queue, core::JobStatus::Processing, one.status, 1);
+        if (strcmp(one.outcome, "failed") == 0) count_event_at_commit(one.queue, core::Event::Failed, 1);
+        if (strcmp(one.outcome, "lost") == 0) count_event_at_commit(one.queue, core::Event::Lost, 1);
+    }
 }
 
 // Locks the jobs that are held, in order, and waits for whoever holds their rows.
@@ -206,6 +217,7 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
         params.add(array_of(columns[c], c == kColumns - 1 ? no_error : nullptr, count, types[c]));
     run(end_and_record, params.add(TimestampTzGetDatum(now)));
     require_affected(count);
+    count_ends(ended, count);
     delete_jobs_and_attempts(unkept, unkept_count);
 }
 
@@ -216,7 +228,7 @@ void delete_all_attempts() { run(delete_every_attempt, Params()); }
 void delete_jobs_and_attempts(Datum *ids, int count) {
     if (count == 0) return;
     delete_attempts(ids, count);
-    run(delete_jobs, Params().add(array_of(ids, count, INT8OID)));
+    count_deleted_rows(run(delete_jobs, Params().add(array_of(ids, count, INT8OID))), 1);
 }
 
 }  // namespace jobq

@@ -11,6 +11,16 @@ namespace jobq {
 
 namespace {
 
+// What is changed is locked first: RETURNING shows the new row only, and the status that a job had must be counted off.
+#define LOCK_APPLICABLE(statuses)                                                                            \
+    "SELECT j.id, j.queue, j.status::text FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status IN (" statuses \
+    ") "                                                                                                     \
+    "ORDER BY j.id FOR NO KEY UPDATE"
+
+Statement lock_cancellable = {LOCK_APPLICABLE("'scheduled', 'blocked', 'pending', 'processing'"), {INT8ARRAYOID}};
+Statement lock_retriable = {LOCK_APPLICABLE("'scheduled', 'completed', 'failed', 'cancelled'"), {INT8ARRAYOID}};
+Statement lock_waiting = {LOCK_APPLICABLE("'scheduled', 'pending'"), {INT8ARRAYOID}};
+
 Statement cancel = {
     R"(UPDATE jobq.jobs j
        SET status = CASE j.status WHEN 'processing' THEN 'processing'::jobq.job_status
@@ -18,7 +28,7 @@ Statement cancel = {
            finished_at = CASE j.status WHEN 'processing' THEN j.finished_at ELSE $2 END,
            cancel_requested_at = coalesce(j.cancel_requested_at, $2), ready_at = NULL, due_at = NULL,
            watched = CASE j.status WHEN 'processing' THEN true END
-       WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'blocked', 'pending', 'processing')
+       WHERE j.id = ANY ($1)
        RETURNING j.id, j.status::text)",
     {INT8ARRAYOID, TIMESTAMPTZOID}};
 
@@ -27,7 +37,7 @@ Statement retry = {
        SET status = 'pending', run_at = $2, ready_at = $2, due_at = NULL,
            max_attempts = greatest(j.max_attempts, j.attempts + 1),
            lost_attempts = 0, finished_at = NULL, result = NULL, cancel_requested_at = NULL
-       WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'completed', 'failed', 'cancelled')
+       WHERE j.id = ANY ($1)
        RETURNING j.id, j.status::text, )" READY_COLUMNS,
     {INT8ARRAYOID, TIMESTAMPTZOID}};
 
@@ -35,15 +45,15 @@ Statement reschedule = {
     R"(UPDATE jobq.jobs j
        SET run_at = $3, ready_at = CASE WHEN $3 <= $2 THEN $3 END, due_at = CASE WHEN $3 > $2 THEN $3 END,
            status = CASE WHEN $3 <= $2 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END
-       WHERE j.id = ANY ($1) AND j.status IN ('scheduled', 'pending')
+       WHERE j.id = ANY ($1)
        RETURNING j.id, j.status::text, )" READY_COLUMNS,
     {INT8ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
 Statement remove = {
     R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status <> 'processing'
-                     RETURNING j.id, j.status::text),
+                     RETURNING j.id, j.status::text, j.queue),
             history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id)
-       SELECT g.id, g.status FROM gone g)",
+       SELECT g.id, g.status, g.queue, g.status FROM gone g)",
     {INT8ARRAYOID}};
 
 Statement match = {
@@ -68,10 +78,63 @@ Statement get_job = {
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
-// The rows of retry and reschedule, after telling of the jobs that they made claimable.
-Rows publish_ready(const Rows &rows) {
-    publish_ready_rows(rows, 3);
-    return rows;
+Datum ids_of(const Rows &locked) {
+    auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (locked.size() + 1), MCXT_ALLOC_HUGE));
+    for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
+    return array_of(ids, static_cast<int>(locked.size()), INT8OID);
+}
+
+// The row of that job among those that were locked, which are in the order of their ids.
+Row locked_row(const Rows &locked, int64 id) {
+    uint64 low = 0;
+    uint64 high = locked.size();
+    while (low < high) {
+        const uint64 middle = (low + high) / 2;
+        if (locked[middle].int64_at(1) < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == locked.size() || locked[low].int64_at(1) != id)
+        elog(ERROR, "jobq: a statement changed job %lld, which was not locked", static_cast<long long>(id));
+    return locked[low];
+}
+
+// Counts what became of the jobs that were locked. `changed` has rows (id, status, ...), which it returns.
+Rows count_changed(const Rows &locked, const Rows &changed) {
+    for (uint64 i = 0; i < changed.size(); i++) {
+        const Row before = locked_row(locked, changed[i].int64_at(1));
+        count_at_commit(before.text_at(2), status_at(before, 3), status_at(changed[i], 2), 1);
+    }
+    return changed;
+}
+
+Rows cancel_jobs(Datum ids, TimestampTz now) {
+    publish_lease_deadline_at_commit(core::saturating_add(now, settings.cancel_grace_ms * INT64CONST(1000)));
+    const Rows locked = run(lock_cancellable, Params().add(ids));
+    return count_changed(locked, run(cancel, Params().add(ids_of(locked)).add(TimestampTzGetDatum(now))));
+}
+
+Rows retry_jobs(Datum ids, TimestampTz now) {
+    const Rows locked = run(lock_retriable, Params().add(ids));
+    const Rows changed = run(retry, Params().add(ids_of(locked)).add(TimestampTzGetDatum(now)));
+    publish_ready_rows(changed, 3);
+    return count_changed(locked, changed);
+}
+
+Rows reschedule_jobs(Datum ids, TimestampTz run_at, TimestampTz now) {
+    if (run_at > now) publish_due_at_commit(run_at);
+    const Rows locked = run(lock_waiting, Params().add(ids));
+    const Rows changed =
+        run(reschedule, Params().add(ids_of(locked)).add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(run_at)));
+    publish_ready_rows(changed, 3);
+    return count_changed(locked, changed);
+}
+
+Rows delete_them(Datum ids) {
+    const Rows gone = run(remove, Params().add(ids));
+    count_deleted_rows(gone, 3);
+    return gone;
 }
 
 }  // namespace
@@ -92,20 +155,17 @@ bool operation_applies(Operation operation, core::JobStatus status) {
 }
 
 Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
-    const Datum now_datum = TimestampTzGetDatum(now);
     switch (operation) {
         case Operation::Cancel:
-            publish_lease_deadline_at_commit(core::saturating_add(now, settings.cancel_grace_ms * INT64CONST(1000)));
-            return run(cancel, Params().add(ids).add(now_datum));
+            return cancel_jobs(ids, now);
         case Operation::Retry:
-            return publish_ready(run(retry, Params().add(ids).add(now_datum)));
+            return retry_jobs(ids, now);
         case Operation::Reschedule:
-            if (run_at > now) publish_due_at_commit(run_at);
-            return publish_ready(run(reschedule, Params().add(ids).add(now_datum).add(TimestampTzGetDatum(run_at))));
+            return reschedule_jobs(ids, run_at, now);
         case Operation::Delete:
             break;
     }
-    return run(remove, Params().add(ids));
+    return delete_them(ids);
 }
 
 Rows lock_matching(const JobFilter &filter) {

@@ -1,7 +1,10 @@
 // See queues.h.
 #include "pg/pg.h"
 
+#include "pg/args.h"
+
 #include "store/queues.h"
+#include "store/rows.h"
 
 namespace jobq {
 
@@ -42,11 +45,12 @@ Statement lock_jobs = {
     Planning::Free};
 
 Statement forget = {
-    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($2) RETURNING j.id),
+    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($2) RETURNING j.id, j.status),
             history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
             settings AS (DELETE FROM jobq.queue_settings s WHERE s.queue = $1 RETURNING 1)
-       SELECT EXISTS (SELECT FROM gone) OR EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings))",
+       SELECT n.status::text, n.jobs, EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings)
+       FROM (SELECT 1) one LEFT JOIN (SELECT g.status, count(*) AS jobs FROM gone g GROUP BY g.status) n ON true)",
     {TEXTOID, INT8ARRAYOID},
     Planning::Free};
 
@@ -57,9 +61,9 @@ Statement purge = {
                                               WHERE l.queue = $1 AND l.status::text = ANY ($2)
                                                 AND l.status <> 'processing'
                                               ORDER BY l.id FOR UPDATE))
-                     RETURNING j.id),
+                     RETURNING j.id, j.status),
             history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id)
-       SELECT count(*) FROM gone)",
+       SELECT g.status::text, count(*) FROM gone g GROUP BY g.status)",
     {TEXTOID, TEXTARRAYOID},
     Planning::Free};
 
@@ -68,6 +72,17 @@ Params settings_params(text *queue, const QueueSettings &settings) {
     params.add(PointerGetDatum(queue));
     for (int i = 0; i < 7; i++) params.add_if(settings.given[i], settings.values[i]);
     return params;
+}
+
+// Counts the deleted jobs of rows (status, how many, ...), where the status may be NULL: none. Returns how many.
+int64 count_deleted(text *queue, const Rows &gone) {
+    int64 deleted = 0;
+    for (uint64 i = 0; i < gone.size(); i++) {
+        if (gone[i].is_null(1)) continue;
+        count_deletes_at_commit(view(queue), status_at(gone[i], 1), gone[i].int64_at(2));
+        deleted += gone[i].int64_at(2);
+    }
+    return deleted;
 }
 
 }  // namespace
@@ -87,11 +102,12 @@ bool set_paused(text *queue, bool paused) {
 Rows lock_queue(text *queue) { return run(lock_jobs, Params().add(PointerGetDatum(queue))); }
 
 bool forget_queue(text *queue, Datum ids) {
-    return run(forget, Params().add(PointerGetDatum(queue)).add(ids))[0].bool_at(1);
+    const Rows gone = run(forget, Params().add(PointerGetDatum(queue)).add(ids));
+    return count_deleted(queue, gone) > 0 || gone[0].bool_at(3);
 }
 
 int64 purge_queue(text *queue, Datum statuses) {
-    return run(purge, Params().add(PointerGetDatum(queue)).add(statuses))[0].int64_at(1);
+    return count_deleted(queue, run(purge, Params().add(PointerGetDatum(queue)).add(statuses)));
 }
 
 }  // namespace jobq

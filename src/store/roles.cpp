@@ -104,7 +104,11 @@ void change_kind(bool grant, const Kind &kind, const char *role, Oid schema) {
         change_function(grant, *name, schema, role);
     if (kind.reads_views) {
         change_one(grant, "SELECT", "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts", role);
-        change_one(grant, "EXECUTE", "FUNCTION jobq.background_workers(), jobq.held_lanes(), jobq.queue_defaults()", role);
+        change_one(
+            grant, "EXECUTE",
+            "FUNCTION jobq.background_workers(), jobq.held_lanes(), jobq.queue_defaults(), jobq.queue_counters(), "
+            "jobq.oldest_pending_age(text), jobq.oldest_heartbeats()",
+            role);
     }
     if (kind.functions == kMonitor) change_one(grant, "SELECT", "jobq.tick_state", role);
     if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.jobs, jobq.queue_settings, jobq.lane_directory", role);

@@ -4,7 +4,11 @@
 #include "pg/pg.h"
 
 #include "workers/evict.h"
+#include "workers/recount.h"
+#include "shared/counters.h"
+#include "shared/counting.h"
 #include "shared/memory.h"
+#include "shared/prepared_counts.h"
 #include "shared/publish.h"
 #include "shared/slots.h"
 
@@ -70,6 +74,7 @@ bool keep_workers_out(Oid database) {
         const bool still_ours = pg_atomic_read_u32(&slot->database) == database;
         if (still_ours) {
             slot->keep_out++;
+            stop_recount(slot);
             kept_out = slot;
             if (slot->worker != nullptr) SetLatch(&slot->worker->procLatch);
         }
@@ -86,7 +91,7 @@ void wait_until_gone() {
         CHECK_FOR_INTERRUPTS();
         const core::Micros waited = GetCurrentTimestamp() - begin;
         LWLockAcquire(slots_lock(), LW_SHARED);
-        const bool gone = kept_out->pid == 0 && !kept_out->starting;
+        const bool gone = kept_out->pid == 0 && !kept_out->starting && kept_out->recount_pid == 0;
         // Under the lock, without which the process cannot go, its pid is its own.
         if (!gone && !terminated && waited > kPatience && kept_out->pid != 0) {
             kill(kept_out->pid, SIGTERM);
@@ -195,11 +200,31 @@ bool calls_for_a_look(Node *statement) {
     }
 }
 
+// The name of the prepared transaction that the command decides, as a copy; nullptr: none. Also tells the counters of
+// the name that a transaction is being prepared under.
+const char *settled_transaction(Node *statement) {
+    if (nodeTag(statement) != T_TransactionStmt) return nullptr;
+    const auto *transaction = reinterpret_cast<TransactionStmt *>(statement);
+    if (transaction->kind == TRANS_STMT_PREPARE) preparing_transaction(transaction->gid);
+    const bool settles =
+        transaction->kind == TRANS_STMT_COMMIT_PREPARED || transaction->kind == TRANS_STMT_ROLLBACK_PREPARED;
+    return settles ? pstrdup(transaction->gid) : nullptr;
+}
+
 // The database is gone when the command commits: nothing may be started there meanwhile.
 void forget_dropped() {
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     kept_out->extension = Presence::Absent;
     pg_atomic_write_u64(&kept_out->next_due, static_cast<uint64>(kNothingDue));
+    LWLockRelease(slots_lock());
+}
+
+// It holds a lock that DROP EXTENSION waits for, maybe for seconds.
+void stop_recount_here() {
+    if (!shared_memory_ready()) return;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const Slot *slot = find_slot(MyDatabaseId);
+    if (slot != nullptr) stop_recount(slot);
     LWLockRelease(slots_lock());
 }
 
@@ -222,7 +247,10 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
     if (!changes_databases(statement) || !IsUnderPostmaster || !IsTransactionState() || RecoveryInProgress()) {
         // Asked first: afterwards the statement's memory may be gone.
         const bool look = calls_for_a_look(statement);
+        const char *settled = settled_transaction(statement);
+        if (look && nodeTag(statement) == T_DropStmt) stop_recount_here();
         run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
+        if (settled != nullptr) settle_prepared_changes(settled);
         if (look) look_at_commit();
         return;
     }
@@ -238,7 +266,10 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
     {
         wait_until_gone();
         run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
-        if (target.dropped) forget_dropped();
+        if (target.dropped) {
+            forget_dropped();
+            drop_counters(target.database);
+        }
     }
     PG_FINALLY();
     { let_workers_in(); }

@@ -8,6 +8,7 @@
 #include "workers/databases.h"
 #include "workers/launcher.h"
 #include "workers/process.h"
+#include "shared/counters.h"
 #include "shared/slots.h"
 #include "shared/wall_clock.h"
 
@@ -107,12 +108,15 @@ bool is_occupied(const Slot &slot) {
     return slot.pid != 0 || slot.starting || self.handles[index_of(&slot)] != nullptr;
 }
 
+// Whether somebody still holds the slot for its database.
+bool is_held(const Slot &slot) { return is_occupied(slot) || slot.recount_pid != 0 || slot.keep_out > 0; }
+
 // Gives back the slots of databases that do not have the extension.
 void tidy_slots() {
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     for (Slot &slot : shared_state()->slots) {
         const Oid oid = pg_atomic_read_u32(&slot.database);
-        if (oid == InvalidOid || is_occupied(slot) || slot.keep_out > 0) continue;
+        if (oid == InvalidOid || is_held(slot)) continue;
         Database *database = find_database(oid);
         if (database == nullptr) continue;
         if (slot.extension != Presence::Unknown) database->visited = true;
@@ -130,7 +134,8 @@ void forget_dropped(const Oid *had_slot) {
         Slot &slot = shared_state()->slots[i];
         const Oid oid = pg_atomic_read_u32(&slot.database);
         if (oid == InvalidOid || oid != had_slot[i] || find_database(oid) != nullptr) continue;
-        if (is_occupied(slot) || slot.keep_out > 0) continue;
+        if (is_held(slot)) continue;
+        drop_counters(oid);
         pg_atomic_write_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
         pg_atomic_write_u32(&slot.database, InvalidOid);
         pg_atomic_write_u32(&shared_state()->table_full, 0);

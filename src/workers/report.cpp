@@ -3,6 +3,7 @@
 #include "pg/pg.h"
 
 #include "settings.h"
+#include "shared/counting.h"
 #include "shared/memory.h"
 #include "shared/slots.h"
 
@@ -183,6 +184,8 @@ PG_FUNCTION_INFO_V1(jobq_announce);
 PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
     (void)fcinfo;
     announce_extension_at_commit();
+    // What was counted here belonged to another installation.
+    recount_at_commit();
     PG_RETURN_VOID();
 }
 

@@ -7,7 +7,9 @@
 #include "tick.h"
 #include "workers/extension.h"
 #include "workers/notify.h"
+#include "workers/recount.h"
 #include "workers/round.h"
+#include "shared/counters.h"
 #include "shared/wall_clock.h"
 
 extern "C" {
@@ -47,6 +49,8 @@ struct Step {
     TimestampTz now;
     TimestampTz grace;
     Outcome outcome;
+    bool apart;     // in the process that only counts the table
+    bool too_long;  // the duty was left to that process
     DutyOutcome duty;
     TimestampTz deadline;
     bool in_use;
@@ -54,6 +58,9 @@ struct Step {
 };
 
 const char *step_name(int index) { return index == kPlanStep ? "planning" : core::duty_name(static_cast<Duty>(index)); }
+
+// A pass over the whole table.
+bool is_recount(int index) { return index == static_cast<int>(Duty::Reconcile); }
 
 void add_step_context(void *step) {
     errcontext("%s, %s", MyBgworkerEntry->bgw_name, step_name(static_cast<Step *>(step)->index));
@@ -63,6 +70,8 @@ void work(Step *step) {
     if (step->index == kPlanStep) {
         step->deadline = next_deadline(step->now, step->grace);
         step->in_use = database_in_use();
+    } else if (is_recount(step->index) && !step->apart && recount_takes_long()) {
+        step->too_long = true;
     } else {
         step->duty = run_duty(static_cast<Duty>(step->index), step->now, step->grace);
     }
@@ -172,6 +181,7 @@ void record_success(Slot *slot, const Step *step) {
 
 void run_step(Slot *slot, Step *step, MemoryContext memory) {
     step->outcome = Outcome::Failed;
+    step->too_long = false;
     step->duty = {};
     PG_TRY();
     { run_transaction(step); }
@@ -194,8 +204,9 @@ void run_step(Slot *slot, Step *step, MemoryContext memory) {
 // The rest of the round can wait: somebody cannot.
 bool interrupted(const Slot *slot) { return evicted(slot) || ProcDiePending; }
 
-void prepare_step(Step *step, int index) {
+void prepare_step(Step *step, int index, bool apart = false) {
     step->index = index;
+    step->apart = apart;
     // In this order: the grace must not be older than the time that leases are judged by.
     step->now = checked_now();
     step->grace = grace_start();
@@ -203,6 +214,10 @@ void prepare_step(Step *step, int index) {
 
 // Prune and repair do what nobody waits for: once per tick interval is enough.
 bool is_chore(int index) { return index == static_cast<int>(Duty::Prune) || index == static_cast<int>(Duty::Repair); }
+
+bool recount_wanted(const Slot *slot, TimestampTz now) {
+    return recount_due(false) <= now && may_start_recount(slot, now);
+}
 
 bool chores_due(const Slot *slot, TimestampTz now) {
     return now - slot->last_chores >= static_cast<TimestampTz>(settings.tick_interval_ms) * 1000 ||
@@ -224,7 +239,8 @@ bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
     duties->chores = chores_due(slot, begin);
     for (int i = 0; i < kDutyCount; i++) {
         const bool allowed = bounded(slot->steps[i].not_before, begin, kMaxBackoff) <= begin;
-        duties->wanted[i] = allowed && (!is_chore(i) || duties->chores);
+        duties->wanted[i] =
+            allowed && (!is_chore(i) || duties->chores) && (!is_recount(i) || recount_wanted(slot, begin));
     }
     duties->any_wanted = true;
     // One batch of each in turn: a backlog of one duty must not delay another.
@@ -237,6 +253,7 @@ bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
             prepare_step(&step, i);
             run_step(slot, &step, memory);
             if (step.outcome == Outcome::NoExtension) return false;
+            if (step.too_long) start_recount(slot, step.now);
             duties->done[i] += step.duty.done;
             duties->any_done |= step.duty.done > 0;
             duties->wanted[i] = step.duty.more;
@@ -250,10 +267,11 @@ bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
 
 void log_duties(const Duties &duties) {
     if (!duties.any_done) return;
-    ereport(settings.log_duties, (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT
-                                         ", promoted " INT64_FORMAT ", pruned " INT64_FORMAT ", repaired " INT64_FORMAT,
-                                         MyBgworkerEntry->bgw_name, duties.done[0], duties.done[1], duties.done[2],
-                                         duties.done[3], duties.done[4])));
+    ereport(settings.log_duties,
+            (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT ", promoted " INT64_FORMAT
+                    ", pruned " INT64_FORMAT ", repaired " INT64_FORMAT ", reconciled " INT64_FORMAT,
+                    MyBgworkerEntry->bgw_name, duties.done[0], duties.done[1], duties.done[2], duties.done[3],
+                    duties.done[4], duties.done[5])));
 }
 
 // When the next round is due, by what the duties left and what the database says.
@@ -314,11 +332,19 @@ void end_without_extension(Slot *slot) {
     slot->not_before = 0;
     memset(slot->steps, 0, sizeof(slot->steps));
     LWLockRelease(slots_lock());
+    drop_counters(MyDatabaseId);
 }
 
 }  // namespace
 
 bool evicted(const Slot *slot) { return slot->keep_out > 0; }
+
+void run_recount(Slot *slot) {
+    Step step;
+    prepare_step(&step, static_cast<int>(Duty::Reconcile), true);
+    run_step(slot, &step, CurrentMemoryContext);
+    pgstat_report_stat(true);
+}
 
 void give_up_round(Slot *slot) {
     if (!slot->in_round) return;

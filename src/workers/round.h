@@ -17,6 +17,9 @@ struct RoundState {
 // logged once; afterwards the slot's next_due says when the next round is.
 bool run_round(Slot *slot, RoundState *state);
 
+// Counts the table for the counters, in one transaction, whatever its size. Errors are recorded as those of a round.
+void run_recount(Slot *slot);
+
 // The worker ends in the middle of a round: the round counts as not done. Safe while the process exits.
 void give_up_round(Slot *slot);
 

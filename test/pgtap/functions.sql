@@ -67,7 +67,7 @@ SELECT is(pg_get_function_result(o.oid), w.result, w.name || ': result') FROM wa
 SELECT is(o.provolatile, w.volatility, w.name || ': volatility') FROM wanted w LEFT JOIN own o ON o.proname = w.name ORDER BY w.name;
 
 -- What the two functions that only compute may promise, the others must not.
-SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'held_lanes', 'queue_defaults') THEN 's' ELSE 'u' END::"char", o.signature || ': parallel safety')
+SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'held_lanes', 'queue_defaults') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
 FROM own o ORDER BY o.signature::text;
 -- Who only computes, and who grants with the caller's own rights, needs no rights of the owner. Nor do those that read
 -- and write the table below SQL: EXECUTE decides who may, and the little SQL they run is run as the owner from within.

@@ -44,7 +44,7 @@ SELECT columns_are('jobq', 'queue_settings', '{queue,paused,max_attempts,backoff
 SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error}'::name[]);
 SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,has_settings,created_at}'::name[]);
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
-               $$SELECT unnest('{queue,scheduled,blocked,pending,processing,completed,failed,cancelled,oldest_pending_age,oldest_heartbeat,paused}'::text[])$$, 'queue_stats: jobs by status, the oldest');
+               $$SELECT unnest('{queue,scheduled,blocked,pending,processing,completed,failed,cancelled,oldest_pending_age,oldest_heartbeat,paused,enqueued_per_second,claimed_per_second,completed_per_second,failed_per_second,lost_per_second,source}'::text[])$$, 'queue_stats: jobs by status, the oldest, rates');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,
                $$SELECT unnest('{pid,database,state,last_round,last_error}'::text[])$$, 'workers: who, where, since when, what went wrong');
 SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[], 'attempts by job and lease');
@@ -56,7 +56,7 @@ SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass
 -- Hot tables are kept in shape.
 SELECT ok((SELECT reloptions::text ~ 'fillfactor=[3-8]' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');
 -- Statements by hand are looked after by triggers, also where the server applies changes.
-SELECT triggers_are('jobq', 'jobs', '{fill_job,follow_job,forget_job,forget_jobs}'::name[]);
+SELECT triggers_are('jobq', 'jobs', '{fill_job,count_job,follow_job,forget_job,forget_jobs}'::name[]);
 SELECT trigger_is('jobq', 'jobs', 'fill_job', 'jobq', 'fill_job');
 SELECT trigger_is('jobq', 'jobs', 'follow_job', 'jobq', 'follow_job');
 SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass) AND tgenabled = 'A'), 4::bigint, 'settings and lanes are noticed in replica role too');

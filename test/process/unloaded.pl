@@ -72,7 +72,7 @@ my @calls = (
     [ q{SELECT jobq_grant('shop', 'producer')},                                               '' ],
     [ q{SELECT has_function_privilege('shop', 'jobq_version()', 'EXECUTE')},                  't' ],
     [ q{SELECT jobq_revoke('shop', 'producer')},                                              '' ],
-    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote prune repair' ],
+    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote prune repair reconcile' ],
 );
 my %called;
 for my $call (@calls)
@@ -99,11 +99,11 @@ value($node, 'plain', q{SELECT id FROM jobq_claim('duty', 'silent', heartbeat_ti
 value($node, 'plain', q{SELECT jobq_cancel(id) FROM jobq_claim('duty', 'deaf', heartbeat_timeout => '10 h')});
 value($node, 'plain', q{SELECT jobq_complete(id, lease) FROM jobq_claim('duty', 'good')});
 
-is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, prune 0, repair 0', 'nothing is due');
+is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, prune 0, repair 0, reconcile 0', 'nothing is due');
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '10 min'}),
-    'rescue 1, cancel 1, promote 0, prune 0, repair 0', 'a dead worker is noticed, a deaf one taken its job');
+    'rescue 1, cancel 1, promote 0, prune 0, repair 0, reconcile 0', 'a dead worker is noticed, a deaf one taken its job');
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '2 h'}),
-    'rescue 0, cancel 0, promote 1, prune 1, repair 0', 'a delayed job is promoted, an old one pruned');
+    'rescue 0, cancel 0, promote 1, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, an old one pruned');
 is( value($node, 'plain', 'SELECT string_agg(queue || status, chr(32) ORDER BY id) FROM jobq.jobs'),
     'dutypending dutycancelled laterpending', 'the jobs are what these duties make of them');
 

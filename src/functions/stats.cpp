@@ -1,0 +1,65 @@
+// What stands behind the view jobq.queue_stats: numbers of jobs and rates, ages.
+#include "pg/pg.h"
+
+#include "core/job.h"
+#include "functions/result_set.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "store/counts.h"
+
+namespace jobq {
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_queue_counters);
+PGDLLEXPORT Datum jobq_queue_counters(PG_FUNCTION_ARGS) {
+    constexpr int kColumns = 1 + core::kJobStatusCount + core::kEventCount + 2;
+    ResultSet results(fcinfo);
+    with_spi([&] {
+        const QueueList list = read_queue_numbers();
+        for (int i = 0; i < list.count; i++) {
+            const QueueNumbers &queue = list.items[i];
+            Datum values[kColumns];
+            bool nulls[kColumns] = {};
+            int column = 0;
+            values[column++] = PointerGetDatum(make_text(queue.queue));
+            // A claim may be seen after its completion for a moment.
+            for (const int64 jobs : queue.jobs) values[column++] = Int64GetDatum(Max(jobs, 0));
+            for (const double rate : queue.rates) {
+                nulls[column] = !queue.counted;
+                values[column++] = Float8GetDatum(rate);
+            }
+            values[column++] = BoolGetDatum(queue.paused);
+            values[column] = CStringGetTextDatum(queue.counted ? "counters" : "rows");
+            results.row(values, nulls);
+        }
+    });
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_oldest_pending_age);
+PGDLLEXPORT Datum jobq_oldest_pending_age(PG_FUNCTION_ARGS) {
+    if (PG_ARGISNULL(0)) PG_RETURN_NULL();
+    text *queue = PG_GETARG_TEXT_PP(0);
+    TimestampTz ready_at = 0;
+    if (!with_spi([&] { return oldest_ready(queue, &ready_at); })) PG_RETURN_NULL();
+    return DirectFunctionCall2(timestamp_mi, TimestampTzGetDatum(GetCurrentTimestamp()), TimestampTzGetDatum(ready_at));
+}
+
+PG_FUNCTION_INFO_V1(jobq_oldest_heartbeats);
+PGDLLEXPORT Datum jobq_oldest_heartbeats(PG_FUNCTION_ARGS) {
+    ResultSet results(fcinfo);
+    with_spi([&] {
+        const Rows rows = oldest_heartbeats();
+        for (uint64 i = 0; i < rows.size(); i++) {
+            bool nulls[2];
+            const Datum values[2] = {rows[i].get(1, &nulls[0]), rows[i].get(2, &nulls[1])};
+            results.row(values, nulls);
+        }
+    });
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

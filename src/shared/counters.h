@@ -1,0 +1,91 @@
+// The counters of the queues in shared memory: jobs by status, and totals since the server started, for each queue of
+// each database. Behind counting.h, which says what changes; read by src/store/counts.cpp. Without preload, and with
+// jobq.max_counted_queues = 0, there are none and every function says so.
+//
+// The table is the truth. The counters of a database are unknown until it has been counted, and whatever might have
+// made them wrong makes them unknown again; then readers count the rows.
+//
+// How a recount is exact although others commit meanwhile. A commit adds its changes after it has become visible,
+// under the shared lock. A recount takes its snapshot under the exclusive lock and leaves there which transactions it
+// sees. From then on each commit knows which side of the snapshot it is on:
+//   - added before the snapshot: visible in it, and overwritten by the count, which contains it;
+//   - visible in it, but added later, because its session was late: contained in the count, so nothing is added once
+//     the count has been entered;
+//   - not visible in it: added, and also noted apart while the count goes on; entered = counted + noted.
+// The transactions seen stay known until the next recount, for the sake of the second kind, however late it is.
+#pragma once
+
+#include "core/counts.h"
+#include "pg/pg.h"
+
+extern "C" {
+#include "access/transam.h"
+}
+
+namespace jobq {
+
+// For shared/memory.cpp.
+Size counters_size();
+void make_counters(void *memory, bool fresh);
+
+// By how much a transaction changes a queue.
+struct QueueChange {
+    char queue[NAMEDATALEN];  // zero padded
+    uint32 hash;              // hash_of_queue()
+    int level;                // of nested transactions; for counting.cpp
+    int next;                 // the same
+    core::Counts counts;
+};
+uint32 hash_of_queue(const char *name);
+
+// Adds the changes of a transaction of this database that has just become visible. `forget`: something happened that
+// makes the counters unknown. Raises no error.
+void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget);
+
+// A prepared transaction of this database was committed whose changes nobody knows.
+void forget_counters();
+// The database or its extension is gone.
+void drop_counters(Oid database_oid);
+
+// A queue as counted, for readers.
+struct CountedQueue {
+    char queue[NAMEDATALEN];
+    int64 jobs[core::kJobStatusCount];
+    double rates[core::kEventCount];
+};
+struct CountedQueues {
+    bool known;     // false: the rows must be counted
+    bool complete;  // true: a queue that is not among them has no jobs
+    CountedQueue *queues;
+    int count;
+};
+CountedQueues read_counters();
+
+// ---- recounts
+
+// When the counters of this database should be counted again; DT_NOEND: never, there are none.
+// `unknown_only`: only if they are unknown.
+TimestampTz recount_due(bool unknown_only);
+bool recount_due_by_hand(TimestampTz now);
+
+// Begins a recount in this session: returns the snapshot to count under, registered; nullptr when another session
+// counts this database, or there is no room. The recount is abandoned when the (sub)transaction aborts.
+Snapshot begin_recount();
+struct QueueCount {
+    char queue[NAMEDATALEN];
+    int64 jobs[core::kJobStatusCount];  // in the table, by the snapshot
+    int64 own[core::kJobStatusCount];   // of these, by changes that this transaction has not committed yet
+    bool entered;                       // for end_recount()
+};
+// Enters what was counted. `complete`: no queue had to be left out. `orphans`: there are prepared transactions whose
+// changes nobody knows. Returns how many queues' counters were wrong; 0 when they were unknown.
+int64 end_recount(QueueCount *queues, int count, bool complete, bool orphans);
+void abandon_recount();
+
+// When the shared memory was made: what was prepared before, nobody here has heard of.
+TimestampTz counters_made_at();
+// Whether prepared transactions of this database may have changes that nobody knows.
+bool may_have_orphans();
+void suspect_orphans();
+
+}  // namespace jobq

@@ -1,0 +1,235 @@
+// See counts.h. shared/counters.h explains why a recount is exact.
+#include "pg/pg.h"
+
+#include "pg/args.h"
+#include "shared/counters.h"
+#include "shared/counting.h"
+#include "store/counts.h"
+#include "store/rows.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+#define COUNT_JOBS "SELECT j.queue, j.status::text, count(*) FROM jobq.jobs j "
+
+Statement count_all = {COUNT_JOBS "GROUP BY j.queue, j.status ORDER BY j.queue", {}, Planning::Free};
+Statement count_others = {
+    COUNT_JOBS "WHERE j.queue <> ALL ($1) GROUP BY j.queue, j.status ORDER BY j.queue", {TEXTARRAYOID}, Planning::Free};
+
+// A queue with settings may have no lane, and the other way round.
+Statement get_queues = {
+    R"(SELECT n.queue, bool_or(n.paused)
+       FROM (SELECT d.queue, false AS paused FROM jobq.lane_directory d
+             UNION ALL SELECT s.queue, s.paused FROM jobq.queue_settings s) n
+       GROUP BY n.queue)",
+    {},
+    Planning::Free};
+
+// The heap alone is read; 64 MB take about 0.1 s.
+Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 67108864", {}, Planning::Free};
+
+Statement find_prepared = {
+    R"(SELECT EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts p
+                      WHERE p.database = pg_catalog.current_database() AND p.prepared < $1))",
+    {TIMESTAMPTZOID},
+    Planning::Free};
+
+// Steps from priority to priority through the claim index.
+Statement get_oldest_ready = {
+    R"(WITH RECURSIVE head(lane, priority, ready_at) AS (
+           SELECT d.lane, h.priority, h.ready_at
+           FROM jobq.lane_directory d,
+                LATERAL (SELECT j.priority, j.ready_at FROM jobq.jobs j
+                         WHERE j.lane = d.lane AND j.ready_at IS NOT NULL
+                         ORDER BY j.priority, j.ready_at, j.id LIMIT 1) h
+           WHERE d.queue = $1
+           UNION ALL
+           SELECT p.lane, h.priority, h.ready_at
+           FROM head p,
+                LATERAL (SELECT j.priority, j.ready_at FROM jobq.jobs j
+                         WHERE j.lane = p.lane AND j.ready_at IS NOT NULL AND j.priority > p.priority
+                         ORDER BY j.priority, j.ready_at, j.id LIMIT 1) h)
+       SELECT min(h.ready_at) FROM head h)",
+    {TEXTOID}};
+
+Statement get_oldest_heartbeats = {
+    R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
+       WHERE j.watched AND j.status = 'processing' GROUP BY j.queue)",
+    {}};
+
+// The numbers of rows (queue, status, count), which are in the order of the queues. `add` makes the next queue.
+template <typename Add>
+void collect(const Rows &rows, Add add) {
+    int64 *jobs = nullptr;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        if (i == 0 || rows[i].text_at(1) != rows[i - 1].text_at(1)) jobs = add(rows[i].text_at(1));
+        if (jobs != nullptr) jobs[static_cast<int>(status_at(rows[i], 2))] = rows[i].int64_at(3);
+    }
+}
+
+void append_counted(const Rows &rows, QueueList *list) {
+    list->items = static_cast<QueueNumbers *>(
+        list->items == nullptr ? palloc_extended(sizeof(QueueNumbers) * (rows.size() + 1), MCXT_ALLOC_HUGE)
+                               : repalloc_huge(list->items, sizeof(QueueNumbers) * (list->count + rows.size() + 1)));
+    collect(rows, [&](std::string_view queue) {
+        QueueNumbers *added = &list->items[list->count++];
+        *added = {queue, {}, {}, false, false};
+        return added->jobs;
+    });
+}
+
+std::string_view name_of(const char *queue) { return {queue, strnlen(queue, NAMEDATALEN)}; }
+
+// What this transaction has changed belongs to what it sees.
+void add_own_changes(QueueList *list) {
+    int count;
+    const QueueChange *changes = own_changes(&count);
+    for (int i = 0; i < count; i++) {
+        QueueNumbers *found = nullptr;
+        for (int q = 0; q < list->count && found == nullptr; q++)
+            if (list->items[q].queue == name_of(changes[i].queue)) found = &list->items[q];
+        if (found == nullptr) {
+            found = &list->items[list->count++];
+            *found = {name_of(changes[i].queue), {}, {}, true, false};
+        }
+        for (int s = 0; s < core::kJobStatusCount; s++) found->jobs[s] += changes[i].counts.jobs[s];
+    }
+}
+
+QueueList list_counters(const CountedQueues &counters) {
+    int own;
+    own_changes(&own);
+    QueueList list = {static_cast<QueueNumbers *>(
+                          palloc_extended(sizeof(QueueNumbers) * (counters.count + own + 1), MCXT_ALLOC_HUGE)),
+                      0};
+    for (int i = 0; i < counters.count; i++) {
+        QueueNumbers *added = &list.items[list.count++];
+        *added = {name_of(counters.queues[i].queue), {}, {}, true, false};
+        memcpy(added->jobs, counters.queues[i].jobs, sizeof(added->jobs));
+        memcpy(added->rates, counters.queues[i].rates, sizeof(added->rates));
+    }
+    return list;
+}
+
+Datum names_of_list(const QueueList &list) {
+    auto *names = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (list.count + 1), MCXT_ALLOC_HUGE));
+    for (int i = 0; i < list.count; i++) names[i] = PointerGetDatum(make_text(list.items[i].queue));
+    return array_of(names, list.count, TEXTOID);
+}
+
+struct Counted {
+    QueueCount *queues;
+    int count;
+    bool complete;
+};
+
+Counted count_table(Snapshot snapshot) {
+    const Rows rows = read(count_all, Params(), snapshot);
+    Counted counted = {static_cast<QueueCount *>(
+                           palloc_extended(sizeof(QueueCount) * (rows.size() + 1), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO)),
+                       0, true};
+    collect(rows, [&](std::string_view queue) -> int64 * {
+        if (queue.size() >= NAMEDATALEN) {
+            counted.complete = false;
+            return nullptr;
+        }
+        QueueCount *added = &counted.queues[counted.count++];
+        memcpy(added->queue, queue.data(), queue.size());
+        return added->jobs;
+    });
+    return counted;
+}
+
+// The snapshot sees what this transaction has changed, but that counts when it commits.
+void note_own_changes(Counted *counted) {
+    int count;
+    const QueueChange *changes = own_changes(&count);
+    if (count == 0) return;
+    counted->queues =
+        static_cast<QueueCount *>(repalloc_huge(counted->queues, sizeof(QueueCount) * (counted->count + count)));
+    for (int i = 0; i < count; i++) {
+        QueueCount *found = nullptr;
+        for (int q = 0; q < counted->count && found == nullptr; q++)
+            if (memcmp(counted->queues[q].queue, changes[i].queue, NAMEDATALEN) == 0) found = &counted->queues[q];
+        if (found == nullptr) {
+            found = &counted->queues[counted->count++];
+            *found = {};
+            memcpy(found->queue, changes[i].queue, NAMEDATALEN);
+        }
+        for (int s = 0; s < core::kJobStatusCount; s++) found->own[s] += changes[i].counts.jobs[s];
+    }
+}
+
+bool any_orphan() {
+    if (!may_have_orphans()) return false;
+    return run(find_prepared, Params().add(TimestampTzGetDatum(counters_made_at())))[0].bool_at(1);
+}
+
+// The queues in use, as jobq.queues has them.
+QueueList list_names(QueueList *numbers, bool counted) {
+    const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
+    std::sort(numbers->items, numbers->items + numbers->count, by_name);
+    const Rows names = read(get_queues, Params());
+    QueueList list = {
+        static_cast<QueueNumbers *>(palloc_extended(sizeof(QueueNumbers) * (names.size() + 1), MCXT_ALLOC_HUGE)), 0};
+    for (uint64 i = 0; i < names.size(); i++) {
+        QueueNumbers queue = {names[i].text_at(1), {}, {}, counted, false};
+        const QueueNumbers *end = numbers->items + numbers->count;
+        const QueueNumbers *found = std::lower_bound(numbers->items, numbers->items + numbers->count, queue, by_name);
+        if (found != end && found->queue == queue.queue) queue = *found;
+        queue.paused = names[i].bool_at(2);
+        list.items[list.count++] = queue;
+    }
+    return list;
+}
+
+}  // namespace
+
+QueueList read_queue_numbers() {
+    const CountedQueues counters = read_counters();
+    QueueList list = {nullptr, 0};
+    if (!counters.known || counts_unknown_here()) {
+        append_counted(read(count_all, Params()), &list);
+        return list_names(&list, false);
+    }
+    list = list_counters(counters);
+    if (!counters.complete) {
+        append_counted(read(count_others, Params().add(names_of_list(list))), &list);
+        int own;
+        own_changes(&own);
+        list.items =
+            static_cast<QueueNumbers *>(repalloc_huge(list.items, sizeof(QueueNumbers) * (list.count + own + 1)));
+    }
+    add_own_changes(&list);
+    return list_names(&list, counters.complete);
+}
+
+DutyOutcome reconcile_counters() {
+    DutyOutcome outcome = {};
+    if (counts_unknown_here() || !recount_due_by_hand(GetCurrentTimestamp())) return outcome;
+    // Asked before the snapshot is taken: an orphan that is committed meanwhile spoils the recount.
+    const bool orphans = any_orphan();
+    Snapshot snapshot = begin_recount();
+    if (snapshot == nullptr) return outcome;
+    Counted counted = count_table(snapshot);
+    UnregisterSnapshot(snapshot);
+    note_own_changes(&counted);
+    outcome.done = end_recount(counted.queues, counted.count, counted.complete, orphans);
+    return outcome;
+}
+
+bool table_is_large() { return run(get_large, Params())[0].bool_at(1); }
+
+bool oldest_ready(text *queue, TimestampTz *ready_at) {
+    const Rows rows = read(get_oldest_ready, Params().add(PointerGetDatum(queue)));
+    if (rows[0].is_null(1)) return false;
+    *ready_at = DatumGetTimestampTz(rows[0].get(1));
+    return true;
+}
+
+Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params()); }
+
+}  // namespace jobq

@@ -1,0 +1,91 @@
+// See recount.h. The postmaster looks up jobq_recount_main by name.
+#include "pg/pg.h"
+
+#include "shared/slots.h"
+#include "workers/process.h"
+#include "workers/recount.h"
+#include "workers/round.h"
+
+extern "C" {
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+}
+
+#include <csignal>
+
+namespace jobq {
+
+namespace {
+
+constexpr core::Micros kRestart = 5 * core::kSecond;
+
+Slot *own = nullptr;
+
+// Runs after the process has left the list of sessions, as the worker's does.
+void detach(int, Datum) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    if (own->recount_pid == MyProcPid) own->recount_pid = 0;
+    LWLockRelease(slots_lock());
+}
+
+bool attach(Slot *slot, Oid database) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const bool welcome =
+        pg_atomic_read_u32(&slot->database) == database && slot->recount_pid == 0 && slot->keep_out == 0;
+    if (welcome) slot->recount_pid = MyProcPid;
+    LWLockRelease(slots_lock());
+    if (welcome) {
+        own = slot;
+        on_shmem_exit(detach, Datum(0));
+    }
+    return welcome;
+}
+
+}  // namespace
+
+bool may_start_recount(const Slot *slot, TimestampTz now) {
+    return slot->recount_pid == 0 && bounded(slot->recount_started + kRestart, now, kRestart) <= now;
+}
+
+void start_recount(Slot *slot, TimestampTz now) {
+    BackgroundWorker worker = {};
+    const char *name = strstr(MyBgworkerEntry->bgw_name, " for ");
+    snprintf(worker.bgw_name, sizeof(worker.bgw_name), "jobq recount%s", name != nullptr ? name : "");
+    strlcpy(worker.bgw_type, "jobq recount", sizeof(worker.bgw_type));
+    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    worker.bgw_restart_time = BGW_NEVER_RESTART;
+    strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
+    strlcpy(worker.bgw_function_name, "jobq_recount_main", sizeof(worker.bgw_function_name));
+    worker.bgw_main_arg = Int32GetDatum(static_cast<int32>(slot - shared_state()->slots));
+    memcpy(worker.bgw_extra, &MyDatabaseId, sizeof(MyDatabaseId));
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->recount_started = now;
+    LWLockRelease(slots_lock());
+    if (!RegisterDynamicBackgroundWorker(&worker, nullptr))
+        ereport(DEBUG1, (errmsg_internal("%s: max_worker_processes leaves no room", worker.bgw_name)));
+}
+
+void stop_recount(const Slot *slot) {
+    // Under the lock, without which the process cannot go, its pid is its own.
+    if (slot->recount_pid != 0) kill(slot->recount_pid, SIGTERM);
+}
+
+extern "C" {
+
+PGDLLEXPORT void jobq_recount_main(Datum slot_index) {
+    install_signal_handlers();
+    Oid database;
+    memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(database));
+    if (shared_state() == nullptr || !attach(&shared_state()->slots[DatumGetInt32(slot_index)], database)) proc_exit(0);
+
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+    use_own_settings();
+    if (!asked_to_stop()) run_recount(own);
+    proc_exit(0);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,307 @@
+# The counters behind jobq.queue_stats, against the rows: after a crash, with prepared transactions, terminated
+# sessions, changes that no trigger saw, more queues than there is room for, and under a random load of everything at
+# once, recounts included. Planted defects that it was seen to catch: a rollback to a savepoint that keeps the changes, a
+# recount that does not note the commits beside it, prepared changes that are added at PREPARE.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use IPC::Run qw(start);
+use JobqTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my $node = preloaded('counters', conf => ['max_prepared_transactions = 10', 'jobq.max_counted_queues = 20', 'jobq.reconcile_interval = 1h',
+    'jobq.tick_interval = 100ms']);
+database($node, 'work');
+
+# What the counters say differently from the rows; empty: nothing.
+my $differs = q{
+    SELECT string_agg(format('%s %s: %s counted, %s rows', coalesce(s.queue, j.queue), coalesce(s.status, j.status), s.shown, j.rows), ', ')
+    FROM (SELECT q.queue, u.* FROM jobq.queue_stats q,
+          LATERAL (VALUES ('scheduled', q.scheduled), ('blocked', q.blocked), ('pending', q.pending),
+                          ('processing', q.processing), ('completed', q.completed), ('failed', q.failed),
+                          ('cancelled', q.cancelled)) u(status, shown) WHERE u.shown <> 0) s
+    FULL JOIN (SELECT queue, status::text, count(*) AS rows FROM jobq.jobs GROUP BY 1, 2) j
+         ON j.queue = s.queue AND j.status = s.status
+    WHERE s.shown IS DISTINCT FROM j.rows};
+my $sources = q{SELECT string_agg(DISTINCT source, ' ') FROM jobq.queue_stats};
+my $from_counters = "SELECT ($sources) = 'counters'";
+my $pending = q{SELECT pending FROM jobq.queue_stats WHERE queue = '%s'};
+
+sub right
+{
+    my ($name, $database) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is(value($node, $database // 'work', $sources), 'counters', "$name: from counters");
+    return is(value($node, $database // 'work', $differs), '', "$name: right");
+}
+
+# ---- a new extension, a crash, a restart
+
+value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('q', array_fill('{}'::jsonb, ARRAY[50]))});
+becomes_true($node, 'work', $from_counters, 'the worker counts a new database');
+right('new');
+value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('q', batch => 10)});
+right('calls');
+is(value($node, 'work', q{SELECT enqueued_per_second > 0 AND claimed_per_second > 0 AND completed_per_second > 0 AND failed_per_second = 0
+    FROM jobq.queue_stats WHERE queue = 'q'}), 't', 'rates');
+
+my $victim = session($node, 'work');
+$victim->query(q{BEGIN; SELECT jobq_enqueue('q'); SELECT count(*) FROM jobq_claim('q', batch => 5)});
+my $postmaster = $node->{_pid};
+$node->stop('immediate');
+$node->start;
+is(value($node, 'work', $differs), '', 'right at once after a crash of the whole server');
+becomes_true($node, 'work', $from_counters, 'counted again after a crash');
+right('crash of the server');
+eval { $victim->quit };
+
+$victim = session($node, 'work');
+$victim->query(q{BEGIN; SELECT jobq_enqueue('q'); SELECT count(*) FROM jobq_claim('q', batch => 5)});
+my $pid = $victim->query('SELECT pg_backend_pid()');
+kill 'KILL', $pid;
+becomes_true($node, 'work', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)", 'a session is killed, everything restarts');
+becomes_true($node, 'work', $from_counters, 'counted again');
+right('crash of a session');
+eval { $victim->quit };
+
+$victim = session($node, 'work');
+$victim->query(q{BEGIN; SELECT jobq_enqueue('q'); SAVEPOINT a; SELECT count(*) FROM jobq_claim('q', batch => 5)});
+$pid = $victim->query('SELECT pg_backend_pid()');
+value($node, 'work', "SELECT pg_terminate_backend($pid)");
+becomes_true($node, 'work', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid)", 'a session is terminated');
+right('a terminated session');
+eval { $victim->quit };
+
+# ---- prepared transactions
+
+sub prepare { my ($name, $sql) = @_; return value($node, 'work', "BEGIN; $sql; PREPARE TRANSACTION '$name'"); }
+
+prepare('one', q{SELECT jobq_enqueue('q'), jobq_enqueue('two phases'); SELECT count(*) FROM jobq_claim('q', batch => 2)});
+right('prepared');
+value($node, 'work', q{SELECT jobq_tick()});
+right('recounted while prepared');
+value($node, 'work', q{COMMIT PREPARED 'one'});
+right('COMMIT PREPARED');
+prepare('two', q{SELECT jobq_enqueue('q'); SAVEPOINT a; SELECT jobq_enqueue('q'); ROLLBACK TO a});
+value($node, 'work', q{ROLLBACK PREPARED 'two'});
+right('ROLLBACK PREPARED');
+prepare('two', q{SELECT jobq_enqueue('q')});
+value($node, 'work', q{COMMIT PREPARED 'two'});
+right('the same name again');
+prepare('many', q{SELECT jobq_enqueue('many ' || n) FROM generate_series(1, 9) n});
+value($node, 'work', q{COMMIT PREPARED 'many'});
+is(value($node, 'work', $differs), '', 'more queues than are kept: right at once');
+becomes_true($node, 'work', $from_counters, 'and counted again');
+prepare('restart', q{SELECT jobq_enqueue('q')});
+$node->restart;
+becomes_true($node, 'work', $from_counters, 'counted after a restart');
+right('restart with a prepared transaction');
+value($node, 'work', q{COMMIT PREPARED 'restart'});
+is(value($node, 'work', $differs), '', 'COMMIT PREPARED of what was prepared before the restart');
+becomes_true($node, 'work', $from_counters, 'counted again');
+value($node, 'work', q{SELECT jobq_purge_queue(queue) FROM jobq.queues WHERE queue LIKE 'many%'});
+right('purged');
+
+# ---- changes that nobody told of: the tick finds them
+
+sub unseen { return value($node, 'work', "SET session_replication_role = replica; $_[0]"); }
+
+unseen(q{DELETE FROM jobq.jobs WHERE queue = 'q' AND status = 'completed'});
+isnt(value($node, 'work', $differs), '', 'a change that no trigger saw is not counted');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '1', 'the tick finds it');
+right('reconciled');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '0', 'once');
+unseen(q{DELETE FROM jobq.jobs WHERE queue = 'two phases'});
+settings($node, 'jobq.reconcile_interval = 1s');
+$node->reload;
+becomes_true($node, 'work', "SELECT ($differs) IS NULL", 'the worker finds it too');
+cmp_ok(value($node, 'work', q{SELECT reconciled FROM jobq.workers WHERE database = 'work'}), '>=', 1, 'and says so');
+
+# ---- a recount while transactions are open, committed by sessions before and after it
+
+my @open = map { session($node, 'work') } 1 .. 4;
+for my $n (0 .. 3)
+{
+    $open[$n]->query("BEGIN; SELECT jobq_enqueue('open $n'); SELECT jobq_enqueue('q')");
+    value($node, 'work', q{SELECT jobq_tick()});
+    right("recount with open transactions, $n");
+}
+for my $session (reverse @open)
+{
+    $session->query('COMMIT');
+    right('commit after the recount');
+    value($node, 'work', q{SELECT jobq_tick()});
+    right('recount after the commit');
+}
+$_->quit for @open;
+value($node, 'work', q{SELECT jobq_purge_queue(queue) FROM jobq.queues WHERE queue LIKE 'open%'});
+
+# ---- another database, dropped; the extension, dropped and made again
+
+database($node, 'other');
+value($node, 'other', q{SELECT jobq_enqueue('q') FROM generate_series(1, 3)});
+becomes_true($node, 'other', $from_counters, 'another database');
+right('another database', 'other');
+right('the first one');
+value($node, 'other', 'DROP EXTENSION jobq');
+value($node, 'other', 'CREATE EXTENSION jobq');
+value($node, 'other', q{SELECT jobq_enqueue('q')});
+is(value($node, 'other', $differs), '', 'made again');
+becomes_true($node, 'other', $from_counters, 'made again: counted');
+right('made again', 'other');
+value($node, 'postgres', 'DROP DATABASE other');
+
+# ---- more queues than there is room for
+
+becomes_true($node, 'work', $from_counters, 'counters');
+value($node, 'work', q{SELECT jobq_enqueue('crowd ' || n) FROM generate_series(1, 30) n});
+is(value($node, 'work', $differs), '', 'more queues than jobq.max_counted_queues: all of them right');
+is(value($node, 'work', $sources), 'counters rows', 'some of them counted row by row');
+value($node, 'work', q{SELECT jobq_tick()});
+is(value($node, 'work', $differs), '', 'also after a recount');
+is(value($node, 'work', $sources), 'counters rows', 'for which there is no more room');
+value($node, 'work', q{SELECT jobq_enqueue('crowd ' || n), jobq_enqueue('more ' || n) FROM generate_series(1, 30) n});
+is(value($node, 'work', $differs), '', 'still right');
+value($node, 'work', q{SELECT jobq_drop_queue(queue, force => true) FROM jobq.queues WHERE queue LIKE 'crowd%' OR queue LIKE 'more%'});
+is(value($node, 'work', $differs), '', 'gone again');
+value($node, 'work', q{SELECT jobq_tick()});
+right('there is room again');
+value($node, 'work', q{SELECT jobq_enqueue('newcomer ' || n) FROM generate_series(1, 5) n});
+right('and new queues have counters');
+
+# ---- a large table: a process of its own counts it, and the worker goes on meanwhile
+
+database($node, 'large');
+value($node, 'large', q{SET session_replication_role = replica;
+    INSERT INTO jobq.jobs (queue, lane, run_at, status, max_attempts, error)
+    SELECT 'bulk', 0, now(), 'completed', 1, repeat('x', 1500) FROM generate_series(1, 30000)});
+value($node, 'large', q{SELECT jobq_enqueue('bulk')});
+settings($node, 'jobq.reconcile_interval = 1s');
+$node->reload;
+becomes_true($node, 'large', "SELECT completed = 30000 AND source = 'counters' FROM jobq.queue_stats WHERE queue = 'bulk'",
+    'a large table is counted');
+right('a large table', 'large');
+my $seen = value($node, 'postgres', q{
+    CREATE TEMP TABLE seen (what text);
+    DO $$
+    BEGIN
+        FOR i IN 1 .. 6000 LOOP
+            INSERT INTO seen SELECT backend_type FROM pg_stat_activity WHERE backend_type = 'jobq recount' AND datname = 'large';
+            EXIT WHEN FOUND;
+            PERFORM pg_sleep(0.005), pg_stat_clear_snapshot();
+        END LOOP;
+    END $$;
+    SELECT count(*) FROM seen});
+is($seen, '1', 'by a process of its own');
+value($node, 'large', q{SELECT jobq_enqueue('bulk', run_at => clock_timestamp() + n * interval '50 ms') FROM generate_series(1, 100) n});
+becomes_true($node, 'large', q{SELECT pending = 101 FROM jobq.queue_stats WHERE queue = 'bulk'}, 'the worker does its duties beside it');
+right('a large table, later', 'large');
+my $begin = time;
+value($node, 'large', 'DROP EXTENSION jobq');
+cmp_ok(time - $begin, '<=', 2, 'DROP EXTENSION does not wait for a recount');
+$begin = time;
+value($node, 'postgres', 'DROP DATABASE large');
+cmp_ok(time - $begin, '<=', 2, 'nor does DROP DATABASE');
+
+# ---- everything at once
+
+# Rounds: in the first half of each, the table is counted again and again; in the second nothing corrects anything. A
+# big queue makes the counts last, so that others commit meanwhile.
+settings($node, 'jobq.reconcile_interval = 1h');
+$node->reload;
+value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('resting', array_fill('{}'::jsonb, ARRAY[40000]))});
+my $seconds = ($ENV{JOBQ_COUNTERS_SECONDS} // 10) / 4;
+my ($recounts, $unexpected) = (0, '');
+for my $round (1 .. 4)
+{
+    settings($node, 'jobq.enabled = on');
+    $node->reload;
+    my $begin = time;
+    my @clients = map { start_client($_, $begin + $seconds) } 1 .. 6;
+    while (time < $begin + $seconds / 2)
+    {
+        $recounts++;
+        run_sql($node, 'work', 'SELECT jobq_tick()');
+    }
+    run_sql($node, 'work', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim'});
+    $_->{run}->finish for @clients;
+    $unexpected .= join '', grep { /ERROR|FATAL/ && !/terminating connection/ } map { split /^/, ${ $_->{out} } } @clients;
+    # The counters are of now, the rows of a snapshot: nothing may change while they are compared.
+    settings($node, 'jobq.enabled = off');
+    $node->reload;
+    becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'nobody is left');
+    right("load $round, before a recount");
+}
+is($unexpected, '', 'no errors');
+diag(sprintf '%d jobs enqueued, %d recounts in %d s',
+    value($node, 'work', q{SELECT last_value FROM jobq.jobs_id_seq}), $recounts, 4 * $seconds);
+cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE queue LIKE 'load%'}), '>=', 3, 'there was a load');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '0', 'a recount finds nothing to correct');
+right('after the load');
+
+done_testing();
+
+# A session that does everything at random.
+sub start_client
+{
+    my ($client, $until) = @_;
+    my $file = $node->basedir . "/client$client.sql";
+    unlink $file;
+    append_to_file($file, random_script($client, $until));
+    my $out = '';
+    return { out => \$out, run => start([ 'psql', '-XqAt', '-f', $file, $node->connstr('work') ], '>&', \$out) };
+}
+
+# Transactions that do everything, one after the other, until the time is over. Everything is random, the errors too.
+sub random_script
+{
+    my ($client, $until) = @_;
+    my $action = q{
+CREATE OR REPLACE PROCEDURE pg_temp.act(seed int) LANGUAGE plpgsql AS $$
+DECLARE
+    q text := 'load ' || seed % 3;
+    many int := 1 + floor(random() * 5)::int;
+    what int := floor(random() * 15)::int;
+BEGIN
+    CASE what
+        WHEN 0, 1, 2 THEN PERFORM jobq_enqueue_many(q, array_fill('{}'::jsonb, ARRAY[many]));
+        WHEN 3 THEN PERFORM jobq_enqueue(q, run_at => clock_timestamp() + random() * interval '1 s');
+        WHEN 4, 5 THEN PERFORM jobq_complete(c.id, c.lease) FROM jobq_claim(q, batch => many) c;
+        WHEN 6 THEN PERFORM jobq_fail(c.id, c.lease, 'e', random() * interval '1 s', random() < 0.7) FROM jobq_claim(q, batch => many) c;
+        WHEN 7 THEN PERFORM jobq_release(c.id, c.lease) FROM jobq_claim(q, batch => many) c;
+        WHEN 8 THEN PERFORM jobq_claim(q, batch => many, heartbeat_timeout => '200 ms');
+        WHEN 9 THEN PERFORM jobq_cancel_jobs(q, max_jobs => many);
+        WHEN 10 THEN PERFORM jobq_retry_jobs(q, statuses => '{failed,cancelled,completed}', max_jobs => many);
+        WHEN 11 THEN PERFORM jobq_delete_jobs(q, max_jobs => many);
+        WHEN 12 THEN INSERT INTO jobq.jobs (queue, status) SELECT q, (ARRAY['pending','completed','blocked'])[1 + n % 3]::jobq.job_status FROM generate_series(1, many) n;
+        WHEN 13 THEN UPDATE jobq.jobs SET status = 'pending', queue = 'load ' || (seed + 1) % 3
+            WHERE id IN (SELECT id FROM jobq.jobs WHERE queue = q AND status IN ('blocked', 'failed') LIMIT many FOR UPDATE SKIP LOCKED);
+        ELSE DELETE FROM jobq.jobs WHERE id IN (SELECT id FROM jobq.jobs WHERE queue = q LIMIT many FOR UPDATE SKIP LOCKED);
+    END CASE;
+END $$;
+CREATE OR REPLACE PROCEDURE pg_temp.savepoints(seed int, depth int) LANGUAGE plpgsql AS $$
+BEGIN
+    CALL pg_temp.act(seed);
+    IF depth > 0 THEN
+        CALL pg_temp.savepoints(seed + 1, depth - 1);
+        CALL pg_temp.act(seed + depth);
+    END IF;
+    IF random() < 0.3 THEN RAISE EXCEPTION 'expected'; END IF;
+EXCEPTION WHEN raise_exception OR deadlock_detected THEN NULL;
+END $$;
+CREATE OR REPLACE PROCEDURE pg_temp.load(until timestamptz) LANGUAGE plpgsql AS $$
+BEGIN
+    WHILE clock_timestamp() < until LOOP
+        CALL pg_temp.savepoints(floor(random() * 100)::int, floor(random() * 3)::int);
+        IF random() < 0.3 THEN ROLLBACK; ELSE COMMIT; END IF;
+    END LOOP;
+END $$;
+};
+    $action .= "SET application_name = 'victim';\n" if $client == 1;
+    return $action . sprintf "CALL pg_temp.load(to_timestamp(%f));\n", $until;
+}
