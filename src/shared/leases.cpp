@@ -113,6 +113,17 @@ void each_entry(LWLockMode mode, Body body) {
     }
 }
 
+template <typename Wanted>
+int list_leases(YoungLease *young, int room, Wanted wanted) {
+    int count = 0;
+    if (leases == nullptr) return count;
+    each_entry(LW_SHARED, [&](const Entry *entry) {
+        if (wanted(*entry) && is_visible(*entry) && !is_over(*entry)) young[count++] = {entry->job, entry->lease};
+        return count < room;
+    });
+    return count;
+}
+
 }  // namespace
 
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due) {
@@ -154,15 +165,12 @@ int due_leases(TimestampTz now, YoungLease *young, int room) {
     return count;
 }
 
+int visible_leases(YoungLease *young, int room) {
+    return list_leases(young, room, [](const Entry &) { return true; });
+}
+
 int leases_of_worker(uint32 worker_hash, YoungLease *young, int room) {
-    int count = 0;
-    if (leases == nullptr) return count;
-    each_entry(LW_SHARED, [&](const Entry *entry) {
-        if (entry->worker_hash == worker_hash && is_visible(*entry) && !is_over(*entry))
-            young[count++] = {entry->job, entry->lease};
-        return count < room;
-    });
-    return count;
+    return list_leases(young, room, [&](const Entry &entry) { return entry.worker_hash == worker_hash; });
 }
 
 int leases_of_this_transaction(YoungLease *young, int room) {

@@ -34,7 +34,8 @@ void drop_lease(int64 job, int64 lease);
 // Leases of this session's database that are due and whose claim has committed, at most `room`. Forgets what is over on
 // the way.
 int due_leases(TimestampTz now, YoungLease *young, int room);
-// Those of a worker, due or not, whose claim has committed.
+// Those whose claim this transaction sees, due or not: all, or a worker's.
+int visible_leases(YoungLease *young, int room);
 int leases_of_worker(uint32 worker_hash, YoungLease *young, int room);
 // Those that the current transaction has entered.
 int leases_of_this_transaction(YoungLease *young, int room);

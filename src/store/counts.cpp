@@ -5,6 +5,7 @@
 #include "shared/counters.h"
 #include "shared/counting.h"
 #include "store/counts.h"
+#include "store/watch.h"
 #include "store/rows.h"
 
 #include <algorithm>
@@ -55,10 +56,14 @@ Statement get_oldest_ready = {
        SELECT min(h.ready_at) FROM head h)",
     {TEXTOID}};
 
+// Of the jobs that are watched, and of those that were claimed just now, whose ids are $1. A queue may come twice.
 Statement get_oldest_heartbeats = {
     R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
-       WHERE j.watched AND j.status = 'processing' GROUP BY j.queue)",
-    {}};
+       WHERE j.watched AND j.status = 'processing' GROUP BY j.queue
+       UNION ALL
+       SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND j.status = 'processing' GROUP BY j.queue)",
+    {INT8ARRAYOID}};
 
 // The numbers of rows (queue, status, count), which are in the order of the queues. `add` makes the next queue.
 template <typename Add>
@@ -230,6 +235,6 @@ bool oldest_ready(text *queue, TimestampTz *ready_at) {
     return true;
 }
 
-Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params()); }
+Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params().add(unwatched_jobs())); }
 
 }  // namespace jobq

@@ -55,6 +55,17 @@ void watch_one(JobsTable *jobs, const YoungLease &young, bool pristine) {
     if (update_row(&jobs->table, changed, lengthof(changed))) end_lease(young.job, young.lease);
 }
 
+// The ids of the leases that list(young, room) gives.
+template <typename List>
+Datum ids_of(List list) {
+    const int room = leases_held();
+    auto *young = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
+    const int count = room == 0 ? 0 : list(young, room);
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
+    for (int i = 0; i < count; i++) ids[i] = Int64GetDatum(young[i].job);
+    return array_of(ids, count, INT8OID);
+}
+
 bool callback_registered = false;
 
 // A prepared claim may be committed after a restart, which forgets its entry, by a session that knows nothing of it.
@@ -107,13 +118,13 @@ void watch_jobs(Datum *ids, Datum *leases, int count) {
     publish_lease_deadline_at_commit(DT_NOBEGIN);
 }
 
+Datum unwatched_jobs() {
+    return ids_of([](YoungLease *young, int room) { return visible_leases(young, room); });
+}
+
 Datum unwatched_jobs_of_worker(const text *worker_id) {
-    const int room = leases_held();
-    auto *young = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
-    const int count = room == 0 ? 0 : leases_of_worker(worker_hash_of(worker_id), young, room);
-    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
-    for (int i = 0; i < count; i++) ids[i] = Int64GetDatum(young[i].job);
-    return array_of(ids, count, INT8OID);
+    return ids_of(
+        [&](YoungLease *young, int room) { return leases_of_worker(worker_hash_of(worker_id), young, room); });
 }
 
 }  // namespace jobq

@@ -24,7 +24,8 @@ void find_unwatched_jobs();
 // Marks these jobs, which run under these leases, as watched.
 void watch_jobs(Datum *ids, Datum *leases, int count);
 
-// The ids of the jobs of a worker that are not watched yet, as far as they are known.
+// The ids of the jobs that are not watched yet, as far as they are known: all, or those of a worker.
+Datum unwatched_jobs();
 Datum unwatched_jobs_of_worker(const text *worker_id);
 
 }  // namespace jobq
