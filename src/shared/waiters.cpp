@@ -120,6 +120,13 @@ bool offer(Waiter *waiter, int64 lane, Alarm *alarm) {
     return true;
 }
 
+// The queue may have been paused: until the sleeper has looked it is offered nothing. Its look finds what comes
+// meanwhile.
+void let_look(Waiter *waiter, Alarm *alarm) {
+    waiter->paused = true;
+    alarm->add(waiter, kLookSignal);
+}
+
 // Somebody else shall have the job that this sleeper was woken for. Lock held.
 void pass_on(Partition *partition, const Waiter &from, Alarm *alarm) {
     bool taken = false;
@@ -222,7 +229,7 @@ void introduce_lane(const char *queue, int64 lane, const core::LaneTraits &trait
 
 void let_waiters_look(const char *queue) {
     Alarm alarm;
-    for_each_of(queue, [&](Waiter *waiter) { alarm.add(waiter, kLookSignal); });
+    for_each_of(queue, [&](Waiter *waiter) { let_look(waiter, &alarm); });
     alarm.ring();
 }
 
@@ -235,7 +242,7 @@ void let_all_waiters_look() {
         Alarm alarm;
         LWLockAcquire(lock_of(i), LW_EXCLUSIVE);
         for_each(partition, [&](Waiter *waiter) {
-            if (waiter->database == MyDatabaseId) alarm.add(waiter, kLookSignal);
+            if (waiter->database == MyDatabaseId) let_look(waiter, &alarm);
         });
         LWLockRelease(lock_of(i));
         alarm.ring();

@@ -4,12 +4,13 @@
 #include "pg/pg.h"
 
 #include "core/claim_key.h"
-#include "pg/args.h"
-#include "pg/spi.h"
+#include "shared/marks.h"
 #include "store/directory.h"
+#include "store/jobs_table.h"
 #include "store/look.h"
 
 extern "C" {
+#include "access/sysattr.h"
 #include "access/transam.h"
 #include "storage/procarray.h"
 }
@@ -21,22 +22,27 @@ namespace {
 // So many held jobs in a row, and there may well be one behind them that is not.
 constexpr int kDepth = 16;
 
-// The same order, range and condition as a claim's.
-Statement find_claimable = {
-    R"(SELECT h.id, h.xmax
-       FROM unnest($1) AS l(lane),
-            LATERAL (SELECT j.id, j.xmax FROM jobq.jobs j
-                     WHERE j.lane = l.lane AND j.ready_at IS NOT NULL AND j.status = 'pending'
-                     ORDER BY j.priority, j.ready_at, j.id
-                     LIMIT $2) h
-       LIMIT $2)",
-    {INT8ARRAYOID, INT8OID}};
-
-// A multixact looks like a transaction of that number, and may be taken for one that goes on: then the sleeper looks
-// again soon.
-bool is_held(const Row &row) {
-    const TransactionId holder = DatumGetTransactionId(row.get(2));
+// Whether somebody holds or changes the row that was found. A multixact looks like a transaction of that number, and
+// may be taken for one that goes on: then the sleeper looks again soon.
+bool is_held(const JobsTable &jobs) {
+    bool is_null;
+    const TransactionId holder =
+        DatumGetTransactionId(slot_getsysattr(jobs.table.row, MaxTransactionIdAttributeNumber, &is_null));
     return TransactionIdIsValid(holder) && TransactionIdIsInProgress(holder);
+}
+
+// Looks into one lane, where a claim would begin. `held` counts the jobs that others hold.
+void look_into_lane(JobsTable *jobs, int64 lane, int *held, Seen *seen) {
+    core::ClaimKey key = first_possible_key(lane);
+    if (key == core::kLastKey) return;
+    seek_ready(jobs, lane, key);
+    while (next_ready(jobs, &key)) {
+        CHECK_FOR_INTERRUPTS();
+        if (!fetch_ready(jobs) || DatumGetObjectId(job_value(*jobs, kJobStatus)) != pending_status()) continue;
+        if (is_held(*jobs) && ++*held < kDepth) continue;
+        *seen = {Sight::Claimable, key.id};
+        return;
+    }
 }
 
 }  // namespace
@@ -54,15 +60,15 @@ Outlook read_outlook(std::string_view queue, const core::WorkerFilter &filter) {
 }
 
 Seen look_into_lanes(const int64 *lanes, int count) {
-    if (count == 0) return {Sight::Nothing, 0};
-    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * count));
-    for (int i = 0; i < count; i++) ids[i] = Int64GetDatum(lanes[i]);
-    const Rows rows =
-        read(find_claimable, Params().add(array_of(ids, count, INT8OID)).add(Int64GetDatum(kDepth)), nullptr);
-    for (uint64 i = 0; i < rows.size(); i++)
-        if (!is_held(rows[i])) return {Sight::Claimable, rows[i].int64_at(1)};
-    if (rows.size() == kDepth) return {Sight::Claimable, rows[0].int64_at(1)};
-    return {rows.size() == 0 ? Sight::Nothing : Sight::Held, 0};
+    Seen seen = {Sight::Nothing, 0};
+    int held = 0;
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (int i = 0; i < count && seen.sight != Sight::Claimable; i++) look_into_lane(&jobs, lanes[i], &held, &seen);
+    close_jobs(&jobs);
+    if (seen.sight != Sight::Claimable && held > 0) seen.sight = Sight::Held;
+    return seen;
 }
 
 }  // namespace jobq

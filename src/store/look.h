@@ -26,7 +26,7 @@ struct Seen {
     Sight sight;
     int64 job_id;  // of the claimable one
 };
-// Looks at the first claimable jobs of each of these lanes, under the active snapshot. Inside with_spi().
+// Looks at the first claimable jobs of each of these lanes, under a snapshot of its own.
 Seen look_into_lanes(const int64 *lanes, int count);
 
 }  // namespace jobq

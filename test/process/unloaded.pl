@@ -72,6 +72,7 @@ my @calls = (
     [ q{SELECT jobq_grant('shop', 'producer')},                                               '' ],
     [ q{SELECT has_function_privilege('shop', 'jobq_version()', 'EXECUTE')},                  't' ],
     [ q{SELECT jobq_revoke('shop', 'producer')},                                              '' ],
+    [ q{CALL jobq_wait('ops', '0 s')},                                                       '' ],
     [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote prune repair reconcile' ],
 );
 my %called;
