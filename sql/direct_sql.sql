@@ -136,7 +136,7 @@ SELECT count(*) AS claimed FROM jobq_claim('direct', batch => 10);
 -- The triggers' functions serve no other trigger.
 CREATE TRIGGER direct_stray BEFORE INSERT ON jobq.jobs FOR EACH STATEMENT EXECUTE FUNCTION jobq.fill_job();
 \set VERBOSITY terse
-SELECT jobq_enqueue('direct');
+INSERT INTO jobq.jobs (queue) VALUES ('direct');
 \set VERBOSITY default
 DROP TRIGGER direct_stray ON jobq.jobs;
 SELECT jobq_drop_queue('direct', force => true);

@@ -35,6 +35,12 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
     if (!has_max_attempts) spec->max_attempts = find_queue(view(spec->queue))->max_attempts;
 }
 
+int64 insert_one(const JobSpec &spec, TimestampTz now) {
+    int64 id;
+    insert_jobs(spec, {&spec.payload, nullptr, nullptr}, 1, now, &id);
+    return id;
+}
+
 [[noreturn]] void specs_not_objects() {
     ereport(ERROR,
             (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
@@ -100,10 +106,8 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
     if (spec.has_metadata) spec.metadata = PG_GETARG_DATUM(Metadata);
     check_spec(&spec, given(fcinfo, MaxAttempts));
 
-    PG_RETURN_INT64(with_spi([&] {
-        fill_from_queue(&spec, given(fcinfo, MaxAttempts));
-        return insert_job(spec, now);
-    }));
+    fill_from_queue(&spec, given(fcinfo, MaxAttempts));
+    PG_RETURN_INT64(insert_one(spec, now));
 }
 
 PG_FUNCTION_INFO_V1(jobq_enqueue_many);
@@ -138,33 +142,26 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
 
     const Elements payloads = require_elements(fcinfo, Payloads, JSONBOID, "payloads", core::kMaxEnqueue);
     for (int i = 0; i < payloads.count; i++) check_json_size(payloads.values[i], "payloads");
-    JobColumns columns = {PG_GETARG_DATUM(Payloads), Datum(0), Datum(0), given(fcinfo, RunAts),
-                          given(fcinfo, Priorities)};
-    TimestampTz earliest = shared.run_at;
-    if (columns.has_run_ats) {
+    JobColumns columns = {payloads.values, nullptr, nullptr};
+    if (given(fcinfo, RunAts)) {
         const Elements run_ats = require_elements(fcinfo, RunAts, TIMESTAMPTZOID, "run_ats", core::kMaxEnqueue);
         check_same_length(payloads.count, "payloads", run_ats.count, "run_ats");
-        for (int i = 0; i < run_ats.count; i++) {
-            const TimestampTz run_at = check_finite(DatumGetTimestampTz(run_ats.values[i]), "run_ats");
-            if (run_at > now && (earliest <= now || run_at < earliest)) earliest = run_at;
-        }
-        columns.run_ats = PG_GETARG_DATUM(RunAts);
+        for (int i = 0; i < run_ats.count; i++) check_finite(DatumGetTimestampTz(run_ats.values[i]), "run_ats");
+        columns.run_ats = run_ats.values;
     }
-    if (columns.has_priorities) {
+    if (given(fcinfo, Priorities)) {
         const Elements priorities = require_elements(fcinfo, Priorities, INT4OID, "priorities", core::kMaxEnqueue);
         check_same_length(payloads.count, "payloads", priorities.count, "priorities");
         for (int i = 0; i < priorities.count; i++) check_priority(DatumGetInt32(priorities.values[i]), "priorities");
-        columns.priorities = PG_GETARG_DATUM(Priorities);
+        columns.priorities = priorities.values;
     }
 
     ResultSet results(fcinfo);
     if (payloads.count == 0) return results.done();
-    with_spi([&] {
-        fill_from_queue(&shared, given(fcinfo, MaxAttempts));
-        const Rows rows = insert_jobs(shared, columns, payloads.count, now);
-        for (uint64 i = 0; i < rows.size(); i++) results.row({rows[i].get(1), BoolGetDatum(true)});
-    });
-    if (earliest > now) publish_due_at_commit(earliest);
+    fill_from_queue(&shared, given(fcinfo, MaxAttempts));
+    auto *ids = static_cast<int64 *>(palloc_extended(sizeof(int64) * payloads.count, MCXT_ALLOC_HUGE));
+    insert_jobs(shared, columns, payloads.count, now, ids);
+    for (int i = 0; i < payloads.count; i++) results.row({Int64GetDatum(ids[i]), BoolGetDatum(true)});
     return results.done();
 }
 
@@ -184,19 +181,17 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     int number = 0;
     ErrorContextCallback context = {error_context_stack, add_element_context, &number};
     error_context_stack = &context;
-    with_spi([&] {
-        JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
-        JsonbValue element;
-        JsonbIteratorNext(&iterator, &element, true);  // the array itself
-        while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
-            number++;
-            if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
-            ParsedSpec spec = parse_spec(element.val.binary.data, now);
-            check_spec(&spec.job, spec.has_max_attempts);
-            fill_from_queue(&spec.job, spec.has_max_attempts);
-            results.row({Int64GetDatum(insert_job(spec.job, now)), BoolGetDatum(true)});
-        }
-    });
+    JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
+    JsonbValue element;
+    JsonbIteratorNext(&iterator, &element, true);  // the array itself
+    while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
+        number++;
+        if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
+        ParsedSpec spec = parse_spec(element.val.binary.data, now);
+        check_spec(&spec.job, spec.has_max_attempts);
+        fill_from_queue(&spec.job, spec.has_max_attempts);
+        results.row({Int64GetDatum(insert_one(spec.job, now)), BoolGetDatum(true)});
+    }
     error_context_stack = context.previous;
     return results.done();
 }

@@ -8,6 +8,7 @@
 #include "core/job.h"
 #include "functions/claim.h"
 #include "pg/args.h"
+#include "pg/rights.h"
 #include "pg/spi.h"
 #include "shared/memory.h"
 #include "shared/waiters.h"
@@ -92,22 +93,6 @@ Oid owner_of(Oid procedure) {
     return owner;
 }
 
-// Runs body as a function of that owner with SECURITY DEFINER SET search_path = pg_catalog, pg_temp would run. An error
-// restores the rest with the transaction's end.
-template <typename Body>
-void as_definer(Oid owner, Body body) {
-    Oid user;
-    int context;
-    GetUserIdAndSecContext(&user, &context);
-    SetUserIdAndSecContext(owner, context | SECURITY_LOCAL_USERID_CHANGE);
-    const int nest_level = NewGUCNestLevel();
-    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                      false);
-    body();
-    AtEOXact_GUC(true, nest_level);
-    SetUserIdAndSecContext(user, context);
-}
-
 // One transaction. The lanes are entered before the snapshot is taken under which their jobs are looked for.
 void look(Wait *wait) {
     forget_look_signal();
@@ -115,7 +100,7 @@ void look(Wait *wait) {
     AcceptInvalidationMessages();
     // It has no snapshot yet. Looks must not depend on each other, nor fail for what others do.
     XactIsoLevel = XACT_READ_COMMITTED;
-    as_definer(owner_of(wait->procedure), [&] {
+    as_role(owner_of(wait->procedure), [&] {
         with_spi([&] {
             PushActiveSnapshot(GetTransactionSnapshot());
             const Outlook outlook = read_outlook(wait->queue, wait->filter);

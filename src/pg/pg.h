@@ -13,6 +13,7 @@ extern "C" {
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type_d.h"
 #include "commands/trigger.h"
@@ -49,15 +50,26 @@ namespace jobq {
 // What table_tuple_update says of the indexes: which of them want an entry for the new version.
 #if PG_VERSION_NUM >= 160000
 using IndexUpdate = TU_UpdateIndexes;
+constexpr IndexUpdate kAllIndexes = TU_All;
 inline bool wants_entries(IndexUpdate update) { return update != TU_None; }
 inline bool wants_entry(IndexUpdate update, Relation index) {
     return update == TU_All || index->rd_indam->amsummarizing;
 }
 #else
 using IndexUpdate = bool;
+constexpr IndexUpdate kAllIndexes = true;
 inline bool wants_entries(IndexUpdate update) { return update; }
 inline bool wants_entry(IndexUpdate, Relation) { return true; }
 #endif
+
+// The sequence behind an identity column.
+inline Oid identity_sequence(Relation table, AttrNumber column) {
+#if PG_VERSION_NUM >= 170000
+    return getIdentitySequence(table, column, false);
+#else
+    return getIdentitySequence(RelationGetRelid(table), column, false);
+#endif
+}
 
 inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot snapshot, int keys) {
 #if PG_VERSION_NUM >= 180000

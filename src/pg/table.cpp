@@ -1,6 +1,7 @@
 // See table.h.
 #include "pg/pg.h"
 
+#include "pg/rights.h"
 #include "pg/spi.h"
 #include "pg/table.h"
 
@@ -21,19 +22,23 @@ namespace jobq {
 namespace {
 
 // The triggers that jobq declares itself all begin with WHEN (jobq.by_hand()): never for what is done here.
-bool is_own_trigger(const Trigger &trigger) { return strcmp(trigger.tgname, "follow_job") == 0; }
+bool is_own_trigger(const Trigger &trigger) {
+    constexpr const char *names[] = {"fill_job", "count_job", "follow_job"};
+    for (const char *name : names)
+        if (strcmp(trigger.tgname, name) == 0) return true;
+    return false;
+}
 
-bool fires_for_updates(const Trigger &trigger) {
-    return TRIGGER_FOR_ROW(trigger.tgtype) && TRIGGER_FOR_UPDATE(trigger.tgtype) &&
-           trigger.tgenabled != TRIGGER_DISABLED;
+bool fires_for(const Trigger &trigger, int16 event) {
+    return TRIGGER_FOR_ROW(trigger.tgtype) && (trigger.tgtype & event) != 0 && trigger.tgenabled != TRIGGER_DISABLED;
 }
 
 // Whether somebody attached what only the executor can honour: a row trigger, a constraint, an index whose uniqueness
 // is checked later.
-bool needs_executor(const Table &table) {
+bool needs_executor(const Table &table, int16 event) {
     const TriggerDesc *triggers = table.relation->trigdesc;
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++)
-        if (fires_for_updates(triggers->triggers[i]) && !is_own_trigger(triggers->triggers[i])) return true;
+        if (fires_for(triggers->triggers[i], event) && !is_own_trigger(triggers->triggers[i])) return true;
     const TupleConstr *constraints = RelationGetDescr(table.relation)->constr;
     return constraints != nullptr && (constraints->num_check > 0 || constraints->has_generated_stored);
 }
@@ -65,9 +70,8 @@ EState *executor_of(Table *table) {
 
 // Whether the new version belongs into a partial index. The predicates of our own, "column IS NOT NULL" and a boolean
 // column, are read off the row; the executor decides about others.
-bool satisfies_predicate(Table *table, const IndexInfo *info) {
+bool satisfies_predicate(Table *table, TupleTableSlot *row, const IndexInfo *info) {
     if (info->ii_Predicate == NIL) return true;
-    const TupleTableSlot *row = table->changed;
     const Node *only =
         list_length(info->ii_Predicate) == 1 ? static_cast<Node *>(linitial(info->ii_Predicate)) : nullptr;
     if (only != nullptr && IsA(only, NullTest)) {
@@ -81,7 +85,7 @@ bool satisfies_predicate(Table *table, const IndexInfo *info) {
     }
     EState *executor = executor_of(table);
     ExprContext *context = GetPerTupleExprContext(executor);
-    context->ecxt_scantuple = table->changed;
+    context->ecxt_scantuple = row;
     return ExecQual(ExecPrepareQual(info->ii_Predicate, executor), context);
 }
 
@@ -96,19 +100,22 @@ bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_coun
     return true;
 }
 
-void insert_index_entries(Table *table, IndexUpdate update, const AttrNumber *columns, int column_count) {
+// One entry in each index whose predicate the row satisfies. `columns` are those that have changed since the version
+// before, if there is one.
+void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
+                          int column_count) {
     if (table->index_count < 0) open_indexes(table);
     for (int i = 0; i < table->index_count; i++) {
         Relation index = table->indexes[i];
         IndexInfo *info = table->index_infos[i];
-        if (!wants_entry(update, index) || !satisfies_predicate(table, info)) continue;
+        if (!wants_entry(update, index) || !satisfies_predicate(table, row, info)) continue;
         Datum values[INDEX_MAX_KEYS];
         bool nulls[INDEX_MAX_KEYS];
-        if (info->ii_Expressions != NIL) GetPerTupleExprContext(executor_of(table))->ecxt_scantuple = table->changed;
-        FormIndexDatum(info, table->changed, table->executor, values, nulls);
-        index_insert(index, values, nulls, &table->changed->tts_tid, table->relation,
+        if (info->ii_Expressions != NIL) GetPerTupleExprContext(executor_of(table))->ecxt_scantuple = row;
+        FormIndexDatum(info, row, table->executor, values, nulls);
+        index_insert(index, values, nulls, &row->tts_tid, table->relation,
                      index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-                     keeps_key(info, columns, column_count), info);
+                     column_count > 0 && keeps_key(info, columns, column_count), info);
     }
 }
 
@@ -134,8 +141,18 @@ ResultRelInfo *result_relation(Table *table, EState *executor, const AttrNumber 
     return result;
 }
 
-// The executor's way, with the row locked already: row triggers, constraints, any kind of index.
-void update_by_executor(Table *table, const AttrNumber *columns, int column_count) {
+[[noreturn]] void suppressed(const Table &table) {
+    ereport(ERROR,
+            (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+             errmsg("a trigger on table \"%s\" suppressed a change of jobq's", RelationGetRelationName(table.relation)),
+             errhint("A BEFORE trigger on it must not return NULL.")));
+    pg_unreachable();
+}
+
+// The executor's way, with its owner's rights: row triggers, constraints, any kind of index. change(result, executor,
+// recheck) does it to one row, whose place in the table is then that of `row`.
+template <typename Change>
+void by_executor(Table *table, TupleTableSlot *row, const AttrNumber *columns, int column_count, Change change) {
     EState *executor = CreateExecutorState();
     executor->es_output_cid = GetCurrentCommandId(true);
     executor->es_snapshot = table->snapshot;
@@ -144,14 +161,14 @@ void update_by_executor(Table *table, const AttrNumber *columns, int column_coun
     EvalPlanQualInit(&recheck, executor, nullptr, NIL, -1);
     ExecOpenIndices(result, false);
     AfterTriggerBeginQuery();
-    ItemPointerSetInvalid(&table->changed->tts_tid);
-    ExecSimpleRelationUpdate(result, executor, &recheck, table->row, table->changed);
-    if (!ItemPointerIsValid(&table->changed->tts_tid))
-        ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
-                        errmsg("a trigger on table \"%s\" suppressed a change of jobq's",
-                               RelationGetRelationName(table->relation)),
-                        errhint("A BEFORE UPDATE trigger on it must not return NULL.")));
-    AfterTriggerEndQuery(executor);
+    ItemPointerSetInvalid(&row->tts_tid);
+    as_role(table->relation->rd_rel->relowner, [&] {
+        as_own_statement([&] {
+            change(result, executor, &recheck);
+            AfterTriggerEndQuery(executor);
+        });
+    });
+    if (!ItemPointerIsValid(&row->tts_tid)) suppressed(*table);
     ExecCloseIndices(result);
     EvalPlanQualEnd(&recheck);
     ExecResetTupleTable(executor->es_tupleTable, false);
@@ -193,7 +210,7 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count) 
         table_tuple_update(table->relation, &table->row->tts_tid, table->changed, GetCurrentCommandId(true),
                            table->snapshot, InvalidSnapshot, true, &failure, &lock_mode, &indexes);
     if (!obtained(result)) return false;
-    if (wants_entries(indexes)) insert_index_entries(table, indexes, columns, column_count);
+    if (wants_entries(indexes)) insert_index_entries(table, table->changed, indexes, columns, column_count);
     return true;
 }
 
@@ -220,6 +237,8 @@ void take_snapshot(Table *table) {
 void close_table(Table *table) {
     if (table->executor != nullptr) FreeExecutorState(table->executor);
     for (int i = 0; i < table->index_count; i++) index_close(table->indexes[i], RowExclusiveLock);
+    for (int i = 0; table->added != nullptr && i < kMaxAdded && table->added[i] != nullptr; i++)
+        ExecDropSingleTupleTableSlot(table->added[i]);
     ExecDropSingleTupleTableSlot(table->changed);
     ExecDropSingleTupleTableSlot(table->row);
     if (table->snapshot != nullptr) PopActiveSnapshot();
@@ -239,10 +258,36 @@ void begin_change(Table *table) {
 bool lock_row_or_skip(Table *table) { return obtained(lock_row(table, LockWaitSkip)); }
 
 bool update_row(Table *table, const AttrNumber *columns, int column_count) {
-    if (!needs_executor(*table)) return update_directly(table, columns, column_count);
+    if (!needs_executor(*table, TRIGGER_TYPE_UPDATE)) return update_directly(table, columns, column_count);
     if (!obtained(lock_row(table, LockWaitBlock))) return false;
-    as_own_statement([&] { update_by_executor(table, columns, column_count); });
+    by_executor(table, table->changed, columns, column_count,
+                [&](ResultRelInfo *result, EState *executor, EPQState *recheck) {
+                    ExecSimpleRelationUpdate(result, executor, recheck, table->row, table->changed);
+                });
     return true;
+}
+
+TupleTableSlot *add_row(Table *table) {
+    if (table->added == nullptr)
+        table->added = static_cast<TupleTableSlot **>(palloc0(sizeof(TupleTableSlot *) * kMaxAdded));
+    TupleTableSlot **added = &table->added[table->added_count++];
+    if (*added == nullptr) *added = table_slot_create(table->relation, nullptr);
+    ExecStoreAllNullTuple(*added);
+    return *added;
+}
+
+void insert_rows(Table *table) {
+    const int count = table->added_count;
+    table->added_count = 0;
+    if (needs_executor(*table, TRIGGER_TYPE_INSERT)) {
+        for (int i = 0; i < count; i++)
+            by_executor(table, table->added[i], nullptr, 0, [&](ResultRelInfo *result, EState *executor, EPQState *) {
+                ExecSimpleRelationInsert(result, executor, table->added[i]);
+            });
+        return;
+    }
+    table_multi_insert(table->relation, table->added, count, GetCurrentCommandId(true), 0, nullptr);
+    for (int i = 0; i < count; i++) insert_index_entries(table, table->added[i], kAllIndexes, nullptr, 0);
 }
 
 }  // namespace jobq

@@ -25,6 +25,8 @@ struct Table {
     Snapshot snapshot;
     TupleTableSlot *row;      // what a scan found
     TupleTableSlot *changed;  // its new version, virtual
+    TupleTableSlot **added;   // rows to be inserted, made when needed
+    int added_count;
     Relation indexes[kMaxTableIndexes];
     struct IndexInfo *index_infos[kMaxTableIndexes];
     int index_count;  // -1: not opened yet
@@ -44,6 +46,10 @@ inline void set_column(Table *table, AttrNumber column, Datum value) {
     table->changed->tts_values[column - 1] = value;
     table->changed->tts_isnull[column - 1] = false;
 }
+inline void set_column(TupleTableSlot *row, AttrNumber column, Datum value) {
+    row->tts_values[column - 1] = value;
+    row->tts_isnull[column - 1] = false;
+}
 inline void clear_column(Table *table, AttrNumber column) { table->changed->tts_isnull[column - 1] = true; }
 
 // Locks table->row FOR NO KEY UPDATE. False when somebody else holds or has changed it: never waits.
@@ -54,6 +60,13 @@ bool lock_row_or_skip(Table *table);
 // more (READ COMMITTED): look again under a new snapshot; 40001 in REPEATABLE READ and above. `columns` are the numbers
 // of those that may differ.
 bool update_row(Table *table, const AttrNumber *columns, int column_count);
+
+// At most so many rows at once.
+constexpr int kMaxAdded = 256;
+// An empty row to be inserted, all columns NULL.
+TupleTableSlot *add_row(Table *table);
+// Inserts what add_row has added.
+void insert_rows(Table *table);
 
 // The value of a column of table->row.
 inline Datum column_of(const Table &table, AttrNumber column, bool *is_null) {

@@ -21,7 +21,7 @@ CREATE FUNCTION jobq_enqueue(
         metadata jsonb DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_enqueue(text, jsonb, text, integer, timestamptz, integer, text, text, interval, text, text, bigint[], text, integer, text[], interval, interval, jsonb) IS
     'enqueue one job; returns its id';
 
@@ -39,13 +39,13 @@ CREATE FUNCTION jobq_enqueue_many(
         priorities integer[] DEFAULT NULL)
     RETURNS TABLE (job_id bigint, is_new boolean)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_enqueue_many(text, jsonb[], text, integer, timestamptz, integer, text[], text[], text[], timestamptz[], integer[]) IS
     'enqueue one job for each payload; returns their ids in the order of the payloads';
 
 CREATE FUNCTION jobq_enqueue_jobs(specs jsonb)
     RETURNS TABLE (job_id bigint, is_new boolean)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_enqueue_jobs(jsonb) IS
     'enqueue the jobs that a JSON array describes, each object with the arguments of jobq_enqueue as keys';

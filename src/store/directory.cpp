@@ -195,11 +195,15 @@ int64 lane_id(std::string_view queue, std::string_view kind, int32 version, Arra
 int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
     const int64 id = lane_id(queue, kind, version, required);
     if (has_lane(*find_queue(queue), id)) return id;
-    run(insert_lane, Params()
-                         .add(PointerGetDatum(make_text(queue)))
-                         .add(PointerGetDatum(make_text(kind)))
-                         .add(Int32GetDatum(version))
-                         .add_if(required != nullptr, PointerGetDatum(required)));
+    as_owner([&] {
+        with_spi([&] {
+            run(insert_lane, Params()
+                                 .add(PointerGetDatum(make_text(queue)))
+                                 .add(PointerGetDatum(make_text(kind)))
+                                 .add(Int32GetDatum(version))
+                                 .add_if(required != nullptr, PointerGetDatum(required)));
+        });
+    });
     const Names names = canonical_requires(required);
     publish_lane_at_commit(queue, id, core::lane_traits(kind, version, names.items, names.count));
     return id;

@@ -1,4 +1,4 @@
-// See enqueue.h. Every INSERT into jobq.jobs stands here.
+// See enqueue.h. Jobs are inserted below SQL (store/jobs_table.h), many at once.
 #include "pg/pg.h"
 
 #include "core/retry.h"
@@ -7,38 +7,12 @@
 #include "shared/publish.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
+#include "store/jobs_table.h"
 #include "store/rows.h"
 
 namespace jobq {
 
 namespace {
-
-Statement insert_one = {
-    R"(INSERT INTO jobq.jobs (queue, kind, payload, priority, run_at, status, ready_at, due_at, max_attempts, version,
-                              requires, heartbeat_timeout, metadata, created_at, lane)
-       VALUES ($1, $2, $3, $4, $5,
-               CASE WHEN $5 <= $11 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END,
-               CASE WHEN $5 <= $11 THEN $5 END, CASE WHEN $5 > $11 THEN $5 END,
-               $6, $7, $8, $9, $10, $11, $12)
-       RETURNING id)",
-    {TEXTOID, TEXTOID, JSONBOID, INT2OID, TIMESTAMPTZOID, INT4OID, INT4OID, TEXTARRAYOID, INTERVALOID, JSONBOID,
-     TIMESTAMPTZOID, INT8OID}};
-
-// unnest pads the arrays that are NULL, and coalesce puts what all jobs share in their place. A function scan returns
-// its rows in order, so the ids are in the order of the payloads.
-Statement insert_many = {
-    R"(INSERT INTO jobq.jobs (queue, kind, payload, priority, run_at, status, ready_at, due_at, max_attempts, version,
-                              requires, heartbeat_timeout, metadata, created_at, lane)
-       SELECT $1, $2, u.payload, coalesce(u.priority, $4), coalesce(u.run_at, $5),
-              CASE WHEN coalesce(u.run_at, $5) <= $11
-                   THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END,
-              CASE WHEN coalesce(u.run_at, $5) <= $11 THEN coalesce(u.run_at, $5) END,
-              CASE WHEN coalesce(u.run_at, $5) > $11 THEN coalesce(u.run_at, $5) END,
-              $6, $7, $8, $9, $10, $11, $12
-       FROM unnest($3, $13, $14) AS u(payload, run_at, priority)
-       RETURNING id, queue, lane, priority, ready_at)",
-    {TEXTOID, TEXTOID, JSONBARRAYOID, INT4OID, TIMESTAMPTZOID, INT4OID, INT4OID, TEXTARRAYOID, INTERVALOID, JSONBOID,
-     TIMESTAMPTZOID, INT8OID, TIMESTAMPTZARRAYOID, INT4ARRAYOID}};
 
 // A running job without a lease of ours still gets a deadline, so that it cannot run for ever. `o` is the row before:
 // nobody else can change it, since this transaction has.
@@ -63,55 +37,64 @@ Statement settle = {
        RETURNING )" READY_COLUMNS ", o.status::text, j.status::text",
     {INT8OID, INT8OID, INTERVALOID, TIMESTAMPTZOID}};
 
-// Also enters the lane into the directory.
-int64 lane_of(const JobSpec &spec) {
-    return ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required);
-}
+// What all jobs of a call share, as values of columns.
+struct SharedColumns {
+    const JobSpec &spec;
+    int64 lane;
+    TimestampTz now;
+};
 
-Params shared_params(const JobSpec &spec, int64 lane, Datum payload, Datum priority, TimestampTz now) {
-    return Params()
-        .add(PointerGetDatum(spec.queue))
-        .add(PointerGetDatum(spec.kind))
-        .add(payload)
-        .add(priority)
-        .add(TimestampTzGetDatum(spec.run_at))
-        .add(Int32GetDatum(spec.max_attempts))
-        .add(Int32GetDatum(spec.version))
-        .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
-        .add_if(spec.heartbeat_timeout != nullptr, PointerGetDatum(spec.heartbeat_timeout))
-        .add_if(spec.has_metadata, spec.metadata)
-        .add(TimestampTzGetDatum(now))
-        .add(Int64GetDatum(lane));
+// The next row to be inserted. Returns its key, and whether it is due.
+bool add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, TimestampTz run_at, int16 priority,
+             int64 id) {
+    const JobSpec &spec = shared.spec;
+    TupleTableSlot *row = add_row(&jobs->table);
+    const bool due = run_at <= shared.now;
+    set_column(row, kJobId, Int64GetDatum(id));
+    set_column(row, kJobCreatedAt, TimestampTzGetDatum(shared.now));
+    set_column(row, kJobLane, Int64GetDatum(shared.lane));
+    set_column(row, kJobMaxAttempts, Int32GetDatum(spec.max_attempts));
+    set_column(row, kJobVersion, Int32GetDatum(spec.version));
+    set_column(row, kJobPriority, Int16GetDatum(priority));
+    set_column(row, kJobQueue, PointerGetDatum(spec.queue));
+    set_column(row, kJobKind, PointerGetDatum(spec.kind));
+    set_column(row, kJobPayload, payload);
+    if (spec.has_metadata) set_column(row, kJobMetadata, spec.metadata);
+    if (spec.required != nullptr) set_column(row, kJobRequires, PointerGetDatum(spec.required));
+    if (spec.heartbeat_timeout != nullptr)
+        set_column(row, kJobHeartbeatTimeout, IntervalPGetDatum(spec.heartbeat_timeout));
+    set_column(row, kJobRunAt, TimestampTzGetDatum(run_at));
+    set_column(row, due ? kJobReadyAt : kJobDueAt, TimestampTzGetDatum(run_at));
+    set_column(row, kJobStatus, ObjectIdGetDatum(due ? pending_status() : scheduled_status()));
+    set_column(row, kJobAttempts, Int32GetDatum(0));
+    set_column(row, kJobLostAttempts, Int32GetDatum(0));
+    return due;
 }
 
 }  // namespace
 
-int64 insert_job(const JobSpec &spec, TimestampTz now) {
-    const int64 lane = lane_of(spec);
-    Rows rows = run(insert_one, shared_params(spec, lane, spec.payload, Int16GetDatum(spec.priority), now));
-    require_affected(1);
-    const int64 id = rows[0].int64_at(1);
-    count_inserts_at_commit(view(spec.queue), core::waiting_status(spec.run_at, now), 1);
-    if (spec.run_at > now)
-        publish_due_at_commit(spec.run_at);
-    else
-        publish_ready_at_commit(view(spec.queue), lane, {spec.run_at, id, spec.priority});
-    rows.free();
-    return id;
-}
-
-Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, int count, TimestampTz now) {
-    const int64 lane = lane_of(shared);
-    Params params = shared_params(shared, lane, columns.payloads, Int32GetDatum(shared.priority), now);
-    params.add_if(columns.has_run_ats, columns.run_ats).add_if(columns.has_priorities, columns.priorities);
-    const Rows rows = run(insert_many, params);
-    require_affected(count);
-    publish_ready_rows(rows, 1);
-    int64 scheduled = 0;
-    for (uint64 i = 0; i < rows.size(); i++) scheduled += rows[i].is_null(5) ? 1 : 0;
-    count_inserts_at_commit(view(shared.queue), core::JobStatus::Scheduled, scheduled);
-    count_inserts_at_commit(view(shared.queue), core::JobStatus::Pending, count - scheduled);
-    return rows;
+void insert_jobs(const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now, int64 *ids) {
+    const SharedColumns shared = {spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required),
+                                  now};
+    JobsTable jobs;
+    open_jobs(&jobs);
+    int64 due_count = 0;
+    for (int i = 0; i < count; i++) {
+        const TimestampTz run_at = columns.run_ats == nullptr ? spec.run_at : DatumGetTimestampTz(columns.run_ats[i]);
+        const int16 priority =
+            columns.priorities == nullptr ? spec.priority : static_cast<int16>(DatumGetInt32(columns.priorities[i]));
+        ids[i] = next_job_id();
+        if (add_job(&jobs, shared, columns.payloads[i], run_at, priority, ids[i])) {
+            publish_ready_at_commit(view(spec.queue), shared.lane, {run_at, ids[i], priority});
+            due_count++;
+        } else {
+            publish_due_at_commit(run_at);
+        }
+        if (jobs.table.added_count == kMaxAdded || i == count - 1) insert_rows(&jobs.table);
+    }
+    close_jobs(&jobs);
+    count_inserts_at_commit(view(spec.queue), core::JobStatus::Scheduled, count - due_count);
+    count_inserts_at_commit(view(spec.queue), core::JobStatus::Pending, due_count);
 }
 
 void settle_job(int64 id, int64 lane, core::Micros default_timeout) {

@@ -22,19 +22,15 @@ struct JobSpec {
     bool has_metadata;
 };
 
-// Inserts one job; returns its id. Inside with_spi().
-int64 insert_job(const JobSpec &spec, TimestampTz now);
-
-// Inserts jobs that share everything but what the arrays give: payloads, and, where not nullptr, run_ats and
-// priorities. Returns a row (id) per job, in the order of the payloads. Inside with_spi().
+// What differs between the jobs of one call; nullptr: they have it from the JobSpec.
 struct JobColumns {
-    Datum payloads;    // jsonb[]
-    Datum run_ats;     // timestamptz[]
-    Datum priorities;  // int4[]
-    bool has_run_ats;
-    bool has_priorities;
+    const Datum *payloads;    // jsonb
+    const Datum *run_ats;     // timestamptz
+    const Datum *priorities;  // int4, checked to fit smallint
 };
-Rows insert_jobs(const JobSpec &shared, const JobColumns &columns, int count, TimestampTz now);
+
+// Inserts jobs; ids gets theirs, in the order of the payloads.
+void insert_jobs(const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now, int64 *ids);
 
 // Makes a job that somebody's own UPDATE changed consistent again: what follows from its status, and its lane.
 void settle_job(int64 id, int64 lane, core::Micros default_timeout);

@@ -6,6 +6,7 @@
 extern "C" {
 #include "access/nbtree.h"
 #include "access/relscan.h"
+#include "commands/sequence.h"
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"
 }
@@ -53,7 +54,8 @@ constexpr const char *kNames[kJobColumns] = {"id",
 struct Known {
     bool valid;
     Oid schema, table, ids, ready;
-    Oid pending, processing, completed;
+    Oid id_sequence;
+    Oid scheduled, pending, processing, completed;
 };
 Known known;
 bool callback_registered = false;
@@ -97,8 +99,10 @@ void look_up() {
     if (!OidIsValid(known.table) || !OidIsValid(known.ids) || !OidIsValid(known.ready)) unknown_table();
     Relation table = table_open(known.table, AccessShareLock);
     check_columns(table);
+    known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
     table_close(table, NoLock);
+    known.scheduled = status_value(type, core::JobStatus::Scheduled);
     known.pending = status_value(type, core::JobStatus::Pending);
     known.processing = status_value(type, core::JobStatus::Processing);
     known.completed = status_value(type, core::JobStatus::Completed);
@@ -189,6 +193,9 @@ bool next_ready(JobsTable *jobs, core::ClaimKey *key) {
 
 bool fetch_ready(JobsTable *jobs) { return index_fetch_heap(jobs->by_claim_key, jobs->table.row); }
 
+int64 next_job_id() { return nextval_internal(known.id_sequence, false); }
+
+Oid scheduled_status() { return known.scheduled; }
 Oid pending_status() { return known.pending; }
 Oid processing_status() { return known.processing; }
 Oid completed_status() { return known.completed; }

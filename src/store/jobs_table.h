@@ -78,7 +78,11 @@ bool next_ready(JobsTable *jobs, core::ClaimKey *key);
 // Leaves the job of that entry in table.row. False when the snapshot sees none.
 bool fetch_ready(JobsTable *jobs);
 
+// The next value of the identity column.
+int64 next_job_id();
+
 // The values of enum jobq.job_status.
+Oid scheduled_status();
 Oid pending_status();
 Oid processing_status();
 Oid completed_status();
