@@ -32,7 +32,7 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
             case Duty::Prune:
                 return prune_finished(now, settings.prune_batch);
             case Duty::Repair:
-                return repair(now);
+                return repair(now, grace_start);
             case Duty::Reconcile:
                 break;
         }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kRestUnknown = 20;
 constexpr int kRestKnown = 100;
-constexpr Micros kShortRecount = 100000;
+constexpr Micros kShortRecount = 10000;
 
 Micros cost_of(Micros begun, Micros ended) noexcept { return std::clamp<Micros>(ended - begun, 0, kHour); }
 
@@ -38,7 +38,7 @@ Micros next_recount(bool known, Micros begun, Micros ended, Micros interval) noe
 }
 
 Micros next_recount_by_hand(Micros begun, Micros ended) noexcept {
-    return cost_of(begun, ended) <= kShortRecount ? 0 : next_recount(false, begun, ended, 0);
+    return cost_of(begun, ended) <= kShortRecount ? 0 : next_recount(true, begun, ended, 0);
 }
 
 bool sample_due(Micros last, Micros now) noexcept {

@@ -18,8 +18,8 @@ namespace jobq {
 
 namespace {
 
-// How many batches of jobs that must be kept one jobq_tick() looks through before it leaves the rest to the next.
-constexpr int kIdlePagesByHand = 100;
+// How long one jobq_tick() looks through jobs that must be kept before it leaves the rest to the next.
+constexpr core::Micros kIdleTimeByHand = 5000;
 
 text *queue_argument(FunctionCallInfo fcinfo) {
     text *queue = require_text(fcinfo, 0, "name");
@@ -182,7 +182,9 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
         batch.more = true;
         int64 done = 0;
         int64 failed = 0;
-        for (int pages = 0; batch.more || ((batch.unread || batch.lapping) && pages < kIdlePagesByHand); pages++) {
+        const TimestampTz begin = GetCurrentTimestamp();
+        const auto has_time = [&] { return GetCurrentTimestamp() - begin < kIdleTimeByHand; };
+        while (batch.more || ((batch.unread || batch.lapping) && has_time())) {
             batch = run_duty(duty, now, grace_start());
             done += batch.done;
             failed += batch.failed;

@@ -7,6 +7,7 @@
 #include "pg/spi.h"
 #include "shared/counting.h"
 #include "shared/publish.h"
+#include "shared/slots.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
 #include "store/finish.h"
@@ -240,6 +241,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     });
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
     publish_lease_deadline_at_commit(DT_NOBEGIN);
+    doubt_heartbeats();
     return PointerGetDatum(nullptr);
 }
 

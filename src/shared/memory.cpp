@@ -1,6 +1,7 @@
 // See memory.h.
 #include "pg/pg.h"
 
+#include "shared/claimed.h"
 #include "shared/counters.h"
 #include "shared/leases.h"
 #include "shared/marks.h"
@@ -30,6 +31,7 @@ struct Part {
 constexpr Part kParts[] = {
     {"jobq marks", marks_size, make_marks},
     {"jobq leases", leases_size, make_leases},
+    {"jobq claimed", claimed_size, make_claimed},
     {"jobq notices", notices_size, make_notices},
     {"jobq waiters", waiters_size, make_waiters},
     {"jobq slots", slots_size, make_slots},

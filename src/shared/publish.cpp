@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "settings.h"
+#include "shared/claimed.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/notices.h"
@@ -49,14 +50,20 @@ struct Pending {
     int ready_count;
     int ready_room;
     bool ready_anywhere;  // more than could be remembered
+    bool back;            // some of them may have been claimed before
+    bool claims;          // it has claimed jobs
     bool look_anywhere;   // the same of what follows
     NewLane *lanes;       // kMaxNewLanes of them in TopTransactionContext, nullptr: none
     int lane_count;
     bool settings;            // of one queue changed
     char queue[NAMEDATALEN];  // which, zero padded
 };
-constexpr Pending kNothingPending = {false, false, false, kNothingDue, kNothingDue, kNothingDue, 0,     nullptr,
-                                     0,     0,     false, false,       nullptr,     0,           false, {}};
+constexpr Pending nothing_pending() {
+    Pending nothing = {};
+    nothing.due = nothing.lease_deadline = nothing.horizon = kNothingDue;
+    return nothing;
+}
+constexpr Pending kNothingPending = nothing_pending();
 Pending pending = kNothingPending;
 // What has been committed and everybody can see, but nobody has been woken for.
 Pending committed = kNothingPending;
@@ -64,6 +71,7 @@ bool callback_registered = false;
 
 void publish_ready() {
     if (pending.ready_anywhere) forget_marks();
+    if (pending.back || pending.ready_anywhere) forget_claimed();
     for (int i = 0; i < pending.ready_count; i++)
         publish_keys(pending.ready[i].lane, pending.ready[i].first, pending.ready[i].last);
 }
@@ -163,8 +171,13 @@ void at_transaction_end(XactEvent event, void *) {
         if (event == XACT_EVENT_COMMIT) committed = pending;
         pending = kNothingPending;
     } else if (event == XACT_EVENT_ABORT) {
+        if (pending.claims) forget_claimed();
         pending = kNothingPending;
     }
+}
+
+void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
+    if (event == SUBXACT_EVENT_ABORT_SUB && pending.claims) forget_claimed();
 }
 
 bool can_publish() {
@@ -172,6 +185,7 @@ bool can_publish() {
     if (!shared_memory_ready() || !IsUnderPostmaster) return false;
     if (!callback_registered) {
         RegisterXactCallback(at_transaction_end, nullptr);
+        RegisterSubXactCallback(at_subtransaction_end, nullptr);
         RegisterResourceReleaseCallback(after_transaction_end, nullptr);
         callback_registered = true;
     }
@@ -248,9 +262,10 @@ void publish_horizon_at_commit(uint64 version, TimestampTz horizon) {
     pending.horizon = horizon;
 }
 
-void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key) {
+void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {
     if (!can_publish()) return;
     pending.any = true;
+    if (!is_new) pending.back = true;
     if (ReadyJobs *known = find_ready(lane, key.priority)) {
         if (key < known->first) known->first = key;
         if (known->last < key) known->last = key;
@@ -261,6 +276,10 @@ void publish_ready_at_commit(std::string_view queue, int64 lane, const core::Cla
     if (added == nullptr) return;
     *added = {lane, key, key, 1, {}};
     copy_queue(added->queue, queue);
+}
+
+void publish_claim_at_abort() {
+    if (can_publish()) pending.claims = true;
 }
 
 bool has_unpublished_jobs(int64 lane) {
@@ -302,6 +321,7 @@ void publish_settings_at_commit(std::string_view queue) {
 void publish_ready_anywhere() {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     forget_marks();
+    forget_claimed();
     forget_horizon();
     let_all_waiters_look();
     Slot *slot = settings.notify && settings.enabled ? find_slot(MyDatabaseId) : nullptr;

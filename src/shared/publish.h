@@ -28,8 +28,11 @@ uint64 begin_horizon_scan();
 void publish_horizon_at_commit(uint64 version, TimestampTz horizon);
 
 // A job of this queue and lane becomes claimable with the current transaction. Every statement that makes a job pending
-// must say so for each of its jobs.
-void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key);
+// must say so for each of its jobs. `is_new`: nobody can have claimed it before.
+void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);
+
+// The current transaction claims jobs: should it or a savepoint of it roll back, they are claimable again.
+void publish_claim_at_abort();
 
 // Whether the current transaction has made jobs of this lane claimable, which nobody has been told of yet.
 bool has_unpublished_jobs(int64 lane);

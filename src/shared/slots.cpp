@@ -39,6 +39,8 @@ void init_slot(Slot *slot) {
     slot->leases_found = false;
     slot->horizon = DT_NOBEGIN;
     slot->horizon_version = 0;
+    slot->heartbeats_checked = 0;
+    slot->heartbeats_checked_grace = 0;
     slot->last_round = 0;
     slot->last_chores = 0;
     slot->rounds = 0;
@@ -130,6 +132,23 @@ bool unwatched_jobs_unknown() {
 
 void unwatched_jobs_found() {
     if (Slot *slot = known_session_slot()) slot->leases_found = true;
+}
+
+bool heartbeats_doubtful(TimestampTz grace_start) {
+    const Slot *slot = known_session_slot();
+    const core::Micros age = slot == nullptr ? 0 : GetCurrentTimestamp() - slot->heartbeats_checked;
+    return slot == nullptr || slot->heartbeats_checked_grace != grace_start || age < 0 || age > core::kMinute;
+}
+
+void heartbeats_checked(TimestampTz grace_start) {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return;
+    slot->heartbeats_checked = GetCurrentTimestamp();
+    slot->heartbeats_checked_grace = grace_start;
+}
+
+void doubt_heartbeats() {
+    if (Slot *slot = known_session_slot()) slot->heartbeats_checked_grace = 0;
 }
 
 bool lower_due(Slot *slot, TimestampTz due) {

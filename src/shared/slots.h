@@ -63,6 +63,9 @@ struct Slot {
     TimestampTz horizon;     // before this no watched job needs the rescue; DT_NOBEGIN: unknown
     uint64 horizon_version;  // another one whenever the horizon is lowered
 
+    TimestampTz heartbeats_checked;        // when heartbeats from the future were looked for last
+    TimestampTz heartbeats_checked_grace;  // and what the start of the grace was then
+
     TimestampTz last_round;   // end of the last round, 0: none
     TimestampTz last_chores;  // when prune and repair ran last
     int64 rounds;
@@ -106,6 +109,12 @@ Slot *known_session_slot();
 // Whether a claim may leave it to the background worker to watch the job (shared/leases.h): there is one, and it knows
 // which jobs were running before.
 bool watching_is_lazy();
+
+// Whether heartbeats from the future must be looked for: the clock has stepped, somebody has changed a job by hand, or
+// it was long ago. Always without preload.
+bool heartbeats_doubtful(TimestampTz grace_start);
+void heartbeats_checked(TimestampTz grace_start);
+void doubt_heartbeats();
 
 inline TimestampTz due_of(Slot *slot) { return static_cast<TimestampTz>(pg_atomic_read_u64(&slot->next_due)); }
 // `until` as it binds somebody now. One that is further off than `longest`, counted from a moment that may be a little

@@ -6,6 +6,7 @@
 
 #include "core/interval.h"
 #include "pg/args.h"
+#include "shared/claimed.h"
 #include "shared/counting.h"
 #include "shared/leases.h"
 #include "shared/marks.h"
@@ -26,8 +27,9 @@ namespace {
 
 using core::ClaimKey;
 
-// So many entries of jobs that are gone, and the next claims shall be spared them.
+// So many entries of jobs that are gone, and the next claims shall be spared them; noted ones cost much less.
 constexpr int kWorthLearning = 8;
+constexpr int kNotedWorthLearning = 64;
 // Or after so many jobs: entries that the index itself has marked as dead are passed without notice, page by page.
 constexpr int kLearnAfterJobs = 128;
 int jobs_since_learning = 0;
@@ -37,8 +39,9 @@ struct LaneCursor {
     int64 lane;
     ClaimKey next;
     int passed;      // entries of jobs that are gone
+    int noted;       // entries passed over because somebody claimed the job a moment ago
     bool seen;       // the claim has been there
-    bool use_marks;  // not for what this very transaction has enqueued: nobody has been told of it yet
+    bool use_marks;  // and notes; not for what this very transaction has enqueued: nobody has been told of it yet
 };
 
 bool later(const LaneCursor &a, const LaneCursor &b) { return b.next < a.next; }
@@ -53,6 +56,7 @@ struct Claim {
     uint32 worker_hash;
     int count;
     core::Micros earliest_timeout;
+    bool use_notes;
 };
 
 // From the generator that the server seeds with strong randomness at the start of each process: it must not repeat, but
@@ -105,6 +109,8 @@ void mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
 bool take_job(Claim *claim) {
     if (DatumGetObjectId(job_value(claim->jobs, kJobStatus)) != pending_status()) return false;
     if (!lock_row_or_skip(&claim->jobs.table)) return false;
+    publish_claim_at_abort();
+    note_claimed(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
     if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
     mark_claimed(claim, job.lease, job.timeout);
@@ -132,7 +138,9 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
             seek_ready(&claim->jobs, cursor->lane, cursor->next);
             continue;
         }
-        if (!fetch_ready(&claim->jobs))
+        if (claim->use_notes && cursor->use_marks && claimed_just_now(key.id, claim->now))
+            cursor->noted++;
+        else if (!fetch_ready(&claim->jobs))
             cursor->passed++;
         else
             take_job(claim);
@@ -151,13 +159,19 @@ int matching_lanes(const ClaimRequest &request, const Queue &queue, LaneCursor *
         if (!core::lane_matches(request.filter, lane.kind, lane.version, lane.required, lane.required_count)) continue;
         const bool use_marks = !blind && !has_unpublished_jobs(lane.id);
         const ClaimKey first = use_marks ? first_possible_key(lane.id) : core::kFirstKey;
-        if (!(first == core::kLastKey)) cursors[count++] = {lane.id, first, 0, false, use_marks};
+        if (!(first == core::kLastKey)) cursors[count++] = {lane.id, first, 0, 0, false, use_marks};
     }
     std::make_heap(cursors, cursors + count, later);
     return count;
 }
 
-void take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
+bool is_worth_learning(const LaneCursor &cursor) {
+    return cursor.passed >= kWorthLearning || cursor.noted >= kNotedWorthLearning;
+}
+
+// Returns whether entries were passed over because of notes.
+bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
+    const int lane_count = count;
     const LaneCursor *end = cursors + count;
     while (count > 0 && claim->count < claim->request.batch) {
         std::pop_heap(cursors, cursors + count, later);
@@ -173,9 +187,10 @@ void take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     if (due) jobs_since_learning = 0;
     for (const LaneCursor *cursor = cursors; cursor < end; cursor++) {
         const bool empty = claim->count == 0 && cursor->next == core::kLastKey;
-        if (cursor->use_marks && cursor->seen && (due || empty || cursor->passed >= kWorthLearning))
+        if (cursor->use_marks && cursor->seen && (due || empty || is_worth_learning(*cursor)))
             learn_lane(&claim->jobs, cursor->lane, cursor->next);
     }
+    return std::any_of(cursors, cursors + lane_count, [](const LaneCursor &cursor) { return cursor.noted > 0; });
 }
 
 // A snapshot older than the job is the usual fate of a claim in REPEATABLE READ.
@@ -191,12 +206,21 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
-    const int count = matching_lanes(request, queue, cursors);
-    Claim claim = {request, queue, now, sink, {}, Datum(0), worker_hash_of(request.worker_id), 0, core::kLatest};
+    Claim claim = {request, queue, now, sink, {}, Datum(0), worker_hash_of(request.worker_id), 0, core::kLatest, true};
+    int count = matching_lanes(request, queue, cursors);
     if (count > 0) {
         open_jobs(&claim.jobs);
         renew_snapshot(&claim.jobs);
-        take_across_lanes(&claim, cursors, count);
+        const bool noted = take_across_lanes(&claim, cursors, count);
+        if (noted && claim.count < request.batch) {
+            // A note may be wrong: nothing is called empty because of it.
+            claim.use_notes = false;
+            // What has been taken must not be seen again.
+            CommandCounterIncrement();
+            count = matching_lanes(request, queue, cursors);
+            renew_snapshot(&claim.jobs);
+            take_across_lanes(&claim, cursors, count);
+        }
         close_jobs(&claim.jobs);
     }
     if (claim.count > 0) {

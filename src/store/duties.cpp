@@ -8,6 +8,7 @@
 #include "pg/subtransaction.h"
 #include "shared/leases.h"
 #include "shared/publish.h"
+#include "shared/slots.h"
 #include "store/directory.h"
 #include "store/duties.h"
 #include "store/finish.h"
@@ -318,12 +319,15 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     return outcome;
 }
 
-DutyOutcome repair(TimestampTz now) {
+DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     DutyOutcome outcome = {};
     run(add_missing_lanes, Params());
     outcome.done = affected();
-    run(pull_back_heartbeats, Params().add(TimestampTzGetDatum(now)));
-    outcome.done += affected();
+    if (heartbeats_doubtful(grace_start)) {
+        run(pull_back_heartbeats, Params().add(TimestampTzGetDatum(now)));
+        outcome.done += affected();
+        heartbeats_checked(grace_start);
+    }
     outcome.done += repair_marks();
     return outcome;
 }

@@ -24,7 +24,7 @@ DutyOutcome promote_due(TimestampTz now, int batch);
 DutyOutcome prune_finished(TimestampTz now, int batch);
 // Adds lanes that a change by hand left out of the directory, and pulls back heartbeats from the future, `now` and the
 // clock's.
-DutyOutcome repair(TimestampTz now);
+DutyOutcome repair(TimestampTz now, TimestampTz grace_start);
 
 // The earliest time at which a lease runs out, a cancellation is forced or a job comes due; DT_NOEND: none.
 TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace);

@@ -85,7 +85,7 @@ void insert_jobs(const JobSpec &spec, const JobColumns &columns, int count, Time
             columns.priorities == nullptr ? spec.priority : static_cast<int16>(DatumGetInt32(columns.priorities[i]));
         ids[i] = next_job_id();
         if (add_job(&jobs, shared, columns.payloads[i], run_at, priority, ids[i])) {
-            publish_ready_at_commit(view(spec.queue), shared.lane, {run_at, ids[i], priority});
+            publish_ready_at_commit(view(spec.queue), shared.lane, {run_at, ids[i], priority}, true);
             due_count++;
         } else {
             publish_due_at_commit(run_at);

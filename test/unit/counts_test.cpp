@@ -75,8 +75,8 @@ TEST(NextRecount, RestsInProportionToItsCost) {
 TEST(NextRecount, ByHandRestsOnlyAfterALongOne) {
     const Micros t = kDay;
     EXPECT_EQ(next_recount_by_hand(0, 0), 0);
-    EXPECT_EQ(next_recount_by_hand(t, t + 100000), 0);
-    EXPECT_EQ(next_recount_by_hand(t, t + 2 * kSecond), t + 42 * kSecond);
+    EXPECT_EQ(next_recount_by_hand(t, t + 10000), 0);
+    EXPECT_EQ(next_recount_by_hand(t, t + 2 * kSecond), t + 202 * kSecond);
 }
 
 // A queue whose events happen one by one, sampled as the counters do it.
