@@ -54,6 +54,7 @@ bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys) {
 }  // namespace
 
 void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end) {
+    if (has_new_files(jobs->table.relation)) return;
     const uint64 ticket = begin_learning(lane);
     if (ticket == 0) return;
     const EmptyRanges known = read_marks(lane);
