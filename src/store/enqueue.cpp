@@ -19,7 +19,7 @@ Statement insert_one = {
                CASE WHEN $5 <= $11 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END,
                CASE WHEN $5 <= $11 THEN $5 END, CASE WHEN $5 > $11 THEN $5 END,
                $6, $7, $8, $9, $10, $11, $12)
-       RETURNING id)",
+       RETURNING id, queue, lane, priority, ready_at)",
     {TEXTOID, TEXTOID, JSONBOID, INT2OID, TIMESTAMPTZOID, INT4OID, INT4OID, TEXTARRAYOID, INTERVALOID, JSONBOID,
      TIMESTAMPTZOID, INT8OID}};
 
@@ -88,10 +88,9 @@ int64 insert_job(const JobSpec &spec, TimestampTz now) {
     Rows rows = run(insert_one, shared_params(spec, lane, spec.payload, Int16GetDatum(spec.priority), now));
     require_affected(1);
     const int64 id = rows[0].int64_at(1);
-    if (spec.run_at > now)
-        publish_due_at_commit(spec.run_at);
-    else
-        publish_ready_at_commit(view(spec.queue), lane, {spec.run_at, id, spec.priority});
+    if (spec.run_at > now) publish_due_at_commit(spec.run_at);
+    // The place is the row's own: a BEFORE INSERT trigger of somebody's may have changed it.
+    publish_ready_rows(rows, 1);
     rows.free();
     return id;
 }
