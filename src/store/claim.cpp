@@ -142,14 +142,17 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
 }
 
 // The lanes of the queue that the worker may take jobs from, as a heap: the earliest first.
-int matching_lanes(const ClaimRequest &request, const Queue &queue, LaneCursor *cursors) {
+// `skipped`: in some of them marks spare the claim a look.
+int matching_lanes(const ClaimRequest &request, const Queue &queue, LaneCursor *cursors, bool *skipped) {
     int count = 0;
+    *skipped = false;
     const bool blind = IsolationUsesXactSnapshot();
     for (int i = 0; i < queue.lane_count; i++) {
         const Lane &lane = queue.lanes[i];
         if (!core::lane_matches(request.filter, lane.kind, lane.version, lane.required, lane.required_count)) continue;
         const bool use_marks = !blind && !has_unpublished_jobs(lane.id);
         const ClaimKey first = use_marks ? first_possible_key(lane.id) : core::kFirstKey;
+        *skipped |= !(first == core::kFirstKey);
         if (!(first == core::kLastKey)) cursors[count++] = {lane.id, first, 0, false, use_marks};
     }
     std::make_heap(cursors, cursors + count, later);
@@ -189,7 +192,8 @@ int claim_jobs(const ClaimRequest &request, const Queue &queue, TimestampTz now,
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
-    const int count = matching_lanes(request, queue, cursors);
+    bool skipped;
+    const int count = matching_lanes(request, queue, cursors, &skipped);
     Claim claim = {request, queue, now, sink, {}, Datum(0), worker_hash_of(request.worker_id), 0, core::kLatest};
     if (count > 0) {
         open_jobs(&claim.jobs);
@@ -197,7 +201,10 @@ int claim_jobs(const ClaimRequest &request, const Queue &queue, TimestampTz now,
         take_across_lanes(&claim, cursors, count);
         close_jobs(&claim.jobs);
     }
-    if (claim.count > 0) publish_due_at_commit(core::saturating_add(now, claim.earliest_timeout));
+    if (claim.count > 0)
+        publish_due_at_commit(core::saturating_add(now, claim.earliest_timeout));
+    else if (skipped)
+        ask_for_round(now);
     error_context_stack = context.previous;
     return claim.count;
 }
