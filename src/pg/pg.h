@@ -59,8 +59,8 @@ inline bool wants_entries(IndexUpdate update) { return update; }
 inline bool wants_entry(IndexUpdate, Relation) { return true; }
 #endif
 
-// Whether the current transaction has given the table new files (TRUNCATE, ALTER TABLE ...): what they hold says nothing
-// of what there is if it rolls back, and all rows in them may be its own.
+// Whether the current transaction has given the table new files (TRUNCATE, ALTER TABLE ...): what they hold says
+// nothing of what there is if it rolls back, and all rows in them may be its own.
 inline bool has_new_files(Relation table) {
 #if PG_VERSION_NUM >= 160000
     return table->rd_firstRelfilelocatorSubid != InvalidSubTransactionId;
