@@ -71,6 +71,16 @@ inline Oid identity_sequence(Relation table, AttrNumber column) {
 #endif
 }
 
+// Whether the current transaction has given the table new files (TRUNCATE, ALTER TABLE ...): what they hold says
+// nothing of what there is if it rolls back, and all rows in them may be its own.
+inline bool has_new_files(Relation table) {
+#if PG_VERSION_NUM >= 160000
+    return table->rd_firstRelfilelocatorSubid != InvalidSubTransactionId;
+#else
+    return table->rd_firstRelfilenodeSubid != InvalidSubTransactionId;
+#endif
+}
+
 inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot snapshot, int keys) {
 #if PG_VERSION_NUM >= 180000
     return index_beginscan(table, index, snapshot, nullptr, keys, 0);

@@ -65,7 +65,7 @@ bool update_row(Table *table, const AttrNumber *columns, int column_count);
 constexpr int kMaxAdded = 256;
 // An empty row to be inserted, all columns NULL.
 TupleTableSlot *add_row(Table *table);
-// Inserts what add_row has added.
+// Inserts what add_row has added; table->added has the rows as they were inserted until the next add_row.
 void insert_rows(Table *table);
 
 // The value of a column of table->row.

@@ -47,7 +47,7 @@ Marks *marks = nullptr;
 
 int bucket_count() { return Max(settings.lanes_held / kBucketSize, 1); }
 
-bool useful() { return marks != nullptr && settings.enabled && shared_state()->launcher != nullptr; }
+bool useful() { return marks != nullptr && worker_comes_by(); }
 
 int bucket_of(Oid database, int64 lane) {
     return static_cast<int>((static_cast<uint64>(lane) ^ database * UINT64CONST(0x9e3779b97f4a7c15)) %

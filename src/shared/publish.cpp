@@ -235,6 +235,13 @@ void publish_lease_deadline_at_commit(TimestampTz when) {
     if (when < pending.lease_deadline) pending.lease_deadline = when;
 }
 
+void ask_for_round(TimestampTz now) {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return;
+    slot->relied_on = now;
+    publish_due(slot, now + static_cast<TimestampTz>(settings.tick_interval_ms) * 1000);
+}
+
 TimestampTz lease_horizon() {
     const Slot *slot = known_session_slot();
     if (slot == nullptr) return DT_NOBEGIN;

@@ -27,6 +27,10 @@ TimestampTz lease_horizon();
 uint64 begin_horizon_scan();
 void publish_horizon_at_commit(uint64 version, TimestampTz horizon);
 
+// A claim found nothing because of marks: a round shall come within the tick interval, although nothing may be
+// unfinished, and find what was made claimable without a word. Raises no error.
+void ask_for_round(TimestampTz now);
+
 // A job of this queue and lane becomes claimable with the current transaction. Every statement that makes a job pending
 // must say so for each of its jobs. `is_new`: nobody can have claimed it before.
 void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);

@@ -44,6 +44,7 @@ void init_slot(Slot *slot) {
     slot->last_round = 0;
     slot->last_chores = 0;
     slot->rounds = 0;
+    slot->relied_on = 0;
     memset(slot->steps, 0, sizeof(slot->steps));
     slot->last_error[0] = '\0';
     slot->last_error_at = 0;
@@ -123,6 +124,11 @@ Slot *known_session_slot() {
 bool watching_is_lazy() {
     const Slot *slot = settings.enabled ? known_session_slot() : nullptr;
     return slot != nullptr && slot->leases_found && shared->launcher != nullptr;
+}
+
+bool worker_comes_by() {
+    const Slot *slot = settings.enabled ? known_session_slot() : nullptr;
+    return slot != nullptr && slot->rounds > 0 && shared->launcher != nullptr;
 }
 
 bool unwatched_jobs_unknown() {

@@ -69,6 +69,7 @@ struct Slot {
     TimestampTz last_round;   // end of the last round, 0: none
     TimestampTz last_chores;  // when prune and repair ran last
     int64 rounds;
+    volatile TimestampTz relied_on;  // when a claim that found nothing last relied on marks, about
     StepReport steps[kStepCount];
     char last_error[kErrorBytes];
     TimestampTz last_error_at;
@@ -115,6 +116,9 @@ bool watching_is_lazy();
 bool heartbeats_doubtful(TimestampTz grace_start);
 void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
+
+// Whether a background worker repairs what is wrong in this session's database: one has been there.
+bool worker_comes_by();
 
 inline TimestampTz due_of(Slot *slot) { return static_cast<TimestampTz>(pg_atomic_read_u64(&slot->next_due)); }
 // `until` as it binds somebody now. One that is further off than `longest`, counted from a moment that may be a little

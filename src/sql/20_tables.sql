@@ -212,9 +212,10 @@ CREATE TRIGGER count_job AFTER INSERT ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.count_job();
 -- AFTER, on purpose: a BEFORE UPDATE trigger would make every update lock its row first, with a WAL record of its own.
-CREATE TRIGGER follow_job AFTER UPDATE OF status, run_at, queue, kind, version, requires, lane, ready_at, due_at, lease,
-                                          watched, last_heartbeat, lease_timeout, cancel_requested_at, attempts,
-                                          lost_attempts, max_attempts, finished_at,
+-- id and priority are part of a job's place in the claim index, which must be told of.
+CREATE TRIGGER follow_job AFTER UPDATE OF id, priority, status, run_at, queue, kind, version, requires, lane, ready_at,
+                                          due_at, lease, watched, last_heartbeat, lease_timeout, cancel_requested_at,
+                                          attempts, lost_attempts, max_attempts, finished_at,
                                           heartbeat_timeout, unique_key, group_key, concurrency_key, max_runtime
     ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())

@@ -151,14 +151,17 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
 }
 
 // The lanes of the queue that the worker may take jobs from, as a heap: the earliest first.
-int matching_lanes(const ClaimRequest &request, const Queue &queue, LaneCursor *cursors) {
+// `skipped`: in some of them marks spare the claim a look.
+int matching_lanes(const ClaimRequest &request, const Queue &queue, LaneCursor *cursors, bool *skipped) {
     int count = 0;
+    *skipped = false;
     const bool blind = IsolationUsesXactSnapshot();
     for (int i = 0; i < queue.lane_count; i++) {
         const Lane &lane = queue.lanes[i];
         if (!core::lane_matches(request.filter, lane.kind, lane.version, lane.required, lane.required_count)) continue;
         const bool use_marks = !blind && !has_unpublished_jobs(lane.id);
         const ClaimKey first = use_marks ? first_possible_key(lane.id) : core::kFirstKey;
+        *skipped |= !(first == core::kFirstKey);
         if (!(first == core::kLastKey)) cursors[count++] = {lane.id, first, 0, 0, false, use_marks};
     }
     std::make_heap(cursors, cursors + count, later);
@@ -206,8 +209,9 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
+    bool skipped;
     Claim claim = {request, queue, now, sink, {}, Datum(0), worker_hash_of(request.worker_id), 0, core::kLatest, true};
-    int count = matching_lanes(request, queue, cursors);
+    int count = matching_lanes(request, queue, cursors, &skipped);
     if (count > 0) {
         open_jobs(&claim.jobs);
         renew_snapshot(&claim.jobs);
@@ -217,7 +221,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
             claim.use_notes = false;
             // What has been taken must not be seen again.
             CommandCounterIncrement();
-            count = matching_lanes(request, queue, cursors);
+            count = matching_lanes(request, queue, cursors, &skipped);
             renew_snapshot(&claim.jobs);
             take_across_lanes(&claim, cursors, count);
         }
@@ -226,6 +230,8 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     if (claim.count > 0) {
         count_at_commit(name, core::JobStatus::Pending, core::JobStatus::Processing, claim.count);
         publish_due_at_commit(core::saturating_add(now, claim.earliest_timeout));
+    } else if (skipped) {
+        ask_for_round(now);
     }
     error_context_stack = context.previous;
     return claim.count;

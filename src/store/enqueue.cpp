@@ -44,13 +44,12 @@ struct SharedColumns {
     TimestampTz now;
 };
 
-// The next row to be inserted. Returns its key, and whether it is due.
-bool add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, TimestampTz run_at, int16 priority,
-             int64 id) {
+// The next row to be inserted.
+void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, TimestampTz run_at, int16 priority) {
     const JobSpec &spec = shared.spec;
     TupleTableSlot *row = add_row(&jobs->table);
     const bool due = run_at <= shared.now;
-    set_column(row, kJobId, Int64GetDatum(id));
+    set_column(row, kJobId, Int64GetDatum(next_job_id()));
     set_column(row, kJobCreatedAt, TimestampTzGetDatum(shared.now));
     set_column(row, kJobLane, Int64GetDatum(shared.lane));
     set_column(row, kJobMaxAttempts, Int32GetDatum(spec.max_attempts));
@@ -68,7 +67,23 @@ bool add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, Timest
     set_column(row, kJobStatus, ObjectIdGetDatum(due ? pending_status() : scheduled_status()));
     set_column(row, kJobAttempts, Int32GetDatum(0));
     set_column(row, kJobLostAttempts, Int32GetDatum(0));
-    return due;
+}
+
+// Tells of a row that has been inserted, as it is: a trigger of somebody's may have changed it. Returns its id.
+int64 tell_of_job(TupleTableSlot *row) {
+    bool waits;
+    bool is_null;
+    const int64 id = DatumGetInt64(slot_getattr(row, kJobId, &is_null));
+    const std::string_view queue = view(DatumGetTextPP(slot_getattr(row, kJobQueue, &is_null)));
+    const int16 priority = DatumGetInt16(slot_getattr(row, kJobPriority, &is_null));
+    const int64 lane = DatumGetInt64(slot_getattr(row, kJobLane, &is_null));
+    const Datum ready_at = slot_getattr(row, kJobReadyAt, &waits);
+    if (waits)
+        publish_due_at_commit(DatumGetTimestampTz(slot_getattr(row, kJobRunAt, &is_null)));
+    else
+        publish_ready_at_commit(queue, lane, {DatumGetTimestampTz(ready_at), id, priority}, true);
+    count_inserts_at_commit(queue, job_status_of(slot_getattr(row, kJobStatus, &is_null)), 1);
+    return id;
 }
 
 }  // namespace
@@ -78,23 +93,17 @@ void insert_jobs(const JobSpec &spec, const JobColumns &columns, int count, Time
                                   now};
     JobsTable jobs;
     open_jobs(&jobs);
-    int64 due_count = 0;
-    for (int i = 0; i < count; i++) {
-        const TimestampTz run_at = columns.run_ats == nullptr ? spec.run_at : DatumGetTimestampTz(columns.run_ats[i]);
-        const int16 priority =
-            columns.priorities == nullptr ? spec.priority : static_cast<int16>(DatumGetInt32(columns.priorities[i]));
-        ids[i] = next_job_id();
-        if (add_job(&jobs, shared, columns.payloads[i], run_at, priority, ids[i])) {
-            publish_ready_at_commit(view(spec.queue), shared.lane, {run_at, ids[i], priority}, true);
-            due_count++;
-        } else {
-            publish_due_at_commit(run_at);
-        }
-        if (jobs.table.added_count == kMaxAdded || i == count - 1) insert_rows(&jobs.table);
+    for (int first = 0; first < count; first += kMaxAdded) {
+        const int end = Min(first + kMaxAdded, count);
+        for (int i = first; i < end; i++)
+            add_job(&jobs, shared, columns.payloads[i],
+                    columns.run_ats == nullptr ? spec.run_at : DatumGetTimestampTz(columns.run_ats[i]),
+                    columns.priorities == nullptr ? spec.priority
+                                                  : static_cast<int16>(DatumGetInt32(columns.priorities[i])));
+        insert_rows(&jobs.table);
+        for (int i = first; i < end; i++) ids[i] = tell_of_job(jobs.table.added[i - first]);
     }
     close_jobs(&jobs);
-    count_inserts_at_commit(view(spec.queue), core::JobStatus::Scheduled, count - due_count);
-    count_inserts_at_commit(view(spec.queue), core::JobStatus::Pending, due_count);
 }
 
 void settle_job(int64 id, int64 lane, core::Micros default_timeout) {

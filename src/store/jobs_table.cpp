@@ -55,7 +55,7 @@ struct Known {
     bool valid;
     Oid schema, table, ids, ready;
     Oid id_sequence;
-    Oid scheduled, pending, processing, completed;
+    Oid statuses[core::kJobStatusCount];
 };
 Known known;
 bool callback_registered = false;
@@ -102,10 +102,8 @@ void look_up() {
     known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
     table_close(table, NoLock);
-    known.scheduled = status_value(type, core::JobStatus::Scheduled);
-    known.pending = status_value(type, core::JobStatus::Pending);
-    known.processing = status_value(type, core::JobStatus::Processing);
-    known.completed = status_value(type, core::JobStatus::Completed);
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        known.statuses[i] = status_value(type, static_cast<core::JobStatus>(i));
     known.valid = true;
 }
 
@@ -195,9 +193,16 @@ bool fetch_ready(JobsTable *jobs) { return index_fetch_heap(jobs->by_claim_key, 
 
 int64 next_job_id() { return nextval_internal(known.id_sequence, false); }
 
-Oid scheduled_status() { return known.scheduled; }
-Oid pending_status() { return known.pending; }
-Oid processing_status() { return known.processing; }
-Oid completed_status() { return known.completed; }
+Oid scheduled_status() { return known.statuses[static_cast<int>(core::JobStatus::Scheduled)]; }
+Oid pending_status() { return known.statuses[static_cast<int>(core::JobStatus::Pending)]; }
+Oid processing_status() { return known.statuses[static_cast<int>(core::JobStatus::Processing)]; }
+Oid completed_status() { return known.statuses[static_cast<int>(core::JobStatus::Completed)]; }
+
+core::JobStatus job_status_of(Datum value) {
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        if (known.statuses[i] == DatumGetObjectId(value)) return static_cast<core::JobStatus>(i);
+    elog(ERROR, "jobq: unknown value of jobq.job_status");
+    pg_unreachable();
+}
 
 }  // namespace jobq

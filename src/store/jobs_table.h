@@ -86,6 +86,8 @@ Oid scheduled_status();
 Oid pending_status();
 Oid processing_status();
 Oid completed_status();
+// What a value of it stands for.
+core::JobStatus job_status_of(Datum value);
 
 inline Datum job_value(const JobsTable &jobs, JobColumn column, bool *is_null) {
     return column_of(jobs.table, column, is_null);

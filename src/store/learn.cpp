@@ -38,14 +38,15 @@ bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const Clai
     return true;
 }
 
-// Whether a claimable job lies in the range; its key is then published.
+// Whether a claimable job lies in the range. The rest of the range is then published: where one is that nobody has told
+// of there may be thousands, and to find them one a round would take hours.
 bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys) {
     ClaimKey key;
     seek_ready(jobs, lane, keys.from);
     while (next_ready(jobs, &key) && key < keys.to) {
         CHECK_FOR_INTERRUPTS();
         if (!fetch_ready(jobs)) continue;
-        publish_keys(lane, key, key);
+        publish_keys(lane, key, keys.to);
         return true;
     }
     return false;
@@ -54,6 +55,7 @@ bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys) {
 }  // namespace
 
 void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end) {
+    if (has_new_files(jobs->table.relation)) return;
     const uint64 ticket = begin_learning(lane);
     if (ticket == 0) return;
     const EmptyRanges known = read_marks(lane);

@@ -18,10 +18,14 @@ Statement read_unwatched = {
     {},
     Planning::Free};
 
+// Rows that somebody holds are left out: they are found again the next time.
 Statement watch = {
     R"(UPDATE jobq.jobs j SET watched = true
-       FROM unnest($1, $2) AS u(id, lease)
-       WHERE j.id = ANY (ARRAY[u.id]) AND j.lease = u.lease AND j.status = 'processing')",
+       WHERE j.id = ANY (ARRAY (
+           SELECT h.id FROM unnest($1, $2) AS u(id, lease),
+                LATERAL (SELECT h.id FROM jobq.jobs h
+                         WHERE h.id = ANY (ARRAY[u.id]) AND h.lease = u.lease AND h.status = 'processing'
+                         FOR NO KEY UPDATE SKIP LOCKED) h)))",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
 bool runs_unwatched(const JobsTable &jobs, int64 lease) {

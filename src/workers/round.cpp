@@ -280,7 +280,9 @@ TimestampTz next_round(const Slot *slot, const Duties &duties, const Step &plan,
     if (duties.any_wanted) return now;
     const core::Micros tick = static_cast<core::Micros>(settings.tick_interval_ms) * 1000;
     TimestampTz next = plan.outcome == Outcome::Failed ? slot->steps[kPlanStep].not_before : plan.deadline;
-    if (plan.outcome == Outcome::Done && (plan.in_use || duties.unread)) next = Min(next, now + tick);
+    // Claims that come again and again and find nothing rely on the repair.
+    const bool relied_on = bounded(slot->relied_on + 2 * tick, now, 2 * tick) > now;
+    if (plan.outcome == Outcome::Done && (plan.in_use || duties.unread || relied_on)) next = Min(next, now + tick);
     for (int i = 0; i < kDutyCount; i++) {
         if (slot->steps[i].failures == 0) continue;
         TimestampTz again = bounded(slot->steps[i].not_before, now, kMaxBackoff);

@@ -1,0 +1,102 @@
+# What the tests of the marks share: lanes that are known to be empty, and what a claim reads.
+#
+# A session that holds an old snapshot keeps the index entries of finished jobs from being removed, so that what a claim
+# reads in the index shows whether it knew where to begin. The tick interval of a minute keeps the repair out: whatever
+# is claimable must be found without it, at the very next claim.
+package JobqMarks;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use JobqTest;
+use Test::More;
+
+our @EXPORT = qw(marked_server marked_database hold_snapshot learn_empty claims_next index_reads);
+
+sub marked_server
+{
+    my ($name, %option) = @_;
+    my $tick = delete $option{tick} // '60 s';
+    $option{conf} = [
+        "jobq.tick_interval = '$tick'", 'autovacuum = off', 'max_prepared_transactions = 10',
+        @{ $option{conf} // [] }
+    ];
+    return preloaded($name, %option);
+}
+
+# A database with jobq in which a worker has been.
+sub marked_database
+{
+    my ($node, $name) = @_;
+    database($node, $name);
+    value(
+        $node, $name, q{
+        CREATE PROCEDURE drain(queue text, batch integer DEFAULT 1) LANGUAGE plpgsql AS $$
+        DECLARE
+            taken integer;
+        BEGIN
+            LOOP
+                SELECT count(jobq_complete(c.id, c.lease)) INTO taken FROM jobq_claim(drain.queue, batch => batch) c;
+                COMMIT;
+                EXIT WHEN taken = 0;
+            END LOOP;
+        END $$;
+        CREATE FUNCTION index_reads(statement text) RETURNS bigint LANGUAGE plpgsql AS $$
+        DECLARE
+            claim_index oid := 'jobq.jobs_ready_idx'::regclass;
+            before bigint := pg_stat_get_xact_tuples_returned(claim_index);
+        BEGIN
+            EXECUTE statement;
+            RETURN pg_stat_get_xact_tuples_returned(claim_index) - before;
+        END $$;
+        SELECT jobq_enqueue('kept', run_at => clock_timestamp() + interval '1 day')});
+    return becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.workers WHERE database = '$name'",
+        "a worker has been in database $name");
+}
+
+# A session with an open snapshot. Quit it to let go.
+sub hold_snapshot
+{
+    my ($node, $database) = @_;
+    my $holder = session($node, $database);
+    $holder->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+    $holder->query('SELECT 1');
+    return $holder;
+}
+
+# Entries of the claim index that a statement reads.
+sub index_reads
+{
+    my ($node, $database, $statement) = @_;
+    return value($node, $database, "SELECT index_reads(\$\$$statement\$\$)");
+}
+
+# The lane (queue, kind '') is known to be empty from its first key to its last, and jobs of it have been there.
+sub learn_empty
+{
+    my ($node, $database, $queue) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    value(
+        $node, $database, qq{
+        SELECT count(*) FROM jobq_enqueue_many('$queue', array_fill('{}'::jsonb, ARRAY[40]));
+        CALL drain('$queue');
+        SELECT count(*) FROM jobq_claim('$queue')});
+    my $reads = index_reads($node, $database, "SELECT count(*) FROM jobq_claim('$queue')");
+    return 1 if $reads == 0;
+    return is($reads, 0, "$queue is known to be empty");
+}
+
+# The next claims return jobs with these payloads, in this order, each claimed in a transaction of its own, and then
+# there are none. They are completed.
+sub claims_next
+{
+    my ($node, $database, $queue, $payloads, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $once = "SELECT count(jobq_complete(c.id, c.lease)), min(c.payload #>> '{}') FROM jobq_claim('$queue', 'w') c";
+    my @got = split /\n/, value($node, $database, join ";\n", ($once) x (@$payloads + 1));
+    my @wanted = ((map { "1|$_" } @$payloads), '0|');
+    return is_deeply(\@got, \@wanted, $name);
+}
+
+1;

@@ -1,0 +1,241 @@
+# Marks while sessions and servers come and go: backends terminated at random, restarts, a crash, a promotion, more lanes
+# than there is room for. And what nobody is told of: disabled triggers, in databases that are idle or left alone.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use IPC::Run;
+use JobqMarks;
+use JobqTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+# With room for a machine that is busy: the repair comes once a second.
+my $moment = 6;
+
+my $node = marked_server('servers', conf => ['max_connections = 40'], init => { allows_streaming => 1 });
+marked_database($node, 'work');
+my $holder = hold_snapshot($node, 'work');
+sub work { return value($node, 'work', $_[0]); }
+
+# ---- backends that are terminated at random moments of a loop of enqueues
+
+learn_empty($node, 'work', 'killed');
+my %acknowledged;
+my $terminated = 0;
+for my $round (1 .. 12)
+{
+    my ($out, $err) = ('', '');
+    my $script = join ";\n", (q{SELECT jobq_enqueue('killed', run_at => '2001-01-01') FROM generate_series(1, 2)}) x 3000;
+    my $producer = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('work') . " application_name=producer" ],
+        '<', \$script, '>', \$out, '2>', \$err);
+    # Others claim meanwhile, and learn.
+    my $claimed = session($node, 'work');
+    seconds_until(sub { $producer->pump_nb; return $out =~ /\n.*\n/ });
+    my $until = time + rand 0.3;
+    while (time < $until) { $producer->pump_nb; $claimed->query(q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('killed', batch => 100)}); }
+    $terminated += work(q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'producer'});
+    eval { $producer->finish };
+    $acknowledged{$1} = 1 while $out =~ /^(\d+)\n/mg;
+    $claimed->query(q{CALL drain('killed', 100)});
+    my $left = work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'killed' AND status = 'pending'});
+    is($left, 0, "round $round: what was committed before the end is claimed") if $left ne '0';
+    $claimed->quit;
+}
+cmp_ok($terminated, '>', 6, 'backends were terminated at work');
+cmp_ok(scalar(keys %acknowledged), '>', 100, 'and had enqueued jobs before');
+my $ids = join ',', keys %acknowledged;
+is(work("SELECT count(*) FROM jobq.jobs WHERE id IN ($ids) AND status <> 'completed'"), '0', 'each job that was acknowledged has been claimed');
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'killed' AND status = 'pending'}), '0', 'and each that was not, but is there');
+
+# ---- a restart, with transactions prepared before
+
+learn_empty($node, 'work', 'again');
+work(q{SELECT jobq_enqueue('again', '"kept"'), jobq_enqueue('again', '"held"', priority => -1)});
+work(q{BEGIN; SELECT id FROM jobq_claim('again'); PREPARE TRANSACTION 'claim'});
+work(q{BEGIN; SELECT jobq_enqueue('again', '"prepared"', priority => -2); PREPARE TRANSACTION 'enqueue'});
+$holder->quit;
+$node->restart;
+claims_next($node, 'work', 'again', ['kept'], 'after a restart what was enqueued before it is claimed');
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
+learn_empty($node, 'work', 'other');
+is(work(q{SELECT count(*) FROM jobq_claim('again'); SELECT count(*) FROM jobq_claim('again')}), "0\n0", 'nothing but what is prepared');
+work(q{COMMIT PREPARED 'enqueue'});
+claims_next($node, 'work', 'again', ['prepared'], 'an enqueue prepared before the restart');
+work(q{ROLLBACK PREPARED 'claim'});
+claims_next($node, 'work', 'again', ['held'], 'a claim prepared before the restart, rolled back');
+
+# ---- kill -9, with an open claim
+
+learn_empty($node, 'work', 'crash');
+work(q{SELECT jobq_enqueue('crash', '"one"'), jobq_enqueue('crash', '"two"')});
+my $open = session($node, 'work');
+$open->query(q{BEGIN; SELECT id FROM jobq_claim('crash')});
+is(work(q{BEGIN; SELECT payload FROM jobq_claim('crash'); ROLLBACK; SELECT count(*) FROM jobq_claim('again')}), "\"two\"\n0", 'others claim past it');
+my @pids = split /\n/, value($node, 'postgres', 'SELECT pid FROM pg_stat_activity');
+$node->kill9;
+kill 'KILL', @pids;
+eval { $open->quit };
+ok( seconds_until(
+        sub {
+            return 1 if $node->start(fail_ok => 1);
+            $node->stop('fast', fail_ok => 1);
+            return 0;
+        }),
+    'the server starts again');
+claims_next($node, 'work', 'crash', [ 'one', 'two' ], 'after a crash both are claimed');
+
+# ---- a crash of one backend: the server makes its shared memory anew
+
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
+learn_empty($node, 'work', 'backend');
+work(q{SELECT jobq_enqueue('backend', '"job"')});
+$open = session($node, 'work');
+my $pid = $open->query('SELECT pg_backend_pid()');
+$open->query(q{BEGIN; SELECT id FROM jobq_claim('backend')});
+is(work(q{SELECT count(*) FROM jobq_claim('backend')}), '0', 'an open claim');
+my $position = log_size($node);
+kill 'KILL', $pid;
+ok(seconds_until(sub { count_in_log($node, qr/reinitializing/, $position) }), 'its backend is killed');
+eval { $open->quit };
+becomes_true($node, 'work', 'SELECT true', 'the server is back');
+claims_next($node, 'work', 'backend', ['job'], 'and the job is claimed');
+
+# ---- promotion
+
+becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
+learn_empty($node, 'work', 'promoted');
+$node->backup('copy');
+my $standby = PostgreSQL::Test::Cluster->new('servers_standby');
+$standby->init_from_backup($node, 'copy', has_streaming => 1);
+$standby->start;
+work(q{SELECT jobq_enqueue('promoted', '"before"'), jobq_enqueue('promoted', '"old"', run_at => '2001-01-01')});
+$open = session($node, 'work');
+$open->query(q{BEGIN; SELECT id FROM jobq_claim('promoted')});
+work(q{SELECT count(*) FROM jobq_claim('again')});
+$node->wait_for_catchup($standby);
+$standby->promote;
+claims_next($standby, 'work', 'promoted', [ 'old', 'before' ], 'after a promotion they are claimed');
+becomes_true($standby, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'a worker comes there too');
+my $old = hold_snapshot($standby, 'work');
+learn_empty($standby, 'work', 'promoted');
+value($standby, 'work', q{SELECT jobq_enqueue('promoted', '"after"')});
+claims_next($standby, 'work', 'promoted', ['after'], 'and what is enqueued there');
+$old->quit;
+$standby->stop;
+$open->query('ROLLBACK');
+$open->quit;
+$node->stop;
+
+# ---- more lanes than there is room for, in several databases
+
+my $small = marked_server('small', tick => '1 s', conf => [ 'jobq.lanes_held = 8', "jobq.databases = 'one, two, three, idle'" ]);
+my @databases = ('one', 'two', 'three');
+marked_database($small, $_) for @databases;
+my @holders = map { hold_snapshot($small, $_) } @databases;
+my $kinds = 200;
+for my $turn (1 .. 2)
+{
+    for my $name (@databases)
+    {
+        value($small, $name, qq{
+            SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object('queue', 'lanes', 'kind', 'k' || n % $kinds)) FROM generate_series(1, 600) n));
+            CALL drain('lanes', 7);
+            SELECT count(c.id) FROM generate_series(1, $kinds) n, LATERAL jobq_claim('lanes', kinds => ARRAY['k' || n]) c});
+    }
+    for my $name (@databases)
+    {
+        is( value($small, $name, qq{
+                SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object('queue', 'lanes', 'kind', 'k' || n % $kinds)) FROM generate_series(1, $kinds) n));
+                SELECT count(jobq_complete(c.id, c.lease)) FROM generate_series(1, $kinds) n, LATERAL jobq_claim('lanes', kinds => ARRAY['k' || n % $kinds]) c}),
+            "$kinds\n$kinds",
+            "turn $turn: 200 lanes with room for the marks of 8, database $name: each has its job");
+    }
+}
+$_->quit for @holders;
+
+# ---- what nobody is told of
+
+my $unseen = q{INSERT INTO jobq.jobs (queue, payload, run_at, status, ready_at, max_attempts, lane)
+    SELECT 'unseen', to_jsonb(n), '2001-01-01', 'pending', '2001-01-01', 20, jobq.lane_of('unseen', '', 0, NULL) FROM generate_series(1, %d) n};
+my $silently = "BEGIN; ALTER TABLE jobq.jobs DISABLE TRIGGER fill_job; $unseen; ALTER TABLE jobq.jobs ENABLE TRIGGER fill_job; COMMIT";
+my $applied = "SET session_replication_role = replica; $unseen";
+
+# Drains the queue again and again until so many jobs have been completed.
+sub all_claimed_soon
+{
+    my ($name, $count, $what) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $begin = time;
+    my $done = 0;
+    seconds_until(sub {
+            $done += value($small, $name, q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unseen', batch => 100)});
+            return $done >= $count });
+    report_seconds($what, time - $begin);
+    is($done, $count, "$what: all are claimed");
+    return cmp_ok(time - $begin, '<', $moment, "$what: soon");
+}
+
+my $old_snapshot = hold_snapshot($small, 'one');
+for my $way ([ 'triggers disabled', $silently ], [ 'as logical replication applies', $applied ])
+{
+    my ($what, $sql) = @$way;
+    for my $count (1, 1000)
+    {
+        learn_empty($small, 'one', 'unseen');
+        value($small, 'one', sprintf $sql, $count);
+        all_claimed_soon('one', $count, "$what, $count jobs");
+    }
+}
+
+# Somewhere behind the head of the queue, and moved there.
+value($small, 'one', q{SELECT count(*) FROM jobq_enqueue_many('unseen', array_fill('{}'::jsonb, ARRAY[300]), priority => 5); CALL drain('unseen', 10)});
+my $first = session($small, 'one');
+value($small, 'one', q{SELECT jobq_enqueue('unseen', '"held"', priority => -5)});
+$first->query(q{BEGIN; SELECT id FROM jobq_claim('unseen')});
+is(value($small, 'one', q{SELECT count(*) FROM jobq_claim('unseen'); SELECT count(*) FROM jobq_claim('unseen')}), "0\n0", 'the head is held');
+value($small, 'one', sprintf $applied, 5);
+all_claimed_soon('one', 5, 'behind a job that is held');
+$first->query('ROLLBACK');
+$first->quit;
+value($small, 'one', q{CALL drain('unseen')});
+
+# A worker that has nothing to do goes away. It comes when claims rely on what it would repair.
+sub database_without_work
+{
+    my ($name, $how) = @_;
+    database($small, $name);
+    value($small, $name, q{SELECT jobq_create_queue('unseen', keep_completed => '0 s')});
+    value($small, $name, q{SELECT count(jobq_enqueue('unseen')) FROM generate_series(1, 40)});
+    becomes_true($small, $name, q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'idle'}, 'a worker comes') if $how eq 'served';
+    value($small, $name, q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unseen', batch => 100)});
+    value($small, $name, q{SELECT count(*) FROM jobq_claim('unseen')});
+    becomes_true($small, 'postgres', qq{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker' AND datname = '$name')},
+        "$name: no worker is there");
+    value($small, $name, sprintf $silently, 3);
+    return all_claimed_soon($name, 3, "in a database without work, $how");
+}
+database_without_work('idle', 'served');
+database_without_work('alone', 'not served');
+
+# ---- switched off and on
+
+learn_empty($small, 'one', 'switch');
+settings($small, 'jobq.enabled = off');
+$small->reload;
+becomes_true($small, 'one', q{SELECT state = 'disabled' OR pid IS NULL FROM jobq.workers WHERE database = 'one'}, 'the workers are switched off');
+value($small, 'one', sprintf $silently, 2);
+value($small, 'one', q{SELECT jobq_enqueue('switch', '"off"')});
+claims_next($small, 'one', 'switch', ['off'], 'without workers jobs are claimed');
+is(value($small, 'one', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('unseen', batch => 5)}), '2', 'those that nobody was told of as well');
+value($small, 'one', sprintf $silently, 2);
+settings($small, 'jobq.enabled = on');
+$small->reload;
+all_claimed_soon('one', 2, 'enqueued while they were off');
+$old_snapshot->quit;
+$small->stop;
+done_testing();
