@@ -3,7 +3,7 @@
 # bench/bench.py against it, never as root. Leaves its results in bench/results and the report in docs/benchmarks.md.
 #   make bench                            everything, under an hour
 #   make bench QUICK=1                    the headline figures, under four minutes; docs/benchmarks.md stays as it is
-#   make bench ONLY="lifecycle batches"   only these groups
+#   make bench ONLY="lifecycle batches"   only these groups; with PUBLISH=1 they replace docs/benchmarks.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -43,7 +43,8 @@ run_group /usr/bin/python3 "$SCRATCH/bench/bench.py" "$@" || status=$?
 cd "$JOBQ_ROOT"
 rm -f bench/results/*.svg bench/results/report.md
 cp -r "$SCRATCH/results/." bench/results/
-if [ -e "$SCRATCH/results/report.md" ] && [ "${QUICK-}" != 1 ] && [ -z "${ONLY-}" ]; then
+# A short run is not for the page of results; some groups only if asked for.
+if [ -e "$SCRATCH/results/report.md" ] && [ "${QUICK-}" != 1 ] && { [ -z "${ONLY-}" ] || [ "${PUBLISH-}" = 1 ]; }; then
     /usr/bin/python3 bench/publish.py bench/results docs
 fi
 exit $status
