@@ -33,8 +33,8 @@ bool fires_for(const Trigger &trigger, int16 event) {
     return TRIGGER_FOR_ROW(trigger.tgtype) && (trigger.tgtype & event) != 0 && trigger.tgenabled != TRIGGER_DISABLED;
 }
 
-// Whether somebody attached what only the executor can honour: a row trigger, a constraint, an index whose uniqueness
-// is checked later.
+// Whether somebody attached what only the executor can honour: a row trigger (a deferrable constraint has one), a
+// constraint, a generated column.
 bool needs_executor(const Table &table, int16 event) {
     const TriggerDesc *triggers = table.relation->trigdesc;
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++)
@@ -57,6 +57,11 @@ void open_indexes(Table *table) {
             index_close(index, RowExclusiveLock);
             continue;
         }
+        if (index->rd_index->indisexclusion)
+            ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                            errmsg("table \"%s\" has an exclusion constraint, \"%s\"",
+                                   RelationGetRelationName(table->relation), RelationGetRelationName(index)),
+                            errhint("jobq cannot check it; drop the constraint.")));
         table->indexes[table->index_count] = index;
         table->index_infos[table->index_count++] = BuildIndexInfo(index);
     }
@@ -70,7 +75,7 @@ EState *executor_of(Table *table) {
 
 // Whether the new version belongs into a partial index. The predicates of our own, "column IS NOT NULL" and a boolean
 // column, are read off the row; the executor decides about others.
-bool satisfies_predicate(Table *table, TupleTableSlot *row, const IndexInfo *info) {
+bool satisfies_predicate(Table *table, TupleTableSlot *row, IndexInfo *info) {
     if (info->ii_Predicate == NIL) return true;
     const Node *only =
         list_length(info->ii_Predicate) == 1 ? static_cast<Node *>(linitial(info->ii_Predicate)) : nullptr;
@@ -86,7 +91,8 @@ bool satisfies_predicate(Table *table, TupleTableSlot *row, const IndexInfo *inf
     EState *executor = executor_of(table);
     ExprContext *context = GetPerTupleExprContext(executor);
     context->ecxt_scantuple = row;
-    return ExecQual(ExecPrepareQual(info->ii_Predicate, executor), context);
+    if (info->ii_PredicateState == nullptr) info->ii_PredicateState = ExecPrepareQual(info->ii_Predicate, executor);
+    return ExecQual(info->ii_PredicateState, context);
 }
 
 // A hint for the index: the entry differs from the old version's only in where it points, so that it is worth looking
@@ -105,6 +111,7 @@ bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_coun
 void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
                           int column_count) {
     if (table->index_count < 0) open_indexes(table);
+    if (table->executor != nullptr) ResetPerTupleExprContext(table->executor);
     for (int i = 0; i < table->index_count; i++) {
         Relation index = table->indexes[i];
         IndexInfo *info = table->index_infos[i];
@@ -138,6 +145,8 @@ ResultRelInfo *result_relation(Table *table, EState *executor, const AttrNumber 
     init_range_table(executor, entry, changed);
     ResultRelInfo *result = makeNode(ResultRelInfo);
     InitResultRelInfo(result, table->relation, 1, nullptr, 0);
+    // Triggers use it instead of opening the table again. Nobody closes it: the reference is ours.
+    executor->es_opened_result_relations = lappend(executor->es_opened_result_relations, result);
     return result;
 }
 

@@ -239,7 +239,7 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micros cancel_grace, int batch) {
     DutyOutcome outcome = {};
-    if (unwatched_jobs_unknown()) find_unwatched_jobs();
+    find_unwatched_jobs();
     watch_due_leases(now, batch, &outcome);
     if (lease_horizon() > now) return outcome;
     const uint64 version = begin_horizon_scan();

@@ -5,6 +5,7 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "shared/leases.h"
+#include "shared/memory.h"
 #include "shared/publish.h"
 #include "store/watch.h"
 
@@ -27,6 +28,15 @@ Statement watch = {
                          WHERE h.id = ANY (ARRAY[u.id]) AND h.lease = u.lease AND h.status = 'processing'
                          FOR NO KEY UPDATE SKIP LOCKED) h)))",
     {INT8ARRAYOID, INT8ARRAYOID}};
+
+// Without shared memory: no row when running jobs have been looked for since the server started, or are just now.
+Statement lock_unwatched_unknown = {
+    R"(SELECT 1 FROM jobq.tick_state t
+       WHERE t.unwatched_found_for IS DISTINCT FROM pg_postmaster_start_time() FOR UPDATE SKIP LOCKED)",
+    {},
+    Planning::Free};
+Statement set_unwatched_found = {
+    "UPDATE jobq.tick_state t SET unwatched_found_for = pg_postmaster_start_time()", {}, Planning::Free};
 
 bool runs_unwatched(const JobsTable &jobs, int64 lease) {
     return DatumGetObjectId(job_value(jobs, kJobStatus)) == processing_status() && job_has(jobs, kJobLease) &&
@@ -100,6 +110,9 @@ void watch_before_prepare() {
 }
 
 void find_unwatched_jobs() {
+    // Preloaded before, and not any more: claims of then may have left jobs unwatched.
+    const bool alone = !shared_memory_ready();
+    if (alone ? run(lock_unwatched_unknown, Params()).size() == 0 : !unwatched_jobs_unknown()) return;
     const Rows rows = run(read_unwatched, Params());
     auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
     auto *leases = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
@@ -111,15 +124,20 @@ void find_unwatched_jobs() {
         ids[homeless] = row.get(1);
         leases[homeless++] = row.get(2);
     }
-    if (homeless > 0)
-        watch_jobs(ids, leases, homeless);
-    else
+    // Some may be held by others: then the next round looks again.
+    const bool all = homeless == 0 || watch_jobs(ids, leases, homeless) == homeless;
+    if (!all) return;
+    if (alone)
+        run(set_unwatched_found, Params());
+    else if (homeless == 0)
         unwatched_jobs_found();
 }
 
-void watch_jobs(Datum *ids, Datum *leases, int count) {
+int64 watch_jobs(Datum *ids, Datum *leases, int count) {
     run(watch, Params().add(array_of(ids, count, INT8OID)).add(array_of(leases, count, INT8OID)));
+    const int64 watched = affected();
     publish_lease_deadline_at_commit(DT_NOBEGIN);
+    return watched;
 }
 
 Datum unwatched_jobs() {

@@ -17,12 +17,12 @@ void watch_leases(const YoungLease *leases, int count);
 // PREPARE TRANSACTION of the current transaction will mark what it has claimed. For every claim that enters a lease.
 void watch_before_prepare();
 
-// Jobs that run unwatched since before the server started, as a crash leaves them: found once, by reading the whole
-// table. Inside with_spi().
+// Jobs that run unwatched since before the server started, as a crash leaves them: found once after each start, by
+// reading the whole table. Inside with_spi().
 void find_unwatched_jobs();
 
-// Marks these jobs, which run under these leases, as watched.
-void watch_jobs(Datum *ids, Datum *leases, int count);
+// Marks these jobs, as far as they run under these leases and nobody holds them, as watched. Returns how many.
+int64 watch_jobs(Datum *ids, Datum *leases, int count);
 
 // The ids of the jobs that are not watched yet, as far as they are known: all, or those of a worker.
 Datum unwatched_jobs();

@@ -1,0 +1,79 @@
+-- What a DBA attaches to jobq.jobs is honoured by the functions that run no SQL: row triggers, constraints, indexes.
+SET client_min_messages = warning;
+
+-- Indexes: on an expression, partial with a condition of its own, unique.
+CREATE INDEX dba_payload_idx ON jobq.jobs ((payload ->> 'customer'));
+CREATE INDEX dba_failing_idx ON jobq.jobs (queue) WHERE attempts > 1 AND status = 'processing';
+CREATE UNIQUE INDEX dba_once_idx ON jobq.jobs ((metadata ->> 'once'));
+SELECT count(*) FROM jobq_enqueue_many('dba', ARRAY[jsonb '{"customer": "a"}', '{"customer": "b"}']);
+SELECT jobq_enqueue('dba', '{"customer": "c"}', metadata => '{"once": "x"}') > 0 AS enqueued;
+SELECT jobq_enqueue('dba', metadata => '{"once": "x"}');
+SELECT count(*) AS claimed FROM jobq_claim('dba', 'w', batch => 3) c, jobq_release(c.id, c.lease) r WHERE r;
+SELECT count(*) AS claimed_again FROM jobq_claim('dba', 'w', batch => 3);
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SELECT payload FROM jobq.jobs WHERE payload ->> 'customer' = 'b';
+SELECT count(*) FROM jobq.jobs WHERE queue = 'dba' AND attempts > 1 AND status = 'processing';
+RESET enable_seqscan;
+RESET enable_bitmapscan;
+SELECT count(*) AS completed FROM jobq.jobs j, jobq_complete(j.id, j.lease) c WHERE j.queue = 'dba' AND j.status = 'processing' AND c;
+DROP INDEX jobq.dba_payload_idx, jobq.dba_failing_idx, jobq.dba_once_idx;
+
+-- Row triggers, with the rights of the owner; FOR UPDATE OF too. Statement triggers do not fire.
+CREATE TABLE dba_seen (what text, id bigint, who text);
+CREATE FUNCTION dba_note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.dba_seen VALUES (TG_NAME, NEW.id, CASE WHEN current_user = session_user THEN 'session' ELSE 'owner' END);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER dba_insert AFTER INSERT ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_note();
+CREATE TRIGGER dba_status AFTER UPDATE OF status ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_note();
+CREATE TRIGGER dba_beat AFTER UPDATE OF last_heartbeat ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_note();
+CREATE ROLE regress_jobq_dba_worker;
+SELECT jobq_grant('regress_jobq_dba_worker', 'worker'), jobq_grant('regress_jobq_dba_worker', 'producer');
+SET SESSION AUTHORIZATION regress_jobq_dba_worker;
+SELECT jobq_enqueue('dba') AS id \gset
+SELECT lease FROM jobq_claim('dba', 'w') \gset
+SELECT jobq_heartbeat(:id, :lease);
+SELECT jobq_complete(:id, :lease);
+RESET SESSION AUTHORIZATION;
+SELECT what, who, count(*) FROM dba_seen GROUP BY 1, 2 ORDER BY 1, 2;
+DROP TRIGGER dba_insert ON jobq.jobs;
+DROP TRIGGER dba_status ON jobq.jobs;
+DROP TRIGGER dba_beat ON jobq.jobs;
+
+-- A trigger that changes what is inserted: the job is found where it really is.
+CREATE FUNCTION dba_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.priority := -7; RETURN NEW; END $$;
+CREATE TRIGGER dba_first BEFORE INSERT ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_first();
+SELECT count(*) AS empty FROM jobq_claim('dba', 'w');
+SELECT jobq_enqueue('dba', '"moved"', priority => 5) > 0 AS enqueued;
+SELECT payload, priority FROM jobq_claim('dba', 'w');
+DROP TRIGGER dba_first ON jobq.jobs;
+
+-- One that suppresses: an error, not a lost job.
+CREATE FUNCTION dba_nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER dba_nothing BEFORE INSERT OR UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_nothing();
+\set VERBOSITY sqlstate
+SELECT jobq_enqueue('dba');
+DROP TRIGGER dba_nothing ON jobq.jobs;
+-- A constraint of the DBA's.
+ALTER TABLE jobq.jobs ADD CONSTRAINT dba_no_secrets CHECK (NOT payload ? 'password') NOT VALID;
+SELECT jobq_enqueue('dba', '{"password": "x"}');
+SELECT count(*) FROM jobq_enqueue_many('dba', ARRAY[jsonb '1', '{"password": "x"}']);
+ALTER TABLE jobq.jobs DROP CONSTRAINT dba_no_secrets;
+-- One that is checked later is honoured; an exclusion constraint is refused, and nothing is changed.
+ALTER TABLE jobq.jobs ADD CONSTRAINT dba_later UNIQUE (id) DEFERRABLE;
+SELECT jobq_enqueue('dba') > 0 AS enqueued;
+SELECT count(*) AS claimed FROM jobq_claim('dba', 'w');
+ALTER TABLE jobq.jobs DROP CONSTRAINT dba_later;
+ALTER TABLE jobq.jobs ADD CONSTRAINT dba_exclusion EXCLUDE (id WITH =);
+SELECT jobq_enqueue('dba');
+ALTER TABLE jobq.jobs DROP CONSTRAINT dba_exclusion;
+\set VERBOSITY default
+SELECT count(*) AS left_over FROM jobq.jobs WHERE queue = 'dba' AND status = 'pending';
+
+SELECT jobq_drop_queue('dba', force => true);
+DROP FUNCTION dba_note, dba_first, dba_nothing;
+DROP TABLE dba_seen;
+SELECT jobq_revoke('regress_jobq_dba_worker', 'worker'), jobq_revoke('regress_jobq_dba_worker', 'producer');
+DROP ROLE regress_jobq_dba_worker;
