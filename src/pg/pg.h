@@ -62,6 +62,15 @@ inline bool wants_entries(IndexUpdate update) { return update; }
 inline bool wants_entry(IndexUpdate, Relation) { return true; }
 #endif
 
+// For changes of rows that are locked already: there is nothing to be checked again.
+inline void init_no_recheck(EPQState *recheck, EState *executor) {
+#if PG_VERSION_NUM >= 160000
+    EvalPlanQualInit(recheck, executor, nullptr, NIL, -1, NIL);
+#else
+    EvalPlanQualInit(recheck, executor, nullptr, NIL, -1);
+#endif
+}
+
 // The sequence behind an identity column.
 inline Oid identity_sequence(Relation table, AttrNumber column) {
 #if PG_VERSION_NUM >= 170000

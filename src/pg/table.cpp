@@ -167,7 +167,7 @@ void by_executor(Table *table, TupleTableSlot *row, const AttrNumber *columns, i
     executor->es_snapshot = table->snapshot;
     ResultRelInfo *result = result_relation(table, executor, columns, column_count);
     EPQState recheck;
-    EvalPlanQualInit(&recheck, executor, nullptr, NIL, -1);
+    init_no_recheck(&recheck, executor);
     ExecOpenIndices(result, false);
     AfterTriggerBeginQuery();
     ItemPointerSetInvalid(&row->tts_tid);
