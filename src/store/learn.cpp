@@ -80,6 +80,10 @@ void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end) {
 }
 
 int64 repair_marks() {
+#ifdef JOBQ_PLANTED_DEFECT_NO_PUBLISH
+    // A broken build: see publish_keys.
+    return 0;
+#endif
     constexpr int kRoom = 4096;
     auto *lanes = static_cast<int64 *>(palloc(sizeof(int64) * kRoom));
     const int count = lanes_with_marks(lanes, kRoom);
