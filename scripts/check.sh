@@ -21,6 +21,7 @@ process     test/process/*.pl
 drivers     test/drivers/run.sh
 audit       test/audit/run.sh
 broken      test/audit/run.sh
+unpublished test/audit/run.sh
 '
 preloaded="shared_preload_libraries = 'jobq'"
 limit=400   # seconds for one suite
@@ -89,13 +90,13 @@ suite_drivers() {
 }
 
 suite_audit() {
-    scratch_server audit "$preloaded" 'max_connections = 200'
+    scratch_server audit "$preloaded" 'max_connections = 200' 'max_prepared_transactions = 50'
     in_source test/audit/run.sh
 }
 
-# The audit must catch a library that leaves the lease check out.
-suite_broken() {
-    local broken=$SCRATCH/broken-build flag=JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK unit
+# Puts a library with a planted defect into the place of ours until the suite ends.
+plant_defect() {  # flag
+    local flag=$1 broken=$SCRATCH/build-$1 unit
     mkdir "$broken"
     cp -Rp Makefile jobq.control exports.txt META.json.in src "$broken/"
     for unit in $(grep -rl --include='*.cpp' "$flag" src); do
@@ -107,11 +108,22 @@ suite_broken() {
     cp -p "$library" "$SCRATCH/jobq.so"
     cp "$broken/jobq.so" "$library"
     scratch_hook=restore_library
-    scratch_server broken "$preloaded" 'max_connections = 200'
-    JOBQ_AUDIT_EXPECT=caught JOBQ_AUDIT_JOBS=20000 in_source test/audit/run.sh
 }
 restore_library() {
     mv "$SCRATCH/jobq.so" "$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so"
+}
+
+# The audit must catch a library that leaves the lease check out,
+suite_broken() {
+    plant_defect JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK
+    scratch_server broken "$preloaded" 'max_connections = 200'
+    JOBQ_AUDIT_EXPECT=caught JOBQ_AUDIT_JOBS=20000 in_source test/audit/run.sh
+}
+# and one that tells nobody of new jobs.
+suite_unpublished() {
+    plant_defect JOBQ_PLANTED_DEFECT_NO_PUBLISH
+    scratch_server unpublished "$preloaded" 'max_connections = 200' 'max_prepared_transactions = 50'
+    JOBQ_AUDIT_EXPECT=stranded in_source test/audit/run.sh
 }
 
 # ---- how they are run

@@ -1,16 +1,20 @@
 #!/bin/sh
-# The audit: the seeds of the design, the checker's own tests, planted defects, and the main run.
+# The audit: the seeds of the design, the checker's own tests, planted defects, stranded jobs, and the main run.
 # Wants a server with jobq preloaded (PGHOST, PGPORT, PGUSER, PGDATABASE). See README.md in this directory.
 #   JOBQ_AUDIT_JOBS=n          jobs of the main run (100000)
 #   JOBQ_AUDIT_SEED=n          seed of its random choices
 #   JOBQ_AUDIT_EXPECT=caught   only the main run, which passes if the checker finds stale leases accepted
+#   JOBQ_AUDIT_EXPECT=stranded only stranded.py, which passes if it finds stranded jobs
 set -u
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT
-scripts="checker_test.py seeds.py planted.py audit.py"
-[ -n "${JOBQ_AUDIT_EXPECT:-}" ] && scripts=audit.py
+case ${JOBQ_AUDIT_EXPECT:-} in
+    '') scripts="checker_test.py seeds.py planted.py stranded.py audit.py" ;;
+    stranded) scripts=stranded.py ;;
+    *) scripts=audit.py ;;
+esac
 
 export PYTHONDONTWRITEBYTECODE=1
 for script in $scripts; do

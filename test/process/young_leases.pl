@@ -1,0 +1,292 @@
+# The leases of the last second stand in shared memory (src/shared/leases.h): a job that is completed soon never enters
+# the rescue's index. Whatever happens to such a job, its worker or its server, it is rescued in time, and only then.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my $timeout = 2;
+my $node = preloaded('young', conf => [ 'max_prepared_transactions = 10', 'autovacuum = off' ]);
+
+# The first round has looked for jobs from before the start: from then on claims leave the watching to the worker.
+sub served
+{
+    my ($name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    value($node, $name, q{SELECT jobq_enqueue('kept', run_at => clock_timestamp() + interval '1 day')
+                          WHERE NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'kept')});
+    return becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.workers WHERE database = '$name'", "a worker comes to $name");
+}
+database($node, 'work');
+value($node, 'work', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s', max_lost => 1000)});
+served('work');
+sub work { return value($node, 'work', $_[0]); }
+sub enqueue { return work("SELECT jobq_enqueue('q') FROM generate_series(1, $_[0])"); }
+my $running = q{FROM jobq.jobs WHERE queue = 'q' AND status = 'processing'};
+
+sub finish_all
+{
+    return work(qq{SELECT count(jobq_complete(id, lease)) $running; SELECT jobq_purge_queue('q');
+                   DELETE FROM jobq.jobs WHERE queue = 'q'});
+}
+
+# All running jobs of the queue, so many, are taken from their workers in time.
+sub rescued_in_time
+{
+    my ($jobs, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    becomes_true($node, 'work', qq{SELECT NOT EXISTS (SELECT $running)}, "$name: no longer running");
+    my ($lost, $first, $last) = split /\|/, work(q{
+        SELECT count(*), coalesce(min(a.finished_at - a.started_at), '0'), coalesce(max(a.finished_at - a.started_at), '0')
+        FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'q' AND a.outcome = 'lost'});
+    is($lost, $jobs, "$name: rescued");
+    is(work(qq{SELECT interval '$first' >= '$timeout s', interval '$last' <= interval '$timeout s' + '2 s'}), 't|t', "$name: after the timeout, within it + 2 s")
+      or diag("first after $first, last after $last");
+    finish_all();
+    return;
+}
+
+# ---- a young job is not in the rescue's index, one that runs on is
+
+enqueue(20);
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 5); SELECT count(*), count(watched) $running}),
+    "5\n5|0", 'a claim leaves its jobs unwatched');
+becomes_true($node, 'work', qq{SELECT count(*) = count(watched) AND count(*) = 5 $running}, 'jobs that run on are watched');
+is(work(q{SELECT bool_and(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'}), 't', 'and completed');
+is(work(q{SELECT count(watched) FROM jobq.jobs}), '0', 'and not watched any more');
+finish_all();
+
+# ---- short jobs: their completion is a HOT update
+
+work(q{SELECT jobq_create_queue('short'); SELECT count(*) FROM jobq_enqueue_many('short', array_fill('{}'::jsonb, ARRAY[1000]))});
+work(q{VACUUM jobq.jobs});
+my $stats = q{SELECT pg_stat_force_next_flush(); SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'jobs'};
+my (undef, $before) = split /\n/, work($stats);
+work(q{DO $$ BEGIN FOR n IN 1..500 LOOP PERFORM jobq_complete(c.id, c.lease) FROM jobq_claim('short') c; COMMIT; END LOOP; PERFORM pg_stat_force_next_flush(); END $$});
+my (undef, $after) = split /\n/, work($stats);
+my ($updates, $hot) = map { (split /\|/, $after)[$_] - (split /\|/, $before)[$_] } 0, 1;
+diag("500 claims and completions: $updates updates, $hot of them HOT");
+cmp_ok($updates, '>=', 1000, 'a claim and a completion are an update each');
+cmp_ok($hot, '>=', 400, 'most completions of young jobs are HOT');
+work(q{DELETE FROM jobq.jobs WHERE queue = 'short'});
+
+# ---- the worker is gone
+
+enqueue(3);
+work(q{SELECT count(*) FROM jobq_claim('q', 'gone', batch => 3)});
+rescued_in_time(3, 'a worker that does not come back');
+
+enqueue(2);
+my $doomed = session($node, 'work');
+my $pid = $doomed->query('SELECT pg_backend_pid()');
+$doomed->query(q{SELECT id FROM jobq_claim('q', 'gone'); BEGIN; SELECT id FROM jobq_claim('q', 'gone')});
+work("SELECT pg_terminate_backend($pid, 10000)");
+is(work(qq{SELECT count(*) $running}), '1', 'terminated: its open claim is undone, the other stands');
+rescued_in_time(1, 'a worker that was terminated');
+eval { $doomed->quit };
+
+# ---- claims and completions that do not come about
+
+my $session = session($node, 'work');
+enqueue(3);
+$session->query(q{BEGIN; SELECT id FROM jobq_claim('q', batch => 3); ROLLBACK});
+is(work(qq{SELECT count(*) FROM jobq.jobs WHERE queue = 'q' AND status = 'pending' AND attempts = 0}), '3', 'a claim rolled back');
+work(q{SELECT count(*) FROM jobq_claim('q', 'again', batch => 3)});
+rescued_in_time(3, 'claimed after that');
+
+enqueue(3);
+work(q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 3)});
+$session->query(q{BEGIN; SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE status = 'processing'; ROLLBACK});
+rescued_in_time(3, 'a completion rolled back');
+
+enqueue(3);
+work(q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 3)});
+$session->query(q{BEGIN; SAVEPOINT s; SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE status = 'processing'; ROLLBACK TO s;
+                  SELECT jobq_complete(min(id), (array_agg(lease ORDER BY id))[1]) FROM jobq.jobs WHERE status = 'processing'; COMMIT});
+rescued_in_time(2, 'a completion rolled back to a savepoint, one of three repeated');
+
+enqueue(4);
+$session->query(q{BEGIN; SELECT id FROM jobq_claim('q', 'outer'); SAVEPOINT s; SELECT id FROM jobq_claim('q', 'inner', batch => 2); ROLLBACK TO s;
+                  SAVEPOINT t; SELECT id FROM jobq_claim('q', 'kept'); RELEASE t; COMMIT});
+is(work(qq{SELECT string_agg(worker_id, ' ' ORDER BY worker_id) $running}), 'kept outer', 'a claim in a savepoint rolled back, others kept');
+rescued_in_time(2, 'those that were kept');
+
+enqueue(2);
+$session->query(q{BEGIN; SELECT id FROM jobq_claim('q', 'w', batch => 2); SAVEPOINT s; SELECT jobq_complete(id) FROM jobq.jobs WHERE status = 'processing'; ROLLBACK TO s; COMMIT});
+rescued_in_time(2, 'claimed, completed in a savepoint that was rolled back');
+
+# An open claim is nobody's business, however long it takes.
+enqueue(1);
+$session->query(q{BEGIN; SELECT id FROM jobq_claim('q', 'slow', heartbeat_timeout => '100 ms')});
+my $rounds = work(q{SELECT rounds FROM jobq.workers WHERE database = 'work'});
+becomes_true($node, 'work', "SELECT rounds > $rounds + 3 FROM jobq.workers WHERE database = 'work'", 'rounds pass over an open claim');
+is($session->query(qq{SELECT jobq_complete(id) $running; COMMIT}), 't', 'which completes its job in the end');
+finish_all();
+
+# ---- ended by others while young
+
+for my $way (
+    [ 'jobq_fail',   q{SELECT jobq_fail(id, lease, retry_in => '0 s') FROM jobq.jobs WHERE status = 'processing'}, 'pending' ],
+    [ 'jobq_release', q{SELECT jobq_release(id, lease) FROM jobq.jobs WHERE status = 'processing'}, 'pending' ],
+    [ 'jobq_snooze', q{SELECT jobq_snooze(id, '1 day', lease) FROM jobq.jobs WHERE status = 'processing'}, 'scheduled' ],
+    [ 'DELETE',      q{DELETE FROM jobq.jobs WHERE queue = 'q'}, '' ],
+    [ 'UPDATE',      q{UPDATE jobq.jobs SET status = 'failed' WHERE queue = 'q'}, 'failed' ])
+{
+    my ($name, $sql, $status) = @$way;
+    enqueue(1);
+    work(q{SELECT id FROM jobq_claim('q', 'w')});
+    work($sql);
+    is(work(q{SELECT status, lease IS NULL, watched IS NULL FROM jobq.jobs WHERE queue = 'q'}), $status eq '' ? '' : "$status|t|t", "$name of a young job");
+    my $next = '';
+    if ($status eq 'pending')
+    {
+        $next = work(q{SELECT attempt FROM jobq_claim('q', 'next')});
+        is($next, $name eq 'jobq_fail' ? '2' : '1', "$name: claimed again while young");
+        is(work(qq{SELECT count(*) FROM jobq_heartbeat_worker('next')}), '1', "$name: its new holder holds it once");
+        is(work(qq{SELECT count(*) FROM jobq_heartbeat_worker('w')}), '0', "$name: its old one does not");
+        rescued_in_time(1, "$name: the second lease");
+    }
+    finish_all();
+}
+enqueue(1);
+my $id = work(q{SELECT id FROM jobq_claim('q', 'w')});
+is(work("SELECT jobq_cancel($id); SELECT watched FROM jobq.jobs WHERE id = $id"), "processing\nt", 'jobq_cancel of a young job');
+is(work("SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE id = $id"), 'cancel', 'its worker is told');
+finish_all();
+
+# ---- the heartbeat of a whole worker
+
+enqueue(20);
+is(work(q{SELECT count(*) FROM jobq_claim('q', 'beating', batch => 6); SELECT count(*), count(DISTINCT job_id), min(state), max(state) FROM jobq_heartbeat_worker('beating')}),
+    "6\n6|6|held|held", 'jobq_heartbeat_worker finds young jobs, each once');
+becomes_true($node, 'work', qq{SELECT count(watched) = 6 $running}, 'they grow older');
+is(work(q{SELECT count(*) FROM jobq_claim('q', 'beating', batch => 4); SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating')}),
+    "4\n10|10", 'young and old ones together');
+is($session->query(q{BEGIN; SELECT count(*) FROM jobq_claim('q', 'beating', batch => 2); SAVEPOINT s; SELECT count(*) FROM jobq_claim('q', 'beating', batch => 2);
+                     SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating'); ROLLBACK TO s;
+                     SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating'); COMMIT}),
+    "2\n2\n14|14\n12|12", 'in the transaction that claims, and after a savepoint');
+is(work(q{SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating')}), '12|12', 'and in others');
+is(work(q{SELECT count(*) FROM jobq_heartbeat_worker('nobody')}), '0', 'not those of others');
+my $beats_end = time + $timeout + 2;
+while (time < $beats_end) { work(q{SELECT count(*) FROM jobq_heartbeat_worker('beating')}); usleep(200_000); }
+is(work(qq{SELECT count(*) $running}), '12', 'with heartbeats all are kept longer than the timeout');
+finish_all();
+
+# ---- prepared, with a restart in between
+
+sub prepare
+{
+    my ($name, $sql) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return is(sqlstate($node, 'work', "BEGIN; $sql; PREPARE TRANSACTION '$name'"), '00000', "$name: prepared");
+}
+enqueue(4);
+prepare('claim', q{SELECT id FROM jobq_claim('q', 'prepared')});
+prepare('claim undone', q{SELECT id FROM jobq_claim('q', 'undone')});
+prepare('claim in a savepoint', q{SAVEPOINT s; SELECT id FROM jobq_claim('q', 'saved'); RELEASE s});
+work(q{SELECT id FROM jobq_claim('q', 'young')});
+prepare('complete', qq{SELECT jobq_complete(id, lease) $running AND worker_id = 'young'});
+$session->quit;
+$node->restart;
+served('work');
+work(qq{COMMIT PREPARED '$_'}) for 'claim', 'claim in a savepoint';
+work(q{ROLLBACK PREPARED 'claim undone'});
+is(work(q{SELECT worker_id, attempts FROM jobq.jobs WHERE status = 'pending'}), '|0', 'a prepared claim rolled back');
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id IN ('prepared', 'saved')}, 'prepared claims are rescued after a restart');
+is(work(qq{SELECT worker_id $running}), 'young', 'the one whose completion is prepared is nobody\'s but its worker\'s');
+work(q{COMMIT PREPARED 'complete'});
+is(work(q{SELECT status FROM jobq.jobs WHERE worker_id = 'young'}), 'completed', 'and completed');
+work(q{SELECT id FROM jobq_claim('q', 'young')});
+prepare('complete again', qq{SELECT jobq_complete(id, lease) $running AND worker_id = 'young'});
+$node->restart;
+served('work');
+work(q{ROLLBACK PREPARED 'complete again'});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'young'}, 'a prepared completion rolled back: rescued');
+finish_all();
+
+# ---- a second database
+
+database($node, 'second');
+value($node, 'second', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s'), jobq_enqueue('q')});
+served('second');
+enqueue(1);
+value($node, $_, q{SELECT id FROM jobq_claim('q', 'same name')}) for 'work', 'second';
+is(value($node, $_, q{SELECT count(*) FROM jobq_heartbeat_worker('same name')}), '1', "$_: its own job") for 'work', 'second';
+rescued_in_time(1, 'in two databases: the first');
+becomes_true($node, 'second', q{SELECT count(*) = 1 FROM jobq.attempts WHERE outcome = 'lost'}, 'and the second');
+
+# ---- switched off and on
+
+enqueue(2);
+work(q{SELECT id FROM jobq_claim('q', 'before', batch => 1)});
+settings($node, 'jobq.enabled = off');
+$node->reload;
+becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'switched off');
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'off'); SELECT watched $running AND worker_id = 'off'}), "1\nt", 'a claim watches for itself');
+is(work(q{SELECT count(*) FROM jobq_heartbeat_worker('before'); SELECT count(*) FROM jobq_heartbeat_worker('off')}), "1\n1", 'heartbeats find both');
+is(work(q{SELECT done FROM jobq_tick(clock_timestamp() + interval '1 hour') WHERE duty = 'rescue'}), '2', 'jobq_tick() rescues both');
+work(q{SELECT count(*) FROM jobq_claim('q', 'off', batch => 2)});
+settings($node, 'jobq.enabled = on');
+$node->reload;
+becomes_true($node, 'work', qq{SELECT NOT EXISTS (SELECT $running)}, 'switched on again: rescued');
+finish_all();
+
+# ---- a crash
+
+enqueue(30);
+work(q{SELECT count(*) FROM jobq_claim('q', 'crashed', batch => 20)});
+is(work(qq{SELECT count(*), count(watched) $running}), '20|0', 'twenty young jobs');
+my $kept = work(qq{SELECT id || ', ' || lease $running LIMIT 1});
+my @pids = split /\n/, value($node, 'postgres', 'SELECT pid FROM pg_stat_activity');
+$node->kill9;
+kill 'KILL', @pids;
+ok( seconds_until(
+        sub {
+            return 1 if $node->start(fail_ok => 1);
+            $node->stop('fast', fail_ok => 1);
+            return 0;
+        }),
+    'the server starts again');
+is(work("SELECT jobq_heartbeat($kept)"), 'held', 'a young lease from before the crash is good');
+becomes_true($node, 'work', q{SELECT count(*) = 20 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'crashed'}, 'all are rescued');
+is(work(qq{SELECT min(finished_at - pg_postmaster_start_time()) >= '$timeout s', max(finished_at - pg_postmaster_start_time()) < interval '$timeout s' + '6 s'
+           FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'crashed'}), 't|t', 'after the grace of one timeout, and soon after it');
+is(work(q{SELECT last_error FROM jobq.workers WHERE database = 'work'}), '', 'no duty failed');
+$node->stop;
+
+# ---- hundreds of running jobs, room for the leases of eight
+
+my $small = preloaded('few', conf => [ 'jobq.leases_held = 8', 'max_prepared_transactions = 10', 'autovacuum = off' ]);
+$node = $small;
+database($node, 'work');
+work(qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s', max_lost => 1000)});
+served('work');
+enqueue(300);
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 300); SELECT count(watched) $running}), "300\n292", 'eight are left to the worker, the others watched at once');
+is(work(q{SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('w')}), '300|300', 'one heartbeat for all');
+becomes_true($node, 'work', qq{SELECT NOT EXISTS (SELECT $running)}, 'no longer running');
+is(work(q{SELECT count(*), count(DISTINCT job_id), max(finished_at - started_at) < interval '1 s' * (} . ($timeout + 4) . q{) FROM jobq.attempts WHERE outcome = 'lost'}),
+    '300|300|t', 'all are rescued once');
+work(q{DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM jobq_complete(c.id, c.lease) FROM jobq_claim('q') c; COMMIT; END LOOP; END $$});
+is(work(q{SELECT count(watched), count(*) FROM jobq.jobs WHERE status = 'completed'}), '0|100', 'completed ones make room for the next');
+
+# After a restart all of these are young for the server, more than it has room for; one is held by somebody.
+work(qq{SELECT count(*) FROM jobq_claim('q', 'restarted', batch => 200)});
+work(q{SET session_replication_role = replica; UPDATE jobq.jobs SET watched = NULL WHERE status = 'processing'});
+my $held = work(qq{SELECT string_agg(id::text, ', ' ORDER BY id) FROM (SELECT id, row_number() OVER (ORDER BY id) AS n $running) r WHERE n % 20 = 1});
+prepare('holds', "SELECT id FROM jobq.jobs WHERE id IN ($held) FOR UPDATE");
+$node->restart;
+becomes_true($node, 'work', qq{SELECT count(*) = 10 $running}, 'more unwatched jobs than there is room for after a restart: rescued');
+is(work(qq{SELECT string_agg(id::text, ', ' ORDER BY id) $running}), $held, 'but for those that somebody holds');
+is(work(q{SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'restarted'}), '190', 'and each once');
+work(q{ROLLBACK PREPARED 'holds'});
+becomes_true($node, 'work', qq{SELECT NOT EXISTS (SELECT $running)}, 'which follow');
+is(work(q{SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'restarted'}), '200', 'once as well');
+$node->stop;
+done_testing();
