@@ -192,7 +192,7 @@ prepare('claim undone', q{SELECT id FROM jobq_claim('q', 'undone')});
 prepare('claim in a savepoint', q{SAVEPOINT s; SELECT id FROM jobq_claim('q', 'saved'); RELEASE s});
 work(q{SELECT id FROM jobq_claim('q', 'young')});
 prepare('complete', qq{SELECT jobq_complete(id, lease) $running AND worker_id = 'young'});
-$session->quit;
+end_sessions($session);
 $node->restart;
 served('work');
 work(qq{COMMIT PREPARED '$_'}) for 'claim', 'claim in a savepoint';

@@ -55,7 +55,7 @@ sub marked_database
         "a worker has been in database $name");
 }
 
-# A session with an open snapshot. Quit it to let go.
+# A session with an open snapshot; end_sessions lets go.
 sub hold_snapshot
 {
     my ($node, $database) = @_;

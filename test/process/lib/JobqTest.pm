@@ -15,7 +15,7 @@ use Test::More;
 use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(server preloaded database value run_sql sqlstate session seconds_until becomes_true
-  claim_when_ready await_worker worker_pid launcher_pid report_seconds report_spread log_size log_since
+  claim_when_ready end_sessions await_worker worker_pid launcher_pid report_seconds report_spread log_size log_since
   count_in_log settings connect_as keep_in_use);
 
 my $poll_pause = 20_000;    # microseconds
@@ -98,6 +98,17 @@ sub session
     my $session = $node->background_psql($database, on_error_stop => 0, %option);
     $session->set_query_timer_restart();
     return $session;
+}
+
+# Ends sessions, in whatever state. A query first: a session that was idle for long would time out while it ends.
+sub end_sessions
+{
+    for my $session (@_)
+    {
+        $session->query('ROLLBACK');
+        $session->quit;
+    }
+    return;
 }
 
 # Calls $probe until it returns something true. Returns the seconds that took, undef when it never did.
