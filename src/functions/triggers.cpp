@@ -208,12 +208,6 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
         check_row(row);
         derive(&row, desc);
     });
-    const TimestampTz run_at = DatumGetTimestampTz(row.get("run_at"));
-    publish_due_at_commit(run_at);
-    if (row.has("watched")) publish_lease_deadline_at_commit(DT_NOBEGIN);
-    if (row.has("ready_at"))
-        publish_ready_at_commit(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
-                                {run_at, DatumGetInt64(row.get("id")), DatumGetInt16(row.get("priority"))});
     return PointerGetDatum(row.tuple());
 }
 
@@ -223,7 +217,15 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     const JobRow row(trigger->tg_trigtuple, desc);
+    const TimestampTz run_at = DatumGetTimestampTz(row.get("run_at"));
     count_inserts_at_commit(text_of(row, "queue"), status_of(row), 1);
+    publish_due_at_commit(run_at);
+    if (row.has("watched")) publish_lease_deadline_at_commit(DT_NOBEGIN);
+    // Here, not in the trigger before: what others' triggers have made of the row is what claims will find.
+    if (row.has("ready_at"))
+        publish_ready_at_commit(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
+                                {DatumGetTimestampTz(row.get("ready_at")), DatumGetInt64(row.get("id")),
+                                 DatumGetInt16(row.get("priority"))});
     return PointerGetDatum(nullptr);
 }
 

@@ -12,6 +12,7 @@ extern "C" {
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
@@ -61,6 +62,15 @@ constexpr IndexUpdate kAllIndexes = true;
 inline bool wants_entries(IndexUpdate update) { return update; }
 inline bool wants_entry(IndexUpdate, Relation) { return true; }
 #endif
+
+// The oldest transaction whose outcome the server still knows.
+inline TransactionId oldest_known_xid() {
+#if PG_VERSION_NUM >= 170000
+    return TransamVariables->oldestClogXid;
+#else
+    return ShmemVariableCache->oldestClogXid;
+#endif
+}
 
 // For changes of rows that are locked already: there is nothing to be checked again.
 inline void init_no_recheck(EPQState *recheck, EState *executor) {

@@ -52,10 +52,9 @@ LWLock *lock_of(int bucket) { return shared_lock(Lock::Leases, bucket % kLeaseLo
 enum class Fate { Open, Committed, Aborted, AskTheTable };
 
 Fate fate_of(TransactionId xid) {
-    constexpr int32 kRemembered = 10000000;
     if (!TransactionIdIsNormal(xid)) return Fate::AskTheTable;
     if (TransactionIdIsInProgress(xid)) return Fate::Open;
-    if (static_cast<int32>(ReadNextTransactionId() - xid) > kRemembered) return Fate::AskTheTable;
+    if (TransactionIdPrecedes(xid, oldest_known_xid())) return Fate::AskTheTable;
     return TransactionIdDidCommit(xid) ? Fate::Committed : Fate::Aborted;
 }
 

@@ -194,7 +194,7 @@ COMMENT ON FUNCTION jobq.fill_job() IS 'checks what an INSERT or COPY into jobq.
 CREATE FUNCTION jobq.count_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_count_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.count_job() IS 'adds what an INSERT or COPY brought into jobq.jobs to the counters';
+COMMENT ON FUNCTION jobq.count_job() IS 'tells of what an INSERT or COPY brought into jobq.jobs: the counters, and whoever waits for jobs';
 CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;

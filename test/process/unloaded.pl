@@ -68,7 +68,6 @@ my @calls = (
     [ q{SELECT jobq_retry_jobs('ops', statuses => '{cancelled}', max_jobs => 1)},             '1' ],
     [ q{SELECT jobq_delete_jobs('ops')},                                                      '2' ],
     [ q{SELECT jobq_purge_queue('ops')},                                                      '1' ],
-    [ q{CALL jobq_wait('ops', '10 ms')},                                                      '' ],
     [ q{SELECT jobq_drop_queue('mail', force => true)},                                       't' ],
     [ q{SELECT jobq_grant('shop', 'producer')},                                               '' ],
     [ q{SELECT has_function_privilege('shop', 'jobq_version()', 'EXECUTE')},                  't' ],
