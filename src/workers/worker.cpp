@@ -127,7 +127,8 @@ PGDLLEXPORT void jobq_worker_main(Datum slot_index) {
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
     use_own_settings();
-    run_rounds();
+    // The launcher may not have read the settings yet that this process was born with.
+    if (database_served()) run_rounds();
     leave_in_order();
 }
 

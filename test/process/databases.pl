@@ -8,7 +8,6 @@ use lib "$FindBin::RealBin/lib";
 
 use JobqTest;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $node = preloaded('databases', conf => [ 'max_logical_replication_workers = 0', 'max_worker_processes = 5' ]);
 my @databases = ('one', 'two', 'Drei, bitte');
@@ -73,9 +72,6 @@ becomes_true($node, 'one', q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE ba
 # ---- jobq.databases
 
 reload('jobq.max_workers = 3', q{jobq.databases = 'one, "Drei, bitte"'});
-# A worker that the launcher starts at this very moment knows the new list, and looks at it with the next reload only.
-usleep(500_000);
-$node->reload;
 ok(seconds_until(sub { worker_pid($node, 'two') eq '' }), 'the worker leaves a database that is not in the list');
 enqueue_delayed($_) for 'two', 'one', 'Drei, bitte';
 promoted('one', 'a listed database is served');
