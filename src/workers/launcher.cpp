@@ -277,14 +277,15 @@ bool rather(Slot *a, Slot *b) {
     return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);
 }
 
-// Asks one worker to make room, unless one that was asked will do so at once.
+// Asks one worker to make room, unless one that was asked will do so at once. One that is starting is asked as well:
+// nobody wakes us when it is there.
 void ask_one_to_leave() {
     Slot *best = nullptr;
     bool asked_one = false;
     bool one_is_leaving = false;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     for (Slot &slot : shared_state()->slots) {
-        if (slot.pid == 0) continue;
+        if (slot.pid == 0 && !slot.starting) continue;
         if (slot.leave) {
             asked_one = true;
             one_is_leaving |= !slot.in_round;
@@ -294,7 +295,7 @@ void ask_one_to_leave() {
     }
     if (best != nullptr && !one_is_leaving && !(asked_one && best->in_round)) {
         best->leave = true;
-        SetLatch(&best->worker->procLatch);
+        if (best->worker != nullptr) SetLatch(&best->worker->procLatch);
     }
     LWLockRelease(slots_lock());
 }

@@ -64,7 +64,6 @@ bool attach(Slot *slot, Oid database) {
         slot->pid = MyProcPid;
         slot->worker = MyProc;
         slot->in_round = false;
-        slot->leave = false;
     }
     LWLockRelease(slots_lock());
     if (welcome) {

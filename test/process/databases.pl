@@ -56,6 +56,17 @@ for my $workers (1, 3)
     is( value($node, 'one', q{SELECT count(*) <= 1 FROM pg_stat_activity WHERE backend_type = 'jobq worker'}),
         't', 'and it is one');
 
+    # Due at one instant: a worker that is only starting hears, too, that others want its place.
+    for my $turn (1 .. 4)
+    {
+        my $instant = value($node, 'one', q{SELECT clock_timestamp() + interval '300 ms'});
+        value($node, $_, "SELECT jobq_enqueue('q', run_at => '$instant')") for @databases;
+        my $late = seconds_until(sub {
+            !grep { value($node, $_, q{SELECT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')}) eq 't' } @databases;
+        });
+        cmp_ok($late, '<=', 2.3, "turn $turn: all three have been there within 2 s of the instant");
+    }
+
     # A rescue is in time also when databases must take turns.
     value($node, 'two', q{SELECT jobq_enqueue('short')});
     value($node, 'two', q{SELECT id FROM jobq_claim('short', 'w', heartbeat_timeout => '1 s')});
