@@ -18,6 +18,15 @@ RESET enable_seqscan;
 RESET enable_bitmapscan;
 SELECT count(*) AS completed FROM jobq.jobs j, jobq_complete(j.id, j.lease) c WHERE j.queue = 'dba' AND j.status = 'processing' AND c;
 DROP INDEX jobq.dba_payload_idx, jobq.dba_failing_idx, jobq.dba_once_idx;
+-- Unique among some rows only: a claim makes the job one of them, without a change of the key.
+CREATE UNIQUE INDEX dba_alone_idx ON jobq.jobs (kind) WHERE status = 'processing';
+SELECT count(*) FROM jobq_enqueue_many('alone', ARRAY[jsonb '1', '2']);
+SELECT payload FROM jobq_claim('alone', 'w');
+SELECT payload FROM jobq_claim('alone', 'w');
+SELECT status, count(*) FROM jobq.jobs WHERE queue = 'alone' GROUP BY 1 ORDER BY 1;
+DROP INDEX jobq.dba_alone_idx;
+SELECT payload FROM jobq_claim('alone', 'w');
+SELECT count(*) AS completed FROM jobq.jobs j, jobq_complete(j.id, j.lease) c WHERE j.queue = 'alone' AND c;
 
 -- Row triggers, with the rights of the owner; FOR UPDATE OF too. Statement triggers do not fire.
 CREATE TABLE dba_seen (what text, id bigint, who text);

@@ -9,8 +9,8 @@ COUNTS = (16, 64, 256)
 
 
 def run(bench):
-    seconds = bench.scale(6, 4)
-    warmup = 2   # 256 sessions that all read the catalogues for the first time
+    warmup = 5   # 256 sessions that all read the catalogues for the first time
+    seconds = warmup + bench.scale(6, 3)
     cells = {}
     for clients in COUNTS:
         def select(clients=clients):

@@ -13,8 +13,6 @@ extern "C" {
 #include "executor/executor.h"
 #include "nodes/execnodes.h"
 #include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
-#include "nodes/primnodes.h"
 }
 
 namespace jobq {
@@ -43,51 +41,21 @@ bool needs_executor(const Table &table, int16 event) {
     return constraints != nullptr && (constraints->num_check > 0 || constraints->has_generated_stored);
 }
 
-void open_indexes(Table *table) {
-    table->index_count = 0;
-    List *oids = RelationGetIndexList(table->relation);
-    ListCell *cell;
-    foreach (cell, oids) {
-        if (table->index_count == kMaxTableIndexes)
-            ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                            errmsg("table \"%s\" has more than %d indexes", RelationGetRelationName(table->relation),
-                                   kMaxTableIndexes)));
-        Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-        if (!index->rd_index->indisready) {
-            index_close(index, RowExclusiveLock);
-            continue;
-        }
-        if (index->rd_index->indisexclusion)
-            ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                            errmsg("table \"%s\" has an exclusion constraint, \"%s\"",
-                                   RelationGetRelationName(table->relation), RelationGetRelationName(index)),
-                            errhint("jobq cannot check it; drop the constraint.")));
-        table->indexes[table->index_count] = index;
-        table->index_infos[table->index_count++] = BuildIndexInfo(index);
-    }
-    list_free(oids);
-}
-
 EState *executor_of(Table *table) {
     if (table->executor == nullptr) table->executor = CreateExecutorState();
     return table->executor;
 }
 
-// Whether the new version belongs into a partial index. The predicates of our own, "column IS NOT NULL" and a boolean
-// column, are read off the row; the executor decides about others.
+// nullptr: it takes no entries.
+Relation open_index(Table *table, int i) {
+    if (table->index_infos[i] == nullptr) {
+        table->indexes[i] = index_open(table->index_plan.indexes[i].index, RowExclusiveLock);
+        table->index_infos[i] = BuildIndexInfo(table->indexes[i]);
+    }
+    return table->indexes[i]->rd_index->indisready ? table->indexes[i] : nullptr;
+}
+
 bool satisfies_predicate(Table *table, TupleTableSlot *row, IndexInfo *info) {
-    if (info->ii_Predicate == NIL) return true;
-    const Node *only =
-        list_length(info->ii_Predicate) == 1 ? static_cast<Node *>(linitial(info->ii_Predicate)) : nullptr;
-    if (only != nullptr && IsA(only, NullTest)) {
-        const auto *test = reinterpret_cast<const NullTest *>(only);
-        if (test->nulltesttype == IS_NOT_NULL && IsA(test->arg, Var))
-            return !row->tts_isnull[reinterpret_cast<const Var *>(test->arg)->varattno - 1];
-    }
-    if (only != nullptr && IsA(only, Var)) {
-        const int column = reinterpret_cast<const Var *>(only)->varattno - 1;
-        return !row->tts_isnull[column] && DatumGetBool(row->tts_values[column]);
-    }
     EState *executor = executor_of(table);
     ExprContext *context = GetPerTupleExprContext(executor);
     context->ecxt_scantuple = row;
@@ -95,8 +63,8 @@ bool satisfies_predicate(Table *table, TupleTableSlot *row, IndexInfo *info) {
     return ExecQual(info->ii_PredicateState, context);
 }
 
-// A hint for the index: the entry differs from the old version's only in where it points, so that it is worth looking
-// for versions that can go.
+// Whether the entry differs from the old version's only in where it points, if that had one: it is worth looking for
+// versions that can go.
 bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_count) {
     for (int k = 0; k < info->ii_NumIndexKeyAttrs; k++) {
         if (info->ii_IndexAttrNumbers[k] == 0) return false;
@@ -110,19 +78,30 @@ bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_coun
 // before, if there is one.
 void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
                           int column_count) {
-    if (table->index_count < 0) open_indexes(table);
+    if (table->index_infos == nullptr) {
+        table->index_plan = index_plan_of(table->relation);
+        const Size room = static_cast<Size>(Max(table->index_plan.count, 1));
+        table->indexes = static_cast<Relation *>(palloc0(sizeof(Relation) * room));
+        table->index_infos = static_cast<IndexInfo **>(palloc0(sizeof(IndexInfo *) * room));
+    }
     if (table->executor != nullptr) ResetPerTupleExprContext(table->executor);
-    for (int i = 0; i < table->index_count; i++) {
-        Relation index = table->indexes[i];
+    for (int i = 0; i < table->index_plan.count; i++) {
+        const PlannedIndex &planned = table->index_plan.indexes[i];
+        if (!may_belong(planned, row)) continue;
+        Relation index = open_index(table, i);
+        if (index == nullptr || !wants_entry(update, index)) continue;
         IndexInfo *info = table->index_infos[i];
-        if (!wants_entry(update, index) || !satisfies_predicate(table, row, info)) continue;
+        if (planned.rows == IndexedRows::AskPredicate && !satisfies_predicate(table, row, info)) continue;
         Datum values[INDEX_MAX_KEYS];
         bool nulls[INDEX_MAX_KEYS];
         if (info->ii_Expressions != NIL) GetPerTupleExprContext(executor_of(table))->ecxt_scantuple = row;
         FormIndexDatum(info, row, table->executor, values, nulls);
+        const bool same_key = column_count > 0 && keeps_key(info, columns, column_count);
+        // The version before has the same key in this index: nobody else can have it.
+        const bool unchallenged = same_key && planned.rows == IndexedRows::All;
         index_insert(index, values, nulls, &row->tts_tid, table->relation,
-                     index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-                     column_count > 0 && keeps_key(info, columns, column_count), info);
+                     index->rd_index->indisunique && !unchallenged ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, same_key,
+                     info);
     }
 }
 
@@ -227,7 +206,6 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count) 
 
 Table open_table(Oid relation) {
     Table table = {};
-    table.index_count = -1;
     // What this transaction's earlier commands, and the statement that calls us, have changed must be visible.
     CommandCounterIncrement();
     table.relation = table_open(relation, RowExclusiveLock);
@@ -245,7 +223,8 @@ void take_snapshot(Table *table) {
 
 void close_table(Table *table) {
     if (table->executor != nullptr) FreeExecutorState(table->executor);
-    for (int i = 0; i < table->index_count; i++) index_close(table->indexes[i], RowExclusiveLock);
+    for (int i = 0; i < table->index_plan.count; i++)
+        if (table->indexes[i] != nullptr) index_close(table->indexes[i], RowExclusiveLock);
     for (int i = 0; table->added != nullptr && i < kMaxAdded && table->added[i] != nullptr; i++)
         ExecDropSingleTupleTableSlot(table->added[i]);
     ExecDropSingleTupleTableSlot(table->changed);

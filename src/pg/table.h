@@ -8,6 +8,7 @@
 // No destructors: what is open here belongs to the server's resource owners, which an error cleans up.
 #pragma once
 
+#include "pg/index_plan.h"
 #include "pg/pg.h"
 
 extern "C" {
@@ -18,8 +19,6 @@ extern "C" {
 
 namespace jobq {
 
-constexpr int kMaxTableIndexes = 32;
-
 struct Table {
     Relation relation;
     Snapshot snapshot;
@@ -27,9 +26,9 @@ struct Table {
     TupleTableSlot *changed;  // its new version, virtual
     TupleTableSlot **added;   // rows to be inserted, made when needed
     int added_count;
-    Relation indexes[kMaxTableIndexes];
-    struct IndexInfo *index_infos[kMaxTableIndexes];
-    int index_count;  // -1: not opened yet
+    IndexPlan index_plan;  // empty until an entry is to be made
+    Relation *indexes;     // by its numbers, nullptr: not opened
+    struct IndexInfo **index_infos;
     struct EState *executor;
 };
 

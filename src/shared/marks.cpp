@@ -34,6 +34,7 @@ struct Entry {
     TimestampTz ticket_at;
     int published_count;  // since the ticket was given
     Published published[kMaxPublished];
+    ClaimKey expected_end;
     EmptyRanges ranges;
 };
 
@@ -76,6 +77,7 @@ Entry *make_entry(int bucket, Oid database, int64 lane) {
     *oldest = {};
     oldest->database = database;
     oldest->lane = lane;
+    oldest->expected_end = core::kLastKey;
     return oldest;
 }
 
@@ -121,13 +123,27 @@ ClaimKey first_possible_key(int64 lane) {
     });
 }
 
-uint64 begin_learning(int64 lane) {
+ClaimKey expected_end(int64 lane) {
+    if (!useful()) return core::kLastKey;
+    return with_entry(lane, LW_SHARED,
+                      [](const Entry *entry, int) { return entry == nullptr ? core::kLastKey : entry->expected_end; });
+}
+
+void expect_end(int64 lane, const ClaimKey &key) {
+    if (!useful()) return;
+    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, int) {
+        if (entry != nullptr) entry->expected_end = key;
+        return true;
+    });
+}
+
+uint64 begin_learning(int64 lane, core::Micros pause) {
     if (!useful()) return 0;
     const TimestampTz now = GetCurrentTimestamp();
     return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, int bucket) -> uint64 {
         if (entry == nullptr) entry = make_entry(bucket, MyDatabaseId, lane);
         const core::Micros age = now - entry->ticket_at;
-        if (entry->ticket != 0 && age >= 0 && age < kLongestLearning) return 0;
+        if (age >= 0 && age < (entry->ticket != 0 ? kLongestLearning : pause)) return 0;
         entry->ticket = pg_atomic_add_fetch_u64(&marks->next_ticket, 1);
         entry->ticket_at = entry->learned_at = now;
         entry->published_count = 0;

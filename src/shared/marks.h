@@ -26,8 +26,14 @@ core::EmptyRanges read_marks(int64 lane);
 // Where the first job of the lane can be; kLastKey: there is none. Costs less than read_marks.
 core::ClaimKey first_possible_key(int64 lane);
 
-// A read that may learn something begins: to be called before its snapshot is taken, and before read_marks. 0: not now.
-uint64 begin_learning(int64 lane);
+// Where the next claims of the lane are likely to end, as the last one thought that read so far; kLastKey: nobody
+// knows. A guess, good for reading no more of the index than is needed.
+core::ClaimKey expected_end(int64 lane);
+void expect_end(int64 lane, const core::ClaimKey &key);
+
+// A read that may learn something begins: to be called before its snapshot is taken, and before read_marks. 0: not now,
+// since another one is going on or began less than `pause` ago.
+uint64 begin_learning(int64 lane, core::Micros pause);
 // What the read found empty; `ticket` is what begin_learning returned.
 void finish_learning(int64 lane, uint64 ticket, const core::EmptyRanges &found);
 

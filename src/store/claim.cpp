@@ -27,12 +27,17 @@ namespace {
 
 using core::ClaimKey;
 
-// So many entries of jobs that are gone, and the next claims shall be spared them; noted ones cost much less.
+// So many entries of jobs that are gone, and the next claims shall be spared them; noted ones cost less, and those
+// whose claims are still going on cannot be spared anybody: then it need not be tried all the time.
 constexpr int kWorthLearning = 8;
-constexpr int kNotedWorthLearning = 64;
+constexpr int kNotedWorthLearning = 12;
+constexpr core::Micros kLearningPause = 1000;
 // Or after so many jobs: entries that the index itself has marked as dead are passed without notice, page by page.
 constexpr int kLearnAfterJobs = 128;
 int jobs_since_learning = 0;
+// The next so many single claims shall read no more of the index than they need. Whoever claims as many at a time reads
+// most of a page anyway.
+constexpr int kReadAhead = 32;
 
 // A lane that the worker may take jobs from, and where its next one can be at the earliest.
 struct LaneCursor {
@@ -130,7 +135,8 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         return;
     }
     cursor->seen = true;
-    seek_ready(&claim->jobs, cursor->lane, key);
+    const bool sparing = cursor->use_marks && claim->request.batch < kReadAhead / 2;
+    seek_ready(&claim->jobs, cursor->lane, key, sparing ? expected_end(cursor->lane) : core::kLastKey);
     while (next_ready(&claim->jobs, &key)) {
         cursor->next = core::skip_empty(empty, key);
         if (cursor->next == core::kLastKey || limit < cursor->next) return;
@@ -145,7 +151,10 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         else
             take_job(claim);
         cursor->next = core::next_key(key);
-        if (claim->count == claim->request.batch) return;
+        if (claim->count < claim->request.batch) continue;
+        ClaimKey ahead;
+        if (sparing && entry_ahead(claim->jobs.ready, kReadAhead, &ahead)) expect_end(cursor->lane, ahead);
+        return;
     }
     cursor->next = core::kLastKey;
 }
@@ -168,10 +177,6 @@ int matching_lanes(const ClaimRequest &request, const Queue &queue, LaneCursor *
     return count;
 }
 
-bool is_worth_learning(const LaneCursor &cursor) {
-    return cursor.passed >= kWorthLearning || cursor.noted >= kNotedWorthLearning;
-}
-
 // Returns whether entries were passed over because of notes.
 bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     const int lane_count = count;
@@ -190,8 +195,11 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     if (due) jobs_since_learning = 0;
     for (const LaneCursor *cursor = cursors; cursor < end; cursor++) {
         const bool empty = claim->count == 0 && cursor->next == core::kLastKey;
-        if (cursor->use_marks && cursor->seen && (due || empty || is_worth_learning(*cursor)))
-            learn_lane(&claim->jobs, cursor->lane, cursor->next);
+        if (!cursor->use_marks || !cursor->seen) continue;
+        if (due || empty || cursor->passed >= kWorthLearning)
+            learn_lane(&claim->jobs, cursor->lane, cursor->next, 0);
+        else if (cursor->noted >= kNotedWorthLearning)
+            learn_lane(&claim->jobs, cursor->lane, cursor->next, kLearningPause);
     }
     return std::any_of(cursors, cursors + lane_count, [](const LaneCursor &cursor) { return cursor.noted > 0; });
 }

@@ -4,8 +4,6 @@
 #include "store/jobs_table.h"
 
 extern "C" {
-#include "access/nbtree.h"
-#include "access/relscan.h"
 #include "commands/sequence.h"
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"
@@ -107,34 +105,15 @@ void look_up() {
     known.valid = true;
 }
 
-IndexScanDesc begin_scan(const JobsTable &jobs, Relation index, int keys) {
-    return begin_index_scan(jobs.table.relation, index, jobs.table.snapshot, keys);
-}
-
 void end_scans(JobsTable *jobs) {
     if (jobs->by_id != nullptr) index_endscan(jobs->by_id);
-    if (jobs->by_claim_key != nullptr) index_endscan(jobs->by_claim_key);
-    jobs->by_id = jobs->by_claim_key = nullptr;
+    jobs->by_id = nullptr;
+    end_ready_scans(&jobs->ready);
 }
 
-void begin_ready_scan(JobsTable *jobs) {
-    if (jobs->ready == nullptr) jobs->ready = index_open(known.ready, AccessShareLock);
-    jobs->by_claim_key = begin_scan(*jobs, jobs->ready, 2);
-    // The key of an entry is read from the index, before anybody looks at the row.
-    jobs->by_claim_key->xs_want_itup = true;
-
-    // A row comparison, as for SQL's (priority, ready_at, id) >= (...): see access/skey.h.
-    constexpr RegProcedure comparisons[3] = {F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
-    for (int i = 0; i < 3; i++)
-        ScanKeyEntryInitialize(&jobs->place_key[i], i < 2 ? SK_ROW_MEMBER : SK_ROW_MEMBER | SK_ROW_END,
-                               static_cast<AttrNumber>(i + 2), BTGreaterEqualStrategyNumber, InvalidOid, InvalidOid,
-                               comparisons[i], Datum(0));
-    ScanKeyInit(&jobs->lane_key[0], 1, BTEqualStrategyNumber, F_INT8EQ, Datum(0));
-    ScanKeyData &place = jobs->lane_key[1];
-    place.sk_flags = SK_ROW_HEADER;
-    place.sk_attno = 2;
-    place.sk_strategy = BTGreaterEqualStrategyNumber;
-    place.sk_argument = PointerGetDatum(jobs->place_key);
+ReadyScan *open_ready(JobsTable *jobs) {
+    if (jobs->ready.index == nullptr) jobs->ready.index = index_open(known.ready, AccessShareLock);
+    return &jobs->ready;
 }
 
 }  // namespace
@@ -150,7 +129,7 @@ void open_jobs(JobsTable *jobs) {
 void close_jobs(JobsTable *jobs) {
     end_scans(jobs);
     if (jobs->ids != nullptr) index_close(jobs->ids, NoLock);
-    if (jobs->ready != nullptr) index_close(jobs->ready, NoLock);
+    if (jobs->ready.index != nullptr) index_close(jobs->ready.index, NoLock);
     close_table(&jobs->table);
 }
 
@@ -162,7 +141,7 @@ void renew_snapshot(JobsTable *jobs) {
 bool find_job(JobsTable *jobs, int64 id) {
     if (jobs->by_id == nullptr) {
         if (jobs->ids == nullptr) jobs->ids = index_open(known.ids, AccessShareLock);
-        jobs->by_id = begin_scan(*jobs, jobs->ids, 1);
+        jobs->by_id = begin_index_scan(jobs->table.relation, jobs->ids, jobs->table.snapshot, 1);
     }
     ScanKeyData key;
     ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
@@ -170,26 +149,17 @@ bool find_job(JobsTable *jobs, int64 id) {
     return index_getnext_slot(jobs->by_id, ForwardScanDirection, jobs->table.row);
 }
 
-void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from) {
-    if (jobs->by_claim_key == nullptr) begin_ready_scan(jobs);
-    jobs->lane_key[0].sk_argument = Int64GetDatum(lane);
-    jobs->place_key[0].sk_argument = Int16GetDatum(from.priority);
-    jobs->place_key[1].sk_argument = TimestampTzGetDatum(from.ready_at);
-    jobs->place_key[2].sk_argument = Int64GetDatum(from.id);
-    index_rescan(jobs->by_claim_key, jobs->lane_key, from == core::kFirstKey ? 1 : 2, nullptr, 0);
+void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &expected) {
+    seek_entry(open_ready(jobs), jobs->table, lane, from, expected);
 }
 
-bool next_ready(JobsTable *jobs, core::ClaimKey *key) {
-    IndexScanDesc scan = jobs->by_claim_key;
-    if (index_getnext_tid(scan, ForwardScanDirection) == nullptr) return false;
-    bool is_null;
-    key->priority = DatumGetInt16(index_getattr(scan->xs_itup, 2, scan->xs_itupdesc, &is_null));
-    key->ready_at = DatumGetTimestampTz(index_getattr(scan->xs_itup, 3, scan->xs_itupdesc, &is_null));
-    key->id = DatumGetInt64(index_getattr(scan->xs_itup, 4, scan->xs_itupdesc, &is_null));
-    return true;
+void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to) {
+    seek_entry_range(open_ready(jobs), jobs->table, lane, from, to);
 }
 
-bool fetch_ready(JobsTable *jobs) { return index_fetch_heap(jobs->by_claim_key, jobs->table.row); }
+bool next_ready(JobsTable *jobs, core::ClaimKey *key) { return next_entry(&jobs->ready, jobs->table, key); }
+
+bool fetch_ready(JobsTable *jobs) { return index_fetch_heap(jobs->ready.current, jobs->table.row); }
 
 int64 next_job_id() { return nextval_internal(known.id_sequence, false); }
 

@@ -5,6 +5,7 @@
 #include "core/claim_key.h"
 #include "pg/pg.h"
 #include "pg/table.h"
+#include "store/ready_scan.h"
 
 namespace jobq {
 
@@ -51,13 +52,9 @@ constexpr int kJobColumns = kJobResult;
 // The table, and what a session has to know of it: looked up again when the catalogue changes.
 struct JobsTable {
     Table table;
-    Relation ids;    // the primary key
-    Relation ready;  // the claim index
+    Relation ids;  // the primary key
     IndexScanDesc by_id;
-    IndexScanDesc by_claim_key;
-    // The key of the claim index, (lane, (priority, ready_at, id)); the scan points into it.
-    ScanKeyData lane_key[2];
-    ScanKeyData place_key[3];
+    ReadyScan ready;
 };
 
 // Opens jobq.jobs for changes; close_jobs ends it. 55000 when the table is not the one this library knows.
@@ -71,9 +68,14 @@ void renew_snapshot(JobsTable *jobs);
 // Leaves the newest version of a job that the snapshot sees in table.row. False when there is none.
 bool find_job(JobsTable *jobs, int64 id);
 
-// Goes to the first entry of a lane in the claim index at or behind `from`.
-void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from);
-// The next entry's key; false at the end of the lane. The entry may be of a version that nobody sees any more.
+// Goes to the first entry of a lane in the claim index at or behind `from`; `expected`: how far the caller is likely to
+// go (store/ready_scan.h).
+void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from,
+                const core::ClaimKey &expected = core::kLastKey);
+// The same for the entries up to `to` only, and perhaps some more.
+void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to);
+// The next entry's key; false at the end of the lane or the range. The entry may be of a version that nobody sees any
+// more.
 bool next_ready(JobsTable *jobs, core::ClaimKey *key);
 // Leaves the job of that entry in table.row. False when the snapshot sees none.
 bool fetch_ready(JobsTable *jobs);

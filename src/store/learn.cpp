@@ -22,13 +22,13 @@ template <typename Job>
 bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const ClaimKey &end, int64 *passed, Job job) {
     ClaimKey key = core::skip_empty(known, core::kFirstKey);
     if (end < key) return true;
-    seek_ready(jobs, lane, key);
+    seek_ready_range(jobs, lane, key, end);
     while (next_ready(jobs, &key) && key <= end) {
         CHECK_FOR_INTERRUPTS();
         const ClaimKey next = core::skip_empty(known, key);
         if (key < next) {
             if (end < next) return true;
-            seek_ready(jobs, lane, next);
+            seek_ready_range(jobs, lane, next, end);
         } else if (!fetch_ready(jobs)) {
             ++*passed;
         } else if (!job(key)) {
@@ -42,7 +42,7 @@ bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const Clai
 // of there may be thousands, and to find them one a round would take hours.
 bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys) {
     ClaimKey key;
-    seek_ready(jobs, lane, keys.from);
+    seek_ready_range(jobs, lane, keys.from, keys.to);
     while (next_ready(jobs, &key) && key < keys.to) {
         CHECK_FOR_INTERRUPTS();
         if (!fetch_ready(jobs)) continue;
@@ -54,9 +54,9 @@ bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys) {
 
 }  // namespace
 
-void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end) {
+void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause) {
     if (has_new_files(jobs->table.relation)) return;
-    const uint64 ticket = begin_learning(lane);
+    const uint64 ticket = begin_learning(lane, pause);
     if (ticket == 0) return;
     const EmptyRanges known = read_marks(lane);
     renew_snapshot(jobs);

@@ -8,8 +8,9 @@
 namespace jobq {
 
 // Reads a lane's part of the claim index up to `end`, under a fresh snapshot that does not see this transaction's own
-// changes, and tells the other sessions where it is empty. `jobs` needs a new snapshot afterwards.
-void learn_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end);
+// changes, and tells the other sessions where it is empty; not when somebody began that less than `pause` ago. `jobs`
+// needs a new snapshot afterwards.
+void learn_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause);
 
 // Looks for claimable jobs where the marks say there are none: changes that nothing has published. Returns in how many
 // lanes it found and published some.

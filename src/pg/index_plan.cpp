@@ -1,0 +1,108 @@
+// See index_plan.h.
+#include "pg/pg.h"
+
+#include "pg/index_plan.h"
+
+extern "C" {
+#include "nodes/primnodes.h"
+#include "utils/inval.h"
+#include "utils/relcache.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Of the table that was asked for last.
+struct Known {
+    Oid table;
+    uint64 changes;  // when it was read
+    IndexPlan plan;
+};
+Known known;
+Oid watched_table = InvalidOid;
+uint64 changes = 0;
+bool callback_registered = false;
+
+// An index that is made or dropped invalidates its table, too.
+void note_change(Datum, Oid relation) {
+    if (relation == InvalidOid || relation == watched_table) changes++;
+}
+
+// The predicates of our own indexes, "column IS NOT NULL" and a boolean column, are read off the row.
+PlannedIndex planned_of(Relation index) {
+    const List *predicate = RelationGetIndexPredicate(index);
+    PlannedIndex planned = {RelationGetRelid(index), IndexedRows::All, InvalidAttrNumber};
+    if (predicate == NIL) return planned;
+    planned.rows = IndexedRows::AskPredicate;
+    if (list_length(predicate) != 1) return planned;
+    const auto *only = static_cast<const Node *>(linitial(predicate));
+    if (IsA(only, NullTest)) {
+        const auto *test = reinterpret_cast<const NullTest *>(only);
+        if (test->nulltesttype != IS_NOT_NULL || !IsA(test->arg, Var)) return planned;
+        planned.rows = IndexedRows::ColumnNotNull;
+        planned.column = reinterpret_cast<const Var *>(test->arg)->varattno;
+    } else if (IsA(only, Var)) {
+        planned.rows = IndexedRows::ColumnTrue;
+        planned.column = reinterpret_cast<const Var *>(only)->varattno;
+    }
+    return planned;
+}
+
+void add_index(IndexPlan *plan, Relation table, Relation index) {
+    if (index->rd_index->indisexclusion)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("table \"%s\" has an exclusion constraint, \"%s\"", RelationGetRelationName(table),
+                               RelationGetRelationName(index)),
+                        errhint("jobq cannot check it; drop the constraint.")));
+    if (plan->count == kMaxTableIndexes)
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                 errmsg("table \"%s\" has more than %d indexes", RelationGetRelationName(table), kMaxTableIndexes)));
+    plan->indexes[plan->count++] = planned_of(index);
+}
+
+IndexPlan read_plan(Relation table) {
+    IndexPlan plan = {};
+    List *oids = RelationGetIndexList(table);
+    ListCell *cell;
+    foreach (cell, oids) {
+        Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
+        add_index(&plan, table, index);
+        index_close(index, RowExclusiveLock);
+    }
+    list_free(oids);
+    return plan;
+}
+
+bool is_known(Oid table) { return known.table == table && known.changes == changes; }
+
+}  // namespace
+
+IndexPlan index_plan_of(Relation table) {
+    if (!callback_registered) {
+        CacheRegisterRelcacheCallback(note_change, Datum(0));
+        callback_registered = true;
+    }
+    watched_table = RelationGetRelid(table);
+    // Reading takes locks, and whoever takes a lock hears of what others have changed.
+    while (!is_known(watched_table)) {
+        const uint64 before = changes;
+        known = {watched_table, before, read_plan(table)};
+    }
+    return known.plan;
+}
+
+bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row) {
+    const int i = planned.column - 1;
+    switch (planned.rows) {
+        case IndexedRows::ColumnNotNull:
+            return !row->tts_isnull[i];
+        case IndexedRows::ColumnTrue:
+            return !row->tts_isnull[i] && DatumGetBool(row->tts_values[i]);
+        default:
+            return true;
+    }
+}
+
+}  // namespace jobq

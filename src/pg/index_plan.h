@@ -1,0 +1,33 @@
+// Which indexes of a table a new row belongs into, kept in the session: most indexes of jobq.jobs are partial, and to
+// open, lock, ask and close those that want nothing costs more than the entry in the one that does.
+#pragma once
+
+#include "pg/pg.h"
+
+namespace jobq {
+
+constexpr int kMaxTableIndexes = 32;
+
+// Rows that an index is for, when they can be told by one column.
+enum class IndexedRows : uint8 { All, ColumnNotNull, ColumnTrue, AskPredicate };
+
+struct PlannedIndex {
+    Oid index;
+    IndexedRows rows;
+    AttrNumber column;
+};
+
+// The indexes of a table. One that is being made or dropped may be among them, without being ready.
+struct IndexPlan {
+    int count;
+    PlannedIndex indexes[kMaxTableIndexes];
+};
+
+// For a table that is locked for changes; nobody can change its indexes then. 54000 when there are more than
+// kMaxTableIndexes, 0A000 for an exclusion constraint, which only the executor can check.
+IndexPlan index_plan_of(Relation table);
+
+// False: the row does not belong into the index. True with AskPredicate: the index's predicate decides.
+bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row);
+
+}  // namespace jobq
