@@ -23,7 +23,7 @@ namespace {
 
 // The triggers that jobq declares itself all begin with WHEN (jobq.by_hand()): never for what is done here.
 bool is_own_trigger(const Trigger &trigger) {
-    constexpr const char *names[] = {"fill_job", "count_job", "follow_job"};
+    constexpr const char *names[] = {"fill_job", "count_job", "follow_job", "forget_job"};
     for (const char *name : names)
         if (strcmp(trigger.tgname, name) == 0) return true;
     return false;
@@ -274,6 +274,21 @@ bool update_row(Table *table, const AttrNumber *columns, int column_count) {
                     ExecSimpleRelationUpdate(result, executor, recheck, table->row, table->changed);
                 });
     return true;
+}
+
+bool can_delete_rows(const Table &table) {
+    CheckCmdReplicaIdentity(table.relation, CMD_DELETE);
+    if (needs_executor(table, TRIGGER_TYPE_UPDATE) || needs_executor(table, TRIGGER_TYPE_DELETE)) return false;
+    const TriggerDesc *triggers = table.relation->trigdesc;
+    const bool for_statements =
+        triggers != nullptr && (triggers->trig_delete_before_statement || triggers->trig_delete_after_statement);
+    return !for_statements && table.relation->rd_rules == nullptr;
+}
+
+bool delete_row(Table *table) {
+    TM_FailureData failure;
+    return obtained(table_tuple_delete(table->relation, &table->row->tts_tid, GetCurrentCommandId(true),
+                                       table->snapshot, InvalidSnapshot, true, &failure, false));
 }
 
 TupleTableSlot *add_row(Table *table) {

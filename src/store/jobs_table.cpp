@@ -54,6 +54,7 @@ constexpr const char *kNames[kJobColumns] = {"id",
 struct Known {
     bool valid;
     Oid schema, table, ids, ready;
+    Oid attempts, attempts_index;  // the index: InvalidOid when somebody dropped it
     Oid id_sequence;
     Oid statuses[core::kJobStatusCount];
 };
@@ -61,7 +62,7 @@ Known known;
 bool callback_registered = false;
 
 void forget(Datum, Oid relation) {
-    if (relation == InvalidOid || relation == known.table) known.valid = false;
+    if (relation == InvalidOid || relation == known.table || relation == known.attempts) known.valid = false;
 }
 
 void forget_types(Datum, int, uint32) { known.valid = false; }
@@ -96,7 +97,10 @@ void look_up() {
     known.table = get_relname_relid("jobs", known.schema);
     known.ids = get_relname_relid("jobs_pkey", known.schema);
     known.ready = get_relname_relid("jobs_ready_idx", known.schema);
-    if (!OidIsValid(known.table) || !OidIsValid(known.ids) || !OidIsValid(known.ready)) unknown_table();
+    known.attempts = get_relname_relid("attempts", known.schema);
+    known.attempts_index = get_relname_relid("attempts_job_idx", known.schema);
+    if (!OidIsValid(known.table) || !OidIsValid(known.ids) || !OidIsValid(known.ready) || !OidIsValid(known.attempts))
+        unknown_table();
     Relation table = table_open(known.table, AccessShareLock);
     check_columns(table);
     known.id_sequence = identity_sequence(table, kJobId);
@@ -114,7 +118,8 @@ IndexScanDesc begin_scan(const JobsTable &jobs, Relation index, int keys) {
 void end_scans(JobsTable *jobs) {
     if (jobs->by_id != nullptr) index_endscan(jobs->by_id);
     if (jobs->by_claim_key != nullptr) index_endscan(jobs->by_claim_key);
-    jobs->by_id = jobs->by_claim_key = nullptr;
+    if (jobs->attempts_by_job != nullptr) index_endscan(jobs->attempts_by_job);
+    jobs->by_id = jobs->by_claim_key = jobs->attempts_by_job = nullptr;
 }
 
 void begin_ready_scan(JobsTable *jobs) {
@@ -151,6 +156,9 @@ void close_jobs(JobsTable *jobs) {
     end_scans(jobs);
     if (jobs->ids != nullptr) index_close(jobs->ids, NoLock);
     if (jobs->ready != nullptr) index_close(jobs->ready, NoLock);
+    if (jobs->attempts_index != nullptr) index_close(jobs->attempts_index, NoLock);
+    if (jobs->attempt != nullptr) ExecDropSingleTupleTableSlot(jobs->attempt);
+    if (jobs->attempts != nullptr) table_close(jobs->attempts, NoLock);
     close_table(&jobs->table);
 }
 
@@ -168,6 +176,26 @@ bool find_job(JobsTable *jobs, int64 id) {
     ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
     index_rescan(jobs->by_id, &key, 1, nullptr, 0);
     return index_getnext_slot(jobs->by_id, ForwardScanDirection, jobs->table.row);
+}
+
+bool may_have_attempts(JobsTable *jobs, int64 id) {
+    if (jobs->attempts == nullptr) {
+        // As in open_jobs.
+        jobs->attempts = table_open(known.attempts, AccessShareLock);
+        if (!known.valid) look_up();
+        jobs->attempt = table_slot_create(jobs->attempts, nullptr);
+        jobs->no_attempts = RelationGetNumberOfBlocks(jobs->attempts) == 0;
+    }
+    if (jobs->no_attempts) return false;
+    if (!OidIsValid(known.attempts_index)) return true;
+    if (jobs->attempts_by_job == nullptr) {
+        if (jobs->attempts_index == nullptr) jobs->attempts_index = index_open(known.attempts_index, AccessShareLock);
+        jobs->attempts_by_job = begin_index_scan(jobs->attempts, jobs->attempts_index, jobs->table.snapshot, 1);
+    }
+    ScanKeyData key;
+    ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+    index_rescan(jobs->attempts_by_job, &key, 1, nullptr, 0);
+    return index_getnext_slot(jobs->attempts_by_job, ForwardScanDirection, jobs->attempt);
 }
 
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from) {

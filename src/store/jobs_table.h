@@ -55,6 +55,12 @@ struct JobsTable {
     Relation ready;  // the claim index
     IndexScanDesc by_id;
     IndexScanDesc by_claim_key;
+    // jobq.attempts, when it has been asked for.
+    Relation attempts;
+    Relation attempts_index;
+    IndexScanDesc attempts_by_job;
+    TupleTableSlot *attempt;
+    bool no_attempts;  // of any job, when this was opened
     // The key of the claim index, (lane, (priority, ready_at, id)); the scan points into it.
     ScanKeyData lane_key[2];
     ScanKeyData place_key[3];
@@ -70,6 +76,9 @@ void renew_snapshot(JobsTable *jobs);
 
 // Leaves the newest version of a job that the snapshot sees in table.row. False when there is none.
 bool find_job(JobsTable *jobs, int64 id);
+
+// Whether jobq.attempts may have rows of the job, by the same snapshot. Next to free while that table is empty.
+bool may_have_attempts(JobsTable *jobs, int64 id);
 
 // Goes to the first entry of a lane in the claim index at or behind `from`.
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from);
