@@ -106,6 +106,13 @@ bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_coun
     return true;
 }
 
+// A key that the version before had, too, is unique already: whoever wants to insert it finds that version, and waits
+// for us. Not if the index need not hold that version, being partial or still under construction.
+IndexUniqueCheck unique_check(Relation index, const IndexInfo *info, bool same_key) {
+    if (!index->rd_index->indisunique) return UNIQUE_CHECK_NO;
+    return same_key && index->rd_index->indisvalid && info->ii_Predicate == NIL ? UNIQUE_CHECK_NO : UNIQUE_CHECK_YES;
+}
+
 // One entry in each index whose predicate the row satisfies. `columns` are those that have changed since the version
 // before, if there is one.
 void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
@@ -120,9 +127,9 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
         bool nulls[INDEX_MAX_KEYS];
         if (info->ii_Expressions != NIL) GetPerTupleExprContext(executor_of(table))->ecxt_scantuple = row;
         FormIndexDatum(info, row, table->executor, values, nulls);
-        index_insert(index, values, nulls, &row->tts_tid, table->relation,
-                     index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-                     column_count > 0 && keeps_key(info, columns, column_count), info);
+        const bool same_key = column_count > 0 && keeps_key(info, columns, column_count);
+        index_insert(index, values, nulls, &row->tts_tid, table->relation, unique_check(index, info, same_key),
+                     same_key, info);
     }
 }
 

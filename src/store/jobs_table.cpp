@@ -120,6 +120,32 @@ void end_scans(JobsTable *jobs) {
     if (jobs->by_claim_key != nullptr) index_endscan(jobs->by_claim_key);
     if (jobs->attempts_by_job != nullptr) index_endscan(jobs->attempts_by_job);
     jobs->by_id = jobs->by_claim_key = jobs->attempts_by_job = nullptr;
+    if (jobs->by_place != nullptr) table_index_fetch_end(jobs->by_place);
+    jobs->by_place = nullptr;
+}
+
+// Where this session's latest claims are.
+struct Place {
+    int64 id;
+    ItemPointerData tid;
+};
+constexpr int kPlaces = 4096;
+Place places[kPlaces];
+
+Place *place_of(int64 id) { return &places[static_cast<uint64>(id) % kPlaces]; }
+
+// In the transaction's snapshot of REPEATABLE READ and above the way through the index is part of what is serialised.
+bool find_in_place(JobsTable *jobs, int64 id) {
+    const Place &place = *place_of(id);
+    if (place.id != id || !ItemPointerIsValid(&place.tid) || IsolationUsesXactSnapshot()) return false;
+    // The table may have been truncated since; while we have it locked it does not get shorter.
+    if (jobs->block_count == 0) jobs->block_count = RelationGetNumberOfBlocks(jobs->table.relation);
+    if (ItemPointerGetBlockNumber(&place.tid) >= jobs->block_count) return false;
+    if (jobs->by_place == nullptr) jobs->by_place = table_index_fetch_begin(jobs->table.relation);
+    ItemPointerData tid = place.tid;
+    bool more = false;
+    return table_index_fetch_tuple(jobs->by_place, &tid, jobs->table.snapshot, jobs->table.row, &more, nullptr) &&
+           DatumGetInt64(job_value(*jobs, kJobId)) == id;
 }
 
 void begin_ready_scan(JobsTable *jobs) {
@@ -167,7 +193,10 @@ void renew_snapshot(JobsTable *jobs) {
     take_snapshot(&jobs->table);
 }
 
+void remember_place(const JobsTable &jobs, int64 id) { *place_of(id) = {id, jobs.table.changed->tts_tid}; }
+
 bool find_job(JobsTable *jobs, int64 id) {
+    if (find_in_place(jobs, id)) return true;
     if (jobs->by_id == nullptr) {
         if (jobs->ids == nullptr) jobs->ids = index_open(known.ids, AccessShareLock);
         jobs->by_id = begin_scan(*jobs, jobs->ids, 1);

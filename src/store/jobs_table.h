@@ -55,6 +55,8 @@ struct JobsTable {
     Relation ready;  // the claim index
     IndexScanDesc by_id;
     IndexScanDesc by_claim_key;
+    struct IndexFetchTableData *by_place;  // see remember_place
+    BlockNumber block_count;               // 0: not asked yet
     // jobq.attempts, when it has been asked for.
     Relation attempts;
     Relation attempts_index;
@@ -76,6 +78,11 @@ void renew_snapshot(JobsTable *jobs);
 
 // Leaves the newest version of a job that the snapshot sees in table.row. False when there is none.
 bool find_job(JobsTable *jobs, int64 id);
+
+// table.changed is the new version of a job that this session has claimed: most likely it will report on it soon, and
+// find_job then looks there first, which spares it the way through the index. A guess: only a row with the right id
+// that the snapshot sees is believed.
+void remember_place(const JobsTable &jobs, int64 id);
 
 // Whether jobq.attempts may have rows of the job, by the same snapshot. Next to free while that table is empty.
 bool may_have_attempts(JobsTable *jobs, int64 id);
