@@ -136,6 +136,7 @@ class Jobq:
 
     def reset(self, conn):
         conn.execute('TRUNCATE jobq.jobs, jobq.attempts')
+        conn.execute("DELETE FROM jobq.queue_settings WHERE queue = 'bench'")
 
     def fill(self, conn, jobs, queue='bench', arguments=''):
         chunk = 10_000
@@ -173,6 +174,26 @@ class Jobq:
                    count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts)
             FROM jobq.jobs""").fetchone()
         return Audit(enqueued, row[1], row[2], row[3], row[4] + abs(row[0] - enqueued))
+
+
+class UnkeptJobq(Jobq):
+    """A queue that deletes a job when it is completed, as graphile-worker and the tuned textbook do."""
+    name = 'jobq_keep_0'
+    title = 'jobq, keep 0'
+
+    def reset(self, conn):
+        super().reset(conn)
+        conn.execute("SELECT jobq_create_queue('bench', keep_completed => '0')")
+
+    def audit(self, conn, enqueued):
+        # A job that two clients had would be completed by one of them, and the other told that its lease is lost.
+        row = conn.execute("""
+            SELECT count(*), count(*) FILTER (WHERE status IN ('pending', 'scheduled')),
+                   count(*) FILTER (WHERE status = 'processing'),
+                   count(*) FILTER (WHERE attempts > 1) + (SELECT count(*) FROM jobq.attempts),
+                   count(*) FILTER (WHERE status NOT IN ('pending', 'scheduled', 'processing'))
+            FROM jobq.jobs""").fetchone()
+        return Audit(enqueued, enqueued - row[0], row[1], row[2], row[3] + row[4])
 
 
 class PgQ:
@@ -218,4 +239,4 @@ class PgQ:
         return Audit(enqueued, done, enqueued - done, 0, 0)
 
 
-TEXTBOOK, TUNED, JOBQ, PGQ = Textbook(), Tuned(), Jobq(), PgQ()
+TEXTBOOK, TUNED, JOBQ, JOBQ_KEEP_0, PGQ = Textbook(), Tuned(), Jobq(), UnkeptJobq(), PgQ()

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from contenders import JOBQ, Audit
+from contenders import JOBQ, JOBQ_KEEP_0, Audit
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'node')
 
@@ -68,25 +68,31 @@ class PgBoss(NodePeer):
 
 
 class NodeJobq(NodePeer):
+    """One of jobq's contenders, by node."""
     tables = JOBQ.tables
 
+    def __init__(self, contender, name, **config):
+        super().__init__(name, 'jobq.mjs', 'pg', **config)
+        self.contender = contender
+
     def reset(self, conn):
-        JOBQ.reset(conn)
+        self.contender.reset(conn)
 
     def fill(self, conn, jobs):
-        JOBQ.fill(conn, jobs)
+        self.contender.fill(conn, jobs)
 
     def audit(self, conn, enqueued):
-        return JOBQ.audit(conn, enqueued)
+        return self.contender.audit(conn, enqueued)
 
 
 def all_peers(quick):
     peers = [Graphile('graphile-worker, best', 'graphile.mjs', 'graphile-worker', mode='best'),
              PgBoss('pg-boss, best', 'pgboss.mjs', 'pg-boss', mode='best', batch=1000),
-             NodeJobq('jobq, node, batches of 100', 'jobq.mjs', 'pg', clients=4, batch=100)]
+             NodeJobq(JOBQ, 'jobq, node, batches of 100', clients=4, batch=100),
+             NodeJobq(JOBQ_KEEP_0, 'jobq, node, keep 0, batches of 500', clients=4, batch=500)]
     if not quick:
         peers += [Graphile('graphile-worker, default', 'graphile.mjs', 'graphile-worker', mode='default'),
                   PgBoss('pg-boss, default', 'pgboss.mjs', 'pg-boss', mode='default'),
                   PgBoss('pg-boss, fetch and complete', 'pgboss.mjs', 'pg-boss', mode='fetch', batch=1000),
-                  NodeJobq('jobq, node, batches of 1,000', 'jobq.mjs', 'pg', clients=4, batch=1000)]
+                  NodeJobq(JOBQ, 'jobq, node, batches of 1,000', clients=4, batch=1000)]
     return peers

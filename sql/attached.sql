@@ -18,15 +18,19 @@ RESET enable_seqscan;
 RESET enable_bitmapscan;
 SELECT count(*) AS completed FROM jobq.jobs j, jobq_complete(j.id, j.lease) c WHERE j.queue = 'dba' AND j.status = 'processing' AND c;
 DROP INDEX jobq.dba_payload_idx, jobq.dba_failing_idx, jobq.dba_once_idx;
--- Unique among some rows only: a claim makes the job one of them, without a change of the key.
-CREATE UNIQUE INDEX dba_alone_idx ON jobq.jobs (kind) WHERE status = 'processing';
-SELECT count(*) FROM jobq_enqueue_many('alone', ARRAY[jsonb '1', '2']);
-SELECT payload FROM jobq_claim('alone', 'w');
-SELECT payload FROM jobq_claim('alone', 'w');
-SELECT status, count(*) FROM jobq.jobs WHERE queue = 'alone' GROUP BY 1 ORDER BY 1;
-DROP INDEX jobq.dba_alone_idx;
-SELECT payload FROM jobq_claim('alone', 'w');
-SELECT count(*) AS completed FROM jobq.jobs j, jobq_complete(j.id, j.lease) c WHERE j.queue = 'alone' AND c;
+-- A unique one that a job enters when it is claimed: one job of a queue at a time. And a key that stays stays unique.
+CREATE UNIQUE INDEX dba_single_idx ON jobq.jobs (queue) WHERE status = 'processing';
+CREATE UNIQUE INDEX dba_payload_idx ON jobq.jobs (queue, payload) WHERE payload <> '{}';
+SELECT jobq_enqueue('dba single', '1') > 0 AS enqueued, jobq_enqueue('dba single', '2') > 0 AS enqueued;
+SELECT payload FROM jobq_claim('dba single', 'w', batch => 1);
+\set VERBOSITY sqlstate
+SELECT payload FROM jobq_claim('dba single', 'w', batch => 1);
+SELECT jobq_enqueue('dba single', '1');
+\set VERBOSITY default
+SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'dba single' AND status = 'processing';
+SELECT payload FROM jobq_claim('dba single', 'w', batch => 1);
+SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'dba single' AND status = 'processing';
+DROP INDEX jobq.dba_single_idx, jobq.dba_payload_idx;
 
 -- Row triggers, with the rights of the owner; FOR UPDATE OF too. Statement triggers do not fire.
 CREATE TABLE dba_seen (what text, id bigint, who text);
@@ -81,7 +85,7 @@ ALTER TABLE jobq.jobs DROP CONSTRAINT dba_exclusion;
 \set VERBOSITY default
 SELECT count(*) AS left_over FROM jobq.jobs WHERE queue = 'dba' AND status = 'pending';
 
-SELECT jobq_drop_queue('dba', force => true);
+SELECT jobq_drop_queue('dba', force => true), jobq_drop_queue('dba single', force => true);
 DROP FUNCTION dba_note, dba_first, dba_nothing;
 DROP TABLE dba_seen;
 SELECT jobq_revoke('regress_jobq_dba_worker', 'worker'), jobq_revoke('regress_jobq_dba_worker', 'producer');

@@ -21,7 +21,7 @@ namespace {
 
 // The triggers that jobq declares itself all begin with WHEN (jobq.by_hand()): never for what is done here.
 bool is_own_trigger(const Trigger &trigger) {
-    constexpr const char *names[] = {"fill_job", "count_job", "follow_job"};
+    constexpr const char *names[] = {"fill_job", "count_job", "follow_job", "forget_job"};
     for (const char *name : names)
         if (strcmp(trigger.tgname, name) == 0) return true;
     return false;
@@ -74,6 +74,13 @@ bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_coun
     return true;
 }
 
+// A key that the version before had, too, is unique already: whoever wants to insert it finds that version, and waits
+// for us. Not if the index need not hold that version, being partial or still under construction.
+IndexUniqueCheck unique_check(Relation index, const IndexInfo *info, bool same_key) {
+    if (!index->rd_index->indisunique) return UNIQUE_CHECK_NO;
+    return same_key && index->rd_index->indisvalid && info->ii_Predicate == NIL ? UNIQUE_CHECK_NO : UNIQUE_CHECK_YES;
+}
+
 // One entry in each index whose predicate the row satisfies. `columns` are those that have changed since the version
 // before, if there is one.
 void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
@@ -97,11 +104,8 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
         if (info->ii_Expressions != NIL) GetPerTupleExprContext(executor_of(table))->ecxt_scantuple = row;
         FormIndexDatum(info, row, table->executor, values, nulls);
         const bool same_key = column_count > 0 && keeps_key(info, columns, column_count);
-        // The version before has the same key in this index: nobody else can have it.
-        const bool unchallenged = same_key && planned.rows == IndexedRows::All;
-        index_insert(index, values, nulls, &row->tts_tid, table->relation,
-                     index->rd_index->indisunique && !unchallenged ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, same_key,
-                     info);
+        index_insert(index, values, nulls, &row->tts_tid, table->relation, unique_check(index, info, same_key),
+                     same_key, info);
     }
 }
 
@@ -253,6 +257,21 @@ bool update_row(Table *table, const AttrNumber *columns, int column_count) {
                     ExecSimpleRelationUpdate(result, executor, recheck, table->row, table->changed);
                 });
     return true;
+}
+
+bool can_delete_rows(const Table &table) {
+    CheckCmdReplicaIdentity(table.relation, CMD_DELETE);
+    if (needs_executor(table, TRIGGER_TYPE_UPDATE) || needs_executor(table, TRIGGER_TYPE_DELETE)) return false;
+    const TriggerDesc *triggers = table.relation->trigdesc;
+    const bool for_statements =
+        triggers != nullptr && (triggers->trig_delete_before_statement || triggers->trig_delete_after_statement);
+    return !for_statements && table.relation->rd_rules == nullptr;
+}
+
+bool delete_row(Table *table) {
+    TM_FailureData failure;
+    return obtained(table_tuple_delete(table->relation, &table->row->tts_tid, GetCurrentCommandId(true),
+                                       table->snapshot, InvalidSnapshot, true, &failure, false));
 }
 
 TupleTableSlot *add_row(Table *table) {

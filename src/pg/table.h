@@ -60,6 +60,12 @@ bool lock_row_or_skip(Table *table);
 // of those that may differ.
 bool update_row(Table *table, const AttrNumber *columns, int column_count);
 
+// Whether delete_row may be used: nobody has attached a trigger, rule or constraint that would have to learn of a row's
+// last change and its end. Otherwise leave the deletion to SQL. 55000 when a publication forbids it.
+bool can_delete_rows(const Table &table);
+// Deletes table->row, TOAST included. Waits and answers as update_row does.
+bool delete_row(Table *table);
+
 // At most so many rows at once.
 constexpr int kMaxAdded = 256;
 // An empty row to be inserted, all columns NULL.

@@ -37,19 +37,22 @@ uint64 note_of(uint64 hash, TimestampTz now) {
            clock_of(now);
 }
 
+// Jobs that follow one another lie side by side: claims pass over them in this order.
+pg_atomic_uint64 *place_of(int64 job) {
+    const uint64 shift = static_cast<uint64>(MyDatabaseId) * UINT64CONST(0x9e3779b97f4a7c15) >> 32;
+    return &claimed->notes[(static_cast<uint64>(job) + shift) % kNotes];
+}
+
 }  // namespace
 
 void note_claimed(int64 job, TimestampTz now) {
-    if (claimed == nullptr) return;
-    const uint64 hash = hash_of(job);
-    pg_atomic_write_u64(&claimed->notes[hash % kNotes], note_of(hash, now));
+    if (claimed != nullptr) pg_atomic_write_u64(place_of(job), note_of(hash_of(job), now));
 }
 
 bool claimed_just_now(int64 job, TimestampTz now) {
     if (claimed == nullptr) return false;
-    const uint64 hash = hash_of(job);
-    const uint64 note = pg_atomic_read_u64(&claimed->notes[hash % kNotes]);
-    const uint64 wanted = note_of(hash, now);
+    const uint64 note = pg_atomic_read_u64(place_of(job));
+    const uint64 wanted = note_of(hash_of(job), now);
     const auto age = static_cast<uint16>(wanted - note);
     // Clocks of two processors may differ, and the caller's time is that of its start.
     return note >> 16 == wanted >> 16 && (age <= kMoment || age >= static_cast<uint16>(-kMoment));

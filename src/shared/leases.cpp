@@ -62,6 +62,33 @@ bool is_over(const Entry &entry) {
     return fate_of(entry.ended) == Fate::Committed || fate_of(entry.made) == Fate::Aborted;
 }
 
+// What became of the transactions that the current one has met in entries: a batch meets few, in thousands of entries.
+// Good for one transaction: while it runs, no number is given to a second one.
+struct Met {
+    TransactionId xid;
+    Fate fate;
+};
+constexpr int kMet = 16;
+Met met[kMet];
+TransactionId met_by = InvalidTransactionId;
+
+Fate fate_met(TransactionId xid) {
+    if (!TransactionIdIsNormal(xid)) return fate_of(xid);
+    Met *known = &met[xid % kMet];
+    if (known->xid == xid) return known->fate;
+    const Fate fate = fate_of(xid);
+    if (fate == Fate::Committed || fate == Fate::Aborted) *known = {xid, fate};
+    return fate;
+}
+
+// As is_over, for a transaction that writes entries: `xid` is its own.
+bool can_replace(const Entry &entry, TransactionId xid) {
+    if (entry.database == InvalidOid) return true;
+    if (entry.ended == xid) return false;
+    if (fate_met(entry.ended) == Fate::Committed) return true;
+    return entry.made != xid && fate_met(entry.made) == Fate::Aborted;
+}
+
 // Whether the table shows this session what the claim did.
 bool is_visible(const Entry &entry) {
     if (TransactionIdIsCurrentTransactionId(entry.made)) return true;
@@ -82,9 +109,13 @@ bool enter(const Entry &entry) {
     const int bucket = bucket_of(entry.job);
     Entry *begin = bucket_begin(bucket);
     Entry *end = begin + kBucketSize;
+    const TransactionId own = GetTopTransactionIdIfAny();
+    if (met_by != own || own == InvalidTransactionId) {
+        memset(met, 0, sizeof(met));
+        met_by = own;
+    }
     LWLockAcquire(lock_of(bucket), LW_EXCLUSIVE);
-    Entry *place = std::find_if(begin, end, [](const Entry &known) { return known.database == InvalidOid; });
-    if (place == end) place = std::find_if(begin, end, is_over);
+    Entry *place = std::find_if(begin, end, [&](const Entry &known) { return can_replace(known, entry.made); });
     if (place != end) *place = entry;
     LWLockRelease(lock_of(bucket));
     return place != end;

@@ -107,6 +107,7 @@ void mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
     set_column(table, kJobLease, Int64GetDatum(lease));
     set_column(table, kJobLeaseTimeout, IntervalPGetDatum(&lease_timeout));
     if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
+    remember_place(claim->jobs, DatumGetInt64(job_value(claim->jobs, kJobId)));
 }
 
 // The row that the scan has found. status is looked at because with triggers disabled somebody's UPDATE may have left

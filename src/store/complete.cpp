@@ -25,15 +25,13 @@ bool is_held(const JobsTable &jobs, int64 lease) {
 #endif
 }
 
-// Calls change() to write the new values of a job that is held under `lease`, and stores them. False when it is not
-// held. Waits for whoever has the row locked, and looks again.
-template <typename Change, size_t count>
-bool change_held(JobsTable *jobs, int64 id, int64 lease, const AttrNumber (&columns)[count], Change change) {
+// Calls change() for a job that is held under `lease`, in table.row. False when it is not held. change() waits for
+// whoever has the row locked; when it answers false, the row has changed meanwhile: look again.
+template <typename Change>
+bool change_held(JobsTable *jobs, int64 id, int64 lease, Change change) {
     for (;;) {
         if (!find_job(jobs, id) || !is_held(*jobs, lease)) return false;
-        begin_change(&jobs->table);
-        change();
-        if (update_row(&jobs->table, columns, count)) return true;
+        if (change()) return true;
         renew_snapshot(jobs);
     }
 }
@@ -41,6 +39,26 @@ bool change_held(JobsTable *jobs, int64 id, int64 lease, const AttrNumber (&colu
 std::string_view queue_of(const JobsTable &jobs) { return view(DatumGetTextPP(job_value(jobs, kJobQueue))); }
 
 bool is_unkept(const JobsTable &jobs) { return find_queue(queue_of(jobs))->keep_completed == 0; }
+
+bool write_completion(Table *table, const HeldJob &job, TimestampTz now) {
+    constexpr AttrNumber changed[] = {kJobStatus, kJobFinishedAt, kJobResult, kJobLease, kJobWatched};
+    begin_change(table);
+    set_column(table, kJobStatus, ObjectIdGetDatum(completed_status()));
+    set_column(table, kJobFinishedAt, TimestampTzGetDatum(now));
+    clear_column(table, kJobResult);
+    if (job.has_extra) set_column(table, kJobResult, job.extra);
+    clear_column(table, kJobLease);
+    clear_column(table, kJobWatched);
+    return update_row(table, changed, lengthof(changed));
+}
+
+bool write_heartbeat(Table *table, const HeldJob &job, TimestampTz now) {
+    constexpr AttrNumber changed[] = {kJobLastHeartbeat, kJobProgress};
+    begin_change(table);
+    set_column(table, kJobLastHeartbeat, TimestampTzGetDatum(now));
+    if (job.has_extra) set_column(table, kJobProgress, job.extra);
+    return update_row(table, changed, lengthof(changed));
+}
 
 }  // namespace
 
@@ -65,43 +83,49 @@ int64 lease_claimed_here(int64 job_id) {
 
 void complete_jobs(HeldJob *held, int count, TimestampTz now) {
     if (count == 0) return;
-    constexpr AttrNumber changed[] = {kJobStatus, kJobFinishedAt, kJobResult, kJobLease, kJobWatched};
-    auto *unkept = static_cast<Datum *>(palloc(sizeof(Datum) * count));
-    int unkept_count = 0;
+    // Jobs that a queue does not keep are deleted as they are. Where somebody's trigger or constraint has a say, they
+    // are completed first and deleted by SQL then: it sees both, the result too.
+    auto *to_delete = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *with_attempts = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    int to_delete_count = 0, with_attempts_count = 0;
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
     for (HeldJob *job = held; job < held + count; job++) {
-        job->held = change_held(&jobs, job->id, job->lease, changed, [&] {
-            Table *table = &jobs.table;
-            set_column(table, kJobStatus, ObjectIdGetDatum(completed_status()));
-            set_column(table, kJobFinishedAt, TimestampTzGetDatum(now));
-            clear_column(table, kJobResult);
-            if (job->has_extra) set_column(table, kJobResult, job->extra);
-            clear_column(table, kJobLease);
-            clear_column(table, kJobWatched);
+        bool unkept = false, deleted = false;
+        job->held = change_held(&jobs, job->id, job->lease, [&] {
+            unkept = is_unkept(jobs);
+            deleted = unkept && can_delete_rows(jobs.table);
+            return deleted ? delete_row(&jobs.table) : write_completion(&jobs.table, *job, now);
         });
         if (!job->held) continue;
         end_lease(job->id, job->lease);
         job->status = core::JobStatus::Completed;
         count_at_commit(queue_of(jobs), core::JobStatus::Processing, core::JobStatus::Completed, 1);
-        if (is_unkept(jobs)) unkept[unkept_count++] = Int64GetDatum(job->id);
+        if (deleted) {
+            count_deletes_at_commit(queue_of(jobs), core::JobStatus::Completed, 1);
+            if (may_have_attempts(&jobs, job->id)) with_attempts[with_attempts_count++] = Int64GetDatum(job->id);
+        } else if (unkept) {
+            to_delete[to_delete_count++] = Int64GetDatum(job->id);
+        }
     }
     close_jobs(&jobs);
-    if (unkept_count > 0) as_owner([&] { with_spi([&] { delete_jobs_and_attempts(unkept, unkept_count); }); });
+    if (to_delete_count == 0 && with_attempts_count == 0) return;
+    as_owner([&] {
+        with_spi([&] {
+            delete_jobs_and_attempts(to_delete, to_delete_count);
+            delete_attempts(with_attempts, with_attempts_count);
+        });
+    });
 }
 
 void heartbeat_jobs(HeldJob *held, int count, TimestampTz now) {
     if (count == 0) return;
-    constexpr AttrNumber changed[] = {kJobLastHeartbeat, kJobProgress};
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
     for (HeldJob *job = held; job < held + count; job++) {
-        job->held = change_held(&jobs, job->id, job->lease, changed, [&] {
-            set_column(&jobs.table, kJobLastHeartbeat, TimestampTzGetDatum(now));
-            if (job->has_extra) set_column(&jobs.table, kJobProgress, job->extra);
-        });
+        job->held = change_held(&jobs, job->id, job->lease, [&] { return write_heartbeat(&jobs.table, *job, now); });
         if (job->held) job->cancel = job_has(jobs, kJobCancelRequestedAt);
     }
     close_jobs(&jobs);

@@ -221,7 +221,9 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
     delete_jobs_and_attempts(unkept, unkept_count);
 }
 
-void delete_attempts(Datum *ids, int count) { run(delete_attempts_of, Params().add(array_of(ids, count, INT8OID))); }
+void delete_attempts(Datum *ids, int count) {
+    if (count > 0) run(delete_attempts_of, Params().add(array_of(ids, count, INT8OID)));
+}
 
 void delete_all_attempts() { run(delete_every_attempt, Params()); }
 

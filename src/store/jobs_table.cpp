@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "commands/sequence.h"
+#include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"
 }
@@ -52,6 +53,7 @@ constexpr const char *kNames[kJobColumns] = {"id",
 struct Known {
     bool valid;
     Oid schema, table, ids, ready;
+    Oid attempts, attempts_index;  // the index: InvalidOid when somebody dropped it
     Oid id_sequence;
     Oid statuses[core::kJobStatusCount];
 };
@@ -59,7 +61,7 @@ Known known;
 bool callback_registered = false;
 
 void forget(Datum, Oid relation) {
-    if (relation == InvalidOid || relation == known.table) known.valid = false;
+    if (relation == InvalidOid || relation == known.table || relation == known.attempts) known.valid = false;
 }
 
 void forget_types(Datum, int, uint32) { known.valid = false; }
@@ -94,7 +96,10 @@ void look_up() {
     known.table = get_relname_relid("jobs", known.schema);
     known.ids = get_relname_relid("jobs_pkey", known.schema);
     known.ready = get_relname_relid("jobs_ready_idx", known.schema);
-    if (!OidIsValid(known.table) || !OidIsValid(known.ids) || !OidIsValid(known.ready)) unknown_table();
+    known.attempts = get_relname_relid("attempts", known.schema);
+    known.attempts_index = get_relname_relid("attempts_job_idx", known.schema);
+    if (!OidIsValid(known.table) || !OidIsValid(known.ids) || !OidIsValid(known.ready) || !OidIsValid(known.attempts))
+        unknown_table();
     Relation table = table_open(known.table, AccessShareLock);
     check_columns(table);
     known.id_sequence = identity_sequence(table, kJobId);
@@ -107,8 +112,35 @@ void look_up() {
 
 void end_scans(JobsTable *jobs) {
     if (jobs->by_id != nullptr) index_endscan(jobs->by_id);
-    jobs->by_id = nullptr;
+    if (jobs->attempts_by_job != nullptr) index_endscan(jobs->attempts_by_job);
+    jobs->by_id = jobs->attempts_by_job = nullptr;
+    if (jobs->by_place != nullptr) table_index_fetch_end(jobs->by_place);
+    jobs->by_place = nullptr;
     end_ready_scans(&jobs->ready);
+}
+
+// Where this session's latest claims are.
+struct Place {
+    int64 id;
+    ItemPointerData tid;
+};
+constexpr int kPlaces = 4096;
+Place places[kPlaces];
+
+Place *place_of(int64 id) { return &places[static_cast<uint64>(id) % kPlaces]; }
+
+// In the transaction's snapshot of REPEATABLE READ and above the way through the index is part of what is serialised.
+bool find_in_place(JobsTable *jobs, int64 id) {
+    const Place &place = *place_of(id);
+    if (place.id != id || !ItemPointerIsValid(&place.tid) || IsolationUsesXactSnapshot()) return false;
+    // The table may have been truncated since; while we have it locked it does not get shorter.
+    if (jobs->block_count == 0) jobs->block_count = RelationGetNumberOfBlocks(jobs->table.relation);
+    if (ItemPointerGetBlockNumber(&place.tid) >= jobs->block_count) return false;
+    if (jobs->by_place == nullptr) jobs->by_place = table_index_fetch_begin(jobs->table.relation);
+    ItemPointerData tid = place.tid;
+    bool more = false;
+    return table_index_fetch_tuple(jobs->by_place, &tid, jobs->table.snapshot, jobs->table.row, &more, nullptr) &&
+           DatumGetInt64(job_value(*jobs, kJobId)) == id;
 }
 
 ReadyScan *open_ready(JobsTable *jobs) {
@@ -130,6 +162,9 @@ void close_jobs(JobsTable *jobs) {
     end_scans(jobs);
     if (jobs->ids != nullptr) index_close(jobs->ids, NoLock);
     if (jobs->ready.index != nullptr) index_close(jobs->ready.index, NoLock);
+    if (jobs->attempts_index != nullptr) index_close(jobs->attempts_index, NoLock);
+    if (jobs->attempt != nullptr) ExecDropSingleTupleTableSlot(jobs->attempt);
+    if (jobs->attempts != nullptr) table_close(jobs->attempts, NoLock);
     close_table(&jobs->table);
 }
 
@@ -138,7 +173,10 @@ void renew_snapshot(JobsTable *jobs) {
     take_snapshot(&jobs->table);
 }
 
+void remember_place(const JobsTable &jobs, int64 id) { *place_of(id) = {id, jobs.table.changed->tts_tid}; }
+
 bool find_job(JobsTable *jobs, int64 id) {
+    if (find_in_place(jobs, id)) return true;
     if (jobs->by_id == nullptr) {
         if (jobs->ids == nullptr) jobs->ids = index_open(known.ids, AccessShareLock);
         jobs->by_id = begin_index_scan(jobs->table.relation, jobs->ids, jobs->table.snapshot, 1);
@@ -147,6 +185,26 @@ bool find_job(JobsTable *jobs, int64 id) {
     ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
     index_rescan(jobs->by_id, &key, 1, nullptr, 0);
     return index_getnext_slot(jobs->by_id, ForwardScanDirection, jobs->table.row);
+}
+
+bool may_have_attempts(JobsTable *jobs, int64 id) {
+    if (jobs->attempts == nullptr) {
+        // As in open_jobs.
+        jobs->attempts = table_open(known.attempts, AccessShareLock);
+        if (!known.valid) look_up();
+        jobs->attempt = table_slot_create(jobs->attempts, nullptr);
+        jobs->no_attempts = RelationGetNumberOfBlocks(jobs->attempts) == 0;
+    }
+    if (jobs->no_attempts) return false;
+    if (!OidIsValid(known.attempts_index)) return true;
+    if (jobs->attempts_by_job == nullptr) {
+        if (jobs->attempts_index == nullptr) jobs->attempts_index = index_open(known.attempts_index, AccessShareLock);
+        jobs->attempts_by_job = begin_index_scan(jobs->attempts, jobs->attempts_index, jobs->table.snapshot, 1);
+    }
+    ScanKeyData key;
+    ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+    index_rescan(jobs->attempts_by_job, &key, 1, nullptr, 0);
+    return index_getnext_slot(jobs->attempts_by_job, ForwardScanDirection, jobs->attempt);
 }
 
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &expected) {

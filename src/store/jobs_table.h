@@ -54,6 +54,14 @@ struct JobsTable {
     Table table;
     Relation ids;  // the primary key
     IndexScanDesc by_id;
+    struct IndexFetchTableData *by_place;  // see remember_place
+    BlockNumber block_count;               // 0: not asked yet
+    // jobq.attempts, when it has been asked for.
+    Relation attempts;
+    Relation attempts_index;
+    IndexScanDesc attempts_by_job;
+    TupleTableSlot *attempt;
+    bool no_attempts;  // of any job, when this was opened
     ReadyScan ready;
 };
 
@@ -67,6 +75,14 @@ void renew_snapshot(JobsTable *jobs);
 
 // Leaves the newest version of a job that the snapshot sees in table.row. False when there is none.
 bool find_job(JobsTable *jobs, int64 id);
+
+// table.changed is the new version of a job that this session has claimed: most likely it will report on it soon, and
+// find_job then looks there first, which spares it the way through the index. A guess: only a row with the right id
+// that the snapshot sees is believed.
+void remember_place(const JobsTable &jobs, int64 id);
+
+// Whether jobq.attempts may have rows of the job, by the same snapshot. Next to free while that table is empty.
+bool may_have_attempts(JobsTable *jobs, int64 id);
 
 // Goes to the first entry of a lane in the claim index at or behind `from`; `expected`: how far the caller is likely to
 // go (store/ready_scan.h).

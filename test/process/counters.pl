@@ -93,6 +93,19 @@ right('ROLLBACK PREPARED');
 prepare('two', q{SELECT jobq_enqueue('q')});
 value($node, 'work', q{COMMIT PREPARED 'two'});
 right('the same name again');
+value($node, 'work', q{SELECT jobq_create_queue('brief', keep_completed => '0')});
+value($node, 'work', q{SELECT jobq_enqueue('brief') FROM generate_series(1, 5)});
+value($node, 'work', q{SELECT jobq_release(id, lease) FROM jobq_claim('brief', batch => 5)});
+for my $end ('ROLLBACK', 'COMMIT')
+{
+    prepare('brief', q{SELECT jobq_complete(id) FROM jobq_claim('brief', batch => 2)});
+    right("deleted on completion, prepared for $end");
+    value($node, 'work', "$end PREPARED 'brief'");
+    right("deleted on completion, $end PREPARED");
+}
+is(value($node, 'work', q{SELECT pending, processing, completed, (SELECT count(*) FROM jobq.jobs WHERE queue = 'brief'), (SELECT count(*) FROM jobq.attempts)
+    FROM jobq.queue_stats WHERE queue = 'brief'}), '3|0|0|3|3', 'what was committed is gone, its attempts too');
+value($node, 'work', q{SELECT jobq_drop_queue('brief', force => true)});
 prepare('many', q{SELECT jobq_enqueue('many ' || n) FROM generate_series(1, 9) n});
 value($node, 'work', q{COMMIT PREPARED 'many'});
 is(value($node, 'work', $differs), '', 'more queues than are kept: right at once');
@@ -217,6 +230,8 @@ cmp_ok(time - $begin, '<=', 2, 'nor does DROP DATABASE');
 settings($node, 'jobq.reconcile_interval = 1h');
 $node->reload;
 value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('resting', array_fill('{}'::jsonb, ARRAY[40000]))});
+# One of the queues keeps nothing.
+value($node, 'work', q{SELECT jobq_create_queue('load 1', keep_completed => '0', keep_failed => '0')});
 my $seconds = ($ENV{JOBQ_COUNTERS_SECONDS} // 10) / 4;
 my ($recounts, $unexpected) = (0, '');
 for my $round (1 .. 4)
@@ -244,6 +259,7 @@ diag(sprintf '%d jobs enqueued, %d recounts in %d s',
     value($node, 'work', q{SELECT last_value FROM jobq.jobs_id_seq}), $recounts, 4 * $seconds);
 cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE queue LIKE 'load%'}), '>=', 3, 'there was a load');
 is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '0', 'a recount finds nothing to correct');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.attempts WHERE job_id NOT IN (SELECT id FROM jobq.jobs)}), '0', 'no attempt of a job that is gone');
 right('after the load');
 
 done_testing();
