@@ -143,6 +143,16 @@ void forget_dropped(const Oid *had_slot) {
     LWLockRelease(slots_lock());
 }
 
+// Tells the sessions of databases that have been taken out of jobq.databases, or put in again.
+void note_served() {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    for (Slot &slot : shared_state()->slots) {
+        const Database *database = find_database(pg_atomic_read_u32(&slot.database));
+        if (database != nullptr) slot.unserved = !database->served;
+    }
+    LWLockRelease(slots_lock());
+}
+
 void scan_databases(TimestampTz now) {
     pg_atomic_write_u32(&shared_state()->databases_changed, 0);
     Oid had_slot[kMaxDatabases];
@@ -150,6 +160,7 @@ void scan_databases(TimestampTz now) {
     pg_memory_barrier();
     read_databases();
     forget_dropped(had_slot);
+    note_served();
     self.last_scan = now;
 }
 

@@ -226,6 +226,52 @@ sub database_without_work
 database_without_work('idle', 'served');
 database_without_work('alone', 'not served');
 
+# ---- marks are used only where a worker comes by
+
+my $kept_two = hold_snapshot($small, 'two');
+learn_empty($small, 'two', 'unserved');
+sub marks_are_used
+{
+    my ($used, $what) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $reads = $used ? '= 0' : '>= 40';
+    return becomes_true($small, 'two', qq{SELECT index_reads('SELECT count(*) FROM jobq_claim(''unserved'')') $reads}, $what);
+}
+for my $way ([ "jobq.databases = 'one, three'", "jobq.databases = 'one, two, three, idle'" ],
+    [ "jobq.databases = 'one, three'", "jobq.databases = ''" ], [ 'jobq.enabled = off', 'jobq.enabled = on' ])
+{
+    my ($without, $with) = @$way;
+    settings($small, $without);
+    $small->reload;
+    marks_are_used(0, "$without: claims in database two use no marks");
+    value($small, 'two', q{SELECT jobq_enqueue('unserved', '"alone"')});
+    claims_next($small, 'two', 'unserved', ['alone'], "$without: and have what comes");
+    is(value($small, 'two', q{SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT jobq_enqueue('unserved', '"watched"') > 0;
+            SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT watched FROM jobq.jobs WHERE payload = '"watched"' AND status = 'processing'}),
+        "0\nt\n1\nt", "$without: leases are watched in the table");
+    value($small, 'two', q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'unserved' AND status = 'processing'});
+    settings($small, $with);
+    $small->reload;
+    marks_are_used(1, "$with: marks are used again");
+}
+settings($small, "jobq.databases = 'one, two, three, idle'");
+$small->reload;
+is( value($small, 'two', q{
+        CREATE FUNCTION reads_without_launcher() RETURNS bigint LANGUAGE plpgsql AS $$
+        DECLARE
+            reads bigint := 0;
+        BEGIN
+            PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'jobq launcher';
+            FOR n IN 1 .. 100000 LOOP
+                reads := index_reads('SELECT count(*) FROM jobq_claim(''unserved'')');
+                EXIT WHEN reads > 0;
+            END LOOP;
+            RETURN reads;
+        END $$;
+        SELECT reads_without_launcher() >= 40}), 't', 'while there is no launcher claims use no marks');
+marks_are_used(1, 'its successor is enough');
+end_sessions($kept_two);
+
 # ---- switched off and on
 
 learn_empty($small, 'one', 'switch');
