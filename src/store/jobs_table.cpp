@@ -200,6 +200,22 @@ void close_jobs(JobsTable *jobs) {
     close_table(&jobs->table);
 }
 
+void open_jobs_for_reading(JobsTable *jobs) {
+    memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
+    if (!known.valid) look_up();
+    jobs->table.relation = table_open(known.table, AccessShareLock);
+    if (!known.valid) look_up();
+    jobs->table.row = table_slot_create(jobs->table.relation, nullptr);
+    jobs->table.snapshot = GetActiveSnapshot();
+}
+
+void close_jobs_for_reading(JobsTable *jobs) {
+    end_scans(jobs);
+    if (jobs->ready != nullptr) index_close(jobs->ready, NoLock);
+    ExecDropSingleTupleTableSlot(jobs->table.row);
+    table_close(jobs->table.relation, NoLock);
+}
+
 uint64 marks_epoch() {
     // A transaction that has not locked the table yet may not have heard of changes of its triggers.
     AcceptInvalidationMessages();

@@ -391,7 +391,17 @@ cmp_ok($median_after, '<=', 150, 'a claim reads no more than what was claimed si
 cmp_ok($most_after, '<=', $most_before + 100, 'thousands of jobs later no more than before');
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'long' AND status = 'pending'}), '500', 'five hundred are left');
 cmp_ok(work(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT index_reads('SELECT count(*) FROM jobq_claim(''long'')'); ROLLBACK}), '>=', 5000, 'which without marks would cost this');
-work(q{CALL drain('long', 100)});
+cmp_ok(index_reads($node, 'work', q{SELECT jobq.oldest_pending_age('long')}), '<=', 250, 'the age of the oldest job costs no more');
+is(work(q{SELECT jobq.oldest_pending_age('long') - (now() - min(run_at)) BETWEEN '-1 s' AND '1 s' FROM jobq.jobs WHERE queue = 'long' AND status = 'pending'}), 't', 'and is right');
+work(q{CALL drain('long', 100); SELECT count(*) FROM jobq_claim('long')});
+is(index_reads($node, 'work', q{SELECT jobq.oldest_pending_age('long')}), '0', 'an empty queue costs nothing');
+is(work(q{SELECT jobq.oldest_pending_age('long') IS NULL}), 't', 'and has none');
+is(work(q{BEGIN; SELECT jobq_enqueue('long', run_at => '2001-01-01') > 0; SELECT jobq.oldest_pending_age('long') > '20 years';
+          SELECT jobq_enqueue('long', run_at => '1999-01-01', priority => 7) > 0; SELECT jobq.oldest_pending_age('long') > '22 years'; COMMIT;
+          SELECT jobq.oldest_pending_age('long') > '22 years'}), "t\nt\nt\nt\nt", 'what the transaction itself has enqueued counts, of any priority');
+$dba->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+work(q{CALL drain('long', 100); SELECT count(*) FROM jobq_claim('long')});
+is($dba->query(q{SELECT jobq.oldest_pending_age('long') > '22 years'; COMMIT; SELECT jobq.oldest_pending_age('long') IS NULL}), "t\nt", 'an older snapshot has the age it sees');
 
 # ---- statistics and plans do not matter
 
