@@ -23,6 +23,7 @@ namespace jobq {
 
 namespace {
 
+constexpr ProcessKind kWorker = {"jobq worker", "jobq_worker_main"};
 // Connecting takes a worker a few milliseconds; so much earlier it is started, and waits for the moment.
 constexpr core::Micros kLead = 30000;
 // Between two starts in one database, so that a worker that cannot stay does not make us spin.
@@ -235,19 +236,10 @@ void note_room(TimestampTz now) {
     ereport(LOG, (errmsg("jobq: background workers can be started again")));
 }
 
-bool register_worker(const Database *database, int slot, BackgroundWorkerHandle **handle) {
-    BackgroundWorker worker = {};
-    snprintf(worker.bgw_name, sizeof(worker.bgw_name), "jobq worker for %s", database->name);
-    strlcpy(worker.bgw_type, "jobq worker", sizeof(worker.bgw_type));
-    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-    worker.bgw_restart_time = BGW_NEVER_RESTART;
-    strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
-    strlcpy(worker.bgw_function_name, "jobq_worker_main", sizeof(worker.bgw_function_name));
-    worker.bgw_main_arg = Int32GetDatum(slot);
-    memcpy(worker.bgw_extra, &database->oid, sizeof(database->oid));
-    worker.bgw_notify_pid = MyProcPid;
-    return RegisterDynamicBackgroundWorker(&worker, handle);
+bool register_worker(const Database *database, const Slot *slot, BackgroundWorkerHandle **handle) {
+    char name[BGW_MAXLEN];
+    snprintf(name, sizeof(name), "%s for %s", kWorker.type, database->name);
+    return start_process(kWorker, name, slot, database->oid, handle);
 }
 
 void start_worker(Oid oid, TimestampTz now) {
@@ -271,7 +263,7 @@ void start_worker(Oid oid, TimestampTz now) {
     const int i = index_of(slot);
     // The handle must outlive every transaction.
     MemoryContextSwitchTo(TopMemoryContext);
-    if (register_worker(database, i, &self.handles[i])) {
+    if (register_worker(database, slot, &self.handles[i])) {
         self.refusals = 0;
         return;
     }

@@ -76,17 +76,9 @@ work(q{SELECT jobq_enqueue('crash', '"one"'), jobq_enqueue('crash', '"two"')});
 my $open = session($node, 'work');
 $open->query(q{BEGIN; SELECT id FROM jobq_claim('crash')});
 is(work(q{BEGIN; SELECT payload FROM jobq_claim('crash'); ROLLBACK; SELECT count(*) FROM jobq_claim('again')}), "\"two\"\n0", 'others claim past it');
-my @pids = split /\n/, value($node, 'postgres', 'SELECT pid FROM pg_stat_activity');
-$node->kill9;
-kill 'KILL', @pids;
+kill_server($node);
 eval { $open->quit };
-ok( seconds_until(
-        sub {
-            return 1 if $node->start(fail_ok => 1);
-            $node->stop('fast', fail_ok => 1);
-            return 0;
-        }),
-    'the server starts again');
+starts_again($node);
 claims_next($node, 'work', 'crash', [ 'one', 'two' ], 'after a crash both are claimed');
 
 # ---- a crash of one backend: the server makes its shared memory anew
