@@ -54,6 +54,16 @@ def interleave(bench, group, cells, rounds, sync, quiet=False):
                 bench.say(f'{group}: {name}, synchronous_commit {sync}, round {number + 1}: {describe(metrics)}')
 
 
+def against_first(bench, group, cells, rounds, goal, least):
+    """Interleaves the cells, and holds each against the first: goal, a format of its name, is at least so many times it."""
+    bench.conn.execute('CHECKPOINT')
+    interleave(bench, group, cells, rounds, 'off', quiet=True)
+    first, *others = cells
+    for name in others:
+        ratio, interval = bench.paired(group, name, first, 'off')
+        bench.goal(group, goal.format(name), ratio, '>=', least, note=interval)
+
+
 def fill_database(bench, name, fill):
     """A database with jobq that fill(conn) fills with millions, without autovacuum in its way."""
     conn = bench.fresh_database(name)

@@ -63,6 +63,18 @@ SELECT jobq_enqueue('dba', '"moved"', priority => 5) > 0 AS enqueued;
 SELECT payload, priority FROM jobq_claim('dba', 'w');
 DROP TRIGGER dba_first ON jobq.jobs;
 
+-- One that reads the table: the elements of jobq_enqueue_jobs follow each other.
+CREATE FUNCTION dba_before() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.metadata := to_jsonb((SELECT count(*) FROM jobq.jobs WHERE queue = NEW.queue));
+    RETURN NEW;
+END $$;
+CREATE TRIGGER dba_before BEFORE INSERT ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_before();
+SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "dba each"}, {"queue": "dba each", "kind": "other"}, {"queue": "dba each"}]');
+SELECT kind, metadata AS seen_before FROM jobq.jobs WHERE queue = 'dba each' ORDER BY id;
+DROP TRIGGER dba_before ON jobq.jobs;
+SELECT jobq_drop_queue('dba each', force => true);
+
 -- One that suppresses: an error, not a lost job.
 CREATE FUNCTION dba_nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 CREATE TRIGGER dba_nothing BEFORE INSERT OR UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION dba_nothing();
@@ -86,7 +98,7 @@ ALTER TABLE jobq.jobs DROP CONSTRAINT dba_exclusion;
 SELECT count(*) AS left_over FROM jobq.jobs WHERE queue = 'dba' AND status = 'pending';
 
 SELECT jobq_drop_queue('dba', force => true), jobq_drop_queue('dba single', force => true);
-DROP FUNCTION dba_note, dba_first, dba_nothing;
+DROP FUNCTION dba_note, dba_first, dba_before, dba_nothing;
 DROP TABLE dba_seen;
 SELECT jobq_revoke('regress_jobq_dba_worker', 'worker'), jobq_revoke('regress_jobq_dba_worker', 'producer');
 DROP ROLE regress_jobq_dba_worker;

@@ -68,7 +68,9 @@ DISCARD PLANS;
 RESET enable_seqscan;
 RESET enable_sort;
 SET random_page_cost = 1000000;
-SET force_parallel_mode = on;
+-- PostgreSQL 16 gave it another name.
+SELECT CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END AS in_parallel \gset
+SET :in_parallel = on;
 SET jit_above_cost = 0;
 SELECT * FROM pg_temp.check_all('odd costs');
 DISCARD PLANS;

@@ -4,7 +4,7 @@
 import statistics
 import time
 
-from cells import SteadyQueue, fill_database, interleave
+from cells import SteadyQueue, against_first, fill_database
 from contenders import JOBQ
 
 TITLE = 'Depth of the backlog, single jobs, 4 clients'
@@ -29,12 +29,8 @@ def run(bench):
             fill_database(bench, name, lambda conn, depth=depth: JOBQ.fill(conn, depth))
             bench.say(f'backlog: {label} filled')
             queues[label] = SteadyQueue(bench, name, JOBQ.lifecycle(), JOBQ.fill)
-        bench.conn.execute('CHECKPOINT')
-        interleave(bench, 'backlog', {label: queue.run for label, queue in queues.items()}, bench.scale(21, 7), 'off',
-                   quiet=True)
-        for label in list(depths)[1:]:
-            ratio, interval = bench.paired('backlog', label, '10 thousand', 'off')
-            bench.goal('backlog', f'{label} pending: times 10 thousand', ratio, '>=', 0.95, note=interval)
+        against_first(bench, 'backlog', {label: queue.run for label, queue in queues.items()}, bench.scale(21, 7),
+                      '{} pending: times 10 thousand', 0.95)
         deepest = list(depths)[-1]
         queue_stats(bench, queues[deepest].conn, deepest, 3)
         for label, depth in depths.items():

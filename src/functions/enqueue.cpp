@@ -35,9 +35,9 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
     if (!has_max_attempts) spec->max_attempts = find_queue(view(spec->queue))->max_attempts;
 }
 
-int64 insert_one(const JobSpec &spec, TimestampTz now) {
+int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now) {
     int64 id;
-    insert_jobs(spec, {&spec.payload, nullptr, nullptr}, 1, now, &id);
+    insert_jobs(jobs, spec, {&spec.payload, nullptr, nullptr}, 1, now, &id);
     return id;
 }
 
@@ -107,7 +107,11 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
     check_spec(&spec, given(fcinfo, MaxAttempts));
 
     fill_from_queue(&spec, given(fcinfo, MaxAttempts));
-    PG_RETURN_INT64(insert_one(spec, now));
+    JobsTable jobs;
+    open_jobs(&jobs);
+    const int64 id = insert_one(&jobs, spec, now);
+    close_jobs(&jobs);
+    PG_RETURN_INT64(id);
 }
 
 PG_FUNCTION_INFO_V1(jobq_enqueue_many);
@@ -160,7 +164,10 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
     if (payloads.count == 0) return results.done();
     fill_from_queue(&shared, given(fcinfo, MaxAttempts));
     auto *ids = static_cast<int64 *>(palloc_extended(sizeof(int64) * payloads.count, MCXT_ALLOC_HUGE));
-    insert_jobs(shared, columns, payloads.count, now, ids);
+    JobsTable jobs;
+    open_jobs(&jobs);
+    insert_jobs(&jobs, shared, columns, payloads.count, now, ids);
+    close_jobs(&jobs);
     for (int i = 0; i < payloads.count; i++) results.row({Int64GetDatum(ids[i]), BoolGetDatum(true)});
     return results.done();
 }
@@ -178,6 +185,9 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
 
     const TimestampTz now = GetCurrentTimestamp();
     ResultSet results(fcinfo);
+    if (JB_ROOT_COUNT(specs) == 0) return results.done();
+    JobsTable jobs;
+    open_jobs(&jobs);
     int number = 0;
     ErrorContextCallback context = {error_context_stack, add_element_context, &number};
     error_context_stack = &context;
@@ -190,9 +200,12 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
         ParsedSpec spec = parse_spec(element.val.binary.data, now);
         check_spec(&spec.job, spec.has_max_attempts);
         fill_from_queue(&spec.job, spec.has_max_attempts);
-        results.row({Int64GetDatum(insert_one(spec.job, now)), BoolGetDatum(true)});
+        results.row({Int64GetDatum(insert_one(&jobs, spec.job, now)), BoolGetDatum(true)});
+        // Somebody's trigger on the next element sees this one.
+        CommandCounterIncrement();
     }
     error_context_stack = context.previous;
+    close_jobs(&jobs);
     return results.done();
 }
 

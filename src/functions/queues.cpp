@@ -11,6 +11,7 @@
 #include "shared/wall_clock.h"
 #include "store/directory.h"
 #include "store/operate.h"
+#include "store/jobs_table.h"
 #include "store/queues.h"
 #include "tick.h"
 
@@ -153,7 +154,7 @@ PG_FUNCTION_INFO_V1(jobq_held_lanes);
 PGDLLEXPORT Datum jobq_held_lanes(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
-    const int count = held_lanes(held, lanes_held());
+    const int count = held_lanes(marks_epoch(), held, lanes_held());
     for (const HeldLane *lane = held; lane < held + count; lane++) {
         const bool anywhere = lane->first == core::kFirstKey;
         const bool nowhere = lane->first == core::kLastKey;

@@ -167,6 +167,15 @@ void derive(JobRow *row, TupleDesc desc) {
                      : IntervalPGetDatum(make_interval(find_queue(text_of(*row, "queue"))->heartbeat_timeout)));
 }
 
+// Tells whoever waits for jobs of a row as it is now: what others' triggers have made of it is what claims will find.
+void publish_row(const JobRow &row) {
+    if (row.has("ready_at"))
+        publish_ready_at_commit(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
+                                {DatumGetTimestampTz(row.get("ready_at")), DatumGetInt64(row.get("id")),
+                                 DatumGetInt16(row.get("priority"))});
+    publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
+}
+
 // Tells whoever waits for a queue that its settings change. Lanes are told of where they are made.
 void publish_settings(const TriggerData *trigger) {
     if (strcmp(RelationGetRelationName(trigger->tg_relation), "queue_settings") != 0) return;
@@ -217,15 +226,19 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     const JobRow row(trigger->tg_trigtuple, desc);
-    const TimestampTz run_at = DatumGetTimestampTz(row.get("run_at"));
     count_inserts_at_commit(text_of(row, "queue"), status_of(row), 1);
-    publish_due_at_commit(run_at);
     if (row.has("watched")) publish_lease_deadline_at_commit(DT_NOBEGIN);
-    // Here, not in the trigger before: what others' triggers have made of the row is what claims will find.
-    if (row.has("ready_at"))
-        publish_ready_at_commit(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
-                                {DatumGetTimestampTz(row.get("ready_at")), DatumGetInt64(row.get("id")),
-                                 DatumGetInt16(row.get("priority"))});
+    publish_row(row);
+    return PointerGetDatum(nullptr);
+}
+
+// Of replicated changes, nothing of which is counted or checked.
+PG_FUNCTION_INFO_V1(jobq_tell_job);
+PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
+    const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
+    const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, false);
+    const JobRow row(update ? trigger->tg_newtuple : trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
+    if (row.has("ready_at") || row.has("due_at")) publish_row(row);
     return PointerGetDatum(nullptr);
 }
 

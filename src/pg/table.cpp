@@ -21,7 +21,7 @@ namespace {
 
 // The triggers that jobq declares itself all begin with WHEN (jobq.by_hand()): never for what is done here.
 bool is_own_trigger(const Trigger &trigger) {
-    constexpr const char *names[] = {"fill_job", "count_job", "follow_job", "forget_job"};
+    constexpr const char *names[] = {"fill_job", "count_job", "follow_job", "tell_job", "forget_job"};
     for (const char *name : names)
         if (strcmp(trigger.tgname, name) == 0) return true;
     return false;

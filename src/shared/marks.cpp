@@ -29,6 +29,7 @@ struct Published {
 struct Entry {
     Oid database;  // InvalidOid: free
     int64 lane;
+    uint64 epoch;
     TimestampTz learned_at;
     uint64 ticket;  // of the read that is under way, 0: none
     TimestampTz ticket_at;
@@ -48,7 +49,7 @@ Marks *marks = nullptr;
 
 int bucket_count() { return Max(settings.lanes_held / kBucketSize, 1); }
 
-bool useful() { return marks != nullptr && worker_comes_by(); }
+bool useful(uint64 epoch) { return epoch != kNoMarks && marks != nullptr && worker_comes_by(); }
 
 int bucket_of(Oid database, int64 lane) {
     return static_cast<int>((static_cast<uint64>(lane) ^ database * UINT64CONST(0x9e3779b97f4a7c15)) %
@@ -67,18 +68,22 @@ Entry *find_entry(int bucket, Oid database, int64 lane) {
     return found == end ? nullptr : found;
 }
 
-Entry *make_entry(int bucket, Oid database, int64 lane) {
+// A place for the lane: the one it has, whose marks are of another epoch, or one of its own.
+Entry *make_entry(int bucket, Oid database, int64 lane, uint64 epoch) {
     Entry *begin = bucket_begin(bucket);
     Entry *oldest = std::min_element(begin, begin + kBucketSize, [](const Entry &a, const Entry &b) {
         const bool free_a = a.database == InvalidOid;
         const bool free_b = b.database == InvalidOid;
         return free_a != free_b ? free_a : a.learned_at < b.learned_at;
     });
-    *oldest = {};
-    oldest->database = database;
-    oldest->lane = lane;
-    oldest->expected_end = core::kLastKey;
-    return oldest;
+    Entry *place = find_entry(bucket, database, lane);
+    if (place == nullptr) place = oldest;
+    *place = {};
+    place->database = database;
+    place->lane = lane;
+    place->epoch = epoch;
+    place->expected_end = core::kLastKey;
+    return place;
 }
 
 // Calls body(entry) under the lock of the lane's bucket, or body(nullptr) when nothing is known of it.
@@ -90,6 +95,8 @@ auto with_entry(int64 lane, LWLockMode mode, Body body) {
     LWLockRelease(lock_of(bucket));
     return result;
 }
+
+bool is_of(const Entry *entry, uint64 epoch) { return entry != nullptr && entry->epoch == epoch; }
 
 bool touches(const EmptyRanges &ranges, const ClaimKey &first, const ClaimKey &last) {
     for (int i = 0; i < ranges.count; i++)
@@ -110,38 +117,38 @@ void tell_learner(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
 
 }  // namespace
 
-EmptyRanges read_marks(int64 lane) {
-    if (!useful()) return {};
+EmptyRanges read_marks(uint64 epoch, int64 lane) {
+    if (!useful(epoch)) return {};
     return with_entry(lane, LW_SHARED,
-                      [](const Entry *entry, int) { return entry == nullptr ? EmptyRanges{} : entry->ranges; });
+                      [epoch](const Entry *entry, int) { return is_of(entry, epoch) ? entry->ranges : EmptyRanges{}; });
 }
 
-ClaimKey first_possible_key(int64 lane) {
-    if (!useful()) return core::kFirstKey;
-    return with_entry(lane, LW_SHARED, [](const Entry *entry, int) {
-        return entry == nullptr ? core::kFirstKey : core::skip_empty(entry->ranges, core::kFirstKey);
+ClaimKey first_possible_key(uint64 epoch, int64 lane) {
+    if (!useful(epoch)) return core::kFirstKey;
+    return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, int) {
+        return is_of(entry, epoch) ? core::skip_empty(entry->ranges, core::kFirstKey) : core::kFirstKey;
     });
 }
 
 ClaimKey expected_end(int64 lane) {
-    if (!useful()) return core::kLastKey;
+    if (marks == nullptr) return core::kLastKey;
     return with_entry(lane, LW_SHARED,
                       [](const Entry *entry, int) { return entry == nullptr ? core::kLastKey : entry->expected_end; });
 }
 
 void expect_end(int64 lane, const ClaimKey &key) {
-    if (!useful()) return;
+    if (marks == nullptr) return;
     with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, int) {
         if (entry != nullptr) entry->expected_end = key;
         return true;
     });
 }
 
-uint64 begin_learning(int64 lane, core::Micros pause) {
-    if (!useful()) return 0;
+uint64 begin_learning(uint64 epoch, int64 lane, core::Micros pause) {
+    if (!useful(epoch)) return 0;
     const TimestampTz now = GetCurrentTimestamp();
     return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, int bucket) -> uint64 {
-        if (entry == nullptr) entry = make_entry(bucket, MyDatabaseId, lane);
+        if (!is_of(entry, epoch)) entry = make_entry(bucket, MyDatabaseId, lane, epoch);
         const core::Micros age = now - entry->ticket_at;
         if (age >= 0 && age < (entry->ticket != 0 ? kLongestLearning : pause)) return 0;
         entry->ticket = pg_atomic_add_fetch_u64(&marks->next_ticket, 1);
@@ -195,14 +202,14 @@ void forget_marks() {
     }
 }
 
-int held_lanes(HeldLane *held, int room) {
+int held_lanes(uint64 epoch, HeldLane *held, int room) {
     int count = 0;
-    if (marks == nullptr) return 0;
+    if (epoch == kNoMarks || marks == nullptr) return 0;
     for (int bucket = 0; bucket < marks->bucket_count; bucket++) {
         LWLockAcquire(lock_of(bucket), LW_SHARED);
         for (int i = 0; i < kBucketSize && count < room; i++) {
             const Entry &entry = bucket_begin(bucket)[i];
-            if (entry.database != MyDatabaseId) continue;
+            if (entry.database != MyDatabaseId || entry.epoch != epoch) continue;
             held[count++] = {entry.lane, core::skip_empty(entry.ranges, core::kFirstKey), entry.ranges.count,
                              entry.learned_at};
         }

@@ -10,7 +10,8 @@
 //  - A range is learned from a plain read under a fresh snapshot that does not see the reader's own changes: a row that
 //    anybody holds, or has changed without having committed, still counts as a job. The reader says so before it
 //    takes the snapshot, and what is published from then on limits what it may add.
-// Changes that nothing publishes (disabled triggers, logical replication) are found by the tick: see repair_marks.
+// By hand, triggers publish. So marks are of an epoch, the time between two changes of the table's triggers, and hold
+// in no other; while a trigger that publishes is switched off there are none. See marks_epoch() in store/jobs_table.h.
 //
 // Without preload or without a running launcher there are no marks: the same answers, only slower.
 #pragma once
@@ -20,11 +21,14 @@
 
 namespace jobq {
 
+// The epoch without marks.
+constexpr uint64 kNoMarks = 0;
+
 // What is known of a lane of this session's database; no ranges when nothing is.
-core::EmptyRanges read_marks(int64 lane);
+core::EmptyRanges read_marks(uint64 epoch, int64 lane);
 
 // Where the first job of the lane can be; kLastKey: there is none. Costs less than read_marks.
-core::ClaimKey first_possible_key(int64 lane);
+core::ClaimKey first_possible_key(uint64 epoch, int64 lane);
 
 // Where the next claims of the lane are likely to end, as the last one thought that read so far; kLastKey: nobody
 // knows. A guess, good for reading no more of the index than is needed.
@@ -33,7 +37,7 @@ void expect_end(int64 lane, const core::ClaimKey &key);
 
 // A read that may learn something begins: to be called before its snapshot is taken, and before read_marks. 0: not now,
 // since another one is going on or began less than `pause` ago.
-uint64 begin_learning(int64 lane, core::Micros pause);
+uint64 begin_learning(uint64 epoch, int64 lane, core::Micros pause);
 // What the read found empty; `ticket` is what begin_learning returned.
 void finish_learning(int64 lane, uint64 ticket, const core::EmptyRanges &found);
 
@@ -51,7 +55,7 @@ struct HeldLane {
     TimestampTz learned_at;
 };
 // The lanes of this session's database of which something is known, at most `room` of them; returns how many.
-int held_lanes(HeldLane *held, int room);
+int held_lanes(uint64 epoch, HeldLane *held, int room);
 // How many there can be in all databases; 0 without preload.
 int lanes_held();
 

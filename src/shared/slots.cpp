@@ -36,6 +36,7 @@ void init_slot(Slot *slot) {
     slot->version[0] = '\0';
     slot->failures = 0;
     slot->not_before = 0;
+    slot->unserved = false;
     slot->leases_found = false;
     slot->horizon = DT_NOBEGIN;
     slot->horizon_version = 0;
@@ -48,6 +49,12 @@ void init_slot(Slot *slot) {
     memset(slot->steps, 0, sizeof(slot->steps));
     slot->last_error[0] = '\0';
     slot->last_error_at = 0;
+}
+
+// The slot of this session's database; nullptr when no worker will be started in it.
+const Slot *served_slot() {
+    const Slot *slot = settings.enabled ? known_session_slot() : nullptr;
+    return slot != nullptr && !slot->unserved && shared->launcher != nullptr ? slot : nullptr;
 }
 
 }  // namespace
@@ -122,13 +129,13 @@ Slot *known_session_slot() {
 }
 
 bool watching_is_lazy() {
-    const Slot *slot = settings.enabled ? known_session_slot() : nullptr;
-    return slot != nullptr && slot->leases_found && shared->launcher != nullptr;
+    const Slot *slot = served_slot();
+    return slot != nullptr && slot->leases_found;
 }
 
 bool worker_comes_by() {
-    const Slot *slot = settings.enabled ? known_session_slot() : nullptr;
-    return slot != nullptr && slot->rounds > 0 && shared->launcher != nullptr;
+    const Slot *slot = served_slot();
+    return slot != nullptr && slot->rounds > 0;
 }
 
 bool unwatched_jobs_unknown() {

@@ -59,6 +59,7 @@ struct Slot {
     int failures;                 // of whole workers, in a row
     TimestampTz not_before;
 
+    volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
     bool leases_found;       // running jobs that nobody watched have been looked for since this slot was taken
     TimestampTz horizon;     // before this no watched job needs the rescue; DT_NOBEGIN: unknown
     uint64 horizon_version;  // another one whenever the horizon is lowered
@@ -117,7 +118,7 @@ bool heartbeats_doubtful(TimestampTz grace_start);
 void heartbeats_checked(TimestampTz grace_start);
 void doubt_heartbeats();
 
-// Whether a background worker repairs what is wrong in this session's database: one has been there.
+// Whether a background worker repairs what is wrong in this session's database: one has been there, and may come again.
 bool worker_comes_by();
 
 inline TimestampTz due_of(Slot *slot) { return static_cast<TimestampTz>(pg_atomic_read_u64(&slot->next_due)); }

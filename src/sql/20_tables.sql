@@ -195,6 +195,11 @@ CREATE FUNCTION jobq.count_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_count_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq.count_job() IS 'tells of what an INSERT or COPY brought into jobq.jobs: the counters, and whoever waits for jobs';
+CREATE FUNCTION jobq.tell_job() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_tell_job'
+    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.tell_job() IS
+    'tells of jobs that come to jobq.jobs by logical replication, or else with session_replication_role = replica';
 CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
@@ -223,6 +228,13 @@ CREATE TRIGGER follow_job AFTER UPDATE OF id, priority, status, run_at, queue, k
     ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job();
+
+-- In replica role, where the others do not fire: nothing is filled or followed there, but a job that nobody was told of
+-- could be overlooked.
+CREATE TRIGGER tell_job AFTER INSERT OR UPDATE ON jobq.jobs FOR EACH ROW
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.tell_job();
+ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_job;
 
 CREATE TRIGGER forget_job AFTER DELETE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())

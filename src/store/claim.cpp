@@ -59,6 +59,7 @@ struct Claim {
     JobsTable jobs;
     Datum xid;
     uint32 worker_hash;
+    uint64 epoch;  // of the marks
     int count;
     core::Micros earliest_timeout;
     bool use_notes;
@@ -129,7 +130,7 @@ bool take_job(Claim *claim) {
 // Takes jobs of the cursor's lane as long as no other lane can have an earlier one, i.e. up to `limit`. Leaves the
 // cursor where the lane goes on; kLastKey: at its end.
 void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
-    const core::EmptyRanges empty = cursor->use_marks ? read_marks(cursor->lane) : core::EmptyRanges{};
+    const core::EmptyRanges empty = cursor->use_marks ? read_marks(claim->epoch, cursor->lane) : core::EmptyRanges{};
     ClaimKey key = core::skip_empty(empty, cursor->next);
     if (key == core::kLastKey || limit < key) {
         cursor->next = key;
@@ -162,15 +163,17 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
 
 // The lanes of the queue that the worker may take jobs from, as a heap: the earliest first.
 // `skipped`: in some of them marks spare the claim a look.
-int matching_lanes(const ClaimRequest &request, const Queue &queue, LaneCursor *cursors, bool *skipped) {
+int matching_lanes(const Claim &claim, LaneCursor *cursors, bool *skipped) {
+    const Queue &queue = claim.queue;
     int count = 0;
     *skipped = false;
     const bool blind = IsolationUsesXactSnapshot();
     for (int i = 0; i < queue.lane_count; i++) {
         const Lane &lane = queue.lanes[i];
-        if (!core::lane_matches(request.filter, lane.kind, lane.version, lane.required, lane.required_count)) continue;
+        if (!core::lane_matches(claim.request.filter, lane.kind, lane.version, lane.required, lane.required_count))
+            continue;
         const bool use_marks = !blind && !has_unpublished_jobs(lane.id);
-        const ClaimKey first = use_marks ? first_possible_key(lane.id) : core::kFirstKey;
+        const ClaimKey first = use_marks ? first_possible_key(claim.epoch, lane.id) : core::kFirstKey;
         *skipped |= !(first == core::kFirstKey);
         if (!(first == core::kLastKey)) cursors[count++] = {lane.id, first, 0, 0, false, use_marks};
     }
@@ -219,8 +222,9 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     error_context_stack = &context;
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
     bool skipped;
-    Claim claim = {request, queue, now, sink, {}, Datum(0), worker_hash_of(request.worker_id), 0, core::kLatest, true};
-    int count = matching_lanes(request, queue, cursors, &skipped);
+    Claim claim = {request,       queue, now,           sink, {}, Datum(0), worker_hash_of(request.worker_id),
+                   marks_epoch(), 0,     core::kLatest, true};
+    int count = matching_lanes(claim, cursors, &skipped);
     if (count > 0) {
         open_jobs(&claim.jobs);
         renew_snapshot(&claim.jobs);
@@ -230,7 +234,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
             claim.use_notes = false;
             // What has been taken must not be seen again.
             CommandCounterIncrement();
-            count = matching_lanes(request, queue, cursors, &skipped);
+            count = matching_lanes(claim, cursors, &skipped);
             renew_snapshot(&claim.jobs);
             take_across_lanes(&claim, cursors, count);
         }

@@ -4,7 +4,10 @@
 #include "pg/args.h"
 #include "shared/counters.h"
 #include "shared/counting.h"
+#include "shared/marks.h"
+#include "shared/publish.h"
 #include "store/counts.h"
+#include "store/jobs_table.h"
 #include "store/watch.h"
 #include "store/rows.h"
 
@@ -38,23 +41,7 @@ Statement find_prepared = {
     {TIMESTAMPTZOID},
     Planning::Free};
 
-// Steps from priority to priority through the claim index.
-Statement get_oldest_ready = {
-    R"(WITH RECURSIVE head(lane, priority, ready_at) AS (
-           SELECT d.lane, h.priority, h.ready_at
-           FROM jobq.lane_directory d,
-                LATERAL (SELECT j.priority, j.ready_at FROM jobq.jobs j
-                         WHERE j.lane = d.lane AND j.ready_at IS NOT NULL
-                         ORDER BY j.priority, j.ready_at, j.id LIMIT 1) h
-           WHERE d.queue = $1
-           UNION ALL
-           SELECT p.lane, h.priority, h.ready_at
-           FROM head p,
-                LATERAL (SELECT j.priority, j.ready_at FROM jobq.jobs j
-                         WHERE j.lane = p.lane AND j.ready_at IS NOT NULL AND j.priority > p.priority
-                         ORDER BY j.priority, j.ready_at, j.id LIMIT 1) h)
-       SELECT min(h.ready_at) FROM head h)",
-    {TEXTOID}};
+Statement get_lanes = {"SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1", {TEXTOID}};
 
 // Of the jobs that are watched, and of those that were claimed just now, whose ids are $1. A queue may come twice.
 Statement get_oldest_heartbeats = {
@@ -191,6 +178,26 @@ QueueList list_names(QueueList *numbers, bool counted) {
     return list;
 }
 
+// The oldest of a lane is the first of one of its priorities. DT_NOEND: there is none.
+TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
+    const bool blind = IsolationUsesXactSnapshot() || has_unpublished_jobs(lane);
+    const core::EmptyRanges empty = read_marks(blind ? kNoMarks : marks_epoch(), lane);
+    TimestampTz oldest = DT_NOEND;
+    core::ClaimKey key = core::skip_empty(empty, core::kFirstKey);
+    if (!(key == core::kLastKey)) seek_ready(jobs, lane, key);
+    while (!(key == core::kLastKey) && next_ready(jobs, &key)) {
+        CHECK_FOR_INTERRUPTS();
+        const core::ClaimKey entry = key;
+        key = core::skip_empty(empty, entry);
+        if (key == entry && fetch_ready(jobs)) {
+            oldest = Min(oldest, entry.ready_at);
+            key = core::skip_empty(empty, core::next_key({INT64_MAX, INT64_MAX, entry.priority}));
+        }
+        if (entry < key && !(key == core::kLastKey)) seek_ready(jobs, lane, key);
+    }
+    return oldest;
+}
+
 }  // namespace
 
 QueueList read_queue_numbers() {
@@ -229,10 +236,13 @@ DutyOutcome reconcile_counters() {
 bool table_is_large() { return run(get_large, Params())[0].bool_at(1); }
 
 bool oldest_ready(text *queue, TimestampTz *ready_at) {
-    const Rows rows = read(get_oldest_ready, Params().add(PointerGetDatum(queue)));
-    if (rows[0].is_null(1)) return false;
-    *ready_at = DatumGetTimestampTz(rows[0].get(1));
-    return true;
+    const Rows lanes = read(get_lanes, Params().add(PointerGetDatum(queue)));
+    *ready_at = DT_NOEND;
+    JobsTable jobs;
+    open_jobs_for_reading(&jobs);
+    for (uint64 i = 0; i < lanes.size(); i++) *ready_at = Min(*ready_at, oldest_in_lane(&jobs, lanes[i].int64_at(1)));
+    close_jobs_for_reading(&jobs);
+    return *ready_at != DT_NOEND;
 }
 
 Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params().add(unwatched_jobs())); }

@@ -7,11 +7,13 @@
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
 #include "shared/leases.h"
+#include "shared/marks.h"
 #include "shared/publish.h"
 #include "shared/slots.h"
 #include "store/directory.h"
 #include "store/duties.h"
 #include "store/finish.h"
+#include "store/jobs_table.h"
 #include "store/learn.h"
 #include "store/watch.h"
 #include "store/rows.h"
@@ -89,6 +91,16 @@ Statement add_missing_lanes = {
                      ORDER BY j.priority, j.ready_at, j.id LIMIT 1) j
        WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = j.queue AND d.lane = s.lane))",
     {}};
+
+// ALTER TABLE ... ENABLE TRIGGER USER or ALL, which pg_restore --disable-triggers says too, makes it fire where there
+// is nothing to tell, and no longer where it must. One that somebody has disabled stays so.
+Statement find_misplaced_trigger = {
+    R"(SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = 'jobq.jobs'::pg_catalog.regclass
+                      AND t.tgname = 'tell_job' AND t.tgenabled = 'O'))",
+    {}};
+Statement replace_trigger = {"ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_job", {}, Planning::Free};
+// Others who write to the table queue behind us so long.
+constexpr const char *kLockTimeout = "50ms";
 
 // After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long.
 Statement pull_back_heartbeats = {
@@ -224,6 +236,16 @@ void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     outcome->done = 0;
 }
 
+void restore_trigger() {
+    if (marks_epoch() != kNoMarks || !run(find_misplaced_trigger, Params())[0].bool_at(1)) return;
+    FailureText failure;
+    const int nest_level = NewGUCNestLevel();
+    set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+    // Another time, when somebody is in the way.
+    attempt([] { run(replace_trigger, Params()); }, &failure);
+    AtEOXact_GUC(true, nest_level);
+}
+
 void delete_page(const Page &page, DutyOutcome *outcome) {
     if (page.count == 0) return;
     const Rows locked = run(
@@ -321,6 +343,7 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
 
 DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     DutyOutcome outcome = {};
+    restore_trigger();
     run(add_missing_lanes, Params());
     outcome.done = affected();
     if (heartbeats_doubtful(grace_start)) {

@@ -7,7 +7,6 @@
 #include "shared/publish.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
-#include "store/jobs_table.h"
 #include "store/rows.h"
 
 namespace jobq {
@@ -88,22 +87,20 @@ int64 tell_of_job(TupleTableSlot *row) {
 
 }  // namespace
 
-void insert_jobs(const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now, int64 *ids) {
+void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
+                 int64 *ids) {
     const SharedColumns shared = {spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required),
                                   now};
-    JobsTable jobs;
-    open_jobs(&jobs);
     for (int first = 0; first < count; first += kMaxAdded) {
         const int end = Min(first + kMaxAdded, count);
         for (int i = first; i < end; i++)
-            add_job(&jobs, shared, columns.payloads[i],
+            add_job(jobs, shared, columns.payloads[i],
                     columns.run_ats == nullptr ? spec.run_at : DatumGetTimestampTz(columns.run_ats[i]),
                     columns.priorities == nullptr ? spec.priority
                                                   : static_cast<int16>(DatumGetInt32(columns.priorities[i])));
-        insert_rows(&jobs.table);
-        for (int i = first; i < end; i++) ids[i] = tell_of_job(jobs.table.added[i - first]);
+        insert_rows(&jobs->table);
+        for (int i = first; i < end; i++) ids[i] = tell_of_job(jobs->table.added[i - first]);
     }
-    close_jobs(&jobs);
 }
 
 void settle_job(int64 id, int64 lane, core::Micros default_timeout) {

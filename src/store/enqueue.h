@@ -4,6 +4,7 @@
 #include "core/job.h"
 #include "pg/pg.h"
 #include "pg/spi.h"
+#include "store/jobs_table.h"
 
 namespace jobq {
 
@@ -29,8 +30,9 @@ struct JobColumns {
     const Datum *priorities;  // int4, checked to fit smallint
 };
 
-// Inserts jobs; ids gets theirs, in the order of the payloads.
-void insert_jobs(const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now, int64 *ids);
+// Inserts jobs into the open table; ids gets theirs, in the order of the payloads.
+void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
+                 int64 *ids);
 
 // Makes a job that somebody's own UPDATE changed consistent again: what follows from its status, and its lane.
 void settle_job(int64 id, int64 lane, core::Micros default_timeout);

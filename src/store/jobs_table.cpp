@@ -1,10 +1,13 @@
 // See jobs_table.h.
 #include "pg/pg.h"
 
+#include "shared/marks.h"
 #include "store/jobs_table.h"
 
 extern "C" {
+#include "catalog/pg_trigger.h"
 #include "commands/sequence.h"
+#include "common/hashfn.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"
@@ -54,6 +57,7 @@ struct Known {
     bool valid;
     Oid schema, table, ids, ready;
     Oid attempts, attempts_index;  // the index: InvalidOid when somebody dropped it
+    uint64 epoch;
     Oid id_sequence;
     Oid statuses[core::kJobStatusCount];
 };
@@ -85,6 +89,47 @@ Oid status_value(Oid type, core::JobStatus status) {
         DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type)));
 }
 
+// The triggers that tell of changes by hand, and whether one fires where it must.
+bool tells_of_changes(const FormData_pg_trigger &trigger) {
+    const char *name = NameStr(trigger.tgname);
+    const bool always = trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
+    if (strcmp(name, "count_job") == 0 || strcmp(name, "follow_job") == 0)
+        return always || trigger.tgenabled == TRIGGER_FIRES_ON_ORIGIN;
+    return strcmp(name, "tell_job") == 0 && (always || trigger.tgenabled == TRIGGER_FIRES_ON_REPLICA);
+}
+constexpr int kTellingTriggers = 3;
+
+// A number made of which versions of their rows in the catalogue these triggers have; none comes again.
+uint64 epoch_of(Oid table) {
+    struct {
+        Oid trigger;
+        TransactionId changed;
+        BlockNumber block;
+        uint32 offset;
+    } version = {};
+    uint64 epoch = 1;
+    int telling = 0;
+    ScanKeyData key;
+    ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(table));
+    Relation triggers = table_open(TriggerRelationId, AccessShareLock);
+    SysScanDesc scan = systable_beginscan(triggers, TriggerRelidNameIndexId, true, nullptr, 1, &key);
+    while (HeapTuple row = systable_getnext(scan)) {
+        const auto *trigger = reinterpret_cast<const FormData_pg_trigger *>(GETSTRUCT(row));
+        if (!tells_of_changes(*trigger)) continue;
+        const TransactionId changed = HeapTupleHeaderGetRawXmin(row->t_data);
+        if (TransactionIdIsCurrentTransactionId(changed)) continue;
+        telling++;
+        version = {trigger->oid, changed, ItemPointerGetBlockNumber(&row->t_self),
+                   ItemPointerGetOffsetNumber(&row->t_self)};
+        epoch = hash_combine64(
+            epoch, hash_bytes_extended(reinterpret_cast<const unsigned char *>(&version), sizeof(version), 0));
+    }
+    systable_endscan(scan);
+    table_close(triggers, AccessShareLock);
+    if (telling < kTellingTriggers) return kNoMarks;
+    return epoch == kNoMarks ? 1 : epoch;
+}
+
 void look_up() {
     if (!callback_registered) {
         CacheRegisterRelcacheCallback(forget, Datum(0));
@@ -102,6 +147,7 @@ void look_up() {
         unknown_table();
     Relation table = table_open(known.table, AccessShareLock);
     check_columns(table);
+    known.epoch = epoch_of(known.table);
     known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
     table_close(table, NoLock);
@@ -166,6 +212,29 @@ void close_jobs(JobsTable *jobs) {
     if (jobs->attempt != nullptr) ExecDropSingleTupleTableSlot(jobs->attempt);
     if (jobs->attempts != nullptr) table_close(jobs->attempts, NoLock);
     close_table(&jobs->table);
+}
+
+void open_jobs_for_reading(JobsTable *jobs) {
+    memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
+    if (!known.valid) look_up();
+    jobs->table.relation = table_open(known.table, AccessShareLock);
+    if (!known.valid) look_up();
+    jobs->table.row = table_slot_create(jobs->table.relation, nullptr);
+    jobs->table.snapshot = GetActiveSnapshot();
+}
+
+void close_jobs_for_reading(JobsTable *jobs) {
+    end_scans(jobs);
+    if (jobs->ready.index != nullptr) index_close(jobs->ready.index, NoLock);
+    ExecDropSingleTupleTableSlot(jobs->table.row);
+    table_close(jobs->table.relation, NoLock);
+}
+
+uint64 marks_epoch() {
+    // A transaction that has not locked the table yet may not have heard of changes of its triggers.
+    AcceptInvalidationMessages();
+    if (!known.valid) look_up();
+    return known.epoch;
 }
 
 void renew_snapshot(JobsTable *jobs) {

@@ -70,6 +70,16 @@ struct JobsTable {
 void open_jobs(JobsTable *jobs);
 void close_jobs(JobsTable *jobs);
 
+// The same for reading only, also on a standby: what follows sees what the active snapshot sees.
+void open_jobs_for_reading(JobsTable *jobs);
+void close_jobs_for_reading(JobsTable *jobs);
+
+// The epoch of the marks (shared/marks.h) as this session sees it now: another one whenever the triggers of jobq.jobs
+// that tell of changes by hand have been changed. kNoMarks when one of them is missing or switched off, or this very
+// transaction has changed them. The triggers cannot change while somebody else writes to the table or has opened
+// it with open_jobs: whoever learns holds that lock, and so does a change that nobody is told of.
+uint64 marks_epoch();
+
 // What follows sees what is committed now (READ COMMITTED), or the transaction's snapshot. Must be called first.
 void renew_snapshot(JobsTable *jobs);
 

@@ -4,6 +4,8 @@
 #include "shared/marks.h"
 #include "store/learn.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -38,15 +40,30 @@ bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const Clai
     return true;
 }
 
-// Whether a claimable job lies in the range. The rest of the range is then published: where one is that nobody has told
-// of there may be thousands, and to find them one a round would take hours.
-bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys) {
+// A repair reads so many entries, some 10 ms' worth, and goes on from there the next time: the round's other duties
+// wait for it, and where an old snapshot keeps them there may be millions.
+constexpr int kRepairPiece = 20000;
+
+// Where the last repair of this process ended, lanes in the order of their ids.
+struct Place {
+    int64 lane;
     ClaimKey key;
-    seek_ready_range(jobs, lane, keys.from, keys.to);
-    while (next_ready(jobs, &key) && key < keys.to) {
+};
+constexpr Place kBeginning = {PG_INT64_MIN, core::kFirstKey};
+Place repaired_to = kBeginning;
+
+// Looks for a claimable job in the range, from `key` on, until *entries have been read; `key` is then where to go on.
+// The rest of the range is published when there is one: where one is that nobody has told of there may be thousands,
+// and to find them one a round would take hours.
+bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys, ClaimKey *key, int *entries) {
+    if (*key < keys.from) *key = keys.from;
+    if (keys.to <= *key) return false;
+    seek_ready_range(jobs, lane, *key, keys.to);
+    while (*entries > 0 && next_ready(jobs, key) && *key < keys.to) {
         CHECK_FOR_INTERRUPTS();
+        --*entries;
         if (!fetch_ready(jobs)) continue;
-        publish_keys(lane, key, keys.to);
+        publish_keys(lane, *key, keys.to);
         return true;
     }
     return false;
@@ -56,9 +73,10 @@ bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys) {
 
 void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause) {
     if (has_new_files(jobs->table.relation)) return;
-    const uint64 ticket = begin_learning(lane, pause);
+    const uint64 epoch = marks_epoch();
+    const uint64 ticket = begin_learning(epoch, lane, pause);
     if (ticket == 0) return;
-    const EmptyRanges known = read_marks(lane);
+    const EmptyRanges known = read_marks(epoch, lane);
     renew_snapshot(jobs);
     // With the number of the first command, the snapshot sees nothing that this transaction did: what it has claimed
     // counts as pending, as long as it may roll back.
@@ -85,17 +103,29 @@ int64 repair_marks() {
     return 0;
 #endif
     auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
-    const int count = held_lanes(held, lanes_held());
+    const uint64 epoch = marks_epoch();
+    const int count = held_lanes(epoch, held, lanes_held());
     int64 found = 0;
+    Place place = repaired_to;
+    repaired_to = kBeginning;
     if (count == 0) return found;
+    std::sort(held, held + count, [](const HeldLane &a, const HeldLane &b) { return a.lane < b.lane; });
+    int entries = kRepairPiece;
     JobsTable jobs;
     open_jobs(&jobs);
     for (int i = 0; i < count; i++) {
-        const EmptyRanges empty = read_marks(held[i].lane);
+        if (held[i].lane < place.lane) continue;
+        if (place.lane < held[i].lane) place = {held[i].lane, core::kFirstKey};
+        const EmptyRanges empty = read_marks(epoch, place.lane);
         renew_snapshot(&jobs);
         bool stranded = false;
-        for (int r = 0; r < empty.count; r++) stranded |= publish_stranded(&jobs, held[i].lane, empty.items[r].keys);
+        for (int r = 0; r < empty.count && entries > 0; r++)
+            stranded |= publish_stranded(&jobs, place.lane, empty.items[r].keys, &place.key, &entries);
         found += stranded ? 1 : 0;
+        if (entries == 0) {
+            repaired_to = place;
+            break;
+        }
     }
     close_jobs(&jobs);
     return found;

@@ -12,8 +12,9 @@ namespace jobq {
 // needs a new snapshot afterwards.
 void learn_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause);
 
-// Looks for claimable jobs where the marks say there are none: changes that nothing has published. Returns in how many
-// lanes it found and published some.
+// Looks for claimable jobs where the marks say there are none: a safety net, since whatever makes one claimable
+// publishes it. One call reads a bounded piece; the next goes on behind it. Returns in how many lanes it found and
+// published some.
 int64 repair_marks();
 
 }  // namespace jobq

@@ -33,7 +33,7 @@ bool is_held(const JobsTable &jobs) {
 
 // Looks into one lane, where a claim would begin. `held` counts the jobs that others hold.
 void look_into_lane(JobsTable *jobs, int64 lane, int *held, Seen *seen) {
-    core::ClaimKey key = first_possible_key(lane);
+    core::ClaimKey key = first_possible_key(marks_epoch(), lane);
     if (key == core::kLastKey) return;
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key)) {

@@ -23,6 +23,7 @@ namespace jobq {
 
 namespace {
 
+constexpr ProcessKind kWorker = {"jobq worker", "jobq_worker_main"};
 // Connecting takes a worker a few milliseconds; so much earlier it is started, and waits for the moment.
 constexpr core::Micros kLead = 30000;
 // Between two starts in one database, so that a worker that cannot stay does not make us spin.
@@ -143,6 +144,16 @@ void forget_dropped(const Oid *had_slot) {
     LWLockRelease(slots_lock());
 }
 
+// Tells the sessions of databases that have been taken out of jobq.databases, or put in again.
+void note_served() {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    for (Slot &slot : shared_state()->slots) {
+        const Database *database = find_database(pg_atomic_read_u32(&slot.database));
+        if (database != nullptr) slot.unserved = !database->served;
+    }
+    LWLockRelease(slots_lock());
+}
+
 void scan_databases(TimestampTz now) {
     pg_atomic_write_u32(&shared_state()->databases_changed, 0);
     Oid had_slot[kMaxDatabases];
@@ -150,6 +161,7 @@ void scan_databases(TimestampTz now) {
     pg_memory_barrier();
     read_databases();
     forget_dropped(had_slot);
+    note_served();
     self.last_scan = now;
 }
 
@@ -224,19 +236,10 @@ void note_room(TimestampTz now) {
     ereport(LOG, (errmsg("jobq: background workers can be started again")));
 }
 
-bool register_worker(const Database *database, int slot, BackgroundWorkerHandle **handle) {
-    BackgroundWorker worker = {};
-    snprintf(worker.bgw_name, sizeof(worker.bgw_name), "jobq worker for %s", database->name);
-    strlcpy(worker.bgw_type, "jobq worker", sizeof(worker.bgw_type));
-    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-    worker.bgw_restart_time = BGW_NEVER_RESTART;
-    strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
-    strlcpy(worker.bgw_function_name, "jobq_worker_main", sizeof(worker.bgw_function_name));
-    worker.bgw_main_arg = Int32GetDatum(slot);
-    memcpy(worker.bgw_extra, &database->oid, sizeof(database->oid));
-    worker.bgw_notify_pid = MyProcPid;
-    return RegisterDynamicBackgroundWorker(&worker, handle);
+bool register_worker(const Database *database, const Slot *slot, BackgroundWorkerHandle **handle) {
+    char name[BGW_MAXLEN];
+    snprintf(name, sizeof(name), "%s for %s", kWorker.type, database->name);
+    return start_process(kWorker, name, slot, database->oid, handle);
 }
 
 void start_worker(Oid oid, TimestampTz now) {
@@ -260,7 +263,7 @@ void start_worker(Oid oid, TimestampTz now) {
     const int i = index_of(slot);
     // The handle must outlive every transaction.
     MemoryContextSwitchTo(TopMemoryContext);
-    if (register_worker(database, i, &self.handles[i])) {
+    if (register_worker(database, slot, &self.handles[i])) {
         self.refusals = 0;
         return;
     }

@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "postmaster/interrupt.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "utils/wait_event.h"
@@ -43,6 +44,33 @@ constexpr OwnSetting kOwnSettings[] = {
 };
 
 }  // namespace
+
+bool start_process(const ProcessKind &kind, const char *name, const Slot *slot, Oid database,
+                   BackgroundWorkerHandle **handle) {
+    BackgroundWorker worker = {};
+    strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));
+    strlcpy(worker.bgw_type, kind.type, sizeof(worker.bgw_type));
+    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    worker.bgw_restart_time = BGW_NEVER_RESTART;
+    strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
+    strlcpy(worker.bgw_function_name, kind.main_function, sizeof(worker.bgw_function_name));
+    worker.bgw_main_arg = Int32GetDatum(static_cast<int32>(slot - shared_state()->slots));
+    memcpy(worker.bgw_extra, &database, sizeof(database));
+    if (handle != nullptr) worker.bgw_notify_pid = MyProcPid;
+    return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+void begin_process(Datum slot_index, bool (*attach)(Slot *slot, Oid database)) {
+    install_signal_handlers();
+    Oid database;
+    memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(database));
+    if (shared_state() == nullptr || !attach(&shared_state()->slots[DatumGetInt32(slot_index)], database)) proc_exit(0);
+
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+    use_own_settings();
+}
 
 void install_signal_handlers() {
     pqsignal(SIGHUP, SignalHandlerForConfigReload);

@@ -1,11 +1,31 @@
-// What the launcher and the workers have in common as processes: signals, settings of their own, waiting.
-// Who may call it: launcher.cpp and worker.cpp.
+// What the launcher and the workers have in common as processes: how they are started and begin, signals, settings of
+// their own, waiting. Who may call it: launcher.cpp, worker.cpp and recount.cpp.
 #pragma once
 
 #include "pg/pg.h"
 #include "core/job.h"
+#include "shared/slots.h"
+
+extern "C" {
+#include "postmaster/bgworker.h"
+}
 
 namespace jobq {
+
+// What a process that works in one database is called, and the function of the library that it runs.
+struct ProcessKind {
+    const char *type;
+    const char *main_function;
+};
+
+// Asks the postmaster for a process of the slot's database; `name` tells them apart. False when max_worker_processes
+// leaves no room. With a handle the caller is told of the start and the end.
+bool start_process(const ProcessKind &kind, const char *name, const Slot *slot, Oid database,
+                   BackgroundWorkerHandle **handle);
+
+// How such a process begins: with attach(slot, database), where it enters its slot before it can be seen in the
+// database, then connected, with settings of its own. It ends here when attach returns false.
+void begin_process(Datum slot_index, bool (*attach)(Slot *slot, Oid database));
 
 // Handlers of SIGHUP and SIGTERM. Called first, while signals are still blocked.
 void install_signal_handlers();

@@ -17,6 +17,7 @@ namespace jobq {
 
 namespace {
 
+constexpr ProcessKind kRecount = {"jobq recount", "jobq_recount_main"};
 constexpr core::Micros kRestart = 5 * core::kSecond;
 
 Slot *own = nullptr;
@@ -48,22 +49,14 @@ bool may_start_recount(const Slot *slot, TimestampTz now) {
 }
 
 void start_recount(Slot *slot, TimestampTz now) {
-    BackgroundWorker worker = {};
-    const char *name = strstr(MyBgworkerEntry->bgw_name, " for ");
-    snprintf(worker.bgw_name, sizeof(worker.bgw_name), "jobq recount%s", name != nullptr ? name : "");
-    strlcpy(worker.bgw_type, "jobq recount", sizeof(worker.bgw_type));
-    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-    worker.bgw_restart_time = BGW_NEVER_RESTART;
-    strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
-    strlcpy(worker.bgw_function_name, "jobq_recount_main", sizeof(worker.bgw_function_name));
-    worker.bgw_main_arg = Int32GetDatum(static_cast<int32>(slot - shared_state()->slots));
-    memcpy(worker.bgw_extra, &MyDatabaseId, sizeof(MyDatabaseId));
+    char name[BGW_MAXLEN];
+    const char *database = strstr(MyBgworkerEntry->bgw_name, " for ");
+    snprintf(name, sizeof(name), "%s%s", kRecount.type, database != nullptr ? database : "");
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     slot->recount_started = now;
     LWLockRelease(slots_lock());
-    if (!RegisterDynamicBackgroundWorker(&worker, nullptr))
-        ereport(DEBUG1, (errmsg_internal("%s: max_worker_processes leaves no room", worker.bgw_name)));
+    if (!start_process(kRecount, name, slot, MyDatabaseId, nullptr))
+        ereport(DEBUG1, (errmsg_internal("%s: max_worker_processes leaves no room", name)));
 }
 
 void stop_recount(const Slot *slot) {
@@ -74,14 +67,7 @@ void stop_recount(const Slot *slot) {
 extern "C" {
 
 PGDLLEXPORT void jobq_recount_main(Datum slot_index) {
-    install_signal_handlers();
-    Oid database;
-    memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(database));
-    if (shared_state() == nullptr || !attach(&shared_state()->slots[DatumGetInt32(slot_index)], database)) proc_exit(0);
-
-    BackgroundWorkerUnblockSignals();
-    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
-    use_own_settings();
+    begin_process(slot_index, attach);
     if (!asked_to_stop()) run_recount(own);
     proc_exit(0);
 }

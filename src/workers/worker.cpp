@@ -118,14 +118,7 @@ void run_rounds() {
 extern "C" {
 
 PGDLLEXPORT void jobq_worker_main(Datum slot_index) {
-    install_signal_handlers();
-    Oid database;
-    memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(database));
-    if (shared_state() == nullptr || !attach(&shared_state()->slots[DatumGetInt32(slot_index)], database)) proc_exit(0);
-
-    BackgroundWorkerUnblockSignals();
-    BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
-    use_own_settings();
+    begin_process(slot_index, attach);
     // The launcher may not have read the settings yet that this process was born with.
     if (database_served()) run_rounds();
     leave_in_order();

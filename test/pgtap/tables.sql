@@ -8,7 +8,7 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(31 + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(32 + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
@@ -56,9 +56,10 @@ SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass
 -- Hot tables are kept in shape.
 SELECT ok((SELECT reloptions::text ~ 'fillfactor=[3-8]' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');
 -- Statements by hand are looked after by triggers, also where the server applies changes.
-SELECT triggers_are('jobq', 'jobs', '{fill_job,count_job,follow_job,forget_job,forget_jobs}'::name[]);
+SELECT triggers_are('jobq', 'jobs', '{fill_job,count_job,tell_job,follow_job,forget_job,forget_jobs}'::name[]);
 SELECT trigger_is('jobq', 'jobs', 'fill_job', 'jobq', 'fill_job');
 SELECT trigger_is('jobq', 'jobs', 'follow_job', 'jobq', 'follow_job');
+SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclass AND tgname = 'tell_job'), 'R', 'claimable jobs are told of in replica role');
 SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass) AND tgenabled = 'A'), 4::bigint, 'settings and lanes are noticed in replica role too');
 
 -- Nobody but the owner has rights, and pg_monitor reads the views.

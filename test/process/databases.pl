@@ -115,7 +115,8 @@ promoted('made', 'a database made from a template with the extension is served')
 settings($node, 'max_worker_processes = 2', 'jobq.enabled = off');
 $node->restart;
 my $greedy = session($node, 'postgres');
-$greedy->query('SET force_parallel_mode = on');
+# PostgreSQL 16 gave the setting another name.
+$greedy->query(q{SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')});
 $greedy->query_until(qr/started/, "\\echo started\nSELECT pg_sleep(600);\n");
 my $slot_taken = q{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'parallel worker')};
 becomes_true($node, 'postgres', $slot_taken, 'the only worker slot is taken');

@@ -132,10 +132,9 @@ enqueue(6);
 value($node, 'work', join ';', map { qq{SELECT id FROM jobq_claim('q', 'w$_')} } 1 .. 6);
 my ($survivor, $survivor_lease, $claimed_at) = split /\|/,
   value($node, 'work', q{SELECT id, lease, extract(epoch FROM last_heartbeat) FROM jobq.jobs WHERE worker_id = 'w1'});
-my @pids = split /\n/, value($node, 'postgres', 'SELECT pid FROM pg_stat_activity');
+my @pids = server_pids($node);
 seconds_until(sub { my $before = length $acknowledged; $producer->pump; return length $acknowledged > $before });
-$node->kill9;
-kill 'KILL', @pids;
+kill_server($node, @pids);
 eval { $producer->finish };
 my @ids = $acknowledged =~ /^(\d+)\n/mg;
 cmp_ok(scalar @ids, '>', 100, 'jobs were acknowledged before the kill') or diag $producer_errors;
@@ -143,14 +142,7 @@ cmp_ok(scalar @ids, '<', 20000, 'and the kill came in between');
 
 # Down for longer than the leases last.
 seconds_until(sub { time > $claimed_at + $timeout + 0.5 });
-# Processes that are dying yet hold the shared memory of the old server.
-my $started = seconds_until(
-    sub {
-        return 1 if $node->start(fail_ok => 1);
-        $node->stop('fast', fail_ok => 1);
-        return 0;
-    });
-ok($started, 'the server starts again');
+starts_again($node);
 my $began = time;
 is(value($node, 'work', "SELECT jobq_heartbeat($survivor, $survivor_lease)"),
     'held', 'a lease from before the crash is good after it');

@@ -10,7 +10,7 @@ use JobqMarks;
 use JobqTest;
 use Test::More;
 
-my $node = marked_server('marks');
+my $node = marked_server('marks', init => { allows_streaming => 'logical' });
 marked_database($node, 'work');
 my $holder = hold_snapshot($node, 'work');
 my $dba = session($node, 'work');
@@ -246,6 +246,76 @@ work(q{SELECT job_id FROM jobq_enqueue_many('favoured', '{"\"many\""}')});
 claims('favoured', ['many'], 'or jobq_enqueue_many');
 work('DROP TRIGGER zz_favour ON jobq.jobs');
 
+# ---- triggers that do not fire: logical replication and DISABLE TRIGGER
+
+sub unseen
+{
+    return sprintf q{INSERT INTO jobq.jobs (queue, payload, run_at, status, ready_at, max_attempts, lane)
+        VALUES ('unseen', '"%s"', '2001-01-01', 'pending', '2001-01-01', 20, jobq.lane_of('unseen', '', 0, NULL));}, shift;
+}
+my $applied = 'SET session_replication_role = replica;';
+known_empty('unseen');
+work($applied . unseen('applied'));
+claims('unseen', ['applied'], 'INSERT in replica role');
+known_empty('unseen');
+work("$applied COPY jobq.jobs (queue, payload, run_at, status, ready_at, max_attempts, lane) FROM stdin;\n"
+    . "unseen\t\"copied\"\t2001-01-01\tpending\t2001-01-01\t20\t" . work(q{SELECT jobq.lane_of('unseen', '', 0, NULL)}) . "\n\\.\n");
+claims('unseen', ['copied'], 'COPY in replica role');
+known_empty('unseen');
+work("$applied UPDATE jobq.jobs SET status = 'pending', ready_at = run_at WHERE queue = 'unseen' AND payload = '\"applied\"'");
+claims('unseen', ['applied'], 'UPDATE in replica role');
+
+for my $trigger ('count_job', 'follow_job', 'tell_job', 'USER', 'ALL')
+{
+    my $off = "ALTER TABLE jobq.jobs DISABLE TRIGGER $trigger;";
+    my $on = 'ALTER TABLE jobq.jobs ENABLE ' . ($trigger eq 'tell_job' ? 'REPLICA ' : '') . "TRIGGER $trigger;";
+    # What the other triggers would tell.
+    my $silently = $trigger eq 'count_job' ? '' : $applied;
+    for my $how ("BEGIN; $off $silently %s $on COMMIT", "$off $silently %s $on")
+    {
+        known_empty('unseen');
+        work(sprintf $how, unseen($trigger));
+        claims('unseen', [$trigger], "$trigger off" . ($how =~ /BEGIN/ ? ', in one transaction' : ''));
+        # ENABLE TRIGGER USER makes tell_job fire in the wrong role.
+        work(q{SELECT count(*) FROM jobq_tick()});
+        is(work(q{SELECT string_agg(tgenabled::text, '' ORDER BY tgname) FROM pg_trigger
+                  WHERE tgrelid = 'jobq.jobs'::regclass AND tgname ~ '(count|follow|tell)_job'}), 'OOR', "$trigger: the triggers are as before");
+    }
+}
+
+known_empty('unseen');
+$worker->query('BEGIN; SELECT 1');
+is($worker->query(sprintf $nothing, 'unseen'), '0', 'a transaction finds nothing');
+work('ALTER TABLE jobq.jobs DISABLE TRIGGER count_job; ' . unseen('while off'));
+is($worker->query(q{SELECT payload FROM jobq_claim('unseen')}), '"while off"', 'while the triggers are off it finds what comes');
+$worker->query('ROLLBACK');
+cmp_ok(work(q{BEGIN; SELECT index_reads('SELECT count(*) FROM jobq_claim(''unseen'', batch => 100)'); ROLLBACK}), '>=', 40, 'nobody uses marks then');
+work('ALTER TABLE jobq.jobs ENABLE TRIGGER count_job');
+claims('unseen', ['while off'], 'and on again');
+
+# From a database of the same server, which needs a slot made beforehand.
+database($node, 'source');
+value($node, 'source', q{ALTER TABLE jobq.jobs ALTER id RESTART WITH 1000000000; CREATE PUBLICATION jobs FOR TABLE jobq.jobs;
+    SELECT pg_create_logical_replication_slot('jobs', 'pgoutput')});
+work(q{CREATE SUBSCRIPTION jobs CONNECTION $c$} . $node->connstr('source') . q{$c$ PUBLICATION jobs
+    WITH (create_slot = false, slot_name = 'jobs', copy_data = false)});
+for my $way ([ 'enqueued', q{SELECT jobq_enqueue('replicated', '"far"')} ],
+    [ 'claimed and released', q{SELECT jobq_release(id, lease) FROM jobq_claim('replicated')} ])
+{
+    known_empty('replicated');
+    value($node, 'source', $way->[1]);
+    becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'replicated' AND status = 'pending')}, "$way->[0] elsewhere");
+    claims('replicated', ['far'], "$way->[0] elsewhere: the next claim has it");
+}
+work(q{ALTER SUBSCRIPTION jobs DISABLE; ALTER SUBSCRIPTION jobs SET (slot_name = NONE); DROP SUBSCRIPTION jobs});
+
+# What a transaction learns that has switched them off and on itself is nobody else's business.
+known_empty('unseen');
+$dba->query('BEGIN; ALTER TABLE jobq.jobs DISABLE TRIGGER count_job; ' . unseen('own') . 'ALTER TABLE jobq.jobs ENABLE TRIGGER count_job');
+is($dba->query(q{SAVEPOINT s; SELECT payload FROM jobq_claim('unseen'); SELECT count(*) FROM jobq_claim('unseen'); ROLLBACK TO s; COMMIT}),
+    "\"own\"\n0", 'a transaction claims what it has inserted silently');
+claims('unseen', ['own'], 'and others, when it has rolled that back');
+
 # ---- back into the queue
 
 known_empty('again');
@@ -321,7 +391,17 @@ cmp_ok($median_after, '<=', 150, 'a claim reads no more than what was claimed si
 cmp_ok($most_after, '<=', $most_before + 100, 'thousands of jobs later no more than before');
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'long' AND status = 'pending'}), '500', 'five hundred are left');
 cmp_ok(work(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT index_reads('SELECT count(*) FROM jobq_claim(''long'')'); ROLLBACK}), '>=', 5000, 'which without marks would cost this');
-work(q{CALL drain('long', 100)});
+cmp_ok(index_reads($node, 'work', q{SELECT jobq.oldest_pending_age('long')}), '<=', 250, 'the age of the oldest job costs no more');
+is(work(q{SELECT jobq.oldest_pending_age('long') - (now() - min(run_at)) BETWEEN '-1 s' AND '1 s' FROM jobq.jobs WHERE queue = 'long' AND status = 'pending'}), 't', 'and is right');
+work(q{CALL drain('long', 100); SELECT count(*) FROM jobq_claim('long')});
+is(index_reads($node, 'work', q{SELECT jobq.oldest_pending_age('long')}), '0', 'an empty queue costs nothing');
+is(work(q{SELECT jobq.oldest_pending_age('long') IS NULL}), 't', 'and has none');
+is(work(q{BEGIN; SELECT jobq_enqueue('long', run_at => '2001-01-01') > 0; SELECT jobq.oldest_pending_age('long') > '20 years';
+          SELECT jobq_enqueue('long', run_at => '1999-01-01', priority => 7) > 0; SELECT jobq.oldest_pending_age('long') > '22 years'; COMMIT;
+          SELECT jobq.oldest_pending_age('long') > '22 years'}), "t\nt\nt\nt\nt", 'what the transaction itself has enqueued counts, of any priority');
+$dba->query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+work(q{CALL drain('long', 100); SELECT count(*) FROM jobq_claim('long')});
+is($dba->query(q{SELECT jobq.oldest_pending_age('long') > '22 years'; COMMIT; SELECT jobq.oldest_pending_age('long') IS NULL}), "t\nt", 'an older snapshot has the age it sees');
 
 # ---- statistics and plans do not matter
 

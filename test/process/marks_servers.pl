@@ -76,17 +76,9 @@ work(q{SELECT jobq_enqueue('crash', '"one"'), jobq_enqueue('crash', '"two"')});
 my $open = session($node, 'work');
 $open->query(q{BEGIN; SELECT id FROM jobq_claim('crash')});
 is(work(q{BEGIN; SELECT payload FROM jobq_claim('crash'); ROLLBACK; SELECT count(*) FROM jobq_claim('again')}), "\"two\"\n0", 'others claim past it');
-my @pids = split /\n/, value($node, 'postgres', 'SELECT pid FROM pg_stat_activity');
-$node->kill9;
-kill 'KILL', @pids;
+kill_server($node);
 eval { $open->quit };
-ok( seconds_until(
-        sub {
-            return 1 if $node->start(fail_ok => 1);
-            $node->stop('fast', fail_ok => 1);
-            return 0;
-        }),
-    'the server starts again');
+starts_again($node);
 claims_next($node, 'work', 'crash', [ 'one', 'two' ], 'after a crash both are claimed');
 
 # ---- a crash of one backend: the server makes its shared memory anew
@@ -225,6 +217,52 @@ sub database_without_work
 }
 database_without_work('idle', 'served');
 database_without_work('alone', 'not served');
+
+# ---- marks are used only where a worker comes by
+
+my $kept_two = hold_snapshot($small, 'two');
+learn_empty($small, 'two', 'unserved');
+sub marks_are_used
+{
+    my ($used, $what) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $reads = $used ? '= 0' : '>= 40';
+    return becomes_true($small, 'two', qq{SELECT index_reads('SELECT count(*) FROM jobq_claim(''unserved'')') $reads}, $what);
+}
+for my $way ([ "jobq.databases = 'one, three'", "jobq.databases = 'one, two, three, idle'" ],
+    [ "jobq.databases = 'one, three'", "jobq.databases = ''" ], [ 'jobq.enabled = off', 'jobq.enabled = on' ])
+{
+    my ($without, $with) = @$way;
+    settings($small, $without);
+    $small->reload;
+    marks_are_used(0, "$without: claims in database two use no marks");
+    value($small, 'two', q{SELECT jobq_enqueue('unserved', '"alone"')});
+    claims_next($small, 'two', 'unserved', ['alone'], "$without: and have what comes");
+    is(value($small, 'two', q{SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT jobq_enqueue('unserved', '"watched"') > 0;
+            SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT watched FROM jobq.jobs WHERE payload = '"watched"' AND status = 'processing'}),
+        "0\nt\n1\nt", "$without: leases are watched in the table");
+    value($small, 'two', q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'unserved' AND status = 'processing'});
+    settings($small, $with);
+    $small->reload;
+    marks_are_used(1, "$with: marks are used again");
+}
+settings($small, "jobq.databases = 'one, two, three, idle'");
+$small->reload;
+is( value($small, 'two', q{
+        CREATE FUNCTION reads_without_launcher() RETURNS bigint LANGUAGE plpgsql AS $$
+        DECLARE
+            reads bigint := 0;
+        BEGIN
+            PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'jobq launcher';
+            FOR n IN 1 .. 100000 LOOP
+                reads := index_reads('SELECT count(*) FROM jobq_claim(''unserved'')');
+                EXIT WHEN reads > 0;
+            END LOOP;
+            RETURN reads;
+        END $$;
+        SELECT reads_without_launcher() >= 40}), 't', 'while there is no launcher claims use no marks');
+marks_are_used(1, 'its successor is enough');
+end_sessions($kept_two);
 
 # ---- switched off and on
 

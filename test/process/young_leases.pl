@@ -243,16 +243,8 @@ enqueue(30);
 work(q{SELECT count(*) FROM jobq_claim('q', 'crashed', batch => 20)});
 is(work(qq{SELECT count(*), count(watched) $running}), '20|0', 'twenty young jobs');
 my $kept = work(qq{SELECT id || ', ' || lease $running LIMIT 1});
-my @pids = split /\n/, value($node, 'postgres', 'SELECT pid FROM pg_stat_activity');
-$node->kill9;
-kill 'KILL', @pids;
-ok( seconds_until(
-        sub {
-            return 1 if $node->start(fail_ok => 1);
-            $node->stop('fast', fail_ok => 1);
-            return 0;
-        }),
-    'the server starts again');
+kill_server($node);
+starts_again($node);
 is(work("SELECT jobq_heartbeat($kept)"), 'held', 'a young lease from before the crash is good');
 becomes_true($node, 'work', q{SELECT count(*) = 20 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'crashed'}, 'all are rescued');
 is(work(qq{SELECT min(finished_at - pg_postmaster_start_time()) >= '$timeout s', max(finished_at - pg_postmaster_start_time()) < interval '$timeout s' + '6 s'

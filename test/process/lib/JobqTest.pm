@@ -16,7 +16,7 @@ use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(server preloaded database value run_sql sqlstate session seconds_until becomes_true
   claim_when_ready end_sessions await_worker worker_pid launcher_pid report_seconds report_spread log_size log_since
-  count_in_log settings connect_as keep_in_use);
+  count_in_log settings connect_as keep_in_use server_pids kill_server starts_again);
 
 my $poll_pause = 20_000;    # microseconds
 
@@ -125,6 +125,37 @@ sub seconds_until
         return undef if $took > $limit;
         usleep($poll_pause);
     }
+}
+
+# The processes of a server.
+sub server_pids
+{
+    my ($node) = @_;
+    return split /\n/, value($node, 'postgres', 'SELECT pid FROM pg_stat_activity');
+}
+
+# kill -9 of the postmaster, then of its processes: by default all that there are.
+sub kill_server
+{
+    my ($node, @pids) = @_;
+    @pids = server_pids($node) unless @pids;
+    $node->kill9;
+    kill 'KILL', @pids;
+    return;
+}
+
+# Asserts that a server that was killed can be started. Processes that are dying yet hold its old shared memory.
+sub starts_again
+{
+    my ($node) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $took = seconds_until(
+        sub {
+            return 1 if $node->start(fail_ok => 1);
+            $node->stop('fast', fail_ok => 1);
+            return 0;
+        });
+    return ok(defined $took, 'the server starts again');
 }
 
 # Asserts that a query, run again and again, answers `t`. Returns the seconds until it did. The server may be down
