@@ -75,22 +75,7 @@ Statement set_prune_position = {
     {INT8OID, INT8OID},
     Planning::Free};
 
-// Steps from lane to lane through the claim index: the cost follows the number of lanes, not of jobs.
-Statement add_missing_lanes = {
-    R"(WITH RECURSIVE step(lane) AS (
-           (SELECT j.lane FROM jobq.jobs j WHERE j.ready_at IS NOT NULL ORDER BY j.lane LIMIT 1)
-           UNION ALL
-           SELECT (SELECT j.lane FROM jobq.jobs j WHERE j.ready_at IS NOT NULL AND j.lane > s.lane
-                   ORDER BY j.lane LIMIT 1)
-           FROM step s WHERE s.lane IS NOT NULL)
-       INSERT INTO jobq.lane_directory (queue, kind, version, requires)
-       SELECT j.queue, j.kind, j.version, j.requires
-       FROM step s,
-            LATERAL (SELECT j.queue, j.kind, j.version, j.requires FROM jobq.jobs j
-                     WHERE j.lane = s.lane AND j.ready_at IS NOT NULL
-                     ORDER BY j.priority, j.ready_at, j.id LIMIT 1) j
-       WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = j.queue AND d.lane = s.lane))",
-    {}};
+Statement get_all_lanes = {"SELECT d.lane FROM jobq.lane_directory d ORDER BY d.lane", {}, Planning::Free};
 
 // ALTER TABLE ... ENABLE TRIGGER USER or ALL, which pg_restore --disable-triggers says too, makes it fire where there
 // is nothing to tell, and no longer where it must. One that somebody has disabled stays so.
@@ -236,6 +221,40 @@ void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     outcome->done = 0;
 }
 
+// Enters the lane of the first job there is among the entries of one; returns which that is.
+int64 enter_lane_of(JobsTable *jobs, int64 entries_of) {
+    core::ClaimKey key;
+    seek_ready(jobs, entries_of, core::kFirstKey);
+    while (next_ready(jobs, &key)) {
+        CHECK_FOR_INTERRUPTS();
+        if (!fetch_ready(jobs)) continue;
+        ArrayType *required =
+            job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
+        return ensure_lane(view(DatumGetTextPP(job_value(*jobs, kJobQueue))),
+                           view(DatumGetTextPP(job_value(*jobs, kJobKind))),
+                           DatumGetInt32(job_value(*jobs, kJobVersion)), required);
+    }
+    return 0;
+}
+
+// Steps from lane to lane through the claim index, whatever jobs its entries are of: the cost follows the number of
+// lanes. Only of a lane that the directory lacks are the entries read.
+int64 add_missing_lanes() {
+    const Rows known = run(get_all_lanes, Params());
+    int64 added = 0;
+    uint64 at = 0;
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (int64 lane = PG_INT64_MIN; next_lane(&jobs, &lane);) {
+        while (at < known.size() && known[at].int64_at(1) < lane) at++;
+        const bool missing = at == known.size() || known[at].int64_at(1) != lane;
+        if (missing && enter_lane_of(&jobs, lane) == lane) added++;
+    }
+    close_jobs(&jobs);
+    return added;
+}
+
 void restore_trigger() {
     if (marks_epoch() != kNoMarks || !run(find_misplaced_trigger, Params())[0].bool_at(1)) return;
     FailureText failure;
@@ -344,8 +363,7 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
 DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     DutyOutcome outcome = {};
     restore_trigger();
-    run(add_missing_lanes, Params());
-    outcome.done = affected();
+    outcome.done = add_missing_lanes();
     if (heartbeats_doubtful(grace_start)) {
         run(pull_back_heartbeats, Params().add(TimestampTzGetDatum(now)));
         outcome.done += affected();

@@ -276,6 +276,8 @@ bool may_have_attempts(JobsTable *jobs, int64 id) {
     return index_getnext_slot(jobs->attempts_by_job, ForwardScanDirection, jobs->attempt);
 }
 
+bool next_lane(JobsTable *jobs, int64 *lane) { return next_lane_of(open_ready(jobs), jobs->table, lane); }
+
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &expected) {
     seek_entry(open_ready(jobs), jobs->table, lane, from, expected);
 }

@@ -94,6 +94,9 @@ void remember_place(const JobsTable &jobs, int64 id);
 // Whether jobq.attempts may have rows of the job, by the same snapshot. Next to free while that table is empty.
 bool may_have_attempts(JobsTable *jobs, int64 id);
 
+// The next lane behind *lane that has entries in the claim index, of whatever jobs; false when there is none.
+bool next_lane(JobsTable *jobs, int64 *lane);
+
 // Goes to the first entry of a lane in the claim index at or behind `from`; `expected`: how far the caller is likely to
 // go (store/ready_scan.h).
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from,

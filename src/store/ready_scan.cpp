@@ -75,10 +75,8 @@ ClaimKey key_of(IndexTuple entry, TupleDesc desc) {
             DatumGetInt16(index_getattr(entry, kPriority, desc, &is_null))};
 }
 
-// Returns how much of the lane is read.
-Reach begin(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &to) {
-    const Reach reach = reach_of(from, to);
-    const int keys = set_keys(ready, reach, lane, from, to);
+// Begins a scan with the keys that have been set.
+void begin_scan(ReadyScan *ready, const Table &table, Reach reach, int keys) {
     IndexScanDesc &scan = ready->scans[static_cast<int>(reach)];
     if (scan == nullptr) {
         scan = begin_index_scan(table.relation, ready->index, table.snapshot, keys);
@@ -87,6 +85,12 @@ Reach begin(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &fr
     }
     index_rescan(scan, ready->keys, keys, nullptr, 0);
     ready->current = scan;
+}
+
+// Returns how much of the lane is read.
+Reach begin(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &to) {
+    const Reach reach = reach_of(from, to);
+    begin_scan(ready, table, reach, set_keys(ready, reach, lane, from, to));
     ready->lane = lane;
     return reach;
 }
@@ -115,6 +119,15 @@ bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
         seek_entry(ready, table, ready->lane, core::next_key(ready->go_on_behind), core::kLastKey);
     }
     *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc);
+    return true;
+}
+
+bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane) {
+    ScanKeyInit(&ready->keys[0], kLane, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*lane));
+    begin_scan(ready, table, Reach::Behind, 1);
+    if (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) return false;
+    bool is_null;
+    *lane = DatumGetInt64(index_getattr(ready->current->xs_itup, kLane, ready->current->xs_itupdesc, &is_null));
     return true;
 }
 

@@ -10,9 +10,10 @@
 
 namespace jobq {
 
-// How much of the lane a scan reads. Its key is (lane, priority, ready_at, id).
-enum class Reach { Rest, UpToMoment, WithinMoment };
-constexpr int kReaches = 3;
+// How much of a lane a scan reads, or any entry of the lanes behind it. The index' key is (lane, priority, ready_at,
+// id).
+enum class Reach { Rest, UpToMoment, WithinMoment, Behind };
+constexpr int kReaches = 4;
 
 struct ReadyScan {
     Relation index;
@@ -37,6 +38,9 @@ void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const co
                       const core::ClaimKey &to);
 // The next entry's key; false at the end.
 bool next_entry(ReadyScan *ready, const Table &table, core::ClaimKey *key);
+
+// The next lane behind *lane that has entries, of whatever jobs; false when there is none.
+bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane);
 
 // The key of the entry that lies `count` entries ahead, or of the last one that has been read already. False when
 // there are hardly any, or when only a part of the page has been read.

@@ -427,5 +427,17 @@ for my $mode ('force_generic_plan', 'force_custom_plan')
 }
 
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE status = 'pending'}), '0', 'no job is left pending');
+
+# ---- the repair looks into the ranges all the same, a piece at a time
+
+work(q{SELECT count(*) FROM jobq_enqueue_many('pieces', array_fill('{}'::jsonb, ARRAY[50000])); CALL drain('pieces', 1000)});
+is(work(q{SELECT count(*) FROM jobq_claim('pieces'); SELECT known_empty FROM jobq.lanes WHERE queue = 'pieces'}), "0\nt", 'fifty thousand entries in an empty lane');
+my @reads = split /\n/, work(join ';', (q{SELECT index_reads('SELECT count(*) FROM jobq_tick()')}) x 8);
+diag("entries read by ticks: @reads");
+my ($most) = sort { $b <=> $a } @reads;
+cmp_ok($most, '<=', 22000, 'a tick reads no more than a piece');
+my $all = 0;
+$all += $_ for @reads[ 0 .. 3 ];
+cmp_ok($all, '>', 50000, 'and the next goes on behind it');
 end_sessions($holder, $dba, $worker);
 done_testing();
