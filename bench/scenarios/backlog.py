@@ -29,7 +29,7 @@ def run(bench):
             fill_database(bench, name, lambda conn, depth=depth: JOBQ.fill(conn, depth))
             bench.say(f'backlog: {label} filled')
             queues[label] = SteadyQueue(bench, name, JOBQ.lifecycle(), JOBQ.fill)
-        against_first(bench, 'backlog', {label: queue.run for label, queue in queues.items()}, bench.scale(21, 7),
+        against_first(bench, 'backlog', {label: queue.run for label, queue in queues.items()}, bench.scale(17, 7),
                       '{} pending: times 10 thousand', 0.95)
         deepest = list(depths)[-1]
         queue_stats(bench, queues[deepest].conn, deepest, 3)

@@ -30,7 +30,7 @@ def run(bench):
                 group[f'tuned textbook, {by}'] = cell(TUNED, 40_000)
             if pgq and clients == 1:
                 group['PgQ (whole batches, ranked apart), 1 consumer'] = cell(PGQ, 20_000)
-            interleave(bench, 'batches', group, bench.scale(5, 2) if sync == 'off' else 3, sync)
+            interleave(bench, 'batches', group, bench.scale(4, 2) if sync == 'off' else 3, sync)
             bench.goal('batches', f'batches of {SIZE}, {by}, synchronous_commit {sync}: times the textbook',
                        bench.ratio('batches', f'jobq, {by}', f'textbook, {by}', sync), '>=', 1.6)
     bench.note('batches', f'p50 and p99 are those of claiming and completing {SIZE} jobs.')

@@ -48,7 +48,7 @@ def run(bench):
             fill_database(bench, f'front_{number}', both)
             bench.say(f'front: {label} filled')
             queues[label] = SteadyQueue(bench, f'front_{number}', SCRIPT, refill)
-        against_first(bench, 'front', {label: queue.run for label, queue in queues.items()}, bench.scale(15, 5),
+        against_first(bench, 'front', {label: queue.run for label, queue in queues.items()}, bench.scale(13, 5),
                       '{}: times an empty front', 0.95)
         for label, (jobs, fill) in fronts.items():
             queues[label].audit(jobs + own, held=jobs if fill is running else 0)

@@ -8,7 +8,7 @@ CLIENTS = 16
 
 
 def run(bench):
-    seconds = bench.scale(8, 3)
+    seconds = bench.scale(6, 3)
     for sync in ('off', 'on'):
         def cell(contender, script, sync=sync, **options):
             return lambda: run_cell(bench, contender, script, CLIENTS, sync, seconds, guess=12_000, **options)
