@@ -18,7 +18,7 @@ def prepare(bench, contender, jobs):
 def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transaction=1, held=0, variables=None,
              key=None, warmup=0):
     """Runs script until the time is up. guess: jobs a second that it may reach, until a run has told better."""
-    key = key or (contender.name, script, clients, sync)
+    key = key or (contender.name, script, clients)
     rate = bench.rates.get(key, guess)
     for _ in range(6):
         jobs = int(max(rate * seconds * 1.5, 2 * clients * per_transaction) / 100 + 1) * 100
@@ -32,7 +32,7 @@ def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transa
             continue
         done = load.transactions * per_transaction
         cost = probe.done(done)
-        bench.rates[key] = load.tps * per_transaction * 1.15
+        bench.rates[key] = max(load.tps * per_transaction * 1.15, bench.rates.get(key, 0))
         audit = contender.audit(bench.conn, jobs)
         for problem in audit.problems(done - held, held):
             bench.fail(f'{contender.title}, {clients} clients, synchronous_commit {sync}: {problem}')

@@ -24,10 +24,12 @@ def node(script, action, timeout=300, **config):
 
 class NodePeer:
     tables = []
-    guess = 25_000   # jobs a second, until a run has told
+    guess = 40_000   # jobs a second, until a run has told
 
     def __init__(self, name, script, package, **config):
         self.name, self.title, self.script, self.package, self.config = name, name, script, package, config
+        if config.get('mode') == 'default':
+            self.guess = 4_000
 
     def installed(self):
         return os.path.isdir(os.path.join(HERE, 'node_modules', self.package))
@@ -70,6 +72,7 @@ class PgBoss(NodePeer):
 class NodeJobq(NodePeer):
     """One of jobq's contenders, by node."""
     tables = JOBQ.tables
+    guess = 100_000
 
     def __init__(self, contender, name, **config):
         super().__init__(name, 'jobq.mjs', 'pg', **config)

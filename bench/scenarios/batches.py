@@ -25,11 +25,11 @@ def run(bench):
                 return lambda: run_cell(bench, contender, contender.batch(SIZE), clients, sync, seconds, guess,
                                         per_transaction=SIZE)
             by = '1 client' if clients == 1 else f'{clients} clients'
-            group = {f'textbook, {by}': cell(TEXTBOOK, 30_000), f'jobq, {by}': cell(JOBQ, 50_000)}
+            group = {f'textbook, {by}': cell(TEXTBOOK, 50_000), f'jobq, {by}': cell(JOBQ, 100_000)}
             if not bench.quick:
-                group[f'tuned textbook, {by}'] = cell(TUNED, 40_000)
+                group[f'tuned textbook, {by}'] = cell(TUNED, 75_000)
             if pgq and clients == 1:
-                group['PgQ (whole batches, ranked apart), 1 consumer'] = cell(PGQ, 20_000)
+                group['PgQ (whole batches, ranked apart), 1 consumer'] = cell(PGQ, 60_000)
             interleave(bench, 'batches', group, bench.scale(4, 2) if sync == 'off' else 3, sync)
             bench.goal('batches', f'batches of {SIZE}, {by}, synchronous_commit {sync}: times the textbook',
                        bench.ratio('batches', f'jobq, {by}', f'textbook, {by}', sync), '>=', 1.6)

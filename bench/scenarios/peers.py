@@ -18,7 +18,7 @@ BATCHES = {f'{contender.title}, batches of {size}, 2 clients': (contender, size)
 
 def run_peer(bench, peer, seconds, sync):
     """As cells.run_cell, for a program that handles jobs by itself and says what it handled."""
-    rate = bench.rates.get((peer.name, sync), peer.guess)
+    rate = bench.rates.get(peer.name, peer.guess)
     for _ in range(5):
         jobs = int(rate * (seconds + 0.5) * 1.4 / 1000 + 2) * 1000
         peer.reset(bench.conn)
@@ -30,11 +30,11 @@ def run_peer(bench, peer, seconds, sync):
         told = peer.work(seconds, sync)
         if told['handled'] >= jobs:
             rate *= 2.5
-            bench.rates[(peer.name, sync)] = rate
+            bench.rates[peer.name] = rate
             continue
         cost = probe.done(told['handled'])
         speed = told['measured'] / told['seconds']
-        bench.rates[(peer.name, sync)] = speed * 1.1
+        bench.rates[peer.name] = max(speed * 1.1, bench.rates.get(peer.name, 0))
         audit = peer.audit(bench.conn, jobs)
         for problem in audit.problems(told['handled']) + ([f"{told['twice']} jobs came twice"] if told['twice'] else []):
             bench.fail(f'{peer.title}, synchronous_commit {sync}: {problem}')
@@ -56,7 +56,7 @@ def run(bench):
         }
         for name, (contender, size) in BATCHES.items():
             cells[name] = lambda contender=contender, size=size, sync=sync: run_cell(
-                bench, contender, contender.batch(size), 2, sync, seconds, 50_000, per_transaction=size)
+                bench, contender, contender.batch(size), 2, sync, seconds, 120_000, per_transaction=size)
         for peer in peers:
             cells[peer.name] = lambda peer=peer, sync=sync: run_peer(bench, peer, seconds, sync)
         if bench.quick:
