@@ -34,6 +34,7 @@ class Bench:
         self.conn = self.connect()
         self.results, self.goals, self.failures, self.skipped, self.series = [], [], [], {}, {}
         self.rates, self.notes, self.times = {}, {}, {}
+        self.group = None
         self.started = time.monotonic()
 
     def connect(self, database=None, **options):
@@ -76,7 +77,7 @@ class Bench:
                            'unit': unit, 'note': note, 'met': met})
 
     def fail(self, text):
-        self.failures.append(text)
+        self.failures.append({'group': self.group, 'failure': text})
         self.say('FAILED: ' + text)
 
     def note(self, group, text):
@@ -134,6 +135,7 @@ def chosen_groups(quick):
 
 def run_group(bench, name):
     module = importlib.import_module(f'scenarios.{name}')
+    bench.group = name
     started = time.monotonic()
     before = len(bench.failures)
     try:
@@ -143,7 +145,7 @@ def run_group(bench, name):
         bench.say(f'{name}: skipped: {reason}')
     except Exception:
         traceback.print_exc()
-        bench.fail(f'{name}: {traceback.format_exc().strip().splitlines()[-1]}')
+        bench.fail(traceback.format_exc().strip().splitlines()[-1])
     bench.times[name] = time.monotonic() - started
     wrong = len(bench.failures) - before
     bench.say(f'{name}: {bench.times[name]:.0f} s' + (f', {wrong} failures' if wrong else ''))
@@ -157,12 +159,13 @@ def main():
         run_group(bench, name)
     results = {'machine': machine.describe(bench), 'quick': bench.quick, 'groups': groups, 'results': bench.results,
                'goals': bench.goals, 'failures': bench.failures, 'skipped': bench.skipped, 'notes': bench.notes,
-               'series': bench.series, 'seconds': bench.times,
+               'series': bench.series, 'seconds': bench.times, 'commits': dict.fromkeys(groups, os.environ['BENCH_COMMIT']),
                'titles': {name: importlib.import_module(f'scenarios.{name}').TITLE for name in groups}}
     directory = os.environ['BENCH_RESULTS']
     with open(os.path.join(directory, 'results.json'), 'w') as file:
         json.dump(results, file, indent=1)
-    report.write(results, directory)
+    with open(os.path.join(directory, 'report.md'), 'w') as file:
+        file.write(report.write(results, directory))
     print(report.text(results))
     sys.exit(1 if bench.failures else 0)
 

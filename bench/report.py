@@ -100,7 +100,7 @@ def text(results):
     if results['goals']:
         out += ['Goals', plain(GOAL_HEAD, goal_lines(results)), '']
     out += [f'skipped: {name}: {reason}' for name, reason in results['skipped'].items()]
-    out += [f'FAILED: {failure}' for failure in results['failures']]
+    out += [f"FAILED: {failure['group']}: {failure['failure']}" for failure in results['failures']]
     if not results['failures']:
         out.append('The audit found no lost and no doubled job.')
     return '\n'.join(out)
@@ -109,11 +109,14 @@ def text(results):
 def machine_lines(results):
     machine = results['machine']
     lines = [[name, str(value)] for name, value in machine.items() if name != 'settings' and value]
+    if len(set(results['commits'].values())) > 1:
+        lines.append(['commits of jobq', ', '.join(f'{group} {commit}' for group, commit in results['commits'].items())])
     lines.append(['settings', ', '.join(f'`{name} = {value}`' for name, value in machine['settings'].items())])
     return lines
 
 
 def write(results, directory):
+    """Draws the plots into the directory; returns the page."""
     out = ['### The machine', '', '| | |', '|---|---|']
     out += [f'| {name} | {value} |' for name, value in machine_lines(results)]
     out += ['', '### Goals', '', markdown(GOAL_HEAD, goal_lines(results)), '']
@@ -131,8 +134,7 @@ def write(results, directory):
         out += [f'{note}\n' for note in results['notes'].get(group, [])]
         out += [f'![{title}](benchmarks/{name})\n' for name, title in pictures.get(group, [])]
     if results['failures']:
-        out += ['### Failures', ''] + [f'* {failure}' for failure in results['failures']] + ['']
+        out += ['### Failures', ''] + [f"* {failure['group']}: {failure['failure']}" for failure in results['failures']] + ['']
     else:
         out += ['The audit of every cell found no lost and no doubled job.', '']
-    with open(os.path.join(directory, 'report.md'), 'w') as file:
-        file.write('\n'.join(out))
+    return '\n'.join(out)

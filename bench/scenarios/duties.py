@@ -93,8 +93,12 @@ def prune(bench):
             bench.add('duties', f'single jobs, 4 clients, {cell}', 'off', number,
                       {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99),
                        'pruned_per_s': pruned / load.seconds})
-        rest = bench.conn.execute(count).fetchone()[0]
-        for problem in JOBQ.audit(bench.conn, jobs + rest).problems(done + rest):
+        with bench.conn.transaction():
+            # The prune goes on.
+            bench.conn.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
+            rest = bench.conn.execute(count).fetchone()[0]
+            problems = JOBQ.audit(bench.conn, jobs + rest).problems(done + rest)
+        for problem in problems:
             bench.fail(f'prune: {problem}')
         bench.say(f'duties: prune, round {number + 1}: {pruned:,} pruned under load')
     ratio, interval = bench.paired('duties', 'single jobs, 4 clients, while it is pruned',

@@ -31,7 +31,7 @@ def run(bench):
 
 
 def latency(bench, mode, jobs, targets):
-    """From the producer's call until the worker has the job, synchronous_commit off."""
+    """From the producer's commit, by the clock just before it, until the worker has the job. synchronous_commit off."""
     name = {'wait': 'jobq_wait', 'listen': 'LISTEN'}[mode]
     process = subprocess.Popen([sys.executable, WAITER, mode, str(jobs)], stdout=subprocess.PIPE, text=True)
     producer = bench.connect(options='-c synchronous_commit=off')
@@ -42,9 +42,9 @@ def latency(bench, mode, jobs, targets):
         process.stdout.readline()
         for number in range(jobs):
             time.sleep(0.02 + 0.03 * chance.random())
-            called = time.monotonic_ns()
-            job = producer.execute("SELECT jobq_enqueue('wake', bench_payload(%s))", (number,)).fetchone()[0]
-            sent[job] = called
+            job, committing = producer.execute("SELECT jobq_enqueue('wake', bench_payload(%s)), "
+                                               "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", (number,)).fetchone()
+            sent[job] = committing
         claimed = [line.split() for line in process.stdout]
         process.wait()
     finally:
@@ -53,7 +53,7 @@ def latency(bench, mode, jobs, targets):
             process.kill()
             process.wait()
         producer.close()
-    took = [(int(when) - sent[int(job)]) / 1e6 for job, when in claimed]
+    took = [(int(when) - sent[int(job)]) / 1e3 for job, when in claimed]
     if len(took) != jobs or len({job for job, _ in claimed}) != jobs:
         bench.fail(f'wake, {name}: {jobs} jobs enqueued, {len(took)} claimed')
     if not took:

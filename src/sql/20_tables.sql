@@ -58,7 +58,7 @@ CREATE TABLE jobq.jobs (
     error               text,
     progress            jsonb,
     result              jsonb
-) WITH (fillfactor = 30,
+) WITH (fillfactor = 27,
         autovacuum_vacuum_scale_factor = 0.02,
         autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.1);
