@@ -109,8 +109,11 @@ def text(results):
 def machine_lines(results):
     machine = results['machine']
     lines = [[name, str(value)] for name, value in machine.items() if name != 'settings' and value]
-    if len(set(results['commits'].values())) > 1:
-        lines.append(['commits of jobq', ', '.join(f'{group} {commit}' for group, commit in results['commits'].items())])
+    commits = {}
+    for group, commit in results['commits'].items():
+        commits.setdefault(commit, []).append(group)
+    if len(commits) > 1:
+        lines.append(['commits of jobq', '; '.join(f"{commit}: {', '.join(groups)}" for commit, groups in commits.items())])
     lines.append(['settings', ', '.join(f'`{name} = {value}`' for name, value in machine['settings'].items())])
     return lines
 
