@@ -74,7 +74,8 @@ Params settings_params(text *queue, const QueueSettings &settings) {
     return params;
 }
 
-// Counts the deleted jobs of rows (status, how many, ...), where the status may be NULL: none. Returns how many.
+// Counts and tells of the deleted jobs of rows (status, how many, ...), where the status may be NULL: none. Returns how
+// many.
 int64 count_deleted(text *queue, const Rows &gone) {
     int64 deleted = 0;
     for (uint64 i = 0; i < gone.size(); i++) {
@@ -82,6 +83,7 @@ int64 count_deleted(text *queue, const Rows &gone) {
         count_deletes_at_commit(view(queue), status_at(gone[i], 1), gone[i].int64_at(2));
         deleted += gone[i].int64_at(2);
     }
+    if (deleted > 0) publish_finished_anywhere_at_commit();
     return deleted;
 }
 

@@ -83,6 +83,12 @@ async function main() {
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
   await client.query('CALL jobq_wait($1, $2, $3, $4, $5)', ['node', '0 s', ['mail'], [2], ['gpu']]);
   await equal(true, 'jobq_snooze', 'SELECT jobq_snooze($1, $2, $3)', [claim.id, '1 hour', claim.lease]);
+  const awaited = await value('SELECT jobq_enqueue($1)', ['node results']);
+  await client.query('CALL jobq_wait_job($1, $2)', [awaited, '1 ms']);
+  await equal(null, 'jobq_wait_job, jobq_result of a job that waits', 'SELECT jobq_result($1)', [awaited]);
+  await rows('SELECT jobq_complete(id, lease, $2) FROM jobq_claim($1)', ['node results', { sum: 3 }]);
+  await client.query('CALL jobq_wait_job($1)', [awaited]);
+  check((await value('SELECT jobq_result($1)', [awaited])).sum === 3, 'jobq_wait_job, jobq_result of a completed one');
 
   await client.query('BEGIN');
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);

@@ -163,6 +163,12 @@ def scenario(d):
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
     d.check(d.rows("CALL jobq_wait(%s, %s, %s, %s, %s)", queue, "0 s", ["mail"], d.list([2]), ["gpu"]) == [], "jobq_wait")
     d.equal(True, "jobq_snooze", "SELECT jobq_snooze(%s, %s, %s)", n(job), "1 hour", n(lease))
+    job = d.value("SELECT jobq_enqueue(%s)", "python results")
+    d.check(d.rows("CALL jobq_wait_job(%s, %s)", n(job), "1 ms") == [], "jobq_wait_job of a job that waits")
+    d.equal(None, "jobq_result of a job that waits", "SELECT jobq_result(%s)", n(job))
+    d.rows("SELECT jobq_complete(id, lease, %s) FROM jobq_claim(%s)", d.json({"sum": 3}), "python results")
+    d.check(d.rows("CALL jobq_wait_job(%s)", n(job)) == [], "jobq_wait_job of a completed one")
+    d.equal({"sum": 3}, "jobq_result of a completed one", "SELECT jobq_result(%s)", n(job))
     d.rows("BEGIN")
     job = d.value("SELECT id FROM jobq_claim(%s)", queue)
     d.equal(True, "jobq_complete without a lease in the claiming transaction", "SELECT jobq_complete(%s)", n(job))
