@@ -24,8 +24,9 @@ async function main() {
   check((await rows('SELECT * FROM jobq_claim()')).length === 0, 'jobq_claim()');
   await rows('SELECT jobq_create_queue($1, $2, $3, $4, $5, $6, $7, $8)',
     [queue, '5', '1 s', '1 min', '30 s', 3, '1 day', '2 days']);
-  await rows('SELECT jobq_alter_queue($1, max_attempts => $2)', [queue, 6]);
+  await rows('SELECT jobq_alter_queue($1, max_attempts => $2, max_depth => $3, on_full => $4)', [queue, 6, 100000, 'drop_oldest']);
   await equal(6, 'jobq_create_queue, jobq_alter_queue', 'SELECT max_attempts FROM jobq.queues WHERE queue = $1', [queue]);
+  await equal('drop_oldest', 'jobq_alter_queue, on_full', 'SELECT on_full FROM jobq.queues WHERE queue = $1', [queue]);
   await equal(true, 'jobq_pause_queue', 'SELECT jobq_pause_queue($1)', [queue]);
   await equal(true, 'jobq_resume_queue', 'SELECT jobq_resume_queue($1)', [queue]);
 

@@ -109,8 +109,10 @@ def scenario(d):
     d.check(d.rows("SELECT * FROM jobq_claim()") == [], "jobq_claim()")
     d.rows("SELECT jobq_create_queue(%s, %s, %s, %s, %s, %s, %s, %s)",
            queue, n(5), "1 s", "1 min", "30 s", n(3), "1 day", "2 days")
-    d.rows("SELECT jobq_alter_queue(%s, max_attempts => %s)", queue, n(6))
+    d.rows("SELECT jobq_alter_queue(%s, max_attempts => %s, max_depth => %s, on_full => %s)",
+           queue, n(6), n(100000), "drop_oldest")
     d.equal(6, "jobq_create_queue, jobq_alter_queue", "SELECT max_attempts FROM jobq.queues WHERE queue = %s", queue)
+    d.equal("drop_oldest", "jobq_alter_queue, on_full", "SELECT on_full FROM jobq.queues WHERE queue = %s", queue)
     d.equal(True, "jobq_pause_queue", "SELECT jobq_pause_queue(%s)", queue)
     d.equal(True, "jobq_resume_queue", "SELECT jobq_resume_queue(%s)", queue)
 
