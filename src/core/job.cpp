@@ -31,6 +31,10 @@ bool parse_status(const char *label, JobStatus *status) noexcept {
     return false;
 }
 
+bool is_waiting(JobStatus status) noexcept {
+    return status == JobStatus::Scheduled || status == JobStatus::Blocked || status == JobStatus::Pending;
+}
+
 bool is_finished(JobStatus status) noexcept {
     return status == JobStatus::Completed || status == JobStatus::Failed || status == JobStatus::Cancelled;
 }

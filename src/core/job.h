@@ -25,6 +25,8 @@ constexpr int kJobStatusCount = 7;
 const char *status_name(JobStatus status) noexcept;
 // False when `label` is none (or null); `*status` is then left alone.
 bool parse_status(const char *label, JobStatus *status) noexcept;
+// scheduled, blocked and pending.
+bool is_waiting(JobStatus status) noexcept;
 // completed, failed and cancelled.
 bool is_finished(JobStatus status) noexcept;
 

@@ -6,6 +6,7 @@
 #include "functions/specs.h"
 #include "pg/args.h"
 #include "shared/publish.h"
+#include "store/depth.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
 
@@ -17,7 +18,7 @@ TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
     return present ? check_finite(run_at, "run_at") : now;
 }
 
-// The checks that all three functions share; fills what the queue decides.
+// The checks that all three functions share.
 void check_spec(JobSpec *spec, bool has_max_attempts) {
     check_queue_name(view(spec->queue), "queue");
     check_name(view(spec->kind), "kind", core::kMaxKindBytes, true);
@@ -30,9 +31,13 @@ void check_spec(JobSpec *spec, bool has_max_attempts) {
     if (has_max_attempts) check_positive(spec->max_attempts, "max_attempts");
 }
 
-void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
-    require_known_queue(view(spec->queue));
-    if (!has_max_attempts) spec->max_attempts = find_queue(view(spec->queue))->max_attempts;
+// What the queue decides: whether it has room for so many jobs, and what they do not say.
+void ask_queue(JobSpec *spec, bool has_max_attempts, int64 count, TimestampTz now) {
+    const std::string_view name = view(spec->queue);
+    require_known_queue(name);
+    const Queue *queue = find_queue(name);
+    if (!has_max_attempts) spec->max_attempts = queue->max_attempts;
+    if (queue->max_depth > 0) make_room(name, *queue, count, now);
 }
 
 int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now) {
@@ -106,7 +111,7 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
     if (spec.has_metadata) spec.metadata = PG_GETARG_DATUM(Metadata);
     check_spec(&spec, given(fcinfo, MaxAttempts));
 
-    fill_from_queue(&spec, given(fcinfo, MaxAttempts));
+    ask_queue(&spec, given(fcinfo, MaxAttempts), 1, now);
     JobsTable jobs;
     open_jobs(&jobs);
     const int64 id = insert_one(&jobs, spec, now);
@@ -162,7 +167,7 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
 
     ResultSet results(fcinfo);
     if (payloads.count == 0) return results.done();
-    fill_from_queue(&shared, given(fcinfo, MaxAttempts));
+    ask_queue(&shared, given(fcinfo, MaxAttempts), payloads.count, now);
     auto *ids = static_cast<int64 *>(palloc_extended(sizeof(int64) * payloads.count, MCXT_ALLOC_HUGE));
     JobsTable jobs;
     open_jobs(&jobs);
@@ -199,7 +204,7 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
         if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
         ParsedSpec spec = parse_spec(element.val.binary.data, now);
         check_spec(&spec.job, spec.has_max_attempts);
-        fill_from_queue(&spec.job, spec.has_max_attempts);
+        ask_queue(&spec.job, spec.has_max_attempts, 1, now);
         results.row({Int64GetDatum(insert_one(&jobs, spec.job, now)), BoolGetDatum(true)});
         // Somebody's trigger on the next element sees this one.
         CommandCounterIncrement();

@@ -103,6 +103,19 @@ PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) {
     return results.done();
 }
 
+PG_FUNCTION_INFO_V1(jobq_result);
+PGDLLEXPORT Datum jobq_result(PG_FUNCTION_ARGS) {
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    bool none = true;
+    const Datum result = with_spi([&] {
+        const Rows rows = read_result(id);
+        const Datum value = rows.size() == 1 ? rows[0].get(1, &none) : Datum(0);
+        return none ? Datum(0) : SPI_datumTransfer(value, false, -1);
+    });
+    if (none) PG_RETURN_NULL();
+    PG_RETURN_DATUM(result);
+}
+
 PG_FUNCTION_INFO_V1(jobq_cancel);
 PGDLLEXPORT Datum jobq_cancel(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);

@@ -1,6 +1,7 @@
 // Administrators' functions: queues, their settings and the tick by hand.
 #include "pg/pg.h"
 
+#include "core/backpressure.h"
 #include "functions/result_set.h"
 #include "functions/status.h"
 #include "pg/args.h"
@@ -28,6 +29,14 @@ text *queue_argument(FunctionCallInfo fcinfo) {
     return queue;
 }
 
+void check_on_full(const text *value) {
+    core::FullPolicy policy;
+    if (core::parse_full_policy(view(value), &policy)) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"on_full\" has no such choice: \"%s\"", text_to_cstring(value)),
+                    errhint("Use 'reject' or 'drop_oldest'.")));
+}
+
 QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
     if (given(fcinfo, 1)) check_positive(PG_GETARG_INT32(1), "max_attempts");
     if (given(fcinfo, 2)) check_span(PG_GETARG_INTERVAL_P(2), "backoff_base", Zero::Allowed);
@@ -36,8 +45,10 @@ QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
     if (given(fcinfo, 5)) check_positive(PG_GETARG_INT32(5), "max_lost");
     if (given(fcinfo, 6)) check_span(PG_GETARG_INTERVAL_P(6), "keep_completed", Zero::Allowed);
     if (given(fcinfo, 7)) check_span(PG_GETARG_INTERVAL_P(7), "keep_failed", Zero::Allowed);
+    if (given(fcinfo, 8)) check_positive(PG_GETARG_INT32(8), "max_depth");
+    if (given(fcinfo, 9)) check_on_full(PG_GETARG_TEXT_PP(9));
     QueueSettings found = {};
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < kQueueSettings; i++) {
         found.given[i] = given(fcinfo, i + 1);
         if (found.given[i]) found.values[i] = PG_GETARG_DATUM(i + 1);
     }

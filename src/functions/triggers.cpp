@@ -8,6 +8,7 @@
 #include "shared/counting.h"
 #include "shared/publish.h"
 #include "shared/slots.h"
+#include "store/depth.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
 #include "store/finish.h"
@@ -119,6 +120,13 @@ core::JobStatus status_of(const JobRow &row) {
     return status;
 }
 
+// An INSERT by hand needs room as an enqueue does.
+void ask_for_room(const JobRow &row) {
+    const std::string_view name = text_of(row, "queue");
+    const Queue *queue = find_queue(name);
+    if (queue->max_depth > 0 && core::is_waiting(status_of(row))) make_room(name, *queue, 1, GetCurrentTimestamp());
+}
+
 void fill(JobRow *row, TupleDesc desc) {
     const TimestampTz now = GetCurrentTimestamp();
     row->default_to("created_at", TimestampTzGetDatum(now));
@@ -176,6 +184,12 @@ void publish_row(const JobRow &row) {
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
 }
 
+// Tells whoever waits for a job of what became of it by an UPDATE.
+void publish_end(const JobRow &before, const JobRow &after) {
+    const int64 id = DatumGetInt64(before.get("id"));
+    if (core::is_finished(status_of(after)) || DatumGetInt64(after.get("id")) != id) publish_finished_at_commit(id);
+}
+
 // Tells whoever waits for a queue that its settings change. Lanes are told of where they are made.
 void publish_settings(const TriggerData *trigger) {
     if (strcmp(RelationGetRelationName(trigger->tg_relation), "queue_settings") != 0) return;
@@ -213,8 +227,11 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
                         errtablecol(trigger->tg_relation, SPI_fnumber(desc, "queue"))));
     check_queue_name(text_of(row, "queue"), "queue");
     with_spi([&] {
+        // A row that brings its lane is from a dump: a restore must not fail for a limit.
+        const bool is_new = !row.has("lane");
         fill(&row, desc);
         check_row(row);
+        if (is_new) ask_for_room(row);
         derive(&row, desc);
     });
     return PointerGetDatum(row.tuple());
@@ -239,6 +256,7 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, false);
     const JobRow row(update ? trigger->tg_newtuple : trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
     if (row.has("ready_at") || row.has("due_at")) publish_row(row);
+    if (update) publish_end(JobRow(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation)), row);
     return PointerGetDatum(nullptr);
 }
 
@@ -254,6 +272,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
         const int64 lane = lane_of(row);
         settle_job(DatumGetInt64(row.get("id")), lane, find_queue(text_of(row, "queue"))->heartbeat_timeout);
     });
+    publish_end(before, row);
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
     publish_lease_deadline_at_commit(DT_NOBEGIN);
     doubt_heartbeats();
@@ -265,12 +284,14 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
     if (TRIGGER_FIRED_BY_TRUNCATE(trigger_data(fcinfo)->tg_event)) {
         with_spi([] { delete_all_attempts(); });
         recount_at_commit();
+        publish_finished_anywhere_at_commit();
     } else {
         const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_DELETE, false);
         TupleDesc desc = RelationGetDescr(trigger->tg_relation);
         const JobRow row(trigger->tg_trigtuple, desc);
         count_deletes_at_commit(text_of(row, "queue"), status_of(row), 1);
         Datum id = row.get("id");
+        publish_finished_at_commit(DatumGetInt64(id));
         with_spi([&] { delete_attempts(&id, 1); });
     }
     return PointerGetDatum(nullptr);

@@ -1,35 +1,22 @@
 // jobq_wait: sleeps until there may be a job for this worker.
 //
-// A procedure, since it must end the transaction it is called in: the snapshot of a waiting statement would hold back
-// vacuum. It commits first, and each look at the tables is a short transaction of its own; what it sleeps in has no
-// snapshot. Hence it can be neither SECURITY DEFINER nor have a search_path of its own: looks take both on themselves.
+// See sleep.h for why it is a procedure, and what that means for its looks at the tables.
 #include "pg/pg.h"
 
 #include "core/job.h"
 #include "functions/claim.h"
+#include "functions/sleep.h"
 #include "pg/args.h"
-#include "pg/rights.h"
 #include "pg/spi.h"
 #include "shared/memory.h"
 #include "shared/waiters.h"
 #include "store/look.h"
 
-extern "C" {
-#include "catalog/pg_proc.h"
-#include "nodes/parsenodes.h"
-#include "storage/latch.h"
-#include "utils/syscache.h"
-#include "utils/wait_event.h"
-
-// Of libpq/libpq.h, which needs headers that the server was built with and that need not be installed.
-bool pq_check_connection(void);
-}
-
-#include <ctime>
-
 namespace jobq {
 
 namespace {
+
+constexpr const char kName[] = "jobq_wait";
 
 constexpr core::Micros kMillisecond = 1000;
 // The backstop: nobody tells of jobs that came with triggers disabled, or of claims that rolled back.
@@ -65,54 +52,17 @@ struct Told {
 };
 Told told;
 
-// Steps of the wall clock must not prolong a sleep.
-core::Micros monotonic_now() {
-    timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<core::Micros>(time.tv_sec) * core::kSecond + time.tv_nsec / 1000;
-}
-
-void require_autocommit(FunctionCallInfo fcinfo) {
-    const bool may_commit = fcinfo->context != nullptr && IsA(fcinfo->context, CallContext) &&
-                            !reinterpret_cast<CallContext *>(fcinfo->context)->atomic && !IsSubTransaction();
-    if (may_commit) return;
-    ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-                    errmsg("jobq_wait() cannot be called inside a transaction block, a function or an exception block"),
-                    errdetail("It would hold back vacuum while it waits."),
-                    errhint("Call it in autocommit mode, as a statement of its own.")));
-}
-
-// The owner of the procedure, as for SECURITY DEFINER.
-Oid owner_of(Oid procedure) {
-    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(procedure));
-    if (!HeapTupleIsValid(tuple))
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("jobq_wait() was dropped while it waited"),
-                        errhint("If the extension has been created again, call it again.")));
-    const Oid owner = reinterpret_cast<FormData_pg_proc *>(GETSTRUCT(tuple))->proowner;
-    ReleaseSysCache(tuple);
-    return owner;
-}
-
 // One transaction. The lanes are entered before the snapshot is taken under which their jobs are looked for.
 void look(Wait *wait) {
     forget_look_signal();
-    // The transaction began before the sleep.
-    AcceptInvalidationMessages();
-    // It has no snapshot yet. Looks must not depend on each other, nor fail for what others do.
-    XactIsoLevel = XACT_READ_COMMITTED;
-    as_role(owner_of(wait->procedure), [&] {
-        with_spi([&] {
-            PushActiveSnapshot(GetTransactionSnapshot());
-            const Outlook outlook = read_outlook(wait->queue, wait->filter);
-            PopActiveSnapshot();
-            update_waiter(outlook.lanes, outlook.count, outlook.paused);
-            PushActiveSnapshot(GetTransactionSnapshot());
-            wait->seen = {Sight::Nothing, 0};
-            if (!outlook.paused) wait->seen = look_into_lanes(outlook.lanes, outlook.count);
-            PopActiveSnapshot();
-        });
+    look_as_owner(wait->procedure, kName, [&] {
+        const Outlook outlook = read_outlook(wait->queue, wait->filter);
+        PopActiveSnapshot();
+        update_waiter(outlook.lanes, outlook.count, outlook.paused);
+        PushActiveSnapshot(GetTransactionSnapshot());
+        wait->seen = {Sight::Nothing, 0};
+        if (!outlook.paused) wait->seen = look_into_lanes(outlook.lanes, outlook.count);
     });
-    SPI_commit();
     wait->last_look = monotonic_now();
 }
 
@@ -148,14 +98,6 @@ void plan_next_look(Wait *wait) {
     wait->next_look = wait->last_look + wait->poll;
 }
 
-// A client that is gone must not take a job's wake-up with it.
-void check_client() {
-    if (MyProcPort == nullptr || !WaitEventSetCanReportClosed() || pq_check_connection()) return;
-    ClientConnectionLost = true;
-    InterruptPending = true;
-    CHECK_FOR_INTERRUPTS();
-}
-
 // Until there is a job, or a reason to look, or the time is over.
 void sleep(const Wait &wait) {
     for (;;) {
@@ -166,9 +108,7 @@ void sleep(const Wait &wait) {
         if (signals.look) until = Min(until, wait.last_look + kLookGap);
         const core::Micros now = monotonic_now();
         if (now >= until) return;
-        const long milliseconds = static_cast<long>((until - now + kMillisecond - 1) / kMillisecond);
-        WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
-        ResetLatch(MyLatch);
+        sleep_for(until - now);
     }
 }
 
@@ -192,7 +132,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_wait);
 PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
-    require_autocommit(fcinfo);
+    require_autocommit(fcinfo, kName);
     require_writable(fcinfo);
     // From here on memory outlives the transactions.
     SPI_connect_ext(SPI_OPT_NONATOMIC);

@@ -452,6 +452,22 @@ CountedQueues read_counters() {
     }
 }
 
+bool read_depth(std::string_view queue, int64 *depth) {
+    char name[NAMEDATALEN] = {};
+    if (shared == nullptr || queue.size() >= sizeof(name)) return false;
+    memcpy(name, queue.data(), queue.size());
+    *depth = 0;
+    LWLockAcquire(lock(), LW_SHARED);
+    const DatabaseCounters *database = find_database(MyDatabaseId);
+    bool known = database != nullptr && database->known;
+    Entry *entry = known ? find_entry(MyDatabaseId, name, hash_of_queue(name)) : nullptr;
+    if (entry == nullptr && known) known = !database->incomplete;
+    for (int i = 0; entry != nullptr && i < core::kJobStatusCount; i++)
+        if (core::is_waiting(static_cast<core::JobStatus>(i))) *depth += number_of(&entry->jobs[i]);
+    LWLockRelease(lock());
+    return known;
+}
+
 TimestampTz recount_due(bool unknown_only) {
     if (shared == nullptr) return DT_NOEND;
     LWLockAcquire(lock(), LW_SHARED);

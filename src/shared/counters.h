@@ -22,6 +22,8 @@ extern "C" {
 #include "access/transam.h"
 }
 
+#include <string_view>
+
 namespace jobq {
 
 // For shared/memory.cpp.
@@ -60,6 +62,10 @@ struct CountedQueues {
     int count;
 };
 CountedQueues read_counters();
+
+// How many jobs of a queue wait (scheduled, blocked, pending), as committed; costs one look-up. False: nobody knows,
+// the rows must be counted.
+bool read_depth(std::string_view queue, int64 *depth);
 
 // ---- recounts
 

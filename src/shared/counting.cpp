@@ -199,6 +199,20 @@ const QueueChange *own_changes(int *count) {
     return changes.items;
 }
 
+int64 own_depth(std::string_view queue) {
+    char name[NAMEDATALEN] = {};
+    memcpy(name, queue.data(), Min(queue.size(), sizeof(name) - 1));
+    const uint32 hash = hash_of_queue(name);
+    int64 depth = 0;
+    for (int i = *bucket_of(hash); i != 0; i = changes.items[i - 1].next) {
+        const QueueChange &change = changes.items[i - 1];
+        if (change.hash != hash || memcmp(change.queue, name, NAMEDATALEN) != 0) continue;
+        for (int s = 0; s < core::kJobStatusCount; s++)
+            if (core::is_waiting(static_cast<core::JobStatus>(s))) depth += change.counts.jobs[s];
+    }
+    return depth;
+}
+
 bool counts_unknown_here() { return changes.unknown; }
 
 void preparing_transaction(const char *gid) { strlcpy(preparing_gid, gid, sizeof(preparing_gid)); }

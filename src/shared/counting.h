@@ -26,6 +26,8 @@ void recount_at_commit();
 // What this transaction has changed so far and not rolled back; a queue may occur more than once.
 struct QueueChange;
 const QueueChange *own_changes(int *count);
+// By how many waiting jobs (scheduled, blocked, pending) it has made a queue deeper so far.
+int64 own_depth(std::string_view queue);
 // Whether recount_at_commit() was called in this transaction.
 bool counts_unknown_here();
 

@@ -34,6 +34,7 @@ constexpr Part kParts[] = {
     {"jobq claimed", claimed_size, make_claimed},
     {"jobq notices", notices_size, make_notices},
     {"jobq waiters", waiters_size, make_waiters},
+    {"jobq job waiters", job_waiters_size, make_job_waiters},
     {"jobq slots", slots_size, make_slots},
     {"jobq counters", counters_size, make_counters},
     {"jobq prepared counts", prepared_counts_size, make_prepared_counts},

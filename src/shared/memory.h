@@ -4,6 +4,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "shared/job_waiters.h"
 #include "shared/waiters.h"
 
 extern "C" {
@@ -28,9 +29,10 @@ enum class Lock {
     Notices,
     Waiters,
     Marks = Waiters + kWaiterPartitions,
-    Leases = Marks + kMarkLocks
+    Leases = Marks + kMarkLocks,
+    JobWaiters = Leases + kLeaseLocks
 };
-constexpr int kLockCount = static_cast<int>(Lock::Leases) + kLeaseLocks;
+constexpr int kLockCount = static_cast<int>(Lock::JobWaiters) + kJobWaiterLocks;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

@@ -3,6 +3,7 @@
 
 #include "settings.h"
 #include "shared/claimed.h"
+#include "shared/job_waiters.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/notices.h"
@@ -67,7 +68,31 @@ constexpr Pending kNothingPending = nothing_pending();
 Pending pending = kNothingPending;
 // What has been committed and everybody can see, but nobody has been woken for.
 Pending committed = kNothingPending;
+// The jobs that finish with this session's transaction. Apart from the rest: most transactions that complete jobs
+// publish nothing else, and a completion shall cost one store here.
+constexpr int kMaxFinished = 4096;
+struct Finished {
+    int count;
+    bool anywhere;  // more than could be remembered, or nobody knows which
+    bool committed;
+    int64 jobs[kMaxFinished];
+};
+Finished finished = {};
 bool callback_registered = false;
+
+void forget_finished() {
+    finished.count = 0;
+    finished.anywhere = finished.committed = false;
+}
+
+// Told of last: who wakes up finds the counters right, too.
+void wake_for_finished() {
+    if (finished.anywhere)
+        let_all_job_waiters_look();
+    else
+        wake_job_waiters(finished.jobs, finished.count);
+    forget_finished();
+}
 
 void publish_ready() {
     if (pending.ready_anywhere) forget_marks();
@@ -145,10 +170,13 @@ void wake_for(const Pending &told) {
 // Runs at the very end of a transaction. Whoever is woken finds the lanes and settings changed: cache invalidations are
 // sent only after XACT_EVENT_COMMIT.
 void after_transaction_end(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *) {
-    if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level || !committed.any) return;
-    const Pending told = committed;
-    committed = kNothingPending;
-    if (is_commit) wake_for(told);
+    if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level) return;
+    if (committed.any) {
+        const Pending told = committed;
+        committed = kNothingPending;
+        if (is_commit) wake_for(told);
+    }
+    if (finished.committed) wake_for_finished();
 }
 
 // Runs after the transaction has become visible to others (XACT_EVENT_COMMIT comes after ProcArrayEndTransaction), so
@@ -170,9 +198,12 @@ void at_transaction_end(XactEvent event, void *) {
         }
         if (event == XACT_EVENT_COMMIT) committed = pending;
         pending = kNothingPending;
+        finished.committed = event == XACT_EVENT_COMMIT && (finished.count > 0 || finished.anywhere);
+        if (event == XACT_EVENT_PREPARE) forget_finished();
     } else if (event == XACT_EVENT_ABORT) {
         if (pending.claims) forget_claimed();
         pending = kNothingPending;
+        forget_finished();
     }
 }
 
@@ -325,12 +356,25 @@ void publish_settings_at_commit(std::string_view queue) {
     memcpy(pending.queue, name, sizeof(name));
 }
 
+void publish_finished_at_commit(int64 job) {
+    if (!can_publish()) return;
+    if (finished.count < kMaxFinished)
+        finished.jobs[finished.count++] = job;
+    else
+        finished.anywhere = true;
+}
+
+void publish_finished_anywhere_at_commit() {
+    if (can_publish()) finished.anywhere = true;
+}
+
 void publish_ready_anywhere() {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     forget_marks();
     forget_claimed();
     forget_horizon();
     let_all_waiters_look();
+    let_all_job_waiters_look();
     Slot *slot = settings.notify && settings.enabled ? find_slot(MyDatabaseId) : nullptr;
     if (slot != nullptr) post_notice_of_anything(slot);
 }

@@ -48,8 +48,13 @@ void publish_lane_at_commit(std::string_view queue, int64 lane, const core::Lane
 // resumed.
 void publish_settings_at_commit(std::string_view queue);
 
-// Jobs of any lane of this database may have become claimable, and everybody can see them already: for commits that
-// nobody publishes. Raises no error.
+// A job finishes with the current transaction, or goes: whoever waits for it is woken. Every statement that ends jobs
+// must say so for each of its jobs, or for any when nobody knows which.
+void publish_finished_at_commit(int64 job);
+void publish_finished_anywhere_at_commit();
+
+// Jobs of any lane of this database may have become claimable, any job may have finished, and everybody can see them
+// already: for commits that nobody publishes. Raises no error.
 void publish_ready_anywhere();
 
 }  // namespace jobq

@@ -118,6 +118,8 @@ CREATE TABLE jobq.queue_settings (
     max_lost          integer,
     keep_completed    interval,
     keep_failed       interval,
+    max_depth         integer,
+    on_full           text,
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT queue_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
     CONSTRAINT queue_settings_max_attempts_positive CHECK (max_attempts >= 1),
@@ -127,7 +129,9 @@ CREATE TABLE jobq.queue_settings (
         CHECK (heartbeat_timeout BETWEEN interval '10 milliseconds' AND interval '365 days'),
     CONSTRAINT queue_settings_max_lost_positive CHECK (max_lost >= 1),
     CONSTRAINT queue_settings_keep_completed_not_negative CHECK (keep_completed >= interval '0'),
-    CONSTRAINT queue_settings_keep_failed_not_negative CHECK (keep_failed >= interval '0')
+    CONSTRAINT queue_settings_keep_failed_not_negative CHECK (keep_failed >= interval '0'),
+    CONSTRAINT queue_settings_max_depth_positive CHECK (max_depth >= 1),
+    CONSTRAINT queue_settings_on_full_choice CHECK (on_full IN ('reject', 'drop_oldest'))
 );
 COMMENT ON TABLE jobq.queue_settings IS 'queues with settings of their own; any other name works with the defaults';
 COMMENT ON COLUMN jobq.queue_settings.paused IS 'true: nothing is claimed from this queue';
@@ -138,6 +142,8 @@ COMMENT ON COLUMN jobq.queue_settings.heartbeat_timeout IS 'for jobs and claims 
 COMMENT ON COLUMN jobq.queue_settings.max_lost IS 'a job fails for good when it has lost its worker this often; default 3';
 COMMENT ON COLUMN jobq.queue_settings.keep_completed IS 'how long completed jobs stay; default 1 day, 0: deleted on completion';
 COMMENT ON COLUMN jobq.queue_settings.keep_failed IS 'how long failed and cancelled jobs stay; default 14 days';
+COMMENT ON COLUMN jobq.queue_settings.max_depth IS 'about so many jobs may wait; NULL: any number';
+COMMENT ON COLUMN jobq.queue_settings.on_full IS 'what happens to an enqueue beyond max_depth: reject (default), or drop_oldest, which cancels pending jobs for it';
 
 -- One row for each attempt that did not complete. No foreign key: a claim must never take a lock on behalf of one.
 CREATE TABLE jobq.attempts (

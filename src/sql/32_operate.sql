@@ -11,6 +11,20 @@ CREATE FUNCTION jobq_get(job_id bigint)
 COMMENT ON FUNCTION jobq_get(bigint) IS
     'the job, for roles that cannot read the table; no row when there is none';
 
+CREATE FUNCTION jobq_result(job_id bigint)
+    RETURNS jsonb
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_result(bigint) IS
+    'the result of a completed job; NULL while there is none';
+
+-- Commits, as jobq_wait does.
+CREATE PROCEDURE jobq_wait_job(job_id bigint, timeout interval DEFAULT '30 s')
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C;
+COMMENT ON PROCEDURE jobq_wait_job(bigint, interval) IS
+    'wait until a job has finished, or the timeout is over';
+
 CREATE FUNCTION jobq_cancel(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'

@@ -8,11 +8,13 @@ CREATE FUNCTION jobq_create_queue(
         heartbeat_timeout interval DEFAULT NULL,
         max_lost integer DEFAULT NULL,
         keep_completed interval DEFAULT NULL,
-        keep_failed interval DEFAULT NULL)
+        keep_failed interval DEFAULT NULL,
+        max_depth integer DEFAULT NULL,
+        on_full text DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq_create_queue(text, integer, interval, interval, interval, integer, interval, interval) IS
+COMMENT ON FUNCTION jobq_create_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text) IS
     'give a queue settings of its own; NULL: the default';
 
 CREATE FUNCTION jobq_alter_queue(
@@ -23,11 +25,13 @@ CREATE FUNCTION jobq_alter_queue(
         heartbeat_timeout interval DEFAULT NULL,
         max_lost integer DEFAULT NULL,
         keep_completed interval DEFAULT NULL,
-        keep_failed interval DEFAULT NULL)
+        keep_failed interval DEFAULT NULL,
+        max_depth integer DEFAULT NULL,
+        on_full text DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq_alter_queue(text, integer, interval, interval, interval, integer, interval, interval) IS
+COMMENT ON FUNCTION jobq_alter_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text) IS
     'change settings of a queue; NULL: unchanged';
 
 CREATE FUNCTION jobq_drop_queue(name text, force boolean DEFAULT false)

@@ -14,6 +14,8 @@ SELECT n.queue,
        coalesce(s.max_lost, d.max_lost)                   AS max_lost,
        coalesce(s.keep_completed, d.keep_completed)       AS keep_completed,
        coalesce(s.keep_failed, d.keep_failed)             AS keep_failed,
+       s.max_depth,
+       CASE WHEN s.max_depth IS NOT NULL THEN coalesce(s.on_full, 'reject') END AS on_full,
        s.queue IS NOT NULL                                AS has_settings,
        s.created_at
 FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n

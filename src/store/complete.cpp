@@ -5,6 +5,7 @@
 #include "pg/args.h"
 #include "shared/counting.h"
 #include "shared/leases.h"
+#include "shared/publish.h"
 #include "store/finish.h"
 #include "store/jobs_table.h"
 #include "store/owner.h"
@@ -101,6 +102,7 @@ void complete_jobs(HeldJob *held, int count, TimestampTz now) {
         if (!job->held) continue;
         end_lease(job->id, job->lease);
         job->status = core::JobStatus::Completed;
+        publish_finished_at_commit(job->id);
         count_at_commit(queue_of(jobs), core::JobStatus::Processing, core::JobStatus::Completed, 1);
         if (deleted) {
             count_deletes_at_commit(queue_of(jobs), core::JobStatus::Completed, 1);

@@ -34,7 +34,8 @@ Oid settings_table = InvalidOid;
 Oid lanes_table = InvalidOid;
 
 Statement read_settings = {
-    R"(SELECT paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed
+    R"(SELECT paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed,
+              max_depth, on_full
        FROM jobq.queue_settings WHERE queue = $1)",
     {TEXTOID}};
 
@@ -100,6 +101,8 @@ void load_settings(Queue *queue, const Params &name, Snapshot snapshot) {
               core::kDefaultMaxLost,
               core::kDefaultKeepCompleted,
               core::kDefaultKeepFailed,
+              0,
+              core::FullPolicy::Reject,
               nullptr,
               0};
     if (rows.size() == 0) return;
@@ -113,6 +116,8 @@ void load_settings(Queue *queue, const Params &name, Snapshot snapshot) {
     queue->max_lost = int_or(row, 6, queue->max_lost);
     queue->keep_completed = span_or(row, 7, queue->keep_completed);
     queue->keep_failed = span_or(row, 8, queue->keep_failed);
+    queue->max_depth = int_or(row, 9, queue->max_depth);
+    if (!row.is_null(10)) core::parse_full_policy(row.text_at(10), &queue->on_full);
 }
 
 bool has_lane(const Queue &queue, int64 id) {

@@ -3,6 +3,7 @@
 // transactional, reaches every session, and is undone by a rollback.
 #pragma once
 
+#include "core/backpressure.h"
 #include "core/job.h"
 #include "core/lane.h"
 #include "core/retry.h"
@@ -29,6 +30,8 @@ struct Queue {
     int32 max_lost;
     core::Micros keep_completed;
     core::Micros keep_failed;
+    int32 max_depth;  // 0: none
+    core::FullPolicy on_full;
     Lane *lanes;  // in the order of their ids
     int lane_count;
 };

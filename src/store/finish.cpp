@@ -210,6 +210,7 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
         if (one.status == core::JobStatus::Scheduled) publish_due_at_commit(one.run_at);
         if (one.status == core::JobStatus::Pending)
             publish_ready_at_commit(one.queue, one.lane, {one.run_at, one.id, one.priority});
+        if (core::is_finished(one.status)) publish_finished_at_commit(one.id);
         if (core::is_finished(one.status) && one.keep == 0) unkept[unkept_count++] = Int64GetDatum(one.id);
     }
     Params params;

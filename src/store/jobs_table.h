@@ -117,6 +117,7 @@ Oid scheduled_status();
 Oid pending_status();
 Oid processing_status();
 Oid completed_status();
+Oid cancelled_status();
 // What a value of it stands for.
 core::JobStatus job_status_of(Datum value);
 

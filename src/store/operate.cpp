@@ -78,6 +78,8 @@ Statement get_job = {
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
+Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.status = 'completed'", {INT8OID}};
+
 Datum ids_of(const Rows &locked) {
     auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (locked.size() + 1), MCXT_ALLOC_HUGE));
     for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
@@ -100,11 +102,13 @@ Row locked_row(const Rows &locked, int64 id) {
     return locked[low];
 }
 
-// Counts what became of the jobs that were locked. `changed` has rows (id, status, ...), which it returns.
+// Counts and tells what became of the jobs that were locked. `changed` has rows (id, status, ...), which it returns.
 Rows count_changed(const Rows &locked, const Rows &changed) {
     for (uint64 i = 0; i < changed.size(); i++) {
         const Row before = locked_row(locked, changed[i].int64_at(1));
-        count_at_commit(before.text_at(2), status_at(before, 3), status_at(changed[i], 2), 1);
+        const core::JobStatus now = status_at(changed[i], 2);
+        count_at_commit(before.text_at(2), status_at(before, 3), now, 1);
+        if (core::is_finished(now)) publish_finished_at_commit(changed[i].int64_at(1));
     }
     return changed;
 }
@@ -134,6 +138,7 @@ Rows reschedule_jobs(Datum ids, TimestampTz run_at, TimestampTz now) {
 Rows delete_them(Datum ids) {
     const Rows gone = run(remove, Params().add(ids));
     count_deleted_rows(gone, 3);
+    for (uint64 i = 0; i < gone.size(); i++) publish_finished_at_commit(gone[i].int64_at(1));
     return gone;
 }
 
@@ -188,6 +193,13 @@ bool current_status(int64 job_id, core::JobStatus *status) {
     const Rows rows = run(get_status, Params().add(Int64GetDatum(job_id)));
     return rows.size() == 1 && core::parse_status(TextDatumGetCString(rows[0].get(1)), status);
 }
+
+bool has_finished(int64 job_id) {
+    core::JobStatus status;
+    return !current_status(job_id, &status) || core::is_finished(status);
+}
+
+Rows read_result(int64 job_id) { return read(get_result, Params().add(Int64GetDatum(job_id))); }
 
 Rows read_job(int64 job_id) { return read(get_job, Params().add(Int64GetDatum(job_id))); }
 

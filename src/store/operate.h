@@ -35,6 +35,12 @@ Rows lock_matching(const JobFilter &filter);
 // False when there is no such job.
 bool current_status(int64 job_id, core::JobStatus *status);
 
+// Whether nothing will happen to a job unless somebody retries it: it has finished, or is not there (any more).
+bool has_finished(int64 job_id);
+
+// The result of a completed job, which may be NULL; no row when there is no such job.
+Rows read_result(int64 job_id);
+
 // The columns of jobq_get; no row when there is no such job.
 Rows read_job(int64 job_id);
 

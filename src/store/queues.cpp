@@ -10,10 +10,12 @@ namespace jobq {
 
 namespace {
 
-#define SETTING_TYPES TEXTOID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, INT4OID, INTERVALOID, INTERVALOID
+#define SETTING_TYPES \
+    TEXTOID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, INT4OID, INTERVALOID, INTERVALOID, INT4OID, TEXTOID
 #define INSERT_SETTINGS                                                                                         \
     "INSERT INTO jobq.queue_settings AS s (queue, max_attempts, backoff_base, backoff_max, heartbeat_timeout, " \
-    "max_lost, keep_completed, keep_failed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) "
+    "max_lost, keep_completed, keep_failed, max_depth, on_full) "                                               \
+    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) "
 
 Statement create = {INSERT_SETTINGS "ON CONFLICT (queue) DO NOTHING", {SETTING_TYPES}, Planning::Free};
 
@@ -24,7 +26,9 @@ Statement alter = {INSERT_SETTINGS R"(ON CONFLICT (queue) DO UPDATE SET
            heartbeat_timeout = coalesce(excluded.heartbeat_timeout, s.heartbeat_timeout),
            max_lost = coalesce(excluded.max_lost, s.max_lost),
            keep_completed = coalesce(excluded.keep_completed, s.keep_completed),
-           keep_failed = coalesce(excluded.keep_failed, s.keep_failed))",
+           keep_failed = coalesce(excluded.keep_failed, s.keep_failed),
+           max_depth = coalesce(excluded.max_depth, s.max_depth),
+           on_full = coalesce(excluded.on_full, s.on_full))",
                    {SETTING_TYPES},
                    Planning::Free};
 
@@ -70,11 +74,12 @@ Statement purge = {
 Params settings_params(text *queue, const QueueSettings &settings) {
     Params params;
     params.add(PointerGetDatum(queue));
-    for (int i = 0; i < 7; i++) params.add_if(settings.given[i], settings.values[i]);
+    for (int i = 0; i < kQueueSettings; i++) params.add_if(settings.given[i], settings.values[i]);
     return params;
 }
 
-// Counts the deleted jobs of rows (status, how many, ...), where the status may be NULL: none. Returns how many.
+// Counts and tells of the deleted jobs of rows (status, how many, ...), where the status may be NULL: none. Returns how
+// many.
 int64 count_deleted(text *queue, const Rows &gone) {
     int64 deleted = 0;
     for (uint64 i = 0; i < gone.size(); i++) {
@@ -82,6 +87,7 @@ int64 count_deleted(text *queue, const Rows &gone) {
         count_deletes_at_commit(view(queue), status_at(gone[i], 1), gone[i].int64_at(2));
         deleted += gone[i].int64_at(2);
     }
+    if (deleted > 0) publish_finished_anywhere_at_commit();
     return deleted;
 }
 

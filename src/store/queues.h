@@ -6,10 +6,12 @@
 
 namespace jobq {
 
+constexpr int kQueueSettings = 9;
+
 // NULL parts: the default (create), or unchanged (alter).
 struct QueueSettings {
-    Datum values[7];  // in the order of the parameters of jobq_create_queue
-    bool given[7];
+    Datum values[kQueueSettings];  // in the order of the parameters of jobq_create_queue
+    bool given[kQueueSettings];
 };
 
 // False when the queue has settings already.

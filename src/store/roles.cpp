@@ -8,8 +8,8 @@ namespace jobq {
 
 namespace {
 
-constexpr const char *kProducer[] = {"jobq_enqueue", "jobq_enqueue_many", "jobq_enqueue_jobs",
-                                     "jobq_get",     "jobq_version",      nullptr};
+constexpr const char *kProducer[] = {"jobq_enqueue", "jobq_enqueue_many", "jobq_enqueue_jobs", "jobq_get",
+                                     "jobq_result",  "jobq_wait_job",     "jobq_version",      nullptr};
 constexpr const char *kWorker[] = {"jobq_claim",
                                    "jobq_claim_any",
                                    "jobq_complete",
@@ -25,14 +25,16 @@ constexpr const char *kWorker[] = {"jobq_claim",
                                    "jobq_snooze",
                                    "jobq_wait",
                                    "jobq_get",
+                                   "jobq_result",
+                                   "jobq_wait_job",
                                    "jobq_version",
                                    nullptr};
-constexpr const char *kOperator[] = {"jobq_get",          "jobq_cancel",          "jobq_retry",
-                                     "jobq_reschedule",   "jobq_delete",          "jobq_cancel_jobs",
-                                     "jobq_retry_jobs",   "jobq_reschedule_jobs", "jobq_delete_jobs",
-                                     "jobq_create_queue", "jobq_alter_queue",     "jobq_drop_queue",
-                                     "jobq_pause_queue",  "jobq_resume_queue",    "jobq_purge_queue",
-                                     "jobq_tick",         "jobq_version",         nullptr};
+constexpr const char *kOperator[] = {
+    "jobq_get",         "jobq_cancel",       "jobq_retry",       "jobq_reschedule",
+    "jobq_delete",      "jobq_cancel_jobs",  "jobq_retry_jobs",  "jobq_reschedule_jobs",
+    "jobq_delete_jobs", "jobq_create_queue", "jobq_alter_queue", "jobq_drop_queue",
+    "jobq_pause_queue", "jobq_resume_queue", "jobq_purge_queue", "jobq_result",
+    "jobq_wait_job",    "jobq_tick",         "jobq_version",     nullptr};
 constexpr const char *kMonitor[] = {"jobq_version", nullptr};
 
 struct Kind {

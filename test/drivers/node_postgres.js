@@ -24,8 +24,9 @@ async function main() {
   check((await rows('SELECT * FROM jobq_claim()')).length === 0, 'jobq_claim()');
   await rows('SELECT jobq_create_queue($1, $2, $3, $4, $5, $6, $7, $8)',
     [queue, '5', '1 s', '1 min', '30 s', 3, '1 day', '2 days']);
-  await rows('SELECT jobq_alter_queue($1, max_attempts => $2)', [queue, 6]);
+  await rows('SELECT jobq_alter_queue($1, max_attempts => $2, max_depth => $3, on_full => $4)', [queue, 6, 100000, 'drop_oldest']);
   await equal(6, 'jobq_create_queue, jobq_alter_queue', 'SELECT max_attempts FROM jobq.queues WHERE queue = $1', [queue]);
+  await equal('drop_oldest', 'jobq_alter_queue, on_full', 'SELECT on_full FROM jobq.queues WHERE queue = $1', [queue]);
   await equal(true, 'jobq_pause_queue', 'SELECT jobq_pause_queue($1)', [queue]);
   await equal(true, 'jobq_resume_queue', 'SELECT jobq_resume_queue($1)', [queue]);
 
@@ -83,6 +84,12 @@ async function main() {
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
   await client.query('CALL jobq_wait($1, $2, $3, $4, $5)', ['node', '0 s', ['mail'], [2], ['gpu']]);
   await equal(true, 'jobq_snooze', 'SELECT jobq_snooze($1, $2, $3)', [claim.id, '1 hour', claim.lease]);
+  const awaited = await value('SELECT jobq_enqueue($1)', ['node results']);
+  await client.query('CALL jobq_wait_job($1, $2)', [awaited, '1 ms']);
+  await equal(null, 'jobq_wait_job, jobq_result of a job that waits', 'SELECT jobq_result($1)', [awaited]);
+  await rows('SELECT jobq_complete(id, lease, $2) FROM jobq_claim($1)', ['node results', { sum: 3 }]);
+  await client.query('CALL jobq_wait_job($1)', [awaited]);
+  check((await value('SELECT jobq_result($1)', [awaited])).sum === 3, 'jobq_wait_job, jobq_result of a completed one');
 
   await client.query('BEGIN');
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);

@@ -109,8 +109,10 @@ def scenario(d):
     d.check(d.rows("SELECT * FROM jobq_claim()") == [], "jobq_claim()")
     d.rows("SELECT jobq_create_queue(%s, %s, %s, %s, %s, %s, %s, %s)",
            queue, n(5), "1 s", "1 min", "30 s", n(3), "1 day", "2 days")
-    d.rows("SELECT jobq_alter_queue(%s, max_attempts => %s)", queue, n(6))
+    d.rows("SELECT jobq_alter_queue(%s, max_attempts => %s, max_depth => %s, on_full => %s)",
+           queue, n(6), n(100000), "drop_oldest")
     d.equal(6, "jobq_create_queue, jobq_alter_queue", "SELECT max_attempts FROM jobq.queues WHERE queue = %s", queue)
+    d.equal("drop_oldest", "jobq_alter_queue, on_full", "SELECT on_full FROM jobq.queues WHERE queue = %s", queue)
     d.equal(True, "jobq_pause_queue", "SELECT jobq_pause_queue(%s)", queue)
     d.equal(True, "jobq_resume_queue", "SELECT jobq_resume_queue(%s)", queue)
 
@@ -163,6 +165,12 @@ def scenario(d):
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
     d.check(d.rows("CALL jobq_wait(%s, %s, %s, %s, %s)", queue, "0 s", ["mail"], d.list([2]), ["gpu"]) == [], "jobq_wait")
     d.equal(True, "jobq_snooze", "SELECT jobq_snooze(%s, %s, %s)", n(job), "1 hour", n(lease))
+    job = d.value("SELECT jobq_enqueue(%s)", "python results")
+    d.check(d.rows("CALL jobq_wait_job(%s, %s)", n(job), "1 ms") == [], "jobq_wait_job of a job that waits")
+    d.equal(None, "jobq_result of a job that waits", "SELECT jobq_result(%s)", n(job))
+    d.rows("SELECT jobq_complete(id, lease, %s) FROM jobq_claim(%s)", d.json({"sum": 3}), "python results")
+    d.check(d.rows("CALL jobq_wait_job(%s)", n(job)) == [], "jobq_wait_job of a completed one")
+    d.equal({"sum": 3}, "jobq_result of a completed one", "SELECT jobq_result(%s)", n(job))
     d.rows("BEGIN")
     job = d.value("SELECT id FROM jobq_claim(%s)", queue)
     d.equal(True, "jobq_complete without a lease in the claiming transaction", "SELECT jobq_complete(%s)", n(job))

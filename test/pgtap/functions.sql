@@ -8,7 +8,7 @@ CREATE TEMP TABLE wanted (name text PRIMARY KEY, arguments text, result text, vo
 \set claimed 'TABLE(id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer, max_attempts integer, priority integer, version integer, run_at timestamp with time zone, created_at timestamp with time zone, progress jsonb, metadata jsonb, heartbeat_seconds integer)'
 \set worker 'worker_id text DEFAULT NULL::text, batch integer DEFAULT 1, kinds text[] DEFAULT NULL::text[], versions integer[] DEFAULT NULL::integer[], capabilities text[] DEFAULT NULL::text[], heartbeat_timeout interval DEFAULT NULL::interval'
 \set filter 'kind text DEFAULT NULL::text, statuses jobq.job_status[] DEFAULT NULL::jobq.job_status[], error_like text DEFAULT NULL::text, older_than interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, max_jobs integer DEFAULT 1000'
-\set settings 'name text, max_attempts integer DEFAULT NULL::integer, backoff_base interval DEFAULT NULL::interval, backoff_max interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, max_lost integer DEFAULT NULL::integer, keep_completed interval DEFAULT NULL::interval, keep_failed interval DEFAULT NULL::interval'
+\set settings 'name text, max_attempts integer DEFAULT NULL::integer, backoff_base interval DEFAULT NULL::interval, backoff_max interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, max_lost integer DEFAULT NULL::integer, keep_completed interval DEFAULT NULL::interval, keep_failed interval DEFAULT NULL::interval, max_depth integer DEFAULT NULL::integer, on_full text DEFAULT NULL::text'
 INSERT INTO wanted VALUES
     ('jobq_enqueue', 'queue text, payload jsonb DEFAULT ''{}''::jsonb, kind text DEFAULT ''''::text, priority integer DEFAULT 0, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, max_attempts integer DEFAULT NULL::integer, unique_key text DEFAULT NULL::text, on_conflict text DEFAULT ''ignore''::text, unique_for interval DEFAULT NULL::interval, group_key text DEFAULT NULL::text, concurrency_key text DEFAULT NULL::text, depends_on bigint[] DEFAULT NULL::bigint[], on_dependency_failure text DEFAULT ''cancel''::text, version integer DEFAULT 0, requires text[] DEFAULT NULL::text[], heartbeat_timeout interval DEFAULT NULL::interval, max_runtime interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb', 'bigint'),
     ('jobq_enqueue_many', 'queue text, payloads jsonb[], kind text DEFAULT ''''::text, priority integer DEFAULT 0, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, max_attempts integer DEFAULT NULL::integer, unique_keys text[] DEFAULT NULL::text[], group_keys text[] DEFAULT NULL::text[], concurrency_keys text[] DEFAULT NULL::text[], run_ats timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], priorities integer[] DEFAULT NULL::integer[]', 'TABLE(job_id bigint, is_new boolean)'),
@@ -27,6 +27,7 @@ INSERT INTO wanted VALUES
     ('jobq_release_many', 'job_ids bigint[], leases bigint[]', 'TABLE(job_id bigint, released boolean)'),
     ('jobq_snooze', 'job_id bigint, delay interval, lease bigint DEFAULT NULL::bigint', 'boolean'),
     ('jobq_wait', 'IN queue text DEFAULT ''default''::text, IN timeout interval DEFAULT ''00:00:30''::interval, IN kinds text[] DEFAULT NULL::text[], IN versions integer[] DEFAULT NULL::integer[], IN capabilities text[] DEFAULT NULL::text[]', NULL),
+    ('jobq_wait_job', 'IN job_id bigint, IN timeout interval DEFAULT ''00:00:30''::interval', NULL),
     ('jobq_cancel', 'job_id bigint', 'jobq.job_status'),
     ('jobq_retry', 'job_id bigint', 'jobq.job_status'),
     ('jobq_reschedule', 'job_id bigint, run_at timestamp with time zone', 'jobq.job_status'),
@@ -46,6 +47,7 @@ INSERT INTO wanted VALUES
     ('jobq_revoke', 'role text, what text', 'void');
 INSERT INTO wanted VALUES
     ('jobq_get', 'job_id bigint', 'TABLE(id bigint, queue text, kind text, payload jsonb, priority integer, status jobq.job_status, run_at timestamp with time zone, attempts integer, max_attempts integer, worker_id text, started_at timestamp with time zone, last_heartbeat timestamp with time zone, heartbeat_timeout interval, created_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text, progress jsonb, version integer, requires text[], cancel_requested_at timestamp with time zone, metadata jsonb)', 's'),
+    ('jobq_result', 'job_id bigint', 'jsonb', 's'),
     ('jobq_version', '', 'text', 'i');
 
 CREATE TEMP VIEW own AS
@@ -72,7 +74,7 @@ FROM own o ORDER BY o.signature::text;
 -- Who only computes, and who grants with the caller's own rights, needs no rights of the owner. Nor do those that read
 -- and write the table below SQL: EXECUTE decides who may, and the little SQL they run is run as the owner from within.
 -- Nor a procedure that commits, which can be neither SECURITY DEFINER nor have settings.
-CREATE TEMP VIEW below_sql AS SELECT unnest(ARRAY['jobq_enqueue', 'jobq_enqueue_many', 'jobq_enqueue_jobs', 'jobq_claim', 'jobq_claim_any', 'jobq_complete', 'jobq_complete_many', 'jobq_complete_and_claim', 'jobq_heartbeat', 'jobq_heartbeat_many', 'jobq_wait']) AS name;
+CREATE TEMP VIEW below_sql AS SELECT unnest(ARRAY['jobq_enqueue', 'jobq_enqueue_many', 'jobq_enqueue_jobs', 'jobq_claim', 'jobq_claim_any', 'jobq_complete', 'jobq_complete_many', 'jobq_complete_and_claim', 'jobq_heartbeat', 'jobq_heartbeat_many', 'jobq_wait', 'jobq_wait_job']) AS name;
 SELECT is(o.prosecdef, o.proname NOT IN (SELECT name FROM below_sql) AND o.proname NOT IN ('jobq_version', 'lane_of', 'held_lanes', 'queue_defaults', 'by_hand', 'jobq_grant', 'jobq_revoke'), o.signature || ': SECURITY DEFINER')
 FROM own o ORDER BY o.signature::text;
 -- A fixed search_path, with pg_temp last, for all that run SQL.

@@ -17,12 +17,12 @@ WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclas
 CREATE FUNCTION pg_temp.may(kind text) RETURNS SETOF text LANGUAGE sql AS
     $$SELECT proname::text FROM own WHERE has_function_privilege('regress_jobq_' || kind, oid, 'EXECUTE')$$;
 
-SELECT set_eq($$SELECT pg_temp.may('producer')$$, '{jobq_enqueue,jobq_enqueue_many,jobq_enqueue_jobs,jobq_get,jobq_version}'::text[], 'a producer enqueues and looks');
+SELECT set_eq($$SELECT pg_temp.may('producer')$$, '{jobq_enqueue,jobq_enqueue_many,jobq_enqueue_jobs,jobq_get,jobq_result,jobq_wait_job,jobq_version}'::text[], 'a producer enqueues, looks and waits');
 SELECT set_eq($$SELECT pg_temp.may('worker')$$,
-    '{jobq_claim,jobq_claim_any,jobq_complete,jobq_complete_many,jobq_complete_and_claim,jobq_fail,jobq_fail_many,jobq_heartbeat,jobq_heartbeat_many,jobq_heartbeat_worker,jobq_release,jobq_release_many,jobq_snooze,jobq_wait,jobq_get,jobq_version}'::text[],
+    '{jobq_claim,jobq_claim_any,jobq_complete,jobq_complete_many,jobq_complete_and_claim,jobq_fail,jobq_fail_many,jobq_heartbeat,jobq_heartbeat_many,jobq_heartbeat_worker,jobq_release,jobq_release_many,jobq_snooze,jobq_wait,jobq_get,jobq_result,jobq_wait_job,jobq_version}'::text[],
     'a worker claims and reports');
 SELECT set_has($$SELECT pg_temp.may('operator')$$,
-    $$SELECT proname::text FROM own WHERE proname ~ '_(queue|jobs)$' AND proname <> 'jobq_enqueue_jobs' UNION ALL SELECT unnest('{jobq_get,jobq_cancel,jobq_retry,jobq_reschedule,jobq_delete,jobq_tick}'::text[])$$,
+    $$SELECT proname::text FROM own WHERE proname ~ '_(queue|jobs)$' AND proname <> 'jobq_enqueue_jobs' UNION ALL SELECT unnest('{jobq_get,jobq_result,jobq_wait_job,jobq_cancel,jobq_retry,jobq_reschedule,jobq_delete,jobq_tick}'::text[])$$,
     'an operator has all functions on queues and jobs');
 SELECT set_hasnt($$SELECT pg_temp.may('operator')$$, $$SELECT unnest('{jobq_enqueue,jobq_claim,jobq_complete,jobq_wait,jobq_grant}'::text[])$$, 'an operator is neither producer nor worker');
 SELECT set_eq($$SELECT pg_temp.may('monitor')$$, '{jobq_version}'::text[], 'a monitor changes nothing');

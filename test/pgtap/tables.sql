@@ -40,9 +40,9 @@ SELECT is((SELECT count(*) FROM pg_constraint WHERE conrelid = 'jobq.jobs'::regc
 SELECT is((SELECT count(*) FROM pg_constraint WHERE confrelid = 'jobq.jobs'::regclass), 0::bigint, 'no foreign key points at jobs');
 SELECT col_is_pk('jobq', 'jobs', 'id', 'the primary key of jobs');
 SELECT col_is_pk('jobq', 'queue_settings', 'queue', 'the primary key of queue_settings');
-SELECT columns_are('jobq', 'queue_settings', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,created_at}'::name[]);
+SELECT columns_are('jobq', 'queue_settings', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,created_at}'::name[]);
 SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error}'::name[]);
-SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,has_settings,created_at}'::name[]);
+SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,has_settings,created_at}'::name[]);
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
                $$SELECT unnest('{queue,scheduled,blocked,pending,processing,completed,failed,cancelled,oldest_pending_age,oldest_heartbeat,paused,enqueued_per_second,claimed_per_second,completed_per_second,failed_per_second,lost_per_second,source}'::text[])$$, 'queue_stats: jobs by status, the oldest, rates');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,

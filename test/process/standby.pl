@@ -43,6 +43,8 @@ for my $call (@writes)
 }
 is(sqlstate($standby, 'work', q{CALL jobq_wait('q', '0 s')}), '25006', 'jobq_wait');
 is(value($standby, 'work', "SELECT queue, status FROM jobq_get($job)"), 'kept|pending', 'jobq_get reads there');
+is(sqlstate($standby, 'work', "CALL jobq_wait_job($job, '300 ms')"), '00000', 'jobq_wait_job waits there');
+is(value($standby, 'work', "SELECT jobq_result($job) IS NULL"), 't', 'jobq_result reads');
 is(value($standby, 'work', q{SELECT pending, oldest_pending_age > '0' FROM jobq.queue_stats WHERE queue = 'q'}), '5|t', 'so do the views');
 is( value($standby, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'jobq%'}),
     '0', 'no background worker runs');

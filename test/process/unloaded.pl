@@ -58,6 +58,8 @@ my @calls = (
     [ q{SELECT j.id IS NOT NULL FROM jobq.jobs h, jobq_complete_and_claim(ARRAY[h.id], ARRAY[h.lease],
         queue => 'nothing') j WHERE h.status = 'processing'},                                 '' ],
     [ q{SELECT queue, status FROM jobq_get((SELECT min(id) FROM jobq.jobs WHERE queue = 'post'))}, 'post|completed' ],
+    [ q{SELECT jobq_result((SELECT min(id) FROM jobq.jobs WHERE queue = 'post'))},            '"done"' ],
+    [ q{CALL jobq_wait_job(-1, '1 min')},                                                     '' ],
     [ q{SELECT jobq_enqueue('ops', kind => k) > 0 FROM unnest('{a,b,c,d}'::text[]) k},        "t\nt\nt\nt" ],
     [ sprintf("SELECT jobq_cancel($pick)", 'ops'),                                            'cancelled' ],
     [ sprintf("SELECT jobq_retry($pick)", 'ops'),                                             'pending' ],

@@ -5,6 +5,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
+use JobqSleep;
 use JobqTest;
 use Test::More;
 use Time::HiRes qw(time usleep);
@@ -12,85 +13,12 @@ use Time::HiRes qw(time usleep);
 my $node = preloaded('waits', conf => [ 'max_prepared_transactions = 10', 'max_connections = 60' ]);
 database($node, 'work');
 my $other = session($node, 'work');
-my $slack = 0.5;    # a wake-up takes about a millisecond; a noisy machine more
-
-# ---- sleepers: sessions that call jobq_wait and do not wait for its end
-
-my $calls = 0;
-
-sub sleeper { return { session => session($node, 'work', @_), pid => undef }; }
-
-# Sends a call, and what to do after it. It runs on its own.
-sub start
-{
-    my ($sleeper, $call, $then) = @_;
-    my $session = $sleeper->{session};
-    $sleeper->{pid} //= $session->query('SELECT pg_backend_pid()');
-    $sleeper->{tag} = ++$calls;
-    my $printed = $session->query_until(qr/begin-$calls\n/, "\\echo begin-$calls\n$call;\n" . ($then ? "$then;\n" : '') . "\\echo end-$calls\n");
-    # The call may have ended by now.
-    $sleeper->{early} = $printed =~ s/^.*begin-$calls\n//sr;
-    $sleeper->{begin} = time;
-    return $sleeper;
-}
-
-sub ended
-{
-    my ($sleeper) = @_;
-    return 1 if $sleeper->{ended} && $sleeper->{ended} == $sleeper->{tag};
-    my $session = $sleeper->{session};
-    $session->{run}->pump_nb;
-    return 0 unless "$sleeper->{early}$session->{stdout}" =~ /^(.*)end-$sleeper->{tag}\n/s;
-    $sleeper->{output} = $1;
-    $sleeper->{ended} = $sleeper->{tag};
-    $sleeper->{took} = time - $sleeper->{begin};
-    $session->{stdout} = '';
-    return 1;
-}
-
-# Seconds until it has ended.
-sub seconds_to_end { my ($sleeper, $limit) = @_; return seconds_until(sub { ended($sleeper) }, $limit) // 1e9; }
-
-sub wakes
-{
-    my ($sleeper, $name) = @_;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    return cmp_ok(seconds_to_end($sleeper, 10), '<', $slack, $name);
-}
-
-sub sleeps_on
-{
-    my ($sleeper, $name) = @_;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    usleep(200_000);
-    return ok(!ended($sleeper), $name);
-}
-
-sub asleep
-{
-    my (@sleepers) = @_;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    my $pids = join ',', map { $_->{pid} } @sleepers;
-    return becomes_true($node, 'work',
-        "SELECT count(*) = @{[scalar @sleepers]} FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event = 'Extension'",
-        @sleepers . ' asleep');
-}
-
 sub enqueue { my ($arguments) = @_; return $other->query("SELECT jobq_enqueue($arguments)"); }
 
 # Claims everything, so that nothing is left that a look could find.
 sub clear { my ($queue) = @_; return $other->query("SELECT count(*) FROM jobq_claim('$queue', 'clearer', 1000, capabilities => '{gpu}')"); }
 
-# How often the session has gone to sleep.
-sub sleeps
-{
-    my ($sleeper) = @_;
-    open(my $status, '<', "/proc/$sleeper->{pid}/status") or return 0;
-    my ($count) = join('', <$status>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
-    return $count;
-}
-
-my ($one, $two) = map { sleeper() } 1 .. 2;
+my ($one, $two) = map { sleeper($node) } 1 .. 2;
 
 # ---- a commit wakes, and not before
 
@@ -151,7 +79,7 @@ wakes($one, 'woken by COMMIT PREPARED in another session');
 
 # ---- as many as there are jobs, the longest waiting first
 
-my @crowd = map { sleeper() } 1 .. 5;
+my @crowd = map { sleeper($node) } 1 .. 5;
 for my $round ('a queue nobody has used', 'a queue in use')
 {
     for my $sleeper (@crowd)
@@ -249,7 +177,7 @@ cmp_ok(time - $begin, '>', 0.2, 'who comes again and again for the same job is s
 
 for my $end ('a cancelled', 'a terminated', 'a lost')
 {
-    my $first = sleeper();
+    my $first = sleeper($node);
     start($first, q{CALL jobq_wait('handed', '20 s')});
     asleep($first);
     start($two, q{CALL jobq_wait('handed', '20 s')}, q{SELECT count(*) FROM jobq_claim('handed')});
@@ -335,7 +263,7 @@ asleep($one);
 enqueue(q{'empty'});
 wakes($one, 'and waits again');
 clear('empty');
-my $victim = sleeper();
+my $victim = sleeper($node);
 start($victim, q{CALL jobq_wait('empty', '20 s')});
 asleep($victim);
 value($node, 'work', "SELECT pg_terminate_backend($victim->{pid})");
@@ -367,7 +295,7 @@ wakes($two, 'and it is woken');
 
 value($node, 'work', q{CREATE ROLE drudge LOGIN; SELECT jobq_grant('drudge', 'worker')});
 is(sqlstate($node, 'work', q{CREATE ROLE nobody LOGIN; SET ROLE nobody; CALL jobq_wait('empty', '0 s')}), '42501', 'not without the right to');
-my $worker = sleeper(connect_as('drudge'));
+my $worker = sleeper($node, connect_as('drudge'));
 value($node, 'work', q{CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
     CREATE FUNCTION evil.eq(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'as %', current_user; END $$;
     CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.eq)});
@@ -487,7 +415,7 @@ eval { $_->{run}->kill_kill; } for $other, $listener;
 my $plain = server('waits_plain');
 database($plain, 'work');
 $node = $plain;
-my $lone = sleeper();
+my $lone = sleeper($node);
 start($lone, q{CALL jobq_wait('q', '20 s')}, q{SELECT count(*) FROM jobq_claim('q')});
 asleep($lone);
 value($plain, 'work', q{SELECT jobq_enqueue('q')});

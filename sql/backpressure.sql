@@ -1,0 +1,161 @@
+-- Backpressure: a queue with a max_depth holds about so many waiting jobs (pending, scheduled, blocked). Beyond that an
+-- enqueue is refused, or the oldest pending jobs are cancelled for it. The same with and without preload.
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+CREATE FUNCTION pg_temp.shown(name text) RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(string_agg(status || ' ' || payloads, '; ' ORDER BY status), 'nothing')
+    FROM (SELECT status, string_agg(payload #>> '{}', ',' ORDER BY id) AS payloads FROM jobq.jobs WHERE queue = name GROUP BY status) s $$;
+-- Many statements at once, each on its own; what each answered.
+CREATE FUNCTION pg_temp.outcome(call text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    answer text;
+BEGIN
+    EXECUTE 'SELECT count(*) FROM (SELECT ' || call || ') c' INTO answer;
+    RETURN 'works';
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLSTATE || ' ' || SQLERRM;
+END $$;
+
+-- Set as all settings are, and shown where they are; the policy is `reject` unless something else is said.
+SELECT jobq_create_queue('narrow', max_depth => 3);
+SELECT jobq_create_queue('narrow 2', max_depth => 3, on_full => 'drop_oldest');
+SELECT jobq_create_queue('wide');
+SELECT queue, max_depth, on_full FROM jobq.queues WHERE queue LIKE 'narrow%' OR queue = 'wide' ORDER BY queue;
+SELECT pg_temp.outcome(call) FROM unnest(ARRAY[
+    $$jobq_create_queue('narrow 3', max_depth => 0)$$, $$jobq_create_queue('narrow 3', max_depth => -1)$$,
+    $$jobq_create_queue('narrow 3', on_full => 'drop')$$, $$jobq_alter_queue('narrow', on_full => '')$$,
+    $$jobq_alter_queue('narrow', max_depth => 0)$$]) AS call;
+\set VERBOSITY sqlstate
+UPDATE jobq.queue_settings SET max_depth = 0 WHERE queue = 'narrow';
+UPDATE jobq.queue_settings SET on_full = 'drop' WHERE queue = 'narrow';
+\set VERBOSITY default
+
+-- reject: the first that does not fit is an error with a hint, and nothing has changed.
+SELECT jobq_enqueue('narrow', to_jsonb(n)) > 0 AS enqueued FROM generate_series(1, 3) n;
+SELECT jobq_enqueue('narrow', '4');
+SELECT pg_temp.shown('narrow');
+-- A running job does not wait, so there is room for another one.
+SELECT id, lease FROM jobq_claim('narrow', heartbeat_timeout => '1 hour') \gset
+SELECT jobq_enqueue('narrow', '5') > 0 AS enqueued;
+SELECT pg_temp.outcome($$jobq_enqueue('narrow', '6')$$);
+-- Only what comes in is refused: a job that comes back finds the queue deeper than it should be.
+SELECT jobq_release(:id, :lease);
+SELECT pg_temp.shown('narrow');
+SELECT pg_temp.outcome($$jobq_enqueue('narrow', '6')$$);
+SELECT count(jobq_complete(id, lease)) FROM jobq_claim('narrow', batch => 3);
+-- Jobs for later count as well, and so does what this transaction has enqueued.
+BEGIN;
+SELECT jobq_enqueue('narrow', '7', run_at => now() + interval '1 hour') > 0 AS enqueued;
+SAVEPOINT s;
+SELECT jobq_enqueue('narrow', '8') > 0 AS enqueued;
+SELECT pg_temp.outcome($$jobq_enqueue('narrow', '9')$$);
+ROLLBACK TO s;
+SELECT pg_temp.outcome($$jobq_enqueue('narrow', '9')$$);
+COMMIT;
+SELECT pg_temp.shown('narrow');
+SELECT pg_temp.outcome($$jobq_enqueue('narrow', '10')$$);
+SELECT jobq_cancel(id) FROM jobq.jobs WHERE queue = 'narrow' AND payload = '7';
+SELECT pg_temp.outcome($$jobq_enqueue('narrow', '10')$$);
+
+-- Many at once: all or none.
+SELECT jobq_purge_queue('narrow') > 0 AS purged;
+SELECT jobq_enqueue('narrow', '1') > 0 AS enqueued;
+SELECT * FROM jobq_enqueue_many('narrow', ARRAY['2', '3', '4']::jsonb[]);
+SELECT count(*) FROM jobq_enqueue_many('narrow', ARRAY['2', '3']::jsonb[]);
+SELECT jobq_purge_queue('narrow') AS purged;
+SELECT * FROM jobq_enqueue_many('narrow', ARRAY['1', '2', '3', '4']::jsonb[]);
+\set SHOW_CONTEXT errors
+SELECT * FROM jobq_enqueue_jobs('[{"queue": "wide"}, {"queue": "narrow"}, {"queue": "narrow"}, {"queue": "narrow"}, {"queue": "narrow"}]');
+\set SHOW_CONTEXT never
+SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "wide"}, {"queue": "narrow"}, {"queue": "narrow"}, {"queue": "narrow"}]');
+SELECT count(*) FROM jobq_enqueue_many('narrow', '{}');
+
+-- A plain INSERT is an enqueue; a row that brings its lane is from a dump, and a restore must not fail.
+INSERT INTO jobq.jobs (queue) VALUES ('narrow');
+INSERT INTO jobq.jobs (queue, status) VALUES ('narrow', 'completed');
+INSERT INTO jobq.jobs (queue, lane) VALUES ('narrow', 0);
+SELECT status, count(*) FROM jobq.jobs WHERE queue = 'narrow' GROUP BY status ORDER BY status;
+
+-- In force at once, and off again; other queues know nothing of it.
+SELECT jobq_alter_queue('narrow', max_depth => 5);
+SELECT pg_temp.outcome($$jobq_enqueue('narrow')$$) FROM generate_series(1, 2);
+UPDATE jobq.queue_settings SET max_depth = NULL WHERE queue = 'narrow';
+SELECT pg_temp.outcome($$jobq_enqueue('narrow')$$) FROM generate_series(1, 2);
+SELECT queue, max_depth, on_full FROM jobq.queues WHERE queue = 'narrow';
+SELECT count(*) FROM jobq_enqueue_many('wide', array_fill('{}'::jsonb, ARRAY[1000]));
+
+-- drop_oldest: the pending job that has been due for longest is cancelled, whatever its priority, and says why.
+SELECT jobq_enqueue('narrow 2', '1', priority => -5) > 0, jobq_enqueue('narrow 2', '2', kind => 'other') > 0,
+       jobq_enqueue('narrow 2', '3', run_at => now() - interval '1 day') > 0;
+SELECT jobq_enqueue('narrow 2', '4') > 0 AS enqueued;
+SELECT pg_temp.shown('narrow 2');
+SELECT payload, status, error, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE queue = 'narrow 2' AND status = 'cancelled';
+SELECT jobq_enqueue('narrow 2', '5') > 0 AS enqueued;
+SELECT pg_temp.shown('narrow 2');
+SELECT jobq_enqueue('narrow 2', '6') > 0 AS enqueued;
+SELECT pg_temp.shown('narrow 2');
+-- Claims get what is left, in their order.
+SELECT payload FROM jobq_claim('narrow 2', batch => 2, heartbeat_timeout => '1 hour');
+-- What runs or is for later is not dropped; what cannot be made room for is refused.
+SELECT jobq_enqueue('narrow 2', to_jsonb(n), run_at => now() + interval '1 hour') > 0 AS enqueued FROM generate_series(7, 9) n;
+SELECT pg_temp.shown('narrow 2');
+SELECT jobq_enqueue('narrow 2', '10');
+SELECT pg_temp.shown('narrow 2');
+-- Rolled back, nobody was dropped.
+SELECT jobq_purge_queue('narrow 2', '{scheduled,cancelled}') > 0 AS purged;
+SELECT count(*) FROM jobq_enqueue_many('narrow 2', ARRAY['11', '12', '13']::jsonb[]);
+BEGIN;
+SELECT jobq_enqueue('narrow 2', '14') > 0 AS enqueued;
+SELECT pg_temp.shown('narrow 2');
+ROLLBACK;
+SELECT pg_temp.shown('narrow 2');
+-- Many at once; also one's own, in the same transaction.
+BEGIN;
+SELECT count(*) FROM jobq_enqueue_many('narrow 2', ARRAY['21', '22']::jsonb[]);
+SELECT pg_temp.shown('narrow 2');
+SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "narrow 2", "payload": 23}, {"queue": "narrow 2", "payload": 24}]');
+SELECT pg_temp.shown('narrow 2');
+COMMIT;
+INSERT INTO jobq.jobs (queue, payload) VALUES ('narrow 2', '25');
+SELECT pg_temp.shown('narrow 2');
+-- More than the queue may hold is refused: none of these could stay.
+SELECT * FROM jobq_enqueue_many('narrow 2', ARRAY['31', '32', '33', '34']::jsonb[]);
+-- What is dropped has finished: it is kept as long as other cancelled jobs, and may be retried.
+SELECT jobq_retry(id) FROM jobq.jobs WHERE queue = 'narrow 2' AND payload = '22';
+SELECT pg_temp.shown('narrow 2');
+SELECT jobq_purge_queue('narrow 2', '{cancelled}');
+SELECT jobq_alter_queue('narrow 2', keep_failed => '0');
+SELECT jobq_enqueue('narrow 2', '41') > 0 AS enqueued;
+SELECT pg_temp.shown('narrow 2');
+-- After the limit was lowered each enqueue drops up to 100 more than it adds.
+SELECT jobq_alter_queue('narrow 2', max_depth => 1000);
+SELECT count(*) FROM jobq_enqueue_many('narrow 2', array_fill('0'::jsonb, ARRAY[300]));
+SELECT jobq_alter_queue('narrow 2', max_depth => 2);
+SELECT pending FROM jobq.queue_stats WHERE queue = 'narrow 2';
+SELECT jobq_enqueue('narrow 2', '51') > 0 AS enqueued;
+SELECT pending FROM jobq.queue_stats WHERE queue = 'narrow 2';
+SELECT count(jobq_enqueue('narrow 2', to_jsonb(n))) FROM generate_series(52, 54) n;
+SELECT pg_temp.shown('narrow 2');
+
+-- A DBA's trigger sees the jobs that are dropped.
+CREATE TABLE narrow_seen (what text);
+CREATE FUNCTION narrow_note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.narrow_seen VALUES (format('%s: %s to %s', OLD.payload, OLD.status, NEW.status));
+    RETURN NEW;
+END $$;
+CREATE TRIGGER narrow_note AFTER UPDATE OF status ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION narrow_note();
+SELECT jobq_enqueue('narrow 2', '61') > 0 AS enqueued;
+SELECT what FROM narrow_seen;
+DROP TRIGGER narrow_note ON jobq.jobs;
+DROP FUNCTION narrow_note();
+DROP TABLE narrow_seen;
+
+-- The counters agree with the rows.
+SELECT s.queue, s.pending = r.pending AND s.scheduled = r.scheduled AND s.processing = r.processing AND s.cancelled = r.cancelled AS agree
+FROM jobq.queue_stats s,
+     LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS pending, count(*) FILTER (WHERE status = 'scheduled') AS scheduled,
+                     count(*) FILTER (WHERE status = 'processing') AS processing, count(*) FILTER (WHERE status = 'cancelled') AS cancelled
+              FROM jobq.jobs j WHERE j.queue = s.queue) r
+WHERE s.queue LIKE 'narrow%' ORDER BY s.queue;
+SELECT jobq_drop_queue(name, force => true) FROM unnest('{narrow,narrow 2,wide}'::text[]) AS name;

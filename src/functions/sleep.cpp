@@ -1,0 +1,61 @@
+// See sleep.h.
+#include "pg/pg.h"
+
+#include "functions/sleep.h"
+
+extern "C" {
+#include "catalog/pg_proc.h"
+#include "nodes/parsenodes.h"
+#include "storage/latch.h"
+#include "utils/syscache.h"
+#include "utils/wait_event.h"
+
+// Of libpq/libpq.h, which needs headers that the server was built with and that need not be installed.
+bool pq_check_connection(void);
+}
+
+#include <ctime>
+
+namespace jobq {
+
+void require_autocommit(FunctionCallInfo fcinfo, const char *name) {
+    const bool may_commit = fcinfo->context != nullptr && IsA(fcinfo->context, CallContext) &&
+                            !reinterpret_cast<CallContext *>(fcinfo->context)->atomic && !IsSubTransaction();
+    if (may_commit) return;
+    ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+                    errmsg("%s() cannot be called inside a transaction block, a function or an exception block", name),
+                    errdetail("It would hold back vacuum while it waits."),
+                    errhint("Call it in autocommit mode, as a statement of its own.")));
+}
+
+Oid owner_of_procedure(Oid procedure, const char *name) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(procedure));
+    if (!HeapTupleIsValid(tuple))
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("%s() was dropped while it waited", name),
+                        errhint("If the extension has been created again, call it again.")));
+    const Oid owner = reinterpret_cast<FormData_pg_proc *>(GETSTRUCT(tuple))->proowner;
+    ReleaseSysCache(tuple);
+    return owner;
+}
+
+core::Micros monotonic_now() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<core::Micros>(time.tv_sec) * core::kSecond + time.tv_nsec / 1000;
+}
+
+void sleep_for(core::Micros span) {
+    constexpr core::Micros kMillisecond = 1000;
+    const long milliseconds = static_cast<long>((span + kMillisecond - 1) / kMillisecond);
+    WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+}
+
+void check_client() {
+    if (MyProcPort == nullptr || !WaitEventSetCanReportClosed() || pq_check_connection()) return;
+    ClientConnectionLost = true;
+    InterruptPending = true;
+    CHECK_FOR_INTERRUPTS();
+}
+
+}  // namespace jobq

@@ -1,0 +1,174 @@
+// See job_waiters.h. A slot for each backend; those that wait stand in the list of their job's bucket. Each bucket has
+// a count, which a commit reads before it takes the lock, and there is one of all buckets together, which it reads
+// first.
+#include "pg/pg.h"
+
+#include "shared/job_waiters.h"
+#include "shared/memory.h"
+
+extern "C" {
+#include "lib/ilist.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr int kBucketBits = 9;
+constexpr int kBuckets = 1 << kBucketBits;
+
+struct JobWaiter {
+    dlist_node node;  // first: a pointer to it is a pointer to the waiter
+    PGPROC *proc;
+    pg_atomic_uint32 signalled;  // set under the lock
+    Oid database;
+    int64 job;
+};
+static_assert(offsetof(JobWaiter, node) == 0, "signal_bucket() relies on it");
+
+struct Bucket {
+    pg_atomic_uint32 count;
+    dlist_head waiting;
+};
+
+struct JobWaiters {
+    pg_atomic_uint32 count;
+    Bucket buckets[kBuckets];
+    JobWaiter slots[FLEXIBLE_ARRAY_MEMBER];
+};
+
+JobWaiters *waiters = nullptr;
+// This session's slot while it waits.
+JobWaiter *own = nullptr;
+bool exit_callback_registered = false;
+
+int bucket_of(Oid database, int64 job) {
+    const uint64 key = static_cast<uint64>(job) + (static_cast<uint64>(database) << 32);
+    return static_cast<int>((key * UINT64CONST(0x9e3779b97f4a7c15)) >> (64 - kBucketBits));
+}
+
+LWLock *lock_of(int bucket) { return shared_lock(Lock::JobWaiters, bucket % kJobWaiterLocks); }
+
+// Latches are set after the lock has been released.
+class Alarm {
+ public:
+    void add(JobWaiter *waiter) {
+        if (pg_atomic_exchange_u32(&waiter->signalled, 1) != 0) return;
+        if (count_ < kRoom)
+            procs_[count_++] = waiter->proc;
+        else
+            SetLatch(&waiter->proc->procLatch);
+    }
+    void ring() {
+        for (int i = 0; i < count_; i++) SetLatch(&procs_[i]->procLatch);
+        count_ = 0;
+    }
+
+ private:
+    static constexpr int kRoom = 64;
+    PGPROC *procs_[kRoom];
+    int count_ = 0;
+};
+
+// Signals the sleepers of a bucket that fit.
+template <typename Fits>
+void signal_bucket(int index, Fits fits) {
+    Bucket *bucket = &waiters->buckets[index];
+    if (pg_atomic_read_u32(&bucket->count) == 0) return;
+    Alarm alarm;
+    LWLockAcquire(lock_of(index), LW_SHARED);
+    // The server's macros for this are not for C++.
+    const dlist_node *end = &bucket->waiting.head;
+    for (dlist_node *node = end->next; node != end; node = node->next) {
+        auto *waiter = reinterpret_cast<JobWaiter *>(node);
+        if (waiter->database == MyDatabaseId && fits(*waiter)) alarm.add(waiter);
+    }
+    LWLockRelease(lock_of(index));
+    alarm.ring();
+}
+
+// What the caller committed is visible before it concludes that nobody waits.
+bool anybody_waits() {
+    if (!shared_memory_ready()) return false;
+    pg_memory_barrier();
+    return pg_atomic_read_u32(&waiters->count) != 0;
+}
+
+// The session may end without a chance to leave in order.
+void leave_at_exit(int, Datum) { leave_job_waiters(); }
+
+}  // namespace
+
+// Ordinary backends and background workers come first among the server's processes.
+Size job_waiters_size() { return add_size(offsetof(JobWaiters, slots), mul_size(MaxBackends, sizeof(JobWaiter))); }
+
+void make_job_waiters(void *memory, bool fresh) {
+    waiters = static_cast<JobWaiters *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, job_waiters_size());
+    pg_atomic_init_u32(&waiters->count, 0);
+    for (Bucket &bucket : waiters->buckets) {
+        pg_atomic_init_u32(&bucket.count, 0);
+        dlist_init(&bucket.waiting);
+    }
+    for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->slots[i].signalled, 0);
+}
+
+void enter_job_waiters(int64 job) {
+    if (!shared_memory_ready() || !IsUnderPostmaster) return;
+    Assert(own == nullptr);
+    if (!exit_callback_registered) {
+        before_shmem_exit(leave_at_exit, Datum(0));
+        exit_callback_registered = true;
+    }
+    JobWaiter *waiter = &waiters->slots[MyProc - ProcGlobal->allProcs];
+    waiter->proc = MyProc;
+    waiter->database = MyDatabaseId;
+    waiter->job = job;
+    pg_atomic_write_u32(&waiter->signalled, 0);
+    const int index = bucket_of(MyDatabaseId, job);
+    LWLockAcquire(lock_of(index), LW_EXCLUSIVE);
+    dlist_push_tail(&waiters->buckets[index].waiting, &waiter->node);
+    pg_atomic_fetch_add_u32(&waiters->buckets[index].count, 1);
+    pg_atomic_fetch_add_u32(&waiters->count, 1);
+    LWLockRelease(lock_of(index));
+    own = waiter;
+}
+
+void leave_job_waiters() {
+    JobWaiter *waiter = own;
+    if (waiter == nullptr) return;
+    own = nullptr;
+    const int index = bucket_of(waiter->database, waiter->job);
+    LWLockAcquire(lock_of(index), LW_EXCLUSIVE);
+    dlist_delete(&waiter->node);
+    pg_atomic_fetch_sub_u32(&waiters->buckets[index].count, 1);
+    pg_atomic_fetch_sub_u32(&waiters->count, 1);
+    LWLockRelease(lock_of(index));
+}
+
+bool job_waiter_signalled() { return own != nullptr && pg_atomic_read_u32(&own->signalled) != 0; }
+
+void forget_job_signal() {
+    // Before anything is read: an exchange is a barrier.
+    if (own != nullptr) pg_atomic_exchange_u32(&own->signalled, 0);
+}
+
+void wake_job_waiters(const int64 *jobs, int count) {
+    if (!anybody_waits()) return;
+    for (int i = 0; i < count; i++) {
+        const int64 job = jobs[i];
+        signal_bucket(bucket_of(MyDatabaseId, job), [job](const JobWaiter &waiter) { return waiter.job == job; });
+    }
+}
+
+void let_all_job_waiters_look() {
+    if (!anybody_waits()) return;
+    for (int index = 0; index < kBuckets; index++) signal_bucket(index, [](const JobWaiter &) { return true; });
+}
+
+}  // namespace jobq

@@ -1,0 +1,220 @@
+// See depth.h.
+#include "pg/pg.h"
+
+#include "core/backpressure.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "shared/counters.h"
+#include "shared/counting.h"
+#include "shared/marks.h"
+#include "shared/publish.h"
+#include "store/depth.h"
+#include "store/finish.h"
+#include "store/jobs_table.h"
+#include "store/learn.h"
+#include "store/owner.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+
+// As a claim does (store/claim.cpp).
+constexpr int kWorthLearning = 8;
+constexpr core::Micros kLearningPause = 1000;
+
+// Pending and scheduled jobs, by the indexes that they alone are in; at most $2 of each.
+Statement count_waiting = {
+    R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
+                                     WHERE j.lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
+                                                                WHERE d.queue = $1))
+                                       AND j.ready_at IS NOT NULL LIMIT $2) p)
+            + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
+                                     WHERE j.due_at IS NOT NULL AND j.queue = $1 LIMIT $2) s))",
+    {TEXTOID, INT8OID}};
+
+// What the directory says of the queue, copied: it may be read again on the way.
+struct Limit {
+    int64 max_depth;
+    core::FullPolicy policy;
+    bool keeps_cancelled;
+    int64 *lanes;
+    int lane_count;
+};
+
+Limit limit_of(const Queue &queue) {
+    Limit limit = {queue.max_depth, queue.on_full, queue.keep_failed > 0,
+                   static_cast<int64 *>(palloc(sizeof(int64) * Max(queue.lane_count, 1))), queue.lane_count};
+    for (int i = 0; i < queue.lane_count; i++) limit.lanes[i] = queue.lanes[i].id;
+    return limit;
+}
+
+int64 count_rows(std::string_view name, int64 at_most) {
+    int64 count = 0;
+    as_owner([&] {
+        with_spi([&] {
+            const Rows rows =
+                run(count_waiting, Params().add(PointerGetDatum(make_text(name))).add(Int64GetDatum(at_most)));
+            count = rows[0].int64_at(1);
+        });
+    });
+    return count;
+}
+
+int64 depth_of(std::string_view name, int64 at_most) {
+    int64 depth = 0;
+    if (!counts_unknown_here() && read_depth(name, &depth)) return depth + own_depth(name);
+    return count_rows(name, at_most);
+}
+
+// The pending jobs of one lane and priority, from the oldest on.
+struct Stream {
+    int64 lane;
+    ClaimKey head;
+};
+
+bool younger(const Stream &a, const Stream &b) {
+    return a.head.ready_at != b.head.ready_at ? a.head.ready_at > b.head.ready_at : a.head.id > b.head.id;
+}
+
+// A heap of streams, the oldest job first.
+struct Streams {
+    Stream *items;
+    int count;
+    int room;
+};
+
+void push_stream(Streams *streams, const Stream &added) {
+    if (streams->count == streams->room) {
+        streams->room = Max(streams->room * 2, 16);
+        const Size size = sizeof(Stream) * streams->room;
+        streams->items =
+            static_cast<Stream *>(streams->items == nullptr ? palloc(size) : repalloc(streams->items, size));
+    }
+    streams->items[streams->count++] = added;
+    std::push_heap(streams->items, streams->items + streams->count, younger);
+}
+
+// Finds the first job of each priority of a lane.
+void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
+    const bool use_marks = !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane);
+    const core::EmptyRanges empty = read_marks(use_marks ? marks_epoch() : kNoMarks, lane);
+    int passed = 0;
+    ClaimKey key = core::skip_empty(empty, core::kFirstKey);
+    if (!(key == core::kLastKey)) seek_ready(jobs, lane, key);
+    while (!(key == core::kLastKey) && next_ready(jobs, &key)) {
+        CHECK_FOR_INTERRUPTS();
+        const ClaimKey entry = key;
+        key = core::skip_empty(empty, entry);
+        if (key == entry && fetch_ready(jobs)) {
+            push_stream(streams, {lane, entry});
+            key = core::skip_empty(empty, core::next_key({INT64_MAX, INT64_MAX, entry.priority}));
+        } else if (key == entry) {
+            passed++;
+        }
+        if (entry < key && !(key == core::kLastKey)) seek_ready(jobs, lane, key);
+    }
+    // The entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes who would learn.
+    if (!use_marks || passed < kWorthLearning) return;
+    learn_lane(jobs, lane, core::kLastKey, kLearningPause);
+    renew_snapshot(jobs);
+}
+
+void write_drop(JobsTable *jobs, text *error, TimestampTz now) {
+    constexpr AttrNumber changed[] = {kJobStatus, kJobReadyAt, kJobFinishedAt, kJobError};
+    Table *table = &jobs->table;
+    begin_change(table);
+    set_column(table, kJobStatus, ObjectIdGetDatum(cancelled_status()));
+    clear_column(table, kJobReadyAt);
+    set_column(table, kJobFinishedAt, TimestampTzGetDatum(now));
+    set_column(table, kJobError, PointerGetDatum(error));
+    if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
+}
+
+// One call.
+struct Drop {
+    JobsTable jobs;
+    Streams streams;
+    TimestampTz now;
+    text *error;
+    Datum *ids;
+    int count;
+};
+
+// Cancels the job that the scan has found, unless somebody holds it.
+void drop_found(Drop *drop) {
+    JobsTable *jobs = &drop->jobs;
+    if (DatumGetObjectId(job_value(*jobs, kJobStatus)) != pending_status() || !lock_row_or_skip(&jobs->table)) return;
+    drop->ids[drop->count++] = job_value(*jobs, kJobId);
+    write_drop(jobs, drop->error, drop->now);
+}
+
+// Cancels the oldest job, and leaves its stream at the next one.
+void drop_first(Drop *drop) {
+    Streams *streams = &drop->streams;
+    std::pop_heap(streams->items, streams->items + streams->count, younger);
+    const Stream oldest = streams->items[--streams->count];
+    ClaimKey key;
+    bool done = false;
+    seek_ready_range(&drop->jobs, oldest.lane, oldest.head, {INT64_MAX, INT64_MAX, oldest.head.priority});
+    while (next_ready(&drop->jobs, &key) && key.priority == oldest.head.priority) {
+        CHECK_FOR_INTERRUPTS();
+        if (!fetch_ready(&drop->jobs)) continue;
+        if (done || !(key == oldest.head)) {
+            push_stream(streams, {oldest.lane, key});
+            return;
+        }
+        drop_found(drop);
+        done = true;
+    }
+}
+
+// Cancels the pending jobs that have waited longest, so many at most, whatever their priority, and passes over those
+// that somebody holds. Returns how many.
+int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, TimestampTz now) {
+    Drop drop = {};
+    drop.now = now;
+    drop.error = cstring_to_text(
+        psprintf("dropped: the queue was full (max_depth %lld)", static_cast<long long>(limit.max_depth)));
+    drop.ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * count, MCXT_ALLOC_HUGE));
+    open_jobs(&drop.jobs);
+    renew_snapshot(&drop.jobs);
+    for (int i = 0; i < limit.lane_count; i++) add_streams(&drop.jobs, limit.lanes[i], &drop.streams);
+    while (drop.streams.count > 0 && drop.count < count) drop_first(&drop);
+    close_jobs(&drop.jobs);
+    count_at_commit(name, core::JobStatus::Pending, core::JobStatus::Cancelled, drop.count);
+    for (int i = 0; i < drop.count; i++) publish_finished_at_commit(DatumGetInt64(drop.ids[i]));
+    if (drop.count > 0 && !limit.keeps_cancelled)
+        as_owner([&] { with_spi([&] { delete_jobs_and_attempts(drop.ids, drop.count); }); });
+    return drop.count;
+}
+
+[[noreturn]] void queue_full(std::string_view name, const Limit &limit, int64 depth, int64 added) {
+    const char *remedy = added > limit.max_depth ? "Enqueue fewer at a time"
+                         : limit.policy == core::FullPolicy::DropOldest
+                             ? "Too few jobs are pending and not held, which "
+                               "could be dropped: try again later"
+                             : "Try again later";
+    ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                    errmsg("queue \"%.*s\" is full", static_cast<int>(name.size()), name.data()),
+                    errdetail("Waiting jobs: %lld; to be added: %lld; max_depth: %lld.", static_cast<long long>(depth),
+                              static_cast<long long>(added), static_cast<long long>(limit.max_depth)),
+                    errhint("%s, or raise max_depth with jobq_alter_queue().", remedy)));
+    pg_unreachable();
+}
+
+}  // namespace
+
+void make_room(std::string_view name, const Queue &queue, int64 added, TimestampTz now) {
+    const Limit limit = limit_of(queue);
+    const int64 depth = depth_of(name, limit.max_depth + added + core::kMaxExtraDrops);
+    const core::Admission admission = core::admit(depth, added, limit.max_depth, limit.policy);
+    int64 dropped = 0;
+    if (admission.drop > 0) dropped = drop_oldest(name, limit, admission.drop, now);
+    if (!admission.admitted || dropped < admission.needed) queue_full(name, limit, depth, added);
+}
+
+}  // namespace jobq

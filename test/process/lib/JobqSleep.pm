@@ -1,0 +1,89 @@
+# What the tests of jobq_wait and jobq_wait_job share: sessions that call one of them and do not wait for its end.
+package JobqSleep;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use JobqTest;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+our @EXPORT = qw($slack sleeper start ended seconds_to_end wakes sleeps_on asleep sleeps);
+
+our $slack = 0.5;    # a wake-up takes about a millisecond; a noisy machine more
+
+my $calls = 0;
+
+sub sleeper
+{
+    my ($node, @options) = @_;
+    return { session => session($node, 'work', @options), node => $node, pid => undef };
+}
+
+# Sends a call, and what to do after it. It runs on its own.
+sub start
+{
+    my ($sleeper, $call, $then) = @_;
+    my $session = $sleeper->{session};
+    $sleeper->{pid} //= $session->query('SELECT pg_backend_pid()');
+    $sleeper->{tag} = ++$calls;
+    my $printed = $session->query_until(qr/begin-$calls\n/, "\\echo begin-$calls\n$call;\n" . ($then ? "$then;\n" : '') . "\\echo end-$calls\n");
+    # The call may have ended by now.
+    $sleeper->{early} = $printed =~ s/^.*begin-$calls\n//sr;
+    $sleeper->{begin} = time;
+    return $sleeper;
+}
+
+sub ended
+{
+    my ($sleeper) = @_;
+    return 1 if $sleeper->{ended} && $sleeper->{ended} == $sleeper->{tag};
+    my $session = $sleeper->{session};
+    $session->{run}->pump_nb;
+    return 0 unless "$sleeper->{early}$session->{stdout}" =~ /^(.*)end-$sleeper->{tag}\n/s;
+    $sleeper->{output} = $1;
+    $sleeper->{ended} = $sleeper->{tag};
+    $sleeper->{took} = time - $sleeper->{begin};
+    $session->{stdout} = '';
+    return 1;
+}
+
+# Seconds until it has ended.
+sub seconds_to_end { my ($sleeper, $limit) = @_; return seconds_until(sub { ended($sleeper) }, $limit) // 1e9; }
+
+sub wakes
+{
+    my ($sleeper, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return cmp_ok(seconds_to_end($sleeper, 10), '<', $slack, $name);
+}
+
+sub sleeps_on
+{
+    my ($sleeper, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    usleep(200_000);
+    return ok(!ended($sleeper), $name);
+}
+
+sub asleep
+{
+    my (@sleepers) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $pids = join ',', map { $_->{pid} } @sleepers;
+    return becomes_true($sleepers[0]{node}, 'work',
+        "SELECT count(*) = @{[scalar @sleepers]} FROM pg_stat_activity WHERE pid IN ($pids) AND wait_event = 'Extension'",
+        @sleepers . ' asleep');
+}
+
+# How often the session has gone to sleep.
+sub sleeps
+{
+    my ($sleeper) = @_;
+    open(my $status, '<', "/proc/$sleeper->{pid}/status") or return 0;
+    my ($count) = join('', <$status>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
+    return $count;
+}
+
+1;
