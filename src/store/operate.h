@@ -38,4 +38,7 @@ bool current_status(int64 job_id, core::JobStatus *status);
 // The columns of jobq_get; no row when there is no such job.
 Rows read_job(int64 job_id);
 
+// The columns of jobq.job_log, in the order of time; no row when there is no such job.
+Rows read_job_log(int64 job_id);
+
 }  // namespace jobq
