@@ -82,17 +82,13 @@ TimestampTz required_run_at(FunctionCallInfo fcinfo, int n) {
     return check_finite(PG_GETARG_TIMESTAMPTZ(n), "run_at");
 }
 
-}  // namespace
-
-extern "C" {
-
-PG_FUNCTION_INFO_V1(jobq_get);
-PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) {
-    constexpr int kColumns = 22;
+// Returns the rows that read_rows(job_id) finds, as they are.
+template <int kColumns>
+Datum return_rows(FunctionCallInfo fcinfo, Rows (*read_rows)(int64)) {
     const int64 id = require_int64(fcinfo, 0, "job_id");
     ResultSet results(fcinfo);
     with_spi([&] {
-        const Rows rows = read_job(id);
+        const Rows rows = read_rows(id);
         for (uint64 i = 0; i < rows.size(); i++) {
             Datum values[kColumns];
             bool nulls[kColumns];
@@ -102,6 +98,16 @@ PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) {
     });
     return results.done();
 }
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_get);
+PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) { return return_rows<22>(fcinfo, read_job); }
+
+PG_FUNCTION_INFO_V1(jobq_job_log);
+PGDLLEXPORT Datum jobq_job_log(PG_FUNCTION_ARGS) { return return_rows<5>(fcinfo, read_job_log); }
 
 PG_FUNCTION_INFO_V1(jobq_result);
 PGDLLEXPORT Datum jobq_result(PG_FUNCTION_ARGS) {

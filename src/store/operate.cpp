@@ -80,6 +80,41 @@ Statement get_job = {
 
 Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.status = 'completed'", {INT8OID}};
 
+// Each part has a rank: what comes first where two happened at the same instant. An attempt that is in jobq.attempts is
+// told from there, the latest one from the job unless it is there already. Only a job that waits for its time has yet
+// to come due.
+Statement get_log = {
+    R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail
+       FROM jobq.jobs j,
+            LATERAL (SELECT j.created_at AS at, 0 AS rank, 'enqueued' AS event, NULL::integer AS attempt,
+                            NULL::text AS worker_id, j.queue AS detail
+                     UNION ALL
+                     SELECT a.started_at, 1, 'claimed', a.attempt, a.worker_id, NULL
+                     FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at IS NOT NULL
+                     UNION ALL
+                     SELECT j.started_at, 1, 'claimed', j.attempts, j.worker_id, NULL
+                     WHERE j.started_at IS NOT NULL
+                       AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at = j.started_at)
+                     UNION ALL
+                     SELECT j.last_heartbeat, 2, 'heartbeat', j.attempts, j.worker_id, NULL
+                     WHERE j.status = 'processing' AND j.last_heartbeat > j.started_at
+                     UNION ALL
+                     SELECT j.cancel_requested_at, 3, 'cancel requested', NULL, NULL, NULL
+                     WHERE j.cancel_requested_at IS NOT NULL
+                     UNION ALL
+                     SELECT a.finished_at, 4, 'attempt ' || a.outcome, a.attempt, a.worker_id, a.error
+                     FROM jobq.attempts a WHERE a.job_id = j.id
+                     UNION ALL
+                     SELECT j.finished_at, 5, j.status::text, CASE j.status WHEN 'completed' THEN nullif(j.attempts, 0) END,
+                            CASE j.status WHEN 'completed' THEN j.worker_id END,
+                            CASE j.status WHEN 'failed' THEN j.error END
+                     WHERE j.finished_at IS NOT NULL AND j.status IN ('completed', 'failed', 'cancelled')
+                     UNION ALL
+                     SELECT j.run_at, 6, 'due', NULL, NULL, NULL WHERE j.status = 'scheduled') e
+       WHERE j.id = $1
+       ORDER BY e.at, e.rank, e.attempt)",
+    {INT8OID}};
+
 Datum ids_of(const Rows &locked) {
     auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (locked.size() + 1), MCXT_ALLOC_HUGE));
     for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
@@ -202,5 +237,7 @@ bool has_finished(int64 job_id) {
 Rows read_result(int64 job_id) { return read(get_result, Params().add(Int64GetDatum(job_id))); }
 
 Rows read_job(int64 job_id) { return read(get_job, Params().add(Int64GetDatum(job_id))); }
+
+Rows read_job_log(int64 job_id) { return read(get_log, Params().add(Int64GetDatum(job_id))); }
 
 }  // namespace jobq

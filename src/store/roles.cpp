@@ -109,7 +109,7 @@ void change_kind(bool grant, const Kind &kind, const char *role, Oid schema) {
         change_one(
             grant, "EXECUTE",
             "FUNCTION jobq.background_workers(), jobq.held_lanes(), jobq.queue_defaults(), jobq.queue_counters(), "
-            "jobq.oldest_pending_age(text), jobq.oldest_heartbeats()",
+            "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.job_log(bigint)",
             role);
     }
     if (kind.functions == kMonitor) change_one(grant, "SELECT", "jobq.tick_state", role);

@@ -57,7 +57,7 @@ WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclas
   AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq');
 CREATE TEMP VIEW public_ones AS SELECT o.* FROM own o WHERE o.nspname <> 'jobq';
 
-SELECT plan((SELECT 3 * count(*)::integer FROM wanted) + (SELECT 4 * count(*)::integer FROM own) + 7);
+SELECT plan((SELECT 3 * count(*)::integer FROM wanted) + (SELECT 4 * count(*)::integer FROM own) + 8);
 
 SELECT cmp_ok((SELECT count(*) FROM own), '>', 40::bigint, 'the extension has functions to look at');
 SELECT set_eq('SELECT proname::text FROM public_ones', 'SELECT name FROM wanted', 'the public functions are these and no others');
@@ -67,6 +67,9 @@ SELECT is((SELECT count(DISTINCT nspname) FROM public_ones), 1::bigint, 'they ar
 SELECT is(pg_get_function_arguments(o.oid), w.arguments, w.name || ': arguments and defaults') FROM wanted w LEFT JOIN own o ON o.proname = w.name ORDER BY w.name;
 SELECT is(pg_get_function_result(o.oid), w.result, w.name || ': result') FROM wanted w LEFT JOIN own o ON o.proname = w.name ORDER BY w.name;
 SELECT is(o.provolatile, w.volatility, w.name || ': volatility') FROM wanted w LEFT JOIN own o ON o.proname = w.name ORDER BY w.name;
+
+-- What a DBA calls in the schema jobq.
+SELECT is(pg_get_function_arguments(oid) || ' ' || pg_get_function_result(oid) || ' ' || provolatile::text, 'job_id bigint TABLE(at timestamp with time zone, event text, attempt integer, worker_id text, detail text) s', 'jobq.job_log') FROM pg_proc WHERE oid = 'jobq.job_log'::regproc;
 
 -- What the two functions that only compute may promise, the others must not.
 SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'held_lanes', 'queue_defaults') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
