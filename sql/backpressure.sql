@@ -22,9 +22,9 @@ SELECT jobq_create_queue('narrow 2', max_depth => 3, on_full => 'drop_oldest');
 SELECT jobq_create_queue('wide');
 SELECT queue, max_depth, on_full FROM jobq.queues WHERE queue LIKE 'narrow%' OR queue = 'wide' ORDER BY queue;
 SELECT pg_temp.outcome(call) FROM unnest(ARRAY[
-    $$jobq_create_queue('narrow 3', max_depth => 0)$$, $$jobq_create_queue('narrow 3', max_depth => -1)$$,
-    $$jobq_create_queue('narrow 3', on_full => 'drop')$$, $$jobq_alter_queue('narrow', on_full => '')$$,
-    $$jobq_alter_queue('narrow', max_depth => 0)$$]) AS call;
+    $$jobq_create_queue('narrow 3', max_depth => -1)$$, $$jobq_alter_queue('narrow', max_depth => -5)$$,
+    $$jobq_create_queue('narrow 3', on_full => 'drop')$$, $$jobq_alter_queue('narrow', on_full => '')$$]) AS call;
+SELECT jobq_alter_queue('narrow', max_depth => -1);
 \set VERBOSITY sqlstate
 UPDATE jobq.queue_settings SET max_depth = 0 WHERE queue = 'narrow';
 UPDATE jobq.queue_settings SET on_full = 'drop' WHERE queue = 'narrow';
@@ -79,7 +79,7 @@ SELECT status, count(*) FROM jobq.jobs WHERE queue = 'narrow' GROUP BY status OR
 -- In force at once, and off again; other queues know nothing of it.
 SELECT jobq_alter_queue('narrow', max_depth => 5);
 SELECT pg_temp.outcome($$jobq_enqueue('narrow')$$) FROM generate_series(1, 2);
-UPDATE jobq.queue_settings SET max_depth = NULL WHERE queue = 'narrow';
+SELECT jobq_alter_queue('narrow', max_depth => 0);
 SELECT pg_temp.outcome($$jobq_enqueue('narrow')$$) FROM generate_series(1, 2);
 SELECT queue, max_depth, on_full FROM jobq.queues WHERE queue = 'narrow';
 SELECT count(*) FROM jobq_enqueue_many('wide', array_fill('{}'::jsonb, ARRAY[1000]));
@@ -120,6 +120,12 @@ INSERT INTO jobq.jobs (queue, payload) VALUES ('narrow 2', '25');
 SELECT pg_temp.shown('narrow 2');
 -- More than the queue may hold is refused: none of these could stay.
 SELECT * FROM jobq_enqueue_many('narrow 2', ARRAY['31', '32', '33', '34']::jsonb[]);
+SELECT * FROM jobq_enqueue_jobs('[{"queue": "wide"}, {"queue": "narrow 2"}, {"queue": "narrow 2"}, {"queue": "narrow 2", "unique_key": "k"}, {"queue": "narrow 2"}]');
+-- All of a call are judged at once: none of its own is dropped for the next.
+BEGIN;
+SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "narrow 2", "payload": 31, "unique_key": "k"}, {"queue": "wide"}, {"queue": "narrow 2", "payload": 32}, {"queue": "narrow 2", "payload": 33}]');
+SELECT pg_temp.shown('narrow 2');
+ROLLBACK;
 -- What is dropped has finished: it is kept as long as other cancelled jobs, and may be retried.
 SELECT jobq_retry(id) FROM jobq.jobs WHERE queue = 'narrow 2' AND payload = '22';
 SELECT pg_temp.shown('narrow 2');

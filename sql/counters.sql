@@ -13,6 +13,16 @@ CREATE FUNCTION shown(name text) RETURNS text LANGUAGE sql AS $$
     SELECT format('%s scheduled, %s blocked, %s pending, %s processing, %s completed, %s failed, %s cancelled',
                   scheduled, blocked, pending, processing, completed, failed, cancelled)
     FROM jobq.queue_stats WHERE queue = name $$;
+-- A count that took long is not repeated at once.
+CREATE FUNCTION reconciled() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..200 LOOP
+        PERFORM FROM jobq_tick();
+        IF NOT EXISTS (SELECT FROM differs()) THEN RETURN true; END IF;
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+    RETURN false;
+END $$;
 -- From here on there are counters, if there can be any.
 SELECT count(*) FROM jobq_tick() WHERE duty = 'reconcile';
 SELECT * FROM differs();
@@ -156,7 +166,7 @@ DELETE FROM jobq.jobs WHERE queue = 'by hand 7';
 ALTER TABLE jobq.jobs ENABLE TRIGGER USER;
 BEGIN;
 SELECT jobq_enqueue('counted') IS NOT NULL;
-SELECT count(*) FROM jobq_tick() WHERE duty = 'reconcile';
+SELECT reconciled();
 SELECT * FROM differs();
 SELECT jobq_enqueue('counted') IS NOT NULL;
 COMMIT;
@@ -183,4 +193,4 @@ SELECT shown('counted');
 SELECT * FROM differs();
 SELECT jobq_purge_queue('counted');
 DELETE FROM jobq.queue_settings WHERE queue LIKE 'counted%';
-DROP FUNCTION differs, shown, meddle, refuse;
+DROP FUNCTION reconciled, differs, shown, meddle, refuse;

@@ -56,6 +56,20 @@ SELECT jobq_fail(:id, :lease, 'stopped');
 SELECT * FROM pg_temp.log(:id);
 SELECT pg_temp.in_order(:id);
 
+-- Cancelled by jobq itself: the reason. An operator's cancellation has none, and does not take the error of an earlier
+-- attempt for one.
+SELECT jobq_alter_queue('history', max_depth => 1, on_full => 'drop_oldest');
+SELECT jobq_enqueue('history', '6') AS id \gset
+SELECT jobq_fail(id, lease, 'mailbox full', retry_in => '0') FROM jobq_claim('history', 'w1');
+SELECT jobq_enqueue('history', '7') AS next \gset
+SELECT * FROM pg_temp.log(:id);
+SELECT jobq_retry(:id);
+SELECT jobq_fail(id, lease, 'mailbox full', retry_in => '1 day') FROM jobq_claim('history', 'w1', batch => 2);
+SELECT jobq_cancel(:id);
+SELECT event, detail FROM pg_temp.log(:id) WHERE event = 'cancelled';
+UPDATE jobq.jobs SET status = 'cancelled' WHERE id = :next;
+SELECT event, detail FROM pg_temp.log(:next) WHERE event = 'cancelled';
+
 -- By hand: without a row in jobq.attempts, what the job itself says.
 SELECT jobq_enqueue('history', '5') AS id \gset
 SELECT count(*) FROM jobq_claim('history', 'w1', heartbeat_timeout => '1 hour');

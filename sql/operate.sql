@@ -82,11 +82,43 @@ SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', max_jobs => 2)$$);
 SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', max_jobs => 0)$$);
 SELECT * FROM pg_temp.changed($$jobq_delete_jobs('no such queue')$$);
 SELECT * FROM pg_temp.changed($$jobq_delete_jobs('operate', statuses => '{}')$$);
+-- What is as the call would make it is passed over: repeated with the same time until it returns 0, a call reaches all jobs.
+CREATE FUNCTION pg_temp.rounds(call text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    n bigint;
+    all_rounds text := '';
+BEGIN
+    FOR i IN 1 .. 10 LOOP
+        EXECUTE 'SELECT ' || call INTO n;
+        all_rounds := all_rounds || n || ' ';
+        EXIT WHEN n = 0;
+    END LOOP;
+    RETURN all_rounds;
+END $$;
+SELECT count(*) FROM jobq_enqueue_many('many', array_fill('1'::jsonb, '{250}'));
+SELECT pg_temp.rounds($$jobq_reschedule_jobs('many', '2100-01-01', max_jobs => 100)$$);
+SELECT status, run_at = '2100-01-01' AS there, count(*) FROM jobq.jobs WHERE queue = 'many' GROUP BY 1, 2;
+SELECT pg_temp.rounds($$jobq_reschedule_jobs('many', '2001-01-01', max_jobs => 100)$$);
+SELECT status, run_at = '2001-01-01' AS there, count(*) FROM jobq.jobs WHERE queue = 'many' GROUP BY 1, 2;
+SELECT jobq_drop_queue('many', force => true);
+-- One that has come due, but has not been promoted, is made pending. No tick sees it in this transaction.
+BEGIN;
+SELECT clock_timestamp() + interval '1 s' AS t \gset
+SELECT jobq_enqueue('many', run_at => :'t') AS job \gset
+SELECT status, pg_sleep(1) FROM jobq.jobs WHERE id = :job;
+SELECT jobq_reschedule_jobs('many', :'t');
+SELECT status FROM jobq.jobs WHERE id = :job;
+SELECT jobq_reschedule_jobs('many', :'t');
+ROLLBACK;
 -- A status that the function does not apply to is a mistake.
 SELECT jobq_delete_jobs('operate', statuses => '{processing}');
 SELECT jobq_retry_jobs('operate', statuses => '{failed,pending}');
 SELECT jobq_cancel_jobs('operate', statuses => '{failed}');
 SELECT jobq_reschedule_jobs('operate', now(), statuses => '{failed}');
+-- So is a pattern that ends in the middle; two backslashes are one.
+SELECT jobq_delete_jobs('operate', error_like => '%\');
+SELECT jobq_delete_jobs('operate', error_like => '\\\');
+SELECT jobq_delete_jobs('operate', error_like => '%\\'), jobq_delete_jobs('operate', error_like => '\\\%'), jobq_delete_jobs('operate', error_like => '');
 SELECT jobq_drop_queue('operate', force => true);
 
 -- An id is never taken for a queue, nor a queue for an id: '42' as an untyped literal is an id here and a name there.

@@ -17,7 +17,7 @@ SELECT proname, bool_or(may) FILTER (WHERE rolname LIKE '%producer') AS producer
 FROM roles_matrix GROUP BY proname ORDER BY proname COLLATE "C";
 DROP TABLE roles_matrix;
 
--- The tables: nobody writes them; operators read them; monitors read the views.
+-- The tables: operators read them; monitors read the views. Nobody writes them, but that an operator may delete kept keys.
 SELECT r.rolname, string_agg(c.relname, ', ' ORDER BY c.relname COLLATE "C") FILTER (WHERE has_table_privilege(r.oid, c.oid, 'SELECT')) AS reads,
        count(*) FILTER (WHERE has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')) AS writes,
        bool_or(has_schema_privilege(r.oid, 'jobq', 'CREATE')) AS creates
@@ -46,6 +46,7 @@ SELECT queue, pending, paused FROM jobq.queue_stats WHERE queue = 'roles';
 SELECT payload, status FROM jobq.jobs WHERE id = :id;
 SELECT jobq_claim('roles');
 DELETE FROM jobq.jobs;
+DELETE FROM jobq.kept_keys;
 SET ROLE "regress_jobq ""Monitor""";
 SELECT queue, pending, paused FROM jobq.queue_stats WHERE queue = 'roles';
 SELECT count(*) >= 0 AS readable FROM jobq.workers;
@@ -145,11 +146,19 @@ COMMIT;
 UPDATE jobq.jobs SET kind = 'z', status = 'pending';
 SELECT payload, kind FROM jobq_claim('roles', batch => 1, kinds => ARRAY['z']);
 SELECT status FROM jobq_get(:id);
-SELECT jobq_cancel_jobs('roles', error_like => 'x', older_than => '1 hour', metadata => '1'), jobq_retry_jobs('roles'), jobq_reschedule_jobs('roles', '2100-01-01'), jobq_delete_jobs('roles');
+SELECT jobq_cancel_jobs('roles', error_like => 'x', older_than => '1 hour', metadata => '1'), jobq_retry_jobs('roles'), jobq_reschedule_jobs('roles', '2100-06-01'), jobq_delete_jobs('roles');
 SELECT duty FROM jobq_tick();
 SELECT jobq_pause_queue('roles'), jobq_resume_queue('roles');
 SELECT queue, paused, max_attempts FROM jobq.queues;
 SELECT queue, failed, paused FROM jobq.queue_stats;
+SELECT jobq_create_queue('roles 2', dead_letter_queue => 'roles dead');
+SELECT jobq_enqueue('roles 2', '8') AS id \gset
+SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('roles 2');
+SELECT event FROM jobq.job_log(:id);
+SELECT jobq_redrive('roles dead', per_second => 1);
+UPDATE jobq.jobs SET status = 'failed' WHERE id OPERATOR(pg_catalog.=) :id;
+SELECT jobq_retry(:id);
+SELECT jobq_drop_queue('roles 2', force => true), jobq_drop_queue('roles dead');
 SELECT jobq_grant('regress_jobq_worker', 'monitor'), jobq_revoke('regress_jobq_worker', 'monitor');
 SELECT jobq_purge_queue('roles') AS purged \gset
 SELECT jobq_drop_queue('roles', force => true);

@@ -5,8 +5,11 @@
 #include "pg/spi.h"
 #include "settings.h"
 #include "shared/counters.h"
+#include "shared/slots.h"
 #include "store/counts.h"
 #include "store/duties.h"
+#include "store/restore.h"
+#include "store/unblock.h"
 #include "tick.h"
 
 namespace jobq {
@@ -18,17 +21,29 @@ constexpr core::Micros kPruneInterval = core::kMinute;
 
 core::Micros cancel_grace() { return settings.cancel_grace_ms * INT64CONST(1000); }
 
+bool shorter_grace_than_workers() {
+    const Slot *slot = known_session_slot();
+    return slot != nullptr && settings.cancel_grace_ms < slot->cancel_grace_ms;
+}
+
 }  // namespace
 
-DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
+bool may_run_duties() {
+    return with_spi([] { return no_restore(); });
+}
+
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, bool by_hand) {
     return with_spi([&] {
         switch (duty) {
             case Duty::Rescue:
-                return rescue_expired(now, grace_start, cancel_grace(), settings.rescue_batch);
+                return rescue_expired(now, grace_start, cancel_grace(), settings.rescue_batch, by_hand);
             case Duty::Cancel:
-                return cancel_overdue(now, core::saturating_subtract(now, cancel_grace()), settings.rescue_batch);
+                return cancel_overdue(now, core::saturating_subtract(now, cancel_grace()), settings.rescue_batch,
+                                      by_hand && shorter_grace_than_workers());
             case Duty::Promote:
                 return promote_due(now, settings.promote_batch);
+            case Duty::Unblock:
+                return unblock_jobs(now, settings.promote_batch);
             case Duty::Prune:
                 return prune_finished(now, settings.prune_batch);
             case Duty::Repair:

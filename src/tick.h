@@ -11,9 +11,15 @@ namespace jobq {
 using core::Duty;
 using core::kDutyCount;
 
+// False while a dump is being restored: jobs without their dependencies or their queue's settings must be left alone.
+// True keeps restores from beginning until the transaction ends. Only Duty::Reconcile, which changes no job, need not
+// ask.
+bool may_run_duties();
+
 // One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
 // `grace_start`: leases claimed before it run out one timeout after it at the earliest.
-DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start);
+// `by_hand`: cancels also what only this session's cancel_grace calls for, and leaves what the worker knows alone.
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, bool by_hand);
 
 // The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);

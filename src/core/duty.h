@@ -3,8 +3,8 @@
 
 namespace jobq::core {
 
-enum class Duty { Rescue, Cancel, Promote, Prune, Repair, Reconcile };
-constexpr int kDutyCount = 6;
+enum class Duty { Rescue, Cancel, Promote, Unblock, Prune, Repair, Reconcile };
+constexpr int kDutyCount = 7;
 
 const char *duty_name(Duty duty) noexcept;
 

@@ -1,45 +1,13 @@
 // The hash of a lane and who may take its jobs: see lane.h.
 #include "core/lane.h"
 
+#include "core/stable_hash.h"
+
 #include <algorithm>
 
 namespace jobq::core {
 
 namespace {
-
-// FNV-1a 64. Numbers go in byte by byte, lowest first, so that the hash does not depend on the machine.
-class Fnv1a {
- public:
-    void add_number(std::uint64_t number, int bytes) {
-        for (int i = 0; i < bytes; i++) add_byte(static_cast<unsigned char>(number >> (8 * i)));
-    }
-
-    // The length keeps ("ab", "c") and ("a", "bc") apart.
-    void add_part(std::string_view part) {
-        add_number(part.size(), 8);
-        for (const char c : part) add_byte(static_cast<unsigned char>(c));
-    }
-
-    std::uint64_t value() const { return hash_; }
-
- private:
-    void add_byte(unsigned char byte) {
-        hash_ ^= byte;
-        hash_ *= 0x00000100000001b3;
-    }
-
-    std::uint64_t hash_ = 0xcbf29ce484222325;
-};
-
-// The finalizer fmix64 of MurmurHash3.
-std::uint64_t mix(std::uint64_t hash) {
-    hash ^= hash >> 33;
-    hash *= 0xff51afd7ed558ccd;
-    hash ^= hash >> 33;
-    hash *= 0xc4ceb9fe1a85ec53;
-    hash ^= hash >> 33;
-    return hash;
-}
 
 template <typename Item>
 bool contains(const Item *items, int count, const Item &wanted) {
@@ -51,13 +19,13 @@ bool contains(const Item *items, int count, const Item &wanted) {
 std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32_t version,
                        const std::string_view *requires_sorted, int requires_count) noexcept {
     const int parts = std::max(requires_count, 0);
-    Fnv1a hash;
+    StableHash hash;
     hash.add_part(queue);
     hash.add_part(kind);
     hash.add_number(static_cast<std::uint32_t>(version), 4);
     hash.add_number(static_cast<std::uint32_t>(parts), 4);
     for (int i = 0; i < parts; i++) hash.add_part(requires_sorted[i]);
-    return static_cast<std::int64_t>(mix(hash.value()));
+    return hash.value();
 }
 
 int canonical_set(std::string_view *items, int count) noexcept {

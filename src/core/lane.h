@@ -9,10 +9,8 @@ namespace jobq::core {
 
 // A stable 64-bit hash of a lane's parts, the same on every machine for ever: it is stored in tables.
 // `requires_sorted` must be sorted bytewise and free of duplicates: a lane is identified by the *set*.
-// The function: FNV-1a 64 (Fowler, Noll, Vo) over length-prefixed parts, finished with the 64-bit mixer of
-// MurmurHash3 (Appleby), because the low bits of FNV alone are weak for short keys. The bytes hashed, numbers
-// lowest byte first: length (8) and bytes of queue, the same of kind, version (4), requires_count (4), then length (8)
-// and bytes of each requirement.
+// The function is that of stable_hash.h. The bytes hashed, numbers lowest byte first: length (8) and bytes of queue,
+// the same of kind, version (4), requires_count (4), then length (8) and bytes of each requirement.
 std::int64_t lane_hash(std::string_view queue, std::string_view kind, std::int32_t version,
                        const std::string_view *requires_sorted, int requires_count) noexcept;
 

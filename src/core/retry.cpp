@@ -45,4 +45,12 @@ JobStatus waiting_status(Micros run_at, Micros now) noexcept {
     return run_at <= now ? JobStatus::Pending : JobStatus::Scheduled;
 }
 
+Micros paced(Micros first, std::int64_t n, double per_second) noexcept {
+    if (n <= 0 || !(per_second > 0)) return first;
+    const double offset = static_cast<double>(n) * static_cast<double>(kSecond) / per_second;
+    // Compared as it is: a double that is too large must not be converted.
+    if (!(offset < static_cast<double>(kLatest))) return kLatest;
+    return saturating_add(first, static_cast<Micros>(offset));
+}
+
 }  // namespace jobq::core

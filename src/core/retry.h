@@ -30,4 +30,10 @@ JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_
 // Due now means claimable now: Pending, else Scheduled.
 JobStatus waiting_status(Micros run_at, Micros now) noexcept;
 
+// When the n-th of many jobs runs, where the first, number 0, runs at `first` and `per_second` of them a second; 0 or
+// less: all at `first`. Never earlier than the one before, never later than kLatest.
+Micros paced(Micros first, std::int64_t n, double per_second) noexcept;
+// A rate by which the last of them runs later than that is a mistake.
+constexpr Micros kLongestPacing = 3650 * kDay;
+
 }  // namespace jobq::core

@@ -138,7 +138,7 @@ PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     require(fcinfo, 0, "queues");
     const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, kMaxNames);
-    for (int i = 0; i < queues.count; i++) check_queue_name(queues.items[i], "queues");
+    for (int i = 0; i < queues.count; i++) check_queue_name(queues.items[i], {"queues", i + 1});
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
     const bool whole = settings.async_claims && is_whole_transaction();

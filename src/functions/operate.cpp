@@ -4,8 +4,11 @@
 #include "functions/result_set.h"
 #include "functions/status.h"
 #include "pg/args.h"
+#include "store/revive.h"
 #include "store/directory.h"
 #include "store/operate.h"
+
+#include <cmath>
 
 namespace jobq {
 
@@ -39,6 +42,36 @@ bool covered_by_default(Operation operation, core::JobStatus status) {
     return operation_applies(operation, status);
 }
 
+int32 required_max_jobs(FunctionCallInfo fcinfo, int n) {
+    require(fcinfo, n, "max_jobs");
+    const int32 max_jobs = PG_GETARG_INT32(n);
+    if (max_jobs < 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative"),
+                        errhint("It is the largest number of jobs to change; 0 changes none.")));
+    return max_jobs;
+}
+
+// LIKE itself would complain only if it met a text that it compares so far.
+void check_like_pattern(std::string_view pattern, const char *name) {
+    const size_t last = pattern.find_last_not_of('\\');
+    const size_t escapes = pattern.size() - (last == std::string_view::npos ? 0 : last + 1);
+    if (escapes % 2 != 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_ESCAPE_SEQUENCE),
+                        errmsg("argument \"%s\" must not end with an escape character", name),
+                        errhint("Write two backslashes for one.")));
+}
+
+// 0 when it is absent.
+double rate_argument(FunctionCallInfo fcinfo, int n, const char *name) {
+    if (!given(fcinfo, n)) return 0;
+    const double rate = PG_GETARG_FLOAT8(n);
+    if (!(rate > 0) || !std::isfinite(rate))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"%s\" must be a finite number above 0", name),
+                        errhint("It is how many jobs become claimable in a second. Leave it out for all at once.")));
+    return rate;
+}
+
 // The parameters from kind on are the same in all set operations; `first` is the position of kind.
 JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     JobFilter filter = {};
@@ -49,7 +82,10 @@ JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
         check_name(view(filter.kind), "kind", core::kMaxKindBytes, true);
     }
     read_statuses(fcinfo, first + 1, operation, covered_by_default, filter.statuses);
-    if (given(fcinfo, first + 2)) filter.error_like = PG_GETARG_TEXT_PP(first + 2);
+    if (given(fcinfo, first + 2)) {
+        filter.error_like = PG_GETARG_TEXT_PP(first + 2);
+        check_like_pattern(view(filter.error_like), "error_like");
+    }
     filter.has_created_before = given(fcinfo, first + 3);
     if (filter.has_created_before) {
         const core::Micros age = check_span(PG_GETARG_INTERVAL_P(first + 3), "older_than", Zero::Allowed);
@@ -57,23 +93,20 @@ JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     }
     filter.has_metadata = given(fcinfo, first + 4);
     if (filter.has_metadata) filter.metadata = PG_GETARG_DATUM(first + 4);
-    require(fcinfo, first + 5, "max_jobs");
-    filter.max_jobs = PG_GETARG_INT32(first + 5);
-    if (filter.max_jobs < 0)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_jobs\" must not be negative"),
-                        errhint("It is the largest number of jobs to change; 0 changes none.")));
+    filter.max_jobs = required_max_jobs(fcinfo, first + 5);
     return filter;
 }
 
 Datum operate_on_matching(const JobFilter &filter, Operation operation, TimestampTz run_at) {
     PG_RETURN_INT64(with_spi([&] {
         require_known_queue(view(filter.queue));
-        const Rows matching = lock_matching(filter);
+        const TimestampTz now = GetCurrentTimestamp();
+        const Rows matching = lock_matching(filter, operation, run_at, now);
         if (matching.size() == 0) return INT64CONST(0);
         auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * matching.size(), MCXT_ALLOC_HUGE));
         for (uint64 i = 0; i < matching.size(); i++) ids[i] = matching[i].get(1);
         const Datum array = array_of(ids, static_cast<int>(matching.size()), INT8OID);
-        return static_cast<int64>(operate(operation, array, run_at, GetCurrentTimestamp()).size());
+        return operate_on_many(operation, array, run_at, now);
     }));
 }
 
@@ -170,6 +203,19 @@ PG_FUNCTION_INFO_V1(jobq_delete_jobs);
 PGDLLEXPORT Datum jobq_delete_jobs(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     return operate_on_matching(read_filter(fcinfo, 1, Operation::Delete), Operation::Delete, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_redrive);
+PGDLLEXPORT Datum jobq_redrive(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    text *queue = require_text(fcinfo, 0, "queue");
+    check_queue_name(view(queue), "queue");
+    const int32 max_jobs = required_max_jobs(fcinfo, 1);
+    const double per_second = rate_argument(fcinfo, 2, "per_second");
+    PG_RETURN_INT64(with_spi([&] {
+        require_known_queue(view(queue));
+        return redrive(queue, max_jobs, per_second, GetCurrentTimestamp());
+    }));
 }
 
 }  // extern "C"

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "core/backpressure.h"
+#include "core/fairness.h"
 #include "functions/result_set.h"
 #include "functions/status.h"
 #include "pg/args.h"
@@ -37,6 +38,58 @@ void check_on_full(const text *value) {
                     errhint("Use 'reject' or 'drop_oldest'.")));
 }
 
+void check_on_max_runtime(const text *value) {
+    core::OnMaxRuntime choice;
+    if (core::parse_on_max_runtime(view(value), &choice)) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"on_max_runtime\" has no such choice: \"%s\"", text_to_cstring(value)),
+                    errhint("Use 'fail' or 'cancel'.")));
+}
+
+// Zero: none.
+void check_priority_ageing(const Interval *value) {
+    const core::Micros span = check_span(value, "priority_ageing", Zero::Allowed);
+    if (span != 0 && (span < core::kMinPriorityAgeing || span > core::kMaxPriorityAgeing))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"priority_ageing\" must be between 1 ms and 365 days, or 0"),
+                        errhint("It is how long a job waits for one step of priority; 0: waiting does not count.")));
+}
+
+// Empty: none.
+void check_dead_letter_queue(std::string_view queue, std::string_view dead_letter_queue) {
+    if (dead_letter_queue.empty()) return;
+    check_queue_name(dead_letter_queue, "dead_letter_queue");
+    if (dead_letter_queue == queue)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"dead_letter_queue\" must not be the queue itself"),
+                        errhint("Name another queue. Failed jobs stay where they are without one.")));
+    require_known_queue(dead_letter_queue);
+}
+
+// Inside with_spi(), when the settings have been written.
+void refuse_unkept_dead_letters(text *queue, const QueueSettings &written) {
+    if (!written.given[kKeepFailed] && !written.given[kDeadLetterQueue]) return;
+    const Rows unkept = unkept_dead_letters(queue);
+    if (unkept.size() == 0) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("queue \"%s\" is a dead letter queue, and would not keep failed jobs",
+                           TextDatumGetCString(unkept[0].get(1))),
+                    errhint("Give it a keep_failed above 0, or use another dead_letter_queue.")));
+}
+
+// Zero: none.
+void check_max_depth(int32 max_depth) {
+    if (max_depth >= 0) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"max_depth\" must not be negative: %d", max_depth),
+                    errhint("It is how many jobs may wait; 0: any number.")));
+}
+
+// Zero: none.
+void check_queue_max_runtime(const Interval *value) {
+    if (check_span(value, "max_runtime", Zero::Allowed) != 0) check_max_runtime(value);
+}
+
 QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
     if (given(fcinfo, 1)) check_positive(PG_GETARG_INT32(1), "max_attempts");
     if (given(fcinfo, 2)) check_span(PG_GETARG_INTERVAL_P(2), "backoff_base", Zero::Allowed);
@@ -45,8 +98,12 @@ QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
     if (given(fcinfo, 5)) check_positive(PG_GETARG_INT32(5), "max_lost");
     if (given(fcinfo, 6)) check_span(PG_GETARG_INTERVAL_P(6), "keep_completed", Zero::Allowed);
     if (given(fcinfo, 7)) check_span(PG_GETARG_INTERVAL_P(7), "keep_failed", Zero::Allowed);
-    if (given(fcinfo, 8)) check_positive(PG_GETARG_INT32(8), "max_depth");
+    if (given(fcinfo, 8)) check_max_depth(PG_GETARG_INT32(8));
     if (given(fcinfo, 9)) check_on_full(PG_GETARG_TEXT_PP(9));
+    if (given(fcinfo, 10)) check_dead_letter_queue(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(10)));
+    if (given(fcinfo, 11)) check_queue_max_runtime(PG_GETARG_INTERVAL_P(11));
+    if (given(fcinfo, 12)) check_on_max_runtime(PG_GETARG_TEXT_PP(12));
+    if (given(fcinfo, 13)) check_priority_ageing(PG_GETARG_INTERVAL_P(13));
     QueueSettings found = {};
     for (int i = 0; i < kQueueSettings; i++) {
         found.given[i] = given(fcinfo, i + 1);
@@ -79,7 +136,11 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
     const QueueSettings found = settings_arguments(fcinfo);
-    if (!with_spi([&] { return create_queue(queue, found); }))
+    if (!with_spi([&] {
+            const bool created = create_queue(queue, found);
+            if (created) refuse_unkept_dead_letters(queue, found);
+            return created;
+        }))
         ereport(ERROR,
                 (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("queue \"%s\" has settings already", text_to_cstring(queue)),
                  errhint("Change them with jobq_alter_queue().")));
@@ -94,6 +155,7 @@ PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
     with_spi([&] {
         require_known_queue(view(queue));
         alter_queue(queue, found);
+        refuse_unkept_dead_letters(queue, found);
     });
     PG_RETURN_VOID();
 }
@@ -114,6 +176,11 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
                 ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
                                 errmsg("queue \"%s\" has jobs that are not finished", text_to_cstring(queue)),
                                 errhint("Cancel them with jobq_cancel_jobs(), or drop the queue with force => true.")));
+            if (!force && jobs[i].bool_at(3))
+                ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE),
+                                errmsg("queue \"%s\" has dead letters", text_to_cstring(queue)),
+                                errhint("Bring them back with jobq_redrive(), delete them with jobq_delete_jobs(), or "
+                                        "drop the queue with force => true.")));
         }
         return forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
     }));
@@ -188,16 +255,20 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     const TimestampTz now = given(fcinfo, 0) ? check_finite(PG_GETARG_TIMESTAMPTZ(0), "now") : GetCurrentTimestamp();
     ResultSet results(fcinfo);
+    const bool rests = !may_run_duties();
+    if (rests)
+        ereport(NOTICE, (errmsg("a dump is being restored: nothing was done"),
+                         errhint("Call it again when the session that restores has disconnected.")));
     for (int i = 0; i < kDutyCount; i++) {
         const auto duty = static_cast<Duty>(i);
         DutyOutcome batch = {};
-        batch.more = true;
+        batch.more = !rests;
         int64 done = 0;
         int64 failed = 0;
         const TimestampTz begin = GetCurrentTimestamp();
         const auto has_time = [&] { return GetCurrentTimestamp() - begin < kIdleTimeByHand; };
         while (batch.more || ((batch.unread || batch.lapping) && has_time())) {
-            batch = run_duty(duty, now, grace_start());
+            batch = run_duty(duty, now, grace_start(), true);
             done += batch.done;
             failed += batch.failed;
             if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);

@@ -5,6 +5,8 @@
 #include "functions/specs.h"
 #include "pg/args.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -30,13 +32,15 @@ text *read_text(const Reading &reading) {
     return cstring_to_text_with_len(reading.value.val.string.val, reading.value.val.string.len);
 }
 
-// A number, or a string that reads as one.
+// A number, or a string that reads as one: drivers without 64-bit integers return ids as strings.
+Datum read_number(const Reading &reading, const JsonbValue &value, PGFunction input, const char *wanted) {
+    if (value.type == jbvString) return DirectFunctionCall1(input, CStringGetDatum(string_of(value)));
+    if (value.type != jbvNumeric) wrong_type(reading, wanted);
+    return DirectFunctionCall1(input, DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
+}
+
 int32 read_int(const Reading &reading) {
-    const JsonbValue &value = reading.value;
-    if (value.type == jbvString) return DatumGetInt32(DirectFunctionCall1(int4in, CStringGetDatum(string_of(value))));
-    if (value.type != jbvNumeric) wrong_type(reading, "a number");
-    const char *digits = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
-    return DatumGetInt32(DirectFunctionCall1(int4in, CStringGetDatum(digits)));
+    return DatumGetInt32(read_number(reading, reading.value, int4in, "a number"));
 }
 
 Datum read_with(const Reading &reading, PGFunction input, const char *wanted) {
@@ -67,9 +71,32 @@ Datum read_json(const Reading &reading) {
     return json;
 }
 
+void read_dependencies(const Reading &reading) {
+    if (reading.value.type != jbvBinary || !JsonContainerIsArray(reading.value.val.binary.data))
+        wrong_type(reading, "an array of numbers");
+    JsonbContainer *array = reading.value.val.binary.data;
+    if (JsonContainerSize(array) > static_cast<uint32>(core::kMaxBatch))
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("argument \"%s\" has too many elements: %u", reading.key, JsonContainerSize(array)),
+                        errhint("At most %d are allowed in one call.", core::kMaxBatch)));
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(JsonContainerSize(array), 1)));
+    int count = 0;
+    JsonbIterator *iterator = JsonbIteratorInit(array);
+    JsonbValue value;
+    JsonbIteratorNext(&iterator, &value, true);  // the array itself
+    while (JsonbIteratorNext(&iterator, &value, true) == WJB_ELEM) {
+        if (value.type == jbvNull)
+            ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                            errmsg("argument \"%s\" must not contain NULL elements", reading.key),
+                            errhint("Name jobs by their ids.")));
+        ids[count++] = read_number(reading, value, int8in, "an array of numbers");
+    }
+    take_dependencies(&reading.spec->job, ids, count);
+}
+
 struct Key {
     const char *name;
-    void (*read)(const Reading &reading);  // nullptr: reserved
+    void (*read)(const Reading &reading);
     bool null_is_value;
 };
 
@@ -103,14 +130,23 @@ constexpr Key kKeys[] = {
          r.spec->job.has_metadata = true;
      },
      false},
-    {"on_conflict", [](const Reading &r) { check_on_conflict(read_text(r)); }, false},
-    {"on_dependency_failure", [](const Reading &r) { check_on_dependency_failure(read_text(r)); }, false},
-    {"unique_key", nullptr, false},
-    {"unique_for", nullptr, false},
-    {"group_key", nullptr, false},
-    {"concurrency_key", nullptr, false},
-    {"depends_on", nullptr, false},
-    {"max_runtime", nullptr, false},
+    {"unique_key", [](const Reading &r) { r.spec->job.unique_key = read_text(r); }, false},
+    {"unique_for",
+     [](const Reading &r) {
+         r.spec->job.unique_for = DatumGetIntervalP(read_with(r, interval_in, "a string with an interval"));
+     },
+     false},
+    {"on_conflict", [](const Reading &r) { r.spec->job.on_conflict = check_on_conflict(read_text(r)); }, false},
+    {"on_dependency_failure",
+     [](const Reading &r) { r.spec->job.on_dependency_failure = check_on_dependency_failure(read_text(r)); }, false},
+    {"depends_on", read_dependencies, false},
+    {"group_key", [](const Reading &r) { r.spec->job.group_key = read_text(r); }, false},
+    {"concurrency_key", [](const Reading &r) { r.spec->job.concurrency_key = read_text(r); }, false},
+    {"max_runtime",
+     [](const Reading &r) {
+         r.spec->job.max_runtime = DatumGetIntervalP(read_with(r, interval_in, "a string with an interval"));
+     },
+     false},
 };
 
 const Key &find_key(std::string_view name) {
@@ -128,7 +164,6 @@ void add_key_context(void *reading) { errcontext("key \"%s\"", static_cast<Readi
 void read_key(std::string_view name, const JsonbValue &value, ParsedSpec *spec) {
     const Key &key = find_key(name);
     if (value.type == jbvNull && !key.null_is_value) return;
-    if (key.read == nullptr) unsupported_argument(key.name);
     Reading reading = {key.name, value, spec};
     ErrorContextCallback context = {error_context_stack, add_key_context, &reading};
     error_context_stack = &context;
@@ -149,10 +184,26 @@ void check_choice(const text *value, const char *name, std::string_view a, std::
 
 }  // namespace
 
-void check_on_conflict(const text *value) { check_choice(value, "on_conflict", "ignore", "replace", "error"); }
+core::OnConflict check_on_conflict(const text *value) {
+    core::OnConflict choice = core::OnConflict::Ignore;
+    check_choice(value, "on_conflict", "ignore", "replace", "error");
+    core::parse_on_conflict(view(value), &choice);
+    return choice;
+}
 
-void check_on_dependency_failure(const text *value) {
+core::OnDependencyFailure check_on_dependency_failure(const text *value) {
+    core::OnDependencyFailure choice = core::OnDependencyFailure::Cancel;
     check_choice(value, "on_dependency_failure", "cancel", "run", "");
+    core::parse_on_dependency_failure(view(value), &choice);
+    return choice;
+}
+
+void take_dependencies(JobSpec *spec, const Datum *ids, int count) {
+    spec->depends_on = static_cast<int64 *>(palloc(sizeof(int64) * Max(count, 1)));
+    for (int i = 0; i < count; i++) spec->depends_on[i] = DatumGetInt64(ids[i]);
+    std::sort(spec->depends_on, spec->depends_on + count);
+    spec->depends_on_count =
+        static_cast<int>(std::unique(spec->depends_on, spec->depends_on + count) - spec->depends_on);
 }
 
 ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now) {

@@ -5,10 +5,31 @@
 #include "pg/args.h"
 
 extern "C" {
+#include "lib/stringinfo.h"
 #include "utils/syscache.h"
 }
 
 namespace jobq {
+
+namespace {
+
+// "completed, failed and cancelled".
+const char *applicable_statuses(Operation operation) {
+    int left = 0;
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        if (operation_applies(operation, static_cast<core::JobStatus>(i))) left++;
+    StringInfoData list;
+    initStringInfo(&list);
+    for (int i = 0; i < core::kJobStatusCount; i++) {
+        const auto status = static_cast<core::JobStatus>(i);
+        if (!operation_applies(operation, status)) continue;
+        left--;
+        appendStringInfo(&list, "%s%s", core::status_name(status), left > 1 ? ", " : left == 1 ? " and " : "");
+    }
+    return list.data;
+}
+
+}  // namespace
 
 Oid status_type() {
     const Oid schema = get_namespace_oid("jobq", false);
@@ -38,7 +59,7 @@ void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, bool (*b
             ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                             errmsg("argument \"statuses\" names \"%s\", which this function does not apply to",
                                    core::status_name(status)),
-                            errhint("Leave statuses out to take all that it applies to by default.")));
+                            errhint("It applies to %s jobs.", applicable_statuses(operation))));
         wanted[static_cast<int>(status)] = true;
     }
 }

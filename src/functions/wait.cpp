@@ -60,8 +60,9 @@ void look(Wait *wait) {
         PopActiveSnapshot();
         update_waiter(outlook.lanes, outlook.count, outlook.paused);
         PushActiveSnapshot(GetTransactionSnapshot());
-        wait->seen = {Sight::Nothing, 0};
-        if (!outlook.paused) wait->seen = look_into_lanes(outlook.lanes, outlook.count);
+        wait->seen = {Sight::Nothing, 0, outlook.due};
+        if (!outlook.paused && !outlook.limited)
+            wait->seen = look_into_lanes(wait->queue, outlook.lanes, outlook.count);
     });
     wait->last_look = monotonic_now();
 }
@@ -96,6 +97,9 @@ void plan_next_look(Wait *wait) {
             break;
     }
     wait->next_look = wait->last_look + wait->poll;
+    // The next token of a rate.
+    if (wait->seen.due != DT_NOEND)
+        wait->next_look = Min(wait->next_look, wait->last_look + Max(wait->seen.due - GetCurrentTimestamp(), 0));
 }
 
 // Until there is a job, or a reason to look, or the time is over.

@@ -1,7 +1,11 @@
 // See args.h.
 #include "pg/pg.h"
 
+#include "core/group.h"
 #include "core/interval.h"
+#include "core/limit.h"
+#include "core/max_runtime.h"
+#include "core/unique.h"
 #include "pg/args.h"
 
 extern "C" {
@@ -14,13 +18,6 @@ namespace jobq {
 void null_argument(const char *name) {
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not be NULL", name),
                     errhint("Pass a value, or leave the argument out where it has a default.")));
-    pg_unreachable();
-}
-
-void unsupported_argument(const char *name) {
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("argument \"%s\" is reserved for a later version of jobq", name),
-                    errhint("Leave it out. SELECT jobq_version() shows the installed version.")));
     pg_unreachable();
 }
 
@@ -39,17 +36,27 @@ text *require_text(FunctionCallInfo fcinfo, int n, const char *name) {
     return PG_GETARG_TEXT_PP(n);
 }
 
-void check_name(std::string_view value, const char *name, size_t limit, bool allow_empty) {
+namespace {
+
+// 'argument "kind"', 'element 2 of argument "kinds"'.
+const char *described(ArgumentName name) {
+    return name.element == 0 ? psprintf("argument \"%s\"", name.name)
+                             : psprintf("element %d of argument \"%s\"", name.element, name.name);
+}
+
+}  // namespace
+
+void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty) {
     if (value.empty() && !allow_empty)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("argument \"%s\" must not be empty", name),
+        ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("%s must not be empty", described(name)),
                         errhint("Give a name of 1 to %zu bytes.", limit)));
     if (value.size() > limit)
         ereport(ERROR,
-                (errcode(ERRCODE_NAME_TOO_LONG), errmsg("argument \"%s\" is too long: %zu bytes", name, value.size()),
+                (errcode(ERRCODE_NAME_TOO_LONG), errmsg("%s is too long: %zu bytes", described(name), value.size()),
                  errhint("At most %zu bytes are allowed.", limit)));
 }
 
-void check_queue_name(std::string_view queue, const char *name) {
+void check_queue_name(std::string_view queue, ArgumentName name) {
     check_name(queue, name, core::kMaxQueueBytes, false);
 }
 
@@ -97,6 +104,40 @@ core::Micros check_heartbeat_timeout(const Interval *value) {
                         errmsg("argument \"heartbeat_timeout\" must be between 10 ms and 365 days"),
                         errhint("Workers heartbeat every third of it, but not more often than once a second.")));
     return span;
+}
+
+core::Micros check_max_runtime(const Interval *value) {
+    const core::Micros span = check_span(value, "max_runtime", Zero::Refused);
+    if (span < core::kMinMaxRuntime || span > core::kMaxMaxRuntime)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"max_runtime\" must be between 10 ms and 365 days"),
+                        errhint("Leave it out to take the default.")));
+    return span;
+}
+
+void check_unique_key(std::string_view key, ArgumentName name) {
+    check_name(key, name, core::kMaxUniqueKeyBytes, false);
+}
+
+void check_concurrency_key(std::string_view key, ArgumentName name) {
+    check_name(key, name, core::kMaxConcurrencyKeyBytes, false);
+    if (key == core::kEachKey)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be \"*\"", described(name)),
+                        errhint("In jobq_set_limit() it stands for each key of a queue.")));
+}
+
+void check_group_key(std::string_view key, ArgumentName name) { check_name(key, name, core::kMaxGroupKeyBytes, false); }
+
+void check_unique_for(const Interval *value, bool has_key) {
+    const core::Micros span = check_span(value, "unique_for", Zero::Allowed);
+    if (span > core::kMaxUniqueFor)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"unique_for\" must be at most 36500 days"),
+                 errhint("Use an interval such as '1 hour'.")));
+    if (!has_key)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"unique_for\" needs a \"unique_key\""),
+                 errhint("Give the key that is to stay taken.")));
 }
 
 Interval *make_interval(core::Micros micros) {
@@ -158,7 +199,7 @@ Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit
                    found.count};
     for (int i = 0; i < found.count; i++) {
         names.items[i] = view(DatumGetTextPP(found.values[i]));
-        check_name(names.items[i], name, limit_bytes, true);
+        check_name(names.items[i], {name, i + 1}, limit_bytes, true);
     }
     return names;
 }

@@ -9,10 +9,15 @@
 
 namespace jobq {
 
+// What an error is about: an argument, or an element of one that is an array.
+struct ArgumentName {
+    ArgumentName(const char *argument, int number = 0) : name(argument), element(number) {}
+    const char *name;
+    int element;  // from 1; 0: the argument itself
+};
+
 // 22004 "argument must not be NULL".
 [[noreturn]] void null_argument(const char *name);
-// 0A000 for arguments that are in the signature before the feature is.
-[[noreturn]] void unsupported_argument(const char *name);
 
 std::string_view view(const text *value);
 text *make_text(std::string_view value);
@@ -32,10 +37,12 @@ inline int64 require_int64(FunctionCallInfo fcinfo, int n, const char *name) {
 }
 text *require_text(FunctionCallInfo fcinfo, int n, const char *name);
 
+// check_span for a max_runtime: 10 ms to 365 days.
+core::Micros check_max_runtime(const Interval *value);
 // 42602 when empty, 42622 when longer than 63 bytes. For queue names.
-void check_queue_name(std::string_view queue, const char *name);
+void check_queue_name(std::string_view queue, ArgumentName name);
 // 42622 when longer than `limit` bytes; 42602 when empty and `allow_empty` is not set.
-void check_name(std::string_view value, const char *name, size_t limit, bool allow_empty);
+void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty);
 // 22003 outside smallint.
 int16 check_priority(int32 priority, const char *name);
 // 22023 below 1.
@@ -48,6 +55,14 @@ enum class Zero { Allowed, Refused };
 core::Micros check_span(const Interval *value, const char *name, Zero zero);
 // check_span for a heartbeat timeout: 10 ms to 365 days.
 core::Micros check_heartbeat_timeout(const Interval *value);
+// 42602 when empty, 42622 when longer than 1024 bytes.
+void check_unique_key(std::string_view key, ArgumentName name);
+// The same for a group key.
+void check_group_key(std::string_view key, ArgumentName name);
+// check_span for unique_for; 22023 above 36500 days, and without a key.
+void check_unique_for(const Interval *value, bool has_key);
+// 42602 when empty, 42622 when longer than 255 bytes, 22023 when it is the '*' that stands for each key.
+void check_concurrency_key(std::string_view key, ArgumentName name);
 // An interval of that many microseconds, palloc'd.
 Interval *make_interval(core::Micros micros);
 

@@ -29,20 +29,32 @@ void note_change(Datum, Oid relation) {
     if (relation == InvalidOid || relation == watched_table) changes++;
 }
 
-// The predicates of our own indexes, "column IS NOT NULL" and a boolean column, are read off the row.
+// The column of a test "column IS NOT NULL"; InvalidAttrNumber: it is another one.
+AttrNumber not_null_column(const Node *node) {
+    if (!IsA(node, NullTest)) return InvalidAttrNumber;
+    const auto *test = reinterpret_cast<const NullTest *>(node);
+    if (test->nulltesttype != IS_NOT_NULL || !IsA(test->arg, Var)) return InvalidAttrNumber;
+    return reinterpret_cast<const Var *>(test->arg)->varattno;
+}
+
+// The predicates of our own indexes, one or two "column IS NOT NULL" and a boolean column, are read off the row.
 PlannedIndex planned_of(Relation index) {
     const List *predicate = RelationGetIndexPredicate(index);
-    PlannedIndex planned = {RelationGetRelid(index), IndexedRows::All, InvalidAttrNumber};
+    PlannedIndex planned = {RelationGetRelid(index), IndexedRows::All, InvalidAttrNumber, InvalidAttrNumber};
     if (predicate == NIL) return planned;
     planned.rows = IndexedRows::AskPredicate;
-    if (list_length(predicate) != 1) return planned;
+    if (list_length(predicate) > 2) return planned;
     const auto *only = static_cast<const Node *>(linitial(predicate));
-    if (IsA(only, NullTest)) {
-        const auto *test = reinterpret_cast<const NullTest *>(only);
-        if (test->nulltesttype != IS_NOT_NULL || !IsA(test->arg, Var)) return planned;
+    const AttrNumber column = not_null_column(only);
+    if (column != InvalidAttrNumber) {
+        const bool two = list_length(predicate) == 2;
+        const AttrNumber second =
+            two ? not_null_column(static_cast<const Node *>(lsecond(predicate))) : InvalidAttrNumber;
+        if (two && second == InvalidAttrNumber) return planned;
         planned.rows = IndexedRows::ColumnNotNull;
-        planned.column = reinterpret_cast<const Var *>(test->arg)->varattno;
-    } else if (IsA(only, Var)) {
+        planned.column = column;
+        planned.second = second;
+    } else if (list_length(predicate) == 1 && IsA(only, Var)) {
         planned.rows = IndexedRows::ColumnTrue;
         planned.column = reinterpret_cast<const Var *>(only)->varattno;
     }
@@ -97,7 +109,7 @@ bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row) {
     const int i = planned.column - 1;
     switch (planned.rows) {
         case IndexedRows::ColumnNotNull:
-            return !row->tts_isnull[i];
+            return !row->tts_isnull[i] && (planned.second == InvalidAttrNumber || !row->tts_isnull[planned.second - 1]);
         case IndexedRows::ColumnTrue:
             return !row->tts_isnull[i] && DatumGetBool(row->tts_values[i]);
         default:

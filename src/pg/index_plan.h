@@ -15,6 +15,7 @@ struct PlannedIndex {
     Oid index;
     IndexedRows rows;
     AttrNumber column;
+    AttrNumber second;  // with ColumnNotNull: must not be NULL either; InvalidAttrNumber: none
 };
 
 // The indexes of a table. One that is being made or dropped may be among them, without being ready.

@@ -4,6 +4,9 @@
 // was small, have stopped whole queues in production. So a Fixed statement is planned with the planner's switches set
 // our way, whenever the plan cache plans it again: invalidation, another search_path, plan_cache_mode. A planner hook
 // does it, so that nothing else ever runs under these switches, triggers of other people's least of all.
+//
+// No statement of ours is compiled (JIT), a Free one neither: the planner's guess of the cost of a search through a
+// large table would have it spend a second on what takes 50 ms.
 #include "pg/pg.h"
 
 #include "pg/spi.h"
@@ -106,6 +109,12 @@ PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, Para
     return planned;
 }
 
+PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options, ParamListInfo params) {
+    PlannedStmt *planned = plan_fixed(query, text, cursor_options, params);
+    if (own_statement()) planned->jitFlags = PGJIT_NONE;
+    return planned;
+}
+
 void restore(int outer_depth, Planning outer_planning) {
     own_depth = outer_depth;
     own_planning = outer_planning;
@@ -144,7 +153,7 @@ bool own_statement() { return own_depth >= 0 && own_depth == trigger_depth(); }
 
 void install_planner_hook() {
     next_planner = planner_hook;
-    planner_hook = plan_fixed;
+    planner_hook = plan_uncompiled;
 }
 
 Rows run(Statement &statement, const Params &params) { return execute_as_planned(statement, params, false, nullptr); }

@@ -118,7 +118,7 @@ inline int64 affected() { return static_cast<int64>(SPI_processed); }
 // Runs SQL text made at run time (GRANT and the like, which take no parameters).
 void run_text(const char *sql);
 
-// Called once by _PG_init: Fixed statements are planned through this hook.
+// Called once by _PG_init: Fixed statements are planned through this hook, and none of ours is compiled.
 void install_planner_hook();
 
 // Opens SPI, calls body, closes SPI. What body returns must not point into SPI's memory.

@@ -14,21 +14,32 @@ bool concerns_everybody(int sqlstate) {
            ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_INSUFFICIENT_RESOURCES;
 }
 
-}  // namespace
-
-void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner) {
+ErrorData *roll_back_failed(MemoryContext context, ResourceOwner owner) {
     MemoryContextSwitchTo(context);
     ErrorData *error = CopyErrorData();
     FlushErrorState();
     RollbackAndReleaseCurrentSubTransaction();
     MemoryContextSwitchTo(context);
     CurrentResourceOwner = owner;
+    return error;
+}
+
+}  // namespace
+
+void raise_from_attempt(MemoryContext context, ResourceOwner owner) {
+    ReThrowError(roll_back_failed(context, owner));
+    pg_unreachable();
+}
+
+void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner) {
+    ErrorData *error = roll_back_failed(context, owner);
     if (concerns_everybody(error->sqlerrcode)) ReThrowError(error);
     const char *message = error->message != nullptr ? error->message : "unknown error";
     const int length =
         pg_mbcliplen(message, static_cast<int>(strlen(message)), static_cast<int>(sizeof(failure->message)) - 1);
     memcpy(failure->message, message, length);
     failure->message[length] = '\0';
+    failure->sqlstate = error->sqlerrcode;
     FreeErrorData(error);
 }
 

@@ -13,11 +13,40 @@ namespace jobq {
 // The message of a failed attempt, cut to fit.
 struct FailureText {
     char message[160];
+    int sqlstate;
 };
 
 // Copies the error being handled into `failure`, and rolls the subtransaction back. Raises the error again when it is
 // none of the row's: a cancellation, a shutdown, or a conflict that only another transaction can solve.
 void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner);
+
+// Rolls the subtransaction back and raises the error being handled again.
+[[noreturn]] void raise_from_attempt(MemoryContext context, ResourceOwner owner);
+
+// Runs body in a subtransaction, which is rolled back when body answers false. Returns what body answers; an error is
+// raised again.
+template <typename Body>
+bool keep_if(Body body) {
+    MemoryContext context = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+    volatile bool kept = false;
+    BeginInternalSubTransaction(nullptr);
+    MemoryContextSwitchTo(context);
+    PG_TRY();
+    {
+        kept = body();
+        if (kept)
+            ReleaseCurrentSubTransaction();
+        else
+            RollbackAndReleaseCurrentSubTransaction();
+        MemoryContextSwitchTo(context);
+        CurrentResourceOwner = owner;
+    }
+    PG_CATCH();
+    { raise_from_attempt(context, owner); }
+    PG_END_TRY();
+    return kept;
+}
 
 // Runs body in a subtransaction; false when it failed.
 template <typename Body>

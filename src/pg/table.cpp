@@ -8,11 +8,14 @@
 extern "C" {
 #include "access/heapam.h"
 #include "access/sysattr.h"
+#include "access/transam.h"
 #include "catalog/index.h"
 #include "catalog/pg_trigger.h"
 #include "executor/executor.h"
 #include "nodes/execnodes.h"
 #include "nodes/makefuncs.h"
+#include "storage/bufmgr.h"
+#include "storage/procarray.h"
 }
 
 namespace jobq {
@@ -245,6 +248,23 @@ void begin_change(Table *table) {
     memcpy(table->changed->tts_values, table->row->tts_values, sizeof(Datum) * columns);
     memcpy(table->changed->tts_isnull, table->row->tts_isnull, sizeof(bool) * columns);
     ExecStoreVirtualTuple(table->changed);
+}
+
+bool row_is_changing(const Table &table) {
+    bool copied = false;
+    HeapTuple row = ExecFetchSlotHeapTuple(table.row, false, &copied);
+    // Others change these fields together, under the lock of the buffer.
+    const Buffer buffer = reinterpret_cast<BufferHeapTupleTableSlot *>(table.row)->buffer;
+    HeapTupleHeaderData copy;
+    LockBuffer(buffer, BUFFER_LOCK_SHARE);
+    memcpy(&copy, row->t_data, SizeofHeapTupleHeader);
+    LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+    HeapTupleHeader header = &copy;
+    if ((header->t_infomask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask)) return false;
+    const TransactionId changer = HeapTupleHeaderGetUpdateXid(header);
+    if (TransactionIdIsCurrentTransactionId(changer)) return false;
+    // Committed: since the snapshot, which sees this version. In this order: it may commit in between.
+    return TransactionIdIsInProgress(changer) || TransactionIdDidCommit(changer);
 }
 
 bool lock_row_or_skip(Table *table) { return obtained(lock_row(table, LockWaitSkip)); }

@@ -51,6 +51,10 @@ inline void set_column(TupleTableSlot *row, AttrNumber column, Datum value) {
 }
 inline void clear_column(Table *table, AttrNumber column) { table->changed->tts_isnull[column - 1] = true; }
 
+// Whether another transaction has written a new version of table->row or deleted it since the snapshot, or is doing so.
+// One that has only locked it does not count.
+bool row_is_changing(const Table &table);
+
 // Locks table->row FOR NO KEY UPDATE. False when somebody else holds or has changed it: never waits.
 // 40001 in REPEATABLE READ and above when it has changed since the snapshot.
 bool lock_row_or_skip(Table *table);

@@ -224,10 +224,13 @@ void add_change(const DatabaseCounters *database, Entry *entry, const core::Coun
     const bool counted = core::contains(entered(database), xid);
     const bool noted = database->counting_pid != 0 && !core::contains(seen_now(database), xid);
     take_sample(entry, now);
-    for (int i = 0; i < core::kJobStatusCount; i++) {
-        if (!counted) add(&entry->jobs[i], change.jobs[i]);
-        if (noted) add(&entry->noted[i], change.jobs[i]);
-    }
+    // What is added comes first: see read_depth().
+    for (const bool rises : {true, false})
+        for (int i = 0; i < core::kJobStatusCount; i++) {
+            if ((change.jobs[i] > 0) != rises) continue;
+            if (!counted) add(&entry->jobs[i], change.jobs[i]);
+            if (noted) add(&entry->noted[i], change.jobs[i]);
+        }
     for (int i = 0; i < core::kEventCount; i++) add(&entry->events[i], change.events[i]);
 }
 
@@ -452,7 +455,11 @@ CountedQueues read_counters() {
     }
 }
 
+// The numbers are read in the order in which jobs go through them: one that does so at this moment may be counted
+// twice, but is not missed.
 bool read_depth(std::string_view queue, int64 *depth) {
+    constexpr core::JobStatus order[] = {core::JobStatus::Blocked, core::JobStatus::Scheduled,
+                                         core::JobStatus::Pending};
     char name[NAMEDATALEN] = {};
     if (shared == nullptr || queue.size() >= sizeof(name)) return false;
     memcpy(name, queue.data(), queue.size());
@@ -462,8 +469,11 @@ bool read_depth(std::string_view queue, int64 *depth) {
     bool known = database != nullptr && database->known;
     Entry *entry = known ? find_entry(MyDatabaseId, name, hash_of_queue(name)) : nullptr;
     if (entry == nullptr && known) known = !database->incomplete;
-    for (int i = 0; entry != nullptr && i < core::kJobStatusCount; i++)
-        if (core::is_waiting(static_cast<core::JobStatus>(i))) *depth += number_of(&entry->jobs[i]);
+    for (const core::JobStatus status : order) {
+        if (entry == nullptr) break;
+        *depth += number_of(&entry->jobs[static_cast<int>(status)]);
+        pg_read_barrier();
+    }
     LWLockRelease(lock());
     return known;
 }

@@ -5,14 +5,7 @@
 
 #include "shared/job_waiters.h"
 #include "shared/memory.h"
-
-extern "C" {
-#include "lib/ilist.h"
-#include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
-}
+#include "shared/sleepers.h"
 
 namespace jobq {
 
@@ -22,29 +15,20 @@ constexpr int kBucketBits = 9;
 constexpr int kBuckets = 1 << kBucketBits;
 
 struct JobWaiter {
-    dlist_node node;  // first: a pointer to it is a pointer to the waiter
-    PGPROC *proc;
+    Sleeper sleeper;
     pg_atomic_uint32 signalled;  // set under the lock
-    Oid database;
     int64 job;
-};
-static_assert(offsetof(JobWaiter, node) == 0, "signal_bucket() relies on it");
-
-struct Bucket {
-    pg_atomic_uint32 count;
-    dlist_head waiting;
 };
 
 struct JobWaiters {
     pg_atomic_uint32 count;
-    Bucket buckets[kBuckets];
+    SleeperList buckets[kBuckets];
     JobWaiter slots[FLEXIBLE_ARRAY_MEMBER];
 };
 
 JobWaiters *waiters = nullptr;
 // This session's slot while it waits.
 JobWaiter *own = nullptr;
-bool exit_callback_registered = false;
 
 int bucket_of(Oid database, int64 job) {
     const uint64 key = static_cast<uint64>(job) + (static_cast<uint64>(database) << 32);
@@ -53,40 +37,16 @@ int bucket_of(Oid database, int64 job) {
 
 LWLock *lock_of(int bucket) { return shared_lock(Lock::JobWaiters, bucket % kJobWaiterLocks); }
 
-// Latches are set after the lock has been released.
-class Alarm {
- public:
-    void add(JobWaiter *waiter) {
-        if (pg_atomic_exchange_u32(&waiter->signalled, 1) != 0) return;
-        if (count_ < kRoom)
-            procs_[count_++] = waiter->proc;
-        else
-            SetLatch(&waiter->proc->procLatch);
-    }
-    void ring() {
-        for (int i = 0; i < count_; i++) SetLatch(&procs_[i]->procLatch);
-        count_ = 0;
-    }
-
- private:
-    static constexpr int kRoom = 64;
-    PGPROC *procs_[kRoom];
-    int count_ = 0;
-};
-
 // Signals the sleepers of a bucket that fit.
 template <typename Fits>
 void signal_bucket(int index, Fits fits) {
-    Bucket *bucket = &waiters->buckets[index];
-    if (pg_atomic_read_u32(&bucket->count) == 0) return;
+    SleeperList *bucket = &waiters->buckets[index];
+    if (is_empty(bucket)) return;
     Alarm alarm;
     LWLockAcquire(lock_of(index), LW_SHARED);
-    // The server's macros for this are not for C++.
-    const dlist_node *end = &bucket->waiting.head;
-    for (dlist_node *node = end->next; node != end; node = node->next) {
-        auto *waiter = reinterpret_cast<JobWaiter *>(node);
-        if (waiter->database == MyDatabaseId && fits(*waiter)) alarm.add(waiter);
-    }
+    for_each_sleeper<JobWaiter>(bucket, [&](JobWaiter *waiter) {
+        if (fits(*waiter) && pg_atomic_exchange_u32(&waiter->signalled, 1) == 0) alarm.add(waiter->sleeper);
+    });
     LWLockRelease(lock_of(index));
     alarm.ring();
 }
@@ -103,7 +63,6 @@ void leave_at_exit(int, Datum) { leave_job_waiters(); }
 
 }  // namespace
 
-// Ordinary backends and background workers come first among the server's processes.
 Size job_waiters_size() { return add_size(offsetof(JobWaiters, slots), mul_size(MaxBackends, sizeof(JobWaiter))); }
 
 void make_job_waiters(void *memory, bool fresh) {
@@ -111,29 +70,19 @@ void make_job_waiters(void *memory, bool fresh) {
     if (!fresh) return;
     memset(memory, 0, job_waiters_size());
     pg_atomic_init_u32(&waiters->count, 0);
-    for (Bucket &bucket : waiters->buckets) {
-        pg_atomic_init_u32(&bucket.count, 0);
-        dlist_init(&bucket.waiting);
-    }
+    for (SleeperList &bucket : waiters->buckets) make_list(&bucket);
     for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->slots[i].signalled, 0);
 }
 
 void enter_job_waiters(int64 job) {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     Assert(own == nullptr);
-    if (!exit_callback_registered) {
-        before_shmem_exit(leave_at_exit, Datum(0));
-        exit_callback_registered = true;
-    }
-    JobWaiter *waiter = &waiters->slots[MyProc - ProcGlobal->allProcs];
-    waiter->proc = MyProc;
-    waiter->database = MyDatabaseId;
+    JobWaiter *waiter = own_slot(waiters->slots, leave_at_exit);
     waiter->job = job;
     pg_atomic_write_u32(&waiter->signalled, 0);
     const int index = bucket_of(MyDatabaseId, job);
     LWLockAcquire(lock_of(index), LW_EXCLUSIVE);
-    dlist_push_tail(&waiters->buckets[index].waiting, &waiter->node);
-    pg_atomic_fetch_add_u32(&waiters->buckets[index].count, 1);
+    add_sleeper(&waiters->buckets[index], &waiter->sleeper);
     pg_atomic_fetch_add_u32(&waiters->count, 1);
     LWLockRelease(lock_of(index));
     own = waiter;
@@ -143,10 +92,9 @@ void leave_job_waiters() {
     JobWaiter *waiter = own;
     if (waiter == nullptr) return;
     own = nullptr;
-    const int index = bucket_of(waiter->database, waiter->job);
+    const int index = bucket_of(waiter->sleeper.database, waiter->job);
     LWLockAcquire(lock_of(index), LW_EXCLUSIVE);
-    dlist_delete(&waiter->node);
-    pg_atomic_fetch_sub_u32(&waiters->buckets[index].count, 1);
+    remove_sleeper(&waiters->buckets[index], &waiter->sleeper);
     pg_atomic_fetch_sub_u32(&waiters->count, 1);
     LWLockRelease(lock_of(index));
 }

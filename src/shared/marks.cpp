@@ -172,6 +172,14 @@ void finish_learning(int64 lane, uint64 ticket, const EmptyRanges &found) {
     });
 }
 
+bool is_being_learned(int64 lane) {
+    if (marks == nullptr) return false;
+    const TimestampTz now = GetCurrentTimestamp();
+    return with_entry(lane, LW_SHARED, [now](const Entry *entry, int) {
+        return entry != nullptr && entry->ticket != 0 && now - entry->ticket_at < kLongestLearning;
+    });
+}
+
 void publish_keys(int64 lane, const ClaimKey &first, const ClaimKey &last) {
 #ifdef JOBQ_PLANTED_DEFECT_NO_PUBLISH
     // A broken build, made only to show that the audit notices.

@@ -41,6 +41,9 @@ uint64 begin_learning(uint64 epoch, int64 lane, core::Micros pause);
 // What the read found empty; `ticket` is what begin_learning returned.
 void finish_learning(int64 lane, uint64 ticket, const core::EmptyRanges &found);
 
+// Whether such a read is going on.
+bool is_being_learned(int64 lane);
+
 // Jobs of a lane, their keys between `first` and `last`, have become claimable and visible. No error is raised.
 void publish_keys(int64 lane, const core::ClaimKey &first, const core::ClaimKey &last);
 

@@ -7,8 +7,12 @@
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/notices.h"
+#include "shared/parked.h"
 #include "shared/prepared_counts.h"
 #include "shared/slots.h"
+#include "shared/turns.h"
+#include "shared/unblock.h"
+#include "shared/watched.h"
 
 extern "C" {
 #include "storage/ipc.h"
@@ -35,9 +39,14 @@ constexpr Part kParts[] = {
     {"jobq notices", notices_size, make_notices},
     {"jobq waiters", waiters_size, make_waiters},
     {"jobq job waiters", job_waiters_size, make_job_waiters},
+    {"jobq limits", limits_size, make_limits},
+    {"jobq parked", parked_size, make_parked},
     {"jobq slots", slots_size, make_slots},
     {"jobq counters", counters_size, make_counters},
     {"jobq prepared counts", prepared_counts_size, make_prepared_counts},
+    {"jobq turns", turns_size, make_turns},
+    {"jobq unblock", unblock_size, make_unblock},
+    {"jobq watched", watched_size, make_watched},
 };
 
 bool ready = false;

@@ -5,6 +5,7 @@
 
 #include "pg/pg.h"
 #include "shared/job_waiters.h"
+#include "shared/limits.h"
 #include "shared/waiters.h"
 
 extern "C" {
@@ -30,9 +31,13 @@ enum class Lock {
     Waiters,
     Marks = Waiters + kWaiterPartitions,
     Leases = Marks + kMarkLocks,
-    JobWaiters = Leases + kLeaseLocks
+    JobWaiters = Leases + kLeaseLocks,
+    Limits = JobWaiters + kJobWaiterLocks,
+    Parked = Limits + kLimitLocks,
+    Unblock,
+    Watched
 };
-constexpr int kLockCount = static_cast<int>(Lock::JobWaiters) + kJobWaiterLocks;
+constexpr int kLockCount = static_cast<int>(Lock::Watched) + 1;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

@@ -7,7 +7,6 @@
 
 extern "C" {
 #include "common/hashfn.h"
-#include "storage/latch.h"
 }
 
 namespace jobq {
@@ -60,17 +59,6 @@ bool is_posted(Board *board, uint64 tag) {
     return notice != nullptr && pg_atomic_read_u64(const_cast<pg_atomic_uint64 *>(&notice->tag)) == tag;
 }
 
-// Only the first notice needs to wake anybody. Whoever sees no worker calls for one; a worker that goes looks at the
-// board after it has said so.
-void call_worker(Slot *slot) {
-    pg_memory_barrier();
-    PGPROC *worker = slot->worker;
-    if (worker != nullptr)
-        SetLatch(&worker->procLatch);
-    else
-        publish_due(slot, GetCurrentTimestamp());
-}
-
 template <typename Write>
 void post(Slot *slot, Write write) {
     Board *board = board_of(slot);
@@ -80,6 +68,7 @@ void post(Slot *slot, Write write) {
     write(board);
     const bool first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
     LWLockRelease(notices_lock());
+    // Only the first needs to wake anybody.
     if (first) call_worker(slot);
 }
 

@@ -4,12 +4,16 @@
 #include "settings.h"
 #include "shared/claimed.h"
 #include "shared/job_waiters.h"
+#include "shared/limits.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/notices.h"
+#include "shared/parked.h"
 #include "shared/publish.h"
 #include "shared/slots.h"
+#include "shared/unblock.h"
 #include "shared/waiters.h"
+#include "shared/watched.h"
 
 extern "C" {
 #include "utils/resowner.h"
@@ -76,6 +80,7 @@ struct Finished {
     bool anywhere;  // more than could be remembered, or nobody knows which
     bool committed;
     int64 jobs[kMaxFinished];
+    bool completed[kMaxFinished];
 };
 Finished finished = {};
 bool callback_registered = false;
@@ -85,8 +90,30 @@ void forget_finished() {
     finished.anywhere = finished.committed = false;
 }
 
+// Jobs that depend on those that have finished. A completion concerns only who watches the job, any other end all that
+// depend on it.
+void unblock_dependents() {
+    if (!dependencies_noted()) return;
+    if (finished.anywhere) {
+        unblock_now(nullptr, 0, bit_of(Blocker::Dependency));
+        return;
+    }
+    constexpr int kAtOnce = 64;
+    Unblocked told[kAtOnce];
+    int count = 0;
+    for (int i = 0; i < finished.count; i++) {
+        if (finished.completed[i] && !job_is_watched(finished.jobs[i])) continue;
+        told[count++] = {finished.jobs[i], kNoJob, Blocker::Dependency};
+        if (count < kAtOnce) continue;
+        unblock_now(told, count, 0);
+        count = 0;
+    }
+    if (count > 0) unblock_now(told, count, 0);
+}
+
 // Told of last: who wakes up finds the counters right, too.
 void wake_for_finished() {
+    unblock_dependents();
     if (finished.anywhere)
         let_all_job_waiters_look();
     else
@@ -99,6 +126,9 @@ void publish_ready() {
     if (pending.back || pending.ready_anywhere) forget_claimed();
     for (int i = 0; i < pending.ready_count; i++)
         publish_keys(pending.ready[i].lane, pending.ready[i].first, pending.ready[i].last);
+    if (!anything_parked()) return;
+    for (int i = 0; i < pending.ready_count; i++)
+        publish_keys(parked_lane(pending.ready[i].lane), pending.ready[i].first, pending.ready[i].last);
 }
 
 void publish_horizon(Slot *slot) {
@@ -356,12 +386,14 @@ void publish_settings_at_commit(std::string_view queue) {
     memcpy(pending.queue, name, sizeof(name));
 }
 
-void publish_finished_at_commit(int64 job) {
+void publish_finished_at_commit(int64 job, bool completed) {
     if (!can_publish()) return;
-    if (finished.count < kMaxFinished)
+    if (finished.count < kMaxFinished) {
+        finished.completed[finished.count] = completed;
         finished.jobs[finished.count++] = job;
-    else
+    } else {
         finished.anywhere = true;
+    }
 }
 
 void publish_finished_anywhere_at_commit() {
@@ -372,9 +404,11 @@ void publish_ready_anywhere() {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     forget_marks();
     forget_claimed();
+    forget_slots();
     forget_horizon();
     let_all_waiters_look();
     let_all_job_waiters_look();
+    unblock_anything();
     Slot *slot = settings.notify && settings.enabled ? find_slot(MyDatabaseId) : nullptr;
     if (slot != nullptr) post_notice_of_anything(slot);
 }

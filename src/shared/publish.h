@@ -48,9 +48,10 @@ void publish_lane_at_commit(std::string_view queue, int64 lane, const core::Lane
 // resumed.
 void publish_settings_at_commit(std::string_view queue);
 
-// A job finishes with the current transaction, or goes: whoever waits for it is woken. Every statement that ends jobs
-// must say so for each of its jobs, or for any when nobody knows which.
-void publish_finished_at_commit(int64 job);
+// A job finishes with the current transaction, or goes: whoever waits for it is woken, jobs too. Every statement that
+// ends jobs must say so for each of its jobs, or for any when nobody knows which. `completed`: it did, for sure, which
+// concerns fewer of those that depend on it.
+void publish_finished_at_commit(int64 job, bool completed = false);
 void publish_finished_anywhere_at_commit();
 
 // Jobs of any lane of this database may have become claimable, any job may have finished, and everybody can see them

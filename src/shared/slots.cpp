@@ -185,6 +185,15 @@ void publish_due(Slot *slot, TimestampTz due) {
         wake_launcher();
 }
 
+void call_worker(Slot *slot) {
+    pg_memory_barrier();
+    PGPROC *worker = slot->worker;
+    if (worker != nullptr)
+        SetLatch(&worker->procLatch);
+    else
+        publish_due(slot, GetCurrentTimestamp());
+}
+
 void wake_launcher() {
     PGPROC *launcher = shared->launcher;
     if (launcher != nullptr) SetLatch(&launcher->procLatch);

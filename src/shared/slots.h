@@ -53,6 +53,8 @@ struct Slot {
     int recount_pid;              // of the process that counts the table, 0: none
     TimestampTz recount_started;  // when the last one was registered
     bool in_round;
+    bool rests;             // a dump is being restored
+    int cancel_grace_ms;    // of the worker's last round
     TimestampTz round_due;  // what next_due was when the round began
     Presence extension;
     char version[kVersionBytes];  // of the installed extension
@@ -132,6 +134,9 @@ inline TimestampTz bounded(TimestampTz until, TimestampTz now, core::Micros long
 bool lower_due(Slot *slot, TimestampTz due);
 // Lowers it and tells the worker of the slot, else the launcher.
 void publish_due(Slot *slot, TimestampTz due);
+// There is something for the worker besides its rounds: tells it, or has one started. A worker that goes looks once
+// more after it has said so.
+void call_worker(Slot *slot);
 
 void wake_launcher();
 

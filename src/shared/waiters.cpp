@@ -3,15 +3,11 @@
 #include "pg/pg.h"
 
 #include "shared/memory.h"
+#include "shared/sleepers.h"
 #include "shared/waiters.h"
 
 extern "C" {
 #include "common/hashfn.h"
-#include "lib/ilist.h"
-#include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
 }
 
 namespace jobq {
@@ -22,24 +18,16 @@ constexpr uint32 kJobSignal = 1;
 constexpr uint32 kLookSignal = 2;
 
 struct Waiter {
-    dlist_node node;  // first: a pointer to it is a pointer to the waiter
-    PGPROC *proc;
+    Sleeper sleeper;
     pg_atomic_uint32 signals;  // set under the lock
-    Oid database;
     bool paused;
     int64 lane;  // of the job signal
     char queue[NAMEDATALEN];
     core::Wish wish;
 };
-static_assert(offsetof(Waiter, node) == 0, "for_each() relies on it");
-
-struct Partition {
-    pg_atomic_uint32 count;
-    dlist_head waiting;
-};
 
 struct Waiters {
-    Partition partitions[kWaiterPartitions];
+    SleeperList partitions[kWaiterPartitions];
     Waiter slots[FLEXIBLE_ARRAY_MEMBER];
 };
 
@@ -47,7 +35,6 @@ Waiters *waiters = nullptr;
 // This session's slot while it waits, and the partition that it stands in.
 Waiter *own = nullptr;
 int own_partition = 0;
-bool exit_callback_registered = false;
 
 int partition_of(const char *queue) {
     const uint64 hash = hash_bytes_extended(reinterpret_cast<const unsigned char *>(queue), NAMEDATALEN, MyDatabaseId);
@@ -56,49 +43,25 @@ int partition_of(const char *queue) {
 
 LWLock *lock_of(int partition) { return shared_lock(Lock::Waiters, partition); }
 
-bool waits_for(const Waiter &waiter, const char *queue) {
-    return waiter.database == MyDatabaseId && memcmp(waiter.queue, queue, NAMEDATALEN) == 0;
+bool waits_for(const Waiter &waiter, const char *queue) { return memcmp(waiter.queue, queue, NAMEDATALEN) == 0; }
+
+void signal(Waiter *waiter, uint32 which, Alarm *alarm) {
+    pg_atomic_fetch_or_u32(&waiter->signals, which);
+    alarm->add(waiter->sleeper);
 }
 
-// Latches are set after the lock has been released: who wakes up wants it next.
-class Alarm {
- public:
-    void add(Waiter *waiter, uint32 signal) {
-        pg_atomic_fetch_or_u32(&waiter->signals, signal);
-        if (count_ < kRoom)
-            procs_[count_++] = waiter->proc;
-        else
-            SetLatch(&waiter->proc->procLatch);
-    }
-    void ring() {
-        for (int i = 0; i < count_; i++) SetLatch(&procs_[i]->procLatch);
-    }
-
- private:
-    static constexpr int kRoom = 64;
-    PGPROC *procs_[kRoom];
-    int count_ = 0;
-};
-
-// Calls visit for the sleepers of a partition, the longest waiting first. Lock held.
-template <typename Visit>
-void for_each(Partition *partition, Visit visit) {
-    // The server's macros for this are not for C++.
-    const dlist_node *end = &partition->waiting.head;
-    for (dlist_node *node = end->next; node != end; node = node->next) visit(reinterpret_cast<Waiter *>(node));
-}
-
-// The same for the sleepers of one queue of this database, taking the lock unless nobody waits.
+// Calls visit for the sleepers of one queue of this database, the longest waiting first, under the lock, which is not
+// taken when nobody waits.
 template <typename Visit>
 void for_each_of(const char *queue, Visit visit) {
     if (!shared_memory_ready()) return;
     const int index = partition_of(queue);
-    Partition *partition = &waiters->partitions[index];
+    SleeperList *partition = &waiters->partitions[index];
     // What the caller committed is visible before it concludes that nobody waits.
     pg_memory_barrier();
-    if (pg_atomic_read_u32(&partition->count) == 0) return;
+    if (is_empty(partition)) return;
     LWLockAcquire(lock_of(index), LW_EXCLUSIVE);
-    for_each(partition, [&](Waiter *waiter) {
+    for_each_sleeper<Waiter>(partition, [&](Waiter *waiter) {
         if (waits_for(*waiter, queue)) visit(waiter);
     });
     LWLockRelease(lock_of(index));
@@ -113,10 +76,10 @@ bool must_look(const Waiter &waiter, int64 lane) {
 bool offer(Waiter *waiter, int64 lane, Alarm *alarm) {
     if (waiter->paused) return false;
     const core::Wants wants = core::wants_lane(waiter->wish, lane);
-    if (wants == core::Wants::Maybe) alarm->add(waiter, kLookSignal);
+    if (wants == core::Wants::Maybe) signal(waiter, kLookSignal, alarm);
     if (wants != core::Wants::Yes || (pg_atomic_read_u32(&waiter->signals) & kJobSignal) != 0) return false;
     waiter->lane = lane;
-    alarm->add(waiter, kJobSignal);
+    signal(waiter, kJobSignal, alarm);
     return true;
 }
 
@@ -124,13 +87,13 @@ bool offer(Waiter *waiter, int64 lane, Alarm *alarm) {
 // meanwhile.
 void let_look(Waiter *waiter, Alarm *alarm) {
     waiter->paused = true;
-    alarm->add(waiter, kLookSignal);
+    signal(waiter, kLookSignal, alarm);
 }
 
 // Somebody else shall have the job that this sleeper was woken for. Lock held.
-void pass_on(Partition *partition, const Waiter &from, Alarm *alarm) {
+void pass_on(SleeperList *partition, const Waiter &from, Alarm *alarm) {
     bool taken = false;
-    for_each(partition, [&](Waiter *waiter) {
+    for_each_sleeper<Waiter>(partition, [&](Waiter *waiter) {
         if (!taken && waits_for(*waiter, from.queue)) taken = offer(waiter, from.lane, alarm);
     });
 }
@@ -138,34 +101,22 @@ void pass_on(Partition *partition, const Waiter &from, Alarm *alarm) {
 // The session may end without a chance to leave in order.
 void leave_at_exit(int, Datum) { leave_waiters(false); }
 
-Waiter *slot_of_session() { return &waiters->slots[MyProc - ProcGlobal->allProcs]; }
-
 }  // namespace
 
-// Ordinary backends and background workers come first among the server's processes.
 Size waiters_size() { return add_size(offsetof(Waiters, slots), mul_size(MaxBackends, sizeof(Waiter))); }
 
 void make_waiters(void *memory, bool fresh) {
     waiters = static_cast<Waiters *>(memory);
     if (!fresh) return;
     memset(memory, 0, waiters_size());
-    for (Partition &partition : waiters->partitions) {
-        pg_atomic_init_u32(&partition.count, 0);
-        dlist_init(&partition.waiting);
-    }
+    for (SleeperList &partition : waiters->partitions) make_list(&partition);
     for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->slots[i].signals, 0);
 }
 
 void enter_waiters(std::string_view queue, const core::Wish &wish) {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     Assert(own == nullptr);
-    if (!exit_callback_registered) {
-        before_shmem_exit(leave_at_exit, Datum(0));
-        exit_callback_registered = true;
-    }
-    Waiter *waiter = slot_of_session();
-    waiter->proc = MyProc;
-    waiter->database = MyDatabaseId;
+    Waiter *waiter = own_slot(waiters->slots, leave_at_exit);
     waiter->paused = false;
     waiter->lane = 0;
     memset(waiter->queue, 0, sizeof(waiter->queue));
@@ -174,10 +125,9 @@ void enter_waiters(std::string_view queue, const core::Wish &wish) {
     pg_atomic_write_u32(&waiter->signals, 0);
 
     own_partition = partition_of(waiter->queue);
-    Partition *partition = &waiters->partitions[own_partition];
+    SleeperList *partition = &waiters->partitions[own_partition];
     LWLockAcquire(lock_of(own_partition), LW_EXCLUSIVE);
-    dlist_push_tail(&partition->waiting, &waiter->node);
-    pg_atomic_fetch_add_u32(&partition->count, 1);
+    add_sleeper(partition, &waiter->sleeper);
     LWLockRelease(lock_of(own_partition));
     own = waiter;
 }
@@ -204,10 +154,9 @@ void leave_waiters(bool served) {
     if (waiter == nullptr) return;
     own = nullptr;
     Alarm alarm;
-    Partition *partition = &waiters->partitions[own_partition];
+    SleeperList *partition = &waiters->partitions[own_partition];
     LWLockAcquire(lock_of(own_partition), LW_EXCLUSIVE);
-    dlist_delete(&waiter->node);
-    pg_atomic_fetch_sub_u32(&partition->count, 1);
+    remove_sleeper(partition, &waiter->sleeper);
     if (!served && (pg_atomic_read_u32(&waiter->signals) & kJobSignal) != 0) pass_on(partition, *waiter, &alarm);
     LWLockRelease(lock_of(own_partition));
     alarm.ring();
@@ -237,13 +186,11 @@ void let_all_waiters_look() {
     if (!shared_memory_ready()) return;
     pg_memory_barrier();
     for (int i = 0; i < kWaiterPartitions; i++) {
-        Partition *partition = &waiters->partitions[i];
-        if (pg_atomic_read_u32(&partition->count) == 0) continue;
+        SleeperList *partition = &waiters->partitions[i];
+        if (is_empty(partition)) continue;
         Alarm alarm;
         LWLockAcquire(lock_of(i), LW_EXCLUSIVE);
-        for_each(partition, [&](Waiter *waiter) {
-            if (waiter->database == MyDatabaseId) let_look(waiter, &alarm);
-        });
+        for_each_sleeper<Waiter>(partition, [&](Waiter *waiter) { let_look(waiter, &alarm); });
         LWLockRelease(lock_of(i));
         alarm.ring();
     }

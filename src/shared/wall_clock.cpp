@@ -40,6 +40,8 @@ core::ClockReading read_clocks() {
 
 void start_grace(TimestampTz now) { pg_atomic_write_u64(&shared_state()->grace_start, static_cast<uint64>(now)); }
 
+}  // namespace
+
 void everything_is_due(TimestampTz now) {
     SharedState *state = shared_state();
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
@@ -53,8 +55,6 @@ void everything_is_due(TimestampTz now) {
             publish_due(&slot, now);
     }
 }
-
-}  // namespace
 
 void start_clock() {
     const core::ClockReading reading = read_clocks();

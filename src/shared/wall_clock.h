@@ -14,6 +14,9 @@ void start_clock();
 // is due, since what was planned was planned by another clock.
 TimestampTz checked_now();
 
+// The workers of all databases look again: what was planned was planned by other settings, or by another clock.
+void everything_is_due(TimestampTz now);
+
 // The moment from which leases have their grace: creation of the shared memory (server start,
 // crash restart), promotion, or the last step of the clock. Without preload: the start of the server.
 TimestampTz grace_start();

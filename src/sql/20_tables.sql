@@ -8,6 +8,21 @@ CREATE FUNCTION jobq.lane_of(queue text, kind text, version integer, requires te
 COMMENT ON FUNCTION jobq.lane_of(text, text, integer, text[]) IS
     'the lane of a job: a stable 64-bit hash of queue, kind, version and the set of required capabilities';
 
+CREATE FUNCTION jobq.group_of(queue text, group_key text)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME', 'jobq_group_of'
+    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION jobq.group_of(text, text) IS
+    'the number of a group: a stable 64-bit hash of queue and group_key';
+
+-- The place of a concurrency key among the keys of a queue with round_robin.
+CREATE FUNCTION jobq.turn_of(concurrency_key text)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME', 'jobq_turn_of'
+    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION jobq.turn_of(text) IS
+    'the place of a concurrency key among the keys of a queue: a stable hash; NULL counts as the empty key';
+
 -- Whether the statement that runs is anybody's but jobq's own. The triggers on jobq.jobs ask it first.
 CREATE FUNCTION jobq.by_hand()
     RETURNS boolean
@@ -16,8 +31,8 @@ CREATE FUNCTION jobq.by_hand()
 COMMENT ON FUNCTION jobq.by_hand() IS
     'true unless the current statement is one of jobq''s own: lets triggers leave those alone';
 
--- lane, ready_at and due_at follow from other columns. They are neither generated columns nor guarded by CHECK
--- constraints, on purpose: the server parses the text of each such expression again for every single statement
+-- lane, ready_at, due_at and unique_held follow from other columns. They are neither generated columns nor guarded by
+-- CHECK constraints, on purpose: the server parses the text of each such expression again for every single statement
 -- (3 to 4 us each, half the cost of a completion). jobq's own statements set them; for everybody else's INSERT, COPY
 -- and UPDATE the triggers below do, and check what constraints would.
 --
@@ -38,11 +53,13 @@ CREATE TABLE jobq.jobs (
     heartbeat_timeout   interval,
     max_runtime         interval,
     unique_key          text,
+    unique_for          interval,
     group_key           text,
     concurrency_key     text,
     run_at              timestamptz NOT NULL,
     ready_at            timestamptz,
     due_at              timestamptz,
+    unique_held         text COLLATE "C",
     status              jobq.job_status NOT NULL,
     attempts            integer NOT NULL DEFAULT 0,
     lost_attempts       integer NOT NULL DEFAULT 0,
@@ -57,7 +74,15 @@ CREATE TABLE jobq.jobs (
     worker_id           text,
     error               text,
     progress            jsonb,
-    result              jsonb
+    result              jsonb,
+    dead_from           text,
+    must_end_at         timestamptz,
+    queue_slot          bigint,
+    key_slot            bigint,
+    slot_seq            bigint,
+    group_waiting       bigint,
+    group_active        bigint,
+    turn                bigint
 ) WITH (fillfactor = 27,
         autovacuum_vacuum_scale_factor = 0.02,
         autovacuum_vacuum_threshold = 1000,
@@ -66,10 +91,28 @@ CREATE TABLE jobq.jobs (
 -- The claim index. Its key and its predicate are ready_at, never status: a heartbeat and a report of progress leave
 -- every indexed column alone and stay HOT.
 CREATE INDEX jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id) WHERE ready_at IS NOT NULL;
+-- The claim index of queues with round_robin: of each key apart. NULL, hence absent, for all other jobs.
+CREATE INDEX jobs_turn_idx ON jobq.jobs (lane, turn, priority, ready_at, id) WHERE turn IS NOT NULL AND ready_at IS NOT NULL;
 -- What promotion looks for. NULL, hence absent, for every job that is due when it is enqueued.
 CREATE INDEX jobs_due_idx ON jobq.jobs (due_at, id) WHERE due_at IS NOT NULL;
--- What the rescue looks through: leased jobs only.
+-- What the rescue looks through, for both clocks of a job: leased jobs only.
 CREATE INDEX jobs_watched_idx ON jobq.jobs (worker_id, id) WHERE watched;
+-- One unfinished job per key and queue. Empty for jobs without a key. Bytes are compared: no change of the operating
+-- system's collations can break it.
+CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_held, queue COLLATE "C") WHERE unique_held IS NOT NULL;
+-- Who holds the slots of limits: jobs of limited queues and keys, while they run. Behind the slot stands a number that
+-- only rises, so that a claim need not look at entries of jobs that are gone. Not unique, on purpose: see docs/design.md.
+CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (queue_slot, slot_seq) WHERE queue_slot IS NOT NULL;
+CREATE INDEX jobs_key_slot_idx ON jobq.jobs (key_slot, slot_seq) WHERE key_slot IS NOT NULL;
+-- The claimable jobs of each key: where its next one is when its limit has room again.
+CREATE INDEX jobs_key_idx ON jobq.jobs (lane, concurrency_key COLLATE "C", priority, ready_at, id)
+    WHERE concurrency_key IS NOT NULL AND ready_at IS NOT NULL;
+
+-- The jobs that wait for their turn in their group, and the one whose turn it is. Empty for jobs without a group. That
+-- there is one active job at most, no index checks: it would pass the entries of all that have been, at each turn, while
+-- an old transaction keeps them.
+CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (group_waiting, id) WHERE group_waiting IS NOT NULL;
+CREATE INDEX jobs_group_active_idx ON jobq.jobs (group_active) WHERE group_active IS NOT NULL;
 
 COMMENT ON TABLE jobq.jobs IS 'every job, waiting, running and finished';
 COMMENT ON COLUMN jobq.jobs.id IS 'the job';
@@ -84,13 +127,15 @@ COMMENT ON COLUMN jobq.jobs.payload IS 'the work, for the worker';
 COMMENT ON COLUMN jobq.jobs.metadata IS 'anything the producer wants to keep with the job';
 COMMENT ON COLUMN jobq.jobs.requires IS 'capabilities that a worker must name to be given this job';
 COMMENT ON COLUMN jobq.jobs.heartbeat_timeout IS 'time without a heartbeat after which a worker is presumed dead; NULL: the queue''s';
-COMMENT ON COLUMN jobq.jobs.max_runtime IS 'reserved: longest time one attempt may take';
-COMMENT ON COLUMN jobq.jobs.unique_key IS 'reserved: key of a unique job';
-COMMENT ON COLUMN jobq.jobs.group_key IS 'reserved: jobs of one group run one at a time';
-COMMENT ON COLUMN jobq.jobs.concurrency_key IS 'reserved: key of a limit';
+COMMENT ON COLUMN jobq.jobs.max_runtime IS 'longest time one attempt may take, whether or not its worker heartbeats; NULL: the queue''s';
+COMMENT ON COLUMN jobq.jobs.unique_key IS 'no other unfinished job of the queue has this key, up to 1024 bytes; it stays when the job has finished';
+COMMENT ON COLUMN jobq.jobs.unique_for IS 'for so long the key stays taken after the job has finished';
+COMMENT ON COLUMN jobq.jobs.group_key IS 'jobs of the queue with the same key run one at a time, in the order of their ids; up to 1024 bytes';
+COMMENT ON COLUMN jobq.jobs.concurrency_key IS 'limits of this key apply to the job, and with round_robin the keys take turns; up to 255 bytes';
 COMMENT ON COLUMN jobq.jobs.run_at IS 'not before this time; also its place among jobs of the same priority';
 COMMENT ON COLUMN jobq.jobs.ready_at IS 'run_at while the job is pending, else NULL: key of the claim index';
 COMMENT ON COLUMN jobq.jobs.due_at IS 'run_at while the job is scheduled, else NULL: what promotion looks for';
+COMMENT ON COLUMN jobq.jobs.unique_held IS 'unique_key while the job is unfinished, else NULL: key of the unique index';
 COMMENT ON COLUMN jobq.jobs.status IS 'scheduled, blocked, pending, processing, completed, failed or cancelled';
 COMMENT ON COLUMN jobq.jobs.attempts IS 'starts so far, counted at the claim; a release or snooze gives one back';
 COMMENT ON COLUMN jobq.jobs.lost_attempts IS 'attempts that ended because the worker disappeared';
@@ -106,6 +151,15 @@ COMMENT ON COLUMN jobq.jobs.worker_id IS 'who claimed it last';
 COMMENT ON COLUMN jobq.jobs.error IS 'the last error';
 COMMENT ON COLUMN jobq.jobs.progress IS 'what the worker reported with its heartbeat';
 COMMENT ON COLUMN jobq.jobs.result IS 'what the worker completed it with';
+COMMENT ON COLUMN jobq.jobs.dead_from IS 'of a dead letter: the queue in which it failed, and to which it goes back';
+COMMENT ON COLUMN jobq.jobs.must_end_at IS 'started_at + max_runtime while the job runs: then it is taken from its worker; NULL: no limit';
+COMMENT ON COLUMN jobq.jobs.queue_slot IS 'while it runs: its slot of the limit of the queue; NULL without one';
+COMMENT ON COLUMN jobq.jobs.key_slot IS 'while it runs: its slot of the limit of its concurrency_key; NULL without one';
+COMMENT ON COLUMN jobq.jobs.slot_seq IS 'rises each time a slot is taken';
+
+COMMENT ON COLUMN jobq.jobs.group_waiting IS 'number of the group (jobq.group_of) while the job waits for its turn, else NULL';
+COMMENT ON COLUMN jobq.jobs.group_active IS 'number of the group from the job''s turn on until it is finished, else NULL';
+COMMENT ON COLUMN jobq.jobs.turn IS 'hash of concurrency_key in a queue with round_robin, else NULL: its place in the round';
 
 -- A queue has a row here only when somebody created, altered or paused it. NULL: the built-in default.
 CREATE TABLE jobq.queue_settings (
@@ -120,6 +174,11 @@ CREATE TABLE jobq.queue_settings (
     keep_failed       interval,
     max_depth         integer,
     on_full           text,
+    dead_letter_queue text,
+    max_runtime       interval,
+    on_max_runtime    text,
+    priority_ageing   interval,
+    round_robin       boolean,
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT queue_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
     CONSTRAINT queue_settings_max_attempts_positive CHECK (max_attempts >= 1),
@@ -131,7 +190,14 @@ CREATE TABLE jobq.queue_settings (
     CONSTRAINT queue_settings_keep_completed_not_negative CHECK (keep_completed >= interval '0'),
     CONSTRAINT queue_settings_keep_failed_not_negative CHECK (keep_failed >= interval '0'),
     CONSTRAINT queue_settings_max_depth_positive CHECK (max_depth >= 1),
-    CONSTRAINT queue_settings_on_full_choice CHECK (on_full IN ('reject', 'drop_oldest'))
+    CONSTRAINT queue_settings_max_runtime_range
+        CHECK (max_runtime BETWEEN interval '10 milliseconds' AND interval '365 days'),
+    CONSTRAINT queue_settings_priority_ageing_range
+        CHECK (priority_ageing = interval '0' OR priority_ageing BETWEEN interval '1 millisecond' AND interval '365 days'),
+    CONSTRAINT queue_settings_on_max_runtime_choice CHECK (on_max_runtime IN ('fail', 'cancel')),
+    CONSTRAINT queue_settings_on_full_choice CHECK (on_full IN ('reject', 'drop_oldest')),
+    CONSTRAINT queue_settings_dead_letter_queue_name
+        CHECK (octet_length(dead_letter_queue) BETWEEN 1 AND 63 AND dead_letter_queue <> queue)
 );
 COMMENT ON TABLE jobq.queue_settings IS 'queues with settings of their own; any other name works with the defaults';
 COMMENT ON COLUMN jobq.queue_settings.paused IS 'true: nothing is claimed from this queue';
@@ -144,6 +210,11 @@ COMMENT ON COLUMN jobq.queue_settings.keep_completed IS 'how long completed jobs
 COMMENT ON COLUMN jobq.queue_settings.keep_failed IS 'how long failed and cancelled jobs stay; default 14 days';
 COMMENT ON COLUMN jobq.queue_settings.max_depth IS 'about so many jobs may wait; NULL: any number';
 COMMENT ON COLUMN jobq.queue_settings.on_full IS 'what happens to an enqueue beyond max_depth: reject (default), or drop_oldest, which cancels pending jobs for it';
+COMMENT ON COLUMN jobq.queue_settings.dead_letter_queue IS 'where jobs go that failed for good; default: they stay';
+COMMENT ON COLUMN jobq.queue_settings.max_runtime IS 'for claims of jobs that name none: longest time one attempt may take; NULL: any time';
+COMMENT ON COLUMN jobq.queue_settings.on_max_runtime IS 'what happens to a job that runs longer: fail (default), the attempt has failed, or cancel, the job is cancelled';
+COMMENT ON COLUMN jobq.queue_settings.priority_ageing IS 'each such time of waiting counts like one step of priority; NULL or 0: it does not count';
+COMMENT ON COLUMN jobq.queue_settings.round_robin IS 'true: the concurrency_keys of the queue take turns; setting it rewrites the queue''s jobs';
 
 -- One row for each attempt that did not complete. No foreign key: a claim must never take a lock on behalf of one.
 CREATE TABLE jobq.attempts (
@@ -160,6 +231,39 @@ CREATE INDEX attempts_job_idx ON jobq.attempts (job_id, lease);
 COMMENT ON TABLE jobq.attempts IS 'each attempt that failed, was lost, released, snoozed or cancelled';
 COMMENT ON COLUMN jobq.attempts.outcome IS 'failed, lost (no heartbeat), released, snoozed or cancelled';
 
+-- What jobq_set_limit has set. The empty key: of the whole queue; '*': of each key that has no limit of its own.
+CREATE TABLE jobq.limit_settings (
+    queue        text NOT NULL,
+    key          text NOT NULL DEFAULT '',
+    max_running  integer,
+    rate         integer,
+    per          interval,
+    highest_slot integer NOT NULL DEFAULT 1048574,
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (queue, key),
+    CONSTRAINT limit_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
+    CONSTRAINT limit_settings_key_name CHECK (octet_length(key) <= 255),
+    CONSTRAINT limit_settings_max_running_range CHECK (max_running BETWEEN 0 AND 1000000),
+    CONSTRAINT limit_settings_rate_positive CHECK (rate >= 1),
+    CONSTRAINT limit_settings_rate_has_span CHECK ((rate IS NULL) = (per IS NULL)),
+    CONSTRAINT limit_settings_per_range CHECK (per > interval '0' AND per <= interval '365 days'),
+    CONSTRAINT limit_settings_not_nothing CHECK (max_running IS NOT NULL OR rate IS NOT NULL)
+);
+COMMENT ON TABLE jobq.limit_settings IS 'limits of queues and of concurrency keys; jobq_set_limit changes them, jobq.limits shows them';
+COMMENT ON COLUMN jobq.limit_settings.key IS 'the concurrency_key; empty: the whole queue, ''*'': each key that has no limit of its own';
+COMMENT ON COLUMN jobq.limit_settings.max_running IS 'so many jobs may run at once; NULL: any number';
+COMMENT ON COLUMN jobq.limit_settings.rate IS 'so many jobs may start in each span of per; NULL: any number';
+COMMENT ON COLUMN jobq.limit_settings.highest_slot IS 'running jobs may hold slots up to this number, if it is above max_running';
+
+-- Jobs may run that hold no slot although they should: they were running when a limit was set, or were made so by hand.
+-- The tick gives them slots, and deletes the row when there can be no more of them.
+CREATE TABLE jobq.unslotted (
+    since      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    before_xid xid8
+);
+COMMENT ON TABLE jobq.unslotted IS 'a row while the tick has to look for running jobs that hold no slot of a limit, although they should';
+COMMENT ON COLUMN jobq.unslotted.before_xid IS 'the last look comes when no transaction is left that began before this one';
+
 -- Which lanes a queue has. No unique index: two producers that meet a new lane at once must not wait for
 -- each other, and a second row for a lane is harmless.
 CREATE TABLE jobq.lane_directory (
@@ -171,6 +275,20 @@ CREATE TABLE jobq.lane_directory (
 );
 CREATE INDEX lane_directory_queue_idx ON jobq.lane_directory (queue, lane);
 COMMENT ON TABLE jobq.lane_directory IS 'the lanes in use: each distinct (queue, kind, version, requires)';
+
+-- Keys that outlive their jobs (unique_for). Apart from the jobs, which may be deleted meanwhile. No unique index:
+-- whoever ends a job adds a row, waits for nobody and cannot fail for it. Of several rows the latest counts.
+CREATE TABLE jobq.kept_keys (
+    queue      text COLLATE "C" NOT NULL,
+    unique_key text COLLATE "C" NOT NULL,
+    job_id     bigint NOT NULL,
+    kept_until timestamptz NOT NULL
+);
+CREATE INDEX kept_keys_key_idx ON jobq.kept_keys (unique_key, queue);
+CREATE INDEX kept_keys_until_idx ON jobq.kept_keys (kept_until);
+COMMENT ON TABLE jobq.kept_keys IS 'unique keys that stay taken for a time after their jobs have finished; delete a row to free its key';
+COMMENT ON COLUMN jobq.kept_keys.job_id IS 'the job that had the key; it may be gone';
+COMMENT ON COLUMN jobq.kept_keys.kept_until IS 'when the key is free again; the tick deletes the row some time after';
 
 -- What the tick remembers between rounds: one row.
 CREATE TABLE jobq.tick_state (
@@ -192,6 +310,8 @@ SELECT pg_catalog.pg_extension_config_dump('jobq.jobs_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.attempts', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.lane_directory', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.limit_settings', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.kept_keys', '');
 
 CREATE FUNCTION jobq.fill_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_fill_job'
@@ -209,7 +329,7 @@ COMMENT ON FUNCTION jobq.tell_job() IS
 CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.follow_job() IS 'checks what an UPDATE of jobq.jobs changed, and sets lane, ready_at and due_at after it';
+COMMENT ON FUNCTION jobq.follow_job() IS 'checks what an UPDATE of jobq.jobs changed, and sets after it what follows from other columns';
 CREATE FUNCTION jobq.forget_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_forget_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
@@ -219,6 +339,15 @@ CREATE FUNCTION jobq.directory_changed() RETURNS trigger
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq.directory_changed() IS 'makes every session read queue settings and lanes again';
 
+CREATE FUNCTION jobq.note_restore() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_note_restore'
+    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.note_restore() IS
+    'makes the tick leave all jobs alone until a session that restores a dump has disconnected';
+
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.jobs FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
 CREATE TRIGGER fill_job BEFORE INSERT ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.fill_job();
@@ -230,7 +359,9 @@ CREATE TRIGGER count_job AFTER INSERT ON jobq.jobs FOR EACH ROW
 CREATE TRIGGER follow_job AFTER UPDATE OF id, priority, status, run_at, queue, kind, version, requires, lane, ready_at,
                                           due_at, lease, watched, last_heartbeat, lease_timeout, cancel_requested_at,
                                           attempts, lost_attempts, max_attempts, finished_at,
-                                          heartbeat_timeout, unique_key, group_key, concurrency_key, max_runtime
+                                          heartbeat_timeout, unique_key, unique_for, unique_held, group_key,
+                                          concurrency_key, max_runtime, dead_from, started_at, must_end_at, queue_slot,
+                                          key_slot, slot_seq, group_waiting, group_active, turn
     ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job();
@@ -256,6 +387,20 @@ CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.lane_d
     EXECUTE FUNCTION jobq.directory_changed();
 CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.lane_directory FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.directory_changed();
+CREATE FUNCTION jobq.limits_changed() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_limits_changed'
+    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.limits_changed() IS 'makes the tick look for running jobs that hold no slot of a limit that was changed by hand';
+CREATE TRIGGER limits_changed AFTER INSERT OR UPDATE ON jobq.limit_settings FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.limits_changed();
+ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER limits_changed;
+CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.limit_settings FOR EACH ROW
+    EXECUTE FUNCTION jobq.directory_changed();
+CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.limit_settings FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.directory_changed();
+ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER directory_changed;
+ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER directory_truncated;
 ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER directory_changed;
 ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER directory_truncated;
 ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER directory_changed;

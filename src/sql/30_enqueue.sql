@@ -23,7 +23,7 @@ CREATE FUNCTION jobq_enqueue(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_enqueue(text, jsonb, text, integer, timestamptz, integer, text, text, interval, text, text, bigint[], text, integer, text[], interval, interval, jsonb) IS
-    'enqueue one job; returns its id';
+    'enqueue one job; returns its id, or with a taken unique key that of the job that has it';
 
 CREATE FUNCTION jobq_enqueue_many(
         queue text,
@@ -41,7 +41,7 @@ CREATE FUNCTION jobq_enqueue_many(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_enqueue_many(text, jsonb[], text, integer, timestamptz, integer, text[], text[], text[], timestamptz[], integer[]) IS
-    'enqueue one job for each payload; returns their ids in the order of the payloads';
+    'enqueue one job for each payload; returns their ids in the order of the payloads, and which are new';
 
 CREATE FUNCTION jobq_enqueue_jobs(specs jsonb)
     RETURNS TABLE (job_id bigint, is_new boolean)

@@ -117,3 +117,13 @@ CREATE FUNCTION jobq_delete_jobs(
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq_delete_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
     'delete jobs of a queue by a filter (finished ones unless statuses says otherwise); returns how many';
+
+CREATE FUNCTION jobq_redrive(
+        queue text,
+        max_jobs integer DEFAULT 1000,
+        per_second double precision DEFAULT NULL)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq_redrive(text, integer, double precision) IS
+    'run the dead letters in a queue, or of a queue, again where they came from, so many a second; returns how many';

@@ -10,11 +10,16 @@ CREATE FUNCTION jobq_create_queue(
         keep_completed interval DEFAULT NULL,
         keep_failed interval DEFAULT NULL,
         max_depth integer DEFAULT NULL,
-        on_full text DEFAULT NULL)
+        on_full text DEFAULT NULL,
+        dead_letter_queue text DEFAULT NULL,
+        max_runtime interval DEFAULT NULL,
+        on_max_runtime text DEFAULT NULL,
+        priority_ageing interval DEFAULT NULL,
+        round_robin boolean DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq_create_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text) IS
+COMMENT ON FUNCTION jobq_create_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text, text, interval, text, interval, boolean) IS
     'give a queue settings of its own; NULL: the default';
 
 CREATE FUNCTION jobq_alter_queue(
@@ -27,11 +32,16 @@ CREATE FUNCTION jobq_alter_queue(
         keep_completed interval DEFAULT NULL,
         keep_failed interval DEFAULT NULL,
         max_depth integer DEFAULT NULL,
-        on_full text DEFAULT NULL)
+        on_full text DEFAULT NULL,
+        dead_letter_queue text DEFAULT NULL,
+        max_runtime interval DEFAULT NULL,
+        on_max_runtime text DEFAULT NULL,
+        priority_ageing interval DEFAULT NULL,
+        round_robin boolean DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq_alter_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text) IS
+COMMENT ON FUNCTION jobq_alter_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text, text, interval, text, interval, boolean) IS
     'change settings of a queue; NULL: unchanged';
 
 CREATE FUNCTION jobq_drop_queue(name text, force boolean DEFAULT false)
@@ -136,7 +146,8 @@ COMMENT ON FUNCTION jobq.held_lanes() IS
 CREATE FUNCTION jobq.background_workers()
     RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
                    last_error text, last_error_at timestamptz, rounds bigint, rescued bigint, cancelled bigint,
-                   promoted bigint, pruned bigint, repaired bigint, reconciled bigint, note text)
+                   promoted bigint, unblocked bigint, pruned bigint, repaired bigint, reconciled bigint,
+                   note text)
     AS 'MODULE_PATHNAME', 'jobq_background_workers'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq.background_workers() IS

@@ -16,6 +16,11 @@ SELECT n.queue,
        coalesce(s.keep_failed, d.keep_failed)             AS keep_failed,
        s.max_depth,
        CASE WHEN s.max_depth IS NOT NULL THEN coalesce(s.on_full, 'reject') END AS on_full,
+       s.dead_letter_queue,
+       s.max_runtime,
+       coalesce(s.on_max_runtime, 'fail')                 AS on_max_runtime,
+       nullif(s.priority_ageing, interval '0')            AS priority_ageing,
+       coalesce(s.round_robin, false)                     AS round_robin,
        s.queue IS NOT NULL                                AS has_settings,
        s.created_at
 FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n
@@ -60,3 +65,17 @@ COMMENT ON VIEW jobq.lanes IS
 CREATE VIEW jobq.workers AS
 SELECT * FROM jobq.background_workers();
 COMMENT ON VIEW jobq.workers IS 'the launcher and the background workers of the server: state, last round, last error, totals';
+
+CREATE VIEW jobq.limits AS
+SELECT l.queue,
+       nullif(l.key, '') AS key,
+       l.max_running,
+       CASE WHEN l.max_running IS NOT NULL THEN jobq.limit_running(l.queue, nullif(l.key, '')) END AS running,
+       l.rate,
+       l.per,
+       t.tokens,
+       t.next_token
+FROM jobq.limit_settings l
+LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t ON l.key <> '*';
+COMMENT ON VIEW jobq.limits IS
+    'every limit, how many jobs it counts as running, and what its rate lets start now; key NULL: of the whole queue';

@@ -1,5 +1,5 @@
 -- Privileges. PUBLIC may do nothing: a role that may call every function is an operator, whatever its name
--- says (PgQ#96). jobq_grant(role, what) hands out what each kind of role needs.
+-- says (PgQue#96). jobq_grant(role, what) hands out what each kind of role needs.
 DO $$
 DECLARE
     f regprocedure;
@@ -16,10 +16,11 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
-GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts TO pg_monitor;
+GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits TO pg_monitor;
 -- The views call these with the rights of the reader.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.held_lanes(), jobq.queue_defaults(), jobq.queue_counters(),
-    jobq.oldest_pending_age(text), jobq.oldest_heartbeats() TO pg_monitor;
+    jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text),
+    jobq.limit_tokens(text, text, integer, interval) TO pg_monitor;
 -- What it tells of a job beyond jobq.attempts is when it was claimed and how it ended.
 GRANT EXECUTE ON FUNCTION jobq.job_log(bigint) TO pg_monitor;
 -- Whoever may INSERT or UPDATE jobs directly runs the triggers' conditions and lane_of with rights of their own;

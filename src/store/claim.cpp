@@ -4,15 +4,20 @@
 // since our snapshot is passed over; a row that we locked is the version that our snapshot saw.
 #include "pg/pg.h"
 
+#include "core/fairness.h"
 #include "core/interval.h"
 #include "pg/args.h"
 #include "shared/claimed.h"
 #include "shared/counting.h"
 #include "shared/leases.h"
 #include "shared/marks.h"
+#include "shared/parked.h"
 #include "shared/publish.h"
+#include "shared/turns.h"
 #include "store/claim.h"
 #include "store/learn.h"
+#include "store/limiter.h"
+#include "store/parked.h"
 #include "store/watch.h"
 
 #include <algorithm>
@@ -38,21 +43,38 @@ int jobs_since_learning = 0;
 // The next so many single claims shall read no more of the index than they need. Whoever claims as many at a time reads
 // most of a page anyway.
 constexpr int kReadAhead = 32;
+// So many turns may go to other claims that run at the same time before this one takes a job out of turn.
+constexpr int kMaxRaces = 64;
+// So many keys that have no room now may have their turns in vain before the claim takes the first job of one that has.
+constexpr int kMaxInVain = 256;
 
-// A lane that the worker may take jobs from, and where its next one can be at the earliest.
+constexpr int64 kAnyTurn = core::kBeforeFirstTurn;
+
+// A lane that the worker may take jobs from, or a part of one, and where its next job can be at the earliest.
 struct LaneCursor {
     int64 lane;
+    int64 turn;  // only jobs of this one; kAnyTurn
+    ClaimKey begin;
+    ClaimKey first_entry;  // that the claim has met, of whatever job; kLastKey: none yet
     ClaimKey next;
     int passed;      // entries of jobs that are gone
     int noted;       // entries passed over because somebody claimed the job a moment ago
     bool seen;       // the claim has been there
     bool use_marks;  // and notes; not for what this very transaction has enqueued: nobody has been told of it yet
+    int limited;     // jobs passed over because of their keys
 };
 
-bool later(const LaneCursor &a, const LaneCursor &b) { return b.next < a.next; }
+// The order of the queue's jobs, as one for heaps.
+struct Later {
+    core::Micros ageing;
+    bool operator()(const LaneCursor &a, const LaneCursor &b) const {
+        return ageing == 0 ? b.next < a.next : core::aged_before(b.next, a.next, ageing);
+    }
+};
 
 struct Claim {
     const ClaimRequest &request;
+    std::string_view name;  // of the queue
     const Queue &queue;
     TimestampTz now;
     ClaimSink *sink;
@@ -61,8 +83,11 @@ struct Claim {
     uint32 worker_hash;
     uint64 epoch;  // of the marks
     int count;
+    int wanted;  // so many for now, at most the batch
     core::Micros earliest_timeout;
     bool use_notes;
+    Limiter *limiter;  // nullptr: the queue has no limits
+    bool closed;       // the queue's own limit is used up
 };
 
 // From the generator that the server seeds with strong randomness at the start of each process: it must not repeat, but
@@ -80,13 +105,25 @@ core::Micros timeout_of(const Claim &claim) {
     return Min(Max(span, core::kMinHeartbeatTimeout), core::kMaxHeartbeatTimeout);
 }
 
-// Writes the claim into the row that is locked.
-void mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
+// 0: as long as it likes.
+core::Micros max_runtime_of(const Claim &claim) {
+    bool none;
+    const Datum value = job_value(claim.jobs, kJobMaxRuntime, &none);
+    if (none) return claim.queue.max_runtime;
+    const Interval *own = DatumGetIntervalP(value);
+    return core::bounded_max_runtime(core::span_micros(own->month, own->day, own->time));
+}
+
+// Writes the claim into the row that is locked. Returns for how long nobody need look at it.
+core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
     constexpr AttrNumber changed[] = {kJobStatus,     kJobReadyAt,           kJobAttempts, kJobWorkerId,
                                       kJobStartedAt,  kJobLastHeartbeat,     kJobClaimXid, kJobWatched,
-                                      kJobFinishedAt, kJobCancelRequestedAt, kJobLease,    kJobLeaseTimeout};
+                                      kJobFinishedAt, kJobCancelRequestedAt, kJobLease,    kJobLeaseTimeout,
+                                      kJobMustEndAt,  kJobQueueSlot,         kJobKeySlot,  kJobSlotSeq};
     Table *table = &claim->jobs.table;
     Interval lease_timeout = {timeout, 0, 0};
+    const core::Micros max_runtime = max_runtime_of(*claim);
+    const core::Micros unattended = core::first_deadline(timeout, max_runtime);
     begin_change(table);
     set_column(table, kJobStatus, ObjectIdGetDatum(processing_status()));
     clear_column(table, kJobReadyAt);
@@ -97,9 +134,9 @@ void mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
     set_column(table, kJobClaimXid, claim->xid);
     clear_column(table, kJobWatched);
     if (!enter_lease(DatumGetInt64(job_value(claim->jobs, kJobId)), lease, claim->worker_hash,
-                     core::saturating_add(claim->now, Min(timeout, kUnwatched)))) {
+                     core::saturating_add(claim->now, Min(unattended, kUnwatched)))) {
         set_column(table, kJobWatched, BoolGetDatum(true));
-        publish_lease_deadline_at_commit(core::saturating_add(claim->now, timeout));
+        publish_lease_deadline_at_commit(core::saturating_add(claim->now, unattended));
     } else {
         watch_before_prepare();
     }
@@ -107,8 +144,14 @@ void mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
     clear_column(table, kJobCancelRequestedAt);
     set_column(table, kJobLease, Int64GetDatum(lease));
     set_column(table, kJobLeaseTimeout, IntervalPGetDatum(&lease_timeout));
+    clear_column(table, kJobMustEndAt);
+    if (max_runtime > 0)
+        set_column(table, kJobMustEndAt, TimestampTzGetDatum(core::saturating_add(claim->now, max_runtime)));
+    if (claim->limiter != nullptr) enter_permits(*claim->limiter);
     if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
+    if (claim->limiter != nullptr) keep_permits(claim->limiter);
     remember_place(claim->jobs, DatumGetInt64(job_value(claim->jobs, kJobId)));
+    return unattended;
 }
 
 // The row that the scan has found. status is looked at because with triggers disabled somebody's UPDATE may have left
@@ -120,40 +163,86 @@ bool take_job(Claim *claim) {
     note_claimed(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
     if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
-    mark_claimed(claim, job.lease, job.timeout);
-    claim->earliest_timeout = Min(claim->earliest_timeout, job.timeout);
+    const core::Micros unattended = mark_claimed(claim, job.lease, job.timeout);
+    claim->earliest_timeout = Min(claim->earliest_timeout, unattended);
     claim->count++;
     claim->sink->take(job);
     return true;
+}
+
+bool has_usual_order(const Claim &claim) { return claim.queue.priority_ageing == 0 && !claim.queue.round_robin; }
+
+void seek_job(JobsTable *jobs, const LaneCursor &cursor, const ClaimKey &from, const ClaimKey &expected) {
+    if (cursor.turn == kAnyTurn)
+        seek_ready(jobs, cursor.lane, from, expected);
+    else
+        seek_turn(jobs, cursor.lane, cursor.turn, from);
+}
+
+// The same as take_job where the queue has limits. False when the job's key has no room.
+bool take_limited_job(Claim *claim, LaneCursor *cursor) {
+    // Permits cost far more than to see that another claim was first.
+    if (row_is_changing(claim->jobs.table)) return true;
+    switch (take_permits(claim->limiter)) {
+        case Room::Yes:
+            if (!take_job(claim)) return_permits(claim->limiter);
+            return true;
+        case Room::NotForQueue:
+            claim->closed = true;
+            return true;
+        case Room::NotForKey:
+            cursor->limited++;
+            break;
+    }
+    return false;
 }
 
 // Takes jobs of the cursor's lane as long as no other lane can have an earlier one, i.e. up to `limit`. Leaves the
 // cursor where the lane goes on; kLastKey: at its end.
 void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
     const core::EmptyRanges empty = cursor->use_marks ? read_marks(claim->epoch, cursor->lane) : core::EmptyRanges{};
-    ClaimKey key = core::skip_empty(empty, cursor->next);
+    core::EmptyRanges parked = {};
+    if (claim->limiter != nullptr && cursor->use_marks && anything_parked())
+        parked = parked_ranges(&claim->jobs, claim->name, cursor->lane, claim->epoch, claim->now);
+    // Ranges that have been cut up are worth another look.
+    if (parked.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthParking);
+    const auto skip = [&](ClaimKey from) {
+        for (;;) {
+            const ClaimKey to = core::skip_empty(parked, core::skip_empty(empty, from));
+            if (to == from) return to;
+            from = to;
+        }
+    };
+    ClaimKey key = skip(cursor->next);
     if (key == core::kLastKey || limit < key) {
         cursor->next = key;
         return;
     }
     cursor->seen = true;
-    const bool sparing = cursor->use_marks && claim->request.batch < kReadAhead / 2;
-    seek_ready(&claim->jobs, cursor->lane, key, sparing ? expected_end(cursor->lane) : core::kLastKey);
+    const bool sparing = cursor->use_marks && claim->request.batch < kReadAhead / 2 && has_usual_order(*claim);
+    seek_job(&claim->jobs, *cursor, key, sparing ? expected_end(cursor->lane) : core::kLastKey);
     while (next_ready(&claim->jobs, &key)) {
-        cursor->next = core::skip_empty(empty, key);
+        if (key < cursor->first_entry) cursor->first_entry = key;
+        cursor->next = skip(key);
         if (cursor->next == core::kLastKey || limit < cursor->next) return;
         if (key < cursor->next) {
-            seek_ready(&claim->jobs, cursor->lane, cursor->next);
+            seek_job(&claim->jobs, *cursor, cursor->next, core::kLastKey);
             continue;
         }
         if (claim->use_notes && cursor->use_marks && claimed_just_now(key.id, claim->now))
             cursor->noted++;
         else if (!fetch_ready(&claim->jobs))
             cursor->passed++;
-        else
+        else if (claim->limiter == nullptr)
             take_job(claim);
+        else if (!take_limited_job(claim, cursor) && cursor->turn != kAnyTurn) {
+            // Nor has any other job of the turn.
+            cursor->next = core::kLastKey;
+            return;
+        }
+        if (claim->closed) return;
         cursor->next = core::next_key(key);
-        if (claim->count < claim->request.batch) continue;
+        if (claim->count < claim->wanted) continue;
         ClaimKey ahead;
         if (sparing && entry_ahead(claim->jobs.ready, kReadAhead, &ahead)) expect_end(cursor->lane, ahead);
         return;
@@ -161,7 +250,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
     cursor->next = core::kLastKey;
 }
 
-// The lanes of the queue that the worker may take jobs from, as a heap: the earliest first.
+// The lanes of the queue that the worker may take jobs from.
 // `skipped`: in some of them marks spare the claim a look.
 int matching_lanes(const Claim &claim, LaneCursor *cursors, bool *skipped) {
     const Queue &queue = claim.queue;
@@ -175,37 +264,184 @@ int matching_lanes(const Claim &claim, LaneCursor *cursors, bool *skipped) {
         const bool use_marks = !blind && !has_unpublished_jobs(lane.id);
         const ClaimKey first = use_marks ? first_possible_key(claim.epoch, lane.id) : core::kFirstKey;
         *skipped |= !(first == core::kFirstKey);
-        if (!(first == core::kLastKey)) cursors[count++] = {lane.id, first, 0, 0, false, use_marks};
+        if (!(first == core::kLastKey))
+            cursors[count++] = {lane.id, kAnyTurn, core::kFirstKey, core::kLastKey, first, 0, 0, false, use_marks, 0};
     }
-    std::make_heap(cursors, cursors + count, later);
     return count;
 }
 
-// Returns whether entries were passed over because of notes.
-bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
-    const int lane_count = count;
-    const LaneCursor *end = cursors + count;
-    while (count > 0 && claim->count < claim->request.batch) {
+// Each lane's cursor becomes one for each of its priorities, from the first entry there is. What a lane's marks call
+// empty is not looked at.
+int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
+    int room = count * 4, found = 0;
+    auto *split = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(room, 1)));
+    for (const LaneCursor *lane = *cursors; lane < *cursors + count; lane++) {
+        const core::EmptyRanges empty = lane->use_marks ? read_marks(claim->epoch, lane->lane) : core::EmptyRanges{};
+        ClaimKey key = core::skip_empty(empty, lane->next);
+        while (!(key == core::kLastKey)) {
+            CHECK_FOR_INTERRUPTS();
+            seek_job(&claim->jobs, *lane, key, core::kLastKey);
+            if (!next_ready(&claim->jobs, &key)) break;
+            const ClaimKey entry = core::skip_empty(empty, key);
+            if (!(entry == key)) {
+                key = entry;
+                continue;
+            }
+            if (found == room) {
+                room *= 2;
+                split = static_cast<LaneCursor *>(repalloc(split, sizeof(LaneCursor) * room));
+            }
+            split[found] = *lane;
+            split[found].begin = {INT64_MIN, INT64_MIN, key.priority};
+            split[found++].next = key;
+            key = core::skip_empty(empty, core::next_key({INT64_MAX, INT64_MAX, key.priority}));
+        }
+    }
+    *cursors = split;
+    return found;
+}
+
+// How far the cursor's jobs come before those of the next cursor; nullptr: there is none.
+ClaimKey limit_of(const Claim &claim, const LaneCursor &cursor, const LaneCursor *next) {
+    const core::Micros ageing = claim.queue.priority_ageing;
+    if (ageing == 0) return next == nullptr ? core::kLastKey : next->next;
+    const int16 priority = cursor.begin.priority;
+    return next == nullptr ? ClaimKey{INT64_MAX, INT64_MAX, priority} : core::aged_limit(priority, next->next, ageing);
+}
+
+bool is_used_up(const Claim &claim, const LaneCursor &cursor) {
+    return cursor.next == core::kLastKey ||
+           (claim.queue.priority_ageing > 0 && cursor.next.priority != cursor.begin.priority);
+}
+
+// Takes jobs in their order until claim->wanted have been taken.
+void take_in_order(Claim *claim, LaneCursor *cursors, int count) {
+    const Later later = {claim->queue.priority_ageing};
+    std::make_heap(cursors, cursors + count, later);
+    while (count > 0 && claim->count < claim->wanted && !claim->closed) {
         std::pop_heap(cursors, cursors + count, later);
         LaneCursor *first = &cursors[count - 1];
-        take_from_lane(claim, first, count > 1 ? cursors[0].next : core::kLastKey);
-        if (first->next == core::kLastKey)
+        take_from_lane(claim, first, limit_of(*claim, *first, count > 1 ? &cursors[0] : nullptr));
+        if (is_used_up(*claim, *first))
             count--;
         else
             std::push_heap(cursors, cursors + count, later);
     }
+}
+
+// Returns whether entries were passed over because of notes.
+bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
+    claim->wanted = claim->request.batch;
+    if (claim->queue.priority_ageing > 0) count = split_by_priority(claim, &cursors, count);
+    const int lane_count = count;
+    const LaneCursor *end = cursors + count;
+    take_in_order(claim, cursors, count);
     jobs_since_learning += claim->count;
     const bool due = jobs_since_learning >= kLearnAfterJobs;
     if (due) jobs_since_learning = 0;
     for (const LaneCursor *cursor = cursors; cursor < end; cursor++) {
-        const bool empty = claim->count == 0 && cursor->next == core::kLastKey;
+        const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
         if (!cursor->use_marks || !cursor->seen) continue;
+        if (cursor->limited >= kWorthParking)
+            park_jobs(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch, claim->now);
         if (due || empty || cursor->passed >= kWorthLearning)
-            learn_lane(&claim->jobs, cursor->lane, cursor->next, 0);
+            learn_lane(&claim->jobs, cursor->lane, cursor->next, 0, cursor->begin);
         else if (cursor->noted >= kNotedWorthLearning)
-            learn_lane(&claim->jobs, cursor->lane, cursor->next, kLearningPause);
+            learn_lane(&claim->jobs, cursor->lane, cursor->next, kLearningPause, cursor->begin);
     }
     return std::any_of(cursors, cursors + lane_count, [](const LaneCursor &cursor) { return cursor.noted > 0; });
+}
+
+// The first turn behind `*turn` in any of the lanes; false when there is none.
+bool next_turn_of_lanes(Claim *claim, const LaneCursor *lanes, int count, int64 *turn) {
+    bool found = false;
+    int64 first = 0;
+    for (int i = 0; i < count; i++) {
+        int64 next = *turn;
+        if (!next_turn(&claim->jobs, lanes[i].lane, &next)) continue;
+        if (!found || next < first) first = next;
+        found = true;
+    }
+    *turn = first;
+    return found;
+}
+
+// Of the jobs of a turn that are gone, those that were enqueued together lie in one piece, which later claims are
+// spared.
+void learn_from_turn(Claim *claim, const LaneCursor *cursors, int count) {
+    bool learned = false;
+    for (const LaneCursor *cursor = cursors; cursor < cursors + count; cursor++) {
+        if (!cursor->use_marks || cursor->passed < kWorthLearning) continue;
+        learn_lane(&claim->jobs, cursor->lane, cursor->next, kLearningPause, cursor->first_entry);
+        learned = true;
+    }
+    if (!learned) return;
+    // What has been taken must not be seen again.
+    CommandCounterIncrement();
+    renew_snapshot(&claim->jobs);
+}
+
+// Takes the first job of one turn. Returns whether there was one.
+bool take_one_of_turn(Claim *claim, const LaneCursor *lanes, int count, int64 turn) {
+    auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * count));
+    LaneCursor *first = cursors;
+    for (int i = 0; i < count; i++) {
+        cursors[i] = lanes[i];
+        cursors[i].turn = turn;
+    }
+    if (claim->queue.priority_ageing > 0) count = split_by_priority(claim, &first, count);
+    const int before = claim->count;
+    claim->wanted = before + 1;
+    take_in_order(claim, first, count);
+    learn_from_turn(claim, first, count);
+    if (first != cursors) pfree(first);
+    pfree(cursors);
+    return claim->count > before;
+}
+
+// The next turn behind round->at, the first one when there is none. False when all have been visited in vain.
+bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round) {
+    int64 turn = round->at;
+    if (next_turn_of_lanes(claim, lanes, count, &turn)) return core::go_to(round, turn);
+    turn = core::kBeforeFirstTurn;
+    return next_turn_of_lanes(claim, lanes, count, &turn) && core::go_to(round, turn);
+}
+
+// The keys take turns, from where the last claim of anybody has left off. Whoever moves the position on has the turn.
+void take_in_turns(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
+    pg_atomic_uint64 *position = turn_position(name);
+    uint64 last = pg_atomic_read_u64(position);
+    core::Round round = core::begin_round(static_cast<int64>(last));
+    int races = 0;
+    int in_vain = 0;
+    int64 newest = core::kBeforeFirstTurn;  // of those that have got a job under this snapshot, the last in order
+    while (claim->count < claim->request.batch && !claim->closed) {
+        CHECK_FOR_INTERRUPTS();
+        if (!go_on(claim, lanes, count, &round)) break;
+        if (!pg_atomic_compare_exchange_u64(position, &last, static_cast<uint64>(round.at)) && races++ < kMaxRaces) {
+            round = core::begin_round(static_cast<int64>(last));
+            continue;
+        }
+        last = static_cast<uint64>(round.at);
+        if (round.at <= newest) {
+            // What has been taken must not be seen again.
+            newest = core::kBeforeFirstTurn;
+            CommandCounterIncrement();
+            renew_snapshot(&claim->jobs);
+        }
+        if (!take_one_of_turn(claim, lanes, count, round.at)) {
+            if (claim->limiter != nullptr && ++in_vain == kMaxInVain) break;
+            continue;
+        }
+        in_vain = 0;
+        core::found_job(&round);
+        newest = Max(newest, round.at);
+    }
+    jobs_since_learning += claim->count;
+    if (jobs_since_learning < kLearnAfterJobs) return;
+    jobs_since_learning = 0;
+    for (int i = 0; i < count; i++)
+        if (lanes[i].use_marks) learn_lane(&claim->jobs, lanes[i].lane, core::kLastKey, kLearningPause);
 }
 
 // A snapshot older than the job is the usual fate of a claim in REPEATABLE READ.
@@ -218,26 +454,43 @@ void add_serialization_hint(void *) {
 
 int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &queue, TimestampTz now,
                ClaimSink *sink) {
+    TimestampTz due;
+    if (queue.limit_count > 0 && !queue_may_run(queue, name, now, &due)) return 0;
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
     bool skipped;
-    Claim claim = {request,       queue, now,           sink, {}, Datum(0), worker_hash_of(request.worker_id),
-                   marks_epoch(), 0,     core::kLatest, true};
+    Limiter limiter;
+    Claim claim = {
+        request,       name, queue, now,           sink, {},      Datum(0), worker_hash_of(request.worker_id),
+        marks_epoch(), 0,    0,     core::kLatest, true, nullptr, false};
     int count = matching_lanes(claim, cursors, &skipped);
     if (count > 0) {
         open_jobs(&claim.jobs);
+        if (queue.limit_count > 0) {
+            open_limiter(&limiter, &claim.jobs, name, queue, now);
+            claim.limiter = &limiter;
+        }
         renew_snapshot(&claim.jobs);
-        const bool noted = take_across_lanes(&claim, cursors, count);
-        if (noted && claim.count < request.batch) {
+        if (queue.round_robin && has_turns()) {
+            take_in_turns(&claim, name, cursors, count);
+            if (claim.count > 0) CommandCounterIncrement();
+            renew_snapshot(&claim.jobs);
+        }
+        // With turns: what has none, since it was inserted behind the triggers' back; and see kMaxInVain.
+        const bool noted = claim.count < request.batch && !claim.closed && take_across_lanes(&claim, cursors, count);
+        if (noted && claim.count < request.batch && !claim.closed) {
             // A note may be wrong: nothing is called empty because of it.
             claim.use_notes = false;
             // What has been taken must not be seen again.
             CommandCounterIncrement();
+            // A trigger of somebody's may have had the directory read again.
+            cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
             count = matching_lanes(claim, cursors, &skipped);
             renew_snapshot(&claim.jobs);
             take_across_lanes(&claim, cursors, count);
         }
+        if (claim.limiter != nullptr) close_limiter(&limiter);
         close_jobs(&claim.jobs);
     }
     if (claim.count > 0) {

@@ -6,9 +6,13 @@
 #include "shared/counting.h"
 #include "shared/leases.h"
 #include "shared/publish.h"
+#include "store/dependencies.h"
 #include "store/finish.h"
+#include "store/groups.h"
 #include "store/jobs_table.h"
+#include "store/kept_keys.h"
 #include "store/owner.h"
+#include "store/slots.h"
 
 namespace jobq {
 
@@ -42,7 +46,8 @@ std::string_view queue_of(const JobsTable &jobs) { return view(DatumGetTextPP(jo
 bool is_unkept(const JobsTable &jobs) { return find_queue(queue_of(jobs))->keep_completed == 0; }
 
 bool write_completion(Table *table, const HeldJob &job, TimestampTz now) {
-    constexpr AttrNumber changed[] = {kJobStatus, kJobFinishedAt, kJobResult, kJobLease, kJobWatched};
+    constexpr AttrNumber changed[] = {kJobStatus,     kJobFinishedAt, kJobResult,    kJobLease,   kJobWatched,
+                                      kJobUniqueHeld, kJobMustEndAt,  kJobQueueSlot, kJobKeySlot, kJobGroupActive};
     begin_change(table);
     set_column(table, kJobStatus, ObjectIdGetDatum(completed_status()));
     set_column(table, kJobFinishedAt, TimestampTzGetDatum(now));
@@ -50,6 +55,11 @@ bool write_completion(Table *table, const HeldJob &job, TimestampTz now) {
     if (job.has_extra) set_column(table, kJobResult, job.extra);
     clear_column(table, kJobLease);
     clear_column(table, kJobWatched);
+    clear_column(table, kJobUniqueHeld);
+    clear_column(table, kJobMustEndAt);
+    clear_column(table, kJobQueueSlot);
+    clear_column(table, kJobKeySlot);
+    clear_column(table, kJobGroupActive);
     return update_row(table, changed, lengthof(changed));
 }
 
@@ -60,6 +70,30 @@ bool write_heartbeat(Table *table, const HeldJob &job, TimestampTz now) {
     if (job.has_extra) set_column(table, kJobProgress, job.extra);
     return update_row(table, changed, lengthof(changed));
 }
+
+// Jobs that were deleted on their completion.
+struct Deleted {
+    Edges edges;
+    const HeldJob **jobs;
+    int count;
+};
+
+void add_deleted(Deleted *gone, const HeldJob &job, int room) {
+    if (gone->jobs == nullptr) gone->jobs = static_cast<const HeldJob **>(palloc(sizeof(void *) * room));
+    gone->jobs[gone->count++] = &job;
+}
+
+// Leaves those that have dependencies, or that somebody has made others depend on at the last moment.
+void leave_needed(Deleted *gone) {
+    int left = 0;
+    for (int i = 0; i < gone->count; i++)
+        if (has_dependencies(&gone->edges, gone->jobs[i]->id) || has_dependents(&gone->edges, gone->jobs[i]->id))
+            gone->jobs[left++] = gone->jobs[i];
+    gone->count = left;
+    close_edges(&gone->edges);
+}
+
+void forget_job(const HeldJob &job) { forget_dependencies(job.id, true, job.has_extra ? &job.extra : nullptr); }
 
 }  // namespace
 
@@ -88,33 +122,45 @@ void complete_jobs(HeldJob *held, int count, TimestampTz now) {
     // are completed first and deleted by SQL then: it sees both, the result too.
     auto *to_delete = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     auto *with_attempts = static_cast<Datum *>(palloc(sizeof(Datum) * count));
-    int to_delete_count = 0, with_attempts_count = 0;
+    int to_delete_count = 0, with_attempts_count = 0, key_count = 0;
+    KeptKey *keys = nullptr;
+    Deleted gone = {};
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
     for (HeldJob *job = held; job < held + count; job++) {
         bool unkept = false, deleted = false;
         job->held = change_held(&jobs, job->id, job->lease, [&] {
-            unkept = is_unkept(jobs);
+            unkept = is_unkept(jobs) && !has_dependents(&gone.edges, job->id);
             deleted = unkept && can_delete_rows(jobs.table);
             return deleted ? delete_row(&jobs.table) : write_completion(&jobs.table, *job, now);
         });
         if (!job->held) continue;
         end_lease(job->id, job->lease);
         job->status = core::JobStatus::Completed;
-        publish_finished_at_commit(job->id);
+        publish_finished_at_commit(job->id, true);
+        free_slots_at_commit(jobs);
+        if (job_has(jobs, kJobGroupActive)) publish_group_free(DatumGetInt64(job_value(jobs, kJobGroupActive)));
         count_at_commit(queue_of(jobs), core::JobStatus::Processing, core::JobStatus::Completed, 1);
+        if (keeps_key(jobs)) {
+            if (keys == nullptr) keys = static_cast<KeptKey *>(palloc(sizeof(KeptKey) * count));
+            keys[key_count++] = kept_key(jobs, now);
+        }
         if (deleted) {
             count_deletes_at_commit(queue_of(jobs), core::JobStatus::Completed, 1);
+            add_deleted(&gone, *job, count);
             if (may_have_attempts(&jobs, job->id)) with_attempts[with_attempts_count++] = Int64GetDatum(job->id);
         } else if (unkept) {
             to_delete[to_delete_count++] = Int64GetDatum(job->id);
         }
     }
     close_jobs(&jobs);
-    if (to_delete_count == 0 && with_attempts_count == 0) return;
+    leave_needed(&gone);
+    if (to_delete_count == 0 && with_attempts_count == 0 && key_count == 0 && gone.count == 0) return;
     as_owner([&] {
         with_spi([&] {
+            for (int i = 0; i < gone.count; i++) forget_job(*gone.jobs[i]);
+            keep_keys(keys, key_count);
             delete_jobs_and_attempts(to_delete, to_delete_count);
             delete_attempts(with_attempts, with_attempts_count);
         });

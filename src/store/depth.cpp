@@ -10,7 +10,9 @@
 #include "shared/publish.h"
 #include "store/depth.h"
 #include "store/finish.h"
+#include "store/groups.h"
 #include "store/jobs_table.h"
+#include "store/kept_keys.h"
 #include "store/learn.h"
 #include "store/owner.h"
 
@@ -26,14 +28,22 @@ using core::ClaimKey;
 constexpr int kWorthLearning = 8;
 constexpr core::Micros kLearningPause = 1000;
 
-// Pending and scheduled jobs, by the indexes that they alone are in; at most $2 of each.
+// Pending, scheduled and blocked jobs, by the indexes that they alone are in, and by the edges that those watch which
+// wait for dependencies; at most $2 of each.
 Statement count_waiting = {
     R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
                                      WHERE j.lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
                                                                 WHERE d.queue = $1))
                                        AND j.ready_at IS NOT NULL LIMIT $2) p)
             + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
-                                     WHERE j.due_at IS NOT NULL AND j.queue = $1 LIMIT $2) s))",
+                                     WHERE j.due_at IS NOT NULL AND j.queue = $1 LIMIT $2) s)
+            + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
+                                     WHERE j.group_waiting IS NOT NULL AND j.queue = $1 LIMIT $2) g)
+            + (SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT d.job_id FROM jobq.dependencies d WHERE d.watched) d,
+                                                 LATERAL (SELECT FROM jobq.jobs j
+                                                          WHERE j.id = ANY (ARRAY[d.job_id]) AND j.status = 'blocked'
+                                                            AND j.group_waiting IS NULL AND j.queue = $1) j
+                                     LIMIT $2) b))",
     {TEXTOID, INT8OID}};
 
 // What the directory says of the queue, copied: it may be read again on the way.
@@ -124,13 +134,16 @@ void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
 }
 
 void write_drop(JobsTable *jobs, text *error, TimestampTz now) {
-    constexpr AttrNumber changed[] = {kJobStatus, kJobReadyAt, kJobFinishedAt, kJobError};
+    constexpr AttrNumber changed[] = {kJobStatus, kJobReadyAt,    kJobFinishedAt,
+                                      kJobError,  kJobUniqueHeld, kJobGroupActive};
     Table *table = &jobs->table;
     begin_change(table);
     set_column(table, kJobStatus, ObjectIdGetDatum(cancelled_status()));
     clear_column(table, kJobReadyAt);
     set_column(table, kJobFinishedAt, TimestampTzGetDatum(now));
     set_column(table, kJobError, PointerGetDatum(error));
+    clear_column(table, kJobUniqueHeld);
+    clear_column(table, kJobGroupActive);
     if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
 }
 
@@ -139,16 +152,23 @@ struct Drop {
     JobsTable jobs;
     Streams streams;
     TimestampTz now;
+    SparedJobs spared;
     text *error;
     Datum *ids;
     int count;
+    KeptKey *keys;  // of those that have unique_for
+    int key_count;
 };
 
-// Cancels the job that the scan has found, unless somebody holds it.
+// Cancels the job that the scan has found, unless it is spared or somebody holds it.
 void drop_found(Drop *drop) {
     JobsTable *jobs = &drop->jobs;
+    const SparedJobs &spared = drop->spared;
+    if (std::binary_search(spared.ids, spared.ids + spared.count, DatumGetInt64(job_value(*jobs, kJobId)))) return;
     if (DatumGetObjectId(job_value(*jobs, kJobStatus)) != pending_status() || !lock_row_or_skip(&jobs->table)) return;
     drop->ids[drop->count++] = job_value(*jobs, kJobId);
+    if (keeps_key(*jobs)) drop->keys[drop->key_count++] = kept_key(*jobs, drop->now);
+    if (job_has(*jobs, kJobGroupActive)) publish_group_free(DatumGetInt64(job_value(*jobs, kJobGroupActive)));
     write_drop(jobs, drop->error, drop->now);
 }
 
@@ -173,13 +193,15 @@ void drop_first(Drop *drop) {
 }
 
 // Cancels the pending jobs that have waited longest, so many at most, whatever their priority, and passes over those
-// that somebody holds. Returns how many.
-int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, TimestampTz now) {
+// that are spared or that somebody holds. Returns how many.
+int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, TimestampTz now, const SparedJobs &spared) {
     Drop drop = {};
     drop.now = now;
+    drop.spared = spared;
     drop.error = cstring_to_text(
         psprintf("dropped: the queue was full (max_depth %lld)", static_cast<long long>(limit.max_depth)));
     drop.ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * count, MCXT_ALLOC_HUGE));
+    drop.keys = static_cast<KeptKey *>(palloc_extended(sizeof(KeptKey) * count, MCXT_ALLOC_HUGE));
     open_jobs(&drop.jobs);
     renew_snapshot(&drop.jobs);
     for (int i = 0; i < limit.lane_count; i++) add_streams(&drop.jobs, limit.lanes[i], &drop.streams);
@@ -187,8 +209,14 @@ int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, Timest
     close_jobs(&drop.jobs);
     count_at_commit(name, core::JobStatus::Pending, core::JobStatus::Cancelled, drop.count);
     for (int i = 0; i < drop.count; i++) publish_finished_at_commit(DatumGetInt64(drop.ids[i]));
-    if (drop.count > 0 && !limit.keeps_cancelled)
-        as_owner([&] { with_spi([&] { delete_jobs_and_attempts(drop.ids, drop.count); }); });
+    const int deleted = limit.keeps_cancelled ? 0 : drop.count;
+    if (drop.key_count == 0 && deleted == 0) return drop.count;
+    as_owner([&] {
+        with_spi([&] {
+            keep_keys(drop.keys, drop.key_count);
+            delete_jobs_and_attempts(drop.ids, deleted);
+        });
+    });
     return drop.count;
 }
 
@@ -208,12 +236,14 @@ int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, Timest
 
 }  // namespace
 
-void make_room(std::string_view name, const Queue &queue, int64 added, TimestampTz now) {
-    const Limit limit = limit_of(queue);
+void make_room(std::string_view name, int64 added, TimestampTz now, const SparedJobs &spared) {
+    const Queue *queue = find_queue(name);
+    if (queue->max_depth == 0) return;
+    const Limit limit = limit_of(*queue);
     const int64 depth = depth_of(name, limit.max_depth + added + core::kMaxExtraDrops);
     const core::Admission admission = core::admit(depth, added, limit.max_depth, limit.policy);
     int64 dropped = 0;
-    if (admission.drop > 0) dropped = drop_oldest(name, limit, admission.drop, now);
+    if (admission.drop > 0) dropped = drop_oldest(name, limit, admission.drop, now, spared);
     if (!admission.admitted || dropped < admission.needed) queue_full(name, limit, depth, added);
 }
 

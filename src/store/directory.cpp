@@ -32,21 +32,29 @@ HTAB *cache = nullptr;
 uint64 current_generation = 1;
 Oid settings_table = InvalidOid;
 Oid lanes_table = InvalidOid;
+Oid limits_table = InvalidOid;
 
 Statement read_settings = {
     R"(SELECT paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed,
-              max_depth, on_full
+              max_depth, on_full, dead_letter_queue, max_runtime, on_max_runtime, priority_ageing,
+              round_robin
        FROM jobq.queue_settings WHERE queue = $1)",
     {TEXTOID}};
 
 Statement read_lanes = {
     R"(SELECT lane, kind, version, requires FROM jobq.lane_directory WHERE queue = $1 ORDER BY lane)", {TEXTOID}};
 
+Statement read_limits = {
+    R"(SELECT l.key, l.max_running, l.rate, l.per, l.highest_slot
+       FROM jobq.limit_settings l WHERE l.queue = $1 ORDER BY l.key COLLATE "C")",
+    {TEXTOID}};
+
 Statement insert_lane = {R"(INSERT INTO jobq.lane_directory (queue, kind, version, requires) VALUES ($1, $2, $3, $4))",
                          {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
 
 void on_relcache_invalidation(Datum, Oid relation) {
-    if (relation == InvalidOid || relation == settings_table || relation == lanes_table) current_generation++;
+    if (relation == InvalidOid || relation == settings_table || relation == lanes_table || relation == limits_table)
+        current_generation++;
 }
 
 void open_cache() {
@@ -91,7 +99,7 @@ Names canonical_requires(ArrayType *required) {
     return names;
 }
 
-void load_settings(Queue *queue, const Params &name, Snapshot snapshot) {
+void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
     const Rows rows = read(read_settings, name, snapshot);
     *queue = {false,
               false,
@@ -103,6 +111,13 @@ void load_settings(Queue *queue, const Params &name, Snapshot snapshot) {
               core::kDefaultKeepFailed,
               0,
               core::FullPolicy::Reject,
+              {},
+              0,
+              core::OnMaxRuntime::Fail,
+              0,
+              false,
+              nullptr,
+              0,
               nullptr,
               0};
     if (rows.size() == 0) return;
@@ -118,6 +133,11 @@ void load_settings(Queue *queue, const Params &name, Snapshot snapshot) {
     queue->keep_failed = span_or(row, 8, queue->keep_failed);
     queue->max_depth = int_or(row, 9, queue->max_depth);
     if (!row.is_null(10)) core::parse_full_policy(row.text_at(10), &queue->on_full);
+    if (!row.is_null(11)) queue->dead_letter_queue = keep(context, row.text_at(11));
+    queue->max_runtime = span_or(row, 12, queue->max_runtime);
+    if (!row.is_null(13)) core::parse_on_max_runtime(row.text_at(13), &queue->on_max_runtime);
+    queue->priority_ageing = span_or(row, 14, queue->priority_ageing);
+    queue->round_robin = !row.is_null(15) && row.bool_at(15);
 }
 
 bool has_lane(const Queue &queue, int64 id) {
@@ -142,6 +162,18 @@ void load_lanes(Queue *queue, const Params &name, Snapshot snapshot, MemoryConte
     }
 }
 
+void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
+    const Rows rows = read(read_limits, name, snapshot);
+    if (rows.size() == 0) return;
+    queue->limits = static_cast<QueueLimit *>(MemoryContextAlloc(context, sizeof(QueueLimit) * rows.size()));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        const core::Micros per = span_or(row, 4, 0);
+        queue->limits[queue->limit_count++] = {keep(context, row.text_at(1)), int_or(row, 2, -1),
+                                               core::make_rate(int_or(row, 3, 0), per), row.int32_at(5)};
+    }
+}
+
 void load(CacheEntry *entry, std::string_view name) {
     // Taken before anything is read: an invalidation that arrives meanwhile makes the entry stale at once.
     const uint64 generation = current_generation;
@@ -153,14 +185,16 @@ void load(CacheEntry *entry, std::string_view name) {
     const Oid schema = get_namespace_oid("jobq", false);
     settings_table = get_relname_relid("queue_settings", schema);
     lanes_table = get_relname_relid("lane_directory", schema);
+    limits_table = get_relname_relid("limit_settings", schema);
 
     // Also for callers that may read nothing but what the functions give them.
     as_owner([&] {
         with_spi([&] {
             const Params parameters = Params().add(PointerGetDatum(make_text(name)));
             Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-            load_settings(&entry->queue, parameters, snapshot);
+            load_settings(&entry->queue, parameters, snapshot, context);
             load_lanes(&entry->queue, parameters, snapshot, context);
+            load_limits(&entry->queue, parameters, snapshot, context);
             UnregisterSnapshot(snapshot);
         });
     });

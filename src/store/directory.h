@@ -6,6 +6,8 @@
 #include "core/backpressure.h"
 #include "core/job.h"
 #include "core/lane.h"
+#include "core/limit.h"
+#include "core/max_runtime.h"
 #include "core/retry.h"
 #include "pg/pg.h"
 
@@ -21,6 +23,14 @@ struct Lane {
     int required_count;
 };
 
+// A row of jobq.limit_settings.
+struct QueueLimit {
+    std::string_view key;  // empty: of the whole queue; core::kEachKey: of each key that has none of its own
+    int32 max_running;     // -1: any number
+    core::Rate rate;       // interval 0: none
+    int32 highest_slot;    // no job holds a slot with a higher number, unless that is at most max_running
+};
+
 struct Queue {
     bool has_settings;  // has a row in jobq.queue_settings
     bool paused;
@@ -32,8 +42,15 @@ struct Queue {
     core::Micros keep_failed;
     int32 max_depth;  // 0: none
     core::FullPolicy on_full;
+    std::string_view dead_letter_queue;  // empty: none
+    core::Micros max_runtime;            // 0: none
+    core::OnMaxRuntime on_max_runtime;
+    core::Micros priority_ageing;  // 0: none
+    bool round_robin;
     Lane *lanes;  // in the order of their ids
     int lane_count;
+    QueueLimit *limits;  // in the order of their keys
+    int limit_count;
 };
 
 // The pointer is good until the next call of find_queue or ensure_lane.

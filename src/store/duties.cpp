@@ -10,11 +10,16 @@
 #include "shared/marks.h"
 #include "shared/publish.h"
 #include "shared/slots.h"
+#include "store/dependencies.h"
 #include "store/directory.h"
 #include "store/duties.h"
 #include "store/finish.h"
+#include "store/groups.h"
 #include "store/jobs_table.h"
+#include "store/kept_keys.h"
 #include "store/learn.h"
+#include "store/limit_settings.h"
+#include "store/unblock.h"
 #include "store/watch.h"
 #include "store/rows.h"
 
@@ -29,11 +34,22 @@ namespace {
     "greatest(coalesce(j.last_heartbeat, j.created_at), CASE WHEN j.started_at < $2 THEN $2 END) + " \
     "least(coalesce(j.lease_timeout, interval '60 seconds'), interval '365 days')"
 
+// When its time is over; NULL: it may run for ever. The grace is the same: the worker could not report.
+#define RUNTIME_DEADLINE                                                                           \
+    "CASE WHEN j.started_at < $2 AND j.must_end_at IS NOT NULL THEN greatest(j.must_end_at, $2 + " \
+    "least(coalesce(j.lease_timeout, interval '60 seconds'), interval '365 days')) ELSE j.must_end_at END"
+#define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
+
+// Behind the usual columns: whether its time was over before its worker was lost, and how many seconds it had.
 Statement lock_expired = {
     "SELECT " RUNNING_COLUMNS(
-        "j.lease") " FROM jobq.jobs j WHERE j.watched AND j.status = 'processing' AND " LEASE_DEADLINE
+        "j.lease") ", coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE
+                   ", false), coalesce(extract(epoch FROM CASE WHEN isfinite(j.must_end_at) "
+                   "AND isfinite(j.started_at) THEN j.must_end_at - j.started_at END), 0)::float8 FROM jobq.jobs j "
+                   "WHERE j.watched AND j.status = 'processing' AND " DEADLINE
                    " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
     {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
+constexpr int kOverran = kRunningEnd, kAllowedSeconds = kRunningEnd + 1;
 
 Statement lock_overdue = {"SELECT " RUNNING_COLUMNS("j.lease")
                               R"( FROM jobq.jobs j
@@ -97,7 +113,7 @@ Statement pull_back_heartbeats = {
     {TIMESTAMPTZOID}};
 
 // Of the jobs that are watched.
-Statement get_watched_deadline = {"SELECT least((SELECT min(" LEASE_DEADLINE
+Statement get_watched_deadline = {"SELECT least((SELECT min(" DEADLINE
                                   R"() FROM jobq.jobs j WHERE j.watched AND j.status = 'processing'),
                  (SELECT min(j.cancel_requested_at) + $1 FROM jobq.jobs j
                   WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at IS NOT NULL)))",
@@ -130,8 +146,33 @@ const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost) {
     const char *lead = psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
     if (lost.status != core::JobStatus::Failed) return lead;
     if (lost.lost_attempts >= max_lost)
-        return psprintf("%s; lost its worker %d times (max_lost %d)", lead, lost.lost_attempts, max_lost);
+        return psprintf("%s; lost its worker %d time%s (max_lost %d)", lead, lost.lost_attempts,
+                        lost.lost_attempts == 1 ? "" : "s", max_lost);
     return psprintf("%s; attempts exhausted (%d of %d)", lead, lost.attempts, row.int32_at(kMaxAttempts));
+}
+
+EndedAttempt loss_of(const Row &row, const Queue &queue) {
+    EndedAttempt lost = ended_of(row, queue, "lost");
+    lost.lost_attempts++;
+    lost.status = core::after_loss(lost.attempt, row.int32_at(kMaxAttempts), lost.lost_attempts, queue.max_lost,
+                                   row.bool_at(kCancelRequested));
+    lost.error = cstring_to_text(lost_error(lost, row, queue.max_lost));
+    return lost;
+}
+
+EndedAttempt overrun_of(const Row &row, const Queue &queue, TimestampTz now) {
+    const bool cancels = queue.on_max_runtime == core::OnMaxRuntime::Cancel;
+    const int32 max_attempts = row.int32_at(kMaxAttempts);
+    EndedAttempt ended = ended_of(row, queue, cancels ? "cancelled" : "failed");
+    ended.status =
+        core::after_overrun(ended.attempt, max_attempts, queue.on_max_runtime, row.bool_at(kCancelRequested));
+    const double allowed = DatumGetFloat8(row.get(kAllowedSeconds));
+    ended.error = cstring_to_text(ended.status == core::JobStatus::Failed
+                                      ? psprintf("ran longer than max_runtime (%g s); attempts exhausted (%d of %d)",
+                                                 allowed, ended.attempts, max_attempts)
+                                      : psprintf("ran longer than max_runtime (%g s)", allowed));
+    delay_retry(&ended, queue, -1, now);
+    return ended;
 }
 
 // How long the queue keeps a job of this status.
@@ -180,6 +221,7 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
         page.ids[page.count] = row.get(1);
         page.finished[page.count++] = row.get(4);
     }
+    page.count = without_dependents(page.ids, page.finished, page.count);
     return page;
 }
 
@@ -278,12 +320,13 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 }  // namespace
 
-DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micros cancel_grace, int batch) {
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micros cancel_grace, int batch,
+                           bool by_hand) {
     DutyOutcome outcome = {};
     find_unwatched_jobs();
     watch_due_leases(now, batch, &outcome);
     if (lease_horizon() > now) return outcome;
-    const uint64 version = begin_horizon_scan();
+    const uint64 version = by_hand ? 0 : begin_horizon_scan();
     const Rows rows =
         run(lock_expired,
             Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
@@ -291,11 +334,7 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micro
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         const Queue *queue = find_queue(row.text_at(kQueue));
-        EndedAttempt &lost = ended[i] = ended_of(row, *queue, "lost");
-        lost.lost_attempts++;
-        lost.status = core::after_loss(lost.attempt, row.int32_at(kMaxAttempts), lost.lost_attempts, queue->max_lost,
-                                       row.bool_at(kCancelRequested));
-        lost.error = cstring_to_text(lost_error(lost, row, queue->max_lost));
+        ended[i] = row.bool_at(kOverran) ? overrun_of(row, *queue, now) : loss_of(row, *queue);
     }
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
     if (rows.size() < static_cast<uint64>(batch) && version != 0)
@@ -304,8 +343,8 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micro
     return outcome;
 }
 
-DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch) {
-    if (lease_horizon() > now) return {};
+DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool shorter_grace) {
+    if (!shorter_grace && lease_horizon() > now) return {};
     const Rows rows = run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -340,6 +379,9 @@ DutyOutcome promote_due(TimestampTz now, int batch) {
 
 DutyOutcome prune_finished(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
+    const bool more_keys = prune_kept_keys(now, batch);
+    prune_deleted_dependencies(batch);
+    outcome.more = more_keys;
     const Rows state = run(get_prune_position, Params());
     if (state.size() == 0) return outcome;
     const Page page = read_prune_page(state[0].int64_at(1), now, batch);
@@ -347,7 +389,7 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     // Ids are given out in the order of time, nearly: behind a page of young jobs there are only younger ones.
     const bool ends = !page.full || page.all_young;
     outcome.unread = !ends;
-    outcome.more = !ends && outcome.done * 4 >= batch;
+    outcome.more = more_keys || (!ends && outcome.done * 4 >= batch);
     int64 lap_after = 0;
     if (ends && page.full) {
         // Nearly: an imported history has old jobs behind young ones. A page a time, the slow lap gets there too.
@@ -369,7 +411,9 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
         outcome.done += affected();
         heartbeats_checked(grace_start);
     }
+    outcome.done += settle_slots(now);
     outcome.done += repair_marks();
+    repair_unblocking(now);
     return outcome;
 }
 
@@ -381,7 +425,9 @@ TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace
     return Min(earliest, next_young_due());
 }
 
-bool any_unfinished_job() { return next_young_due() != DT_NOEND || run(find_unfinished, Params())[0].bool_at(1); }
+bool any_unfinished_job() {
+    return next_young_due() != DT_NOEND || run(find_unfinished, Params())[0].bool_at(1) || any_group_waits();
+}
 
 bool any_job() { return run(find_any, Params()).size() > 0; }
 

@@ -1,9 +1,13 @@
 // The store, producers' side: how jobs enter jobq.jobs, by a call or by hand.
 #pragma once
 
+#include "core/dependency.h"
+#include "core/group.h"
 #include "core/job.h"
+#include "core/unique.h"
 #include "pg/pg.h"
 #include "pg/spi.h"
+#include "store/directory.h"
 #include "store/jobs_table.h"
 
 namespace jobq {
@@ -19,22 +23,54 @@ struct JobSpec {
     int32 version;
     ArrayType *required;          // may be nullptr
     Interval *heartbeat_timeout;  // nullptr: the queue's
+    Interval *max_runtime;        // nullptr: the queue's
     Datum metadata;               // jsonb
     bool has_metadata;
+    // For jobs with a unique key, which store/unique.h enqueues.
+    text *unique_key;      // nullptr: none
+    Interval *unique_for;  // nullptr: as long as the job is unfinished
+    core::OnConflict on_conflict;
+    text *concurrency_key;  // nullptr: none
+    text *group_key;        // nullptr: none
+    // For a job that depends on others (store/dependencies.h): it is inserted as `blocked`.
+    int64 *depends_on;  // in ascending order
+    int depends_on_count;
+    core::OnDependencyFailure on_dependency_failure;
 };
+
+// What differs between the jobs of a call; values nullptr: nothing does.
+struct TextColumn {
+    const Datum *values;
+    const bool *nulls;
+};
+// Of the i-th job; nullptr: none.
+inline text *text_in(const TextColumn &column, text *shared, int i) {
+    if (column.values == nullptr) return shared;
+    return column.nulls[i] ? nullptr : DatumGetTextPP(column.values[i]);
+}
 
 // What differs between the jobs of one call; nullptr: they have it from the JobSpec.
 struct JobColumns {
     const Datum *payloads;    // jsonb
     const Datum *run_ats;     // timestamptz
     const Datum *priorities;  // int4, checked to fit smallint
+    TextColumn concurrency_keys;
+    TextColumn group_keys;
 };
 
-// Inserts jobs into the open table; ids gets theirs, in the order of the payloads.
+// Inserts jobs without a key into the open table; ids gets theirs, in the order of the payloads.
 void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
                  int64 *ids);
 
-// Makes a job that somebody's own UPDATE changed consistent again: what follows from its status, and its lane.
-void settle_job(int64 id, int64 lane, core::Micros default_timeout);
+// A job's place in its group.
+struct GroupEntry {
+    core::GroupPlace place;
+    int64 group;
+    bool has_left;  // it waits in no group any more: it need not be blocked
+};
+
+// Makes a job that somebody's own UPDATE changed consistent again: what follows from its status, its lane and its place
+// in its group.
+void settle_job(int64 id, int64 lane, const Queue &queue, const GroupEntry &entry);
 
 }  // namespace jobq

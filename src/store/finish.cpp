@@ -6,9 +6,14 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "shared/counting.h"
+#include "shared/limits.h"
 #include "shared/publish.h"
+#include "store/dead_letters.h"
+#include "store/dependencies.h"
 #include "store/directory.h"
 #include "store/finish.h"
+#include "store/groups.h"
+#include "store/kept_keys.h"
 #include "store/rows.h"
 #include "store/watch.h"
 
@@ -53,9 +58,11 @@ Statement end_and_record = {
            SET status = u.status::jobq.job_status, run_at = u.run_at,
                ready_at = CASE u.status WHEN 'pending' THEN u.run_at END,
                due_at = CASE u.status WHEN 'scheduled' THEN u.run_at END, attempts = u.attempts,
+               unique_held = CASE WHEN u.status NOT IN ('failed', 'cancelled') THEN j.unique_held END,
+               group_active = CASE WHEN u.status NOT IN ('failed', 'cancelled') THEN j.group_active END,
                lost_attempts = u.lost_attempts, error = coalesce(u.error, j.error),
                finished_at = CASE WHEN u.status IN ('failed', 'cancelled') THEN $10 END,
-               lease = NULL, watched = NULL
+               lease = NULL, watched = NULL, must_end_at = NULL, queue_slot = NULL, key_slot = NULL
            FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
                 AS u(id, lease, attempt, status, run_at, attempts, lost_attempts, outcome, error)
            WHERE j.id = ANY (ARRAY[u.id])
@@ -65,8 +72,13 @@ Statement end_and_record = {
     {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}};
 
-Statement delete_jobs = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text",
+Statement delete_jobs = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text, j.id",
                          {INT8ARRAYOID}};
+Statement delete_jobs_and_edges = {
+    "WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
+    "RETURNING j.queue, j.status, j.id, j.result)" FORGET_DEPENDENCIES
+    " SELECT g.queue, g.status::text, g.id FROM gone g",
+    {INT8ARRAYOID}};
 Statement delete_attempts_of = {"DELETE FROM jobq.attempts a WHERE a.job_id = ANY ($1)", {INT8ARRAYOID}};
 
 Statement delete_every_attempt = {"DELETE FROM jobq.attempts", {}, Planning::Free};
@@ -137,13 +149,7 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
         attempt.status = core::after_failure(attempt.attempt, row.int32_at(kMaxAttempts), wants_retry,
                                              row.bool_at(kCancelRequested));
         attempt.error = truncated_error(job->extra, !job->has_extra);
-        if (attempt.status == core::JobStatus::Scheduled) {
-            const core::Micros delay =
-                retry_in >= 0 ? retry_in
-                              : core::backoff(queue->retry, attempt.attempt, pg_prng_uint32(&pg_global_prng_state));
-            attempt.run_at = core::saturating_add(now, delay);
-            attempt.status = core::waiting_status(attempt.run_at, now);
-        }
+        delay_retry(&attempt, *queue, retry_in, now);
         job->held = true;
         job->status = attempt.status;
     }
@@ -182,7 +188,22 @@ EndedAttempt ended_of(const Row &row, const Queue &queue, const char *outcome) {
     ended.run_at = DatumGetTimestampTz(row.get(kRunAt));
     ended.outcome = outcome;
     ended.keep = queue.keep_failed;
+    ended.queue_slot = row.is_null(kQueueSlot) ? 0 : row.int64_at(kQueueSlot);
+    ended.key_slot = row.is_null(kKeySlot) ? 0 : row.int64_at(kKeySlot);
+    if (!row.is_null(kConcurrencyKey)) ended.concurrency_key = row.text_at(kConcurrencyKey);
+    ended.can_be_buried = !queue.dead_letter_queue.empty();
+    ended.keeps_key = row.bool_at(kKeepsKey);
+    ended.has_group = !row.is_null(kActiveGroup);
+    if (ended.has_group) ended.group = row.int64_at(kActiveGroup);
     return ended;
+}
+
+void delay_retry(EndedAttempt *attempt, const Queue &queue, core::Micros retry_in, TimestampTz now) {
+    if (attempt->status != core::JobStatus::Scheduled) return;
+    const core::Micros delay =
+        retry_in >= 0 ? retry_in : core::backoff(queue.retry, attempt->attempt, pg_prng_uint32(&pg_global_prng_state));
+    attempt->run_at = core::saturating_add(now, delay);
+    attempt->status = core::waiting_status(attempt->run_at, now);
 }
 
 void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
@@ -194,7 +215,9 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
     for (Datum *&column : columns) column = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     auto *no_error = static_cast<bool *>(palloc(sizeof(bool) * count));
     auto *unkept = static_cast<Datum *>(palloc(sizeof(Datum) * count));
-    int unkept_count = 0;
+    auto *buried = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *keyed = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    int unkept_count = 0, buried_count = 0, keyed_count = 0;
     for (int i = 0; i < count; i++) {
         const EndedAttempt &one = ended[i];
         columns[0][i] = Int64GetDatum(one.id);
@@ -207,11 +230,19 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
         columns[7][i] = CStringGetTextDatum(one.outcome);
         columns[8][i] = PointerGetDatum(one.error);
         no_error[i] = one.error == nullptr;
+        if (one.queue_slot != 0) slot_freed_at_commit(one.queue, {}, one.queue_slot);
+        if (one.key_slot != 0) slot_freed_at_commit(one.queue, one.concurrency_key, one.key_slot);
         if (one.status == core::JobStatus::Scheduled) publish_due_at_commit(one.run_at);
         if (one.status == core::JobStatus::Pending)
             publish_ready_at_commit(one.queue, one.lane, {one.run_at, one.id, one.priority});
-        if (core::is_finished(one.status)) publish_finished_at_commit(one.id);
-        if (core::is_finished(one.status) && one.keep == 0) unkept[unkept_count++] = Int64GetDatum(one.id);
+        if (!core::is_finished(one.status)) continue;
+        publish_finished_at_commit(one.id);
+        if (one.has_group) publish_group_free(one.group);
+        if (one.keeps_key) keyed[keyed_count++] = Int64GetDatum(one.id);
+        if (one.status == core::JobStatus::Failed && one.can_be_buried)
+            buried[buried_count++] = Int64GetDatum(one.id);
+        else if (one.keep == 0)
+            unkept[unkept_count++] = Int64GetDatum(one.id);
     }
     Params params;
     for (int c = 0; c < kColumns; c++)
@@ -219,7 +250,9 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
     run(end_and_record, params.add(TimestampTzGetDatum(now)));
     require_affected(count);
     count_ends(ended, count);
+    keep_keys_of(keyed, keyed_count, now);
     delete_jobs_and_attempts(unkept, unkept_count);
+    if (buried_count > 0) bury_jobs(array_of(buried, buried_count, INT8OID));
 }
 
 void delete_attempts(Datum *ids, int count) {
@@ -229,9 +262,13 @@ void delete_attempts(Datum *ids, int count) {
 void delete_all_attempts() { run(delete_every_attempt, Params()); }
 
 void delete_jobs_and_attempts(Datum *ids, int count) {
+    count = without_dependents(ids, nullptr, count);
     if (count == 0) return;
     delete_attempts(ids, count);
-    count_deleted_rows(run(delete_jobs, Params().add(array_of(ids, count, INT8OID))), 1);
+    Statement &statement = any_dependency() ? delete_jobs_and_edges : delete_jobs;
+    const Rows gone = run(statement, Params().add(array_of(ids, count, INT8OID)));
+    count_deleted_rows(gone, 1);
+    keep_deleted_rows(gone, 3, 2);
 }
 
 }  // namespace jobq

@@ -41,10 +41,11 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
 void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *outcome, TimestampTz now);
 
 // What must be known of a running job to end its attempt: columns for a SELECT from jobq.jobs j, and their numbers.
-#define RUNNING_COLUMNS(lease)                                                                    \
-    "j.id, " lease                                                                                \
-    ", j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at IS " \
-    "NOT NULL, j.lease_timeout, j.lane, j.priority"
+#define RUNNING_COLUMNS(lease)                                                                            \
+    "j.id, " lease                                                                                        \
+    ", j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at IS "         \
+    "NOT NULL, j.lease_timeout, j.lane, j.priority, j.unique_for IS NOT NULL, j.queue_slot, j.key_slot, " \
+    "j.concurrency_key, j.group_active"
 enum RunningColumn {
     kId = 1,
     kLease,
@@ -56,7 +57,13 @@ enum RunningColumn {
     kCancelRequested,
     kLeaseTimeout,
     kLane,
-    kPriority
+    kPriority,
+    kKeepsKey,
+    kQueueSlot,
+    kKeySlot,
+    kConcurrencyKey,
+    kActiveGroup,
+    kRunningEnd  // the first column behind these
 };
 
 // How one attempt ends without completing.
@@ -74,10 +81,20 @@ struct EndedAttempt {
     const char *outcome;  // as in jobq.attempts
     text *error;          // nullptr: none
     core::Micros keep;    // how long the queue keeps the job if it is finished now
+    bool can_be_buried;   // the queue has a dead letter queue
+    bool keeps_key;       // it may have a unique key that outlives it
+    int64 queue_slot;     // 0: none
+    int64 key_slot;
+    std::string_view concurrency_key;  // empty: none
+    bool has_group;                    // it has its turn in this group
+    int64 group;
 };
 
 // The attempt that such a row shows; its new status is the caller's to decide.
 EndedAttempt ended_of(const Row &row, const Queue &queue, const char *outcome);
+
+// Of a failed attempt that is to be retried: when. `retry_in` < 0: by the queue's backoff.
+void delay_retry(EndedAttempt *attempt, const Queue &queue, core::Micros retry_in, TimestampTz now);
 
 // Ends attempts whose rows the caller has locked, and records them in jobq.attempts.
 void end_attempts(const EndedAttempt *ended, int count, TimestampTz now);
@@ -86,7 +103,8 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now);
 void delete_attempts(Datum *ids, int count);
 void delete_all_attempts();
 
-// Deletes jobs and their attempts, whatever their status.
+// Deletes jobs and their attempts, whatever their status, but for those on which unfinished jobs depend. `ids` is
+// changed.
 void delete_jobs_and_attempts(Datum *ids, int count);
 
 }  // namespace jobq

@@ -31,11 +31,13 @@ constexpr const char *kNames[kJobColumns] = {"id",
                                              "heartbeat_timeout",
                                              "max_runtime",
                                              "unique_key",
+                                             "unique_for",
                                              "group_key",
                                              "concurrency_key",
                                              "run_at",
                                              "ready_at",
                                              "due_at",
+                                             "unique_held",
                                              "status",
                                              "attempts",
                                              "lost_attempts",
@@ -50,12 +52,20 @@ constexpr const char *kNames[kJobColumns] = {"id",
                                              "worker_id",
                                              "error",
                                              "progress",
-                                             "result"};
+                                             "result",
+                                             "dead_from",
+                                             "must_end_at",
+                                             "queue_slot",
+                                             "key_slot",
+                                             "slot_seq",
+                                             "group_waiting",
+                                             "group_active",
+                                             "turn"};
 
 // What the session knows of the catalogue.
 struct Known {
     bool valid;
-    Oid schema, table, ids, ready;
+    Oid schema, table, ids, ready, turns;
     Oid attempts, attempts_index;  // the index: InvalidOid when somebody dropped it
     uint64 epoch;
     Oid id_sequence;
@@ -141,6 +151,7 @@ void look_up() {
     known.table = get_relname_relid("jobs", known.schema);
     known.ids = get_relname_relid("jobs_pkey", known.schema);
     known.ready = get_relname_relid("jobs_ready_idx", known.schema);
+    known.turns = get_relname_relid("jobs_turn_idx", known.schema);
     known.attempts = get_relname_relid("attempts", known.schema);
     known.attempts_index = get_relname_relid("attempts_job_idx", known.schema);
     if (!OidIsValid(known.table) || !OidIsValid(known.ids) || !OidIsValid(known.ready) || !OidIsValid(known.attempts))
@@ -194,6 +205,11 @@ ReadyScan *open_ready(JobsTable *jobs) {
     return &jobs->ready;
 }
 
+ReadyScan *open_turns(JobsTable *jobs) {
+    if (jobs->ready.turns == nullptr) jobs->ready.turns = index_open(known.turns, AccessShareLock);
+    return &jobs->ready;
+}
+
 }  // namespace
 
 void open_jobs(JobsTable *jobs) {
@@ -208,6 +224,7 @@ void close_jobs(JobsTable *jobs) {
     end_scans(jobs);
     if (jobs->ids != nullptr) index_close(jobs->ids, NoLock);
     if (jobs->ready.index != nullptr) index_close(jobs->ready.index, NoLock);
+    if (jobs->ready.turns != nullptr) index_close(jobs->ready.turns, NoLock);
     if (jobs->attempts_index != nullptr) index_close(jobs->attempts_index, NoLock);
     if (jobs->attempt != nullptr) ExecDropSingleTupleTableSlot(jobs->attempt);
     if (jobs->attempts != nullptr) table_close(jobs->attempts, NoLock);
@@ -286,13 +303,27 @@ void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, c
     seek_entry_range(open_ready(jobs), jobs->table, lane, from, to);
 }
 
+bool has_turns() { return OidIsValid(known.turns); }
+
+bool next_turn(JobsTable *jobs, int64 lane, int64 *turn) {
+    return next_turn_of(open_turns(jobs), jobs->table, lane, turn);
+}
+
+void seek_turn(JobsTable *jobs, int64 lane, int64 turn, const core::ClaimKey &from) {
+    seek_entry_of_turn(open_turns(jobs), jobs->table, lane, turn, from);
+}
+
 bool next_ready(JobsTable *jobs, core::ClaimKey *key) { return next_entry(&jobs->ready, jobs->table, key); }
 
 bool fetch_ready(JobsTable *jobs) { return index_fetch_heap(jobs->ready.current, jobs->table.row); }
 
-int64 next_job_id() { return nextval_internal(known.id_sequence, false); }
+int64 next_job_id() {
+    if (!known.valid) look_up();
+    return nextval_internal(known.id_sequence, false);
+}
 
 Oid scheduled_status() { return known.statuses[static_cast<int>(core::JobStatus::Scheduled)]; }
+Oid blocked_status() { return known.statuses[static_cast<int>(core::JobStatus::Blocked)]; }
 Oid pending_status() { return known.statuses[static_cast<int>(core::JobStatus::Pending)]; }
 Oid processing_status() { return known.statuses[static_cast<int>(core::JobStatus::Processing)]; }
 Oid cancelled_status() { return known.statuses[static_cast<int>(core::JobStatus::Cancelled)]; }

@@ -26,11 +26,13 @@ enum JobColumn : AttrNumber {
     kJobHeartbeatTimeout,
     kJobMaxRuntime,
     kJobUniqueKey,
+    kJobUniqueFor,
     kJobGroupKey,
     kJobConcurrencyKey,
     kJobRunAt,
     kJobReadyAt,
     kJobDueAt,
+    kJobUniqueHeld,
     kJobStatus,
     kJobAttempts,
     kJobLostAttempts,
@@ -46,8 +48,16 @@ enum JobColumn : AttrNumber {
     kJobError,
     kJobProgress,
     kJobResult,
+    kJobDeadFrom,
+    kJobMustEndAt,
+    kJobQueueSlot,
+    kJobKeySlot,
+    kJobSlotSeq,
+    kJobGroupWaiting,
+    kJobGroupActive,
+    kJobTurn,
 };
-constexpr int kJobColumns = kJobResult;
+constexpr int kJobColumns = kJobTurn;
 
 // The table, and what a session has to know of it: looked up again when the catalogue changes.
 struct JobsTable {
@@ -103,6 +113,12 @@ void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from,
                 const core::ClaimKey &expected = core::kLastKey);
 // The same for the entries up to `to` only, and perhaps some more.
 void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to);
+// The same in the index of queues with round_robin, for the jobs of one turn; it may be missing, when somebody dropped
+// it.
+bool has_turns();
+void seek_turn(JobsTable *jobs, int64 lane, int64 turn, const core::ClaimKey &from);
+// The next turn behind *turn of which the lane has entries, of whatever jobs; false when there is none.
+bool next_turn(JobsTable *jobs, int64 lane, int64 *turn);
 // The next entry's key; false at the end of the lane or the range. The entry may be of a version that nobody sees any
 // more.
 bool next_ready(JobsTable *jobs, core::ClaimKey *key);
@@ -114,6 +130,7 @@ int64 next_job_id();
 
 // The values of enum jobq.job_status.
 Oid scheduled_status();
+Oid blocked_status();
 Oid pending_status();
 Oid processing_status();
 Oid completed_status();

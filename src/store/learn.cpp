@@ -18,11 +18,12 @@ constexpr int kWorthKeeping = 4;
 // Jobs that are there, and that the next claims will see all the same: so many, and the rest is no affair of ours.
 constexpr int kMaxJobsSeen = 16;
 
-// Walks over the entries of a lane from its first to `end`, calls job(key) for each whose job the snapshot sees as
+// Walks over the entries of a lane from `begin` to `end`, calls job(key) for each whose job the snapshot sees as
 // pending, and counts the entries that belong to none. job(key) returns false to stop the walk; then so does this.
 template <typename Job>
-bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const ClaimKey &end, int64 *passed, Job job) {
-    ClaimKey key = core::skip_empty(known, core::kFirstKey);
+bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const ClaimKey &begin, const ClaimKey &end,
+               int64 *passed, Job job) {
+    ClaimKey key = core::skip_empty(known, begin);
     if (end < key) return true;
     seek_ready_range(jobs, lane, key, end);
     while (next_ready(jobs, &key) && key <= end) {
@@ -71,7 +72,7 @@ bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys, C
 
 }  // namespace
 
-void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause) {
+void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause, const ClaimKey &begin) {
     if (has_new_files(jobs->table.relation)) return;
     const uint64 epoch = marks_epoch();
     const uint64 ticket = begin_learning(epoch, lane, pause);
@@ -83,16 +84,16 @@ void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros p
     jobs->table.snapshot->curcid = FirstCommandId;
 
     EmptyRanges found = {};
-    ClaimKey from = core::kFirstKey;
+    ClaimKey from = begin;
     int64 passed = 0;
     int seen = 0;
-    const bool to_the_end = walk_lane(jobs, lane, known, end, &passed, [&](const ClaimKey &key) {
-        if (from == core::kFirstKey || passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+    const bool to_the_end = walk_lane(jobs, lane, known, begin, end, &passed, [&](const ClaimKey &key) {
+        if (from == begin || passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
         from = core::next_key(key);
         passed = 0;
         return ++seen < kMaxJobsSeen;
     });
-    if (to_the_end && from < end && (from == core::kFirstKey || passed >= kWorthKeeping))
+    if (to_the_end && from < end && (from == begin || passed >= kWorthKeeping))
         core::learn_empty(&found, {from, end}, passed);
     finish_learning(lane, ticket, found);
 }

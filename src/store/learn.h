@@ -7,10 +7,11 @@
 
 namespace jobq {
 
-// Reads a lane's part of the claim index up to `end`, under a fresh snapshot that does not see this transaction's own
-// changes, and tells the other sessions where it is empty; not when somebody began that less than `pause` ago. `jobs`
-// needs a new snapshot afterwards.
-void learn_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause);
+// Reads a lane's part of the claim index from `begin` up to `end`, under a fresh snapshot that does not see this
+// transaction's own changes, and tells the other sessions where it is empty; not when somebody began that less than
+// `pause` ago. `jobs` needs a new snapshot afterwards.
+void learn_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause,
+                const core::ClaimKey &begin = core::kFirstKey);
 
 // Looks for claimable jobs where the marks say there are none: a safety net, since whatever makes one claimable
 // publishes it. One call reads a bounded piece; the next goes on behind it. Returns in how many lanes it found and

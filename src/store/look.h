@@ -13,6 +13,8 @@ struct Outlook {
     bool paused;
     int64 *lanes;  // that the worker may take, palloc'd
     int count;
+    bool limited;     // the queue's own limit is used up
+    TimestampTz due;  // when its next token comes; DT_NOEND: none is awaited
 };
 // 42704 when the queue must have settings and has none. Inside with_spi().
 Outlook read_outlook(std::string_view queue, const core::WorkerFilter &filter);
@@ -24,9 +26,11 @@ enum class Sight {
 };
 struct Seen {
     Sight sight;
-    int64 job_id;  // of the claimable one
+    int64 job_id;     // of the claimable one
+    TimestampTz due;  // when a key's next token comes; DT_NOEND: none is awaited
 };
-// Looks at the first claimable jobs of each of these lanes, under a snapshot of its own.
-Seen look_into_lanes(const int64 *lanes, int count);
+// Looks at the first claimable jobs of each of these lanes of a queue, under a snapshot of its own. Jobs that a limit
+// keeps from running, as far as that is known, do not count.
+Seen look_into_lanes(std::string_view queue, const int64 *lanes, int count);
 
 }  // namespace jobq

@@ -2,23 +2,21 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
-#include "settings.h"
+#include "store/dependencies.h"
+#include "store/directory.h"
 #include "store/finish.h"
+#include "store/groups.h"
+#include "store/kept_keys.h"
+#include "store/locked_jobs.h"
 #include "store/operate.h"
+#include "store/revive.h"
 #include "store/rows.h"
 
 namespace jobq {
 
 namespace {
 
-// What is changed is locked first: RETURNING shows the new row only, and the status that a job had must be counted off.
-#define LOCK_APPLICABLE(statuses)                                                                            \
-    "SELECT j.id, j.queue, j.status::text FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status IN (" statuses \
-    ") "                                                                                                     \
-    "ORDER BY j.id FOR NO KEY UPDATE"
-
 Statement lock_cancellable = {LOCK_APPLICABLE("'scheduled', 'blocked', 'pending', 'processing'"), {INT8ARRAYOID}};
-Statement lock_retriable = {LOCK_APPLICABLE("'scheduled', 'completed', 'failed', 'cancelled'"), {INT8ARRAYOID}};
 Statement lock_waiting = {LOCK_APPLICABLE("'scheduled', 'pending'"), {INT8ARRAYOID}};
 
 Statement cancel = {
@@ -27,18 +25,11 @@ Statement cancel = {
                                   ELSE 'cancelled'::jobq.job_status END,
            finished_at = CASE j.status WHEN 'processing' THEN j.finished_at ELSE $2 END,
            cancel_requested_at = coalesce(j.cancel_requested_at, $2), ready_at = NULL, due_at = NULL,
+           unique_held = CASE j.status WHEN 'processing' THEN j.unique_held END,
+           group_waiting = NULL, group_active = CASE j.status WHEN 'processing' THEN j.group_active END,
            watched = CASE j.status WHEN 'processing' THEN true END
        WHERE j.id = ANY ($1)
-       RETURNING j.id, j.status::text)",
-    {INT8ARRAYOID, TIMESTAMPTZOID}};
-
-Statement retry = {
-    R"(UPDATE jobq.jobs j
-       SET status = 'pending', run_at = $2, ready_at = $2, due_at = NULL,
-           max_attempts = greatest(j.max_attempts, j.attempts + 1),
-           lost_attempts = 0, finished_at = NULL, result = NULL, cancel_requested_at = NULL
-       WHERE j.id = ANY ($1)
-       RETURNING j.id, j.status::text, )" READY_COLUMNS,
+       RETURNING j.id, j.status::text, j.status = 'cancelled' AND j.unique_for IS NOT NULL, j.queue)",
     {INT8ARRAYOID, TIMESTAMPTZOID}};
 
 Statement reschedule = {
@@ -51,21 +42,33 @@ Statement reschedule = {
 
 Statement remove = {
     R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status <> 'processing'
-                     RETURNING j.id, j.status::text, j.queue),
-            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id)
-       SELECT g.id, g.status, g.queue, g.status FROM gone g)",
+                     RETURNING j.id, j.status, j.queue, j.result, j.group_active),
+            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id))" FORGET_DEPENDENCIES R"(
+       SELECT g.id, g.status::text, g.queue, g.status::text, g.group_active FROM gone g)",
     {INT8ARRAYOID}};
 
-Statement match = {
-    R"(SELECT j.id FROM jobq.jobs j
-       WHERE j.queue = $1 AND ($2 IS NULL OR j.kind = $2) AND j.status::text = ANY ($3)
-         AND ($4 IS NULL OR j.error LIKE $4)
-         AND ($5 IS NULL OR j.created_at < $5)
-         AND ($6 IS NULL OR j.metadata @> $6)
-       ORDER BY j.id
-       LIMIT $7
-       FOR NO KEY UPDATE SKIP LOCKED)",
-    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID},
+#define MATCHING                                                         \
+    "SELECT j.id FROM jobq.jobs j "                                      \
+    "WHERE j.queue = $1 AND ($2 IS NULL OR j.kind = $2) "                \
+    "AND j.status::text = ANY ($3) AND ($4 IS NULL OR j.error LIKE $4) " \
+    "AND ($5 IS NULL OR j.created_at < $5) AND ($6 IS NULL OR j.metadata @> $6) "
+#define FIRST_UNHELD "ORDER BY j.id LIMIT $7 FOR NO KEY UPDATE SKIP LOCKED"
+
+Statement match = {MATCHING FIRST_UNHELD,
+                   {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID},
+                   Planning::Free};
+// These three leave out what the operation would not change: else a call that is repeated comes upon it again.
+Statement match_unasked = {MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) " FIRST_UNHELD,
+                           {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID},
+                           Planning::Free};
+// $8: when they shall run, $9: now.
+Statement match_at_other_time = {
+    MATCHING "AND (j.run_at <> $8 OR (j.status = 'pending') <> ($8 <= $9)) " FIRST_UNHELD,
+    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
+    Planning::Free};
+Statement match_with_free_key = {
+    MATCHING "AND " KEY_IS_FREE("$8") " " FIRST_UNHELD,
+    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID},
     Planning::Free};
 
 Statement get_status = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1", {INT8OID}};
@@ -81,13 +84,14 @@ Statement get_job = {
 Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.status = 'completed'", {INT8OID}};
 
 // Each part has a rank: what comes first where two happened at the same instant. An attempt that is in jobq.attempts is
-// told from there, the latest one from the job unless it is there already. Only a job that waits for its time has yet
+// told from there, the latest one from the job unless it is there already. Of a cancelled job the error is the reason
+// when nobody asked for it and it is not that of an earlier attempt. Only a job that waits for its time has yet
 // to come due.
 Statement get_log = {
     R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail
        FROM jobq.jobs j,
             LATERAL (SELECT j.created_at AS at, 0 AS rank, 'enqueued' AS event, NULL::integer AS attempt,
-                            NULL::text AS worker_id, j.queue AS detail
+                            NULL::text AS worker_id, coalesce(j.dead_from, j.queue) AS detail
                      UNION ALL
                      SELECT a.started_at, 1, 'claimed', a.attempt, a.worker_id, NULL
                      FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at IS NOT NULL
@@ -107,58 +111,39 @@ Statement get_log = {
                      UNION ALL
                      SELECT j.finished_at, 5, j.status::text, CASE j.status WHEN 'completed' THEN nullif(j.attempts, 0) END,
                             CASE j.status WHEN 'completed' THEN j.worker_id END,
-                            CASE j.status WHEN 'failed' THEN j.error END
+                            CASE WHEN j.status = 'failed' OR j.status = 'cancelled' AND j.cancel_requested_at IS NULL
+                                      AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id
+                                                      AND a.error = j.error AND a.finished_at < j.finished_at)
+                                 THEN j.error END
                      WHERE j.finished_at IS NOT NULL AND j.status IN ('completed', 'failed', 'cancelled')
                      UNION ALL
-                     SELECT j.run_at, 6, 'due', NULL, NULL, NULL WHERE j.status = 'scheduled') e
+                     SELECT j.finished_at, 6, 'dead letter', NULL, NULL, j.queue
+                     WHERE j.finished_at IS NOT NULL AND j.dead_from IS NOT NULL
+                     UNION ALL
+                     SELECT j.run_at, 7, 'due', NULL, NULL, NULL WHERE j.status = 'scheduled') e
        WHERE j.id = $1
        ORDER BY e.at, e.rank, e.attempt)",
     {INT8OID}};
 
-Datum ids_of(const Rows &locked) {
-    auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (locked.size() + 1), MCXT_ALLOC_HUGE));
-    for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
-    return array_of(ids, static_cast<int>(locked.size()), INT8OID);
-}
-
-// The row of that job among those that were locked, which are in the order of their ids.
-Row locked_row(const Rows &locked, int64 id) {
-    uint64 low = 0;
-    uint64 high = locked.size();
-    while (low < high) {
-        const uint64 middle = (low + high) / 2;
-        if (locked[middle].int64_at(1) < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == locked.size() || locked[low].int64_at(1) != id)
-        elog(ERROR, "jobq: a statement changed job %lld, which was not locked", static_cast<long long>(id));
-    return locked[low];
-}
-
-// Counts and tells what became of the jobs that were locked. `changed` has rows (id, status, ...), which it returns.
-Rows count_changed(const Rows &locked, const Rows &changed) {
-    for (uint64 i = 0; i < changed.size(); i++) {
-        const Row before = locked_row(locked, changed[i].int64_at(1));
-        const core::JobStatus now = status_at(changed[i], 2);
-        count_at_commit(before.text_at(2), status_at(before, 3), now, 1);
-        if (core::is_finished(now)) publish_finished_at_commit(changed[i].int64_at(1));
-    }
-    return changed;
-}
-
 Rows cancel_jobs(Datum ids, TimestampTz now) {
-    publish_lease_deadline_at_commit(core::saturating_add(now, settings.cancel_grace_ms * INT64CONST(1000)));
     const Rows locked = run(lock_cancellable, Params().add(ids));
-    return count_changed(locked, run(cancel, Params().add(ids_of(locked)).add(TimestampTzGetDatum(now))));
-}
-
-Rows retry_jobs(Datum ids, TimestampTz now) {
-    const Rows locked = run(lock_retriable, Params().add(ids));
-    const Rows changed = run(retry, Params().add(ids_of(locked)).add(TimestampTzGetDatum(now)));
-    publish_ready_rows(changed, 3);
-    return count_changed(locked, changed);
+    const Rows changed = run(cancel, Params().add(ids_of(locked)).add(TimestampTzGetDatum(now)));
+    auto *keyed = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (changed.size() + 1), MCXT_ALLOC_HUGE));
+    auto *unkept = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (changed.size() + 1), MCXT_ALLOC_HUGE));
+    int keyed_count = 0, unkept_count = 0;
+    for (uint64 i = 0; i < changed.size(); i++) {
+        if (status_at(changed[i], 2) == core::JobStatus::Processing) {
+            // The worker works out when its grace ends: this session may have another setting.
+            publish_lease_deadline_at_commit(DT_NOBEGIN);
+            continue;
+        }
+        if (changed[i].bool_at(3)) keyed[keyed_count++] = changed[i].get(1);
+        if (find_queue(changed[i].text_at(4))->keep_failed == 0) unkept[unkept_count++] = changed[i].get(1);
+    }
+    keep_keys_of(keyed, keyed_count, now);
+    count_changed(locked, changed);
+    delete_jobs_and_attempts(unkept, unkept_count);
+    return changed;
 }
 
 Rows reschedule_jobs(Datum ids, TimestampTz run_at, TimestampTz now) {
@@ -173,7 +158,11 @@ Rows reschedule_jobs(Datum ids, TimestampTz run_at, TimestampTz now) {
 Rows delete_them(Datum ids) {
     const Rows gone = run(remove, Params().add(ids));
     count_deleted_rows(gone, 3);
-    for (uint64 i = 0; i < gone.size(); i++) publish_finished_at_commit(gone[i].int64_at(1));
+    keep_deleted_rows(gone, 1, 2);
+    for (uint64 i = 0; i < gone.size(); i++) {
+        publish_finished_at_commit(gone[i].int64_at(1));
+        if (!gone[i].is_null(5)) publish_group_free(gone[i].int64_at(5));
+    }
     return gone;
 }
 
@@ -208,20 +197,36 @@ Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now
     return delete_them(ids);
 }
 
-Rows lock_matching(const JobFilter &filter) {
+int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
+    if (operation == Operation::Retry) return retry_those_with_free_keys(ids, now);
+    return static_cast<int64>(operate(operation, ids, run_at, now).size());
+}
+
+Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now) {
     Datum names[core::kJobStatusCount];
     int count = 0;
     for (int i = 0; i < core::kJobStatusCount; i++)
         if (filter.statuses[i])
             names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
-    return run(match, Params()
-                          .add(PointerGetDatum(filter.queue))
-                          .add_if(filter.kind != nullptr, PointerGetDatum(filter.kind))
-                          .add(array_of(names, count, TEXTOID))
-                          .add_if(filter.error_like != nullptr, PointerGetDatum(filter.error_like))
-                          .add_if(filter.has_created_before, TimestampTzGetDatum(filter.created_before))
-                          .add_if(filter.has_metadata, filter.metadata)
-                          .add(Int64GetDatum(filter.max_jobs)));
+    Params params;
+    params.add(PointerGetDatum(filter.queue))
+        .add_if(filter.kind != nullptr, PointerGetDatum(filter.kind))
+        .add(array_of(names, count, TEXTOID))
+        .add_if(filter.error_like != nullptr, PointerGetDatum(filter.error_like))
+        .add_if(filter.has_created_before, TimestampTzGetDatum(filter.created_before))
+        .add_if(filter.has_metadata, filter.metadata)
+        .add(Int64GetDatum(filter.max_jobs));
+    switch (operation) {
+        case Operation::Cancel:
+            return run(match_unasked, params);
+        case Operation::Retry:
+            return run(match_with_free_key, params.add(TimestampTzGetDatum(now)));
+        case Operation::Reschedule:
+            return run(match_at_other_time, params.add(TimestampTzGetDatum(run_at)).add(TimestampTzGetDatum(now)));
+        case Operation::Delete:
+            break;
+    }
+    return run(match, params);
 }
 
 bool current_status(int64 job_id, core::JobStatus *status) {

@@ -26,11 +26,15 @@ struct JobFilter {
 bool operation_applies(Operation operation, core::JobStatus status);
 
 // Applies the operation to these jobs where it applies. Returns rows (id, status): the new status, for Delete the
-// one it had. `run_at` is for Reschedule.
+// one it had. `run_at` is for Reschedule. Retry raises 23505 for a job whose unique key another has.
 Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
+// The same for many: Retry leaves such jobs out. Returns how many were changed.
+int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
 
-// The ids of the jobs that match, lowest first, locked; jobs that another transaction holds are passed over.
-Rows lock_matching(const JobFilter &filter);
+// The ids of the jobs that match, lowest first, locked. Passed over are jobs that another transaction holds and those
+// that the operation would not change: running jobs that have been asked to stop, finished ones whose unique key
+// another has by now, jobs that wait for `run_at` already.
+Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now);
 
 // False when there is no such job.
 bool current_status(int64 job_id, core::JobStatus *status);

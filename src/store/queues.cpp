@@ -3,6 +3,8 @@
 
 #include "pg/args.h"
 
+#include "shared/unblock.h"
+#include "store/dependencies.h"
 #include "store/queues.h"
 #include "store/rows.h"
 
@@ -10,12 +12,16 @@ namespace jobq {
 
 namespace {
 
-#define SETTING_TYPES \
-    TEXTOID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, INT4OID, INTERVALOID, INTERVALOID, INT4OID, TEXTOID
-#define INSERT_SETTINGS                                                                                         \
-    "INSERT INTO jobq.queue_settings AS s (queue, max_attempts, backoff_base, backoff_max, heartbeat_timeout, " \
-    "max_lost, keep_completed, keep_failed, max_depth, on_full) "                                               \
-    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) "
+// An empty dead_letter_queue, a max_depth or max_runtime of zero take away what there was.
+#define SETTING_TYPES                                                                                             \
+    TEXTOID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, INT4OID, INTERVALOID, INTERVALOID, INT4OID, TEXTOID, \
+        TEXTOID, INTERVALOID, TEXTOID, INTERVALOID, BOOLOID
+#define INSERT_SETTINGS                                                                                           \
+    "INSERT INTO jobq.queue_settings AS s (queue, max_attempts, backoff_base, backoff_max, heartbeat_timeout, "   \
+    "max_lost, keep_completed, keep_failed, max_depth, on_full, dead_letter_queue, max_runtime, on_max_runtime, " \
+    "priority_ageing, round_robin) "                                                                              \
+    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9, 0), $10, nullif($11, ''), "                               \
+    "nullif($12, interval '0'), $13, $14, $15) "
 
 Statement create = {INSERT_SETTINGS "ON CONFLICT (queue) DO NOTHING", {SETTING_TYPES}, Planning::Free};
 
@@ -27,10 +33,21 @@ Statement alter = {INSERT_SETTINGS R"(ON CONFLICT (queue) DO UPDATE SET
            max_lost = coalesce(excluded.max_lost, s.max_lost),
            keep_completed = coalesce(excluded.keep_completed, s.keep_completed),
            keep_failed = coalesce(excluded.keep_failed, s.keep_failed),
-           max_depth = coalesce(excluded.max_depth, s.max_depth),
-           on_full = coalesce(excluded.on_full, s.on_full))",
+           max_depth = CASE WHEN $9 IS NULL THEN s.max_depth ELSE excluded.max_depth END,
+           on_full = coalesce(excluded.on_full, s.on_full),
+           dead_letter_queue = CASE WHEN $11 IS NULL THEN s.dead_letter_queue ELSE excluded.dead_letter_queue END,
+           max_runtime = CASE WHEN $12 IS NULL THEN s.max_runtime ELSE excluded.max_runtime END,
+           on_max_runtime = coalesce(excluded.on_max_runtime, s.on_max_runtime),
+           priority_ageing = coalesce(excluded.priority_ageing, s.priority_ageing),
+           round_robin = coalesce(excluded.round_robin, s.round_robin))",
                    {SETTING_TYPES},
                    Planning::Free};
+
+Statement find_unkept_letters = {
+    R"(SELECT d.queue FROM jobq.queue_settings s JOIN jobq.queue_settings d ON d.queue = s.dead_letter_queue
+       WHERE (s.queue = $1 OR d.queue = $1) AND d.keep_failed = interval '0' LIMIT 1)",
+    {TEXTOID},
+    Planning::Free};
 
 Statement pause = {
     R"(INSERT INTO jobq.queue_settings AS s (queue, paused) VALUES ($1, true)
@@ -41,20 +58,30 @@ Statement pause = {
 Statement resume = {
     "UPDATE jobq.queue_settings s SET paused = false WHERE s.queue = $1 AND s.paused", {TEXTOID}, Planning::Free};
 
+// Of the group by status.
+#define COMPLETED_IDS "CASE WHEN g.status = 'completed' THEN array_agg(g.id) END"
+
 // Rows are locked in the order of their ids, as everywhere, before a DELETE takes them in its own.
 Statement lock_jobs = {
-    R"(SELECT j.id, j.status IN ('completed', 'failed', 'cancelled') FROM jobq.jobs j
+    R"(SELECT j.id, j.status IN ('completed', 'failed', 'cancelled'), j.status = 'failed' AND j.dead_from IS NOT NULL
+       FROM jobq.jobs j
        WHERE j.queue = $1 ORDER BY j.id FOR UPDATE)",
     {TEXTOID},
     Planning::Free};
 
 Statement forget = {
-    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($2) RETURNING j.id, j.status),
-            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id),
+    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($2) RETURNING j.id, j.status, j.result),
+            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id))" FORGET_DEPENDENCIES R"(,
+            keys AS (DELETE FROM jobq.kept_keys k WHERE k.queue = $1 RETURNING 1),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
+            limits AS (DELETE FROM jobq.limit_settings l WHERE l.queue = $1 RETURNING 1),
             settings AS (DELETE FROM jobq.queue_settings s WHERE s.queue = $1 RETURNING 1)
-       SELECT n.status::text, n.jobs, EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings)
-       FROM (SELECT 1) one LEFT JOIN (SELECT g.status, count(*) AS jobs FROM gone g GROUP BY g.status) n ON true)",
+       SELECT n.status::text, n.jobs,
+              EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings) OR EXISTS (SELECT FROM keys)
+                  OR EXISTS (SELECT FROM limits),
+              n.ids
+       FROM (SELECT 1) one LEFT JOIN (SELECT g.status, count(*) AS jobs, )" COMPLETED_IDS R"( AS ids
+                                      FROM gone g GROUP BY g.status) n ON true)",
     {TEXTOID, INT8ARRAYOID},
     Planning::Free};
 
@@ -65,9 +92,9 @@ Statement purge = {
                                               WHERE l.queue = $1 AND l.status::text = ANY ($2)
                                                 AND l.status <> 'processing'
                                               ORDER BY l.id FOR UPDATE))
-                     RETURNING j.id, j.status),
-            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id)
-       SELECT g.status::text, count(*) FROM gone g GROUP BY g.status)",
+                     RETURNING j.id, j.status, j.result),
+            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id))" FORGET_DEPENDENCIES R"(
+       SELECT g.status::text, count(*), NULL, )" COMPLETED_IDS R"( FROM gone g GROUP BY g.status)",
     {TEXTOID, TEXTARRAYOID},
     Planning::Free};
 
@@ -78,14 +105,21 @@ Params settings_params(text *queue, const QueueSettings &settings) {
     return params;
 }
 
-// Counts and tells of the deleted jobs of rows (status, how many, ...), where the status may be NULL: none. Returns how
-// many.
+// Counts and tells of the deleted jobs of rows (status, how many, ..., the ids of completed ones), where the status may
+// be NULL: none. Returns how many.
 int64 count_deleted(text *queue, const Rows &gone) {
     int64 deleted = 0;
     for (uint64 i = 0; i < gone.size(); i++) {
         if (gone[i].is_null(1)) continue;
-        count_deletes_at_commit(view(queue), status_at(gone[i], 1), gone[i].int64_at(2));
+        const core::JobStatus status = status_at(gone[i], 1);
+        if (!core::is_finished(status)) publish_unblocked_anywhere_at_commit(Blocker::Group);
+        count_deletes_at_commit(view(queue), status, gone[i].int64_at(2));
         deleted += gone[i].int64_at(2);
+        if (gone[i].is_null(4)) continue;
+        const Elements ids =
+            elements_of(DatumGetArrayTypeP(gone[i].get(4)), INT8OID, "ids", PG_INT32_MAX, NullElements::Refused);
+        static_assert(sizeof(Datum) == sizeof(int64) && FLOAT8PASSBYVAL, "a bigint is a Datum");
+        keep_deleted(reinterpret_cast<const int64 *>(ids.values), ids.count);
     }
     if (deleted > 0) publish_finished_anywhere_at_commit();
     return deleted;
@@ -99,6 +133,8 @@ bool create_queue(text *queue, const QueueSettings &settings) {
 }
 
 void alter_queue(text *queue, const QueueSettings &settings) { run(alter, settings_params(queue, settings)); }
+
+Rows unkept_dead_letters(text *queue) { return run(find_unkept_letters, Params().add(PointerGetDatum(queue))); }
 
 bool set_paused(text *queue, bool paused) {
     run(paused ? pause : resume, Params().add(PointerGetDatum(queue)));

@@ -16,22 +16,25 @@ namespace {
 using core::ClaimKey;
 
 enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kReadyAt, kId };
+// The index of turns has the same columns, and the turn behind the lane.
+constexpr AttrNumber kTurn = 2;
+constexpr int kTurnShift = 1;
 constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
 
 // Fewer entries ahead than this are not worth telling of.
 constexpr int kWorthTelling = 8;
 
 // A row comparison, as for SQL's (ready_at, id) >= (...), of the columns from `first` on: see access/skey.h.
-void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const ClaimKey &from) {
+void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const ClaimKey &from, int shift = 0) {
     const Datum values[] = {0, 0, Int16GetDatum(from.priority), TimestampTzGetDatum(from.ready_at),
                             Int64GetDatum(from.id)};
     for (AttrNumber column = first; column <= kId; column++)
-        ScanKeyEntryInitialize(&row[column - first], column < kId ? SK_ROW_MEMBER : SK_ROW_MEMBER | SK_ROW_END, column,
-                               BTGreaterEqualStrategyNumber, InvalidOid, InvalidOid, kComparison[column],
-                               values[column]);
+        ScanKeyEntryInitialize(&row[column - first], column < kId ? SK_ROW_MEMBER : SK_ROW_MEMBER | SK_ROW_END,
+                               column + shift, BTGreaterEqualStrategyNumber, InvalidOid, InvalidOid,
+                               kComparison[column], values[column]);
     *key = {};
     key->sk_flags = SK_ROW_HEADER;
-    key->sk_attno = first;
+    key->sk_attno = first + shift;
     key->sk_strategy = BTGreaterEqualStrategyNumber;
     key->sk_argument = PointerGetDatum(row);
 }
@@ -68,18 +71,19 @@ ClaimKey end_of(Reach reach, const ClaimKey &to) {
     return reach == Reach::WithinMoment ? to : ClaimKey{to.ready_at, INT64_MAX, to.priority};
 }
 
-ClaimKey key_of(IndexTuple entry, TupleDesc desc) {
+ClaimKey key_of(IndexTuple entry, TupleDesc desc, int shift = 0) {
     bool is_null;
-    return {DatumGetTimestampTz(index_getattr(entry, kReadyAt, desc, &is_null)),
-            DatumGetInt64(index_getattr(entry, kId, desc, &is_null)),
-            DatumGetInt16(index_getattr(entry, kPriority, desc, &is_null))};
+    return {DatumGetTimestampTz(index_getattr(entry, kReadyAt + shift, desc, &is_null)),
+            DatumGetInt64(index_getattr(entry, kId + shift, desc, &is_null)),
+            DatumGetInt16(index_getattr(entry, kPriority + shift, desc, &is_null))};
 }
 
 // Begins a scan with the keys that have been set.
 void begin_scan(ReadyScan *ready, const Table &table, Reach reach, int keys) {
     IndexScanDesc &scan = ready->scans[static_cast<int>(reach)];
     if (scan == nullptr) {
-        scan = begin_index_scan(table.relation, ready->index, table.snapshot, keys);
+        Relation index = reach == Reach::Turn || reach == Reach::BehindTurn ? ready->turns : ready->index;
+        scan = begin_index_scan(table.relation, index, table.snapshot, keys);
         // The key of an entry is read from the index, before anybody looks at the row.
         scan->xs_want_itup = true;
     }
@@ -113,12 +117,32 @@ void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const Cl
     ready->go_on_behind = core::kLastKey;
 }
 
+void seek_entry_of_turn(ReadyScan *ready, const Table &table, int64 lane, int64 turn, const ClaimKey &from) {
+    ScanKeyInit(&ready->keys[0], kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
+    ScanKeyInit(&ready->keys[1], kTurn, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(turn));
+    set_row_key(&ready->keys[2], ready->row, kPriority, from, kTurnShift);
+    begin_scan(ready, table, Reach::Turn, 3);
+    ready->lane = lane;
+    ready->go_on_behind = core::kLastKey;
+}
+
+bool next_turn_of(ReadyScan *ready, const Table &table, int64 lane, int64 *turn) {
+    ScanKeyInit(&ready->keys[0], kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
+    ScanKeyInit(&ready->keys[1], kTurn, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*turn));
+    begin_scan(ready, table, Reach::BehindTurn, 2);
+    if (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) return false;
+    bool is_null;
+    *turn = DatumGetInt64(index_getattr(ready->current->xs_itup, kTurn, ready->current->xs_itupdesc, &is_null));
+    return true;
+}
+
 bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
     while (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) {
         if (ready->go_on_behind == core::kLastKey) return false;
         seek_entry(ready, table, ready->lane, core::next_key(ready->go_on_behind), core::kLastKey);
     }
-    *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc);
+    const int shift = ready->current == ready->scans[static_cast<int>(Reach::Turn)] ? kTurnShift : 0;
+    *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc, shift);
     return true;
 }
 

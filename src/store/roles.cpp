@@ -10,31 +10,35 @@ namespace {
 
 constexpr const char *kProducer[] = {"jobq_enqueue", "jobq_enqueue_many", "jobq_enqueue_jobs", "jobq_get",
                                      "jobq_result",  "jobq_wait_job",     "jobq_version",      nullptr};
-constexpr const char *kWorker[] = {"jobq_claim",
-                                   "jobq_claim_any",
-                                   "jobq_complete",
-                                   "jobq_complete_many",
-                                   "jobq_complete_and_claim",
-                                   "jobq_fail",
-                                   "jobq_fail_many",
-                                   "jobq_heartbeat",
-                                   "jobq_heartbeat_many",
-                                   "jobq_heartbeat_worker",
-                                   "jobq_release",
-                                   "jobq_release_many",
-                                   "jobq_snooze",
-                                   "jobq_wait",
-                                   "jobq_get",
-                                   "jobq_result",
-                                   "jobq_wait_job",
-                                   "jobq_version",
-                                   nullptr};
-constexpr const char *kOperator[] = {
-    "jobq_get",         "jobq_cancel",       "jobq_retry",       "jobq_reschedule",
-    "jobq_delete",      "jobq_cancel_jobs",  "jobq_retry_jobs",  "jobq_reschedule_jobs",
-    "jobq_delete_jobs", "jobq_create_queue", "jobq_alter_queue", "jobq_drop_queue",
-    "jobq_pause_queue", "jobq_resume_queue", "jobq_purge_queue", "jobq_result",
-    "jobq_wait_job",    "jobq_tick",         "jobq_version",     nullptr};
+constexpr const char *kWorker[] = {
+    "jobq_claim",   "jobq_claim_any",          "jobq_complete",  "jobq_complete_many",  "jobq_complete_and_claim",
+    "jobq_fail",    "jobq_fail_many",          "jobq_heartbeat", "jobq_heartbeat_many", "jobq_heartbeat_worker",
+    "jobq_release", "jobq_release_many",       "jobq_snooze",    "jobq_wait",           "jobq_get",
+    "jobq_result",  "jobq_dependency_results", "jobq_wait_job",  "jobq_version",        nullptr};
+constexpr const char *kOperator[] = {"jobq_get",
+                                     "jobq_cancel",
+                                     "jobq_retry",
+                                     "jobq_reschedule",
+                                     "jobq_delete",
+                                     "jobq_cancel_jobs",
+                                     "jobq_retry_jobs",
+                                     "jobq_reschedule_jobs",
+                                     "jobq_delete_jobs",
+                                     "jobq_create_queue",
+                                     "jobq_alter_queue",
+                                     "jobq_drop_queue",
+                                     "jobq_pause_queue",
+                                     "jobq_resume_queue",
+                                     "jobq_purge_queue",
+                                     "jobq_set_limit",
+                                     "jobq_redrive",
+                                     "jobq_result",
+                                     "jobq_dependency_results",
+                                     "jobq_dot",
+                                     "jobq_wait_job",
+                                     "jobq_tick",
+                                     "jobq_version",
+                                     nullptr};
 constexpr const char *kMonitor[] = {"jobq_version", nullptr};
 
 struct Kind {
@@ -105,15 +109,23 @@ void change_kind(bool grant, const Kind &kind, const char *role, Oid schema) {
     for (const char *const *name = kind.functions; *name != nullptr; name++)
         change_function(grant, *name, schema, role);
     if (kind.reads_views) {
-        change_one(grant, "SELECT", "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts", role);
+        change_one(grant, "SELECT",
+                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits", role);
         change_one(
             grant, "EXECUTE",
             "FUNCTION jobq.background_workers(), jobq.held_lanes(), jobq.queue_defaults(), jobq.queue_counters(), "
-            "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.job_log(bigint)",
+            "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.job_log(bigint), "
+            "jobq.limit_running(text, text), jobq.limit_tokens(text, text, integer, interval)",
             role);
     }
     if (kind.functions == kMonitor) change_one(grant, "SELECT", "jobq.tick_state", role);
-    if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.jobs, jobq.queue_settings, jobq.lane_directory", role);
+    // To free a key. There is nothing to insert or update by hand.
+    if (kind.reads_jobs) change_one(grant, "DELETE", "jobq.kept_keys", role);
+    if (kind.reads_jobs)
+        change_one(grant, "SELECT",
+                   "jobq.jobs, jobq.queue_settings, jobq.lane_directory, jobq.kept_keys, jobq.limit_settings, "
+                   "jobq.dependencies, jobq.deleted_dependencies",
+                   role);
 }
 
 }  // namespace

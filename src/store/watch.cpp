@@ -48,8 +48,10 @@ TimestampTz deadline_of(const JobsTable &jobs) {
     const Datum timeout = job_value(jobs, kJobLeaseTimeout, &none);
     if (none || !job_has(jobs, kJobLastHeartbeat)) return DT_NOBEGIN;
     const Interval *span = DatumGetIntervalP(timeout);
-    return core::saturating_add(DatumGetTimestampTz(job_value(jobs, kJobLastHeartbeat)),
-                                core::span_micros(span->month, span->day, span->time));
+    const TimestampTz lost = core::saturating_add(DatumGetTimestampTz(job_value(jobs, kJobLastHeartbeat)),
+                                                  core::span_micros(span->month, span->day, span->time));
+    const Datum must_end = job_value(jobs, kJobMustEndAt, &none);
+    return none ? lost : Min(lost, DatumGetTimestampTz(must_end));
 }
 
 // `pristine`: the transaction has changed nothing so far, so that what it sees has been committed.

@@ -10,7 +10,9 @@
 #include "workers/process.h"
 #include "shared/counters.h"
 #include "shared/slots.h"
+#include "shared/unblock.h"
 #include "shared/wall_clock.h"
+#include "shared/watched.h"
 
 extern "C" {
 #include "postmaster/bgworker.h"
@@ -137,6 +139,8 @@ void forget_dropped(const Oid *had_slot) {
         if (oid == InvalidOid || oid != had_slot[i] || find_database(oid) != nullptr) continue;
         if (is_held(slot)) continue;
         drop_counters(oid);
+        forget_watched_jobs(oid);
+        reset_unblocked(&slot);
         pg_atomic_write_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
         pg_atomic_write_u32(&slot.database, InvalidOid);
         pg_atomic_write_u32(&shared_state()->table_full, 0);
@@ -329,6 +333,8 @@ TimestampTz start_due_workers(TimestampTz now) {
         if (asked_to_stop()) proc_exit(1);
         const bool reloaded = reload_settings();
         const TimestampTz now = checked_now();
+        // Deadlines may follow from settings.
+        if (reloaded) everything_is_due(now);
         collect_workers(now);
         note_room(now);
         // The scan also reads jobq.databases. A clock that stepped back makes it early, not late.

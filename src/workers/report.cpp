@@ -103,6 +103,7 @@ const char *note_of(const Slot &slot, const char *status, bool selected) {
     if (strcmp(status, "waiting for a worker slot") == 0)
         return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
     if (strcmp(status, "kept out") == 0) return "a command needs the database without sessions";
+    if (slot.rests) return "a dump is being restored: jobs are left alone until that session has disconnected";
     if (slot.version[0] != '\0' && strcmp(slot.version, JOBQ_VERSION) != 0)
         return psprintf("the extension is version %s, the library %s: run ALTER EXTENSION jobq UPDATE", slot.version,
                         JOBQ_VERSION);

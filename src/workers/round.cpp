@@ -10,7 +10,10 @@
 #include "workers/recount.h"
 #include "workers/round.h"
 #include "shared/counters.h"
+#include "shared/unblock.h"
 #include "shared/wall_clock.h"
+#include "shared/watched.h"
+#include "store/unblock.h"
 
 extern "C" {
 #include "commands/dbcommands.h"
@@ -41,7 +44,7 @@ constexpr core::Micros kRoundGap = 10000;
 // A lock in the way is worth a line in the log only when it stays: DDL takes its time.
 constexpr int kPassingFailures = 5;
 
-enum class Outcome { Done, Failed, NoExtension, Skipped };
+enum class Outcome { Done, Failed, NoExtension, Skipped, Rests };
 
 // One transaction. Lives in the caller's frame, because a longjmp leaves the values of locals undefined.
 struct Step {
@@ -62,18 +65,27 @@ const char *step_name(int index) { return index == kPlanStep ? "planning" : core
 // A pass over the whole table.
 bool is_recount(int index) { return index == static_cast<int>(Duty::Reconcile); }
 
+// Has its own turn: run_unblocking().
+bool is_unblocking(int index) { return index == static_cast<int>(Duty::Unblock); }
+
+// Whether a restore stops it.
+bool changes_jobs(int index) { return index != kPlanStep && !is_recount(index); }
+
 void add_step_context(void *step) {
     errcontext("%s, %s", MyBgworkerEntry->bgw_name, step_name(static_cast<Step *>(step)->index));
 }
 
 void work(Step *step) {
+    step->outcome = Outcome::Done;
     if (step->index == kPlanStep) {
         step->deadline = next_deadline(step->now, step->grace);
         step->in_use = database_in_use();
     } else if (is_recount(step->index) && !step->apart && recount_takes_long()) {
         step->too_long = true;
+    } else if (changes_jobs(step->index) && !may_run_duties()) {
+        step->outcome = Outcome::Rests;
     } else {
-        step->duty = run_duty(static_cast<Duty>(step->index), step->now, step->grace);
+        step->duty = run_duty(static_cast<Duty>(step->index), step->now, step->grace, false);
     }
 }
 
@@ -107,7 +119,6 @@ void run_transaction(Step *step) {
         PushActiveSnapshot(GetTransactionSnapshot());
         work_as_owner(step);
         PopActiveSnapshot();
-        step->outcome = Outcome::Done;
     } else {
         step->outcome = Outcome::NoExtension;
     }
@@ -162,8 +173,12 @@ void record_success(Slot *slot, const Step *step) {
     const uint32 logged = report->logged;
     const TimestampTz now = GetCurrentTimestamp();
     const bool left_out = step->duty.failed > 0;
-    const uint32 fingerprint = left_out ? fingerprint_of(step->duty.error) : 0;
+    // It deals with what commits tell of: that others could be changed says nothing of those left out before.
+    const bool as_before = !left_out && is_unblocking(step->index) && unblocking_fails();
+    const uint32 fingerprint = left_out ? fingerprint_of(step->duty.error) : as_before ? logged : 0;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const bool rested = slot->rests && changes_jobs(step->index);
+    if (rested) slot->rests = false;
     report->failures = 0;
     report->not_before =
         step->index == static_cast<int>(Duty::Repair) ? now + kRepairRest * Max(now - step->now, 0) : 0;
@@ -171,12 +186,26 @@ void record_success(Slot *slot, const Step *step) {
     report->done += step->duty.done;
     if (left_out) show_error(slot, step->index, step->duty.error, now);
     LWLockRelease(slots_lock());
+    if (rested) ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
     if (left_out && logged != fingerprint)
         ereport(WARNING,
                 (errmsg("%s, %s: left out " INT64_FORMAT " jobs that could not be changed: %s",
                         MyBgworkerEntry->bgw_name, step_name(step->index), step->duty.failed, step->duty.error)));
-    if (logged != 0 && !left_out)
+    if (logged != 0 && fingerprint == 0)
         ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
+}
+
+// A dump is being restored: nothing tells of its end.
+void rest(Slot *slot, const Step *step) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const bool begins = !slot->rests;
+    slot->rests = true;
+    slot->steps[step->index].not_before = GetCurrentTimestamp() + core::kSecond;
+    LWLockRelease(slots_lock());
+    if (begins)
+        ereport(LOG, (errmsg("%s rests while a dump is being restored", MyBgworkerEntry->bgw_name),
+                      errdetail("It goes on when the session that restores has disconnected, or has been idle for a "
+                                "minute.")));
 }
 
 void run_step(Slot *slot, Step *step, MemoryContext memory) {
@@ -199,6 +228,7 @@ void run_step(Slot *slot, Step *step, MemoryContext memory) {
     PG_END_TRY();
     MemoryContextSwitchTo(memory);
     if (step->outcome == Outcome::Done) record_success(slot, step);
+    if (step->outcome == Outcome::Rests) rest(slot, step);
 }
 
 // The rest of the round can wait: somebody cannot.
@@ -234,13 +264,13 @@ struct Duties {
 };
 
 // False: no extension.
-bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
+bool run_duties(Slot *slot, Duties *duties, RoundState *state) {
     const TimestampTz begin = checked_now();
     duties->chores = chores_due(slot, begin);
     for (int i = 0; i < kDutyCount; i++) {
         const bool allowed = bounded(slot->steps[i].not_before, begin, kMaxBackoff) <= begin;
-        duties->wanted[i] =
-            allowed && (!is_chore(i) || duties->chores) && (!is_recount(i) || recount_wanted(slot, begin));
+        duties->wanted[i] = allowed && !is_unblocking(i) && (!is_chore(i) || duties->chores) &&
+                            (!is_recount(i) || recount_wanted(slot, begin));
     }
     duties->any_wanted = true;
     // One batch of each in turn: a backlog of one duty must not delay another.
@@ -251,7 +281,7 @@ bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
             if (interrupted(slot)) return true;
             Step step;
             prepare_step(&step, i);
-            run_step(slot, &step, memory);
+            run_step(slot, &step, state->context);
             if (step.outcome == Outcome::NoExtension) return false;
             if (step.too_long) start_recount(slot, step.now);
             duties->done[i] += step.duty.done;
@@ -260,18 +290,21 @@ bool run_duties(Slot *slot, Duties *duties, MemoryContext memory) {
             duties->unread |= step.duty.unread && !step.duty.more;
             duties->any_wanted |= step.duty.more;
             send_notices(slot, step.now);
+            run_unblocking(slot, state);
         }
     }
     return true;
 }
 
-void log_duties(const Duties &duties) {
-    if (!duties.any_done) return;
-    ereport(settings.log_duties,
-            (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT ", promoted " INT64_FORMAT
-                    ", pruned " INT64_FORMAT ", repaired " INT64_FORMAT ", reconciled " INT64_FORMAT,
-                    MyBgworkerEntry->bgw_name, duties.done[0], duties.done[1], duties.done[2], duties.done[3],
-                    duties.done[4], duties.done[5])));
+void log_duties(const Slot *slot, const Duties &duties, RoundState *state) {
+    const int64 unblocked = slot->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
+    state->unblocked += unblocked;
+    if (!duties.any_done && unblocked == 0) return;
+    ereport(settings.log_duties, (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT
+                                         ", promoted " INT64_FORMAT ", unblocked " INT64_FORMAT ", pruned " INT64_FORMAT
+                                         ", repaired " INT64_FORMAT ", reconciled " INT64_FORMAT,
+                                         MyBgworkerEntry->bgw_name, duties.done[0], duties.done[1], duties.done[2],
+                                         unblocked, duties.done[4], duties.done[5], duties.done[6])));
 }
 
 // When the next round is due, by what the duties left and what the database says.
@@ -299,6 +332,7 @@ TimestampTz next_round(const Slot *slot, const Duties &duties, const Step &plan,
 void begin_round(Slot *slot) {
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     slot->in_round = true;
+    slot->cancel_grace_ms = settings.cancel_grace_ms;
     // Commits from here on that this round may not see lower it again, and are not overwritten at the end.
     slot->round_due =
         static_cast<TimestampTz>(pg_atomic_exchange_u64(&slot->next_due, static_cast<uint64>(kNothingDue)));
@@ -334,12 +368,30 @@ void end_without_extension(Slot *slot) {
     slot->not_before = 0;
     memset(slot->steps, 0, sizeof(slot->steps));
     LWLockRelease(slots_lock());
+    reset_unblocked(slot);
+    forget_watched_jobs(MyDatabaseId);
     drop_counters(MyDatabaseId);
 }
 
 }  // namespace
 
 bool evicted(const Slot *slot) { return slot->keep_out > 0; }
+
+TimestampTz run_unblocking(Slot *slot, RoundState *state) {
+    const StepReport &report = slot->steps[static_cast<int>(Duty::Unblock)];
+    for (int pass = 0; pass < kPassesPerRound; pass++) {
+        const TimestampTz now = checked_now();
+        const TimestampTz due = Max(next_unblocking(now), bounded(report.not_before, now, kMaxBackoff));
+        if (due > now || interrupted(slot)) return due;
+        Step step;
+        prepare_step(&step, static_cast<int>(Duty::Unblock));
+        run_step(slot, &step, state->context);
+        if (step.outcome == Outcome::NoExtension) return kNothingDue;
+        pgstat_report_stat(false);
+        pgstat_report_activity(STATE_IDLE, nullptr);
+    }
+    return GetCurrentTimestamp();
+}
 
 void run_recount(Slot *slot) {
     Step step;
@@ -361,7 +413,7 @@ bool run_round(Slot *slot, RoundState *state) {
     Duties duties = {};
     Step plan = {};
     plan.outcome = Outcome::Skipped;
-    bool present = run_duties(slot, &duties, state->context);
+    bool present = run_duties(slot, &duties, state);
     if (present && !interrupted(slot)) {
         prepare_step(&plan, kPlanStep);
         run_step(slot, &plan, state->context);
@@ -373,7 +425,7 @@ bool run_round(Slot *slot, RoundState *state) {
         give_up_round(slot);
     else
         end_round(slot, duties, plan, next_round(slot, duties, plan, state));
-    log_duties(duties);
+    log_duties(slot, duties, state);
     pgstat_report_stat(false);
     pgstat_report_activity(STATE_IDLE, nullptr);
     MemoryContextReset(state->context);

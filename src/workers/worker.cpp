@@ -11,7 +11,9 @@
 #include "workers/round.h"
 #include "shared/notices.h"
 #include "shared/slots.h"
+#include "shared/unblock.h"
 #include "shared/wall_clock.h"
+#include "store/unblock.h"
 
 extern "C" {
 #include "commands/dbcommands.h"
@@ -36,6 +38,7 @@ bool leaving_in_order = false;
 void detach(int, Datum) {
     const bool counts_as_failure = !leaving_in_order && !evicted(own);
     give_up_round(own);
+    stop_unblocking();
     const TimestampTz now = GetCurrentTimestamp();
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     if (counts_as_failure) {
@@ -50,7 +53,7 @@ void detach(int, Datum) {
     LWLockRelease(slots_lock());
     // Only now: what a commit lowered without telling anybody is there for the launcher to see.
     pg_memory_barrier();
-    if (notices_waiting(own)) lower_due(own, now);
+    if (notices_waiting(own) || unblocked_waiting(own)) lower_due(own, now);
     wake_launcher();
 }
 
@@ -68,6 +71,7 @@ bool attach(Slot *slot, Oid database) {
     LWLockRelease(slots_lock());
     if (welcome) {
         own = slot;
+        start_unblocking(slot);
         on_shmem_exit(detach, Datum(0));
     }
     return welcome;
@@ -89,16 +93,22 @@ bool database_served() {
 
 // Rounds until nothing is due soon, or somebody wants us to go.
 void run_rounds() {
-    RoundState state = {AllocSetContextCreate(TopMemoryContext, "jobq round", ALLOCSET_DEFAULT_SIZES), 0};
+    RoundState state = {AllocSetContextCreate(TopMemoryContext, "jobq round", ALLOCSET_DEFAULT_SIZES), 0,
+                        own->steps[static_cast<int>(core::Duty::Unblock)].done};
     bool done_one = false;
     for (;;) {
         if (asked_to_stop()) return;
-        if (reload_settings() && !database_served()) return;
+        if (reload_settings()) {
+            // What a round has found by the old settings: the launcher may have read the new ones before that.
+            everything_is_due(checked_now());
+            if (!database_served()) return;
+        }
         if (!settings.enabled || evicted(own)) return;
         const TimestampTz now = checked_now();
         const TimestampTz notices_due = send_notices(own, now);
         // Others want our place: not before we did what we came for.
         if (own->leave && done_one) return;
+        const TimestampTz unblock_due = own->extension == Presence::Present ? run_unblocking(own, &state) : kNothingDue;
 
         const bool first_visit = !done_one && own->extension == Presence::Unknown;
         const TimestampTz due = due_of(own);
@@ -108,8 +118,9 @@ void run_rounds() {
             continue;
         }
         const bool far_off = due == kNothingDue || due - now > kLinger;
-        if (far_off && notices_due == kNothingDue && !more_notices_likely(now)) return;
-        wait_for_latch(core::clamp_sleep(now, Min(due, notices_due), kMinWait, kLinger));
+        const TimestampTz next = Min(notices_due, unblock_due);
+        if (far_off && next == kNothingDue && !more_notices_likely(now)) return;
+        wait_for_latch(core::clamp_sleep(now, Min(due, next), kMinWait, kLinger));
     }
 }
 

@@ -162,13 +162,22 @@ CASES = {
     error: {"error"},
 }
 
-if __name__ == "__main__":
-    results = Results("checker")
-    for write, wanted in CASES.items():
-        story = Story()
-        write(story)
-        found = story.found()
-        # A violation may show in more than one way; without one nothing may be found.
+
+def try_stories(results, cases, found_in):
+    """Each story must show the violations that it is about. A violation may show in more than one way; without one nothing may be found."""
+    for write, wanted in cases.items():
+        found = found_in(write)
         results.check(wanted <= found if wanted else not found, write.__name__.replace("_", " "),
                       f"found {found}, wanted {wanted}")
-    results.finish()
+
+
+def found_in(write):
+    story = Story()
+    write(story)
+    return story.found()
+
+
+if __name__ == "__main__":
+    outcome = Results("checker")
+    try_stories(outcome, CASES, found_in)
+    outcome.finish()

@@ -15,7 +15,7 @@ from support import Results, connect, scratch_database
 
 JOBS = 2500
 
-# Completion by id only: graphile-worker, Oban and River before #1373 shipped this.
+# Completion by id only, as in graphile-worker 0.18.0 and as reported of Oban in oban#1496.
 NO_LEASE_CHECK = """
 CREATE SCHEMA broken;
 CREATE FUNCTION broken.complete(job_id bigint, lease bigint DEFAULT NULL, result jsonb DEFAULT NULL,

@@ -1,23 +1,28 @@
 #!/bin/sh
-# The audit: the seeds of the design, the checker's own tests, planted defects, stranded jobs, and the main run.
+# The audit: the seeds of the design, the tests of checker and laws, planted defects, stranded jobs, the main run, and
+# all features together.
 # Wants a server with jobq preloaded (PGHOST, PGPORT, PGUSER, PGDATABASE). See README.md in this directory.
+#   JOBQ_AUDIT_PARTS='a b'     only these scripts
 #   JOBQ_AUDIT_JOBS=n          jobs of the main run (100000)
 #   JOBQ_AUDIT_SEED=n          seed of its random choices
 #   JOBQ_AUDIT_EXPECT=caught   only the main run, which passes if the checker finds stale leases accepted
 #   JOBQ_AUDIT_EXPECT=stranded only stranded.py, which passes if it finds stranded jobs
+#   JOBQ_AUDIT_EXPECT=law      only everything.py, which passes if it finds that law broken ('limit exceeded', ...)
+#   JOBQ_AUDIT_SECONDS=n       how long everything.py goes on (60)
 set -u
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT
 case ${JOBQ_AUDIT_EXPECT:-} in
-    '') scripts="checker_test.py seeds.py planted.py stranded.py audit.py" ;;
+    '') scripts="checker_test.py laws_test.py seeds.py planted.py stranded.py audit.py everything.py" ;;
+    caught) scripts=audit.py ;;
     stranded) scripts=stranded.py ;;
-    *) scripts=audit.py ;;
+    *) scripts=everything.py ;;
 esac
 
 export PYTHONDONTWRITEBYTECODE=1
-for script in $scripts; do
+for script in ${JOBQ_AUDIT_PARTS:-$scripts}; do
     {
         "$python" "$here/$script" && echo "ok - $script ended well" || echo "not ok - $script did not end well"
     } 2>&1 | grep -v '^[0-9]* passed, [0-9]* failed$' | tee -a "$output"

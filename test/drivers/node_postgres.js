@@ -24,9 +24,11 @@ async function main() {
   check((await rows('SELECT * FROM jobq_claim()')).length === 0, 'jobq_claim()');
   await rows('SELECT jobq_create_queue($1, $2, $3, $4, $5, $6, $7, $8)',
     [queue, '5', '1 s', '1 min', '30 s', 3, '1 day', '2 days']);
-  await rows('SELECT jobq_alter_queue($1, max_attempts => $2, max_depth => $3, on_full => $4)', [queue, 6, 100000, 'drop_oldest']);
+  await rows('SELECT jobq_alter_queue($1, max_attempts => $2, max_depth => $3, on_full => $4, max_runtime => $5, on_max_runtime => $6,'
+    + ' priority_ageing => $7, round_robin => $8)', [queue, 6, 100000, 'drop_oldest', '2 h', 'cancel', '1 min', true]);
   await equal(6, 'jobq_create_queue, jobq_alter_queue', 'SELECT max_attempts FROM jobq.queues WHERE queue = $1', [queue]);
   await equal('drop_oldest', 'jobq_alter_queue, on_full', 'SELECT on_full FROM jobq.queues WHERE queue = $1', [queue]);
+  await equal('cancel', 'jobq_alter_queue, max_runtime', "SELECT on_max_runtime FROM jobq.queues WHERE queue = $1 AND max_runtime = '2 h' AND round_robin", [queue]);
   await equal(true, 'jobq_pause_queue', 'SELECT jobq_pause_queue($1)', [queue]);
   await equal(true, 'jobq_resume_queue', 'SELECT jobq_resume_queue($1)', [queue]);
 
@@ -35,8 +37,8 @@ async function main() {
   check(typeof first === 'string' && /^\d+$/.test(first), 'jobq_enqueue by position; a bigint is a string', first);
   const named = await value(
     'SELECT jobq_enqueue($1, payload => $2, kind => $3, priority => $4, run_at => $5, max_attempts => $6,'
-    + ' version => $7, requires => $8, heartbeat_timeout => $9, metadata => $10)',
-    [queue, { n: 2 }, 'mail', -1, new Date('2001-02-03T00:00:00Z'), 7, '2', ['gpu', 'big, "disk"'], '90 s', { who: 'me' }]);
+    + ' version => $7, requires => $8, heartbeat_timeout => $9, metadata => $10, max_runtime => $11, concurrency_key => $12)',
+    [queue, { n: 2 }, 'mail', -1, new Date('2001-02-03T00:00:00Z'), 7, '2', ['gpu', 'big, "disk"'], '90 s', { who: 'me' }, '1 h', 'me']);
   const job = (await rows('SELECT * FROM jobq_get($1)', [named]))[0];
   check(job.id === named && job.kind === 'mail' && job.priority === -1 && job.requires[1] === 'big, "disk"'
     && job.metadata.who === 'me' && job.run_at.getUTCFullYear() === 2001, 'jobq_enqueue with named arguments, jobq_get', job);
@@ -44,6 +46,19 @@ async function main() {
     'SELECT jobq_enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)',
     [queue, {}, '', 0, null, null, null, 'ignore', null, null, null, null, 'cancel', 0, null, null, null, null]);
   check(BigInt(every) > BigInt(named), 'jobq_enqueue with every argument', every);
+
+  const unique = await value('SELECT jobq_enqueue($1, unique_key => $2, unique_for => $3, run_at => $4)',
+    [queue, 'u', '1 hour', new Date('2100-01-01')]);
+  await equal(unique, 'jobq_enqueue with a unique key', 'SELECT jobq_enqueue($1, $2, unique_key => $3, on_conflict => $4, run_at => $5)',
+    [queue, { n: 9 }, 'u', 'replace', new Date('2100-01-02')]);
+  const keyed = await rows('SELECT * FROM jobq_enqueue_many($1, $2, run_at => $3, unique_keys => $4)',
+    [queue, [{ n: 1 }, { n: 2 }], new Date('2100-01-01'), ['u', null]]);
+  check(keyed.length === 2 && keyed[0].job_id === unique && !keyed[0].is_new && keyed[1].is_new, 'jobq_enqueue_many with unique keys', keyed);
+
+  const grouped = await rows('SELECT * FROM jobq_enqueue_many($1, $2, $3, group_keys => $4)',
+    [queue, [{ n: 1 }, { n: 2 }], 'grouped', ['g', null]]);
+  const after = await value('SELECT jobq_enqueue($1, kind => $2, group_key => $3)', [queue, 'grouped', 'g']);
+  check(grouped.length === 2 && grouped[1].is_new && BigInt(after) > BigInt(grouped[1].job_id), 'jobs of a group', grouped);
 
   // jsonb[]: an array of objects. Strings in it must be JSON texts.
   let many = await rows('SELECT * FROM jobq_enqueue_many($1, $2, $3, priorities => $4)',
@@ -90,6 +105,10 @@ async function main() {
   await rows('SELECT jobq_complete(id, lease, $2) FROM jobq_claim($1)', ['node results', { sum: 3 }]);
   await client.query('CALL jobq_wait_job($1)', [awaited]);
   check((await value('SELECT jobq_result($1)', [awaited])).sum === 3, 'jobq_wait_job, jobq_result of a completed one');
+  const follower = await value('SELECT jobq_enqueue($1, depends_on => $2)', ['node results', [awaited]]);
+  const [dependency] = await rows('SELECT * FROM jobq_dependency_results($1)', [follower]);
+  check(dependency.job_id === awaited && dependency.result.sum === 3, 'depends_on, jobq_dependency_results');
+  check((await value('SELECT jobq_dot($1, $2)', [follower, 10])).startsWith('digraph'), 'jobq_dot');
 
   await client.query('BEGIN');
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
@@ -124,6 +143,17 @@ async function main() {
   await equal('2', 'jobq_retry_jobs', 'SELECT jobq_retry_jobs($1, $2, $3)', [queue, 'spec', ['cancelled']]);
   await equal('0', 'jobq_delete_jobs by metadata', 'SELECT jobq_delete_jobs($1, metadata => $2)', [queue, { not: 'there' }]);
   await equal('2', 'jobq_delete_jobs', 'SELECT jobq_delete_jobs($1, $2, $3, $4, $5, $6, $7)', [queue, 'spec', ['pending'], null, null, null, '10']);
+
+  await rows('SELECT jobq_create_queue($1, dead_letter_queue => $2)', ['node letters', 'node dead']);
+  await rows('SELECT jobq_enqueue($1)', ['node letters']);
+  [claim] = await rows('SELECT id, lease FROM jobq_claim($1)', ['node letters']);
+  await rows('SELECT jobq_fail($1, $2, retry => false)', [claim.id, claim.lease]);
+  many = await rows('SELECT * FROM jobq.job_log($1)', [claim.id]);
+  check(many.map((row) => row.event).join() === 'enqueued,claimed,attempt failed,failed,dead letter', 'jobq.job_log', many);
+  await equal(true, 'jobq_set_limit', 'SELECT jobq_set_limit($1, $2, $3, $4, $5)', ['node limited', 'k', 2, 5, '1 s']);
+  await equal('1', 'jobq.limits', 'SELECT count(*) FROM jobq.limits WHERE running = 0', []);
+  await equal('1', 'jobq_redrive', 'SELECT jobq_redrive($1, $2, $3)', ['node dead', 10, 0.5]);
+  await rows('SELECT jobq_drop_queue($1, true)', ['node letters']);
 
   check((await rows('SELECT * FROM jobq_tick($1)', [new Date()])).length > 0, 'jobq_tick');
   const role = process.env.JOBQ_TEST_ROLE;

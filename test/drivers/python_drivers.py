@@ -109,19 +109,23 @@ def scenario(d):
     d.check(d.rows("SELECT * FROM jobq_claim()") == [], "jobq_claim()")
     d.rows("SELECT jobq_create_queue(%s, %s, %s, %s, %s, %s, %s, %s)",
            queue, n(5), "1 s", "1 min", "30 s", n(3), "1 day", "2 days")
-    d.rows("SELECT jobq_alter_queue(%s, max_attempts => %s, max_depth => %s, on_full => %s)",
-           queue, n(6), n(100000), "drop_oldest")
+    d.rows("SELECT jobq_alter_queue(%s, max_attempts => %s, max_depth => %s, on_full => %s, max_runtime => %s,"
+           " on_max_runtime => %s, priority_ageing => %s, round_robin => %s)",
+           queue, n(6), n(100000), "drop_oldest", "2 h", "cancel", "1 min", True)
     d.equal(6, "jobq_create_queue, jobq_alter_queue", "SELECT max_attempts FROM jobq.queues WHERE queue = %s", queue)
     d.equal("drop_oldest", "jobq_alter_queue, on_full", "SELECT on_full FROM jobq.queues WHERE queue = %s", queue)
+    d.equal("cancel", "jobq_alter_queue, max_runtime",
+            "SELECT on_max_runtime FROM jobq.queues WHERE queue = %s AND max_runtime = '2 h' AND round_robin", queue)
     d.equal(True, "jobq_pause_queue", "SELECT jobq_pause_queue(%s)", queue)
     d.equal(True, "jobq_resume_queue", "SELECT jobq_resume_queue(%s)", queue)
 
     first = d.value("SELECT jobq_enqueue(%s, %s)", queue, d.json({"n": 1}))
     d.check(isinstance(first, int) and first > 0, "jobq_enqueue by position", first)
     named = d.value("SELECT jobq_enqueue(%s, payload => %s, kind => %s, priority => %s, run_at => %s, max_attempts => %s,"
-                    " version => %s, requires => %s, heartbeat_timeout => %s, metadata => %s)",
+                    " version => %s, requires => %s, heartbeat_timeout => %s, metadata => %s,"
+                    " max_runtime => %s, concurrency_key => %s)",
                     queue, d.json({"n": 2}), "mail", n(-1), d.time("2001-02-03"), n(7), n(2), ["gpu", 'big, "disk"'],
-                    "90 s", d.json({"who": "me"}))
+                    "90 s", d.json({"who": "me"}), "1 h", "me")
     job = d.rows("SELECT id, kind, priority, version, requires, payload, metadata FROM jobq_get(%s)", n(named))
     d.check(job == [(named, "mail", -1, 2, ["gpu", 'big, "disk"'], {"n": 2}, {"who": "me"})],
             "jobq_enqueue with named arguments, jobq_get", job)
@@ -129,6 +133,17 @@ def scenario(d):
                     "ignore", None, None, None, None, "cancel", n(0), None, None, None, None)
     d.check(every > named, "jobq_enqueue with every argument", every)
 
+    unique = d.value("SELECT jobq_enqueue(%s, unique_key => %s, unique_for => %s, run_at => %s)",
+                     queue, "u", "1 hour", d.time("2100-01-01"))
+    d.equal(unique, "jobq_enqueue with a unique key", "SELECT jobq_enqueue(%s, %s, unique_key => %s, on_conflict => %s,"
+            " run_at => %s)", queue, d.json({"n": 9}), "u", "replace", d.time("2100-01-02"))
+    rows = d.rows(f"SELECT * FROM jobq_enqueue_many(%s, {d.jsons}, run_at => %s, unique_keys => %s)",
+                  queue, [d.json(1), d.json(2)], d.time("2100-01-01"), ["u", None])
+    d.check([row[1] for row in rows] == [False, True] and rows[0][0] == unique, "jobq_enqueue_many with unique keys", rows)
+    rows = d.rows(f"SELECT * FROM jobq_enqueue_many(%s, {d.jsons}, %s, group_keys => %s)",
+                  queue, [d.json(1), d.json(2)], "grouped", ["g", None])
+    after = d.value("SELECT jobq_enqueue(%s, kind => %s, group_key => %s)", queue, "grouped", "g")
+    d.check(len(rows) == 2 and rows[1][1] is True and after > rows[1][0], "jobs of a group", rows)
     rows = d.rows(f"SELECT * FROM jobq_enqueue_many(%s, {d.jsons}, %s, priorities => %s)",
                   queue, [d.json({"n": 3}), d.json({"n": 4})], "batch", d.list([5, 6]))
     d.check(len(rows) == 2 and rows[0][1] is True and rows[0][0] < rows[1][0], "jobq_enqueue_many", rows)
@@ -171,6 +186,9 @@ def scenario(d):
     d.rows("SELECT jobq_complete(id, lease, %s) FROM jobq_claim(%s)", d.json({"sum": 3}), "python results")
     d.check(d.rows("CALL jobq_wait_job(%s)", n(job)) == [], "jobq_wait_job of a completed one")
     d.equal({"sum": 3}, "jobq_result of a completed one", "SELECT jobq_result(%s)", n(job))
+    after = d.value("SELECT jobq_enqueue(%s, depends_on => %s)", "python results", d.list([job]))
+    d.equal({"sum": 3}, "depends_on, jobq_dependency_results", "SELECT result FROM jobq_dependency_results(%s)", n(after))
+    d.check(d.value("SELECT jobq_dot(%s, %s)", n(after), n(10)).startswith("digraph"), "jobq_dot")
     d.rows("BEGIN")
     job = d.value("SELECT id FROM jobq_claim(%s)", queue)
     d.equal(True, "jobq_complete without a lease in the claiming transaction", "SELECT jobq_complete(%s)", n(job))
@@ -206,6 +224,17 @@ def scenario(d):
     d.equal(0, "jobq_delete_jobs by metadata", "SELECT jobq_delete_jobs(%s, metadata => %s)", queue, d.json({"not": "there"}))
     d.equal(2, "jobq_delete_jobs", f"SELECT jobq_delete_jobs(%s, %s, {d.statuses}, %s, %s, %s, %s)",
             queue, "spec", ["pending"], None, None, None, n(10))
+
+    d.rows("SELECT jobq_create_queue(%s, dead_letter_queue => %s)", "letters", "dead")
+    d.rows("SELECT jobq_enqueue(%s)", "letters")
+    job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", "letters")[0]
+    d.equal("failed", "jobq_fail for good", "SELECT jobq_fail(%s, %s, retry => %s)", n(job), n(lease), False)
+    rows = d.rows("SELECT event FROM jobq.job_log(%s)", n(job))
+    d.check([row[0] for row in rows] == ["enqueued", "claimed", "attempt failed", "failed", "dead letter"], "jobq.job_log", rows)
+    d.equal(True, "jobq_set_limit", "SELECT jobq_set_limit(%s, %s, %s, %s, %s)", "limited", "k", n(2), n(5), "1 s")
+    d.equal(1, "jobq.limits", "SELECT count(*) FROM jobq.limits WHERE running = 0")
+    d.equal(1, "jobq_redrive", "SELECT jobq_redrive(%s, %s, %s)", "dead", n(10), n(2))
+    d.equal(True, "jobq_drop_queue of the letters", "SELECT jobq_drop_queue(%s, %s)", "letters", True)
 
     d.check(len(d.rows("SELECT * FROM jobq_tick(%s)", d.time("2020-01-01"))) > 0, "jobq_tick")
     role, may = os.environ["JOBQ_TEST_ROLE"], "SELECT has_function_privilege(%s, 'jobq_enqueue_jobs(jsonb)', 'execute')"

@@ -2,10 +2,10 @@
 BEGIN;
 CREATE EXTENSION IF NOT EXISTS pgtap;
 CREATE EXTENSION IF NOT EXISTS jobq;
-SELECT plan(16);
+SELECT plan(32);
 
 CREATE TEMP VIEW job_indexes AS SELECT i.*, pg_get_indexdef(i.indexrelid) AS def FROM pg_index i WHERE i.indrelid = 'jobq.jobs'::regclass;
-SELECT indexes_are('jobq', 'jobs', '{jobs_pkey,jobs_ready_idx,jobs_due_idx,jobs_watched_idx}'::name[]);
+SELECT indexes_are('jobq', 'jobs', '{jobs_pkey,jobs_ready_idx,jobs_due_idx,jobs_watched_idx,jobs_unique_idx,jobs_queue_slot_idx,jobs_key_slot_idx,jobs_key_idx,jobs_group_waiting_idx,jobs_group_active_idx,jobs_turn_idx}'::name[]);
 SELECT is((SELECT count(*) FROM job_indexes WHERE def ~ '\mstatus\M'), 0::bigint, 'no index key and no predicate mentions status');
 SELECT is((SELECT count(*) FROM job_indexes i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::smallint[])
            WHERE a.attname IN ('status', 'last_heartbeat', 'progress', 'result', 'error', 'finished_at', 'lease', 'attempts')), 0::bigint,
@@ -44,6 +44,46 @@ SELECT jobq_complete(id, lease, '1') AS completed FROM held \gset
 SELECT is(:'completed'::boolean AND pg_temp.updated() - :updated = 1, true, 'a completion updates the row once');
 SELECT is((SELECT count(*) FROM held h JOIN jobq.jobs j ON j.id = h.id WHERE (j.ctid::text::point)[0] = h.page), 1::bigint, 'and all of its versions were on one page');
 SELECT is((SELECT progress FROM held h JOIN jobq.jobs j ON j.id = h.id), '{"done": 5}'::jsonb, 'nothing of it was lost');
+
+-- Groups: the same, and what is active keeps its heartbeats HOT.
+SELECT ok((SELECT def LIKE '%(group_waiting, id) WHERE (group_waiting IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_waiting_idx'::regclass), 'the index of jobs that wait for their turn');
+SELECT ok((SELECT NOT indisunique AND def LIKE '%(group_active) WHERE (group_active IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_active_idx'::regclass), 'the index of active jobs checks nothing');
+SELECT is(pg_relation_size('jobq.jobs_group_waiting_idx') + pg_relation_size('jobq.jobs_group_active_idx'), 2 * current_setting('block_size')::bigint, 'no job without a group has an entry in them');
+SELECT jobq_enqueue('indexes', group_key => 'k') AS id \gset
+SELECT cmp_ok(pg_relation_size('jobq.jobs_group_waiting_idx'), '>', current_setting('block_size')::bigint, 'one with a group has');
+SELECT count(*) AS ticked FROM jobq_tick() \gset
+SELECT lease FROM jobq_claim('indexes', 'w') WHERE id = :id \gset
+SELECT pg_temp.updated() AS updated, pg_temp.hot() AS hot \gset
+SELECT jobq_heartbeat(:id, :lease) = 'held' AS held \gset
+SELECT is(ARRAY[pg_temp.updated() - :updated, pg_temp.hot() - :hot], '{1,1}', 'the heartbeat of a job of a group is one HOT update');
+SELECT pg_temp.updated() AS updated \gset
+SELECT jobq_complete(:id, :lease) AS completed \gset
+SELECT is(:'completed'::boolean AND pg_temp.updated() - :updated = 1, true, 'its completion is one update');
+
+-- Unique jobs: what has no key has no entry in their index, and a job with one keeps its heartbeats HOT.
+SELECT ok((SELECT indisunique AND def LIKE '%(unique_held, queue COLLATE "C") WHERE (unique_held IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_unique_idx'::regclass), 'the unique index');
+SELECT ok((SELECT bool_and(c.collname = 'C') FROM pg_index i, unnest(i.indcollation) AS u(oid) JOIN pg_collation c USING (oid) WHERE i.indexrelid = 'jobq.jobs_unique_idx'::regclass), 'compares bytes, whatever the collations of the system become');
+SELECT is(pg_relation_size('jobq.jobs_unique_idx'), current_setting('block_size')::bigint, 'no job without a key has an entry in it');
+SELECT jobq_enqueue('indexes', unique_key => 'k') AS id \gset
+SELECT cmp_ok(pg_relation_size('jobq.jobs_unique_idx'), '>', current_setting('block_size')::bigint, 'one with a key has');
+SELECT lease FROM jobq_claim('indexes', 'w') WHERE id = :id \gset
+SELECT pg_temp.updated() AS updated, pg_temp.hot() AS hot \gset
+SELECT jobq_heartbeat(:id, :lease) = 'held' AS held \gset
+SELECT is(ARRAY[pg_temp.updated() - :updated, pg_temp.hot() - :hot], '{1,1}', 'the heartbeat of a job with a key is one HOT update');
+SELECT pg_temp.updated() AS updated \gset
+SELECT jobq_complete(:id, :lease) AS completed \gset
+SELECT is(:'completed'::boolean AND pg_temp.updated() - :updated = 1, true, 'its completion is one update');
+
+-- Limits: jobs of queues without one have no entry in their indexes, and a running job with a slot keeps its heartbeats HOT.
+SELECT is((SELECT string_agg(pg_relation_size(i)::text, ' ') FROM unnest('{jobq.jobs_queue_slot_idx,jobq.jobs_key_slot_idx,jobq.jobs_key_idx}'::regclass[]) i),
+          concat_ws(' ', current_setting('block_size'), current_setting('block_size'), current_setting('block_size')), 'no job without a limit has an entry');
+SELECT is((SELECT bool_or(indisunique) FROM job_indexes WHERE indexrelid::regclass::text ~ 'slot'), false, 'they are not unique: a claim waits for nobody');
+SELECT jobq_set_limit('limited indexes', max_running => 1) AS set, jobq_enqueue('limited indexes') AS id \gset
+SELECT lease FROM jobq_claim('limited indexes', 'w') WHERE id = :id \gset
+SELECT cmp_ok(pg_relation_size('jobq.jobs_queue_slot_idx'), '>', current_setting('block_size')::bigint, 'one with a limit has');
+SELECT pg_temp.updated() AS updated, pg_temp.hot() AS hot \gset
+SELECT jobq_heartbeat(:id, :lease) = 'held' AS held \gset
+SELECT is(ARRAY[pg_temp.updated() - :updated, pg_temp.hot() - :hot], '{1,1}', 'the heartbeat of a job with a slot is one HOT update');
 
 SELECT * FROM finish();
 ROLLBACK;

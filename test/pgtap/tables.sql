@@ -8,15 +8,15 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(32 + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(40 + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT enum_has_labels('jobq', 'job_status', '{scheduled,blocked,pending,processing,completed,failed,cancelled}'::name[]);
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,tick_state}'::name[]);
-SELECT views_are('jobq', '{lanes,queues,queue_stats,workers}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies}'::name[]);
+SELECT views_are('jobq', '{lanes,limits,queues,queue_stats,workers}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
 SELECT isnt(comment, NULL, name || ' has a comment') FROM commented_columns ORDER BY name;
@@ -31,7 +31,8 @@ INSERT INTO wanted VALUES
     ('heartbeat_timeout', 'interval', true, false), ('created_at', 'timestamp with time zone', false, true), ('finished_at', 'timestamp with time zone', true, false),
     ('result', 'jsonb', true, false), ('error', 'text', true, false), ('progress', 'jsonb', true, false), ('version', 'integer', false, true),
     ('requires', 'text[]', true, false), ('unique_key', 'text', true, false), ('group_key', 'text', true, false), ('concurrency_key', 'text', true, false),
-    ('max_runtime', 'interval', true, false), ('cancel_requested_at', 'timestamp with time zone', true, false), ('metadata', 'jsonb', true, false);
+    ('unique_for', 'interval', true, false), ('unique_held', 'text', true, false), ('queue_slot', 'bigint', true, false), ('key_slot', 'bigint', true, false), ('max_runtime', 'interval', true, false), ('cancel_requested_at', 'timestamp with time zone', true, false), ('metadata', 'jsonb', true, false),
+    ('dead_from', 'text', true, false), ('must_end_at', 'timestamp with time zone', true, false), ('group_waiting', 'bigint', true, false), ('group_active', 'bigint', true, false), ('turn', 'bigint', true, false);
 SELECT set_has($$SELECT attname::text, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attnum > 0$$,
                'SELECT * FROM wanted', 'jobq.jobs has the columns of the contract, with these types, NULLs and defaults');
 SELECT is((SELECT attidentity FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attname = 'id'), 'd'::"char", 'id is an identity that a dump may give');
@@ -40,23 +41,31 @@ SELECT is((SELECT count(*) FROM pg_constraint WHERE conrelid = 'jobq.jobs'::regc
 SELECT is((SELECT count(*) FROM pg_constraint WHERE confrelid = 'jobq.jobs'::regclass), 0::bigint, 'no foreign key points at jobs');
 SELECT col_is_pk('jobq', 'jobs', 'id', 'the primary key of jobs');
 SELECT col_is_pk('jobq', 'queue_settings', 'queue', 'the primary key of queue_settings');
-SELECT columns_are('jobq', 'queue_settings', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,created_at}'::name[]);
+SELECT columns_are('jobq', 'queue_settings', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,dead_letter_queue,max_runtime,on_max_runtime,priority_ageing,round_robin,created_at}'::name[]);
 SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error}'::name[]);
-SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,has_settings,created_at}'::name[]);
+SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,dead_letter_queue,max_runtime,on_max_runtime,priority_ageing,round_robin,has_settings,created_at}'::name[]);
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
                $$SELECT unnest('{queue,scheduled,blocked,pending,processing,completed,failed,cancelled,oldest_pending_age,oldest_heartbeat,paused,enqueued_per_second,claimed_per_second,completed_per_second,failed_per_second,lost_per_second,source}'::text[])$$, 'queue_stats: jobs by status, the oldest, rates');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,
                $$SELECT unnest('{pid,database,state,last_round,last_error}'::text[])$$, 'workers: who, where, since when, what went wrong');
+SELECT columns_are('jobq', 'kept_keys', '{queue,unique_key,job_id,kept_until}'::name[]);
+SELECT columns_are('jobq', 'dependencies', '{job_id,depends_on,on_failure,watched}'::name[]);
+SELECT col_is_pk('jobq', 'dependencies', '{job_id,depends_on}'::name[], 'the primary key of dependencies');
+SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (1, 2)$$, '23514', NULL, 'a job depends on older ones only: no cycles');
+SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on, on_failure) VALUES (2, 1, 'wait')$$, '23514', NULL, 'on_failure has two choices');
+SELECT columns_are('jobq', 'deleted_dependencies', '{job_id,result}'::name[]);
+SELECT is((SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace = 'jobq'::regnamespace), 0::bigint, 'no foreign keys at all');
+SELECT is((SELECT count(*) FROM pg_index WHERE indrelid = 'jobq.kept_keys'::regclass AND indisunique), 0::bigint, 'nobody who keeps a key can fail for it');
 SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[], 'attempts by job and lease');
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies}'::text[], 'pg_dump keeps the rows of these');
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass), false, 'no row security: it breaks dumps by others than the owner');
 -- Hot tables are kept in shape.
 SELECT ok((SELECT reloptions::text ~ 'fillfactor=27' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');
 -- Statements by hand are looked after by triggers, also where the server applies changes.
-SELECT triggers_are('jobq', 'jobs', '{fill_job,count_job,tell_job,follow_job,forget_job,forget_jobs}'::name[]);
+SELECT triggers_are('jobq', 'jobs', '{note_restore,fill_job,count_job,tell_job,follow_job,forget_job,forget_jobs}'::name[]);
 SELECT trigger_is('jobq', 'jobs', 'fill_job', 'jobq', 'fill_job');
 SELECT trigger_is('jobq', 'jobs', 'follow_job', 'jobq', 'follow_job');
 SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclass AND tgname = 'tell_job'), 'R', 'claimable jobs are told of in replica role');

@@ -17,7 +17,13 @@ database($node, 'source');
 value($node, 'source', <<'SQL');
 SELECT jobq_create_queue('mail', max_attempts => 5, heartbeat_timeout => '2 h', keep_completed => '30 days');
 SELECT jobq_create_queue('idle', backoff_base => '5 s');
+SELECT jobq_create_queue('fair', round_robin => true, priority_ageing => '1 min');
+SELECT jobq_enqueue('fair', to_jsonb(coalesce(k, 'none')), concurrency_key => k) FROM unnest('{b,a,NULL,a}'::text[]) k;
+SELECT jobq_create_queue('timed', max_runtime => '3 h', on_max_runtime => 'cancel');
 SELECT jobq_pause_queue('idle');
+SELECT jobq_create_queue('orders', dead_letter_queue => 'dead letters');
+SELECT jobq_enqueue('orders', kind => 'ship');
+SELECT jobq_fail(id, lease, 'no such street', retry => false) FROM jobq_claim('orders', 'w1');
 SELECT jobq_enqueue('mail', jsonb_build_object('n', n), kind => (ARRAY['a', 'B', 'ü', ''])[n % 4 + 1],
                     priority => n % 3 - 1, version => n % 2, requires => CASE WHEN n % 5 = 0 THEN '{gpu}'::text[] END,
                     metadata => '{"from": "dump"}')
@@ -30,18 +36,36 @@ SELECT count(jobq_fail(id, lease, 'no good', retry => false)) FROM jobq_claim('m
 SELECT count(jobq_fail(id, lease, 'try later', retry_in => '10 h')) FROM jobq_claim('mail', 'w1', batch => 2);
 SELECT count(jobq_release(id, lease)) FROM jobq_claim('mail', 'w2', batch => 2);
 SELECT count(*) FROM jobq_claim('mail', 'w3', batch => 4);
+SELECT jobq_enqueue('timed', max_runtime => v) FROM unnest('{NULL,2 h}'::interval[]) v;
+SELECT count(*) FROM jobq_claim('timed', 'w4', batch => 2, heartbeat_timeout => '10 h');
 SELECT jobq_heartbeat(id, lease, '{"percent": 10}') FROM jobq.jobs WHERE status = 'processing';
 SELECT jobq_cancel(id) FROM jobq.jobs WHERE status = 'pending' ORDER BY id DESC LIMIT 2;
+SELECT jobq_enqueue('graph', kind => k) FROM unnest('{a,b}'::text[]) k;
+SELECT jobq_enqueue('graph', kind => 'after', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE queue = 'graph'));
+SELECT jobq_complete(id, lease, '7') FROM jobq_claim('graph');
+SELECT jobq_delete(id) FROM jobq.jobs WHERE queue = 'graph' AND kind = 'a';
+SELECT jobq_set_limit('limited', max_running => 3), jobq_set_limit('limited', '*', max_running => 2);
+SELECT jobq_enqueue('limited', concurrency_key => 'k' || n % 2) FROM generate_series(1, 9) n;
+SELECT count(*) FROM jobq_claim('limited', 'w4', 2, heartbeat_timeout => '1 hour');
+SELECT jobq_enqueue('mail', unique_key => 'waits', unique_for => '1 day', run_at => now() + interval '30 days');
+SELECT jobq_cancel(jobq_enqueue('mail', unique_key => 'kept', unique_for => '1 day', run_at => now() + interval '30 days'));
+SELECT count(*) FROM jobq_enqueue_many('steps', '{1,2,3,4,5}', group_keys => '{a,a,a,b,b}');
+SELECT count(*) FROM jobq_tick();
+SELECT count(*) FROM jobq_claim('steps', 'w1', heartbeat_timeout => '2 h');
 SQL
 is( value($node, 'source', 'SELECT string_agg(DISTINCT status::text, chr(32) ORDER BY status::text) FROM jobq.jobs'),
     'blocked cancelled completed failed pending processing scheduled', 'there is a job in every status');
 
 my @contents = (
     # All but claim_xid, a transaction of the other cluster, which means nothing here and must not, and watched, which a
-    # young lease gets late, and a restored one at once.
-    [ 'jobs', q{SELECT j.id, to_jsonb(j) - 'claim_xid' - 'watched' FROM jobq.jobs j ORDER BY id} ],
+    # young lease gets late, and a restored one at once; and the slots of limits, which the tick gives it.
+    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{claim_xid,watched,queue_slot,key_slot,slot_seq}'::text[] FROM jobq.jobs j ORDER BY id} ],
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
+    [ 'limits', 'SELECT queue, key, max_running, rate, per, created_at FROM jobq.limit_settings ORDER BY queue, key' ],
+    [ 'kept keys', 'SELECT * FROM jobq.kept_keys ORDER BY job_id' ],
+    [ 'dependencies', 'SELECT * FROM jobq.dependencies ORDER BY job_id, depends_on' ],
+    [ 'deleted dependencies', 'SELECT * FROM jobq.deleted_dependencies ORDER BY job_id' ],
     [ 'lanes', 'SELECT DISTINCT * FROM jobq.lane_directory ORDER BY lane' ],
     [ 'queues', 'SELECT * FROM jobq.queues ORDER BY queue' ],
     [ 'sequence', 'SELECT last_value, is_called FROM jobq.jobs_id_seq' ],
@@ -79,6 +103,11 @@ for my $way (sort keys %restore)
         my ($name, $query) = @$part;
         is(value($node, $way, $query), $before{$name}, "$way: the $name are the same");
     }
+    # The sessions of pg_restore end a moment after it.
+    becomes_true($node, $way, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'},
+        "$way: the restore has ended");
+    value($node, $way, 'SELECT count(*) FROM jobq_tick()');
+    is(value($node, $way, q{SELECT count(*) FROM jobq_claim('limited', batch => 9)}), 1, "$way: limits hold, and count what runs");
 }
 is(value($node, 'source', $contents[0][1]), $before{jobs}, 'nothing changed in the source meanwhile');
 
@@ -111,6 +140,29 @@ for my $way (sort keys %restore)
     cmp_ok($rest, '>', 0, "$way: but for those that need more");
     is( value($node, $way, q{SELECT count(*) FROM jobq_claim('mail', 'g', batch => 100, capabilities => '{gpu}')}),
         $rest, "$way: which a worker that has it gets");
+
+    is(value($node, $way, q{SELECT string_agg((must_end_at - started_at)::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'timed'}),
+        '03:00:00 02:00:00', "$way: running jobs have the time they had");
+
+    is(value($node, $way, q{SELECT count(DISTINCT payload), (SELECT count(*) FROM jobq_claim('fair', 'f', batch => 10)) FROM jobq_claim('fair', 'f', batch => 3)}),
+        '3|1', "$way: keys take turns");
+
+    is(value($node, $way, q{SELECT jobq_redrive('dead letters')}), '1', "$way: a dead letter goes back");
+    is( value($node, $way, q{SELECT kind || ' ' || attempt FROM jobq_claim('orders', 'n')}),
+        'ship 1', "$way: and is claimable where it came from");
+
+    is( value($node, $way, q{SELECT string_agg(kind || ' ' || status, ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'graph'}),
+        'b pending, after blocked', "$way: a job waits for its dependencies");
+    value($node, $way, q{SELECT jobq_complete(id, lease, '8') FROM jobq_claim('graph')});
+    becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'graph' AND kind = 'after'},
+        "$way: it runs when they have completed");
+    is( value($node, $way, q{SELECT string_agg(result::text, ' ') FROM jobq_claim('graph') c, jobq_dependency_results(c.id)}),
+        '7 8', "$way: with the results of them all");
+
+    my $steps = q{SELECT string_agg(format('%s %s', payload, status), ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'steps'};
+    is(value($node, $way, $steps), '1 processing, 2 blocked, 3 blocked, 4 pending, 5 blocked', "$way: groups have who has the turn");
+    value($node, $way, q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'steps' AND status = 'processing'});
+    becomes_true($node, $way, "SELECT ($steps) = '1 completed, 2 pending, 3 blocked, 4 pending, 5 blocked'", "$way: and go on from there");
 
     # The server found the restored database by itself.
     value($node, $way, q{UPDATE jobq.jobs SET run_at = clock_timestamp() + interval '50 ms' WHERE status = 'scheduled'});

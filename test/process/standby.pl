@@ -53,12 +53,19 @@ like($report, qr/^standby\|t\|.*promoted/, 'jobq.workers says why');
 
 # ---- promotion
 
+# While this transaction may have given turns, nobody else does: the group arrives without one.
+my $ticker = session($primary, 'work');
+$ticker->query('BEGIN');
+$ticker->query('SELECT count(*) FROM jobq_tick()');
+value($primary, 'work', q{SELECT count(*) FROM jobq_enqueue_many('grouped', '{1,2}', group_keys => '{g,g}')});
 value($primary, 'work', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '1 s')});
 value($primary, 'work', q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 3)});
 my ($back, $lease, $claimed_at) = split /\|/,
   value($primary, 'work', q{SELECT id, lease, extract(epoch FROM last_heartbeat) FROM jobq.jobs WHERE worker_id = 'w' LIMIT 1});
 $primary->wait_for_catchup($standby);
+is(value($standby, 'work', q{SELECT blocked FROM jobq.queue_stats WHERE queue = 'grouped'}), '2', 'a group without a turn has arrived');
 $primary->stop('immediate');
+$ticker->{run}->finish;
 seconds_until(sub { time > $claimed_at + $timeout + 0.1 });
 
 my $promoted_at = time;
@@ -70,6 +77,8 @@ report_seconds('first round after the promotion was asked for', $active);
 cmp_ok($active, '<', 5, 'soon');
 is(value($standby, 'work', "SELECT jobq_heartbeat($back, $lease)"), 'held', 'a worker that comes back has its lease still');
 becomes_true($standby, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'later'}, 'delayed jobs are promoted');
+becomes_true($standby, 'work', q{SELECT string_agg(status::text, ' ' ORDER BY id) = 'pending blocked' FROM jobq.jobs WHERE queue = 'grouped'},
+    'the group has its first turn');
 becomes_true($standby, 'work', q{SELECT count(*) >= 2 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'w'},
     'the leases of those who do not come back are rescued');
 my ($first, $last) = split /\|/, value($standby, 'work', qq{

@@ -70,12 +70,32 @@ my @calls = (
     [ q{SELECT jobq_retry_jobs('ops', statuses => '{cancelled}', max_jobs => 1)},             '1' ],
     [ q{SELECT jobq_delete_jobs('ops')},                                                      '2' ],
     [ q{SELECT jobq_purge_queue('ops')},                                                      '1' ],
+    [ q{SELECT jobq_set_limit('ops', max_running => 1)},                                      't' ],
+    [ q{SELECT jobq_create_queue('work', dead_letter_queue => 'dead')},                       '' ],
+    [ q{SELECT jobq_enqueue('work') > 0},                                                     't' ],
+    [ q{SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('work')},                 'failed' ],
+    [ q{SELECT count(*) FROM jobq.jobs, jobq.job_log(id) WHERE queue = 'dead'},               '5' ],
+    [ q{SELECT jobq_redrive('dead')},                                                         '1' ],
+    [ q{SELECT jobq_enqueue('graph', kind => 'a', depends_on => '{}') > 0},                   't' ],
+    [ q{SELECT jobq_enqueue('graph', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE kind = 'a' AND queue = 'graph')) > 0}, 't' ],
+    [ q{SELECT jobq_complete(id, lease, '7') FROM jobq_claim('graph')},                       't' ],
+    [ q{SELECT count(*) FROM jobq_claim('graph')},                                            '0' ],
+    [ q{SELECT done FROM jobq_tick() WHERE duty = 'unblock'},                                 '1' ],
+    [ q{SELECT r.status, r.result FROM jobq_claim('graph') c, jobq_dependency_results(c.id) r}, 'completed|7' ],
+    [ q{SELECT jobq_dot(min(id)) LIKE 'digraph%' FROM jobq.jobs WHERE queue = 'graph'},       't' ],
+    [ q{SELECT jobq_drop_queue('graph', force => true)},                                      't' ],
+    [ q{SELECT jobq_set_limit('limited', max_running => 1)},                                  't' ],
+    [ q{SELECT jobq_enqueue('limited') > 0 AND jobq_enqueue('limited') > 0},                  't' ],
+    [ q{SELECT count(*) FROM jobq_claim('limited', batch => 2)},                              '1' ],
+    [ q{SELECT running FROM jobq.limits WHERE queue = 'limited'},                             '1' ],
+    [ q{SELECT jobq_drop_queue('limited', force => true)},                                    't' ],
+    [ q{SELECT jobq_drop_queue('work', force => true)},                                       't' ],
     [ q{SELECT jobq_drop_queue('mail', force => true)},                                       't' ],
     [ q{SELECT jobq_grant('shop', 'producer')},                                               '' ],
     [ q{SELECT has_function_privilege('shop', 'jobq_version()', 'EXECUTE')},                  't' ],
     [ q{SELECT jobq_revoke('shop', 'producer')},                                              '' ],
     [ q{CALL jobq_wait('ops', '0 s')},                                                       '' ],
-    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote prune repair reconcile' ],
+    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote unblock prune repair reconcile' ],
 );
 my %called;
 for my $call (@calls)
@@ -102,11 +122,16 @@ value($node, 'plain', q{SELECT id FROM jobq_claim('duty', 'silent', heartbeat_ti
 value($node, 'plain', q{SELECT jobq_cancel(id) FROM jobq_claim('duty', 'deaf', heartbeat_timeout => '10 h')});
 value($node, 'plain', q{SELECT jobq_complete(id, lease) FROM jobq_claim('duty', 'good')});
 
-is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, prune 0, repair 0, reconcile 0', 'nothing is due');
+value($node, 'plain', q{SELECT jobq_enqueue('timed', max_runtime => '5 min')});
+value($node, 'plain', q{SELECT id FROM jobq_claim('timed', 'endless', heartbeat_timeout => '10 h')});
+
+is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, unblock 0, prune 0, repair 0, reconcile 0', 'nothing is due');
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '10 min'}),
-    'rescue 1, cancel 1, promote 0, prune 0, repair 0, reconcile 0', 'a dead worker is noticed, a deaf one taken its job');
+    'rescue 2, cancel 1, promote 0, unblock 0, prune 0, repair 0, reconcile 0', 'a dead worker is noticed, a deaf one taken its job, and so is one beyond max_runtime');
+is(value($node, 'plain', q{SELECT error FROM jobq.jobs WHERE queue = 'timed'}), 'ran longer than max_runtime (300 s)', 'which says so');
+value($node, 'plain', q{SELECT jobq_drop_queue('timed', force => true)});
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '2 h'}),
-    'rescue 0, cancel 0, promote 1, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, an old one pruned');
+    'rescue 0, cancel 0, promote 1, unblock 0, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, an old one pruned');
 is( value($node, 'plain', 'SELECT string_agg(queue || status, chr(32) ORDER BY id) FROM jobq.jobs'),
     'dutypending dutycancelled laterpending', 'the jobs are what these duties make of them');
 

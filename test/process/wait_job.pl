@@ -208,12 +208,7 @@ $one->{session}{stderr} = '';
 value($node, 'work', 'CREATE EXTENSION jobq');
 $job = $other->query(q{SELECT jobq_enqueue('q')});
 waits_for($_, $job, '60 s') for @crowd;
-$begin = time;
-$node->stop('fast');
-$took = time - $begin;
-report_seconds('fast shutdown with sleepers', $took);
-cmp_ok($took, '<', 2, 'a fast shutdown does not wait for sleepers');
-unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000|cache lookup failed)/, 'no crash, no internal error');
+stops_fast($node);
 eval { $_->{session}{run}->kill_kill; } for @crowd, $one, $two, $producer;
 eval { $other->{run}->kill_kill; };
 

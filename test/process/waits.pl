@@ -401,12 +401,7 @@ value($node, 'work', 'CREATE EXTENSION jobq');
 
 start($_, q{CALL jobq_wait('empty', '60 s')}) for @crowd;
 asleep(@crowd);
-$begin = time;
-$node->stop('fast');
-$took = time - $begin;
-report_seconds('fast shutdown with sleepers', $took);
-cmp_ok($took, '<', 2, 'a fast shutdown does not wait for sleepers');
-unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000|cache lookup failed)/, 'no crash, no internal error');
+stops_fast($node);
 eval { $_->{session}{run}->kill_kill; } for @crowd, $one, $two, $worker;
 eval { $_->{run}->kill_kill; } for $other, $listener;
 

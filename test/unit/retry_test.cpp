@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <climits>
+#include <cmath>
 #include <random>
 
 namespace jobq::core {
@@ -171,6 +172,35 @@ TEST(WaitingStatus, DueNowIsClaimableNow) {
     EXPECT_EQ(waiting_status(INT64_MIN, 0), JobStatus::Pending);
     EXPECT_EQ(waiting_status(kLatest, 0), JobStatus::Scheduled);
     EXPECT_EQ(waiting_status(INT64_MAX, INT64_MAX), JobStatus::Pending);
+}
+
+TEST(Paced, SoManyASecond) {
+    EXPECT_EQ(paced(kHour, 0, 10), kHour);
+    EXPECT_EQ(paced(kHour, 1, 10), kHour + kSecond / 10);
+    EXPECT_EQ(paced(kHour, 10, 10), kHour + kSecond);
+    EXPECT_EQ(paced(kHour, 3, 0.5), kHour + 6 * kSecond);
+    EXPECT_EQ(paced(-kHour, 1, 3), -kHour + 333333);
+    EXPECT_EQ(paced(kHour, 1000000, 1e9), kHour + 1000);
+}
+
+TEST(Paced, WithoutARateAllAtOnce) {
+    for (const double rate : {0.0, -1.0, -1e300}) EXPECT_EQ(paced(kHour, 1000000, rate), kHour);
+    EXPECT_EQ(paced(kHour, 5, std::nan("")), kHour);
+    EXPECT_EQ(paced(kHour, 5, HUGE_VAL), kHour);
+}
+
+TEST(Paced, StaysWithinTimeAndInOrder) {
+    for (const double rate : {5e-324, 1e-300, 1e-9, 0.001, 1.0, 7.0, 1e6, 1e308}) {
+        Micros last = kHour;
+        for (std::int64_t n = 0; n < (INT64_C(1) << 60); n = n * 3 + 1) {
+            const Micros at = paced(kHour, n, rate);
+            ASSERT_GE(at, last) << n << " at " << rate;
+            ASSERT_LE(at, kLatest);
+            last = at;
+        }
+    }
+    EXPECT_EQ(paced(kHour, 1, 5e-324), kLatest);
+    EXPECT_EQ(paced(kLatest, 1, 1), kLatest);
 }
 
 }  // namespace

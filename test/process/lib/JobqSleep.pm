@@ -9,7 +9,7 @@ use JobqTest;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-our @EXPORT = qw($slack sleeper start ended seconds_to_end wakes sleeps_on asleep sleeps);
+our @EXPORT = qw($slack sleeper start ended seconds_to_end wakes sleeps_on asleep sleeps stops_fast);
 
 our $slack = 0.5;    # a wake-up takes about a millisecond; a noisy machine more
 
@@ -84,6 +84,20 @@ sub sleeps
     open(my $status, '<', "/proc/$sleeper->{pid}/status") or return 0;
     my ($count) = join('', <$status>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
     return $count;
+}
+
+# A fast shutdown while these sleep.
+sub stops_fast
+{
+    my ($node) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $begin = time;
+    $node->stop('fast');
+    my $took = time - $begin;
+    report_seconds('fast shutdown with sleepers', $took);
+    cmp_ok($took, '<', 2, 'a fast shutdown does not wait for sleepers');
+    unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000|cache lookup failed)/, 'no crash, no internal error');
+    return;
 }
 
 1;

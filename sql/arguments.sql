@@ -1,0 +1,15 @@
+-- Every argument in place, as drivers do that send them all: those that are left out at NULL or their default.
+SELECT jobq_enqueue('arguments', '{}', '', 0, NULL, NULL, NULL, 'ignore', NULL, NULL, NULL, NULL, 'cancel', 0, NULL, NULL, NULL, NULL) > 0 AS enqueued;
+SELECT is_new FROM jobq_enqueue_many('arguments', ARRAY['1']::jsonb[], '', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "arguments", "unique_key": null, "on_conflict": "ignore", "unique_for": null, "group_key": null,
+    "concurrency_key": null, "depends_on": null, "on_dependency_failure": "cancel", "max_runtime": null}]');
+-- The choices.
+SELECT jobq_enqueue('arguments', unique_key => c, on_conflict => c, on_dependency_failure => d) > 0 AS enqueued
+FROM (VALUES ('replace', 'cancel'), ('error', 'run')) AS v(c, d);
+-- Without a key there is no conflict: whoever says what shall become of one has forgotten it.
+SELECT jobq_enqueue('arguments', on_conflict => 'ignore') > 0 AS enqueued;
+SELECT jobq_enqueue('arguments', on_conflict => 'replace');
+SELECT jobq_enqueue_jobs('[{"queue": "arguments", "on_conflict": "error"}]');
+SELECT jobq_enqueue('arguments', on_conflict => 'overwrite');
+SELECT jobq_enqueue('arguments', on_dependency_failure => 'wait');
+SELECT jobq_drop_queue('arguments', force => true);

@@ -1,0 +1,70 @@
+-- Jobs with a group_key that also depend on others: first the dependencies, then the turn.
+CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT count(*) FROM jobq_tick()';
+CREATE FUNCTION pg_temp.jobs() RETURNS TABLE (payload jsonb, status jobq.job_status, in_line boolean, has_turn boolean, error text) LANGUAGE sql AS
+    $$ SELECT payload, status, group_waiting IS NOT NULL, group_active IS NOT NULL, regexp_replace(error, '\d+', 'N') FROM jobq.jobs WHERE queue = 'combined' ORDER BY id $$;
+SELECT jobq_enqueue('combined', '"a"') AS a \gset
+SELECT jobq_enqueue('combined', '"b"', depends_on => ARRAY[:a], group_key => 'g') AS b \gset
+SELECT jobq_enqueue('combined', '"c"', group_key => 'g') AS c \gset
+SELECT jobq_enqueue('combined', '"d"', depends_on => ARRAY[:b, :c], group_key => 'g', unique_key => 'u') AS d \gset
+SELECT pg_temp.tick();
+-- b does not hold up its group while it waits for a.
+SELECT * FROM pg_temp.jobs();
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+SELECT pg_temp.tick();
+-- It may run now, and waits for c, which has the turn.
+SELECT * FROM pg_temp.jobs();
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+-- What is done to d by hand does not let it in front of what it waits for.
+UPDATE jobq.jobs SET priority = 3 WHERE id = :d;
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = :d;
+UPDATE jobq.jobs SET group_key = 'h' WHERE id = :d;
+UPDATE jobq.jobs SET group_key = 'g' WHERE id = :d;
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs() WHERE payload = '"d"';
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs() WHERE payload = '"d"';
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+
+-- A dependency whose edge is deleted by hand is none: the job gets into line.
+SELECT jobq_purge_queue('combined');
+SELECT jobq_enqueue('combined', '"a"') AS a \gset
+SELECT jobq_enqueue('combined', '"b"', depends_on => ARRAY[:a], group_key => 'g') AS b \gset
+DELETE FROM jobq.dependencies WHERE job_id = :b;
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+-- An edge that is inserted by hand takes a job out of it.
+SELECT jobq_enqueue('combined', '"c"', group_key => 'g') AS c \gset
+INSERT INTO jobq.dependencies (job_id, depends_on, on_failure) VALUES (:c, :a, 'cancel');
+SELECT jobq_cancel(:b);
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+-- The failure of a dependency cancels it, and a retry of both makes it wait again.
+SELECT payload, jobq_fail(id, lease, 'broken', retry => false) FROM jobq_claim('combined');
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+SELECT jobq_retry(:c), jobq_retry(:a);
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+SELECT pg_temp.tick();
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+
+-- With a limit on top: what has its turn still needs a slot, and what waits takes none.
+SELECT jobq_set_limit('combined', max_running => 1);
+SELECT jobq_enqueue('combined', '"a"') AS a \gset
+SELECT jobq_enqueue('combined', '"b"', depends_on => ARRAY[:a], group_key => 'g', concurrency_key => 'k') AS b \gset
+SELECT jobq_enqueue('combined', '"c"', group_key => 'g', concurrency_key => 'k') AS c \gset
+SELECT pg_temp.tick();
+SELECT id, lease, payload FROM jobq_claim('combined', batch => 10) \gset
+SELECT count(*) FROM jobq_claim('combined', batch => 10);
+SELECT :'payload' AS running, jobq_complete(:id, :lease);
+SELECT pg_temp.tick();
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined', batch => 10);
+SELECT pg_temp.tick();
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined', batch => 10);
+SELECT blocked, pending, processing FROM jobq.queue_stats WHERE queue = 'combined';
+SELECT jobq_drop_queue('combined', force => true);
+SELECT count(*) FROM jobq.dependencies d WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = d.job_id);

@@ -1,0 +1,236 @@
+-- Dependencies: a job that runs when others have completed. The background worker sets it free, or jobq_tick().
+CREATE FUNCTION pg_temp.settle() RETURNS void LANGUAGE sql AS 'SELECT FROM jobq_tick()';
+-- Completes so many jobs of the queue, with their kind as the result.
+CREATE FUNCTION pg_temp.work(jobs int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE job record;
+BEGIN
+    FOR job IN SELECT id, lease, kind FROM jobq_claim('deps', batch => jobs) ORDER BY id LOOP
+        PERFORM jobq_complete(job.id, job.lease, to_jsonb(job.kind));
+        RETURN NEXT job.kind;
+    END LOOP;
+    PERFORM pg_temp.settle();
+END $$;
+CREATE FUNCTION pg_temp.fail(job bigint) RETURNS jobq.job_status LANGUAGE plpgsql AS $$
+DECLARE claimed record; status jobq.job_status;
+BEGIN
+    SELECT c.id, c.lease INTO STRICT claimed FROM jobq_claim('deps') c;
+    IF claimed.id <> job THEN RAISE 'claimed job %', claimed.id; END IF;
+    status := jobq_fail(claimed.id, claimed.lease, 'no paper', retry => false);
+    PERFORM pg_temp.settle();
+    RETURN status;
+END $$;
+CREATE FUNCTION pg_temp.states() RETURNS TABLE (kind text, status jobq.job_status, error text) LANGUAGE sql AS
+    $$SELECT j.kind, j.status, regexp_replace(j.error, '\d+', 'N', 'g') FROM jobq.jobs j WHERE j.queue = 'deps' ORDER BY j.id$$;
+
+-- A diamond: `split` first, `left` and `right` then, `join` when both have completed. An id may stand there twice.
+SELECT jobq_enqueue('deps', kind => 'split') AS split \gset
+SELECT jobq_enqueue('deps', kind => 'left', depends_on => ARRAY[:split]) AS left \gset
+SELECT jobq_enqueue('deps', kind => 'right', depends_on => ARRAY[:split, :split]) AS right \gset
+SELECT jobq_enqueue('deps', kind => 'join', depends_on => ARRAY[:right, :left]) AS join \gset
+SELECT * FROM pg_temp.states();
+SELECT pg_temp.settle();
+SELECT * FROM pg_temp.work(10);
+SELECT * FROM pg_temp.states();
+-- One is not enough.
+SELECT * FROM pg_temp.work(1);
+SELECT * FROM pg_temp.states();
+SELECT * FROM pg_temp.work(10);
+SELECT * FROM pg_temp.states();
+
+-- What the others came to, for the worker of the last one.
+SELECT r.job_id = :left AS is_left, r.status, r.result FROM jobq_dependency_results(:join) r;
+-- A job without dependencies, and an unknown one.
+SELECT count(*) FROM jobq_dependency_results(:split);
+SELECT count(*) FROM jobq_dependency_results(-1);
+
+-- The graph.
+SELECT d.job_id - :split AS job, d.depends_on - :split AS depends_on, d.on_failure FROM jobq.dependencies d WHERE d.job_id >= :split ORDER BY 1, 2;
+-- As a text for Graphviz.
+SELECT regexp_replace(jobq_dot(:left), '\m\d+\M', 'N', 'g');
+-- Quotes, backslashes and line breaks in a kind are escaped.
+SELECT jobq_enqueue('deps quoted', kind => E'a "b" \\n c\nd') AS quoted \gset
+SELECT regexp_replace(jobq_dot(:quoted), '\m\d+\M', 'N', 'g');
+-- A large graph is cut, and says so; the job that was asked for is always in it.
+SELECT regexp_replace(jobq_dot(:join, 2), '\m\d+\M', 'N', 'g');
+SELECT jobq_dot(-1) IS NULL AS unknown;
+SELECT * FROM pg_temp.work(10);
+
+-- Dependencies that have completed already do not hold anything up, nor does an empty array.
+SELECT jobq_enqueue('deps', kind => 'after', depends_on => ARRAY[:join]) > 0 AS enqueued;
+SELECT jobq_enqueue('deps', kind => 'free', depends_on => '{}') > 0 AS enqueued;
+SELECT pg_temp.settle();
+SELECT * FROM pg_temp.work(10);
+DELETE FROM jobq.jobs WHERE queue = 'deps';
+SELECT count(*) AS edges FROM jobq.dependencies;
+
+-- Jobs of one transaction, and in one call; run_at counts once the dependencies are done. Ids may be strings, as some
+-- drivers return them.
+BEGIN;
+SELECT jobq_enqueue('deps', kind => 'first') AS first \gset
+SELECT count(*), bool_and(is_new) FROM jobq_enqueue_jobs(jsonb_build_array(
+    jsonb_build_object('queue', 'deps', 'kind', 'now', 'depends_on', jsonb_build_array(:first, :'first'::text)),
+    jsonb_build_object('queue', 'deps', 'kind', 'next year', 'depends_on', jsonb_build_array(:first), 'run_at', now() + interval '1 year'),
+    jsonb_build_object('queue', 'deps', 'kind', 'keyed', 'depends_on', jsonb_build_array(:'first'::text), 'unique_key', 'k'),
+    jsonb_build_object('queue', 'deps', 'kind', 'same key', 'depends_on', jsonb_build_array(:first), 'unique_key', 'k'),
+    '{"queue": "deps", "kind": "independent", "depends_on": []}'::jsonb));
+COMMIT;
+SELECT * FROM pg_temp.states();
+SELECT count(*) AS edges FROM jobq.dependencies;
+SELECT * FROM pg_temp.work(1);
+SELECT * FROM pg_temp.states();
+DELETE FROM jobq.jobs WHERE queue = 'deps';
+
+-- A dependency that fails for good, is cancelled or deleted cancels what depends on it, and so on.
+SELECT jobq_enqueue('deps', kind => 'paper', priority => -1) AS paper \gset
+SELECT jobq_enqueue('deps', kind => 'other') AS other \gset
+SELECT jobq_enqueue('deps', kind => 'print', depends_on => ARRAY[:paper, :other]) AS print \gset
+SELECT jobq_enqueue('deps', kind => 'send', depends_on => ARRAY[:print]) AS send \gset
+-- This one runs whatever happens.
+SELECT jobq_enqueue('deps', kind => 'tidy up', depends_on => ARRAY[:send], on_dependency_failure => 'run') AS tidy \gset
+SELECT pg_temp.settle();
+-- A failed attempt that is to be repeated is not the end.
+SELECT jobq_fail(id, lease, 'paper jam', retry_in => '0') FROM jobq_claim('deps');
+SELECT pg_temp.settle();
+SELECT * FROM pg_temp.states();
+SELECT pg_temp.fail(:paper);
+SELECT * FROM pg_temp.states();
+SELECT r.job_id - :paper AS job, r.status, r.result FROM jobq_dependency_results(:tidy) r;
+-- A retry of what failed does not bring the others back.
+SELECT jobq_retry(:paper);
+SELECT pg_temp.settle();
+SELECT * FROM pg_temp.states();
+-- They are retried one by one, and wait again.
+SELECT jobq_retry(:print), jobq_retry(:send);
+SELECT pg_temp.settle();
+SELECT kind, status FROM pg_temp.states();
+SELECT * FROM pg_temp.work(2);
+SELECT * FROM pg_temp.work(2);
+SELECT kind, status FROM pg_temp.states();
+DELETE FROM jobq.jobs WHERE queue = 'deps';
+
+SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
+SELECT jobq_enqueue('deps', kind => 'b') AS b \gset
+SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
+SELECT jobq_enqueue('deps', kind => 'after b', depends_on => ARRAY[:b]) AS bb \gset
+SELECT jobq_cancel(:a), jobq_delete(:b);
+SELECT pg_temp.settle();
+SELECT * FROM pg_temp.states();
+DELETE FROM jobq.jobs WHERE queue = 'deps';
+
+-- Of one that completed before it was deleted the result is kept.
+SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
+SELECT jobq_enqueue('deps', kind => 'b') AS b \gset
+SELECT jobq_enqueue('deps', kind => 'both', depends_on => ARRAY[:a, :b]) AS both \gset
+SELECT * FROM pg_temp.work(1);
+SELECT jobq_delete(:a);
+SELECT * FROM pg_temp.states();
+SELECT * FROM pg_temp.work(1);
+SELECT * FROM pg_temp.states();
+SELECT r.status, r.result FROM jobq_dependency_results(:both) r;
+-- Until the last job that depends on it has gone, too.
+SELECT count(*) FROM jobq.deleted_dependencies;
+SELECT jobq_delete(:both);
+SELECT pg_temp.settle();
+SELECT count(*) FROM jobq.deleted_dependencies;
+DELETE FROM jobq.jobs WHERE queue = 'deps';
+
+-- The retention of a job begins when no unfinished job depends on it.
+SELECT jobq_create_queue('deps', keep_completed => '0', keep_failed => '0');
+SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
+SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
+SELECT * FROM pg_temp.work(1);
+SELECT * FROM pg_temp.states();
+SELECT r.status, r.result FROM jobq_dependency_results(:aa) r;
+SELECT * FROM pg_temp.work(1);
+SELECT pg_temp.settle();
+SELECT * FROM pg_temp.states();
+SELECT count(*) FROM jobq.dependencies;
+-- Cancelled dependents go at once, too.
+SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
+SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
+SELECT pg_temp.fail(:a);
+SELECT pg_temp.settle();
+SELECT * FROM pg_temp.states();
+SELECT jobq_drop_queue('deps');
+
+-- By hand: an operator may let a job run at once, ...
+SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
+SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
+UPDATE jobq.jobs SET status = 'pending' WHERE id = :aa;
+SELECT pg_temp.settle();
+SELECT kind, status FROM pg_temp.states();
+-- ... make it wait again, ...
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
+SELECT pg_temp.settle();
+SELECT kind, status FROM pg_temp.states();
+-- ... take a dependency away, ...
+DELETE FROM jobq.dependencies WHERE job_id = :aa;
+SELECT kind, status FROM pg_temp.states();
+-- ... or add one.
+INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (:aa, :a);
+SELECT kind, status FROM pg_temp.states();
+UPDATE jobq.jobs SET status = 'completed', result = '"by hand"' WHERE id = :a;
+SELECT pg_temp.settle();
+SELECT kind, status FROM pg_temp.states();
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
+DELETE FROM jobq.jobs WHERE id = :a;
+SELECT pg_temp.settle();
+SELECT kind, status FROM pg_temp.states();
+SELECT status, result FROM jobq_dependency_results(:aa);
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
+TRUNCATE jobq.dependencies;
+SELECT kind, status FROM pg_temp.states();
+-- No cycles.
+\set VERBOSITY terse
+INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (:aa, :aa);
+\set VERBOSITY default
+-- First the job, then what it depends on; one statement may bring both.
+INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (9e18, :aa);
+UPDATE jobq.jobs SET status = 'pending' WHERE id = :aa;
+WITH new AS (INSERT INTO jobq.jobs (queue, kind) VALUES ('deps', 'by hand') RETURNING id)
+INSERT INTO jobq.dependencies (job_id, depends_on) SELECT id, :aa FROM new;
+INSERT INTO jobq.dependencies (job_id, depends_on) SELECT jobq_enqueue('deps', kind => 'enqueued'), :aa;
+SELECT kind, status FROM pg_temp.states();
+UPDATE jobq.dependencies SET job_id = 9e18 WHERE job_id = (SELECT id FROM jobq.jobs WHERE kind = 'by hand');
+UPDATE jobq.dependencies SET on_failure = 'run' WHERE depends_on = :aa;
+DELETE FROM jobq.dependencies WHERE depends_on = :aa;
+SELECT kind, status FROM pg_temp.states();
+-- The counters are exact.
+SELECT blocked, pending, cancelled FROM jobq.queue_stats WHERE queue = 'deps';
+DELETE FROM jobq.jobs WHERE queue = 'deps';
+
+-- Bad input.
+CREATE FUNCTION pg_temp.outcome(statement text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE statement;
+    RETURN 'works';
+EXCEPTION WHEN OTHERS THEN
+    RETURN SQLSTATE || ': ' || SQLERRM;
+END $$;
+SELECT call, pg_temp.outcome('SELECT ' || call) FROM (VALUES
+    ($$jobq_enqueue('deps', depends_on => '{-1}')$$),
+    ($$jobq_enqueue('deps', depends_on => '{NULL}')$$),
+    ($$jobq_enqueue('deps', depends_on => '{{1,2},{3,4}}')$$),
+    ($$jobq_enqueue('deps', depends_on => array_fill(1, ARRAY[100000]))$$),
+    ($$jobq_enqueue('deps', depends_on => '{}', on_dependency_failure => 'ignore')$$),
+    ($$jobq_enqueue('deps', depends_on => '{}', on_dependency_failure => NULL)$$),
+    ($$jobq_enqueue_jobs('[{"queue": "deps", "depends_on": [null]}]')$$),
+    ($$jobq_enqueue_jobs('[{"queue": "deps", "depends_on": ["x"]}]')$$),
+    ($$jobq_enqueue_jobs('[{"queue": "deps", "depends_on": 1}]')$$),
+    ($$jobq_enqueue_jobs('[{"queue": "deps", "depends_on": [1e30]}]')$$),
+    ($$jobq_enqueue_jobs('[{"queue": "deps", "depends_on": [true]}]')$$),
+    ($$jobq_dot(NULL)$$),
+    ($$jobq_dot(1, 0)$$),
+    ($$jobq_dot(1, NULL)$$),
+    ($$jobq_dot(1, 1000000)$$),
+    ($$jobq_dependency_results(NULL)$$)) AS v(call);
+-- Which of the jobs of a call is meant, the context says.
+SELECT jobq_enqueue_jobs('[{"queue": "deps"}, {"queue": "deps", "depends_on": [-7]}]');
+SELECT count(*) AS unchanged FROM jobq.jobs WHERE queue = 'deps';
+-- A dump may bring the edges before the jobs.
+BEGIN;
+SET LOCAL check_function_bodies = off;
+INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (9e18, 1);
+ROLLBACK;
+DROP FUNCTION pg_temp.settle, pg_temp.work, pg_temp.fail, pg_temp.states, pg_temp.outcome;
+SELECT jobq_drop_queue('deps', force => true), jobq_drop_queue('deps quoted', force => true);

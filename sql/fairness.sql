@@ -1,0 +1,211 @@
+-- Fairness, per queue and off by default. Priority ageing: jobs of low priority are not starved by a stream of urgent
+-- ones. Round-robin: the concurrency_keys of a queue take turns, however long their backlogs are.
+CREATE FUNCTION pg_temp.order_of(queue text, batch int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    got text := '';
+    part text;
+BEGIN
+    LOOP
+        SELECT string_agg(c.payload #>> '{}', ' ' ORDER BY c.place) INTO part
+        FROM (SELECT payload, row_number() OVER () AS place FROM jobq_claim(queue, batch => batch, kinds => NULL)) c;
+        EXIT WHEN part IS NULL;
+        got := got || ' ' || part;
+    END LOOP;
+    RETURN ltrim(got);
+END $$;
+
+-- ---- Priority ageing
+
+-- Without it a lower number always comes first, whatever the others have waited.
+CREATE FUNCTION pg_temp.fill_aged() RETURNS bigint LANGUAGE sql AS $$
+    SELECT count(jobq_enqueue('aged', to_jsonb(name), kind => kind, priority => priority, run_at => timestamptz '2020-01-01 12:00+00' - waited))
+    FROM (VALUES ('now0', 'a', 0, interval '0'), ('now1', 'a', 1, '0'), ('5min5', 'a', 5, '5 min'), ('4min5', 'b', 5, '4 min'), ('6min5', 'b', 5, '6 min'),
+                 ('10min9', 'a', 9, '10 min'), ('1min0', 'b', 0, '1 min'), ('30s-1', 'a', -1, '30 s'), ('2h100', 'b', 100, '2 h')) j(name, kind, priority, waited) $$;
+SELECT pg_temp.fill_aged();
+SELECT pg_temp.order_of('aged', 1);
+SELECT jobq_drop_queue('aged', force => true);
+-- With it, each minute of waiting counts like one step: a job of priority 5 that has waited for 6 minutes comes before
+-- one of priority 0 that has just been enqueued. Across kinds, one by one or in batches.
+SELECT jobq_create_queue('aged', priority_ageing => '1 min');
+SELECT priority_ageing, round_robin FROM jobq.queues WHERE queue = 'aged';
+SELECT pg_temp.fill_aged();
+BEGIN;
+SELECT pg_temp.order_of('aged', 1);
+ROLLBACK;
+BEGIN;
+SELECT pg_temp.order_of('aged', 4);
+ROLLBACK;
+SELECT pg_temp.order_of('aged', 100);
+SELECT jobq_purge_queue('aged') AS purged;
+SELECT jobq_drop_queue('aged', force => true);
+
+-- All of a random backlog, claimed in batches of random size, comes in the order of priority - waited / ageing.
+SELECT jobq_create_queue('aged', priority_ageing => '10 s');
+SELECT setseed(0.25);
+SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object('queue', 'aged', 'kind', chr(97 + n % 3), 'priority', floor(random() * 12) - 6,
+    'run_at', timestamptz '2020-01-01 12:00+00' - random() * interval '2 min')) FROM generate_series(1, 600) n));
+CREATE TEMPORARY TABLE aged_order (place serial, id bigint);
+DO $$
+BEGIN
+    FOR n IN 1 .. 200 LOOP
+        INSERT INTO aged_order (id) SELECT id FROM jobq_claim('aged', batch => 1 + n % 7);
+    END LOOP;
+END $$;
+SELECT count(*), count(*) FILTER (WHERE o.place <> w.place) AS out_of_order FROM aged_order o
+JOIN (SELECT id, row_number() OVER (ORDER BY run_at + priority * interval '10 s', priority, id) AS place FROM jobq.jobs WHERE queue = 'aged') w USING (id);
+SELECT jobq_drop_queue('aged', force => true);
+
+-- A stream of urgent jobs, twice what the worker can do: a job of priority 3 stands behind those of its first three
+-- minutes, not behind all that are to come.
+SELECT jobq_create_queue('aged', priority_ageing => '1 min');
+SELECT jobq_enqueue('aged', '"low"', priority => 3, run_at => '2020-01-01 12:00+00') AS low \gset
+DO $$
+DECLARE
+    taken text;
+BEGIN
+    FOR minute IN 0 .. 9 LOOP
+        PERFORM jobq_enqueue('aged', '"urgent"', run_at => timestamptz '2020-01-01 12:00+00' + (minute * interval '1 min')) FROM generate_series(1, 2);
+        SELECT payload #>> '{}' INTO taken FROM jobq_claim('aged');
+        RAISE NOTICE 'minute %: %', minute, taken;
+        EXIT WHEN taken = 'low';
+    END LOOP;
+END $$;
+-- Off again.
+SELECT jobq_alter_queue('aged', priority_ageing => '0');
+SELECT priority_ageing FROM jobq.queues WHERE queue = 'aged';
+SELECT jobq_drop_queue('aged', force => true);
+
+-- ---- Round-robin
+
+-- A hundred jobs of one customer, then one of another: without turns it waits for all of them.
+SELECT count(*) FROM jobq_enqueue_many('turns', (SELECT array_agg('"big"'::jsonb) FROM generate_series(1, 100)), concurrency_keys => (SELECT array_agg(text 'big') FROM generate_series(1, 100)));
+SELECT jobq_enqueue('turns', '"small"', concurrency_key => 'small') > 0 AS enqueued;
+BEGIN;
+SELECT position('small' IN pg_temp.order_of('turns', 1)) > 100 * length('big') AS comes_last;
+ROLLBACK;
+-- With them it is next, or next but one.
+SELECT jobq_alter_queue('turns', round_robin => true);
+SELECT round_robin FROM jobq.queues WHERE queue = 'turns';
+BEGIN;
+SELECT 'small' = ANY (array_agg(payload #>> '{}')) AS among_the_first_two FROM jobq_claim('turns', batch => 2);
+ROLLBACK;
+SELECT jobq_drop_queue('turns', force => true);
+
+-- Keys with backlogs alternate, and go on when others have come to an end. The jobs of a key keep their order: priority,
+-- time, id. Whatever the size of the batch, and across kinds.
+SELECT jobq_create_queue('turns', round_robin => true);
+CREATE FUNCTION pg_temp.fill_turns() RETURNS bigint LANGUAGE sql AS $$
+    SELECT count(jobq_enqueue('turns', to_jsonb(key || n), kind => CASE n % 2 WHEN 0 THEN 'even' ELSE 'odd' END, concurrency_key => key))
+    FROM (VALUES ('a', 5), ('b', 2), ('c', 3)) k(key, jobs), generate_series(1, jobs) n $$;
+CREATE FUNCTION pg_temp.round_of(taken text) RETURNS text LANGUAGE sql AS $$
+    -- Which keys each round has served, in whatever order they stand in it.
+    SELECT string_agg(keys, ' | ' ORDER BY round) FROM (
+        SELECT round, string_agg(key || round, ' ' ORDER BY key) AS keys FROM (
+            SELECT left(j, 1) AS key, row_number() OVER (PARTITION BY left(j, 1) ORDER BY place) AS round, substr(j, 2)::int AS n FROM regexp_split_to_table(taken, ' ') WITH ORDINALITY t(j, place)) s
+        WHERE n = round GROUP BY round) r $$;
+SELECT pg_temp.fill_turns();
+BEGIN;
+SELECT pg_temp.order_of('turns', 1) AS one_by_one \gset
+SELECT pg_temp.round_of(:'one_by_one');
+ROLLBACK;
+BEGIN;
+SELECT pg_temp.order_of('turns', 4) AS by_four \gset
+SELECT pg_temp.round_of(:'by_four');
+ROLLBACK;
+SELECT pg_temp.order_of('turns', 100) AS at_once \gset
+SELECT pg_temp.round_of(:'at_once');
+-- No key is served twice while another one waits.
+CREATE FUNCTION pg_temp.alternates(taken text) RETURNS boolean LANGUAGE sql AS $$
+    SELECT count(*) = 0 FROM (SELECT left(j, 1) AS key, lag(left(j, 1)) OVER (ORDER BY place) AS before, place FROM regexp_split_to_table(taken, ' ') WITH ORDINALITY t(j, place)) s
+    WHERE key = before AND place <= 8 $$;
+SELECT pg_temp.alternates(:'one_by_one'), pg_temp.alternates(:'by_four'), pg_temp.alternates(:'at_once');
+SELECT jobq_drop_queue('turns', force => true);
+
+-- Jobs without a key are one more party. Priorities count within a key. Filters of workers hold.
+SELECT jobq_create_queue('turns', round_robin => true);
+SELECT count(jobq_enqueue('turns', to_jsonb(coalesce(k, 'none') || p), kind => 'k' || p, concurrency_key => k, priority => p)) FROM unnest('{a,b,NULL}'::text[]) k, unnest('{2,1}'::int[]) p;
+BEGIN;
+SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 3);
+SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 3);
+ROLLBACK;
+BEGIN;
+SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 9, kinds => '{k2}');
+ROLLBACK;
+-- With ageing as well, it counts within a key.
+SELECT jobq_alter_queue('turns', priority_ageing => '1 min');
+SELECT jobq_reschedule(id, now() - interval '1 hour') FROM jobq.jobs WHERE queue = 'turns' AND payload = '"a2"';
+BEGIN;
+SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 3);
+ROLLBACK;
+
+-- What comes back takes its turn again: released, retried, promoted; one that is moved by hand follows.
+BEGIN;
+SELECT count(jobq_release(id, lease)) FROM jobq_claim('turns', batch => 6);
+SELECT count(jobq_fail(id, lease, retry_in => '0')) FROM jobq_claim('turns', batch => 6);
+SELECT count(*) FROM jobq_claim('turns', batch => 6);
+ROLLBACK;
+UPDATE jobq.jobs SET concurrency_key = 'c' WHERE queue = 'turns' AND payload = '"b2"';
+SELECT count(*) AS in_turn, count(*) FILTER (WHERE turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+UPDATE jobq.jobs SET queue = 'no turns' WHERE queue = 'turns' AND payload = '"none2"';
+SELECT turn FROM jobq.jobs WHERE queue = 'no turns';
+UPDATE jobq.jobs SET queue = 'turns' WHERE queue = 'no turns';
+INSERT INTO jobq.jobs (queue, payload, concurrency_key) VALUES ('turns', '"inserted"', 'd');
+SELECT jobq_enqueue('turns', '"unique"', concurrency_key => 'e', unique_key => 'u') > 0 AS enqueued;
+SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "turns", "payload": "spec", "concurrency_key": "f"}, {"queue": "turns", "payload": "unique spec", "concurrency_key": "f", "unique_key": "v"}]');
+SELECT count(*) AS in_turn, count(*) FILTER (WHERE turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+-- A job that got in behind the triggers' back has no turn; it is taken all the same, when nobody else waits.
+SET session_replication_role = replica;
+INSERT INTO jobq.jobs (queue, payload, run_at, ready_at, max_attempts, status, lane)
+VALUES ('turns', '"replicated"', '2001-01-01', '2001-01-01', 3, 'pending', jobq.lane_of('turns', '', 0, NULL));
+RESET session_replication_role;
+SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 100);
+
+-- Switched on for a queue that has jobs, running and finished ones too: all get their turns. Switched off: the usual
+-- order, and what was in turn is not lost.
+SELECT jobq_alter_queue('turns', round_robin => false);
+SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'turns' AND payload = '"a1"';
+SELECT count(jobq_release(id, lease)) FROM jobq.jobs WHERE queue = 'turns' AND status = 'processing' AND payload <> '"a2"';
+SELECT jobq_enqueue('turns', '"new"', concurrency_key => 'a') > 0 AS enqueued;
+SELECT payload FROM jobq.jobs WHERE queue = 'turns' AND turn IS NULL ORDER BY id;
+SELECT payload FROM jobq_claim('turns');
+UPDATE jobq.queue_settings SET round_robin = true WHERE queue = 'turns';
+SELECT count(*) FILTER (WHERE turn IS NULL) AS without, count(*) FILTER (WHERE turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+\set VERBOSITY terse
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT jobq_create_queue('other turns', round_robin => true);
+ROLLBACK;
+\set VERBOSITY default
+-- A dead letter leaves its turn behind, and gets it back at home.
+SELECT jobq_alter_queue('turns', dead_letter_queue => 'dead turns');
+SELECT jobq_fail(id, lease, 'no', retry => false) FROM jobq_claim('turns');
+SELECT count(*) AS letters, count(turn) AS in_turn FROM jobq.jobs WHERE queue = 'dead turns';
+SELECT jobq_redrive('dead turns');
+SELECT count(*) FILTER (WHERE turn IS NULL) AS without FROM jobq.jobs WHERE queue = 'turns';
+SELECT jobq_drop_queue('turns', force => true);
+
+-- With limits: a key that may not run more jobs leaves its turns to the others.
+SELECT jobq_create_queue('turns', round_robin => true);
+SELECT jobq_set_limit('turns', 'a', max_running => 1);
+SELECT count(*) FROM jobq_enqueue_many('turns', (SELECT array_agg('{}'::jsonb) FROM generate_series(1, 30)), concurrency_keys => (SELECT array_agg(substr('abc', n % 3 + 1, 1)) FROM generate_series(1, 30) n));
+SELECT j.concurrency_key, count(*) FROM jobq_claim('turns', batch => 9) c JOIN jobq.jobs j USING (id) GROUP BY 1 ORDER BY 1;
+SELECT j.concurrency_key, count(*) FROM jobq_claim('turns', batch => 100) c JOIN jobq.jobs j USING (id) GROUP BY 1 ORDER BY 1;
+SELECT jobq_drop_queue('turns', force => true);
+
+-- A replaced job takes the turns of its new key.
+SELECT jobq_create_queue('turns', round_robin => true);
+SELECT jobq_enqueue('turns', concurrency_key => 'a', unique_key => 'u') = jobq_enqueue('turns', concurrency_key => 'b', unique_key => 'u', on_conflict => 'replace') AS same;
+SELECT concurrency_key, turn = jobq.turn_of('b') AS its_turn FROM jobq.jobs WHERE queue = 'turns';
+SELECT jobq_drop_queue('turns', force => true);
+
+-- Bad input.
+\set VERBOSITY terse
+SELECT jobq_create_queue('turns', priority_ageing => '-1 s');
+SELECT jobq_create_queue('turns', priority_ageing => '1 microsecond');
+SELECT jobq_create_queue('turns', priority_ageing => '366 days');
+SELECT jobq_enqueue('turns', concurrency_key => '');
+SELECT jobq_enqueue('turns', concurrency_key => repeat('k', 256));
+SELECT jobq_enqueue_many('turns', '{1,2}', concurrency_keys => '{a}');
+SELECT jobq_enqueue_jobs('[{"queue": "turns", "concurrency_key": 7}]');
+INSERT INTO jobq.jobs (queue, concurrency_key) VALUES ('turns', '');
+INSERT INTO jobq.queue_settings (queue, priority_ageing) VALUES ('turns', '-1 s');
+SELECT count(*) AS jobs FROM jobq.jobs WHERE queue = 'turns';

@@ -1,0 +1,205 @@
+-- Groups: the jobs of a queue with the same group_key run one at a time, in the order of their ids. What follows is
+-- the same with the background worker, which gives a job its turn within about a millisecond, and without: then the tick
+-- does, as here.
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT count(*) FROM jobq_tick()';
+CREATE FUNCTION pg_temp.shown(name text) RETURNS text LANGUAGE sql AS $$
+    SELECT string_agg(format('%s %s%s', payload #>> '{}', status,
+                             CASE WHEN group_active IS NOT NULL THEN ' (turn)' WHEN group_waiting IS NOT NULL THEN ' (waits)' END), ', ' ORDER BY id)
+    FROM jobq.jobs WHERE queue = name $$;
+CREATE FUNCTION pg_temp.id(name text, job text) RETURNS bigint LANGUAGE sql AS $$
+    SELECT id FROM jobq.jobs WHERE queue = name AND payload = to_jsonb(job) $$;
+CREATE FUNCTION pg_temp.lease(name text, job text) RETURNS bigint LANGUAGE sql AS $$
+    SELECT lease FROM jobq.jobs WHERE queue = name AND payload = to_jsonb(job) $$;
+
+-- A job with a group_key enters blocked, whether or not another one runs: the producer does not look.
+BEGIN;
+SELECT jobq_enqueue('g', '"a1"', group_key => 'a') > 0 AS enqueued;
+SELECT count(*) FROM jobq_enqueue_many('g', '{"\"a2\"","\"b1\"","\"x\"","\"b2\""}', group_keys => '{a,b,NULL,b}');
+SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "g", "payload": "a3", "group_key": "a"}, {"queue": "g 2", "payload": "a1", "group_key": "a"}]');
+SELECT pg_temp.shown('g');
+SELECT queue, blocked, pending FROM jobq.queue_stats WHERE queue = 'g';
+COMMIT;
+-- One of each group has its turn; jobs without a group are pending at once. A group belongs to its queue.
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('g'), pg_temp.shown('g 2');
+SELECT queue, blocked, pending FROM jobq.queue_stats WHERE queue = 'g';
+SELECT payload FROM jobq_claim('g', batch => 10, heartbeat_timeout => '1 hour');
+SELECT payload FROM jobq_claim('g', batch => 10);
+
+-- When it has completed, the next one follows.
+SELECT jobq_complete(pg_temp.id('g', 'a1'), pg_temp.lease('g', 'a1'));
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('g');
+
+-- A retry keeps its place: nobody overtakes it.
+SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
+SELECT jobq_fail(:id, :lease, 'e', retry_in => '1 hour');
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('g');
+SELECT jobq_retry(:id), jobq_reschedule(:id, now() + interval '1 hour'), jobq_reschedule(:id, now());
+SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
+SELECT jobq_snooze(:id, '1 hour', :lease), jobq_retry(:id);
+SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
+SELECT jobq_release(:id, :lease);
+SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
+SELECT count(*) FROM jobq_tick(now() + interval '2 hours');
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('g');
+SELECT attempts, lost_attempts FROM jobq.jobs WHERE id = :id;
+
+-- Whatever ends it gives the next one its turn. Each of these gets a running job, with another one behind it.
+CREATE TABLE group_ends (n serial, how text, id bigint, lease bigint);
+CREATE FUNCTION pg_temp.followed(job group_ends) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE job.how USING job.id, job.lease;
+    PERFORM pg_temp.tick();
+    RETURN (SELECT string_agg(j.status::text, ', ' ORDER BY j.id) FROM jobq.jobs j WHERE j.group_key = job.how);
+END $$;
+INSERT INTO group_ends (how) VALUES
+    ('SELECT jobq_heartbeat($1, $2)'),
+    ('SELECT jobq_complete($1, $2)'),
+    ('SELECT jobq_complete_many(ARRAY[$1], ARRAY[$2])'),
+    ('SELECT jobq_complete_and_claim(ARRAY[$1], ARRAY[$2], queue => ''nowhere'')'),
+    ('SELECT jobq_fail($1, $2, retry => false)'),
+    ('SELECT jobq_fail_many(ARRAY[$1], ARRAY[$2], retry => false)'),
+    ('SELECT jobq_cancel($1), jobq_release($1, $2)'),
+    ('SELECT jobq_release($1, $2), jobq_cancel($1)'),
+    ('SELECT jobq_cancel($1), $2'),
+    ('SELECT jobq_cancel($1), jobq_tick(now() + interval ''10 minutes''), $2'),
+    ('SELECT jobq_release($1, $2), jobq_delete($1)'),
+    ('UPDATE jobq.jobs SET status = ''completed'' WHERE id = $1 AND lease = $2'),
+    ('UPDATE jobq.jobs SET group_key = NULL, status = ''pending'' WHERE id = $1 AND lease = $2'),
+    ('DELETE FROM jobq.jobs WHERE id = $1 AND lease = $2'),
+    ('SELECT jobq_tick(now() + interval ''2 hours''), $1, $2');
+SELECT count(*) FROM generate_series(1, 2) i, group_ends, LATERAL jobq_enqueue('ends', to_jsonb(i), group_key => how, max_attempts => 1);
+SELECT pg_temp.tick();
+UPDATE group_ends e SET id = c.id, lease = c.lease
+FROM jobq_claim('ends', 'w', batch => 100, heartbeat_timeout => '1 hour') c JOIN jobq.jobs j USING (id) WHERE j.group_key = e.how;
+SELECT how, pg_temp.followed(e) FROM group_ends e ORDER BY n;
+SELECT jobq_drop_queue('ends', force => true);
+-- Also where nothing is kept, and where failed jobs go to another queue.
+SELECT jobq_create_queue('ends', keep_completed => '0', keep_failed => '0');
+DELETE FROM group_ends WHERE how !~ '^SELECT jobq_(complete|fail|release|tick)';
+SELECT count(*) FROM generate_series(1, 2) i, group_ends, LATERAL jobq_enqueue('ends', to_jsonb(i), group_key => how, max_attempts => 1);
+SELECT pg_temp.tick();
+UPDATE group_ends e SET id = c.id, lease = c.lease
+FROM jobq_claim('ends', 'w', batch => 100, heartbeat_timeout => '1 hour') c JOIN jobq.jobs j USING (id) WHERE j.group_key = e.how;
+SELECT how, pg_temp.followed(e) FROM group_ends e ORDER BY n;
+SELECT jobq_drop_queue('ends', force => true);
+DROP FUNCTION pg_temp.followed;
+DROP TABLE group_ends;
+
+-- A dead letter has left its group. Redriven, it waits for its turn there again.
+SELECT jobq_create_queue('shop', dead_letter_queue => 'shop dead');
+SELECT jobq_enqueue('shop', to_jsonb('s' || n), group_key => 's', max_attempts => 1) > 0 AS enqueued FROM generate_series(1, 3) n;
+SELECT pg_temp.tick();
+SELECT jobq_fail(id, lease) FROM jobq_claim('shop');
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('shop'), pg_temp.shown('shop dead');
+BEGIN;
+SELECT jobq_redrive('shop dead');
+SELECT pg_temp.shown('shop');
+COMMIT;
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('shop');
+SELECT jobq_complete(id, lease) FROM jobq_claim('shop');
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('shop');
+
+-- The head of a group is the job with the lowest id, be it for later: the others wait for it.
+SELECT jobq_enqueue('later', '"l1"', group_key => 'l', run_at => now() + interval '1 hour') > 0 AS enqueued;
+SELECT jobq_enqueue('later', '"l2"', group_key => 'l', priority => -5) > 0 AS enqueued;
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('later');
+SELECT count(*) FROM jobq_tick(now() + interval '2 hours');
+SELECT pg_temp.shown('later');
+-- Cancelled while they wait, too.
+SELECT count(*) FROM jobq_enqueue_many('later', '{"\"l3\"","\"l4\""}', group_keys => '{l,l}');
+SELECT jobq_cancel(pg_temp.id('later', 'l2')), jobq_cancel(pg_temp.id('later', 'l1'));
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('later');
+-- A finished job that is retried queues up like the others: it comes next, since its id is lower.
+BEGIN;
+SELECT jobq_retry(pg_temp.id('later', 'l1'));
+SELECT pg_temp.shown('later');
+COMMIT;
+SELECT jobq_complete(id, lease) FROM jobq_claim('later');
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('later');
+
+-- With a unique key: a job that waits can be replaced in its place.
+BEGIN;
+SELECT jobq_enqueue('both', '"u1"', unique_key => 'u1', group_key => 'u') AS u1 \gset
+SELECT job_id = :u1 AS existing, is_new FROM jobq_enqueue_many('both', '{"\"u1\"","\"u2\""}', unique_keys => '{u1,u2}', group_keys => '{u,u}');
+SELECT jobq_enqueue('both', '"changed"', unique_key => 'u2', on_conflict => 'replace') > :u1 AS replaced;
+SELECT pg_temp.shown('both');
+COMMIT;
+SELECT pg_temp.tick();
+SELECT jobq_enqueue('both', '"too"', unique_key => 'u1', on_conflict => 'replace') = :u1 AS replaced;
+SELECT pg_temp.shown('both');
+
+-- A paused queue: the turn is given, nothing is claimed.
+SELECT jobq_pause_queue('both');
+SELECT jobq_cancel(:u1);
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('both');
+SELECT count(*) FROM jobq_claim('both');
+SELECT jobq_resume_queue('both');
+SELECT payload FROM jobq_claim('both');
+
+-- max_depth counts blocked jobs, too.
+SELECT jobq_create_queue('narrow', max_depth => 3);
+SELECT count(*) FROM jobq_enqueue_many('narrow', '{1,2,3}', group_keys => '{n,n,n}');
+SELECT jobq_enqueue('narrow', group_key => 'n');
+SELECT pg_temp.tick();
+SELECT jobq_enqueue('narrow', group_key => 'n');
+-- Only pending jobs are dropped, so it is always the head of a group that goes.
+SELECT jobq_alter_queue('narrow', on_full => 'drop_oldest');
+SELECT jobq_enqueue('narrow', '4', group_key => 'n') > 0 AS enqueued;
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('narrow');
+
+-- By hand. A job of a group waits for its turn whatever status it is given; it cannot be made to run.
+INSERT INTO jobq.jobs (queue, payload, group_key) VALUES ('hand', '"h1"', 'h'), ('hand', '"h2"', 'h');
+INSERT INTO jobq.jobs (queue, payload, group_key, status) VALUES ('hand', '"h3"', 'h', 'pending'), ('hand', '"h4"', 'h', 'completed');
+INSERT INTO jobq.jobs (queue, payload, group_key, status) VALUES ('hand', '"h5"', 'h', 'processing');
+INSERT INTO jobq.jobs (queue, payload, group_key) VALUES ('hand', '"h5"', '');
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('hand');
+UPDATE jobq.jobs SET status = 'processing' WHERE queue = 'hand' AND status = 'blocked';
+BEGIN;
+UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'hand';
+SELECT pg_temp.shown('hand');
+COMMIT;
+-- What follows from other columns cannot be set.
+UPDATE jobq.jobs SET group_active = group_waiting, group_waiting = NULL WHERE queue = 'hand';
+SELECT pg_temp.shown('hand');
+-- Another group, or none.
+UPDATE jobq.jobs SET group_key = CASE WHEN payload = '"h2"' THEN 'k' END WHERE queue = 'hand' AND payload IN ('"h2"', '"h3"');
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('hand');
+-- Blocking the job gives its turn back: to whoever has the lowest id, itself here. So does whatever makes it leave the group.
+UPDATE jobq.jobs SET status = 'blocked' WHERE queue = 'hand' AND payload = '"h1"';
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('hand');
+UPDATE jobq.jobs SET group_key = 'k' WHERE queue = 'hand' AND payload = '"h1"';
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('hand');
+-- A running job keeps its group.
+SELECT count(*) FROM jobq_claim('hand', batch => 10, heartbeat_timeout => '1 hour');
+UPDATE jobq.jobs SET group_key = 'k2' WHERE queue = 'hand' AND payload = '"h2"';
+UPDATE jobq.jobs SET priority = 3 WHERE queue = 'hand' AND payload = '"h2"';
+SELECT pg_temp.shown('hand');
+DELETE FROM jobq.jobs WHERE queue = 'hand' AND payload = '"h2"';
+SELECT pg_temp.tick();
+SELECT pg_temp.shown('hand');
+-- The number of a group is the same for ever.
+SELECT jobq.group_of('orders', 'customer 1'), (SELECT group_active FROM jobq.jobs WHERE queue = 'hand' AND payload = '"h1"') = jobq.group_of('hand', 'k') AS ours;
+
+-- Purged and dropped queues.
+SELECT jobq_purge_queue('hand', statuses => '{pending,blocked}');
+SELECT pg_temp.shown('hand');
+SELECT jobq_drop_queue(queue, force => true) FROM unnest('{g,"g 2",shop,"shop dead",later,both,narrow,hand}'::text[]) AS queue;
+SELECT count(*) FROM jobq.jobs WHERE group_key IS NOT NULL;

@@ -1,0 +1,189 @@
+-- Limits: how many jobs of a queue, or of a concurrency_key, run at once, and how many start in a span of time. A job that
+-- a limit keeps from running stays pending; claims pass over it. The same with and without preload, but for rates.
+\set VERBOSITY default
+\set SHOW_CONTEXT never
+CREATE FUNCTION pg_temp.claim(name text, batch int DEFAULT 9) RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(string_agg(payload #>> '{}', ' '), 'nothing') FROM jobq_claim(name, 'w', batch, heartbeat_timeout => '1 hour') $$;
+CREATE FUNCTION pg_temp.job(job jsonb) RETURNS bigint LANGUAGE sql AS $$ SELECT id FROM jobq.jobs WHERE payload = job $$;
+CREATE FUNCTION pg_temp.lease(job jsonb) RETURNS bigint LANGUAGE sql AS $$ SELECT lease FROM jobq.jobs WHERE payload = job $$;
+CREATE FUNCTION pg_temp.outcome(call text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    answer text;
+    hint text;
+BEGIN
+    EXECUTE 'SELECT ' || call INTO answer;
+    RETURN answer;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+    RETURN SQLSTATE || ' ' || SQLERRM || ' / ' || hint;
+END $$;
+
+-- A queue: at most two at once, whatever is asked for.
+SELECT jobq_set_limit('narrow', max_running => 2);
+SELECT count(jobq_enqueue('narrow', to_jsonb(n))) FROM generate_series(1, 9) n;
+SELECT pg_temp.claim('narrow');
+SELECT pg_temp.claim('narrow');
+SELECT queue, key, max_running, running, rate, per, tokens FROM jobq.limits;
+-- Whatever ends an attempt gives its place back: completion, failure, release, snooze, cancellation, rescue, deletion.
+SELECT jobq_complete(pg_temp.job('1'), pg_temp.lease('1')), pg_temp.claim('narrow');
+SELECT jobq_fail(pg_temp.job('2'), pg_temp.lease('2'), retry_in => '1 day'), pg_temp.claim('narrow');
+SELECT jobq_snooze(pg_temp.job('3'), '1 day', pg_temp.lease('3')), pg_temp.claim('narrow');
+SELECT jobq_cancel(pg_temp.job('4')), jobq_fail(pg_temp.job('4'), pg_temp.lease('4')), pg_temp.claim('narrow');
+SELECT jobq_release(pg_temp.job('5'), pg_temp.lease('5')), pg_temp.claim('narrow', 1);
+-- It is the one that was released: it has its old place.
+SELECT running FROM jobq.limits;
+-- Completing and claiming in one call: the place that is given back is taken at once.
+SELECT payload FROM jobq_complete_and_claim(ARRAY[pg_temp.job('5'), pg_temp.job('6')], ARRAY[pg_temp.lease('5'), pg_temp.lease('6')], queue => 'narrow', batch => 9);
+-- Rolled back, neither has happened.
+BEGIN;
+SELECT payload FROM jobq_complete_and_claim(ARRAY[pg_temp.job('7')], ARRAY[pg_temp.lease('7')], queue => 'narrow', batch => 9);
+ROLLBACK;
+SELECT pg_temp.claim('narrow'), (SELECT running FROM jobq.limits);
+BEGIN;
+SAVEPOINT s;
+SELECT jobq_complete(pg_temp.job('8'), pg_temp.lease('8')), pg_temp.claim('narrow');
+ROLLBACK TO s;
+SELECT pg_temp.claim('narrow');
+COMMIT;
+-- A lost worker.
+UPDATE jobq.jobs SET last_heartbeat = now() - interval '1 day', started_at = now() + interval '1 s' WHERE payload = '7';
+-- The background worker may have the row in hand at this very moment: then the next tick finds it done.
+DO $$ BEGIN
+    FOR i IN 1 .. 200 LOOP
+        PERFORM jobq_tick();
+        EXIT WHEN (SELECT status = 'pending' FROM jobq.jobs WHERE payload = '7');
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT pg_temp.claim('narrow');
+
+-- Changed, a limit holds at once. Those that run keep running, and count.
+SELECT jobq_set_limit('narrow', max_running => 1);
+SELECT jobq_complete(pg_temp.job('7'), pg_temp.lease('7')), pg_temp.claim('narrow');
+SELECT jobq_set_limit('narrow', max_running => 2), pg_temp.claim('narrow');
+SELECT jobq_set_limit('narrow', max_running => 0);
+SELECT jobq_complete(pg_temp.job('8'), pg_temp.lease('8')), pg_temp.claim('narrow');
+-- Neither max_running nor rate: no limit.
+SELECT jobq_set_limit('narrow'), jobq_set_limit('narrow'), (SELECT count(*) FROM jobq.limits);
+
+-- One that is set while jobs run counts them.
+SELECT count(jobq_enqueue('later', to_jsonb('later ' || n))) FROM generate_series(1, 4) n;
+SELECT pg_temp.claim('later', 2);
+SELECT jobq_set_limit('later', max_running => 3), pg_temp.claim('later');
+SELECT jobq_set_limit('later', max_running => 1);
+SELECT jobq_complete(pg_temp.job('"later 1"'), pg_temp.lease('"later 1"')), jobq_complete(pg_temp.job('"later 2"'), pg_temp.lease('"later 2"')), pg_temp.claim('later');
+SELECT jobq_complete(pg_temp.job('"later 3"'), pg_temp.lease('"later 3"')), pg_temp.claim('later');
+
+-- Keys: '*' is the limit of each key that has none of its own. Jobs without a key are not concerned.
+SELECT jobq_set_limit('keys', '*', max_running => 1), jobq_set_limit('keys', 'big', max_running => 2), jobq_set_limit('keys', max_running => 5);
+SELECT count(job_id) FROM jobq_enqueue_many('keys', ARRAY['"a1"', '"a2"', '"b1"', '"b2"', '"big1"', '"big2"', '"big3"', '"free1"', '"free2"']::jsonb[],
+    concurrency_keys => '{a,a,b,b,big,big,big,NULL,NULL}');
+SELECT pg_temp.claim('keys');
+SELECT key, max_running, running FROM jobq.limits WHERE queue = 'keys' ORDER BY key NULLS FIRST;
+-- A key's own place first, for its next job; the queue stays full.
+SELECT jobq_complete(pg_temp.job('"b1"'), pg_temp.lease('"b1"')), pg_temp.claim('keys');
+SELECT jobq_complete(pg_temp.job('"a1"'), pg_temp.lease('"a1"')), pg_temp.claim('keys');
+SELECT jobq_set_limit('keys', 'big'), jobq_set_limit('keys'), pg_temp.claim('keys');
+SELECT jobq_complete(pg_temp.job('"big1"'), pg_temp.lease('"big1"')), pg_temp.claim('keys');
+SELECT jobq_complete(pg_temp.job('"big2"'), pg_temp.lease('"big2"')), pg_temp.claim('keys');
+-- The other ways to enqueue with a key.
+SELECT jobq_enqueue('keys', '"one"', concurrency_key => 'x', unique_key => 'u') > 0 AS one;
+SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "keys", "payload": "two", "concurrency_key": "x"}, {"queue": "keys", "payload": "three", "concurrency_key": "y"}]');
+SELECT payload, concurrency_key FROM jobq.jobs WHERE concurrency_key IN ('x', 'y') ORDER BY id;
+SELECT pg_temp.claim('keys');
+-- However many jobs without room stand in front: the next claims do not look at them again, and find each when it may run.
+SELECT jobq_set_limit('row', '*', max_running => 1);
+SELECT count(jobq_enqueue('row', to_jsonb('A' || n), concurrency_key => 'A', run_at => '2001-01-01')) FROM generate_series(1, 200) n;
+SELECT count(jobq_enqueue('row', to_jsonb('B' || n), concurrency_key => 'B', run_at => '2001-01-02')) FROM generate_series(1, 100) n;
+SELECT count(jobq_enqueue('row', to_jsonb('C' || n), concurrency_key => 'C', run_at => '2001-01-03')) FROM generate_series(1, 3) n;
+SELECT pg_temp.claim('row'), pg_temp.claim('row');
+SELECT jobq_complete(pg_temp.job('"C1"'), pg_temp.lease('"C1"')), pg_temp.claim('row');
+SELECT jobq_complete(pg_temp.job('"B1"'), pg_temp.lease('"B1"')), pg_temp.claim('row');
+SELECT jobq_complete(pg_temp.job('"A1"'), pg_temp.lease('"A1"')), jobq_complete(pg_temp.job('"B2"'), pg_temp.lease('"B2"')), pg_temp.claim('row');
+SELECT jobq_enqueue('row', '"A first"', priority => -1, concurrency_key => 'A') > 0, jobq_enqueue('row', '"D"', priority => -1, concurrency_key => 'D') > 0;
+SELECT pg_temp.claim('row');
+SELECT jobq_complete(pg_temp.job('"A2"'), pg_temp.lease('"A2"')), pg_temp.claim('row');
+SELECT jobq_set_limit('row', 'A', max_running => 3), pg_temp.claim('row');
+-- An exhausted queue is an empty one for jobq_claim_any.
+SELECT jobq_set_limit('full', max_running => 0), jobq_enqueue('full') > 0, jobq_enqueue('open', '"open"') > 0;
+SELECT payload FROM jobq_claim_any('{full,open}');
+
+-- Rates: a bucket of `rate` tokens, which gets one each per / rate. A claim takes a token for each job, and does not give
+-- it back, whatever becomes of the job. They are counted in shared memory: without preload a rate is refused.
+CREATE FUNCTION pg_temp.rated() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    preloaded boolean := current_setting('shared_preload_libraries') LIKE '%jobq%';
+    began timestamptz := clock_timestamp();
+    claimed int := 0;
+    held record;
+BEGIN
+    BEGIN
+        PERFORM jobq_set_limit('rated', rate => 100, per => '1 s');
+    EXCEPTION WHEN object_not_in_prerequisite_state THEN
+        RETURN CASE WHEN preloaded THEN 'refused' ELSE 'as it should be' END;
+    END;
+    PERFORM jobq_enqueue('rated') FROM generate_series(1, 400);
+    FOR i IN 1 .. 40 LOOP
+        claimed := claimed + (SELECT count(jobq_release(id, lease)) FROM jobq_claim('rated', batch => 30));
+        PERFORM pg_sleep(0.01);
+    END LOOP;
+    RETURN CASE WHEN NOT preloaded THEN 'not refused' WHEN claimed = 0 THEN 'nothing was claimed'
+                WHEN claimed > 100 + 100 * extract(epoch FROM clock_timestamp() - began) THEN 'too many were claimed'
+                WHEN (SELECT count(*) = 1 FROM jobq.limits WHERE queue = 'rated' AND rate = 100 AND per = '1 s' AND (tokens > 0 OR next_token > now()))
+                THEN 'as it should be' ELSE 'the view is wrong' END;
+END $$;
+SELECT pg_temp.rated();
+SELECT jobq_set_limit('rated') IS NOT NULL AS removed, jobq_drop_queue('rated', force => true) IS NOT NULL AS dropped;
+
+-- By hand. A job that is made to stop gives its places back; one that is made to run is given them by the tick, and
+-- counts from then on, although it was not asked whether there is room.
+SELECT jobq_set_limit('hand', max_running => 1), jobq_set_limit('hand', '*', max_running => 1);
+SELECT count(jobq_enqueue('hand', to_jsonb('hand ' || n), concurrency_key => 'h' || n)) FROM generate_series(1, 5) n;
+SELECT pg_temp.claim('hand');
+UPDATE jobq.jobs SET status = 'completed' WHERE payload = '"hand 1"';
+SELECT queue_slot, key_slot FROM jobq.jobs WHERE payload = '"hand 1"';
+SELECT pg_temp.claim('hand');
+UPDATE jobq.jobs SET concurrency_key = 'h9' WHERE payload = '"hand 2"';
+DELETE FROM jobq.jobs WHERE payload = '"hand 2"';
+SELECT pg_temp.claim('hand');
+UPDATE jobq.jobs SET status = 'processing' WHERE payload = '"hand 4"';
+-- Here, too.
+DO $$ BEGIN
+    FOR i IN 1 .. 200 LOOP
+        PERFORM jobq_tick();
+        EXIT WHEN (SELECT min(running) = 2 FROM jobq.limits WHERE queue = 'hand');
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
+SELECT key, running FROM jobq.limits WHERE queue = 'hand' ORDER BY key NULLS FIRST;
+SELECT jobq_complete(pg_temp.job('"hand 3"'), pg_temp.lease('"hand 3"')), pg_temp.claim('hand');
+UPDATE jobq.jobs SET status = 'failed' WHERE payload = '"hand 4"';
+SELECT pg_temp.claim('hand');
+-- The table of limits may be written, too.
+UPDATE jobq.limit_settings SET max_running = 2 WHERE queue = 'hand' AND key = '';
+SELECT count(jobq_enqueue('hand', to_jsonb('hand ' || n))) FROM generate_series(6, 7) n;
+SELECT pg_temp.claim('hand');
+
+-- Bad input: nothing changes.
+SELECT count(*) AS limits FROM jobq.limits \gset
+SELECT call, pg_temp.outcome(call) FROM unnest(ARRAY[
+    $$jobq_set_limit(NULL, max_running => 1)$$, $$jobq_set_limit('', max_running => 1)$$, $$jobq_set_limit(repeat('q', 64), max_running => 1)$$,
+    $$jobq_set_limit('bad', '', max_running => 1)$$, $$jobq_set_limit('bad', repeat('k', 256), max_running => 1)$$,
+    $$jobq_set_limit('bad', max_running => -1)$$, $$jobq_set_limit('bad', max_running => 1000001)$$,
+    $$jobq_set_limit('bad', rate => 0)$$, $$jobq_set_limit('bad', per => '1 s')$$, $$jobq_set_limit('bad', max_running => 1, per => '1 s')$$,
+    $$jobq_set_limit('bad', rate => 1, per => '0')$$, $$jobq_set_limit('bad', rate => 1, per => '-1 s')$$,
+    $$jobq_set_limit('bad', rate => 1, per => '366 days')$$, $$jobq_set_limit('bad', rate => 1000001)$$,
+    $$jobq_enqueue('bad', concurrency_key => '')$$, $$jobq_enqueue('bad', concurrency_key => '*')$$,
+    $$jobq_enqueue('bad', concurrency_key => repeat('k', 256))$$, $$jobq_enqueue_many('bad', '{1,2}', concurrency_keys => '{k}')$$,
+    $$jobq_enqueue_many('bad', '{1}', concurrency_keys => '{*}')$$, $$jobq_enqueue_jobs('[{"queue": "bad", "concurrency_key": 1}]')$$]) AS call;
+SELECT count(*) = :limits AS unchanged FROM jobq.limits;
+\set VERBOSITY sqlstate
+INSERT INTO jobq.limit_settings (queue, max_running) VALUES ('bad', -1);
+INSERT INTO jobq.limit_settings (queue, rate) VALUES ('bad', 1);
+INSERT INTO jobq.limit_settings (queue) VALUES ('bad');
+INSERT INTO jobq.jobs (queue, concurrency_key) VALUES ('bad', '*');
+\set VERBOSITY default
+
+-- The limits of a queue go with it.
+SELECT jobq_drop_queue(q, force => true) FROM unnest('{narrow,later,keys,row,full,open,hand}'::text[]) q;
+SELECT count(*) FROM jobq.limits;

@@ -1,0 +1,44 @@
+// The hash behind the numbers that are stored in tables (lanes, groups): the same on every machine for ever. FNV-1a 64
+// (Fowler, Noll, Vo) over length-prefixed parts, finished with the 64-bit mixer of MurmurHash3 (Appleby), because the
+// low bits of FNV alone are weak for short keys. Pure; used by core.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace jobq::core {
+
+class StableHash {
+ public:
+    // Byte by byte, lowest first, so that the hash does not depend on the machine.
+    void add_number(std::uint64_t number, int bytes) noexcept {
+        for (int i = 0; i < bytes; i++) add_byte(static_cast<unsigned char>(number >> (8 * i)));
+    }
+
+    // The length keeps ("ab", "c") and ("a", "bc") apart.
+    void add_part(std::string_view part) noexcept {
+        add_number(part.size(), 8);
+        for (const char c : part) add_byte(static_cast<unsigned char>(c));
+    }
+
+    // The finalizer fmix64 of MurmurHash3 over what has been added.
+    std::int64_t value() const noexcept {
+        std::uint64_t hash = hash_;
+        hash ^= hash >> 33;
+        hash *= 0xff51afd7ed558ccd;
+        hash ^= hash >> 33;
+        hash *= 0xc4ceb9fe1a85ec53;
+        hash ^= hash >> 33;
+        return static_cast<std::int64_t>(hash);
+    }
+
+ private:
+    void add_byte(unsigned char byte) noexcept {
+        hash_ ^= byte;
+        hash_ *= 0x00000100000001b3;
+    }
+
+    std::uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+}  // namespace jobq::core

@@ -1,0 +1,87 @@
+// A row of jobq.jobs as its triggers see it: what they read from it, check in it and tell of it.
+// Who may call it: the triggers (job_inserted.cpp, job_changed.cpp).
+#pragma once
+
+#include "core/job.h"
+#include "pg/pg.h"
+#include "store/limit_settings.h"
+
+extern "C" {
+#include "commands/trigger.h"
+}
+
+#include <string_view>
+
+namespace jobq {
+
+// 39P01 unless called as a trigger.
+const TriggerData *trigger_data(FunctionCallInfo fcinfo);
+
+// 39P01 unless the trigger is the one that the extension declares: a row trigger of jobq.jobs for this event.
+const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before);
+
+// The columns of a row of jobq.jobs, by name: an upgrade may add columns at the end. What set() makes lives in the
+// memory context that was current when the row was taken: every SPI call on the way switches to one that dies with it.
+class JobRow {
+ public:
+    JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
+
+    Datum get(const char *column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, number(column), is_null); }
+    bool has(const char *column) const {
+        bool null;
+        get(column, &null);
+        return !null;
+    }
+    Datum get(const char *column) const {
+        bool null;
+        return get(column, &null);
+    }
+    void set(const char *column, Datum value) { set_or_clear(column, true, value); }
+    void set_or_clear(const char *column, bool present, Datum value) {
+        int at = number(column);
+        bool null = !present;
+        MemoryContext inner = MemoryContextSwitchTo(context_);
+        tuple_ = heap_modify_tuple_by_cols(tuple_, desc_, 1, &at, &value, &null);
+        MemoryContextSwitchTo(inner);
+    }
+    void clear(const char *column) { set_or_clear(column, false, Datum(0)); }
+    void default_to(const char *column, Datum value) {
+        if (!has(column)) set(column, value);
+    }
+    HeapTuple tuple() const { return tuple_; }
+
+ private:
+    int number(const char *column) const {
+        const int found = SPI_fnumber(desc_, column);
+        if (found <= 0) elog(ERROR, "jobq: jobq.jobs has no column \"%s\"", column);
+        return found;
+    }
+    HeapTuple tuple_;
+    TupleDesc desc_;
+    MemoryContext context_;
+};
+
+std::string_view text_of(const JobRow &row, const char *column);
+core::JobStatus status_of(const JobRow &row);
+int64 group_of(const JobRow &row);
+SlotRow slots_of(const JobRow &row);
+
+// What constraints would check, if they were free.
+void check_row(const JobRow &row);
+
+// 23505 when a key that outlives its job is the one that a job takes by hand, in the queue that `queue` names.
+void check_kept_key(const JobRow &row, const char *queue);
+
+// 55000: a job of a group that does not have its turn is made to run.
+[[noreturn]] void refuse_turn();
+
+// The row's lane, entered into the directory.
+int64 lane_of(const JobRow &row);
+
+// Tells whoever waits for jobs of a row as it is now: what others' triggers have made of it is what claims will find.
+void publish_row(const JobRow &row);
+
+// A row that came with its place in its group: who has the turn is not what promoters remember.
+void publish_place(const JobRow &row);
+
+}  // namespace jobq

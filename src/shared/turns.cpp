@@ -1,0 +1,46 @@
+// See turns.h.
+#include "pg/pg.h"
+
+#include "core/fairness.h"
+#include "shared/turns.h"
+
+extern "C" {
+#include "common/hashfn.h"
+#include "common/pg_prng.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr uint32 kPlaces = 1024;
+
+pg_atomic_uint64 *shared_places = nullptr;
+pg_atomic_uint64 own_places[kPlaces];
+bool own_ready = false;
+
+void begin_at_random(pg_atomic_uint64 *places) {
+    for (uint32 i = 0; i < kPlaces; i++) pg_atomic_init_u64(&places[i], pg_prng_uint64(&pg_global_prng_state) >> 1);
+}
+
+}  // namespace
+
+pg_atomic_uint64 *turn_position(std::string_view queue) {
+    const uint32 hash =
+        hash_bytes(reinterpret_cast<const unsigned char *>(queue.data()), static_cast<int>(queue.size()));
+    const uint32 place = hash_combine(hash, MyDatabaseId) % kPlaces;
+    if (shared_places != nullptr) return &shared_places[place];
+    if (!own_ready) begin_at_random(own_places);
+    own_ready = true;
+    return &own_places[place];
+}
+
+Size turns_size() { return sizeof(pg_atomic_uint64) * kPlaces; }
+
+void make_turns(void *memory, bool fresh) {
+    shared_places = static_cast<pg_atomic_uint64 *>(memory);
+    if (fresh)
+        for (uint32 i = 0; i < kPlaces; i++) pg_atomic_init_u64(&shared_places[i], 0);
+}
+
+}  // namespace jobq

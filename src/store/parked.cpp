@@ -1,0 +1,126 @@
+// See parked.h.
+#include "pg/pg.h"
+
+#include "pg/args.h"
+#include "shared/marks.h"
+#include "shared/parked.h"
+#include "store/limiter.h"
+#include "store/parked.h"
+
+extern "C" {
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+using core::EmptyRanges;
+
+// So long a name is left again that comes while somebody reads the lane: what is found there is not known yet.
+constexpr core::Micros kWhileLearning = 20000;
+// A range is worth its place when so many jobs are in it.
+constexpr int kWorthKeeping = 4;
+// Jobs that may run, and that the next claims will see all the same: so many, and the rest is no affair of ours.
+constexpr int kMaxJobsSeen = 16;
+
+ClaimKey key_of(TupleTableSlot *row) {
+    bool is_null;
+    return {DatumGetTimestampTz(slot_getattr(row, kJobReadyAt, &is_null)),
+            DatumGetInt64(slot_getattr(row, kJobId, &is_null)),
+            DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
+}
+
+// Takes the first job of the key out of the ranges; false: none is in them.
+bool unpark_first(JobsTable *jobs, int64 lane, std::string_view key, const EmptyRanges &parked) {
+    const Oid oid = get_relname_relid("jobs_key_idx", RelationGetNamespace(jobs->table.relation));
+    if (!OidIsValid(oid)) {
+        publish_keys(parked_lane(lane), core::kFirstKey, core::kLastKey);
+        return true;
+    }
+    Relation index = index_open(oid, AccessShareLock);
+    TupleTableSlot *row = table_slot_create(jobs->table.relation, nullptr);
+    ScanKeyData keys[2];
+    ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
+    ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(make_text(key)));
+    IndexScanDesc scan = begin_index_scan(jobs->table.relation, index, jobs->table.snapshot, 2);
+    index_rescan(scan, keys, 2, nullptr, 0);
+    bool found = false;
+    while (!found && index_getnext_slot(scan, ForwardScanDirection, row)) {
+        CHECK_FOR_INTERRUPTS();
+        const ClaimKey at = key_of(row);
+        // Behind the last range.
+        if (parked.count == 0 || parked.items[parked.count - 1].keys.to <= at) break;
+        found = !(core::skip_empty(parked, at) == at);
+        if (found) publish_keys(parked_lane(lane), at, at);
+    }
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(row);
+    index_close(index, AccessShareLock);
+    return found;
+}
+
+}  // namespace
+
+EmptyRanges parked_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now) {
+    const int64 parked = parked_lane(lane);
+    char key[kLongestKey];
+    for (;;) {
+        bool all;
+        const int length = next_unparked_key(lane, now, key, &all);
+        if (all) publish_keys(parked, core::kFirstKey, core::kLastKey);
+        if (length == kNothingKept) return {};
+        // Asked first: what ends in between is in the ranges then.
+        const bool learning = is_being_learned(parked);
+        const EmptyRanges ranges = read_marks(epoch, parked);
+        if (length == 0) return ranges;
+        const std::string_view unparked(key, static_cast<size_t>(length));
+        if (!unpark_first(jobs, lane, unparked, ranges) && learning)
+            unpark_key(name, unparked, core::saturating_add(now, kWhileLearning));
+    }
+}
+
+void park_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch, TimestampTz now) {
+    const int64 parked = parked_lane(lane);
+    if (has_new_files(jobs->table.relation) || !keep_keys_for(name, lane)) return;
+    const uint64 ticket = begin_learning(epoch, parked, 0);
+    if (ticket == 0) return;
+    const EmptyRanges empty = read_marks(epoch, lane), known = read_marks(epoch, parked);
+    renew_snapshot(jobs);
+    // As in learn_lane: what this transaction has claimed counts as pending.
+    jobs->table.snapshot->curcid = FirstCommandId;
+
+    EmptyRanges found = {};
+    ClaimKey from = core::kFirstKey, key = core::skip_empty(empty, core::kFirstKey);
+    int64 passed = 0;
+    int seen = 0;
+    seek_ready(jobs, lane, key);
+    while (seen < kMaxJobsSeen && next_ready(jobs, &key)) {
+        CHECK_FOR_INTERRUPTS();
+        const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
+        if (key < next) {
+            // Parked already, and worth as much as all of them.
+            passed += kWorthKeeping;
+            if (next == core::kLastKey) break;
+            seek_ready(jobs, lane, next);
+            continue;
+        }
+        if (!fetch_ready(jobs)) continue;
+        TimestampTz due = DT_NOEND;
+        if (waits_for_key(*jobs, name, queue, now, &due)) {
+            if (due != DT_NOEND) unpark_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due);
+            passed++;
+            continue;
+        }
+        if (passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+        from = core::next_key(key);
+        passed = 0;
+        seen++;
+    }
+    // Up to the last entry there was; what comes behind it is told of.
+    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::learn_empty(&found, {from, core::next_key(key)}, passed);
+    finish_learning(parked, ticket, found);
+}
+
+}  // namespace jobq

@@ -1,0 +1,23 @@
+// The store's side of shared/parked.h: where claims need not look, since the limits of their keys keep the jobs there
+// from running.
+#pragma once
+
+#include "core/empty_ranges.h"
+#include "pg/pg.h"
+#include "store/directory.h"
+#include "store/jobs_table.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// The ranges of a lane without a job that may run, besides its marks. Takes out of them the next jobs of keys that have
+// room again. By the snapshot of `jobs`.
+core::EmptyRanges parked_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now);
+
+// A claim that had to pass so many jobs of keys without room makes the next ones know.
+constexpr int kWorthParking = 32;
+// Reads a lane as learn_lane does. `jobs` needs a new snapshot afterwards.
+void park_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch, TimestampTz now);
+
+}  // namespace jobq

@@ -1,0 +1,58 @@
+// See restore.h.
+#include "pg/pg.h"
+
+#include "pg/spi.h"
+#include "store/restore.h"
+
+extern "C" {
+#include "storage/lock.h"
+#include "utils/guc.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// The fourth field of the tag, objsubid in pg_locks: SQL's advisory locks have 1 and 2.
+constexpr uint16 kRestoreLock = 3;
+constexpr int kLockTries = 5000;
+constexpr long kLockPause = 1000;
+
+// Those of a session without pg_read_all_stats, or with track_activities off, count as busy.
+Statement find_busy = {
+    R"(SELECT FROM pg_catalog.pg_locks l
+            JOIN pg_catalog.pg_database b ON b.oid = l.database AND b.datname = pg_catalog.current_database()
+            JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+       WHERE l.locktype = 'advisory' AND l.objsubid = $1 AND l.mode = 'ShareLock' AND l.granted
+         AND (a.state = 'idle' AND a.state_change < pg_catalog.clock_timestamp() - interval '1 minute') IS NOT TRUE
+       LIMIT 1)",
+    {INT2OID},
+    Planning::Free};
+
+LOCKTAG restore_lock() {
+    LOCKTAG tag;
+    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, kRestoreLock);
+    return tag;
+}
+
+}  // namespace
+
+bool restores() { return !check_function_bodies; }
+
+void note_restore() {
+    const LOCKTAG tag = restore_lock();
+    if (LockHeldByMe(&tag, ShareLock)) return;
+    for (int i = 0; i < kLockTries; i++) {
+        if (LockAcquire(&tag, ShareLock, true, true) != LOCKACQUIRE_NOT_AVAIL) return;
+        CHECK_FOR_INTERRUPTS();
+        pg_usleep(kLockPause);
+    }
+}
+
+bool no_restore() {
+    const LOCKTAG tag = restore_lock();
+    if (LockAcquire(&tag, RowExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL) return true;
+    return run(find_busy, Params().add(Int16GetDatum(kRestoreLock))).size() == 0;
+}
+
+}  // namespace jobq

@@ -1,0 +1,253 @@
+// See revive.h.
+#include "pg/pg.h"
+
+#include "core/retry.h"
+#include "core/unique.h"
+#include "pg/args.h"
+#include "pg/subtransaction.h"
+#include "shared/publish.h"
+#include "store/dead_letters.h"
+#include "store/dependencies.h"
+#include "store/dependents.h"
+#include "store/directory.h"
+#include "store/groups.h"
+#include "store/kept_keys.h"
+#include "store/locked_jobs.h"
+#include "store/revive.h"
+#include "store/rows.h"
+#include "store/unique.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+Statement lock_retriable = {LOCK_APPLICABLE("'scheduled', 'completed', 'failed', 'cancelled'"), {INT8ARRAYOID}};
+
+Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
+       WHERE (j.queue = $1 OR j.dead_from = $1) AND j.status = 'failed' AND j.dead_from IS NOT NULL
+         AND )" KEY_IS_FREE("$3") R"(
+       ORDER BY j.id
+       LIMIT $2
+       FOR NO KEY UPDATE SKIP LOCKED)",
+                          {TEXTOID, INT8OID, TIMESTAMPTZOID},
+                          Planning::Free};
+
+// A job that has never started may have been cancelled for one of its dependencies: it waits for them again. Then a job
+// of a group waits for its turn, unless it still has it.
+#define WAITS_AGAIN "(j.started_at IS NULL AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id))"
+#define IS_BLOCKED "(" WAITS_AGAIN " OR j.group_key IS NOT NULL AND j.group_active IS NULL)"
+#define QUEUES_UP \
+    "CASE WHEN j.group_active IS NULL AND NOT " WAITS_AGAIN " THEN jobq.group_of(j.queue, j.group_key) END"
+
+// Of its last attempt: why one was cancelled that never ran says nothing about the job that it is now.
+#define LAST_ERROR "CASE WHEN j.started_at IS NOT NULL THEN j.error END"
+
+// In the order of the array. = ANY (ARRAY[...]): see finish.cpp.
+Statement retry = {
+    R"(UPDATE jobq.jobs j
+       SET status = CASE WHEN )" IS_BLOCKED R"( THEN 'blocked'::jobq.job_status ELSE 'pending'::jobq.job_status END,
+           run_at = $2, ready_at = CASE WHEN NOT )" IS_BLOCKED
+    R"( THEN $2 END, due_at = NULL, group_waiting = )" QUEUES_UP
+    R"(,
+           max_attempts = greatest(j.max_attempts, j.attempts + 1), unique_held = j.unique_key,
+           lost_attempts = 0, finished_at = NULL, result = NULL, cancel_requested_at = NULL, error = )" LAST_ERROR R"(
+       FROM unnest($1) AS u(id)
+       WHERE j.id = ANY (ARRAY[u.id])
+       RETURNING j.id, j.status::text, )" READY_COLUMNS ", j.group_waiting",
+    {INT8ARRAYOID, TIMESTAMPTZOID}};
+
+// From the beginning: what was repaired meanwhile may fail again, and shall then have all its attempts and short
+// delays. What they were the first time is in jobq.attempts.
+Statement start_over = {
+    R"(UPDATE jobq.jobs j
+       SET status = CASE WHEN )" IS_BLOCKED R"( THEN 'blocked'::jobq.job_status
+                         WHEN u.run_at <= $3 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END,
+           run_at = u.run_at, ready_at = CASE WHEN u.run_at <= $3 AND NOT )" IS_BLOCKED R"( THEN u.run_at END,
+           due_at = CASE WHEN u.run_at > $3 AND NOT )" IS_BLOCKED R"( THEN u.run_at END, group_waiting = )" QUEUES_UP
+    R"(,
+           unique_held = j.unique_key, attempts = 0,
+           lost_attempts = 0, finished_at = NULL, result = NULL, cancel_requested_at = NULL, error = )" LAST_ERROR R"(
+       FROM unnest($1, $2) AS u(id, run_at)
+       WHERE j.id = ANY (ARRAY[u.id])
+       RETURNING j.id, j.status::text, )" READY_COLUMNS ", j.group_waiting",
+    {INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID}};
+
+// Jobs that are locked, and how they are to run again.
+struct Revival {
+    const Rows &locked;
+    TimestampTz now;
+    // Of jobq_redrive; nullptr: as jobq_retry does, now, with the attempts that they had.
+    Datum *paced;  // the ids in the order in which they become due
+    int paced_count;
+    double per_second;
+};
+
+bool wants_before(const WantedKey &a, const WantedKey &b) {
+    const std::string_view queue_a = view(a.queue), key_a = view(a.unique_key);
+    const std::string_view queue_b = view(b.queue), key_b = view(b.unique_key);
+    if (core::key_before(queue_a, key_a, queue_b, key_b)) return true;
+    return queue_a == queue_b && key_a == key_b && a.own < b.own;
+}
+
+// Who has the keys that these jobs have given up: another job, or the first of these themselves that wants it.
+// Returns how many there are in `keys`, which has room for all.
+int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
+    int count = 0;
+    for (uint64 i = 0; i < locked.size(); i++) {
+        if (locked[i].is_null(kLockedWantsKey)) continue;
+        WantedKey &key = keys[count++] = {};
+        key.queue = make_text(locked[i].text_at(kLockedQueue));
+        key.unique_key = make_text(locked[i].text_at(kLockedWantsKey));
+        key.own = locked[i].int64_at(kLockedId);
+    }
+    find_holders(keys, count, now);
+    std::sort(keys, keys + count, wants_before);
+    for (int i = 1; i < count; i++) {
+        const WantedKey &before = keys[i - 1];
+        if (keys[i].holder != 0 || view(keys[i].unique_key) != view(before.unique_key) ||
+            view(keys[i].queue) != view(before.queue))
+            continue;
+        keys[i].holder = before.holder != 0 ? before.holder : before.own;
+    }
+    return count;
+}
+
+// The ids of locked jobs, those first that need no key. Keys are taken in their own order, as everywhere.
+struct Retriable {
+    Datum *ids;
+    int without_key;
+    int count;
+};
+
+Retriable retriable(const Rows &locked, TimestampTz now, bool refuse) {
+    auto *keys = static_cast<WantedKey *>(palloc_extended(sizeof(WantedKey) * (locked.size() + 1), MCXT_ALLOC_HUGE));
+    Retriable found = {static_cast<Datum *>(palloc_extended(sizeof(Datum) * (locked.size() + 1), MCXT_ALLOC_HUGE)), 0,
+                       0};
+    for (uint64 i = 0; i < locked.size(); i++)
+        if (locked[i].is_null(kLockedWantsKey)) found.ids[found.count++] = locked[i].get(kLockedId);
+    found.without_key = found.count;
+    const int keyed = find_contenders(locked, now, keys);
+    for (int i = 0; i < keyed; i++) {
+        if (keys[i].holder == 0)
+            found.ids[found.count++] = Int64GetDatum(keys[i].own);
+        else if (refuse)
+            key_taken(keys[i], "Retry it when that job has finished, or delete that one.");
+    }
+    return found;
+}
+
+void send_letters_home(const Rows &locked, const Datum *ids, int count) {
+    auto *letters = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (count + 1), MCXT_ALLOC_HUGE));
+    int letter_count = 0;
+    for (int i = 0; i < count; i++)
+        if (locked_row(locked, DatumGetInt64(ids[i])).bool_at(kLockedIsDeadLetter)) letters[letter_count++] = ids[i];
+    if (letter_count > 0) send_home(array_of(letters, letter_count, INT8OID));
+}
+
+void check_pacing(int count, double per_second) {
+    if (core::paced(0, count - 1, per_second) > core::kLongestPacing)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("argument \"per_second\" is too small: the last of %d jobs would run later than in ten years",
+                        count),
+                 errhint("Use a higher rate, or a lower max_jobs.")));
+}
+
+bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
+
+Rows run_paced(const Revival &revival, Datum *ids, int count) {
+    auto *run_ats = static_cast<Datum *>(palloc_extended(sizeof(Datum) * count, MCXT_ALLOC_HUGE));
+    for (int i = 0; i < count; i++) {
+        const auto place =
+            std::lower_bound(revival.paced, revival.paced + revival.paced_count, ids[i], lower_id) - revival.paced;
+        const TimestampTz run_at = core::paced(revival.now, place, revival.per_second);
+        run_ats[i] = TimestampTzGetDatum(run_at);
+        if (run_at > revival.now) publish_due_at_commit(run_at);
+    }
+    return run(start_over, Params()
+                               .add(array_of(ids, count, INT8OID))
+                               .add(array_of(run_ats, count, TIMESTAMPTZOID))
+                               .add(TimestampTzGetDatum(revival.now)));
+}
+
+// Those that are blocked and did not get into line in their groups.
+void wait_for_dependencies(const Rows &changed) {
+    auto *waiting = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (changed.size() + 1), MCXT_ALLOC_HUGE));
+    int count = 0;
+    for (uint64 i = 0; i < changed.size(); i++)
+        if (status_at(changed[i], 2) == core::JobStatus::Blocked && changed[i].is_null(8))
+            waiting[count++] = changed[i].get(1);
+    if (count > 0) settle_dependents(array_of(waiting, count, INT8OID));
+}
+
+// Makes jobs that are locked run again, in the order of `ids`.
+Rows revive(const Revival &revival, Datum *ids, int count) {
+    send_letters_home(revival.locked, ids, count);
+    const Rows changed =
+        revival.paced != nullptr
+            ? run_paced(revival, ids, count)
+            : run(retry, Params().add(array_of(ids, count, INT8OID)).add(TimestampTzGetDatum(revival.now)));
+    require_affected(count);
+    if (any_dependency()) wait_for_dependencies(changed);
+    publish_ready_rows(changed, 3);
+    publish_waiting_rows(changed, 3, 8);
+    drop_own_kept_keys(ids, count);
+    return count_changed(revival.locked, changed);
+}
+
+// The same one by one, without those whose keys have been taken a moment ago. Any other failure is raised.
+int64 revive_each(const Revival &revival, Datum *ids, int count) {
+    int64 done = 0;
+    for (int i = 0; i < count; i++) {
+        FailureText failure;
+        if (attempt([&] { revive(revival, ids + i, 1); }, &failure))
+            done++;
+        else if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION)
+            done += static_cast<int64>(revive(revival, ids + i, 1).size());
+    }
+    return done;
+}
+
+int64 revive_those_with_free_keys(const Revival &revival, const Retriable &found) {
+    if (found.count == 0) return 0;
+    Datum *keyed = found.ids + found.without_key;
+    const int keyed_count = found.count - found.without_key;
+    int64 done = 0;
+    if (found.without_key > 0) done = static_cast<int64>(revive(revival, found.ids, found.without_key).size());
+    FailureText failure;
+    // All at once, mostly.
+    if (keyed_count > 0 && attempt([&] { revive(revival, keyed, keyed_count); }, &failure))
+        done += keyed_count;
+    else
+        done += revive_each(revival, keyed, keyed_count);
+    return done;
+}
+
+}  // namespace
+
+Rows retry_jobs(Datum ids, TimestampTz now) {
+    const Rows locked = run(lock_retriable, Params().add(ids));
+    const Retriable found = retriable(locked, now, true);
+    return revive({locked, now, nullptr, 0, 0}, found.ids, found.count);
+}
+
+int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
+    const Rows locked = run(lock_retriable, Params().add(ids));
+    return revive_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
+}
+
+int64 redrive(text *queue, int64 max_jobs, double per_second, TimestampTz now) {
+    const Rows locked = run(
+        lock_letters, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(max_jobs)).add(TimestampTzGetDatum(now)));
+    for (uint64 i = 0; i < locked.size(); i++) require_known_queue(locked[i].text_at(kLockedQueue));
+    const Retriable found = retriable(locked, now, false);
+    check_pacing(found.count, per_second);
+    auto *paced = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (found.count + 1), MCXT_ALLOC_HUGE));
+    std::copy(found.ids, found.ids + found.count, paced);
+    std::sort(paced, paced + found.count, lower_id);
+    return revive_those_with_free_keys({locked, now, paced, found.count, per_second}, found);
+}
+
+}  // namespace jobq

@@ -1,0 +1,162 @@
+// See slots.h.
+//
+// Whether a slot is free takes two looks. The first sees what is not committed (SnapshotDirty): a claim that goes on.
+// But it reads index and table at different times, and a job whose row moves meanwhile, as a heartbeat may move it,
+// can be at neither place when it comes by. The second look sees what is committed, under a snapshot taken after the
+// first: a job that was committed by then is there, wherever its row is. One that was not has been in the index since
+// before the slot was locked, and its first row stays as it is as long as its transaction goes on: the first look has
+// met it.
+#include "pg/pg.h"
+
+#include "pg/args.h"
+#include "store/slots.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Besides those of advisory locks by SQL, which have 1 and 2 there.
+constexpr uint16 kLockClass = 0x6a71;
+constexpr AttrNumber kSlot = 1, kSeq = 2;
+
+LOCKTAG tag_of(int64 slot) {
+    LOCKTAG tag;
+    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(slot >> 32), static_cast<uint32>(slot), kLockClass);
+    return tag;
+}
+
+Relation index_of(Slots *slots, SlotOf of) {
+    Relation *index = &slots->indexes[static_cast<int>(of)];
+    if (*index != nullptr) return *index;
+    const char *name = of == SlotOf::Queue ? "jobs_queue_slot_idx" : "jobs_key_slot_idx";
+    const Oid oid = get_relname_relid(name, RelationGetNamespace(slots->jobs->table.relation));
+    if (!OidIsValid(oid))
+        ereport(ERROR,
+                (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("index jobq.%s does not exist", name),
+                 errhint("Limits need it. Create it again as a new installation of the extension would have it.")));
+    *index = index_open(oid, AccessShareLock);
+    return *index;
+}
+
+template <typename Body>
+void scan(Slots *slots, SlotOf of, Snapshot snapshot, ScanKeyData *keys, int count, Body body) {
+    Relation table = slots->jobs->table.relation;
+    if (slots->found == nullptr) slots->found = table_slot_create(table, nullptr);
+    IndexScanDesc scan = begin_index_scan(table, index_of(slots, of), snapshot, count);
+    index_rescan(scan, keys, count, nullptr, 0);
+    while (index_getnext_slot(scan, ForwardScanDirection, slots->found)) {
+        CHECK_FOR_INTERRUPTS();
+        if (!body()) break;
+    }
+    index_endscan(scan);
+    ExecClearTuple(slots->found);
+}
+
+bool any_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
+    ScanKeyData keys[2];
+    ScanKeyInit(&keys[0], kSlot, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(slot));
+    ScanKeyInit(&keys[1], kSeq, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(slot_bound(slot)));
+    bool any = false;
+    scan(slots, of, snapshot, keys, 2, [&] {
+        any = true;
+        return false;
+    });
+    return any;
+}
+
+bool is_free(Slots *slots, SlotOf of, int64 slot) {
+    if (seems_held(slots, of, slot)) return false;
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    const bool held = any_holder(slots, of, latest, slot);
+    UnregisterSnapshot(latest);
+    return !held;
+}
+
+void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Numbers *numbers, int *room) {
+    ScanKeyData keys[2];
+    ScanKeyInit(&keys[0], kSlot, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(limit));
+    ScanKeyInit(&keys[1], kSlot, BTLessStrategyNumber, F_INT8LT,
+                Int64GetDatum(core::slot_of(limit, core::kHighestNumber + 1)));
+    scan(slots, of, snapshot, keys, 2, [&] {
+        bool is_null;
+        const Datum slot = slot_getattr(slots->found, column_of_slot(of), &is_null);
+        if (numbers->count == *room) {
+            *room *= 2;
+            numbers->items =
+                static_cast<int32 *>(repalloc_huge(numbers->items, sizeof(int32) * static_cast<Size>(*room)));
+        }
+        if (!is_null) numbers->items[numbers->count++] = core::number_of_slot(DatumGetInt64(slot));
+        return true;
+    });
+}
+
+}  // namespace
+
+void close_slots(Slots *slots) {
+    for (Relation index : slots->indexes)
+        if (index != nullptr) index_close(index, AccessShareLock);
+    if (slots->found != nullptr) ExecDropSingleTupleTableSlot(slots->found);
+    *slots = {slots->jobs, {}, nullptr};
+}
+
+bool seems_held(Slots *slots, SlotOf of, int64 slot) {
+#ifdef JOBQ_PLANTED_DEFECT_LIMITS_BY_SNAPSHOT
+    // A broken build, made only to show that the audit notices.
+    return false;
+#endif
+    SnapshotData dirty;
+    InitDirtySnapshot(dirty);
+    return any_holder(slots, of, &dirty, slot);
+}
+
+bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string_view key, int64 slot,
+                    TimestampTz now) {
+    const LOCKTAG tag = tag_of(slot);
+    const LockAcquireResult locked = LockAcquire(&tag, ExclusiveLock, false, true);
+    if (locked == LOCKACQUIRE_OK && is_free(slots, of, slot)) {
+        slot_taken(queue, key, slot, next_slot_seq(slot, now));
+        return true;
+    }
+    // Held already: by a claim of this very session on whose behalf somebody's trigger claims.
+    if (locked != LOCKACQUIRE_NOT_AVAIL) LockRelease(&tag, ExclusiveLock, false);
+    return false;
+}
+
+void unlock_slot(int64 slot) {
+    const LOCKTAG tag = tag_of(slot);
+    LockRelease(&tag, ExclusiveLock, false);
+}
+
+Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
+    int room = 256;
+    Numbers numbers = {static_cast<int32 *>(palloc(sizeof(int32) * room)), 0};
+    SnapshotData dirty;
+    InitDirtySnapshot(dirty);
+    add_numbers(slots, of, &dirty, limit, &numbers, &room);
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    add_numbers(slots, of, latest, limit, &numbers, &room);
+    UnregisterSnapshot(latest);
+    std::sort(numbers.items, numbers.items + numbers.count);
+    numbers.count = static_cast<int>(std::unique(numbers.items, numbers.items + numbers.count) - numbers.items);
+    return numbers;
+}
+
+void free_slots_at_commit(const JobsTable &jobs) {
+    const bool in_queue = job_has(jobs, kJobQueueSlot), of_key = job_has(jobs, kJobKeySlot);
+    if (!in_queue && !of_key) return;
+    const std::string_view queue = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
+    if (in_queue) slot_freed_at_commit(queue, {}, DatumGetInt64(job_value(jobs, kJobQueueSlot)));
+    if (of_key && job_has(jobs, kJobConcurrencyKey))
+        slot_freed_at_commit(queue, view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey))),
+                             DatumGetInt64(job_value(jobs, kJobKeySlot)));
+}
+
+}  // namespace jobq

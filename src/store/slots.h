@@ -1,0 +1,45 @@
+// Who holds the slots of limits: running jobs, in jobs.queue_slot and jobs.key_slot. Below SQL.
+//
+// A claim locks a slot for as long as it takes to look whether it is free and to write its own job into it. It never
+// waits for the lock, and does not keep it: from then on others see the entry.
+#pragma once
+
+#include "core/limit.h"
+#include "pg/pg.h"
+#include "shared/limits.h"
+#include "store/jobs_table.h"
+
+namespace jobq {
+
+// Of what a job's slot is: the column it stands in, and the index on that.
+enum class SlotOf { Queue, Key };
+constexpr JobColumn column_of_slot(SlotOf of) { return of == SlotOf::Queue ? kJobQueueSlot : kJobKeySlot; }
+
+// The indexes of slots of an open table, opened when needed.
+struct Slots {
+    JobsTable *jobs;
+    Relation indexes[2];
+    TupleTableSlot *found;
+};
+void close_slots(Slots *slots);
+
+// Locks the slot if it is free; false: it is not, or somebody else is just taking it. The current transaction is held
+// to have taken it from here on.
+bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string_view key, int64 slot, TimestampTz now);
+void unlock_slot(int64 slot);
+
+// Whether a job seems to hold the slot. An answer to choose by, since the slot is not locked.
+bool seems_held(Slots *slots, SlotOf of, int64 slot);
+
+// The numbers of the limit's slots that jobs hold, ascending and different.
+struct Numbers {
+    int32 *items;
+    int count;
+};
+Numbers held_numbers(Slots *slots, SlotOf of, int64 limit);
+
+// The job in table.row leaves its slots with the current transaction. Every change of a job that runs to one that does
+// not must say so.
+void free_slots_at_commit(const JobsTable &jobs);
+
+}  // namespace jobq

@@ -1,0 +1,483 @@
+// See unique.h.
+//
+// An enqueue first looks who has the key. A job that is committed answers at once, although its worker may be about to
+// finish it: the enqueue comes before that then. Only a free key is taken, by INSERT ... ON CONFLICT DO NOTHING, which
+// waits for whoever has just taken it; what is left over then is looked at again. In REPEATABLE READ and above the
+// snapshot may be old, so there the INSERT comes first.
+#include "pg/pg.h"
+
+#include "core/unique.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "pg/subtransaction.h"
+#include "shared/counting.h"
+#include "shared/publish.h"
+#include "store/directory.h"
+#include "store/groups.h"
+#include "store/jobs_table.h"
+#include "store/kept_keys.h"
+#include "store/owner.h"
+#include "store/rows.h"
+#include "store/unique.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Jobs in one INSERT.
+constexpr int kChunk = 1000;
+// A key that is found neither free nor taken so often: somebody keeps the rows out.
+constexpr int kMaxRounds = 100;
+
+// LIMIT 1 keeps each look-up apart: by the index, whatever the statistics say.
+#define HOLDER "j.unique_held = u.unique_key AND j.queue COLLATE \"C\" = u.queue"
+
+Statement find_unfinished = {
+    "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
+    "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j WHERE " HOLDER " LIMIT 1) f(id, status)",
+    {TEXTARRAYOID, TEXTARRAYOID}};
+
+// + interval '0': the index on kept_until, which is for the prune, must not be taken.
+Statement find_kept = {
+    R"(SELECT u.n, f.job_id, f.kept_until
+       FROM unnest($1, $2, $3) WITH ORDINALITY AS u(queue, unique_key, own, n),
+            LATERAL (SELECT k.job_id, k.kept_until FROM jobq.kept_keys k
+                     WHERE k.unique_key = u.unique_key AND k.queue = u.queue AND k.kept_until + interval '0' > $4
+                       AND k.job_id <> u.own
+                     ORDER BY k.kept_until + interval '0' DESC LIMIT 1) f)",
+    {TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
+
+Statement lock_one = {
+    R"(SELECT j.id, j.status::text FROM jobq.jobs j
+       WHERE j.unique_held = $1 AND j.queue COLLATE "C" = $2 FOR NO KEY UPDATE)",
+    {TEXTOID, TEXTOID}};
+
+// As if it had just been enqueued, but for its id, created_at, group and dependencies. What became of earlier
+// attempts is in jobq.attempts.
+Statement change = {
+    R"(UPDATE jobq.jobs j
+       SET payload = $2, priority = $3, run_at = $4, lane = $6, kind = $7, version = $8, requires = $9, metadata = $10,
+           max_attempts = $11, heartbeat_timeout = $12, max_runtime = $13, concurrency_key = $14, unique_for = $15,
+           turn = CASE WHEN $16 THEN jobq.turn_of($14) END,
+           status = CASE WHEN j.status = 'blocked' THEN j.status WHEN $4 <= $5 THEN 'pending'::jobq.job_status
+                         ELSE 'scheduled'::jobq.job_status END,
+           ready_at = CASE WHEN j.status <> 'blocked' AND $4 <= $5 THEN $4 END,
+           due_at = CASE WHEN j.status <> 'blocked' AND $4 > $5 THEN $4 END,
+           attempts = 0, lost_attempts = 0, started_at = NULL, last_heartbeat = NULL, lease_timeout = NULL,
+           worker_id = NULL, error = NULL, progress = NULL, cancel_requested_at = NULL
+       WHERE j.id = $1
+       RETURNING )" READY_COLUMNS ", j.status::text",
+    {INT8OID, JSONBOID, INT2OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTOID, INT4OID, TEXTARRAYOID, JSONBOID,
+     INT4OID, INTERVALOID, INTERVALOID, TEXTOID, INTERVALOID, BOOLOID}};
+
+// A running job loses the key for good: a retry must not want it back.
+Statement take_key = {
+    R"(UPDATE jobq.jobs j
+       SET unique_held = NULL,
+           unique_key = CASE WHEN j.status <> 'processing' THEN j.unique_key END,
+           unique_for = CASE WHEN j.status <> 'processing' THEN j.unique_for END
+       WHERE j.id = $1)",
+    {INT8OID}};
+
+Statement insert = {
+    R"(INSERT INTO jobq.jobs AS j (id, created_at, lane, max_attempts, version, priority, queue, kind, payload, metadata,
+                                   requires, heartbeat_timeout, unique_key, unique_for, unique_held, run_at, ready_at,
+                                   due_at, status, max_runtime, concurrency_key, group_key, group_waiting, turn)
+       SELECT u.id, $6, $7, $8, $9, u.priority, $10, $11, u.payload, $12, $13, $14, u.unique_key,
+              CASE WHEN u.unique_key IS NOT NULL THEN $15 END, u.unique_key, u.run_at,
+              CASE WHEN NOT $19 AND u.group_key IS NULL AND u.run_at <= $6 THEN u.run_at END,
+              CASE WHEN NOT $19 AND u.group_key IS NULL AND u.run_at > $6 THEN u.run_at END,
+              CASE WHEN $19 OR u.group_key IS NOT NULL THEN 'blocked'::jobq.job_status
+                   WHEN u.run_at <= $6 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END, $16,
+              u.concurrency_key, u.group_key, CASE WHEN NOT $19 THEN jobq.group_of($10, u.group_key) END,
+              CASE WHEN $20 THEN jobq.turn_of(u.concurrency_key) END
+       FROM unnest($1, $2, $3, $4, $5, $17, $18)
+            AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key)
+       ON CONFLICT (unique_held, queue) WHERE unique_held IS NOT NULL DO NOTHING
+       RETURNING )" READY_COLUMNS ", j.run_at, j.status::text, j.group_waiting",
+    {INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZARRAYOID,
+     INT2ARRAYOID, TEXTARRAYOID,  TIMESTAMPTZOID,
+     INT8OID,      INT4OID,       INT4OID,
+     TEXTOID,      TEXTOID,       JSONBOID,
+     TEXTARRAYOID, INTERVALOID,   INTERVALOID,
+     INTERVALOID,  TEXTARRAYOID,  TEXTARRAYOID,
+     BOOLOID,      BOOLOID}};
+
+Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
+
+struct Call {
+    const JobSpec &spec;
+    int64 lane;
+    TimestampTz now;
+};
+
+[[noreturn]] void suppressed() {
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+                    errmsg("a trigger on table \"jobs\" suppressed a change of jobq's"),
+                    errhint("A BEFORE trigger on it must not return NULL, nor change a job's id.")));
+    pg_unreachable();
+}
+
+[[noreturn]] void kept_since_snapshot() {
+    ereport(ERROR,
+            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE), errmsg("could not serialize access due to concurrent update"),
+             errdetail("A job with the same unique key has finished since the transaction's snapshot was taken."),
+             errhint("Retry the transaction.")));
+    pg_unreachable();
+}
+
+struct KeyArrays {
+    Datum queues, keys, own;
+};
+
+KeyArrays arrays_of(const WantedKey *keys, int count) {
+    auto *queues = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *names = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *own = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    for (int i = 0; i < count; i++) {
+        queues[i] = PointerGetDatum(keys[i].queue);
+        names[i] = PointerGetDatum(keys[i].unique_key);
+        own[i] = Int64GetDatum(keys[i].own);
+    }
+    return {array_of(queues, count, TEXTOID), array_of(names, count, TEXTOID), array_of(own, count, INT8OID)};
+}
+
+void find_unfinished_holders(WantedKey *keys, int count) {
+    const KeyArrays arrays = arrays_of(keys, count);
+    const Rows rows = run(find_unfinished, Params().add(arrays.queues).add(arrays.keys));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        WantedKey *key = &keys[rows[i].int64_at(1) - 1];
+        key->holder = rows[i].int64_at(2);
+        key->status = status_at(rows[i], 3);
+    }
+}
+
+// Among those that no unfinished job has. `snapshot` nullptr: a fresh one, or the transaction's.
+void find_kept_keys(WantedKey *keys, int count, TimestampTz now, Snapshot snapshot) {
+    if (count == 0 || !any_kept_key()) return;
+    const KeyArrays arrays = arrays_of(keys, count);
+    const Params params = Params().add(arrays.queues).add(arrays.keys).add(arrays.own).add(TimestampTzGetDatum(now));
+    const Rows rows = snapshot != nullptr ? read(find_kept, params, snapshot) : run(find_kept, params);
+    for (uint64 i = 0; i < rows.size(); i++) {
+        WantedKey *key = &keys[rows[i].int64_at(1) - 1];
+        if (key->holder != 0) continue;
+        key->holder = rows[i].int64_at(2);
+        key->until = DatumGetTimestampTz(rows[i].get(3));
+    }
+}
+
+// By what is committed now, whatever the transaction's snapshot.
+void find_kept_by_latest(WantedKey *keys, int count, TimestampTz now) {
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    find_kept_keys(keys, count, now, latest);
+    UnregisterSnapshot(latest);
+}
+
+WantedKey wanted_key(const Call &call, const KeyedJob &job) {
+    WantedKey key = {};
+    key.queue = call.spec.queue;
+    key.unique_key = job.unique_key;
+    return key;
+}
+
+[[noreturn]] void refuse(const WantedKey &key) {
+    key_taken(key, "Wait until that job has finished, or pass on_conflict => 'ignore' or 'replace'.");
+}
+
+void give_existing(KeyedJob *job, int64 id) {
+    job->id = id;
+    job->is_new = false;
+}
+
+Params change_params(const Call &call, const KeyedJob &job, int64 id) {
+    const JobSpec &spec = call.spec;
+    return Params()
+        .add(Int64GetDatum(id))
+        .add(job.payload)
+        .add(Int16GetDatum(job.priority))
+        .add(TimestampTzGetDatum(job.run_at))
+        .add(TimestampTzGetDatum(call.now))
+        .add(Int64GetDatum(call.lane))
+        .add(PointerGetDatum(spec.kind))
+        .add(Int32GetDatum(spec.version))
+        .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
+        .add_if(spec.has_metadata, spec.metadata)
+        .add(Int32GetDatum(spec.max_attempts))
+        .add_if(spec.heartbeat_timeout != nullptr, IntervalPGetDatum(spec.heartbeat_timeout))
+        .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
+        .add_if(job.concurrency_key != nullptr, PointerGetDatum(job.concurrency_key))
+        .add_if(spec.unique_for != nullptr, IntervalPGetDatum(spec.unique_for))
+        .add(BoolGetDatum(find_queue(view(spec.queue))->round_robin));
+}
+
+// Gives what is new to the job that has the key, or takes the key away from it. False when the key is free then.
+bool replace_holder(const Call &call, KeyedJob *job) {
+    const Rows locked =
+        run(lock_one, Params().add(PointerGetDatum(job->unique_key)).add(PointerGetDatum(call.spec.queue)));
+    if (locked.size() == 0) return false;
+    const int64 id = locked[0].int64_at(1);
+    const core::JobStatus before = status_at(locked[0], 2);
+    if (core::resolve_conflict(core::OnConflict::Replace, before) == core::Conflict::TakeKey) {
+        run(take_key, Params().add(Int64GetDatum(id)));
+        require_affected(1);
+        return false;
+    }
+    const Rows changed = run(change, change_params(call, *job, id));
+    require_affected(1);
+    const core::JobStatus after = status_at(changed[0], 6);
+    publish_ready_rows(changed, 1);
+    if (after == core::JobStatus::Scheduled) publish_due_at_commit(job->run_at);
+    count_at_commit(changed[0].text_at(2), before, after, 1);
+    give_existing(job, id);
+    return true;
+}
+
+// Deals with the job whose key is taken. False when the key is free after all.
+bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
+    const core::OnConflict choice = call.spec.on_conflict;
+    // There is nothing to replace: the job has run.
+    if (key.until != 0) {
+        if (choice == core::OnConflict::Error) refuse(key);
+        give_existing(job, key.holder);
+        return true;
+    }
+    switch (core::resolve_conflict(choice, key.status)) {
+        case core::Conflict::Refuse:
+            refuse(key);
+        case core::Conflict::Existing:
+            give_existing(job, key.holder);
+            return true;
+        case core::Conflict::Change:
+        case core::Conflict::TakeKey:
+            break;
+    }
+    return replace_holder(call, job);
+}
+
+// Leaves the jobs that are still to be inserted at the front, in their order; returns how many. `look`: also for keys
+// of unfinished jobs.
+int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
+    auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
+    // Those without a key come first.
+    int first = 0;
+    while (first < count && jobs[first]->unique_key == nullptr) first++;
+    const int keyed = count - first;
+    if (keyed == 0) return count;
+    for (int i = 0; i < keyed; i++) keys[i] = wanted_key(call, *jobs[first + i]);
+    if (look) find_unfinished_holders(keys, keyed);
+    find_kept_keys(keys, keyed, call.now, nullptr);
+    int left = first;
+    for (int i = 0; i < keyed; i++) {
+        KeyedJob *job = jobs[first + i];
+        if (keys[i].holder == 0 || !settle_conflict(call, job, keys[i])) jobs[left++] = job;
+    }
+    return left;
+}
+
+Datum texts_of(KeyedJob *const *jobs, int count, text *KeyedJob::*column) {
+    auto *texts = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * count));
+    for (int i = 0; i < count; i++) {
+        texts[i] = PointerGetDatum(jobs[i]->*column);
+        nulls[i] = jobs[i]->*column == nullptr;
+    }
+    return array_of(texts, nulls, count, TEXTOID);
+}
+
+Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
+    const JobSpec &spec = call.spec;
+    constexpr int kColumns = 4;
+    constexpr Oid types[kColumns] = {INT8OID, JSONBOID, TIMESTAMPTZOID, INT2OID};
+    Datum *columns[kColumns];
+    for (Datum *&column : columns) column = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    for (int i = 0; i < count; i++) {
+        if (jobs[i]->new_id == 0) jobs[i]->new_id = next_job_id();
+        columns[0][i] = Int64GetDatum(jobs[i]->new_id);
+        columns[1][i] = jobs[i]->payload;
+        columns[2][i] = TimestampTzGetDatum(jobs[i]->run_at);
+        columns[3][i] = Int16GetDatum(jobs[i]->priority);
+    }
+    Params params;
+    for (int c = 0; c < kColumns; c++) params.add(array_of(columns[c], count, types[c]));
+    params.add(texts_of(jobs, count, &KeyedJob::unique_key))
+        .add(TimestampTzGetDatum(call.now))
+        .add(Int64GetDatum(call.lane))
+        .add(Int32GetDatum(spec.max_attempts))
+        .add(Int32GetDatum(spec.version))
+        .add(PointerGetDatum(spec.queue))
+        .add(PointerGetDatum(spec.kind))
+        .add_if(spec.has_metadata, spec.metadata)
+        .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
+        .add_if(spec.heartbeat_timeout != nullptr, IntervalPGetDatum(spec.heartbeat_timeout))
+        .add_if(spec.unique_for != nullptr, IntervalPGetDatum(spec.unique_for))
+        .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
+        .add(texts_of(jobs, count, &KeyedJob::concurrency_key))
+        .add(texts_of(jobs, count, &KeyedJob::group_key))
+        .add(BoolGetDatum(spec.depends_on_count > 0))
+        .add(BoolGetDatum(find_queue(view(spec.queue))->round_robin));
+    return run(insert, params);
+}
+
+// While the INSERT waited, a job may have finished that keeps its key. Its row is committed, but behind the INSERT's
+// snapshot: so look with a later one, and take back what must not be. False for those in `stays`.
+void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
+    if (count == 0 || !any_kept_key()) return;
+    auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
+    auto *positions = static_cast<int *>(palloc(sizeof(int) * count));
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    int keyed = 0, removed = 0;
+    for (int i = 0; i < count; i++) {
+        if (jobs[i]->unique_key == nullptr) continue;
+        keys[keyed] = wanted_key(call, *jobs[i]);
+        positions[keyed++] = i;
+    }
+    find_kept_by_latest(keys, keyed, call.now);
+    for (int k = 0; k < keyed; k++) {
+        if (keys[k].holder == 0) continue;
+        if (IsolationUsesXactSnapshot()) kept_since_snapshot();
+        if (call.spec.on_conflict == core::OnConflict::Error) refuse(keys[k]);
+        KeyedJob *job = jobs[positions[k]];
+        stays[positions[k]] = false;
+        ids[removed++] = Int64GetDatum(job->new_id);
+        give_existing(job, keys[k].holder);
+    }
+    if (removed > 0) run(remove, Params().add(array_of(ids, removed, INT8OID)));
+}
+
+// Tells of a row as it was inserted: a trigger of somebody's may have changed it.
+void tell_of_row(const Row &row) {
+    bool waits;
+    const Datum ready_at = row.get(5, &waits);
+    if (!row.is_null(8))
+        publish_group_waits(row.int64_at(8), row.int64_at(1));
+    else if (waits)
+        publish_due_at_commit(DatumGetTimestampTz(row.get(6)));
+    else
+        publish_ready_at_commit(row.text_at(2), row.int64_at(3),
+                                {DatumGetTimestampTz(ready_at), row.int64_at(1), DatumGetInt16(row.get(4))}, true);
+    count_inserts_at_commit(row.text_at(2), status_at(row, 7), 1);
+}
+
+// Inserts those whose keys are free. Leaves the others at the front, in their order; returns how many.
+int insert_free(const Call &call, KeyedJob **jobs, int count) {
+    const Rows rows = run_insert(call, jobs, count);
+    auto **inserted = static_cast<KeyedJob **>(palloc(sizeof(void *) * count));
+    auto *stays = static_cast<bool *>(palloc(sizeof(bool) * count));
+    // The rows come in the order of the jobs.
+    int done = 0, left = 0;
+    for (int i = 0; i < count; i++) {
+        if (static_cast<uint64>(done) < rows.size() && rows[done].int64_at(1) == jobs[i]->new_id) {
+            jobs[i]->id = jobs[i]->new_id;
+            jobs[i]->is_new = true;
+            stays[done] = true;
+            inserted[done++] = jobs[i];
+        } else {
+            jobs[left++] = jobs[i];
+        }
+    }
+    if (static_cast<uint64>(done) != rows.size()) suppressed();
+    take_back_kept(call, inserted, stays, done);
+    for (int i = 0; i < done; i++)
+        if (stays[i]) tell_of_row(rows[i]);
+    return left;
+}
+
+// Keys must be taken in their order. False when one that the INSERT found taken was free again before we could tell
+// whose it was: others behind it have been taken by then.
+bool enqueue_in_order(const Call &call, KeyedJob **jobs, int count) {
+    bool look = !IsolationUsesXactSnapshot();
+    bool inserted = false;
+    for (int round = 0;; round++) {
+        CHECK_FOR_INTERRUPTS();
+        if (round == kMaxRounds) suppressed();
+        count = settle_conflicts(call, jobs, count, look);
+        if (count == 0) return true;
+        if (inserted) return false;
+        look = true;
+        const int left = insert_free(call, jobs, count);
+        if (left == 0) return true;
+        inserted = left < count;
+        count = left;
+    }
+}
+
+void enqueue_chunk(const Call &call, KeyedJob **jobs, int count) {
+    if (count == 1) {
+        enqueue_in_order(call, jobs, count);
+        return;
+    }
+    auto **left = static_cast<KeyedJob **>(palloc(sizeof(void *) * count));
+    for (int round = 0;; round++) {
+        if (round == kMaxRounds) suppressed();
+        memcpy(left, jobs, sizeof(void *) * count);
+        if (keep_if([&] { return enqueue_in_order(call, left, count); })) return;
+    }
+}
+
+bool comes_first(const KeyedJob *a, const KeyedJob *b) {
+    if (a->unique_key == nullptr || b->unique_key == nullptr) {
+        if (a->unique_key == b->unique_key) return a < b;
+        return a->unique_key == nullptr;
+    }
+    const std::string_view key_a = view(a->unique_key), key_b = view(b->unique_key);
+    return key_a == key_b ? a < b : core::key_before({}, key_a, {}, key_b);
+}
+
+}  // namespace
+
+void find_holders(WantedKey *keys, int count, TimestampTz now) {
+    if (count == 0) return;
+    find_unfinished_holders(keys, count);
+    find_kept_keys(keys, count, now, nullptr);
+}
+
+void key_taken(const WantedKey &key, const char *hint) {
+    const std::string_view queue = view(key.queue), name = view(key.unique_key);
+    ereport(ERROR,
+            (errcode(ERRCODE_UNIQUE_VIOLATION),
+             errmsg("unique key \"%.*s\" of queue \"%.*s\" is taken by job %lld", static_cast<int>(name.size()),
+                    name.data(), static_cast<int>(queue.size()), queue.data(), static_cast<long long>(key.holder)),
+             key.until == 0
+                 ? 0
+                 : errdetail("That job has finished; its key is free again at %s.", timestamptz_to_str(key.until)),
+             errhint("%s", key.until == 0 ? hint : "Wait until then, or delete its row from jobq.kept_keys."),
+             err_generic_string(PG_DIAG_CONSTRAINT_NAME, "jobs_unique_idx")));
+    pg_unreachable();
+}
+
+void refuse_kept_key(int64 job, std::string_view queue, std::string_view unique_key) {
+    if (!any_kept_key()) return;
+    const TimestampTz now = GetCurrentTimestamp();
+    WantedKey key = {};
+    key.queue = make_text(queue);
+    key.unique_key = make_text(unique_key);
+    key.own = job;
+    find_kept_keys(&key, 1, now, nullptr);
+    if (key.holder == 0) {
+        // As take_back_kept().
+        find_kept_by_latest(&key, 1, now);
+        if (key.holder != 0 && IsolationUsesXactSnapshot()) kept_since_snapshot();
+    }
+    if (key.holder != 0) key_taken(key, "");
+}
+
+void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now) {
+    // The lock on the table stays: under it is found out whether the queue has turns, see store/turns.h.
+    JobsTable table;
+    open_jobs(&table);
+    close_jobs(&table);
+    const Call call = {spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required), now};
+    auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
+    for (int i = 0; i < count; i++) order[i] = &jobs[i];
+    std::sort(order, order + count, comes_first);
+    as_owner([&] {
+        // The memory of a chunk goes with it.
+        for (int first = 0; first < count; first += kChunk)
+            with_spi([&] { enqueue_chunk(call, order + first, Min(kChunk, count - first)); });
+    });
+    pfree(order);
+}
+
+}  // namespace jobq

@@ -1,0 +1,356 @@
+"""The workers and operators of everything.py, and who ticks by hand. They use all features at random."""
+
+import heapq
+import time
+
+from client import SessionLost
+from producers import Actor
+
+
+class Held:
+    """A lease, as its worker knows it."""
+
+    def __init__(self, job, lease):
+        self.job = job
+        self.lease = lease
+
+
+CLAIMED = "c.id AS job, c.lease AS lease, jsonb_build_object('queue', c.queue, 'batch', %s::int) AS detail"
+
+
+class Worker(Actor):
+    def __init__(self, plan, name, slot, pids):
+        self.later = []         # what this worker comes back to: (due, tie, action, lease)
+        self.ties = 0
+        self.draining = False
+        super().__init__(plan, name, slot, pids)
+
+    def actions(self):
+        return ((self.work, 10), (self.work_in_transaction, 3), (self.work_on_any, 2), (self.work_on_batch, 3),
+                (self.work_fused, 2), (self.wait, 1))
+
+    def between(self):
+        self.do_due()
+        self.pause(0.01)
+
+    def leave(self, deadline):
+        """What the load has left is done without faults, so that what cannot be done stands out."""
+        self.draining = True
+        while time.monotonic() < deadline and not self.plan.drained.is_set():
+            try:
+                self.do_due()
+                if self.plan.drain.is_set():
+                    self.attempt(self.drain)
+                else:
+                    time.sleep(0.02)
+            except SessionLost:
+                self.reconnect()
+
+    # Claims
+
+    def claim(self, queue, batch):
+        """In one statement with its facts, or alone, as a worker in a hurry does; then the facts follow."""
+        if self.chance(0.75):
+            rows = self.noting("SELECT 'claim' AS op, " + CLAIMED + " FROM jobq_claim!(%s, %s, %s) c",
+                               batch, queue, self.name, batch)
+            return [Held(job, lease) for _, job, lease in rows]
+        rows = self.sql("SELECT id, lease FROM jobq_claim!(%s, %s, %s)", queue, self.name, batch)
+        self.begin_number()
+        for job, lease in rows:
+            self.note("claimed", job, lease)
+        return [Held(*row) for row in rows]
+
+    def work(self):
+        for held in self.claim(self.any_queue(), 1):
+            self.treat(held)
+
+    def work_on_batch(self):
+        held = self.claim(self.any_queue(), self.random.randint(2, 12))
+        self.random.shuffle(held)
+        cut = self.random.randint(0, len(held))
+        for one in held[:cut]:
+            self.treat(one)
+        if held[cut:]:
+            self.attempt(self.pick(self.complete_many, self.complete_many, self.fail_many, self.release_many), held[cut:])
+
+    def work_on_any(self):
+        queues = self.random.sample(self.plan.queues, 3)
+        rows = self.noting("SELECT 'claim' AS op, " + CLAIMED + " FROM jobq_claim_any!(%s::text[], %s, %s) c",
+                           1, queues, self.name, 1)
+        for _, job, lease in rows:
+            self.treat(Held(job, lease))
+
+    def work_in_transaction(self):
+        """Claim and completion in one transaction, where the lease need not be named; with a savepoint that may be undone."""
+        with self.transaction(keep=0.8):
+            if self.chance(0.3):
+                self.sql("SAVEPOINT s")
+                self.claim_here(self.any_queue(), self.random.randint(1, 3))
+                self.sql("ROLLBACK TO s")
+            for held in self.claim_here(self.any_queue(), self.random.randint(1, 3)):
+                if self.chance(0.8):
+                    self.pause(0.01)
+                    self.noting("SELECT CASE WHEN jobq_complete!(%s) THEN 'complete' ELSE 'refused' END AS op,"
+                                " %s::bigint AS job, %s::bigint AS lease, '{}'::jsonb AS detail",
+                                held.job, held.job, held.lease)
+
+    def claim_here(self, queue, batch):
+        rows = self.noting("SELECT 'claim' AS op, " + CLAIMED + " FROM jobq_claim!(%s, %s, %s) c",
+                           batch, queue, self.name, batch)
+        return [Held(job, lease) for _, job, lease in rows]
+
+    def work_fused(self):
+        """Completes and takes the next in one call; lost leases are a warning, and then all is undone."""
+        queue = self.any_queue()
+        held = self.claim(queue, self.random.randint(1, 5))
+        for _ in range(3):
+            if not held:
+                return
+            self.begin_number()
+            self.sql("BEGIN")
+            self.pause(0.01)
+            rows = self.noting("SELECT 'claim' AS op, " + CLAIMED
+                               + " FROM jobq_complete_and_claim!(%s::bigint[], %s::bigint[], NULL, %s, %s, %s) c",
+                               len(held), [h.job for h in held], [h.lease for h in held], queue, self.name, len(held))
+            if self.warned:
+                self.sql("ROLLBACK")
+                self.complete_many(held)
+                return
+            for one in held:
+                self.note("complete", one.job, one.lease)
+            self.sql("COMMIT")
+            held = [Held(job, lease) for _, job, lease in rows]
+        for one in held:
+            self.treat(one)
+
+    def wait(self):
+        self.sql("CALL jobq_wait(%s, %s)", self.any_queue(), f"{self.random.randint(10, 300)} ms")
+
+    # What becomes of a job
+
+    def treat(self, held):
+        fate = self.random.random()
+        if fate < 0.55:
+            self.attempt(self.pick(self.complete, self.complete, self.complete_in_transaction), held)
+        elif fate < 0.70:
+            self.attempt(self.fail, held)
+        elif fate < 0.75:
+            self.attempt(self.release, held)
+        elif fate < 0.79:
+            self.attempt(self.snooze, held)
+        elif fate < 0.90:
+            self.come_back(self.random.uniform(0.01, 0.25), self.complete, held)
+        elif fate < 0.96:
+            for step in range(1, self.random.randint(2, 6)):
+                self.come_back(step * 0.25, self.heartbeat, held)
+            self.come_back(step * 0.25 + 0.2, self.complete, held)
+        elif fate < 0.98:
+            # Silent until about the rescue, or long after it.
+            self.come_back(self.random.uniform(0.5, 2.5), self.pick(self.complete, self.fail, self.release), held)
+        # else forgotten
+
+    def come_back(self, seconds, action, held):
+        self.ties += 1
+        heapq.heappush(self.later, (time.monotonic() + seconds, self.ties, action, held))
+
+    def do_due(self):
+        while self.later and self.later[0][0] <= time.monotonic():
+            _, _, action, held = heapq.heappop(self.later)
+            self.attempt(action, held)
+
+    def report(self, call, held, *parameters):
+        """A call that answers what was done as the name of a fact; a lost lease is the fact `refused`."""
+        return self.noting(f"SELECT {call} AS op, %s::bigint AS job, %s::bigint AS lease, '{{}}'::jsonb AS detail",
+                           held.job, held.lease, *parameters, held.job, held.lease)
+
+    def complete(self, held):
+        self.report("CASE WHEN jobq_complete!(%s, %s) THEN 'complete' ELSE 'refused' END", held)
+
+    def complete_in_transaction(self, held):
+        self.allowed = {"JQ001"}
+        with self.transaction():
+            self.sql("SELECT jobq_complete!(%s, %s, NULL, true)", held.job, held.lease)
+            self.note("complete", held.job, held.lease)
+
+    def fail(self, held):
+        self.report("CASE WHEN jobq_fail!(%s, %s, 'at random', %s::interval, %s) IS NULL THEN 'refused' ELSE 'fail' END",
+                    held, self.pick(None, "0 s", "100 ms"), self.chance(0.85))
+
+    def release(self, held):
+        self.report("CASE WHEN jobq_release!(%s, %s) THEN 'release' ELSE 'refused' END", held)
+
+    def snooze(self, held):
+        self.report("CASE WHEN jobq_snooze!(job_id => %s, lease => %s, delay => %s::interval) THEN 'snooze' ELSE 'refused' END",
+                    held, self.pick("0 s", "50 ms", "400 ms"))
+
+    def heartbeat(self, held):
+        """Whoever is asked to stop does in one of the ways there are, or does not."""
+        state = self.report("CASE jobq_heartbeat!(%s, %s) WHEN 'lost' THEN 'refused' WHEN 'cancel' THEN 'asked'"
+                            " ELSE 'heartbeat' END", held)[0][0]
+        if state == "asked" and self.chance(0.7):
+            self.attempt(self.pick(self.complete, self.fail, self.release, self.snooze), held)
+
+    def many(self, call, answer, held, *parameters):
+        self.noting(f"SELECT {answer} AS op, a.job_id AS job, h.lease AS lease, '{{}}'::jsonb AS detail"
+                    f" FROM {call} a JOIN unnest(%s::bigint[], %s::bigint[]) AS h (job, lease) ON h.job = a.job_id",
+                    [h.job for h in held], [h.lease for h in held], *parameters,
+                    [h.job for h in held], [h.lease for h in held])
+
+    def complete_many(self, held):
+        self.many("jobq_complete_many!(%s::bigint[], %s::bigint[])",
+                  "CASE WHEN a.completed THEN 'complete' ELSE 'refused' END", held)
+
+    def fail_many(self, held):
+        self.many("jobq_fail_many!(%s::bigint[], %s::bigint[], NULL, %s::interval)",
+                  "CASE WHEN a.status IS NULL THEN 'refused' ELSE 'fail' END", held, self.pick(None, "20 ms"))
+
+    def release_many(self, held):
+        self.many("jobq_release_many!(%s::bigint[], %s::bigint[])",
+                  "CASE WHEN a.released THEN 'release' ELSE 'refused' END", held)
+
+    def drain(self):
+        taken = 0
+        for queue in self.random.sample(self.plan.queues, len(self.plan.queues)):
+            held = self.claim(queue, 10)
+            taken += len(held)
+            if held:
+                self.complete_many(held)
+        if not taken:
+            time.sleep(0.02)
+
+
+class Operator(Actor):
+    def actions(self):
+        return ((self.one, 10), (self.ask, 4), (self.several, 4), (self.hold_up, 2), (self.redrive, 2), (self.by_hand, 4),
+                (self.hold, 4), (self.alter, 1), (self.look, 2), (self.limit, 4))
+
+    def between(self):
+        self.pause(0.1)
+
+    def some(self, *statuses):
+        rows = self.sql("SELECT id FROM jobq.jobs WHERE status = ANY (%s::jobq.job_status[])"
+                        " AND id > (SELECT max(id) - 1000 FROM jobq.jobs) ORDER BY random() LIMIT 1", list(statuses))
+        return rows[0][0] if rows else 0
+
+    def one(self):
+        op, call, statuses = self.pick(
+            ("cancel", "jobq_cancel!(%s)", ("pending", "blocked", "scheduled")),
+            ("retry", "jobq_retry!(%s)", ("failed", "cancelled", "completed", "scheduled")),
+            ("reschedule", "jobq_reschedule!(%s, clock_timestamp() + interval '300 ms')", ("pending", "scheduled", "blocked")),
+            ("reschedule", "jobq_reschedule!(%s, clock_timestamp() - interval '1 s')", ("pending", "scheduled", "blocked")),
+            ("delete", "jobq_delete!(%s)", ("pending", "completed", "failed", "cancelled", "blocked", "scheduled")))
+        job = self.some(*statuses)
+        if op == "retry":
+            self.allowed = {"23505"}
+        with self.transaction(keep=0.85):
+            self.sql("SELECT " + call, job)
+            self.note(op, job)
+
+    def ask(self):
+        """The job that has run for longest is asked to stop."""
+        with self.transaction(keep=0.9):
+            rows = self.sql("SELECT id FROM jobq.jobs WHERE status = 'processing' AND cancel_requested_at IS NULL"
+                            " AND id > (SELECT max(id) - 1000 FROM jobq.jobs) ORDER BY started_at LIMIT 1")
+            for (job,) in rows:
+                self.sql("SELECT jobq_cancel!(%s)", job)
+                self.note("cancel", job)
+
+    def several(self):
+        op, call = self.pick(
+            ("cancel", "jobq_cancel_jobs!(%s, max_jobs => 3)"),
+            ("retry", "jobq_retry_jobs!(%s, statuses => '{failed,cancelled}', max_jobs => 5)"),
+            ("reschedule", "jobq_reschedule_jobs!(%s, clock_timestamp() + interval '100 ms', max_jobs => 5)"),
+            ("delete", "jobq_delete_jobs!(%s, max_jobs => 5)"),
+            ("delete", "jobq_delete_jobs!(%s, statuses => '{blocked,pending,scheduled}', max_jobs => 2)"))
+        with self.transaction(keep=0.85):
+            self.sql("SELECT " + call, self.random.choice(self.plan.queues))
+            self.note(op)
+
+    def hold_up(self):
+        """Pauses a queue for a moment. A resume is not given up, whatever happens to the session."""
+        queue = self.random.choice(self.plan.queues)
+        self.begin_number()
+        self.sql("BEGIN")
+        self.sql("SELECT jobq_pause_queue(%s)", queue)
+        self.note("pause", queue=queue)
+        self.sql("COMMIT")
+        self.number += 1
+        self.note("answered")
+        self.pause(0.4)
+        self.resume(queue)
+
+    def resume(self, queue):
+        while True:
+            try:
+                self.number += 1
+                self.sql("BEGIN")
+                self.sql("SELECT jobq_resume_queue(%s)", queue)
+                self.note("resume", queue=queue)
+                self.sql("COMMIT")
+                return
+            except SessionLost:
+                self.reconnect()
+
+    def redrive(self):
+        with self.transaction(keep=0.85):
+            self.sql("SELECT jobq_redrive!('dead', 5, %s)", self.pick(None, 50.0))
+            self.note("redrive")
+
+    def by_hand(self):
+        """Plain SQL on the table, which obeys the same rules."""
+        op, statement, statuses = self.pick(
+            ("cancel", "UPDATE jobq.jobs SET status = 'cancelled' WHERE id = %s AND status IN ('pending', 'scheduled', 'blocked')",
+             ("pending", "scheduled", "blocked")),
+            ("reschedule", "UPDATE jobq.jobs SET run_at = clock_timestamp() - interval '1 s' WHERE id = %s"
+             " AND status IN ('pending', 'scheduled')", ("pending", "scheduled")),
+            ("change", "UPDATE jobq.jobs SET priority = 1 WHERE id = %s", ("pending", "scheduled", "blocked")),
+            ("delete", "DELETE FROM jobq.jobs WHERE id = %s AND status <> 'processing'",
+             ("pending", "scheduled", "blocked", "completed", "failed")))
+        job = self.some(*statuses)
+        with self.transaction(keep=0.85):
+            self.sql(statement, job)
+            self.note(op, job)
+
+    def hold(self):
+        """Locks jobs that wait, and changes nothing: whoever comes by must leave them, and come back."""
+        with self.transaction():
+            self.sql("SELECT id FROM jobq.jobs WHERE id = ANY (ARRAY(SELECT id FROM jobq.jobs WHERE status = %s"
+                     " ORDER BY id LIMIT 20)) AND random() < 0.3 ORDER BY id FOR UPDATE SKIP LOCKED",
+                     self.pick("blocked", "pending", "scheduled"))
+            self.pause(0.2)
+
+    def alter(self):
+        """Settings that change nothing the laws depend on make every session read the settings anew."""
+        self.sql("SELECT jobq_alter_queue(%s, backoff_base => %s)", self.random.choice(self.plan.queues),
+                 self.pick("10 ms", "30 ms"))
+
+    def limit(self):
+        queue, key, largest = self.random.choice(self.plan.limits)
+        with self.transaction(keep=0.9):
+            value = self.random.randint(1, largest)
+            self.sql("SELECT jobq_set_limit!(%s, %s, max_running => %s)", queue, key, value)
+            self.note("limit", queue=queue, key=key, max_running=value)
+
+    def look(self):
+        """What monitoring asks all the time."""
+        for view in ("queue_stats", "queues", "lanes"):
+            self.sql(f"SELECT count(*) FROM jobq.{view}")
+
+
+class Ticker(Actor):
+    """Ticks by hand, beside the background worker; but not all the time, or it would do what that one forgets."""
+
+    def actions(self):
+        return ((self.tick, 4), (self.tick_in_transaction, 1))
+
+    def between(self):
+        self.pause(0.3)
+        if self.chance(0.1):
+            time.sleep(min(4, max(0, self.plan.until - time.monotonic())))
+
+    def tick(self):
+        self.sql("SELECT * FROM jobq_tick()")
+
+    def tick_in_transaction(self):
+        with self.transaction(keep=0.7):
+            self.sql("SELECT * FROM jobq_tick()")

@@ -1,0 +1,291 @@
+"""All features together: 60 seconds of everything that clients, operators and the server may do to jobs, at random.
+
+Eight producers, eight workers, two operators and somebody who ticks use every feature in one set of queues, while
+sessions and the background worker are terminated. Then all of them stop, the counters must agree with the rows, and
+plain workers must be able to finish all that is left. What happened meanwhile is judged by laws.py, from what the
+server's log tells.
+
+JOBQ_AUDIT_SEED=n repeats the random choices (not their timing), JOBQ_AUDIT_SECONDS=n changes how long it goes on. With
+JOBQ_AUDIT_EXPECT=law, for a library with a planted defect, it passes only if that law is broken. Needs wal_level = logical.
+"""
+
+import multiprocessing
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+import psycopg
+
+import history
+import laws
+import witness
+from everybody import Operator, Ticker, Worker
+from producers import Producer
+from support import Results, connect, scratch_database, wait_until
+
+processes = multiprocessing.get_context("fork")
+
+PRODUCERS, WORKERS, OPERATORS = 8, 8, 2
+SECONDS = 60
+DRAIN = 40          # seconds in which plain workers must finish what is left
+MOMENT = 8          # what the background worker may take to settle on a busy machine
+BATCH = 12          # of producers
+BACKLOG = 40        # of a queue
+GRACE = 0.7         # seconds that a cancelled job may go on
+
+# What the queues are for. All of them get jobs of all kinds, with keys, groups, dependencies and times.
+COMMON = "max_attempts => 1000, max_lost => 1000, heartbeat_timeout => '1 s', backoff_base => '20 ms', backoff_max => '200 ms'"
+QUEUES = {
+    "mixed": COMMON,
+    "plain": COMMON + ", keep_completed => '0'",
+    "limited": COMMON,
+    "keyed": COMMON,
+    "rejecting": COMMON + ", max_depth => 15",
+    "dropping": COMMON + ", max_depth => 12, on_full => 'drop_oldest'",
+    "dying": COMMON.replace("1000", "3") + ", dead_letter_queue => 'dead'",
+    "hasty": COMMON + ", max_runtime => '400 ms'",
+    "rated": COMMON,
+    "aging": COMMON + ", priority_ageing => '200 ms'",
+    "fair": COMMON + ", round_robin => true",
+}
+DEPTHS = {"rejecting": 15, "dropping": 12}
+RATE = 30           # claims a second from queue "rated"
+LIMITS = (("limited", None, 4), ("keyed", "*", 3), ("keyed", "c1", 2), ("mixed", "c2", 2))
+
+
+@dataclass(frozen=True)
+class Plan:
+    database: str
+    directory: str
+    seed: int
+    until: float                    # end of the load, by time.monotonic()
+    drain: object                   # events: plain workers may begin,
+    drained: object                 # and may end
+    queues: tuple = tuple(QUEUES)
+    crowded: tuple = ("limited", "keyed")   # more clients want these than others
+    bounded: tuple = tuple(DEPTHS)
+    limits: tuple = LIMITS
+    batch: int = BATCH
+    backlog: int = BACKLOG
+    producer_pause: float = 0.06
+    replaced: dict = field(default_factory=dict)
+
+
+def set_up(conn):
+    conn.execute("SELECT set_config('timezone', 'UTC', false)")
+    witness.watch(conn)
+    for name, options in QUEUES.items():
+        conn.execute(f"SELECT jobq_create_queue('{name}', {options})")
+    for number, (queue, key, most) in enumerate(LIMITS):
+        with conn.transaction():
+            conn.execute("SELECT jobq_set_limit(%s, %s, max_running => %s)", (queue, key, most))
+            conn.execute("INSERT INTO facts (client, number, op) VALUES ('setup', %s, 'limit')", (number,))
+    conn.execute("INSERT INTO facts (client, number, op) VALUES ('setup', %s, 'answered')", (len(LIMITS),))
+    conn.execute("SELECT jobq_set_limit('rated', rate => %s, per => '1 s')", (RATE,))
+
+
+def rules(sessions_lost):
+    return laws.Rules(
+        dead_letters={"dying": "dead"}, depths=DEPTHS, ageing={"aging": 0.2}, in_turn=("fair",), max_runtimes={"hasty": 0.4},
+        cancel_grace=GRACE, rates={"rated": (RATE, 1.0)}, sessions_lost=sessions_lost)
+
+
+# Counters and ages
+
+STATUSES = ("scheduled", "blocked", "pending", "processing", "completed", "failed", "cancelled")
+COUNTED = ("SELECT queue, " + ", ".join(f"count(*) FILTER (WHERE status = '{status}')" for status in STATUSES)
+           + ", min(run_at) FILTER (WHERE status = 'pending') FROM jobq.jobs GROUP BY queue")
+SHOWN = ("SELECT queue, " + ", ".join(STATUSES) + ", clock_timestamp() - oldest_pending_age, source FROM jobq.queue_stats")
+
+
+def disagreement(conn):
+    """Where jobq.queue_stats differs from the rows, as text; empty when it does not."""
+    counted = {row[0]: row[1:] for row in conn.execute(COUNTED)}
+    found = []
+    for queue, *shown, oldest, source in conn.execute(SHOWN):
+        wanted = counted.pop(queue, (0,) * len(STATUSES) + (None,))
+        if source != "counters":
+            found.append(f"{queue}: no counters but {source}")
+        if tuple(shown) != tuple(wanted[:-1]):
+            found.append(f"{queue}: {dict(zip(STATUSES, zip(shown, wanted)))}")
+        if (oldest is None) != (wanted[-1] is None) or (oldest and abs((oldest - wanted[-1]).total_seconds()) > 1):
+            found.append(f"{queue}: oldest pending since {oldest}, by the rows {wanted[-1]}")
+    found += [f"{queue}: not in jobq.queue_stats" for queue in counted]
+    return "; ".join(found)
+
+
+def compare_counters(conn, report, when):
+    """With nobody but the background worker at work they must agree, and a count must find nothing to put right."""
+    if not wait_until(lambda: not disagreement(conn), MOMENT, pause=0.2):
+        report.append(f"{when}: {disagreement(conn)}")
+    corrected = dict(conn.execute("SELECT duty, done FROM jobq_tick()").fetchall())["reconcile"]
+    if corrected:
+        report.append(f"{when}: the count put {corrected} queues right")
+    if not wait_until(lambda: not disagreement(conn), MOMENT, pause=0.2):
+        report.append(f"{when}, after the count: {disagreement(conn)}")
+
+
+# The run
+
+def _act(kind, plan, name, slot, pids, stop, deadline):
+    kind(plan, name, slot, pids).run(stop, deadline)
+
+
+def forget_prepared(conn, older_than):
+    """Rolled back, never committed: from its client's next transaction on everybody must see what it has done."""
+    for (gid,) in conn.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+                               " AND prepared < clock_timestamp() - %s * interval '1 s'", (older_than,)).fetchall():
+        try:
+            conn.execute(f"ROLLBACK PREPARED '{gid}'")
+        except (psycopg.errors.UndefinedObject, psycopg.errors.ObjectNotInPrerequisiteState):
+            pass    # decided meanwhile, or just being decided
+
+
+def load(conn, plan, pids, chance):
+    """Terminates sessions, and now and then the background worker, until the load ends; returns how many."""
+    sessions = workers = 0
+    next_worker = time.monotonic() + 5
+    while time.monotonic() < plan.until:
+        time.sleep(chance.uniform(0.05, 0.35))
+        forget_prepared(conn, 1)
+        pid = pids[chance.randrange(len(pids))]
+        if pid:
+            sessions += conn.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = %s"
+                                     " AND application_name LIKE 'jobq audit %%'", (pid,)).fetchone()[0]
+        if time.monotonic() > next_worker:
+            next_worker = time.monotonic() + chance.uniform(3, 8)
+            workers += conn.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                                    " WHERE datname = current_database() AND backend_type LIKE 'jobq%%'").fetchone()[0]
+    return sessions, workers
+
+
+def unfinished(conn):
+    return conn.execute("SELECT count(*) FROM jobq.jobs WHERE status NOT IN ('completed', 'failed', 'cancelled')").fetchone()[0]
+
+
+def run(results, database, directory, seed, load_seconds):
+    """Returns the report, and the changes that were judged."""
+    chance = random.Random(seed)
+    with connect(database) as conn:
+        conn.execute(f"ALTER DATABASE {database} SET jobq.cancel_grace = '{GRACE} s'")
+        set_up(conn)
+    everybody = ([(Producer, f"p{n}") for n in range(PRODUCERS)] + [(Worker, f"w{n}") for n in range(WORKERS)]
+                 + [(Operator, f"o{n}") for n in range(OPERATORS)] + [(Ticker, "t0")])
+    pids = processes.Array("i", len(everybody), lock=False)
+    stop = processes.Event()
+    until = time.monotonic() + load_seconds
+    plan = Plan(database, directory, seed, until, processes.Event(), processes.Event())
+    deadline = until + 3 * MOMENT + DRAIN
+    clients = [processes.Process(target=_act, args=(kind, plan, name, slot, pids, stop, deadline), name=name)
+               for slot, (kind, name) in enumerate(everybody)]
+    counters = []
+    with connect(database) as conn:
+        conn.execute("SET timezone = 'UTC'")
+        for client in clients:
+            client.start()
+        try:
+            sessions, workers = load(conn, plan, pids, chance)
+            stop.set()
+            for client, (kind, _) in zip(clients, everybody):
+                if kind is not Worker:
+                    client.join(2 * MOMENT)
+            forget_prepared(conn, 0)
+            left = unfinished(conn)
+            compare_counters(conn, counters, "after the load")
+            plan.drain.set()
+            drained = time.monotonic()
+            wait_until(lambda: unfinished(conn) == 0, DRAIN, pause=0.2)
+            drained = time.monotonic() - drained
+            plan.drained.set()
+            for client in clients:
+                client.join(MOMENT)
+            crashed = [client.name for client in clients if client.exitcode != 0]
+        finally:
+            for client in clients:
+                if client.is_alive():
+                    client.kill()
+        compare_counters(conn, counters, "in the end")
+        began = time.monotonic()
+        changes = witness.changes(conn)
+        witness.forget(conn)
+    events = history.read([os.path.join(directory, name) for name in os.listdir(directory)])
+    errors = [f"{event.client} {event.op}: {event.detail}" for event in events if event.phase == "error"]
+    errors += [f"client {name} did not end as it should" for name in crashed]
+    report = laws.check(changes, rules(sessions), errors)
+    for text in counters:
+        report.add("counters", text)
+    report.counts.update({"sessions terminated": sessions, "background workers terminated": workers})
+    results.note(f"{len(changes)} changes on record, judged in {time.monotonic() - began:.1f} s;"
+                 f" {left} jobs were left after the load and finished in {drained:.1f} s")
+    report.counts.update(f"{event.op} {event.detail}" for event in events if event.phase == "fail" and event.op != "session")
+    return report, changes
+
+
+def story(results, report, changes):
+    """All versions of the first jobs that violations name."""
+    texts = [text for entries in report.violations.values() for text in entries[:2]]
+    jobs = [int(number) for number in re.findall(r"\bjob (\d+)", "\n".join(texts))]
+    for job in list(dict.fromkeys(jobs))[:3]:
+        results.note(f"all about job {job}:")
+        for change in changes:
+            row = change.row
+            if job in (getattr(row, "id", None), getattr(row, "job", None), getattr(row, "job_id", None)):
+                known = {name: value for name, value in row._asdict().items() if value not in (None, "", 0)}
+                results.note(f"  {change.place[0]:X} commit {change.commit[0]:X} {change.time:.3f} xid {change.xid}"
+                             f" {'deleted' if change.deleted else ''} {type(row).__name__} {known}")
+
+
+# What must have happened for the run to mean anything.
+HAPPENED = (
+    "attempts failed", "attempts lost", "attempts released", "attempts snoozed", "cancelled while they ran", "refused",
+    "heartbeat", "met", "cancel", "retry", "reschedule", "delete", "redrive", "pause", "limit", "change", "dead letters",
+    "dropped for others", "jobs in groups", "let go after their dependencies", "cancelled with a dependency",
+    "claims at a rate in rated", "claims that ageing decided", "claims while another key waited",
+    "background workers terminated")
+
+
+def judge(results, report):
+    for kind, meaning in laws.KINDS.items():
+        results.equal(len(report.violations[kind]), 0, f"no {meaning}")
+    missing = [name for name in HAPPENED if not report.counts[name]]
+    results.equal(missing, [], "all that is to be survived happened")
+    results.check(any("53400" in answer for answer in report.counts), "a queue was full", str(report.counts))
+    results.check(report.counts["sessions terminated"] > 50, "sessions were terminated", str(report.counts))
+
+
+def main():
+    results = Results("everything")
+    expected = os.environ.get("JOBQ_AUDIT_EXPECT")
+    if expected and expected not in laws.KINDS:
+        sys.exit(f"JOBQ_AUDIT_EXPECT: the laws are {', '.join(laws.KINDS)}")
+    seed = int(os.environ.get("JOBQ_AUDIT_SEED") or random.SystemRandom().randrange(1, 10**6))
+    length = float(os.environ.get("JOBQ_AUDIT_SECONDS") or SECONDS)
+    results.note(f"seed {seed}, {length:g} seconds")
+    started = time.monotonic()
+    with scratch_database("everything") as database, tempfile.TemporaryDirectory() as directory:
+        try:
+            report, changes = run(results, database, directory, seed, length)
+        finally:
+            with connect(database) as conn:
+                witness.forget(conn)
+    results.note(f"counts: {dict(sorted(report.counts.items()))}")
+    for kind, entries in report.violations.items():
+        for entry in entries[:5]:
+            results.note(f"{kind}: {entry}")
+        if len(entries) > 5:
+            results.note(f"{kind}: {len(entries) - 5} more")
+    story(results, report, changes)
+    if expected:
+        results.check(report.violations[expected], f"caught: {laws.KINDS[expected]} ({len(report.violations[expected])})")
+    else:
+        judge(results, report)
+    results.note(f"{time.monotonic() - started:.1f} seconds")
+    results.finish()
+
+
+if __name__ == "__main__":
+    main()

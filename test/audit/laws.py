@@ -1,0 +1,549 @@
+"""What must be true of every run of all features together. Decides from what the witness saw; it has no connection.
+
+Every law is about the order of facts in the server's log, which is exact: whoever has seen another transaction's
+outcome has written behind its commit. Clocks, all of them the server's, only tell how long something took.
+
+A violation is an entry in the list of its kind; a correct library leaves all lists empty.
+"""
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+import order
+from checker import Report
+from witness import seconds
+from world import FINISHED, SERVER, WAITING, Settings, World
+
+KINDS = {
+    "impossible step": "changes of status that no function and no duty makes, or that nobody asked for",
+    "lost": "jobs of a committed enqueue that are not there, or that somebody deleted who was not told to",
+    "phantom": "jobs that nobody enqueued",
+    "stuck": "jobs that are unfinished although nothing holds them up any more",
+    "lease given twice": "one lease in two claims, or a job given out while its lease was held",
+    "stale lease accepted": "reports accepted from a lease that was not the current one",
+    "false answer": "reports that were refused to the holder of the lease, or accepted without effect",
+    "unexplained lease": "leases that nobody was given, or that ended without their row of jobq.attempts",
+    "robbed": "leases that ended as lost before their time was over",
+    "overdue": "leases that outlived their heartbeat timeout, max_runtime or cancellation",
+    "key doubled": "two unfinished jobs with one unique key, or unfinished ones without the key they should have",
+    "paused": "claims from a queue that was paused",
+    "limit exceeded": "claims beyond a limit",
+    "rate exceeded": "claims beyond a rate",
+    "group crowded": "two jobs of one group that were active at the same time",
+    "group order": "jobs that were let go before an earlier one of their group",
+    "dependency ignored": "jobs that ran before their dependencies, or were cancelled without a reason",
+    "left waiting": "blocked jobs that were let go long after the last thing they waited for",
+    "too deep": "enqueues that were let into a full queue",
+    "stray letter": "dead letters that are not where they belong",
+    "passed over": "jobs that stayed behind for long while later ones of the same queue were claimed",
+    "turns skipped": "queues whose keys did not take turns",
+    "counters": "counters or ages that differ from the rows",
+    "error": "errors that nothing in the run explains",
+}
+
+# Who may change a job from one status to another: the facts that the same transaction must hold, one of them.
+ENQUEUE = {"enqueue", "met"}
+STEPS = {
+    (None, "scheduled"): {"enqueue"}, (None, "pending"): {"enqueue"}, (None, "blocked"): {"enqueue"},
+    ("scheduled", "pending"): {SERVER, "retry", "reschedule", "change", *ENQUEUE},
+    ("scheduled", "scheduled"): {SERVER, "reschedule", "change", "redrive", *ENQUEUE},
+    ("scheduled", "cancelled"): {"cancel"},
+    ("scheduled", "blocked"): {"retry"},            # it has not run yet, and has dependencies
+    ("pending", "processing"): {"claim", SERVER},   # a claim that is its whole transaction is written down afterwards
+    ("pending", "scheduled"): {"reschedule", *ENQUEUE},
+    ("pending", "pending"): {"reschedule", "change", *ENQUEUE},
+    # An enqueue drops the oldest job of a full queue; an INSERT ON CONFLICT DO NOTHING also for a job that does not come.
+    ("pending", "cancelled"): {"cancel", "by hand", *ENQUEUE},
+    ("blocked", "blocked"): {SERVER, "reschedule", "change", "retry", "redrive", *ENQUEUE},
+    ("blocked", "pending"): {SERVER}, ("blocked", "scheduled"): {SERVER},
+    ("blocked", "cancelled"): {SERVER, "cancel"},
+    ("processing", "processing"): {SERVER, "heartbeat", "asked", "cancel", "change", *ENQUEUE},
+    ("processing", "completed"): {"complete"},
+    ("processing", "scheduled"): {"fail", "snooze", SERVER},
+    ("processing", "pending"): {"fail", "snooze", "release", SERVER},
+    ("processing", "failed"): {"fail", SERVER},
+    ("processing", "cancelled"): {"fail", "snooze", "release", SERVER},
+    ("processing", None): {"complete"},
+}
+for _end in FINISHED:
+    for _again in WAITING:
+        STEPS[_end, _again] = {"retry", "redrive"}
+    STEPS[_end, _end] = {"fail", "complete", "change", "cancel", "retry", "redrive", SERVER}
+    STEPS[_end, None] = {"delete", "complete", "fail", SERVER}
+for _waits in WAITING:
+    STEPS[_waits, None] = {"delete"}
+
+OUTCOMES = {"fail": {"failed", "cancelled"}, "release": {"released", "cancelled"}, "snooze": {"snoozed", "cancelled"}}
+
+
+@dataclass
+class Rules:
+    """What the run had set up, and how long things may take."""
+
+    dead_letters: dict = field(default_factory=dict)    # queue: its dead letter queue
+    depths: dict = field(default_factory=dict)          # queue: its max_depth
+    max_runtimes: dict = field(default_factory=dict)    # queue: seconds, for jobs without their own
+    ageing: dict = field(default_factory=dict)          # queue: seconds of waiting that make up for one step of priority
+    in_turn: tuple = ()                                 # queues whose concurrency keys take turns
+    rates: dict = field(default_factory=dict)           # queue: (jobs, seconds)
+    cancel_grace: float = 60.0
+    promised: float = 2.0       # after a deadline has passed
+    busy: float = 4.0           # what a busy machine, whose background worker is terminated, may take longer
+    sessions_lost: int = 0
+
+
+def check(changes, rules, errors=()):
+    report = Report(violations={kind: [] for kind in KINDS})
+    world = World(changes)
+    for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _unique_keys, _pauses, _limits, _rates,
+                _groups, _dependencies, _depths, _dead_letters, order.overtaken, order.turns, _ends):
+        law(world, rules, report)
+    for text in errors:
+        report.add("error", text)
+    report.counts.update(f"{fact.row.op}" for fact in world.facts)
+    report.counts["versions"] = len(world.steps)
+    return report
+
+
+def _name(change):
+    fact = change.row
+    return f"{fact.client} #{fact.number} {fact.op} job {fact.job}"
+
+
+# The life of a job
+
+def _steps(world, rules, report):
+    for step in world.steps:
+        change, (before, after) = step.change, step.statuses()
+        causes = world.ops.get(change.xid) or {SERVER}
+        if not causes & STEPS.get((before, after), set()):
+            report.add("lost" if after is None else "impossible step",
+                       f"job {change.row.id}: {before} became {after} by {sorted(causes)}")
+        if step.after and (step.after.lease is not None) != (after == "processing"):
+            report.add("impossible step", f"job {change.row.id}: {after} with lease {step.after.lease}")
+
+
+def _enqueues(world, rules, report):
+    made = {steps[0].change.row.id: steps[0].change for steps in world.history.values() if steps[0].before is None}
+    for job, change in made.items():
+        if job not in world.enqueued:
+            report.add("phantom", f"job {job}, {change.row.status} in {change.row.queue}")
+    for fact in world.facts:
+        if fact.row.op in ENQUEUE and fact.row.job not in made:
+            report.add("lost", f"job {fact.row.job} of {_name(fact)}")
+
+
+def _ends(world, rules, report):
+    for job, state in world.last.items():
+        if state is not None and state.status not in FINISHED:
+            report.add("stuck", f"job {job} is {state.status} in {state.queue}, group {state.group_key}, error {state.error}")
+
+
+# Leases
+
+def _leases(world, rules, report):
+    claims = defaultdict(list)
+    for fact in world.facts:
+        if fact.row.op in ("claim", "claimed"):
+            claims[fact.row.job, fact.row.lease].append(fact)
+    given, silent = Counter(), set()
+    for span in world.leases():
+        step = span.start
+        lease = span.job, step.after.lease
+        given[step.after.lease] += 1
+        if step.before and step.before.status == "processing":
+            report.add("lease given twice", f"job {span.job} went from lease {step.before.lease} to {step.after.lease}")
+        facts = claims.pop(lease, ())
+        if len(facts) > 1:
+            report.add("lease given twice", f"job {span.job} lease {lease[1]} to {[_name(fact) for fact in facts]}")
+        if not facts:
+            silent.add(step.change.xid)
+    for lease, count in given.items():
+        if count > 1:
+            report.add("lease given twice", f"lease {lease} in {count} claims")
+    for (job, lease), facts in claims.items():
+        report.add("unexplained lease", f"job {job} lease {lease}: {_name(facts[0])}, and the job never had it")
+    # Who claims in a transaction of its own may lose the session before it has written that down.
+    if len(silent) > rules.sessions_lost:
+        report.add("unexplained lease", f"{len(silent)} claims of nobody, and {rules.sessions_lost} sessions were lost")
+    report.counts["leases"] = len(given)
+    report.counts["claims of lost sessions"] = len(silent)
+
+
+def _reports(world, rules, report):
+    """Every accepted report ended, or extended, the lease that was current; every refused one came from another."""
+    ends = {}
+    for span in world.leases():
+        if span.end:
+            ends[span.end.change.xid, span.job, span.start.after.lease] = span.end
+    for fact in world.facts:
+        row = fact.row
+        if row.op in ("complete", "fail", "release", "snooze"):
+            end = ends.get((fact.xid, row.job, row.lease))
+            if end is None:
+                report.add("stale lease accepted", f"{_name(fact)} lease {row.lease} did not end that lease")
+            elif (row.op == "complete") != (end.after is None or end.after.status == "completed"):
+                report.add("false answer", f"{_name(fact)}: the job is {end.after and end.after.status}")
+        elif row.op in ("heartbeat", "asked", "refused"):
+            state = world.state_at(row.job, fact)
+            holds = state is not None and state.status == "processing" and state.lease == row.lease
+            if holds == (row.op == "refused"):
+                report.add("false answer" if holds else "stale lease accepted",
+                           f"{_name(fact)} lease {row.lease}, and the job is {state and (state.status, state.lease)}")
+    # The other way round: no lease ends by a client's report that the client does not know of.
+    for (xid, job, lease), end in ends.items():
+        told = [fact.row for fact in world.told.get(xid, ()) if fact.row.job == job and fact.row.lease == lease]
+        if end.after is not None and end.after.status == "completed" and not any(row.op == "complete" for row in told):
+            report.add("stale lease accepted", f"job {job} was completed, and nobody who held lease {lease} did that")
+
+
+def _attempts(world, rules, report):
+    rows = defaultdict(list)
+    for change in world.attempts:
+        rows[change.xid, change.row.job_id, change.row.lease].append(change.row.outcome)
+    for span in world.leases():
+        if span.end is None:
+            continue
+        end, lease = span.end, span.start.after.lease
+        outcomes = rows.pop((end.change.xid, span.job, lease), [])
+        completed = end.after is None or end.after.status == "completed"
+        if len(outcomes) != (0 if completed else 1):
+            report.add("unexplained lease", f"job {span.job} lease {lease} ended {end.statuses()[1]}, attempts {outcomes}")
+            continue
+        if completed:
+            continue
+        wanted = {SERVER}
+        for fact in world.told.get(end.change.xid, ()):
+            if (fact.row.job, fact.row.lease) == (span.job, lease):
+                wanted = OUTCOMES.get(fact.row.op, wanted)
+        if wanted != {SERVER} and outcomes[0] not in wanted:
+            report.add("unexplained lease", f"job {span.job} lease {lease}: {outcomes[0]}, reported as one of {wanted}")
+        if outcomes[0] == "lost":
+            silent = end.change.time - seconds(end.before.last_heartbeat)
+            if silent < _interval(end.before.lease_timeout):
+                report.add("robbed", f"job {span.job} lease {lease} {silent:.3f} s after its last heartbeat")
+        report.counts[f"attempts {outcomes[0]}"] += 1
+        report.counts["cancelled while they ran"] += end.after.status == "cancelled"
+    for (_, job, lease), outcomes in rows.items():
+        report.add("unexplained lease", f"job {job} lease {lease}: a row {outcomes} of an attempt that did not end then")
+
+
+def _interval(text):
+    """An interval as the server writes it, below a day, in seconds."""
+    hours, minutes, rest = text.split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(rest)
+
+
+def _deadlines(world, rules, report):
+    """No lease goes on long after its last heartbeat, its longest time, or the grace of a cancellation."""
+    allowed = rules.promised + rules.busy
+    now = max((step.change.time for step in world.steps), default=0)
+    for span in world.leases():
+        end = span.end.change.time if span.end else now
+        row = span.end.before if span.end else world.last[span.job]
+        if row.status != "processing":
+            continue
+        limits = [("heartbeat", seconds(row.last_heartbeat) + _interval(row.lease_timeout))]
+        longest = _interval(row.max_runtime) if row.max_runtime else rules.max_runtimes.get(row.queue)
+        if longest is not None:
+            limits.append(("max_runtime", seconds(row.started_at) + longest))
+        if row.cancel_requested_at:
+            limits.append(("cancellation", seconds(row.cancel_requested_at) + rules.cancel_grace))
+        for name, limit in limits:
+            late = end - limit
+            report.counts[f"longest over {name} (ms)"] = max(report.counts[f"longest over {name} (ms)"], round(late * 1000))
+            if late > allowed:
+                report.add("overdue", f"job {span.job} lease {row.lease} {late:.2f} s after its {name}")
+
+
+# Unique keys
+
+def _unique_keys(world, rules, report):
+    holders = defaultdict(set)
+    replaced = set()
+    for step in sorted(world.steps, key=lambda step: (step.change.commit, step.change.place)):
+        job, before, after = step.change.row.id, step.before, step.after
+        if before and before.unique_held:
+            holders[before.queue, before.unique_held].discard(job)
+        if after and after.unique_held:
+            key = after.queue, after.unique_held
+            holders[key].add(job)
+            if len(holders[key]) > 1:
+                # The holder before may be let go later in the same transaction: judged when that has ended.
+                others = [other for other in holders[key] if other != job
+                          and not any(later.change.xid == step.change.xid and not (later.after and later.after.unique_held)
+                                      for later in world.history[other])]
+                if others:
+                    report.add("key doubled", f"job {job} took {key} from {others}")
+        if before and before.unique_held and after and after.status == "processing" and not after.unique_held:
+            replaced.add(job)
+        if after and after.status not in FINISHED and after.unique_key and not after.unique_held and job not in replaced:
+            report.add("key doubled", f"job {job} is {after.status} without its key {after.unique_key}")
+
+
+# Limits
+
+def _settings(world, initial, entries):
+    """What was set, by what it is about: entries of (change, about, value)."""
+    found = defaultdict(lambda: Settings(initial))
+    for change, about, value in entries:
+        seen = world.seen_from(change)
+        found[about].add(change, value, seen[1] if seen else None)
+    return found
+
+
+def _pauses(world, rules, report):
+    paused = _settings(world, False, ((change, change.row.queue, change.row.paused) for change in world.settings))
+    for span, asked in world.claims():
+        change = span.start.change
+        values = paused[change.row.queue].possible(change.place, asked)
+        if all(values):
+            report.add("paused", f"job {span.job} was claimed from {change.row.queue}")
+
+
+def _detail(fact):
+    return json.loads(fact.row.detail)
+
+
+def _limits(world, rules, report):
+    limits = _settings(world, None, ((change, (change.row.queue, change.row.key or None), change.row.max_running)
+                                     for change in world.limits))
+    running = defaultdict(list)
+    for span, asked in world.claims():
+        change, row = span.start.change, span.start.after
+        scopes = [(row.queue, None)]
+        if row.concurrency_key is not None:
+            own = (row.queue, row.concurrency_key)
+            scopes.append(own)
+        for scope in scopes:
+            values = limits[scope].possible(change.place, asked)
+            if None in values and scope[1] is not None:
+                # A key without a limit of its own has that of all keys.
+                values = [value for value in values if value is not None]
+                values += limits[scope[0], "*"].possible(change.place, asked)
+            going = [other for other in running[scope] if other.covers(change)]
+            # Those that are over for this one may go on for another transaction that writes later, until their commit.
+            running[scope] = [other for other in running[scope]
+                              if other.end is None or other.end.change.commit > change.place] + [span]
+            if None in values:
+                continue
+            held = 1 + _most(going, change)
+            if held > max(values):
+                report.add("limit exceeded", f"job {span.job} runs beside {sorted(other.job for other in going)} of {scope},"
+                           f" limit {max(values)}")
+            name = f"most at once in {scope[0]}" + ("" if scope[1] is None else " by key")
+            report.counts[name] = max(report.counts[name], held)
+
+
+def _most(spans, change):
+    """How many of these leases there are at most, however the transactions end that are open when `change` is written."""
+    firm, given_back, taken = 0, Counter(), Counter()
+    for span in spans:
+        begun, end = span.start.change, span.end and span.end.change
+        ending = end is not None and end.place < change.place
+        if begun.commit > change.place and not ending:
+            taken[begun.xid] += 1
+        elif begun.commit < change.place and ending:
+            given_back[end.xid] += 1    # to whom it is not over, as long as that may roll back
+        elif not ending:
+            firm += 1
+    return firm + sum(max(given_back[xid], taken[xid]) for xid in given_back.keys() | taken.keys())
+
+
+def _rates(world, rules, report):
+    for queue, (jobs, per) in rules.rates.items():
+        times = sorted(seconds(span.start.after.started_at) for span, _ in world.claims()
+                       if span.start.after.queue == queue)
+        # A bucket that holds `jobs` tokens, and gets them back evenly: by how much would it be overdrawn?
+        level, last = float(jobs), None
+        for number, time in enumerate(times):
+            if last is not None:
+                level = min(jobs, level + (time - last) * jobs / per)
+            level, last = level - 1, time
+            if level < -1 - 0.1 * jobs / per:
+                report.add("rate exceeded", f"claim {number} of {len(times)} from {queue}: {-level:.1f} too many")
+        report.counts[f"claims at a rate in {queue}"] = len(times)
+
+
+# Groups
+
+def _groups(world, rules, report):
+    active = defaultdict(list)
+    for span in world.spans(lambda step: step.after and step.after.group_key is not None
+                            and step.after.status not in FINISHED | {"blocked"},
+                            lambda span, step: step.after and step.after.status not in FINISHED | {"blocked"}):
+        row = span.start.after
+        active[row.queue, row.group_key].append(span)
+    waiting = defaultdict(list)
+    for span in world.spans(lambda step: step.after and step.after.group_key is not None and step.after.status == "blocked",
+                            lambda span, step: step.after and step.after.status == "blocked"):
+        row = span.start.after
+        waiting[row.queue, row.group_key].append(span)
+    for group, spans in active.items():
+        _crowded(group, spans, report)
+        _in_order(world, group, spans, waiting[group], rules, report)
+    report.counts["jobs in groups"] = sum(len(spans) for spans in active.values())
+
+
+def _crowded(group, spans, report):
+    going = []
+    for span in spans:
+        for other in going:
+            if other.covers(span.start.change):
+                report.add("group crowded", f"job {span.job} of {group} became {span.start.after.status} while job"
+                           f" {other.job} was active")
+        going = [other for other in going if other.end is None or other.end.change.commit > span.start.change.place]
+        going.append(span)
+
+
+def _in_order(world, group, active, waiting, rules, report):
+    """Who let a job go had seen its predecessor's end, and so every job that everybody saw before that."""
+    was_blocked = {span.end: span for span in waiting if span.end is not None}
+    ended = None        # the latest end of an active job
+    for number, span in enumerate(active):
+        start = span.start.change
+        own = was_blocked.get(span.start)
+        if own is None:
+            continue
+        ends = [other.end for other in active[:number] if other.end is not None and other.end.change.commit < start.place]
+        ended = max(ends, key=lambda end: end.change.place, default=None)
+        last_thing = max([own.start.change.place] + [end.change.place for end in (ended,) if end])
+        waits = [own.start.change.time] + [end.change.time for end in (ended,) if end]
+        if not _depends(world, span.job):
+            delay = start.time - max(waits)
+            _left_waiting(delay, "group", span.job, rules, report)
+        for other in waiting:
+            if other.job >= span.job or _depends(world, other.job) or not other.covers(start):
+                continue
+            seen = world.seen_from(other.start.change)
+            if seen is not None and seen[0] <= last_thing:
+                report.add("group order", f"job {span.job} of {group} was let go before job {other.job}")
+
+
+def _left_waiting(delay, what, job, rules, report):
+    name = f"longest wait after the last of the {what} (ms)"
+    report.counts[name] = max(report.counts[name], round(delay * 1000))
+    if delay > rules.promised + rules.busy:
+        report.add("left waiting", f"job {job} was let go {delay:.2f} s after the last of its {what}")
+
+
+# Dependencies
+
+def _depends(world, job):
+    fact = world.enqueued.get(job)
+    return _detail(fact).get("depends_on", ()) if fact else ()
+
+
+def _outcomes(world, job, change):
+    """How a job had ended, if it had, by the time `change` was written: completed, failed, cancelled, deleted."""
+    found = {}
+    for step in world.history.get(job, ()):
+        at = step.change
+        if not (at.commit < change.place or (at.xid == change.xid and at.place < change.place)):
+            continue
+        before, after = step.statuses()
+        if after is None and "complete" in world.ops.get(at.xid, ()) and before == "processing":
+            found.setdefault("completed", at)
+        elif after is None:
+            found.setdefault("deleted", at)
+        elif after in FINISHED:
+            found.setdefault(after, at)
+    return found
+
+
+def _dependencies(world, rules, report):
+    for job, fact in world.enqueued.items():
+        needs = _depends(world, job)
+        if not needs:
+            continue
+        anyway = _detail(fact).get("on_dependency_failure") == "run"
+        for step in world.history[job]:
+            before, after = step.statuses()
+            if before in FINISHED:
+                break   # retried by hand: that overrules what it waited for
+            if before != "blocked" or after == "blocked" or after is None:
+                continue
+            outcomes = {need: _outcomes(world, need, step.change) for need in needs}
+            if after == "cancelled":
+                if SERVER in (world.ops.get(step.change.xid) or {SERVER}):
+                    bad = [need for need, found in outcomes.items() if found.keys() - {"completed"}]
+                    if anyway or not bad:
+                        report.add("dependency ignored", f"job {job} was cancelled, its dependencies: {_words(outcomes)}")
+                    report.counts["cancelled with a dependency"] += 1
+                continue
+            for need, found in outcomes.items():
+                if not ("completed" in found or (anyway and found)):
+                    report.add("dependency ignored", f"job {job} became {after} before job {need}: {_words(outcomes)}")
+            report.counts["let go after their dependencies"] += 1
+            if step.after.group_key is None:
+                times = [min(at.time for at in found.values()) for found in outcomes.values() if found]
+                delay = step.change.time - max(times + [fact.time])
+                _left_waiting(delay, "dependencies", job, rules, report)
+
+
+def _words(outcomes):
+    return {need: sorted(found) for need, found in outcomes.items()}
+
+
+# Queues
+
+def _depths(world, rules, report):
+    """Whoever lets jobs in has counted at least those of which everybody knew before it began."""
+    entered = defaultdict(lambda: defaultdict(list))    # queue: transaction: the steps by which its new jobs came
+    for steps in world.history.values():
+        step = steps[0]
+        if step.after is not None and step.after.queue in rules.depths:
+            entered[step.after.queue][step.change.xid].append(step)
+    waiting = defaultdict(list)
+    for span in world.spans(lambda step: step.after and step.after.status in WAITING and step.after.queue in rules.depths,
+                            lambda span, step: step.after and step.after.status in WAITING
+                            and step.after.queue == span.start.after.queue):
+        waiting[span.start.after.queue].append(span)
+    dropped = Counter()     # (transaction, queue): jobs that were cancelled to make room. It need not have counted them all.
+    for step in world.steps:
+        if step.statuses() == ("pending", "cancelled") and "cancel" not in world.ops[step.change.xid]:
+            dropped[step.change.xid, step.before.queue] += 1
+    report.counts["dropped for others"] += sum(dropped.values())
+    for queue, calls in entered.items():
+        going, following = [], iter(waiting[queue])
+        upcoming = next(following, None)
+        for xid, steps in sorted(calls.items(), key=lambda call: world.begun[call[0]]):
+            begun, commit = world.begun[xid], steps[0].change.commit
+            while upcoming is not None and upcoming.start.change.place < begun:
+                going.append(upcoming)
+                upcoming = next(following, None)
+            going = [span for span in going if span.end is None or span.end.change.place > begun]
+            there = -dropped[xid, queue]
+            for span in going:
+                end = span.end and span.end.change
+                left = end is not None and end.xid != xid and end.place < commit
+                there += not left and world.known_to(span.start.change, xid)
+            # The rows of one INSERT by hand are judged by what was there before the first of them.
+            room = rules.depths[queue] - there + (len(steps) - 1 if "by hand" in world.ops[xid] else 0)
+            # A queue may be deeper already, by jobs that came back: then as many must have gone as come.
+            if len(steps) > room and len(steps) > dropped[xid, queue]:
+                report.add("too deep", f"{len(steps)} jobs, the first job {steps[0].change.row.id}, beside {there} in {queue}")
+            report.counts[f"deepest {queue}"] = max(report.counts[f"deepest {queue}"], there + len(steps))
+
+
+def _dead_letters(world, rules, report):
+    letters = set(rules.dead_letters.values())
+    for step in world.steps:
+        before, after = step.before, step.after
+        if after is None:
+            continue
+        if (after.dead_from is not None or after.queue in letters) and after.status != "failed":
+            # On its way home it may stand there for one version of the same transaction.
+            final = [other for other in world.history[after.id] if other.change.xid == step.change.xid][-1].after
+            if final is not None and final.queue in letters:
+                report.add("stray letter", f"job {after.id} is {after.status} in {after.queue}")
+        if after.status == "failed" and before and before.status == "processing" and before.queue in rules.dead_letters:
+            final = [other for other in world.history[after.id] if other.change.xid == step.change.xid][-1].after
+            if final is None or (final.queue, final.dead_from) != (rules.dead_letters[before.queue], before.queue):
+                report.add("stray letter", f"job {after.id} failed in {before.queue} and is in {final and final.queue}")
+            report.counts["dead letters"] += 1
+        if before and before.dead_from is not None and after.status in WAITING:
+            final = [other for other in world.history[after.id] if other.change.xid == step.change.xid][-1].after
+            if final is not None and final.queue != before.dead_from:
+                report.add("stray letter", f"job {after.id} of {before.dead_from} went home to {final.queue}")

@@ -1,0 +1,381 @@
+"""Stories of pauses, limits, groups and dependencies: for each law proper ones, and those that break it."""
+
+from stories import stamp
+from witness import Fact, Limit, Setting
+
+# Queues that are paused or limited
+
+def pause(log, paused):
+    log.begin().write(Setting("q", paused)).fact("pause", client="o0").commit()
+
+
+def paused(log):
+    log.enqueue(8)
+    pause(log, True)
+    log.say("answered")
+    log.run(8, 1)
+
+
+def paused_while_claiming(log):
+    """The claim had reached the server before the pause was answered."""
+    log.enqueue(8)
+    claim = log.begin()
+    asked = stamp(log.time)
+    pause(log, True)
+    log.say("answered")
+    claim.job(8, "processing", lease=1)
+    claim.write(Fact("w0", 1, "claim", 8, 1, "{}", asked, stamp(log.time))).commit()
+    pause(log, False)
+    log.complete(8, 1)
+
+
+def resumed(log):
+    """Who resumes a queue need not be told of by anybody."""
+    paused_while_claiming(log)
+    log.enqueue(9)
+    log.run(9, 2)
+
+
+def limit(log, most, key=""):
+    log.begin().write(Limit("q", key, most)).fact("limit", client="o0").commit()
+    log.say("answered")
+
+
+def limited(log, most, *jobs, limit_key="", key=None):
+    limit(log, most, limit_key)
+    for job in jobs:
+        log.enqueue(job, concurrency_key=key)
+
+
+def within_the_limit(log):
+    limited(log, 1, 8, 9)
+    log.run(8, 1)
+    log.run(9, 2)
+
+
+def over_the_limit(log):
+    limited(log, 1, 8, 9)
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def slot_not_yet_free(log):
+    """The completion has been written, and is not committed when the next job is claimed."""
+    limited(log, 1, 8, 9)
+    log.claim(8, 1)
+    completion = log.begin().job(8, "completed").fact("complete", 8, 1)
+    log.claim(9, 2)
+    completion.commit()
+    log.complete(9, 2)
+
+
+def slot_of_its_own(log):
+    """Who completes and claims in one transaction may use the slot at once."""
+    limited(log, 1, 8, 9)
+    log.claim(8, 1)
+    both = log.begin().job(8, "completed").fact("complete", 8, 1)
+    both.job(9, "processing", lease=2).fact("claim", 9, 2).commit()
+    log.complete(9, 2)
+
+
+def slot_handed_on(log):
+    """While that transaction is open it holds one slot, however it ends: there is another one for somebody else."""
+    limited(log, 2, 8, 9, 10)
+    log.claim(8, 1)
+    both = log.begin().job(8, "completed").fact("complete", 8, 1).job(9, "processing", lease=2).fact("claim", 9, 2)
+    log.claim(10, 3, client="w1")
+    both.commit()
+    log.complete(9, 2)
+    log.complete(10, 3, client="w1")
+
+
+def claimed_side_by_side(log):
+    """Neither claim had committed when the other one was written."""
+    limited(log, 1, 8, 9)
+    one = log.begin().job(8, "processing", lease=1).fact("claim", 8, 1)
+    log.claim(9, 2, client="w1")
+    one.commit()
+    log.complete(8, 1)
+    log.complete(9, 2, client="w1")
+
+
+def over_the_limit_of_a_key(log):
+    limited(log, 1, 8, 9, limit_key="*", key="c")
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def two_keys(log):
+    limited(log, 1, 8, limit_key="*", key="c")
+    log.enqueue(9, concurrency_key="d")
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def own_limit_of_a_key(log):
+    limited(log, 1, 8, 9, limit_key="*", key="c")
+    limit(log, 2, "c")
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def limit_lowered(log):
+    """What runs goes on; the next has to wait until enough have ended."""
+    limited(log, 3, 8, 9, 10)
+    log.claim(8, 1)
+    log.claim(9, 2)
+    limit(log, 1)
+    log.complete(8, 1)
+    log.complete(9, 2)
+    log.run(10, 3)
+
+
+def lowered_limit_ignored(log):
+    limited(log, 3, 8, 9, 10)
+    log.claim(8, 1)
+    log.claim(9, 2)
+    limit(log, 1)
+    log.complete(8, 1)
+    log.claim(10, 3)
+    log.complete(9, 2)
+    log.complete(10, 3)
+
+
+def limit_removed(log):
+    limited(log, 1, 8, 9)
+    log.begin().write(Limit("q"), deleted=True).fact("limit", client="o0").commit()
+    log.say("answered")
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def limit_kept_by_the_server(log):
+    """The tick writes the row too, for reasons of its own; the limit is what it was."""
+    limited(log, 1, 8, 9)
+    log.begin().write(Limit("q", "", 1)).commit()
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def at_a_rate(log, count, pause):
+    for job in range(8, 8 + count):
+        log.enqueue(job, queue="rated")
+    for job in range(8, 8 + count):
+        log.run(job, job)
+        log.pass_time(pause)
+
+
+def within_the_rate(log):
+    at_a_rate(log, 40, 0.1)
+
+
+def over_the_rate(log):
+    at_a_rate(log, 40, 0.02)
+
+
+# Groups
+
+def grouped(log, *jobs, client="p0"):
+    for job in jobs:
+        log.enqueue(job, "blocked", client=client, group_key="g")
+
+
+def a_group(log):
+    """The second is let go after the first, which keeps its place while it waits for its retry."""
+    grouped(log, 8, 9)
+    log.server(8, "pending")
+    log.claim(8, 1)
+    log.fail(8, 1, "scheduled")
+    log.server(8, "pending")
+    log.run(8, 2)
+    log.server(9, "pending")
+    log.run(9, 3)
+
+
+def two_of_a_group(log):
+    grouped(log, 8, 9)
+    log.server(8, "pending")
+    log.server(9, "pending")
+    log.run(8, 1)
+    log.run(9, 2)
+
+
+def let_go_too_early(log):
+    """The completion of the first has been written, and is not committed when the second is let go."""
+    grouped(log, 8, 9)
+    log.server(8, "pending")
+    log.claim(8, 1)
+    completion = log.begin().job(8, "completed").fact("complete", 8, 1)
+    log.server(9, "pending")
+    completion.commit()
+    log.run(9, 2)
+
+
+def place_lost(log):
+    """A retry lets the next one in."""
+    grouped(log, 8, 9)
+    log.server(8, "pending")
+    log.claim(8, 1)
+    log.fail(8, 1, "scheduled")
+    log.server(9, "pending")
+    log.run(9, 2)
+    log.server(8, "pending")
+    log.run(8, 3)
+
+
+def wrong_order(log):
+    grouped(log, 8, 9)
+    log.server(9, "pending")
+    log.run(9, 1)
+    log.server(8, "pending")
+    log.run(8, 2)
+
+
+def late_commit(log):
+    """Job 8 commits when 9 runs already, and nobody can blame who let 9 go."""
+    late = log.begin().job(8, "blocked", group_key="g").fact("enqueue", 8, client="p1")
+    grouped(log, 9)
+    log.server(9, "pending")
+    late.commit()
+    log.run(9, 1)
+    log.server(8, "pending")
+    log.run(8, 2)
+
+
+def late_commit_forgotten(log):
+    """The same, but then 10 goes before 8, which had been seen when 9 ended."""
+    late = log.begin().job(8, "blocked", group_key="g").fact("enqueue", 8, client="p1")
+    grouped(log, 9, 10)
+    log.server(9, "pending")
+    late.commit()
+    log.say("answered", client="p1")
+    log.run(9, 1)
+    log.server(10, "pending")
+    log.run(10, 2)
+    log.server(8, "pending")
+    log.run(8, 3)
+
+
+def group_left_waiting(log):
+    grouped(log, 8)
+    log.pass_time(10)
+    log.server(8, "pending")
+    log.run(8, 1)
+
+
+# Dependencies
+
+def after_its_dependencies(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[7, 8])
+    log.run(8, 1)
+    log.server(9, "pending")
+    log.run(9, 2)
+
+
+def met_by_another(log):
+    """A later call that finds the job under its unique key adds nothing to it."""
+    log.enqueue(8)
+    log.begin().fact("enqueue", 8, client="p1", depends_on=[9]).commit()
+    log.enqueue(9)
+    log.run(8, 1)
+    log.run(9, 2)
+
+
+def before_its_dependency(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[7, 8])
+    log.server(9, "pending")
+    log.run(9, 1)
+    log.run(8, 2)
+
+
+def before_the_commit_of_its_dependency(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8])
+    log.claim(8, 1)
+    completion = log.begin().job(8, "completed").fact("complete", 8, 1)
+    log.server(9, "pending")
+    completion.commit()
+    log.run(9, 2)
+
+
+def after_a_failure(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8])
+    log.claim(8, 1)
+    log.fail(8, 1)
+    log.server(9, "cancelled")
+
+
+def anyway(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8], run="run")
+    log.claim(8, 1)
+    log.fail(8, 1)
+    log.server(9, "pending")
+    log.run(9, 2)
+
+
+def failure_ignored(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8])
+    log.claim(8, 1)
+    log.fail(8, 1)
+    log.server(9, "pending")
+    log.run(9, 2)
+
+
+def retry_taken_for_failure(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8])
+    log.claim(8, 1)
+    log.fail(8, 1, "scheduled")
+    log.server(9, "cancelled")
+    log.server(8, "pending")
+    log.run(8, 2)
+
+
+def cancelled_although_anyway(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8], run="run")
+    log.claim(8, 1)
+    log.fail(8, 1)
+    log.server(9, "cancelled")
+
+
+def dependent_left_waiting(log):
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8])
+    log.run(8, 1)
+    log.pass_time(10)
+    log.server(9, "pending")
+    log.run(9, 2)
+
+
+CASES = {
+    paused: {"paused"}, paused_while_claiming: set(), resumed: set(), within_the_limit: set(),
+    over_the_limit: {"limit exceeded"}, slot_not_yet_free: {"limit exceeded"}, slot_of_its_own: set(),
+    slot_handed_on: set(), claimed_side_by_side: {"limit exceeded"}, over_the_limit_of_a_key: {"limit exceeded"},
+    two_keys: set(), own_limit_of_a_key: set(), limit_lowered: set(), lowered_limit_ignored: {"limit exceeded"},
+    limit_removed: set(), limit_kept_by_the_server: {"limit exceeded"},
+    within_the_rate: set(), over_the_rate: {"rate exceeded"}, a_group: set(), two_of_a_group: {"group crowded"},
+    let_go_too_early: {"group crowded"}, place_lost: {"group crowded"}, wrong_order: {"group order"},
+    late_commit: set(), late_commit_forgotten: {"group order"}, group_left_waiting: {"left waiting"},
+    after_its_dependencies: set(), met_by_another: set(), before_its_dependency: {"dependency ignored"},
+    before_the_commit_of_its_dependency: {"dependency ignored"}, after_a_failure: set(), anyway: set(),
+    failure_ignored: {"dependency ignored"}, retry_taken_for_failure: {"dependency ignored"},
+    cancelled_although_anyway: {"dependency ignored"}, dependent_left_waiting: {"left waiting"},
+}

@@ -1,0 +1,163 @@
+"""The changes that the witness saw, sorted into what the laws ask for: lives of jobs, leases, settings in force.
+
+Nothing is judged here. All comparisons are of places in the server's log.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+
+from witness import Attempt, Fact, Job, Limit, Setting, seconds
+
+FINISHED = {"completed", "failed", "cancelled"}
+WAITING = {"scheduled", "blocked", "pending"}
+SERVER = "the server"   # a transaction without facts: the background worker, or a tick by hand
+
+
+class Step:
+    """A job from one version to the next."""
+
+    __slots__ = ("before", "after", "change")
+
+    def __init__(self, before, change):
+        self.before = before                                    # Job or None
+        self.after = None if change.deleted else change.row     # Job or None
+        self.change = change
+
+    def statuses(self):
+        return (self.before.status if self.before else None), (self.after.status if self.after else None)
+
+
+class Span:
+    """From a step until another one: in force from its writing, and over when the other's transaction has committed."""
+
+    __slots__ = ("job", "start", "end")
+
+    def __init__(self, job, start):
+        self.job = job
+        self.start = start      # Step
+        self.end = None         # Step or None
+
+    def covers(self, change):
+        """Whether it goes on when `change` is written. What its own transaction has ended is over for it."""
+        if self.start.change.place >= change.place:
+            return False
+        if self.end is None:
+            return True
+        end = self.end.change
+        return not (end.commit < change.place or (end.xid == change.xid and end.place < change.place))
+
+
+class World:
+    """The changes, sorted into what the laws ask for."""
+
+    def __init__(self, changes):
+        self.facts, self.attempts, self.steps, self.settings, self.limits = [], [], [], [], []
+        self.ops = defaultdict(set)             # xid: what its facts say
+        self.told = defaultdict(list)           # xid: its facts
+        self.history = defaultdict(list)        # job: its steps
+        self.clients = defaultdict(list)        # client: its facts
+        self.begun = {}                         # xid: the place of its first change
+        last = {}
+        for change in changes:
+            row = change.row
+            self.begun.setdefault(change.xid, change.place)
+            if isinstance(row, Job):
+                step = Step(last.get(row.id), change)
+                last[row.id] = step.after
+                self.steps.append(step)
+                self.history[row.id].append(step)
+            elif isinstance(row, Fact):
+                self.facts.append(change)
+                self.ops[change.xid].add(row.op)
+                self.told[change.xid].append(change)
+                self.clients[row.client].append(change)
+            elif isinstance(row, Attempt):
+                self.attempts.append(change)
+            elif isinstance(row, Setting):
+                self.settings.append(change)
+            elif isinstance(row, Limit):
+                self.limits.append(change)
+        for job, steps in list(self.history.items()):
+            # Taken back before anybody could see it: an enqueue that met a key which had been freed, and kept, meanwhile.
+            if steps[0].change.xid == steps[-1].change.xid and steps[-1].after is None:
+                del self.history[job], last[job]
+                self.steps = [step for step in self.steps if step.change.row.id != job]
+        self.last = last
+        # How each job came: later calls may have met it under its unique key, and say the same of it.
+        self.enqueued = {}
+        for fact in self.facts:
+            job = fact.row.job
+            if fact.row.op == "enqueue" and job in self.history and self.history[job][0].change.xid == fact.xid:
+                self.enqueued.setdefault(job, fact)
+
+    def spans(self, begins, goes_on):
+        """Per job, from the step for which begins() holds until the one after which goes_on() does not."""
+        found = []
+        for job, steps in self.history.items():
+            span = None
+            for step in steps:
+                if span is not None and not goes_on(span, step):
+                    span.end, span = step, None
+                if span is None and begins(step):
+                    span = Span(job, step)
+                    found.append(span)
+        found.sort(key=lambda span: span.start.change.place)
+        return found
+
+    def leases(self):
+        """From each claim until the end of its lease."""
+        return self.spans(lambda step: step.after and step.after.status == "processing",
+                          lambda span, step: step.after and step.after.status == "processing"
+                          and step.after.lease == span.start.after.lease)
+
+    def claims(self):
+        """Each lease, with the time at which the statement that claimed it had reached the server, where that is known."""
+        asked = {(fact.xid, fact.row.job): seconds(fact.row.asked) for fact in self.facts if fact.row.op == "claim"}
+        for span in self.leases():
+            yield span, asked.get((span.start.change.xid, span.job))
+
+    def state_at(self, job, change):
+        """The version of a job that is committed, or its own, when `change` is written."""
+        state = None
+        for step in self.history.get(job, ()):
+            if step.change.commit < change.place or (step.change.xid == change.xid and step.change.place < change.place):
+                state = step.after
+        return state
+
+    def seen_from(self, change):
+        """When everybody certainly saw the transaction of `change`: the place and the time of the next one of its client."""
+        for fact in self.told.get(change.xid, ())[:1]:
+            facts = self.clients[fact.row.client]
+            for later in facts[bisect_left(facts, change.commit, key=lambda fact: fact.place):]:
+                if later.xid != change.xid:
+                    return self.begun[later.xid], seconds(later.row.at)
+        return None
+
+    def known_to(self, change, xid):
+        """Whether the transaction of `change` was certainly over when a client began to ask for what `xid` did."""
+        asking, telling = self.told.get(xid, ())[:1], self.told.get(change.xid, ())[:1]
+        if asking and telling and asking[0].row.client == telling[0].row.client:
+            return change.commit < self.begun[xid]
+        seen = self.seen_from(change)
+        return bool(seen and asking) and seen[1] < min(seconds(fact.row.asked) for fact in self.told[xid])
+
+
+class Settings:
+    """The values that something had, and which of them a statement may have met."""
+
+    def __init__(self, initial):
+        self.values = [((0, 0), initial, None)]    # (commit, value, when it was certainly in force: seconds or None)
+
+    def add(self, change, value, in_force):
+        self.values.append((change.commit, value, in_force))
+        self.values.sort(key=lambda entry: entry[0])
+
+    def possible(self, place, asked):
+        """Values that a statement that reached the server at `asked` and wrote at `place` may have gone by."""
+        found = []
+        for commit, value, in_force in reversed(self.values):
+            if commit < place:
+                found.append(value)
+                if in_force is not None and asked is not None and in_force < asked:
+                    break
+        return found

@@ -1,0 +1,126 @@
+# Queues whose keys take turns, or whose priorities age, with long backlogs, many workers at once, an old transaction and
+# a crash. The worker processes are sessions that claim and complete one job a transaction.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = preloaded('fairness');
+database($node, 'work');
+await_worker($node, 'work');
+sub work { return value($node, 'work', $_[0]); }
+
+# So many jobs of a key.
+sub enqueue
+{
+    my ($queue, $key, $jobs) = @_;
+    return work(qq{SELECT count(*) FROM jobq_enqueue_many('$queue', array_fill('{}'::jsonb, ARRAY[$jobs]), concurrency_keys => array_fill('$key'::text, ARRAY[$jobs]))});
+}
+
+# Claims and completes so many jobs one by one, each in a transaction of its own, and keeps the order in `taken`.
+work(q{CREATE TABLE taken (place bigint GENERATED ALWAYS AS IDENTITY, queue text, key text, priority int);
+       CREATE PROCEDURE take(q text, jobs int) LANGUAGE plpgsql AS $$
+       DECLARE
+           c record;
+       BEGIN
+           FOR n IN 1 .. jobs LOOP
+               SELECT id, lease, priority INTO c FROM jobq_claim(q);
+               EXIT WHEN NOT FOUND;
+               INSERT INTO taken (queue, key, priority) SELECT q, concurrency_key, c.priority FROM jobq.jobs WHERE id = c.id;
+               PERFORM jobq_complete(c.id, c.lease);
+               COMMIT;
+           END LOOP;
+       END $$});
+
+# ---- one job behind a hundred thousand
+
+work(q{SELECT jobq_create_queue('long', round_robin => true)});
+is(enqueue('long', 'big', 100000), '100000', 'a hundred thousand jobs of one key');
+enqueue('long', 'small', 1);
+work(q{CALL take('long', 4)});
+is(work(q{SELECT count(*) FILTER (WHERE key = 'small'), min(place) FILTER (WHERE key = 'small') <= 2 FROM taken WHERE queue = 'long'}), '1|t', 'one of another key behind them is next, or next but one');
+# A key that comes later gets its turn as soon as the round comes by.
+enqueue('long', "late $_", 1) for 1 .. 3;
+work(q{TRUNCATE taken RESTART IDENTITY; CALL take('long', 8)});
+is(work(q{SELECT count(*), max(place) <= 5 FROM taken WHERE key LIKE 'late %'}), '3|t', 'so are three that come later');
+is(work(q{SELECT jobq_drop_queue('long', force => true)}), 't', 'the queue goes');
+
+# ---- many workers at once
+
+work(q{TRUNCATE taken RESTART IDENTITY; SELECT jobq_create_queue('many', round_robin => true)});
+enqueue('many', "k$_", 400 * $_) for 1 .. 5;
+my @sessions = map { session($node, 'work') } 1 .. 8;
+$_->query_until(qr/started/, "\\echo started\nCALL take('many', 200);\n\\echo done\n") for @sessions;
+$_->query_until(qr/done/, '') for @sessions;
+my $served = work(q{SELECT string_agg(n::text, ' ') FROM (SELECT count(*) AS n FROM taken WHERE queue = 'many' GROUP BY key ORDER BY key) s});
+diag("1600 jobs of five keys, taken by eight workers: $served");
+my @counts = sort { $a <=> $b } split / /, $served;
+is(scalar @counts, 5, 'all keys are served');
+cmp_ok($counts[-1] - $counts[0], '<=', 40, 'equally, whatever their backlogs');
+is(work(q{SELECT count(*) FROM taken}), '1600', 'every claim found a job');
+# When keys have come to an end the others go on, and at the end everything is done.
+$_->query_until(qr/started/, "\\echo started\nCALL take('many', 10000);\n\\echo done\n") for @sessions;
+$_->query_until(qr/done/, '') for @sessions;
+is(work(q{SELECT count(*), count(*) FILTER (WHERE status = 'completed') FROM jobq.jobs WHERE queue = 'many'}), '6000|6000', 'every job is done, none twice');
+
+# Batches, whose turns others take meanwhile, some of which are rolled back: no job is met twice by one claim.
+work(q{CREATE PROCEDURE drain(q text) LANGUAGE plpgsql AS $$
+       DECLARE
+           got int := 1;
+       BEGIN
+           FOR n IN 1 .. 100000 LOOP
+               SELECT count(jobq_complete(id, lease)) INTO got FROM jobq_claim(q, batch => 1 + n % 60);
+               EXIT WHEN got = 0;
+               IF n % 5 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
+           END LOOP;
+       END $$;
+       SELECT jobq_create_queue('batches', round_robin => true, priority_ageing => '1 s')});
+enqueue('batches', "k$_", 3000) for 1 .. 12;
+my $before = log_size($node);
+$_->query_until(qr/started/, "\\echo started\nCALL drain('batches');\n\\echo done\n") for @sessions;
+$_->query_until(qr/done/, '') for @sessions;
+unlike(log_since($node, $before), qr/ERROR/, 'no claim of a batch fails');
+is(work(q{SELECT count(*), count(*) FILTER (WHERE status = 'completed' AND attempts = 1) FROM jobq.jobs WHERE queue = 'batches'}), '36000|36000', 'every job is claimed once');
+$_->quit for @sessions;
+
+# ---- a crash
+
+work(q{TRUNCATE taken RESTART IDENTITY; SELECT jobq_create_queue('crashes', round_robin => true)});
+enqueue('crashes', $_, 50) for qw(a b c);
+work(q{CALL take('crashes', 10)});
+$node->stop('immediate');
+$node->start;
+work(q{CALL take('crashes', 20)});
+is(work(q{SELECT max(n) - min(n) <= 2 FROM (SELECT count(*) AS n FROM taken WHERE queue = 'crashes' GROUP BY key) s}), 't', 'after a crash the keys go on taking turns');
+
+# ---- an old transaction keeps the entries of claimed jobs, in front of the queue or in pieces between other jobs
+
+work(q{TRUNCATE taken RESTART IDENTITY; SELECT jobq_create_queue('held', round_robin => true); SELECT jobq_create_queue('held aged', priority_ageing => '1 min')});
+work(q{SELECT count(*) FROM jobq_enqueue_many('held', (SELECT array_agg('{}'::jsonb) FROM generate_series(1, 6000)), concurrency_keys => (SELECT array_agg('k' || n % 10) FROM generate_series(1, 6000) n))});
+work(q{SELECT count(*) FROM jobq_enqueue_many('held aged', (SELECT array_agg('{}'::jsonb) FROM generate_series(1, 6000)), priorities => (SELECT array_agg(n % 5) FROM generate_series(1, 6000) n))});
+work(q{SELECT jobq_create_queue('held apart', round_robin => true)});
+enqueue('held apart', $_, 6000) for qw(a b);
+my $old = session($node, 'work');
+$old->query(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM jobq.jobs});
+for my $queue ('held', 'held aged', 'held apart')
+{
+    my @spent = map {
+        my $begin = time;
+        work("CALL take('$queue', $_)");
+        time - $begin;
+    } 500, 4500, 500;
+    diag(sprintf '%s: the first 500 claims took %.2f s, after 5000 claimed jobs %.2f s', $queue, @spent[ 0, 2 ]);
+    cmp_ok($spent[2], '<', 3 * $spent[0] + 0.5, "$queue: 5000 entries of claimed jobs slow no claim");
+}
+is(work(qq{SELECT max(n) - min(n) <= 1 FROM (SELECT count(*) AS n FROM taken WHERE queue = '$_' GROUP BY key) s}), 't', "$_: and the keys took turns") for 'held', 'held apart';
+is(work(q{SELECT count(*) FROM (SELECT priority, lag(priority) OVER (ORDER BY place) AS before FROM taken WHERE queue = 'held aged') s WHERE priority < before}), '0', 'jobs that have waited equally come by priority');
+$old->quit;
+
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash of its own');
+
+done_testing();

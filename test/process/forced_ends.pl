@@ -1,0 +1,154 @@
+# Jobs that are taken from workers which live and go on heartbeating: a cancellation whose grace is over, a max_runtime
+# that has passed. The background worker does it, on time, in any state the claim is in; a worker may report before.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $grace = 1;
+my $node = preloaded('forced', conf => [ "jobq.cancel_grace = '$grace s'", 'max_prepared_transactions = 10' ]);
+database($node, 'work');
+await_worker($node, 'work');
+sub work { return value($node, 'work', $_[0]); }
+sub attempts { return work("SELECT string_agg(outcome, ' ' ORDER BY finished_at) FROM jobq.attempts WHERE job_id = $_[0]"); }
+
+# Heartbeats every few ms until the lease is lost. Returns the answers that came, each once, and leaves what happened
+# when in `heard`.
+sub heartbeat_until_lost
+{
+    my ($id, $lease) = @_;
+    return work(qq{
+        CREATE TEMP TABLE heard (state text, at timestamptz);
+        DO \$\$
+        DECLARE
+            state text;
+        BEGIN
+            FOR n IN 1 .. 4000 LOOP
+                state := jobq_heartbeat($id, $lease);
+                INSERT INTO heard VALUES (state, clock_timestamp());
+                COMMIT;
+                EXIT WHEN state = 'lost';
+                PERFORM pg_sleep(0.005);
+            END LOOP;
+        END \$\$;
+        SELECT string_agg(state, ' ' ORDER BY first) FROM (SELECT state, min(at) AS first FROM heard GROUP BY state) h});
+}
+
+sub claim
+{
+    my ($queue, $more) = @_;
+    work("SELECT jobq_enqueue('$queue')");
+    return split /\|/, work(sprintf "SELECT id, lease FROM jobq_claim('%s', 'w'%s)", $queue, $more // '');
+}
+
+# ---- the grace of a cancellation
+
+my ($id, $lease) = claim('cancelled');
+work("SELECT jobq_cancel($id)");
+is(heartbeat_until_lost($id, $lease), 'cancel lost', 'a worker that does not stop is told until the lease is void');
+is(work("SELECT status, lease IS NULL, error FROM jobq.jobs WHERE id = $id"), 'cancelled|t|cancelled while running: its worker did not stop in time', 'then the job is cancelled');
+is(attempts($id), 'cancelled', 'and so is the attempt');
+my $took = work("SELECT extract(epoch FROM finished_at - cancel_requested_at) FROM jobq.jobs WHERE id = $id");
+report_seconds("cancelled after, grace $grace s", $took);
+cmp_ok($took, '>=', $grace, 'not before the grace is over');
+cmp_ok($took, '<=', $grace + 2, 'within the grace + 2 s');
+
+# Many at once, some of which report in time.
+work("SELECT count(*) FROM jobq_enqueue_many('many', array_fill('{}'::jsonb, ARRAY[40]))");
+work(q{CREATE TABLE many AS SELECT id, lease, row_number() OVER () AS n FROM jobq_claim('many', 'w', batch => 40)});
+is(work(q{SELECT jobq_cancel_jobs('many')}), '40', 'forty running jobs are asked');
+work(q{SELECT CASE n % 4 WHEN 0 THEN jobq_complete(id, lease)::text WHEN 1 THEN jobq_fail(id, lease)::text WHEN 2 THEN jobq_release(id, lease)::text END FROM many});
+becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'many' AND status = 'processing')}, 'all have ended');
+is(work(q{SELECT string_agg(n % 4 || j.status::text || coalesce(a.outcome, ''), ' ' ORDER BY n) FROM many JOIN jobq.jobs j USING (id) LEFT JOIN jobq.attempts a ON a.job_id = j.id WHERE n <= 4}),
+    '1cancelledfailed 2cancelledreleased 3cancelledcancelled 0completed', 'completed if the worker said so, else cancelled');
+is(work(q{SELECT sum(completed), sum(cancelled), sum(processing) FROM jobq.queue_stats WHERE queue = 'many'}), '10|30|0', 'the counters agree');
+
+# A grace that is lowered holds from the reload on, for cancellations that were asked for before, too.
+settings($node, "jobq.cancel_grace = '1h'");
+$node->reload;
+becomes_true($node, 'work', q{SELECT current_setting('jobq.cancel_grace') = '1h'}, 'the grace is long');
+($id, $lease) = claim('long grace');
+work("SELECT jobq_cancel($id)");
+is(work("SELECT pg_sleep(1.5)") . work("SELECT status FROM jobq.jobs WHERE id = $id"), 'processing', 'so it still runs');
+# The worker is waiting for the end of its hour; a tick by hand looks by its session's grace.
+is(work("SET jobq.cancel_grace = 0; BEGIN; SELECT done FROM jobq_tick() WHERE duty = 'cancel'; ROLLBACK"), '1', 'but not for a session with another grace');
+settings($node, "jobq.cancel_grace = '$grace s'");
+my $lowered = time;
+$node->reload;
+becomes_true($node, 'work', "SELECT status = 'cancelled' FROM jobq.jobs WHERE id = $id", 'when it is lowered, the job is cancelled');
+report_seconds('cancelled after the reload', time - $lowered);
+cmp_ok(time - $lowered, '<=', 2, 'within 2 s');
+
+# A cancellation that is prepared counts from its COMMIT PREPARED, whatever session that comes from.
+($id, $lease) = claim('prepared');
+work("BEGIN; SELECT jobq_cancel($id); PREPARE TRANSACTION 'asked'");
+is(work("SELECT pg_sleep($grace + 1); SELECT status FROM jobq.jobs WHERE id = $id"), "\nprocessing", 'a prepared cancellation forces nothing');
+work("COMMIT PREPARED 'asked'");
+becomes_true($node, 'work', "SELECT status = 'cancelled' FROM jobq.jobs WHERE id = $id", 'once it is committed it does');
+
+# ---- max_runtime
+
+# So long, on either side of the second after which a running job enters the rescue's index.
+for my $limit (0.3, 1.7)
+{
+    my $queue = "limited $limit";
+    work("SELECT jobq_create_queue('$queue', max_runtime => '$limit s', backoff_base => '1 hour')");
+    my ($job, $held) = claim($queue);
+    is(heartbeat_until_lost($job, $held), 'held lost', "$limit s: held until the time is over");
+    is(work("SELECT status, must_end_at IS NULL, error FROM jobq.jobs WHERE id = $job"), "scheduled|t|ran longer than max_runtime ($limit s)", "$limit s: then the attempt has failed");
+    is(attempts($job), 'failed', "$limit s: on record");
+    my $ran = work("SELECT extract(epoch FROM finished_at - started_at) FROM jobq.attempts WHERE job_id = $job");
+    report_seconds("max_runtime $limit s, taken after", $ran);
+    cmp_ok($ran, '>=', $limit, "$limit s: not before");
+    cmp_ok($ran, '<=', $limit + 2, "$limit s: within it + 2 s");
+}
+
+# Among jobs without a limit, which nobody touches; with one lease for the whole batch's transaction.
+work(q{SELECT jobq_create_queue('mixed', on_max_runtime => 'cancel')});
+work(q{SELECT jobq_enqueue('mixed', to_jsonb(n), max_runtime => CASE WHEN n % 2 = 0 THEN interval '500 ms' END) FROM generate_series(1, 40) n});
+is(work(q{SELECT count(*) FROM jobq_claim('mixed', 'w', batch => 40)}), '40', 'forty are claimed, twenty of them with a max_runtime');
+work(q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'mixed' AND payload IN ('2', '4')});
+becomes_true($node, 'work', q{SELECT count(*) = 20 FROM jobq.jobs WHERE queue = 'mixed' AND status = 'processing'}, 'the others run on');
+is(work(q{SELECT string_agg(status || ' ' || n, ', ' ORDER BY status) FROM (SELECT status, count(*) AS n FROM jobq.jobs WHERE queue = 'mixed' GROUP BY status) s}),
+    'processing 20, completed 2, cancelled 18', 'those that had not completed are cancelled');
+is(work(q{SELECT bool_and(payload::int % 2 = 1) FROM jobq.jobs WHERE queue = 'mixed' AND status = 'processing'}), 't', 'none without a max_runtime is among them');
+
+# A claim whose transaction stays open longer than the job may run: nobody sees it run. It may complete the job.
+work(q{SELECT jobq_create_queue('open', max_runtime => '200 ms', on_max_runtime => 'cancel'); SELECT jobq_enqueue('open'), jobq_enqueue('open')});
+my $session = session($node, 'work');
+$session->query(q{BEGIN; SELECT id FROM jobq_claim('open', 'slow'); SELECT pg_sleep(1)});
+is($session->query(q{SELECT jobq_complete(id) FROM jobq.jobs WHERE queue = 'open' AND status = 'processing'; COMMIT}), 't', 'completed in the transaction that claimed it, however late');
+$session->query(q{BEGIN; SELECT id FROM jobq_claim('open', 'slow'); SELECT pg_sleep(1); COMMIT});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'open' AND status = 'cancelled'}, 'else its time is over as soon as the claim has committed');
+$session->query(q{SELECT jobq_retry(id) FROM jobq.jobs WHERE queue = 'open' AND status = 'cancelled'; BEGIN; SELECT id FROM jobq_claim('open', 'slow'); PREPARE TRANSACTION 'claim'});
+is(work(q{SELECT pg_sleep(1); SELECT status FROM jobq.jobs WHERE queue = 'open' AND status <> 'completed'}), "\npending", 'a prepared claim is left alone');
+work(q{COMMIT PREPARED 'claim'});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'open' AND status = 'cancelled'}, 'until it commits');
+$session->quit;
+
+# After a crash a worker has one heartbeat timeout to report what it did meanwhile, whatever its max_runtime.
+work(q{SELECT jobq_create_queue('crash', max_runtime => '1 s')});
+my ($crashed, $crashed_lease) = claim('crash', q{, heartbeat_timeout => '4 s'});
+my ($deaf, $deaf_lease) = claim('crash', q{, heartbeat_timeout => '4 s'});
+$node->stop('immediate');
+$node->start;
+is(work("SELECT pg_sleep(1.5); SELECT jobq_complete($crashed, $crashed_lease)"), "\nt", 'a report after a crash of the server counts, although the time is over');
+becomes_true($node, 'work', "SELECT status <> 'processing' FROM jobq.jobs WHERE id = $deaf", 'without one the job is taken in the end');
+is(attempts($deaf), 'lost', 'from a worker that was not heard of since');
+
+# After a crash of the server the cancellation stands.
+($id, $lease) = claim('crashed');
+work("SELECT jobq_cancel($id)");
+$node->stop('immediate');
+$node->start;
+becomes_true($node, 'work', "SELECT status = 'cancelled' FROM jobq.jobs WHERE id = $id", 'a crash does not forget it');
+is(work("SELECT jobq_heartbeat($id, $lease), jobq_complete($id, $lease)"), 'lost|f', 'nor does it revive the lease');
+
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash of its own');
+
+done_testing();

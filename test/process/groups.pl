@@ -1,0 +1,225 @@
+# Groups: how soon the next job has its turn, and that it gets it whatever is lost on the way: the server, the worker,
+# the memory of what commits told of. One job of a group at a time, in the order of the ids.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my $node = preloaded('groups', conf => [ 'max_prepared_transactions = 10', 'max_connections = 60', 'autovacuum = off' ]);
+database($node, 'work');
+
+# Works until the queue has no unfinished job, a transaction for each step, as workers do. `pause`: between claim and
+# completion. Returns the times from each completion's commit to the next claim.
+value($node, 'work', <<'SQL');
+CREATE TABLE gaps (queue text, seconds float);
+-- What was done for each job: not before its claim had returned, and before its completion was called.
+CREATE TABLE ran (id bigint, began timestamptz, ended timestamptz);
+CREATE PROCEDURE work(q text, batch int DEFAULT 1, pause float DEFAULT 0, give_up float DEFAULT 25) LANGUAGE plpgsql AS $$
+DECLARE
+    until timestamptz := clock_timestamp() + work.give_up * interval '1 s';
+    began timestamptz;
+    ended timestamptz;
+    ids bigint[];
+    leases bigint[];
+BEGIN
+    WHILE clock_timestamp() < until LOOP
+        SELECT array_agg(c.id), array_agg(c.lease) INTO ids, leases
+        FROM jobq_claim(q, batch => work.batch, heartbeat_timeout => '2 s') c;
+        COMMIT;
+        IF ids IS NULL THEN
+            EXIT WHEN NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = q AND finished_at IS NULL);
+            CALL jobq_wait(q, '200 ms');
+            CONTINUE;
+        END IF;
+        began := clock_timestamp();
+        IF ended IS NOT NULL THEN INSERT INTO gaps VALUES (q, extract(epoch FROM began - ended)); END IF;
+        IF pause > 0 THEN PERFORM pg_sleep(pause); END IF;
+        INSERT INTO ran SELECT unnest(ids), began, clock_timestamp();
+        PERFORM count(*) FROM jobq_complete_many(ids, leases);
+        COMMIT;
+        ended := clock_timestamp();
+    END LOOP;
+END $$;
+-- Each job began after the one before it in its group had ended; NULL while jobs are unfinished.
+CREATE FUNCTION in_order(q text) RETURNS boolean LANGUAGE sql AS $$
+    SELECT CASE WHEN bool_and(status = 'completed') THEN bool_and(began > coalesce(before, '-infinity')) END
+    FROM (SELECT j.status, r.began, lag(r.ended) OVER (PARTITION BY j.group_key ORDER BY j.id) AS before
+          FROM jobq.jobs j LEFT JOIN ran r USING (id) WHERE j.queue = q) g $$;
+CREATE PROCEDURE enqueue_groups(q text, groups int, jobs int) LANGUAGE sql AS $$
+    SELECT count(*) FROM jobq_enqueue_many(q, array_fill('{}'::jsonb, ARRAY[groups * jobs]),
+                                           group_keys => (SELECT array_agg((i % groups)::text) FROM generate_series(1, groups * jobs) i)) $$;
+SQL
+
+# Sessions that work at the same time; wait_for_them ends them.
+my @working;
+sub work
+{
+    my ($count, $call) = @_;
+    for (1 .. $count)
+    {
+        my $session = session($node, 'work');
+        $session->query_until(qr/begun/, "\\echo begun\nCALL $call;\n");
+        push @working, $session;
+    }
+    return;
+}
+sub wait_for_them { $_->query('SELECT 1') for @working; $_->quit for @working; @working = (); return; }
+sub blocked { my ($queue) = @_; return value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE queue = '$queue' AND status = 'blocked'"); }
+
+# ---- latency
+
+value($node, 'work', q{CALL enqueue_groups('chain', 1, 300); CALL work('chain')});
+is(value($node, 'work', q{SELECT in_order('chain')}), 't', 'a chain of 300 jobs ran in order');
+report_spread('completion of a job to the claim of the next one of its group',
+    split /\n/, value($node, 'work', q{SELECT seconds FROM gaps WHERE queue = 'chain'}));
+is(value($node, 'work', q{SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds) <= 0.005 FROM gaps WHERE queue = 'chain'}),
+    't', 'within 5 ms at the median');
+
+# ---- many workers
+
+value($node, 'work', q{CALL enqueue_groups('many', 40, 25)});
+work(8, q{work('many', 3)});
+wait_for_them();
+is(value($node, 'work', q{SELECT in_order('many')}), 't', '8 workers, 40 groups of 25 jobs: in order, one of each at a time');
+
+# ---- a job that commits late, behind what the worker remembers of its group
+
+# Without the repair, which would find it in any case.
+settings($node, q{jobq.tick_interval = '60 s'});
+$node->reload;
+my $late = session($node, 'work');
+$late->query('BEGIN');
+my $first = $late->query(q{SELECT jobq_enqueue('late', group_key => '0')});
+value($node, 'work', q{CALL enqueue_groups('late', 1, 3)});
+for my $turn (1 .. 4)
+{
+    my $got = claim_when_ready($node, 'work', 'late', 10);
+    is($got && $got->{id} == $first ? 'late' : 'other', $turn == 3 ? 'late' : 'other', "turn $turn is the right job's");
+    if ($turn == 2)
+    {
+        $late->query('COMMIT');
+        # The worker has looked at what that commit told of when it has given a turn to what came after it.
+        value($node, 'work', q{CALL enqueue_groups('after late', 1, 1)});
+        becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'after late'}, 'a later job of another group has its turn');
+        is(value($node, 'work', "SELECT status FROM jobq.jobs WHERE id = $first"), 'blocked', 'the late one waits while another runs');
+    }
+    value($node, 'work', "SELECT jobq_complete($got->{id}, $got->{lease})");
+}
+end_sessions($late);
+settings($node, q{jobq.tick_interval = '1 s'});
+$node->reload;
+
+# ---- more at once than anybody remembers
+
+value($node, 'work', q{CALL enqueue_groups('wide', 6000, 2)});
+becomes_true($node, 'work', q{SELECT count(*) FILTER (WHERE status = 'pending') = 6000 AND count(*) FILTER (WHERE status = 'blocked') = 6000
+    FROM jobq.jobs WHERE queue = 'wide'}, 'a transaction with jobs of 6000 groups: one of each has its turn');
+settings($node, 'jobq.enabled = off');
+$node->reload;
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'no worker is left');
+value($node, 'work', "CALL enqueue_groups('wide $_', 4000, 1)") for 1 .. 5;
+is(blocked('wide 3'), '4000', 'without the worker they stay blocked');
+settings($node, 'jobq.enabled = on');
+$node->reload;
+becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue LIKE 'wide _' AND status = 'blocked')},
+    '20000 that nobody had room for: the worker finds them when it is back');
+
+# ---- a worker that dies, again and again
+
+value($node, 'work', q{CALL enqueue_groups('terminated', 5, 40)});
+work(3, q{work('terminated', 1, 0.005)});
+for (1 .. 10)
+{
+    usleep(40_000);
+    value($node, 'postgres', q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'jobq worker' AND datname = 'work'});
+}
+wait_for_them();
+is(value($node, 'work', q{SELECT in_order('terminated')}), 't', 'the worker terminated 10 times: nothing is lost, and the order holds');
+
+# ---- a head that somebody holds, or that cannot be changed, holds up its own group only
+
+value($node, 'work', q{CALL enqueue_groups('held', 1, 2)});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'held' AND status = 'pending'}, 'a group of two');
+my $holder = session($node, 'work');
+$holder->query('BEGIN');
+$holder->query(q{SELECT FROM jobq.jobs WHERE queue = 'held' AND status = 'blocked' FOR UPDATE});
+value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('held')});
+value($node, 'work', q{CALL enqueue_groups('beside', 3, 3); CALL work('beside')});
+is(value($node, 'work', q{SELECT in_order('beside')}), 't', 'other groups go on while somebody holds the next job of one');
+is(blocked('held'), '1', 'which stays where it is');
+$holder->query('COMMIT');
+my $job = claim_when_ready($node, 'work', 'held', 10);
+ok($job, 'and has its turn soon after');
+
+value($node, 'work', q{
+    CREATE FUNCTION no_turn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+    CREATE TRIGGER no_turn BEFORE UPDATE ON jobq.jobs FOR EACH ROW WHEN (new.queue = 'stuck' AND new.status = 'pending' AND new.group_key = '0') EXECUTE FUNCTION no_turn();
+    CALL enqueue_groups('stuck', 3, 3)});
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'a job that cannot be changed is left out');
+becomes_true($node, 'work', q{SELECT last_error LIKE 'unblock: the next job of group %: not this one' FROM jobq.workers WHERE database = 'work'}, 'jobq.workers says why');
+value($node, 'work', q{DROP TRIGGER no_turn ON jobq.jobs});
+becomes_true($node, 'work', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'it has its turn when it can be changed again');
+value($node, 'work', q{CALL work('stuck')});
+is(value($node, 'work', q{SELECT in_order('stuck')}), 't', 'and then the others');
+
+# ---- an old transaction keeps what the index had: no turn may cost more than the one before
+
+my $old = session($node, 'work');
+$old->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+$old->query('SELECT 1');
+my $reads = q{SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_all_indexes WHERE indexrelname IN ('jobs_group_waiting_idx', 'jobs_group_active_idx')};
+value($node, 'work', q{CALL enqueue_groups('long', 1, 2000); CALL work('long', give_up => 60)});
+is(value($node, 'work', q{SELECT in_order('long')}), 't', '2000 jobs of one group under an old snapshot');
+usleep(1_500_000);    # the worker's statistics are on their way
+my $read = value($node, 'work', $reads);
+diag("index entries read for 2000 turns: $read");
+# The repair searches from time to time, and passes all of them.
+cmp_ok($read, '<', 1_000_000, 'a turn does not pass the entries of those before it');
+end_sessions($old, $holder);
+
+# ---- prepared transactions
+
+value($node, 'work', q{CALL enqueue_groups('prepared', 1, 3)});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'prepared' AND status = 'pending'}, 'a group of three');
+is(sqlstate($node, 'work', q{BEGIN; SELECT jobq_complete(id, lease) FROM jobq_claim('prepared'); PREPARE TRANSACTION 'end'}), '00000', 'an end is prepared');
+is(blocked('prepared'), '2', 'the others wait');
+value($node, 'work', q{COMMIT PREPARED 'end'});
+ok(claim_when_ready($node, 'work', 'prepared', 10), 'committed by another session, it gives the next one its turn');
+is(sqlstate($node, 'work', q{BEGIN; SELECT count(*) FROM jobq_tick(); PREPARE TRANSACTION 'tick'}), '00000', 'a tick is prepared');
+value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
+value($node, 'work', q{SELECT count(*) FROM jobq_tick()});
+is(blocked('prepared'), '1', 'while it may have given a turn, nobody else does');
+value($node, 'work', q{ROLLBACK PREPARED 'tick'});
+ok(claim_when_ready($node, 'work', 'prepared', 10), 'afterwards somebody does');
+value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
+
+# ---- the server dies
+
+value($node, 'work', q{CALL enqueue_groups('crash', 20, 60)});
+work(3, q{work('crash', 2, 0.02)});
+usleep(300_000);
+kill_server($node);
+$_->{run}->finish for @working;
+@working = ();
+starts_again($node);
+cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash' AND finished_at IS NULL}), '>', 100, 'most of them are unfinished');
+is(value($node, 'work', q{SELECT count(*) FROM (SELECT group_active FROM jobq.jobs WHERE group_active IS NOT NULL GROUP BY 1 HAVING count(*) > 1) g}),
+    '0', 'after a crash no group has two that have their turn');
+work(3, q{work('crash', 2)});
+wait_for_them();
+is(value($node, 'work', q{SELECT in_order('crash')}), 't', 'and all have run, in order');
+
+# ---- two that remember at once: a tick by hand between the turns that the worker gives
+
+value($node, 'work', q{CALL enqueue_groups('mixed', 3, 60)});
+work(3, q{work('mixed')});
+value($node, 'work', q{SELECT count(*) FROM jobq_tick()}) for 1 .. 15;
+wait_for_them();
+is(value($node, 'work', q{SELECT in_order('mixed')}), 't', 'ticks by hand beside the worker');
+
+done_testing();

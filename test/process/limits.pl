@@ -1,0 +1,235 @@
+# Limits under 64 claimers at once: never exceeded, whatever rolls back, is terminated, killed or prepared; every place is
+# given back, so that the queue drains; nobody waits; rates are kept; jobs without room in front of others do not slow them.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqSleep;
+use JobqTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my ($in_queue, $of_key, $keys, $jobs) = (7, 2, 5, 4000);
+my $node = preloaded('limits', conf => ['max_connections = 100', 'max_prepared_transactions = 10', 'deadlock_timeout = 10ms', 'log_lock_waits = on']);
+database($node, 'work');
+value($node, 'work', qq{
+    SELECT jobq_set_limit('q', max_running => $in_queue), jobq_set_limit('q', '*', max_running => $of_key);
+    CREATE TABLE looks (claims bigint, looks bigint, most int);
+    -- What a snapshot shows is what was true at one moment.
+    CREATE FUNCTION look() RETURNS int LANGUAGE plpgsql AS \$\$
+    DECLARE
+        running int;
+        of_key int;
+    BEGIN
+        SELECT sum(n), max(n) INTO running, of_key
+        FROM (SELECT count(*) AS n FROM jobq.jobs WHERE queue = 'q' AND status = 'processing' GROUP BY concurrency_key) k;
+        IF running > $in_queue OR of_key > $of_key THEN
+            RAISE EXCEPTION 'exceeded: % run, % of one key', running, of_key USING ERRCODE = 'XX001';
+        END IF;
+        RETURN coalesce(running, 0);
+    END \$\$;
+    -- Claims in all ways: kept, rolled back, in savepoints, with completions in one call, in long transactions.
+    CREATE PROCEDURE claim_and_look(seed int, until timestamptz) LANGUAGE plpgsql AS \$\$
+    DECLARE
+        r float8;
+        claims bigint := 0;
+        looked bigint := 0;
+        most int := 0;
+        ids bigint[] := '{}';
+        leases bigint[] := '{}';
+        own text := 'worker ' || seed;
+    BEGIN
+        PERFORM setseed(seed / 1000.0);
+        WHILE clock_timestamp() < until LOOP
+            r := random();
+            BEGIN
+                SELECT coalesce(array_agg(id), '{}'), coalesce(array_agg(lease), '{}') INTO ids, leases FROM jobq.jobs WHERE worker_id = own AND status = 'processing';
+                IF r < 0.5 THEN
+                    PERFORM jobq_complete_and_claim(ids, leases, queue => 'q', worker_id => own, batch => 1 + (random() * 3)::int);
+                ELSIF r < 0.6 THEN
+                    PERFORM jobq_release_many(ids, leases);
+                    PERFORM jobq_claim('q', own, 2);
+                ELSIF r < 0.7 THEN
+                    PERFORM jobq_fail_many(ids, leases, retry_in => '0');
+                    PERFORM jobq_claim('q', own, 1);
+                ELSE
+                    PERFORM jobq_claim('q', own, 3);
+                    PERFORM jobq_heartbeat(j.id, j.lease, to_jsonb(repeat('x', (random() * 2000)::int))) FROM jobq.jobs j WHERE j.worker_id = own AND j.status = 'processing';
+                    IF random() < 0.2 THEN PERFORM pg_sleep(random() * 0.02); END IF;
+                    IF random() < 0.5 THEN RAISE EXCEPTION 'savepoint' USING ERRCODE = 'XX002'; END IF;
+                END IF;
+                claims := claims + 1;
+            EXCEPTION WHEN SQLSTATE 'XX002' THEN
+                PERFORM jobq_claim('q', own, 1);
+            END;
+            IF random() < 0.2 THEN ROLLBACK; ELSE COMMIT; END IF;
+            most := greatest(most, look());
+            looked := looked + 1;
+            COMMIT;
+        END LOOP;
+        PERFORM jobq_complete_many(array_agg(id), array_agg(lease)) FROM jobq.jobs WHERE worker_id = own AND status = 'processing' HAVING count(*) > 0;
+        INSERT INTO looks VALUES (claims, looked, most);
+    END \$\$;
+    CREATE PROCEDURE drain(until timestamptz) LANGUAGE plpgsql AS \$\$
+    BEGIN
+        WHILE clock_timestamp() < until AND EXISTS (SELECT FROM jobq.jobs WHERE ready_at IS NOT NULL) LOOP
+            PERFORM jobq_complete(id, lease) FROM jobq_claim('q', batch => 5);
+            PERFORM look();
+            COMMIT;
+        END LOOP;
+    END \$\$});
+sub fill { return value($node, 'work', qq{SELECT count(jobq_enqueue('q', concurrency_key => 'k' || n % $keys, priority => n % 3, kind => 'k' || n % 2)) FROM generate_series(1, $jobs) n}); }
+sub running { return value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE status = 'processing'}); }
+
+# ---- 64 claimers
+
+fill();
+my $log = log_size($node);
+my @claimers = map { sleeper($node) } 1 .. 64;
+my $seconds = 12;
+start($claimers[ $_ - 1 ], "CALL claim_and_look($_, clock_timestamp() + interval '$seconds seconds')") for 1 .. 64;
+# Some of them are terminated.
+for my $victim (@claimers[ 0 .. 7 ])
+{
+    usleep(500_000);
+    value($node, 'postgres', "SELECT pg_terminate_backend($victim->{pid})");
+}
+for my $claimer (@claimers[ 8 .. 63 ])
+{
+    cmp_ok(seconds_to_end($claimer, 120), '<', 120, 'a claimer has ended');
+    is($claimer->{session}{stderr}, '', 'and has never seen too many');
+}
+my ($claims, $looks, $most) = split /\|/, value($node, 'work', 'SELECT sum(claims), sum(looks), max(most) FROM looks');
+note("$claims claims, $looks looks, at most $most at once");
+cmp_ok($looks, '>', 1000, 'looked often enough');
+is($most, $in_queue, 'the limit was reached');
+# A completion may: for the background worker, which is writing the job down for the rescue.
+my $claim_waits = qr/still waiting for \w+ on (?!extension)[^\n]*\n[^\n]*DETAIL:[^\n]*\n[^\n]*CONTEXT:(?:[^\n]*\n\t)*?[^\n]*jobq_claim\(/;
+is(count_in_log($node, qr/$claim_waits|deadlock detected/, $log), 0, 'no claim waited for a lock');
+
+# What the terminated ones held is given back by the rescue.
+value($node, 'work', q{UPDATE jobq.jobs SET last_heartbeat = last_heartbeat - interval '1 day', started_at = clock_timestamp() + interval '1 second' WHERE status = 'processing'});
+becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'processing'}, 'nothing runs');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue_slot IS NOT NULL OR key_slot IS NOT NULL}), '0', 'no place is taken');
+is(value($node, 'work', qq{SELECT least($in_queue, count(DISTINCT concurrency_key) * $of_key) - (SELECT count(*) FROM jobq_claim('q', batch => 100)) FROM jobq.jobs WHERE status = 'pending'}),
+    '0', 'all places can be taken again');
+value($node, 'work', q{SELECT jobq_release_many(array_agg(id), array_agg(lease)) FROM jobq.jobs WHERE status = 'processing'});
+
+# ---- a crash of the server in the middle, and prepared claims
+
+value($node, 'work', q{TRUNCATE looks; SELECT jobq_retry_jobs('q', statuses => '{completed}', max_jobs => 2000)});
+is(sqlstate($node, 'work', q{BEGIN; SELECT count(*) FROM jobq_claim('q', 'prepared', 3); PREPARE TRANSACTION 'claim'}), '00000', 'a claim is prepared');
+$_->{session}{run}->kill_kill for @claimers;
+@claimers = map { sleeper($node) } 1 .. 20;
+start($claimers[ $_ - 1 ], "CALL claim_and_look($_, clock_timestamp() + interval '60 seconds')") for 1 .. 20;
+usleep(2_000_000);
+kill_server($node);
+$_->{session}{run}->kill_kill for @claimers;
+starts_again($node);
+is(value($node, 'work', 'SELECT look() >= 0'), 't', 'not exceeded after the crash');
+my $visible = running();
+cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq_claim('q', 'after', 100)}), '<=', $in_queue - 3 - $visible, 'the prepared claim counts');
+value($node, 'work', q{COMMIT PREPARED 'claim'});
+is(value($node, 'work', 'SELECT look() >= 0'), 't', 'nor when it is committed');
+
+# Everything is given back in the end: twenty drain what is left.
+value($node, 'work', q{SELECT jobq_release_many(array_agg(id), array_agg(lease)) FROM jobq.jobs WHERE status = 'processing'});
+@claimers = map { sleeper($node) } 1 .. 20;
+start($_, q{CALL drain(clock_timestamp() + interval '60 seconds')}) for @claimers;
+seconds_to_end($_, 90) for @claimers;
+is(join('', map { $_->{session}{stderr} } @claimers), '', 'drained without an error');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE ready_at IS NOT NULL}), '0', 'and to the end');
+end_sessions(map { $_->{session} } @claimers);
+
+# ---- the place that one call gives back it takes itself, whatever is known of the limit
+
+value($node, 'work', q{SELECT jobq_set_limit('fused', max_running => 1), jobq_enqueue_many('fused', array_fill('1'::jsonb, ARRAY[100]))});
+becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.unslotted}, 'the limit is settled');
+is(value($node, 'work', q{DO $$ DECLARE held record; BEGIN
+        SELECT id, lease INTO held FROM jobq_claim('fused');
+        FOR i IN 1 .. 50 LOOP
+            COMMIT;
+            IF EXISTS (SELECT FROM jobq_claim('fused')) THEN RAISE 'two at once'; END IF;
+            SELECT id, lease INTO held FROM jobq_complete_and_claim(ARRAY[held.id], ARRAY[held.lease], queue => 'fused');
+            IF held.id IS NULL THEN RAISE 'nothing the %th time', i; END IF;
+        END LOOP; END $$; SELECT count(*) FROM jobq.jobs WHERE queue = 'fused' AND status = 'completed'}), '50', 'fifty times in a row');
+
+# ---- sleepers are woken by a place that is given back, by the next token, and by a change of the limit
+
+value($node, 'work', q{SELECT jobq_set_limit('w', max_running => 1), jobq_enqueue('w'), jobq_enqueue('w'), jobq_enqueue('w')});
+my ($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('w')});
+my $sleeper = sleeper($node);
+start($sleeper, q{CALL jobq_wait('w', '20 s')});
+sleeps_on($sleeper, 'an exhausted limit is an empty queue');
+value($node, 'work', "SELECT jobq_complete($id, $lease)");
+wakes($sleeper, 'a place is given back');
+value($node, 'work', q{SELECT count(*) FROM jobq_claim('w')});
+start($sleeper, q{CALL jobq_wait('w', '20 s')});
+sleeps_on($sleeper, 'full again');
+value($node, 'work', q{SELECT jobq_set_limit('w', max_running => 2)});
+wakes($sleeper, 'the limit is raised');
+value($node, 'work', q{SELECT jobq_set_limit('rate', rate => 1, per => '1.5 s'), jobq_enqueue('rate'), jobq_enqueue('rate')});
+value($node, 'work', q{SELECT count(*) FROM jobq_claim('rate', batch => 5)}) for 1 .. 2;
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'rate' AND status = 'processing' OR (SELECT count(*) > 9 FROM jobq_claim('rate'))}, 'one has started');
+my $due = value($node, 'work', q{SELECT extract(epoch FROM next_token - clock_timestamp()) FROM jobq.limits WHERE queue = 'rate'});
+start($sleeper, q{CALL jobq_wait('rate', '20 s')});
+my $took = seconds_to_end($sleeper, 10);
+cmp_ok(abs($took - $due), '<', $slack, sprintf('the next token is due in %.2f s, and wakes after %.2f', $due, $took));
+
+# ---- rates are kept
+
+value($node, 'work', q{SELECT jobq_set_limit('fast', rate => 200, per => '1 s'); SELECT jobq_enqueue_many('fast', array_fill('1'::jsonb, ARRAY[5000]));
+    CREATE PROCEDURE take(until timestamptz) LANGUAGE plpgsql AS $$ BEGIN
+        WHILE clock_timestamp() < until LOOP PERFORM jobq_claim('fast', batch => 7); COMMIT; PERFORM jobq_claim('fast'); ROLLBACK; END LOOP; END $$});
+my @takers = map { sleeper($node) } 1 .. 8;
+my $began = time;
+start($_, q{CALL take(clock_timestamp() + interval '3 seconds')}) for @takers;
+seconds_to_end($_, 60) for @takers;
+my $elapsed = time - $began;
+my $started = value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'fast' AND status = 'processing'});
+note(sprintf('%d jobs started in %.1f s at 200 a second', $started, $elapsed));
+cmp_ok($started, '<=', 200 + 200 * $elapsed, 'not more than the rate and a full bucket');
+cmp_ok($started, '>', 100, 'and it is used');
+end_sessions(map { $_->{session} } @takers);
+# After a start the bucket is empty.
+$node->restart;
+value($node, 'work', q{SELECT jobq_set_limit('slow', rate => 5, per => '1 day'), jobq_enqueue('slow')});
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('slow')}), '0', 'an empty bucket after a start');
+
+# ---- 100,000 jobs of a key without room in front of others
+
+value($node, 'work', q{SELECT jobq_set_limit('front', 'big', max_running => 1);
+    SELECT jobq_enqueue_many('front', array_fill('1'::jsonb, ARRAY[100000]), concurrency_keys => array_fill('big'::text, ARRAY[100000]));
+    SELECT jobq_enqueue_many('front', array_fill('2'::jsonb, ARRAY[1000]), concurrency_keys => array_fill('small'::text, ARRAY[1000]))});
+is(value($node, 'work', q{SELECT payload FROM jobq_claim('front')}), '1', 'the key has room for one');
+becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.unslotted}, 'the limit is settled');
+value($node, 'work', q{SELECT count(*) FROM jobq_claim('front')}) for 1 .. 3;
+my $session = session($node, 'work');
+my @times;
+for (1 .. 50)
+{
+    my $begin = time;
+    is($session->query(q{SELECT payload FROM jobq_claim('front')}), '2', 'another key');
+    push @times, time - $begin;
+}
+report_spread('claim behind 100,000 jobs without room', @times);
+cmp_ok((sort { $a <=> $b } @times)[25], '<', 0.02, 'at once');
+# The first of them runs as soon as there is room.
+is($session->query(q{WITH c AS (SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'front' AND status = 'processing' AND concurrency_key = 'big') SELECT count(*) FROM c}), '1', 'it completes');
+is($session->query(q{SELECT payload FROM jobq_claim('front')}), '1', 'the next of the key, in its old place');
+
+# ---- without preload: a rate cannot be kept, and says so; places can
+
+settings($node, "shared_preload_libraries = ''");
+$node->restart;
+is(sqlstate($node, 'work', q{SELECT count(*) FROM jobq_claim('fast')}), '55000', 'a claim from a queue with a rate is refused');
+is(sqlstate($node, 'work', q{SELECT jobq_set_limit('new', rate => 1)}), '55000', 'a new rate, too');
+is(value($node, 'work', q{SELECT jobq_set_limit('fast')}), 't', 'the rate is removed');
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('fast', batch => 3)}), '3', 'and claims go on');
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('front', batch => 3) WHERE payload = '1'}), '0', 'what runs still counts');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,51 @@
+# The search for blocked jobs that nobody is told of: it comes to its end although workers take turns and each stays for a
+# moment, it leaves the rows of jobs alone that wait as they should, and it does not keep others waiting.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = preloaded('search', conf => ['jobq.max_workers = 1', "jobq.tick_interval = '200 ms'"]);
+database($node, $_) for qw(work other third);
+
+# ---- 40,000 jobs that wait, and behind them one whose dependency has completed without a word
+
+value($node, 'work', <<'SQL');
+SELECT jobq_enqueue('root');
+SELECT count(jobq_enqueue('waits', depends_on => '{1}')) FROM generate_series(1, 40000);
+SELECT jobq_enqueue('quiet', kind => 'a');
+SELECT jobq_enqueue('quiet', kind => 'b', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE queue = 'quiet'));
+SQL
+my $unwatched = q{SELECT NOT EXISTS (SELECT FROM jobq.dependencies d WHERE watched IS NOT TRUE)};
+becomes_true($node, 'work', $unwatched, 'each job watches its dependency');
+keep_in_use($node, $_) for qw(other third);
+
+# The turns of workers, as often as a database has had one.
+my $rounds = q{SELECT rounds FROM jobq.workers WHERE database = 'third'};
+my $before = value($node, 'third', $rounds);
+becomes_true($node, 'third', "SELECT ($rounds) > $before + 2", 'three databases share one worker');
+
+value($node, 'work', <<'SQL');
+BEGIN;
+ALTER TABLE jobq.jobs DISABLE TRIGGER USER;
+UPDATE jobq.jobs SET status = 'completed', finished_at = now(), ready_at = NULL WHERE queue = 'quiet' AND kind = 'a';
+ALTER TABLE jobq.jobs ENABLE TRIGGER USER;
+COMMIT;
+INSERT INTO jobq.jobs (queue) VALUES ('gone');
+SELECT jobq_purge_queue('gone');
+SQL
+my $b_is = q{SELECT status FROM jobq.jobs WHERE queue = 'quiet' AND kind = 'b'};
+my $took = seconds_until(sub { value($node, 'work', $b_is) eq 'pending' });
+ok(defined $took, 'the search finds it, though each worker stays for a moment');
+report_seconds('found after', $took) if defined $took;
+
+# ---- rows that wait as they should are not touched: no lock, no write-ahead log
+
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'waits' AND xmax <> 0}), 0, 'no job was locked by it');
+
+done_testing();

@@ -1,0 +1,78 @@
+#include "core/dependency.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace jobq::core {
+namespace {
+
+std::string dot_label(std::string_view text) {
+    std::string to(text.size() * 2, '\0');
+    to.resize(write_dot_label(text, to.data()));
+    return to;
+}
+
+TEST(Dependency, ChoiceByName) {
+    OnDependencyFailure choice = OnDependencyFailure::Cancel;
+    EXPECT_TRUE(parse_on_dependency_failure("run", &choice));
+    EXPECT_EQ(choice, OnDependencyFailure::Run);
+    EXPECT_FALSE(parse_on_dependency_failure("Cancel", &choice));
+    EXPECT_FALSE(parse_on_dependency_failure("", &choice));
+    EXPECT_EQ(choice, OnDependencyFailure::Run);
+    EXPECT_TRUE(parse_on_dependency_failure("cancel", &choice));
+    EXPECT_EQ(choice, OnDependencyFailure::Cancel);
+}
+
+// A failed attempt that is to be retried is not the end: the job is scheduled.
+TEST(Dependency, OnlyAnEndCounts) {
+    for (const JobStatus status : {JobStatus::Scheduled, JobStatus::Blocked, JobStatus::Pending, JobStatus::Processing})
+        EXPECT_EQ(dependency_state(status), DependencyState::Unfinished) << status_name(status);
+    EXPECT_EQ(dependency_state(JobStatus::Completed), DependencyState::Completed);
+    EXPECT_EQ(dependency_state(JobStatus::Failed), DependencyState::Failed);
+    EXPECT_EQ(dependency_state(JobStatus::Cancelled), DependencyState::Cancelled);
+}
+
+TEST(Dependency, Verdicts) {
+    for (const auto choice : {OnDependencyFailure::Cancel, OnDependencyFailure::Run}) {
+        EXPECT_EQ(verdict(DependencyState::Unfinished, choice), Verdict::Wait);
+        EXPECT_EQ(verdict(DependencyState::Completed, choice), Verdict::Pass);
+    }
+    for (const auto state : {DependencyState::Failed, DependencyState::Cancelled, DependencyState::Deleted}) {
+        EXPECT_EQ(verdict(state, OnDependencyFailure::Cancel), Verdict::Cancel);
+        EXPECT_EQ(verdict(state, OnDependencyFailure::Run), Verdict::Pass);
+    }
+}
+
+TEST(Dependency, Reasons) {
+    EXPECT_STREQ(ended_how(DependencyState::Failed), "failed");
+    EXPECT_STREQ(ended_how(DependencyState::Cancelled), "was cancelled");
+    EXPECT_STREQ(ended_how(DependencyState::Deleted), "was deleted");
+}
+
+TEST(Dependency, LabelsAreEscaped) {
+    EXPECT_EQ(dot_label(""), "");
+    EXPECT_EQ(dot_label("send mail"), "send mail");
+    EXPECT_EQ(dot_label("\"q\" \\ \\n"), "\\\"q\\\" \\\\ \\\\n");
+    EXPECT_EQ(dot_label("a\nb\tc\x7f"), "a\\nb c ");
+    EXPECT_EQ(dot_label("\xc3\xbc"), "\xc3\xbc");
+    EXPECT_EQ(dot_label("\"\"\"\""), "\\\"\\\"\\\"\\\"");
+}
+
+// However long the chain, the error names the job at hand and the first one that ended.
+TEST(Dependency, FirstCause) {
+    EXPECT_EQ(first_cause(""), "");
+    EXPECT_EQ(first_cause("no paper"), "no paper");
+    EXPECT_EQ(first_cause("dependency 1 failed: no paper"), "dependency 1 failed: no paper");
+    EXPECT_EQ(first_cause("dependency 2 was cancelled: dependency 1 failed: no paper"),
+              "dependency 1 failed: no paper");
+    EXPECT_EQ(first_cause("dependency 3 was cancelled: dependency 2 was cancelled: dependency 1 was deleted"),
+              "dependency 1 was deleted");
+    EXPECT_EQ(first_cause("dependency 2 was cancelled"), "dependency 2 was cancelled");
+    EXPECT_EQ(first_cause("dependency 2 was cancelled: out of paper"), "dependency 2 was cancelled: out of paper");
+    EXPECT_EQ(first_cause("dependency x was cancelled: dependency 1"), "dependency x was cancelled: dependency 1");
+    EXPECT_EQ(first_cause("dependency "), "dependency ");
+}
+
+}  // namespace
+}  // namespace jobq::core

@@ -1,0 +1,138 @@
+// core/limit: slots and their numbers, what is left of a limit that was lowered, token buckets.
+#include "core/limit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace jobq::core {
+namespace {
+
+TEST(SlotNumbers, AreInTheLowerBits) {
+    const std::int64_t limit = queue_limit_id("emails");
+    for (const std::int32_t number : {1, 2, kMaxRunning, kHighestNumber}) {
+        EXPECT_EQ(limit_of_slot(slot_of(limit, number)), limit);
+        EXPECT_EQ(number_of_slot(slot_of(limit, number)), number);
+    }
+    EXPECT_EQ(limit_of_slot(limit), limit);
+}
+
+TEST(LimitIds, AreStable) {
+    // Stored in tables: these must never change.
+    EXPECT_EQ(queue_limit_id("emails"), -4679662222789574656);
+    EXPECT_EQ(key_limit_id("emails", "acme"), -5017007003173650432);
+}
+
+TEST(LimitIds, TellQueuesAndKeysApart) {
+    std::set<std::int64_t> ids;
+    for (int q = 0; q < 100; q++) {
+        const std::string queue = "q" + std::to_string(q);
+        ids.insert(queue_limit_id(queue));
+        for (int k = 0; k < 100; k++) ids.insert(key_limit_id(queue, std::to_string(k)));
+    }
+    EXPECT_EQ(ids.size(), 100u * 101u);
+    EXPECT_NE(key_limit_id("ab", "c"), key_limit_id("a", "bc"));
+    EXPECT_NE(key_limit_id("a", ""), queue_limit_id("a"));
+}
+
+std::int32_t usable(std::vector<std::int32_t> taken, std::int32_t max_running) {
+    return usable_numbers(taken.data(), static_cast<int>(taken.size()), max_running);
+}
+
+TEST(UsableNumbers, AreAllOfThemWhileNobodyHoldsHigherOnes) {
+    EXPECT_EQ(usable({}, 5), 5);
+    EXPECT_EQ(usable({1, 3, 5}, 5), 5);
+    EXPECT_EQ(usable({}, 0), 0);
+}
+
+TEST(UsableNumbers, AreFewerByThoseAbove) {
+    EXPECT_EQ(usable({7}, 5), 4);
+    EXPECT_EQ(usable({7, 9}, 5), 3);
+    EXPECT_EQ(usable({6, 7, 8, 9, 10}, 5), 0);
+    EXPECT_EQ(usable({1, 6, 7, 8, 9, 10}, 5), 0);
+    // 5 holds a number that is not usable any more, and so counts besides.
+    EXPECT_EQ(usable({5, 7}, 5), 3);
+    EXPECT_EQ(usable({4, 5, 7}, 5), 2);
+}
+
+TEST(UsableNumbers, NeverLetMoreRunThanAllowed) {
+    std::mt19937 random(1);
+    for (int round = 0; round < 20000; round++) {
+        const auto max_running = static_cast<std::int32_t>(random() % 12);
+        std::set<std::int32_t> held;
+        for (std::uint32_t i = random() % 15; i > 0; i--) held.insert(static_cast<std::int32_t>(1 + random() % 20));
+        const std::vector<std::int32_t> taken(held.begin(), held.end());
+        const std::int32_t left = usable(taken, max_running);
+        std::set<std::int32_t> then = held;
+        for (std::int32_t number = 1; number <= left; number++) then.insert(number);
+        if (then.size() > held.size()) {
+            EXPECT_LE(then.size(), static_cast<std::size_t>(max_running));
+        }
+        // And whoever fits is let in.
+        if (held.empty() || *held.rbegin() <= max_running) {
+            EXPECT_EQ(left, max_running);
+        }
+    }
+}
+
+TEST(Rates, AreRoundedDown) {
+    EXPECT_EQ(make_rate(10, kSecond).interval, 100000);
+    EXPECT_EQ(make_rate(3, kSecond).interval, 333334);
+    EXPECT_EQ(make_rate(1, kDay).interval, kDay);
+    EXPECT_EQ(make_rate(1000000, kSecond).interval, 1);
+    EXPECT_EQ(make_rate(1000001, kSecond).interval, 0);
+    EXPECT_EQ(make_rate(0, kSecond).interval, 0);
+}
+
+TEST(TokenBuckets, FillUpAndGiveTokensOneByOne) {
+    const Rate rate = make_rate(4, kSecond);
+    Bucket bucket = empty_bucket(rate, 1000);
+    EXPECT_EQ(tokens_in(bucket, rate, 1000), 0);
+    EXPECT_FALSE(take_token(&bucket, rate, 1000));
+    EXPECT_EQ(next_token(bucket, rate, 1000), 1000 + kSecond / 4);
+    EXPECT_FALSE(take_token(&bucket, rate, 1000 + kSecond / 4 - 1));
+    EXPECT_TRUE(take_token(&bucket, rate, 1000 + kSecond / 4));
+    EXPECT_FALSE(take_token(&bucket, rate, 1000 + kSecond / 4));
+    const Micros full = 100 * kSecond;
+    EXPECT_EQ(tokens_in(bucket, rate, full), 4);
+    EXPECT_EQ(next_token(bucket, rate, full), full);
+    for (int i = 0; i < 4; i++) EXPECT_TRUE(take_token(&bucket, rate, full));
+    EXPECT_FALSE(take_token(&bucket, rate, full));
+    return_token(&bucket, rate);
+    EXPECT_EQ(tokens_in(bucket, rate, full), 1);
+}
+
+TEST(TokenBuckets, AreNeverExceeded) {
+    std::mt19937 random(2);
+    for (const std::int32_t allowed : {1, 3, 7, 100}) {
+        const Rate rate = make_rate(allowed, kSecond);
+        Bucket bucket = empty_bucket(rate, 0);
+        std::vector<Micros> taken;
+        for (Micros now = 0; now < 60 * kSecond; now += static_cast<Micros>(random() % 50000))
+            while (random() % 4 != 0 && take_token(&bucket, rate, now)) taken.push_back(now);
+        ASSERT_FALSE(taken.empty());
+        // Beginning anywhere: the bucket's content and what comes meanwhile.
+        for (std::size_t i = 0; i < taken.size(); i++)
+            for (std::size_t j = i; j < taken.size() && j < i + 500; j++) {
+                const Micros span = taken[j] - taken[i];
+                EXPECT_LE(static_cast<Micros>(j - i + 1), allowed + span / rate.interval);
+            }
+    }
+}
+
+TEST(TokenBuckets, SurviveAStepOfTheClock) {
+    const Rate rate = make_rate(10, kSecond);
+    Bucket bucket = empty_bucket(rate, kDay);
+    // Back by a day: empty, not in debt for a day.
+    EXPECT_EQ(tokens_in(bucket, rate, 0), 0);
+    EXPECT_EQ(next_token(bucket, rate, 0), kSecond / 10);
+    // Forth by a year: full, not more.
+    EXPECT_EQ(tokens_in(bucket, rate, 365 * kDay), 10);
+}
+
+}  // namespace
+}  // namespace jobq::core
