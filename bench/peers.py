@@ -25,6 +25,7 @@ def node(script, action, timeout=300, **config):
 class NodePeer:
     tables = []
     guess = 40_000   # jobs a second, until a run has told
+    cut_off = 0      # so many handled jobs may be left running when the program stops
 
     def __init__(self, name, script, package, **config):
         self.name, self.title, self.script, self.package, self.config = name, name, script, package, config
@@ -42,6 +43,7 @@ class NodePeer:
 
 
 class Graphile(NodePeer):
+    cut_off = 1
     tables = ['graphile_worker._private_jobs']
 
     def reset(self, conn):

@@ -1,0 +1,175 @@
+# Job control: what limits, fairness and groups cost a job, how soon a successor runs, a fan-out and back.
+
+import threading
+import time
+
+from cells import interleave, prepare, run_cell
+from contenders import JOBQ, Jobq
+from load import pgbench
+from statistic import percentile
+
+TITLE = 'Limits, fairness, groups, dependencies'
+CLIENTS = 16
+# A worker that may find nothing for a moment: the next job of a group comes when the one before has been completed.
+PATIENT = ("SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(lease), '{}') AS leases "
+           "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
+
+
+class Controlled(Jobq):
+    """jobq with limits or settings of the queue, or with jobs that differ in one parameter of jobq_enqueue_many: its name,
+    and an expression of n, the number of the job."""
+
+    def __init__(self, title, limits=(), settings=None, each=None):
+        self.name = self.title = title
+        self.limits, self.settings, self.each = limits, settings, each
+
+    def reset(self, conn):
+        super().reset(conn)
+        conn.execute("DELETE FROM jobq.limit_settings WHERE queue = 'bench'")
+
+    def fill(self, conn, jobs, queue='bench', arguments=''):
+        if self.settings:
+            conn.execute(f"SELECT jobq_create_queue('bench', {self.settings})")
+        for limit in self.limits:
+            conn.execute(f"SELECT jobq_set_limit('bench', {limit})")
+        if not self.each:
+            super().fill(conn, jobs, queue, arguments)
+            return
+        parameter, expression = self.each
+        for first in range(0, jobs, 10_000):
+            count = min(10_000, jobs - first)
+            values = f'SELECT array_agg({expression}) FROM generate_series({first}, {first + count - 1}) n'
+            super().fill(conn, count, queue, f', {parameter} => ({values})')
+
+
+def run(bench):
+    limits(bench)
+    groups(bench)
+    latency(bench)
+    fan(bench)
+
+
+def limits(bench):
+    """Limits that the load does not reach: what is left is their cost. And queues with another order."""
+    seconds = bench.scale(6, 3)
+    contenders = [JOBQ,
+                  Controlled('jobq, at most 1,000 of the queue', ['max_running => 1000']),
+                  Controlled('jobq, at most 1,000 of each of 100 keys', ["key => '*', max_running => 1000"],
+                             each=('concurrency_keys', "'key ' || n % 100")),
+                  Controlled('jobq, a million a second of the queue', ["rate => 1000000, per => '1 s'"]),
+                  Controlled('jobq, round-robin over 100 keys', settings='round_robin => true',
+                             each=('concurrency_keys', "'key ' || n % 100")),
+                  Controlled('jobq, ageing of 10 priorities', settings="priority_ageing => '1 min'",
+                             each=('priorities', '(n % 10)::int'))]
+    cells = {contender.title: lambda contender=contender: run_cell(bench, contender, contender.lifecycle(), CLIENTS, 'off',
+                                                                   seconds, guess=10_000)
+             for contender in contenders}
+    interleave(bench, 'control', cells, bench.scale(5, 2), 'off')
+    for contender in contenders[1:]:
+        ratio = bench.ratio('control', contender.title, JOBQ.title, 'off')
+        bench.note('control', f'{contender.title}: {ratio:.2f} times the same without.')
+
+
+def patient_cell(bench, contender, jobs, seconds):
+    prepare(bench, contender, jobs)
+    load = pgbench(PATIENT, CLIENTS, seconds=seconds, variables=JOBQ.fused_variables)
+    audit = contender.audit(bench.conn, jobs)
+    audit.left += bench.conn.execute("SELECT count(*) FROM jobq.jobs WHERE status = 'blocked'").fetchone()[0]
+    for problem in audit.problems(audit.completed, audit.running):
+        bench.fail(f'{contender.title}: {problem}')
+    if audit.left == 0:
+        bench.fail(f'{contender.title}: the queue drained')
+    contender.reset(bench.conn)
+    return {'jobs_per_s': audit.completed / load.seconds, 'jobs': audit.completed}
+
+
+def groups(bench):
+    seconds, jobs = bench.scale((6, 200_000), (3, 100_000))
+    contenders = [Controlled('jobq, complete_and_claim'),
+                  Controlled('jobq, complete_and_claim, 10,000 groups', each=('group_keys', "'key ' || n % 10000")),
+                  Controlled('jobq, complete_and_claim, 100 groups', each=('group_keys', "'key ' || n % 100"))]
+    cells = {contender.title: lambda contender=contender: patient_cell(bench, contender, jobs, seconds)
+             for contender in contenders}
+    interleave(bench, 'control', cells, bench.scale(5, 2), 'off')
+    for contender in contenders[1:]:
+        ratio = bench.ratio('control', contender.title, contenders[0].title, 'off')
+        bench.note('control', f'{contender.title}: {ratio:.2f} times the same without groups.')
+
+
+def latency(bench):
+    """One group, one worker: from just before a completion until the worker has the next job."""
+    jobs = bench.scale(1_000, 300)
+    JOBQ.reset(bench.conn)
+    JOBQ.fill(bench.conn, jobs, 'chain', f", group_keys => array_fill('chain'::text, ARRAY[{jobs}])")
+    conn = bench.connect(options='-c synchronous_commit=off')
+    took, completing, empty_since = [], None, time.monotonic()
+    while len(took) < jobs - 1:
+        row = conn.execute("SELECT id, lease FROM jobq_claim('chain', 'worker')").fetchone()
+        now = time.monotonic()
+        if row is None:
+            if now - empty_since > 30:
+                bench.fail(f'groups: no successor after {len(took) + 1} jobs')
+                break
+            conn.execute("CALL jobq_wait('chain', '10 s')")
+            continue
+        if completing is not None:
+            took.append((now - completing) * 1e3)
+        completing = empty_since = time.monotonic()
+        conn.execute('SELECT jobq_complete(%s, %s)', row)
+    conn.close()
+    JOBQ.reset(bench.conn)
+    if took:
+        bench.add('control', "completion to the successor's claim, one group", 'off', 0,
+                  {'p50_ms': percentile(took, 0.5), 'p99_ms': percentile(took, 0.99), 'jobs': len(took)})
+        bench.goal('control', "completion to the successor's claim, one group, p50", percentile(took, 0.5), '<=', 5, 'ms')
+
+
+def fan(bench):
+    """One job, 10,000 that depend on it, one that depends on all of these; four workers."""
+    wide = bench.scale(10_000, 2_000)
+    for number in range(bench.scale(3, 1)):
+        JOBQ.reset(bench.conn)
+        started = time.monotonic()
+        conn = bench.conn
+        conn.execute('SET synchronous_commit = off')
+        first = conn.execute("SELECT jobq_enqueue('fan')").fetchone()[0]
+        last = conn.execute("""
+            SELECT jobq_enqueue('fan', depends_on => (
+                SELECT array_agg(job_id) FROM jobq_enqueue_jobs((
+                    SELECT jsonb_agg(jsonb_build_object('queue', 'fan', 'depends_on', jsonb_build_array(%s::bigint)))
+                    FROM generate_series(1, %s)))))""", (first, wide)).fetchone()[0]
+        enqueued = time.monotonic() - started
+        workers = [threading.Thread(target=work, args=(bench, 'fan', last)) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        conn.execute("CALL jobq_wait_job(%s, '60 s')", (last,))
+        took = time.monotonic() - started
+        for worker in workers:
+            worker.join()
+        conn.execute('RESET synchronous_commit')
+        done = conn.execute("SELECT count(*) FROM jobq.jobs WHERE queue = 'fan' AND status = 'completed'").fetchone()[0]
+        if done != wide + 2:
+            bench.fail(f'fan: {done} of {wide + 2} jobs were completed')
+        bench.add('control', f'1 to {wide:,} to 1, 4 workers, batches of 100', 'off', number,
+                  {'jobs_per_s': (wide + 2) / took, 'took_s': took, 'enqueued_s': enqueued})
+    JOBQ.reset(bench.conn)
+    bench.goal('control', f'a fan-out of {wide:,} into one and back, with the enqueues',
+               bench.median('control', f'1 to {wide:,} to 1, 4 workers, batches of 100', 'off', 'took_s'), '<=', 5, 's')
+
+
+def work(bench, queue, last):
+    """Until the job `last` has finished, or nothing came for a while."""
+    conn = bench.connect(options='-c synchronous_commit=off')
+    ids, leases, idle = [], [], 0
+    while idle < 3:
+        rows = conn.execute('SELECT id, lease FROM jobq_complete_and_claim(%s::bigint[], %s::bigint[], queue => %s, '
+                            'batch => 100)', (ids, leases, queue)).fetchall()
+        ids, leases = [row[0] for row in rows], [row[1] for row in rows]
+        if rows:
+            idle = 0
+            continue
+        if conn.execute('SELECT finished_at IS NOT NULL FROM jobq.jobs WHERE id = %s', (last,)).fetchone()[0]:
+            break
+        conn.execute("CALL jobq_wait(%s, '5 s')", (queue,))
+        idle += 1
+    conn.close()
