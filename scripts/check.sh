@@ -197,6 +197,11 @@ count_tests() {  # log
         END { if (!summed) { passed = ok; failed = not_ok } print passed + 0, failed + 0 }' "$1"
 }
 
+# The failed tests of a suite, for those who see the end of the output only.
+name_failures() {  # suite log
+    grep -aE -A 4 "Failed test|^not ok|\.\.\. FAILED|\((Failed|Timeout)\)|Dubious|Wstat: [1-9]" "$2" | head -n 25 | sed "s/^/$1: /" || true
+}
+
 scripts/setup.sh check
 find_pg_config
 all=$(awk 'NF { print $1 }' <<<"$suites")
@@ -218,6 +223,7 @@ mkdir "$logs"
 table=
 total_passed=0
 total_failed=0
+failures=
 if [ "$warnings" -gt 0 ]; then
     grep -A 5 'warning:' build/build.log
     total_failed=1
@@ -247,6 +253,7 @@ for name in $wanted; do
         echo "---- $name failed; the end of its output ($log):"
         tail -n 150 "$log"
         echo "----"
+        failures+=$(name_failures "$name" "$log")$'\n'
     fi
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
@@ -255,5 +262,6 @@ for name in $wanted; do
 done
 
 printf '\n%-12s %6s %6s %8s  %s\n%s\n' suite tests failed seconds result "$table"
+if [ -n "$failures" ]; then printf '%s\n' "$failures"; fi
 echo "$total_passed passed, $total_failed failed"
 [ "$total_failed" -eq 0 ]
