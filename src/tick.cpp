@@ -5,7 +5,6 @@
 #include "pg/spi.h"
 #include "settings.h"
 #include "shared/counters.h"
-#include "shared/slots.h"
 #include "store/counts.h"
 #include "store/duties.h"
 #include "store/restore.h"
@@ -21,10 +20,7 @@ constexpr core::Micros kPruneInterval = core::kMinute;
 
 core::Micros cancel_grace() { return settings.cancel_grace_ms * INT64CONST(1000); }
 
-bool shorter_grace_than_workers() {
-    const Slot *slot = known_session_slot();
-    return slot != nullptr && settings.cancel_grace_ms < slot->cancel_grace_ms;
-}
+TimestampTz grace_over(TimestampTz now) { return core::saturating_subtract(now, cancel_grace()); }
 
 }  // namespace
 
@@ -32,14 +28,13 @@ bool may_run_duties() {
     return with_spi([] { return no_restore(); });
 }
 
-DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, bool by_hand) {
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
     return with_spi([&] {
         switch (duty) {
             case Duty::Rescue:
-                return rescue_expired(now, grace_start, cancel_grace(), settings.rescue_batch, by_hand);
+                return rescue_expired(now, grace_over(now), grace_start, settings.rescue_batch);
             case Duty::Cancel:
-                return cancel_overdue(now, core::saturating_subtract(now, cancel_grace()), settings.rescue_batch,
-                                      by_hand && shorter_grace_than_workers());
+                return cancel_overdue(now, grace_over(now), settings.rescue_batch);
             case Duty::Promote:
                 return promote_due(now, settings.promote_batch);
             case Duty::Unblock:

@@ -18,8 +18,7 @@ bool may_run_duties();
 
 // One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
 // `grace_start`: leases claimed before it run out one timeout after it at the earliest.
-// `by_hand`: cancels also what only this session's cancel_grace calls for, and leaves what the worker knows alone.
-DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, bool by_hand);
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start);
 
 // The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);

@@ -268,7 +268,7 @@ PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
         const TimestampTz begin = GetCurrentTimestamp();
         const auto has_time = [&] { return GetCurrentTimestamp() - begin < kIdleTimeByHand; };
         while (batch.more || ((batch.unread || batch.lapping) && has_time())) {
-            batch = run_duty(duty, now, grace_start(), true);
+            batch = run_duty(duty, now, grace_start());
             done += batch.done;
             failed += batch.failed;
             if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);

@@ -49,7 +49,7 @@ struct Pending {
     bool databases;  // pg_database changed
     TimestampTz due;
     TimestampTz lease_deadline;  // of the jobs that are watched from now on
-    TimestampTz horizon;         // what a look at all watched jobs has found
+    Horizon horizon;             // what a look at all watched jobs has found
     uint64 horizon_version;      // 0: there was none
     ReadyJobs *ready;            // in TopTransactionContext
     int ready_count;
@@ -65,7 +65,7 @@ struct Pending {
 };
 constexpr Pending nothing_pending() {
     Pending nothing = {};
-    nothing.due = nothing.lease_deadline = nothing.horizon = kNothingDue;
+    nothing.due = nothing.lease_deadline = kNothingDue;
     return nothing;
 }
 constexpr Pending kNothingPending = nothing_pending();
@@ -136,7 +136,7 @@ void publish_horizon(Slot *slot) {
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     if (pending.horizon_version != 0 && slot->horizon_version == pending.horizon_version)
         slot->horizon = pending.horizon;
-    if (pending.lease_deadline < slot->horizon) slot->horizon = pending.lease_deadline;
+    if (pending.lease_deadline < slot->horizon.deadline) slot->horizon.deadline = pending.lease_deadline;
     if (pending.lease_deadline != kNothingDue) slot->horizon_version = ++shared_state()->horizon_versions;
     LWLockRelease(slots_lock());
 }
@@ -146,7 +146,7 @@ void forget_horizon() {
     Slot *slot = known_session_slot();
     if (slot == nullptr) return;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->horizon = DT_NOBEGIN;
+    slot->horizon = kUnknownHorizon;
     slot->horizon_version = ++shared_state()->horizon_versions;
     LWLockRelease(slots_lock());
     publish_due(slot, GetCurrentTimestamp());
@@ -238,7 +238,10 @@ void at_transaction_end(XactEvent event, void *) {
 }
 
 void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (event == SUBXACT_EVENT_ABORT_SUB && pending.claims) forget_claimed();
+    if (event != SUBXACT_EVENT_ABORT_SUB) return;
+    if (pending.claims) forget_claimed();
+    // It may have been seen without jobs that run again now.
+    pending.horizon_version = 0;
 }
 
 bool can_publish() {
@@ -303,31 +306,33 @@ void ask_for_round(TimestampTz now) {
     publish_due(slot, now + static_cast<TimestampTz>(settings.tick_interval_ms) * 1000);
 }
 
-TimestampTz lease_horizon() {
+Horizon horizon() {
     const Slot *slot = known_session_slot();
-    if (slot == nullptr) return DT_NOBEGIN;
+    if (slot == nullptr) return kUnknownHorizon;
     LWLockAcquire(slots_lock(), LW_SHARED);
-    const TimestampTz horizon = slot->horizon;
+    Horizon known = slot->horizon;
     LWLockRelease(slots_lock());
-    return Min(horizon, pending.lease_deadline);
+    known.deadline = Min(known.deadline, pending.lease_deadline);
+    return known;
 }
 
 uint64 begin_horizon_scan() {
-    Slot *slot = can_publish() ? session_slot() : nullptr;
+    if (IsolationUsesXactSnapshot() || !can_publish()) return 0;
+    Slot *slot = session_slot();
     if (slot == nullptr) return 0;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     slot->horizon_version = ++shared_state()->horizon_versions;
-    slot->horizon = DT_NOBEGIN;
+    slot->horizon = kUnknownHorizon;
     const uint64 version = slot->horizon_version;
     LWLockRelease(slots_lock());
     return version;
 }
 
-void publish_horizon_at_commit(uint64 version, TimestampTz horizon) {
+void publish_horizon_at_commit(uint64 version, const Horizon &found) {
     if (version == 0) return;
     pending.any = true;
     pending.horizon_version = version;
-    pending.horizon = horizon;
+    pending.horizon = found;
 }
 
 void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {

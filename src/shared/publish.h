@@ -7,6 +7,7 @@
 #include "core/claim_key.h"
 #include "core/wake.h"
 #include "pg/pg.h"
+#include "shared/slots.h"
 
 #include <string_view>
 
@@ -20,12 +21,12 @@ void publish_due_at_commit(TimestampTz when);
 // at `when`; DT_NOBEGIN: perhaps at once.
 void publish_lease_deadline_at_commit(TimestampTz when);
 
-// Before this time no watched job needs the rescue, the current transaction's included; DT_NOBEGIN: unknown.
-TimestampTz lease_horizon();
-// A look at all watched jobs begins, whose result publish_horizon_at_commit tells: the earliest time at which one of
-// them needs the rescue. What others publish in between goes first.
+// Of the watched jobs, the current transaction's included.
+Horizon horizon();
+// A look at all watched jobs begins, whose result publish_horizon_at_commit tells. What others publish in between goes
+// first. 0: it shall not be told of, since the transaction's snapshot is older than the look, or nobody would be.
 uint64 begin_horizon_scan();
-void publish_horizon_at_commit(uint64 version, TimestampTz horizon);
+void publish_horizon_at_commit(uint64 version, const Horizon &found);
 
 // A claim found nothing because of marks: a round shall come within the tick interval, although nothing may be
 // unfinished, and find what was made claimable without a word. Raises no error.

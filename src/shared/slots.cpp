@@ -38,7 +38,7 @@ void init_slot(Slot *slot) {
     slot->not_before = 0;
     slot->unserved = false;
     slot->leases_found = false;
-    slot->horizon = DT_NOBEGIN;
+    slot->horizon = kUnknownHorizon;
     slot->horizon_version = 0;
     slot->heartbeats_checked = 0;
     slot->heartbeats_checked_grace = 0;

@@ -39,6 +39,13 @@ struct StepReport {
     uint32 logged;           // fingerprint of the error in the log, 0: it works
 };
 
+// What a look at all watched jobs has found.
+struct Horizon {
+    TimestampTz deadline;      // before this none of them needs the rescue; DT_NOBEGIN: unknown, the other too
+    TimestampTz cancel_asked;  // the earliest time at which one of them was asked to cancel; DT_NOEND: none was
+};
+constexpr Horizon kUnknownHorizon = {DT_NOBEGIN, DT_NOBEGIN};
+
 struct Slot {
     pg_atomic_uint32 database;  // InvalidOid: free
     pg_atomic_uint64 next_due;  // TimestampTz of the next round; kNothingDue: none, or one is going on
@@ -54,7 +61,6 @@ struct Slot {
     TimestampTz recount_started;  // when the last one was registered
     bool in_round;
     bool rests;             // a dump is being restored
-    int cancel_grace_ms;    // of the worker's last round
     TimestampTz round_due;  // what next_due was when the round began
     Presence extension;
     char version[kVersionBytes];  // of the installed extension
@@ -63,7 +69,7 @@ struct Slot {
 
     volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
     bool leases_found;       // running jobs that nobody watched have been looked for since this slot was taken
-    TimestampTz horizon;     // before this no watched job needs the rescue; DT_NOBEGIN: unknown
+    Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered
 
     TimestampTz heartbeats_checked;        // when heartbeats from the future were looked for last

@@ -46,7 +46,7 @@ void everything_is_due(TimestampTz now) {
     SharedState *state = shared_state();
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     for (Slot &slot : state->slots) {
-        slot.horizon = DT_NOBEGIN;
+        slot.horizon = kUnknownHorizon;
         slot.horizon_version = ++state->horizon_versions;
     }
     LWLockRelease(slots_lock());

@@ -112,12 +112,10 @@ Statement pull_back_heartbeats = {
                                 FOR NO KEY UPDATE SKIP LOCKED)))",
     {TIMESTAMPTZOID}};
 
-// Of the jobs that are watched.
-Statement get_watched_deadline = {"SELECT least((SELECT min(" DEADLINE
-                                  R"() FROM jobq.jobs j WHERE j.watched AND j.status = 'processing'),
-                 (SELECT min(j.cancel_requested_at) + $1 FROM jobq.jobs j
-                  WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at IS NOT NULL)))",
-                                  {INTERVALOID, TIMESTAMPTZOID}};
+// $2 as in LEASE_DEADLINE.
+Statement get_horizon = {"SELECT min(" DEADLINE R"(), min(j.cancel_requested_at)
+       FROM jobq.jobs j WHERE j.watched AND j.status = 'processing')",
+                         {TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
 Statement get_next_due = {"SELECT j.due_at FROM jobq.jobs j WHERE j.due_at IS NOT NULL ORDER BY j.due_at, j.id LIMIT 1",
                           {}};
@@ -133,11 +131,12 @@ Statement find_any = {"SELECT 1 FROM jobq.jobs j ORDER BY j.id LIMIT 1", {}};
 // A horizon is looked for again after this time at the latest, for changes that nothing has told of.
 constexpr core::Micros kLongestHorizon = core::kMinute;
 
-TimestampTz watched_deadline(TimestampTz grace_start, core::Micros cancel_grace) {
-    const Rows rows =
-        run(get_watched_deadline,
-            Params().add(IntervalPGetDatum(make_interval(cancel_grace))).add(TimestampTzGetDatum(grace_start)));
-    return rows[0].is_null(1) ? DT_NOEND : DatumGetTimestampTz(rows[0].get(1));
+Horizon find_horizon(TimestampTz grace_start) {
+    const Rows rows = run(get_horizon, Params().add_null().add(TimestampTzGetDatum(grace_start)));
+    const auto at = [&](int column) {
+        return rows[0].is_null(column) ? DT_NOEND : DatumGetTimestampTz(rows[0].get(column));
+    };
+    return {at(1), at(2)};
 }
 
 const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost) {
@@ -320,13 +319,13 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 }  // namespace
 
-DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micros cancel_grace, int batch,
-                           bool by_hand) {
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
     DutyOutcome outcome = {};
     find_unwatched_jobs();
     watch_due_leases(now, batch, &outcome);
-    if (lease_horizon() > now) return outcome;
-    const uint64 version = by_hand ? 0 : begin_horizon_scan();
+    const Horizon known = horizon();
+    if (known.deadline > now && known.cancel_asked >= requested_before) return outcome;
+    const uint64 version = begin_horizon_scan();
     const Rows rows =
         run(lock_expired,
             Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
@@ -337,14 +336,18 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micro
         ended[i] = row.bool_at(kOverran) ? overrun_of(row, *queue, now) : loss_of(row, *queue);
     }
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
-    if (rows.size() < static_cast<uint64>(batch) && version != 0)
-        publish_horizon_at_commit(version, Min(watched_deadline(grace_start, cancel_grace), now + kLongestHorizon));
+    if (rows.size() < static_cast<uint64>(batch) && version != 0) {
+        const Horizon found = find_horizon(grace_start);
+        publish_horizon_at_commit(version,
+                                  {Min(found.deadline, GetCurrentTimestamp() + kLongestHorizon), found.cancel_asked});
+    }
     if (rows.size() == static_cast<uint64>(batch) && outcome.done > 0) outcome.more = true;
     return outcome;
 }
 
-DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool shorter_grace) {
-    if (!shorter_grace && lease_horizon() > now) return {};
+DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch) {
+    const Horizon known = horizon();
+    if (known.deadline != DT_NOBEGIN && known.cancel_asked >= requested_before) return {};
     const Rows rows = run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
@@ -418,8 +421,9 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
 }
 
 TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace) {
-    TimestampTz earliest = lease_horizon();
-    if (earliest == DT_NOBEGIN) earliest = watched_deadline(grace_start, cancel_grace);
+    Horizon known = horizon();
+    if (known.deadline == DT_NOBEGIN) known = find_horizon(grace_start);
+    TimestampTz earliest = Min(known.deadline, core::saturating_add(known.cancel_asked, cancel_grace));
     const Rows rows = run(get_next_due, Params());
     if (rows.size() == 1) earliest = Min(earliest, DatumGetTimestampTz(rows[0].get(1)));
     return Min(earliest, next_young_due());

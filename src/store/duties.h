@@ -17,11 +17,10 @@ struct DutyOutcome {
 };
 
 // A job that cannot be changed (a trigger of somebody's raises, say) is left out, counted and named; the rest goes on.
-// First, running jobs that nobody watches yet are marked. `by_hand`: see tick.h.
-DutyOutcome rescue_expired(TimestampTz now, TimestampTz grace_start, core::Micros cancel_grace, int batch,
-                           bool by_hand);
-// `shorter_grace`: than the background worker's, by which it knows when the first one is due.
-DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch, bool shorter_grace);
+// First, running jobs that nobody watches yet are marked. The watched ones are looked at when the horizon has come:
+// something is due at `now`, or was asked to cancel before `requested_before`.
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch);
+DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch);
 DutyOutcome promote_due(TimestampTz now, int batch);
 DutyOutcome prune_finished(TimestampTz now, int batch);
 // Adds lanes that a change by hand left out of the directory, and pulls back heartbeats from the future, `now` and the

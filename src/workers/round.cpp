@@ -85,7 +85,7 @@ void work(Step *step) {
     } else if (changes_jobs(step->index) && !may_run_duties()) {
         step->outcome = Outcome::Rests;
     } else {
-        step->duty = run_duty(static_cast<Duty>(step->index), step->now, step->grace, false);
+        step->duty = run_duty(static_cast<Duty>(step->index), step->now, step->grace);
     }
 }
 
@@ -332,7 +332,6 @@ TimestampTz next_round(const Slot *slot, const Duties &duties, const Step &plan,
 void begin_round(Slot *slot) {
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     slot->in_round = true;
-    slot->cancel_grace_ms = settings.cancel_grace_ms;
     // Commits from here on that this round may not see lower it again, and are not overwritten at the end.
     slot->round_due =
         static_cast<TimestampTz>(pg_atomic_exchange_u64(&slot->next_due, static_cast<uint64>(kNothingDue)));
