@@ -5,7 +5,7 @@ import statistics
 import time
 
 from contenders import JOBQ
-from load import pgbench
+from load import Drained, pgbench
 
 TITLE = 'Rescue, tick, prune'
 
@@ -66,40 +66,20 @@ def tick(bench):
 def prune(bench):
     """The same load with the million kept, and while it is pruned."""
     finished, seconds, rounds = bench.scale((1_000_000, 5, 4), (100_000, 2, 1))
-    count = "SELECT count(*) FROM jobq.jobs WHERE queue = 'old'"
-    bench.conn.execute("SELECT jobq_create_queue('old', keep_completed => '30 days')")
+    bench.conn.execute("SELECT jobq_create_queue('old')")
     rate = 15_000
     for number in range(rounds):
-        JOBQ.reset(bench.conn)
-        bench.conn.execute(f"""
-            INSERT INTO jobq.jobs (queue, payload, run_at, status, attempts, started_at, finished_at)
-            SELECT 'old', bench_payload(n), now() - interval '3 days', 'completed', 1, now() - interval '3 days',
-                   now() - interval '2 days' FROM generate_series(1, {finished}) n""")
-        bench.conn.execute("SELECT jobq_alter_queue('old', keep_completed => '30 days')")
-        jobs = int(rate * seconds * 2 * 1.5)
-        JOBQ.fill(bench.conn, jobs)
-        bench.conn.execute('VACUUM ANALYZE jobq.jobs')
-        bench.conn.execute('CHECKPOINT')
-        done = 0
-        for cell in ('the million kept', 'while it is pruned'):
-            if cell == 'while it is pruned':
-                bench.conn.execute("SELECT jobq_alter_queue('old', keep_completed => '1 day')")
-                wait_for_prune(bench, count, finished)
-            left = bench.conn.execute(count).fetchone()[0]
-            load = pgbench(JOBQ.lifecycle(), 4, seconds=seconds)
-            rate = load.tps
-            done += load.transactions
-            pruned = left - bench.conn.execute(count).fetchone()[0]
+        loads = None
+        while loads is None:
+            try:
+                loads = prune_round(bench, finished, seconds, int(rate * seconds * 2 * 1.5))
+                rate = max(load.tps for load, _ in loads.values())
+            except Drained:
+                rate *= 2
+        for cell, (load, pruned) in loads.items():
             bench.add('duties', f'single jobs, 4 clients, {cell}', 'off', number,
                       {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99),
                        'pruned_per_s': pruned / load.seconds})
-        with bench.conn.transaction():
-            # The prune goes on.
-            bench.conn.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
-            rest = bench.conn.execute(count).fetchone()[0]
-            problems = JOBQ.audit(bench.conn, jobs + rest).problems(done + rest)
-        for problem in problems:
-            bench.fail(f'prune: {problem}')
         bench.say(f'duties: prune, round {number + 1}: {pruned:,} pruned under load')
     ratio, interval = bench.paired('duties', 'single jobs, 4 clients, while it is pruned',
                                    'single jobs, 4 clients, the million kept', 'off')
@@ -108,6 +88,36 @@ def prune(bench):
                note=f'{speed:,.0f} jobs/s pruned meanwhile, {interval}')
     JOBQ.reset(bench.conn)
     bench.conn.execute("SELECT jobq_drop_queue('old')")
+
+
+def prune_round(bench, finished, seconds, jobs):
+    """Of each cell its load and how many jobs were pruned under it."""
+    count = "SELECT count(*) FROM jobq.jobs WHERE queue = 'old'"
+    JOBQ.reset(bench.conn)
+    bench.conn.execute("SELECT jobq_alter_queue('old', keep_completed => '30 days')")
+    bench.conn.execute(f"""
+        INSERT INTO jobq.jobs (queue, payload, run_at, status, attempts, started_at, finished_at)
+        SELECT 'old', bench_payload(n), now() - interval '3 days', 'completed', 1, now() - interval '3 days',
+               now() - interval '2 days' FROM generate_series(1, {finished}) n""")
+    JOBQ.fill(bench.conn, jobs)
+    bench.conn.execute('VACUUM ANALYZE jobq.jobs')
+    bench.conn.execute('CHECKPOINT')
+    loads = {}
+    for cell in ('the million kept', 'while it is pruned'):
+        if cell == 'while it is pruned':
+            bench.conn.execute("SELECT jobq_alter_queue('old', keep_completed => '1 day')")
+            wait_for_prune(bench, count, finished)
+        left = bench.conn.execute(count).fetchone()[0]
+        load = pgbench(JOBQ.lifecycle(), 4, seconds=seconds)
+        loads[cell] = load, left - bench.conn.execute(count).fetchone()[0]
+    with bench.conn.transaction():
+        # The prune goes on.
+        bench.conn.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
+        rest = bench.conn.execute(count).fetchone()[0]
+        done = sum(load.transactions for load, _ in loads.values())
+        for problem in JOBQ.audit(bench.conn, jobs + rest).problems(done + rest):
+            bench.fail(f'prune: {problem}')
+    return loads
 
 
 def wait_for_prune(bench, count, finished):
