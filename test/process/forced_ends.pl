@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 
 use JobqTest;
+use JobqTime;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -56,7 +57,7 @@ is(attempts($id), 'cancelled', 'and so is the attempt');
 my $took = work("SELECT extract(epoch FROM finished_at - cancel_requested_at) FROM jobq.jobs WHERE id = $id");
 report_seconds("cancelled after, grace $grace s", $took);
 cmp_ok($took, '>=', $grace, 'not before the grace is over');
-cmp_ok($took, '<=', $grace + 2, 'within the grace + 2 s');
+in_time($took, $grace + 2, 'within the grace + 2 s');
 
 # Many at once, some of which report in time.
 work("SELECT count(*) FROM jobq_enqueue_many('many', array_fill('{}'::jsonb, ARRAY[40]))");
@@ -82,7 +83,7 @@ my $lowered = time;
 $node->reload;
 becomes_true($node, 'work', "SELECT status = 'cancelled' FROM jobq.jobs WHERE id = $id", 'when it is lowered, the job is cancelled');
 report_seconds('cancelled after the reload', time - $lowered);
-cmp_ok(time - $lowered, '<=', 2, 'within 2 s');
+in_time(time - $lowered, 2, 'within 2 s');
 
 # A cancellation that is prepared counts from its COMMIT PREPARED, whatever session that comes from.
 ($id, $lease) = claim('prepared');
@@ -105,7 +106,7 @@ for my $limit (0.3, 1.7)
     my $ran = work("SELECT extract(epoch FROM finished_at - started_at) FROM jobq.attempts WHERE job_id = $job");
     report_seconds("max_runtime $limit s, taken after", $ran);
     cmp_ok($ran, '>=', $limit, "$limit s: not before");
-    cmp_ok($ran, '<=', $limit + 2, "$limit s: within it + 2 s");
+    in_time($ran, $limit + 2, "$limit s: within it + 2 s");
 }
 
 # Among jobs without a limit, which nobody touches; with one lease for the whole batch's transaction.

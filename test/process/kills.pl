@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/lib";
 
 use IPC::Run;
 use JobqTest;
+use JobqTime;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time usleep);
@@ -55,7 +56,7 @@ is(claim_when_ready($node, 'work', 'q')->{attempt}, 2, 'and the other');
 my $late = value($node, 'work', q{
     SELECT max(extract(epoch FROM finished_at - started_at)) FROM jobq.attempts WHERE worker_id = 'killed'});
 report_seconds("rescued after the claim, heartbeat timeout $timeout s", $late);
-cmp_ok($late, '<=', $timeout + 2, 'within the timeout + 2 s');
+in_time($late, $timeout + 2, 'within the timeout + 2 s');
 finish_all();
 
 # ---- a backend terminated
@@ -110,7 +111,7 @@ for my $victim ('worker', 'launcher')
         'the database is found again');
     my $took = time - $begin;
     report_seconds("first round after kill -9 of the $victim", $took);
-    cmp_ok($took, '<', 5, 'soon');
+    in_time($took, 5, 'soon');
     duties_resume('the duties go on');
     cmp_ok(value($node, 'work', 'SELECT count(*) FROM jobq.jobs'), '>=', $jobs, 'no job is lost');
 }
@@ -150,7 +151,7 @@ becomes_true($node, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE data
     'launcher and workers are active');
 my $active = time - $began;
 report_seconds('first round after the start', $active);
-cmp_ok($active, '<', 5, 'soon');
+in_time($active, 5, 'soon');
 
 my $list = join ',', @ids;
 is(value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE id IN ($list)"), scalar @ids,
@@ -166,7 +167,7 @@ my ($earliest, $latest) = split /\|/, value($node, 'work', q{
     FROM jobq.attempts WHERE outcome = 'lost' AND worker_id ~ '^w[2-6]$'});
 report_seconds("leases of before the crash rescued after the start, heartbeat timeout $timeout s", $latest);
 cmp_ok($earliest, '>=', $timeout, 'but not before one heartbeat timeout of grace');
-cmp_ok($latest, '<=', $timeout + 5, 'and soon after it');
+in_time($latest, $timeout + 5, 'and soon after it');
 
 unlike(log_since($node), qr/(?:PANIC|TRAP)/, 'no panic in the log');
 

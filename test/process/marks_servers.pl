@@ -9,6 +9,7 @@ use lib "$FindBin::RealBin/lib";
 use IPC::Run;
 use JobqMarks;
 use JobqTest;
+use JobqTime;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -168,7 +169,7 @@ sub all_claimed_soon
             return $done >= $count });
     report_seconds($what, time - $begin);
     is($done, $count, "$what: all are claimed");
-    return cmp_ok(time - $begin, '<', $moment, "$what: soon");
+    return in_time(time - $begin, $moment, "$what: soon");
 }
 
 my $old_snapshot = hold_snapshot($small, 'one');

@@ -6,6 +6,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 
 use JobqTest;
+use JobqTime;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -22,7 +23,7 @@ sub stopped_in_time
     $node->stop($mode);
     my $took = time - $begin;
     report_seconds("$mode shutdown $what", $took);
-    cmp_ok($took, '<', $limit, "$mode shutdown $what takes less than $limit s");
+    in_time($took, $limit, "$mode shutdown $what takes less than $limit s");
     return;
 }
 

@@ -6,6 +6,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 use JobqTest;
+use JobqTime;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
@@ -56,7 +57,7 @@ sub wakes
 {
     my ($sleeper, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    return cmp_ok(seconds_to_end($sleeper, 10), '<', $slack, $name);
+    return in_time(seconds_to_end($sleeper, 10), $slack, $name);
 }
 
 sub sleeps_on
@@ -95,7 +96,7 @@ sub stops_fast
     $node->stop('fast');
     my $took = time - $begin;
     report_seconds('fast shutdown with sleepers', $took);
-    cmp_ok($took, '<', 2, 'a fast shutdown does not wait for sleepers');
+    in_time($took, 2, 'a fast shutdown does not wait for sleepers');
     unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000|cache lookup failed)/, 'no crash, no internal error');
     return;
 }

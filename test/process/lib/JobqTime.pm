@@ -1,0 +1,81 @@
+# Limits in seconds, on a machine that others use too. A process of its own reads the clock every 10 ms and writes a page
+# of a file: what it is late by, the machine has stood still for everybody, and that much longer may anything take.
+package JobqTime;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use IO::Handle;
+use PostgreSQL::Test::Utils;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(clock_gettime usleep CLOCK_MONOTONIC);
+
+our @EXPORT = qw(in_time);
+
+my $look_pause = 10_000;    # microseconds
+my $noticed    = 0.05;      # seconds: less than that is the scheduler's business
+
+my ($watcher, $reports, $unread, @stalls) = (undef, undef, '');    # a stall: when it ended, and how long it was
+
+sub now { return clock_gettime(CLOCK_MONOTONIC); }
+
+# Runs until its parent has gone.
+sub watch
+{
+    my ($parent, $to) = @_;
+    open(my $page, '+>', "$PostgreSQL::Test::Utils::tmp_check/clock.$$") or POSIX::_exit(1);
+    while (getppid() == $parent)
+    {
+        my $begin = now();
+        usleep($look_pause);
+        sysseek($page, 0, 0);
+        syswrite($page, "\0" x 8192);
+        my $late = now() - $begin - $look_pause / 1e6;
+        last if $late > $noticed && !syswrite($to, sprintf("%.6f %.6f\n", now(), $late));
+    }
+    POSIX::_exit(0);
+}
+
+sub start_watching
+{
+    my $parent = $$;
+    pipe($reports, my $to) or die "pipe: $!";
+    $watcher = fork() // die "fork: $!";
+    watch($parent, $to) if $watcher == 0;
+    close $to;
+    $reports->blocking(0);
+    return;
+}
+
+# Seconds that the machine has stood still of the last $seconds.
+sub stalled
+{
+    my ($seconds) = @_;
+    usleep(3 * $look_pause);    # one that is just ending is told of, too
+    while (sysread($reports, $unread, 4096, length $unread)) { }
+    push @stalls, [ $1, $2 ] while $unread =~ s/^(\S+) (\S+)\n//;
+    my $since = now() - $seconds;
+    my $sum = 0;
+    $sum += $_->[1] for grep { $_->[0] > $since } @stalls;
+    return $sum;
+}
+
+# Asserts that something took at most $limit seconds. $began: so many seconds ago, by default that and a half ago.
+sub in_time
+{
+    my ($took, $limit, $name, $began) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $stalled = stalled($began // $took + 0.5);
+    diag(sprintf '%s: the machine stood still for %.3f s meanwhile', $name, $stalled) if $stalled > 0;
+    return cmp_ok($took, '<=', $limit + $stalled, $name);
+}
+
+# After that of PostgreSQL::Test::Utils, which makes the directories.
+INIT { start_watching(); }
+
+# Clusters are stopped by END blocks that the watcher, which leaves by _exit, does not run.
+END { kill 'KILL', $watcher if $watcher; }
+
+1;
