@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every function of the contract from every driver: psql, node-postgres, psycopg 3 (prepared, untyped and typed), psycopg 2.
 # Each gets a database of its own; afterwards the catalogue is asked which functions of the extension it never called.
+# Then the programs of examples/ work, in a database of their own.
 # Wants a server with jobq installed (PGHOST, PGPORT, PGUSER, PGDATABASE), and node's pg module in NODE_PATH.
 # `run.sh psycopg2` runs one driver alone.
 set -u
@@ -26,6 +27,7 @@ call_everything() {
     case $1 in
     psql) psql -X -v ON_ERROR_STOP=1 -v role="$JOBQ_TEST_ROLE" -f "$here/literals.psql" ;;
     node) node "$here/node_postgres.js" ;;
+    examples) "$python" "$here/examples.py" ;;
     *) "$python" "$here/python_drivers.py" "$1" ;;
     esac
 }
@@ -43,18 +45,22 @@ run_driver() {
     else
         echo "not ok - $1: did not end well"
     fi
+    [ "$1" = examples ] || calls_everything "$1"
+    psql -q -d "$home" -c "DROP DATABASE \"$database\" WITH (FORCE)"
+    database=
+}
+
+calls_everything() {
     left=$(psql -X -A -t -d "$database" -f "$here/uncalled.sql" 2>&1)
     if [ -z "$left" ]; then
         echo "ok - $1: called every function of the extension, and no name has two meanings"
     else
         echo "not ok - $1:" $left
     fi
-    psql -q -d "$home" -c "DROP DATABASE \"$database\" WITH (FORCE)"
-    database=
 }
 
 psql -q -d "$home" -v ON_ERROR_STOP=1 -c "CREATE ROLE \"$JOBQ_TEST_ROLE\"" || exit 1
-for driver in ${*:-psql node psycopg3-untyped psycopg3-typed psycopg2}; do
+for driver in ${*:-psql node psycopg3-untyped psycopg3-typed psycopg2 examples}; do
     run_driver "$driver"
 done >"$output" 2>&1
 cat "$output"

@@ -1,0 +1,83 @@
+"""The programs of examples/ at work: jobs that succeed, fail and are cancelled, and SIGTERM at the end."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import psycopg
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+conn = psycopg.connect(autocommit=True)
+failed = 0
+
+
+def check(got, wanted, label):
+    global failed
+    failed += got != wanted
+    print(f"{'ok' if got == wanted else 'not ok'} - examples: {label}" + ("" if got == wanted else f": {got!r}, not {wanted!r}"))
+
+
+def value(text, *values):
+    return conn.execute(text, values).fetchone()[0]
+
+
+def becomes(wanted, text, *values):
+    """Waits until a query answers this, for 30 s; returns the last answer."""
+    give_up = time.monotonic() + 30
+    while (got := value(text, *values)) != wanted and time.monotonic() < give_up:
+        time.sleep(0.05)
+    return got
+
+
+STATUSES = "SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = %s"
+RUNNING = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'processing'"
+
+
+def work(queue, *command, jobs):
+    """Starts a worker, cancels the last of its jobs while it runs, ends the worker; its output without ids."""
+    conn.execute("SELECT jobq_create_queue(%s, backoff_base => '100 ms', heartbeat_timeout => '3 s')", (queue,))
+    ids = [value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s, max_attempts => 2)", queue, payload, kind)
+           for kind, payload in jobs[:-1]]
+    worker = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True)
+    check(becomes("completed failed", STATUSES, queue), "completed failed", f"{command[0]}: one completes, one fails for good")
+    kind, payload = jobs[-1]
+    last = value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s)", queue, payload, kind)
+    becomes(1, RUNNING, queue)
+    check(value("SELECT jobq_cancel(%s)", last), "requested", "a running job is asked to stop")
+    check(becomes("completed failed cancelled", STATUSES, queue), "completed failed cancelled", "and does")
+    worker.send_signal(signal.SIGTERM)
+    try:
+        output, _ = worker.communicate(timeout=15)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        output = "did not end"
+    check(worker.returncode in (0, 143), True, "SIGTERM ends the worker")
+    for number, job in enumerate([*ids, last], 1):
+        output = output.replace(f"job {job}:", f"job {number}:")
+    return ids, output.splitlines()
+
+
+def python_worker():
+    conn.execute("CREATE TABLE hashes (text text, digest text)")
+    ids, lines = work("work", sys.executable, str(EXAMPLES / "worker.py"), "work", jobs=[
+        ("hash", '{"text": "hello"}'), ("hash", '{"txt": "hello"}'), ("count", '{"steps": 60}')])
+    check(lines, ["job 1: hash, attempt 1", "job 1: completed", "job 2: hash, attempt 1", "job 2: scheduled",
+                  "job 2: hash, attempt 2", "job 2: failed", "job 3: count, attempt 1", "job 3: cancelled"], "worker.py says so")
+    check(value("SELECT count(*) FROM hashes WHERE digest = encode(sha256('hello'), 'hex')"), 1, "the effect is stored once")
+    check(value("SELECT jobq_result(%s) = (SELECT to_jsonb(digest) FROM hashes)", ids[0]), True, "and is the result")
+    check(value("SELECT error FROM jobq.jobs WHERE id = %s", ids[1]), "KeyError: 'text'", "the error is on record")
+
+
+def shell_worker():
+    ids, lines = work("sh", str(EXAMPLES / "worker.sh"), "sh", "sh", "-c", 'read -r seconds; sleep "$seconds" && echo slept', jobs=[
+        ("", "0"), ("", '"x"'), ("", "60")])
+    check(lines, ["job 1: completed: t", "job 2: scheduled", "job 2: failed", "job 3: cancelled"], "worker.sh says so")
+    check(value("SELECT jobq_result(%s)", ids[0]), "slept\n", "what the command printed is the result")
+
+
+python_worker()
+shell_worker()
+sys.exit(failed > 0)
