@@ -90,8 +90,8 @@ suite_process() {
     for test in test/process/*.pl; do
         [ "$test" = "$alone" ] || others+=("$test")
     done
-    PGPORT=65432 in_source prove "$alone" || failed=1
-    PGPORT=65432 in_source prove -j 4 "${others[@]}" || failed=1
+    PGPORT=65432 in_source prove --timer "$alone" || failed=1
+    PGPORT=65432 in_source prove --timer -j 4 "${others[@]}" || failed=1
     return $failed
 }
 
@@ -199,7 +199,10 @@ count_tests() {  # log
 
 # The failed tests of a suite, for those who see the end of the output only.
 name_failures() {  # suite log
-    grep -aE -A 4 "Failed test|^not ok|\.\.\. FAILED|\((Failed|Timeout)\)|Dubious|Wstat: [1-9]" "$2" | head -n 25 | sed "s/^/$1: /" || true
+    awk -v suite="$1" '
+        /Failed test|^not ok|\.\.\. FAILED|\((Failed|Timeout)\)|Dubious/ { more = 5 }
+        more > 0 && (more == 5 || /^ *#/) && lines++ < 25 { print suite ": " $0 }
+        { more-- }' "$2"
 }
 
 scripts/setup.sh check

@@ -46,7 +46,7 @@ def work(queue, *command, jobs):
     kind, payload = jobs[-1]
     last = value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s)", queue, payload, kind)
     becomes(1, RUNNING, queue)
-    check(value("SELECT jobq_cancel(%s)", last), "requested", "a running job is asked to stop")
+    check(value("SELECT jobq_cancel(%s)", last), "processing", "a running job is asked to stop")
     check(becomes("completed failed cancelled", STATUSES, queue), "completed failed cancelled", "and does")
     worker.send_signal(signal.SIGTERM)
     try:
@@ -75,7 +75,7 @@ def shell_worker():
     ids, lines = work("sh", str(EXAMPLES / "worker.sh"), "sh", "sh", "-c", 'read -r seconds; sleep "$seconds" && echo slept', jobs=[
         ("", "0"), ("", '"x"'), ("", "60")])
     check(lines, ["job 1: completed: t", "job 2: scheduled", "job 2: failed", "job 3: cancelled"], "worker.sh says so")
-    check(value("SELECT jobq_result(%s)", ids[0]), "slept\n", "what the command printed is the result")
+    check(value("SELECT jobq_result(%s)", ids[0]), "slept", "what the command printed is the result")
 
 
 python_worker()

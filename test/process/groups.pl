@@ -29,7 +29,7 @@ DECLARE
 BEGIN
     WHILE clock_timestamp() < until LOOP
         SELECT array_agg(c.id), array_agg(c.lease) INTO ids, leases
-        FROM jobq_claim(q, batch => work.batch, heartbeat_timeout => '2 s') c;
+        FROM jobq_claim(q, batch => work.batch, heartbeat_timeout => '5 s') c;
         COMMIT;
         IF ids IS NULL THEN
             EXIT WHEN NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = q AND finished_at IS NULL);

@@ -15,7 +15,7 @@ use Time::HiRes qw(time usleep);
 
 my $node = preloaded('kills');
 database($node, 'work');
-my $timeout = 1;
+my $timeout = 3;
 value($node, 'work', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s', max_lost => 1000)});
 
 sub enqueue { return value($node, 'work', "SELECT jobq_enqueue('q') FROM generate_series(1, $_[0])"); }
@@ -127,7 +127,7 @@ my $producer = IPC::Run::start(
 
 seconds_until(sub { $producer->pump_nb; return ($acknowledged =~ tr/\n//) > 500 });
 
-$timeout = 2;
+$timeout = 5;
 value($node, 'work', "SELECT jobq_alter_queue('q', heartbeat_timeout => '$timeout s')");
 enqueue(6);
 value($node, 'work', join ';', map { qq{SELECT id FROM jobq_claim('q', 'w$_')} } 1 .. 6);

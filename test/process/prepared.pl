@@ -12,7 +12,8 @@ use Time::HiRes qw(time);
 
 my $node = preloaded('prepared', conf => ['max_prepared_transactions = 10']);
 database($node, 'work');
-value($node, 'work', q{SELECT jobq_create_queue('q', heartbeat_timeout => '1 s')});
+my $timeout = 3;
+value($node, 'work', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s')});
 
 sub prepare
 {
@@ -62,13 +63,13 @@ $job = claim_when_ready($node, 'work', 'q', 10);
 ok($job, 'it is rescued');
 if ($job)
 {
-    report_seconds('rescued after COMMIT PREPARED, heartbeat timeout 1 s', $job->{at} - $committed_at);
-    in_time($job->{at} - $committed_at, 3, 'within the timeout + 2 s');
+    report_seconds("rescued after COMMIT PREPARED, heartbeat timeout $timeout s", $job->{at} - $committed_at);
+    in_time($job->{at} - $committed_at, $timeout + 2, 'within the timeout + 2 s');
     is($job->{attempt}, 2, 'the attempt counts');
 
     # ---- complete in two phases
     prepare('complete', "SELECT jobq_complete($job->{id}, $job->{lease}, must_hold => true)");
-    becomes_true($node, 'work', qq{SELECT last_heartbeat + interval '1500 ms' < clock_timestamp() FROM jobq.jobs WHERE id = $job->{id}},
+    becomes_true($node, 'work', qq{SELECT last_heartbeat + interval '$timeout s' + interval '500 ms' < clock_timestamp() FROM jobq.jobs WHERE id = $job->{id}},
         'the lease runs out meanwhile');
     value($node, 'work', q{COMMIT PREPARED 'complete'});
     is(value($node, 'work', "SELECT status, attempts FROM jobq.jobs WHERE id = $job->{id}"),
