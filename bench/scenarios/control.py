@@ -84,7 +84,7 @@ def patient_cell(bench, contender, jobs, seconds):
 
 
 def groups(bench):
-    seconds, jobs = bench.scale((6, 200_000), (3, 100_000))
+    seconds, jobs = bench.scale((6, 500_000), (3, 250_000))
     contenders = [Controlled('jobq, complete_and_claim'),
                   Controlled('jobq, complete_and_claim, 10,000 groups', each=('group_keys', "'key ' || n % 10000")),
                   Controlled('jobq, complete_and_claim, 100 groups', each=('group_keys', "'key ' || n % 100"))]

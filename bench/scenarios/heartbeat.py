@@ -24,7 +24,7 @@ def run(bench):
     def work(beating):
         def once():
             nonlocal enqueued, done
-            jobs = int(bench.rates.get('heartbeat', 15_000) * seconds * 1.5)
+            jobs = int(bench.rates.get('heartbeat', 50_000) * seconds * 1.5)
             JOBQ.fill(bench.conn, jobs)
             enqueued += jobs
             beats = Running(BEAT, 1, seconds=seconds + 60, rate=WORKERS / 10, log=False) if beating else None
