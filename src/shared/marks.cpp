@@ -228,6 +228,24 @@ int held_lanes(uint64 epoch, HeldLane *held, int room) {
 
 int lanes_held() { return marks == nullptr ? 0 : marks->bucket_count * kBucketSize; }
 
+RepairPlace take_repair_place() {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return kRepairBegins;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const RepairPlace place = slot->repaired_to;
+    slot->repaired_to = kRepairBegins;
+    LWLockRelease(slots_lock());
+    return place;
+}
+
+void leave_repair_place(const RepairPlace &place) {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->repaired_to = place;
+    LWLockRelease(slots_lock());
+}
+
 Size marks_size() { return offsetof(Marks, entries) + sizeof(Entry) * kBucketSize * bucket_count(); }
 
 void make_marks(void *memory, bool fresh) {

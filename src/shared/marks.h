@@ -18,6 +18,7 @@
 
 #include "core/empty_ranges.h"
 #include "pg/pg.h"
+#include "shared/slots.h"
 
 namespace jobq {
 
@@ -61,6 +62,11 @@ struct HeldLane {
 int held_lanes(uint64 epoch, HeldLane *held, int room);
 // How many there can be in all databases; 0 without preload.
 int lanes_held();
+
+// For the repair, whoever does it: workers may take turns after every round. Until its place is left, another one that
+// comes begins at the beginning.
+RepairPlace take_repair_place();
+void leave_repair_place(const RepairPlace &place);
 
 // For shared/memory.cpp.
 Size marks_size();

@@ -31,6 +31,7 @@ void init_slot(Slot *slot) {
     slot->recount_pid = 0;
     slot->recount_started = 0;
     slot->in_round = false;
+    slot->rests = false;
     slot->round_due = kNothingDue;
     slot->extension = Presence::Unknown;
     slot->version[0] = '\0';
@@ -40,6 +41,7 @@ void init_slot(Slot *slot) {
     slot->leases_found = false;
     slot->horizon = kUnknownHorizon;
     slot->horizon_version = 0;
+    slot->repaired_to = kRepairBegins;
     slot->heartbeats_checked = 0;
     slot->heartbeats_checked_grace = 0;
     slot->last_round = 0;

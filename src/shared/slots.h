@@ -6,8 +6,9 @@
 #pragma once
 
 #include "pg/pg.h"
-#include "core/launch_plan.h"
+#include "core/claim_key.h"
 #include "core/duty.h"
+#include "core/launch_plan.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -46,6 +47,13 @@ struct Horizon {
 };
 constexpr Horizon kUnknownHorizon = {DT_NOBEGIN, DT_NOBEGIN};
 
+// Where the repair of the marks goes on, a piece a round; lanes in the order of their ids.
+struct RepairPlace {
+    int64 lane;
+    core::ClaimKey key;
+};
+constexpr RepairPlace kRepairBegins = {PG_INT64_MIN, core::kFirstKey};
+
 struct Slot {
     pg_atomic_uint32 database;  // InvalidOid: free
     pg_atomic_uint64 next_due;  // TimestampTz of the next round; kNothingDue: none, or one is going on
@@ -71,6 +79,8 @@ struct Slot {
     bool leases_found;       // running jobs that nobody watched have been looked for since this slot was taken
     Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered
+
+    RepairPlace repaired_to;
 
     TimestampTz heartbeats_checked;        // when heartbeats from the future were looked for last
     TimestampTz heartbeats_checked_grace;  // and what the start of the grace was then

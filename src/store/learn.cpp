@@ -45,14 +45,6 @@ bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const Clai
 // wait for it, and where an old snapshot keeps them there may be millions.
 constexpr int kRepairPiece = 20000;
 
-// Where the last repair of this process ended, lanes in the order of their ids.
-struct Place {
-    int64 lane;
-    ClaimKey key;
-};
-constexpr Place kBeginning = {PG_INT64_MIN, core::kFirstKey};
-Place repaired_to = kBeginning;
-
 // Looks for a claimable job in the range, from `key` on, until *entries have been read; `key` is then where to go on.
 // The rest of the range is published when there is one: where one is that nobody has told of there may be thousands,
 // and to find them one a round would take hours.
@@ -107,8 +99,7 @@ int64 repair_marks() {
     const uint64 epoch = marks_epoch();
     const int count = held_lanes(epoch, held, lanes_held());
     int64 found = 0;
-    Place place = repaired_to;
-    repaired_to = kBeginning;
+    RepairPlace place = take_repair_place();
     if (count == 0) return found;
     std::sort(held, held + count, [](const HeldLane &a, const HeldLane &b) { return a.lane < b.lane; });
     int entries = kRepairPiece;
@@ -124,7 +115,7 @@ int64 repair_marks() {
             stranded |= publish_stranded(&jobs, place.lane, empty.items[r].keys, &place.key, &entries);
         found += stranded ? 1 : 0;
         if (entries == 0) {
-            repaired_to = place;
+            leave_repair_place(place);
             break;
         }
     }

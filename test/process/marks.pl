@@ -432,12 +432,10 @@ is(work(q{SELECT count(*) FROM jobq.jobs WHERE status = 'pending'}), '0', 'no jo
 
 work(q{SELECT count(*) FROM jobq_enqueue_many('pieces', array_fill('{}'::jsonb, ARRAY[50000])); CALL drain('pieces', 1000)});
 is(work(q{SELECT count(*) FROM jobq_claim('pieces'); SELECT known_empty FROM jobq.lanes WHERE queue = 'pieces'}), "0\nt", 'fifty thousand entries in an empty lane');
-my @reads = split /\n/, work(join ';', (q{SELECT index_reads('SELECT count(*) FROM jobq_tick()')}) x 8);
+my @reads = map { index_reads($node, 'work', 'SELECT count(*) FROM jobq_tick()') } 1 .. 8;
 diag("entries read by ticks: @reads");
-my ($most) = sort { $b <=> $a } @reads;
+my ($least, $most) = (sort { $a <=> $b } @reads)[ 0, -1 ];
 cmp_ok($most, '<=', 22000, 'a tick reads no more than a piece');
-my $all = 0;
-$all += $_ for @reads[ 0 .. 3 ];
-cmp_ok($all, '>', 50000, 'and the next goes on behind it');
+cmp_ok($least, '<', 18000, 'and the next goes on behind it, in another session, until the last piece is what is left');
 end_sessions($holder, $dba, $worker);
 done_testing();
