@@ -92,10 +92,14 @@ int64 take_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) 
 #endif
     if (limit_is_full(id)) return 0;
     if (limit.highest_slot > limit.max_running) return take_counted(limiter, of, limit, id);
-    while (const int32 number = take_free_number(id))
-        if (number <= limit.max_running)
-            if (const int64 slot = take_number(limiter, of, id, number))
-                return free_numbers_unknown(id) ? search_slot(limiter, of, limit, id, slot) : slot;
+    while (const int32 number = take_free_number(id)) {
+        if (number > limit.max_running) continue;
+        // A cancel waits: a number that was taken and not used would be nobody's until the next search.
+        HOLD_INTERRUPTS();
+        const int64 slot = take_number(limiter, of, id, number);
+        RESUME_INTERRUPTS();
+        if (slot != 0) return free_numbers_unknown(id) ? search_slot(limiter, of, limit, id, slot) : slot;
+    }
     return search_slot(limiter, of, limit, id);
 }
 
