@@ -186,6 +186,7 @@ INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (:aa, :aa);
 \set VERBOSITY default
 -- First the job, then what it depends on; one statement may bring both.
 INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (9e18, :aa);
+INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (:aa, -1);
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :aa;
 WITH new AS (INSERT INTO jobq.jobs (queue, kind) VALUES ('deps', 'by hand') RETURNING id)
 INSERT INTO jobq.dependencies (job_id, depends_on) SELECT id, :aa FROM new;

@@ -127,23 +127,25 @@ PGDLLEXPORT Datum jobq_follow_dependency(PG_FUNCTION_ARGS) {
             settle_all_dependents(now);
             return;
         }
-        // job_id is the first column.
-        const auto job_of = [&](HeapTuple row) {
+        constexpr int job_id = 1, depends_on = 2;  // the columns
+        const auto value_of = [&](HeapTuple row, int column) {
             bool null;
-            return SPI_getbinval(row, RelationGetDescr(trigger->tg_relation), 1, &null);
+            return DatumGetInt64(SPI_getbinval(row, RelationGetDescr(trigger->tg_relation), column, &null));
         };
+        const int64 before = value_of(trigger->tg_trigtuple, job_id);
         // Of a dump: its job is as it shall be, now or when it comes.
         if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && restores()) {
-            publish_unblocked_at_commit(Blocker::Dependency, -DatumGetInt64(job_of(trigger->tg_trigtuple)));
+            publish_unblocked_at_commit(Blocker::Dependency, -before);
             return;
         }
         const bool removes = TRIGGER_FIRED_BY_DELETE(trigger->tg_event);
         const bool updates = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
-        Datum jobs[2] = {job_of(trigger->tg_trigtuple), Datum(0)};
-        if (updates) jobs[1] = job_of(trigger->tg_newtuple);
-        const int64 dependent = DatumGetInt64(jobs[updates ? 1 : 0]);
+        HeapTuple row = updates ? trigger->tg_newtuple : trigger->tg_trigtuple;
+        const int64 dependent = value_of(row, job_id), dependency = value_of(row, depends_on);
         // What is left as it is may be left over from a job that was deleted behind the triggers' back.
-        if (!removes && (!updates || dependent != DatumGetInt64(jobs[0]))) require_dependent(dependent);
+        const bool joins = !updates || dependent != before || dependency != value_of(trigger->tg_trigtuple, depends_on);
+        if (!removes && joins) require_jobs_of_edge(dependent, dependency);
+        Datum jobs[2] = {Int64GetDatum(before), Int64GetDatum(dependent)};
         const Datum changed = array_of(jobs, updates ? 2 : 1, INT8OID);
         if (!removes) block_dependents(changed);
         settle_dependents(changed);

@@ -72,7 +72,7 @@ int32 check_positive(int32 value, const char *name) {
     if (value < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"%s\" must be at least 1, not %d", name, value),
-                        errhint("Leave it out to take the default.")));
+                        errhint("Leave it out to take the default, or to keep what is set.")));
     return value;
 }
 
@@ -111,7 +111,7 @@ core::Micros check_max_runtime(const Interval *value) {
     if (span < core::kMinMaxRuntime || span > core::kMaxMaxRuntime)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"max_runtime\" must be between 10 ms and 365 days"),
-                        errhint("Leave it out to take the default.")));
+                        errhint("Leave it out to take the default, or to keep what is set.")));
     return span;
 }
 

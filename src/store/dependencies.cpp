@@ -29,6 +29,8 @@ Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = $1 FOR KEY SHARE", 
 
 Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
 
+Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1", {INT8OID}};
+
 Statement keep_if_missing = {
     R"(INSERT INTO jobq.deleted_dependencies (job_id)
        SELECT u.id FROM unnest($1) AS u(id)
@@ -263,12 +265,18 @@ void add_dependencies(const NewDependent *dependents, int count, int *number) {
                                     dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
 }
 
-void require_dependent(int64 job) {
-    if (run(hold, Params().add(Int64GetDatum(job))).size() > 0) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
-             errmsg("jobq.dependencies names job %lld in job_id, which does not exist", static_cast<long long>(job)),
-             errhint("Insert the job first: one that comes later would not wait. jobq_enqueue() does both.")));
+void require_jobs_of_edge(int64 job, int64 depends_on) {
+    const auto missing = [](const char *column, int64 id, const char *why) {
+        ereport(ERROR, (errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+                        errmsg("jobq.dependencies names job %lld in %s, which does not exist",
+                               static_cast<long long>(id), column),
+                        errhint("Insert the job first: %s. jobq_enqueue() does both.", why)));
+    };
+    if (run(hold, Params().add(Int64GetDatum(job))).size() == 0)
+        missing("job_id", job, "one that comes later would not wait");
+    const Params dependency = Params().add(Int64GetDatum(depends_on));
+    if (run(hold, dependency).size() == 0 && run(find_result, dependency).size() == 0)
+        missing("depends_on", depends_on, "one that is not there counts as deleted before it completed");
 }
 
 bool has_dependents(Edges *edges, int64 job) {

@@ -44,9 +44,9 @@ bool any_dependency();
 
 // Those below are called inside with_spi().
 
-// 23503 unless there is such a job to add an edge to by hand. Waits for whoever is just deleting it; from now on nobody
-// can until the transaction ends.
-void require_dependent(int64 job);
+// 23503 unless an edge that was added by hand joins two jobs that are there, or completed before they were deleted.
+// Waits for whoever is just deleting one; from now on nobody can until the transaction ends.
+void require_jobs_of_edge(int64 job, int64 depends_on);
 
 // Parts of a statement with a subquery `gone` that deletes jobs and returns their id, status and result.
 #define FORGET_DEPENDENCIES                                                                       \
