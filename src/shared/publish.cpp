@@ -51,7 +51,8 @@ struct Pending {
     TimestampTz lease_deadline;  // of the jobs that are watched from now on
     Horizon horizon;             // what a look at all watched jobs has found
     uint64 horizon_version;      // 0: there was none
-    ReadyJobs *ready;            // in TopTransactionContext
+    SubTransactionId looked_in;
+    ReadyJobs *ready;  // in TopTransactionContext
     int ready_count;
     int ready_room;
     bool ready_anywhere;  // more than could be remembered
@@ -237,11 +238,11 @@ void at_transaction_end(XactEvent event, void *) {
     }
 }
 
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
+void at_subtransaction_end(SubXactEvent event, SubTransactionId own, SubTransactionId, void *) {
     if (event != SUBXACT_EVENT_ABORT_SUB) return;
     if (pending.claims) forget_claimed();
-    // It may have been seen without jobs that run again now.
-    pending.horizon_version = 0;
+    // Seen without jobs that run again now. One that began after the look leaves what the look saw.
+    if (own <= pending.looked_in) pending.horizon_version = 0;
 }
 
 bool can_publish() {
@@ -333,6 +334,7 @@ void publish_horizon_at_commit(uint64 version, const Horizon &found) {
     pending.any = true;
     pending.horizon_version = version;
     pending.horizon = found;
+    pending.looked_in = GetCurrentSubTransactionId();
 }
 
 void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {

@@ -412,6 +412,8 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     if (heartbeats_doubtful(grace_start)) {
         run(pull_back_heartbeats, Params().add(TimestampTzGetDatum(now)));
         outcome.done += affected();
+        // Their leases run out earlier now than the rescue has seen.
+        if (affected() > 0) publish_lease_deadline_at_commit(DT_NOBEGIN);
         heartbeats_checked(grace_start);
     }
     outcome.done += settle_slots(now);
