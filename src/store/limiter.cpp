@@ -82,6 +82,20 @@ int64 search_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id
     return taken;
 }
 
+// A number from the free ones would be nobody's until the next search when the look at its slot is cancelled.
+int64 take_number_or_return_it(Limiter *limiter, SlotOf of, int64 id, int32 number) {
+    int64 slot = 0;
+    PG_TRY();
+    { slot = take_number(limiter, of, id, number); }
+    PG_CATCH();
+    {
+        return_free_number(id, number);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    return slot;
+}
+
 int64 take_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     if (limit.max_running == 0) return 0;
 #ifdef JOBQ_PLANTED_DEFECT_LIMITS_BY_SNAPSHOT
@@ -94,11 +108,8 @@ int64 take_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) 
     if (limit.highest_slot > limit.max_running) return take_counted(limiter, of, limit, id);
     while (const int32 number = take_free_number(id)) {
         if (number > limit.max_running) continue;
-        // A cancel waits: a number that was taken and not used would be nobody's until the next search.
-        HOLD_INTERRUPTS();
-        const int64 slot = take_number(limiter, of, id, number);
-        RESUME_INTERRUPTS();
-        if (slot != 0) return free_numbers_unknown(id) ? search_slot(limiter, of, limit, id, slot) : slot;
+        if (const int64 slot = take_number_or_return_it(limiter, of, id, number))
+            return free_numbers_unknown(id) ? search_slot(limiter, of, limit, id, slot) : slot;
     }
     return search_slot(limiter, of, limit, id);
 }
