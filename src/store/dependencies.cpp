@@ -29,7 +29,8 @@ Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = $1 FOR KEY SHARE", 
 
 Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
 
-Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1", {INT8OID}};
+Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1 FOR KEY SHARE",
+                         {INT8OID}};
 
 Statement keep_if_missing = {
     R"(INSERT INTO jobq.deleted_dependencies (job_id)
@@ -53,7 +54,8 @@ Statement find_needed = {
 
 Statement find_unneeded_results = {
     R"(SELECT g.job_id FROM jobq.deleted_dependencies g
-       WHERE NOT EXISTS (SELECT FROM jobq.dependencies d WHERE d.depends_on = g.job_id) LIMIT $1)",
+       WHERE NOT EXISTS (SELECT FROM jobq.dependencies d WHERE d.depends_on = g.job_id) LIMIT $1
+       FOR UPDATE SKIP LOCKED)",
     {INT8OID},
     Planning::Free};
 Statement delete_results = {"DELETE FROM jobq.deleted_dependencies g WHERE g.job_id = ANY ($1)", {INT8ARRAYOID}};

@@ -44,8 +44,8 @@ bool any_dependency();
 
 // Those below are called inside with_spi().
 
-// 23503 unless an edge that was added by hand joins two jobs that are there, or completed before they were deleted.
-// Waits for whoever is just deleting one; from now on nobody can until the transaction ends.
+// 23503 unless both jobs of an edge that was added by hand are there, or the result of the one it waits for is kept.
+// Waits for whoever is just deleting one of these; from now on nobody can until the transaction ends.
 void require_jobs_of_edge(int64 job, int64 depends_on);
 
 // Parts of a statement with a subquery `gone` that deletes jobs and returns their id, status and result.
