@@ -42,8 +42,21 @@ def work(queue, *command, jobs):
     ids = [value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s, max_attempts => 2)", queue, payload, kind)
            for kind, payload in jobs[:-1]]
     worker = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True)
+    try:
+        output = watch(queue, worker, jobs[-1])
+    finally:
+        if worker.poll() is None:
+            worker.kill()
+            worker.wait()
+    for number, job in enumerate([*ids, ids[-1] + 1], 1):
+        output = output.replace(f"job {job}:", f"job {number}:")
+    return ids, output.splitlines()
+
+
+def watch(queue, worker, job):
+    command = worker.args
     check(becomes("completed failed", STATUSES, queue), "completed failed", f"{command[0]}: one completes, one fails for good")
-    kind, payload = jobs[-1]
+    kind, payload = job
     last = value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s)", queue, payload, kind)
     becomes(1, RUNNING, queue)
     check(value("SELECT jobq_cancel(%s)", last), "processing", "a running job is asked to stop")
@@ -52,12 +65,10 @@ def work(queue, *command, jobs):
     try:
         output, _ = worker.communicate(timeout=15)
     except subprocess.TimeoutExpired:
-        worker.kill()
-        output = "did not end"
-    check(worker.returncode in (0, 143), True, "SIGTERM ends the worker")
-    for number, job in enumerate([*ids, last], 1):
-        output = output.replace(f"job {job}:", f"job {number}:")
-    return ids, output.splitlines()
+        return "did not end"
+    finally:
+        check(worker.poll() in (0, 143), True, "SIGTERM ends the worker")
+    return output
 
 
 def python_worker():
