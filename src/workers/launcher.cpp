@@ -370,6 +370,7 @@ PGDLLEXPORT void jobq_launcher_main(Datum) {
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);
     use_own_settings();
+    read_settings();
     ereport(DEBUG1, (errmsg_internal("jobq launcher started")));
     run_launcher();
 }

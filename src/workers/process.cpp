@@ -70,6 +70,7 @@ void begin_process(Datum slot_index, bool (*attach)(Slot *slot, Oid database)) {
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
     use_own_settings();
+    read_settings();
 }
 
 void install_signal_handlers() {
@@ -86,6 +87,11 @@ void use_own_settings() {
     }
 }
 
+void read_settings() {
+    ConfigReloadPending = false;
+    ProcessConfigFile(PGC_SIGHUP);
+}
+
 bool asked_to_stop() {
     if (ProcDiePending) return true;
     CHECK_FOR_INTERRUPTS();
@@ -94,8 +100,7 @@ bool asked_to_stop() {
 
 bool reload_settings() {
     if (!ConfigReloadPending) return false;
-    ConfigReloadPending = false;
-    ProcessConfigFile(PGC_SIGHUP);
+    read_settings();
     return true;
 }
 

@@ -33,6 +33,10 @@ void install_signal_handlers();
 // Makes the process independent of what the cluster, a database or a role sets. Called once connected.
 void use_own_settings();
 
+// Reads the configuration files. Called at the start: the process inherits the postmaster's settings as they were at
+// the fork, and a SIGHUP that comes before install_signal_handlers() is lost, since the server ignores it until then.
+void read_settings();
+
 // True when the process shall end, seen at a moment when it can end without an error in the log.
 bool asked_to_stop();
 
