@@ -35,15 +35,22 @@ int canonical_set(std::string_view *items, int count) noexcept {
     return static_cast<int>(std::unique(items, items + count) - items);
 }
 
+Fit fit_of(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
+           const std::string_view *requires_sorted, int requires_count) noexcept {
+    if (filter.kinds != nullptr && !contains(filter.kinds, std::max(filter.kind_count, 0), kind)) return Fit::NotKind;
+    if (filter.versions != nullptr && !contains(filter.versions, std::max(filter.version_count, 0), version))
+        return Fit::NotVersion;
+    if (requires_sorted == nullptr || requires_count <= 0) return Fit::Takes;
+    if (filter.capabilities == nullptr || filter.capability_count <= 0) return Fit::NotCapabilities;
+    return std::includes(filter.capabilities, filter.capabilities + filter.capability_count, requires_sorted,
+                         requires_sorted + requires_count)
+               ? Fit::Takes
+               : Fit::NotCapabilities;
+}
+
 bool lane_matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
                   const std::string_view *requires_sorted, int requires_count) noexcept {
-    if (filter.kinds != nullptr && !contains(filter.kinds, std::max(filter.kind_count, 0), kind)) return false;
-    if (filter.versions != nullptr && !contains(filter.versions, std::max(filter.version_count, 0), version))
-        return false;
-    if (requires_sorted == nullptr || requires_count <= 0) return true;
-    if (filter.capabilities == nullptr || filter.capability_count <= 0) return false;
-    return std::includes(filter.capabilities, filter.capabilities + filter.capability_count, requires_sorted,
-                         requires_sorted + requires_count);
+    return fit_of(filter, kind, version, requires_sorted, requires_count) == Fit::Takes;
 }
 
 }  // namespace jobq::core

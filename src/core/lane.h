@@ -33,4 +33,9 @@ static_assert(std::is_trivially_copyable_v<WorkerFilter>, "may live where a long
 bool lane_matches(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
                   const std::string_view *requires_sorted, int requires_count) noexcept;
 
+// How far a worker with this filter is from taking jobs of a lane, in the order in which the parts are asked for.
+enum class Fit { NotKind, NotVersion, NotCapabilities, Takes };
+Fit fit_of(const WorkerFilter &filter, std::string_view kind, std::int32_t version,
+           const std::string_view *requires_sorted, int requires_count) noexcept;
+
 }  // namespace jobq::core

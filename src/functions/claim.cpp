@@ -5,6 +5,7 @@
 #include "pg/args.h"
 #include "pg/async_commit.h"
 #include "settings.h"
+#include "shared/recent_filters.h"
 
 namespace jobq {
 
@@ -113,9 +114,12 @@ ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue) {
     require_known_queue(queue);
     const Queue *found = find_queue(queue);
-    if (found->paused || request.batch == 0) return 0;
+    if (request.batch == 0) return 0;
+    const TimestampTz now = GetCurrentTimestamp();
+    note_filter(queue, request.filter, now);
+    if (found->paused) return 0;
     Emitter emitter(results);
-    return claim_jobs(request, queue, *found, GetCurrentTimestamp(), &emitter);
+    return claim_jobs(request, queue, *found, now, &emitter);
 }
 
 extern "C" {

@@ -250,7 +250,7 @@ void begin_change(Table *table) {
     ExecStoreVirtualTuple(table->changed);
 }
 
-bool row_is_changing(const Table &table) {
+HeapTupleHeaderData header_of_row(const Table &table) {
     bool copied = false;
     HeapTuple row = ExecFetchSlotHeapTuple(table.row, false, &copied);
     // Others change these fields together, under the lock of the buffer.
@@ -259,6 +259,11 @@ bool row_is_changing(const Table &table) {
     LockBuffer(buffer, BUFFER_LOCK_SHARE);
     memcpy(&copy, row->t_data, SizeofHeapTupleHeader);
     LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+    return copy;
+}
+
+bool row_is_changing(const Table &table) {
+    HeapTupleHeaderData copy = header_of_row(table);
     HeapTupleHeader header = &copy;
     if ((header->t_infomask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask)) return false;
     const TransactionId changer = HeapTupleHeaderGetUpdateXid(header);

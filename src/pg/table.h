@@ -51,6 +51,9 @@ inline void set_column(TupleTableSlot *row, AttrNumber column, Datum value) {
 }
 inline void clear_column(Table *table, AttrNumber column) { table->changed->tts_isnull[column - 1] = true; }
 
+// The header of the version of the row in table->row, as it is at this moment.
+HeapTupleHeaderData header_of_row(const Table &table);
+
 // Whether another transaction has written a new version of table->row or deleted it since the snapshot, or is doing so.
 // One that has only locked it does not count.
 bool row_is_changing(const Table &table);

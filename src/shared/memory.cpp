@@ -9,6 +9,7 @@
 #include "shared/notices.h"
 #include "shared/parked.h"
 #include "shared/prepared_counts.h"
+#include "shared/recent_filters.h"
 #include "shared/slots.h"
 #include "shared/turns.h"
 #include "shared/unblock.h"
@@ -47,6 +48,7 @@ constexpr Part kParts[] = {
     {"jobq turns", turns_size, make_turns},
     {"jobq unblock", unblock_size, make_unblock},
     {"jobq watched", watched_size, make_watched},
+    {"jobq recent filters", recent_filters_size, make_recent_filters},
 };
 
 bool ready = false;

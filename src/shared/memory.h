@@ -35,9 +35,10 @@ enum class Lock {
     Limits = JobWaiters + kJobWaiterLocks,
     Parked = Limits + kLimitLocks,
     Unblock,
-    Watched
+    Watched,
+    RecentFilters
 };
-constexpr int kLockCount = static_cast<int>(Lock::Watched) + 1;
+constexpr int kLockCount = static_cast<int>(Lock::RecentFilters) + 1;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

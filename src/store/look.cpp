@@ -7,6 +7,7 @@
 #include "pg/args.h"
 #include "shared/marks.h"
 #include "shared/parked.h"
+#include "shared/recent_filters.h"
 #include "store/directory.h"
 #include "store/jobs_table.h"
 #include "store/limiter.h"
@@ -67,6 +68,7 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
 Outlook read_outlook(std::string_view queue, const core::WorkerFilter &filter) {
     require_known_queue(queue);
     const Queue *found = find_queue(queue);
+    note_filter(queue, filter, GetCurrentTimestamp());
     Outlook outlook = {found->paused, static_cast<int64 *>(palloc(sizeof(int64) * Max(found->lane_count, 1))), 0, false,
                        DT_NOEND};
     outlook.limited = !queue_may_run(*found, queue, GetCurrentTimestamp(), &outlook.due);

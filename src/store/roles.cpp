@@ -35,11 +35,13 @@ constexpr const char *kOperator[] = {"jobq_get",
                                      "jobq_result",
                                      "jobq_dependency_results",
                                      "jobq_dot",
+                                     "jobq_explain",
+                                     "jobq_explain_queue",
                                      "jobq_wait_job",
                                      "jobq_tick",
                                      "jobq_version",
                                      nullptr};
-constexpr const char *kMonitor[] = {"jobq_version", nullptr};
+constexpr const char *kMonitor[] = {"jobq_explain", "jobq_explain_queue", "jobq_version", nullptr};
 
 struct Kind {
     const char *name;

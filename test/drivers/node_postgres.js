@@ -109,6 +109,8 @@ async function main() {
   const [dependency] = await rows('SELECT * FROM jobq_dependency_results($1)', [follower]);
   check(dependency.job_id === awaited && dependency.result.sum === 3, 'depends_on, jobq_dependency_results');
   check((await value('SELECT jobq_dot($1, $2)', [follower, 10])).startsWith('digraph'), 'jobq_dot');
+  check((await rows('SELECT reason FROM jobq_explain($1)', [follower])).length > 0, 'jobq_explain');
+  check((await value('SELECT reason FROM jobq_explain_queue($1)', ['node nowhere'])) === 'unknown', 'jobq_explain_queue');
 
   await client.query('BEGIN');
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);

@@ -189,6 +189,9 @@ def scenario(d):
     after = d.value("SELECT jobq_enqueue(%s, depends_on => %s)", "python results", d.list([job]))
     d.equal({"sum": 3}, "depends_on, jobq_dependency_results", "SELECT result FROM jobq_dependency_results(%s)", n(after))
     d.check(d.value("SELECT jobq_dot(%s, %s)", n(after), n(10)).startswith("digraph"), "jobq_dot")
+    rows = d.rows("SELECT reason, jobs FROM jobq_explain(%s) UNION ALL SELECT reason, jobs FROM jobq_explain_queue(%s)",
+                  n(after), "python nowhere")
+    d.check(len(rows) > 1 and rows[-1][0] == "unknown", "jobq_explain, jobq_explain_queue", rows)
     d.rows("BEGIN")
     job = d.value("SELECT id FROM jobq_claim(%s)", queue)
     d.equal(True, "jobq_complete without a lease in the claiming transaction", "SELECT jobq_complete(%s)", n(job))

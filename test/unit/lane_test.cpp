@@ -184,6 +184,20 @@ TEST(LaneMatches, AllConditionsAtOnce) {
     EXPECT_FALSE(matches(filter, "encode", 2, {"gpu", "tpu"}));
 }
 
+TEST(FitOf, TellsTheFirstPartThatIsMissing) {
+    const Views kinds = {"encode"};
+    const std::int32_t versions[] = {2};
+    const Views capabilities = {"gpu"};
+    const Views needs = {"gpu", "h264"};
+    const WorkerFilter filter = {kinds.data(), 1, versions, 1, capabilities.data(), 1};
+    EXPECT_EQ(fit_of(filter, "decode", 1, needs.data(), 2), Fit::NotKind);
+    EXPECT_EQ(fit_of(filter, "encode", 1, needs.data(), 2), Fit::NotVersion);
+    EXPECT_EQ(fit_of(filter, "encode", 2, needs.data(), 2), Fit::NotCapabilities);
+    EXPECT_EQ(fit_of(filter, "encode", 2, needs.data(), 1), Fit::Takes);
+    EXPECT_EQ(fit_of({}, "encode", 2, needs.data(), 1), Fit::NotCapabilities);
+    EXPECT_EQ(fit_of({}, "anything", 7, nullptr, 0), Fit::Takes);
+}
+
 TEST(LaneMatches, RequirementsAreASubsetOfTheCapabilities) {
     // Every subset against every subset of six names, duplicates in the capabilities included.
     const Views names = {"", "a", "ab", "b", "c\x80", "c\xff"};

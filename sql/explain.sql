@@ -1,0 +1,85 @@
+-- Why a job does not run, and why a queue stands still. What only a preloaded library knows (who has asked, rates), and
+-- that no background worker comes without it, is in test/process/explain.pl.
+\set VERBOSITY terse
+-- Ids count from the first job of this file.
+SELECT set_config('explain.before', (SELECT nextval(pg_get_serial_sequence('jobq.jobs', 'id')))::text, false) IS NULL AS none;
+CREATE FUNCTION pg_temp.explain(job bigint) RETURNS TABLE (reason text, detail text, jobs bigint[], pids boolean, until boolean) LANGUAGE sql AS $$
+    SELECT e.reason, regexp_replace(e.detail, '^job \d+', 'job N'), ARRAY(SELECT j - current_setting('explain.before')::bigint FROM unnest(e.jobs) j), e.pids IS NOT NULL, e.until IS NOT NULL
+    FROM jobq_explain(job + current_setting('explain.before')::bigint) e WHERE e.reason NOT IN ('unasked', 'unserved') $$;
+CREATE FUNCTION pg_temp.explain(queue text) RETURNS TABLE (reason text, detail text, jobs bigint[], pids boolean, until boolean) LANGUAGE sql AS $$
+    SELECT e.reason, e.detail, ARRAY(SELECT j - current_setting('explain.before')::bigint FROM unnest(e.jobs) j), e.pids IS NOT NULL, e.until IS NOT NULL
+    FROM jobq_explain_queue(queue) e WHERE e.reason NOT IN ('unasked', 'unserved') $$;
+
+-- Nothing to say, nothing wrong.
+SELECT * FROM jobq_explain(4711);
+SELECT * FROM pg_temp.explain('never heard of');
+SELECT jobq_explain(NULL);
+SELECT jobq_explain_queue(NULL);
+SELECT jobq_explain_queue('');
+
+-- Claimable, and behind others. The claims that find nothing tell that somebody asks.
+SELECT count(*) FROM jobq_claim('why') UNION ALL SELECT count(*) FROM jobq_claim('narrow');
+SELECT count(jobq_enqueue('why', priority => n)) FROM generate_series(1, 3) n;
+SELECT * FROM pg_temp.explain(1);
+SELECT * FROM pg_temp.explain(3);
+SELECT * FROM pg_temp.explain('why');
+SELECT jobq_alter_queue('why', round_robin => true);
+SELECT detail FROM pg_temp.explain(2);
+SELECT jobq_alter_queue('why', round_robin => false, priority_ageing => '1 minute');
+SELECT detail FROM pg_temp.explain(2);
+
+-- Paused.
+SELECT jobq_pause_queue('why');
+SELECT * FROM pg_temp.explain(1);
+SELECT * FROM pg_temp.explain('why');
+SELECT jobq_resume_queue('why');
+
+-- Running, and asked to stop.
+SELECT count(id) FROM jobq_claim('why', 'w1', heartbeat_timeout => '1 hour');
+SELECT * FROM pg_temp.explain(1);
+SELECT jobq_cancel(current_setting('explain.before')::bigint + 1);
+SELECT * FROM pg_temp.explain(1);
+
+-- Limits: of the queue, of a key. They name who runs.
+SELECT jobq_set_limit('why', max_running => 1);
+SELECT * FROM pg_temp.explain(2);
+SELECT * FROM pg_temp.explain('why');
+SELECT jobq_set_limit('why'), jobq_set_limit('why', '*', max_running => 1);
+SELECT count(jobq_enqueue('why', concurrency_key => 'customer 1', priority => 9)) FROM generate_series(1, 2);
+SELECT count(id) FROM jobq_claim('why', 'w2', 9, heartbeat_timeout => '1 hour');
+SELECT * FROM pg_temp.explain(5);
+SELECT * FROM pg_temp.explain('why');
+
+-- Later, and again.
+SELECT count(jobq_enqueue('later', run_at => now() + interval '1 day'));
+SELECT * FROM pg_temp.explain(6);
+SELECT count(jobq_enqueue('later', kind => 'again'));
+SELECT jobq_fail(c.id, c.lease, 'no route', retry_in => '1 hour') FROM jobq_claim('later') c;
+SELECT * FROM pg_temp.explain(7);
+SELECT * FROM pg_temp.explain('later');
+
+-- Blocked: by dependencies, by the group. The tick gives the first of the group its turn.
+SELECT count(jobq_enqueue('line', group_key => 'g')) FROM generate_series(1, 3);
+SELECT count(jobq_enqueue('line', depends_on => ARRAY[id - 2, id])) FROM (SELECT max(id) AS id FROM jobq.jobs) j;
+SELECT count(*) FROM jobq_tick() WHERE done < 0;
+SELECT * FROM pg_temp.explain(9);
+SELECT * FROM pg_temp.explain(10);
+SELECT * FROM pg_temp.explain(11);
+SELECT reason, detail FROM pg_temp.explain('line') ORDER BY reason;
+
+-- Finished, and dead letters.
+SELECT jobq_cancel(max(id)) FROM jobq.jobs;
+SELECT * FROM pg_temp.explain(11);
+SELECT jobq_create_queue('brittle', dead_letter_queue => 'brittle dead');
+SELECT count(jobq_enqueue('brittle'));
+SELECT jobq_fail(c.id, c.lease, 'broken', retry => false) FROM jobq_claim('brittle') c;
+SELECT * FROM pg_temp.explain(12);
+SELECT * FROM pg_temp.explain('brittle');
+SELECT count(jobq_enqueue('done'));
+SELECT jobq_complete(c.id, c.lease) FROM jobq_claim('done') c;
+SELECT * FROM pg_temp.explain(13);
+
+-- Full.
+SELECT jobq_create_queue('narrow', max_depth => 2);
+SELECT count(jobq_enqueue('narrow')) FROM generate_series(1, 2);
+SELECT * FROM pg_temp.explain('narrow');

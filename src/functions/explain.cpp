@@ -1,0 +1,53 @@
+// jobq_explain and jobq_explain_queue.
+#include "pg/pg.h"
+
+#include "functions/result_set.h"
+#include "pg/args.h"
+#include "pg/spi.h"
+#include "store/explain.h"
+
+namespace jobq {
+
+namespace {
+
+// Returns each reason as a row.
+class ReasonRows : public ReasonSink {
+ public:
+    explicit ReasonRows(ResultSet *results) : results_(results) {}
+    void take(const Reason &reason) override {
+        const Datum values[] = {CStringGetTextDatum(reason.word), CStringGetTextDatum(reason.detail), reason.jobs,
+                                reason.pids, TimestampTzGetDatum(reason.until)};
+        const bool nulls[] = {false, false, reason.jobs == 0, reason.pids == 0, reason.until == DT_NOEND};
+        results_->row(values, nulls);
+    }
+
+ private:
+    ResultSet *results_;
+};
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_explain);
+PGDLLEXPORT Datum jobq_explain(PG_FUNCTION_ARGS) {
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    ResultSet results(fcinfo);
+    ReasonRows rows(&results);
+    with_spi([&] { explain_job(id, GetCurrentTimestamp(), &rows); });
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_explain_queue);
+PGDLLEXPORT Datum jobq_explain_queue(PG_FUNCTION_ARGS) {
+    const text *queue = require_text(fcinfo, 0, "queue");
+    check_queue_name(view(queue), "queue");
+    ResultSet results(fcinfo);
+    ReasonRows rows(&results);
+    with_spi([&] { explain_queue(view(queue), GetCurrentTimestamp(), &rows); });
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

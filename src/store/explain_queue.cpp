@@ -1,0 +1,174 @@
+// Why a queue stands still: see explain.h.
+#include "pg/pg.h"
+
+#include "pg/args.h"
+#include "store/counts.h"
+#include "store/explain.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+constexpr int64 kCounted = 10000;
+constexpr int kLanes = 100;
+constexpr int kKeys = 20;
+// So many jobs at the head are looked at for locks.
+constexpr int kHead = 20;
+
+// Lanes with claimable jobs, those with the first jobs first.
+Statement read_lanes = {
+    R"(SELECT l.kind, l.version, l.requires, n.jobs
+       FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires FROM jobq.lane_directory d
+             WHERE d.queue = $1 ORDER BY d.lane) l,
+            LATERAL (SELECT count(*) AS jobs, min(j.priority) AS priority, min(j.ready_at) AS ready_at
+                     FROM (SELECT j.priority, j.ready_at FROM jobq.jobs j
+                           WHERE j.lane = l.lane AND j.ready_at IS NOT NULL LIMIT $2) j) n
+       WHERE n.jobs > 0 ORDER BY n.priority, n.ready_at LIMIT $3)",
+    {TEXTOID, INT8OID, INT8OID}};
+
+Statement read_head = {
+    R"(SELECT h.id, h.ctid
+       FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+            LATERAL (SELECT j.id, j.ctid, j.priority, j.ready_at FROM jobq.jobs j
+                     WHERE j.lane = l.lane AND j.ready_at IS NOT NULL
+                     ORDER BY j.lane, j.priority, j.ready_at, j.id LIMIT $2) h
+       ORDER BY h.priority, h.ready_at, h.id LIMIT $2)",
+    {TEXTOID, INT8OID}};
+
+// The keys of running jobs that hold a slot of their key's limit.
+Statement read_running_keys = {
+    R"(SELECT j.concurrency_key, count(*) FROM jobq.jobs j
+       WHERE j.key_slot IS NOT NULL AND j.queue = $1 AND j.concurrency_key IS NOT NULL
+       GROUP BY j.concurrency_key ORDER BY count(*) DESC, j.concurrency_key COLLATE "C" LIMIT $2)",
+    {TEXTOID, INT8OID},
+    Planning::Free};
+
+// Of the jobs that are promoted next, in whatever queue, the first of this one.
+Statement read_next_due = {
+    R"(SELECT n.due_at FROM (SELECT j.due_at, j.queue FROM jobq.jobs j WHERE j.due_at IS NOT NULL
+                             ORDER BY j.due_at, j.id LIMIT $2) n
+       WHERE n.queue = $1 ORDER BY n.due_at LIMIT 1)",
+    {TEXTOID, INT8OID}};
+
+Statement find_queue_name = {
+    R"(SELECT FROM jobq.queue_settings s WHERE s.queue = $1
+       UNION ALL SELECT FROM jobq.lane_directory d WHERE d.queue = $1 LIMIT 1)",
+    {TEXTOID}};
+
+const char *jobs_text(int64 count) {
+    return psprintf("%lld job%s", static_cast<long long>(count), count == 1 ? "" : "s");
+}
+
+QueueNumbers numbers_of(std::string_view name) {
+    const QueueList list = read_queue_numbers();
+    for (int i = 0; i < list.count; i++)
+        if (list.items[i].queue == name) return list.items[i];
+    return {name, {}, {}, false, false};
+}
+
+int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
+    return Max(numbers.jobs[static_cast<int>(status)], 0);
+}
+
+// Returns for how many of the claimable jobs somebody has asked, as far as they were counted.
+int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
+    const Rows lanes =
+        read(read_lanes, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)).add(Int64GetDatum(kLanes)));
+    int64 wanted = 0;
+    for (uint64 i = 0; i < lanes.size(); i++) {
+        const Row lane = lanes[i];
+        const int64 jobs = lane.int64_at(4);
+        if (!explain_unasked(name, demand_at(lane, 1), jobs, now, sink)) wanted += jobs;
+    }
+    return wanted;
+}
+
+// Returns whether others hold all jobs at the head.
+bool explain_head(text *queue, ReasonSink *sink) {
+    const Rows head = read(read_head, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kHead)));
+    RowHolders all = {};
+    Datum held[kHead];
+    int count = 0;
+    for (uint64 i = 0; i < head.size(); i++) {
+        const RowHolders holders = holders_of_row(head[i].get(2));
+        if (holders.count > 0) held[count++] = head[i].get(1);
+        for (int h = 0; h < holders.count; h++) {
+            const TransactionId *end = all.xids + all.count;
+            if (all.count < kMaxHolders &&
+                std::find(static_cast<const TransactionId *>(all.xids), end, holders.xids[h]) == end)
+                all.xids[all.count++] = holders.xids[h];
+        }
+    }
+    if (count > 0) explain_holders(all, array_of(held, count, INT8OID), count, sink);
+    return head.size() > 0 && count == static_cast<int>(head.size());
+}
+
+// Returns whether the limits of some keys let no more jobs of these start.
+bool explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, ReasonSink *sink) {
+    if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return false;
+    const Rows keys = read(read_running_keys, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)));
+    bool any = false;
+    for (uint64 i = 0; i < keys.size(); i++) any |= explain_key_stops(name, keys[i].text_at(1), queue, now, sink);
+    return any;
+}
+
+void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
+    const int64 scheduled = in_status(numbers, core::JobStatus::Scheduled);
+    if (scheduled > 0) {
+        const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
+        const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
+        sink->take({"scheduled", psprintf("%s not due before then", jobs_text(scheduled)), 0, 0, next});
+        if (next <= now) explain_unserved("jobs are due", sink);
+    }
+    const int64 blocked = in_status(numbers, core::JobStatus::Blocked);
+    if (blocked > 0) {
+        sink->take({"blocked",
+                    psprintf("%s for dependencies or for the turn in a group: jobq_explain of one of them",
+                             psprintf("%s wait%s", jobs_text(blocked), blocked == 1 ? "s" : "")),
+                    0, 0, DT_NOEND});
+        explain_unserved("jobs are blocked", sink);
+    }
+}
+
+}  // namespace
+
+void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
+    text *queue_text = make_text(name);
+    const char *quoted = psprintf("queue \"%.*s\"", static_cast<int>(name.size()), name.data());
+    if (read(find_queue_name, Params().add(PointerGetDatum(queue_text))).size() == 0) {
+        sink->take({"unknown", psprintf("%s has neither jobs nor settings", quoted), 0, 0, DT_NOEND});
+        return;
+    }
+    // What find_queue() returns is good until its next call.
+    const Queue queue = *find_queue(name);
+    const QueueNumbers numbers = numbers_of(name);
+    const int64 pending = in_status(numbers, core::JobStatus::Pending);
+    const int64 running = in_status(numbers, core::JobStatus::Processing);
+    bool stopped = explain_queue_stops(name, queue, now, sink);
+    const bool keys_stop = explain_keys(name, queue, queue_text, now, sink);
+    int64 waiting = 0;
+    for (const auto status : {core::JobStatus::Scheduled, core::JobStatus::Blocked, core::JobStatus::Pending})
+        waiting += in_status(numbers, status);
+    if (queue.max_depth > 0 && waiting >= queue.max_depth)
+        sink->take(
+            {"full",
+             psprintf("%s wait, max_depth is %d: %s", jobs_text(waiting), queue.max_depth,
+                      queue.on_full == core::FullPolicy::Reject ? "enqueues are refused" : "enqueues drop the oldest"),
+             0, 0, DT_NOEND});
+    if (pending > 0) {
+        // Nobody need ask while it is paused.
+        const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, sink);
+        if (explain_head(queue_text, sink) || wanted == 0) stopped = true;
+        if (!stopped)
+            sink->take({"claimable",
+                        psprintf("%s pending, %s running%s", jobs_text(pending), jobs_text(running),
+                                 keys_stop ? "; those of other keys may start" : ""),
+                        0, 0, DT_NOEND});
+    }
+    explain_waiting(numbers, queue_text, now, sink);
+    if (waiting == 0) sink->take({"empty", psprintf("no job waits, %s running", jobs_text(running)), 0, 0, DT_NOEND});
+}
+
+}  // namespace jobq

@@ -1,0 +1,187 @@
+// See reasons.h.
+#include "pg/pg.h"
+
+#include "pg/args.h"
+#include "shared/limits.h"
+#include "shared/recent_filters.h"
+#include "shared/slots.h"
+#include "store/limit_settings.h"
+#include "store/limiter.h"
+#include "store/reasons.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "lib/stringinfo.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// The jobs that hold slots from $1 up to below $2, oldest start first.
+Statement find_in_queue_slots = {
+    "SELECT j.id FROM jobq.jobs j WHERE j.queue_slot > $1 AND j.queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
+    {INT8OID, INT8OID, INT8OID}};
+Statement find_in_key_slots = {
+    "SELECT j.id FROM jobq.jobs j WHERE j.key_slot > $1 AND j.key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
+    {INT8OID, INT8OID, INT8OID}};
+
+Statement find_session = {
+    R"(SELECT l.pid, nullif(a.application_name, ''), a.state, a.xact_start
+       FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+       WHERE l.locktype = 'transactionid' AND l.transactionid = $1 AND l.mode = 'ExclusiveLock' AND l.granted
+         AND l.pid IS NOT NULL)",
+    {XIDOID},
+    Planning::Free};
+Statement find_prepared = {
+    "SELECT p.gid FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction = $1", {XIDOID}, Planning::Free};
+
+char *copy_of(std::string_view text) { return pnstrdup(text.data(), text.size()); }
+
+// `subject`: 'queue "api"' or 'concurrency_key "customer 1"'. Returns whether the limit lets no job start.
+bool explain_limit(const char *subject, const QueueLimit &limit, SlotOf of, int64 id, int64 running, TimestampTz now,
+                   ReasonSink *sink) {
+    bool stops = false;
+    if (limit.max_running >= 0 && running >= limit.max_running) {
+        Statement &find = of == SlotOf::Queue ? find_in_queue_slots : find_in_key_slots;
+        const Rows holders = read(find, Params()
+                                            .add(Int64GetDatum(id))
+                                            .add(Int64GetDatum(core::slot_of(id, core::kHighestNumber + 1)))
+                                            .add(Int64GetDatum(kNamedJobs)));
+        sink->take(
+            {"limit",
+             psprintf("%s: %lld of max_running %d run", subject, static_cast<long long>(running), limit.max_running),
+             ids_in(holders), 0, DT_NOEND});
+        stops = true;
+    }
+    TimestampTz next;
+    if (limit.rate.interval > 0 && peek_tokens(id, limit.rate, now, &next) <= 0) {
+        sink->take({"rate", psprintf("%s: its rate lets no job start before then", subject), 0, 0, next});
+        stops = true;
+    }
+    return stops;
+}
+
+// "kind "video", version 2, requires {gpu,ffmpeg}": what is out of the ordinary.
+char *describe(const Demand &demand) {
+    StringInfoData text;
+    initStringInfo(&text);
+    appendStringInfo(&text, "kind \"%s\"", copy_of(demand.kind));
+    if (demand.version != 0) appendStringInfo(&text, ", version %d", demand.version);
+    for (int i = 0; i < demand.required_count; i++)
+        appendStringInfo(&text, "%s%s", i == 0 ? ", requires {" : ",", copy_of(demand.required[i]));
+    if (demand.required_count > 0) appendStringInfoChar(&text, '}');
+    return text.data;
+}
+
+// How long the table of recent filters tells everything, for people.
+char *describe_span(TimestampTz since, TimestampTz now) {
+    const core::Micros span = Max(now - since, 0);
+    if (span >= 2 * core::kMinute) return psprintf("%lld minutes", static_cast<long long>(span / core::kMinute));
+    return psprintf("%lld seconds", static_cast<long long>(Max(span / core::kSecond, 1)));
+}
+
+}  // namespace
+
+Datum ids_in(const Rows &rows) {
+    const int count = static_cast<int>(Min(rows.size(), static_cast<uint64>(kNamedJobs)));
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
+    for (int i = 0; i < count; i++) ids[i] = rows[i].get(1);
+    return array_of(ids, count, INT8OID);
+}
+
+bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink) {
+    if (queue.paused)
+        sink->take({"paused", psprintf("queue \"%s\" is paused: jobq_resume_queue", copy_of(name)), 0, 0, DT_NOEND});
+    const QueueLimit *limit = limit_of_queue(queue);
+    if (limit == nullptr) return queue.paused;
+    const int64 running = running_under(make_text(name), nullptr);
+    return explain_limit(psprintf("queue \"%s\"", copy_of(name)), *limit, SlotOf::Queue, core::queue_limit_id(name),
+                         running, now, sink) ||
+           queue.paused;
+}
+
+bool explain_key_stops(std::string_view name, std::string_view key, const Queue &queue, TimestampTz now,
+                       ReasonSink *sink) {
+    const QueueLimit *limit = limit_of_key(queue, key);
+    if (limit == nullptr) return false;
+    const int64 running = running_under(make_text(name), make_text(key));
+    return explain_limit(psprintf("concurrency_key \"%s\"", copy_of(key)), *limit, SlotOf::Key,
+                         core::key_limit_id(name, key), running, now, sink);
+}
+
+Demand demand_at(const Row &row, int kind_column) {
+    Demand demand = {row.text_at(kind_column), row.int32_at(kind_column + 1), nullptr, 0};
+    if (row.is_null(kind_column + 2)) return demand;
+    const Names required = names_of(DatumGetArrayTypeP(row.get(kind_column + 2)), "requires", core::kMaxCapabilityBytes,
+                                    core::kMaxCapabilities);
+    demand.required = required.items;
+    demand.required_count = core::canonical_set(required.items, required.count);
+    return demand;
+}
+
+bool explain_unasked(std::string_view name, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
+    const RecentFilters recent = recent_filters(name, now);
+    if (recent.since == DT_NOEND) return false;
+    auto best = core::Fit::NotKind;
+    for (int i = 0; i < recent.count; i++) {
+        if (!recent.items[i].known) return false;
+        best = std::max(best, core::fit_of(recent.items[i].filter, demand.kind, demand.version, demand.required,
+                                           demand.required_count));
+    }
+    if (best == core::Fit::Takes) return false;
+    const char *missing = recent.count == 0            ? "no worker has asked for jobs of the queue"
+                          : best == core::Fit::NotKind ? "no worker has asked for this kind"
+                          : best == core::Fit::NotVersion
+                              ? "workers have asked for this kind, not for this version"
+                              : "no worker that takes this kind has all of these capabilities";
+    const char *who =
+        jobs > 0 ? psprintf("%lld jobs of %s", static_cast<long long>(jobs), describe(demand)) : describe(demand);
+    sink->take(
+        {"unasked", psprintf("%s: %s in the last %s", who, missing, describe_span(recent.since, now)), 0, 0, DT_NOEND});
+    return true;
+}
+
+void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonSink *sink) {
+    if (holders.count == 0) return;
+    StringInfoData text;
+    initStringInfo(&text);
+    if (count > 1)
+        appendStringInfo(&text, "%lld jobs are locked by", static_cast<long long>(count));
+    else
+        appendStringInfoString(&text, "its row is locked by");
+    auto *pids = static_cast<Datum *>(palloc(sizeof(Datum) * kMaxHolders));
+    int pid_count = 0;
+    for (int i = 0; i < holders.count; i++) {
+        const Datum xid = TransactionIdGetDatum(holders.xids[i]);
+        const Rows sessions = read(find_session, Params().add(xid));
+        appendStringInfoString(&text, i > 0 ? "; " : " ");
+        if (sessions.size() > 0) {
+            const Row session = sessions[0];
+            pids[pid_count++] = session.get(1);
+            appendStringInfo(&text, "process %d", session.int32_at(1));
+            if (!session.is_null(2)) appendStringInfo(&text, " (%s)", copy_of(session.text_at(2)));
+            if (!session.is_null(3)) appendStringInfo(&text, ", %s", copy_of(session.text_at(3)));
+            if (!session.is_null(4))
+                appendStringInfo(&text, ", in its transaction since %s",
+                                 timestamptz_to_str(DatumGetTimestampTz(session.get(4))));
+            continue;
+        }
+        const Rows prepared = read(find_prepared, Params().add(xid));
+        if (prepared.size() > 0)
+            appendStringInfo(&text, "the prepared transaction \"%s\"", copy_of(prepared[0].text_at(1)));
+        else
+            appendStringInfo(&text, "transaction %u", holders.xids[i]);
+    }
+    sink->take({"locked", text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0, DT_NOEND});
+}
+
+void explain_unserved(const char *what, ReasonSink *sink) {
+    if (worker_comes_by()) return;
+    sink->take({"unserved",
+                psprintf("%s: no background worker serves this database (see jobq.workers), call jobq_tick()", what), 0,
+                0, DT_NOEND});
+}
+
+}  // namespace jobq

@@ -1,0 +1,60 @@
+// What keeps jobs from running, as rows for people: the form of the answer, and what a job and a queue have in common.
+// Used by store/explain.cpp and store/explain_queue.cpp. Inside with_spi(); changes nothing, also on a standby.
+#pragma once
+
+#include "pg/pg.h"
+#include "pg/spi.h"
+#include "store/directory.h"
+#include "store/row_holders.h"
+
+#include <string_view>
+
+namespace jobq {
+
+struct Reason {
+    const char *word;    // for programs; the list is in docs/reference.md
+    const char *detail;  // for people
+    Datum jobs;          // bigint[], 0: none
+    Datum pids;          // integer[], 0: none
+    TimestampTz until;   // when it is over by itself; DT_NOEND: not known
+};
+
+class ReasonSink {
+ public:
+    virtual void take(const Reason &reason) = 0;
+
+ protected:
+    ~ReasonSink() = default;
+};
+
+// So many jobs are named at most.
+constexpr int kNamedJobs = 100;
+// The ids in the first column of the rows, so many at most.
+Datum ids_in(const Rows &rows);
+
+// The queue is paused, or its own limit lets no job start. Returns whether one of these holds.
+bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink);
+// The limit of a concurrency key does.
+bool explain_key_stops(std::string_view name, std::string_view key, const Queue &queue, TimestampTz now,
+                       ReasonSink *sink);
+
+// What jobs of a lane ask of their workers.
+struct Demand {
+    std::string_view kind;
+    int32 version;
+    const std::string_view *required;  // canonical set
+    int required_count;
+};
+// From the columns kind, version and requires of a row, which follow each other.
+Demand demand_at(const Row &row, int kind_column);
+// No worker has asked for such jobs of the queue lately. `jobs`: how many there are; 0: one, which is not counted.
+// Returns whether it says so.
+bool explain_unasked(std::string_view name, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
+
+// Others hold the rows of these jobs, of which there are `count`.
+void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonSink *sink);
+
+// What the background worker would do in a moment is not done, since none serves this database.
+void explain_unserved(const char *what, ReasonSink *sink);
+
+}  // namespace jobq

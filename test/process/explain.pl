@@ -1,0 +1,110 @@
+# jobq_explain and jobq_explain_queue where it depends on others: who has asked for which jobs, who holds a row, when the
+# next token comes, and that nobody is there to do what is due.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+
+my $node = preloaded('explain', init => { allows_streaming => 1 }, conf => [ 'max_prepared_transactions = 5', "jobq.databases = 'work'" ]);
+database($node, $_) for qw(work other);
+
+sub reasons
+{
+    my ($database, $job) = @_;
+    return value($node, $database, "SELECT string_agg(reason, ',') FROM jobq_explain($job)");
+}
+
+sub detail
+{
+    my ($reason, $job) = @_;
+    return value($node, 'work', "SELECT detail FROM jobq_explain($job) WHERE reason = '$reason'");
+}
+
+# ---- nobody asks for such jobs
+
+my $job = value($node, 'work', q{SELECT jobq_enqueue('render', kind => 'video', version => 2, requires => '{gpu}')});
+like(detail('unasked', $job), qr/^kind "video", version 2, requires \{gpu\}: no worker has asked for jobs of the queue/,
+    'nobody has asked the queue');
+value($node, 'work', q{SELECT FROM jobq_claim('render', kinds => '{audio}')});
+like(detail('unasked', $job), qr/no worker has asked for this kind/, 'somebody has asked for another kind');
+value($node, 'work', q{SELECT FROM jobq_claim('render', versions => '{1}', capabilities => '{gpu}')});
+like(detail('unasked', $job), qr/not for this version/, 'for another version');
+value($node, 'work', q{SELECT FROM jobq_claim('render', kinds => '{audio,video}', versions => '{1,2}', capabilities => '{tpu}')});
+like(detail('unasked', $job), qr/has all of these capabilities/, 'without the capability');
+my $queue_says = q{SELECT string_agg(reason, ',') FROM jobq_explain_queue('render')};
+is(value($node, 'work', $queue_says), 'unasked', 'the queue stands still because of it');
+like(value($node, 'work', q{SELECT detail FROM jobq_explain_queue('render')}), qr/^1 jobs? of kind "video"/, 'and says so');
+
+# A claim of another queue, or of another database, is none of this one.
+value($node, 'work', q{SELECT FROM jobq_claim('renderer', capabilities => '{gpu}')});
+value($node, 'other', q{SELECT FROM jobq_claim('render', capabilities => '{gpu}')});
+is(reasons('work', $job), 'unasked', 'nor do others ask');
+
+# Who waits has asked, and so has who finds the queue paused.
+value($node, 'work', q{SELECT jobq_pause_queue('render')});
+is(reasons('work', $job), 'paused', 'while it is paused nobody need ask');
+value($node, 'work', q{CALL jobq_wait('render', '0 s', '{video}', '{2}', '{gpu,tpu}')});
+value($node, 'work', q{SELECT jobq_resume_queue('render')});
+is(reasons('work', $job), 'claimable', 'a worker that waits has asked');
+is(value($node, 'work', $queue_says), 'claimable', 'and the queue has no reason to stand still');
+
+# A filter too long to be remembered may be one for the job.
+$job = value($node, 'work', q{SELECT jobq_enqueue('long', kind => 'wanted')});
+is(reasons('work', $job), 'unasked', 'nobody has asked');
+value($node, 'work', q{SELECT FROM jobq_claim('long', kinds => ARRAY(SELECT 'kind ' || repeat('x', 200) || n FROM generate_series(1, 10) n))});
+is(reasons('work', $job), 'claimable', 'nothing is said when it is not known');
+
+# ---- somebody holds the row
+
+my $holder = session($node, 'work');
+$holder->query(qq{SET application_name = 'the holder'; BEGIN; SELECT id FROM jobq.jobs WHERE id = $job FOR UPDATE});
+my $pid = $holder->query('SELECT pg_backend_pid()');
+is(value($node, 'work', qq{SELECT pids FROM jobq_explain($job) WHERE reason = 'locked'}), "{$pid}", 'the process is named');
+like(detail('locked', $job), qr/^its row is locked by process $pid \(the holder\), idle in transaction, in its transaction since \d/,
+    'with what it does');
+my $sharer = session($node, 'work');
+$holder->query(qq{ROLLBACK; BEGIN; SELECT id FROM jobq.jobs WHERE id = $job FOR KEY SHARE});
+$sharer->query(qq{BEGIN; SELECT id FROM jobq.jobs WHERE id = $job FOR NO KEY UPDATE});
+my $other_pid = $sharer->query('SELECT pg_backend_pid()');
+my $both = join ',', sort { $a <=> $b } $pid, $other_pid;
+is(value($node, 'work', qq{SELECT array_to_string(array(SELECT unnest(pids) FROM jobq_explain($job) ORDER BY 1), ',')}), $both,
+    'both, where two hold it');
+is(value($node, 'work', q{SELECT string_agg(reason, ',') FROM jobq_explain_queue('long')}), 'locked', 'the queue says it too');
+$sharer->query('ROLLBACK');
+$holder->query(q{ROLLBACK; BEGIN; SELECT FROM jobq_claim('long', 'slow'); PREPARE TRANSACTION 'late claim'});
+like(detail('locked', $job), qr/^its row is locked by the prepared transaction "late claim"/, 'a prepared transaction by its name');
+$holder->query(q{ROLLBACK PREPARED 'late claim'});
+is(reasons('work', $job), 'claimable', 'nobody holds it any more');
+end_sessions($holder, $sharer);
+
+# ---- no token
+
+value($node, 'work', q{SELECT jobq_set_limit('slow', rate => 1, per => '1 day')});
+$job = value($node, 'work', q{SELECT jobq_enqueue('slow')});
+value($node, 'work', q{SELECT FROM jobq_claim('slow')});
+is(value($node, 'work', qq{SELECT reason || (until BETWEEN now() + interval '23 hours' AND now() + interval '24 hours') FROM jobq_explain($job)}),
+    'ratetrue', 'and the time of the next token');
+
+# ---- what is due is not done: no background worker serves this database
+
+$job = value($node, 'other', q{SELECT jobq_enqueue('later', run_at => clock_timestamp() + interval '1 ms')});
+becomes_true($node, 'other', "SELECT run_at < clock_timestamp() FROM jobq.jobs WHERE id = $job", 'the job is due');
+is(reasons('other', $job), 'scheduled,unserved', 'it is due, and nobody promotes it');
+value($node, 'other', 'SELECT FROM jobq_tick()');
+unlike(reasons('other', $job), qr/scheduled/, 'until somebody does');
+
+# ---- on a standby
+
+$node->backup('copy');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'copy', has_streaming => 1);
+$standby->start;
+$node->wait_for_catchup($standby);
+my $on_standby = qq{SELECT count(*) > 0 FROM jobq.jobs j, jobq_explain(j.id) UNION ALL SELECT count(*) > 0 FROM jobq_explain_queue('render')};
+is(value($standby, 'work', $on_standby), "t\nt", 'it works on a standby');
+
+done_testing();
