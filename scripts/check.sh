@@ -28,7 +28,7 @@ crowded     test/audit/run.sh
 impatient   test/audit/run.sh
 '
 preloaded="shared_preload_libraries = 'jobq'"
-limit=400   # seconds for one suite
+limit=1200   # seconds for one suite; one that takes longer is cut off, and has failed
 
 # ---- the suites; what a suite prints goes to its log, its last lines say how many tests ran
 
@@ -56,7 +56,7 @@ suite_sanitizers() { unit_tests sanitize -DJOBQ_SANITIZE=ON; }
 
 # The same expected output with and without preload: the functions promise no less.
 regress() {
-    run_make installcheck ISOLATION= || { cat "$source/regression.diffs" 2>/dev/null; return 1; }
+    run_make installcheck ISOLATION= || with_differences $? regression.diffs
 }
 suite_regress() {
     scratch_server regress "$preloaded"
@@ -69,7 +69,7 @@ suite_plain() {
 
 suite_isolation() {
     scratch_server isolation "$preloaded"
-    run_make installcheck REGRESS= || { cat "$source/output_iso/regression.diffs" 2>/dev/null; return 1; }
+    run_make installcheck REGRESS= || with_differences $? output_iso/regression.diffs
 }
 
 suite_pgtap() {
@@ -90,8 +90,8 @@ suite_process() {
     for test in test/process/*.pl; do
         [ "$test" = "$alone" ] || others+=("$test")
     done
-    PGPORT=65432 in_source prove --timer "$alone" || failed=1
-    PGPORT=65432 in_source prove --timer -j 4 "${others[@]}" || failed=1
+    PGPORT=65432 in_source prove --timer "$alone" || failed=$?
+    PGPORT=65432 in_source prove --timer -j 4 "${others[@]}" || failed=$?
     return $failed
 }
 
@@ -169,6 +169,12 @@ in_source() {
 run_make() {
     rm -rf "$source/regression.diffs" "$source/output_iso"
     in_source make --no-print-directory PG_CONFIG="$SCRATCH_PG_CONFIG" "$@"
+}
+
+# Prints what pg_regress found, and passes its status on.
+with_differences() {  # status file
+    cat "$source/$2" 2>/dev/null
+    return "$1"
 }
 
 # Tests write beside themselves; the copy keeps the checkout clean, and its owner need not be able to read that.
@@ -253,7 +259,12 @@ for name in $wanted; do
         result=FAILED
         [ "$failed" -gt 0 ] || failed=1
         SCRATCH_KEEP=1
-        echo "---- $name failed; the end of its output ($log):"
+        # What timeout says when it had to end the suite: the numbers are those of a part of it.
+        if [ $status -eq 124 ] || [ $status -eq 137 ]; then
+            result="CUT OFF after $took s"
+            failures+="$name: cut off after $took s, the rest has not been run"$'\n'
+        fi
+        echo "---- $name: $result; the end of its output ($log):"
         tail -n 150 "$log"
         echo "----"
         failures+=$(name_failures "$name" "$log")$'\n'

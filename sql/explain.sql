@@ -18,7 +18,7 @@ SELECT jobq_explain_queue(NULL);
 SELECT jobq_explain_queue('');
 
 -- Claimable, and behind others. The claims that find nothing tell that somebody asks.
-SELECT count(*) FROM jobq_claim('why') UNION ALL SELECT count(*) FROM jobq_claim('narrow');
+SELECT count(*) FROM jobq_claim('why') UNION ALL SELECT count(*) FROM jobq_claim('why narrow');
 SELECT count(jobq_enqueue('why', priority => n)) FROM generate_series(1, 3) n;
 SELECT * FROM pg_temp.explain(1);
 SELECT * FROM pg_temp.explain(3);
@@ -51,35 +51,37 @@ SELECT * FROM pg_temp.explain(5);
 SELECT * FROM pg_temp.explain('why');
 
 -- Later, and again.
-SELECT count(jobq_enqueue('later', run_at => now() + interval '1 day'));
+SELECT count(jobq_enqueue('why later', run_at => now() + interval '1 day'));
 SELECT * FROM pg_temp.explain(6);
-SELECT count(jobq_enqueue('later', kind => 'again'));
-SELECT jobq_fail(c.id, c.lease, 'no route', retry_in => '1 hour') FROM jobq_claim('later') c;
+SELECT count(jobq_enqueue('why later', kind => 'again'));
+SELECT jobq_fail(c.id, c.lease, 'no route', retry_in => '1 hour') FROM jobq_claim('why later') c;
 SELECT * FROM pg_temp.explain(7);
-SELECT * FROM pg_temp.explain('later');
+SELECT * FROM pg_temp.explain('why later');
 
 -- Blocked: by dependencies, by the group. The tick gives the first of the group its turn.
-SELECT count(jobq_enqueue('line', group_key => 'g')) FROM generate_series(1, 3);
-SELECT count(jobq_enqueue('line', depends_on => ARRAY[id - 2, id])) FROM (SELECT max(id) AS id FROM jobq.jobs) j;
+SELECT count(jobq_enqueue('why line', group_key => 'g')) FROM generate_series(1, 3);
+SELECT count(jobq_enqueue('why line', depends_on => ARRAY[id - 2, id])) FROM (SELECT max(id) AS id FROM jobq.jobs) j;
 SELECT count(*) FROM jobq_tick() WHERE done < 0;
 SELECT * FROM pg_temp.explain(9);
 SELECT * FROM pg_temp.explain(10);
 SELECT * FROM pg_temp.explain(11);
-SELECT reason, detail FROM pg_temp.explain('line') ORDER BY reason;
+SELECT reason, detail FROM pg_temp.explain('why line') ORDER BY reason;
 
 -- Finished, and dead letters.
 SELECT jobq_cancel(max(id)) FROM jobq.jobs;
 SELECT * FROM pg_temp.explain(11);
-SELECT jobq_create_queue('brittle', dead_letter_queue => 'brittle dead');
-SELECT count(jobq_enqueue('brittle'));
-SELECT jobq_fail(c.id, c.lease, 'broken', retry => false) FROM jobq_claim('brittle') c;
+SELECT jobq_create_queue('why brittle', dead_letter_queue => 'why brittle dead');
+SELECT count(jobq_enqueue('why brittle'));
+SELECT jobq_fail(c.id, c.lease, 'broken', retry => false) FROM jobq_claim('why brittle') c;
 SELECT * FROM pg_temp.explain(12);
-SELECT * FROM pg_temp.explain('brittle');
-SELECT count(jobq_enqueue('done'));
-SELECT jobq_complete(c.id, c.lease) FROM jobq_claim('done') c;
+SELECT * FROM pg_temp.explain('why brittle');
+SELECT count(jobq_enqueue('why done'));
+SELECT jobq_complete(c.id, c.lease) FROM jobq_claim('why done') c;
 SELECT * FROM pg_temp.explain(13);
 
 -- Full.
-SELECT jobq_create_queue('narrow', max_depth => 2);
-SELECT count(jobq_enqueue('narrow')) FROM generate_series(1, 2);
-SELECT * FROM pg_temp.explain('narrow');
+SELECT jobq_create_queue('why narrow', max_depth => 2);
+SELECT count(jobq_enqueue('why narrow')) FROM generate_series(1, 2);
+SELECT * FROM pg_temp.explain('why narrow');
+
+SELECT count(jobq_set_limit('why', '*')), count(jobq_drop_queue(q.queue, force => true)) FROM (SELECT queue FROM jobq.queues WHERE queue LIKE 'why%' ORDER BY queue DESC) q;

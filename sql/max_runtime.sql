@@ -126,8 +126,10 @@ SELECT done AS ended FROM jobq_tick(clock_timestamp() + interval '31 min') WHERE
 SELECT payload, status, error FROM jobq.jobs WHERE queue = 'clocks' AND error IS NOT NULL ORDER BY id;
 ROLLBACK;
 -- One that is inserted as running has its time from started_at, or from now.
+BEGIN;
 INSERT INTO jobq.jobs (queue, payload, status, max_runtime, started_at) VALUES ('clocks', '6', 'processing', '1 hour', '2020-01-01 12:00+00'), ('clocks', '7', 'processing', '1 hour', NULL);
 SELECT payload, CASE payload WHEN '6' THEN must_end_at = '2020-01-01 13:00+00' ELSE must_end_at = last_heartbeat + interval '1 hour' END AS in_an_hour, watched FROM jobq.jobs WHERE queue = 'clocks' AND payload IN ('6', '7') ORDER BY id;
+COMMIT;
 SELECT jobq_drop_queue('clocks', force => true);
 
 -- Poison: a job that keeps losing its workers fails for good after max_lost of them, and says so.

@@ -86,7 +86,9 @@ BEGIN
     RETURN jobq_cancel_jobs(queue);
 END $$;
 SELECT jobq_create_queue('tick long', keep_completed => '30 days', keep_failed => '60 days');
+-- A tick passes over the prune while the background worker is at it: wait for its end, and keep it out.
 BEGIN;
+SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
 SELECT pg_temp.finish_all('tick'), pg_temp.finish_all('tick long');
 SELECT jobq_enqueue('tick', '"old and pending"', run_at => '2001-01-01') > 0 AS enqueued;
 SELECT done AS pruned FROM jobq_tick(now() + interval '23 hours') WHERE duty = 'prune';
@@ -115,6 +117,7 @@ SELECT * FROM jobq_tick('infinity');
 
 -- A queue that keeps its jobs shortly is pruned behind a page of others that are kept longer.
 BEGIN;
+SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
 SELECT jobq_create_queue('tick_short', keep_completed => '1 second');
 INSERT INTO jobq.jobs (queue, status, finished_at) SELECT 'tick_long', 'completed', now() FROM generate_series(1, 1500);
 INSERT INTO jobq.jobs (queue, status, finished_at) SELECT 'tick_short', 'completed', now() FROM generate_series(1, 5);
@@ -122,6 +125,7 @@ SELECT done FROM jobq_tick(now() + interval '1 minute') WHERE duty = 'prune';
 ROLLBACK;
 -- An imported history lies behind young jobs, with low times and high ids: the slow lap gets there.
 BEGIN;
+SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
 INSERT INTO jobq.jobs (queue) SELECT 'tick_young' FROM generate_series(1, 1500);
 INSERT INTO jobq.jobs (queue, status, created_at, finished_at)
 SELECT 'tick_old', 'completed', now() - interval '3 days', now() - interval '2 days' FROM generate_series(1, 5);

@@ -70,7 +70,6 @@ $_->query_until(qr/begun/, "\\echo begun\nCALL work('fan');\n") for @workers;
 becomes_true($node, 'work', q{SELECT status = 'completed' FROM jobq.jobs WHERE kind = 'join'}, 'out into 10,000 and back');
 my $seconds = time - $begun;
 report_seconds('enqueue, run and join 10,000 jobs by 3 workers', $seconds);
-in_time($seconds, 5, 'within 5 s');
 $_->quit for @workers;
 is(value($node, 'work', q{SELECT states('fan')}), 'completed 10002', 'all of them');
 is(value($node, 'work', 'SELECT count(*) FROM early'), '0', 'each after what it depends on');
@@ -82,7 +81,7 @@ value($node, 'work', 'CALL chain(200)');
 is(value($node, 'work', q{SELECT states('chain')}), 'completed 201', 'a chain of 200');
 my $median = value($node, 'work', 'SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) FROM latency');
 diag sprintf('from a completion to the claim of the next: median %.2f ms', $median);
-cmp_ok($median, '<', 100, 'the worker is told at once');
+in_time($median / 1000, 0.1, 'the worker is told at once', 30);
 
 # ---- a failure of one that the job does not watch; thousands at once
 

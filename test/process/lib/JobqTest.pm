@@ -5,8 +5,8 @@ package JobqTest;
 use strict;
 use warnings FATAL => 'all';
 
-# How long any one wait may last before its test fails.
-BEGIN { $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 30; }
+# How long any one query of a session may take. Longer than any wait: IPC::Run counts it while a test waits, too.
+BEGIN { $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 300; }
 
 use Exporter 'import';
 use PostgreSQL::Test::Cluster;
@@ -19,6 +19,7 @@ our @EXPORT = qw(server preloaded database value run_sql sqlstate session second
   count_in_log settings connect_as keep_in_use server_pids kill_server starts_again);
 
 my $poll_pause = 20_000;    # microseconds
+my $patience   = 90;        # seconds: how long any one wait may last before its test fails
 
 # A running server. `conf`: lines for postgresql.conf, which win over everything.
 sub server
@@ -115,7 +116,7 @@ sub end_sessions
 sub seconds_until
 {
     my ($probe, $limit) = @_;
-    $limit //= $ENV{PG_TEST_TIMEOUT_DEFAULT};
+    $limit //= $patience;
     my $begin = time;
     for (;;)
     {
@@ -179,7 +180,7 @@ sub becomes_true
 sub claim_when_ready
 {
     my ($node, $database, $queue, $limit) = @_;
-    $limit //= $ENV{PG_TEST_TIMEOUT_DEFAULT};
+    $limit //= $patience;
     my $row = value(
         $node, $database, qq{
         CREATE TEMP TABLE got (id bigint, lease bigint, attempt int, at float);
