@@ -507,4 +507,4 @@ class Worker(Client):
                 self.complete_in_statement(item, "zombie")
 
     def _still_leased(self, item):
-        return bool(self.sql("SELECT FROM jobq.jobs WHERE id = %s AND lease = %s", item.id, item.lease))
+        return bool(self.sql("SELECT 1 FROM jobq.jobs WHERE id = %s AND lease = %s", item.id, item.lease))

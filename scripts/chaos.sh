@@ -1,0 +1,38 @@
+#!/bin/bash
+# make chaos: producers and workers over two drivers while processes, servers, clients and the disk fail; see
+# test/chaos/README.md for its settings. DEFECT=flag builds a library with that planted defect.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/scratch.sh
+scripts/setup.sh check
+find_pg_config
+make -s -j"$(nproc)" all >/dev/null
+scratch_begin chaos
+scratch_tree
+
+# A file system of its own can be filled without harm to others. Only root may mount one.
+disk=
+unmount_disk() {
+    local pid_file
+    for pid_file in "$SCRATCH"/disk/*/postmaster.pid; do
+        [ -e "$pid_file" ] && run_as "$SCRATCH_BIN/pg_ctl" -D "${pid_file%/*}" -m immediate -w -s stop
+    done
+    umount -l "$SCRATCH/disk"
+}
+if [ "$(id -u)" = 0 ] && mkdir "$SCRATCH/disk" && mount -t tmpfs -o "size=${JOBQ_CHAOS_DISK_SIZE:-1g}" jobq-chaos "$SCRATCH/disk" 2>/dev/null; then
+    disk=$SCRATCH/disk
+    chown "$SCRATCH_USER" "$disk"
+    scratch_hook=unmount_disk
+else
+    echo "# chaos: no file system of its own can be mounted: the disk is not filled"
+fi
+mkdir "$SCRATCH/chaos" "$SCRATCH/source"
+cp -R test "$SCRATCH/source/"
+if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/source/"; fi
+if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/chaos" "$SCRATCH/source"; fi
+export PYTHONDONTWRITEBYTECODE=1 NODE_PATH=$SCRATCH/source/node_modules:/usr/share/nodejs JOBQ_CHAOS_DISK=$disk
+cd "$SCRATCH/source"
+status=0
+run_group "${PYTHON:-/usr/bin/python3}" test/chaos/chaos.py "$SCRATCH/chaos" || status=$?
+[ $status -eq 0 ] || SCRATCH_KEEP=1
+exit $status

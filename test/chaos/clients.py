@@ -1,0 +1,130 @@
+"""One client of the chaos run, a process of its own: those of the audit, over psycopg, on a server that comes and goes.
+
+    clients.py producer|worker NAME DIRECTORY
+
+DIRECTORY has `plan.json`, `endpoint` (the port of the server that is the primary now), and later `stop`. A statement is
+cut off now and then by a statement_timeout of a few milliseconds, unless there is a file `calm`.
+"""
+
+import json
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "audit"))
+import client  # noqa: E402
+import psycopg  # noqa: E402
+
+# What the faults of the run explain: the statement had no effect. Too little room or memory, a cancelled statement, a
+# session that is being ended, a server that starts or stops, a read-only one.
+EXPLAINED = ("53", "57014", "57P", "25006", "58030")
+TIMEOUT_SHARE = 0.01
+
+
+class Flags:
+    """Files that the run leaves for its clients; looked at now and then."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.seen = {}
+
+    def __call__(self, name):
+        at, there = self.seen.get(name, (0, False))
+        now = time.monotonic()
+        if now - at > 0.05:
+            there = os.path.exists(os.path.join(self.directory, name))
+            self.seen[name] = (now, there)
+        return there
+
+
+class Chaotic:
+    """Mixed into the audit's clients."""
+
+    def reconnect(self):
+        self.cut = False
+        super().reconnect()
+
+    def sql(self, text, *parameters):
+        if text == "ROLLBACK":
+            return self._roll_back()
+        self._cut_off()
+        return super().sql(text, *parameters)
+
+    def _roll_back(self):
+        """However little time it has."""
+        while self.conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            try:
+                super().sql("ROLLBACK")
+            except psycopg.errors.QueryCanceled:
+                pass
+
+    def _cut_off(self):
+        """Now and then the next statements have very little time."""
+        wanted = self.random.random() < TIMEOUT_SHARE and not self.flags("calm")
+        if wanted == self.cut:
+            return
+        try:
+            # Not by sql(): neither counted nor cut off itself. In a transaction that has failed it cannot be set.
+            if self.conn.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+                return
+            limit = self.random.randint(1, 5) if wanted else 0
+            self.conn.execute(f"SET statement_timeout = {limit}")
+            self.cut = wanted
+        except psycopg.errors.QueryCanceled:
+            pass
+        except psycopg.Error as error:
+            if self.conn.closed:
+                raise client.SessionLost from error
+            raise
+
+    def unexplained(self, number, op, error, items=()):
+        if not (error.sqlstate or "").startswith(EXPLAINED):
+            super().unexplained(number, op, error, items)
+            return
+        self.history.outcome(number, op, "fail", items, error.sqlstate)
+        self._roll_back()
+
+
+class Producer(Chaotic, client.Producer):
+    pass
+
+
+class Worker(Chaotic, client.Worker):
+    def _still_leased(self, item):
+        try:
+            return super()._still_leased(item)
+        except psycopg.Error:
+            return True     # looks again
+
+
+class Stop:
+    def __init__(self, flags):
+        self.flags = flags
+
+    def is_set(self):
+        return self.flags("stop")
+
+
+def connect_to(directory):
+    """A function that connects to whatever server is the primary now."""
+    def connect(database, **options):
+        with open(os.path.join(directory, "endpoint"), encoding="utf-8") as file:
+            port = int(file.read())
+        return psycopg.connect(autocommit=True, dbname=database, port=port, connect_timeout=10, **options)
+    return connect
+
+
+def main(role, name, directory):
+    client.connect = connect_to(directory)
+    with open(os.path.join(directory, "plan.json"), encoding="utf-8") as file:
+        plan = client.Plan(directory=os.path.join(directory, "history"), **json.load(file))
+    kind = Producer if role == "producer" else Worker
+    kind.flags = Flags(directory)
+    if role == "producer":
+        Producer(plan, name, 0, [0]).run()
+    else:
+        Worker(plan, name, 0, [0], [0]).run(Stop(kind.flags), time.monotonic() + plan.seconds)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
