@@ -1,8 +1,9 @@
 # make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md).
-# make bench: the benchmark (see docs/benchmarks.md). make chaos: faults of every kind (see test/chaos/README.md).
+# make bench: the benchmark (see docs/benchmarks.md).
+# make chaos, make ddl: load, and faults of every kind or a DBA at work (see test/chaos/README.md).
 
-script_goals = demo check bench setup chaos
+script_goals = demo check bench setup chaos ddl
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -16,8 +17,8 @@ check:
 	@scripts/check.sh
 bench:
 	@bench/run.sh
-chaos:
-	@scripts/chaos.sh
+chaos ddl:
+	@scripts/chaos.sh $@
 $(filter-out $(script_goals),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 

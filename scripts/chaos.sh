@@ -1,9 +1,10 @@
 #!/bin/bash
-# make chaos: producers and workers over two drivers while processes, servers, clients and the disk fail; see
-# test/chaos/README.md for its settings. DEFECT=flag builds a library with that planted defect.
+# make chaos: producers and workers over two drivers while processes, servers, clients and the disk fail.
+# make ddl: the same while a DBA rebuilds, alters and moves the tables. See test/chaos/README.md for their settings.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
+attacker=${1:-chaos}   # or ddl
 scripts/setup.sh check
 find_pg_config
 make -s -j"$(nproc)" all >/dev/null
@@ -33,6 +34,6 @@ if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/chaos" "$SCRATCH/
 export PYTHONDONTWRITEBYTECODE=1 NODE_PATH=$SCRATCH/source/node_modules:/usr/share/nodejs JOBQ_CHAOS_DISK=$disk
 cd "$SCRATCH/source"
 status=0
-run_group "${PYTHON:-/usr/bin/python3}" test/chaos/chaos.py "$SCRATCH/chaos" || status=$?
+run_group "${PYTHON:-/usr/bin/python3}" "test/chaos/$attacker.py" "$SCRATCH/chaos" || status=$?
 [ $status -eq 0 ] || SCRATCH_KEEP=1
 exit $status

@@ -60,6 +60,9 @@ class Recorder:
     def outcome(self, number, op, phase, items=(), detail=""):
         self._write(number, op, phase, items, detail)
 
+    def flush_each_line(self):
+        self._file.reconfigure(line_buffering=True)
+
     def close(self):
         self._file.close()
 

@@ -10,7 +10,7 @@ const { Client } = require('pg');
 const [role, name, directory] = process.argv.slice(2);
 const plan = JSON.parse(fs.readFileSync(path.join(directory, 'plan.json')));
 const history = fs.openSync(path.join(directory, 'history', `${name}.tsv`), 'a');
-const explained = /^(53|57014|57P|25006|58030)/;
+const explained = new RegExp(`^(${['53', '57014', '57P', '25006', '58030', ...plan.explained].join('|')})`);
 
 const seconds = () => Number(process.hrtime.bigint()) / 1e9;   // CLOCK_MONOTONIC, as Python's
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

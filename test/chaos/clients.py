@@ -42,6 +42,8 @@ class Chaotic:
 
     def reconnect(self):
         self.cut = False
+        # Killed at any moment, it leaves all lines but the last.
+        self.history.flush_each_line()
         super().reconnect()
 
     def sql(self, text, *parameters):
@@ -78,7 +80,7 @@ class Chaotic:
             raise
 
     def unexplained(self, number, op, error, items=()):
-        if not (error.sqlstate or "").startswith(EXPLAINED):
+        if not (error.sqlstate or "").startswith(self.explained):
             super().unexplained(number, op, error, items)
             return
         self.history.outcome(number, op, "fail", items, error.sqlstate)
@@ -117,7 +119,9 @@ def connect_to(directory):
 def main(role, name, directory):
     client.connect = connect_to(directory)
     with open(os.path.join(directory, "plan.json"), encoding="utf-8") as file:
-        plan = client.Plan(directory=os.path.join(directory, "history"), **json.load(file))
+        settings = json.load(file)
+    Chaotic.explained = EXPLAINED + tuple(settings.pop("explained"))
+    plan = client.Plan(directory=os.path.join(directory, "history"), **settings)
     kind = Producer if role == "producer" else Worker
     kind.flags = Flags(directory)
     if role == "producer":

@@ -58,11 +58,11 @@ class Server:
     def program(self, name):
         return os.path.join(self.bin, name)
 
-    def create(self):
+    def create(self, conf=""):
         subprocess.run([self.program("initdb"), "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8",
                         "--no-sync"], check=True, stdout=subprocess.DEVNULL)
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="utf-8") as file:
-            file.write(CONF.format(sockets=self.sockets, port=self.port))
+            file.write(CONF.format(sockets=self.sockets, port=self.port) + conf)
 
     def copy_of(self, primary):
         """A standby that streams from the primary, which from then on waits for it at each commit."""

@@ -1,0 +1,188 @@
+"""The clients of a run, the server that they use, and the judgement in the end: shared by chaos.py and ddl.py."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "audit"))
+import audit  # noqa: E402
+import checker  # noqa: E402
+import history  # noqa: E402
+import psycopg  # noqa: E402
+from client import Plan  # noqa: E402
+from servers import Server, wait_for  # noqa: E402
+
+CLIENTS = 8    # of each role
+# What no server may ever say. After a disk has been full, or a process killed, the server's own messages say so.
+ALARMS = re.compile(r"^.*(?:TRAP:|XX000|could not find (?:tuple|block)|invalid memory alloc|cache lookup failed|right sibling|"
+                    r"jobq (?:worker|launcher).*(?:ERROR|FATAL):(?!.*(?:No space left|terminating|starting up|shutting down|recovery|could not write|"
+                    r"could not extend|out of))).*$", re.M)
+
+
+class Run:
+    def __init__(self, directory, disk, jobs, seconds, seed, explained=(), conf=""):
+        self.directory, self.disk = directory, disk or directory
+        self.can_fill = bool(disk)
+        self.jobs, self.seconds, self.seed = jobs, seconds, seed
+        self.explained, self.conf = list(explained), conf
+        self.timeout = 2.0
+        self.database = "jobq_chaos"
+        self.full_errors = 0
+        self.clients, self.names, self.alarms = {}, {}, []
+        self.recorder = None
+        sockets = os.path.join(directory, "sockets")
+        os.mkdir(sockets)
+        os.mkdir(os.path.join(directory, "history"))
+        os.environ.update(PGHOST=sockets, PGUSER="postgres")
+        self.primary = Server(bin_directory(), self.disk, sockets, "server1", 5501)
+        self.servers = [self.primary]
+
+    # ---- what clients read
+
+    def set_endpoint(self, port):
+        path = os.path.join(self.directory, "endpoint")
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(str(port))
+        os.rename(path + ".new", path)
+        self.servers.append(self.primary)
+
+    def set_flag(self, name, there):
+        path = os.path.join(self.directory, name)
+        if there:
+            open(path, "w", encoding="utf-8").close()
+        elif os.path.exists(path):
+            os.remove(path)
+
+    def add_by_hand(self, conn, statement, parameters=None, prepare=None):
+        """Jobs that no client enqueues: a statement that returns keys and ids, in a transaction of its own. They are in the history too."""
+        if self.recorder is None:
+            self.recorder = history.Recorder(os.path.join(self.directory, "history", "hand.tsv"), "hand")
+        if prepare is None:
+            conn.execute("BEGIN")
+        items = [history.Item(*row) for row in conn.execute(statement, parameters).fetchall()]
+        number = self.recorder.invoke("enqueue", items)
+        conn.execute(f"PREPARE TRANSACTION '{prepare}'" if prepare else "COMMIT")
+        self.recorder.outcome(number, "enqueue", "ok", items)
+
+    # ---- the run
+
+    def prepare(self):
+        self.primary.create(self.conf)
+        self.primary.start()
+        self.primary.up()
+        self.set_endpoint(self.primary.port)
+        with self.primary.connect() as conn:
+            conn.execute(f"CREATE DATABASE {self.database}")
+        plan = dict(database=self.database, jobs=self.jobs, timeout=self.timeout, workers=CLIENTS, producers=CLIENTS, queue="audit",
+                    seed=self.seed, zombie_wait=self.timeout + 2.5, kill_share=0.0, seconds=self.seconds * 4 + 600)
+        with open(os.path.join(self.directory, "plan.json"), "w", encoding="utf-8") as file:
+            json.dump(dict(plan, explained=self.explained), file)
+        with self.primary.connect(self.database) as conn:
+            conn.execute("CREATE EXTENSION jobq")
+            audit.set_up(conn, Plan(directory="", **plan))
+            conn.execute("SELECT count(*) FROM jobq_enqueue_many('probe', array_fill('{}'::jsonb, ARRAY[20000]))")
+        for number in range(CLIENTS):
+            self.launch(f"p{number}")
+            self.launch(f"w{number}")
+
+    def launch(self, name):
+        role = "producer" if name.startswith("p") else "worker"
+        number = int(re.match(r"\D+(\d+)", name).group(1))
+        program = ([os.environ.get("PYTHON", "/usr/bin/python3"), os.path.join(HERE, "clients.py")] if number % 2 == 0
+                   else ["node", os.path.join(HERE, "client.js")])
+        errors = open(os.path.join(self.directory, f"{name}.err"), "wb")
+        self.clients[name] = subprocess.Popen([*program, role, name, self.directory], stdout=errors, stderr=errors, start_new_session=True)
+
+    def replace(self, name):
+        """A client that was killed left a line unfinished, maybe; another one takes its place under another name."""
+        del self.clients[name]
+        base = name.split("x")[0]
+        self.names[base] = self.names.get(base, 0) + 1
+        self.launch(f"{base}x{self.names[base]}")
+
+    def unfinished(self):
+        try:
+            with self.primary.connect(self.database, connect_timeout=10) as conn:
+                return conn.execute(audit.UNFINISHED, ("audit",)).fetchone()[0]
+        except psycopg.Error:
+            return None
+
+    def disturb(self, results, attacker, wanted):
+        """What the attacker does, one after the other, until the time is over and each has been done; how often each was done."""
+        done = {}
+        begun = time.monotonic()
+        pause = self.seconds / wanted
+        while time.monotonic() - begun < self.seconds or sum(done.values()) < wanted:
+            name = attacker.choose(done)
+            at = time.monotonic()
+            attacker.do(name)
+            done[name] = done.get(name, 0) + 1
+            results.note(f"{at - begun:6.1f} s  {name}, {time.monotonic() - at:.1f} s")
+            rest = pause * sum(done.values()) - (time.monotonic() - begun)
+            time.sleep(max(0.3, min(rest, pause) * attacker.random.uniform(0.5, 1.5)))
+            for client, process in self.clients.items():
+                if process.poll() not in (None, 0):
+                    raise RuntimeError(f"client {client} ended with {process.returncode}")
+        return done
+
+    def drain(self):
+        """Until all have been enqueued and finished, without faults."""
+        producers = [process for name, process in self.clients.items() if name.startswith("p")]
+        wait_for(lambda: all(process.poll() is not None for process in producers), "the producers are done", self.seconds * 3 + 300)
+        wait_for(lambda: self.unfinished() == 0, "the queue drains", 300)
+        self.set_flag("stop", True)
+        for process in self.clients.values():
+            process.wait(60)
+        self.check_log(self.primary)
+
+    def check_log(self, server, position=0):
+        self.alarms += ALARMS.findall(server.log_since(position))
+
+    def judgement(self):
+        # What a killed client had not finished to write is no line.
+        paths = [os.path.join(self.directory, "history", name) for name in os.listdir(os.path.join(self.directory, "history"))]
+        for path in paths:
+            with open(path, "rb+") as file:
+                text = file.read()
+                file.truncate(text.rfind(b"\n") + 1)
+        events = history.read(paths)
+        with self.primary.connect(self.database) as conn:
+            final = audit._final_state(conn, Plan(self.database, "", self.jobs, self.timeout))
+            counters = conn.execute("SELECT completed, failed, pending, processing FROM jobq.queue_stats WHERE queue = 'audit'").fetchone()
+            rows = conn.execute("SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),"
+                                " count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'processing')"
+                                " FROM jobq.jobs WHERE queue = 'audit'").fetchone()
+        return checker.check(events, final, self.timeout), events, final, counters, rows
+
+    def end(self):
+        for process in self.clients.values():
+            if process.poll() is None:
+                process.kill()
+        for server in self.servers:
+            server.stop()
+
+
+def bin_directory():
+    return subprocess.run(["pg_config", "--bindir"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def judge(results, run, jobs, expect=()):
+    """Prints what happened and checks it; `expect`: kinds of violations that must have been found, instead of none."""
+    report, events, final, counters, rows = run.judgement()
+    audit.print_counts(results, report.counts)
+    audit.print_violations(results, report)
+    audit.print_stories(results, report, events, final)
+    if expect:
+        for kind in expect:
+            results.check(report.violations[kind], f"caught: {checker.KINDS[kind]}")
+        return report
+    for kind, meaning in checker.KINDS.items():
+        results.equal(len(report.violations[kind]), 0, f"no {meaning}")
+    results.check(report.counts["enqueues ok"] >= jobs, f"acknowledged at least the {jobs} jobs planned", str(report.counts["enqueues ok"]))
+    results.equal(counters, rows, "the counters are those of the rows")
+    results.equal(run.alarms[:5], [], "no alarm in the server's log")
+    return report
