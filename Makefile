@@ -1,9 +1,10 @@
 # make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
-# make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md).
+# make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
+# of the sources.
 # make bench: the benchmark (see docs/benchmarks.md).
 # make chaos, make ddl: load, and faults of every kind or a DBA at work (see test/chaos/README.md).
 
-script_goals = demo check bench setup chaos ddl
+script_goals = demo check lint bench setup chaos ddl
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -15,6 +16,8 @@ demo:
 	@scripts/demo.sh
 check:
 	@scripts/check.sh
+lint:
+	@scripts/lint.sh
 bench:
 	@bench/run.sh
 chaos ddl:

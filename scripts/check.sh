@@ -9,7 +9,6 @@ cd "$(dirname "$0")/.."
 
 # The suites in their order: a name, which is that of a function below, and what it is made of.
 suites='
-lint        test/lint.sh
 exports     exports.txt
 unit        test/unit/*_test.cpp
 sanitizers  test/unit/*_test.cpp
@@ -31,13 +30,6 @@ preloaded="shared_preload_libraries = 'jobq'"
 limit=1200   # seconds for one suite; one that takes longer is cut off, and has failed
 
 # ---- the suites; what a suite prints goes to its log, its last lines say how many tests ran
-
-suite_lint() {
-    # The checkout may belong to somebody else than who runs this.
-    export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$JOBQ_ROOT
-    test/lint.sh
-    test/lint.sh --self-test
-}
 
 suite_exports() {
     make -s check-exports && echo "1 passed, 0 failed"
@@ -187,7 +179,7 @@ copy_tests() {
     if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
 }
 
-# Adds up what the test programs say: lint and TAP scripts, ctest, pg_regress, prove.
+# Adds up what the test programs say: TAP scripts, ctest, pg_regress, prove.
 count_tests() {  # log
     awk '
         /^[0-9]+ passed, [0-9]+ failed/ { summed = 1; passed += $1; failed += $3 }

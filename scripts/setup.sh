@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs with apt what is missing to build jobq and to run a server, with "check" what the tests need too, with
-# "bench" what the benchmark needs (its peers from npm go into build/).
+# "lint" what the lint needs, with "bench" what the benchmark needs (its peers from npm go into build/).
 # Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,6 +44,10 @@ list_needs() {
     fi
     case $what in
         bench) list_bench_needs; return ;;
+        lint)
+            have clang && have clang-format && have clang-tidy || need "clang's tools" clang clang-format clang-tidy
+            return 0
+            ;;
         check) ;;
         *) return 0 ;;
     esac
@@ -56,7 +60,6 @@ list_needs() {
     perl -MIPC::Run -e 1 2>/dev/null || need "IPC::Run, for the process tests" libipc-run-perl
     have cmake || need "cmake, for the unit tests" cmake
     [ -e /usr/include/gtest/gtest.h ] || need "GoogleTest, for the unit tests" libgtest-dev
-    have clang && have clang-format && have clang-tidy || need "clang's tools, for the lint" clang clang-format clang-tidy
     /usr/bin/python3 -c 'import psycopg, psycopg2' 2>/dev/null ||
         need "Python's drivers, for the tests of the drivers" python3 python3-psycopg python3-psycopg2
     have node || need "node, for the tests of the drivers" nodejs
