@@ -7,6 +7,7 @@
 #include "shared/memory.h"
 #include "shared/parked.h"
 #include "shared/waiters.h"
+#include "shared/wall_clock.h"
 
 #include <algorithm>
 
@@ -60,7 +61,6 @@ struct Bucket {
 
 struct Limits {
     pg_atomic_uint64 changes;  // never repeats, so that a place given to another limit and back is noticed
-    TimestampTz started_at;
     Bucket buckets[kBuckets];
     Bound bounds[kBounds];
 };
@@ -173,9 +173,10 @@ core::Bucket *tokens_under(Entry *entry, Bucket *bucket, const core::Rate &rate,
     }
     const bool is_new = entry->rate.interval == 0;
     entry->bucket = core::empty_bucket(rate, now);
-    // Since the server runs nobody has taken a token, but of those whose places were needed.
+    // Since the server writes nobody has taken a token, but of those whose places were needed. While it was a standby
+    // its primary did.
     if (is_new)
-        entry->bucket.full_at = Min(Max(core::saturating_add(limits->started_at, span), bucket->emptied), emptiest);
+        entry->bucket.full_at = Min(Max(core::saturating_add(writing_since(), span), bucket->emptied), emptiest);
     entry->rate = rate;
     return &entry->bucket;
 }
@@ -457,7 +458,6 @@ void make_limits(void *memory, bool fresh) {
     if (!fresh) return;
     memset(memory, 0, sizeof(Limits));
     pg_atomic_init_u64(&limits->changes, 0);
-    limits->started_at = GetCurrentTimestamp();
 }
 
 }  // namespace jobq

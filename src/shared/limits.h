@@ -7,7 +7,7 @@
 //  - below the bound of a slot lies no entry of a job that holds it. It is raised when a claim commits that found none
 //    but what its own transaction had given back, unless somebody has taken the slot since.
 // Tokens are the truth, and exist nowhere else: what is spent stays spent, a bucket is empty when the server starts or
-// a rate is changed, and one that had to make room for another comes back no fuller than it was.
+// is promoted or a rate is changed, and one that had to make room for another comes back no fuller than it was.
 //
 // Without preload nothing is known, and there are no rates.
 #pragma once
@@ -57,7 +57,7 @@ int32 tokens_of(int64 limit, const core::Rate &rate, TimestampTz now, TimestampT
 // The same for who only reads: nothing is written down, whatever the rate.
 int32 peek_tokens(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 
-// Forgets which slots of this session's database are free. No error is raised.
+// Forgets which slots of this session's database are free, and which jobs wait for one. No error is raised.
 void forget_slots();
 
 // For shared/memory.cpp.

@@ -70,6 +70,7 @@ void make_slots(void *memory, bool fresh) {
     pg_atomic_init_u32(&shared->databases_changed, 0);
     pg_atomic_init_u32(&shared->table_full, 0);
     pg_atomic_init_u64(&shared->grace_start, 0);
+    pg_atomic_init_u64(&shared->writing_since, 0);
     pg_atomic_init_u64(&shared->clock_offset, 0);
     for (Slot &slot : shared->slots) {
         pg_atomic_init_u32(&slot.database, InvalidOid);

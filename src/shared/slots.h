@@ -97,13 +97,13 @@ struct Slot {
 struct SharedState {
     PGPROC *volatile launcher;
     int launcher_pid;
-    bool launcher_was_here;    // a restarted launcher is no reason for another grace
     bool out_of_worker_slots;  // max_worker_processes is exhausted
     pg_atomic_uint32 databases_changed;
     uint64 horizon_versions;      // the last one given; under the lock
     pg_atomic_uint32 table_full;  // a database found no free slot
     pg_atomic_uint64 grace_start;
-    pg_atomic_uint64 clock_offset;  // wall clock minus monotonic clock
+    pg_atomic_uint64 writing_since;  // 0: nobody has asked since the server writes
+    pg_atomic_uint64 clock_offset;   // wall clock minus monotonic clock
     Slot slots[kMaxDatabases];
 };
 

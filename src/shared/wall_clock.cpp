@@ -62,6 +62,20 @@ void start_clock() {
     start_grace(reading.wall);
 }
 
+TimestampTz writing_since() {
+    if (!shared_memory_ready()) return PgStartTime;
+    pg_atomic_uint64 *since = &shared_state()->writing_since;
+    const uint64 known = pg_atomic_read_u64(since);
+    if (known != 0) return static_cast<TimestampTz>(known);
+    const TimestampTz now = GetCurrentTimestamp();
+    if (RecoveryInProgress()) return now;
+    // First the grace, as below.
+    start_clock();
+    uint64 first = 0;
+    return pg_atomic_compare_exchange_u64(since, &first, static_cast<uint64>(now)) ? now
+                                                                                   : static_cast<TimestampTz>(first);
+}
+
 TimestampTz checked_now() {
     const core::ClockReading reading = read_clocks();
     pg_atomic_uint64 *shared_offset = &shared_state()->clock_offset;
@@ -86,6 +100,7 @@ TimestampTz checked_now() {
 
 TimestampTz grace_start() {
     if (!shared_memory_ready()) return PgStartTime;
+    writing_since();
     // Whoever asks is about to judge leases.
     checked_now();
     return static_cast<TimestampTz>(pg_atomic_read_u64(&shared_state()->grace_start));

@@ -78,13 +78,11 @@ void enter_shared_memory() {
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     state->launcher_pid = MyProcPid;
     state->launcher = MyProc;
-    const bool first_start = !state->launcher_was_here;
-    state->launcher_was_here = true;
     // Whatever our predecessor registered will attach, or never will.
     for (Slot &slot : state->slots) slot.starting = false;
     LWLockRelease(slots_lock());
-    // No worker has run before this: not since the server started, or while it was a standby.
-    if (first_start) start_clock();
+    // The server was a standby until now, maybe.
+    writing_since();
 }
 
 // Forgets the workers that are gone.

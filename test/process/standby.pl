@@ -25,6 +25,9 @@ $standby->start;
 my $job = value($primary, 'work', q{SELECT jobq_enqueue('kept')});
 $primary->wait_for_catchup($standby);
 
+value($primary, 'work', q{SELECT jobq_set_limit('rate', rate => 1000, per => '1000 s'), jobq_enqueue_many('rate', array_fill('{}'::jsonb, ARRAY[1000]))});
+$primary->wait_for_catchup($standby);
+
 # ---- on the standby
 
 my @writes = (
@@ -52,6 +55,8 @@ is( value($standby, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE ba
 my $report = value($standby, 'work', q{SELECT state, pid IS NULL, note FROM jobq.workers});
 like($report, qr/^standby\|t\|.*promoted/, 'jobq.workers says why');
 
+is(value($standby, 'work', q{SELECT tokens FROM jobq.limits WHERE queue = 'rate'}), '0', 'no job may start for a token of here');
+
 # ---- promotion
 
 # While this transaction may have given turns, nobody else does: the group arrives without one.
@@ -68,9 +73,15 @@ is(value($standby, 'work', q{SELECT blocked FROM jobq.queue_stats WHERE queue = 
 $primary->stop('immediate');
 $ticker->{run}->finish;
 seconds_until(sub { time > $claimed_at + $timeout + 0.1 });
+# A bucket that fills from the standby's start on has tokens by now.
+becomes_true($standby, 'work', q{SELECT pg_postmaster_start_time() < clock_timestamp() - interval '6 seconds'}, 'the standby has been up for a while');
 
 my $promoted_at = time;
 $standby->promote;
+my ($tokens, $claimed_after) = split /\|/, value($standby, 'work', qq{
+    SELECT count(*), extract(epoch FROM clock_timestamp()) - $promoted_at FROM jobq_claim('rate', batch => 1000)});
+report_seconds('jobs of a rate were claimed after the promotion was asked for', $claimed_after);
+cmp_ok($tokens, '<=', $claimed_after, "a token a second, from the promotion on: $tokens");
 becomes_true($standby, 'work', q{SELECT EXISTS (SELECT FROM jobq.workers WHERE database = 'work' AND rounds > 0)},
     'launcher and workers are active after the promotion');
 my $active = time - $promoted_at;
