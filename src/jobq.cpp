@@ -4,9 +4,10 @@
 #include "pg/spi.h"
 #include "settings.h"
 #include "shared/memory.h"
+#include "shared/prepared.h"
+#include "workers/drop_extension.h"
 #include "workers/evict.h"
 #include "workers/launcher.h"
-#include "workers/prepared.h"
 
 extern "C" {
 
@@ -21,8 +22,9 @@ void _PG_init(void) {
     jobq::install_planner_hook();
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_memory();
-    jobq::install_utility_hook();
-    jobq::install_prepared_hook();
+    jobq::watch_prepared();
+    jobq::install_evict_hook();
+    jobq::install_drop_extension_hook();
     jobq::register_launcher();
 }
 

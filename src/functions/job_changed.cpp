@@ -110,6 +110,14 @@ void follow_dependent(const JobRow &before, const JobRow &row) {
     if (old_id != DatumGetInt64(id)) forget_row_dependencies(before);
 }
 
+// The places of limits that a replicated change gives back, or takes.
+void publish_slots(const JobRow &before, const JobRow &after) {
+    const SlotRow had = slots_of(before), has = slots_of(after);
+    if (had.queue_slot != 0 && had.queue_slot != has.queue_slot) slot_freed_at_commit(had.queue, {}, had.queue_slot);
+    if (had.key_slot != 0 && had.key_slot != has.key_slot) slot_freed_at_commit(had.queue, had.key, had.key_slot);
+    if (has.running && !had.running) publish_claim_at_abort();
+}
+
 // Tells whoever waits for a job of what became of it by an UPDATE.
 void publish_end(const JobRow &before, const JobRow &after) {
     const int64 id = DatumGetInt64(before.get("id"));
@@ -141,6 +149,7 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
         if (before.has("group_active")) publish_group_free(DatumGetInt64(before.get("group_active")));
         publish_place(row);
     }
+    publish_slots(before, row);
     publish_end(before, row);
     return PointerGetDatum(nullptr);
 }

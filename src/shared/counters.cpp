@@ -47,7 +47,6 @@ struct DatabaseCounters {
     int first;     // entry
     bool known;
     bool incomplete;  // a queue found no room: one without an entry may have jobs
-    bool orphans;     // prepared transactions whose changes nobody knows may exist
     // The recounts.
     int counting_pid;  // 0: none goes on
     bool spoiled;      // what made the counters unknown happened while they were being counted
@@ -61,7 +60,6 @@ struct Counters {
     int bucket_count;
     int running_room;  // transaction numbers in one list
     int free;          // first free entry
-    TimestampTz made_at;
     DatabaseCounters databases[kMaxDatabases];
 };
 
@@ -115,7 +113,6 @@ DatabaseCounters *obtain_database(Oid oid) {
     if (database == nullptr) return nullptr;
     memset(static_cast<void *>(database), 0, sizeof(*database));
     database->first = kNone;
-    database->orphans = max_prepared_xacts > 0;
     database->database = oid;
     return database;
 }
@@ -373,7 +370,6 @@ void make_counters(void *memory, bool fresh) {
     shared->capacity = capacity;
     shared->bucket_count = bucket_count_for(capacity);
     shared->running_room = running_room();
-    shared->made_at = GetCurrentTimestamp();
     for (int i = 0; i < shared->bucket_count; i++) buckets[i] = kNone;
     for (int i = 0; i < capacity; i++) {
         Entry *entry = &entries[i];
@@ -415,10 +411,10 @@ void add_changes(const QueueChange *changes, int count, FullTransactionId xid, b
     LWLockRelease(lock());
 }
 
-void forget_counters() {
+void forget_counters(Oid database_oid) {
     if (shared == nullptr) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    DatabaseCounters *database = find_database(MyDatabaseId);
+    DatabaseCounters *database = find_database(database_oid);
     if (database != nullptr) forget(database);
     LWLockRelease(lock());
 }
@@ -526,7 +522,7 @@ Snapshot begin_recount() {
     return snapshot != nullptr ? RegisterSnapshot(snapshot) : nullptr;
 }
 
-int64 end_recount(QueueCount *queues, int count, bool complete, bool orphans) {
+int64 end_recount(QueueCount *queues, int count, bool complete) {
     if (!counting) return 0;
     counting = false;
     int64 wrong = 0;
@@ -539,7 +535,6 @@ int64 end_recount(QueueCount *queues, int count, bool complete, bool orphans) {
             if (!compare) wrong = 0;
             database->known = true;
             database->incomplete |= !complete;
-            database->orphans = orphans;
             database->entered_limit = database->seen_limit;
             database->entered_count = database->running_count;
             memcpy(running_list(database, true), running_list(database, false),
@@ -561,25 +556,6 @@ void abandon_recount() {
         database->ended = GetCurrentTimestamp();
         database->counting_pid = 0;
     }
-    LWLockRelease(lock());
-}
-
-TimestampTz counters_made_at() { return shared != nullptr ? shared->made_at : 0; }
-
-bool may_have_orphans() {
-    if (shared == nullptr) return false;
-    LWLockAcquire(lock(), LW_SHARED);
-    const DatabaseCounters *database = find_database(MyDatabaseId);
-    const bool may = database == nullptr ? max_prepared_xacts > 0 : database->orphans;
-    LWLockRelease(lock());
-    return may;
-}
-
-void suspect_orphans() {
-    if (shared == nullptr) return;
-    LWLockAcquire(lock(), LW_EXCLUSIVE);
-    DatabaseCounters *database = obtain_database(MyDatabaseId);
-    if (database != nullptr) database->orphans = true;
     LWLockRelease(lock());
 }
 

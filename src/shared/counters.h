@@ -44,8 +44,8 @@ uint32 hash_of_queue(const char *name);
 // makes the counters unknown. Raises no error.
 void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget);
 
-// A prepared transaction of this database was committed whose changes nobody knows.
-void forget_counters();
+// A prepared transaction of that database may have been committed whose changes nobody knows.
+void forget_counters(Oid database_oid);
 // The database or its extension is gone.
 void drop_counters(Oid database_oid);
 
@@ -83,15 +83,9 @@ struct QueueCount {
     int64 own[core::kJobStatusCount];   // of these, by changes that this transaction has not committed yet
     bool entered;                       // for end_recount()
 };
-// Enters what was counted. `complete`: no queue had to be left out. `orphans`: there are prepared transactions whose
-// changes nobody knows. Returns how many queues' counters were wrong; 0 when they were unknown.
-int64 end_recount(QueueCount *queues, int count, bool complete, bool orphans);
+// Enters what was counted. `complete`: no queue had to be left out. Returns how many queues' counters were wrong; 0
+// when they were unknown.
+int64 end_recount(QueueCount *queues, int count, bool complete);
 void abandon_recount();
-
-// When the shared memory was made: what was prepared before, nobody here has heard of.
-TimestampTz counters_made_at();
-// Whether prepared transactions of this database may have changes that nobody knows.
-bool may_have_orphans();
-void suspect_orphans();
 
 }  // namespace jobq

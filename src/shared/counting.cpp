@@ -4,7 +4,7 @@
 #include "shared/counters.h"
 #include "shared/counting.h"
 #include "shared/memory.h"
-#include "shared/prepared_counts.h"
+#include "shared/prepared.h"
 #include "shared/publish.h"
 
 namespace jobq {
@@ -28,7 +28,6 @@ struct Changes {
 };
 Changes changes = {};
 bool callbacks_registered = false;
-char preparing_gid[GIDSIZE];
 
 int *bucket_of(uint32 hash) { return &changes.buckets[hash % kBuckets]; }
 
@@ -100,10 +99,9 @@ void at_transaction_end(XactEvent event, void *) {
     if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_PREPARE && event != XACT_EVENT_ABORT) return;
     if (event == XACT_EVENT_ABORT) abandon_recount();
     if (changes.count == 0 && !changes.unknown) return;
-    const FullTransactionId xid = GetTopFullTransactionIdIfAny();
-    if (event == XACT_EVENT_COMMIT) add_changes(changes.items, changes.count, xid, changes.unknown);
-    if (event == XACT_EVENT_PREPARE)
-        keep_prepared_changes(preparing_gid, changes.items, changes.count, xid, changes.unknown);
+    if (event == XACT_EVENT_COMMIT)
+        add_changes(changes.items, changes.count, GetTopFullTransactionIdIfAny(), changes.unknown);
+    if (event == XACT_EVENT_PREPARE) keep_changes(changes.items, changes.count, changes.unknown);
     clear_changes();
 }
 
@@ -214,7 +212,5 @@ int64 own_depth(std::string_view queue) {
 }
 
 bool counts_unknown_here() { return changes.unknown; }
-
-void preparing_transaction(const char *gid) { strlcpy(preparing_gid, gid, sizeof(preparing_gid)); }
 
 }  // namespace jobq

@@ -31,7 +31,4 @@ int64 own_depth(std::string_view queue);
 // Whether recount_at_commit() was called in this transaction.
 bool counts_unknown_here();
 
-// The utility statement PREPARE TRANSACTION `gid` is about to run: see prepared_counts.h.
-void preparing_transaction(const char *gid);
-
 }  // namespace jobq

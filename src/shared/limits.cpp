@@ -6,6 +6,7 @@
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/parked.h"
+#include "shared/prepared.h"
 #include "shared/waiters.h"
 #include "shared/wall_clock.h"
 
@@ -231,7 +232,6 @@ void tell_of(bool freed) {
         if (pending.told[i].freed == freed && tell(pending.told[i])) let_waiters_look(pending.told[i].queue);
     if (!pending.anywhere) return;
     forget_slots();
-    if (anything_parked()) forget_marks();
     let_all_waiters_look();
 }
 
@@ -252,8 +252,11 @@ void after_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 
 void at_transaction_end(XactEvent event, void *) {
     pending.committed = event == XACT_EVENT_COMMIT && (pending.count > 0 || pending.anywhere);
-    // COMMIT PREPARED may come from another session, which lets everybody look.
-    if (event == XACT_EVENT_PREPARE) pending = {};
+    if (event != XACT_EVENT_PREPARE) return;
+    PreparedEffects effects = pending.anywhere ? kClaimedJobs | kFreedSlots : 0;
+    for (int i = 0; i < pending.count; i++) effects |= pending.told[i].freed ? kFreedSlots : kClaimedJobs;
+    keep_effects(effects);
+    pending = {};
 }
 
 // The entry, unless there are too many.
@@ -449,6 +452,8 @@ void forget_slots() {
             }
         LWLockRelease(shared_lock(Lock::Limits, lock));
     }
+    // Jobs whose keys had no room.
+    if (anything_parked()) forget_marks();
 }
 
 Size limits_size() { return sizeof(Limits); }

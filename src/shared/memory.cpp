@@ -8,7 +8,7 @@
 #include "shared/memory.h"
 #include "shared/notices.h"
 #include "shared/parked.h"
-#include "shared/prepared_counts.h"
+#include "shared/prepared.h"
 #include "shared/recent_filters.h"
 #include "shared/slots.h"
 #include "shared/turns.h"
@@ -44,7 +44,7 @@ constexpr Part kParts[] = {
     {"jobq parked", parked_size, make_parked},
     {"jobq slots", slots_size, make_slots},
     {"jobq counters", counters_size, make_counters},
-    {"jobq prepared counts", prepared_counts_size, make_prepared_counts},
+    {"jobq prepared", prepared_size, make_prepared},
     {"jobq turns", turns_size, make_turns},
     {"jobq unblock", unblock_size, make_unblock},
     {"jobq watched", watched_size, make_watched},

@@ -26,7 +26,7 @@ constexpr int kLeaseLocks = 16;
 enum class Lock {
     Slots,
     Counters,
-    PreparedCounts,
+    Prepared,
     Notices,
     Waiters,
     Marks = Waiters + kWaiterPartitions,

@@ -122,57 +122,70 @@ void wake_for_finished() {
     forget_finished();
 }
 
-void publish_ready() {
-    if (pending.ready_anywhere) forget_marks();
-    if (pending.back || pending.ready_anywhere) forget_claimed();
-    for (int i = 0; i < pending.ready_count; i++)
-        publish_keys(pending.ready[i].lane, pending.ready[i].first, pending.ready[i].last);
+void publish_ready(const Pending &told) {
+    if (told.ready_anywhere) forget_marks();
+    if (told.back || told.ready_anywhere) forget_claimed();
+    for (int i = 0; i < told.ready_count; i++)
+        publish_keys(told.ready[i].lane, told.ready[i].first, told.ready[i].last);
     if (!anything_parked()) return;
-    for (int i = 0; i < pending.ready_count; i++)
-        publish_keys(parked_lane(pending.ready[i].lane), pending.ready[i].first, pending.ready[i].last);
+    for (int i = 0; i < told.ready_count; i++)
+        publish_keys(parked_lane(told.ready[i].lane), told.ready[i].first, told.ready[i].last);
 }
 
-void publish_horizon(Slot *slot) {
-    if (pending.lease_deadline == kNothingDue && pending.horizon_version == 0) return;
+void publish_horizon(const Pending &told, Slot *slot) {
+    if (told.lease_deadline == kNothingDue && told.horizon_version == 0) return;
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    if (pending.horizon_version != 0 && slot->horizon_version == pending.horizon_version)
-        slot->horizon = pending.horizon;
-    if (pending.lease_deadline < slot->horizon.deadline) slot->horizon.deadline = pending.lease_deadline;
-    if (pending.lease_deadline != kNothingDue) slot->horizon_version = ++shared_state()->horizon_versions;
+    if (told.horizon_version != 0 && slot->horizon_version == told.horizon_version) slot->horizon = told.horizon;
+    if (told.lease_deadline < slot->horizon.deadline) slot->horizon.deadline = told.lease_deadline;
+    if (told.lease_deadline != kNothingDue) slot->horizon_version = ++shared_state()->horizon_versions;
     LWLockRelease(slots_lock());
 }
 
-// Running jobs may have come that the rescue must look at.
-void forget_horizon() {
-    Slot *slot = known_session_slot();
-    if (slot == nullptr) return;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->horizon = kUnknownHorizon;
-    slot->horizon_version = ++shared_state()->horizon_versions;
-    LWLockRelease(slots_lock());
-    publish_due(slot, GetCurrentTimestamp());
-}
-
-void publish_pending() {
-    publish_ready();
+// What the database's worker does next.
+void publish_round(const Pending &told) {
     // While jobs are unfinished the worker comes round at the tick interval, whatever the deadlines.
     const TimestampTz now = GetCurrentTransactionStopTimestamp();
     const TimestampTz round = now + static_cast<TimestampTz>(settings.tick_interval_ms) * 1000;
-    const TimestampTz due = pending.extension ? now : Min(pending.due, round);
+    const TimestampTz due = told.extension ? now : Min(told.due, round);
     for (;;) {
         Slot *slot = session_slot();
         if (slot == nullptr) return;
-        if (pending.extension) {
+        if (told.extension) {
             LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
             slot->extension = Presence::Unknown;
             slot->not_before = 0;
             LWLockRelease(slots_lock());
         }
-        publish_horizon(slot);
+        publish_horizon(told, slot);
         publish_due(slot, due);
         // The launcher may have given the slot away meanwhile; it looks at next_due after it has done so.
         if (pg_atomic_read_u32(&slot->database) == MyDatabaseId) return;
     }
+}
+
+// What must be known before anybody is woken.
+void publish_first(const Pending &told) {
+    if (told.any) {
+        publish_ready(told);
+        publish_round(told);
+    }
+    if (told.databases) {
+        pg_atomic_write_u32(&shared_state()->databases_changed, 1);
+        wake_launcher();
+    }
+}
+
+// For whoever ends the current transaction, which is being prepared.
+void keep_pending() {
+    PreparedEffects effects = 0;
+    if (pending.any) effects |= kDeadlines;
+    if (pending.ready_count > 0 || pending.ready_anywhere) effects |= kReadyJobs;
+    if (pending.lane_count > 0 || pending.settings || pending.look_anywhere) effects |= kLooks;
+    if (finished.count > 0 || finished.anywhere) effects |= kFinishedJobs;
+    if (pending.extension) effects |= kExtensionChanged;
+    if (pending.databases) effects |= kDatabasesChanged;
+    if (pending.claims) effects |= kClaimedJobs;
+    keep_effects(effects);
 }
 
 bool same_queue(const char *a, const char *b) { return memcmp(a, b, NAMEDATALEN) == 0; }
@@ -213,24 +226,15 @@ void after_transaction_end(ResourceReleasePhase phase, bool is_commit, bool is_t
 // Runs after the transaction has become visible to others (XACT_EVENT_COMMIT comes after ProcArrayEndTransaction), so
 // that whoever is woken sees it.
 void at_transaction_end(XactEvent event, void *) {
-    // COMMIT PREPARED may come from another session: rather look too early.
-    if (event == XACT_EVENT_PREPARE && pending.any) {
-        pending.due = GetCurrentTimestamp();
-        pending.lease_deadline = DT_NOBEGIN;
-        pending.horizon_version = 0;
-        pending.ready_count = 0;
-        pending.ready_anywhere = false;
-    }
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_PREPARE) {
-        if (pending.any) publish_pending();
-        if (pending.databases) {
-            pg_atomic_write_u32(&shared_state()->databases_changed, 1);
-            wake_launcher();
-        }
-        if (event == XACT_EVENT_COMMIT) committed = pending;
+    if (event == XACT_EVENT_COMMIT) {
+        publish_first(pending);
+        committed = pending;
         pending = kNothingPending;
-        finished.committed = event == XACT_EVENT_COMMIT && (finished.count > 0 || finished.anywhere);
-        if (event == XACT_EVENT_PREPARE) forget_finished();
+        finished.committed = finished.count > 0 || finished.anywhere;
+    } else if (event == XACT_EVENT_PREPARE) {
+        keep_pending();
+        pending = kNothingPending;
+        forget_finished();
     } else if (event == XACT_EVENT_ABORT) {
         if (pending.claims) forget_claimed();
         pending = kNothingPending;
@@ -407,17 +411,27 @@ void publish_finished_anywhere_at_commit() {
     if (can_publish()) finished.anywhere = true;
 }
 
-void publish_ready_anywhere() {
-    if (!shared_memory_ready() || !IsUnderPostmaster) return;
-    forget_marks();
-    forget_claimed();
-    forget_slots();
-    forget_horizon();
-    let_all_waiters_look();
-    let_all_job_waiters_look();
-    unblock_anything();
-    Slot *slot = settings.notify && settings.enabled ? find_slot(MyDatabaseId) : nullptr;
-    if (slot != nullptr) post_notice_of_anything(slot);
+void publish_prepared(PreparedEffects effects) {
+    const auto has = [effects](PreparedEffects wanted) { return (effects & wanted) != 0; };
+    Pending told = kNothingPending;
+    told.any = has(kDeadlines | kReadyJobs | kLooks | kExtensionChanged);
+    if (told.any) told.due = GetCurrentTimestamp();
+    // Running jobs may have come that the rescue must look at.
+    if (has(kDeadlines)) told.lease_deadline = DT_NOBEGIN;
+    told.ready_anywhere = has(kReadyJobs);
+    told.look_anywhere = has(kLooks);
+    told.extension = has(kExtensionChanged);
+    told.databases = has(kDatabasesChanged);
+    publish_first(told);
+    if (has(kClaimedJobs)) forget_claimed();
+    if (has(kClaimedJobs | kFreedSlots)) forget_slots();
+    wake_for(told);
+    if (has(kClaimedJobs | kFreedSlots)) let_all_waiters_look();
+    if (has(kFinishedJobs)) {
+        if (dependencies_noted()) unblock_now(nullptr, 0, bit_of(Blocker::Dependency));
+        let_all_job_waiters_look();
+    }
+    if (has(kUnblockedJobs)) unblock_anything();
 }
 
 void announce_extension_at_commit() {

@@ -7,6 +7,7 @@
 #include "core/claim_key.h"
 #include "core/wake.h"
 #include "pg/pg.h"
+#include "shared/prepared.h"
 #include "shared/slots.h"
 
 #include <string_view>
@@ -55,8 +56,8 @@ void publish_settings_at_commit(std::string_view queue);
 void publish_finished_at_commit(int64 job, bool completed = false);
 void publish_finished_anywhere_at_commit();
 
-// Jobs of any lane of this database may have become claimable, any job may have finished, and everybody can see them
-// already: for commits that nobody publishes. Raises no error.
-void publish_ready_anywhere();
+// A prepared transaction of this database has ended, and everybody can see it: nobody knows any more which jobs it was
+// about. Raises no error.
+void publish_prepared(PreparedEffects effects);
 
 }  // namespace jobq

@@ -3,6 +3,7 @@
 #include "pg/pg.h"
 
 #include "shared/memory.h"
+#include "shared/prepared.h"
 #include "shared/unblock.h"
 
 namespace jobq {
@@ -142,11 +143,12 @@ void tell(Blockers anything, const Unblocked *entries, int count) {
     }
 }
 
-// XACT_EVENT_COMMIT comes after the transaction has become visible. COMMIT PREPARED has a hook that tells of anything.
+// XACT_EVENT_COMMIT comes after the transaction has become visible.
 void at_transaction_end(XactEvent event, void *) {
     if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE) return;
-    if (event == XACT_EVENT_COMMIT && (told.count > 0 || told.anything != 0))
-        tell(told.anything, told.entries, told.count);
+    const bool any = told.count > 0 || told.anything != 0;
+    if (event == XACT_EVENT_COMMIT && any) tell(told.anything, told.entries, told.count);
+    if (event == XACT_EVENT_PREPARE && any) keep_effects(kUnblockedJobs);
     forget_told();
 }
 

@@ -35,12 +35,6 @@ Statement get_queues = {
 // The heap alone is read; 64 MB take about 0.1 s.
 Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 67108864", {}, Planning::Free};
 
-Statement find_prepared = {
-    R"(SELECT EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts p
-                      WHERE p.database = pg_catalog.current_database() AND p.prepared < $1))",
-    {TIMESTAMPTZOID},
-    Planning::Free};
-
 Statement get_lanes = {"SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1", {TEXTOID}};
 
 // Of the jobs that are watched, and of those that were claimed just now, whose ids are $1. A queue may come twice.
@@ -155,11 +149,6 @@ void note_own_changes(Counted *counted) {
     }
 }
 
-bool any_orphan() {
-    if (!may_have_orphans()) return false;
-    return run(find_prepared, Params().add(TimestampTzGetDatum(counters_made_at())))[0].bool_at(1);
-}
-
 // The queues in use, as jobq.queues has them.
 QueueList list_names(QueueList *numbers, bool counted) {
     const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
@@ -222,14 +211,12 @@ QueueList read_queue_numbers() {
 DutyOutcome reconcile_counters() {
     DutyOutcome outcome = {};
     if (counts_unknown_here() || !recount_due_by_hand(GetCurrentTimestamp())) return outcome;
-    // Asked before the snapshot is taken: an orphan that is committed meanwhile spoils the recount.
-    const bool orphans = any_orphan();
     Snapshot snapshot = begin_recount();
     if (snapshot == nullptr) return outcome;
     Counted counted = count_table(snapshot);
     UnregisterSnapshot(snapshot);
     note_own_changes(&counted);
-    outcome.done = end_recount(counted.queues, counted.count, counted.complete, orphans);
+    outcome.done = end_recount(counted.queues, counted.count, counted.complete);
     return outcome;
 }
 

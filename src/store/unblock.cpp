@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/async_commit.h"
+#include "shared/prepared.h"
 #include "store/dependents.h"
 #include "store/groups.h"
 #include "store/unblock.h"
@@ -80,9 +81,11 @@ void search_for(int kind) {
 
 // What was taken from the list and what is remembered of the table may be wrong now.
 void at_transaction_end(XactEvent event, void *) {
-    if (!state.changing || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)) return;
+    if (!state.changing || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_PREPARE && event != XACT_EVENT_ABORT))
+        return;
     state.changing = false;
-    if (event == XACT_EVENT_COMMIT) return;
+    if (event == XACT_EVENT_PREPARE) keep_effects(kUnblockedJobs);
+    if (event != XACT_EVENT_ABORT) return;
     // By hand: what is watched may be incomplete now.
     if (state.slot == nullptr) {
         unblock_anything();

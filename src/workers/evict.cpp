@@ -5,11 +5,6 @@
 
 #include "workers/evict.h"
 #include "workers/recount.h"
-#include "shared/counters.h"
-#include "shared/counting.h"
-#include "shared/memory.h"
-#include "shared/prepared_counts.h"
-#include "shared/publish.h"
 #include "shared/slots.h"
 
 extern "C" {
@@ -185,53 +180,12 @@ bool changes_databases(Node *statement) {
     }
 }
 
-// What it changes for the worker of this database is published by nobody: the jobs of a prepared transaction, whose
-// own session published before they were visible, and the end of the extension.
-bool calls_for_a_look(Node *statement) {
-    switch (nodeTag(statement)) {
-        case T_TransactionStmt:
-            return reinterpret_cast<TransactionStmt *>(statement)->kind == TRANS_STMT_COMMIT_PREPARED;
-        case T_DropStmt:
-            return reinterpret_cast<DropStmt *>(statement)->removeType == OBJECT_EXTENSION;
-        case T_DropOwnedStmt:
-            return true;
-        default:
-            return false;
-    }
-}
-
-// The name of the prepared transaction that the command decides, as a copy; nullptr: none. Also tells the counters of
-// the name that a transaction is being prepared under.
-const char *settled_transaction(Node *statement) {
-    if (nodeTag(statement) != T_TransactionStmt) return nullptr;
-    const auto *transaction = reinterpret_cast<TransactionStmt *>(statement);
-    if (transaction->kind == TRANS_STMT_PREPARE) preparing_transaction(transaction->gid);
-    const bool settles =
-        transaction->kind == TRANS_STMT_COMMIT_PREPARED || transaction->kind == TRANS_STMT_ROLLBACK_PREPARED;
-    return settles ? pstrdup(transaction->gid) : nullptr;
-}
-
 // The database is gone when the command commits: nothing may be started there meanwhile.
 void forget_dropped() {
     LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
     kept_out->extension = Presence::Absent;
     pg_atomic_write_u64(&kept_out->next_due, static_cast<uint64>(kNothingDue));
     LWLockRelease(slots_lock());
-}
-
-// It holds a lock that DROP EXTENSION waits for, maybe for seconds.
-void stop_recount_here() {
-    if (!shared_memory_ready()) return;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    const Slot *slot = find_slot(MyDatabaseId);
-    if (slot != nullptr) stop_recount(slot);
-    LWLockRelease(slots_lock());
-}
-
-void look_at_commit() {
-    if (!shared_memory_ready()) return;
-    const Slot *slot = find_slot(MyDatabaseId);
-    if (slot != nullptr && slot->extension == Presence::Present) publish_due_at_commit(GetCurrentTimestamp());
 }
 
 void run_previous(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
@@ -245,13 +199,7 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
                 ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion) {
     Node *statement = planned->utilityStmt;
     if (!changes_databases(statement) || !IsUnderPostmaster || !IsTransactionState() || RecoveryInProgress()) {
-        // Asked first: afterwards the statement's memory may be gone.
-        const bool look = calls_for_a_look(statement);
-        const char *settled = settled_transaction(statement);
-        if (look && nodeTag(statement) == T_DropStmt) stop_recount_here();
         run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
-        if (settled != nullptr) settle_prepared_changes(settled);
-        if (look) look_at_commit();
         return;
     }
 
@@ -266,10 +214,7 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
     {
         wait_until_gone();
         run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
-        if (target.dropped) {
-            forget_dropped();
-            drop_counters(target.database);
-        }
+        if (target.dropped) forget_dropped();
     }
     PG_FINALLY();
     { let_workers_in(); }
@@ -278,7 +223,7 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
 
 }  // namespace
 
-void install_utility_hook() {
+void install_evict_hook() {
     previous_hook = ProcessUtility_hook;
     ProcessUtility_hook = on_utility;
 }

@@ -5,6 +5,6 @@
 namespace jobq {
 
 // Puts a hook before utility commands.
-void install_utility_hook();
+void install_evict_hook();
 
 }  // namespace jobq

@@ -10,6 +10,7 @@
 #include "workers/recount.h"
 #include "workers/round.h"
 #include "shared/counters.h"
+#include "shared/prepared.h"
 #include "shared/unblock.h"
 #include "shared/wall_clock.h"
 #include "shared/watched.h"
@@ -409,6 +410,7 @@ void give_up_round(Slot *slot) {
 
 bool run_round(Slot *slot, RoundState *state) {
     begin_round(slot);
+    settle_prepared();
     Duties duties = {};
     Step plan = {};
     plan.outcome = Outcome::Skipped;

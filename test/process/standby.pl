@@ -13,7 +13,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $timeout = 6;
-my $primary = preloaded('primary', init => { allows_streaming => 1 }, conf => ['max_connections = 20']);
+my $primary = preloaded('primary', init => { allows_streaming => 1 }, conf => ['max_connections = 20', 'max_prepared_transactions = 10']);
 database($primary, 'work');
 value($primary, 'work', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s')});
 value($primary, 'work', q{SELECT count(*) FROM jobq_enqueue_many('q', array_fill('{}'::jsonb, ARRAY[5]))});
@@ -25,6 +25,10 @@ $standby->start;
 my $job = value($primary, 'work', q{SELECT jobq_enqueue('kept')});
 $primary->wait_for_catchup($standby);
 
+# Prepared when the standby runs already: nobody there has a callback for it.
+value($primary, 'work', q{BEGIN; SELECT jobq_enqueue('promised'); PREPARE TRANSACTION 'promised'});
+value($primary, 'work', q{SELECT jobq_set_limit('promised', max_running => 1), jobq_enqueue('promised', kind => 'held')});
+value($primary, 'work', q{BEGIN; SELECT count(*) FROM jobq_claim('promised', kinds => '{held}'); PREPARE TRANSACTION 'held'});
 value($primary, 'work', q{SELECT jobq_set_limit('rate', rate => 1000, per => '1000 s'), jobq_enqueue_many('rate', array_fill('{}'::jsonb, ARRAY[1000]))});
 $primary->wait_for_catchup($standby);
 
@@ -100,6 +104,18 @@ report_seconds("their leases were rescued after the promotion, heartbeat timeout
 cmp_ok($first, '>=', $timeout, 'but not before one heartbeat timeout of grace');
 in_time($last, $timeout + 5, 'and soon after it');
 ok(value($standby, 'work', q{SELECT jobq_enqueue('q')}) > $job, 'it takes jobs');
+
+# ---- what was prepared on the primary
+
+my $promised = q{FROM jobq.queue_stats WHERE queue = 'promised'};
+becomes_true($standby, 'work', "SELECT source = 'counters' $promised", 'counted after the promotion');
+is(value($standby, 'work', q{SELECT count(*) FROM jobq_claim('promised'); SELECT count(*) FROM jobq_claim('promised')}), "0\n0", 'nothing but what is prepared');
+value($standby, 'work', q{COMMIT PREPARED 'promised'});
+is(value($standby, 'work', "SELECT pending, processing $promised"), '2|0', 'committed after the promotion: the counters are right');
+is(value($standby, 'work', q{SELECT count(*) FROM jobq_claim('promised')}), '0', 'its limit is full');
+value($standby, 'work', q{ROLLBACK PREPARED 'held'});
+is(value($standby, 'work', q{SELECT kind FROM jobq_claim('promised')}), '', 'rolled back after it, the place is free at once');
+is(value($standby, 'work', "SELECT pending, processing $promised"), '1|1', 'and the counters are right');
 
 unlike(log_since($standby), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
 

@@ -1,0 +1,206 @@
+// See prepared.h.
+#include "pg/pg.h"
+
+#include "core/counts.h"
+#include "shared/memory.h"
+#include "shared/prepared.h"
+#include "shared/publish.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "access/twophase.h"
+#include "access/xlog.h"
+#include "port/atomics.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// A transaction that changes more queues than this makes the counters unknown.
+constexpr int kMaxQueues = 8;
+
+struct Prepared {
+    Oid database;  // InvalidOid: free
+    FullTransactionId xid;
+    PreparedEffects effects;
+    bool unknown;  // its changes of the counters
+    int count;
+    QueueChange changes[kMaxQueues];
+};
+
+struct PreparedTable {
+    pg_atomic_uint32 count;
+    volatile bool adopted;  // what was prepared before is here
+    int capacity;
+    Prepared items[FLEXIBLE_ARRAY_MEMBER];
+};
+
+PreparedTable *shared = nullptr;
+
+LWLock *lock() { return shared_lock(Lock::Prepared); }
+
+bool is_over(const Prepared &item) { return !TransactionIdIsInProgress(XidFromFullTransactionId(item.xid)); }
+
+// Of one that is over. What the server does not remember any more may have committed.
+bool may_have_committed(const Prepared &item) {
+    const TransactionId xid = XidFromFullTransactionId(item.xid);
+    return TransactionIdPrecedes(xid, oldest_known_xid()) || TransactionIdDidCommit(xid);
+}
+
+// ---- under the lock
+
+Prepared *find(FullTransactionId xid) {
+    for (int i = 0; i < shared->capacity; i++) {
+        Prepared *item = &shared->items[i];
+        if (OidIsValid(item->database) && FullTransactionIdEquals(item->xid, xid)) return item;
+    }
+    return nullptr;
+}
+
+// A place for one that is being prepared. There are as many as the server can have: when all are taken, one is of a
+// transaction that is over, and whose database nobody has come by since; it is copied to *lost.
+Prepared *find_place(Prepared *lost) {
+    Prepared *end = shared->items + shared->capacity;
+    Prepared *place = std::find_if(shared->items, end, [](const Prepared &item) { return !OidIsValid(item.database); });
+    if (place != end) return place;
+    place = std::find_if(shared->items, end, is_over);
+    if (place == end) return nullptr;
+    *lost = *place;
+    pg_atomic_fetch_sub_u32(&shared->count, 1);
+    return place;
+}
+
+Prepared *enter(Prepared *place, Oid database, FullTransactionId xid) {
+    *place = {};
+    place->database = database;
+    place->xid = xid;
+    pg_atomic_fetch_add_u32(&shared->count, 1);
+    return place;
+}
+
+// ----
+
+// Calls body(item) for the current transaction, which is being prepared.
+template <typename Body>
+void with_own(Body body) {
+    if (shared == nullptr || shared->capacity == 0) return;
+    const FullTransactionId xid = GetTopFullTransactionIdIfAny();
+    Prepared lost = {};
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    Prepared *item = find(xid);
+    if (item == nullptr) {
+        item = find_place(&lost);
+        if (item != nullptr) enter(item, MyDatabaseId, xid);
+    }
+    if (item != nullptr) body(item);
+    LWLockRelease(lock());
+    if (OidIsValid(lost.database)) forget_counters(lost.database);
+}
+
+// The server holds a dummy process for each transaction that is prepared, and does not clear it afterwards. None of
+// these has been taken by a new one yet: whoever prepares comes by here before. So nothing is missed, not even a
+// transaction that is over just now.
+void adopt() {
+    if (shared->adopted || RecoveryInProgress()) return;
+    const FullTransactionId next = ReadNextFullTransactionId();
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    for (int i = 0; i < shared->capacity && !shared->adopted; i++) {
+        const PGPROC &proc = PreparedXactProcs[i];
+        if (!TransactionIdIsValid(proc.xid)) continue;
+        const uint64 xid = core::widen_xid(proc.xid, U64FromFullTransactionId(next));
+        Prepared *item = enter(&shared->items[i], proc.databaseId, FullTransactionIdFromU64(xid));
+        item->effects = kAllEffects;
+        item->unknown = true;
+    }
+    shared->adopted = true;
+    LWLockRelease(lock());
+}
+
+// The next one of this database, from item `*next` on; false: there is none any more.
+bool next_here(int *next, Prepared *copy) {
+    bool found = false;
+    LWLockAcquire(lock(), LW_SHARED);
+    while (!found && *next < shared->capacity) {
+        const Prepared &item = shared->items[(*next)++];
+        found = item.database == MyDatabaseId;
+        if (found) *copy = item;
+    }
+    LWLockRelease(lock());
+    return found;
+}
+
+// False when another session has done so.
+bool release(const Prepared &copy, Prepared *item) {
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    const bool still_there = item->database == copy.database && FullTransactionIdEquals(item->xid, copy.xid);
+    if (still_there) {
+        item->database = InvalidOid;
+        pg_atomic_fetch_sub_u32(&shared->count, 1);
+    }
+    LWLockRelease(lock());
+    return still_there;
+}
+
+// Told of last: who wakes up finds the counters right, too.
+void tell(const Prepared &ended, bool committed) {
+    if (committed && (ended.count > 0 || ended.unknown))
+        add_changes(ended.changes, ended.count, ended.xid, ended.unknown);
+    publish_prepared(ended.effects & (committed ? kEffectsOfCommit : kEffectsOfRollback));
+}
+
+// Whether the current transaction, which ends, may have ended a prepared one.
+bool may_have_ended_one(XactEvent event) {
+    return !FullTransactionIdIsValid(GetTopFullTransactionIdIfAny()) &&
+           (event == XACT_EVENT_ABORT || XactLastRecEnd != 0);
+}
+
+// Before the end of the transaction, not after it: by then it has forgotten whether it has written WAL.
+void at_transaction_end(XactEvent event, void *) {
+    const bool ends = event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_ABORT;
+    if (shared == nullptr || shared->capacity == 0 || (!ends && event != XACT_EVENT_PRE_PREPARE)) return;
+    adopt();
+    if (ends && pg_atomic_read_u32(&shared->count) > 0 && may_have_ended_one(event)) settle_prepared();
+}
+
+}  // namespace
+
+void keep_effects(PreparedEffects effects) {
+    if (effects != 0) with_own([effects](Prepared *item) { item->effects |= effects; });
+}
+
+void keep_changes(const QueueChange *changes, int count, bool unknown) {
+    with_own([&](Prepared *item) {
+        item->unknown = unknown || count > kMaxQueues;
+        item->count = item->unknown ? 0 : count;
+        memcpy(static_cast<void *>(item->changes), changes, sizeof(QueueChange) * item->count);
+        // Counted again, by the worker.
+        if (item->unknown) item->effects |= kDeadlines;
+    });
+}
+
+void settle_prepared() {
+    if (shared == nullptr || !OidIsValid(MyDatabaseId)) return;
+    Prepared copy;
+    for (int next = 0; next_here(&next, &copy);)
+        if (is_over(copy) && release(copy, &shared->items[next - 1])) tell(copy, may_have_committed(copy));
+}
+
+void watch_prepared() { RegisterXactCallback(at_transaction_end, nullptr); }
+
+Size prepared_size() {
+    return add_size(offsetof(PreparedTable, items), mul_size(max_prepared_xacts, sizeof(Prepared)));
+}
+
+void make_prepared(void *memory, bool fresh) {
+    shared = static_cast<PreparedTable *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, prepared_size());
+    pg_atomic_init_u32(&shared->count, 0);
+    shared->capacity = max_prepared_xacts;
+}
+
+}  // namespace jobq
