@@ -65,7 +65,7 @@ class Job:
     def check(self):
         if self.state == "cancel":
             raise Cancelled
-        if self.state == "lost":
+        if self.state in ("lost", "gone"):
             raise Lost
 
 
@@ -81,7 +81,7 @@ def heartbeat(job):
         except psycopg.Error as error:
             print(f"job {job.id}: heartbeat failed, trying again: {error}", file=sys.stderr)
             conn = None
-        if job.state == "lost":
+        if job.state not in ("held", "cancel"):
             break
     if conn is not None:
         conn.close()

@@ -51,8 +51,10 @@ run() {  # job lease seconds payload; the command gets a process group of its ow
     status=$?
     kill -TERM -- "-$beats" 2>/dev/null
     wait "$beats" 2>/dev/null
-    if [ "$(cat "$state")" = lost ]; then
-        echo "job $job: lost"
+    local answer
+    answer=$(cat "$state")
+    if [ "$answer" = lost ] || [ "$answer" = gone ]; then
+        echo "job $job: $answer"
     elif [ "$status" = 0 ]; then
         echo "job $job: completed: $(sql "SELECT jobq_complete(:job, :lease, to_jsonb(:'out'::text))" \
             job="$job" lease="$lease" out="$(head -c 10000 "$output")")"

@@ -30,6 +30,13 @@ bool is_waiting(JobStatus status) noexcept;
 // completed, failed and cancelled.
 bool is_finished(JobStatus status) noexcept;
 
+// What became of a lease that is not held.
+enum class Unheld : std::uint8_t {
+    Lost,      // it was taken away, or never was one
+    Finished,  // a report under it ended its attempt
+    Gone,      // there is no such job, and nothing is known of its leases
+};
+
 // What a queue uses when neither the job nor its queue says otherwise.
 constexpr int kDefaultMaxAttempts = 20;
 constexpr int kDefaultMaxLost = 3;

@@ -85,7 +85,20 @@ void take_extra(HeldJob *job, FunctionCallInfo fcinfo, int n) {
     if (job->has_extra) job->extra = PG_GETARG_DATUM(n);
 }
 
-const char *heartbeat_answer(bool held, bool cancel) { return !held ? "lost" : cancel ? "cancel" : "held"; }
+const char *heartbeat_answer(bool cancel) { return cancel ? "cancel" : "held"; }
+
+const char *heartbeat_answer(const HeldJob &job) {
+    if (job.held) return heartbeat_answer(job.cancel);
+    switch (job.unheld) {
+        case core::Unheld::Finished:
+            return "finished";
+        case core::Unheld::Gone:
+            return "gone";
+        case core::Unheld::Lost:
+            break;
+    }
+    return "lost";
+}
 
 // Heartbeats: lost in a crash, one is only a heartbeat that came too late.
 template <typename Body>
@@ -206,7 +219,7 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
     HeldJob job = held_job(fcinfo, 1);
     take_extra(&job, fcinfo, 2);
     may_be_lost([&] { heartbeat_jobs(&job, 1, GetCurrentTimestamp()); });
-    PG_RETURN_TEXT_P(cstring_to_text(heartbeat_answer(job.held, job.cancel)));
+    PG_RETURN_TEXT_P(cstring_to_text(heartbeat_answer(job)));
 }
 
 PG_FUNCTION_INFO_V1(jobq_heartbeat_many);
@@ -217,8 +230,7 @@ PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
     may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, GetCurrentTimestamp()); });
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
-        results.row({Int64GetDatum(batch.jobs[i].id),
-                     CStringGetTextDatum(heartbeat_answer(batch.jobs[i].held, batch.jobs[i].cancel))});
+        results.row({Int64GetDatum(batch.jobs[i].id), CStringGetTextDatum(heartbeat_answer(batch.jobs[i]))});
     return results.done();
 }
 
@@ -232,7 +244,7 @@ PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
         with_spi([&] {
             const Rows rows = heartbeat_worker(worker_id, GetCurrentTimestamp());
             for (uint64 i = 0; i < rows.size(); i++)
-                results.row({rows[i].get(1), CStringGetTextDatum(heartbeat_answer(true, rows[i].bool_at(2)))});
+                results.row({rows[i].get(1), CStringGetTextDatum(heartbeat_answer(rows[i].bool_at(2)))});
         });
     });
     return results.done();

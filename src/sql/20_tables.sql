@@ -64,6 +64,7 @@ CREATE TABLE jobq.jobs (
     attempts            integer NOT NULL DEFAULT 0,
     lost_attempts       integer NOT NULL DEFAULT 0,
     lease               bigint,
+    completed_lease     bigint,
     claim_xid           xid8,
     started_at          timestamptz,
     last_heartbeat      timestamptz,
@@ -140,6 +141,7 @@ COMMENT ON COLUMN jobq.jobs.status IS 'scheduled, blocked, pending, processing, 
 COMMENT ON COLUMN jobq.jobs.attempts IS 'starts so far, counted at the claim; a release or snooze gives one back';
 COMMENT ON COLUMN jobq.jobs.lost_attempts IS 'attempts that ended because the worker disappeared';
 COMMENT ON COLUMN jobq.jobs.lease IS 'random number given to the claim that holds the job, NULL while nobody does';
+COMMENT ON COLUMN jobq.jobs.completed_lease IS 'the lease under which a worker completed it last';
 COMMENT ON COLUMN jobq.jobs.claim_xid IS 'the transaction that claimed it last: within it, and only there, the lease may be left out';
 COMMENT ON COLUMN jobq.jobs.started_at IS 'when the latest attempt was claimed';
 COMMENT ON COLUMN jobq.jobs.last_heartbeat IS 'last sign of life of the worker, the claim included';
@@ -225,11 +227,13 @@ CREATE TABLE jobq.attempts (
     worker_id   text,
     started_at  timestamptz,
     finished_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    error       text
+    error       text,
+    reported    boolean NOT NULL DEFAULT false
 );
 CREATE INDEX attempts_job_idx ON jobq.attempts (job_id, lease);
 COMMENT ON TABLE jobq.attempts IS 'each attempt that failed, was lost, released, snoozed or cancelled';
 COMMENT ON COLUMN jobq.attempts.outcome IS 'failed, lost (no heartbeat), released, snoozed or cancelled';
+COMMENT ON COLUMN jobq.attempts.reported IS 'its worker ended it; false: the lease was taken away';
 
 -- What jobq_set_limit has set. The empty key: of the whole queue; '*': of each key that has no limit of its own.
 CREATE TABLE jobq.limit_settings (

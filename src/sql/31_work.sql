@@ -98,7 +98,7 @@ CREATE FUNCTION jobq_heartbeat(job_id bigint, lease bigint DEFAULT NULL, progres
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_heartbeat(bigint, bigint, jsonb) IS
-    'extend a lease; returns held, cancel or lost';
+    'extend a lease; returns held, cancel, finished, lost or gone';
 
 CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, state text)

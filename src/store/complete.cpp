@@ -45,15 +45,19 @@ std::string_view queue_of(const JobsTable &jobs) { return view(DatumGetTextPP(jo
 
 bool is_unkept(const JobsTable &jobs) { return find_queue(queue_of(jobs))->keep_completed == 0; }
 
+// The lease stands where it stood, under another name: by it a late heartbeat is told that its own worker has completed
+// the job. The bytes of the row are the same there, so its WAL record does not grow.
 bool write_completion(Table *table, const HeldJob &job, TimestampTz now) {
-    constexpr AttrNumber changed[] = {kJobStatus,     kJobFinishedAt, kJobResult,    kJobLease,   kJobWatched,
-                                      kJobUniqueHeld, kJobMustEndAt,  kJobQueueSlot, kJobKeySlot, kJobGroupActive};
+    constexpr AttrNumber changed[] = {kJobStatus,         kJobFinishedAt, kJobResult,     kJobLease,
+                                      kJobCompletedLease, kJobWatched,    kJobUniqueHeld, kJobMustEndAt,
+                                      kJobQueueSlot,      kJobKeySlot,    kJobGroupActive};
     begin_change(table);
     set_column(table, kJobStatus, ObjectIdGetDatum(completed_status()));
     set_column(table, kJobFinishedAt, TimestampTzGetDatum(now));
     clear_column(table, kJobResult);
     if (job.has_extra) set_column(table, kJobResult, job.extra);
     clear_column(table, kJobLease);
+    set_column(table, kJobCompletedLease, Int64GetDatum(job.lease));
     clear_column(table, kJobWatched);
     clear_column(table, kJobUniqueHeld);
     clear_column(table, kJobMustEndAt);
@@ -172,11 +176,16 @@ void heartbeat_jobs(HeldJob *held, int count, TimestampTz now) {
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
+    bool all_held = true;
     for (HeldJob *job = held; job < held + count; job++) {
         job->held = change_held(&jobs, job->id, job->lease, [&] { return write_heartbeat(&jobs.table, *job, now); });
-        if (job->held) job->cancel = job_has(jobs, kJobCancelRequestedAt);
+        if (job->held)
+            job->cancel = job_has(jobs, kJobCancelRequestedAt);
+        else
+            all_held = false;
     }
     close_jobs(&jobs);
+    if (!all_held) as_owner([&] { with_spi([&] { explain_unheld(held, count); }); });
 }
 
 }  // namespace jobq

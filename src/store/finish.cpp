@@ -63,14 +63,24 @@ Statement end_and_record = {
                lost_attempts = u.lost_attempts, error = coalesce(u.error, j.error),
                finished_at = CASE WHEN u.status IN ('failed', 'cancelled') THEN $10 END,
                lease = NULL, watched = NULL, must_end_at = NULL, queue_slot = NULL, key_slot = NULL
-           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
-                AS u(id, lease, attempt, status, run_at, attempts, lost_attempts, outcome, error)
+           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $11)
+                AS u(id, lease, attempt, status, run_at, attempts, lost_attempts, outcome, error, reported)
            WHERE j.id = ANY (ARRAY[u.id])
-           RETURNING u.id, u.lease, u.attempt, u.outcome, j.worker_id, j.started_at, u.error)
-       INSERT INTO jobq.attempts (job_id, lease, attempt, outcome, worker_id, started_at, finished_at, error)
-       SELECT e.id, e.lease, e.attempt, e.outcome, e.worker_id, e.started_at, $10, e.error FROM ended e)",
+           RETURNING u.id, u.lease, u.attempt, u.outcome, j.worker_id, j.started_at, u.error, u.reported)
+       INSERT INTO jobq.attempts (job_id, lease, attempt, outcome, worker_id, started_at, finished_at, error, reported)
+       SELECT e.id, e.lease, e.attempt, e.outcome, e.worker_id, e.started_at, $10, e.error, e.reported FROM ended e)",
     {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
-     TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}};
+     TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID, BOOLARRAYOID}};
+
+// A completed job remembers the lease; other attempts are on record. What is deleted leaves no trace.
+Statement find_ended = {
+    R"(SELECT u.id, u.lease, j.id IS NULL,
+              coalesce(j.completed_lease = u.lease, false)
+              OR EXISTS (SELECT FROM jobq.attempts a
+                         WHERE a.job_id = ANY (ARRAY[u.id]) AND a.lease = u.lease AND a.reported)
+       FROM unnest($1, $2) AS u(id, lease)
+       LEFT JOIN LATERAL (SELECT * FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id])) j ON true)",
+    {INT8ARRAYOID, INT8ARRAYOID}};
 
 Statement delete_jobs = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text, j.id",
                          {INT8ARRAYOID}};
@@ -105,7 +115,9 @@ HeldArrays arrays_of(const HeldJob *jobs, int count, Oid extra_type) {
 
 // The job that a returned row (id, lease, ...) is about; `jobs` is sorted.
 HeldJob *job_of(HeldJob *jobs, int count, const Row &row) {
-    const HeldJob key = {row.int64_at(1), row.int64_at(2), 0, Datum(0), false, false, false, core::JobStatus::Pending};
+    HeldJob key = {};
+    key.id = row.int64_at(1);
+    key.lease = row.int64_at(2);
     HeldJob *found = std::lower_bound(jobs, jobs + count, key, [](const HeldJob &a, const HeldJob &b) {
         return a.id != b.id ? a.id < b.id : a.lease < b.lease;
     });
@@ -137,6 +149,19 @@ Rows heartbeat_worker(text *worker_id, TimestampTz now) {
                Params().add(PointerGetDatum(worker_id)).add(TimestampTzGetDatum(now)).add(unwatched));
 }
 
+void explain_unheld(HeldJob *jobs, int count) {
+    auto *unheld = static_cast<HeldJob *>(palloc(sizeof(HeldJob) * count));
+    const HeldJob *end = std::copy_if(jobs, jobs + count, unheld, [](const HeldJob &job) { return !job.held; });
+    const HeldArrays arrays = arrays_of(unheld, static_cast<int>(end - unheld), TEXTOID);
+    const Rows rows = run(find_ended, Params().add(arrays.ids).add(arrays.leases));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        job_of(jobs, count, row)->unheld = row.bool_at(3)   ? core::Unheld::Gone
+                                           : row.bool_at(4) ? core::Unheld::Finished
+                                                            : core::Unheld::Lost;
+    }
+}
+
 void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry, TimestampTz now) {
     if (count == 0) return;
     const Rows rows = lock_held_jobs(jobs, count);
@@ -146,6 +171,7 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
         HeldJob *job = job_of(jobs, count, row);
         const Queue *queue = find_queue(row.text_at(kQueue));
         EndedAttempt &attempt = ended[i] = ended_of(row, *queue, "failed");
+        attempt.reported = true;
         attempt.status = core::after_failure(attempt.attempt, row.int32_at(kMaxAttempts), wants_retry,
                                              row.bool_at(kCancelRequested));
         attempt.error = truncated_error(job->extra, !job->has_extra);
@@ -164,6 +190,7 @@ void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *ou
         const Row row = rows[i];
         HeldJob *job = job_of(jobs, count, row);
         EndedAttempt &attempt = ended[i] = ended_of(row, *find_queue(row.text_at(kQueue)), outcome);
+        attempt.reported = true;
         attempt.attempts = Max(attempt.attempt - 1, 0);
         if (delay > 0) attempt.run_at = core::saturating_add(now, delay);
         attempt.status =
@@ -214,6 +241,7 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
     Datum *columns[kColumns];
     for (Datum *&column : columns) column = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     auto *no_error = static_cast<bool *>(palloc(sizeof(bool) * count));
+    auto *reported = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     auto *unkept = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     auto *buried = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     auto *keyed = static_cast<Datum *>(palloc(sizeof(Datum) * count));
@@ -230,6 +258,7 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
         columns[7][i] = CStringGetTextDatum(one.outcome);
         columns[8][i] = PointerGetDatum(one.error);
         no_error[i] = one.error == nullptr;
+        reported[i] = BoolGetDatum(one.reported);
         if (one.queue_slot != 0) slot_freed_at_commit(one.queue, {}, one.queue_slot);
         if (one.key_slot != 0) slot_freed_at_commit(one.queue, one.concurrency_key, one.key_slot);
         if (one.status == core::JobStatus::Scheduled) publish_due_at_commit(one.run_at);
@@ -247,7 +276,8 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
     Params params;
     for (int c = 0; c < kColumns; c++)
         params.add(array_of(columns[c], c == kColumns - 1 ? no_error : nullptr, count, types[c]));
-    run(end_and_record, params.add(TimestampTzGetDatum(now)));
+    params.add(TimestampTzGetDatum(now)).add(array_of(reported, count, BOOLOID));
+    run(end_and_record, params);
     require_affected(count);
     count_ends(ended, count);
     keep_keys_of(keyed, keyed_count, now);

@@ -19,6 +19,7 @@ struct HeldJob {
     bool has_extra;
     bool held;               // out: the lease was the current one
     bool cancel;             // out, heartbeats: a cancellation was asked for
+    core::Unheld unheld;     // out, heartbeats, where it is not held: why
     core::JobStatus status;  // out: the job's new status
 };
 
@@ -28,8 +29,11 @@ int64 lease_claimed_here(int64 job_id);
 // Below SQL: processing -> completed, where held.
 void complete_jobs(HeldJob *held, int count, TimestampTz now);
 
-// Below SQL: extends the leases that are held; `extra` is the progress. Fills held and cancel.
+// Below SQL: extends the leases that are held; `extra` is the progress. Fills held and cancel, or unheld.
 void heartbeat_jobs(HeldJob *held, int count, TimestampTz now);
+
+// Of leases that are not held: finds out why.
+void explain_unheld(HeldJob *jobs, int count);
 
 // Extends the leases of every job of a worker. Returns the rows (id, cancel requested).
 Rows heartbeat_worker(text *worker_id, TimestampTz now);
@@ -79,6 +83,7 @@ struct EndedAttempt {
     int32 attempts;  // counted from now on
     int32 lost_attempts;
     const char *outcome;  // as in jobq.attempts
+    bool reported;        // by the worker that had the lease
     text *error;          // nullptr: none
     core::Micros keep;    // how long the queue keeps the job if it is finished now
     bool can_be_buried;   // the queue has a dead letter queue

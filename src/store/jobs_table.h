@@ -37,6 +37,7 @@ enum JobColumn : AttrNumber {
     kJobAttempts,
     kJobLostAttempts,
     kJobLease,
+    kJobCompletedLease,
     kJobClaimXid,
     kJobStartedAt,
     kJobLastHeartbeat,

@@ -467,12 +467,12 @@ class Worker(Client):
 
     def heartbeat_many(self, items):
         self._one_statement("heartbeat", items, "many",
-                            "SELECT job_id FROM jobq_heartbeat_many!(%s, %s) WHERE state <> 'lost'",
+                            "SELECT job_id FROM jobq_heartbeat_many!(%s, %s) WHERE state IN ('held', 'cancel')",
                             [i.id for i in items], [i.lease for i in items])
 
     def heartbeat(self, item):
         self._one_statement("heartbeat", [item], "",
-                            "SELECT %s FROM jobq_heartbeat!(%s, %s) AS state WHERE state <> 'lost'",
+                            "SELECT %s FROM jobq_heartbeat!(%s, %s) AS state WHERE state IN ('held', 'cancel')",
                             item.id, item.id, item.lease)
 
     # Silence

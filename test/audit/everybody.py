@@ -185,8 +185,8 @@ class Worker(Actor):
 
     def heartbeat(self, held):
         """Whoever is asked to stop does in one of the ways there are, or does not."""
-        state = self.report("CASE jobq_heartbeat!(%s, %s) WHEN 'lost' THEN 'refused' WHEN 'cancel' THEN 'asked'"
-                            " ELSE 'heartbeat' END", held)[0][0]
+        state = self.report("CASE jobq_heartbeat!(%s, %s) WHEN 'held' THEN 'heartbeat' WHEN 'cancel' THEN 'asked'"
+                            " ELSE 'refused' END", held)[0][0]
         if state == "asked" and self.chance(0.7):
             self.attempt(self.pick(self.complete, self.fail, self.release, self.snooze), held)
 

@@ -80,6 +80,7 @@ async function main() {
   check(many.length === 1 && many[0].job_id === named && many[0].state === 'held', 'jobq_heartbeat_worker', many);
   await equal(false, 'jobq_complete with another lease', 'SELECT jobq_complete($1, $2)', [claim.id, '2']);
   await equal(true, 'jobq_complete', 'SELECT jobq_complete($1, $2, $3, $4)', [claim.id, claim.lease, { sent: true }, false]);
+  await equal('finished', 'jobq_heartbeat after the completion', 'SELECT jobq_heartbeat($1, $2)', [claim.id, claim.lease]);
   await equal(false, 'jobq_complete with must_hold left out, by name',
     'SELECT jobq_complete(lease => $2, job_id => $1, result => $3)', [claim.id, claim.lease, null]);
 

@@ -162,6 +162,7 @@ def scenario(d):
     d.check(rows == [(job, "held")], "jobq_heartbeat_worker", rows)
     d.equal(False, "jobq_complete with another lease", "SELECT jobq_complete(%s, %s)", n(job), n(2))
     d.equal(True, "jobq_complete", "SELECT jobq_complete(%s, %s, %s, %s)", n(job), n(lease), d.json({"sent": True}), False)
+    d.equal("finished", "jobq_heartbeat after the completion", "SELECT jobq_heartbeat(%s, %s)", n(job), n(lease))
     d.equal(False, "jobq_complete by name", "SELECT jobq_complete(lease => %s, job_id => %s, result => %s)",
             n(lease), n(job), None)
 

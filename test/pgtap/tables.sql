@@ -26,7 +26,7 @@ CREATE TEMP TABLE wanted (name text, type text, nullable boolean, def boolean) O
 INSERT INTO wanted VALUES
     ('id', 'bigint', false, false), ('queue', 'text', false, false), ('kind', 'text', false, true), ('payload', 'jsonb', false, true),
     ('priority', 'smallint', false, true), ('status', 'jobq.job_status', false, false), ('run_at', 'timestamp with time zone', false, false),
-    ('attempts', 'integer', false, true), ('max_attempts', 'integer', false, false), ('lease', 'bigint', true, false),
+    ('attempts', 'integer', false, true), ('max_attempts', 'integer', false, false), ('lease', 'bigint', true, false), ('completed_lease', 'bigint', true, false),
     ('worker_id', 'text', true, false), ('started_at', 'timestamp with time zone', true, false), ('last_heartbeat', 'timestamp with time zone', true, false),
     ('heartbeat_timeout', 'interval', true, false), ('created_at', 'timestamp with time zone', false, true), ('finished_at', 'timestamp with time zone', true, false),
     ('result', 'jsonb', true, false), ('error', 'text', true, false), ('progress', 'jsonb', true, false), ('version', 'integer', false, true),
@@ -42,7 +42,7 @@ SELECT is((SELECT count(*) FROM pg_constraint WHERE confrelid = 'jobq.jobs'::reg
 SELECT col_is_pk('jobq', 'jobs', 'id', 'the primary key of jobs');
 SELECT col_is_pk('jobq', 'queue_settings', 'queue', 'the primary key of queue_settings');
 SELECT columns_are('jobq', 'queue_settings', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,dead_letter_queue,max_runtime,on_max_runtime,priority_ageing,round_robin,created_at}'::name[]);
-SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error}'::name[]);
+SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error,reported}'::name[]);
 SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,dead_letter_queue,max_runtime,on_max_runtime,priority_ageing,round_robin,has_settings,created_at}'::name[]);
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
                $$SELECT unnest('{queue,scheduled,blocked,pending,processing,completed,failed,cancelled,oldest_pending_age,oldest_heartbeat,paused,enqueued_per_second,claimed_per_second,completed_per_second,failed_per_second,lost_per_second,source}'::text[])$$, 'queue_stats: jobs by status, the oldest, rates');
