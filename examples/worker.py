@@ -3,9 +3,12 @@
 
     python3 worker.py [QUEUE]         connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
 
+Wants psycopg 3: apt-get install python3-psycopg, or pip install "psycopg[binary]".
+
 It claims one job at a time, heartbeats from a thread while the job runs, stops when the job is cancelled or its lease
 is lost, and completes the job in the transaction that stores its effect: exactly once in this database. SIGTERM and
-SIGINT end it after the job in hand. Replace KINDS by your own work.
+SIGINT end it after the job in hand, at once when it waits for one. Replace KINDS by your own work: it claims jobs of these
+kinds only, leaves others, those without a kind among them, to other workers, and says so when it finds some.
 """
 import hashlib
 import os
@@ -15,9 +18,12 @@ import sys
 import threading
 import time
 
-import psycopg
-from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
+try:
+    import psycopg
+    from psycopg.rows import dict_row
+    from psycopg.types.json import Jsonb
+except ImportError as error:
+    sys.exit(f"worker.py: {error}. It needs psycopg 3: apt-get install python3-psycopg, or pip install 'psycopg[binary]'")
 
 WORKER_ID = f"{socket.gethostname()}-{os.getpid()}"
 
@@ -117,11 +123,47 @@ def run(conn, job):
         beats.join(5)
 
 
+def wake(stop):
+    """Runs in a thread: once the worker shall stop, ends its wait in the server, also one that is only about to begin."""
+    stop.wait()
+    while True:
+        try:
+            with psycopg.connect(autocommit=True, connect_timeout=5) as conn:
+                conn.execute("SELECT jobq_wake(%s)", (WORKER_ID,))
+            return
+        except psycopg.errors.ObjectNotInPrerequisiteState:
+            return  # jobq is not preloaded: the wait is short
+        except psycopg.Error:
+            time.sleep(1)
+
+
+def longest_wait(conn):
+    """Long where it can be ended."""
+    try:
+        conn.execute("SELECT jobq_wake(%s)", (WORKER_ID,))  # nobody waits yet: the first wait ends at once
+        return "1 min"
+    except psycopg.errors.ObjectNotInPrerequisiteState:
+        return "2 s"
+
+
+def others(conn, queue):
+    """Kinds of waiting jobs that this worker does not claim, where its role may read the table."""
+    try:
+        rows = conn.execute("""SELECT kind, count(*) FROM (SELECT kind FROM jobq.jobs WHERE ready_at IS NOT NULL AND queue = %s
+                               AND kind <> ALL (%s) LIMIT 10000) j GROUP BY kind ORDER BY kind""",
+                            (queue, list(KINDS))).fetchall()
+    except psycopg.errors.InsufficientPrivilege:
+        return ""
+    return ", ".join(f"{count} {'of kind ' + repr(kind) if kind else 'without a kind'}" for kind, count in rows)
+
+
 def main():
     queue = sys.argv[1] if len(sys.argv) > 1 else "default"
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    threading.Thread(target=wake, args=(stop,), daemon=True).start()
+    print(f"queue {queue}: kinds {', '.join(KINDS)}; other jobs are left to other workers", file=sys.stderr)
     while not stop.is_set():
         try:
             with psycopg.connect(autocommit=True, client_encoding="utf8") as conn:
@@ -132,14 +174,18 @@ def main():
 
 
 def serve(conn, queue, stop):
+    wait, left = longest_wait(conn), ""
     while not stop.is_set():
         with conn.cursor(row_factory=dict_row) as cursor:
             # autocommit: the claim is committed before the work begins
             row = cursor.execute("SELECT * FROM jobq_claim(%s, %s, kinds => %s)",
                                  (queue, WORKER_ID, list(KINDS))).fetchone()
         if row is None:
-            # Sleeps in the server until there may be a job. Not for long, so that a signal does not have to wait.
-            conn.execute("CALL jobq_wait(%s, '2 s', %s)", (queue, list(KINDS)))
+            before, left = left, others(conn, queue)
+            if left not in ("", before):
+                print(f"queue {queue}: jobs that this worker does not claim are waiting: {left}", file=sys.stderr)
+            # Sleeps in the server until there may be a job, or wake() ends it.
+            conn.execute("CALL jobq_wait(%s, %s, %s, worker_id => %s)", (queue, wait, list(KINDS), WORKER_ID))
             continue
         job = Job(row)
         print(f"job {job.id}: {job.kind}, attempt {row['attempt']}", flush=True)

@@ -3,7 +3,8 @@
 # usage: worker.sh QUEUE COMMAND [ARGUMENT...]      connects by PGHOST, PGPORT, PGUSER, PGDATABASE
 #
 # Exit status 0 completes the job, what the command printed is the result; any other fails it, and it is retried.
-# A cancelled job and one whose lease is lost have their command killed. SIGTERM ends it after the job in hand.
+# A cancelled job and one whose lease is lost have their command killed. SIGTERM ends it after the job in hand, at once
+# when it waits for one.
 set -u
 queue=$1
 shift
@@ -11,7 +12,7 @@ worker=$(hostname)-$$
 state=$(mktemp)
 trap 'rm -f "$state"' EXIT
 stop=
-trap 'stop=1' TERM INT
+waiting=
 
 # Runs SQL that names its values as :'value'; psql quotes them.
 sql() {  # sql TEXT name=value...
@@ -66,12 +67,27 @@ run() {  # job lease seconds payload; the command gets a process group of its ow
     rm -f "$output" "$output.err"
 }
 
+# Sleeps in the server until there may be a job, in a psql of its own: a signal interrupts our wait for that.
+await_job() {
+    sql "CALL jobq_wait(:'queue', '1 min', worker_id => :'worker')" queue="$queue" worker="$worker" >/dev/null &
+    waiting=$!
+    wait "$waiting" || [ -n "$stop" ] || sleep 2
+    waiting=
+}
+
+# jobq_wake ends the wait, also one that is only about to begin. Where jobq is not preloaded, it is left behind.
+end() {
+    stop=1
+    sql "SELECT jobq_wake(:'worker')" worker="$worker" >/dev/null 2>&1 || { [ -z "$waiting" ] || kill "$waiting"; }
+}
+trap end TERM INT
+
 COMMAND=("$@")
 while [ -z "$stop" ]; do
     row=$(sql "SELECT id, lease, heartbeat_seconds, payload FROM jobq_claim(:'queue', :'worker')" \
         queue="$queue" worker="$worker") || { sleep 2; continue; }
     if [ -z "$row" ]; then
-        sleep 1
+        await_job
         continue
     fi
     IFS=$'\t' read -r job lease seconds payload <<<"$row"

@@ -58,6 +58,7 @@ list_needs() {
     have pg_prove || need "pg_prove, which runs them" libtap-parser-sourcehandler-pgtap-perl
     have prove || need "prove, for the process tests" perl
     perl -MIPC::Run -e 1 2>/dev/null || need "IPC::Run, for the process tests" libipc-run-perl
+    have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, for a process test" pgbouncer
     have cmake || need "cmake, for the unit tests" cmake
     [ -e /usr/include/gtest/gtest.h ] || need "GoogleTest, for the unit tests" libgtest-dev
     /usr/bin/python3 -c 'import psycopg, psycopg2' 2>/dev/null ||

@@ -7,6 +7,8 @@ CALL jobq_wait(timeout => '0 s');
 CALL jobq_wait('wait', '50 ms');
 CALL jobq_wait('wait', '10 ms', '{}', '{}', '{}');
 CALL jobq_wait('wait', '0 s', '{a,b}', '{1,-1}', '{gpu,gpu}');
+CALL jobq_wait('wait', '0 s', '{a,b}', '{1,-1}', '{gpu}', 'worker');
+CALL jobq_wait('wait', '0 s', worker_id => 'worker');
 
 -- A job that is there ends it at once.
 SELECT jobq_enqueue('wait', kind => 'a') > 0 AS enqueued;
@@ -27,6 +29,13 @@ CALL jobq_wait('wait', '0 s', ARRAY[repeat('x', 256)]);
 CALL jobq_wait('wait', '0 s', versions => ARRAY[NULL]::int[]);
 CALL jobq_wait('wait', '0 s', versions => array_fill(1, ARRAY[1001]));
 CALL jobq_wait('wait', '0 s', capabilities => ARRAY[repeat('x', 64)]);
+CALL jobq_wait('wait', '0 s', worker_id => '');
+CALL jobq_wait('wait', '0 s', worker_id => repeat('x', 256));
+CALL jobq_wait('wait', '0 s', worker_id => 'backend:1');
+SELECT jobq_wake(NULL);
+SELECT jobq_wake('');
+SELECT jobq_wake(repeat('x', 256));
+SELECT jobq_wake('backend:1');
 SET jobq.require_queues = on;
 CALL jobq_wait('wait', '0 s');
 RESET jobq.require_queues;

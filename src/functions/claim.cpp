@@ -14,15 +14,8 @@ namespace {
 constexpr int kMaxNames = 1000;  // kinds, versions, capabilities and queues in one call
 
 text *worker_id_or_default(FunctionCallInfo fcinfo, int n) {
-    if (given(fcinfo, n)) {
-        text *worker_id = PG_GETARG_TEXT_PP(n);
-        check_worker_id(view(worker_id));
-        return worker_id;
-    }
-    if (settings.worker_id != nullptr && settings.worker_id[0] != '\0') {
-        check_worker_id(settings.worker_id);
-        return cstring_to_text(settings.worker_id);
-    }
+    text *worker_id = worker_id_argument(fcinfo, n);
+    if (worker_id != nullptr) return worker_id;
     return cstring_to_text(psprintf("%s%d", kBackendWorkerPrefix, MyProcPid));
 }
 
@@ -100,6 +93,16 @@ void check_worker_id(std::string_view worker_id) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"worker_id\" must not begin with \"%s\"", kBackendWorkerPrefix),
                         errhint("Such names stand for workers that did not name themselves.")));
+}
+
+text *worker_id_argument(FunctionCallInfo fcinfo, int n) {
+    text *worker_id = nullptr;
+    if (given(fcinfo, n))
+        worker_id = PG_GETARG_TEXT_PP(n);
+    else if (settings.worker_id != nullptr && settings.worker_id[0] != '\0')
+        worker_id = cstring_to_text(settings.worker_id);
+    if (worker_id != nullptr) check_worker_id(view(worker_id));
+    return worker_id;
 }
 
 ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {

@@ -10,6 +10,9 @@ namespace jobq {
 // Names of workers that jobq makes itself, from the backend's pid.
 constexpr const char kBackendWorkerPrefix[] = "backend:";
 
+// The name of the worker: the argument, else the setting jobq.worker_id; nullptr when it has none.
+text *worker_id_argument(FunctionCallInfo fcinfo, int n);
+
 // Checks the arguments from `first` on: kinds, versions, capabilities.
 core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);
 

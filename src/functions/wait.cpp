@@ -1,4 +1,4 @@
-// jobq_wait: sleeps until there may be a job for this worker.
+// jobq_wait: sleeps until there may be a job for this worker. jobq_wake: ends that sleep.
 //
 // See sleep.h for why it is a procedure, and what that means for its looks at the tables.
 #include "pg/pg.h"
@@ -10,6 +10,7 @@
 #include "pg/spi.h"
 #include "shared/memory.h"
 #include "shared/waiters.h"
+#include "shared/wake_notes.h"
 #include "store/look.h"
 
 namespace jobq {
@@ -36,6 +37,7 @@ struct Wait {
     Oid procedure;
     std::string_view queue;
     core::WorkerFilter filter;
+    int64 worker;  // core::worker_key; 0: without a name
     core::Micros deadline;
     core::Micros last_look;
     core::Micros next_look;
@@ -102,12 +104,12 @@ void plan_next_look(Wait *wait) {
         wait->next_look = Min(wait->next_look, wait->last_look + Max(wait->seen.due - GetCurrentTimestamp(), 0));
 }
 
-// Until there is a job, or a reason to look, or the time is over.
+// Until there is a job, or a reason to look, or somebody wakes the worker, or the time is over.
 void sleep(const Wait &wait) {
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         const Signals signals = waiter_signals();
-        if (signals.job) return;
+        if (signals.job || signals.woken) return;
         core::Micros until = Min(wait.deadline, wait.next_look);
         if (signals.look) until = Min(until, wait.last_look + kLookGap);
         const core::Micros now = monotonic_now();
@@ -116,19 +118,26 @@ void sleep(const Wait &wait) {
     }
 }
 
-void wait_for_job(Wait *wait) {
+// False when the worker was woken: it may be about to stop, and a job that was meant for it goes to another.
+bool wait_for_job(Wait *wait) {
     // The caller's snapshot ends here.
     SPI_commit();
-    enter_waiters(wait->queue, core::make_wish(wait->filter));
+    enter_waiters(wait->queue, core::make_wish(wait->filter), wait->worker);
+    if (wait->worker != 0 && take_wake_note(wait->worker, monotonic_now())) return false;
     for (;;) {
         look(wait);
-        if (worth_telling(wait) || wait->last_look >= wait->deadline) return;
+        if (waiter_signals().woken) return false;
+        if (worth_telling(wait) || wait->last_look >= wait->deadline) return true;
         plan_next_look(wait);
         sleep(*wait);
         check_client();
-        if (waiter_signals().job) return;
+        const Signals signals = waiter_signals();
+        if (signals.woken) return false;
+        if (signals.job) return true;
     }
 }
+
+int64 key_of(const text *worker_id) { return worker_id == nullptr ? 0 : core::worker_key(view(worker_id)); }
 
 }  // namespace
 
@@ -149,17 +158,35 @@ PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     const core::Micros timeout = check_span(PG_GETARG_INTERVAL_P(1), "timeout", Zero::Allowed);
     wait.deadline = core::saturating_add(monotonic_now(), timeout);
     wait.filter = checked_filter(fcinfo, 2);
+    wait.worker = key_of(worker_id_argument(fcinfo, 5));
+    bool served = false;
     PG_TRY();
-    { wait_for_job(&wait); }
+    { served = wait_for_job(&wait); }
     PG_CATCH();
     {
         leave_waiters(false);
         PG_RE_THROW();
     }
     PG_END_TRY();
-    leave_waiters(true);
+    leave_waiters(served);
     SPI_finish();
     PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(jobq_wake);
+PGDLLEXPORT Datum jobq_wake(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const text *worker_id = require_text(fcinfo, 0, "worker_id");
+    check_worker_id(view(worker_id));
+    if (!shared_memory_ready())
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("jobq_wake() needs the library to be preloaded"),
+                        errhint("Set shared_preload_libraries = 'jobq' and restart the server. Without it let waits be "
+                                "short, so that they end by themselves.")));
+    const uint64 note = leave_wake_note(key_of(worker_id), monotonic_now());
+    const int ended = end_waits(key_of(worker_id));
+    if (ended > 0) take_back_wake_note(note);
+    PG_RETURN_INT32(ended);
 }
 
 }  // extern "C"

@@ -13,6 +13,7 @@
 #include "shared/slots.h"
 #include "shared/turns.h"
 #include "shared/unblock.h"
+#include "shared/wake_notes.h"
 #include "shared/watched.h"
 
 extern "C" {
@@ -49,6 +50,7 @@ constexpr Part kParts[] = {
     {"jobq unblock", unblock_size, make_unblock},
     {"jobq watched", watched_size, make_watched},
     {"jobq recent filters", recent_filters_size, make_recent_filters},
+    {"jobq wake notes", wake_notes_size, make_wake_notes},
 };
 
 bool ready = false;

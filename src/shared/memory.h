@@ -36,9 +36,10 @@ enum class Lock {
     Parked = Limits + kLimitLocks,
     Unblock,
     Watched,
-    RecentFilters
+    RecentFilters,
+    WakeNotes
 };
-constexpr int kLockCount = static_cast<int>(Lock::RecentFilters) + 1;
+constexpr int kLockCount = static_cast<int>(Lock::WakeNotes) + 1;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

@@ -16,12 +16,14 @@ namespace {
 
 constexpr uint32 kJobSignal = 1;
 constexpr uint32 kLookSignal = 2;
+constexpr uint32 kWakeSignal = 4;
 
 struct Waiter {
     Sleeper sleeper;
     pg_atomic_uint32 signals;  // set under the lock
     bool paused;
-    int64 lane;  // of the job signal
+    int64 lane;    // of the job signal
+    int64 worker;  // 0: it has no name
     char queue[NAMEDATALEN];
     core::Wish wish;
 };
@@ -65,6 +67,22 @@ void for_each_of(const char *queue, Visit visit) {
         if (waits_for(*waiter, queue)) visit(waiter);
     });
     LWLockRelease(lock_of(index));
+}
+
+// The same for the sleepers of all queues, with an alarm for those of a partition.
+template <typename Visit>
+void for_each_of_database(Visit visit) {
+    if (!shared_memory_ready()) return;
+    pg_memory_barrier();
+    for (int i = 0; i < kWaiterPartitions; i++) {
+        SleeperList *partition = &waiters->partitions[i];
+        if (is_empty(partition)) continue;
+        Alarm alarm;
+        LWLockAcquire(lock_of(i), LW_EXCLUSIVE);
+        for_each_sleeper<Waiter>(partition, [&](Waiter *waiter) { visit(waiter, &alarm); });
+        LWLockRelease(lock_of(i));
+        alarm.ring();
+    }
 }
 
 // Whether a sleeper can find out about jobs of this lane only by looking.
@@ -113,12 +131,13 @@ void make_waiters(void *memory, bool fresh) {
     for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->slots[i].signals, 0);
 }
 
-void enter_waiters(std::string_view queue, const core::Wish &wish) {
+void enter_waiters(std::string_view queue, const core::Wish &wish, int64 worker) {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     Assert(own == nullptr);
     Waiter *waiter = own_slot(waiters->slots, leave_at_exit);
     waiter->paused = false;
     waiter->lane = 0;
+    waiter->worker = worker;
     memset(waiter->queue, 0, sizeof(waiter->queue));
     memcpy(waiter->queue, queue.data(), Min(queue.size(), sizeof(waiter->queue) - 1));
     waiter->wish = wish;
@@ -142,7 +161,7 @@ void update_waiter(const int64 *lanes, int count, bool paused) {
 
 Signals waiter_signals() {
     const uint32 signals = own == nullptr ? 0 : pg_atomic_read_u32(&own->signals);
-    return {(signals & kJobSignal) != 0, (signals & kLookSignal) != 0};
+    return {(signals & kJobSignal) != 0, (signals & kLookSignal) != 0, (signals & kWakeSignal) != 0};
 }
 
 void forget_look_signal() {
@@ -182,18 +201,16 @@ void let_waiters_look(const char *queue) {
     alarm.ring();
 }
 
-void let_all_waiters_look() {
-    if (!shared_memory_ready()) return;
-    pg_memory_barrier();
-    for (int i = 0; i < kWaiterPartitions; i++) {
-        SleeperList *partition = &waiters->partitions[i];
-        if (is_empty(partition)) continue;
-        Alarm alarm;
-        LWLockAcquire(lock_of(i), LW_EXCLUSIVE);
-        for_each_sleeper<Waiter>(partition, [&](Waiter *waiter) { let_look(waiter, &alarm); });
-        LWLockRelease(lock_of(i));
-        alarm.ring();
-    }
+void let_all_waiters_look() { for_each_of_database(let_look); }
+
+int end_waits(int64 worker) {
+    int ended = 0;
+    for_each_of_database([&](Waiter *waiter, Alarm *alarm) {
+        if (waiter->worker != worker) return;
+        signal(waiter, kWakeSignal, alarm);
+        ended++;
+    });
+    return ended;
 }
 
 }  // namespace jobq

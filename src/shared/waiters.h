@@ -15,8 +15,8 @@ namespace jobq {
 // ---- for the sleeper: one at a time per session
 
 // Enters this session as a sleeper of a queue of this database. leave_waiters() must follow, also after an error; when
-// the process ends it is called by itself.
-void enter_waiters(std::string_view queue, const core::Wish &wish);
+// the process ends it is called by itself. `worker`: core::worker_key, or 0 for a worker without a name.
+void enter_waiters(std::string_view queue, const core::Wish &wish, int64 worker);
 
 // The lanes that the directory shows are added to those the sleeper wants. A paused queue's sleepers are woken only
 // when the queue's settings change.
@@ -24,8 +24,9 @@ void update_waiter(const int64 *lanes, int count, bool paused);
 
 // What happened since. Needs no lock; the latch is set after it changes.
 struct Signals {
-    bool job;   // one job is ours, unless somebody who did not wait takes it first
-    bool look;  // something changed: look for yourself
+    bool job;    // one job is ours, unless somebody who did not wait takes it first
+    bool look;   // something changed: look for yourself
+    bool woken;  // by end_waits
 };
 Signals waiter_signals();
 // Before a look: what happens from here on asks for another one.
@@ -33,6 +34,11 @@ void forget_look_signal();
 
 // `served`: the sleeper goes to claim. Otherwise a job that was meant for it is passed on to another one.
 void leave_waiters(bool served);
+
+// ---- for who wakes a worker
+
+// Ends the waits of the worker in this database; returns how many there are.
+int end_waits(int64 worker);
 
 // ---- for a commit, once everybody can see it: none of these raises an error. `queue` is zero padded.
 

@@ -43,7 +43,10 @@ CREATE FUNCTION jobq_complete(
 COMMENT ON FUNCTION jobq_complete(bigint, bigint, jsonb, boolean) IS
     'complete a job; false when the lease is lost, or an error (JQ001) with must_hold';
 
-CREATE FUNCTION jobq_complete_many(job_ids bigint[], leases bigint[], results jsonb[] DEFAULT NULL)
+CREATE FUNCTION jobq_complete_many(
+        job_ids bigint[],
+        leases bigint[],
+        results jsonb[] DEFAULT NULL)
     RETURNS TABLE (job_id bigint, completed boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -141,8 +144,16 @@ CREATE PROCEDURE jobq_wait(
         timeout interval DEFAULT '30 s',
         kinds text[] DEFAULT NULL,
         versions integer[] DEFAULT NULL,
-        capabilities text[] DEFAULT NULL)
+        capabilities text[] DEFAULT NULL,
+        worker_id text DEFAULT NULL)
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
-COMMENT ON PROCEDURE jobq_wait(text, interval, text[], integer[], text[]) IS
-    'wait until there may be a job of the queue for this worker, or the timeout is over';
+COMMENT ON PROCEDURE jobq_wait(text, interval, text[], integer[], text[], text) IS
+    'wait until there may be a job of the queue for this worker, or somebody wakes it, or the timeout is over';
+
+CREATE FUNCTION jobq_wake(worker_id text)
+    RETURNS integer
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_wake(text) IS
+    'end the jobq_wait of a worker, from any session; how many waits were ended; 0: its next one will be';

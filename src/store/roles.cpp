@@ -14,7 +14,8 @@ constexpr const char *kWorker[] = {
     "jobq_claim",   "jobq_claim_any",          "jobq_complete",  "jobq_complete_many",  "jobq_complete_and_claim",
     "jobq_fail",    "jobq_fail_many",          "jobq_heartbeat", "jobq_heartbeat_many", "jobq_heartbeat_worker",
     "jobq_release", "jobq_release_many",       "jobq_snooze",    "jobq_wait",           "jobq_get",
-    "jobq_result",  "jobq_dependency_results", "jobq_wait_job",  "jobq_version",        nullptr};
+    "jobq_result",  "jobq_dependency_results", "jobq_wait_job",  "jobq_wake",           "jobq_version",
+    nullptr};
 constexpr const char *kOperator[] = {"jobq_get",
                                      "jobq_cancel",
                                      "jobq_retry",
@@ -38,6 +39,7 @@ constexpr const char *kOperator[] = {"jobq_get",
                                      "jobq_explain",
                                      "jobq_explain_queue",
                                      "jobq_wait_job",
+                                     "jobq_wake",
                                      "jobq_tick",
                                      "jobq_version",
                                      nullptr};

@@ -2,9 +2,11 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import psycopg
@@ -89,6 +91,51 @@ def shell_worker():
     check(value("SELECT jobq_result(%s)", ids[0]), "slept", "what the command printed is the result")
 
 
+def stop_waiting(command, program):
+    """SIGTERM ends a worker that waits for a job. Its waits last an hour here: what ends has been ended."""
+    queue = f"idle {program}"
+    with tempfile.TemporaryDirectory() as directory:
+        copy = pathlib.Path(directory, program)
+        shutil.copy(EXAMPLES / program, copy)
+        text = copy.read_text()
+        copy.write_text(text.replace("1 min", "1 hour"))
+        check(text.count("1 min"), 1, f"{program} waits for a minute")
+        value("SELECT jobq_enqueue(%s)", queue)
+        worker = subprocess.Popen([*command, str(copy), queue, "true"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            if program == "worker.sh":
+                check(becomes("completed", STATUSES, queue), "completed", f"{program} does a job without a kind")
+            check(becomes(1, "SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'call jobq_wait%%' AND wait_event = 'Extension'"
+                             " AND datname = current_database()"), 1, f"{program} waits")
+            worker.send_signal(signal.SIGTERM)
+            output, errors = worker.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            output, errors = "did not end", ""
+        finally:
+            worker.kill()
+            worker.wait()
+    check(output == "did not end", False, f"SIGTERM ends {program} while it waits")
+    check(becomes(0, "SELECT count(*) FROM pg_stat_activity WHERE query ILIKE 'call jobq_wait%%' AND state = 'active'"
+                     " AND datname = current_database()"), 0, "and leaves no session waiting")
+    return errors
+
+
+def says_what_it_leaves():
+    errors = stop_waiting([sys.executable], "worker.py")
+    check("jobs that this worker does not claim are waiting: 1 without a kind" in errors, True, "worker.py says what it leaves lying")
+    check(value(STATUSES, "idle worker.py"), "pending", "and does")
+
+
+def names_its_package():
+    """Without psycopg."""
+    ended = subprocess.run([sys.executable, "-I", "-S", str(EXAMPLES / "worker.py")], capture_output=True, text=True)
+    check((ended.returncode, "apt-get install python3-psycopg" in ended.stderr, "Traceback" in ended.stderr), (1, True, False),
+          "worker.py says what to install")
+
+
 python_worker()
 shell_worker()
+says_what_it_leaves()
+stop_waiting(["bash"], "worker.sh")
+names_its_package()
 sys.exit(failed > 0)

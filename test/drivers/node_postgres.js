@@ -98,7 +98,9 @@ async function main() {
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
   await equal(true, 'jobq_release', 'SELECT jobq_release($1, $2)', [claim.id, claim.lease]);
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);
-  await client.query('CALL jobq_wait($1, $2, $3, $4, $5)', ['node', '0 s', ['mail'], [2], ['gpu']]);
+  await client.query('CALL jobq_wait($1, $2, $3, $4, $5, $6)', ['node', '0 s', ['mail'], [2], ['gpu'], 'node worker']);
+  await equal(0, 'jobq_wake', 'SELECT jobq_wake($1)', ['node worker']);
+  await client.query('CALL jobq_wait($1, $2, worker_id => $3)', ['nothing here', '1 hour', 'node worker']);
   await equal(true, 'jobq_snooze', 'SELECT jobq_snooze($1, $2, $3)', [claim.id, '1 hour', claim.lease]);
   const awaited = await value('SELECT jobq_enqueue($1)', ['node results']);
   await client.query('CALL jobq_wait_job($1, $2)', [awaited, '1 ms']);

@@ -179,7 +179,11 @@ def scenario(d):
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
     d.equal(True, "jobq_release", "SELECT jobq_release(%s, %s)", n(job), n(lease))
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", queue)[0]
-    d.check(d.rows("CALL jobq_wait(%s, %s, %s, %s, %s)", queue, "0 s", ["mail"], d.list([2]), ["gpu"]) == [], "jobq_wait")
+    d.check(d.rows("CALL jobq_wait(%s, %s, %s, %s, %s, %s)", queue, "0 s", ["mail"], d.list([2]), ["gpu"], "a worker") == [],
+            "jobq_wait")
+    d.equal(0, "jobq_wake", "SELECT jobq_wake(%s)", "a worker")
+    d.check(d.rows("CALL jobq_wait(%s, %s, worker_id => %s)", "nothing here", "1 hour", "a worker") == [],
+            "jobq_wait of a worker that has been woken")
     d.equal(True, "jobq_snooze", "SELECT jobq_snooze(%s, %s, %s)", n(job), "1 hour", n(lease))
     job = d.value("SELECT jobq_enqueue(%s)", "python results")
     d.check(d.rows("CALL jobq_wait_job(%s, %s)", n(job), "1 ms") == [], "jobq_wait_job of a job that waits")

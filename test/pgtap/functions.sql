@@ -26,7 +26,8 @@ INSERT INTO wanted VALUES
     ('jobq_release', 'job_id bigint, lease bigint DEFAULT NULL::bigint', 'boolean'),
     ('jobq_release_many', 'job_ids bigint[], leases bigint[]', 'TABLE(job_id bigint, released boolean)'),
     ('jobq_snooze', 'job_id bigint, delay interval, lease bigint DEFAULT NULL::bigint', 'boolean'),
-    ('jobq_wait', 'IN queue text DEFAULT ''default''::text, IN timeout interval DEFAULT ''00:00:30''::interval, IN kinds text[] DEFAULT NULL::text[], IN versions integer[] DEFAULT NULL::integer[], IN capabilities text[] DEFAULT NULL::text[]', NULL),
+    ('jobq_wait', 'IN queue text DEFAULT ''default''::text, IN timeout interval DEFAULT ''00:00:30''::interval, IN kinds text[] DEFAULT NULL::text[], IN versions integer[] DEFAULT NULL::integer[], IN capabilities text[] DEFAULT NULL::text[], IN worker_id text DEFAULT NULL::text', NULL),
+    ('jobq_wake', 'worker_id text', 'integer'),
     ('jobq_wait_job', 'IN job_id bigint, IN timeout interval DEFAULT ''00:00:30''::interval', NULL),
     ('jobq_cancel', 'job_id bigint', 'jobq.job_status'),
     ('jobq_retry', 'job_id bigint', 'jobq.job_status'),
@@ -83,7 +84,7 @@ FROM own o ORDER BY o.signature::text;
 -- Who only computes, and who grants with the caller's own rights, needs no rights of the owner. Nor do those that read
 -- and write the table below SQL: EXECUTE decides who may, and the little SQL they run is run as the owner from within.
 -- Nor a procedure that commits, which can be neither SECURITY DEFINER nor have settings.
-CREATE TEMP VIEW below_sql AS SELECT unnest(ARRAY['jobq_enqueue', 'jobq_enqueue_many', 'jobq_enqueue_jobs', 'jobq_claim', 'jobq_claim_any', 'jobq_complete', 'jobq_complete_many', 'jobq_complete_and_claim', 'jobq_heartbeat', 'jobq_heartbeat_many', 'jobq_wait', 'jobq_wait_job']) AS name;
+CREATE TEMP VIEW below_sql AS SELECT unnest(ARRAY['jobq_enqueue', 'jobq_enqueue_many', 'jobq_enqueue_jobs', 'jobq_claim', 'jobq_claim_any', 'jobq_complete', 'jobq_complete_many', 'jobq_complete_and_claim', 'jobq_heartbeat', 'jobq_heartbeat_many', 'jobq_wait', 'jobq_wait_job', 'jobq_wake']) AS name;
 SELECT is(o.prosecdef, o.proname NOT IN (SELECT name FROM below_sql) AND o.proname NOT IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand', 'jobq_grant', 'jobq_revoke'), o.signature || ': SECURITY DEFINER')
 FROM own o ORDER BY o.signature::text;
 -- A fixed search_path, with pg_temp last, for all that run SQL.

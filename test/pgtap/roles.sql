@@ -19,10 +19,10 @@ CREATE FUNCTION pg_temp.may(kind text) RETURNS SETOF text LANGUAGE sql AS
 
 SELECT set_eq($$SELECT pg_temp.may('producer')$$, '{jobq_enqueue,jobq_enqueue_many,jobq_enqueue_jobs,jobq_get,jobq_result,jobq_wait_job,jobq_version}'::text[], 'a producer enqueues, looks and waits');
 SELECT set_eq($$SELECT pg_temp.may('worker')$$,
-    '{jobq_claim,jobq_claim_any,jobq_complete,jobq_complete_many,jobq_complete_and_claim,jobq_fail,jobq_fail_many,jobq_heartbeat,jobq_heartbeat_many,jobq_heartbeat_worker,jobq_release,jobq_release_many,jobq_snooze,jobq_wait,jobq_get,jobq_result,jobq_dependency_results,jobq_wait_job,jobq_version}'::text[],
+    '{jobq_claim,jobq_claim_any,jobq_complete,jobq_complete_many,jobq_complete_and_claim,jobq_fail,jobq_fail_many,jobq_heartbeat,jobq_heartbeat_many,jobq_heartbeat_worker,jobq_release,jobq_release_many,jobq_snooze,jobq_wait,jobq_wake,jobq_get,jobq_result,jobq_dependency_results,jobq_wait_job,jobq_version}'::text[],
     'a worker claims and reports');
 SELECT set_has($$SELECT pg_temp.may('operator')$$,
-    $$SELECT proname::text FROM own WHERE proname ~ '_(queue|jobs)$' AND proname <> 'jobq_enqueue_jobs' UNION ALL SELECT unnest('{jobq_get,jobq_result,jobq_wait_job,jobq_cancel,jobq_retry,jobq_reschedule,jobq_delete,jobq_redrive,jobq_set_limit,jobq_dependency_results,jobq_dot,jobq_explain,jobq_tick}'::text[])$$,
+    $$SELECT proname::text FROM own WHERE proname ~ '_(queue|jobs)$' AND proname <> 'jobq_enqueue_jobs' UNION ALL SELECT unnest('{jobq_get,jobq_result,jobq_wait_job,jobq_wake,jobq_cancel,jobq_retry,jobq_reschedule,jobq_delete,jobq_redrive,jobq_set_limit,jobq_dependency_results,jobq_dot,jobq_explain,jobq_tick}'::text[])$$,
     'an operator has all functions on queues and jobs');
 SELECT set_hasnt($$SELECT pg_temp.may('operator')$$, $$SELECT unnest('{jobq_enqueue,jobq_claim,jobq_complete,jobq_wait,jobq_grant}'::text[])$$, 'an operator is neither producer nor worker');
 SELECT set_eq($$SELECT pg_temp.may('monitor')$$, '{jobq_explain,jobq_explain_queue,jobq_version}'::text[], 'a monitor changes nothing');

@@ -39,7 +39,7 @@ my @writes = (
     q{jobq_enqueue_jobs('[{"queue": "q"}]')}, q{jobq_claim('q')}, q{jobq_claim('nothing')}, q{jobq_claim_any('{q}')},
     qq{jobq_complete($job, 1)}, qq{jobq_complete_many('{$job}', '{1}')}, q{jobq_complete_and_claim('{}', '{}', queue => 'q')},
     qq{jobq_fail($job, 1)}, qq{jobq_fail_many('{$job}', '{1}')}, qq{jobq_heartbeat($job, 1)},
-    qq{jobq_heartbeat_many('{$job}', '{1}')}, q{jobq_heartbeat_worker('w')}, qq{jobq_release($job, 1)},
+    qq{jobq_heartbeat_many('{$job}', '{1}')}, q{jobq_heartbeat_worker('w')}, q{jobq_wake('w')}, qq{jobq_release($job, 1)},
     qq{jobq_release_many('{$job}', '{1}')}, qq{jobq_snooze($job, '1 s', 1)}, qq{jobq_cancel($job)}, qq{jobq_retry($job)},
     qq{jobq_reschedule($job, 'tomorrow')}, qq{jobq_delete($job)}, q{jobq_cancel_jobs('q')}, q{jobq_retry_jobs('q')},
     q{jobq_reschedule_jobs('q', 'tomorrow')}, q{jobq_delete_jobs('q')}, q{jobq_create_queue('r')},

@@ -1,0 +1,126 @@
+# Waiting workers behind PgBouncer in transaction mode, where no call of theirs has a connection of its own: jobq_wake
+# ends the wait of the worker that is meant, through the pool as well as past it, and the pooler lives on.
+#
+# Waits last an hour here: one that ends has been ended. Skipped where there is no PgBouncer; `make setup` installs it.
+use strict;
+use warnings FATAL => 'all';
+
+BEGIN { $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 180; }
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use IPC::Run ();
+use JobqSleep;
+use JobqTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($bouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
+plan skip_all => 'there is no pgbouncer: apt-get install pgbouncer' unless $bouncer;
+
+my $pool_size = 5;
+my $node = preloaded('pooled', conf => ['max_connections = 60']);
+database($node, 'work');
+
+# The server as the pooler shows it. A copy that ends nothing when it goes.
+my $directory = PostgreSQL::Test::Utils::tempdir_short();
+my $pooled    = bless { %$node, _host => $directory, _port => PostgreSQL::Test::Cluster::get_free_port() }, ref $node;
+delete $pooled->{_pid};
+my $host = $node->host;
+my $port = $node->port;
+my $user = $node->safe_psql('postgres', 'SELECT current_user');
+PostgreSQL::Test::Utils::append_to_file("$directory/pgbouncer.ini", <<"INI");
+[databases]
+work = host=$host port=$port user=$user
+[pgbouncer]
+pool_mode = transaction
+default_pool_size = $pool_size
+max_client_conn = 100
+listen_addr =
+listen_port = $pooled->{_port}
+unix_socket_dir = $directory
+auth_type = any
+admin_users = $user
+ignore_startup_parameters = extra_float_digits,options
+logfile = $directory/log
+INI
+my $pooler = IPC::Run::start([ $bouncer, '-q', "$directory/pgbouncer.ini" ], '<', \undef, '>', '/dev/null', '2>', '/dev/null');
+END { my $status = $?; $pooler->kill_kill if $pooler; $? = $status; }
+ok(seconds_until(sub { -S "$directory/.s.PGSQL.$pooled->{_port}" }, 60), 'the pooler listens');
+
+sub wake { my ($through, $worker) = @_; return value($through, 'work', "SELECT jobq_wake('$worker')"); }
+sub waits
+{
+    my ($sleeper, $worker, $then) = @_;
+    return start($sleeper, "CALL jobq_wait('pooled', '1 hour', worker_id => '$worker')", $then);
+}
+sub ends
+{
+    my ($sleeper, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return ok(seconds_to_end($sleeper, 60) < 60, $name);
+}
+sub waiting
+{
+    my ($count, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return becomes_true($node, 'work',
+        "SELECT count(*) = $count FROM pg_stat_activity WHERE query ~* '^call jobq_wait' AND wait_event = 'Extension'", $name);
+}
+
+my @workers = map { sleeper($pooled) } 0 .. 3;
+is($workers[0]{session}->query('SHOW port'), $port, 'sessions go through the pooler');
+
+# ---- one of them, through the pool
+
+waits($workers[$_], "w$_", q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('pooled')}) for 0 .. $#workers;
+waiting(scalar @workers, 'all wait');
+is(wake($pooled, 'w1'), '1', 'through the connection that is left');
+ends($workers[1], 'the one that was meant stops waiting');
+is($workers[1]{output}, "0\n", 'and goes on');
+sleeps_on($_, 'the others wait on') for @workers[ 0, 2, 3 ];
+is(wake($node, 'w2'), '1', 'past the pooler');
+ends($workers[2], 'the same');
+wake($node, 'w3');
+ends($workers[3], 'and another');
+value($pooled, 'work', q{SELECT jobq_enqueue('pooled')});
+ends($workers[0], 'a job wakes as ever');
+is($workers[0]{output}, "1\n", 'and is there');
+
+# ---- all connections wait: one that is woken waits for a connection yet
+
+waits($workers[$_], "w$_") for 0 .. 3;
+waiting($pool_size - 1, 'all but one');
+my ($last, $queued) = map { sleeper($pooled) } 1, 2;
+waits($last, 'last');
+waiting($pool_size, 'none is left');
+$queued->{pid} = 0;    # asking for it would wait, too
+waits($queued, 'queued');
+sleeps_on($queued, 'one more waits for a connection');
+is(wake($node, 'queued'), '0', 'its wait has not begun when it is woken');
+is(wake($node, 'last'), '1', 'another gives its connection back');
+ends($last, 'it has ended');
+ends($queued, 'and the wait that begins then ends, too');
+
+# ---- again and again
+
+is(wake($pooled, "w$_"), '1', "w$_ is woken") for 0 .. 3;
+ends($_, 'and ends') for @workers;
+my $rounds = 300;
+for my $round (1 .. $rounds)
+{
+    waits($workers[0], 'again');
+    wake($round % 2 ? $pooled : $node, 'again') if $round % 10 == 0;
+    $workers[1]{session}->query(q{SELECT jobq_wake('again')}) if $round % 10;
+    last if seconds_to_end($workers[0], 60) >= 60;
+}
+ok(ended($workers[0]), "$rounds waits, each ended by its wake");
+ok($pooler->pumpable, 'the pooler is the one that was started');
+is(value($node, 'work', q{SELECT count(*) FROM pg_stat_activity WHERE query ~* '^call jobq_wait' AND state = 'active'}), '0',
+    'no connection is left waiting');
+
+end_sessions(map { $_->{session} } @workers, $last, $queued);
+$pooler->kill_kill;
+stops_fast($node);
+done_testing();
