@@ -17,6 +17,37 @@ SELECT payload, status, result FROM jobq.jobs WHERE queue = 'many' AND payload <
 SELECT coalesce(pg_temp.number(job_id), 0) AS n, completed
 FROM pg_temp.jobs(104, 1, 4), jobq_complete_many(ids || -1::bigint, leases || 1::bigint);
 
+-- must_hold: all of them, or an error that names the others, and nothing is completed.
+SELECT count(*) FROM jobq_enqueue_many('many must', '{21,22,23}');
+INSERT INTO many_held SELECT payload::integer, id, lease FROM jobq_claim('many must', 'w2', batch => 3, heartbeat_timeout => '1 hour');
+CREATE FUNCTION pg_temp.must(VARIADIC numbers integer[]) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    answer text; detail text; hint text;
+BEGIN
+    SELECT string_agg(pg_temp.number(c.job_id) || ' ' || c.completed, ', ') INTO answer
+    FROM pg_temp.jobs(VARIADIC numbers), jobq_complete_many(ids, leases, must_hold => true) c;
+    RETURN answer;
+EXCEPTION WHEN SQLSTATE 'JQ001' THEN
+    GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    RETURN format('%s: %s | %s | %s', SQLSTATE, SQLERRM,
+                  (SELECT replace(detail, h.id::text, '#' || h.n) FROM many_held h WHERE detail ~ ('\m' || h.id || '\M') LIMIT 1), hint);
+END $$;
+SELECT pg_temp.must(21, 22, 123);
+SELECT status, count(*) FROM jobq.jobs WHERE queue = 'many must' GROUP BY status;
+SELECT pg_temp.must(21, 23, 22, 23);
+SELECT pg_temp.must(22);
+SELECT status, count(*) FROM jobq.jobs WHERE queue = 'many must' GROUP BY status;
+SELECT jobq_complete_many('{}', '{}', must_hold => true);
+SELECT jobq_complete_many('{}', '{}', NULL, NULL);
+-- A deletion at once is undone as well.
+SELECT jobq_create_queue('many unkept', keep_completed => '0');
+SELECT count(*) FROM jobq_enqueue_many('many unkept', '{1,2}');
+INSERT INTO many_held SELECT 30 + payload::integer, id, lease FROM jobq_claim('many unkept', 'w2', batch => 2, heartbeat_timeout => '1 hour');
+SELECT pg_temp.must(31, 132);
+SELECT pg_temp.must(31, 32);
+SELECT processing, completed FROM jobq.queue_stats WHERE queue = 'many unkept';
+SELECT jobq_drop_queue('many unkept'), jobq_drop_queue('many must');
+
 SELECT pg_temp.number(job_id) AS n, state FROM pg_temp.jobs(9, 5, 1, 108, 8), jobq_heartbeat_many(ids, leases);
 -- By the worker's name: all it holds.
 SELECT pg_temp.number(job_id) AS n, state FROM jobq_heartbeat_worker('w') ORDER BY 1;

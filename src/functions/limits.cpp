@@ -8,6 +8,7 @@
 #include "shared/limits.h"
 #include "shared/memory.h"
 #include "store/directory.h"
+#include "store/known_queues.h"
 #include "store/limit_settings.h"
 
 namespace jobq {
@@ -79,7 +80,11 @@ PGDLLEXPORT Datum jobq_set_limit(PG_FUNCTION_ARGS) {
     const LimitValues values = limit_arguments(fcinfo);
     PG_RETURN_BOOL(with_spi([&] {
         require_known_queue(view(queue));
-        if (!values.has_max_running && !values.has_rate) return remove_limit(queue, key);
+        if (!values.has_max_running && !values.has_rate) {
+            warn_of_unknown_queue(view(queue));
+            return remove_limit(queue, key);
+        }
+        warn_of_mistyped_queue(view(queue));
         set_limit(queue, key, values);
         return true;
     }));

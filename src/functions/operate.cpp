@@ -6,6 +6,7 @@
 #include "pg/args.h"
 #include "store/revive.h"
 #include "store/directory.h"
+#include "store/known_queues.h"
 #include "store/operate.h"
 
 #include <cmath>
@@ -102,7 +103,10 @@ Datum operate_on_matching(const JobFilter &filter, Operation operation, Timestam
         require_known_queue(view(filter.queue));
         const TimestampTz now = GetCurrentTimestamp();
         const Rows matching = lock_matching(filter, operation, run_at, now);
-        if (matching.size() == 0) return INT64CONST(0);
+        if (matching.size() == 0) {
+            warn_of_unknown_queue(view(filter.queue));
+            return INT64CONST(0);
+        }
         auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * matching.size(), MCXT_ALLOC_HUGE));
         for (uint64 i = 0; i < matching.size(); i++) ids[i] = matching[i].get(1);
         const Datum array = array_of(ids, static_cast<int>(matching.size()), INT8OID);
@@ -214,7 +218,9 @@ PGDLLEXPORT Datum jobq_redrive(PG_FUNCTION_ARGS) {
     const double per_second = rate_argument(fcinfo, 2, "per_second");
     PG_RETURN_INT64(with_spi([&] {
         require_known_queue(view(queue));
-        return redrive(queue, max_jobs, per_second, GetCurrentTimestamp());
+        const int64 redriven = redrive(queue, max_jobs, per_second, GetCurrentTimestamp());
+        if (redriven == 0) warn_of_unknown_queue(view(queue));
+        return redriven;
     }));
 }
 

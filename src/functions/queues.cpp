@@ -14,6 +14,7 @@
 #include "store/directory.h"
 #include "store/operate.h"
 #include "store/jobs_table.h"
+#include "store/known_queues.h"
 #include "store/queues.h"
 #include "tick.h"
 
@@ -116,6 +117,7 @@ Datum set_paused_argument(FunctionCallInfo fcinfo, bool paused) {
     text *queue = queue_argument(fcinfo);
     PG_RETURN_BOOL(with_spi([&] {
         require_known_queue(view(queue));
+        warn_of_unknown_queue(view(queue));
         return set_paused(queue, paused);
     }));
 }
@@ -154,6 +156,7 @@ PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
     const QueueSettings found = settings_arguments(fcinfo);
     with_spi([&] {
         require_known_queue(view(queue));
+        warn_of_mistyped_queue(view(queue));
         alter_queue(queue, found);
         refuse_unkept_dead_letters(queue, found);
     });
@@ -182,7 +185,9 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
                                 errhint("Bring them back with jobq_redrive(), delete them with jobq_delete_jobs(), or "
                                         "drop the queue with force => true.")));
         }
-        return forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
+        const bool forgotten = forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
+        if (!forgotten) warn_of_unknown_queue(view(queue));
+        return forgotten;
     }));
 }
 
@@ -210,7 +215,9 @@ PGDLLEXPORT Datum jobq_purge_queue(PG_FUNCTION_ARGS) {
         if (wanted[i]) names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
     PG_RETURN_INT64(with_spi([&] {
         require_known_queue(view(queue));
-        return purge_queue(queue, array_of(names, count, TEXTOID));
+        const int64 purged = purge_queue(queue, array_of(names, count, TEXTOID));
+        if (purged == 0) warn_of_unknown_queue(view(queue));
+        return purged;
     }));
 }
 

@@ -19,6 +19,7 @@ namespace {
 
 // A lost lease where jobq_complete was told that it must hold.
 constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
+#define LOST_HINT "Another worker has the job, or it was finished or deleted. Roll back and drop this work."
 
 // The jobs of a batch: sorted by (id, lease) and without duplicates for the store, in the caller's order for the
 // answer.
@@ -118,7 +119,8 @@ bool required_bool(FunctionCallInfo fcinfo, int n, const char *name) {
     return PG_GETARG_BOOL(n);
 }
 
-void warn_of_lost_leases(const Batch &batch) {
+// WARNING, or ERROR, which undoes what was completed.
+void report_lost_leases(int level, const Batch &batch) {
     StringInfoData ids;
     initStringInfo(&ids);
     int lost = 0;
@@ -127,8 +129,10 @@ void warn_of_lost_leases(const Batch &batch) {
         appendStringInfo(&ids, "%s%lld", lost++ > 0 ? ", " : "", static_cast<long long>(batch.jobs[i].id));
     }
     if (lost > 0)
-        ereport(WARNING, (errcode(kErrcodeLeaseLost), errmsg("%d of %d leases were lost", lost, batch.count),
-                          errdetail("Not completed: job %s.", ids.data)));
+        ereport(level, (errcode(kErrcodeLeaseLost), errmsg("%d of %d leases were lost", lost, batch.count),
+                        level < ERROR ? errdetail("Not completed: job %s.", ids.data)
+                                      : errdetail("Lost: job %s. Nothing was completed.", ids.data),
+                        level < ERROR ? 0 : errhint(LOST_HINT)));
 }
 
 }  // namespace
@@ -145,9 +149,8 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
     take_extra(&job, fcinfo, 2);
     complete_jobs(&job, 1, GetCurrentTimestamp());
     if (!job.held && must_hold)
-        ereport(ERROR,
-                (errcode(kErrcodeLeaseLost), errmsg("the lease on job %lld is lost", static_cast<long long>(job.id)),
-                 errhint("Another worker has the job, or it was finished or deleted. Roll back and drop this work.")));
+        ereport(ERROR, (errcode(kErrcodeLeaseLost),
+                        errmsg("the lease on job %lld is lost", static_cast<long long>(job.id)), errhint(LOST_HINT)));
     PG_RETURN_BOOL(job.held);
 }
 
@@ -155,9 +158,11 @@ PG_FUNCTION_INFO_V1(jobq_complete_many);
 PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
+    const bool must_hold = required_bool(fcinfo, 3, "must_hold");
     ResultSet results(fcinfo);
     complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
     in_callers_order(&batch);
+    if (must_hold) report_lost_leases(ERROR, batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id), BoolGetDatum(batch.jobs[i].held)});
     return results.done();
@@ -173,7 +178,7 @@ PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
     claim_into(&results, request, view(queue));
-    warn_of_lost_leases(batch);
+    report_lost_leases(WARNING, batch);
     return results.done();
 }
 

@@ -46,12 +46,13 @@ COMMENT ON FUNCTION jobq_complete(bigint, bigint, jsonb, boolean) IS
 CREATE FUNCTION jobq_complete_many(
         job_ids bigint[],
         leases bigint[],
-        results jsonb[] DEFAULT NULL)
+        results jsonb[] DEFAULT NULL,
+        must_hold boolean DEFAULT false)
     RETURNS TABLE (job_id bigint, completed boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_complete_many(bigint[], bigint[], jsonb[]) IS
-    'complete many jobs in one statement; a row per job';
+COMMENT ON FUNCTION jobq_complete_many(bigint[], bigint[], jsonb[], boolean) IS
+    'complete many jobs in one statement; a row per job; with must_hold all or none: an error (JQ001) for lost leases';
 
 CREATE FUNCTION jobq_complete_and_claim(
         job_ids bigint[],

@@ -137,7 +137,7 @@ async function main() {
   const next = await rows('SELECT * FROM jobq_complete_and_claim($1, $2, $3, $4, $5, $6, $7)',
     [ids, leases, [{ done: 1 }], queue, 'node worker', 1, ['batch']]);
   check(next.length === 1 && next[0].id !== ids[0], 'jobq_complete_and_claim', next);
-  many = await rows('SELECT * FROM jobq_complete_many($1, $2, $3)', [[next[0].id], [next[0].lease], [{ done: 2 }]]);
+  many = await rows('SELECT * FROM jobq_complete_many($1, $2, $3, $4)', [[next[0].id], [next[0].lease], [{ done: 2 }], true]);
   check(many.length === 1 && many[0].completed, 'jobq_complete_many', many);
   many = await rows('SELECT * FROM jobq_complete_many($1, $2)', [[], []]);
   check(many.length === 0, 'jobq_complete_many of nothing', many);

@@ -218,8 +218,8 @@ def scenario(d):
     following = d.rows(f"SELECT id, lease FROM jobq_complete_and_claim(%s, %s, {d.jsons}, %s, %s, %s, %s)",
                        ids, leases, [d.json({"done": 1})], queue, "a worker", n(1), ["batch"])
     d.check(len(following) == 1 and n(following[0][0]) != ids[0], "jobq_complete_and_claim", following)
-    rows = d.rows(f"SELECT * FROM jobq_complete_many(%s, %s, {d.jsons})",
-                  d.list([following[0][0]]), d.list([following[0][1]]), [d.json({"done": 2})])
+    rows = d.rows(f"SELECT * FROM jobq_complete_many(%s, %s, {d.jsons}, %s)",
+                  d.list([following[0][0]]), d.list([following[0][1]]), [d.json({"done": 2})], True)
     d.check(rows == [(following[0][0], True)], "jobq_complete_many", rows)
     d.check(d.rows("SELECT * FROM jobq_complete_many(%s, %s)", [], []) == [], "jobq_complete_many of nothing")
 

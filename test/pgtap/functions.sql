@@ -16,7 +16,7 @@ INSERT INTO wanted VALUES
     ('jobq_claim', 'queue text DEFAULT ''default''::text, ' || :'worker', :'claimed'),
     ('jobq_claim_any', 'queues text[], ' || :'worker', :'claimed'),
     ('jobq_complete', 'job_id bigint, lease bigint DEFAULT NULL::bigint, result jsonb DEFAULT NULL::jsonb, must_hold boolean DEFAULT false', 'boolean'),
-    ('jobq_complete_many', 'job_ids bigint[], leases bigint[], results jsonb[] DEFAULT NULL::jsonb[]', 'TABLE(job_id bigint, completed boolean)'),
+    ('jobq_complete_many', 'job_ids bigint[], leases bigint[], results jsonb[] DEFAULT NULL::jsonb[], must_hold boolean DEFAULT false', 'TABLE(job_id bigint, completed boolean)'),
     ('jobq_complete_and_claim', 'job_ids bigint[], leases bigint[], results jsonb[] DEFAULT NULL::jsonb[], queue text DEFAULT ''default''::text, ' || :'worker', :'claimed'),
     ('jobq_fail', 'job_id bigint, lease bigint DEFAULT NULL::bigint, error text DEFAULT NULL::text, retry_in interval DEFAULT NULL::interval, retry boolean DEFAULT true', 'jobq.job_status'),
     ('jobq_fail_many', 'job_ids bigint[], leases bigint[], errors text[] DEFAULT NULL::text[], retry_in interval DEFAULT NULL::interval, retry boolean DEFAULT true', 'TABLE(job_id bigint, status jobq.job_status)'),

@@ -1,0 +1,19 @@
+// Names of queues that nobody knows: mistyped, most likely. For functions that would do nothing with them, or make a
+// queue of that name, without a word. Who may use it: src/functions.
+#pragma once
+
+#include "pg/pg.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// Both inside with_spi(), and before the call makes a queue of that name. A queue is known that has, or had, jobs, or
+// has settings or a limit, or is to take another one's dead letters; drop_queue forgets it.
+
+// Raises a NOTICE, with the nearest name that is known, if there is one, unless the queue is known itself.
+void warn_of_unknown_queue(std::string_view name);
+// The same only if there is such a name: for calls that may well be the first to name a queue.
+void warn_of_mistyped_queue(std::string_view name);
+
+}  // namespace jobq
