@@ -70,7 +70,7 @@ SELECT * FROM differs();
 SAVEPOINT a;
 SELECT jobq_enqueue('counted') IS NOT NULL, jobq_enqueue('counted 2') IS NOT NULL;
 SAVEPOINT b;
-SELECT count(*) FROM jobq_claim('counted', batch => 100);
+SELECT count(*) FROM generate_series(1, 17) n, LATERAL jobq_claim('counted', 'w' || n, batch => 100);
 SELECT * FROM differs();
 ROLLBACK TO b;
 SELECT * FROM differs();

@@ -43,7 +43,7 @@ SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
 SELECT jobq_snooze(:id, '1 hour', :lease), jobq_retry(:id);
 SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
 SELECT jobq_release(:id, :lease);
-SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
+SELECT id, lease FROM jobq_claim('g', 'lost', heartbeat_timeout => '1 hour') \gset
 SELECT count(*) FROM jobq_tick(now() + interval '2 hours');
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('g');

@@ -22,6 +22,9 @@ std::uint64_t scale(std::uint64_t range, std::uint32_t random) {
     return (range >> 32) * random + (((range & UINT32_MAX) * random) >> 32);
 }
 
+// No sum saturates there.
+constexpr Micros kNoReach = INT64_MIN;
+
 }  // namespace
 
 Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) noexcept {
@@ -36,9 +39,42 @@ JobStatus after_failure(int attempts, int max_attempts, bool wants_retry, bool c
     return wants_retry && attempts < max_attempts ? JobStatus::Scheduled : JobStatus::Failed;
 }
 
-JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_lost, bool cancel_requested) noexcept {
+JobStatus after_loss(int attempts, int max_attempts, int lost_attempts, int max_lost, bool in_company,
+                     bool cancel_requested) noexcept {
     if (cancel_requested) return JobStatus::Cancelled;
-    return attempts < max_attempts && lost_attempts < max_lost ? JobStatus::Pending : JobStatus::Failed;
+    return attempts < max_attempts && (in_company || lost_attempts < max_lost) ? JobStatus::Pending : JobStatus::Failed;
+}
+
+bool earlier_sign(const LastSign &a, const LastSign &b) noexcept {
+    return a.worker != b.worker ? a.worker < b.worker : a.at < b.at;
+}
+
+void find_company(const LastSign *signs, int count, bool *in_company) noexcept {
+    // Of the same worker's earlier signs: until when one counts as together with them.
+    Micros any = kNoReach, lost = kNoReach;
+    for (int i = 0; i < count; i++) {
+        const LastSign &sign = signs[i];
+        if (i == 0 || signs[i - 1].worker != sign.worker) any = lost = kNoReach;
+        const Micros earlier = sign.lost ? any : lost;
+        in_company[i] = earlier != kNoReach && sign.at <= earlier;
+        const Micros reach = saturating_add(sign.at, sign.timeout / 2);
+        if (reach > any) any = reach;
+        if (sign.lost && reach > lost) lost = reach;
+    }
+    // Of its later ones: the next.
+    const LastSign *next = nullptr, *next_lost = nullptr;
+    for (int i = count - 1; i >= 0; i--) {
+        const LastSign &sign = signs[i];
+        if (next != nullptr && next->worker != sign.worker) next = next_lost = nullptr;
+        const LastSign *other = sign.lost ? next : next_lost;
+        if (other != nullptr && other->at <= saturating_add(sign.at, sign.timeout / 2)) in_company[i] = true;
+        next = &sign;
+        if (sign.lost) next_lost = &sign;
+    }
+}
+
+bool is_on_trial(Micros started_at, Micros last_heartbeat, Micros timeout) noexcept {
+    return last_heartbeat < saturating_add(started_at, timeout);
 }
 
 JobStatus waiting_status(Micros run_at, Micros now) noexcept {

@@ -63,6 +63,7 @@ CREATE TABLE jobq.jobs (
     status              jobq.job_status NOT NULL,
     attempts            integer NOT NULL DEFAULT 0,
     lost_attempts       integer NOT NULL DEFAULT 0,
+    company_lease       bigint,
     lease               bigint,
     completed_lease     bigint,
     claim_xid           xid8,
@@ -139,7 +140,8 @@ COMMENT ON COLUMN jobq.jobs.due_at IS 'run_at while the job is scheduled, else N
 COMMENT ON COLUMN jobq.jobs.unique_held IS 'unique_key while the job is unfinished, else NULL: key of the unique index';
 COMMENT ON COLUMN jobq.jobs.status IS 'scheduled, blocked, pending, processing, completed, failed or cancelled';
 COMMENT ON COLUMN jobq.jobs.attempts IS 'starts so far, counted at the claim; a release or snooze gives one back';
-COMMENT ON COLUMN jobq.jobs.lost_attempts IS 'attempts that ended because the worker disappeared';
+COMMENT ON COLUMN jobq.jobs.lost_attempts IS 'attempts that ended because the worker disappeared, and no other job with it: max_lost of them fail the job';
+COMMENT ON COLUMN jobq.jobs.company_lease IS 'lease under which it was last lost, or its worker went silent, together with other jobs; NULL: never';
 COMMENT ON COLUMN jobq.jobs.lease IS 'random number given to the claim that holds the job, NULL while nobody does';
 COMMENT ON COLUMN jobq.jobs.completed_lease IS 'the lease under which a worker completed it last';
 COMMENT ON COLUMN jobq.jobs.claim_xid IS 'the transaction that claimed it last: within it, and only there, the lease may be left out';

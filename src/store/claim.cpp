@@ -18,6 +18,7 @@
 #include "store/learn.h"
 #include "store/limiter.h"
 #include "store/parked.h"
+#include "store/suspects.h"
 #include "store/watch.h"
 
 #include <algorithm>
@@ -72,6 +73,9 @@ struct Later {
     }
 };
 
+// What the claim makes of jobs that have lost a worker before.
+enum class Suspects : uint8 { Unasked, OneAlone, PassedOver };
+
 struct Claim {
     const ClaimRequest &request;
     std::string_view name;  // of the queue
@@ -87,7 +91,9 @@ struct Claim {
     core::Micros earliest_timeout;
     bool use_notes;
     Limiter *limiter;  // nullptr: the queue has no limits
-    bool closed;       // the queue's own limit is used up
+    bool closed;       // takes no more: the queue's own limit is used up, or it has come to a suspect
+    Suspects suspects;
+    bool behind_suspect;  // one comes next
 };
 
 // From the generator that the server seeds with strong randomness at the start of each process: it must not repeat, but
@@ -114,8 +120,9 @@ core::Micros max_runtime_of(const Claim &claim) {
     return core::bounded_max_runtime(core::span_micros(own->month, own->day, own->time));
 }
 
-// Writes the claim into the row that is locked. Returns for how long nobody need look at it.
-core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
+// Writes the claim into the row that is locked. Returns for how long nobody need look at it. `watched`: the rescue's
+// index has it at once.
+core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool watched) {
     constexpr AttrNumber changed[] = {kJobStatus,     kJobReadyAt,           kJobAttempts, kJobWorkerId,
                                       kJobStartedAt,  kJobLastHeartbeat,     kJobClaimXid, kJobWatched,
                                       kJobFinishedAt, kJobCancelRequestedAt, kJobLease,    kJobLeaseTimeout,
@@ -133,8 +140,8 @@ core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
     set_column(table, kJobLastHeartbeat, TimestampTzGetDatum(claim->now));
     set_column(table, kJobClaimXid, claim->xid);
     clear_column(table, kJobWatched);
-    if (!enter_lease(DatumGetInt64(job_value(claim->jobs, kJobId)), lease, claim->worker_hash,
-                     core::saturating_add(claim->now, Min(unattended, kUnwatched)))) {
+    if (watched || !enter_lease(DatumGetInt64(job_value(claim->jobs, kJobId)), lease, claim->worker_hash,
+                                core::saturating_add(claim->now, Min(unattended, kUnwatched)))) {
         set_column(table, kJobWatched, BoolGetDatum(true));
         publish_lease_deadline_at_commit(core::saturating_add(claim->now, unattended));
     } else {
@@ -154,18 +161,34 @@ core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout) {
     return unattended;
 }
 
+// A job that has lost a worker before is the only one of its claim; the claim ends before one that comes later, since
+// the order is to be kept. A worker that holds another is not given one: it is passed over.
+bool may_take_suspect_now(Claim *claim) {
+    if (claim->suspects == Suspects::PassedOver || row_is_changing(claim->jobs.table)) return false;
+    if (claim->count > 0) {
+        claim->closed = claim->behind_suspect = true;
+        return false;
+    }
+    if (claim->suspects == Suspects::Unasked)
+        claim->suspects = may_take_suspect(claim->request.worker_id) ? Suspects::OneAlone : Suspects::PassedOver;
+    return claim->suspects == Suspects::OneAlone;
+}
+
 // The row that the scan has found. status is looked at because with triggers disabled somebody's UPDATE may have left
 // ready_at behind.
 bool take_job(Claim *claim) {
     if (DatumGetObjectId(job_value(claim->jobs, kJobStatus)) != pending_status()) return false;
+    const bool suspect = is_suspect(claim->jobs);
+    if (suspect && !may_take_suspect_now(claim)) return false;
     if (!lock_row_or_skip(&claim->jobs.table)) return false;
     publish_claim_at_abort();
     note_claimed(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
     if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
-    const core::Micros unattended = mark_claimed(claim, job.lease, job.timeout);
+    const core::Micros unattended = mark_claimed(claim, job.lease, job.timeout, suspect);
     claim->earliest_timeout = Min(claim->earliest_timeout, unattended);
     claim->count++;
+    claim->closed |= suspect;
     claim->sink->take(job);
     return true;
 }
@@ -418,6 +441,7 @@ void take_in_turns(Claim *claim, std::string_view name, const LaneCursor *lanes,
     while (claim->count < claim->request.batch && !claim->closed) {
         CHECK_FOR_INTERRUPTS();
         if (!go_on(claim, lanes, count, &round)) break;
+        const uint64 before = last;
         if (!pg_atomic_compare_exchange_u64(position, &last, static_cast<uint64>(round.at)) && races++ < kMaxRaces) {
             round = core::begin_round(static_cast<int64>(last));
             continue;
@@ -430,6 +454,8 @@ void take_in_turns(Claim *claim, std::string_view name, const LaneCursor *lanes,
             renew_snapshot(&claim->jobs);
         }
         if (!take_one_of_turn(claim, lanes, count, round.at)) {
+            // The next claim begins with it.
+            if (claim->behind_suspect) pg_atomic_compare_exchange_u64(position, &last, before);
             if (claim->limiter != nullptr && ++in_vain == kMaxInVain) break;
             continue;
         }
@@ -463,7 +489,8 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     Limiter limiter;
     Claim claim = {
         request,       name, queue, now,           sink, {},      Datum(0), worker_hash_of(request.worker_id),
-        marks_epoch(), 0,    0,     core::kLatest, true, nullptr, false};
+        marks_epoch(), 0,    0,     core::kLatest, true, nullptr, false,    Suspects::Unasked,
+        false};
     int count = matching_lanes(claim, cursors, &skipped);
     if (count > 0) {
         open_jobs(&claim.jobs);

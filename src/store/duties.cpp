@@ -19,6 +19,7 @@
 #include "store/kept_keys.h"
 #include "store/learn.h"
 #include "store/limit_settings.h"
+#include "store/suspects.h"
 #include "store/unblock.h"
 #include "store/watch.h"
 #include "store/rows.h"
@@ -139,23 +140,24 @@ Horizon find_horizon(TimestampTz grace_start) {
     return {at(1), at(2)};
 }
 
-const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost) {
+const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost, bool in_company) {
     const Interval *timeout = DatumGetIntervalP(row.get(kLeaseTimeout));
     const core::Micros span = core::span_micros(timeout->month, timeout->day, timeout->time);
     const char *lead = psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
+    if (in_company) lead = psprintf("%s, together with other jobs of its worker", lead);
     if (lost.status != core::JobStatus::Failed) return lead;
-    if (lost.lost_attempts >= max_lost)
+    if (!in_company && lost.lost_attempts >= max_lost)
         return psprintf("%s; lost its worker %d time%s (max_lost %d)", lead, lost.lost_attempts,
                         lost.lost_attempts == 1 ? "" : "s", max_lost);
     return psprintf("%s; attempts exhausted (%d of %d)", lead, lost.attempts, row.int32_at(kMaxAttempts));
 }
 
-EndedAttempt loss_of(const Row &row, const Queue &queue) {
+EndedAttempt loss_of(const Row &row, const Queue &queue, bool in_company) {
     EndedAttempt lost = ended_of(row, queue, "lost");
-    lost.lost_attempts++;
+    if (!in_company) lost.lost_attempts++;
     lost.status = core::after_loss(lost.attempt, row.int32_at(kMaxAttempts), lost.lost_attempts, queue.max_lost,
-                                   row.bool_at(kCancelRequested));
-    lost.error = cstring_to_text(lost_error(lost, row, queue.max_lost));
+                                   in_company, row.bool_at(kCancelRequested));
+    lost.error = cstring_to_text(lost_error(lost, row, queue.max_lost, in_company));
     return lost;
 }
 
@@ -250,6 +252,25 @@ void end_all(const EndedAttempt *ended, int count, TimestampTz now, DutyOutcome 
         outcome);
 }
 
+// Which of the locked jobs were lost together with others. Tells it of the others, too.
+const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome) {
+    const int count = static_cast<int>(rows.size());
+    if (count == 0) return nullptr;
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *lost = static_cast<bool *>(palloc(sizeof(bool) * count));
+    for (int i = 0; i < count; i++) {
+        ids[i] = rows[i].get(kId);
+        lost[i] = !rows[i].bool_at(kOverran);
+    }
+    const Company company = find_company_of(ids, lost, count, before);
+    const int64 done = outcome->done;
+    change_jobs(
+        company.count, [&](int first, int n) { mark_company(company.ids + first, company.leases + first, n); },
+        [&](int i) { return DatumGetInt64(company.ids[i]); }, outcome);
+    outcome->done = done;
+    return company.lost_together;
+}
+
 // Marks the running jobs whose time as young leases is over.
 void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not see what must be judged.
@@ -323,17 +344,22 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     DutyOutcome outcome = {};
     find_unwatched_jobs();
     watch_due_leases(now, batch, &outcome);
+    // Who is lost together is told by those that are watched.
+    if (outcome.more) return outcome;
     const Horizon known = horizon();
     if (known.deadline > now && known.cancel_asked >= requested_before) return outcome;
     const uint64 version = begin_horizon_scan();
+    const Snapshot before = RegisterSnapshot(GetLatestSnapshot());
     const Rows rows =
         run(lock_expired,
             Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
+    const bool *lost_together = judge_losses(rows, before, &outcome);
+    UnregisterSnapshot(before);
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         const Queue *queue = find_queue(row.text_at(kQueue));
-        ended[i] = row.bool_at(kOverran) ? overrun_of(row, *queue, now) : loss_of(row, *queue);
+        ended[i] = row.bool_at(kOverran) ? overrun_of(row, *queue, now) : loss_of(row, *queue, lost_together[i]);
     }
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
     if (rows.size() < static_cast<uint64>(batch) && version != 0) {

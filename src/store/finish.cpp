@@ -60,7 +60,10 @@ Statement end_and_record = {
                due_at = CASE u.status WHEN 'scheduled' THEN u.run_at END, attempts = u.attempts,
                unique_held = CASE WHEN u.status NOT IN ('failed', 'cancelled') THEN j.unique_held END,
                group_active = CASE WHEN u.status NOT IN ('failed', 'cancelled') THEN j.group_active END,
-               lost_attempts = u.lost_attempts, error = coalesce(u.error, j.error),
+               lost_attempts = u.lost_attempts,
+               company_lease = CASE WHEN u.outcome = 'lost' AND u.lost_attempts = j.lost_attempts THEN u.lease
+                                    ELSE j.company_lease END,
+               error = coalesce(u.error, j.error),
                finished_at = CASE WHEN u.status IN ('failed', 'cancelled') THEN $10 END,
                lease = NULL, watched = NULL, must_end_at = NULL, queue_slot = NULL, key_slot = NULL
            FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $11)

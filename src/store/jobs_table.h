@@ -36,6 +36,7 @@ enum JobColumn : AttrNumber {
     kJobStatus,
     kJobAttempts,
     kJobLostAttempts,
+    kJobCompanyLease,
     kJobLease,
     kJobCompletedLease,
     kJobClaimXid,

@@ -52,7 +52,8 @@ Statement retry = {
     R"( THEN $2 END, due_at = NULL, group_waiting = )" QUEUES_UP
     R"(,
            max_attempts = greatest(j.max_attempts, j.attempts + 1), unique_held = j.unique_key,
-           lost_attempts = 0, finished_at = NULL, result = NULL, cancel_requested_at = NULL, error = )" LAST_ERROR R"(
+           lost_attempts = 0, company_lease = NULL, finished_at = NULL, result = NULL,
+           cancel_requested_at = NULL, error = )" LAST_ERROR R"(
        FROM unnest($1) AS u(id)
        WHERE j.id = ANY (ARRAY[u.id])
        RETURNING j.id, j.status::text, )" READY_COLUMNS ", j.group_waiting",
@@ -68,7 +69,8 @@ Statement start_over = {
            due_at = CASE WHEN u.run_at > $3 AND NOT )" IS_BLOCKED R"( THEN u.run_at END, group_waiting = )" QUEUES_UP
     R"(,
            unique_held = j.unique_key, attempts = 0,
-           lost_attempts = 0, finished_at = NULL, result = NULL, cancel_requested_at = NULL, error = )" LAST_ERROR R"(
+           lost_attempts = 0, company_lease = NULL, finished_at = NULL, result = NULL,
+           cancel_requested_at = NULL, error = )" LAST_ERROR R"(
        FROM unnest($1, $2) AS u(id, run_at)
        WHERE j.id = ANY (ARRAY[u.id])
        RETURNING j.id, j.status::text, )" READY_COLUMNS ", j.group_waiting",

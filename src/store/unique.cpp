@@ -65,7 +65,7 @@ Statement change = {
                          ELSE 'scheduled'::jobq.job_status END,
            ready_at = CASE WHEN j.status <> 'blocked' AND $4 <= $5 THEN $4 END,
            due_at = CASE WHEN j.status <> 'blocked' AND $4 > $5 THEN $4 END,
-           attempts = 0, lost_attempts = 0, started_at = NULL, last_heartbeat = NULL, lease_timeout = NULL,
+           attempts = 0, lost_attempts = 0, company_lease = NULL, started_at = NULL, last_heartbeat = NULL, lease_timeout = NULL,
            worker_id = NULL, error = NULL, progress = NULL, cancel_requested_at = NULL
        WHERE j.id = $1
        RETURNING )" READY_COLUMNS ", j.status::text",

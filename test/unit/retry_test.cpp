@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <climits>
 #include <cmath>
 #include <random>
+#include <vector>
 
 namespace jobq::core {
 namespace {
@@ -126,19 +128,19 @@ TEST(AfterFailure, ACancellationWins) {
 }
 
 TEST(AfterLoss, PendingAtOnceUntilAttemptsOrLossesAreExhausted) {
-    EXPECT_EQ(after_loss(1, 20, 1, 3, false), JobStatus::Pending);
-    EXPECT_EQ(after_loss(2, 20, 2, 3, false), JobStatus::Pending);
-    EXPECT_EQ(after_loss(3, 20, 3, 3, false), JobStatus::Failed);
-    EXPECT_EQ(after_loss(20, 20, 1, 3, false), JobStatus::Failed);
-    EXPECT_EQ(after_loss(19, 20, 1, 3, false), JobStatus::Pending);
-    EXPECT_EQ(after_loss(1, 20, 1, 1, false), JobStatus::Failed);
-    EXPECT_EQ(after_loss(INT_MAX, INT_MAX, 1, INT_MAX, false), JobStatus::Failed);
-    EXPECT_EQ(after_loss(1, INT_MAX, INT_MAX, INT_MAX, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(1, 20, 1, 3, false, false), JobStatus::Pending);
+    EXPECT_EQ(after_loss(2, 20, 2, 3, false, false), JobStatus::Pending);
+    EXPECT_EQ(after_loss(3, 20, 3, 3, false, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(20, 20, 1, 3, false, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(19, 20, 1, 3, false, false), JobStatus::Pending);
+    EXPECT_EQ(after_loss(1, 20, 1, 1, false, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(INT_MAX, INT_MAX, 1, INT_MAX, false, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(1, INT_MAX, INT_MAX, INT_MAX, false, false), JobStatus::Failed);
 }
 
 TEST(AfterLoss, ACancellationWins) {
-    EXPECT_EQ(after_loss(1, 20, 1, 3, true), JobStatus::Cancelled);
-    EXPECT_EQ(after_loss(20, 20, 3, 3, true), JobStatus::Cancelled);
+    EXPECT_EQ(after_loss(1, 20, 1, 3, false, true), JobStatus::Cancelled);
+    EXPECT_EQ(after_loss(20, 20, 3, 3, false, true), JobStatus::Cancelled);
 }
 
 TEST(AfterLoss, AJobThatKillsEveryWorkerEnds) {
@@ -150,11 +152,86 @@ TEST(AfterLoss, AJobThatKillsEveryWorkerEnds) {
             starts++;
             lost++;
             ASSERT_LE(starts, max_lost);
-            status = after_loss(starts, kDefaultMaxAttempts, lost, max_lost, false);
+            status = after_loss(starts, kDefaultMaxAttempts, lost, max_lost, false, false);
         }
         EXPECT_EQ(status, JobStatus::Failed);
         EXPECT_EQ(starts, max_lost);
     }
+}
+
+TEST(AfterLoss, ALossInCompanyIsAnAttemptAndNothingElse) {
+    EXPECT_EQ(after_loss(1, 20, 0, 1, true, false), JobStatus::Pending);
+    EXPECT_EQ(after_loss(4, 20, 3, 3, true, false), JobStatus::Pending);
+    EXPECT_EQ(after_loss(20, 20, 0, 3, true, false), JobStatus::Failed);
+    EXPECT_EQ(after_loss(1, 20, 0, 3, true, true), JobStatus::Cancelled);
+}
+
+// By every pair.
+std::vector<bool> company_of(const std::vector<LastSign> &signs) {
+    std::vector<bool> found(signs.size());
+    for (std::size_t i = 0; i < signs.size(); i++)
+        for (std::size_t j = 0; j < signs.size(); j++) {
+            if (i == j || signs[i].worker != signs[j].worker || !(signs[i].lost || signs[j].lost)) continue;
+            const LastSign &first = signs[i].at <= signs[j].at ? signs[i] : signs[j];
+            const LastSign &second = signs[i].at <= signs[j].at ? signs[j] : signs[i];
+            if (second.at <= saturating_add(first.at, first.timeout / 2)) found[i] = true;
+        }
+    return found;
+}
+
+std::vector<bool> found_company(std::vector<LastSign> signs) {
+    bool found[64];
+    std::sort(signs.begin(), signs.end(), earlier_sign);
+    find_company(signs.data(), static_cast<int>(signs.size()), found);
+    return std::vector<bool>(found, found + signs.size());
+}
+
+using Bools = std::vector<bool>;
+
+TEST(Company, IsThatOfOneWorkerWhichFellSilentAtOnce) {
+    EXPECT_EQ(found_company({}), Bools());
+    EXPECT_EQ(found_company({{1, 0, kMinute, true}}), Bools{false});
+    EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 0, kMinute, true}}), Bools({true, true}));
+    EXPECT_EQ(found_company({{1, 0, kMinute, true}, {2, 0, kMinute, true}}), Bools({false, false}));
+    // The last signs of one that gives them every 20 s; and of one that lives on.
+    EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 20 * kSecond, kMinute, true}}), Bools({true, true}));
+    EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 40 * kSecond, kMinute, false}}), Bools({false, false}));
+    // A job that still runs has company in one that is lost only.
+    EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, 1, kHour, false}, {1, kMinute, kHour, false}}),
+              Bools({true, true, false}));
+    // Where signs are rarer, the later one may come later.
+    EXPECT_EQ(found_company({{1, 0, kHour, false}, {1, 5 * kMinute, kSecond, true}}), Bools({true, true}));
+}
+
+TEST(Company, OfTheEndsOfTime) {
+    EXPECT_EQ(found_company({{1, INT64_MIN, kMinute, true}}), Bools{false});
+    EXPECT_EQ(found_company({{1, INT64_MAX, kMinute, true}}), Bools{false});
+    EXPECT_EQ(found_company({{1, INT64_MIN, kMinute, true}, {1, 0, kMinute, true}}), Bools({false, false}));
+    EXPECT_EQ(found_company({{1, 0, kMinute, true}, {1, INT64_MAX, kMinute, true}}), Bools({false, false}));
+}
+
+TEST(Company, IsWhatEveryPairSays) {
+    std::mt19937 random(20260301);
+    const auto below = [&](std::uint32_t bound) { return static_cast<std::int64_t>(random() % bound); };
+    int alone = 0, together = 0;
+    for (int round = 0; round < 20000; round++) {
+        std::vector<LastSign> signs(static_cast<std::size_t>(below(12)));
+        for (LastSign &sign : signs) sign = {below(3), below(100), below(2) * below(80), below(2) == 0};
+        std::sort(signs.begin(), signs.end(), earlier_sign);
+        const Bools expected = company_of(signs);
+        EXPECT_EQ(found_company(signs), expected);
+        for (const bool one : expected) (one ? together : alone)++;
+    }
+    EXPECT_GT(alone, 10000);
+    EXPECT_GT(together, 10000);
+}
+
+TEST(Trial, LastsUntilTheJobHasOutlivedATimeout) {
+    EXPECT_TRUE(is_on_trial(0, 0, kMinute));
+    EXPECT_TRUE(is_on_trial(0, kMinute - 1, kMinute));
+    EXPECT_FALSE(is_on_trial(0, kMinute, kMinute));
+    EXPECT_FALSE(is_on_trial(INT64_MIN, 0, kMinute));
+    EXPECT_TRUE(is_on_trial(INT64_MAX, 0, kMinute));
 }
 
 TEST(AfterFailure, ATryIsMadeExactlyMaxAttemptsTimes) {

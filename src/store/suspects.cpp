@@ -1,0 +1,147 @@
+// See suspects.h.
+#include "pg/pg.h"
+
+#include "core/interval.h"
+#include "core/retry.h"
+#include "core/stable_hash.h"
+#include "pg/args.h"
+#include "store/owner.h"
+#include "store/suspects.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "storage/lock.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// As in store/slots.cpp: besides those of other advisory locks.
+constexpr uint16 kTrialLock = 0x6a72;
+
+// All that the workers of some jobs hold.
+Statement read_held = {
+    R"(SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h.lease_timeout, h.lease,
+              h.company_lease = h.lease
+       FROM jobq.jobs h
+       WHERE h.watched AND h.status = 'processing'
+         AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1))))",
+    {INT8ARRAYOID}};
+enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
+
+Statement mark = {
+    R"(UPDATE jobq.jobs j SET company_lease = j.lease
+       WHERE j.status = 'processing'
+         AND j.id = ANY (ARRAY (
+           SELECT h.id FROM unnest($1, $2) AS u(id, lease),
+                LATERAL (SELECT h.id FROM jobq.jobs h
+                         WHERE h.id = ANY (ARRAY[u.id]) AND h.lease = u.lease AND h.status = 'processing'
+                         FOR NO KEY UPDATE SKIP LOCKED) h)))",
+    {INT8ARRAYOID, INT8ARRAYOID}};
+
+// The suspects that a worker holds; one in company under its current lease need not have been one at its claim.
+Statement read_suspects = {
+    R"(SELECT j.started_at, j.last_heartbeat, j.lease_timeout FROM jobq.jobs j
+       WHERE j.watched AND j.worker_id = $1 AND j.status = 'processing'
+         AND (j.lost_attempts > 0 OR j.company_lease <> j.lease) AND j.started_at IS NOT NULL
+         AND j.last_heartbeat IS NOT NULL)",
+    {TEXTOID}};
+
+core::Micros timeout_at(const Row &row, int column) {
+    if (row.is_null(column)) return core::kDefaultHeartbeatTimeout;
+    const Interval *timeout = DatumGetIntervalP(row.get(column));
+    const core::Micros span = core::span_micros(timeout->month, timeout->day, timeout->time);
+    return Min(Max(span, 0), core::kMaxHeartbeatTimeout);
+}
+
+int64 number_of_worker(std::string_view worker_id) {
+    core::StableHash hash;
+    hash.add_part(worker_id);
+    return hash.value();
+}
+
+struct LockedJob {
+    int64 id;
+    int position;
+};
+
+// A job that the worker of a lost one holds.
+struct Held {
+    core::LastSign sign;
+    int row;
+    int locked;  // its position among the caller's; -1: it runs on
+};
+
+Held held_of(const Row &row, int number, const LockedJob *locked, int count, const bool *lost) {
+    const int64 id = row.int64_at(kHeldId);
+    const LockedJob *found = std::lower_bound(locked, locked + count, id,
+                                              [](const LockedJob &job, int64 wanted) { return job.id < wanted; });
+    const int position = found < locked + count && found->id == id ? found->position : -1;
+    return {{number_of_worker(row.text_at(kHeldWorker)), DatumGetTimestampTz(row.get(kHeldSign)),
+             timeout_at(row, kHeldTimeout), position >= 0 && lost[position]},
+            number,
+            position};
+}
+
+bool is_marked(const Row &row) { return !row.is_null(kHeldMarked) && row.bool_at(kHeldMarked); }
+
+template <typename Item>
+Item *room_for(uint64 count) {
+    return static_cast<Item *>(palloc_extended(sizeof(Item) * (count + 1), MCXT_ALLOC_HUGE));
+}
+
+}  // namespace
+
+Company find_company_of(Datum *ids, const bool *lost, int count, Snapshot before) {
+    const Rows rows = read(read_held, Params().add(array_of(ids, count, INT8OID)), before);
+    const int held_count = static_cast<int>(rows.size());
+    auto *locked = room_for<LockedJob>(count);
+    for (int i = 0; i < count; i++) locked[i] = {DatumGetInt64(ids[i]), i};
+    std::sort(locked, locked + count, [](const LockedJob &a, const LockedJob &b) { return a.id < b.id; });
+    auto *held = room_for<Held>(held_count);
+    for (int i = 0; i < held_count; i++) held[i] = held_of(rows[i], i, locked, count, lost);
+    std::sort(held, held + held_count, [](const Held &a, const Held &b) { return core::earlier_sign(a.sign, b.sign); });
+    auto *signs = room_for<core::LastSign>(held_count);
+    auto *in_company = room_for<bool>(held_count);
+    for (int i = 0; i < held_count; i++) signs[i] = held[i].sign;
+    core::find_company(signs, held_count, in_company);
+
+    Company company = {room_for<bool>(count), room_for<Datum>(held_count), room_for<Datum>(held_count), 0};
+    std::fill_n(company.lost_together, count, false);
+    for (int i = 0; i < held_count; i++) {
+        const Row row = rows[held[i].row];
+        if (held[i].locked >= 0) {
+            company.lost_together[held[i].locked] = in_company[i] || is_marked(row);
+        } else if (in_company[i] && !is_marked(row) && !row.is_null(kHeldLease)) {
+            company.ids[company.count] = row.get(kHeldId);
+            company.leases[company.count++] = row.get(kHeldLease);
+        }
+    }
+    return company;
+}
+
+void mark_company(Datum *ids, Datum *leases, int count) {
+    run(mark, Params().add(array_of(ids, count, INT8OID)).add(array_of(leases, count, INT8OID)));
+}
+
+bool may_take_suspect(text *worker_id) {
+    const auto number = static_cast<uint64>(number_of_worker(view(worker_id)));
+    LOCKTAG tag;
+    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(number >> 32), static_cast<uint32>(number), kTrialLock);
+    if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return false;
+    bool may = true;
+    as_owner([&] {
+        with_spi([&] {
+            const Rows rows = run(read_suspects, Params().add(PointerGetDatum(worker_id)));
+            for (uint64 i = 0; i < rows.size(); i++)
+                if (core::is_on_trial(DatumGetTimestampTz(rows[i].get(1)), DatumGetTimestampTz(rows[i].get(2)),
+                                      timeout_at(rows[i], 3)))
+                    may = false;
+        });
+    });
+    return may;
+}
+
+}  // namespace jobq

@@ -1,0 +1,108 @@
+# Jobs that kill their worker, with workers that are processes: each claims a batch, and is killed with SIGKILL by the first
+# guilty job that it works on, while it holds the rest. In the end the guilty ones have failed, and all others have completed.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my $node = preloaded('poison', conf => [ 'jobq.rescue_batch = 30', 'fsync = off' ]);
+database($node, 'work');
+sub work { return value($node, 'work', $_[0]); }
+
+# A worker: one connection, which it has until it dies. What it holds is not reported on then.
+sub run_worker
+{
+    my ($name, $queue, $batch) = @_;
+    my $session = session($node, 'work');
+    for (;;)
+    {
+        my $held = $session->query("SELECT id || '/' || lease || '/' || (payload #>> '{}') FROM jobq_claim('$queue', '$name', batch => $batch)");
+        last if $held eq '' && $session->query("SELECT EXISTS (SELECT FROM jobq.jobs WHERE queue = '$queue' AND status IN ('blocked', 'pending', 'processing'))") eq 'f';
+        usleep(50_000) if $held eq '';
+        for my $job (split /\n/, $held)
+        {
+            my ($id, $lease, $does) = split m{/}, $job;
+            if ($does eq 'guilty')
+            {
+                $session->{run}->signal('KILL');
+                POSIX::_exit(9);
+            }
+            $session->query("SELECT jobq_complete($id, $lease)");
+        }
+    }
+    $session->{run}->signal('KILL');
+    POSIX::_exit(0);
+}
+
+# Keeps so many workers running until they find nothing more. One that has died comes back as a new process of the same name, or
+# of another one. Returns how many died.
+sub work_off
+{
+    my ($queue, $workers, $batch, $renamed) = @_;
+    my (%running, %known_as);
+    my ($number, $deaths) = (0, 0);
+    my @names = map { "worker $_" } 1 .. $workers;
+    my $start = sub {
+        my ($name) = @_;
+        my $as = $renamed ? $name . ' ' . $number++ : $name;
+        my $pid = fork // die "fork: $!";
+        run_worker($as, $queue, $batch) if $pid == 0;
+        $running{$pid} = $name;
+        $known_as{$pid} = $as;
+    };
+    $start->($_) for @names;
+    while (%running)
+    {
+        my $pid = waitpid(-1, 0);
+        die 'no worker left' if $pid < 0;
+        my $name = delete $running{$pid} // next;
+        next if $? == 0;
+        $deaths++;
+        # The silence of an hour.
+        work("UPDATE jobq.jobs SET last_heartbeat = last_heartbeat - interval '2 hours' WHERE worker_id = '$known_as{$pid}' AND status = 'processing'");
+        BAIL_OUT("$queue: more than 500 workers have died") if $deaths > 500;
+        $start->($name);
+    }
+    return $deaths;
+}
+
+sub fate
+{
+    my ($queue) = @_;
+    return work(qq{SELECT string_agg(n || ' ' || job || ' ' || status, ', ' ORDER BY job, status)
+                   FROM (SELECT count(*) AS n, CASE payload WHEN '"guilty"' THEN 'guilty' ELSE 'innocent' END AS job, status
+                         FROM jobq.jobs WHERE queue = '$queue' GROUP BY 2, 3) f});
+}
+
+# One guilty job among a hundred, the worker alone with it. The rescue takes the batch in four pieces.
+work(q{SELECT jobq_create_queue('one', heartbeat_timeout => '1 hour')});
+work(q{SELECT count(jobq_enqueue('one', CASE n WHEN 38 THEN '"guilty"' ELSE to_jsonb(n) END)) FROM generate_series(1, 100) n});
+my $begin = time;
+my $deaths = work_off('one', 1, 100, 0);
+report_seconds('a batch of 100 with one guilty job', time - $begin);
+is(fate('one'), '1 guilty failed, 99 innocent completed', 'of a hundred that were lost together only the guilty one fails');
+is($deaths, 4, 'it took one worker with its batch, and three alone');
+is(work(q{SELECT max(attempts), sum(lost_attempts) FROM jobq.jobs WHERE queue = 'one' AND status = 'completed'}), '2|0', 'the others ran once more, and none has a loss of its own');
+is(work(q{SELECT count(*) FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'one' AND a.outcome = 'lost'}), '66', 'every attempt is on record: 63 lost in the batch, and three');
+
+# Many workers, several guilty jobs, groups and limits.
+work(q{SELECT jobq_create_queue('many', heartbeat_timeout => '1 hour', round_robin => true), jobq_set_limit('many', '*', max_running => 40)});
+work(q{SELECT count(jobq_enqueue('many', CASE WHEN n % 50 = 13 THEN '"guilty"' ELSE to_jsonb(n) END, concurrency_key => 'k' || n % 7,
+                                 group_key => CASE WHEN n % 10 = 5 THEN 'g' || n % 3 END)) FROM generate_series(1, 300) n});
+$begin = time;
+$deaths = work_off('many', 4, 20, 1);
+report_seconds('300 jobs, six of them guilty, four workers', time - $begin);
+is(fate('many'), '6 guilty failed, 294 innocent completed', 'with four workers, limits, groups and turns only the guilty ones fail');
+cmp_ok($deaths, '<=', 6 * 4, 'none of them took more than four workers');
+is(work(q{SELECT max(lost_attempts) FROM jobq.jobs WHERE queue = 'many' AND status = 'completed'}), '0', 'and no other job has a loss of its own');
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue_slot IS NOT NULL OR key_slot IS NOT NULL OR lease IS NOT NULL}), '0', 'nothing is held any more');
+
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash of the server');
+
+done_testing();
