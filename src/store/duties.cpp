@@ -162,7 +162,7 @@ EndedAttempt loss_of(const Row &row, const Queue &queue, bool in_company) {
 }
 
 EndedAttempt overrun_of(const Row &row, const Queue &queue, TimestampTz now) {
-    const bool cancels = queue.on_max_runtime == core::OnMaxRuntime::Cancel;
+    const bool cancels = queue.on_max_runtime == core::OnMaxRuntime::Cancel || row.bool_at(kCancelRequested);
     const int32 max_attempts = row.int32_at(kMaxAttempts);
     EndedAttempt ended = ended_of(row, queue, cancels ? "cancelled" : "failed");
     ended.status =

@@ -173,10 +173,10 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
         const Row row = rows[i];
         HeldJob *job = job_of(jobs, count, row);
         const Queue *queue = find_queue(row.text_at(kQueue));
-        EndedAttempt &attempt = ended[i] = ended_of(row, *queue, "failed");
+        const bool cancelled = row.bool_at(kCancelRequested);
+        EndedAttempt &attempt = ended[i] = ended_of(row, *queue, cancelled ? "cancelled" : "failed");
         attempt.reported = true;
-        attempt.status = core::after_failure(attempt.attempt, row.int32_at(kMaxAttempts), wants_retry,
-                                             row.bool_at(kCancelRequested));
+        attempt.status = core::after_failure(attempt.attempt, row.int32_at(kMaxAttempts), wants_retry, cancelled);
         attempt.error = truncated_error(job->extra, !job->has_extra);
         delay_retry(&attempt, *queue, retry_in, now);
         job->held = true;

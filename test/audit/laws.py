@@ -219,6 +219,8 @@ def _attempts(world, rules, report):
                 wanted = OUTCOMES.get(fact.row.op, wanted)
         if wanted != {SERVER} and outcomes[0] not in wanted:
             report.add("unexplained lease", f"job {span.job} lease {lease}: {outcomes[0]}, reported as one of {wanted}")
+        if (outcomes[0], end.after.status) in {("failed", "cancelled"), ("cancelled", "failed")}:
+            report.add("unexplained lease", f"job {span.job} lease {lease}: {outcomes[0]}, and the job is {end.after.status}")
         if outcomes[0] == "lost":
             silent = end.change.time - seconds(end.before.last_heartbeat)
             if silent < _interval(end.before.lease_timeout):

@@ -172,6 +172,13 @@ def released_as_lost(log):
     log.run(8, 2)
 
 
+def cancelled_as_failed(log):
+    log.enqueue(8)
+    log.claim(8, 1)
+    log.begin().job(8, "processing", cancel_requested_at=stamp(log.time)).fact("cancel", 8, client="o0").commit()
+    log.begin().job(8, "cancelled").attempt(8, 1, "failed").fact("fail", 8, 1).commit()
+
+
 def robbed(log):
     log.enqueue(8)
     log.claim(8, 1)
@@ -418,7 +425,7 @@ CASES = {
     completed_by_nobody: {"impossible step", "stale lease accepted"}, doubled: {"stale lease accepted"},
     heartbeat_of_a_zombie: {"stale lease accepted"}, refused_to_the_holder: {"false answer"},
     lost_without_trace: {"unexplained lease"}, trace_without_loss: {"unexplained lease"},
-    released_as_lost: {"unexplained lease"}, robbed: {"robbed"}, never_rescued: {"overdue"}, held_for_long: set(),
+    released_as_lost: {"unexplained lease"}, cancelled_as_failed: {"unexplained lease"}, robbed: {"robbed"}, never_rescued: {"overdue"}, held_for_long: set(),
     ran_too_long: {"overdue"}, ran_too_long_for_its_queue: {"overdue"}, deaf: {"overdue"}, one_after_the_other: set(),
     handed_over: set(), key_doubled: {"key doubled"}, key_not_taken: {"key doubled"}, full_queue: set(),
     at_the_same_moment: set(), dropped_for_another: set(), too_deep: {"too deep"},
