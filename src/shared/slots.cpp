@@ -51,6 +51,8 @@ void init_slot(Slot *slot) {
     memset(slot->steps, 0, sizeof(slot->steps));
     slot->last_error[0] = '\0';
     slot->last_error_at = 0;
+    slot->last_error_step = kWorkerStep;
+    slot->last_error_over_at = 0;
 }
 
 // The slot of this session's database; nullptr when no worker will be started in it.

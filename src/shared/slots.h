@@ -24,6 +24,8 @@ constexpr int kVersionBytes = 32;
 // The duties, and the planning of the next round, each fail and back off for themselves.
 constexpr int kStepCount = core::kDutyCount + 1;
 constexpr int kPlanStep = core::kDutyCount;
+// Where an error is said to be from: a whole worker, which ended before its time.
+constexpr int kWorkerStep = -1;
 
 // What core::launch_backoff returns at most.
 constexpr core::Micros kMaxBackoff = 60 * core::kSecond;
@@ -92,6 +94,8 @@ struct Slot {
     StepReport steps[kStepCount];
     char last_error[kErrorBytes];
     TimestampTz last_error_at;
+    int last_error_step;             // of what; kWorkerStep
+    TimestampTz last_error_over_at;  // when that worked again, 0: it has not
 };
 
 struct SharedState {

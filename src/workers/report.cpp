@@ -26,6 +26,7 @@ enum Column {
     kNextRound,
     kLastError,
     kLastErrorAt,
+    kLastErrorOverAt,
     kRounds,
     kFirstDuty,
     kNote = kFirstDuty + core::kDutyCount,
@@ -131,6 +132,7 @@ void report_database(ReturnSetInfo *result, Slot *slot, const SharedState &state
     put_time(&row, kNextRound, due);
     if (may_read_error(slot)) put_text(&row, kLastError, readable(slot->last_error));
     put_time(&row, kLastErrorAt, slot->last_error_at);
+    put_time(&row, kLastErrorOverAt, slot->last_error_over_at);
     put(&row, kRounds, Int64GetDatum(slot->rounds));
     for (int i = 0; i < core::kDutyCount; i++) put(&row, kFirstDuty + i, Int64GetDatum(slot->steps[i].done));
     put_text(&row, kNote, note_of(*slot, status, selected));

@@ -147,6 +147,14 @@ void show_error(Slot *slot, int index, const char *message, TimestampTz now) {
     const int length = pg_mbcliplen(message, static_cast<int>(strlen(message)), room);
     snprintf(slot->last_error, sizeof(slot->last_error), "%s: %.*s", name, length, message);
     slot->last_error_at = now;
+    slot->last_error_step = index;
+    slot->last_error_over_at = 0;
+}
+
+// What has failed last, if it was this, works again. Under the lock.
+void show_end_of_error(Slot *slot, int index, TimestampTz now) {
+    if (slot->last_error_at != 0 && slot->last_error_over_at == 0 && slot->last_error_step == index)
+        slot->last_error_over_at = now;
 }
 
 // Records the error being handled. It goes to the log when it is another than the last time.
@@ -185,7 +193,10 @@ void record_success(Slot *slot, const Step *step) {
         step->index == static_cast<int>(Duty::Repair) ? now + kRepairRest * Max(now - step->now, 0) : 0;
     report->logged = fingerprint;
     report->done += step->duty.done;
-    if (left_out) show_error(slot, step->index, step->duty.error, now);
+    if (left_out)
+        show_error(slot, step->index, step->duty.error, now);
+    else if (!as_before && !step->too_long)
+        show_end_of_error(slot, step->index, now);
     LWLockRelease(slots_lock());
     if (rested) ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
     if (left_out && logged != fingerprint)
@@ -349,6 +360,7 @@ void end_round(Slot *slot, const Duties &duties, const Step &plan, TimestampTz n
     if (duties.chores) slot->last_chores = now;
     slot->failures = 0;
     slot->not_before = 0;
+    show_end_of_error(slot, kWorkerStep, now);
     if (OidIsValid(plan.extension.oid)) {
         slot->extension = Presence::Present;
         strlcpy(slot->version, plan.extension.version, sizeof(slot->version));
@@ -367,6 +379,7 @@ void end_without_extension(Slot *slot) {
     slot->failures = 0;
     slot->not_before = 0;
     memset(slot->steps, 0, sizeof(slot->steps));
+    show_end_of_error(slot, slot->last_error_step, GetCurrentTimestamp());
     LWLockRelease(slots_lock());
     reset_unblocked(slot);
     forget_watched_jobs(MyDatabaseId);

@@ -46,6 +46,8 @@ void detach(int, Datum) {
         own->not_before = now + core::launch_backoff(own->failures);
         strlcpy(own->last_error, "the worker ended before its time, see the server's log", kErrorBytes);
         own->last_error_at = now;
+        own->last_error_step = kWorkerStep;
+        own->last_error_over_at = 0;
     }
     own->worker = nullptr;
     own->pid = 0;

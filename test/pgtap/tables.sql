@@ -47,7 +47,7 @@ SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,ba
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
                $$SELECT unnest('{queue,scheduled,blocked,pending,processing,completed,failed,cancelled,oldest_pending_age,oldest_heartbeat,paused,enqueued_per_second,claimed_per_second,completed_per_second,failed_per_second,lost_per_second,source}'::text[])$$, 'queue_stats: jobs by status, the oldest, rates');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,
-               $$SELECT unnest('{pid,database,state,last_round,last_error}'::text[])$$, 'workers: who, where, since when, what went wrong');
+               $$SELECT unnest('{pid,database,state,last_round,last_error,last_error_at,last_error_over_at}'::text[])$$, 'workers: who, where, since when, what went wrong');
 SELECT columns_are('jobq', 'kept_keys', '{queue,unique_key,job_id,kept_until}'::name[]);
 SELECT columns_are('jobq', 'dependencies', '{job_id,depends_on,on_failure,watched}'::name[]);
 SELECT col_is_pk('jobq', 'dependencies', '{job_id,depends_on}'::name[], 'the primary key of dependencies');

@@ -101,8 +101,12 @@ keeps_failing(3, 'the error lasts');
 my %times = times_logged(qr/this row is poison/, $position);
 is(join(' ', map { "$_ $times{$_}" } sort keys %times), 'promote 1 rescue 1', 'the log has it once for each duty');
 
+is(value($node, 'bad', q{SELECT last_error_over_at FROM jobq.workers WHERE database = 'bad'}), '', 'nor is it said to be over');
+
 value($node, 'bad', 'DROP TRIGGER refuse ON jobq.jobs');
 promoted('bad', 'poison', 'without the trigger the row is served');
+my $over = q{SELECT last_error IS NOT NULL AND last_error_over_at > last_error_at FROM jobq.workers WHERE database = 'bad'};
+becomes_true($node, 'bad', $over, 'the error is over, and can be read yet');
 enqueue_delayed('bad', 'after');
 promoted('bad', 'after', 'and everything else');
 
