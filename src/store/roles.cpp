@@ -4,6 +4,11 @@
 #include "pg/spi.h"
 #include "store/roles.h"
 
+extern "C" {
+#include "catalog/pg_namespace.h"
+#include "storage/lmgr.h"
+}
+
 namespace jobq {
 
 namespace {
@@ -145,6 +150,8 @@ bool parse_role_kind(std::string_view name, RoleKind *kind) {
 
 void change_privileges(const char *role, RoleKind kind, bool grant, Oid schema) {
     const Kind &changed = kKinds[static_cast<int>(kind)];
+    // GRANT itself waits for nobody: two at once would fail with "tuple concurrently updated".
+    LockDatabaseObject(NamespaceRelationId, get_namespace_oid("jobq", false), 0, ShareUpdateExclusiveLock);
     change_kind(grant, changed, role, schema);
     if (grant) return;
     // What another kind of the same role still needs.

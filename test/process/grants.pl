@@ -1,0 +1,78 @@
+# The README's table of grants is what jobq_grant gives, no more and no less. And many may grant and revoke at once.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = server('grants');
+database($node, 'work');
+sub work { return value($node, 'work', $_[0]); }
+
+# The names in a cell of the table: `_many` goes on from the name before it without an underscore.
+sub names_in
+{
+    my ($cell) = @_;
+    my ($base, @names);
+    for my $name ($cell =~ /`([\w.]+)`/g)
+    {
+        $base = $name unless $name =~ /^_/;
+        push @names, $name =~ /^_/ ? $base . $name : $name;
+    }
+    return @names;
+}
+
+sub sorted { return join "\n", sort @_; }
+
+my $readme = slurp_file("$FindBin::RealBin/../../README.md");
+my ($table) = $readme =~ /^\| \| may call \| may read \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/m;
+ok(defined $table, 'the README has a table of grants');
+my @views = split /\n/, work(q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'v'});
+my %kinds;
+for my $line (split /\n/, $table // '')
+{
+    my (undef, $kind, $calls, $reads) = split /\s*\|\s*/, $line;
+    $kinds{$kind} = 1;
+    work("CREATE ROLE a_$kind; SELECT jobq_grant('a_$kind', '$kind')");
+    # Functions in the schema jobq stand behind the views; job_log is called for itself.
+    is(work(qq{SELECT DISTINCT CASE n.nspname WHEN 'jobq' THEN 'jobq.' ELSE '' END || p.proname COLLATE "C"
+               FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace, aclexplode(p.proacl) a
+               WHERE a.grantee = 'a_$kind'::regrole AND (n.nspname <> 'jobq' OR p.proname = 'job_log') ORDER BY 1}),
+        sorted(names_in($calls)), "a $kind may call what the README says");
+    my @reads = names_in($reads // '');
+    push @reads, @views if ($reads // '') =~ /the views/;
+    my @deletes = ($reads // '') =~ /`([\w.]+)` \(and delete from it\)/g;
+    for ([ 'SELECT', @reads ], [ 'DELETE', @deletes ], ['INSERT'], ['UPDATE'], ['TRUNCATE'])
+    {
+        my ($privilege, @expected) = @$_;
+        is(work(qq{SELECT c.oid::regclass::text COLLATE "C" FROM pg_class c
+                   WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v', 'S')
+                     AND has_table_privilege('a_$kind', c.oid, '$privilege') ORDER BY 1}),
+            sorted(@expected), "$privilege: a $kind has it where the README says");
+    }
+}
+is(join(' ', sort keys %kinds), 'monitor operator producer worker', 'of every kind');
+
+# Eight sessions, the same roles.
+my @sessions = map { session($node, 'work') } 1 .. 8;
+work('CREATE ROLE r0; CREATE ROLE r1');
+my @handles;
+for my $n (0 .. $#sessions)
+{
+    my @calls = map { my $kind = (qw(producer worker operator monitor))[ ($_ + $n) % 4 ]; "PERFORM jobq_grant('r" . ($_ % 2) . "', '$kind'); COMMIT; PERFORM jobq_revoke('r" . ($_ % 2) . "', '$kind'); COMMIT;" } 0 .. 19;
+    $sessions[$n]->query_until(qr/started/, "\\echo started\nDO \$\$ BEGIN @calls END \$\$;\n");
+}
+for my $session (@sessions)
+{
+    is($session->query('SELECT 1'), '1', 'a session is done');
+    is($session->{stderr}, '', 'without an error');
+}
+work("SELECT jobq_grant('r0', 'producer')");
+is(work(q{SELECT has_function_privilege('r0', oid, 'EXECUTE') FROM pg_proc WHERE proname = 'jobq_enqueue'}), 't', 'and the last word counts');
+end_sessions(@sessions);
+
+done_testing();
