@@ -275,8 +275,9 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
 
 // The lanes of the queue that the worker may take jobs from.
 // `skipped`: in some of them marks spare the claim a look.
-int matching_lanes(const Claim &claim, LaneCursor *cursors, bool *skipped) {
-    const Queue &queue = claim.queue;
+int matching_lanes(const Claim &claim, LaneCursor **found, bool *skipped) {
+    const Queue &queue = *find_queue(claim.name);
+    auto *cursors = *found = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
     int count = 0;
     *skipped = false;
     const bool blind = IsolationUsesXactSnapshot();
@@ -478,20 +479,22 @@ void add_serialization_hint(void *) {
 
 }  // namespace
 
-int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &queue, TimestampTz now,
+int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &found, TimestampTz now,
                ClaimSink *sink) {
     TimestampTz due;
-    if (queue.limit_count > 0 && !queue_may_run(queue, name, now, &due)) return 0;
+    if (found.limit_count > 0 && !queue_may_run(found, name, now, &due)) return 0;
+    // A trigger of somebody's may have the directory read again, or ask for so many queues that this one is forgotten.
+    const Queue queue = kept_queue(found);
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
-    auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
+    LaneCursor *cursors;
     bool skipped;
     Limiter limiter;
     Claim claim = {
         request,       name, queue, now,           sink, {},      Datum(0), worker_hash_of(request.worker_id),
         marks_epoch(), 0,    0,     core::kLatest, true, nullptr, false,    Suspects::Unasked,
         false};
-    int count = matching_lanes(claim, cursors, &skipped);
+    int count = matching_lanes(claim, &cursors, &skipped);
     if (count > 0) {
         open_jobs(&claim.jobs);
         if (queue.limit_count > 0) {
@@ -511,9 +514,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
             claim.use_notes = false;
             // What has been taken must not be seen again.
             CommandCounterIncrement();
-            // A trigger of somebody's may have had the directory read again.
-            cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
-            count = matching_lanes(claim, cursors, &skipped);
+            count = matching_lanes(claim, &cursors, &skipped);
             renew_snapshot(&claim.jobs);
             take_across_lanes(&claim, cursors, count);
         }

@@ -219,6 +219,20 @@ const Queue *find_queue(std::string_view name) {
     return &entry->queue;
 }
 
+Queue kept_queue(const Queue &queue) {
+    Queue kept = queue;
+    kept.lanes = nullptr;
+    kept.lane_count = 0;
+    kept.dead_letter_queue = keep(CurrentMemoryContext, queue.dead_letter_queue);
+    if (queue.limit_count == 0) return kept;
+    kept.limits = static_cast<QueueLimit *>(palloc(sizeof(QueueLimit) * queue.limit_count));
+    for (int i = 0; i < queue.limit_count; i++) {
+        kept.limits[i] = queue.limits[i];
+        kept.limits[i].key = keep(CurrentMemoryContext, queue.limits[i].key);
+    }
+    return kept;
+}
+
 void require_known_queue(std::string_view name) {
     if (!settings.require_queues || find_queue(name)->has_settings) return;
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),

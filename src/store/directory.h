@@ -53,8 +53,11 @@ struct Queue {
     int limit_count;
 };
 
-// The pointer is good until the next call of find_queue or ensure_lane.
+// The pointer is good until the next call of find_queue or ensure_lane, which somebody's trigger may make as well.
 const Queue *find_queue(std::string_view name);
+
+// What find_queue returned, without its lanes, in the current memory context: for whoever changes jobs meanwhile.
+Queue kept_queue(const Queue &queue);
 
 // 42704 when jobq.require_queues is on and the queue has no settings.
 void require_known_queue(std::string_view name);
