@@ -69,6 +69,10 @@ void define_worker_settings() {
                             "Least time between two counts of the jobs that check the counters.",
                             "A count also rests a hundred times as long as it took.", &settings.reconcile_interval_s,
                             300, 1, 86400 * 24, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.keep_lanes", "How long the directory keeps lanes that have no claimable jobs.",
+                            "One that is in use is entered again by the next producer. 0: for ever.",
+                            &settings.keep_lanes_s, 86400, 0, 86400 * 365, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr,
+                            nullptr);
     DefineCustomIntVariable("jobq.cancel_grace", "How long a running job may ignore that it was cancelled.",
                             "After that it is taken from its worker.", &settings.cancel_grace_ms, 60000, 0, INT_MAX,
                             PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);

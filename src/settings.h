@@ -25,6 +25,7 @@ struct Settings {
     bool notify;               // jobq.notify: background workers send NOTIFY
     bool require_queues;       // jobq.require_queues: refuse names without settings
     int max_counted_queues;    // jobq.max_counted_queues: queues with counters, in the whole server
+    int keep_lanes_s;          // jobq.keep_lanes: a lane that was entered so long ago may be retired; 0: never
     int reconcile_interval_s;  // jobq.reconcile_interval: at least so long between two counts of the table
 };
 

@@ -48,15 +48,7 @@ Wish make_wish(const WorkerFilter &filter) noexcept {
     return wish;
 }
 
-void add_lane(Wish *wish, std::int64_t lane) noexcept {
-    if (wish->many_lanes || contains(wish->lanes, wish->lane_count, lane)) return;
-    if (wish->lane_count < kWishLanes)
-        wish->lanes[wish->lane_count++] = lane;
-    else
-        wish->many_lanes = true;
-}
-
-Wants wants_traits(const Wish &wish, const LaneTraits &traits) noexcept {
+Wants wants_lane(const Wish &wish, const LaneTraits &traits) noexcept {
     Wants wants = Wants::Yes;
     if (wish.kind_count == kTooMany)
         wants = Wants::Maybe;
@@ -72,17 +64,6 @@ Wants wants_traits(const Wish &wish, const LaneTraits &traits) noexcept {
     for (int i = 0; i < traits.required_count; i++)
         if (!contains(wish.capabilities, wish.capability_count, traits.required[i])) return Wants::No;
     return wants;
-}
-
-void meet_lane(Wish *wish, std::int64_t lane, const LaneTraits &traits) noexcept {
-    const Wants wants = wants_traits(*wish, traits);
-    if (wants == Wants::Yes) add_lane(wish, lane);
-    if (wants == Wants::Maybe && wants_lane(*wish, lane) == Wants::No) wish->many_lanes = true;
-}
-
-Wants wants_lane(const Wish &wish, std::int64_t lane) noexcept {
-    if (contains(wish.lanes, wish.lane_count, lane)) return Wants::Yes;
-    return wish.many_lanes ? Wants::Maybe : Wants::No;
 }
 
 }  // namespace jobq::core

@@ -7,6 +7,7 @@
 #include "shared/publish.h"
 #include "shared/unblock.h"
 #include "store/directory.h"
+#include "store/lanes.h"
 #include "store/groups.h"
 #include "store/unique.h"
 
@@ -98,7 +99,7 @@ int64 lane_of(const JobRow &row) {
 
 void publish_row(const JobRow &row) {
     if (row.has("ready_at"))
-        publish_ready_at_commit(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
+        tell_ready(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
                                 {DatumGetTimestampTz(row.get("ready_at")), DatumGetInt64(row.get("id")),
                                  DatumGetInt16(row.get("priority"))});
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));

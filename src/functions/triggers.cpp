@@ -9,6 +9,7 @@
 #include "shared/limits.h"
 #include "shared/publish.h"
 #include "store/directory.h"
+#include "store/lanes.h"
 #include "store/limit_settings.h"
 #include "store/restore.h"
 #include "store/turns.h"

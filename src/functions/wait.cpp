@@ -9,6 +9,7 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "shared/memory.h"
+#include "shared/recent_filters.h"
 #include "shared/waiters.h"
 #include "shared/wake_notes.h"
 #include "store/look.h"
@@ -54,17 +55,17 @@ struct Told {
 };
 Told told;
 
-// One transaction. The lanes are entered before the snapshot is taken under which their jobs are looked for.
+// One transaction.
 void look(Wait *wait) {
     forget_look_signal();
     look_as_owner(wait->procedure, kName, [&] {
-        const Outlook outlook = read_outlook(wait->queue, wait->filter);
+        note_filter(wait->queue, wait->filter, GetCurrentTimestamp());
+        const Outlook outlook = read_outlook(wait->queue);
         PopActiveSnapshot();
-        update_waiter(outlook.lanes, outlook.count, outlook.paused);
+        update_waiter(outlook.paused);
         PushActiveSnapshot(GetTransactionSnapshot());
         wait->seen = {Sight::Nothing, 0, outlook.due};
-        if (!outlook.paused && !outlook.limited)
-            wait->seen = look_into_lanes(wait->queue, outlook.lanes, outlook.count);
+        if (!outlook.paused && !outlook.limited) wait->seen = look_into_lanes(wait->queue, wait->filter);
     });
     wait->last_look = monotonic_now();
 }

@@ -28,19 +28,15 @@ struct ReadyJobs {
     int64 lane;
     core::ClaimKey first, last;
     int64 count;
-    char queue[NAMEDATALEN];  // zero padded
+    core::LaneTraits *traits;  // nullptr: the queue's sleepers look for themselves
+    char queue[NAMEDATALEN];   // zero padded
 };
 
 // More of them than this are not told apart any more.
 constexpr int kMaxReady = 4096;
 
-// A lane that is new in the directory.
-struct NewLane {
-    int64 lane;
-    core::LaneTraits traits;
-    char queue[NAMEDATALEN];  // zero padded
-};
-constexpr int kMaxNewLanes = 256;
+// So many of them are offered to the sleepers one by one.
+constexpr int kMaxDescribed = 256;
 
 // What this session's transaction publishes when it commits.
 struct Pending {
@@ -59,8 +55,6 @@ struct Pending {
     bool back;            // some of them may have been claimed before
     bool claims;          // it has claimed jobs
     bool look_anywhere;   // the same of what follows
-    NewLane *lanes;       // kMaxNewLanes of them in TopTransactionContext, nullptr: none
-    int lane_count;
     bool settings;            // of one queue changed
     char queue[NAMEDATALEN];  // which, zero padded
 };
@@ -200,11 +194,16 @@ void post_notices(const Pending &told) {
 }
 
 void wake_for(const Pending &told) {
-    // Before any job of theirs is told of.
-    for (int i = 0; i < told.lane_count; i++)
-        introduce_lane(told.lanes[i].queue, told.lanes[i].lane, told.lanes[i].traits);
-    for (int i = 0; i < told.ready_count; i++)
-        wake_waiters(told.ready[i].queue, told.ready[i].lane, told.ready[i].count);
+    const char *looks = nullptr;
+    for (int i = 0; i < told.ready_count; i++) {
+        const ReadyJobs &ready = told.ready[i];
+        if (ready.traits != nullptr) {
+            wake_waiters(ready.queue, *ready.traits, ready.count);
+        } else if (looks == nullptr || !same_queue(looks, ready.queue)) {
+            looks = ready.queue;
+            let_waiters_look(looks);
+        }
+    }
     if (told.settings) let_waiters_look(told.queue);
     const bool anywhere = told.ready_anywhere || told.look_anywhere;
     if (anywhere) let_all_waiters_look();
@@ -341,20 +340,28 @@ void publish_horizon_at_commit(uint64 version, const Horizon &found) {
     pending.looked_in = GetCurrentSubTransactionId();
 }
 
-void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {
-    if (!can_publish()) return;
+bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {
+    if (!can_publish()) return false;
     pending.any = true;
     if (!is_new) pending.back = true;
     if (ReadyJobs *known = find_ready(lane, key.priority)) {
         if (key < known->first) known->first = key;
         if (known->last < key) known->last = key;
         known->count++;
-        return;
+        return false;
     }
     ReadyJobs *added = add_ready();
-    if (added == nullptr) return;
-    *added = {lane, key, key, 1, {}};
+    if (added == nullptr) return false;
+    *added = {lane, key, key, 1, nullptr, {}};
     copy_queue(added->queue, queue);
+    return pending.ready_count <= kMaxDescribed;
+}
+
+void describe_ready_lane(const core::LaneTraits &traits) {
+    if (pending.ready_count == 0) return;
+    auto *copy = static_cast<core::LaneTraits *>(MemoryContextAlloc(TopTransactionContext, sizeof(core::LaneTraits)));
+    *copy = traits;
+    pending.ready[pending.ready_count - 1].traits = copy;
 }
 
 void publish_claim_at_abort() {
@@ -366,22 +373,6 @@ bool has_unpublished_jobs(int64 lane) {
     for (int i = 0; i < pending.ready_count; i++)
         if (pending.ready[i].lane == lane) return true;
     return false;
-}
-
-void publish_lane_at_commit(std::string_view queue, int64 lane, const core::LaneTraits &traits) {
-    if (!can_publish()) return;
-    pending.any = true;
-    if (pending.lane_count == kMaxNewLanes) {
-        pending.look_anywhere = true;
-        return;
-    }
-    if (pending.lanes == nullptr)
-        pending.lanes =
-            static_cast<NewLane *>(MemoryContextAlloc(TopTransactionContext, sizeof(NewLane) * kMaxNewLanes));
-    NewLane *added = &pending.lanes[pending.lane_count++];
-    added->lane = lane;
-    added->traits = traits;
-    copy_queue(added->queue, queue);
 }
 
 void publish_settings_at_commit(std::string_view queue) {

@@ -33,18 +33,17 @@ void publish_horizon_at_commit(uint64 version, const Horizon &found);
 // unfinished, and find what was made claimable without a word. Raises no error.
 void ask_for_round(TimestampTz now);
 
-// A job of this queue and lane becomes claimable with the current transaction. Every statement that makes a job pending
-// must say so for each of its jobs. `is_new`: nobody can have claimed it before.
-void publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);
+// A job of this queue and lane becomes claimable with the current transaction. For tell_ready() (store/lanes.h), which
+// every statement that makes a job pending calls for each of its jobs. `is_new`: nobody can have claimed it before.
+// True: the lane is to be described, once, for those who sleep; otherwise they look for themselves.
+bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
+void describe_ready_lane(const core::LaneTraits &traits);
 
 // The current transaction claims jobs: should it or a savepoint of it roll back, they are claimable again.
 void publish_claim_at_abort();
 
 // Whether the current transaction has made jobs of this lane claimable, which nobody has been told of yet.
 bool has_unpublished_jobs(int64 lane);
-
-// The current transaction enters a lane into the directory.
-void publish_lane_at_commit(std::string_view queue, int64 lane, const core::LaneTraits &traits);
 
 // The current transaction changes the settings of a queue, or of any queue when the name is empty: it may have been
 // resumed.

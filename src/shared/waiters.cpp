@@ -22,8 +22,8 @@ struct Waiter {
     Sleeper sleeper;
     pg_atomic_uint32 signals;  // set under the lock
     bool paused;
-    int64 lane;    // of the job signal
-    int64 worker;  // 0: it has no name
+    core::LaneTraits lane;  // of the job signal
+    int64 worker;           // 0: it has no name
     char queue[NAMEDATALEN];
     core::Wish wish;
 };
@@ -85,13 +85,8 @@ void for_each_of_database(Visit visit) {
     }
 }
 
-// Whether a sleeper can find out about jobs of this lane only by looking.
-bool must_look(const Waiter &waiter, int64 lane) {
-    return waiter.wish.many_lanes && core::wants_lane(waiter.wish, lane) == core::Wants::Maybe;
-}
-
 // Offers a job to a sleeper. True when it takes it.
-bool offer(Waiter *waiter, int64 lane, Alarm *alarm) {
+bool offer(Waiter *waiter, const core::LaneTraits &lane, Alarm *alarm) {
     if (waiter->paused) return false;
     const core::Wants wants = core::wants_lane(waiter->wish, lane);
     if (wants == core::Wants::Maybe) signal(waiter, kLookSignal, alarm);
@@ -136,7 +131,6 @@ void enter_waiters(std::string_view queue, const core::Wish &wish, int64 worker)
     Assert(own == nullptr);
     Waiter *waiter = own_slot(waiters->slots, leave_at_exit);
     waiter->paused = false;
-    waiter->lane = 0;
     waiter->worker = worker;
     memset(waiter->queue, 0, sizeof(waiter->queue));
     memcpy(waiter->queue, queue.data(), Min(queue.size(), sizeof(waiter->queue) - 1));
@@ -151,11 +145,10 @@ void enter_waiters(std::string_view queue, const core::Wish &wish, int64 worker)
     own = waiter;
 }
 
-void update_waiter(const int64 *lanes, int count, bool paused) {
+void update_waiter(bool paused) {
     if (own == nullptr) return;
     LWLockAcquire(lock_of(own_partition), LW_EXCLUSIVE);
     own->paused = paused;
-    for (int i = 0; i < count; i++) core::add_lane(&own->wish, lanes[i]);
     LWLockRelease(lock_of(own_partition));
 }
 
@@ -181,18 +174,14 @@ void leave_waiters(bool served) {
     alarm.ring();
 }
 
-void wake_waiters(const char *queue, int64 lane, int64 jobs) {
+void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs) {
     Alarm alarm;
     for_each_of(queue, [&](Waiter *waiter) {
         // Those who must look for themselves hear of every job.
-        if (jobs <= 0 && !must_look(*waiter, lane)) return;
+        if (jobs <= 0 && core::wants_lane(waiter->wish, lane) != core::Wants::Maybe) return;
         if (offer(waiter, lane, &alarm)) jobs--;
     });
     alarm.ring();
-}
-
-void introduce_lane(const char *queue, int64 lane, const core::LaneTraits &traits) {
-    for_each_of(queue, [&](Waiter *waiter) { core::meet_lane(&waiter->wish, lane, traits); });
 }
 
 void let_waiters_look(const char *queue) {

@@ -1,7 +1,7 @@
 // The workers that sleep in jobq_wait(), and how a commit wakes as many of them as it made jobs claimable.
 //
-// No wake-up is lost between a sleeper's look and its sleep: it enters itself first, adds the lanes that it may take,
-// then looks at the table under a fresh snapshot. A commit that is not in that snapshot tells the waiters afterwards,
+// No wake-up is lost between a sleeper's look and its sleep: it enters itself first, then looks at the table under a
+// fresh snapshot. A commit that is not in that snapshot tells the waiters afterwards,
 // and finds it. Without preload all of this does nothing.
 #pragma once
 
@@ -18,9 +18,8 @@ namespace jobq {
 // the process ends it is called by itself. `worker`: core::worker_key, or 0 for a worker without a name.
 void enter_waiters(std::string_view queue, const core::Wish &wish, int64 worker);
 
-// The lanes that the directory shows are added to those the sleeper wants. A paused queue's sleepers are woken only
-// when the queue's settings change.
-void update_waiter(const int64 *lanes, int count, bool paused);
+// A paused queue's sleepers are woken only when the queue's settings change.
+void update_waiter(bool paused);
 
 // What happened since. Needs no lock; the latch is set after it changes.
 struct Signals {
@@ -43,9 +42,7 @@ int end_waits(int64 worker);
 // ---- for a commit, once everybody can see it: none of these raises an error. `queue` is zero padded.
 
 // So many jobs of a lane became claimable: wakes as many sleepers who want them, the longest waiting first.
-void wake_waiters(const char *queue, int64 lane, int64 jobs);
-// A lane is new: sleepers that entered before it was there learn of it.
-void introduce_lane(const char *queue, int64 lane, const core::LaneTraits &traits);
+void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs);
 // Lets all sleepers of a queue look for themselves.
 void let_waiters_look(const char *queue);
 // The same for all queues of this database.

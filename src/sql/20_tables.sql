@@ -277,10 +277,32 @@ CREATE TABLE jobq.lane_directory (
     queue    text NOT NULL,
     kind     text NOT NULL,
     version  integer NOT NULL,
-    requires text[]
+    requires text[],
+    entered_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    retiring    boolean NOT NULL DEFAULT false,
+    changed_xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id()
 );
-CREATE INDEX lane_directory_queue_idx ON jobq.lane_directory (queue, lane);
+-- What a session reads: what is new in a queue, the lanes of a kind. What the tick asks: is this lane there?
+CREATE INDEX lane_directory_new_idx ON jobq.lane_directory (queue, changed_xid);
+CREATE INDEX lane_directory_kind_idx ON jobq.lane_directory (queue, kind);
+CREATE INDEX lane_directory_lane_idx ON jobq.lane_directory (lane);
 COMMENT ON TABLE jobq.lane_directory IS 'the lanes in use: each distinct (queue, kind, version, requires)';
+COMMENT ON COLUMN jobq.lane_directory.entered_at IS 'when a producer met the lane; it does so again after the row has been retired';
+COMMENT ON COLUMN jobq.lane_directory.retiring IS 'true: producers enter the lane anew, and the tick deletes this row when it is safe';
+COMMENT ON COLUMN jobq.lane_directory.changed_xid IS 'the transaction that wrote this version of the row: sessions read those that they have not seen';
+
+-- Where the retirement of lanes stands: one row.
+CREATE TABLE jobq.lane_retirement (
+    only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    marked_xid  xid8,
+    wait_for    xid8,
+    deleted_xid xid8
+);
+INSERT INTO jobq.lane_retirement DEFAULT VALUES;
+COMMENT ON TABLE jobq.lane_retirement IS 'what the retirement of lanes remembers between rounds';
+COMMENT ON COLUMN jobq.lane_retirement.marked_xid IS 'the transaction that has marked lanes as retiring; NULL: there are none';
+COMMENT ON COLUMN jobq.lane_retirement.wait_for IS 'all transactions below this one must have ended before they are deleted';
+COMMENT ON COLUMN jobq.lane_retirement.deleted_xid IS 'rows whose last change was made by this transaction or an earlier one may have been deleted';
 
 -- Keys that outlive their jobs (unique_for). Apart from the jobs, which may be deleted meanwhile. No unique index:
 -- whoever ends a job adds a row, waits for nobody and cannot fail for it. Of several rows the latest counts.
@@ -389,7 +411,9 @@ CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.queue_
     EXECUTE FUNCTION jobq.directory_changed();
 CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.queue_settings FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.directory_changed();
+-- What jobq itself writes there it tells of in its own way: not every lane at once.
 CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.lane_directory FOR EACH ROW
+    WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.directory_changed();
 CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.lane_directory FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.directory_changed();

@@ -15,6 +15,7 @@
 #include "shared/publish.h"
 #include "shared/turns.h"
 #include "store/claim.h"
+#include "store/lanes.h"
 #include "store/learn.h"
 #include "store/limiter.h"
 #include "store/parked.h"
@@ -92,6 +93,7 @@ struct Claim {
     bool use_notes;
     Limiter *limiter;  // nullptr: the queue has no limits
     bool closed;       // takes no more: the queue's own limit is used up, or it has come to a suspect
+    bool is_open;      // jobs
     Suspects suspects;
     bool behind_suspect;  // one comes next
 };
@@ -273,25 +275,57 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
     cursor->next = core::kLastKey;
 }
 
-// The lanes of the queue that the worker may take jobs from.
-// `skipped`: in some of them marks spare the claim a look.
-int matching_lanes(const Claim &claim, LaneCursor **found, bool *skipped) {
-    const Queue &queue = *find_queue(claim.name);
-    auto *cursors = *found = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(queue.lane_count, 1)));
-    int count = 0;
-    *skipped = false;
-    const bool blind = IsolationUsesXactSnapshot();
-    for (int i = 0; i < queue.lane_count; i++) {
-        const Lane &lane = queue.lanes[i];
-        if (!core::lane_matches(claim.request.filter, lane.kind, lane.version, lane.required, lane.required_count))
-            continue;
-        const bool use_marks = !blind && !has_unpublished_jobs(lane.id);
-        const ClaimKey first = use_marks ? first_possible_key(claim.epoch, lane.id) : core::kFirstKey;
-        *skipped |= !(first == core::kFirstKey);
-        if (!(first == core::kLastKey))
-            cursors[count++] = {lane.id, kAnyTurn, core::kFirstKey, core::kLastKey, first, 0, 0, false, use_marks, 0};
+// The lanes that the worker may take jobs from, each from where its first job can be.
+struct LaneCursors {
+    LaneCursor *items;
+    int count;
+    bool skipped;  // marks spare the claim a look into some of them
+};
+
+// `first`: no job of the lane comes before it, as far as the claim knows by itself.
+void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey first) {
+    const bool use_marks = !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane);
+    if (use_marks) {
+        const ClaimKey possible = first_possible_key(claim.epoch, lane);
+        cursors->skipped |= !(possible == core::kFirstKey);
+        if (first < possible) first = possible;
     }
-    return count;
+    if (first == core::kLastKey) return;
+    cursors->items[cursors->count++] = {lane, kAnyTurn, core::kFirstKey, core::kLastKey, first,
+                                        0,    0,        false,           use_marks,      0};
+}
+
+void open_for_claim(Claim *claim) {
+    if (claim->is_open) return;
+    claim->is_open = true;
+    open_jobs(&claim->jobs);
+    renew_snapshot(&claim->jobs);
+}
+
+LaneCursors find_cursors(Claim *claim) {
+    const LaneIds lanes = wanted_lanes(claim->name, claim->request.filter);
+    LaneCursors cursors = {};
+    if (!lanes.many) {
+        cursors.items = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(lanes.count, 1)));
+        for (int i = 0; i < lanes.count; i++) add_cursor(*claim, &cursors, lanes.items[i], core::kFirstKey);
+        return cursors;
+    }
+    int room = 64;
+    cursors.items = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * room));
+    open_for_claim(claim);
+    LaneWalk walk = {lanes.items, lanes.count, 0};
+    int64 lane;
+    ClaimKey first;
+    while (next_lane_with_entries(&claim->jobs, &walk, &lane, &first)) {
+        if (!wants_lane(claim->name, lane, claim->request.filter)) continue;
+        if (cursors.count == room) {
+            room *= 2;
+            cursors.items = static_cast<LaneCursor *>(repalloc_huge(cursors.items, sizeof(LaneCursor) * room));
+        }
+        add_cursor(*claim, &cursors, lane, first);
+    }
+    pfree(lanes.items);
+    return cursors;
 }
 
 // Each lane's cursor becomes one for each of its priorities, from the first entry there is. What a lane's marks call
@@ -487,44 +521,42 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     const Queue queue = kept_queue(found);
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
-    LaneCursor *cursors;
-    bool skipped;
     Limiter limiter;
     Claim claim = {
-        request,       name, queue, now,           sink, {},      Datum(0), worker_hash_of(request.worker_id),
-        marks_epoch(), 0,    0,     core::kLatest, true, nullptr, false,    Suspects::Unasked,
-        false};
-    int count = matching_lanes(claim, &cursors, &skipped);
-    if (count > 0) {
-        open_jobs(&claim.jobs);
+        request,           name, queue, now,           sink, {},      Datum(0), worker_hash_of(request.worker_id),
+        marks_epoch(),     0,    0,     core::kLatest, true, nullptr, false,    false,
+        Suspects::Unasked, false};
+    LaneCursors lanes = find_cursors(&claim);
+    if (lanes.count > 0) {
+        open_for_claim(&claim);
         if (queue.limit_count > 0) {
             open_limiter(&limiter, &claim.jobs, name, queue, now);
             claim.limiter = &limiter;
         }
-        renew_snapshot(&claim.jobs);
         if (queue.round_robin && has_turns()) {
-            take_in_turns(&claim, name, cursors, count);
+            take_in_turns(&claim, name, lanes.items, lanes.count);
             if (claim.count > 0) CommandCounterIncrement();
             renew_snapshot(&claim.jobs);
         }
         // With turns: what has none, since it was inserted behind the triggers' back; and see kMaxInVain.
-        const bool noted = claim.count < request.batch && !claim.closed && take_across_lanes(&claim, cursors, count);
+        const bool noted =
+            claim.count < request.batch && !claim.closed && take_across_lanes(&claim, lanes.items, lanes.count);
         if (noted && claim.count < request.batch && !claim.closed) {
             // A note may be wrong: nothing is called empty because of it.
             claim.use_notes = false;
             // What has been taken must not be seen again.
             CommandCounterIncrement();
-            count = matching_lanes(claim, &cursors, &skipped);
             renew_snapshot(&claim.jobs);
-            take_across_lanes(&claim, cursors, count);
+            lanes = find_cursors(&claim);
+            take_across_lanes(&claim, lanes.items, lanes.count);
         }
         if (claim.limiter != nullptr) close_limiter(&limiter);
-        close_jobs(&claim.jobs);
     }
+    if (claim.is_open) close_jobs(&claim.jobs);
     if (claim.count > 0) {
         count_at_commit(name, core::JobStatus::Pending, core::JobStatus::Processing, claim.count);
         publish_due_at_commit(core::saturating_add(now, claim.earliest_timeout));
-    } else if (skipped) {
+    } else if (lanes.skipped) {
         ask_for_round(now);
     }
     error_context_stack = context.previous;

@@ -35,7 +35,8 @@ Statement get_queues = {
 // The heap alone is read; 64 MB take about 0.1 s.
 Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 67108864", {}, Planning::Free};
 
-Statement get_lanes = {"SELECT d.lane FROM jobq.lane_directory d WHERE d.queue = $1", {TEXTOID}};
+Statement get_lanes = {
+    "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 ORDER BY d.lane", {TEXTOID}, Planning::Free};
 
 // Of the jobs that are watched, and of those that were claimed just now, whose ids are $1. A queue may come twice.
 Statement get_oldest_heartbeats = {
@@ -224,10 +225,15 @@ bool table_is_large() { return run(get_large, Params())[0].bool_at(1); }
 
 bool oldest_ready(text *queue, TimestampTz *ready_at) {
     const Rows lanes = read(get_lanes, Params().add(PointerGetDatum(queue)));
+    auto *ids = static_cast<int64 *>(palloc_extended(sizeof(int64) * (lanes.size() + 1), MCXT_ALLOC_HUGE));
+    for (uint64 i = 0; i < lanes.size(); i++) ids[i] = lanes[i].int64_at(1);
     *ready_at = DT_NOEND;
     JobsTable jobs;
     open_jobs_for_reading(&jobs);
-    for (uint64 i = 0; i < lanes.size(); i++) *ready_at = Min(*ready_at, oldest_in_lane(&jobs, lanes[i].int64_at(1)));
+    LaneWalk walk = {ids, static_cast<int>(lanes.size()), 0};
+    int64 lane;
+    core::ClaimKey first;
+    while (next_lane_with_entries(&jobs, &walk, &lane, &first)) *ready_at = Min(*ready_at, oldest_in_lane(&jobs, lane));
     close_jobs_for_reading(&jobs);
     return *ready_at != DT_NOEND;
 }

@@ -7,6 +7,7 @@
 #include "shared/publish.h"
 #include "store/dead_letters.h"
 #include "store/directory.h"
+#include "store/lanes.h"
 #include "store/groups.h"
 #include "store/rows.h"
 

@@ -9,10 +9,12 @@
 #include "shared/marks.h"
 #include "shared/publish.h"
 #include "store/depth.h"
+#include "store/directory.h"
 #include "store/finish.h"
 #include "store/groups.h"
 #include "store/jobs_table.h"
 #include "store/kept_keys.h"
+#include "store/lanes.h"
 #include "store/learn.h"
 #include "store/owner.h"
 
@@ -51,16 +53,9 @@ struct Limit {
     int64 max_depth;
     core::FullPolicy policy;
     bool keeps_cancelled;
-    int64 *lanes;
-    int lane_count;
 };
 
-Limit limit_of(const Queue &queue) {
-    Limit limit = {queue.max_depth, queue.on_full, queue.keep_failed > 0,
-                   static_cast<int64 *>(palloc(sizeof(int64) * Max(queue.lane_count, 1))), queue.lane_count};
-    for (int i = 0; i < queue.lane_count; i++) limit.lanes[i] = queue.lanes[i].id;
-    return limit;
-}
+Limit limit_of(const Queue &queue) { return {queue.max_depth, queue.on_full, queue.keep_failed > 0}; }
 
 int64 count_rows(std::string_view name, int64 at_most) {
     int64 count = 0;
@@ -202,9 +197,13 @@ int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, Timest
         psprintf("dropped: the queue was full (max_depth %lld)", static_cast<long long>(limit.max_depth)));
     drop.ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * count, MCXT_ALLOC_HUGE));
     drop.keys = static_cast<KeptKey *>(palloc_extended(sizeof(KeptKey) * count, MCXT_ALLOC_HUGE));
+    const LaneIds lanes = all_lanes(name);
     open_jobs(&drop.jobs);
     renew_snapshot(&drop.jobs);
-    for (int i = 0; i < limit.lane_count; i++) add_streams(&drop.jobs, limit.lanes[i], &drop.streams);
+    LaneWalk walk = {lanes.items, lanes.count, 0};
+    int64 lane;
+    ClaimKey first;
+    while (next_lane_with_entries(&drop.jobs, &walk, &lane, &first)) add_streams(&drop.jobs, lane, &drop.streams);
     while (drop.streams.count > 0 && drop.count < count) drop_first(&drop);
     close_jobs(&drop.jobs);
     count_at_commit(name, core::JobStatus::Pending, core::JobStatus::Cancelled, drop.count);

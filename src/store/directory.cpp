@@ -8,7 +8,6 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "settings.h"
-#include "shared/publish.h"
 #include "store/directory.h"
 #include "store/owner.h"
 
@@ -31,7 +30,6 @@ struct CacheEntry {
 HTAB *cache = nullptr;
 uint64 current_generation = 1;
 Oid settings_table = InvalidOid;
-Oid lanes_table = InvalidOid;
 Oid limits_table = InvalidOid;
 
 Statement read_settings = {
@@ -41,19 +39,13 @@ Statement read_settings = {
        FROM jobq.queue_settings WHERE queue = $1)",
     {TEXTOID}};
 
-Statement read_lanes = {
-    R"(SELECT lane, kind, version, requires FROM jobq.lane_directory WHERE queue = $1 ORDER BY lane)", {TEXTOID}};
-
 Statement read_limits = {
     R"(SELECT l.key, l.max_running, l.rate, l.per, l.highest_slot
        FROM jobq.limit_settings l WHERE l.queue = $1 ORDER BY l.key COLLATE "C")",
     {TEXTOID}};
 
-Statement insert_lane = {R"(INSERT INTO jobq.lane_directory (queue, kind, version, requires) VALUES ($1, $2, $3, $4))",
-                         {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
-
 void on_relcache_invalidation(Datum, Oid relation) {
-    if (relation == InvalidOid || relation == settings_table || relation == lanes_table || relation == limits_table)
+    if (relation == InvalidOid || relation == settings_table || relation == limits_table)
         current_generation++;
 }
 
@@ -91,14 +83,6 @@ std::string_view keep(MemoryContext context, std::string_view value) {
     return {copy, value.size()};
 }
 
-// The elements of a requires column as a canonical set; views into the array.
-Names canonical_requires(ArrayType *required) {
-    if (required == nullptr) return {nullptr, 0};
-    Names names = names_of(required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
-    names.count = core::canonical_set(names.items, names.count);
-    return names;
-}
-
 void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
     const Rows rows = read(read_settings, name, snapshot);
     *queue = {false,
@@ -116,8 +100,6 @@ void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryCo
               core::OnMaxRuntime::Fail,
               0,
               false,
-              nullptr,
-              0,
               nullptr,
               0};
     if (rows.size() == 0) return;
@@ -138,28 +120,6 @@ void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryCo
     if (!row.is_null(13)) core::parse_on_max_runtime(row.text_at(13), &queue->on_max_runtime);
     queue->priority_ageing = span_or(row, 14, queue->priority_ageing);
     queue->round_robin = !row.is_null(15) && row.bool_at(15);
-}
-
-bool has_lane(const Queue &queue, int64 id) {
-    const Lane *begin = queue.lanes;
-    const Lane *end = begin + queue.lane_count;
-    const Lane *found = std::lower_bound(begin, end, id, [](const Lane &lane, int64 key) { return lane.id < key; });
-    return found != end && found->id == id;
-}
-
-void load_lanes(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
-    const Rows rows = read(read_lanes, name, snapshot);
-    queue->lanes = static_cast<Lane *>(MemoryContextAlloc(context, sizeof(Lane) * Max(rows.size(), 1)));
-    for (uint64 i = 0; i < rows.size(); i++) {
-        const Row row = rows[i];
-        if (queue->lane_count > 0 && queue->lanes[queue->lane_count - 1].id == row.int64_at(1)) continue;
-        const Names required = canonical_requires(row.is_null(4) ? nullptr : DatumGetArrayTypeP(row.get(4)));
-        Lane lane = {row.int64_at(1), keep(context, row.text_at(2)), row.int32_at(3), nullptr, required.count};
-        lane.required = static_cast<std::string_view *>(
-            MemoryContextAlloc(context, sizeof(std::string_view) * Max(required.count, 1)));
-        for (int n = 0; n < required.count; n++) lane.required[n] = keep(context, required.items[n]);
-        queue->lanes[queue->lane_count++] = lane;
-    }
 }
 
 void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
@@ -184,7 +144,6 @@ void load(CacheEntry *entry, std::string_view name) {
     entry->context = context;
     const Oid schema = get_namespace_oid("jobq", false);
     settings_table = get_relname_relid("queue_settings", schema);
-    lanes_table = get_relname_relid("lane_directory", schema);
     limits_table = get_relname_relid("limit_settings", schema);
 
     // Also for callers that may read nothing but what the functions give them.
@@ -193,7 +152,6 @@ void load(CacheEntry *entry, std::string_view name) {
             const Params parameters = Params().add(PointerGetDatum(make_text(name)));
             Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
             load_settings(&entry->queue, parameters, snapshot, context);
-            load_lanes(&entry->queue, parameters, snapshot, context);
             load_limits(&entry->queue, parameters, snapshot, context);
             UnregisterSnapshot(snapshot);
         });
@@ -205,7 +163,7 @@ void load(CacheEntry *entry, std::string_view name) {
 
 const Queue *find_queue(std::string_view name) {
     open_cache();
-    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a pause or a new kind.
+    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a pause.
     AcceptInvalidationMessages();
     char key[NAMEDATALEN] = {};
     memcpy(key, name.data(), Min(name.size(), sizeof(key) - 1));
@@ -221,8 +179,6 @@ const Queue *find_queue(std::string_view name) {
 
 Queue kept_queue(const Queue &queue) {
     Queue kept = queue;
-    kept.lanes = nullptr;
-    kept.lane_count = 0;
     kept.dead_letter_queue = keep(CurrentMemoryContext, queue.dead_letter_queue);
     if (queue.limit_count == 0) return kept;
     kept.limits = static_cast<QueueLimit *>(palloc(sizeof(QueueLimit) * queue.limit_count));
@@ -238,28 +194,6 @@ void require_known_queue(std::string_view name) {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
                     errmsg("queue \"%.*s\" does not exist", static_cast<int>(name.size()), name.data()),
                     errhint("The setting jobq.require_queues is on. Create the queue with jobq_create_queue().")));
-}
-
-int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
-    const Names names = canonical_requires(required);
-    return core::lane_hash(queue, kind, version, names.items, names.count);
-}
-
-int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
-    const int64 id = lane_id(queue, kind, version, required);
-    if (has_lane(*find_queue(queue), id)) return id;
-    as_owner([&] {
-        with_spi([&] {
-            run(insert_lane, Params()
-                                 .add(PointerGetDatum(make_text(queue)))
-                                 .add(PointerGetDatum(make_text(kind)))
-                                 .add(Int32GetDatum(version))
-                                 .add_if(required != nullptr, PointerGetDatum(required)));
-        });
-    });
-    const Names names = canonical_requires(required);
-    publish_lane_at_commit(queue, id, core::lane_traits(kind, version, names.items, names.count));
-    return id;
 }
 
 void invalidate_directory(Oid table) { CacheInvalidateRelcacheByRelid(table); }

@@ -17,12 +17,14 @@
 #include "store/groups.h"
 #include "store/jobs_table.h"
 #include "store/kept_keys.h"
+#include "store/lanes.h"
 #include "store/learn.h"
 #include "store/limit_settings.h"
 #include "store/suspects.h"
 #include "store/unblock.h"
 #include "store/watch.h"
 #include "store/rows.h"
+#include "store/retire.h"
 
 namespace jobq {
 
@@ -92,7 +94,11 @@ Statement set_prune_position = {
     {INT8OID, INT8OID},
     Planning::Free};
 
-Statement get_all_lanes = {"SELECT d.lane FROM jobq.lane_directory d ORDER BY d.lane", {}, Planning::Free};
+Statement find_missing_lanes = {
+    R"(SELECT u.lane FROM unnest($1) AS u(lane)
+       WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = u.lane AND NOT d.retiring))",
+    {INT8ARRAYOID}};
+constexpr int kLanesAtOnce = 1000;
 
 // ALTER TABLE ... ENABLE TRIGGER USER or ALL, which pg_restore --disable-triggers says too, makes it fire where there
 // is nothing to tell, and no longer where it must. One that somebody has disabled stays so.
@@ -302,16 +308,19 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of) {
 // Steps from lane to lane through the claim index, whatever jobs its entries are of: the cost follows the number of
 // lanes. Only of a lane that the directory lacks are the entries read.
 int64 add_missing_lanes() {
-    const Rows known = run(get_all_lanes, Params());
     int64 added = 0;
-    uint64 at = 0;
+    Datum lanes[kLanesAtOnce];
+    int count = kLanesAtOnce;
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
-    for (int64 lane = PG_INT64_MIN; next_lane(&jobs, &lane);) {
-        while (at < known.size() && known[at].int64_at(1) < lane) at++;
-        const bool missing = at == known.size() || known[at].int64_at(1) != lane;
-        if (missing && enter_lane_of(&jobs, lane) == lane) added++;
+    for (int64 lane = PG_INT64_MIN; count == kLanesAtOnce;) {
+        for (count = 0; count < kLanesAtOnce && next_lane(&jobs, &lane);) lanes[count++] = Int64GetDatum(lane);
+        if (count == 0) break;
+        Rows missing = run(find_missing_lanes, Params().add(array_of(lanes, count, INT8OID)));
+        for (uint64 i = 0; i < missing.size(); i++)
+            if (enter_lane_of(&jobs, missing[i].int64_at(1)) == missing[i].int64_at(1)) added++;
+        missing.free();
     }
     close_jobs(&jobs);
     return added;
@@ -445,6 +454,7 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     outcome.done += settle_slots(now);
     outcome.done += repair_marks();
     repair_unblocking(now);
+    retire_lanes(now);
     return outcome;
 }
 

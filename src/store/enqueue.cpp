@@ -7,6 +7,7 @@
 #include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/directory.h"
+#include "store/lanes.h"
 #include "store/enqueue.h"
 #include "store/groups.h"
 #include "store/rows.h"
@@ -111,7 +112,7 @@ int64 tell_of_job(TupleTableSlot *row) {
     else if (waits)
         publish_due_at_commit(DatumGetTimestampTz(slot_getattr(row, kJobRunAt, &is_null)));
     else
-        publish_ready_at_commit(queue, lane, {DatumGetTimestampTz(ready_at), id, priority}, true);
+        tell_ready(queue, lane, {DatumGetTimestampTz(ready_at), id, priority}, true);
     count_inserts_at_commit(queue, job_status_of(slot_getattr(row, kJobStatus, &is_null)), 1);
     return id;
 }

@@ -13,6 +13,7 @@
 #include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/groups.h"
+#include "store/lanes.h"
 #include "store/jobs_table.h"
 
 extern "C" {
@@ -132,7 +133,7 @@ void give_turn(JobsTable *jobs, int64 group, TimestampTz now) {
     if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
     const std::string_view queue = view(DatumGetTextPP(job_value(*jobs, kJobQueue)));
     if (due)
-        publish_ready_at_commit(
+        tell_ready(
             queue, DatumGetInt64(job_value(*jobs, kJobLane)),
             {run_at, DatumGetInt64(job_value(*jobs, kJobId)), DatumGetInt16(job_value(*jobs, kJobPriority))});
     else

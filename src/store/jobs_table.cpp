@@ -4,6 +4,8 @@
 #include "shared/marks.h"
 #include "store/jobs_table.h"
 
+#include <algorithm>
+
 extern "C" {
 #include "catalog/pg_trigger.h"
 #include "commands/sequence.h"
@@ -295,7 +297,37 @@ bool may_have_attempts(JobsTable *jobs, int64 id) {
     return index_getnext_slot(jobs->attempts_by_job, ForwardScanDirection, jobs->attempt);
 }
 
-bool next_lane(JobsTable *jobs, int64 *lane) { return next_lane_of(open_ready(jobs), jobs->table, lane); }
+bool next_lane(JobsTable *jobs, int64 *lane) {
+    core::ClaimKey first;
+    return next_lane_of(open_ready(jobs), jobs->table, lane, &first);
+}
+
+bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::ClaimKey *first) {
+    while (walk->at < walk->count) {
+        CHECK_FOR_INTERRUPTS();
+        const int64 next = walk->lanes[walk->at];
+        int64 found = next - 1;
+        // Behind the lowest number nothing can be looked for: it counts as one that has entries.
+        if (next == PG_INT64_MIN)
+            *first = core::kFirstKey;
+        else if (!next_lane_of(open_ready(jobs), jobs->table, &found, first))
+            break;
+        if (next == PG_INT64_MIN || found == next) {
+            walk->at++;
+            *lane = next;
+            return true;
+        }
+        const int64 *end = walk->lanes + walk->count;
+        walk->at = static_cast<int>(std::lower_bound(walk->lanes + walk->at, end, found) - walk->lanes);
+        if (walk->at < walk->count && walk->lanes[walk->at] == found) {
+            walk->at++;
+            *lane = found;
+            return true;
+        }
+    }
+    walk->at = walk->count;
+    return false;
+}
 
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &expected) {
     seek_entry(open_ready(jobs), jobs->table, lane, from, expected);

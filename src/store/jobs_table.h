@@ -109,6 +109,16 @@ bool may_have_attempts(JobsTable *jobs, int64 id);
 // The next lane behind *lane that has entries in the claim index, of whatever jobs; false when there is none.
 bool next_lane(JobsTable *jobs, int64 *lane);
 
+// Steps through those of some lanes that have entries there. The cost follows the number of lanes with entries, or that of
+// the lanes given if it is smaller: either list is skipped through to where the other one goes on.
+struct LaneWalk {
+    const int64 *lanes;  // in the order of their ids
+    int count;
+    int at;
+};
+// The next such lane, and the key of its first entry, of whatever job; false at the end.
+bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::ClaimKey *first);
+
 // Goes to the first entry of a lane in the claim index at or behind `from`; `expected`: how far the caller is likely to
 // go (store/ready_scan.h).
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from,

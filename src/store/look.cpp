@@ -7,9 +7,9 @@
 #include "pg/args.h"
 #include "shared/marks.h"
 #include "shared/parked.h"
-#include "shared/recent_filters.h"
 #include "store/directory.h"
 #include "store/jobs_table.h"
+#include "store/lanes.h"
 #include "store/limiter.h"
 #include "store/look.h"
 #include "store/parked.h"
@@ -65,30 +65,35 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
 
 }  // namespace
 
-Outlook read_outlook(std::string_view queue, const core::WorkerFilter &filter) {
+Outlook read_outlook(std::string_view queue) {
     require_known_queue(queue);
     const Queue *found = find_queue(queue);
-    note_filter(queue, filter, GetCurrentTimestamp());
-    Outlook outlook = {found->paused, static_cast<int64 *>(palloc(sizeof(int64) * Max(found->lane_count, 1))), 0, false,
-                       DT_NOEND};
+    Outlook outlook = {found->paused, false, DT_NOEND};
     outlook.limited = !queue_may_run(*found, queue, GetCurrentTimestamp(), &outlook.due);
-    for (int i = 0; i < found->lane_count; i++) {
-        const Lane &lane = found->lanes[i];
-        if (core::lane_matches(filter, lane.kind, lane.version, lane.required, lane.required_count))
-            outlook.lanes[outlook.count++] = lane.id;
-    }
     return outlook;
 }
 
-Seen look_into_lanes(std::string_view queue, const int64 *lanes, int count) {
+Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter) {
     Seen seen = {Sight::Nothing, 0, DT_NOEND};
-    const Queue *settings = find_queue(queue);
+    const LaneIds lanes = wanted_lanes(queue, filter);
+    const Queue settings = kept_queue(*find_queue(queue));
     int held = 0;
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
-    for (int i = 0; i < count && seen.sight != Sight::Claimable; i++)
-        look_into_lane(&jobs, queue, *settings, lanes[i], &held, &seen);
+    LaneWalk walk = {lanes.items, lanes.count, 0};
+    int64 lane;
+    core::ClaimKey first;
+    for (int i = 0; seen.sight != Sight::Claimable; i++) {
+        if (!lanes.many && i == lanes.count) break;
+        if (!lanes.many)
+            lane = lanes.items[i];
+        else if (!next_lane_with_entries(&jobs, &walk, &lane, &first))
+            break;
+        else if (!wants_lane(queue, lane, filter))
+            continue;
+        look_into_lane(&jobs, queue, settings, lane, &held, &seen);
+    }
     close_jobs(&jobs);
     if (seen.sight != Sight::Claimable && held > 0) seen.sight = Sight::Held;
     return seen;

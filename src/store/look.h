@@ -8,16 +8,14 @@
 
 namespace jobq {
 
-// What the directory says about a queue for a worker.
+// What is known about a queue.
 struct Outlook {
     bool paused;
-    int64 *lanes;  // that the worker may take, palloc'd
-    int count;
     bool limited;     // the queue's own limit is used up
     TimestampTz due;  // when its next token comes; DT_NOEND: none is awaited
 };
 // 42704 when the queue must have settings and has none. Inside with_spi().
-Outlook read_outlook(std::string_view queue, const core::WorkerFilter &filter);
+Outlook read_outlook(std::string_view queue);
 
 enum class Sight {
     Nothing,
@@ -29,8 +27,8 @@ struct Seen {
     int64 job_id;     // of the claimable one
     TimestampTz due;  // when a key's next token comes; DT_NOEND: none is awaited
 };
-// Looks at the first claimable jobs of each of these lanes of a queue, under a snapshot of its own. Jobs that a limit
-// keeps from running, as far as that is known, do not count.
-Seen look_into_lanes(std::string_view queue, const int64 *lanes, int count);
+// Looks at the first claimable jobs of each lane of a queue that such a worker may take jobs from, under a snapshot of its
+// own. Jobs that a limit keeps from running, as far as that is known, do not count.
+Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter);
 
 }  // namespace jobq

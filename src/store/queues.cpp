@@ -5,6 +5,7 @@
 
 #include "shared/unblock.h"
 #include "store/dependencies.h"
+#include "store/lanes.h"
 #include "store/queues.h"
 #include "store/rows.h"
 
@@ -145,6 +146,7 @@ Rows lock_queue(text *queue) { return run(lock_jobs, Params().add(PointerGetDatu
 
 bool forget_queue(text *queue, Datum ids) {
     const Rows gone = run(forget, Params().add(PointerGetDatum(queue)).add(ids));
+    invalidate_lanes();
     return count_deleted(queue, gone) > 0 || gone[0].bool_at(3);
 }
 

@@ -146,12 +146,13 @@ bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
     return true;
 }
 
-bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane) {
+bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, ClaimKey *first) {
     ScanKeyInit(&ready->keys[0], kLane, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*lane));
     begin_scan(ready, table, Reach::Behind, 1);
     if (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) return false;
     bool is_null;
     *lane = DatumGetInt64(index_getattr(ready->current->xs_itup, kLane, ready->current->xs_itupdesc, &is_null));
+    *first = key_of(ready->current->xs_itup, ready->current->xs_itupdesc);
     return true;
 }
 

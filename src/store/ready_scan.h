@@ -46,8 +46,8 @@ bool next_turn_of(ReadyScan *ready, const Table &table, int64 lane, int64 *turn)
 // The next entry's key; false at the end.
 bool next_entry(ReadyScan *ready, const Table &table, core::ClaimKey *key);
 
-// The next lane behind *lane that has entries, of whatever jobs; false when there is none.
-bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane);
+// The next lane behind *lane that has entries, of whatever jobs, and the key of the first; false when there is none.
+bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, core::ClaimKey *first);
 
 // The key of the entry that lies `count` entries ahead, or of the last one that has been read already. False when
 // there are hardly any, or when only a part of the page has been read.

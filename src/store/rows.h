@@ -6,6 +6,7 @@
 #include "pg/spi.h"
 #include "shared/counting.h"
 #include "shared/publish.h"
+#include "store/lanes.h"
 
 namespace jobq {
 
@@ -41,7 +42,7 @@ inline void publish_ready_rows(const Rows &rows, int first) {
         bool waits;
         const Datum ready_at = rows[i].get(first + 4, &waits);
         if (waits) continue;
-        publish_ready_at_commit(
+        tell_ready(
             rows[i].text_at(first + 1), rows[i].int64_at(first + 2),
             {DatumGetTimestampTz(ready_at), rows[i].int64_at(first), DatumGetInt16(rows[i].get(first + 3))});
     }

@@ -13,6 +13,7 @@
 #include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/directory.h"
+#include "store/lanes.h"
 #include "store/groups.h"
 #include "store/jobs_table.h"
 #include "store/kept_keys.h"
@@ -355,7 +356,7 @@ void tell_of_row(const Row &row) {
     else if (waits)
         publish_due_at_commit(DatumGetTimestampTz(row.get(6)));
     else
-        publish_ready_at_commit(row.text_at(2), row.int64_at(3),
+        tell_ready(row.text_at(2), row.int64_at(3),
                                 {DatumGetTimestampTz(ready_at), row.int64_at(1), DatumGetInt16(row.get(4))}, true);
     count_inserts_at_commit(row.text_at(2), status_at(row, 7), 1);
 }

@@ -15,7 +15,7 @@ SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the sc
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT enum_has_labels('jobq', 'job_status', '{scheduled,blocked,pending,processing,completed,failed,cancelled}'::name[]);
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies}'::name[]);
 SELECT views_are('jobq', '{lanes,limits,queues,queue_stats,workers}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
