@@ -454,7 +454,7 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     outcome.done += settle_slots(now);
     outcome.done += repair_marks();
     repair_unblocking(now);
-    retire_lanes(now);
+    outcome.goes_on = retire_lanes(now);
     return outcome;
 }
 

@@ -12,6 +12,7 @@ struct DutyOutcome {
     bool more;        // a full batch: call again
     bool unread;      // the prune has not walked to the end; the next round goes on there
     bool lapping;     // nor has its slow lap
+    bool goes_on;     // in the next transaction: lanes are being retired
     int64 failed;     // jobs that could not be changed and were left out
     char error[200];  // why, of the first of them: "job 17: ..."
 };

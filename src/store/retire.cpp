@@ -132,17 +132,19 @@ Sorted sort_lanes(const Rows &rows) {
     return sorted;
 }
 
-void mark_unused(TimestampTz now) {
+// Returns whether there were any.
+bool mark_unused(TimestampTz now) {
     const core::Micros longest = settings.keep_lanes_s * INT64CONST(1000000);
     const Rows old = run(find_old, Params().add(TimestampTzGetDatum(now - longest)));
     const Sorted lanes = sort_lanes(old);
     run(mark, Params().add(array_of(lanes.unused, lanes.unused_count, INT8OID)));
     if (affected() == 0) {
         resting = {now, now + Min(longest / 10, core::kMinute)};
-        return;
+        return false;
     }
     run(note_mark, Params());
     lanes_changed_at_commit();
+    return true;
 }
 
 void delete_marked() {
@@ -157,21 +159,21 @@ void delete_marked() {
 
 }  // namespace
 
-void retire_lanes(TimestampTz now) {
+bool retire_lanes(TimestampTz now) {
     // An old snapshot would not see what must be judged.
-    if (settings.keep_lanes_s == 0 || IsolationUsesXactSnapshot()) return;
-    if (IsBackgroundWorker && resting.from <= now && now < resting.until) return;
-    if (!lock_directory()) return;
+    if (settings.keep_lanes_s == 0 || IsolationUsesXactSnapshot()) return false;
+    if (IsBackgroundWorker && resting.from <= now && now < resting.until) return false;
+    if (!lock_directory()) return true;
     const Rows state = run(get_state, Params());
-    if (state.size() == 0 || state[0].bool_at(2)) return;
-    if (!state[0].bool_at(1)) {
-        mark_unused(now);
-    } else if (!state[0].bool_at(3)) {
+    if (state.size() == 0 || state[0].bool_at(2)) return state.size() > 0;
+    if (!state[0].bool_at(1)) return mark_unused(now);
+    if (!state[0].bool_at(3)) {
         run(note_next, Params().add(FullTransactionIdGetDatum(ReadNextFullTransactionId())));
     } else if (state[0].bool_at(4)) {
         delete_marked();
-        mark_unused(now);
+        return mark_unused(now);
     }
+    return true;
 }
 
 }  // namespace jobq

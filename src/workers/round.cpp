@@ -272,7 +272,7 @@ struct Duties {
     bool chores;
     bool any_wanted;  // left over
     bool any_done;
-    bool unread;  // the prune goes on where it stopped
+    bool unread;  // the prune goes on where it stopped, or the repair
 };
 
 // False: no extension.
@@ -299,7 +299,7 @@ bool run_duties(Slot *slot, Duties *duties, RoundState *state) {
             duties->done[i] += step.duty.done;
             duties->any_done |= step.duty.done > 0;
             duties->wanted[i] = step.duty.more;
-            duties->unread |= step.duty.unread && !step.duty.more;
+            duties->unread |= step.duty.goes_on || (step.duty.unread && !step.duty.more);
             duties->any_wanted |= step.duty.more;
             send_notices(slot, step.now);
             run_unblocking(slot, state);

@@ -11,13 +11,14 @@ use Test::More;
 
 my $node = preloaded('lanes', conf => [ 'max_prepared_transactions = 10', q{jobq.tick_interval = '100ms'}, 'jobq.keep_lanes = 1s', 'autovacuum = off' ]);
 database($node, 'work');
+keep_in_use($node, 'work');
 
 # ---- lanes that nobody uses go; the last of a queue keeps its name
 
-value($node, 'work', q{SELECT count(jobq_enqueue('many', kind => 'k' || g)) FROM generate_series(1, 5000) g});
+value($node, 'work', q{SELECT count(jobq_enqueue('many', kind => 'k' || g)) FROM generate_series(1, 500) g});
 my $lanes = q{SELECT count(DISTINCT kind) FROM jobq.lane_directory WHERE queue = 'many'};
-is(value($node, 'work', $lanes), '5000', 'five thousand kinds');
-is(value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('many', batch => 10000)}), '5000', 'all of them are done');
+is(value($node, 'work', $lanes), '500', 'five hundred kinds');
+is(value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq_claim('many', batch => 10000)}), '500', 'all of them are done');
 becomes_true($node, 'work', "SELECT ($lanes) = 1", 'their lanes are retired');
 is(value($node, 'work', q{SELECT count(*) FROM jobq.queues WHERE queue = 'many'}), '1', 'the queue is still known');
 
@@ -65,7 +66,7 @@ for my $producer (@producers)
     is($producer->{session}{stderr}, '', 'without an error');
 }
 is(value($node, 'work', q{SELECT repaired FROM jobq.workers WHERE database = 'work'}), $before, 'no lane was missing');
-becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE status IN ('scheduled')}, 'delayed jobs are promoted');
+becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'scheduled' AND queue LIKE 'churn%'}, 'delayed jobs are promoted');
 value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM (SELECT * FROM jobq_claim('churn0', batch => 10000) UNION ALL SELECT * FROM jobq_claim('churn1', batch => 10000)) c});
 is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE status <> 'completed' AND queue LIKE 'churn%'}), '0', 'every job was found');
 cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE entered_at > (SELECT min(entered_at) + interval '3 s' FROM jobq.lane_directory)}), '>', 0, 'lanes came back');

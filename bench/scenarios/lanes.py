@@ -1,0 +1,64 @@
+# Queues of many lanes: what a new lane costs, and what the others cost a claim that finds nothing, in this queue and in
+# another one beside it. Nothing is claimable, so that what is measured is the look.
+
+import time
+
+from cells import interleave
+from contenders import JOBQ
+from load import pgbench
+from measure import Probe
+
+TITLE = 'Queues of many lanes, an empty claim, 1 client'
+FEW = 10
+NAMED = ", kinds => '{k1}'"
+
+
+def create(conn, queue, first, last):
+    """Enters the kinds first..last with a job for tomorrow each, 1,000 a call; returns the seconds that it took."""
+    begin = time.monotonic()
+    for start in range(first, last + 1, 1000):
+        conn.execute(f"""
+            SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object(
+                'queue', '{queue}', 'kind', 'k' || n, 'run_at', now() + interval '1 day'))
+            FROM generate_series({start}, {min(start + 999, last)}) n))""")
+    return time.monotonic() - begin
+
+
+def run(bench):
+    sizes = bench.scale((FEW, 10_000, 100_000), (FEW, 1000, 10_000))
+    seconds = bench.scale(3, 1)
+    JOBQ.reset(bench.conn)
+    took = {}
+    for size in sizes:
+        took[size] = create(bench.conn, f'lanes_{size}', 1, size)
+        bench.say(f'lanes: {size:,} kinds entered in {took[size]:.1f} s')
+    known = create(bench.conn, f'lanes_{sizes[1]}', 1, sizes[1])
+    bench.conn.execute('VACUUM ANALYZE')
+
+    def cell(queue, arguments=''):
+        script = f"SELECT count(*) FROM jobq_claim('{queue}'{arguments});\n"
+
+        def once():
+            # Each session reads the lanes once.
+            pgbench(script, 1, transactions=10)
+            probe = Probe(bench.conn)
+            load = pgbench(script, 1, seconds=seconds)
+            return dict(probe.done(load.transactions), jobs_per_s=load.tps, p50_ms=load.percentile_ms(0.5),
+                        p99_ms=load.percentile_ms(0.99))
+        return once
+
+    cells = {}
+    for size in sizes:
+        cells[f'{size:,} lanes, a kind named'] = cell(f'lanes_{size}', NAMED)
+        cells[f'{size:,} lanes, none named'] = cell(f'lanes_{size}')
+    cells['another queue, no lane'] = cell('beside')
+    interleave(bench, 'lanes', cells, bench.scale(5, 2), 'off')
+    for size in sizes[1:]:
+        bench.goal('lanes', f'a claim that names its kind, among {size:,} lanes: times among {FEW}',
+                   bench.ratio('lanes', f'{size:,} lanes, a kind named', f'{FEW} lanes, a kind named', 'off'), '>=', 0.5)
+    bench.goal('lanes', f'a claim of another queue: times one among {FEW} lanes',
+               bench.ratio('lanes', 'another queue, no lane', f'{FEW} lanes, none named', 'off'), '>=', 0.95)
+    bench.goal('lanes', f'{sizes[1]:,} jobs of new kinds: times as long as of known kinds', took[sizes[1]] / known, '<=', 5)
+    per_lane = ', '.join(f'{size:,}: {took[size] * 1e6 / size:.0f} us' for size in sizes[1:])
+    bench.note('lanes', f'Calls per second instead of jobs per second. A job of a new kind, 1,000 a call, by the number of '
+               f'lanes: {per_lane}; of a known kind: {known * 1e6 / sizes[1]:.0f} us.')
