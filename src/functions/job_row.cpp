@@ -100,8 +100,8 @@ int64 lane_of(const JobRow &row) {
 void publish_row(const JobRow &row) {
     if (row.has("ready_at"))
         tell_ready(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
-                                {DatumGetTimestampTz(row.get("ready_at")), DatumGetInt64(row.get("id")),
-                                 DatumGetInt16(row.get("priority"))});
+                   {DatumGetTimestampTz(row.get("ready_at")), DatumGetInt64(row.get("id")),
+                    DatumGetInt16(row.get("priority"))});
     publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
 }
 

@@ -51,10 +51,10 @@ struct Pending {
     ReadyJobs *ready;  // in TopTransactionContext
     int ready_count;
     int ready_room;
-    bool ready_anywhere;  // more than could be remembered
-    bool back;            // some of them may have been claimed before
-    bool claims;          // it has claimed jobs
-    bool look_anywhere;   // the same of what follows
+    bool ready_anywhere;      // more than could be remembered
+    bool back;                // some of them may have been claimed before
+    bool claims;              // it has claimed jobs
+    bool look_anywhere;       // the same of what follows
     bool settings;            // of one queue changed
     char queue[NAMEDATALEN];  // which, zero padded
 };

@@ -45,8 +45,7 @@ Statement read_limits = {
     {TEXTOID}};
 
 void on_relcache_invalidation(Datum, Oid relation) {
-    if (relation == InvalidOid || relation == settings_table || relation == limits_table)
-        current_generation++;
+    if (relation == InvalidOid || relation == settings_table || relation == limits_table) current_generation++;
 }
 
 void open_cache() {

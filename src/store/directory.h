@@ -1,6 +1,6 @@
-// What every call needs to know of a queue: its settings and limits; its lanes are in lanes.h. Kept in each session, read
-// again when jobq.queue_settings or jobq.limit_settings changed: a trigger on both sends a relation cache invalidation,
-// which is transactional, reaches every session, and is undone by a rollback.
+// What every call needs to know of a queue: its settings and limits; its lanes are in lanes.h. Kept in each session,
+// read again when jobq.queue_settings or jobq.limit_settings changed: a trigger on both sends a relation cache
+// invalidation, which is transactional, reaches every session, and is undone by a rollback.
 #pragma once
 
 #include "core/backpressure.h"

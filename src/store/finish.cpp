@@ -266,8 +266,7 @@ void end_attempts(const EndedAttempt *ended, int count, TimestampTz now) {
         if (one.queue_slot != 0) slot_freed_at_commit(one.queue, {}, one.queue_slot);
         if (one.key_slot != 0) slot_freed_at_commit(one.queue, one.concurrency_key, one.key_slot);
         if (one.status == core::JobStatus::Scheduled) publish_due_at_commit(one.run_at);
-        if (one.status == core::JobStatus::Pending)
-            tell_ready(one.queue, one.lane, {one.run_at, one.id, one.priority});
+        if (one.status == core::JobStatus::Pending) tell_ready(one.queue, one.lane, {one.run_at, one.id, one.priority});
         if (!core::is_finished(one.status)) continue;
         publish_finished_at_commit(one.id);
         if (one.has_group) publish_group_free(one.group);

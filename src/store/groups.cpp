@@ -133,9 +133,8 @@ void give_turn(JobsTable *jobs, int64 group, TimestampTz now) {
     if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
     const std::string_view queue = view(DatumGetTextPP(job_value(*jobs, kJobQueue)));
     if (due)
-        tell_ready(
-            queue, DatumGetInt64(job_value(*jobs, kJobLane)),
-            {run_at, DatumGetInt64(job_value(*jobs, kJobId)), DatumGetInt16(job_value(*jobs, kJobPriority))});
+        tell_ready(queue, DatumGetInt64(job_value(*jobs, kJobLane)),
+                   {run_at, DatumGetInt64(job_value(*jobs, kJobId)), DatumGetInt16(job_value(*jobs, kJobPriority))});
     else
         publish_due_at_commit(run_at);
     count_at_commit(queue, core::JobStatus::Blocked, status, 1);

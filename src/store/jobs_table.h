@@ -109,8 +109,8 @@ bool may_have_attempts(JobsTable *jobs, int64 id);
 // The next lane behind *lane that has entries in the claim index, of whatever jobs; false when there is none.
 bool next_lane(JobsTable *jobs, int64 *lane);
 
-// Steps through those of some lanes that have entries there. The cost follows the number of lanes with entries, or that of
-// the lanes given if it is smaller: either list is skipped through to where the other one goes on.
+// Steps through those of some lanes that have entries there. The cost follows the number of lanes with entries, or that
+// of the lanes given if it is smaller: either list is skipped through to where the other one goes on.
 struct LaneWalk {
     const int64 *lanes;  // in the order of their ids
     int count;

@@ -25,14 +25,14 @@ namespace {
 // Bound the memory of a session that asks for ever new names.
 constexpr int kMaxKnownQueues = 10000;
 constexpr int kMaxKnownLanes = 500000;
-// Of so many lanes at most each is looked into by itself, and the marks say which of them are empty. Of more, those that
-// have entries in the claim index are looked for.
+// Of so many lanes at most each is looked into by itself, and the marks say which of them are empty. Of more, those
+// that have entries in the claim index are looked for.
 constexpr int kFewLanes = 64;
 // So many new lanes are put into their places one by one.
 constexpr int kFewNew = 64;
 
 struct Lane {
-    int64 id;  // hash key
+    int64 id;      // hash key
     bool leaving;  // the directory has only rows of it that are to be deleted: a producer enters it anew
     int32 version;
     std::string_view kind;
@@ -74,8 +74,8 @@ int64 known_lanes = 0;
 uint64 changes_of_all = 1;
 uint64 changes = 1;
 Oid directory = InvalidOid;
-// Nothing reads this view on the way of a job: a message about it says that the directory has new rows, and costs nobody
-// the plans that read the directory.
+// Nothing reads this view on the way of a job: a message about it says that the directory has new rows, and costs
+// nobody the plans that read the directory.
 Oid news = InvalidOid;
 
 // What this transaction has written.
@@ -92,8 +92,9 @@ struct {
 Statement read_all = {LANE_COLUMNS "WHERE d.queue = $1", {TEXTOID}};
 Statement read_kind = {LANE_COLUMNS "WHERE d.queue = $1 AND d.kind = $2", {TEXTOID, TEXTOID}};
 // Rows with numbers from the future come from a dump of another cluster; they were not new when they came.
-Statement read_new = {LANE_COLUMNS "WHERE d.queue = $1 AND d.changed_xid >= $2 AND d.changed_xid < $3 "
-                                   "AND d.changed_xid <> $4",
+Statement read_new = {LANE_COLUMNS
+                      "WHERE d.queue = $1 AND d.changed_xid >= $2 AND d.changed_xid < $3 "
+                      "AND d.changed_xid <> $4",
                       {TEXTOID, XID8OID, XID8OID, XID8OID}};
 Statement read_late = {LANE_COLUMNS "WHERE d.queue = $1 AND d.changed_xid = $2", {TEXTOID, XID8OID}};
 Statement read_deleted = {"SELECT r.deleted_xid FROM jobq.lane_retirement r WHERE r.deleted_xid IS NOT NULL", {}};
@@ -246,8 +247,8 @@ void add_lane(Known *known, int64 id, std::string_view kind, int32 version, Arra
     const std::string_view own_kind = keep(known->context, kind);
     std::string_view *own_names = nullptr;
     if (names.count > 0) {
-        own_names = static_cast<std::string_view *>(
-            MemoryContextAlloc(known->context, sizeof(std::string_view) * names.count));
+        own_names =
+            static_cast<std::string_view *>(MemoryContextAlloc(known->context, sizeof(std::string_view) * names.count));
         for (int i = 0; i < names.count; i++) own_names[i] = keep(known->context, names.items[i]);
     }
     Kind *of = kind_of(known, kind);
@@ -299,8 +300,8 @@ void remember_seen(Known *known, Snapshot snapshot) {
     if (snapshot->takenDuringRecovery) return;
     if (seen->open_room < count) {
         const Size size = sizeof(FullTransactionId) * count;
-        seen->open = static_cast<FullTransactionId *>(
-            seen->open == nullptr ? MemoryContextAlloc(known->context, size) : repalloc(seen->open, size));
+        seen->open = static_cast<FullTransactionId *>(seen->open == nullptr ? MemoryContextAlloc(known->context, size)
+                                                                            : repalloc(seen->open, size));
         seen->open_room = count;
     }
     seen->xmax = widened(snapshot->xmax, next);
@@ -329,8 +330,8 @@ bool read_what_is_new(Known *known, Datum queue, Snapshot snapshot) {
     const FullTransactionId next = ReadNextFullTransactionId();
     for (int i = 0; i < seen.open_count; i++) {
         if (FullTransactionIdEquals(seen.open[i], own)) continue;
-        add_rows(known,
-                 read(read_late, Params().add(queue).add(FullTransactionIdGetDatum(seen.open[i])), snapshot), true);
+        add_rows(known, read(read_late, Params().add(queue).add(FullTransactionIdGetDatum(seen.open[i])), snapshot),
+                 true);
     }
     add_rows(known,
              read(read_new,
@@ -374,8 +375,8 @@ Known *known_of(std::string_view queue) {
     if (!OidIsValid(news) || known->all_read != all) find_relations();
     bool current = false;
     if (known->context != nullptr && known->all_read == all)
-        look_into_directory(
-            *known, [&](Datum name, Snapshot snapshot) { current = read_what_is_new(known, name, snapshot); });
+        look_into_directory(*known,
+                            [&](Datum name, Snapshot snapshot) { current = read_what_is_new(known, name, snapshot); });
     if (!current) begin_to_know(known);
     known->all_read = all;
     known->new_read = latest;

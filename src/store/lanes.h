@@ -1,6 +1,7 @@
-// What a session knows of the lanes of queues. It reads the lanes of a kind when it meets the kind, all lanes of a queue
-// when a claim names no kind, and from then on only rows that are new or changed: each has the number of the transaction
-// that wrote it. One message at the commit says that there are such rows; docs/design.md, "Lanes", has the whole story.
+// What a session knows of the lanes of queues. It reads the lanes of a kind when it meets the kind, all lanes of a
+// queue when a claim names no kind, and from then on only rows that are new or changed: each has the number of the
+// transaction that wrote it. One message at the commit says that there are such rows; docs/design.md, "Lanes", has the
+// whole story.
 //
 // What these functions return is a copy: triggers of others may ask for lanes as well.
 #pragma once
@@ -21,15 +22,16 @@ int64 lane_id(std::string_view queue, std::string_view kind, int32 version, Arra
 int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
 
 // A job has become claimable by the current transaction: its lane is in the directory, and whoever waits for jobs hears
-// of it at the commit. Every statement that makes a job claimable must say so for each of its jobs. `is_new`: nobody can
-// have claimed it before.
+// of it at the commit. Every statement that makes a job claimable must say so for each of its jobs. `is_new`: nobody
+// can have claimed it before.
 void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);
 
 // The lanes of a queue, in the order of their ids.
 struct LaneIds {
     int64 *items;
     int count;
-    bool many;  // all of the queue's, whether they are wanted or not: look for those that have jobs, then ask wants_lane
+    bool
+        many;  // all of the queue's, whether they are wanted or not: look for those that have jobs, then ask wants_lane
 };
 // Those that such a worker may take jobs from.
 LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter);
@@ -37,8 +39,8 @@ bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &fi
 // All of them.
 LaneIds all_lanes(std::string_view queue);
 
-// The rows of lanes have been changed or deleted, otherwise than by ensure_lane. Every session, this one included, reads
-// those that are new or changed once the transaction commits.
+// The rows of lanes have been changed or deleted, otherwise than by ensure_lane. Every session, this one included,
+// reads those that are new or changed once the transaction commits.
 void lanes_changed_at_commit();
 
 // Makes every session, this one included, read all lanes again once the transaction commits.

@@ -1,7 +1,8 @@
-// See retire.h. Three transactions, one after the other, each under a lock that is held until the messages of its commit
-// have been sent:
+// See retire.h. Three transactions, one after the other, each under a lock that is held until the messages of its
+// commit have been sent:
 //
-//  1. Lanes without claimable jobs that were entered long ago are marked as retiring. Claims look into them as before; a
+//  1. Lanes without claimable jobs that were entered long ago are marked as retiring. Claims look into them as before;
+//  a
 //     producer that has heard of it enters the lane anew, in a row of its own.
 //  2. The number that the next transaction will get is written down. Whoever makes a job claimable has its own number
 //     before it looks whether the lane is there. So all transactions from that number on have heard.
@@ -69,10 +70,10 @@ Statement keep_used = {
     "changed_xid = pg_current_xact_id() WHERE d.lane = ANY ($1) AND d.ctid = ANY (" LOCK_MARKED ")",
     {INT8ARRAYOID},
     Planning::Free};
-Statement delete_unused = {
-    "DELETE FROM jobq.lane_directory d WHERE d.lane <> ALL ($1) AND d.ctid = ANY (" LOCK_MARKED ")",
-    {INT8ARRAYOID},
-    Planning::Free};
+Statement delete_unused = {"DELETE FROM jobq.lane_directory d WHERE d.lane <> ALL ($1) AND d.ctid = ANY (" LOCK_MARKED
+                           ")",
+                           {INT8ARRAYOID},
+                           Planning::Free};
 Statement note_deleted = {
     "UPDATE jobq.lane_retirement r SET deleted_xid = r.marked_xid, marked_xid = NULL, wait_for = NULL",
     {},

@@ -42,9 +42,8 @@ inline void publish_ready_rows(const Rows &rows, int first) {
         bool waits;
         const Datum ready_at = rows[i].get(first + 4, &waits);
         if (waits) continue;
-        tell_ready(
-            rows[i].text_at(first + 1), rows[i].int64_at(first + 2),
-            {DatumGetTimestampTz(ready_at), rows[i].int64_at(first), DatumGetInt16(rows[i].get(first + 3))});
+        tell_ready(rows[i].text_at(first + 1), rows[i].int64_at(first + 2),
+                   {DatumGetTimestampTz(ready_at), rows[i].int64_at(first), DatumGetInt16(rows[i].get(first + 3))});
     }
 }
 #define READY_COLUMNS "j.id, j.queue, j.lane, j.priority, j.ready_at"

@@ -213,6 +213,9 @@ Params change_params(const Call &call, const KeyedJob &job, int64 id) {
         .add(BoolGetDatum(find_queue(view(spec.queue))->round_robin));
 }
 
+// Only when something is to be written: one whose key is taken needs no transaction number.
+void enter_lane(const JobSpec &spec) { ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required); }
+
 // Gives what is new to the job that has the key, or takes the key away from it. False when the key is free then.
 bool replace_holder(const Call &call, KeyedJob *job) {
     const Rows locked =
@@ -225,6 +228,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
         require_affected(1);
         return false;
     }
+    enter_lane(call.spec);
     const Rows changed = run(change, change_params(call, *job, id));
     require_affected(1);
     const core::JobStatus after = status_at(changed[0], 6);
@@ -289,6 +293,7 @@ Datum texts_of(KeyedJob *const *jobs, int count, text *KeyedJob::*column) {
 
 Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
     const JobSpec &spec = call.spec;
+    enter_lane(spec);
     constexpr int kColumns = 4;
     constexpr Oid types[kColumns] = {INT8OID, JSONBOID, TIMESTAMPTZOID, INT2OID};
     Datum *columns[kColumns];
@@ -357,7 +362,7 @@ void tell_of_row(const Row &row) {
         publish_due_at_commit(DatumGetTimestampTz(row.get(6)));
     else
         tell_ready(row.text_at(2), row.int64_at(3),
-                                {DatumGetTimestampTz(ready_at), row.int64_at(1), DatumGetInt16(row.get(4))}, true);
+                   {DatumGetTimestampTz(ready_at), row.int64_at(1), DatumGetInt16(row.get(4))}, true);
     count_inserts_at_commit(row.text_at(2), status_at(row, 7), 1);
 }
 
@@ -469,7 +474,7 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     JobsTable table;
     open_jobs(&table);
     close_jobs(&table);
-    const Call call = {spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required), now};
+    const Call call = {spec, lane_id(view(spec.queue), view(spec.kind), spec.version, spec.required), now};
     auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);
