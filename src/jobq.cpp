@@ -19,7 +19,7 @@ PGDLLEXPORT void _PG_init(void);
 // and registers the launcher.
 void _PG_init(void) {
     jobq::define_settings();
-    jobq::install_planner_hook();
+    jobq::install_query_hooks();
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_memory();
     jobq::watch_prepared();

@@ -53,7 +53,10 @@ class JobRow {
  private:
     int number(const char *column) const {
         const int found = SPI_fnumber(desc_, column);
-        if (found <= 0) elog(ERROR, "jobq: jobq.jobs has no column \"%s\"", column);
+        if (found <= 0)
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                            errmsg("table jobq.jobs has no column \"%s\"", column),
+                            errhint("jobq's own columns must stay as they are.")));
         return found;
     }
     HeapTuple tuple_;

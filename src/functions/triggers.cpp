@@ -74,8 +74,8 @@ PGDLLEXPORT Datum jobq_group_of(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_by_hand);
 PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
-    (void)fcinfo;
-    PG_RETURN_BOOL(!own_statement());
+    // A WHEN condition is prepared in the memory of the execution that asks it.
+    PG_RETURN_BOOL(!is_own_query(fcinfo->flinfo->fn_mcxt));
 }
 
 PG_FUNCTION_INFO_V1(jobq_note_restore);

@@ -4,6 +4,8 @@
 #include "pg/index_plan.h"
 
 extern "C" {
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_collation_d.h"
 #include "nodes/primnodes.h"
 #include "utils/inval.h"
 #include "utils/relcache.h"
@@ -97,12 +99,33 @@ IndexPlan index_plan_of(Relation table) {
         callback_registered = true;
     }
     watched_table = RelationGetRelid(table);
-    // Reading takes locks, and whoever takes a lock hears of what others have changed.
-    while (!is_known(watched_table)) {
+    if (!is_known(watched_table)) {
+        // Reading takes locks, and whoever takes a lock hears of what others have changed: then the next call reads
+        // again. For this one the table has been locked before, and whoever makes or drops an index waits for that
+        // lock.
         const uint64 before = changes;
         known = {watched_table, before, read_plan(table)};
     }
     return known.plan;
+}
+
+IndexedColumns indexed_columns(Relation index) {
+    const FormData_pg_index *form = index->rd_index;
+    IndexedColumns columns = {};
+    columns.unique = form->indisunique;
+    columns.count = form->indnkeyatts;
+    columns.usual = index->rd_rel->relam == BTREE_AM_OID && form->indnatts == form->indnkeyatts &&
+                    form->indnatts <= kMaxIndexedColumns;
+    for (int i = 0; columns.usual && i < columns.count; i++) {
+        columns.keys[i] = form->indkey.values[i];
+        const Oid collation = index->rd_indcollation[i];
+        columns.usual &= index->rd_indoption[i] == 0 && (!OidIsValid(collation) || collation == C_COLLATION_OID);
+    }
+    const PlannedIndex planned = planned_of(index);
+    columns.usual &= planned.rows == IndexedRows::All || planned.rows == IndexedRows::ColumnNotNull;
+    columns.not_null[0] = planned.column;
+    columns.not_null[1] = planned.second;
+    return columns;
 }
 
 bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row) {

@@ -24,6 +24,17 @@ struct IndexPlan {
     PlannedIndex indexes[kMaxTableIndexes];
 };
 
+// The columns of an index, in its order, and those of which its predicate says that they are not NULL.
+constexpr int kMaxIndexedColumns = 8;
+struct IndexedColumns {
+    bool usual;  // a B-tree, ascending, text compared by its bytes, and what stands here is all there is to it
+    bool unique;
+    int count;
+    AttrNumber keys[kMaxIndexedColumns];
+    AttrNumber not_null[2];
+};
+IndexedColumns indexed_columns(Relation index);
+
 // For a table that is locked for changes; nobody can change its indexes then. 54000 when there are more than
 // kMaxTableIndexes, 0A000 for an exclusion constraint, which only the executor can check.
 IndexPlan index_plan_of(Relation table);

@@ -81,6 +81,37 @@ inline void init_no_recheck(EPQState *recheck, EState *executor) {
 #endif
 }
 
+// A BEFORE UPDATE trigger's changes go into `changed`. False: it suppresses the update.
+inline bool fire_before_update(EState *executor, EPQState *recheck, ResultRelInfo *result, ItemPointer tid,
+                               TupleTableSlot *changed) {
+#if PG_VERSION_NUM >= 180000
+    return ExecBRUpdateTriggers(executor, recheck, result, tid, nullptr, changed, nullptr, nullptr, false);
+#elif PG_VERSION_NUM >= 160000
+    return ExecBRUpdateTriggers(executor, recheck, result, tid, nullptr, changed, nullptr, nullptr);
+#else
+    return ExecBRUpdateTriggers(executor, recheck, result, tid, nullptr, changed, nullptr);
+#endif
+}
+
+// The index entries of a row, or of its new version. What comes back is to be checked at the end of the statement or
+// later.
+inline List *insert_all_entries(ResultRelInfo *result, EState *executor, TupleTableSlot *row) {
+    if (result->ri_NumIndices == 0) return NIL;
+#if PG_VERSION_NUM >= 160000
+    return ExecInsertIndexTuples(result, row, executor, false, false, nullptr, NIL, false);
+#else
+    return ExecInsertIndexTuples(result, row, executor, false, false, nullptr, NIL);
+#endif
+}
+inline List *insert_changed_entries(ResultRelInfo *result, EState *executor, TupleTableSlot *row, IndexUpdate update) {
+    if (result->ri_NumIndices == 0 || !wants_entries(update)) return NIL;
+#if PG_VERSION_NUM >= 160000
+    return ExecInsertIndexTuples(result, row, executor, true, false, nullptr, NIL, update == TU_Summarizing);
+#else
+    return ExecInsertIndexTuples(result, row, executor, true, false, nullptr, NIL);
+#endif
+}
+
 // The sequence behind an identity column.
 inline Oid identity_sequence(Relation table, AttrNumber column) {
 #if PG_VERSION_NUM >= 170000

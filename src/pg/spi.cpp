@@ -71,8 +71,12 @@ void prepare(Statement &statement) {
     statement.plan = plan;
 }
 
+// The text that the server plans and runs the statement under: the plan's copy, which nothing else ever has.
+const char *text_of(const Statement &statement) {
+    return static_cast<const CachedPlanSource *>(linitial(SPI_plan_get_plan_sources(statement.plan)))->query_string;
+}
+
 void execute(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {
-    if (statement.plan == nullptr) prepare(statement);
     const int code = snapshot != nullptr
                          ? SPI_execute_snapshot(statement.plan, params.values(), params.nulls(), snapshot,
                                                 InvalidSnapshot, true, true, 0)
@@ -80,14 +84,19 @@ void execute(Statement &statement, const Params &params, bool read_only, Snapsho
     if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
 }
 
-// How deep in triggers the innermost statement of ours was started; -1: none runs.
-int own_depth = -1;
+// The innermost statement of ours: its text, and, from when its execution begins, the memory of that. Whatever it
+// calls on the way, triggers, index expressions, constraints, may issue statements, which have others.
+struct OwnQuery {
+    const char *text;
+    MemoryContext memory;
+    Planning planning;
+};
+OwnQuery own = {nullptr, nullptr, Planning::Free};
 
-int trigger_depth() { return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, Datum(0))); }
-
-// How the innermost statement of ours wants to be planned.
-Planning own_planning = Planning::Free;
 planner_hook_type next_planner = nullptr;
+ExecutorStart_hook_type next_start = nullptr;
+
+bool is_own_text(const char *text) { return own.text != nullptr && text == own.text; }
 
 PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, ParamListInfo params) {
     return next_planner != nullptr ? next_planner(query, text, cursor_options, params)
@@ -95,7 +104,7 @@ PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, Param
 }
 
 PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, ParamListInfo params) {
-    if (own_planning != Planning::Fixed || !own_statement()) return plan_next(query, text, cursor_options, params);
+    if (own.planning != Planning::Fixed || !is_own_text(text)) return plan_next(query, text, cursor_options, params);
     const PlannerSwitches saved = current_switches();
     PlannedStmt *volatile planned = nullptr;
     PG_TRY();
@@ -111,49 +120,50 @@ PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, Para
 
 PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options, ParamListInfo params) {
     PlannedStmt *planned = plan_fixed(query, text, cursor_options, params);
-    if (own_statement()) planned->jitFlags = PGJIT_NONE;
+    if (is_own_text(text)) planned->jitFlags = PGJIT_NONE;
     return planned;
 }
 
-void restore(int outer_depth, Planning outer_planning) {
-    own_depth = outer_depth;
-    own_planning = outer_planning;
+// A rule's statement, which comes with ours, does not set its result.
+void note_start(QueryDesc *query, int flags) {
+    if (next_start != nullptr)
+        next_start(query, flags);
+    else
+        standard_ExecutorStart(query, flags);
+    if (is_own_text(query->sourceText) && query->plannedstmt->canSetTag) own.memory = query->estate->es_query_cxt;
 }
 
 Rows execute_as_planned(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {
-    const int outer_depth = own_depth;
-    const Planning outer_planning = own_planning;
+    const OwnQuery outer = own;
+    if (statement.plan == nullptr) prepare(statement);
     PG_TRY();
     {
-        own_depth = trigger_depth();
-        own_planning = statement.planning;
+        own = {text_of(statement), nullptr, statement.planning};
         execute(statement, params, read_only, snapshot);
     }
-    PG_CATCH();
-    {
-        restore(outer_depth, outer_planning);
-        PG_RE_THROW();
-    }
+    PG_FINALLY();
+    { own = outer; }
     PG_END_TRY();
-    restore(outer_depth, outer_planning);
     return {SPI_tuptable, SPI_tuptable != nullptr ? SPI_tuptable->numvals : 0};
 }
 
 }  // namespace
 
-int enter_own_statement() {
-    const int outer = own_depth;
-    own_depth = trigger_depth();
+MemoryContext enter_own_query(MemoryContext query) {
+    MemoryContext outer = own.memory;
+    own.memory = query;
     return outer;
 }
 
-void leave_own_statement(int outer) { own_depth = outer; }
+void leave_own_query(MemoryContext outer) { own.memory = outer; }
 
-bool own_statement() { return own_depth >= 0 && own_depth == trigger_depth(); }
+bool is_own_query(MemoryContext query) { return own.memory != nullptr && query == own.memory; }
 
-void install_planner_hook() {
+void install_query_hooks() {
     next_planner = planner_hook;
     planner_hook = plan_uncompiled;
+    next_start = ExecutorStart_hook;
+    ExecutorStart_hook = note_start;
 }
 
 Rows run(Statement &statement, const Params &params) { return execute_as_planned(statement, params, false, nullptr); }

@@ -95,20 +95,20 @@ Rows run(Statement &statement, const Params &params);
 // Runs a statement that only reads, under `snapshot`, which must be registered; nullptr: the active one.
 Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullptr);
 
-// Whether the statement being executed is one that run() or read() started, as opposed to a user's own or one that
-// some trigger issued on the way.
-bool own_statement();
+// Whether a query is one that run() or read() executes just now, as opposed to a user's own, or to one that somebody's
+// trigger, constraint or index expression issues on the way. `query`: the memory of its execution, es_query_cxt.
+bool is_own_query(MemoryContext query);
 
-// Runs body as run() runs its statement: own_statement() is true meanwhile. For changes made without SQL.
-int enter_own_statement();
-void leave_own_statement(int outer);
+// Runs body as run() runs its statement, for changes made without SQL.
+MemoryContext enter_own_query(MemoryContext query);
+void leave_own_query(MemoryContext outer);
 template <typename Body>
-void as_own_statement(Body body) {
-    const int outer = enter_own_statement();
+void as_own_query(MemoryContext query, Body body) {
+    MemoryContext outer = enter_own_query(query);
     PG_TRY();
     { body(); }
     PG_FINALLY();
-    { leave_own_statement(outer); }
+    { leave_own_query(outer); }
     PG_END_TRY();
 }
 
@@ -118,8 +118,9 @@ inline int64 affected() { return static_cast<int64>(SPI_processed); }
 // Runs SQL text made at run time (GRANT and the like, which take no parameters).
 void run_text(const char *sql);
 
-// Called once by _PG_init: Fixed statements are planned through this hook, and none of ours is compiled.
-void install_planner_hook();
+// Called once by _PG_init: Fixed statements are planned through a hook, and none of ours is compiled; another one tells
+// which execution is ours.
+void install_query_hooks();
 
 // Opens SPI, calls body, closes SPI. What body returns must not point into SPI's memory.
 template <typename Body>

@@ -10,39 +10,18 @@ extern "C" {
 #include "access/sysattr.h"
 #include "access/transam.h"
 #include "catalog/index.h"
-#include "catalog/pg_trigger.h"
 #include "executor/executor.h"
+#include "executor/nodeModifyTable.h"
 #include "nodes/execnodes.h"
 #include "nodes/makefuncs.h"
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"
+#include "utils/datum.h"
 }
 
 namespace jobq {
 
 namespace {
-
-// The triggers that jobq declares itself all begin with WHEN (jobq.by_hand()): never for what is done here.
-bool is_own_trigger(const Trigger &trigger) {
-    constexpr const char *names[] = {"fill_job", "count_job", "follow_job", "tell_job", "forget_job"};
-    for (const char *name : names)
-        if (strcmp(trigger.tgname, name) == 0) return true;
-    return false;
-}
-
-bool fires_for(const Trigger &trigger, int16 event) {
-    return TRIGGER_FOR_ROW(trigger.tgtype) && (trigger.tgtype & event) != 0 && trigger.tgenabled != TRIGGER_DISABLED;
-}
-
-// Whether somebody attached what only the executor can honour: a row trigger (a deferrable constraint has one), a
-// constraint, a generated column.
-bool needs_executor(const Table &table, int16 event) {
-    const TriggerDesc *triggers = table.relation->trigdesc;
-    for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++)
-        if (fires_for(triggers->triggers[i], event) && !is_own_trigger(triggers->triggers[i])) return true;
-    const TupleConstr *constraints = RelationGetDescr(table.relation)->constr;
-    return constraints != nullptr && (constraints->num_check > 0 || constraints->has_generated_stored);
-}
 
 EState *executor_of(Table *table) {
     if (table->executor == nullptr) table->executor = CreateExecutorState();
@@ -144,8 +123,47 @@ ResultRelInfo *result_relation(Table *table, EState *executor, const AttrNumber 
     pg_unreachable();
 }
 
-// The executor's way, with its owner's rights: row triggers, constraints, any kind of index. change(result, executor,
-// recheck) does it to one row, whose place in the table is then that of `row`.
+// Generated columns are computed, CHECK and NOT NULL looked at.
+void check_constraints(ResultRelInfo *result, EState *executor, TupleTableSlot *row, CmdType change) {
+    const TupleConstr *constraints = RelationGetDescr(result->ri_RelationDesc)->constr;
+    if (constraints == nullptr) return;
+    if (constraints->has_generated_stored) ExecComputeStoredGenerated(result, executor, row, change);
+    ExecConstraints(result, row, executor);
+}
+
+// What a trigger's transition tables shall hold; nullptr: no trigger has any.
+TransitionCaptureState *captured_by(const Table &table, CmdType change) {
+    return MakeTransitionCaptureState(table.relation->trigdesc, RelationGetRelid(table.relation), change);
+}
+
+// What the executor's own ExecSimpleRelationInsert does, which knows no transition tables. Leaves the row without
+// a place when a trigger suppresses it.
+void insert_as_executor(const Table &table, TupleTableSlot *row, ResultRelInfo *result, EState *executor) {
+    TransitionCaptureState *captured = captured_by(table, CMD_INSERT);
+    const TriggerDesc *triggers = result->ri_TrigDesc;
+    if (triggers != nullptr && triggers->trig_insert_before_row && !ExecBRInsertTriggers(executor, result, row)) return;
+    check_constraints(result, executor, row, CMD_INSERT);
+    simple_table_tuple_insert(table.relation, row);
+    ExecARInsertTriggers(executor, result, row, insert_all_entries(result, executor, row), captured);
+}
+
+// The same for ExecSimpleRelationUpdate: writes table.changed over table.row.
+void update_as_executor(const Table &table, ResultRelInfo *result, EState *executor, EPQState *recheck) {
+    TransitionCaptureState *captured = captured_by(table, CMD_UPDATE);
+    const TriggerDesc *triggers = result->ri_TrigDesc;
+    ItemPointerData before = table.row->tts_tid;
+    if (triggers != nullptr && triggers->trig_update_before_row &&
+        !fire_before_update(executor, recheck, result, &before, table.changed))
+        return;
+    check_constraints(result, executor, table.changed, CMD_UPDATE);
+    IndexUpdate indexes;
+    simple_table_tuple_update(table.relation, &before, table.changed, executor->es_snapshot, &indexes);
+    List *again = insert_changed_entries(result, executor, table.changed, indexes);
+    ExecARUpdateTriggers(executor, result, nullptr, nullptr, &before, nullptr, table.changed, again, captured, false);
+}
+
+// The executor's way, with the table owner's rights: row triggers, constraints, any kind of index.
+// change(result, executor, recheck) does it to one row, whose place in the table is then that of `row`.
 template <typename Change>
 void by_executor(Table *table, TupleTableSlot *row, const AttrNumber *columns, int column_count, Change change) {
     EState *executor = CreateExecutorState();
@@ -158,7 +176,7 @@ void by_executor(Table *table, TupleTableSlot *row, const AttrNumber *columns, i
     AfterTriggerBeginQuery();
     ItemPointerSetInvalid(&row->tts_tid);
     as_role(table->relation->rd_rel->relowner, [&] {
-        as_own_statement([&] {
+        as_own_query(executor->es_query_cxt, [&] {
             change(result, executor, &recheck);
             AfterTriggerEndQuery(executor);
         });
@@ -168,6 +186,49 @@ void by_executor(Table *table, TupleTableSlot *row, const AttrNumber *columns, i
     EvalPlanQualEnd(&recheck);
     ExecResetTupleTable(executor->es_tupleTable, false);
     FreeExecutorState(executor);
+}
+
+int64 key_in(const Table &table, TupleTableSlot *row) {
+    bool is_null;
+    return DatumGetInt64(slot_getattr(row, table.key, &is_null));
+}
+
+void update_by_executor(Table *table, const AttrNumber *columns, int column_count) {
+    by_executor(table, table->changed, columns, column_count,
+                [&](ResultRelInfo *result, EState *executor, EPQState *recheck) {
+                    update_as_executor(*table, result, executor, recheck);
+                });
+    const int64 key = key_in(*table, table->changed);
+    if (key != key_in(*table, table->row)) key_was_changed(key);
+}
+
+void prepare_defaults(Table *table) {
+    TupleDesc desc = RelationGetDescr(table->relation);
+    table->defaults = static_cast<ColumnDefault *>(palloc(sizeof(ColumnDefault) * desc->natts));
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute column = TupleDescAttr(desc, i);
+        Node *value = default_counts(table->attached, column) ? default_of(table->relation, column) : nullptr;
+        if (value == nullptr) continue;
+        table->defaults[table->default_count++] = {
+            column->attnum, ExecPrepareExpr(reinterpret_cast<Expr *>(value), executor_of(table))};
+    }
+}
+
+// With the rights of the table's owner, as everything that is attached to it. Not reset in between: the values are
+// needed until the rows are inserted.
+void fill_defaults(Table *table, int count) {
+    as_role(table->relation->rd_rel->relowner, [&] {
+        if (table->defaults == nullptr) prepare_defaults(table);
+        ExprContext *context = GetPerTupleExprContext(executor_of(table));
+        for (int i = 0; i < count; i++) {
+            TupleTableSlot *row = table->added[i];
+            for (int d = 0; d < table->default_count; d++) {
+                const int at = table->defaults[d].column - 1;
+                if (!row->tts_isnull[at]) continue;
+                row->tts_values[at] = ExecEvalExpr(table->defaults[d].value, context, &row->tts_isnull[at]);
+            }
+        }
+    });
 }
 
 TM_Result lock_row(Table *table, LockWaitPolicy wait) {
@@ -211,8 +272,9 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count) 
 
 }  // namespace
 
-Table open_table(Oid relation) {
+Table open_table(Oid relation, AttrNumber key) {
     Table table = {};
+    table.key = key;
     // What this transaction's earlier commands, and the statement that calls us, have changed must be visible.
     CommandCounterIncrement();
     table.relation = table_open(relation, RowExclusiveLock);
@@ -274,23 +336,23 @@ bool row_is_changing(const Table &table) {
 
 bool lock_row_or_skip(Table *table) { return obtained(lock_row(table, LockWaitSkip)); }
 
+void key_was_changed(int64 key) {
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+                    errmsg("a trigger has changed the id of a job to %lld", static_cast<long long>(key)),
+                    errhint("A BEFORE UPDATE trigger on jobq.jobs must leave the id alone.")));
+    pg_unreachable();
+}
+
 bool update_row(Table *table, const AttrNumber *columns, int column_count) {
-    if (!needs_executor(*table, TRIGGER_TYPE_UPDATE)) return update_directly(table, columns, column_count);
+    if (!table->attached.update_by_executor) return update_directly(table, columns, column_count);
     if (!obtained(lock_row(table, LockWaitBlock))) return false;
-    by_executor(table, table->changed, columns, column_count,
-                [&](ResultRelInfo *result, EState *executor, EPQState *recheck) {
-                    ExecSimpleRelationUpdate(result, executor, recheck, table->row, table->changed);
-                });
+    update_by_executor(table, columns, column_count);
     return true;
 }
 
 bool can_delete_rows(const Table &table) {
     CheckCmdReplicaIdentity(table.relation, CMD_DELETE);
-    if (needs_executor(table, TRIGGER_TYPE_UPDATE) || needs_executor(table, TRIGGER_TYPE_DELETE)) return false;
-    const TriggerDesc *triggers = table.relation->trigdesc;
-    const bool for_statements =
-        triggers != nullptr && (triggers->trig_delete_before_statement || triggers->trig_delete_after_statement);
-    return !for_statements && table.relation->rd_rules == nullptr;
+    return !table.attached.delete_by_sql;
 }
 
 bool delete_row(Table *table) {
@@ -308,18 +370,43 @@ TupleTableSlot *add_row(Table *table) {
     return *added;
 }
 
+Datum column_default(Table *table, AttrNumber column, bool *is_null) {
+    Datum value = Datum(0);
+    *is_null = true;
+    as_role(table->relation->rd_rel->relowner, [&] {
+        if (table->defaults == nullptr) prepare_defaults(table);
+        for (int d = 0; d < table->default_count; d++) {
+            if (table->defaults[d].column != column) continue;
+            value = ExecEvalExpr(table->defaults[d].value, GetPerTupleExprContext(executor_of(table)), is_null);
+            const FormData_pg_attribute *type = TupleDescAttr(RelationGetDescr(table->relation), column - 1);
+            if (!*is_null) value = datumCopy(value, type->attbyval, type->attlen);
+        }
+    });
+    return value;
+}
+
 void insert_rows(Table *table) {
     const int count = table->added_count;
     table->added_count = 0;
-    if (needs_executor(*table, TRIGGER_TYPE_INSERT)) {
+    require_known_defaults(table->relation, table->attached);
+    if (table->attached.has_defaults) fill_defaults(table, count);
+    if (table->attached.insert_by_executor) {
         for (int i = 0; i < count; i++)
             by_executor(table, table->added[i], nullptr, 0, [&](ResultRelInfo *result, EState *executor, EPQState *) {
-                ExecSimpleRelationInsert(result, executor, table->added[i]);
+                insert_as_executor(*table, table->added[i], result, executor);
             });
         return;
     }
     table_multi_insert(table->relation, table->added, count, GetCurrentCommandId(true), 0, nullptr);
     for (int i = 0; i < count; i++) insert_index_entries(table, table->added[i], kAllIndexes, nullptr, 0);
+}
+
+Relation open_whole_index(Oid index) {
+    if (!OidIsValid(index)) return nullptr;
+    Relation opened = index_open(index, AccessShareLock);
+    if (opened->rd_index->indisvalid) return opened;
+    index_close(opened, NoLock);
+    return nullptr;
 }
 
 }  // namespace jobq

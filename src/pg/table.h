@@ -8,6 +8,7 @@
 // No destructors: what is open here belongs to the server's resource owners, which an error cleans up.
 #pragma once
 
+#include "pg/attached.h"
 #include "pg/index_plan.h"
 #include "pg/pg.h"
 
@@ -19,13 +20,23 @@ extern "C" {
 
 namespace jobq {
 
+// A column that somebody's default fills.
+struct ColumnDefault {
+    AttrNumber column;
+    struct ExprState *value;
+};
+
 struct Table {
     Relation relation;
+    AttrNumber key;     // of which nobody may change the value
+    Attached attached;  // whoever opens the table tells
     Snapshot snapshot;
     TupleTableSlot *row;      // what a scan found
     TupleTableSlot *changed;  // its new version, virtual
     TupleTableSlot **added;   // rows to be inserted, made when needed
     int added_count;
+    ColumnDefault *defaults;  // of attached columns, made when needed
+    int default_count;
     IndexPlan index_plan;  // empty until an entry is to be made
     Relation *indexes;     // by its numbers, nullptr: not opened
     struct IndexInfo **index_infos;
@@ -33,8 +44,8 @@ struct Table {
 };
 
 // Opens a table for changes, in a command of its own: changes made before are seen. The lock stays until the
-// transaction ends.
-Table open_table(Oid relation);
+// transaction ends. `attached` is left empty.
+Table open_table(Oid relation, AttrNumber key);
 // A fresh snapshot (READ COMMITTED) or the transaction's, for the scans to come.
 void take_snapshot(Table *table);
 void close_table(Table *table);
@@ -62,6 +73,9 @@ bool row_is_changing(const Table &table);
 // 40001 in REPEATABLE READ and above when it has changed since the snapshot.
 bool lock_row_or_skip(Table *table);
 
+// 27000: somebody's trigger has given a row another key, this one, so that nobody knows any more which row it is.
+[[noreturn]] void key_was_changed(int64 key);
+
 // Writes table->changed over table->row. Waits for whoever holds the row. False when it is not the newest version any
 // more (READ COMMITTED): look again under a new snapshot; 40001 in REPEATABLE READ and above. `columns` are the numbers
 // of those that may differ.
@@ -77,8 +91,15 @@ bool delete_row(Table *table);
 constexpr int kMaxAdded = 256;
 // An empty row to be inserted, all columns NULL.
 TupleTableSlot *add_row(Table *table);
-// Inserts what add_row has added; table->added has the rows as they were inserted until the next add_row.
+// What a column gets by default that somebody has given it, for who inserts by SQL and names the column.
+Datum column_default(Table *table, AttrNumber column, bool *is_null);
+// Inserts what add_row has added, NULLs replaced by what defaults say; table->added has the rows as they were inserted
+// until the next add_row.
 void insert_rows(Table *table);
+
+// Opens an index to read it; nullptr when there is none, or one that need not have all rows: what a CREATE INDEX
+// CONCURRENTLY leaves behind that failed.
+Relation open_whole_index(Oid index);
 
 // The value of a column of table->row.
 inline Datum column_of(const Table &table, AttrNumber column, bool *is_null) {

@@ -533,7 +533,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
             open_limiter(&limiter, &claim.jobs, name, queue, now);
             claim.limiter = &limiter;
         }
-        if (queue.round_robin && has_turns()) {
+        if (queue.round_robin) {
             take_in_turns(&claim, name, lanes.items, lanes.count);
             if (claim.count > 0) CommandCounterIncrement();
             renew_snapshot(&claim.jobs);

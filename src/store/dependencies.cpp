@@ -232,12 +232,9 @@ bool open_edges(Edges *edges) {
 bool found_by(Edges *edges, Relation *index, const char *index_name, int64 key, Which which = Which::Any) {
     if (!open_edges(edges)) return false;
     if (edges->row == nullptr) edges->row = table_slot_create(edges->table, nullptr);
-    if (*index == nullptr) {
-        const Oid found = relation_of(index_name);
-        // Somebody has dropped it: better too much than too little.
-        if (!OidIsValid(found)) return true;
-        *index = index_open(found, AccessShareLock);
-    }
+    if (*index == nullptr) *index = open_whole_index(relation_of(index_name));
+    // Somebody has dropped it: better too much than too little.
+    if (*index == nullptr) return true;
     return found_in(*index, *edges, key, which);
 }
 

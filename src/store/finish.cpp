@@ -5,6 +5,7 @@
 #include "core/retry.h"
 #include "pg/args.h"
 #include "pg/spi.h"
+#include "pg/table.h"
 #include "shared/counting.h"
 #include "shared/limits.h"
 #include "shared/publish.h"
@@ -70,9 +71,11 @@ Statement end_and_record = {
            FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $11)
                 AS u(id, lease, attempt, status, run_at, attempts, lost_attempts, outcome, error, reported)
            WHERE j.id = ANY (ARRAY[u.id])
-           RETURNING u.id, u.lease, u.attempt, u.outcome, j.worker_id, j.started_at, u.error, u.reported)
+           RETURNING u.id, u.lease, u.attempt, u.outcome, j.worker_id, j.started_at, u.error, u.reported,
+                     j.id = u.id AS same_id)
        INSERT INTO jobq.attempts (job_id, lease, attempt, outcome, worker_id, started_at, finished_at, error, reported)
-       SELECT e.id, e.lease, e.attempt, e.outcome, e.worker_id, e.started_at, $10, e.error, e.reported FROM ended e)",
+       SELECT e.id, e.lease, e.attempt, e.outcome, e.worker_id, e.started_at, $10, e.error, e.reported FROM ended e
+       WHERE e.same_id)",
     {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID, BOOLARRAYOID}};
 
@@ -125,8 +128,7 @@ HeldJob *job_of(HeldJob *jobs, int count, const Row &row) {
     HeldJob *found = std::lower_bound(jobs, jobs + count, key, [](const HeldJob &a, const HeldJob &b) {
         return a.id != b.id ? a.id < b.id : a.lease < b.lease;
     });
-    if (found == jobs + count || found->id != key.id || found->lease != key.lease)
-        elog(ERROR, "jobq: a statement returned job %lld, which it was not asked for", static_cast<long long>(key.id));
+    if (found == jobs + count || found->id != key.id || found->lease != key.lease) key_was_changed(key.id);
     return found;
 }
 

@@ -57,20 +57,12 @@ struct GroupScan {
     IndexScanDesc by_waiting, by_active, groups;
 };
 
-Relation open_group_index(const char *name) {
-    const Oid index = get_relname_relid(name, get_namespace_oid("jobq", false));
-    if (!OidIsValid(index))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("index jobq.%s is missing", name),
-                        errhint("Make it again as the extension's script does: groups need it.")));
-    return index_open(index, AccessShareLock);
-}
-
 void open_groups(GroupScan *scan) {
     open_jobs(&scan->jobs);
     renew_snapshot(&scan->jobs);
     const Table &table = scan->jobs.table;
-    scan->waiting = open_group_index("jobs_group_waiting_idx");
-    scan->active = open_group_index("jobs_group_active_idx");
+    scan->waiting = open_job_index(JobIndex::GroupWaiting);
+    scan->active = open_job_index(JobIndex::GroupActive);
     scan->by_waiting = begin_index_scan(table.relation, scan->waiting, table.snapshot, 2);
     scan->by_active = begin_index_scan(table.relation, scan->active, table.snapshot, 1);
     scan->groups = begin_index_scan(table.relation, scan->waiting, table.snapshot, 1);

@@ -19,58 +19,86 @@ namespace jobq {
 
 namespace {
 
-constexpr const char *kNames[kJobColumns] = {"id",
-                                             "created_at",
-                                             "lane",
-                                             "max_attempts",
-                                             "version",
-                                             "priority",
-                                             "queue",
-                                             "kind",
-                                             "payload",
-                                             "metadata",
-                                             "requires",
-                                             "heartbeat_timeout",
-                                             "max_runtime",
-                                             "unique_key",
-                                             "unique_for",
-                                             "group_key",
-                                             "concurrency_key",
-                                             "run_at",
-                                             "ready_at",
-                                             "due_at",
-                                             "unique_held",
-                                             "status",
-                                             "attempts",
-                                             "lost_attempts",
-                                             "company_lease",
-                                             "lease",
-                                             "completed_lease",
-                                             "claim_xid",
-                                             "started_at",
-                                             "last_heartbeat",
-                                             "finished_at",
-                                             "lease_timeout",
-                                             "cancel_requested_at",
-                                             "watched",
-                                             "worker_id",
-                                             "error",
-                                             "progress",
-                                             "result",
-                                             "dead_from",
-                                             "must_end_at",
-                                             "queue_slot",
-                                             "key_slot",
-                                             "slot_seq",
-                                             "group_waiting",
-                                             "group_active",
-                                             "turn"};
+// As src/sql/20_tables.sql declares them.
+constexpr OwnColumn kColumns[kJobColumns] = {
+    {"id", INT8OID, true, OwnDefault::Unused},
+    {"created_at", TIMESTAMPTZOID, true, OwnDefault::Unused},
+    {"lane", INT8OID, true, OwnDefault::Unused},
+    {"max_attempts", INT4OID, true, OwnDefault::Unused},
+    {"version", INT4OID, true, OwnDefault::Unused},
+    {"priority", INT2OID, true, OwnDefault::Unused},
+    {"queue", TEXTOID, true, OwnDefault::Unused},
+    {"kind", TEXTOID, true, OwnDefault::Unused},
+    {"payload", JSONBOID, true, OwnDefault::Unused},
+    {"metadata", JSONBOID, false, OwnDefault::Honoured},
+    {"requires", TEXTARRAYOID, false, OwnDefault::Refused},
+    {"heartbeat_timeout", INTERVALOID, false, OwnDefault::Honoured},
+    {"max_runtime", INTERVALOID, false, OwnDefault::Honoured},
+    {"unique_key", TEXTOID, false, OwnDefault::Refused},
+    {"unique_for", INTERVALOID, false, OwnDefault::Refused},
+    {"group_key", TEXTOID, false, OwnDefault::Refused},
+    {"concurrency_key", TEXTOID, false, OwnDefault::Refused},
+    {"run_at", TIMESTAMPTZOID, true, OwnDefault::Unused},
+    {"ready_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
+    {"due_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
+    {"unique_held", TEXTOID, false, OwnDefault::Refused},
+    {"status", InvalidOid, true, OwnDefault::Unused},
+    {"attempts", INT4OID, true, OwnDefault::Unused},
+    {"lost_attempts", INT4OID, true, OwnDefault::Unused},
+    {"company_lease", INT8OID, false, OwnDefault::Refused},
+    {"lease", INT8OID, false, OwnDefault::Refused},
+    {"completed_lease", INT8OID, false, OwnDefault::Refused},
+    {"claim_xid", XID8OID, false, OwnDefault::Refused},
+    {"started_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
+    {"last_heartbeat", TIMESTAMPTZOID, false, OwnDefault::Refused},
+    {"finished_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
+    {"lease_timeout", INTERVALOID, false, OwnDefault::Refused},
+    {"cancel_requested_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
+    {"watched", BOOLOID, false, OwnDefault::Refused},
+    {"worker_id", TEXTOID, false, OwnDefault::Honoured},
+    {"error", TEXTOID, false, OwnDefault::Honoured},
+    {"progress", JSONBOID, false, OwnDefault::Honoured},
+    {"result", JSONBOID, false, OwnDefault::Honoured},
+    {"dead_from", TEXTOID, false, OwnDefault::Refused},
+    {"must_end_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
+    {"queue_slot", INT8OID, false, OwnDefault::Refused},
+    {"key_slot", INT8OID, false, OwnDefault::Refused},
+    {"slot_seq", INT8OID, false, OwnDefault::Refused},
+    {"group_waiting", INT8OID, false, OwnDefault::Refused},
+    {"group_active", INT8OID, false, OwnDefault::Refused},
+    {"turn", INT8OID, false, OwnDefault::Refused},
+};
+
+// The indexes that are read below SQL, by their numbers: the keys, and what must not be NULL for a row to be in it.
+struct IndexLayout {
+    const char *name;
+    bool unique;
+    AttrNumber keys[5];
+    AttrNumber not_null[2];
+};
+constexpr IndexLayout kIndexes[kJobIndexes] = {
+    {"jobs_pkey", true, {kJobId}, {}},
+    {"jobs_ready_idx", false, {kJobLane, kJobPriority, kJobReadyAt, kJobId}, {kJobReadyAt}},
+    {"jobs_turn_idx", false, {kJobLane, kJobTurn, kJobPriority, kJobReadyAt, kJobId}, {kJobTurn, kJobReadyAt}},
+    {"jobs_key_idx",
+     false,
+     {kJobLane, kJobConcurrencyKey, kJobPriority, kJobReadyAt, kJobId},
+     {kJobConcurrencyKey, kJobReadyAt}},
+    {"jobs_queue_slot_idx", false, {kJobQueueSlot, kJobSlotSeq}, {kJobQueueSlot}},
+    {"jobs_key_slot_idx", false, {kJobKeySlot, kJobSlotSeq}, {kJobKeySlot}},
+    {"jobs_group_waiting_idx", false, {kJobGroupWaiting, kJobId}, {kJobGroupWaiting}},
+    {"jobs_group_active_idx", false, {kJobGroupActive}, {kJobGroupActive}},
+    {"jobs_unique_idx", true, {kJobUniqueHeld, kJobQueue}, {kJobUniqueHeld}},
+};
 
 // What the session knows of the catalogue.
 struct Known {
     bool valid;
-    Oid schema, table, ids, ready, turns;
-    Oid attempts, attempts_index;  // the index: InvalidOid when somebody dropped it
+    Oid schema, table;
+    Attached attached;
+    Oid indexes[kJobIndexes];      // InvalidOid: somebody has dropped it
+    bool checked[kJobIndexes];     // and found to be as in kIndexes
+    Oid attempts, attempts_index;  // the index: as above
     uint64 epoch;
     Oid id_sequence;
     Oid statuses[core::kJobStatusCount];
@@ -89,13 +117,6 @@ void forget_types(Datum, int, uint32) { known.valid = false; }
                     errmsg("table jobq.jobs is not as this version of the library expects it"),
                     errhint("Install the extension's files of one version and run ALTER EXTENSION jobq UPDATE.")));
     pg_unreachable();
-}
-
-void check_columns(Relation table) {
-    TupleDesc desc = RelationGetDescr(table);
-    if (desc->natts < kJobColumns) unknown_table();
-    for (int i = 0; i < kJobColumns; i++)
-        if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), kNames[i]) != 0) unknown_table();
 }
 
 Oid status_value(Oid type, core::JobStatus status) {
@@ -153,15 +174,15 @@ void look_up() {
     }
     known.schema = get_namespace_oid("jobq", false);
     known.table = get_relname_relid("jobs", known.schema);
-    known.ids = get_relname_relid("jobs_pkey", known.schema);
-    known.ready = get_relname_relid("jobs_ready_idx", known.schema);
-    known.turns = get_relname_relid("jobs_turn_idx", known.schema);
+    for (int i = 0; i < kJobIndexes; i++) {
+        known.indexes[i] = get_relname_relid(kIndexes[i].name, known.schema);
+        known.checked[i] = false;
+    }
     known.attempts = get_relname_relid("attempts", known.schema);
     known.attempts_index = get_relname_relid("attempts_job_idx", known.schema);
-    if (!OidIsValid(known.table) || !OidIsValid(known.ids) || !OidIsValid(known.ready) || !OidIsValid(known.attempts))
-        unknown_table();
+    if (!OidIsValid(known.table) || !OidIsValid(known.attempts)) unknown_table();
     Relation table = table_open(known.table, AccessShareLock);
-    check_columns(table);
+    known.attached = attached_to(table, kColumns, kJobColumns);
     known.epoch = epoch_of(known.table);
     known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
@@ -204,13 +225,47 @@ bool find_in_place(JobsTable *jobs, int64 id) {
            DatumGetInt64(job_value(*jobs, kJobId)) == id;
 }
 
+const char *name_of(JobIndex index) { return kIndexes[static_cast<int>(index)].name; }
+
+bool has_layout(Relation index, const IndexLayout &layout) {
+    const IndexedColumns found = indexed_columns(index);
+    int keys = 0;
+    while (keys < static_cast<int>(lengthof(layout.keys)) && layout.keys[keys] != InvalidAttrNumber) keys++;
+    return found.usual && (found.unique || !layout.unique) && found.count == keys &&
+           memcmp(found.keys, layout.keys, sizeof(AttrNumber) * keys) == 0 &&
+           memcmp(found.not_null, layout.not_null, sizeof(layout.not_null)) == 0;
+}
+
+// Looked at once, until the table changes.
+void check_layout(JobIndex which, Relation index) {
+    bool *checked = &known.checked[static_cast<int>(which)];
+    if (*checked) return;
+    if (!has_layout(index, kIndexes[static_cast<int>(which)]))
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("index jobq.%s is not as jobq expects it", name_of(which)),
+                        errhint("Drop it, and create it again as the extension's install script does.")));
+    *checked = true;
+}
+
+[[noreturn]] void unusable_index(JobIndex which) {
+    if (!OidIsValid(known.indexes[static_cast<int>(which)]))
+        ereport(ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("index jobq.%s is missing", name_of(which)),
+                 errhint("Create it again as the extension's install script does.")));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("index jobq.%s is invalid: it need not have all jobs", name_of(which)),
+                    errdetail("It is being created or dropped concurrently, or that has failed."),
+                    errhint("If it has failed: REINDEX INDEX CONCURRENTLY jobq.%s.", name_of(which))));
+    pg_unreachable();
+}
+
 ReadyScan *open_ready(JobsTable *jobs) {
-    if (jobs->ready.index == nullptr) jobs->ready.index = index_open(known.ready, AccessShareLock);
+    if (jobs->ready.index == nullptr) jobs->ready.index = open_job_index(JobIndex::Ready);
     return &jobs->ready;
 }
 
 ReadyScan *open_turns(JobsTable *jobs) {
-    if (jobs->ready.turns == nullptr) jobs->ready.turns = index_open(known.turns, AccessShareLock);
+    if (jobs->ready.turns == nullptr) jobs->ready.turns = open_job_index(JobIndex::Turns);
     return &jobs->ready;
 }
 
@@ -220,8 +275,10 @@ void open_jobs(JobsTable *jobs) {
     memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
     // Taking the lock on the table reads what others have changed in the catalogue.
     if (!known.valid) look_up();
-    jobs->table = open_table(known.table);
+    jobs->table = open_table(known.table, kJobId);
     if (!known.valid) look_up();
+    jobs->table.attached = known.attached;
+    require_no_rules(jobs->table.relation, known.attached);
 }
 
 void close_jobs(JobsTable *jobs) {
@@ -258,6 +315,20 @@ uint64 marks_epoch() {
     return known.epoch;
 }
 
+Relation open_job_index_if_whole(JobIndex which) {
+    Relation index = open_whole_index(known.indexes[static_cast<int>(which)]);
+    if (index != nullptr) check_layout(which, index);
+    return index;
+}
+
+Relation open_job_index(JobIndex which) {
+    Relation index = open_job_index_if_whole(which);
+    if (index == nullptr) unusable_index(which);
+    return index;
+}
+
+void require_job_index(JobIndex which) { index_close(open_job_index(which), NoLock); }
+
 void renew_snapshot(JobsTable *jobs) {
     end_scans(jobs);
     take_snapshot(&jobs->table);
@@ -268,7 +339,7 @@ void remember_place(const JobsTable &jobs, int64 id) { *place_of(id) = {id, jobs
 bool find_job(JobsTable *jobs, int64 id) {
     if (find_in_place(jobs, id)) return true;
     if (jobs->by_id == nullptr) {
-        if (jobs->ids == nullptr) jobs->ids = index_open(known.ids, AccessShareLock);
+        if (jobs->ids == nullptr) jobs->ids = open_job_index(JobIndex::Ids);
         jobs->by_id = begin_index_scan(jobs->table.relation, jobs->ids, jobs->table.snapshot, 1);
     }
     ScanKeyData key;
@@ -286,9 +357,9 @@ bool may_have_attempts(JobsTable *jobs, int64 id) {
         jobs->no_attempts = RelationGetNumberOfBlocks(jobs->attempts) == 0;
     }
     if (jobs->no_attempts) return false;
-    if (!OidIsValid(known.attempts_index)) return true;
     if (jobs->attempts_by_job == nullptr) {
-        if (jobs->attempts_index == nullptr) jobs->attempts_index = index_open(known.attempts_index, AccessShareLock);
+        if (jobs->attempts_index == nullptr) jobs->attempts_index = open_whole_index(known.attempts_index);
+        if (jobs->attempts_index == nullptr) return true;
         jobs->attempts_by_job = begin_index_scan(jobs->attempts, jobs->attempts_index, jobs->table.snapshot, 1);
     }
     ScanKeyData key;
@@ -336,8 +407,6 @@ void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const c
 void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to) {
     seek_entry_range(open_ready(jobs), jobs->table, lane, from, to);
 }
-
-bool has_turns() { return OidIsValid(known.turns); }
 
 bool next_turn(JobsTable *jobs, int64 lane, int64 *turn) {
     return next_turn_of(open_turns(jobs), jobs->table, lane, turn);

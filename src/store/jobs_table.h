@@ -61,6 +61,10 @@ enum JobColumn : AttrNumber {
 };
 constexpr int kJobColumns = kJobTurn;
 
+// The indexes that the library reads itself.
+enum class JobIndex : uint8 { Ids, Ready, Turns, Keys, QueueSlot, KeySlot, GroupWaiting, GroupActive, Unique };
+constexpr int kJobIndexes = static_cast<int>(JobIndex::Unique) + 1;
+
 // The table, and what a session has to know of it: looked up again when the catalogue changes.
 struct JobsTable {
     Table table;
@@ -77,7 +81,8 @@ struct JobsTable {
     ReadyScan ready;
 };
 
-// Opens jobq.jobs for changes; close_jobs ends it. 55000 when the table is not the one this library knows.
+// Opens jobq.jobs for changes; close_jobs ends it. 55000 when the table is not the one this library knows; 0A000 when
+// somebody has attached what cannot be honoured (pg/attached.h).
 // `jobs` must stay where it is until then.
 void open_jobs(JobsTable *jobs);
 void close_jobs(JobsTable *jobs);
@@ -85,6 +90,14 @@ void close_jobs(JobsTable *jobs);
 // The same for reading only, also on a standby: what follows sees what the active snapshot sees.
 void open_jobs_for_reading(JobsTable *jobs);
 void close_jobs_for_reading(JobsTable *jobs);
+
+// Opens an index of the open table for reading. 55000 when somebody has dropped it, when it is not as we made it, or
+// when it lacks jobs: a CREATE INDEX CONCURRENTLY, say, that has failed.
+Relation open_job_index(JobIndex which);
+// The same for who knows another way: nullptr when it is missing or lacks jobs.
+Relation open_job_index_if_whole(JobIndex which);
+// Raises what open_job_index would raise.
+void require_job_index(JobIndex which);
 
 // The epoch of the marks (shared/marks.h) as this session sees it now: another one whenever the triggers of jobq.jobs
 // that tell of changes by hand have been changed. kNoMarks when one of them is missing or switched off, or this very
@@ -125,9 +138,7 @@ void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from,
                 const core::ClaimKey &expected = core::kLastKey);
 // The same for the entries up to `to` only, and perhaps some more.
 void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to);
-// The same in the index of queues with round_robin, for the jobs of one turn; it may be missing, when somebody dropped
-// it.
-bool has_turns();
+// The same in the index of queues with round_robin, for the jobs of one turn.
 void seek_turn(JobsTable *jobs, int64 lane, int64 turn, const core::ClaimKey &from);
 // The next turn behind *turn of which the lane has entries, of whatever jobs; false when there is none.
 bool next_turn(JobsTable *jobs, int64 lane, int64 *turn);

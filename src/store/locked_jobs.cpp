@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "pg/table.h"
 #include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/groups.h"
@@ -21,8 +22,7 @@ Row locked_row(const Rows &locked, int64 id) {
         else
             high = middle;
     }
-    if (low == locked.size() || locked[low].int64_at(kLockedId) != id)
-        elog(ERROR, "jobq: a statement changed job %lld, which was not locked", static_cast<long long>(id));
+    if (low == locked.size() || locked[low].int64_at(kLockedId) != id) key_was_changed(id);
     return locked[low];
 }
 

@@ -34,12 +34,11 @@ ClaimKey key_of(TupleTableSlot *row) {
 
 // Takes the first job of the key out of the ranges; false: none is in them.
 bool unpark_first(JobsTable *jobs, int64 lane, std::string_view key, const EmptyRanges &parked) {
-    const Oid oid = get_relname_relid("jobs_key_idx", RelationGetNamespace(jobs->table.relation));
-    if (!OidIsValid(oid)) {
+    Relation index = open_job_index_if_whole(JobIndex::Keys);
+    if (index == nullptr) {
         publish_keys(parked_lane(lane), core::kFirstKey, core::kLastKey);
         return true;
     }
-    Relation index = index_open(oid, AccessShareLock);
     TupleTableSlot *row = table_slot_create(jobs->table.relation, nullptr);
     ScanKeyData keys[2];
     ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));

@@ -16,7 +16,7 @@ inline void require_affected(int64 expected) {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
                     errmsg("a statement on jobq's tables changed %lld rows instead of %lld",
                            static_cast<long long>(affected()), static_cast<long long>(expected)),
-                    errhint("Is there a trigger or rule on jobq.jobs that suppresses changes?")));
+                    errhint("Is there a trigger or rule on jobq.jobs that suppresses changes, or changes ids?")));
 }
 
 // The status in a column of type text.

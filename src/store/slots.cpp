@@ -36,13 +36,7 @@ LOCKTAG tag_of(int64 slot) {
 Relation index_of(Slots *slots, SlotOf of) {
     Relation *index = &slots->indexes[static_cast<int>(of)];
     if (*index != nullptr) return *index;
-    const char *name = of == SlotOf::Queue ? "jobs_queue_slot_idx" : "jobs_key_slot_idx";
-    const Oid oid = get_relname_relid(name, RelationGetNamespace(slots->jobs->table.relation));
-    if (!OidIsValid(oid))
-        ereport(ERROR,
-                (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("index jobq.%s does not exist", name),
-                 errhint("Limits need it. Create it again as a new installation of the extension would have it.")));
-    *index = index_open(oid, AccessShareLock);
+    *index = open_job_index(of == SlotOf::Queue ? JobIndex::QueueSlot : JobIndex::KeySlot);
     return *index;
 }
 

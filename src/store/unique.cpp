@@ -231,6 +231,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     enter_lane(call.spec);
     const Rows changed = run(change, change_params(call, *job, id));
     require_affected(1);
+    if (changed[0].int64_at(1) != id) key_was_changed(changed[0].int64_at(1));
     const core::JobStatus after = status_at(changed[0], 6);
     publish_ready_rows(changed, 1);
     if (after == core::JobStatus::Scheduled) publish_due_at_commit(job->run_at);
@@ -431,6 +432,25 @@ bool comes_first(const KeyedJob *a, const KeyedJob *b) {
     return key_a == key_b ? a < b : core::key_before({}, key_a, {}, key_b);
 }
 
+// The INSERT names these columns, so the server does not look at their defaults.
+JobSpec with_defaults(JobSpec spec, Table *table) {
+    require_known_defaults(table->relation, table->attached);
+    if (!table->attached.has_defaults) return spec;
+    bool none;
+    if (!spec.has_metadata) {
+        spec.metadata = column_default(table, kJobMetadata, &none);
+        spec.has_metadata = !none;
+    }
+    const auto fill = [&](JobColumn column, Interval **value) {
+        if (*value != nullptr) return;
+        const Datum by_default = column_default(table, column, &none);
+        if (!none) *value = DatumGetIntervalP(by_default);
+    };
+    fill(kJobHeartbeatTimeout, &spec.heartbeat_timeout);
+    fill(kJobMaxRuntime, &spec.max_runtime);
+    return spec;
+}
+
 }  // namespace
 
 void find_holders(WantedKey *keys, int count, TimestampTz now) {
@@ -473,8 +493,10 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     // The lock on the table stays: under it is found out whether the queue has turns, see store/turns.h.
     JobsTable table;
     open_jobs(&table);
+    require_job_index(JobIndex::Unique);
+    const JobSpec filled = with_defaults(spec, &table.table);
     close_jobs(&table);
-    const Call call = {spec, lane_id(view(spec.queue), view(spec.kind), spec.version, spec.required), now};
+    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, spec.required), now};
     auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);

@@ -1,0 +1,99 @@
+-- An index of jobq's that lacks jobs (what CREATE INDEX CONCURRENTLY leaves behind that was cancelled), is missing, or is
+-- another: jobs are not read by it. What needs it says so, and goes on when it is mended.
+SET client_min_messages = warning;
+CREATE FUNCTION attempt(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    hint text;
+BEGIN
+    EXECUTE statement;
+    RETURN 'done';
+EXCEPTION WHEN others THEN
+    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+    RETURN SQLSTATE || ': ' || SQLERRM || '; ' || hint;
+END $$;
+-- What reads an index, and tells when it cannot.
+CREATE VIEW uses AS SELECT * FROM (VALUES
+    (1, 'claim', $$SELECT jobq_claim('plain', 'w')$$),
+    (2, 'report', $$SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE queue = 'long' AND status = 'processing'$$),
+    (3, 'limit', $$SELECT jobq_claim('limited', 'w')$$),
+    (4, 'turns', $$SELECT jobq_claim('turns', 'w')$$),
+    (5, 'unique', $$SELECT jobq_enqueue('plain', unique_key => 'u', on_conflict => 'ignore')$$),
+    (6, 'groups', $$SELECT jobq_tick()$$)) AS u(n, use, statement);
+CREATE FUNCTION use_all() RETURNS TABLE (use text, said text) LANGUAGE plpgsql AS $$
+DECLARE
+    u record;
+BEGIN
+    FOR u IN SELECT * FROM uses ORDER BY n LOOP
+        use := u.use;
+        said := attempt(u.statement);
+        IF said <> 'done' THEN RETURN NEXT; END IF;
+    END LOOP;
+END $$;
+CREATE FUNCTION set_valid(index text, is_valid boolean) RETURNS void LANGUAGE sql AS $$
+    UPDATE pg_index SET indisvalid = is_valid WHERE indexrelid = ('jobq.' || index)::regclass;
+$$;
+SELECT jobq_set_limit('limited', max_running => 100), jobq_set_limit('limited', 'k', max_running => 100),
+       jobq_create_queue('turns', round_robin => true);
+SELECT count(jobq_enqueue('plain')), count(jobq_enqueue('limited', concurrency_key => 'k')),
+       count(jobq_enqueue('turns', concurrency_key => 'k')) FROM generate_series(1, 40);
+SELECT jobq_enqueue('long') > 0 AS enqueued, jobq_enqueue('plain', unique_key => 'u') > 0 AS enqueued;
+SELECT count(*) AS claimed FROM jobq_claim('long', 'w');
+SELECT * FROM use_all();
+
+-- Invalid.
+CREATE FUNCTION use_without(index text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    u record;
+BEGIN
+    PERFORM set_valid(index, false);
+    FOR u IN SELECT * FROM use_all() LOOP
+        RETURN NEXT u.use || ' ' || u.said;
+    END LOOP;
+    PERFORM set_valid(index, true);
+END $$;
+SELECT use_without('jobs_ready_idx');
+SELECT use_without('jobs_turn_idx');
+SELECT use_without('jobs_queue_slot_idx');
+SELECT use_without('jobs_key_slot_idx');
+SELECT use_without('jobs_group_waiting_idx');
+SELECT use_without('jobs_group_active_idx');
+SELECT use_without('jobs_unique_idx');
+-- Reports find what this session has claimed without the primary key; others do not.
+SELECT set_valid('jobs_pkey', false);
+\c -
+SELECT * FROM use_all();
+SELECT set_valid('jobs_pkey', true);
+-- Those that only SQL reads: it takes another way, which is right.
+SELECT jobq_enqueue('later', run_at => now() + interval '1 hour') AS later \gset
+SELECT set_valid('jobs_due_idx', false), set_valid('jobs_watched_idx', false), set_valid('jobs_key_idx', false),
+       set_valid('attempts_job_idx', false), set_valid('dependencies_depends_on_idx', false);
+SELECT * FROM use_all();
+SELECT duty, done > 0 AS any_done FROM jobq_tick(now() + interval '2 hours') WHERE duty IN ('rescue', 'promote') ORDER BY duty;
+SELECT status FROM jobq.jobs WHERE id = :later;
+SELECT jobq_alter_queue('later', keep_completed => '0');
+SELECT jobq_complete(id, lease) FROM jobq_claim('later', 'w');
+SELECT count(*) AS kept FROM jobq.jobs WHERE id = :later;
+SELECT set_valid('jobs_due_idx', true), set_valid('jobs_watched_idx', true), set_valid('jobs_key_idx', true),
+       set_valid('attempts_job_idx', true), set_valid('dependencies_depends_on_idx', true);
+
+-- Missing; and with other columns.
+DROP INDEX jobq.jobs_ready_idx, jobq.jobs_turn_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
+SELECT * FROM use_all();
+CREATE INDEX jobs_turn_idx ON jobq.jobs (lane, turn, ready_at, priority, id) WHERE turn IS NOT NULL AND ready_at IS NOT NULL;
+CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (queue_slot, slot_seq) WHERE queue_slot > 0;
+CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (group_waiting DESC, id) WHERE group_waiting IS NOT NULL;
+CREATE INDEX jobs_unique_idx ON jobq.jobs (unique_held, queue COLLATE "C") WHERE unique_held IS NOT NULL;
+CREATE INDEX jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id);
+SELECT * FROM use_all();
+DROP INDEX jobq.jobs_ready_idx, jobq.jobs_turn_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
+CREATE INDEX jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id) WHERE ready_at IS NOT NULL;
+CREATE INDEX jobs_turn_idx ON jobq.jobs (lane, turn, priority, ready_at, id) WHERE turn IS NOT NULL AND ready_at IS NOT NULL;
+CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (queue_slot, slot_seq) WHERE queue_slot IS NOT NULL;
+CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (group_waiting, id) WHERE group_waiting IS NOT NULL;
+CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_held, queue COLLATE "C") WHERE unique_held IS NOT NULL;
+SELECT * FROM use_all();
+
+SELECT jobq_drop_queue(q, force => true) FROM unnest('{plain,limited,turns,long,later}'::text[]) q;
+DELETE FROM jobq.jobs;
+DROP VIEW uses;
+DROP FUNCTION attempt, use_all, set_valid, use_without;

@@ -1,0 +1,134 @@
+-- Triggers with transition tables, triggers that change ids, rules, and functions that change jobs in the middle of one of
+-- jobq's own changes.
+SET client_min_messages = warning;
+\set SHOW_CONTEXT never
+
+-- A row trigger with transition tables sees the row.
+CREATE TABLE seen (seq serial, what text, id bigint, old_rows int, new_rows int, changed boolean);
+CREATE FUNCTION note_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.seen (what, id, new_rows) VALUES (TG_OP, NEW.id, (SELECT count(*) FROM new_jobs n WHERE n.id = NEW.id));
+    RETURN NULL;
+END $$;
+CREATE FUNCTION note_updated() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.seen (what, id, old_rows, new_rows, changed)
+    SELECT TG_OP || ' ' || NEW.status, NEW.id, (SELECT count(*) FROM old_jobs o WHERE o.id = NEW.id), count(*), bool_and(n.status = NEW.status)
+    FROM new_jobs n WHERE n.id = NEW.id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_inserted AFTER INSERT ON jobq.jobs REFERENCING NEW TABLE AS new_jobs FOR EACH ROW EXECUTE FUNCTION note_inserted();
+CREATE TRIGGER note_updated AFTER UPDATE ON jobq.jobs REFERENCING OLD TABLE AS old_jobs NEW TABLE AS new_jobs FOR EACH ROW EXECUTE FUNCTION note_updated();
+SELECT jobq_enqueue('seen') > 0 AS enqueued, jobq_enqueue('seen', unique_key => 'u') > 0 AS enqueued;
+SELECT count(*) FROM jobq_enqueue_many('seen', ARRAY[jsonb '1', '2']);
+INSERT INTO jobq.jobs (queue) VALUES ('seen');
+SELECT what, count(DISTINCT id), min(new_rows), max(new_rows) FROM seen WHERE what = 'INSERT' GROUP BY 1;
+CREATE TABLE held AS SELECT row_number() OVER (ORDER BY id) AS n, id, lease FROM jobq_claim('seen', 'w', batch => 4);
+SELECT jobq_complete(id, lease) FROM held WHERE n = 1;
+SELECT jobq_fail(id, lease, 'e') FROM held WHERE n = 2;
+SELECT what, count(DISTINCT id), min(old_rows), max(new_rows), bool_and(changed) FROM seen WHERE what <> 'INSERT' GROUP BY 1 ORDER BY 1;
+DROP TRIGGER note_inserted ON jobq.jobs;
+DROP TRIGGER note_updated ON jobq.jobs;
+SELECT jobq_drop_queue('seen', force => true);
+DROP TABLE held;
+
+-- A trigger that gives a new job another id: jobq returns that. It may not change the id of one that exists.
+CREATE FUNCTION other_id() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.id := NEW.id + 1000000; RETURN NEW; END $$;
+CREATE TRIGGER other_id BEFORE INSERT ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION other_id();
+SELECT jobq_enqueue('ids') > 1000000 AS as_inserted;
+SELECT min(job_id) > 1000000 AS as_inserted, count(*) FROM jobq_enqueue_many('ids', ARRAY[jsonb '1', '2', '3', '4', '5']);
+\set VERBOSITY sqlstate
+SELECT jobq_enqueue('ids', unique_key => 'u');
+\set VERBOSITY default
+DROP TRIGGER other_id ON jobq.jobs;
+SELECT jobq_enqueue('ids', unique_key => 'u') > 0 AS enqueued;
+CREATE TABLE held AS SELECT row_number() OVER (ORDER BY id) AS n, id, lease FROM jobq_claim('ids', 'w', batch => 4);
+CREATE TRIGGER other_id BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION other_id();
+CREATE TABLE before AS SELECT * FROM jobq.jobs;
+\set VERBOSITY sqlstate
+SELECT jobq_claim('ids', 'w');
+SELECT jobq_heartbeat(id, lease) FROM held WHERE n = 1;
+SELECT jobq_complete(id, lease) FROM held WHERE n = 1;
+SELECT jobq_complete_many(array_agg(id), array_agg(lease)) FROM held;
+SELECT jobq_fail_many(array_agg(id), array_agg(lease)) FROM held;
+SELECT jobq_heartbeat_many(array_agg(id), array_agg(lease)) FROM held;
+SELECT jobq_release_many(array_agg(id), array_agg(lease)) FROM held;
+SELECT jobq_cancel(id) FROM held WHERE n = 1;
+SELECT jobq_reschedule(min(id), now()) FROM jobq.jobs WHERE status = 'pending';
+SELECT jobq_enqueue('ids', unique_key => 'u', on_conflict => 'replace');
+\set VERBOSITY default
+SELECT count(*) AS changed FROM (SELECT * FROM before EXCEPT SELECT * FROM jobq.jobs) d;
+DROP TRIGGER other_id ON jobq.jobs;
+SELECT jobq_drop_queue('ids', force => true);
+DROP TABLE held, before;
+
+-- Rules for INSERT and UPDATE would be passed by: nothing is changed then. One for DELETE is honoured.
+CREATE TABLE ruled (id bigint);
+CREATE RULE ruled_insert AS ON INSERT TO jobq.jobs DO ALSO INSERT INTO ruled VALUES (NEW.id);
+SELECT jobq_enqueue('ruled');
+\set VERBOSITY sqlstate
+SELECT jobq_enqueue('ruled', unique_key => 'u');
+SELECT jobq_enqueue_many('ruled', ARRAY[jsonb '1']);
+ALTER TABLE jobq.jobs DISABLE RULE ruled_insert;
+SELECT jobq_enqueue('ruled') > 0 AS enqueued;
+DROP RULE ruled_insert ON jobq.jobs;
+CREATE RULE ruled_update AS ON UPDATE TO jobq.jobs DO INSTEAD NOTHING;
+SELECT jobq_claim('ruled', 'w');
+DROP RULE ruled_update ON jobq.jobs;
+CREATE RULE ruled_delete AS ON DELETE TO jobq.jobs DO ALSO INSERT INTO ruled VALUES (OLD.id);
+\set VERBOSITY default
+SELECT jobq_create_queue('ruled', keep_completed => '0');
+SELECT jobq_complete(id, lease) FROM jobq_claim('ruled', 'w');
+SELECT count(*) AS ruled FROM ruled;
+SELECT count(*) AS left_over FROM jobq.jobs WHERE queue = 'ruled';
+DROP RULE ruled_delete ON jobq.jobs;
+SELECT jobq_drop_queue('ruled', force => true);
+
+-- Functions that change other jobs in the middle of jobq's own change, as CHECK, default, expression of an index or condition
+-- of one do: theirs are changes by hand, and what follows from them follows.
+CREATE FUNCTION cancel_poked() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE jobq.jobs SET status = 'cancelled' WHERE queue = 'poked' AND status = 'pending';
+    RETURN true;
+END $$;
+CREATE FUNCTION poke(queue text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF queue = 'poker' THEN PERFORM public.cancel_poked(); END IF;
+    RETURN true;
+END $$;
+-- Enqueues a job to be poked, runs the statement, and shows what has become of the job.
+CREATE FUNCTION poked_by(statement text) RETURNS TABLE (status jobq.job_status, claimable boolean, finished boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    poked bigint := jobq_enqueue('poked');
+BEGIN
+    EXECUTE statement;
+    RETURN QUERY SELECT j.status, j.ready_at IS NOT NULL, j.finished_at IS NOT NULL FROM jobq.jobs j WHERE j.id = poked;
+END $$;
+CREATE FUNCTION poke_all() RETURNS TABLE (what text, status jobq.job_status, claimable boolean, finished boolean) LANGUAGE sql AS $$
+    SELECT w.what, p.* FROM (VALUES
+        ('enqueue', $s$SELECT jobq_enqueue('poker')$s$),
+        ('unique', $s$SELECT jobq_enqueue('poker', unique_key => gen_random_uuid()::text)$s$),
+        ('claim', $s$SELECT jobq_claim('poker', 'w')$s$),
+        ('release', $s$SELECT jobq_release(id, lease) FROM jobq.jobs WHERE queue = 'poker' AND status = 'processing' LIMIT 1$s$))
+        AS w(what, statement), poked_by(w.statement) p
+$$;
+ALTER TABLE jobq.jobs ADD CONSTRAINT poke CHECK (poke(queue));
+SELECT * FROM poke_all();
+ALTER TABLE jobq.jobs DROP CONSTRAINT poke;
+-- (CREATE INDEX itself must not call it.)
+DELETE FROM jobq.jobs;
+CREATE INDEX poke_idx ON jobq.jobs ((poke(queue)));
+SELECT * FROM poke_all();
+DROP INDEX jobq.poke_idx;
+DELETE FROM jobq.jobs;
+CREATE INDEX poke_idx ON jobq.jobs (queue) WHERE poke(queue);
+SELECT * FROM poke_all();
+DROP INDEX jobq.poke_idx;
+ALTER TABLE jobq.jobs ADD COLUMN poke boolean DEFAULT cancel_poked();
+SELECT * FROM poke_all() WHERE what IN ('enqueue', 'unique');
+ALTER TABLE jobq.jobs DROP COLUMN poke;
+
+DROP TABLE ruled, seen;
+DROP FUNCTION note_inserted, note_updated, other_id, cancel_poked, poke, poked_by, poke_all;
+SELECT count(jobq_drop_queue(q, force => true)) FROM unnest('{poked,poker}'::text[]) q;
+DELETE FROM jobq.jobs;

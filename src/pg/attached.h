@@ -1,0 +1,56 @@
+// What others have attached to a table of ours, and hence which way its rows must go: the one place that decides it.
+// Asked once per version of the table's entry in the relation cache (store/jobs_table.cpp keeps the answer), never per
+// row.
+#pragma once
+
+#include "pg/pg.h"
+
+namespace jobq {
+
+// What becomes of a default that somebody gives to a column of ours.
+enum class OwnDefault : uint8 {
+    Unused,    // who inserts below SQL always has a value
+    Honoured,  // it counts where there is none
+    Refused,   // other columns follow from this one: it would have to count before they are made
+};
+
+// A column as the library expects it.
+struct OwnColumn {
+    const char *name;
+    Oid type;  // InvalidOid: a type of our own
+    bool not_null;
+    OwnDefault with_default;
+};
+
+// How rows must be inserted, updated or deleted: below SQL, or as the executor would, because somebody attached what
+// only that honours: a row trigger (a deferrable constraint has one), a CHECK, a generated column, NOT NULL on a column
+// that may otherwise be NULL.
+struct Attached {
+    const OwnColumn *own;
+    int own_count;
+    bool insert_by_executor, update_by_executor;
+    bool delete_by_sql;          // rules and statement triggers count, too
+    bool has_defaults;           // columns have defaults that count where a row of ours has no value
+    AttrNumber refused_default;  // of a column that must not have one; InvalidAttrNumber: none
+    bool has_rule;               // for INSERT or UPDATE
+};
+
+// 55000 when one of our columns is missing, has another name, place or type: nothing works then.
+Attached attached_to(Relation table, const OwnColumn *own, int own_count);
+
+// 0A000 when rules are attached that a change below SQL would pass by.
+void require_no_rules(Relation table, const Attached &attached);
+// 55000 when a column of ours has a default that an insert below SQL cannot honour.
+void require_known_defaults(Relation table, const Attached &attached);
+
+// Whether a column's default counts where a row of ours has no value.
+bool default_counts(const Attached &attached, Form_pg_attribute column);
+// The expression that the server would insert for a column that is left out; nullptr: NULL.
+Node *default_of(Relation table, Form_pg_attribute column);
+
+// Lets the transaction check deferred constraints at the end of each statement from here on, those that wait at once.
+// Background workers, which run with restricted rights, could not check them at the commit; and a failure must hit
+// the statement that changes the row.
+void check_deferred_constraints();
+
+}  // namespace jobq
