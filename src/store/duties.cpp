@@ -111,13 +111,14 @@ Statement replace_trigger = {"ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_
 constexpr const char *kLockTimeout = "50ms";
 
 // After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long.
-Statement pull_back_heartbeats = {
-    R"(UPDATE jobq.jobs j SET last_heartbeat = clock_timestamp()
-       WHERE j.status = 'processing'
-         AND j.id = ANY (ARRAY (SELECT f.id FROM jobq.jobs f
-                                WHERE f.watched AND f.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds'
-                                FOR NO KEY UPDATE SKIP LOCKED)))",
+Statement lock_future_heartbeats = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.watched AND j.status = 'processing'
+         AND j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds'
+       FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID}};
+Statement pull_back_heartbeats = {"UPDATE jobq.jobs j SET last_heartbeat = clock_timestamp() WHERE j.id = ANY ($1)",
+                                  {INT8ARRAYOID}};
 
 // $2 as in LEASE_DEADLINE.
 Statement get_horizon = {"SELECT min(" DEADLINE R"(), min(j.cancel_requested_at)
@@ -245,9 +246,8 @@ void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
     for (int i = 0; i < count; i++) {
         if (attempt([&] { change(i, 1); }, &failure)) {
             outcome->done++;
-        } else if (outcome->failed++ == 0) {
-            snprintf(outcome->error, sizeof(outcome->error), "job %lld: %s", static_cast<long long>(id(i)),
-                     failure.message);
+        } else {
+            leave_out(outcome, id(i), failure);
         }
     }
 }
@@ -326,6 +326,19 @@ int64 add_missing_lanes() {
     return added;
 }
 
+void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
+    const Rows rows = run(lock_future_heartbeats, Params().add(TimestampTzGetDatum(now)));
+    const int count = static_cast<int>(rows.size());
+    auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
+    for (int i = 0; i < count; i++) ids[i] = rows[i].get(1);
+    const int64 done_before = outcome->done;
+    change_jobs(
+        count, [&](int first, int n) { run(pull_back_heartbeats, Params().add(array_of(ids + first, n, INT8OID))); },
+        [&](int i) { return DatumGetInt64(ids[i]); }, outcome);
+    // Their leases run out earlier now than the rescue has seen.
+    if (outcome->done > done_before) publish_lease_deadline_at_commit(DT_NOBEGIN);
+}
+
 void restore_trigger() {
     if (marks_epoch() != kNoMarks || !run(find_misplaced_trigger, Params())[0].bool_at(1)) return;
     FailureText failure;
@@ -348,6 +361,11 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 }
 
 }  // namespace
+
+void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure) {
+    if (outcome->failed++ == 0)
+        snprintf(outcome->error, sizeof(outcome->error), "job %lld: %s", static_cast<long long>(job), failure.message);
+}
 
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
     DutyOutcome outcome = {};
@@ -445,13 +463,10 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     restore_trigger();
     outcome.done = add_missing_lanes();
     if (heartbeats_doubtful(grace_start)) {
-        run(pull_back_heartbeats, Params().add(TimestampTzGetDatum(now)));
-        outcome.done += affected();
-        // Their leases run out earlier now than the rescue has seen.
-        if (affected() > 0) publish_lease_deadline_at_commit(DT_NOBEGIN);
-        heartbeats_checked(grace_start);
+        pull_back_heartbeats_from_future(now, &outcome);
+        if (outcome.failed == 0) heartbeats_checked(grace_start);
     }
-    outcome.done += settle_slots(now);
+    settle_slots(now, &outcome);
     outcome.done += repair_marks();
     repair_unblocking(now);
     outcome.goes_on = retire_lanes(now);

@@ -3,6 +3,7 @@
 
 #include "core/job.h"
 #include "pg/pg.h"
+#include "pg/subtransaction.h"
 
 namespace jobq {
 
@@ -16,6 +17,9 @@ struct DutyOutcome {
     int64 failed;     // jobs that could not be changed and were left out
     char error[200];  // why, of the first of them: "job 17: ..."
 };
+
+// Counts a job that could not be changed, and keeps why, if it is the first.
+void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure);
 
 // A job that cannot be changed (a trigger of somebody's raises, say) is left out, counted and named; the rest goes on.
 // First, running jobs that nobody watches yet are marked. The watched ones are looked at when the horizon has come:

@@ -168,6 +168,30 @@ bool give_all_slots(TimestampTz now, int64 *given) {
     return all;
 }
 
+// The same in a subtransaction or, where that fails, job by job.
+bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcome) {
+    FailureText failure;
+    bool all = true;
+    if (attempt([&] { all = give_all_slots(now, given); }, &failure)) return all;
+    *given = 0;
+    all = true;
+    const Rows rows = run(find_unslotted, Params().add(unwatched_jobs()));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const int64 id = rows[i].int64_at(1);
+        const auto give = [&] {
+            JobsTable jobs;
+            Given last[2] = {};
+            open_jobs(&jobs);
+            all &= give_slots(&jobs, id, now, last, given);
+            close_jobs(&jobs);
+        };
+        if (attempt(give, &failure)) continue;
+        all = false;
+        leave_out(outcome, id, failure);
+    }
+    return all;
+}
+
 bool should_hold(const SlotRow &job) {
     const Queue *queue = find_queue(job.queue);
     if (queue->limit_count == 0) return false;
@@ -244,20 +268,21 @@ void look_for_unslotted() {
     publish_due_at_commit(GetCurrentTimestamp());
 }
 
-int64 settle_slots(TimestampTz now) {
-    int64 given = 0;
+void settle_slots(TimestampTz now, DutyOutcome *outcome) {
     // An old snapshot does not show what must be judged.
-    if (IsolationUsesXactSnapshot()) return given;
+    if (IsolationUsesXactSnapshot()) return;
     if (run(asked, Params()).size() == 0) {
         const Rows raised = run(find_raised, Params());
         for (uint64 i = 0; i < raised.size(); i++) run(lower_highest, Params().add(raised[i].get(1)));
-        return given;
+        return;
     }
     run(date_requests, Params().add(TimestampTzGetDatum(core::saturating_subtract(now, kHeard))));
     const Rows settled = run(find_settled, Params());
-    if (!give_all_slots(now, &given)) return given;
+    int64 given = 0;
+    const bool all = give_all_slots_carefully(now, &given, outcome);
+    outcome->done += given;
+    if (!all) return;
     for (uint64 i = 0; i < settled.size(); i++) run(end_request, Params().add(settled[i].get(1)));
-    return given;
 }
 
 }  // namespace jobq

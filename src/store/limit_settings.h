@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "store/duties.h"
 
 #include <string_view>
 
@@ -38,7 +39,7 @@ void look_for_unslotted();
 // How many jobs run under the limit of the queue (`key` nullptr), of the key, or of the keys without one of their own.
 int64 running_under(text *queue, text *key);
 
-// What look_for_unslotted asked for. Returns how many jobs were given slots.
-int64 settle_slots(TimestampTz now);
+// What look_for_unslotted asked for: gives jobs their slots, leaving out those that cannot be changed.
+void settle_slots(TimestampTz now, DutyOutcome *outcome);
 
 }  // namespace jobq

@@ -1,0 +1,32 @@
+-- A constraint that is checked at the end of the transaction, on jobq.jobs or to it, stops no duty: the job that it hits
+-- is left out.
+SET client_min_messages = warning;
+\set SHOW_CONTEXT never
+CREATE TABLE referring (job_id bigint REFERENCES jobq.jobs DEFERRABLE INITIALLY DEFERRED);
+CREATE FUNCTION refuse_bad() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.payload = '"bad"' THEN RAISE 'bad jobs stay as they are'; END IF;
+    RETURN NULL;
+END $$;
+SELECT count(jobq_enqueue('duties', to_jsonb(p), run_at => now() + interval '1 hour')) FROM unnest('{good,bad,good}'::text[]) p;
+SELECT count(jobq_enqueue('done', to_jsonb(n))) FROM generate_series(1, 4) n;
+SELECT count(jobq_complete(id, lease)) FROM jobq_claim('done', 'w', batch => 4);
+INSERT INTO referring SELECT id FROM jobq.jobs WHERE queue = 'done' AND payload = '3';
+CREATE CONSTRAINT TRIGGER refuse_bad AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse_bad();
+SET client_min_messages = error;
+SELECT bool_or(done = 2) FILTER (WHERE duty = 'promote') AS promoted, bool_or(done >= 3) FILTER (WHERE duty = 'prune') AS pruned
+FROM jobq_tick(now() + interval '2 days');
+SET client_min_messages = warning;
+SELECT payload, status FROM jobq.jobs WHERE queue IN ('duties', 'done') ORDER BY id;
+-- A function that a worker or an operator calls leaves the constraint to the end of the transaction.
+BEGIN;
+UPDATE jobq.jobs SET priority = 1 WHERE payload = '"bad"';
+SELECT count(*) AS claimed FROM jobq_claim('duties', 'w', batch => 2);
+\set VERBOSITY terse
+COMMIT;
+DROP TRIGGER refuse_bad ON jobq.jobs;
+
+DROP TABLE referring;
+DROP FUNCTION refuse_bad;
+SELECT count(jobq_drop_queue(q, force => true)) FROM unnest('{duties,done}'::text[]) q;
+DELETE FROM jobq.jobs;

@@ -1,0 +1,92 @@
+# Constraints that are checked at the end of the transaction, on jobq.jobs and to it, stop no duty of the background worker:
+# the job that fails one is left out and named, the others go on. A worker has restricted rights, with which nothing can
+# be deferred.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+
+my $node = preloaded('deferred', conf => ["jobq.cancel_grace = '200ms'", "jobq.tick_interval = '200ms'"]);
+database($node, 'd');
+
+# Two jobs for each duty; what the constraint says of them decides which one is changed.
+value(
+    $node, 'd', q{
+    CREATE FUNCTION keep_bad() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.payload = '"bad"' AND NEW.status <> 'processing' AND OLD.status <> 'pending' THEN
+            RAISE 'bad jobs stay as they are';
+        END IF;
+        RETURN NULL;
+    END $$});
+value($node, 'd', q{SELECT jobq_create_queue('rescue', heartbeat_timeout => '1 s')});
+value($node, 'd', q{SELECT jobq_create_queue('prune', keep_completed => '1 s')});
+value($node, 'd', q{CREATE TABLE referring (job_id bigint REFERENCES jobq.jobs DEFERRABLE INITIALLY DEFERRED)});
+value(
+    $node, 'd', q{
+    CREATE CONSTRAINT TRIGGER keep_bad AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION keep_bad()});
+# A unique constraint that waits, too.
+value($node, 'd', q{ALTER TABLE jobq.jobs ADD CONSTRAINT once UNIQUE (worker_id, payload, queue) DEFERRABLE INITIALLY DEFERRED});
+
+# In one transaction, so that the worker finds both together.
+sub enqueue_both {
+    my ($queue, $more) = @_;
+    value($node, 'd', qq{SELECT count(jobq_enqueue('$queue', to_jsonb(p)$more)) FROM unnest('{bad,good}'::text[]) p});
+    return;
+}
+
+sub is_left_out {
+    my ($duty, $error) = @_;
+    becomes_true($node, 'd', qq{SELECT last_error ~ '^$duty: job \\d+: $error' FROM jobq.workers WHERE database = 'd'},
+        "jobq.workers names the job that the $duty left out");
+    return;
+}
+
+# ---- promotion
+
+enqueue_both('promote', q{, run_at => clock_timestamp() + interval '1 s'});
+becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'promote' AND payload = '"good"'}, 'a job is promoted');
+is_left_out('promote', 'bad jobs stay as they are');
+is(value($node, 'd', q{SELECT status FROM jobq.jobs WHERE queue = 'promote' AND payload = '"bad"'}), 'scheduled', 'the other one is as it was');
+value($node, 'd', q{DELETE FROM jobq.jobs});
+
+# ---- rescue
+
+enqueue_both('rescue', '');
+is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('rescue', 'doomed', batch => 2)}), 2, 'two jobs are claimed');
+becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"good"'}, 'a job is rescued');
+is_left_out('rescue', 'bad jobs stay as they are');
+value($node, 'd', q{DELETE FROM jobq.jobs});
+
+# ---- forced cancellation
+
+enqueue_both('cancel', '');
+is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('cancel', 'deaf', batch => 2), jobq_cancel(id)}), 2, 'two jobs are to be cancelled');
+becomes_true($node, 'd', q{SELECT status = 'cancelled' FROM jobq.jobs WHERE queue = 'cancel' AND payload = '"good"'}, 'a job is cancelled');
+is_left_out('cancel', 'bad jobs stay as they are');
+value($node, 'd', q{DELETE FROM jobq.jobs});
+
+# ---- a turn in a group, and what a dependency sets free
+
+value($node, 'd', q{SELECT jobq_enqueue('groups', '"bad"', group_key => 'b'), jobq_enqueue('groups', '"good"', group_key => 'g')});
+becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'groups' AND payload = '"good"'}, 'a job gets its turn');
+becomes_true($node, 'd', q{SELECT last_error ~ 'bad jobs stay' FROM jobq.workers WHERE database = 'd'}, 'another does not, and is named');
+value($node, 'd', q{DELETE FROM jobq.jobs});
+
+# ---- prune: a row elsewhere refers to one of the jobs
+
+keep_in_use($node, 'd');
+enqueue_both('prune', '');
+value($node, 'd', q{INSERT INTO referring SELECT id FROM jobq.jobs WHERE queue = 'prune' AND payload = '"bad"'});
+value($node, 'd', q{ALTER TABLE jobq.jobs DISABLE TRIGGER keep_bad});
+is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('prune', 'w', batch => 2), jobq_complete(id, lease) c WHERE c}), 2, 'two jobs are completed');
+becomes_true($node, 'd', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'prune'}, 'a job is pruned');
+is_left_out('prune', 'update or delete on table "jobs" violates foreign key constraint');
+is(value($node, 'd', q{SELECT payload FROM jobq.jobs WHERE queue = 'prune'}), '"bad"', 'not the one that is referred to');
+
+done_testing();
