@@ -6,15 +6,21 @@
 #include "core/interval.h"
 #include "core/retry.h"
 #include "functions/job_row.h"
+#include "functions/payload.h"
 #include "pg/args.h"
+#include "pg/rights.h"
 #include "pg/spi.h"
 #include "shared/counting.h"
 #include "shared/publish.h"
 #include "shared/unblock.h"
 #include "store/depth.h"
 #include "store/directory.h"
+#include "store/jobs_table.h"
 #include "store/limit_settings.h"
 #include "store/unique.h"
+
+#include <algorithm>
+#include <iterator>
 
 namespace jobq {
 
@@ -71,6 +77,31 @@ void derive_group(JobRow *row, TupleDesc desc, core::JobStatus *status, bool res
     if (place != core::GroupPlace::Waiting || *status == core::JobStatus::Blocked) return;
     *status = core::JobStatus::Blocked;
     row->set("status", status_value(desc, *status));
+}
+
+// What jobq_enqueue leaves to the producer. All else is jobq's: of who has no rights of the table's owner nothing is
+// taken but these, and a status in which jobs wait.
+constexpr const char *kProducersColumns[] = {"queue",       "kind",       "payload",           "metadata",
+                                             "requires",    "priority",   "version",           "max_attempts",
+                                             "run_at",      "unique_key", "unique_for",        "group_key",
+                                             "max_runtime", "status",     "heartbeat_timeout", "concurrency_key"};
+
+bool is_producers(const char *column) {
+    return std::any_of(std::begin(kProducersColumns), std::end(kProducersColumns),
+                       [&](const char *known) { return strcmp(known, column) == 0; });
+}
+
+void check_producer(JobRow *row, TupleDesc desc) {
+    require_known_queue(text_of(*row, "queue"));
+    for (const char *column : {"payload", "metadata"})
+        if (row->has(column)) check_json_size(row->get(column), column);
+    for (int i = 0; i < kJobColumns; i++) {
+        const char *column = NameStr(TupleDescAttr(desc, i)->attname);
+        if (!is_producers(column) && row->has(column)) row->clear(column);
+    }
+    if (row->has("status") && !core::is_waiting(status_of(*row))) row->clear("status");
+    // Not the one that the statement has given, or has drawn, which look the same from here.
+    row->set("id", Int64GetDatum(next_job_id()));
 }
 
 // What follows from other columns is set whatever the INSERT says: a dump may come from a database with another
@@ -138,6 +169,19 @@ void derive_end(JobRow *row) {
 // fail. AFTER triggers cannot tell these rows from others any more.
 TransactionId restoring = InvalidTransactionId;
 
+void complete_row(JobRow *row, TupleDesc desc, bool producer) {
+    if (producer) check_producer(row, desc);
+    // A row that brings its lane is from a dump: a restore must not fail for a limit.
+    const bool is_new = !row->has("lane");
+    if (!is_new) restoring = GetTopTransactionId();
+    fill(row, desc);
+    check_row(*row);
+    if (is_new) ask_for_room(*row);
+    derive(row, desc, !is_new);
+    derive_end(row);
+    derive_turn(row);
+}
+
 }  // namespace
 
 extern "C" {
@@ -153,17 +197,9 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
                         errmsg("null value in column \"queue\" of relation \"jobs\" violates not-null constraint"),
                         errtablecol(trigger->tg_relation, SPI_fnumber(desc, "queue"))));
     check_queue_name(text_of(row, "queue"), "queue");
-    with_spi([&] {
-        // A row that brings its lane is from a dump: a restore must not fail for a limit.
-        const bool is_new = !row.has("lane");
-        if (!is_new) restoring = GetTopTransactionId();
-        fill(&row, desc);
-        check_row(row);
-        if (is_new) ask_for_room(row);
-        derive(&row, desc, !is_new);
-        derive_end(&row);
-        derive_turn(&row);
-    });
+    const Oid owner = owner_of(trigger);
+    const bool producer = !has_rights_of(owner);
+    as_role(owner, [&] { with_spi([&] { complete_row(&row, desc, producer); }); });
     return PointerGetDatum(row.tuple());
 }
 

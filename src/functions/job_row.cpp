@@ -33,6 +33,8 @@ const TriggerData *trigger_data(FunctionCallInfo fcinfo) {
     return reinterpret_cast<const TriggerData *>(fcinfo->context);
 }
 
+Oid owner_of(const TriggerData *trigger) { return trigger->tg_relation->rd_rel->relowner; }
+
 const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before) {
     const TriggerData *trigger = trigger_data(fcinfo);
     const bool fits = TRIGGER_FIRED_FOR_ROW(trigger->tg_event) && (trigger->tg_event & TRIGGER_EVENT_OPMASK) == event &&

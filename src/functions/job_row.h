@@ -17,6 +17,10 @@ namespace jobq {
 // 39P01 unless called as a trigger.
 const TriggerData *trigger_data(FunctionCallInfo fcinfo);
 
+// The owner of its table. A trigger that asks whether the caller is one of his is not SECURITY DEFINER; it takes the
+// owner's rights (pg/rights.h) after that.
+Oid owner_of(const TriggerData *trigger);
+
 // 39P01 unless the trigger is the one that the extension declares: a row trigger of jobq.jobs for this event.
 const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before);
 

@@ -80,8 +80,7 @@ PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_note_restore);
 PGDLLEXPORT Datum jobq_note_restore(PG_FUNCTION_ARGS) {
-    trigger_data(fcinfo);
-    if (restores()) note_restore();
+    if (restores(owner_of(trigger_data(fcinfo)))) note_restore();
     return PointerGetDatum(nullptr);
 }
 

@@ -3,7 +3,13 @@
 
 #include "pg/rights.h"
 
+extern "C" {
+#include "utils/acl.h"
+}
+
 namespace jobq {
+
+bool has_rights_of(Oid role) { return has_privs_of_role(GetUserId(), role); }
 
 Rights take_rights(Oid role) {
     Rights rights;

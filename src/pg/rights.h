@@ -5,6 +5,9 @@
 
 namespace jobq {
 
+// Whether the session has the rights of the role now: as the role itself, as a member of it, or as a superuser.
+bool has_rights_of(Oid role);
+
 // What as_role puts back. An error needs nobody: the end of the (sub)transaction does it.
 struct Rights {
     Oid user;

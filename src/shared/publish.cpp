@@ -174,7 +174,7 @@ void keep_pending() {
     PreparedEffects effects = 0;
     if (pending.any) effects |= kDeadlines;
     if (pending.ready_count > 0 || pending.ready_anywhere) effects |= kReadyJobs;
-    if (pending.lane_count > 0 || pending.settings || pending.look_anywhere) effects |= kLooks;
+    if (pending.settings || pending.look_anywhere) effects |= kLooks;
     if (finished.count > 0 || finished.anywhere) effects |= kFinishedJobs;
     if (pending.extension) effects |= kExtensionChanged;
     if (pending.databases) effects |= kDatabasesChanged;

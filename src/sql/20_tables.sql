@@ -341,10 +341,13 @@ SELECT pg_catalog.pg_extension_config_dump('jobq.lane_directory', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.limit_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.kept_keys', '');
 
+-- This one and note_restore ask whose statement it is, and fill_job takes the owner's rights after that: so they are not
+-- SECURITY DEFINER.
 CREATE FUNCTION jobq.fill_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_fill_job'
-    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.fill_job() IS 'checks what an INSERT or COPY into jobq.jobs brings, and fills what it left out';
+    LANGUAGE C;
+COMMENT ON FUNCTION jobq.fill_job() IS
+    'checks what an INSERT or COPY into jobq.jobs brings, and fills what it left out or what is not its to choose';
 CREATE FUNCTION jobq.count_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_count_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
@@ -369,9 +372,9 @@ COMMENT ON FUNCTION jobq.directory_changed() IS 'makes every session read queue 
 
 CREATE FUNCTION jobq.note_restore() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_note_restore'
-    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C;
 COMMENT ON FUNCTION jobq.note_restore() IS
-    'makes the tick leave all jobs alone until a session that restores a dump has disconnected';
+    'makes the tick leave all jobs alone until a session of the owner that restores a dump has disconnected';
 
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.jobs FOR EACH STATEMENT
     WHEN (jobq.by_hand())

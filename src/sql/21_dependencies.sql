@@ -35,9 +35,10 @@ COMMENT ON TABLE jobq.deleted_dependencies IS 'completed jobs that were deleted 
 SELECT pg_catalog.pg_extension_config_dump('jobq.dependencies', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.deleted_dependencies', '');
 
+-- Asks whose statement it is, and takes the owner's rights after that: so it is not SECURITY DEFINER.
 CREATE FUNCTION jobq.follow_dependency() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_dependency'
-    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C;
 COMMENT ON FUNCTION jobq.follow_dependency() IS
     'after a change of jobq.dependencies by hand: blocks jobs that wait now, sets free those that wait no more';
 

@@ -1,6 +1,7 @@
 // See restore.h.
 #include "pg/pg.h"
 
+#include "pg/rights.h"
 #include "pg/spi.h"
 #include "store/restore.h"
 
@@ -37,7 +38,7 @@ LOCKTAG restore_lock() {
 
 }  // namespace
 
-bool restores() { return !check_function_bodies; }
+bool restores(Oid owner) { return !check_function_bodies && has_rights_of(owner); }
 
 void note_restore() {
     const LOCKTAG tag = restore_lock();

@@ -8,8 +8,9 @@
 
 namespace jobq {
 
-// Whether this session restores a dump: pg_dump's output switches check_function_bodies off, hardly anybody else does.
-bool restores();
+// Whether this session restores a dump into a table of this owner: pg_dump's output switches check_function_bodies off,
+// hardly anybody else does. Believed of who has the owner's rights alone: others would stop the duties by a setting.
+bool restores(Oid owner);
 
 // From now on this session counts as one that restores. Waits for a batch of the tick that goes on, at most 5 seconds,
 // so that a restore cannot be the victim of a deadlock.

@@ -83,12 +83,12 @@ SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'gro
 FROM own o ORDER BY o.signature::text;
 -- Who only computes, and who grants with the caller's own rights, needs no rights of the owner. Nor do those that read
 -- and write the table below SQL: EXECUTE decides who may, and the little SQL they run is run as the owner from within.
--- Nor a procedure that commits, which can be neither SECURITY DEFINER nor have settings.
+-- Nor triggers that ask whose statement fired them. Nor a procedure that commits, which can be neither SECURITY DEFINER nor have settings.
 CREATE TEMP VIEW below_sql AS SELECT unnest(ARRAY['jobq_enqueue', 'jobq_enqueue_many', 'jobq_enqueue_jobs', 'jobq_claim', 'jobq_claim_any', 'jobq_complete', 'jobq_complete_many', 'jobq_complete_and_claim', 'jobq_heartbeat', 'jobq_heartbeat_many', 'jobq_wait', 'jobq_wait_job', 'jobq_wake']) AS name;
-SELECT is(o.prosecdef, o.proname NOT IN (SELECT name FROM below_sql) AND o.proname NOT IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand', 'jobq_grant', 'jobq_revoke'), o.signature || ': SECURITY DEFINER')
+SELECT is(o.prosecdef, o.proname NOT IN (SELECT name FROM below_sql) AND o.proname NOT IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand', 'jobq_grant', 'jobq_revoke', 'fill_job', 'note_restore', 'follow_dependency'), o.signature || ': SECURITY DEFINER')
 FROM own o ORDER BY o.signature::text;
 -- A fixed search_path, with pg_temp last, for all that run SQL.
-SELECT is(o.proconfig, CASE WHEN o.proname NOT IN (SELECT name FROM below_sql) AND o.proname NOT IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand') THEN '{"search_path=pg_catalog, pg_temp"}'::text[] END, o.signature || ': search_path')
+SELECT is(o.proconfig, CASE WHEN o.proname NOT IN (SELECT name FROM below_sql) AND o.proname NOT IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand', 'fill_job', 'note_restore', 'follow_dependency') THEN '{"search_path=pg_catalog, pg_temp"}'::text[] END, o.signature || ': search_path')
 FROM own o ORDER BY o.signature::text;
 SELECT isnt(coalesce(obj_description(o.oid, 'pg_proc'), ''), '', o.signature || ': comment') FROM own o ORDER BY o.signature::text;
 

@@ -108,4 +108,18 @@ in_time($waited // 1e9, 75, 'it goes on when the session was idle for a minute')
 cmp_ok(time - $idle_since, '>=', 59, 'and not before');
 end_sessions($forgotten);
 
+# ---- who does not own the tables restores nothing, whatever it sets
+
+value($node, 'copy', 'CREATE ROLE inserter LOGIN; GRANT USAGE ON SCHEMA jobq TO inserter; GRANT INSERT ON jobq.jobs, jobq.dependencies, jobq.deleted_dependencies TO inserter');
+my $hostile = session($node, 'copy', connect_as('inserter'));
+$hostile->query('SET check_function_bodies = off');
+$hostile->query("INSERT INTO $_ SELECT WHERE false") for 'jobq.jobs (queue)', 'jobq.dependencies (job_id)', 'jobq.deleted_dependencies (job_id)';
+is($hostile->query('INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (9000000001, 9000000000)'), '', 'an edge between jobs that are not there');
+is(value($node, 'copy', q{SELECT count(*) FROM jobq.dependencies WHERE job_id > 9000000000}), '0', 'is refused, as to anybody');
+is(value($node, 'copy', q{SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE a.usename = 'inserter' AND l.locktype = 'advisory'}),
+    '0', 'the session of a role with INSERT does not count as a restore');
+is(value($node, 'copy', q{SELECT jobq_enqueue('hostile'); SELECT id > 0 FROM jobq_claim('hostile', heartbeat_timeout => '10 ms')}) =~ s/^\d+\n//r, 't', 'a job is lost');
+becomes_true($node, 'copy', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'hostile'}, 'and rescued meanwhile');
+end_sessions($hostile);
+
 done_testing();
