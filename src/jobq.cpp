@@ -8,6 +8,7 @@
 #include "workers/drop_extension.h"
 #include "workers/evict.h"
 #include "workers/launcher.h"
+#include "workers/triggers_changed.h"
 
 extern "C" {
 
@@ -25,6 +26,7 @@ void _PG_init(void) {
     jobq::watch_prepared();
     jobq::install_evict_hook();
     jobq::install_drop_extension_hook();
+    jobq::install_triggers_hook();
     jobq::register_launcher();
 }
 

@@ -19,6 +19,7 @@
 #include "store/groups.h"
 #include "store/kept_keys.h"
 #include "store/limit_settings.h"
+#include "store/watch.h"
 
 namespace jobq {
 
@@ -124,6 +125,28 @@ void publish_end(const JobRow &before, const JobRow &after) {
     if (core::is_finished(status_of(after)) || DatumGetInt64(after.get("id")) != id) publish_finished_at_commit(id);
 }
 
+// A running job that has come, or has been claimed elsewhere: the rescue must know of it. `before`: nullptr, it is new.
+void tell_of_running(const JobRow *before, const JobRow &row) {
+    if (status_of(row) != core::JobStatus::Processing) return;
+    const auto same = [&](const char *column) {
+        return before->has(column) == row.has(column) &&
+               (!row.has(column) || DatumGetInt64(before->get(column)) == DatumGetInt64(row.get(column)));
+    };
+    const bool ran = before != nullptr && status_of(*before) == core::JobStatus::Processing && same("lease");
+    // A heartbeat, or a report of progress: it has been told of.
+    if (ran && same("watched") && same("must_end_at") && same("cancel_requested_at") && row.has("last_heartbeat") &&
+        before->has("last_heartbeat") &&
+        DatumGetTimestampTz(row.get("last_heartbeat")) >= DatumGetTimestampTz(before->get("last_heartbeat")))
+        return;
+    if (row.has("watched") && DatumGetBool(row.get("watched")))
+        publish_lease_deadline_at_commit(DT_NOBEGIN);
+    else if (row.has("lease"))
+        watch_arrived_job(DatumGetInt64(row.get("id")), DatumGetInt64(row.get("lease")),
+                          row.has("worker_id") ? DatumGetTextPP(row.get("worker_id")) : make_text(""));
+    else
+        watch_unleased_job(DatumGetInt64(row.get("id")));
+}
+
 }  // namespace
 
 extern "C" {
@@ -135,11 +158,12 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, false);
     const JobRow row(update ? trigger->tg_newtuple : trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
     if (row.has("ready_at") || row.has("due_at")) publish_row(row);
+    const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
+    tell_of_running(update ? &before : nullptr, row);
     if (!update) {
         publish_place(row);
         return PointerGetDatum(nullptr);
     }
-    const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
     const auto same = [&](const char *column) {
         return before.has(column) == row.has(column) &&
                (!row.has(column) || DatumGetInt64(before.get(column)) == DatumGetInt64(row.get(column)));

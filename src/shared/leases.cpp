@@ -163,6 +163,12 @@ bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due) {
 
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash) {
     if (leases == nullptr) return false;
+    const int bucket = bucket_of(job);
+    LWLockAcquire(lock_of(bucket), LW_SHARED);
+    const Entry *known = find_entry(bucket, job, lease);
+    const bool has_entry = known != nullptr && !is_over(*known);
+    LWLockRelease(lock_of(bucket));
+    if (has_entry) return true;
     return enter({MyDatabaseId, FrozenTransactionId, InvalidTransactionId, worker_hash, job, lease, DT_NOBEGIN});
 }
 
@@ -207,7 +213,8 @@ int leases_of_this_transaction(YoungLease *young, int room) {
     int count = 0;
     if (leases == nullptr) return count;
     each_entry(LW_SHARED, [&](const Entry *entry) {
-        if (TransactionIdIsCurrentTransactionId(entry->made)) young[count++] = {entry->job, entry->lease};
+        if (TransactionIdIsCurrentTransactionId(entry->made) && !TransactionIdIsCurrentTransactionId(entry->ended))
+            young[count++] = {entry->job, entry->lease};
         return count < room;
     });
     return count;

@@ -23,7 +23,7 @@ struct YoungLease {
 // Enters the lease that the current transaction gives; `due`: when the rescue shall have a look. False: no room or no
 // use, the claim must mark the job as watched.
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due);
-// The same for a job that the table shows as running, claimed by nobody knows whom.
+// The same for a job that the table shows as running, claimed by nobody knows whom; unless it has been entered.
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash);
 
 // The current transaction ends what the entry is for, if there is one. For speed only: nobody relies on it.
@@ -37,7 +37,7 @@ int due_leases(TimestampTz now, YoungLease *young, int room);
 // Those whose claim this transaction sees, due or not: all, or a worker's.
 int visible_leases(YoungLease *young, int room);
 int leases_of_worker(uint32 worker_hash, YoungLease *young, int room);
-// Those that the current transaction has entered.
+// Those that the current transaction has entered and has not ended.
 int leases_of_this_transaction(YoungLease *young, int room);
 // The earliest time at which due_leases finds one; DT_NOEND: there are none.
 TimestampTz next_young_due();
@@ -48,9 +48,12 @@ uint32 worker_hash_of(const text *worker_id);
 // How many there can be; 0 without preload.
 int leases_held();
 
-// Whether running jobs that nobody watches must be looked for in the table, and that this has been done.
-bool unwatched_jobs_unknown();
-void unwatched_jobs_found();
+// When running jobs that nobody watches must be looked for in the whole table, and that this has been done, begun at
+// `begin`. `epoch`: of the triggers, as the look has seen it (marks_epoch() in store/jobs_table.h). What comes behind
+// the triggers' back has been committed before the next epoch begins: one look in each finds it; and where they are
+// switched off for long, one now and then.
+TimestampTz next_look_for_unwatched(uint64 epoch);
+void looked_for_unwatched(uint64 epoch, TimestampTz begin);
 
 // For shared/memory.cpp.
 Size leases_size();

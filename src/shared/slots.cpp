@@ -4,6 +4,7 @@
 #include "settings.h"
 #include "shared/memory.h"
 #include "shared/leases.h"
+#include "shared/marks.h"
 #include "shared/slots.h"
 #include "shared/wall_clock.h"
 
@@ -16,6 +17,9 @@ namespace jobq {
 namespace {
 
 SharedState *shared = nullptr;
+
+// The search for running jobs that nobody watches rests so many times as long as it took.
+constexpr int kLookRest = 50;
 
 // Where this session found its slot last.
 Slot *own_slot = nullptr;
@@ -39,6 +43,9 @@ void init_slot(Slot *slot) {
     slot->not_before = 0;
     slot->unserved = false;
     slot->leases_found = false;
+    slot->looked_epoch = kNoMarks;
+    slot->looked_at = 0;
+    slot->look_took = 0;
     slot->horizon = kUnknownHorizon;
     slot->horizon_version = 0;
     slot->repaired_to = kRepairBegins;
@@ -143,13 +150,22 @@ bool worker_comes_by() {
     return slot != nullptr && slot->rounds > 0;
 }
 
-bool unwatched_jobs_unknown() {
+TimestampTz next_look_for_unwatched(uint64 epoch) {
     const Slot *slot = shared == nullptr ? nullptr : session_slot();
-    return slot != nullptr && !slot->leases_found;
+    if (slot == nullptr) return DT_NOEND;
+    if (!slot->leases_found || slot->looked_epoch != epoch) return DT_NOBEGIN;
+    if (epoch != kNoMarks) return DT_NOEND;
+    const core::Micros rest = Max(core::kMinute, kLookRest * slot->look_took);
+    return GetCurrentTimestamp() < slot->looked_at ? DT_NOBEGIN : slot->looked_at + rest;
 }
 
-void unwatched_jobs_found() {
-    if (Slot *slot = known_session_slot()) slot->leases_found = true;
+void looked_for_unwatched(uint64 epoch, TimestampTz begin) {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return;
+    slot->leases_found = true;
+    slot->looked_epoch = epoch;
+    slot->looked_at = GetCurrentTimestamp();
+    slot->look_took = Max(slot->looked_at - begin, 0);
 }
 
 bool heartbeats_doubtful(TimestampTz grace_start) {

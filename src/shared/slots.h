@@ -79,6 +79,9 @@ struct Slot {
 
     volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
     bool leases_found;       // running jobs that nobody watched have been looked for since this slot was taken
+    uint64 looked_epoch;     // the epoch of the triggers in which that was last, see shared/leases.h
+    TimestampTz looked_at;   // and when
+    core::Micros look_took;  // and how long it took
     Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered
 

@@ -323,7 +323,8 @@ CREATE TABLE jobq.tick_state (
     only_row     boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     prune_after  bigint NOT NULL DEFAULT 0,
     lap_after    bigint NOT NULL DEFAULT 0,
-    unwatched_found_for timestamptz
+    unwatched_found_for timestamptz,
+    unwatched_found_in  bigint
 );
 INSERT INTO jobq.tick_state DEFAULT VALUES;
 COMMENT ON TABLE jobq.tick_state IS 'what jobq_tick remembers between rounds';
@@ -331,6 +332,7 @@ COMMENT ON COLUMN jobq.tick_state.prune_after IS 'the prune has looked at jobs u
 COMMENT ON COLUMN jobq.tick_state.lap_after IS 'the same of its slow lap round the whole table';
 COMMENT ON COLUMN jobq.tick_state.unwatched_found_for IS
     'without preload: the start of the server since which running jobs that nobody watched have been looked for';
+COMMENT ON COLUMN jobq.tick_state.unwatched_found_in IS 'without preload: the epoch of the triggers in which that was';
 
 -- pg_dump keeps the rows of these.
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs', '');

@@ -32,23 +32,29 @@ namespace {
 
 // When a lease runs out: one timeout after the last heartbeat; but a lease that is older than $2, the start of the
 // grace (server start, promotion, clock step), gets one timeout from there: its worker could not reach the server.
-// Whatever an UPDATE by hand left there, the sum must not overflow: one row would stop the rescue of all.
-#define LEASE_DEADLINE                                                                               \
-    "greatest(coalesce(j.last_heartbeat, j.created_at), CASE WHEN j.started_at < $2 THEN $2 END) + " \
-    "least(coalesce(j.lease_timeout, interval '60 seconds'), interval '365 days')"
+// Whatever came into the row behind the triggers, no sum or difference may overflow: one row would stop the rescue of
+// all.
+#define BOUNDED(time) "least(greatest(" time ", timestamptz '0001-01-01 00:00+00'), timestamptz '6000-01-01 00:00+00')"
+#define TIMEOUT                                                                                                    \
+    "least(greatest(coalesce(j.lease_timeout, interval '60 seconds'), interval '10 milliseconds'), interval '365 " \
+    "days')"
+#define LEASE_DEADLINE \
+    "greatest(" BOUNDED("coalesce(j.last_heartbeat, j.created_at)") ", CASE " \
+    "WHEN j.started_at < $2 THEN $2 END) + " TIMEOUT
 
 // When its time is over; NULL: it may run for ever. The grace is the same: the worker could not report.
-#define RUNTIME_DEADLINE                                                                           \
-    "CASE WHEN j.started_at < $2 AND j.must_end_at IS NOT NULL THEN greatest(j.must_end_at, $2 + " \
-    "least(coalesce(j.lease_timeout, interval '60 seconds'), interval '365 days')) ELSE j.must_end_at END"
+#define RUNTIME_DEADLINE                                                                                   \
+    "CASE WHEN j.started_at < $2 AND j.must_end_at IS NOT NULL THEN greatest(j.must_end_at, $2 + " TIMEOUT \
+    ") ELSE j.must_end_at END"
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
 // Behind the usual columns: whether its time was over before its worker was lost, and how many seconds it had.
 Statement lock_expired = {
     "SELECT " RUNNING_COLUMNS(
         "j.lease") ", coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE
-                   ", false), coalesce(extract(epoch FROM CASE WHEN isfinite(j.must_end_at) "
-                   "AND isfinite(j.started_at) THEN j.must_end_at - j.started_at END), 0)::float8 FROM jobq.jobs j "
+                   ", false), CASE WHEN j.must_end_at IS NOT NULL AND j.started_at IS NOT NULL THEN "
+                   "extract(epoch FROM " BOUNDED("j.must_end_at") " - " BOUNDED("j.started_at") ") ELSE 0 END::float8 "
+                   "FROM jobq.jobs j "
                    "WHERE j.watched AND j.status = 'processing' AND " DEADLINE
                    " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
     {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
@@ -110,11 +116,12 @@ Statement replace_trigger = {"ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_
 // Others who write to the table queue behind us so long.
 constexpr const char *kLockTimeout = "50ms";
 
-// After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long.
-Statement lock_future_heartbeats = {
+// After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long; so might one
+// that is missing.
+Statement lock_unlikely_heartbeats = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.watched AND j.status = 'processing'
-         AND j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds'
+         AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL)
        FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID}};
 Statement pull_back_heartbeats = {"UPDATE jobq.jobs j SET last_heartbeat = clock_timestamp() WHERE j.id = ANY ($1)",
@@ -161,7 +168,7 @@ const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost, b
 
 EndedAttempt loss_of(const Row &row, const Queue &queue, bool in_company) {
     EndedAttempt lost = ended_of(row, queue, "lost");
-    if (!in_company) lost.lost_attempts++;
+    if (!in_company && lost.lost_attempts < core::kMaxAttempts) lost.lost_attempts++;
     lost.status = core::after_loss(lost.attempt, row.int32_at(kMaxAttempts), lost.lost_attempts, queue.max_lost,
                                    in_company, row.bool_at(kCancelRequested));
     lost.error = cstring_to_text(lost_error(lost, row, queue.max_lost, in_company));
@@ -233,6 +240,11 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
     return page;
 }
 
+void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure) {
+    if (outcome->failed++ == 0)
+        snprintf(outcome->error, sizeof(outcome->error), "job %lld: %s", static_cast<long long>(job), failure.message);
+}
+
 // Changes all jobs of a batch at once or, where that fails, one by one, leaving out those that cannot be changed.
 // change(first, count) works on a range of the batch; id(i) names one of them.
 template <typename Change, typename Id>
@@ -290,7 +302,7 @@ void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
 }
 
 // Enters the lane of the first job there is among the entries of one; returns which that is.
-int64 enter_lane_of(JobsTable *jobs, int64 entries_of) {
+int64 enter_lane_of(JobsTable *jobs, int64 entries_of, DutyOutcome *outcome) {
     core::ClaimKey key;
     seek_ready(jobs, entries_of, core::kFirstKey);
     while (next_ready(jobs, &key)) {
@@ -298,17 +310,23 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of) {
         if (!fetch_ready(jobs)) continue;
         ArrayType *required =
             job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
-        return ensure_lane(view(DatumGetTextPP(job_value(*jobs, kJobQueue))),
-                           view(DatumGetTextPP(job_value(*jobs, kJobKind))),
-                           DatumGetInt32(job_value(*jobs, kJobVersion)), required);
+        int64 lane = 0;
+        FailureText failure;
+        // Came behind the triggers, which check names.
+        const auto enter = [&] {
+            lane = ensure_lane(view(DatumGetTextPP(job_value(*jobs, kJobQueue))),
+                               view(DatumGetTextPP(job_value(*jobs, kJobKind))),
+                               DatumGetInt32(job_value(*jobs, kJobVersion)), required);
+        };
+        if (!attempt(enter, &failure)) leave_out(outcome, key.id, failure);
+        return lane;
     }
     return 0;
 }
 
 // Steps from lane to lane through the claim index, whatever jobs its entries are of: the cost follows the number of
 // lanes. Only of a lane that the directory lacks are the entries read.
-int64 add_missing_lanes() {
-    int64 added = 0;
+void add_missing_lanes(DutyOutcome *outcome) {
     Datum lanes[kLanesAtOnce];
     int count = kLanesAtOnce;
     JobsTable jobs;
@@ -319,15 +337,14 @@ int64 add_missing_lanes() {
         if (count == 0) break;
         Rows missing = run(find_missing_lanes, Params().add(array_of(lanes, count, INT8OID)));
         for (uint64 i = 0; i < missing.size(); i++)
-            if (enter_lane_of(&jobs, missing[i].int64_at(1)) == missing[i].int64_at(1)) added++;
+            if (enter_lane_of(&jobs, missing[i].int64_at(1), outcome) == missing[i].int64_at(1)) outcome->done++;
         missing.free();
     }
     close_jobs(&jobs);
-    return added;
 }
 
 void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
-    const Rows rows = run(lock_future_heartbeats, Params().add(TimestampTzGetDatum(now)));
+    const Rows rows = run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)));
     const int count = static_cast<int>(rows.size());
     auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) ids[i] = rows[i].get(1);
@@ -369,7 +386,8 @@ void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure) {
 
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
     DutyOutcome outcome = {};
-    find_unwatched_jobs();
+    FailureText failure = {};
+    if (const int64 job = find_unwatched_jobs(&failure)) leave_out(&outcome, job, failure);
     watch_due_leases(now, batch, &outcome);
     // Who is lost together is told by those that are watched.
     if (outcome.more) return outcome;
@@ -461,7 +479,7 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
 DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     DutyOutcome outcome = {};
     restore_trigger();
-    outcome.done = add_missing_lanes();
+    add_missing_lanes(&outcome);
     if (heartbeats_doubtful(grace_start)) {
         pull_back_heartbeats_from_future(now, &outcome);
         if (outcome.failed == 0) heartbeats_checked(grace_start);
@@ -479,7 +497,7 @@ TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace
     TimestampTz earliest = Min(known.deadline, core::saturating_add(known.cancel_asked, cancel_grace));
     const Rows rows = run(get_next_due, Params());
     if (rows.size() == 1) earliest = Min(earliest, DatumGetTimestampTz(rows[0].get(1)));
-    return Min(earliest, next_young_due());
+    return Min(Min(earliest, next_young_due()), next_search_for_unwatched());
 }
 
 bool any_unfinished_job() {

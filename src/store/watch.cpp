@@ -5,9 +5,15 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "shared/leases.h"
+#include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/publish.h"
 #include "store/watch.h"
+
+extern "C" {
+#include "commands/trigger.h"
+#include "utils/portal.h"
+}
 
 namespace jobq {
 
@@ -15,7 +21,7 @@ namespace {
 
 Statement read_unwatched = {
     R"(SELECT j.id, j.lease, j.worker_id FROM jobq.jobs j
-       WHERE j.status = 'processing' AND j.watched IS NULL AND j.lease IS NOT NULL)",
+       WHERE j.status = 'processing' AND j.watched IS NOT TRUE)",
     {},
     Planning::Free};
 
@@ -25,18 +31,23 @@ Statement watch = {
        WHERE j.id = ANY (ARRAY (
            SELECT h.id FROM unnest($1, $2) AS u(id, lease),
                 LATERAL (SELECT h.id FROM jobq.jobs h
-                         WHERE h.id = ANY (ARRAY[u.id]) AND h.lease = u.lease AND h.status = 'processing'
+                         WHERE h.id = ANY (ARRAY[u.id]) AND h.lease IS NOT DISTINCT FROM u.lease AND h.status = 'processing'
                          FOR NO KEY UPDATE SKIP LOCKED) h)))",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Without shared memory: no row when running jobs have been looked for since the server started, or are just now.
+// Without shared memory: no row when running jobs have been looked for since the server started and in this epoch of
+// the triggers, or are just now. $2: no epoch, they are switched off.
 Statement lock_unwatched_unknown = {
     R"(SELECT 1 FROM jobq.tick_state t
-       WHERE t.unwatched_found_for IS DISTINCT FROM pg_postmaster_start_time() FOR UPDATE SKIP LOCKED)",
-    {},
+       WHERE t.unwatched_found_for IS DISTINCT FROM pg_postmaster_start_time() OR t.unwatched_found_in IS DISTINCT FROM $1
+          OR $2
+       FOR UPDATE SKIP LOCKED)",
+    {INT8OID, BOOLOID},
     Planning::Free};
 Statement set_unwatched_found = {
-    "UPDATE jobq.tick_state t SET unwatched_found_for = pg_postmaster_start_time()", {}, Planning::Free};
+    "UPDATE jobq.tick_state t SET unwatched_found_for = pg_postmaster_start_time(), unwatched_found_in = $1",
+    {INT8OID},
+    Planning::Free};
 
 bool runs_unwatched(const JobsTable &jobs, int64 lease) {
     return DatumGetObjectId(job_value(jobs, kJobStatus)) == processing_status() && job_has(jobs, kJobLease) &&
@@ -82,15 +93,58 @@ Datum ids_of(List list) {
     return array_of(ids, count, INT8OID);
 }
 
+void watch_now(int64 job, Datum lease, bool unleased) {
+    Datum id = Int64GetDatum(job);
+    with_spi([&] { watch_jobs(array_of(&id, 1, INT8OID), array_of(&lease, &unleased, 1, INT8OID)); });
+}
+
+struct Unwatchable {
+    int64 job;  // the first of them, 0: there is none
+    int count;
+    int64 held;  // by others
+};
+
+// At once or, where that fails, one by one.
+Unwatchable watch_all(Datum *ids, Datum *leases, bool *unleased, int count, FailureText *failure) {
+    Unwatchable left_out = {0, 0, 0};
+    int64 watched = 0;
+    const auto watch_some = [&](int first, int n) {
+        watched +=
+            watch_jobs(array_of(ids + first, n, INT8OID), array_of(leases + first, unleased + first, n, INT8OID));
+    };
+    if (count == 0 || attempt([&] { watch_some(0, count); }, failure)) {
+        left_out.held = count - watched;
+        return left_out;
+    }
+    for (int i = 0; i < count; i++) {
+        FailureText another;
+        if (attempt([&] { watch_some(i, 1); }, left_out.count == 0 ? failure : &another)) continue;
+        if (left_out.count++ == 0) left_out.job = DatumGetInt64(ids[i]);
+    }
+    left_out.held = count - watched - left_out.count;
+    return left_out;
+}
+
 bool callback_registered = false;
+
+// As PREPARE TRANSACTION does before it calls us.
+void fire_deferred_triggers() {
+    do {
+        AfterTriggerFireDeferred();
+    } while (PreCommit_Portals(true));
+}
 
 // A prepared claim may be committed after a restart, which forgets its entry, by a session that knows nothing of it.
 void before_prepare(XactEvent event, void *) {
     if (event != XACT_EVENT_PRE_PREPARE) return;
     const int room = leases_held();
-    auto *own = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * room));
-    const int count = leases_of_this_transaction(own, room);
-    if (count > 0) watch_leases(own, count);
+    auto *own = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
+    while (const int count = leases_of_this_transaction(own, room)) {
+        watch_leases(own, count);
+        if (leases_of_this_transaction(own, room) == count) break;
+        // Those of before have fired already; and one of somebody's may claim in turn.
+        fire_deferred_triggers();
+    }
     pfree(own);
 }
 
@@ -111,32 +165,65 @@ void watch_before_prepare() {
     callback_registered = true;
 }
 
-void find_unwatched_jobs() {
+void watch_arrived_job(int64 job, int64 lease, const text *worker_id) {
+    const TimestampTz due = GetCurrentTimestamp() + kUnwatched;
+    if (enter_lease(job, lease, worker_hash_of(worker_id), due)) {
+        watch_before_prepare();
+        publish_due_at_commit(due);
+        return;
+    }
+    watch_now(job, Int64GetDatum(lease), false);
+}
+
+void watch_unleased_job(int64 job) { watch_now(job, Datum(0), true); }
+
+int64 find_unwatched_jobs(FailureText *failure) {
+    // What an old snapshot shows may be long over, and what has come since is behind it.
+    if (IsolationUsesXactSnapshot()) return 0;
+    const TimestampTz begin = GetCurrentTimestamp();
+    const uint64 epoch = marks_epoch();
+    const Datum epoch_value = Int64GetDatum(static_cast<int64>(epoch));
     // Preloaded before, and not any more: claims of then may have left jobs unwatched.
     const bool alone = !shared_memory_ready();
-    if (alone ? run(lock_unwatched_unknown, Params()).size() == 0 : !unwatched_jobs_unknown()) return;
+    if (alone ? run(lock_unwatched_unknown, Params().add(epoch_value).add(BoolGetDatum(epoch == kNoMarks))).size() == 0
+              : next_look_for_unwatched(epoch) > begin)
+        return 0;
+    // Watched ones may have come the same way.
+    publish_lease_deadline_at_commit(DT_NOBEGIN);
     const Rows rows = run(read_unwatched, Params());
-    auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
-    auto *leases = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
+    const Size room = rows.size() + 1;
+    auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * room, MCXT_ALLOC_HUGE));
+    auto *leases = static_cast<Datum *>(palloc_extended(sizeof(Datum) * room, MCXT_ALLOC_HUGE));
+    auto *unleased = static_cast<bool *>(palloc_extended(sizeof(bool) * room, MCXT_ALLOC_HUGE));
     int homeless = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         const text *worker_id = row.is_null(3) ? make_text("") : DatumGetTextPP(row.get(3));
-        if (enter_found_lease(row.int64_at(1), row.int64_at(2), worker_hash_of(worker_id))) continue;
+        const bool has_lease = !row.is_null(2);
+        if (has_lease && enter_found_lease(row.int64_at(1), row.int64_at(2), worker_hash_of(worker_id))) continue;
         ids[homeless] = row.get(1);
-        leases[homeless++] = row.get(2);
+        leases[homeless] = has_lease ? row.get(2) : Datum(0);
+        unleased[homeless++] = !has_lease;
     }
+    const Unwatchable left_out = watch_all(ids, leases, unleased, homeless, failure);
     // Some may be held by others: then the next round looks again.
-    const bool all = homeless == 0 || watch_jobs(ids, leases, homeless) == homeless;
-    if (!all) return;
+    if (left_out.held > 0) return left_out.job;
     if (alone)
-        run(set_unwatched_found, Params());
-    else if (homeless == 0)
-        unwatched_jobs_found();
+        run(set_unwatched_found, Params().add(epoch_value));
+    else if (homeless == left_out.count)
+        looked_for_unwatched(epoch, begin);
+    return left_out.job;
 }
 
-int64 watch_jobs(Datum *ids, Datum *leases, int count) {
-    run(watch, Params().add(array_of(ids, count, INT8OID)).add(array_of(leases, count, INT8OID)));
+TimestampTz next_search_for_unwatched() {
+    const uint64 epoch = marks_epoch();
+    const TimestampTz next = next_look_for_unwatched(epoch);
+    // The repair sets the role in which a trigger fires right, which then is to be looked behind.
+    return epoch == kNoMarks ? Min(next, GetCurrentTimestamp() + core::kSecond) : next;
+}
+
+int64 watch_jobs(Datum ids, Datum leases) {
+    run(watch, Params().add(ids).add(leases));
     const int64 watched = affected();
     publish_lease_deadline_at_commit(DT_NOBEGIN);
     return watched;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "pg/subtransaction.h"
 #include "shared/leases.h"
 #include "store/jobs_table.h"
 
@@ -17,12 +18,22 @@ void watch_leases(const YoungLease *leases, int count);
 // PREPARE TRANSACTION of the current transaction will mark what it has claimed. For every claim that enters a lease.
 void watch_before_prepare();
 
-// Jobs that run unwatched since before the server started, as a crash leaves them: found once after each start, by
-// reading the whole table. Inside with_spi().
-void find_unwatched_jobs();
+// A running job has come with the current transaction that is not watched, and that no claim of this server has
+// entered: by replication.
+void watch_arrived_job(int64 job, int64 lease, const text *worker_id);
+// The same for one without a lease, as it is left by hand.
+void watch_unleased_job(int64 job);
 
-// Marks these jobs, as far as they run under these leases and nobody holds them, as watched. Returns how many.
-int64 watch_jobs(Datum *ids, Datum *leases, int count);
+// Jobs that run unwatched without anybody having been told, as a crash leaves them, or a restore with triggers
+// disabled: found once after each start and once after each change of the triggers, by reading the whole table. Returns
+// a job that could not be marked and is left out, and why; 0: there is none. Inside with_spi().
+int64 find_unwatched_jobs(FailureText *failure);
+// When that is to be done again.
+TimestampTz next_search_for_unwatched();
+
+// Marks these jobs, as far as they run under these leases (NULL: none) and nobody holds them, as watched. Arrays of
+// bigint. Returns how many.
+int64 watch_jobs(Datum ids, Datum leases);
 
 // The ids of the jobs that are not watched yet, as far as they are known: all, or those of a worker.
 Datum unwatched_jobs();

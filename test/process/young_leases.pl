@@ -199,7 +199,7 @@ $node->restart;
 served('work');
 work(qq{COMMIT PREPARED '$_'}) for 'claim', 'claim in a savepoint';
 work(q{ROLLBACK PREPARED 'claim undone'});
-is(work(q{SELECT worker_id, attempts FROM jobq.jobs WHERE status = 'pending'}), '|0', 'a prepared claim rolled back');
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE status = 'pending' AND attempts = 0 AND worker_id IS NULL}), '1', 'a prepared claim rolled back');
 becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id IN ('prepared', 'saved')}, 'prepared claims are rescued after a restart');
 is(work(qq{SELECT worker_id $running}), 'young', 'the one whose completion is prepared is nobody\'s but its worker\'s');
 work(q{COMMIT PREPARED 'complete'});
@@ -210,6 +210,27 @@ $node->restart;
 served('work');
 work(q{ROLLBACK PREPARED 'complete again'});
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'young'}, 'a prepared completion rolled back: rescued');
+finish_all();
+
+# Deferred triggers fire before the jobs of a prepared transaction are marked; those of that change must fire too, and may
+# claim in turn.
+work(q{CREATE TABLE told (job bigint, was boolean, became boolean);
+       CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+       DECLARE
+           left_open refcursor;
+       BEGIN
+           INSERT INTO public.told VALUES (NEW.id, OLD.watched, NEW.watched);
+           OPEN left_open FOR SELECT 1;
+           IF NEW.watched THEN PERFORM public.jobq_claim('q', 'trigger'); END IF;
+           RETURN NULL;
+       END $$;
+       CREATE CONSTRAINT TRIGGER told AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell()});
+enqueue(3);
+prepare('told', q{SELECT id FROM jobq_claim('q', 'told', heartbeat_timeout => '1 h')});
+work(q{COMMIT PREPARED 'told'});
+is(work(q{SELECT count(*), count(DISTINCT job), count(became) FROM told}), '6|3|3', 'a deferred trigger hears of each change of each job');
+is(work(qq{SELECT count(watched) $running}), '3', 'all are watched, those that it has claimed as well');
+work(q{DROP TRIGGER told ON jobq.jobs; DROP TABLE told});
 finish_all();
 
 # ---- a second database
