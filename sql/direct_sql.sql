@@ -123,6 +123,12 @@ SELECT jobq_drop_queue('direct', force => true);
 -- What would stop the duties for all others is refused or made good.
 INSERT INTO jobq.jobs (queue, attempts) VALUES ('direct', 2147483647);
 INSERT INTO jobq.jobs (queue, status, lease_timeout) VALUES ('direct', 'processing', '100000000 years');
+INSERT INTO jobq.jobs (queue, status, lease_timeout) VALUES ('direct', 'processing', '-178000000 years');
+INSERT INTO jobq.jobs (queue, status, last_heartbeat) VALUES ('direct', 'processing', '294276-12-31');
+INSERT INTO jobq.jobs (queue, status, started_at) VALUES ('direct', 'processing', '-infinity');
+INSERT INTO jobq.jobs (queue, status, worker_id) VALUES ('direct', 'processing', repeat('w', 256));
+INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'processing');
+UPDATE jobq.jobs SET last_heartbeat = 'infinity' WHERE queue = 'direct';
 SELECT count(*) AS duties FROM jobq_tick();
 UPDATE jobq.jobs SET watched = NULL, lease_timeout = NULL WHERE queue = 'direct' RETURNING status;
 SELECT watched, lease_timeout FROM jobq.jobs WHERE queue = 'direct';

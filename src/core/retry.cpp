@@ -27,6 +27,11 @@ constexpr Micros kNoReach = INT64_MIN;
 
 }  // namespace
 
+int next_attempt(int attempts) noexcept {
+    if (attempts < 0) return 1;
+    return attempts < kMaxAttempts ? attempts + 1 : kMaxAttempts;
+}
+
 Micros backoff(const RetryPolicy &policy, int attempt, std::uint32_t random) noexcept {
     const Micros delay = doubled(policy.base, policy.max, attempt);
     const Micros spread = delay / 10;

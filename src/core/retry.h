@@ -7,6 +7,10 @@
 
 namespace jobq::core {
 
+// The number of the attempt that a claim begins after so many. Whatever the row holds, it counts from 1 to
+// kMaxAttempts.
+int next_attempt(int attempts) noexcept;
+
 struct RetryPolicy {
     Micros base;  // delay after the first attempt
     Micros max;   // longest delay

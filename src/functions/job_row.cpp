@@ -1,7 +1,9 @@
 // See job_row.h.
 #include "pg/pg.h"
 
+#include "core/clock.h"
 #include "core/group.h"
+#include "core/interval.h"
 #include "functions/job_row.h"
 #include "pg/args.h"
 #include "shared/publish.h"
@@ -22,6 +24,23 @@ void check_count(const JobRow &row, const char *column) {
         ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                         errmsg("column \"%s\" is out of range: %d", column, count),
                         errhint("It counts from 0 to %d.", core::kMaxAttempts)));
+}
+
+// Times that the duties reckon with: sums with a timeout must fit, and a lease must run out some day.
+void check_moment(const JobRow &row, const char *column) {
+    if (!row.has(column)) return;
+    const TimestampTz value = DatumGetTimestampTz(row.get(column));
+    if (value == core::bounded_moment(value)) return;
+    ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("column \"%s\" is out of range", column),
+                    errhint("It is a time between the years 1 and 6000, or NULL.")));
+}
+
+void check_lease_timeout(const Interval *value) {
+    const core::Micros span = core::span_micros(value->month, value->day, value->time);
+    if (span < core::kMinHeartbeatTimeout || span > core::kMaxHeartbeatTimeout)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("column \"lease_timeout\" must be between 10 ms and 365 days"),
+                        errhint("Leave it out to take the timeout of the job or its queue.")));
 }
 
 }  // namespace
@@ -80,6 +99,10 @@ void check_row(const JobRow &row) {
     if (row.has("dead_from")) check_queue_name(text_of(row, "dead_from"), "dead_from");
     if (row.has("heartbeat_timeout")) check_heartbeat_timeout(DatumGetIntervalP(row.get("heartbeat_timeout")));
     if (row.has("max_runtime")) check_max_runtime(DatumGetIntervalP(row.get("max_runtime")));
+    if (row.has("lease_timeout")) check_lease_timeout(DatumGetIntervalP(row.get("lease_timeout")));
+    for (const char *column : {"created_at", "started_at", "last_heartbeat", "cancel_requested_at"})
+        check_moment(row, column);
+    if (row.has("worker_id")) check_name(text_of(row, "worker_id"), "worker_id", core::kMaxWorkerBytes, true);
 }
 
 void check_kept_key(const JobRow &row, const char *queue) {

@@ -1,6 +1,7 @@
 // What stands behind the view jobq.queue_stats: numbers of jobs and rates, ages.
 #include "pg/pg.h"
 
+#include "core/clock.h"
 #include "core/job.h"
 #include "functions/result_set.h"
 #include "pg/args.h"
@@ -43,7 +44,8 @@ PGDLLEXPORT Datum jobq_oldest_pending_age(PG_FUNCTION_ARGS) {
     text *queue = PG_GETARG_TEXT_PP(0);
     TimestampTz ready_at = 0;
     if (!with_spi([&] { return oldest_ready(queue, &ready_at); })) PG_RETURN_NULL();
-    return DirectFunctionCall2(timestamp_mi, TimestampTzGetDatum(GetCurrentTimestamp()), TimestampTzGetDatum(ready_at));
+    return DirectFunctionCall2(timestamp_mi, TimestampTzGetDatum(GetCurrentTimestamp()),
+                               TimestampTzGetDatum(core::bounded_moment(ready_at)));
 }
 
 PG_FUNCTION_INFO_V1(jobq_oldest_heartbeats);

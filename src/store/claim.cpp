@@ -136,7 +136,8 @@ core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool 
     begin_change(table);
     set_column(table, kJobStatus, ObjectIdGetDatum(processing_status()));
     clear_column(table, kJobReadyAt);
-    set_column(table, kJobAttempts, Int32GetDatum(DatumGetInt32(job_value(claim->jobs, kJobAttempts)) + 1));
+    set_column(table, kJobAttempts,
+               Int32GetDatum(core::next_attempt(DatumGetInt32(job_value(claim->jobs, kJobAttempts)))));
     set_column(table, kJobWorkerId, PointerGetDatum(claim->request.worker_id));
     set_column(table, kJobStartedAt, TimestampTzGetDatum(claim->now));
     set_column(table, kJobLastHeartbeat, TimestampTzGetDatum(claim->now));

@@ -45,10 +45,11 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
 void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *outcome, TimestampTz now);
 
 // What must be known of a running job to end its attempt: columns for a SELECT from jobq.jobs j, and their numbers.
-#define RUNNING_COLUMNS(lease)                                                                            \
-    "j.id, " lease                                                                                        \
-    ", j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at IS "         \
-    "NOT NULL, j.lease_timeout, j.lane, j.priority, j.unique_for IS NOT NULL, j.queue_slot, j.key_slot, " \
+#define RUNNING_COLUMNS(lease)                                                                                   \
+    "j.id, " lease                                                                                               \
+    ", j.attempts, j.max_attempts, j.lost_attempts, j.queue, j.run_at, j.cancel_requested_at IS "                \
+    "NOT NULL, coalesce(j.lease_timeout, interval '60 seconds'), j.lane, j.priority, j.unique_for IS NOT NULL, " \
+    "j.queue_slot, j.key_slot, "                                                                                 \
     "j.concurrency_key, j.group_active"
 enum RunningColumn {
     kId = 1,

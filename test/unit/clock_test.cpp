@@ -11,6 +11,13 @@ namespace {
 constexpr Micros kTolerance = kSecond;
 constexpr Micros kStart = 800000000 * kSecond;  // a moment in 2025
 
+TEST(BoundedMoment, FitsWhatIsReckonedWithIt) {
+    EXPECT_EQ(bounded_moment(0), 0);
+    EXPECT_EQ(bounded_moment(kLastMoment), kLastMoment);
+    EXPECT_EQ(bounded_moment(INT64_MAX), kLastMoment);
+    EXPECT_EQ(bounded_moment(INT64_MIN), kFirstMoment);
+}
+
 TEST(ClockStep, NoneWhileBothClocksAgree) {
     for (const Micros elapsed : {Micros{0}, Micros{1}, kSecond, kHour, 365 * kDay})
         EXPECT_EQ(clock_step({kStart, 77}, {kStart + elapsed, 77 + elapsed}, kTolerance), 0) << elapsed;

@@ -22,6 +22,14 @@ Micros plain_delay(const RetryPolicy &policy, int attempt) {
     return static_cast<Micros>(delay < policy.max ? delay : policy.max);
 }
 
+TEST(NextAttempt, CountsFromOneToTheLimit) {
+    EXPECT_EQ(next_attempt(0), 1);
+    EXPECT_EQ(next_attempt(19), 20);
+    EXPECT_EQ(next_attempt(INT_MIN), 1);
+    EXPECT_EQ(next_attempt(kMaxAttempts - 1), kMaxAttempts);
+    EXPECT_EQ(next_attempt(INT_MAX), kMaxAttempts);
+}
+
 TEST(Backoff, DoublesFromTheBaseUpToTheMaximum) {
     const Micros expected[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600, 3600};
     for (int attempt = 1; attempt <= 15; attempt++)
