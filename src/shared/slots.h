@@ -82,6 +82,7 @@ struct Slot {
     uint64 looked_epoch;     // the epoch of the triggers in which that was last, see shared/leases.h
     TimestampTz looked_at;   // and when
     core::Micros look_took;  // and how long it took
+    int last_error_step;     // what last_error is about; kWorkerStep: a whole worker
     Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered
 
@@ -97,8 +98,7 @@ struct Slot {
     StepReport steps[kStepCount];
     char last_error[kErrorBytes];
     TimestampTz last_error_at;
-    int last_error_step;             // of what; kWorkerStep
-    TimestampTz last_error_over_at;  // when that worked again, 0: it has not
+    TimestampTz last_error_over_at;  // when what had failed worked again, 0: it has not
 };
 
 struct SharedState {

@@ -240,11 +240,6 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
     return page;
 }
 
-void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure) {
-    if (outcome->failed++ == 0)
-        snprintf(outcome->error, sizeof(outcome->error), "job %lld: %s", static_cast<long long>(job), failure.message);
-}
-
 // Changes all jobs of a batch at once or, where that fails, one by one, leaving out those that cannot be changed.
 // change(first, count) works on a range of the batch; id(i) names one of them.
 template <typename Change, typename Id>
@@ -394,7 +389,7 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     const Horizon known = horizon();
     if (known.deadline > now && known.cancel_asked >= requested_before) return outcome;
     const uint64 version = begin_horizon_scan();
-    const Snapshot before = RegisterSnapshot(GetLatestSnapshot());
+    Snapshot before = RegisterSnapshot(GetLatestSnapshot());
     const Rows rows =
         run(lock_expired,
             Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
