@@ -8,6 +8,7 @@
 #include "shared/publish.h"
 #include "store/counts.h"
 #include "store/jobs_table.h"
+#include "store/lanes.h"
 #include "store/watch.h"
 #include "store/rows.h"
 
@@ -230,10 +231,13 @@ bool oldest_ready(text *queue, TimestampTz *ready_at) {
     *ready_at = DT_NOEND;
     JobsTable jobs;
     open_jobs_for_reading(&jobs);
-    LaneWalk walk = {ids, static_cast<int>(lanes.size()), 0};
+    const int count = static_cast<int>(lanes.size());
+    for (int i = 0; i < count && count <= kFewLanes; i++) *ready_at = Min(*ready_at, oldest_in_lane(&jobs, ids[i]));
+    LaneWalk walk = {ids, count, 0};
     int64 lane;
     core::ClaimKey first;
-    while (next_lane_with_entries(&jobs, &walk, &lane, &first)) *ready_at = Min(*ready_at, oldest_in_lane(&jobs, lane));
+    while (count > kFewLanes && next_lane_with_entries(&jobs, &walk, &lane, &first))
+        *ready_at = Min(*ready_at, oldest_in_lane(&jobs, lane));
     close_jobs_for_reading(&jobs);
     return *ready_at != DT_NOEND;
 }

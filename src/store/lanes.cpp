@@ -25,9 +25,6 @@ namespace {
 // Bound the memory of a session that asks for ever new names.
 constexpr int kMaxKnownQueues = 10000;
 constexpr int kMaxKnownLanes = 500000;
-// Of so many lanes at most each is looked into by itself, and the marks say which of them are empty. Of more, those
-// that have entries in the claim index are looked for.
-constexpr int kFewLanes = 64;
 // So many new lanes are put into their places one by one.
 constexpr int kFewNew = 64;
 

@@ -66,7 +66,7 @@ my @contents = (
     [ 'kept keys', 'SELECT * FROM jobq.kept_keys ORDER BY job_id' ],
     [ 'dependencies', 'SELECT * FROM jobq.dependencies ORDER BY job_id, depends_on' ],
     [ 'deleted dependencies', 'SELECT * FROM jobq.deleted_dependencies ORDER BY job_id' ],
-    [ 'lanes', 'SELECT DISTINCT * FROM jobq.lane_directory ORDER BY lane' ],
+    [ 'lanes', 'SELECT DISTINCT lane, queue, kind, version, requires FROM jobq.lane_directory ORDER BY lane' ],
     [ 'queues', 'SELECT * FROM jobq.queues ORDER BY queue' ],
     [ 'sequence', 'SELECT last_value, is_called FROM jobq.jobs_id_seq' ],
 );
