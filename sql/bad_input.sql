@@ -111,6 +111,7 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_purge_queue('bad', '{NULL}')
     jobq_grant(NULL, 'worker')
     jobq_grant('postgres', NULL)
+    jobq_grant('postgres', 'worker', '{NULL}')
     jobq_revoke(NULL, 'worker')
 $$);
 
@@ -156,6 +157,10 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_grant('', 'worker')
     jobq_grant(repeat('r', 64), 'worker')
     jobq_grant('postgres', 'WORKER')
+    jobq_grant('postgres', 'worker', '{}')
+    jobq_grant('postgres', 'worker', '{bad,""}')
+    jobq_revoke('postgres', 'worker', ARRAY['bad', repeat('q', 64)])
+    jobq_grant('postgres', 'monitor', '{bad}')
 $$);
 
 -- Numbers out of range.

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "functions/claim.h"
+#include "functions/granted.h"
 #include "pg/args.h"
 #include "pg/async_commit.h"
 #include "settings.h"
@@ -130,8 +131,7 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_claim);
 PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
-    const text *queue = require_text(fcinfo, 0, "queue");
-    check_queue_name(view(queue), "queue");
+    const text *queue = granted_queue(fcinfo, 0, "queue");
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
     const bool whole = settings.async_claims && is_whole_transaction();
@@ -145,7 +145,11 @@ PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     require(fcinfo, 0, "queues");
     const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, kMaxNames);
-    for (int i = 0; i < queues.count; i++) check_queue_name(queues.items[i], {"queues", i + 1});
+    const QueueScope *scope = scope_of(fcinfo);
+    for (int i = 0; i < queues.count; i++) {
+        check_queue_name(queues.items[i], {"queues", i + 1});
+        check_scope(scope, queues.items[i]);
+    }
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
     const bool whole = settings.async_claims && is_whole_transaction();

@@ -9,7 +9,9 @@
 #include "shared/unblock.h"
 #include "store/dependencies.h"
 #include "store/dependents.h"
+#include "store/owner.h"
 #include "store/restore.h"
+#include "store/scope.h"
 
 extern "C" {
 #include "commands/trigger.h"
@@ -45,9 +47,9 @@ void append_job(StringInfo text, const Row &row) {
 }
 
 // nullptr: no such job.
-char *dot_of(int64 job, int32 max_jobs) {
+char *dot_of(int64 job, const QueueScope *scope, int32 max_jobs) {
     // One more tells whether there are more.
-    const Rows jobs = read_graph(job, static_cast<int64>(max_jobs) + 1);
+    const Rows jobs = read_graph(job, scope, static_cast<int64>(max_jobs) + 1);
     if (jobs.size() == 0) return nullptr;
     const bool cut = jobs.size() > static_cast<uint64>(max_jobs);
     StringInfoData text;
@@ -111,8 +113,11 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_dependency_results);
 PGDLLEXPORT Datum jobq_dependency_results(PG_FUNCTION_ARGS) {
     const int64 job = require_int64(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
-    with_spi([&] {
+    with_owner_spi([&] {
+        // Whoever made the job depend on others handed their results on to it, from whatever queue.
+        if (!job_is_in_scope(scope, job)) return;
         const Rows rows = read_dependency_results(job);
         for (uint64 i = 0; i < rows.size(); i++) {
             Datum values[3];
@@ -134,9 +139,10 @@ PGDLLEXPORT Datum jobq_dot(PG_FUNCTION_ARGS) {
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"max_jobs\" is too large: %d", max_jobs),
                  errhint("At most %d are allowed.", kMaxDotJobs)));
     MemoryContext context = CurrentMemoryContext;
+    const QueueScope *scope = scope_of(fcinfo);
     text *graph = nullptr;
-    with_spi([&] {
-        const char *dot = dot_of(job, max_jobs);
+    with_owner_spi([&] {
+        const char *dot = job_is_in_scope(scope, job) ? dot_of(job, scope, max_jobs) : nullptr;
         if (dot == nullptr) return;
         MemoryContext inner = MemoryContextSwitchTo(context);
         graph = cstring_to_text(dot);

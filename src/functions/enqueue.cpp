@@ -11,6 +11,7 @@
 #include "store/depth.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
+#include "store/scope.h"
 #include "store/unique.h"
 
 #include <algorithm>
@@ -31,8 +32,9 @@ void check_conflict_has_key(const JobSpec &spec) {
 }
 
 // The checks that all three functions share.
-void check_spec(JobSpec *spec, bool has_max_attempts) {
+void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope) {
     check_queue_name(view(spec->queue), "queue");
+    check_scope(scope, view(spec->queue));
     check_name(view(spec->kind), "kind", core::kMaxKindBytes, true);
     if (spec->has_metadata) check_json_size(spec->metadata, "metadata");
     if (spec->required != nullptr) {
@@ -67,11 +69,11 @@ NewDependent dependent_of(const JobSpec &spec, int64 id, int number) {
     return {id, spec.depends_on, spec.depends_on_count, spec.on_dependency_failure, number};
 }
 
-void depend(const JobSpec &spec, int64 id) {
+void depend(const JobSpec &spec, int64 id, const QueueScope *scope) {
     if (spec.depends_on_count == 0) return;
     int number;
     const NewDependent dependent = dependent_of(spec, id, 1);
-    add_dependencies(&dependent, 1, &number);
+    add_dependencies(&dependent, 1, scope, &number);
 }
 
 Newcomer newcomer_of(const JobSpec &spec, text *unique_key) { return {spec.queue, unique_key, spec.on_conflict}; }
@@ -276,12 +278,13 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
     if (given(fcinfo, MaxRuntime)) spec.max_runtime = PG_GETARG_INTERVAL_P(MaxRuntime);
     spec.has_metadata = given(fcinfo, Metadata);
     if (spec.has_metadata) spec.metadata = PG_GETARG_DATUM(Metadata);
-    check_spec(&spec, given(fcinfo, MaxAttempts));
+    const QueueScope *scope = scope_of(fcinfo);
+    check_spec(&spec, given(fcinfo, MaxAttempts), scope);
 
     fill_from_queue(&spec, given(fcinfo, MaxAttempts));
     if (spec.unique_key != nullptr) {
         const KeyedJob job = enqueue_one_keyed(spec, now);
-        if (job.is_new) depend(spec, job.id);
+        if (job.is_new) depend(spec, job.id, scope);
         PG_RETURN_INT64(job.id);
     }
     make_room(view(spec.queue), 1, now);
@@ -289,7 +292,7 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
     open_jobs(&jobs);
     const int64 id = insert_one(&jobs, spec, now);
     close_jobs(&jobs);
-    depend(spec, id);
+    depend(spec, id, scope);
     PG_RETURN_INT64(id);
 }
 
@@ -318,7 +321,7 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
     shared.priority = check_priority(PG_GETARG_INT32(Priority), "priority");
     shared.run_at = run_at_or(now, given(fcinfo, RunAt), PG_GETARG_TIMESTAMPTZ(RunAt));
     if (given(fcinfo, MaxAttempts)) shared.max_attempts = PG_GETARG_INT32(MaxAttempts);
-    check_spec(&shared, given(fcinfo, MaxAttempts));
+    check_spec(&shared, given(fcinfo, MaxAttempts), scope_of(fcinfo));
 
     const Elements payloads = require_elements(fcinfo, Payloads, JSONBOID, "payloads", core::kMaxEnqueue);
     for (int i = 0; i < payloads.count; i++) check_json_size(payloads.values[i], "payloads");
@@ -381,6 +384,7 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
                         errhint("At most %d are allowed in one call.", core::kMaxEnqueue)));
 
     const TimestampTz now = GetCurrentTimestamp();
+    const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     const int count = static_cast<int>(JB_ROOT_COUNT(specs));
     if (count == 0) return results.done();
@@ -398,7 +402,7 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
         number++;
         if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
         ParsedSpec spec = parse_spec(element.val.binary.data, now);
-        check_spec(&spec.job, spec.has_max_attempts);
+        check_spec(&spec.job, spec.has_max_attempts, scope);
         fill_from_queue(&spec.job, spec.has_max_attempts);
         elements[number - 1] = {spec.job, number, 0};
     }
@@ -423,7 +427,7 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     }
     close_jobs(&jobs);
     if (keyed_count > 0) enqueue_keyed_elements(elements, keyed_count, now, &number, ids, are_new, &dependents, count);
-    add_dependencies(dependents.items, dependents.count, &number);
+    add_dependencies(dependents.items, dependents.count, scope, &number);
     error_context_stack = context.previous;
     for (int i = 0; i < count; i++) results.row({ids[i], BoolGetDatum(are_new[i])});
     return results.done();

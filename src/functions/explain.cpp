@@ -1,10 +1,12 @@
 // jobq_explain and jobq_explain_queue.
 #include "pg/pg.h"
 
+#include "functions/granted.h"
 #include "functions/result_set.h"
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "store/explain.h"
+#include "store/owner.h"
 
 namespace jobq {
 
@@ -32,19 +34,21 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_explain);
 PGDLLEXPORT Datum jobq_explain(PG_FUNCTION_ARGS) {
     const int64 id = require_int64(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     ReasonRows rows(&results);
-    with_spi([&] { explain_job(id, GetCurrentTimestamp(), &rows); });
+    with_owner_spi([&] {
+        if (job_is_in_scope(scope, id)) explain_job(id, GetCurrentTimestamp(), &rows);
+    });
     return results.done();
 }
 
 PG_FUNCTION_INFO_V1(jobq_explain_queue);
 PGDLLEXPORT Datum jobq_explain_queue(PG_FUNCTION_ARGS) {
-    const text *queue = require_text(fcinfo, 0, "queue");
-    check_queue_name(view(queue), "queue");
+    const text *queue = granted_queue(fcinfo, 0, "queue");
     ResultSet results(fcinfo);
     ReasonRows rows(&results);
-    with_spi([&] { explain_queue(view(queue), GetCurrentTimestamp(), &rows); });
+    with_owner_spi([&] { explain_queue(view(queue), GetCurrentTimestamp(), &rows); });
     return results.done();
 }
 

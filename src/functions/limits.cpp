@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "core/limit.h"
+#include "functions/granted.h"
 #include "functions/result_set.h"
 #include "pg/args.h"
 #include "pg/spi.h"
@@ -10,6 +11,7 @@
 #include "store/directory.h"
 #include "store/known_queues.h"
 #include "store/limit_settings.h"
+#include "store/owner.h"
 
 namespace jobq {
 
@@ -73,18 +75,18 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_set_limit);
 PGDLLEXPORT Datum jobq_set_limit(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
-    text *queue = require_text(fcinfo, 0, "queue");
-    check_queue_name(view(queue), "queue");
+    text *queue = granted_queue(fcinfo, 0, "queue");
     text *key = given(fcinfo, 1) ? PG_GETARG_TEXT_PP(1) : make_text("");
     if (given(fcinfo, 1)) check_name(view(key), "key", core::kMaxConcurrencyKeyBytes, false);
     const LimitValues values = limit_arguments(fcinfo);
-    PG_RETURN_BOOL(with_spi([&] {
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] {
         require_known_queue(view(queue));
         if (!values.has_max_running && !values.has_rate) {
-            warn_of_unknown_queue(view(queue));
+            warn_of_unknown_queue(view(queue), scope);
             return remove_limit(queue, key);
         }
-        warn_of_mistyped_queue(view(queue));
+        warn_of_mistyped_queue(view(queue), scope);
         set_limit(queue, key, values);
         return true;
     }));

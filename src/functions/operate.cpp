@@ -1,6 +1,7 @@
 // Operators' functions on jobs: one by its id, or many of a queue by a filter.
 #include "pg/pg.h"
 
+#include "functions/granted.h"
 #include "functions/result_set.h"
 #include "functions/status.h"
 #include "pg/args.h"
@@ -8,6 +9,7 @@
 #include "store/directory.h"
 #include "store/known_queues.h"
 #include "store/operate.h"
+#include "store/owner.h"
 
 #include <cmath>
 
@@ -15,12 +17,19 @@ namespace jobq {
 
 namespace {
 
+// A retried dead letter goes home.
+bool may_operate(Operation operation, const QueueScope *scope, int64 job) {
+    return operation == Operation::Retry ? home_is_in_scope(scope, job) : job_is_in_scope(scope, job);
+}
+
 // Applies an operation to one job; the job's status afterwards, NULL when it is unknown.
 Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz run_at) {
     Datum id = Int64GetDatum(require_int64(fcinfo, 0, "job_id"));
+    const QueueScope *scope = scope_of(fcinfo);
     bool found = false;
     core::JobStatus status = core::JobStatus::Pending;
-    with_spi([&] {
+    with_owner_spi([&] {
+        if (!may_operate(operation, scope, DatumGetInt64(id))) return;
         const Rows changed = operate(operation, array_of(&id, 1, INT8OID), run_at, GetCurrentTimestamp());
         found = changed.size() == 1 ? core::parse_status(TextDatumGetCString(changed[0].get(2)), &status)
                                     : current_status(DatumGetInt64(id), &status);
@@ -76,8 +85,8 @@ double rate_argument(FunctionCallInfo fcinfo, int n, const char *name) {
 // The parameters from kind on are the same in all set operations; `first` is the position of kind.
 JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
     JobFilter filter = {};
-    filter.queue = require_text(fcinfo, 0, "queue");
-    check_queue_name(view(filter.queue), "queue");
+    filter.queue = granted_queue(fcinfo, 0, "queue");
+    filter.scope = scope_of(fcinfo);
     if (given(fcinfo, first)) {
         filter.kind = PG_GETARG_TEXT_PP(first);
         check_name(view(filter.kind), "kind", core::kMaxKindBytes, true);
@@ -99,12 +108,12 @@ JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
 }
 
 Datum operate_on_matching(const JobFilter &filter, Operation operation, TimestampTz run_at) {
-    PG_RETURN_INT64(with_spi([&] {
+    PG_RETURN_INT64(with_owner_spi([&] {
         require_known_queue(view(filter.queue));
         const TimestampTz now = GetCurrentTimestamp();
         const Rows matching = lock_matching(filter, operation, run_at, now);
         if (matching.size() == 0) {
-            warn_of_unknown_queue(view(filter.queue));
+            warn_of_unknown_queue(view(filter.queue), filter.scope);
             return INT64CONST(0);
         }
         auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * matching.size(), MCXT_ALLOC_HUGE));
@@ -123,8 +132,10 @@ TimestampTz required_run_at(FunctionCallInfo fcinfo, int n) {
 template <int kColumns>
 Datum return_rows(FunctionCallInfo fcinfo, Rows (*read_rows)(int64)) {
     const int64 id = require_int64(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
-    with_spi([&] {
+    with_owner_spi([&] {
+        if (!job_is_in_scope(scope, id)) return;
         const Rows rows = read_rows(id);
         for (uint64 i = 0; i < rows.size(); i++) {
             Datum values[kColumns];
@@ -149,8 +160,10 @@ PGDLLEXPORT Datum jobq_job_log(PG_FUNCTION_ARGS) { return return_rows<5>(fcinfo,
 PG_FUNCTION_INFO_V1(jobq_result);
 PGDLLEXPORT Datum jobq_result(PG_FUNCTION_ARGS) {
     const int64 id = require_int64(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
     bool none = true;
-    const Datum result = with_spi([&] {
+    const Datum result = with_owner_spi([&] {
+        if (!job_is_in_scope(scope, id)) return Datum(0);
         const Rows rows = read_result(id);
         const Datum value = rows.size() == 1 ? rows[0].get(1, &none) : Datum(0);
         return none ? Datum(0) : SPI_datumTransfer(value, false, -1);
@@ -212,14 +225,14 @@ PGDLLEXPORT Datum jobq_delete_jobs(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_redrive);
 PGDLLEXPORT Datum jobq_redrive(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
-    text *queue = require_text(fcinfo, 0, "queue");
-    check_queue_name(view(queue), "queue");
+    text *queue = granted_queue(fcinfo, 0, "queue");
+    const QueueScope *scope = scope_of(fcinfo);
     const int32 max_jobs = required_max_jobs(fcinfo, 1);
     const double per_second = rate_argument(fcinfo, 2, "per_second");
-    PG_RETURN_INT64(with_spi([&] {
+    PG_RETURN_INT64(with_owner_spi([&] {
         require_known_queue(view(queue));
-        const int64 redriven = redrive(queue, max_jobs, per_second, GetCurrentTimestamp());
-        if (redriven == 0) warn_of_unknown_queue(view(queue));
+        const int64 redriven = redrive(queue, scope, max_jobs, per_second, GetCurrentTimestamp());
+        if (redriven == 0) warn_of_unknown_queue(view(queue), scope);
         return redriven;
     }));
 }

@@ -3,6 +3,7 @@
 
 #include "core/backpressure.h"
 #include "core/fairness.h"
+#include "functions/granted.h"
 #include "functions/result_set.h"
 #include "functions/status.h"
 #include "pg/args.h"
@@ -13,6 +14,7 @@
 #include "shared/wall_clock.h"
 #include "store/directory.h"
 #include "store/operate.h"
+#include "store/owner.h"
 #include "store/jobs_table.h"
 #include "store/known_queues.h"
 #include "store/queues.h"
@@ -25,11 +27,7 @@ namespace {
 // How long one jobq_tick() looks through jobs that must be kept before it leaves the rest to the next.
 constexpr core::Micros kIdleTimeByHand = 5000;
 
-text *queue_argument(FunctionCallInfo fcinfo) {
-    text *queue = require_text(fcinfo, 0, "name");
-    check_queue_name(view(queue), "name");
-    return queue;
-}
+text *queue_argument(FunctionCallInfo fcinfo) { return granted_queue(fcinfo, 0, "name"); }
 
 void check_on_full(const text *value) {
     core::FullPolicy policy;
@@ -57,9 +55,10 @@ void check_priority_ageing(const Interval *value) {
 }
 
 // Empty: none.
-void check_dead_letter_queue(std::string_view queue, std::string_view dead_letter_queue) {
+void check_dead_letter_queue(FunctionCallInfo fcinfo, std::string_view queue, std::string_view dead_letter_queue) {
     if (dead_letter_queue.empty()) return;
     check_queue_name(dead_letter_queue, "dead_letter_queue");
+    check_scope(scope_of(fcinfo), dead_letter_queue);
     if (dead_letter_queue == queue)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"dead_letter_queue\" must not be the queue itself"),
@@ -101,7 +100,7 @@ QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
     if (given(fcinfo, 7)) check_span(PG_GETARG_INTERVAL_P(7), "keep_failed", Zero::Allowed);
     if (given(fcinfo, 8)) check_max_depth(PG_GETARG_INT32(8));
     if (given(fcinfo, 9)) check_on_full(PG_GETARG_TEXT_PP(9));
-    if (given(fcinfo, 10)) check_dead_letter_queue(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(10)));
+    if (given(fcinfo, 10)) check_dead_letter_queue(fcinfo, view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(10)));
     if (given(fcinfo, 11)) check_queue_max_runtime(PG_GETARG_INTERVAL_P(11));
     if (given(fcinfo, 12)) check_on_max_runtime(PG_GETARG_TEXT_PP(12));
     if (given(fcinfo, 13)) check_priority_ageing(PG_GETARG_INTERVAL_P(13));
@@ -115,9 +114,10 @@ QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
 
 Datum set_paused_argument(FunctionCallInfo fcinfo, bool paused) {
     text *queue = queue_argument(fcinfo);
-    PG_RETURN_BOOL(with_spi([&] {
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] {
         require_known_queue(view(queue));
-        warn_of_unknown_queue(view(queue));
+        warn_of_unknown_queue(view(queue), scope);
         return set_paused(queue, paused);
     }));
 }
@@ -129,6 +129,30 @@ void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
                       errdetail("%s", batch.error)));
 }
 
+void tick(ResultSet *results, TimestampTz now) {
+    const bool rests = !may_run_duties();
+    if (rests)
+        ereport(NOTICE, (errmsg("a dump is being restored: nothing was done"),
+                         errhint("Call it again when the session that restores has disconnected.")));
+    for (int i = 0; i < kDutyCount; i++) {
+        const auto duty = static_cast<Duty>(i);
+        DutyOutcome batch = {};
+        batch.more = !rests;
+        int64 done = 0;
+        int64 failed = 0;
+        const TimestampTz begin = GetCurrentTimestamp();
+        const auto has_time = [&] { return GetCurrentTimestamp() - begin < kIdleTimeByHand; };
+        while (batch.more || ((batch.unread || batch.lapping) && has_time())) {
+            batch = run_duty(duty, now, grace_start());
+            done += batch.done;
+            failed += batch.failed;
+            if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);
+            CHECK_FOR_INTERRUPTS();
+        }
+        results->row({CStringGetTextDatum(core::duty_name(duty)), Int64GetDatum(done)});
+    }
+}
+
 }  // namespace
 
 extern "C" {
@@ -138,7 +162,7 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
     const QueueSettings found = settings_arguments(fcinfo);
-    if (!with_spi([&] {
+    if (!with_owner_spi([&] {
             const bool created = create_queue(queue, found);
             if (created) refuse_unkept_dead_letters(queue, found);
             return created;
@@ -154,9 +178,10 @@ PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
     const QueueSettings found = settings_arguments(fcinfo);
-    with_spi([&] {
+    const QueueScope *scope = scope_of(fcinfo);
+    with_owner_spi([&] {
         require_known_queue(view(queue));
-        warn_of_mistyped_queue(view(queue));
+        warn_of_mistyped_queue(view(queue), scope);
         alter_queue(queue, found);
         refuse_unkept_dead_letters(queue, found);
     });
@@ -169,7 +194,8 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
     text *queue = queue_argument(fcinfo);
     require(fcinfo, 1, "force");
     const bool force = PG_GETARG_BOOL(1);
-    PG_RETURN_BOOL(with_spi([&] {
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] {
         // The jobs that are judged are the jobs that are deleted: they are locked in between.
         const Rows jobs = lock_queue(queue);
         auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (jobs.size() + 1), MCXT_ALLOC_HUGE));
@@ -186,7 +212,7 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
                                         "drop the queue with force => true.")));
         }
         const bool forgotten = forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
-        if (!forgotten) warn_of_unknown_queue(view(queue));
+        if (!forgotten) warn_of_unknown_queue(view(queue), scope);
         return forgotten;
     }));
 }
@@ -213,10 +239,11 @@ PGDLLEXPORT Datum jobq_purge_queue(PG_FUNCTION_ARGS) {
     read_statuses(fcinfo, 1, Operation::Delete, operation_applies, wanted);
     for (int i = 0; i < core::kJobStatusCount; i++)
         if (wanted[i]) names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
-    PG_RETURN_INT64(with_spi([&] {
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_INT64(with_owner_spi([&] {
         require_known_queue(view(queue));
         const int64 purged = purge_queue(queue, array_of(names, count, TEXTOID));
-        if (purged == 0) warn_of_unknown_queue(view(queue));
+        if (purged == 0) warn_of_unknown_queue(view(queue), scope);
         return purged;
     }));
 }
@@ -261,28 +288,9 @@ PG_FUNCTION_INFO_V1(jobq_tick);
 PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     const TimestampTz now = given(fcinfo, 0) ? check_finite(PG_GETARG_TIMESTAMPTZ(0), "now") : GetCurrentTimestamp();
+    check_all_queues(fcinfo);
     ResultSet results(fcinfo);
-    const bool rests = !may_run_duties();
-    if (rests)
-        ereport(NOTICE, (errmsg("a dump is being restored: nothing was done"),
-                         errhint("Call it again when the session that restores has disconnected.")));
-    for (int i = 0; i < kDutyCount; i++) {
-        const auto duty = static_cast<Duty>(i);
-        DutyOutcome batch = {};
-        batch.more = !rests;
-        int64 done = 0;
-        int64 failed = 0;
-        const TimestampTz begin = GetCurrentTimestamp();
-        const auto has_time = [&] { return GetCurrentTimestamp() - begin < kIdleTimeByHand; };
-        while (batch.more || ((batch.unread || batch.lapping) && has_time())) {
-            batch = run_duty(duty, now, grace_start());
-            done += batch.done;
-            failed += batch.failed;
-            if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);
-            CHECK_FOR_INTERRUPTS();
-        }
-        results.row({CStringGetTextDatum(core::duty_name(duty)), Int64GetDatum(done)});
-    }
+    as_owner([&] { tick(&results, now); });
     return results.done();
 }
 

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "functions/claim.h"
+#include "functions/granted.h"
 #include "functions/payload.h"
 #include "functions/result_set.h"
 #include "functions/status.h"
@@ -10,6 +11,7 @@
 #include "pg/spi.h"
 #include "settings.h"
 #include "store/finish.h"
+#include "store/owner.h"
 
 #include <algorithm>
 
@@ -147,7 +149,7 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
     const bool must_hold = required_bool(fcinfo, 3, "must_hold");
     HeldJob job = held_job(fcinfo, 1);
     take_extra(&job, fcinfo, 2);
-    complete_jobs(&job, 1, GetCurrentTimestamp());
+    complete_jobs(&job, 1, scope_of(fcinfo), GetCurrentTimestamp());
     if (!job.held && must_hold)
         ereport(ERROR, (errcode(kErrcodeLeaseLost),
                         errmsg("the lease on job %lld is lost", static_cast<long long>(job.id)), errhint(LOST_HINT)));
@@ -160,7 +162,7 @@ PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
     Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
     const bool must_hold = required_bool(fcinfo, 3, "must_hold");
     ResultSet results(fcinfo);
-    complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
+    complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
     in_callers_order(&batch);
     if (must_hold) report_lost_leases(ERROR, batch);
     for (int i = 0; i < batch.count; i++)
@@ -172,11 +174,10 @@ PG_FUNCTION_INFO_V1(jobq_complete_and_claim);
 PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
-    const text *queue = require_text(fcinfo, 3, "queue");
-    check_queue_name(view(queue), "queue");
+    const text *queue = granted_queue(fcinfo, 3, "queue");
     const ClaimRequest request = claim_request(fcinfo, 4);
     ResultSet results(fcinfo);
-    complete_jobs(batch.jobs, batch.count, GetCurrentTimestamp());
+    complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
     claim_into(&results, request, view(queue));
     report_lost_leases(WARNING, batch);
     return results.done();
@@ -188,10 +189,11 @@ PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
     require(fcinfo, 0, "job_id");
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
-    const HeldJob job = with_spi([&] {
+    const QueueScope *scope = scope_of(fcinfo);
+    const HeldJob job = with_owner_spi([&] {
         HeldJob one = held_job(fcinfo, 1);
         take_extra(&one, fcinfo, 2);
-        fail_jobs(&one, 1, retry_in, retry, GetCurrentTimestamp());
+        fail_jobs(&one, 1, scope, retry_in, retry, GetCurrentTimestamp());
         return one;
     });
     if (!job.held) PG_RETURN_NULL();
@@ -204,8 +206,9 @@ PGDLLEXPORT Datum jobq_fail_many(PG_FUNCTION_ARGS) {
     Batch batch = read_batch_with(fcinfo, 2, TEXTOID, "errors");
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
+    const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
-    with_spi([&] { fail_jobs(batch.jobs, batch.count, retry_in, retry, GetCurrentTimestamp()); });
+    with_owner_spi([&] { fail_jobs(batch.jobs, batch.count, scope, retry_in, retry, GetCurrentTimestamp()); });
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++) {
         const HeldJob &job = batch.jobs[i];
@@ -223,7 +226,7 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "progress");
     HeldJob job = held_job(fcinfo, 1);
     take_extra(&job, fcinfo, 2);
-    may_be_lost([&] { heartbeat_jobs(&job, 1, GetCurrentTimestamp()); });
+    may_be_lost([&] { heartbeat_jobs(&job, 1, scope_of(fcinfo), GetCurrentTimestamp()); });
     PG_RETURN_TEXT_P(cstring_to_text(heartbeat_answer(job)));
 }
 
@@ -232,7 +235,7 @@ PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
     ResultSet results(fcinfo);
-    may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, GetCurrentTimestamp()); });
+    may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp()); });
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id), CStringGetTextDatum(heartbeat_answer(batch.jobs[i]))});
@@ -244,10 +247,11 @@ PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     text *worker_id = require_text(fcinfo, 0, "worker_id");
     check_worker_id(view(worker_id));
+    const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     may_be_lost([&] {
-        with_spi([&] {
-            const Rows rows = heartbeat_worker(worker_id, GetCurrentTimestamp());
+        with_owner_spi([&] {
+            const Rows rows = heartbeat_worker(worker_id, scope, GetCurrentTimestamp());
             for (uint64 i = 0; i < rows.size(); i++)
                 results.row({rows[i].get(1), CStringGetTextDatum(heartbeat_answer(rows[i].bool_at(2)))});
         });
@@ -259,9 +263,10 @@ PG_FUNCTION_INFO_V1(jobq_release);
 PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     require(fcinfo, 0, "job_id");
-    PG_RETURN_BOOL(with_spi([&] {
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] {
         HeldJob one = held_job(fcinfo, 1);
-        give_back_jobs(&one, 1, 0, "released", GetCurrentTimestamp());
+        give_back_jobs(&one, 1, scope, 0, "released", GetCurrentTimestamp());
         return one.held;
     }));
 }
@@ -270,8 +275,9 @@ PG_FUNCTION_INFO_V1(jobq_release_many);
 PGDLLEXPORT Datum jobq_release_many(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
+    const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
-    with_spi([&] { give_back_jobs(batch.jobs, batch.count, 0, "released", GetCurrentTimestamp()); });
+    with_owner_spi([&] { give_back_jobs(batch.jobs, batch.count, scope, 0, "released", GetCurrentTimestamp()); });
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id), BoolGetDatum(batch.jobs[i].held)});
@@ -284,9 +290,10 @@ PGDLLEXPORT Datum jobq_snooze(PG_FUNCTION_ARGS) {
     require(fcinfo, 0, "job_id");
     require(fcinfo, 1, "delay");
     const core::Micros delay = check_span(PG_GETARG_INTERVAL_P(1), "delay", Zero::Allowed);
-    PG_RETURN_BOOL(with_spi([&] {
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] {
         HeldJob one = held_job(fcinfo, 2);
-        give_back_jobs(&one, 1, delay, "snoozed", GetCurrentTimestamp());
+        give_back_jobs(&one, 1, scope, delay, "snoozed", GetCurrentTimestamp());
         return one.held;
     }));
 }

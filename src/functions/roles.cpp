@@ -2,6 +2,7 @@
 // They run with the rights of the caller, so only who may GRANT can grant.
 #include "pg/pg.h"
 
+#include "core/lane.h"
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "store/roles.h"
@@ -9,6 +10,8 @@
 namespace jobq {
 
 namespace {
+
+constexpr int kMaxQueues = 10000;  // in one call
 
 RoleKind kind_argument(FunctionCallInfo fcinfo) {
     const text *what = require_text(fcinfo, 1, "what");
@@ -20,17 +23,34 @@ RoleKind kind_argument(FunctionCallInfo fcinfo) {
     pg_unreachable();
 }
 
-Datum change(FunctionCallInfo fcinfo, bool grant) {
+void read_queues(FunctionCallInfo fcinfo, RoleChange *change) {
+    change->all_queues = !given(fcinfo, 2);
+    if (change->all_queues) return;
+    if (change->kind == RoleKind::Monitor)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" cannot be given for a monitor"),
+                 errhint("The views that a monitor reads tell of all queues. Leave the argument out.")));
+    change->queues = names_of(PG_GETARG_ARRAYTYPE_P(2), "queues", core::kMaxQueueBytes, kMaxQueues);
+    if (change->queues.count == 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" names no queue"),
+                        errhint("Leave it out for all queues.")));
+    for (int i = 0; i < change->queues.count; i++) check_queue_name(change->queues.items[i], {"queues", i + 1});
+    change->queues.count = core::canonical_set(change->queues.items, change->queues.count);
+}
+
+RoleChange change_arguments(FunctionCallInfo fcinfo) {
     const text *role = require_text(fcinfo, 0, "role");
     check_name(view(role), "role", NAMEDATALEN - 1, false);
     // Even quoted, GRANT takes this name for everybody.
     if (view(role) == "public")
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("argument \"role\" must not be PUBLIC"),
                         errhint("A role that may call every function is an operator, whatever its name says.")));
-    const RoleKind kind = kind_argument(fcinfo);
-    const Oid own_function = fcinfo->flinfo->fn_oid;
-    with_spi([&] { change_privileges(text_to_cstring(role), kind, grant, get_func_namespace(own_function)); });
-    PG_RETURN_VOID();
+    RoleChange change = {};
+    change.role = text_to_cstring(role);
+    change.kind = kind_argument(fcinfo);
+    change.schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+    read_queues(fcinfo, &change);
+    return change;
 }
 
 }  // namespace
@@ -38,10 +58,18 @@ Datum change(FunctionCallInfo fcinfo, bool grant) {
 extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_grant);
-PGDLLEXPORT Datum jobq_grant(PG_FUNCTION_ARGS) { return change(fcinfo, true); }
+PGDLLEXPORT Datum jobq_grant(PG_FUNCTION_ARGS) {
+    const RoleChange change = change_arguments(fcinfo);
+    with_spi([&] { grant_kind(change); });
+    PG_RETURN_VOID();
+}
 
 PG_FUNCTION_INFO_V1(jobq_revoke);
-PGDLLEXPORT Datum jobq_revoke(PG_FUNCTION_ARGS) { return change(fcinfo, false); }
+PGDLLEXPORT Datum jobq_revoke(PG_FUNCTION_ARGS) {
+    const RoleChange change = change_arguments(fcinfo);
+    with_spi([&] { revoke_kind(change); });
+    PG_RETURN_VOID();
+}
 
 }  // extern "C"
 

@@ -5,6 +5,7 @@
 
 #include "core/job.h"
 #include "functions/claim.h"
+#include "functions/granted.h"
 #include "functions/sleep.h"
 #include "pg/args.h"
 #include "pg/spi.h"
@@ -152,9 +153,8 @@ PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     SPI_connect_ext(SPI_OPT_NONATOMIC);
     Wait wait = {};
     wait.procedure = fcinfo->flinfo->fn_oid;
-    const text *queue = require_text(fcinfo, 0, "queue");
+    const text *queue = granted_queue(fcinfo, 0, "queue");
     wait.queue = view(queue);
-    check_queue_name(wait.queue, "queue");
     require(fcinfo, 1, "timeout");
     const core::Micros timeout = check_span(PG_GETARG_INTERVAL_P(1), "timeout", Zero::Allowed);
     wait.deadline = core::saturating_add(monotonic_now(), timeout);

@@ -6,6 +6,7 @@
 #include "shared/job_waiters.h"
 #include "shared/memory.h"
 #include "store/operate.h"
+#include "store/scope.h"
 
 extern "C" {
 #include "access/xlog.h"
@@ -24,6 +25,7 @@ constexpr core::Micros kFirstPoll = 10000;
 
 // One call.
 struct Wait {
+    Oid user;
     Oid procedure;
     int64 job;
     core::Micros deadline;
@@ -38,7 +40,9 @@ bool nobody_tells() { return !shared_memory_ready() || RecoveryInProgress(); }
 bool look(Wait *wait) {
     bool finished = false;
     forget_job_signal();
-    look_as_owner(wait->procedure, kName, [&] { finished = has_finished(wait->job); });
+    look_as_owner(wait->procedure, kName, [&] {
+        finished = !job_is_in_scope(scope_of(wait->user, wait->procedure), wait->job) || has_finished(wait->job);
+    });
     wait->last_look = monotonic_now();
     return finished;
 }
@@ -77,6 +81,7 @@ PGDLLEXPORT Datum jobq_wait_job(PG_FUNCTION_ARGS) {
     // From here on memory outlives the transactions.
     SPI_connect_ext(SPI_OPT_NONATOMIC);
     Wait wait = {};
+    wait.user = GetUserId();
     wait.procedure = fcinfo->flinfo->fn_oid;
     wait.job = require_int64(fcinfo, 0, "job_id");
     require(fcinfo, 1, "timeout");

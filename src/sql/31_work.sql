@@ -81,7 +81,7 @@ CREATE FUNCTION jobq_fail(
         retry boolean DEFAULT true)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_fail(bigint, bigint, text, interval, boolean) IS
     'report a failed attempt; returns the new status, NULL when the lease is lost';
 
@@ -93,7 +93,7 @@ CREATE FUNCTION jobq_fail_many(
         retry boolean DEFAULT true)
     RETURNS TABLE (job_id bigint, status jobq.job_status)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_fail_many(bigint[], bigint[], text[], interval, boolean) IS
     'report many failed attempts in one statement; a row per job';
 
@@ -114,28 +114,28 @@ COMMENT ON FUNCTION jobq_heartbeat_many(bigint[], bigint[]) IS
 CREATE FUNCTION jobq_heartbeat_worker(worker_id text)
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_heartbeat_worker(text) IS
     'extend the leases of all jobs of a worker that named itself';
 
 CREATE FUNCTION jobq_release(job_id bigint, lease bigint DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_release(bigint, bigint) IS
     'give a job back without burning an attempt; it is claimable at once';
 
 CREATE FUNCTION jobq_release_many(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, released boolean)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_release_many(bigint[], bigint[]) IS
     'give many jobs back in one statement; a row per job';
 
 CREATE FUNCTION jobq_snooze(job_id bigint, delay interval, lease bigint DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_snooze(bigint, interval, bigint) IS
     'give a job back for later without burning an attempt';
 

@@ -7,14 +7,14 @@ CREATE FUNCTION jobq_get(job_id bigint)
                    created_at timestamptz, finished_at timestamptz, result jsonb, error text, progress jsonb,
                    version integer, requires text[], cancel_requested_at timestamptz, metadata jsonb)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C STABLE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_get(bigint) IS
     'the job, for roles that cannot read the table; no row when there is none';
 
 CREATE FUNCTION jobq_result(job_id bigint)
     RETURNS jsonb
     AS 'MODULE_PATHNAME'
-    LANGUAGE C STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C STABLE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_result(bigint) IS
     'the result of a completed job; NULL while there is none';
 
@@ -29,35 +29,35 @@ COMMENT ON PROCEDURE jobq_wait_job(bigint, interval) IS
 CREATE FUNCTION jobq.job_log(job_id bigint)
     RETURNS TABLE (at timestamptz, event text, attempt integer, worker_id text, detail text)
     AS 'MODULE_PATHNAME', 'jobq_job_log'
-    LANGUAGE C STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C STABLE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq.job_log(bigint) IS
     'the life of a job, an event a row; no row when there is no such job';
 
 CREATE FUNCTION jobq_cancel(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_cancel(bigint) IS
     'cancel a job; a running one is asked through its heartbeat first; returns its status';
 
 CREATE FUNCTION jobq_retry(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_retry(bigint) IS
     'make a finished or waiting job claimable now; returns its status';
 
 CREATE FUNCTION jobq_reschedule(job_id bigint, run_at timestamptz)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_reschedule(bigint, timestamptz) IS
     'move a waiting job to another time; returns its status';
 
 CREATE FUNCTION jobq_delete(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_delete(bigint) IS
     'delete a job that is not running; returns the status it had';
 
@@ -71,7 +71,7 @@ CREATE FUNCTION jobq_cancel_jobs(
         max_jobs integer DEFAULT 1000)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_cancel_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
     'cancel jobs of a queue by a filter; returns how many';
 
@@ -85,7 +85,7 @@ CREATE FUNCTION jobq_retry_jobs(
         max_jobs integer DEFAULT 1000)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_retry_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
     'retry jobs of a queue by a filter (failed ones unless statuses says otherwise); returns how many';
 
@@ -100,7 +100,7 @@ CREATE FUNCTION jobq_reschedule_jobs(
         max_jobs integer DEFAULT 1000)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_reschedule_jobs(text, timestamptz, text, jobq.job_status[], text, interval, jsonb, integer) IS
     'move waiting jobs of a queue to another time by a filter; returns how many';
 
@@ -114,7 +114,7 @@ CREATE FUNCTION jobq_delete_jobs(
         max_jobs integer DEFAULT 1000)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_delete_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
     'delete jobs of a queue by a filter (finished ones unless statuses says otherwise); returns how many';
 
@@ -124,6 +124,6 @@ CREATE FUNCTION jobq_redrive(
         per_second double precision DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_redrive(text, integer, double precision) IS
     'run the dead letters in a queue, or of a queue, again where they came from, so many a second; returns how many';

@@ -18,7 +18,7 @@ CREATE FUNCTION jobq_create_queue(
         round_robin boolean DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_create_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text, text, interval, text, interval, boolean) IS
     'give a queue settings of its own; NULL: the default';
 
@@ -40,58 +40,58 @@ CREATE FUNCTION jobq_alter_queue(
         round_robin boolean DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_alter_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text, text, interval, text, interval, boolean) IS
     'change settings of a queue; NULL: unchanged';
 
 CREATE FUNCTION jobq_drop_queue(name text, force boolean DEFAULT false)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_drop_queue(text, boolean) IS
     'drop a queue and its finished jobs; with force its other jobs too; false when there was none';
 
 CREATE FUNCTION jobq_pause_queue(name text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_pause_queue(text) IS
     'stop claims from a queue; false when it was paused already';
 
 CREATE FUNCTION jobq_resume_queue(name text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_resume_queue(text) IS
     'allow claims from a paused queue; false when it was not paused';
 
 CREATE FUNCTION jobq_purge_queue(name text, statuses jobq.job_status[] DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_purge_queue(text, jobq.job_status[]) IS
     'delete all jobs of a queue that are not running; returns how many';
 
 CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
     RETURNS TABLE (duty text, done bigint)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_tick(timestamptz) IS
     'do what the background worker does: rescue, cancel, promote, prune, repair, reconcile';
 
-CREATE FUNCTION jobq_grant(role text, what text)
+CREATE FUNCTION jobq_grant(role text, what text, queues text[] DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq_grant(text, text) IS
-    'grant a role what a producer, worker, operator or monitor needs';
+COMMENT ON FUNCTION jobq_grant(text, text, text[]) IS
+    'grant a role what a producer, worker, operator or monitor needs, for these queues or for all';
 
-CREATE FUNCTION jobq_revoke(role text, what text)
+CREATE FUNCTION jobq_revoke(role text, what text, queues text[] DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq_revoke(text, text) IS
-    'take back what jobq_grant granted';
+COMMENT ON FUNCTION jobq_revoke(text, text, text[]) IS
+    'take back what jobq_grant granted, for these queues or for all';
 
 CREATE FUNCTION jobq_version()
     RETURNS text

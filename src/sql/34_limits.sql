@@ -8,7 +8,7 @@ CREATE FUNCTION jobq_set_limit(
         per interval DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_set_limit(text, text, integer, integer, interval) IS
     'limit how many jobs of a queue or of a concurrency_key run at once, or start in a time; ''*'': each key; neither: remove the limit';
 

@@ -3,13 +3,13 @@
 CREATE FUNCTION jobq_explain(job_id bigint)
     RETURNS TABLE (reason text, detail text, jobs bigint[], pids integer[], until timestamptz)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_explain(bigint) IS
     'why a job does not run, a reason a row; no row when there is no such job';
 
 CREATE FUNCTION jobq_explain_queue(queue text)
     RETURNS TABLE (reason text, detail text, jobs bigint[], pids integer[], until timestamptz)
     AS 'MODULE_PATHNAME'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_explain_queue(text) IS
     'why a queue stands still, a reason a row';

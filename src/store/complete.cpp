@@ -30,12 +30,12 @@ bool is_held(const JobsTable &jobs, int64 lease) {
 #endif
 }
 
-// Calls change() for a job that is held under `lease`, in table.row. False when it is not held. change() waits for
-// whoever has the row locked; when it answers false, the row has changed meanwhile: look again.
+// Calls change() for a job in scope that is held under `lease`, in table.row. False when it is not held. change() waits
+// for whoever has the row locked; when it answers false, the row has changed meanwhile: look again.
 template <typename Change>
-bool change_held(JobsTable *jobs, int64 id, int64 lease, Change change) {
+bool change_held(JobsTable *jobs, const HeldJob &job, const QueueScope *scope, Change change) {
     for (;;) {
-        if (!find_job(jobs, id) || !is_held(*jobs, lease)) return false;
+        if (!find_job(jobs, job.id) || !is_held(*jobs, job.lease) || !is_in_scope(scope, *jobs)) return false;
         if (change()) return true;
         renew_snapshot(jobs);
     }
@@ -120,7 +120,7 @@ int64 lease_claimed_here(int64 job_id) {
     pg_unreachable();
 }
 
-void complete_jobs(HeldJob *held, int count, TimestampTz now) {
+void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now) {
     if (count == 0) return;
     // Jobs that a queue does not keep are deleted as they are. Where somebody's trigger or constraint has a say, they
     // are completed first and deleted by SQL then: it sees both, the result too.
@@ -134,7 +134,7 @@ void complete_jobs(HeldJob *held, int count, TimestampTz now) {
     renew_snapshot(&jobs);
     for (HeldJob *job = held; job < held + count; job++) {
         bool unkept = false, deleted = false;
-        job->held = change_held(&jobs, job->id, job->lease, [&] {
+        job->held = change_held(&jobs, *job, scope, [&] {
             unkept = is_unkept(jobs) && !has_dependents(&gone.edges, job->id);
             deleted = unkept && can_delete_rows(jobs.table);
             return deleted ? delete_row(&jobs.table) : write_completion(&jobs.table, *job, now);
@@ -171,21 +171,21 @@ void complete_jobs(HeldJob *held, int count, TimestampTz now) {
     });
 }
 
-void heartbeat_jobs(HeldJob *held, int count, TimestampTz now) {
+void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now) {
     if (count == 0) return;
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
     bool all_held = true;
     for (HeldJob *job = held; job < held + count; job++) {
-        job->held = change_held(&jobs, job->id, job->lease, [&] { return write_heartbeat(&jobs.table, *job, now); });
+        job->held = change_held(&jobs, *job, scope, [&] { return write_heartbeat(&jobs.table, *job, now); });
         if (job->held)
             job->cancel = job_has(jobs, kJobCancelRequestedAt);
         else
             all_held = false;
     }
     close_jobs(&jobs);
-    if (!all_held) as_owner([&] { with_spi([&] { explain_unheld(held, count); }); });
+    if (!all_held) as_owner([&] { with_spi([&] { explain_unheld(held, count, scope); }); });
 }
 
 }  // namespace jobq

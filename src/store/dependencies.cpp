@@ -81,12 +81,14 @@ Statement get_graph = {
                        LATERAL (SELECT d.depends_on AS id FROM jobq.dependencies d WHERE d.job_id = c.id
                                 UNION ALL
                                 SELECT d.job_id FROM jobq.dependencies d WHERE d.depends_on = c.id
-                                ORDER BY 1) n),
+                                ORDER BY 1) n
+           WHERE $3 IS NULL OR NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = n.id AND )" IN_SCOPE(
+        "$3") R"( IS NOT TRUE)),
             found AS MATERIALIZED (SELECT c.id, row_number() OVER () AS n FROM connected c LIMIT $2)
        SELECT f.id, j.kind, j.status::text, f.n
        FROM found f LEFT JOIN jobq.jobs j ON j.id = f.id
        ORDER BY f.id)",
-    {INT8OID, INT8OID},
+    {INT8OID, INT8OID, TEXTARRAYOID},
     Planning::Free};
 
 Statement get_edges = {
@@ -103,8 +105,8 @@ Statement get_edges = {
 }
 
 // An id that was not given out before the new job's: most likely there is no such job.
-[[noreturn]] void not_older(int64 id, int64 job) {
-    if (run(hold, Params().add(Int64GetDatum(id))).size() == 0) unknown_dependency(id);
+[[noreturn]] void not_older(int64 id, int64 job, const QueueScope *scope) {
+    if (!job_is_in_scope(scope, id) || run(hold, Params().add(Int64GetDatum(id))).size() == 0) unknown_dependency(id);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"depends_on\" names job %lld, which is not older than the new job %lld",
                            static_cast<long long>(id), static_cast<long long>(job)),
@@ -134,7 +136,7 @@ int64 edge_count(const NewDependent *dependents, int count) {
     return edges;
 }
 
-EdgeColumns columns_of(const NewDependent *dependents, int count, int *number) {
+EdgeColumns columns_of(const NewDependent *dependents, int count, const QueueScope *scope, int *number) {
     const int64 room = edge_count(dependents, count);
     EdgeColumns columns = {room_for<Datum>(room), room_for<Datum>(room), room_for<Datum>(room),
                            room_for<Datum>(room), room_for<bool>(room),  0};
@@ -143,7 +145,7 @@ EdgeColumns columns_of(const NewDependent *dependents, int count, int *number) {
         const NewDependent &one = dependents[i];
         *number = one.number;
         for (int k = 0; k < one.count; k++) {
-            if (one.depends_on[k] >= one.job) not_older(one.depends_on[k], one.job);
+            if (one.depends_on[k] >= one.job) not_older(one.depends_on[k], one.job, scope);
             const int at = columns.count++;
             columns.jobs[at] = Int64GetDatum(one.job);
             columns.depends_on[at] = Int64GetDatum(one.depends_on[k]);
@@ -166,14 +168,15 @@ int number_of(const NewDependent *dependents, int count, int64 id) {
 
 enum class Existence { Exists, Missing, Doubtful };
 
-Existence existence_of(JobsTable *jobs, int64 id) {
-    if (!find_job(jobs, id)) return Existence::Missing;
+Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
+    if (!find_job(jobs, id) || !is_in_scope(scope, *jobs)) return Existence::Missing;
     return row_is_changing(jobs->table) ? Existence::Doubtful : Existence::Exists;
 }
 
 // The edges are there already: whoever deletes one of these jobs from now on finds them. Who is at it just now may have
 // looked before.
-void check_existence(const NewDependent *dependents, int count, const EdgeColumns &columns, int *number) {
+void check_existence(const NewDependent *dependents, int count, const EdgeColumns &columns, const QueueScope *scope,
+                     int *number) {
     Datum *doubtful = room_for<Datum>(columns.count);
     int doubtful_count = 0;
     int64 missing = 0, last = 0;
@@ -186,7 +189,7 @@ void check_existence(const NewDependent *dependents, int count, const EdgeColumn
         // Thousands may depend on the same one.
         if (i > 0 && id == last) continue;
         last = id;
-        const Existence found = existence_of(&jobs, id);
+        const Existence found = existence_of(&jobs, id, scope);
         if (found == Existence::Doubtful) doubtful[doubtful_count++] = columns.depends_on[i];
         any_missing = found == Existence::Missing;
         if (any_missing) missing = id;
@@ -245,17 +248,17 @@ bool has_uncommitted_dependents(Edges *edges, int64 job) {
 
 }  // namespace
 
-void add_dependencies(const NewDependent *dependents, int count, int *number) {
+void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number) {
     if (count == 0) return;
     as_owner([&] {
         with_spi([&] {
-            const EdgeColumns columns = columns_of(dependents, count, number);
+            const EdgeColumns columns = columns_of(dependents, count, scope, number);
             run(add, Params()
                          .add(array_of(columns.jobs, columns.count, INT8OID))
                          .add(array_of(columns.depends_on, columns.count, INT8OID))
                          .add(array_of(columns.on_failure, columns.count, TEXTOID))
                          .add(array_of(columns.watched, columns.not_watched, columns.count, BOOLOID)));
-            check_existence(dependents, count, columns, number);
+            check_existence(dependents, count, columns, scope, number);
         });
     });
     // The one that a job watches is looked at alone. Of several, others may have failed a moment ago.
@@ -368,8 +371,10 @@ void prune_deleted_dependencies(int batch) {
 
 Rows read_dependency_results(int64 job) { return read(get_results, Params().add(Int64GetDatum(job))); }
 
-Rows read_graph(int64 job, int64 max_jobs) {
-    return read(get_graph, Params().add(Int64GetDatum(job)).add(Int64GetDatum(max_jobs)));
+Rows read_graph(int64 job, const QueueScope *scope, int64 max_jobs) {
+    return read(
+        get_graph,
+        Params().add(Int64GetDatum(job)).add(Int64GetDatum(max_jobs)).add_if(scope != nullptr, scope_array(scope)));
 }
 
 Rows read_edges(Datum ids) { return read(get_edges, Params().add(ids)); }

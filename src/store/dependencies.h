@@ -9,6 +9,7 @@
 #include "core/dependency.h"
 #include "pg/pg.h"
 #include "pg/spi.h"
+#include "store/scope.h"
 
 extern "C" {
 #include "access/genam.h"
@@ -25,9 +26,10 @@ struct NewDependent {
     int number;  // its place among the caller's arguments
 };
 
-// Adds the edges of jobs that this transaction has just inserted as `blocked`. 22023 when one of the others is unknown;
+// Adds the edges of jobs that this transaction has just inserted as `blocked`. 22023 when one of the others is unknown,
+// which those out of scope are;
 // *number is set to the place of the job that names it. Waits for whoever is just deleting one of them.
-void add_dependencies(const NewDependent *dependents, int count, int *number);
+void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number);
 
 // Looks into jobq.dependencies whatever the snapshot, uncommitted rows included. Zeroed at first; close_edges ends it.
 struct Edges {
@@ -76,8 +78,8 @@ Rows read_dependency_results(int64 job);
 
 // Rows (id, kind, status, n, in the order of the ids) of the jobs that are connected with a job, at most so many; n
 // counts them from the job itself, 1, to those farther away. None when there is no such job. Of a job that is gone kind
-// and status are NULL.
-Rows read_graph(int64 job, int64 max_jobs);
+// and status are NULL. Jobs out of scope are left out.
+Rows read_graph(int64 job, const QueueScope *scope, int64 max_jobs);
 // Rows (from, to) of the edges between jobs of `ids` (bigint[]).
 Rows read_edges(Datum ids);
 

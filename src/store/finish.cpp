@@ -44,15 +44,15 @@ Statement heartbeat_all_of_worker = {
     R"(UPDATE jobq.jobs j SET last_heartbeat = $2
        WHERE j.id = ANY ($3 || ARRAY (SELECT w.id FROM jobq.jobs w
                                       WHERE w.watched AND w.worker_id = $1 AND w.status = 'processing'))
-         AND j.worker_id = $1 AND j.status = 'processing'
+         AND j.worker_id = $1 AND j.status = 'processing' AND )" IN_SCOPE("$4") R"(
        RETURNING j.id, j.cancel_requested_at IS NOT NULL)",
-    {TEXTOID, TIMESTAMPTZOID, INT8ARRAYOID}};
+    {TEXTOID, TIMESTAMPTZOID, INT8ARRAYOID, TEXTARRAYOID}};
 
 Statement lock_held = {
     "SELECT " RUNNING_COLUMNS("u.lease") " "
     "FROM unnest($1, $2) AS u(id, lease), "
-    "LATERAL (SELECT * FROM jobq.jobs j WHERE " HELD " FOR NO KEY UPDATE) j",
-    {INT8ARRAYOID, INT8ARRAYOID}};
+    "LATERAL (SELECT * FROM jobq.jobs j WHERE " HELD " AND " IN_SCOPE("$3") " FOR NO KEY UPDATE) j",
+    {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID}};
 
 Statement end_and_record = {
     R"(WITH ended AS (
@@ -86,8 +86,8 @@ Statement find_ended = {
               OR EXISTS (SELECT FROM jobq.attempts a
                          WHERE a.job_id = ANY (ARRAY[u.id]) AND a.lease = u.lease AND a.reported)
        FROM unnest($1, $2) AS u(id, lease)
-       LEFT JOIN LATERAL (SELECT * FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id])) j ON true)",
-    {INT8ARRAYOID, INT8ARRAYOID}};
+       LEFT JOIN LATERAL (SELECT * FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" IN_SCOPE("$3") ") j ON true",
+    {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID}};
 
 Statement delete_jobs = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text, j.id",
                          {INT8ARRAYOID}};
@@ -142,24 +142,28 @@ void count_ends(const EndedAttempt *ended, int count) {
 }
 
 // Locks the jobs that are held, in order, and waits for whoever holds their rows.
-Rows lock_held_jobs(const HeldJob *jobs, int count) {
+Rows lock_held_jobs(const HeldJob *jobs, int count, const QueueScope *scope) {
     const HeldArrays arrays = arrays_of(jobs, count, TEXTOID);
-    return run(lock_held, Params().add(arrays.ids).add(arrays.leases));
+    return run(lock_held, Params().add(arrays.ids).add(arrays.leases).add_if(scope != nullptr, scope_array(scope)));
 }
 
 }  // namespace
 
-Rows heartbeat_worker(text *worker_id, TimestampTz now) {
+Rows heartbeat_worker(text *worker_id, const QueueScope *scope, TimestampTz now) {
     const Datum unwatched = unwatched_jobs_of_worker(worker_id);
-    return run(heartbeat_all_of_worker,
-               Params().add(PointerGetDatum(worker_id)).add(TimestampTzGetDatum(now)).add(unwatched));
+    return run(heartbeat_all_of_worker, Params()
+                                            .add(PointerGetDatum(worker_id))
+                                            .add(TimestampTzGetDatum(now))
+                                            .add(unwatched)
+                                            .add_if(scope != nullptr, scope_array(scope)));
 }
 
-void explain_unheld(HeldJob *jobs, int count) {
+void explain_unheld(HeldJob *jobs, int count, const QueueScope *scope) {
     auto *unheld = static_cast<HeldJob *>(palloc(sizeof(HeldJob) * count));
     const HeldJob *end = std::copy_if(jobs, jobs + count, unheld, [](const HeldJob &job) { return !job.held; });
     const HeldArrays arrays = arrays_of(unheld, static_cast<int>(end - unheld), TEXTOID);
-    const Rows rows = run(find_ended, Params().add(arrays.ids).add(arrays.leases));
+    const Rows rows =
+        run(find_ended, Params().add(arrays.ids).add(arrays.leases).add_if(scope != nullptr, scope_array(scope)));
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         job_of(jobs, count, row)->unheld = row.bool_at(3)   ? core::Unheld::Gone
@@ -168,9 +172,10 @@ void explain_unheld(HeldJob *jobs, int count) {
     }
 }
 
-void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry, TimestampTz now) {
+void fail_jobs(HeldJob *jobs, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
+               TimestampTz now) {
     if (count == 0) return;
-    const Rows rows = lock_held_jobs(jobs, count);
+    const Rows rows = lock_held_jobs(jobs, count, scope);
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
@@ -188,9 +193,10 @@ void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry
     end_attempts(ended, static_cast<int>(rows.size()), now);
 }
 
-void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *outcome, TimestampTz now) {
+void give_back_jobs(HeldJob *jobs, int count, const QueueScope *scope, core::Micros delay, const char *outcome,
+                    TimestampTz now) {
     if (count == 0) return;
-    const Rows rows = lock_held_jobs(jobs, count);
+    const Rows rows = lock_held_jobs(jobs, count, scope);
     auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];

@@ -1,12 +1,13 @@
 // The store, workers' side: what a worker reports on jobs it holds, and how an attempt ends otherwise.
 // All functions inside with_spi(), but for those that go below SQL. Rows are locked in the order of (id, lease):
-// callers sort, so that two batches in opposite orders cannot deadlock.
+// callers sort, so that two batches in opposite orders cannot deadlock. A job out of scope is not held.
 #pragma once
 
 #include "core/job.h"
 #include "pg/pg.h"
 #include "pg/spi.h"
 #include "store/directory.h"
+#include "store/scope.h"
 
 namespace jobq {
 
@@ -27,22 +28,24 @@ struct HeldJob {
 int64 lease_claimed_here(int64 job_id);
 
 // Below SQL: processing -> completed, where held.
-void complete_jobs(HeldJob *held, int count, TimestampTz now);
+void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);
 
 // Below SQL: extends the leases that are held; `extra` is the progress. Fills held and cancel, or unheld.
-void heartbeat_jobs(HeldJob *held, int count, TimestampTz now);
+void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);
 
-// Of leases that are not held: finds out why.
-void explain_unheld(HeldJob *jobs, int count);
+// Of leases that are not held: finds out why. A job that is not in scope is gone.
+void explain_unheld(HeldJob *jobs, int count, const QueueScope *scope);
 
 // Extends the leases of every job of a worker. Returns the rows (id, cancel requested).
-Rows heartbeat_worker(text *worker_id, TimestampTz now);
+Rows heartbeat_worker(text *worker_id, const QueueScope *scope, TimestampTz now);
 
 // A failed attempt: `extra` is the error. `retry_in` < 0: by the queue's backoff.
-void fail_jobs(HeldJob *jobs, int count, core::Micros retry_in, bool wants_retry, TimestampTz now);
+void fail_jobs(HeldJob *jobs, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
+               TimestampTz now);
 
 // Gives jobs back without burning the attempt; `delay` 0: claimable at once in their old place.
-void give_back_jobs(HeldJob *jobs, int count, core::Micros delay, const char *outcome, TimestampTz now);
+void give_back_jobs(HeldJob *jobs, int count, const QueueScope *scope, core::Micros delay, const char *outcome,
+                    TimestampTz now);
 
 // What must be known of a running job to end its attempt: columns for a SELECT from jobq.jobs j, and their numbers.
 #define RUNNING_COLUMNS(lease)                                                                                   \

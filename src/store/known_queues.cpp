@@ -39,7 +39,7 @@ int length_of(std::string_view name) { return pg_mbstrlen_with_len(name.data(), 
 
 // At most three changes, and of no more than a third of the longer name. Empty: none is near. Of several the first in
 // the order of bytes.
-std::string_view nearest_name(std::string_view name) {
+std::string_view nearest_name(std::string_view name, const QueueScope *scope) {
     constexpr int kMostChanges = 3;
     const Rows names = run(known_names, Params());
     const int length = length_of(name);
@@ -47,6 +47,7 @@ std::string_view nearest_name(std::string_view name) {
     std::string_view nearest;
     for (uint64 i = 0; i < names.size(); i++) {
         const std::string_view known = names[i].text_at(1);
+        if (!is_in_scope(scope, known)) continue;
         const int most = Min(Min(kMostChanges, fewest), Max(length, length_of(known)) / 3);
         const int changes = varstr_levenshtein_less_equal(name.data(), static_cast<int>(name.size()), known.data(),
                                                           static_cast<int>(known.size()), 1, 1, 1, most, true);
@@ -57,9 +58,9 @@ std::string_view nearest_name(std::string_view name) {
     return nearest;
 }
 
-void warn(std::string_view name, bool only_if_near) {
+void warn(std::string_view name, const QueueScope *scope, bool only_if_near) {
     if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
-    const std::string_view nearest = nearest_name(name);
+    const std::string_view nearest = nearest_name(name, scope);
     if (nearest.empty() && only_if_near) return;
     ereport(NOTICE, (errmsg("queue \"%.*s\" is not known: it has neither jobs nor settings",
                             static_cast<int>(name.size()), name.data()),
@@ -70,8 +71,8 @@ void warn(std::string_view name, bool only_if_near) {
 
 }  // namespace
 
-void warn_of_unknown_queue(std::string_view name) { warn(name, false); }
+void warn_of_unknown_queue(std::string_view name, const QueueScope *scope) { warn(name, scope, false); }
 
-void warn_of_mistyped_queue(std::string_view name) { warn(name, true); }
+void warn_of_mistyped_queue(std::string_view name, const QueueScope *scope) { warn(name, scope, true); }
 
 }  // namespace jobq

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "store/scope.h"
 
 #include <string_view>
 
@@ -11,9 +12,9 @@ namespace jobq {
 // Both inside with_spi(), and before the call makes a queue of that name. A queue is known that has, or had, jobs, or
 // has settings or a limit, or is to take another one's dead letters; drop_queue forgets it.
 
-// Raises a NOTICE, with the nearest name that is known, if there is one, unless the queue is known itself.
-void warn_of_unknown_queue(std::string_view name);
+// Raises a NOTICE, with the nearest name that is known and in scope, if there is one, unless the queue is known itself.
+void warn_of_unknown_queue(std::string_view name, const QueueScope *scope);
 // The same only if there is such a name: for calls that may well be the first to name a queue.
-void warn_of_mistyped_queue(std::string_view name);
+void warn_of_mistyped_queue(std::string_view name, const QueueScope *scope);
 
 }  // namespace jobq

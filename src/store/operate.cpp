@@ -67,8 +67,8 @@ Statement match_at_other_time = {
     {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
     Planning::Free};
 Statement match_with_free_key = {
-    MATCHING "AND " KEY_IS_FREE("$8") " " FIRST_UNHELD,
-    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID},
+    MATCHING "AND " KEY_IS_FREE("$8") " AND ($9 IS NULL OR coalesce(j.dead_from, j.queue) = ANY ($9)) " FIRST_UNHELD,
+    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
     Planning::Free};
 
 Statement get_status = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1", {INT8OID}};
@@ -220,7 +220,8 @@ Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run
         case Operation::Cancel:
             return run(match_unasked, params);
         case Operation::Retry:
-            return run(match_with_free_key, params.add(TimestampTzGetDatum(now)));
+            params.add(TimestampTzGetDatum(now)).add_if(filter.scope != nullptr, scope_array(filter.scope));
+            return run(match_with_free_key, params);
         case Operation::Reschedule:
             return run(match_at_other_time, params.add(TimestampTzGetDatum(run_at)).add(TimestampTzGetDatum(now)));
         case Operation::Delete:

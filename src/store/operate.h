@@ -4,6 +4,7 @@
 #include "core/job.h"
 #include "pg/pg.h"
 #include "pg/spi.h"
+#include "store/scope.h"
 
 namespace jobq {
 
@@ -20,6 +21,7 @@ struct JobFilter {
     Datum metadata;  // jsonb, contained in the job's
     bool has_metadata;
     int64 max_jobs;
+    const QueueScope *scope;  // of Retry: dead letters go back only to these queues
 };
 
 // Whether the operation changes a job of this status.

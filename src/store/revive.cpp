@@ -27,11 +27,11 @@ Statement lock_retriable = {LOCK_APPLICABLE("'scheduled', 'completed', 'failed',
 
 Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
        WHERE (j.queue = $1 OR j.dead_from = $1) AND j.status = 'failed' AND j.dead_from IS NOT NULL
-         AND )" KEY_IS_FREE("$3") R"(
+         AND ($4 IS NULL OR j.dead_from = ANY ($4)) AND )" KEY_IS_FREE("$3") R"(
        ORDER BY j.id
        LIMIT $2
        FOR NO KEY UPDATE SKIP LOCKED)",
-                          {TEXTOID, INT8OID, TIMESTAMPTZOID},
+                          {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
                           Planning::Free};
 
 // A job that has never started may have been cancelled for one of its dependencies: it waits for them again. Then a job
@@ -240,9 +240,12 @@ int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
     return revive_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
 }
 
-int64 redrive(text *queue, int64 max_jobs, double per_second, TimestampTz now) {
-    const Rows locked = run(
-        lock_letters, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(max_jobs)).add(TimestampTzGetDatum(now)));
+int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now) {
+    const Rows locked = run(lock_letters, Params()
+                                              .add(PointerGetDatum(queue))
+                                              .add(Int64GetDatum(max_jobs))
+                                              .add(TimestampTzGetDatum(now))
+                                              .add_if(scope != nullptr, scope_array(scope)));
     for (uint64 i = 0; i < locked.size(); i++) require_known_queue(locked[i].text_at(kLockedQueue));
     const Retriable found = retriable(locked, now, false);
     check_pacing(found.count, per_second);

@@ -16,6 +16,6 @@ int64 retry_those_with_free_keys(Datum ids, TimestampTz now);
 // Makes up to max_jobs dead letters that are in the queue or came from it, lowest ids first, run again from the
 // beginning where they came from, `per_second` a second; 0: all now. Jobs that others hold are passed over, and those
 // whose unique key another has. Returns how many. 22023 when the last would run later than core::kLongestPacing.
-int64 redrive(text *queue, int64 max_jobs, double per_second, TimestampTz now);
+int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now);
 
 }  // namespace jobq

@@ -48,8 +48,8 @@ INSERT INTO wanted VALUES
     ('jobq_tick', 'now timestamp with time zone DEFAULT NULL::timestamp with time zone', 'TABLE(duty text, done bigint)'),
     ('jobq_explain', 'job_id bigint', 'TABLE(reason text, detail text, jobs bigint[], pids integer[], until timestamp with time zone)'),
     ('jobq_explain_queue', 'queue text', 'TABLE(reason text, detail text, jobs bigint[], pids integer[], until timestamp with time zone)'),
-    ('jobq_grant', 'role text, what text', 'void'),
-    ('jobq_revoke', 'role text, what text', 'void');
+    ('jobq_grant', 'role text, what text, queues text[] DEFAULT NULL::text[]', 'void'),
+    ('jobq_revoke', 'role text, what text, queues text[] DEFAULT NULL::text[]', 'void');
 INSERT INTO wanted VALUES
     ('jobq_get', 'job_id bigint', 'TABLE(id bigint, queue text, kind text, payload jsonb, priority integer, status jobq.job_status, run_at timestamp with time zone, attempts integer, max_attempts integer, worker_id text, started_at timestamp with time zone, last_heartbeat timestamp with time zone, heartbeat_timeout interval, created_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text, progress jsonb, version integer, requires text[], cancel_requested_at timestamp with time zone, metadata jsonb)', 's'),
     ('jobq_result', 'job_id bigint', 'jsonb', 's'),
@@ -81,14 +81,13 @@ SELECT is(pg_get_function_arguments(oid) || ' ' || pg_get_function_result(oid) |
 -- What the two functions that only compute may promise, the others must not.
 SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats', 'limit_running', 'limit_tokens') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
 FROM own o ORDER BY o.signature::text;
--- Who only computes, and who grants with the caller's own rights, needs no rights of the owner. Nor do those that read
--- and write the table below SQL: EXECUTE decides who may, and the little SQL they run is run as the owner from within.
--- Nor triggers that ask whose statement fired them. Nor a procedure that commits, which can be neither SECURITY DEFINER nor have settings.
-CREATE TEMP VIEW below_sql AS SELECT unnest(ARRAY['jobq_enqueue', 'jobq_enqueue_many', 'jobq_enqueue_jobs', 'jobq_claim', 'jobq_claim_any', 'jobq_complete', 'jobq_complete_many', 'jobq_complete_and_claim', 'jobq_heartbeat', 'jobq_heartbeat_many', 'jobq_wait', 'jobq_wait_job', 'jobq_wake']) AS name;
-SELECT is(o.prosecdef, o.proname NOT IN (SELECT name FROM below_sql) AND o.proname NOT IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand', 'jobq_grant', 'jobq_revoke', 'fill_job', 'note_restore', 'follow_dependency'), o.signature || ': SECURITY DEFINER')
+-- What others are granted knows by the current user who calls: the owner's rights it takes within. Triggers, and what stands
+-- behind the views, are of the owner, but for triggers that ask whose statement fired them. Who only computes needs no rights, and who grants does it with the caller's.
+CREATE TEMP VIEW of_the_caller AS SELECT o.oid FROM own o WHERE o.nspname <> 'jobq' OR o.proname IN ('job_log', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand', 'fill_job', 'note_restore', 'follow_dependency');
+SELECT is(o.prosecdef, o.oid NOT IN (SELECT oid FROM of_the_caller), o.signature || ': SECURITY DEFINER')
 FROM own o ORDER BY o.signature::text;
--- A fixed search_path, with pg_temp last, for all that run SQL.
-SELECT is(o.proconfig, CASE WHEN o.proname NOT IN (SELECT name FROM below_sql) AND o.proname NOT IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand', 'fill_job', 'note_restore', 'follow_dependency') THEN '{"search_path=pg_catalog, pg_temp"}'::text[] END, o.signature || ': search_path')
+-- A fixed search_path, with pg_temp last, for all that run SQL with the rights that they are called with.
+SELECT is(o.proconfig, CASE WHEN o.oid NOT IN (SELECT oid FROM of_the_caller) OR o.proname IN ('jobq_grant', 'jobq_revoke') THEN '{"search_path=pg_catalog, pg_temp"}'::text[] END, o.signature || ': search_path')
 FROM own o ORDER BY o.signature::text;
 SELECT isnt(coalesce(obj_description(o.oid, 'pg_proc'), ''), '', o.signature || ': comment') FROM own o ORDER BY o.signature::text;
 

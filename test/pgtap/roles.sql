@@ -42,7 +42,7 @@ SELECT is(has_table_privilege('regress_jobq_monitor', 'jobq.queue_stats', 'SELEC
 SELECT is(has_table_privilege('regress_jobq_monitor', 'jobq.jobs', 'SELECT'), false, 'a monitor does not read the jobs');
 
 -- jobq_grant runs with the caller's rights: being allowed to call it does not make one able to grant.
-GRANT EXECUTE ON FUNCTION jobq_grant(text, text) TO regress_jobq_worker;
+GRANT EXECUTE ON FUNCTION jobq_grant(text, text, text[]) TO regress_jobq_worker;
 CREATE FUNCTION pg_temp.grant_as_worker() RETURNS void LANGUAGE plpgsql SET client_min_messages = error AS $$
 BEGIN
     SET LOCAL ROLE regress_jobq_worker;

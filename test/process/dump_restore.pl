@@ -53,8 +53,26 @@ SELECT count(*) FROM jobq_enqueue_many('steps', '{1,2,3,4,5}', group_keys => '{a
 SELECT count(*) FROM jobq_tick();
 SELECT count(*) FROM jobq_claim('steps', 'w1', heartbeat_timeout => '2 h');
 SQL
+# A role of one queue, under another name since; and what one that was dropped has left behind.
+value($node, 'source', <<'SQL');
+CREATE ROLE mailer;
+CREATE ROLE gone;
+SELECT jobq_grant('mailer', 'worker', '{mail}'), jobq_grant('gone', 'worker', '{mail}');
+ALTER ROLE mailer RENAME TO postman;
+DROP OWNED BY gone;
+DROP ROLE gone;
+SQL
+is(value($node, 'source', 'SELECT count(*) FROM jobq.queue_grants'), 2, 'there is a row of a role that was dropped');
 is( value($node, 'source', 'SELECT string_agg(DISTINCT status::text, chr(32) ORDER BY status::text) FROM jobq.jobs'),
     'blocked cancelled completed failed pending processing scheduled', 'there is a job in every status');
+
+sub claims_as_postman
+{
+    my ($database, $queue) = @_;
+    my ($code, undef, $error) =
+        $node->psql($database, "\\set VERBOSITY sqlstate\nSET ROLE postman; SELECT jobq_claim('$queue', batch => 0)");
+    return $error =~ /ERROR:  (\w+)/ ? $1 : 'may';
+}
 
 my @contents = (
     # All but claim_xid, a transaction of the other cluster, which means nothing here and must not, and watched, which a
@@ -68,6 +86,7 @@ my @contents = (
     [ 'deleted dependencies', 'SELECT * FROM jobq.deleted_dependencies ORDER BY job_id' ],
     [ 'lanes', 'SELECT DISTINCT lane, queue, kind, version, requires FROM jobq.lane_directory ORDER BY lane' ],
     [ 'queues', 'SELECT * FROM jobq.queues ORDER BY queue' ],
+    [ 'queues of roles', 'SELECT * FROM jobq.queue_grants WHERE role::oid IN (SELECT oid FROM pg_roles)' ],
     [ 'sequence', 'SELECT last_value, is_called FROM jobq.jobs_id_seq' ],
 );
 my %before = map { $_->[0] => value($node, 'source', $_->[1]) } @contents;
@@ -107,6 +126,9 @@ for my $way (sort keys %restore)
     becomes_true($node, $way, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'},
         "$way: the restore has ended");
     value($node, $way, 'SELECT count(*) FROM jobq_tick()');
+    is(value($node, $way, 'SELECT count(*) FROM jobq.queue_grants'), 1, "$way: nothing is left of a dropped role");
+    is(claims_as_postman($way, 'idle'), '42501', "$way: a role of one queue is kept from others");
+    is(claims_as_postman($way, 'mail'), 'may', "$way: and works on its own");
     is(value($node, $way, q{SELECT count(*) FROM jobq_claim('limited', batch => 9)}), 1, "$way: limits hold, and count what runs");
 }
 is(value($node, 'source', $contents[0][1]), $before{jobs}, 'nothing changed in the source meanwhile');
@@ -170,6 +192,16 @@ for my $way (sort keys %restore)
     becomes_true($node, $way, q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled')},
         "$way: its delayed jobs are promoted");
 }
+
+# ---- a dump without rows: such a role has no queue then, rather than all
+
+$node->command_ok([ 'pg_dump', '-s', '-f', "$directory/schema", $node->connstr('source') ], 'pg_dump -s');
+value($node, 'postgres', 'CREATE DATABASE empty');
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$directory/schema", $node->connstr('empty') ], 'psql');
+is(claims_as_postman('empty', 'mail'), '42501', 'without the rows the role has no queue');
+value($node, 'empty', q{SELECT jobq_grant('postman', 'worker', '{mail}')});
+is(claims_as_postman('empty', 'mail'), 'may', 'until it is granted one');
+is(claims_as_postman('empty', 'idle'), '42501', 'and no other');
 
 # ---- a restored dump alone, before anybody calls anything: leases run out and jobs come due
 

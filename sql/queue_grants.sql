@@ -1,0 +1,388 @@
+-- Grants for some queues: what a producer, a worker and an operator of one queue can do there, and in another one.
+SET client_min_messages = error;
+CREATE ROLE regress_jobq_all;
+CREATE ROLE regress_jobq_producer;
+CREATE ROLE regress_jobq_worker;
+CREATE ROLE regress_jobq_operator;
+SELECT jobq_grant('regress_jobq_all', kind) FROM unnest('{producer,worker,operator}'::text[]) kind \g /dev/null
+SELECT jobq_grant('regress_jobq_' || kind, kind, queues => '{grants mine}') FROM unnest('{producer,worker,operator}'::text[]) kind \g /dev/null
+SELECT * FROM jobq.queue_grants ORDER BY role::text;
+
+-- The same jobs in both queues. Each has been given to a worker of that name.
+CREATE TABLE target (name text PRIMARY KEY, queue text, worker text, done bigint, failed bigint, letter bigint, running bigint, lease bigint, waiting bigint, dependent bigint);
+INSERT INTO target VALUES ('unknown', 'grants of nobody', 'nobody', 9000000000000001, 9000000000000002, 9000000000000003, 9000000000000004, 5, 9000000000000006, 9000000000000007);
+DO $$
+DECLARE
+    q text;
+    t target;
+BEGIN
+    PERFORM jobq_create_queue('grants letters');
+    FOREACH q IN ARRAY '{grants mine,grants theirs}'::text[] LOOP
+        t.queue := q;
+        t.name := split_part(q, ' ', 2);
+        t.worker := 'worker of ' || q;
+        PERFORM jobq_create_queue(q, heartbeat_timeout => '1 day');
+        t.done := jobq_enqueue(q, kind => 'done');
+        PERFORM jobq_complete(c.id, c.lease, '{"secret": 1}') FROM jobq_claim(q) c;
+        t.failed := jobq_enqueue(q, kind => 'failed');
+        PERFORM jobq_fail(c.id, c.lease, 'secret', retry => false) FROM jobq_claim(q) c;
+        t.letter := jobq_enqueue(q, kind => 'letter');
+        PERFORM jobq_alter_queue(q, dead_letter_queue => 'grants letters');
+        PERFORM jobq_fail(c.id, c.lease, 'secret', retry => false) FROM jobq_claim(q) c;
+        PERFORM jobq_alter_queue(q, dead_letter_queue => '');
+        t.running := jobq_enqueue(q, kind => 'running');
+        SELECT c.lease INTO t.lease FROM jobq_claim(q, t.worker) c;
+        t.waiting := jobq_enqueue(q, kind => 'waiting');
+        t.dependent := jobq_enqueue(q, kind => 'dependent', depends_on => ARRAY[t.running]);
+        INSERT INTO target SELECT t.*;
+    END LOOP;
+END $$;
+
+-- Everything that there is of the other queue. The rescue marks running jobs as watched.
+CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
+    SELECT md5(concat((SELECT string_agg((to_jsonb(j) - 'watched')::text, ',' ORDER BY id) FROM jobq.jobs j WHERE 'grants theirs' IN (queue, dead_from)),
+                      (SELECT string_agg(s::text, ',') FROM jobq.queue_settings s WHERE queue = 'grants theirs'),
+                      (SELECT string_agg(l::text, ',') FROM jobq.limit_settings l WHERE queue = 'grants theirs'),
+                      (SELECT string_agg(d::text, ',' ORDER BY d.job_id, d.depends_on) FROM jobq.dependencies d, target t WHERE t.name = 'theirs' AND (d.job_id = t.dependent OR d.depends_on IN (t.running, t.waiting, t.done))),
+                      (SELECT count(*) FROM jobq.attempts a, target t WHERE t.name = 'theirs' AND a.job_id IN (t.failed, t.letter, t.running))))
+$$;
+-- What a call answers to a role, and whether it changes the other queue. Nothing of it lasts.
+CREATE FUNCTION outcome(role text, call text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    answer text;
+    before text := theirs();
+    detail text;
+    hint text;
+BEGIN
+    BEGIN
+        EXECUTE format('SET LOCAL ROLE %I', role);
+        EXECUTE call INTO answer;
+        RESET ROLE;
+        IF theirs() <> before THEN
+            answer := 'CHANGED, ' || coalesce(answer, 'nothing');
+        END IF;
+        RAISE EXCEPTION SQLSTATE 'JQ999' USING MESSAGE = coalesce(answer, 'nothing');
+    EXCEPTION
+        WHEN SQLSTATE 'JQ999' THEN answer := SQLERRM;
+        WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+            answer := concat(SQLSTATE, ': ', SQLERRM, chr(1), detail, hint);
+    END;
+    RETURN answer;
+END $$;
+-- Whatever the ids are.
+CREATE FUNCTION answer(role text, call text, at text) RETURNS text LANGUAGE sql AS $$
+    SELECT CASE WHEN o ~ '^42501: permission denied for queue' THEN 'refused'
+                WHEN o ~ '^42501: permission denied for (function|procedure)' THEN '-'
+                ELSE regexp_replace(regexp_replace(o, 'grants (mine|theirs|of nobody)', 'Q', 'g'), '\m([0-9]{1,9}|90+[0-9])\M(?!:)', '#', 'g') END
+    FROM target t, LATERAL (SELECT replace(replace(replace(replace(replace(replace(replace(replace(replace(call, '{q}', quote_literal(t.queue)), '{worker}', quote_literal(t.worker)),
+                                           '{done}', t.done::text), '{failed}', t.failed::text), '{letter}', t.letter::text), '{running}', t.running::text), '{lease}', t.lease::text),
+                                           '{waiting}', t.waiting::text), '{dependent}', t.dependent::text)) c(text), LATERAL outcome(role, c.text) o
+    WHERE t.name = at
+$$;
+
+-- A new function goes into this table: who may call it, and what keeps it from the queues that were not granted.
+CREATE TABLE golden (n integer GENERATED ALWAYS AS IDENTITY, function text, call text);
+INSERT INTO golden (function, call) VALUES
+    ('jobq_enqueue',            $$SELECT jobq_enqueue({q}) > 0$$),
+    ('jobq_enqueue',            $$SELECT jobq_enqueue('grants mine', depends_on => ARRAY[{running}]) > 0$$),
+    ('jobq_enqueue_many',       $$SELECT bool_and(is_new) FROM jobq_enqueue_many({q}, ARRAY['1', '2']::jsonb[])$$),
+    ('jobq_enqueue_jobs',       $$SELECT bool_and(is_new) FROM jobq_enqueue_jobs(jsonb_build_array(jsonb_build_object('queue', {q})))$$),
+    ('jobq_get',                $$SELECT status FROM jobq_get({done})$$),
+    ('jobq_result',             $$SELECT jobq_result({done})$$),
+    ('jobq_claim',              $$SELECT kind FROM jobq_claim({q})$$),
+    ('jobq_claim_any',          $$SELECT kind FROM jobq_claim_any(ARRAY[{q}])$$),
+    ('jobq_complete',           $$SELECT jobq_complete({running}, {lease})$$),
+    ('jobq_complete',           $$SELECT jobq_complete({running}, {lease}, must_hold => true)$$),
+    ('jobq_complete',           $$SELECT jobq_complete({running})$$),
+    ('jobq_complete_many',      $$SELECT completed FROM jobq_complete_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
+    ('jobq_complete_and_claim', $$SELECT kind FROM jobq_complete_and_claim(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[], queue => {q})$$),
+    ('jobq_complete_and_claim', $$SELECT kind FROM jobq_complete_and_claim(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[], queue => 'grants mine')$$),
+    ('jobq_fail',               $$SELECT jobq_fail({running}, {lease}, 'no')$$),
+    ('jobq_fail_many',          $$SELECT status FROM jobq_fail_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
+    ('jobq_heartbeat',          $$SELECT jobq_heartbeat({running}, {lease})$$),
+    ('jobq_heartbeat_many',     $$SELECT state FROM jobq_heartbeat_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
+    ('jobq_heartbeat_worker',   $$SELECT state FROM jobq_heartbeat_worker({worker})$$),
+    ('jobq_release',            $$SELECT jobq_release({running}, {lease})$$),
+    ('jobq_release_many',       $$SELECT released FROM jobq_release_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
+    ('jobq_snooze',             $$SELECT jobq_snooze({running}, '1 hour', {lease})$$),
+    ('jobq_dependency_results', $$SELECT status FROM jobq_dependency_results({dependent})$$),
+    ('jobq_cancel',             $$SELECT jobq_cancel({waiting})$$),
+    ('jobq_cancel',             $$SELECT jobq_cancel({running})$$),
+    ('jobq_retry',              $$SELECT jobq_retry({failed})$$),
+    ('jobq_retry',              $$SELECT jobq_retry({letter})$$),
+    ('jobq_reschedule',         $$SELECT jobq_reschedule({waiting}, '2100-01-01')$$),
+    ('jobq_delete',             $$SELECT jobq_delete({done})$$),
+    ('jobq_cancel_jobs',        $$SELECT jobq_cancel_jobs({q})$$),
+    ('jobq_retry_jobs',         $$SELECT jobq_retry_jobs({q})$$),
+    ('jobq_reschedule_jobs',    $$SELECT jobq_reschedule_jobs({q}, '2100-01-01')$$),
+    ('jobq_delete_jobs',        $$SELECT jobq_delete_jobs({q})$$),
+    ('jobq_redrive',            $$SELECT jobq_redrive({q})$$),
+    ('jobq_dot',                $$SELECT length(jobq_dot({dependent})) > 50$$),
+    ('jobq_create_queue',       $$SELECT jobq_create_queue({q})$$),
+    ('jobq_alter_queue',        $$SELECT jobq_alter_queue({q}, max_lost => 7)$$),
+    ('jobq_alter_queue',        $$SELECT jobq_alter_queue('grants mine', dead_letter_queue => {q})$$),
+    ('jobq_drop_queue',         $$SELECT jobq_drop_queue({q}, true)$$),
+    ('jobq_pause_queue',        $$SELECT jobq_pause_queue({q})$$),
+    ('jobq_resume_queue',       $$SELECT jobq_resume_queue({q})$$),
+    ('jobq_purge_queue',        $$SELECT jobq_purge_queue({q})$$),
+    ('jobq_set_limit',          $$SELECT jobq_set_limit({q}, max_running => 1)$$),
+    ('job_log',                 $$SELECT string_agg(event, ', ') FROM jobq.job_log({done})$$),
+    ('jobq_explain',            $$SELECT string_agg(reason, ', ') FROM jobq_explain({dependent})$$),
+    ('jobq_explain_queue',      $$SELECT count(*) > 0 FROM jobq_explain_queue({q})$$),
+    ('jobq_tick',               $$SELECT count(*) FROM jobq_tick()$$),
+    ('jobq_version',            $$SELECT jobq_version() IS NOT NULL$$);
+-- Procedures, further below; one that knows workers and no queues; and those that nobody is granted.
+INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wake'), ('jobq_grant'), ('jobq_revoke');
+SELECT coalesce(o.proname, g.function) AS "not in the table, or no more a function"
+FROM (SELECT p.proname::text FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+      WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq')
+        AND (p.proname = 'job_log' OR p.pronamespace <> 'jobq'::regnamespace)) o
+FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname
+WHERE o.proname IS NULL OR g.function IS NULL;
+-- A role of one queue calls what a role of all may call, but for the tick.
+SELECT k.kind, p.proname AS "only for all queues" FROM unnest('{producer,worker,operator}'::text[]) k(kind), pg_proc p
+WHERE p.proname IN (SELECT function FROM golden) AND has_function_privilege('regress_jobq_all', p.oid, 'EXECUTE')
+  AND NOT has_function_privilege('regress_jobq_producer', p.oid, 'EXECUTE') AND NOT has_function_privilege('regress_jobq_worker', p.oid, 'EXECUTE')
+  AND NOT has_function_privilege('regress_jobq_operator', p.oid, 'EXECUTE') AND k.kind = 'operator';
+
+-- The golden table. In the other queue an answer must be as if there were no such job; "all" shows that there is one.
+SELECT g.call, r.kind AS role, split_part(mine, chr(1), 1) AS mine, split_part(theirs, chr(1), 1) AS theirs, CASE WHEN theirs IS DISTINCT FROM answer('regress_jobq_' || r.kind, g.call, 'unknown') THEN 'TOLD' END AS tells,
+       split_part(answer('regress_jobq_all', g.call, 'theirs'), chr(1), 1) AS "all"
+FROM golden g, unnest('{producer,worker,operator}'::text[]) WITH ORDINALITY r(kind, n),
+     LATERAL answer('regress_jobq_' || r.kind, g.call, 'mine') mine, LATERAL answer('regress_jobq_' || r.kind, g.call, 'theirs') theirs
+WHERE g.call IS NOT NULL AND mine <> '-' ORDER BY g.n, r.n;
+
+-- The procedures, in autocommit. A foreign job is one that need not be waited for.
+SELECT waiting AS foreign_job FROM target WHERE name = 'theirs' \gset
+SET statement_timeout = '1 min';
+SET ROLE regress_jobq_worker;
+CALL jobq_wait('grants theirs', '1 hour');
+CALL jobq_wait('grants mine', '1 hour');
+CALL jobq_wait_job(:foreign_job, '1 hour');
+SET ROLE regress_jobq_producer;
+CALL jobq_wait_job(:foreign_job, '1 hour');
+SET ROLE regress_jobq_operator;
+CALL jobq_wait_job(:foreign_job, '1 hour');
+RESET ROLE;
+RESET statement_timeout;
+
+-- Arrays with both.
+SELECT m.running AS mine, m.lease AS my_lease, t.running AS theirs, t.lease AS their_lease, m.waiting AS my_waiting, t.waiting AS their_waiting
+FROM target m, target t WHERE m.name = 'mine' AND t.name = 'theirs' \gset
+SET ROLE regress_jobq_worker;
+SELECT state, job_id = :mine AS is_mine FROM jobq_heartbeat_many(ARRAY[:theirs, :mine, :theirs]::bigint[], ARRAY[:their_lease, :my_lease, :their_lease]::bigint[]);
+BEGIN;
+SELECT status, job_id = :mine AS is_mine FROM jobq_fail_many(ARRAY[:theirs, :mine]::bigint[], ARRAY[:their_lease, :my_lease]::bigint[], ARRAY['a', 'b']);
+ROLLBACK;
+BEGIN;
+SELECT completed, job_id = :mine AS is_mine FROM jobq_complete_many(ARRAY[:theirs, :mine]::bigint[], ARRAY[:their_lease, :my_lease]::bigint[]);
+ROLLBACK;
+SELECT kind FROM jobq_claim_any('{grants mine,grants theirs}');
+SET ROLE regress_jobq_producer;
+SELECT jobq_enqueue_jobs('[{"queue": "grants mine"}, {"queue": "grants theirs"}]');
+RESET ROLE;
+-- Not older than the new one: the error for a known job would tell that it is there.
+BEGIN;
+SELECT last_value FROM jobq.jobs_id_seq \gset
+INSERT INTO jobq.jobs (id, queue) OVERRIDING SYSTEM VALUE VALUES (8000000000000001, 'grants theirs');
+SELECT setval('jobq.jobs_id_seq', :last_value) AS as_before \gset
+SET LOCAL ROLE regress_jobq_producer;
+SELECT jobq_enqueue('grants mine', depends_on => '{8000000000000001}');
+ROLLBACK;
+-- Unique keys and limits are of a queue: none of another one is in the way, or told of.
+SELECT jobq_enqueue('grants theirs', unique_key => 'k', concurrency_key => 'c') AS keyed \gset
+SELECT jobq_set_limit('grants theirs', 'c', max_running => 0), jobq_set_limit('grants theirs', max_running => 1);
+SET ROLE regress_jobq_producer;
+BEGIN;
+SELECT jobq_enqueue('grants mine', unique_key => 'k', on_conflict => 'error', concurrency_key => 'c', kind => 'keyed') <> :keyed AS another;
+RESET ROLE;
+SET ROLE regress_jobq_worker;
+SELECT kind FROM jobq_claim('grants mine', kinds => '{keyed}');
+ROLLBACK;
+RESET ROLE;
+SELECT jobq_set_limit('grants theirs', 'c'), jobq_set_limit('grants theirs'), jobq_delete(:keyed);
+
+-- A worker of both names: only the jobs of its queues are extended, and told of.
+BEGIN;
+UPDATE jobq.jobs SET worker_id = 'same', last_heartbeat = '2020-01-01' WHERE id IN (:mine, :theirs);
+SET LOCAL ROLE regress_jobq_worker;
+SELECT job_id = :mine AS is_mine, state FROM jobq_heartbeat_worker('same');
+RESET ROLE;
+SELECT id = :mine AS is_mine, last_heartbeat > '2020-01-01' AS extended FROM jobq.jobs WHERE id IN (:mine, :theirs) ORDER BY id;
+ROLLBACK;
+
+-- Who may use both queues can hand a result from one to the other. A graph leaves foreign jobs out.
+BEGIN;
+SELECT jobq_enqueue('grants mine', kind => 'heir', depends_on => ARRAY[:theirs]) AS heir \gset
+SELECT jobq_enqueue('grants theirs', kind => 'theirs', depends_on => ARRAY[:heir]) AS last \gset
+SELECT jobq_enqueue('grants mine', kind => 'end', depends_on => ARRAY[:last]) AS far \gset
+SELECT jobq_complete(:theirs, :their_lease, '"handed on"');
+SET LOCAL ROLE regress_jobq_worker;
+SELECT status, result FROM jobq_dependency_results(:heir);
+SELECT * FROM jobq_dependency_results(:last);
+SELECT jobq_result(:theirs) IS NULL AS not_by_its_id;
+RESET ROLE;
+SET LOCAL ROLE regress_jobq_operator;
+SELECT jobq_dot(:heir) LIKE '%heir%' AS own, jobq_dot(:heir) LIKE '%theirs%' AS foreign, jobq_dot(:heir) LIKE '%end%' AS behind_it, jobq_dot(:last) AS unknown;
+ROLLBACK;
+
+-- Dead letters: of the queue that they lie in and of the one that they came from, but they go back only to a granted one.
+CREATE ROLE regress_jobq_undertaker;
+SELECT jobq_grant('regress_jobq_undertaker', 'operator', '{grants letters}');
+SELECT m.letter AS my_letter, t.letter AS their_letter FROM target m, target t WHERE m.name = 'mine' AND t.name = 'theirs' \gset
+SET ROLE regress_jobq_operator;
+SELECT queue FROM jobq_get(:my_letter);
+SELECT queue FROM jobq_get(:their_letter);
+BEGIN;
+SELECT jobq_redrive('grants mine'), jobq_redrive('grants mine');
+ROLLBACK;
+SELECT jobq_redrive('grants letters');
+SET ROLE regress_jobq_undertaker;
+SELECT queue FROM jobq_get(:my_letter);
+SELECT jobq_redrive('grants letters'), jobq_retry(:my_letter), jobq_retry_jobs('grants letters'), jobq_retry_jobs('grants letters', max_jobs => 1);
+RESET ROLE;
+SELECT jobq_grant('regress_jobq_undertaker', 'operator', '{grants mine}');
+SET ROLE regress_jobq_undertaker;
+BEGIN;
+SELECT jobq_redrive('grants letters');
+ROLLBACK;
+BEGIN;
+SELECT jobq_retry_jobs('grants letters', max_jobs => 1);
+ROLLBACK;
+BEGIN;
+SELECT jobq_delete_jobs('grants letters');
+ROLLBACK;
+RESET ROLE;
+SELECT jobq_revoke('regress_jobq_undertaker', 'operator');
+
+-- ---- Who is restricted
+-- Whether a role may enqueue in the one and the other queue.
+CREATE FUNCTION may(role text) RETURNS text LANGUAGE sql AS $$
+    SELECT answer(role, 'SELECT jobq_enqueue({q}) > 0', 'mine') || ', ' || replace(answer(role, 'SELECT jobq_enqueue({q}) > 0', 'theirs'), 'CHANGED, ', '')
+$$;
+SELECT may('regress_jobq_producer');
+-- A member has what any of its roles has, as far as it inherits.
+CREATE ROLE regress_jobq_member IN ROLE regress_jobq_producer;
+CREATE ROLE regress_jobq_stranger NOINHERIT IN ROLE regress_jobq_producer;
+SELECT may('regress_jobq_member'), may('regress_jobq_stranger');
+SELECT jobq_grant('regress_jobq_undertaker', 'producer', '{grants theirs}');
+GRANT regress_jobq_undertaker TO regress_jobq_member;
+SELECT may('regress_jobq_member');
+REVOKE regress_jobq_undertaker FROM regress_jobq_member;
+SELECT may('regress_jobq_member');
+GRANT regress_jobq_all TO regress_jobq_member;
+SELECT may('regress_jobq_member');
+REVOKE regress_jobq_all FROM regress_jobq_member;
+ALTER ROLE regress_jobq_member NOINHERIT;
+SELECT may('regress_jobq_member');
+ALTER ROLE regress_jobq_member INHERIT;
+-- A kind without queues opens what it shares with the other kind, no more.
+SELECT answer('regress_jobq_producer', 'SELECT status FROM jobq_get({done})', 'theirs');
+SELECT jobq_grant('regress_jobq_producer', 'worker');
+SELECT answer('regress_jobq_producer', 'SELECT status FROM jobq_get({done})', 'theirs'), may('regress_jobq_producer'), answer('regress_jobq_producer', 'SELECT kind FROM jobq_claim({q})', 'theirs');
+SELECT jobq_revoke('regress_jobq_producer', 'worker');
+SELECT answer('regress_jobq_producer', 'SELECT status FROM jobq_get({done})', 'theirs'), may('regress_jobq_producer');
+-- GRANT EXECUTE is for all queues; to a role of certain queues it adds nothing.
+GRANT EXECUTE ON FUNCTION jobq_result(bigint) TO regress_jobq_stranger;
+SELECT answer('regress_jobq_stranger', 'SELECT jobq_result({done})', 'theirs');
+REVOKE EXECUTE ON FUNCTION jobq_result(bigint) FROM regress_jobq_stranger;
+SELECT oid::regprocedure AS enqueue FROM pg_proc WHERE proname = 'jobq_enqueue' \gset
+GRANT EXECUTE ON FUNCTION :enqueue TO regress_jobq_producer;
+SELECT may('regress_jobq_producer');
+GRANT EXECUTE ON FUNCTION :enqueue TO PUBLIC;
+SELECT may('regress_jobq_producer');
+REVOKE EXECUTE ON FUNCTION :enqueue FROM PUBLIC;
+SELECT may('regress_jobq_producer');
+-- What works on all queues is refused to a role of some, even so.
+GRANT EXECUTE ON FUNCTION jobq_tick(timestamptz) TO regress_jobq_operator;
+SELECT replace(outcome('regress_jobq_operator', 'SELECT count(*) FROM jobq_tick()'), chr(1), '. ') AS tick;
+REVOKE EXECUTE ON FUNCTION jobq_tick(timestamptz) FROM regress_jobq_operator;
+-- In a SECURITY DEFINER function its owner calls.
+CREATE FUNCTION wrapped(queue text) RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT jobq_enqueue(queue)';
+ALTER FUNCTION wrapped(text) OWNER TO regress_jobq_producer;
+SELECT answer('regress_jobq_all', 'SELECT wrapped({q}) > 0', 'mine'), answer('regress_jobq_all', 'SELECT wrapped({q}) > 0', 'theirs');
+ALTER FUNCTION wrapped(text) OWNER TO regress_jobq_all;
+SELECT answer('regress_jobq_producer', 'SELECT wrapped({q}) > 0', 'theirs');
+DROP FUNCTION wrapped(text);
+-- The owner of the tables and its members, and superusers.
+SELECT may('regress_jobq_all'), may(current_user);
+-- A function of the same name as ours, from whoever may create one, widens nothing.
+CREATE FUNCTION jobq_enqueue(queue integer) RETURNS text LANGUAGE sql AS $$ SELECT 'not ours' $$;
+SELECT may('regress_jobq_producer');
+DROP FUNCTION jobq_enqueue(integer);
+-- Without the rows, by whatever accident, a role has no queue.
+BEGIN;
+TRUNCATE jobq.queue_grants;
+SELECT may('regress_jobq_producer');
+ROLLBACK;
+SELECT may('regress_jobq_producer');
+BEGIN;
+REVOKE SELECT ON jobq.producer_queues FROM regress_jobq_producer;
+SELECT may('regress_jobq_producer');
+ROLLBACK;
+-- What a role may know of its own grants.
+SET ROLE regress_jobq_member;
+TABLE jobq.producer_queues;
+TABLE jobq.worker_queues;
+TABLE jobq.queue_grants;
+SELECT count(*) FROM jobq.jobs;
+RESET ROLE;
+SET ROLE regress_jobq_operator;
+TABLE jobq.queue_stats;
+TABLE jobq.jobs;
+DELETE FROM jobq.kept_keys;
+RESET ROLE;
+-- Renamed, it keeps its queues; what a dropped role has left behind is nobody's.
+ALTER ROLE regress_jobq_undertaker RENAME TO regress_jobq_digger;
+SELECT may('regress_jobq_digger');
+DROP OWNED BY regress_jobq_digger;
+SELECT * FROM jobq.queue_grants WHERE role = 'regress_jobq_digger'::regrole;
+SELECT jobq_grant('regress_jobq_digger', 'producer', '{grants mine}');
+SELECT may('regress_jobq_digger');
+
+-- ---- jobq_grant and jobq_revoke
+SELECT jobq_grant('regress_jobq_producer', 'producer', '{grants more,grants more}');
+SELECT queue FROM jobq.queue_grants WHERE role = 'regress_jobq_producer'::regrole ORDER BY 1;
+SET client_min_messages = warning;
+SELECT jobq_revoke('regress_jobq_producer', 'producer', '{grants more,grants mor}');
+SELECT jobq_grant('regress_jobq_all', 'producer', '{grants mine}');
+SELECT jobq_revoke('regress_jobq_all', 'producer', '{grants mine}');
+SELECT jobq_revoke('regress_jobq_stranger', 'worker', '{grants mine}');
+SELECT jobq_grant('regress_jobq_all', 'monitor', '{grants mine}');
+SELECT jobq_grant('regress_jobq_stranger', 'worker', '{}');
+SELECT jobq_grant('regress_jobq_stranger', 'worker', ARRAY['a', NULL]);
+SELECT jobq_grant('regress_jobq_stranger', 'worker', ARRAY['a', '']);
+SELECT jobq_grant('regress_jobq_stranger', 'worker', ARRAY['a', repeat('q', 64)]);
+SELECT may('regress_jobq_stranger');
+-- Without queues it is all; the last queue taken back is all taken back.
+SELECT jobq_grant('regress_jobq_producer', 'producer');
+SELECT may('regress_jobq_producer'), has_table_privilege('regress_jobq_producer', 'jobq.producer_queues', 'SELECT') AS restricted, (SELECT count(*) FROM jobq.queue_grants WHERE role = 'regress_jobq_producer'::regrole) AS rows;
+SELECT jobq_revoke('regress_jobq_digger', 'producer', '{grants mine}');
+SELECT may('regress_jobq_digger'), has_schema_privilege('regress_jobq_digger', 'jobq', 'USAGE') AS schema;
+-- A restricted kind survives the revocation of another one, and is as restricted as before.
+SELECT jobq_grant('regress_jobq_worker', 'operator'), jobq_revoke('regress_jobq_worker', 'operator');
+SELECT answer('regress_jobq_worker', 'SELECT kind FROM jobq_claim({q})', 'mine'), answer('regress_jobq_worker', 'SELECT kind FROM jobq_claim({q})', 'theirs'),
+       has_table_privilege('regress_jobq_worker', 'jobq.jobs', 'SELECT') AS reads_jobs;
+-- Nobody adds queues to itself, even with the right to call jobq_grant.
+GRANT EXECUTE ON FUNCTION jobq_grant(text, text, text[]), jobq_revoke(text, text, text[]) TO regress_jobq_worker;
+SET client_min_messages = error;
+SET ROLE regress_jobq_worker;
+SELECT jobq_grant('regress_jobq_worker', 'worker', '{grants theirs}');
+SELECT jobq_grant('regress_jobq_worker', 'worker');
+SELECT jobq_revoke('regress_jobq_worker', 'worker');
+INSERT INTO jobq.queue_grants VALUES ('regress_jobq_worker', 'worker', 'grants theirs');
+RESET ROLE;
+SELECT answer('regress_jobq_worker', 'SELECT kind FROM jobq_claim({q})', 'theirs');
+
+SELECT jobq_drop_queue(q, force => true) FROM unnest('{grants mine,grants theirs,grants letters}'::text[]) q \g /dev/null
+DROP OWNED BY regress_jobq_all, regress_jobq_producer, regress_jobq_worker, regress_jobq_operator, regress_jobq_digger, regress_jobq_member, regress_jobq_stranger;
+DROP ROLE regress_jobq_all, regress_jobq_producer, regress_jobq_worker, regress_jobq_operator, regress_jobq_digger, regress_jobq_member, regress_jobq_stranger;
+-- Nothing of it is dumped.
+SELECT count(*) FROM jobq.queue_grants WHERE role::oid IN (SELECT oid FROM pg_roles);
+TRUNCATE jobq.queue_grants;
+DROP FUNCTION may(text);
+DROP FUNCTION answer(text, text, text);
+DROP FUNCTION outcome(text, text);
+DROP FUNCTION theirs();
+DROP TABLE golden, target;
