@@ -35,7 +35,7 @@ class ClaimSink {
 // Takes up to request.batch claimable jobs of the queue of that name, in the order (priority, run_at, id) across its
 // lanes; jobs that other transactions hold are passed over, never waited for. Returns how many were taken. 40001 in
 // REPEATABLE READ and above when a job has changed since the snapshot.
-int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &queue, TimestampTz now,
+int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &found, TimestampTz now,
                ClaimSink *sink);
 
 }  // namespace jobq
