@@ -40,6 +40,11 @@ Statement reschedule = {
        RETURNING j.id, j.status::text, )" READY_COLUMNS,
     {INT8ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
+// First, and apart: the statement that deletes must see the attempts of whoever held the row until now.
+Statement lock_removable = {
+    R"(SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status <> 'processing' ORDER BY j.id FOR UPDATE)",
+    {INT8ARRAYOID}};
+
 Statement remove = {
     R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status <> 'processing'
                      RETURNING j.id, j.status, j.queue, j.result, j.group_active),
@@ -156,7 +161,8 @@ Rows reschedule_jobs(Datum ids, TimestampTz run_at, TimestampTz now) {
 }
 
 Rows delete_them(Datum ids) {
-    const Rows gone = run(remove, Params().add(ids));
+    const Rows locked = run(lock_removable, Params().add(ids));
+    const Rows gone = run(remove, Params().add(ids_of(locked)));
     count_deleted_rows(gone, 3);
     keep_deleted_rows(gone, 1, 2);
     for (uint64 i = 0; i < gone.size(); i++) {

@@ -86,17 +86,20 @@ Statement forget = {
     {TEXTOID, INT8ARRAYOID},
     Planning::Free};
 
+// First, and apart: the statement that deletes must see the attempts of whoever held a row until now.
+Statement lock_purged = {
+    R"(SELECT array_agg(l.id)
+       FROM (SELECT j.id FROM jobq.jobs j
+             WHERE j.queue = $1 AND j.status::text = ANY ($2) AND j.status <> 'processing'
+             ORDER BY j.id FOR UPDATE) l)",
+    {TEXTOID, TEXTARRAYOID},
+    Planning::Free};
+
 Statement purge = {
-    R"(WITH gone AS (DELETE FROM jobq.jobs j
-                     WHERE j.status <> 'processing'
-                       AND j.id = ANY (ARRAY (SELECT l.id FROM jobq.jobs l
-                                              WHERE l.queue = $1 AND l.status::text = ANY ($2)
-                                                AND l.status <> 'processing'
-                                              ORDER BY l.id FOR UPDATE))
-                     RETURNING j.id, j.status, j.result),
+    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.id, j.status, j.result),
             history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id))" FORGET_DEPENDENCIES R"(
        SELECT g.status::text, count(*), NULL, )" COMPLETED_IDS R"( FROM gone g GROUP BY g.status)",
-    {TEXTOID, TEXTARRAYOID},
+    {INT8ARRAYOID},
     Planning::Free};
 
 Params settings_params(text *queue, const QueueSettings &settings) {
@@ -151,7 +154,9 @@ bool forget_queue(text *queue, Datum ids) {
 }
 
 int64 purge_queue(text *queue, Datum statuses) {
-    return count_deleted(queue, run(purge, Params().add(PointerGetDatum(queue)).add(statuses)));
+    const Rows locked = run(lock_purged, Params().add(PointerGetDatum(queue)).add(statuses));
+    if (locked[0].is_null(1)) return 0;
+    return count_deleted(queue, run(purge, Params().add(locked[0].get(1))));
 }
 
 }  // namespace jobq
