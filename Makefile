@@ -1,10 +1,11 @@
 # make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
 # of the sources.
+# make fuzz: the attackers of test/fuzz at length.
 # make bench: the benchmark (see docs/benchmarks.md).
 # make chaos, make ddl: load, and faults of every kind or a DBA at work (see test/chaos/README.md).
 
-script_goals = demo check lint bench setup chaos ddl
+script_goals = demo check lint fuzz bench setup chaos ddl
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -18,6 +19,8 @@ check:
 	@scripts/check.sh
 lint:
 	@scripts/lint.sh
+fuzz:
+	@scripts/fuzz.sh
 bench:
 	@bench/run.sh
 chaos ddl:

@@ -25,6 +25,10 @@ unpublished test/audit/run.sh
 unlimited   test/audit/run.sh
 crowded     test/audit/run.sh
 impatient   test/audit/run.sh
+fuzz        test/fuzz/run.sh
+fuzz_internal test/planted/batch_not_sorted.patch
+fuzz_crash  test/planted/null_elements_let_in.patch
+fuzz_counters test/planted/snooze_not_counted.patch
 '
 preloaded="shared_preload_libraries = 'jobq'"
 limit=1200   # seconds for one suite; one that takes longer is cut off, and has failed
@@ -108,12 +112,27 @@ suite_together() {
 # Puts a library with a planted defect into the place of ours until the suite ends.
 plant_defect() {  # flag
     local flag=$1 broken=$SCRATCH/build-$1 unit
-    mkdir "$broken"
-    cp -Rp Makefile jobq.control exports.txt META.json.in src "$broken/"
+    copy_build "$broken"
     for unit in $(grep -rl --include='*.cpp' "$flag" src); do
         rm -f "$broken/${unit%.cpp}.o"
     done
-    make -s -C "$broken" PG_CONFIG="$SCRATCH_PG_CONFIG" COPT="-D$flag" all
+    replace_library "$broken" COPT="-D$flag"
+}
+# The same for a defect that is a patch: test/planted/NAME.patch.
+plant_patch() {  # name
+    local broken=$SCRATCH/build-$1
+    copy_build "$broken"
+    patch -s -p1 -d "$broken" <"test/planted/$1.patch"
+    replace_library "$broken"
+}
+copy_build() {  # directory
+    mkdir "$1"
+    cp -Rp Makefile jobq.control exports.txt META.json.in src "$1/"
+}
+replace_library() {  # directory make-arguments...
+    local broken=$1
+    shift
+    make -s -C "$broken" PG_CONFIG="$SCRATCH_PG_CONFIG" "$@" all
     local library
     library=$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so
     cp -p "$library" "$SCRATCH/jobq.so"
@@ -150,6 +169,30 @@ caught_together() {  # flag law
     JOBQ_AUDIT_EXPECT=$2 JOBQ_AUDIT_SECONDS=20 in_source test/audit/run.sh
 }
 
+# Every function with nasty values, hostile triggers, indexes and constraints: `make fuzz` at length.
+fuzz_server() {  # name
+    local settings
+    mapfile -t settings <test/fuzz/server.conf
+    scratch_server "$1" "${settings[@]}"
+    export JOBQ_FUZZ_LOG=$SCRATCH/$1.log
+}
+suite_fuzz() {
+    fuzz_server fuzz
+    in_source test/fuzz/run.sh
+}
+# They must catch an internal error,
+suite_fuzz_internal() { caught_by_fuzz batch_not_sorted 'internal error'; }
+# a crash,
+suite_fuzz_crash() { caught_by_fuzz null_elements_let_in 'connection lost'; }
+# and counters that are not those of the rows.
+suite_fuzz_counters() { caught_by_fuzz snooze_not_counted 'counters:'; }
+
+caught_by_fuzz() {  # patch finding
+    plant_patch "$1"
+    fuzz_server "$1"
+    JOBQ_FUZZ_EXPECT=$2 JOBQ_FUZZ_CALLS=2500 in_source test/fuzz/run.sh
+}
+
 # ---- how they are run
 
 # Runs a command in the copy of the tests, as the owner of the servers.
@@ -173,7 +216,7 @@ with_differences() {  # status file
 copy_tests() {
     source=$SCRATCH/source
     mkdir "$source" "$SCRATCH/node"
-    cp -R Makefile jobq.control exports.txt src sql expected test examples "$source/"
+    cp -R Makefile jobq.control exports.txt src sql expected test examples docs "$source/"
     rm -rf "$source"/src/*.o "$source"/src/*/*.o
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
     if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi

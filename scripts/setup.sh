@@ -1,6 +1,7 @@
 #!/bin/bash
 # Installs with apt what is missing to build jobq and to run a server, with "check" what the tests need too, with
-# "lint" what the lint needs, with "bench" what the benchmark needs (its peers from npm go into build/).
+# "lint" what the lint needs, with "fuzz" what `make fuzz` needs, with "bench" what the benchmark needs (its peers from npm
+# go into build/).
 # Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -48,6 +49,7 @@ list_needs() {
             have clang && have clang-format && have clang-tidy || need "clang's tools" clang clang-format clang-tidy
             return 0
             ;;
+        fuzz) list_fuzz_needs; return ;;
         check) ;;
         *) return 0 ;;
     esac
@@ -65,6 +67,12 @@ list_needs() {
         need "Python's drivers, for the tests of the drivers" python3 python3-psycopg python3-psycopg2
     have node || need "node, for the tests of the drivers" nodejs
     have_node_pg || need_node_pg
+    have patch || need "patch, to plant defects" patch
+}
+
+list_fuzz_needs() {
+    /usr/bin/python3 -c 'import psycopg' 2>/dev/null || need "Python's driver, for the attackers" python3 python3-psycopg
+    have sqlsmith || need "sqlsmith, which makes random queries" sqlsmith
 }
 
 list_bench_needs() {

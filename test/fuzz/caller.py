@@ -1,0 +1,210 @@
+"""One client of the attack: makes its share of the calls, one connection for each role, and reports what was answered.
+
+It runs as a process of its own. What it is about to send stands in memory that its parent sees, so that a call that
+never returns, or takes the server down, can be named.
+"""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+
+import roles
+import transactions
+import values
+from stock import Case, Stock, chance_of
+from support import connect
+
+LOOK_EVERY = 200        # calls between two looks at the jobs there are
+BOUND = 60              # seconds: no call may take longer. A busy machine stands still for some
+WAIT_BOUND = 0.2        # for procedures, whose timeout may be an eternity
+CRASHES = 5             # after so many lost connections it gives up
+FIELDS = (DiagnosticField.SQLSTATE, DiagnosticField.MESSAGE_PRIMARY, DiagnosticField.MESSAGE_DETAIL,
+          DiagnosticField.MESSAGE_HINT, DiagnosticField.CONTEXT)
+BAD = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
+
+
+def _answer(said):
+    """Without the part of the context that repeats the statement, which names every argument."""
+    sqlstate, message, *more = said
+    return sqlstate, message, " ".join(more).partition("SQL statement")[0].partition("PL/pgSQL")[0]
+
+
+@dataclass
+class Plan:
+    """What all clients share; made before they are forked."""
+
+    database: str
+    seed: str
+    functions: list
+    nasty: dict             # by type: values that the type accepts
+    specs: list             # nasty values for arguments named specs
+    product: list           # (function, argument, value), all of them
+    calls: int
+    granted: dict           # by role: oids
+    judge: object
+
+
+@dataclass
+class Report:
+    answers: Counter = field(default_factory=Counter)   # (function name, sqlstate or "")
+    refused: Counter = field(default_factory=Counter)   # function name: calls by roles without the right
+    kinds: Counter = field(default_factory=Counter)
+    seconds: Counter = field(default_factory=Counter)   # function name: all its calls together
+    faults: dict = field(default_factory=dict)          # what is wrong, of which function: [how often, the first such call]
+    faulty: int = 0
+
+
+class Caller:
+    def __init__(self, plan, number, clients, shown):
+        self.plan, self.number, self.clients, self.shown = plan, number, clients, shown
+        self.report = Report()
+        self.stock = Stock()
+        self.connections = {}
+
+    def run(self):
+        crashes = 0
+        admin = connect(self.plan.database)
+        for index in range(self.number, self.plan.calls, self.clients):
+            if (index // self.clients) % LOOK_EVERY == 0:
+                self.stock.look(admin)
+            try:
+                self._one(index)
+            except psycopg.OperationalError as error:
+                crashes += 1
+                self._fault("connection lost", self.shown.value.decode(errors="replace"), str(error))
+                self.connections.clear()
+                if crashes == CRASHES:
+                    break
+                admin = self._reconnect()
+        self.shown.value = b""
+        for conn in self.connections.values():
+            conn.close()
+        return self.report
+
+    def _reconnect(self):
+        end = time.monotonic() + BOUND
+        while True:
+            try:
+                return connect(self.plan.database)
+            except psycopg.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    def _connection(self, role):
+        if role not in self.connections:
+            conn = connect(self.plan.database, user=roles.user(role), client_encoding="utf8")
+            conn.execute(f"SET statement_timeout = '{BOUND} s'; SET client_min_messages = error")
+            self.connections[role] = conn
+        return self.connections[role]
+
+    # What is called
+
+    def _draw(self, index, chance):
+        """(function, its values): the product of single nasty values first, then combinations."""
+        plan = self.plan
+        if index < len(plan.product):
+            function, argument, value = plan.product[index]
+            given = Case(function, self.stock, chance).values(fewest=chance.random() < 0.5)
+            return function, self._in_order(function, {**given, argument.name: value})
+        function = chance.choice(plan.functions)
+        given = Case(function, self.stock, chance).values()
+        for _ in range(chance.choice((0, 0, 0, 1, 1, 2, 4))):
+            if function.arguments:
+                argument = chance.choice(function.arguments)
+                given[argument.name] = self._nasty(argument, chance)
+        return function, self._in_order(function, given)
+
+    def _nasty(self, argument, chance):
+        pool = self.plan.specs if argument.name == "specs" else self.plan.nasty[argument.type]
+        value = chance.choice(pool)
+        return chance.choice(pool) if values.is_heavy(value) else value
+
+    @staticmethod
+    def _in_order(function, given):
+        return {argument.name: given[argument.name] for argument in function.arguments if argument.name in given}
+
+    def _role(self, function, chance):
+        may = [role for role in roles.ROLES if function.oid in self.plan.granted[role]]
+        if chance.random() < 0.04:
+            return chance.choice(roles.ROLES)
+        return chance.choices(may, [roles.WEIGHTS[role] for role in may])[0]
+
+    def _one(self, index):
+        chance = chance_of(self.plan.seed, index)
+        function, given = self._draw(index, chance)
+        role = self._role(function, chance)
+        other, other_given = self._draw(len(self.plan.product) + chance.randrange(10**9), chance)
+        # The second call of a transaction must not be the one that fails it.
+        if other.oid not in self.plan.granted[role] or other.procedure or other.trigger:
+            other_call = "SELECT 1"
+        else:
+            other_call = other.call(other_given, False)
+        kind = chance.choices(transactions.NAMES, transactions.WEIGHTS)[0]
+        call = function.call(given, chance.random() < 0.4, chance.random() < 0.3)
+        script = transactions.script(kind, call, other_call, f"fuzz {self.number} {index}", chance)
+        self._send(index, function, role, script, other if other_call != "SELECT 1" else None)
+
+    # What is answered
+
+    def _send(self, index, function, role, script, other):
+        granted = function.oid in self.plan.granted[role]
+        text = f"call {index} as {role!r} ({script.kind}): {'; -- then: '.join(script.parts)}"
+        self.shown.value = f"{time.monotonic():.1f} {text}"[:8000].encode()
+        conn = self._connection(role)
+        began = time.monotonic()
+        waits = function.procedure and script.kind != "timeout"
+        if waits:
+            conn.pgconn.exec_(f"SET statement_timeout = {round(WAIT_BOUND * 1000)}".encode())
+        answer = self._exec(conn, script.parts[0])
+        if answer is None and script.inside:
+            answer = self._inside
+        for part in script.parts[1:]:
+            if answer is None:
+                later = self._exec(conn, part)
+                if later is not None:
+                    self._fault(f"{function.name}: {later[0]} {later[1]} from {part.split(' ', 2)[:2]}", text)
+        if conn.pgconn.transaction_status != TransactionStatus.IDLE:
+            self._exec(conn, "ROLLBACK")
+        if waits:
+            conn.pgconn.exec_(f"SET statement_timeout = {BOUND * 1000}".encode())
+        self.report.seconds[function.name] += time.monotonic() - began
+        self._judge(function, granted, script, waits, answer, text, other)
+
+    def _exec(self, conn, statement):
+        """None, or (sqlstate, message, what else the error says)."""
+        result = conn.pgconn.exec_(statement.encode())
+        if result.status in BAD:
+            said = [(result.error_field(which) or b"").decode(errors="replace") for which in FIELDS]
+            if not said[0] or conn.pgconn.status != ConnStatus.OK:
+                raise psycopg.OperationalError((result.error_message or b"").decode(errors="replace"))
+            return _answer(said)
+        self._inside = None
+        if statement.startswith("SELECT fuzz.attempt") and result.ntuples == 1 and result.get_value(0, 0) is not None:
+            self._inside = _answer(result.get_value(0, 0).decode(errors="replace").split("\x01"))
+        return None
+
+    def _judge(self, function, granted, script, waits, answer, text, other):
+        sqlstate, message, more = answer if answer is not None else (None, "", "")
+        self.report.kinds[script.kind] += 1
+        if granted:
+            self.report.answers[function.name, sqlstate or ""] += 1
+        else:
+            self.report.refused[function.name] += 1
+        if waits and sqlstate == "57014":
+            return
+        judge = self.plan.judge
+        wrong = judge.fault(function, granted, script.kind, sqlstate, message, more)
+        # It may have been the second call of the transaction.
+        if wrong and other is not None and granted and not judge.fault(other, True, script.kind, sqlstate, message, more):
+            wrong = None
+        if wrong:
+            self._fault(f"{function.name}: {wrong}", text, f"{sqlstate} {message}")
+
+    def _fault(self, wrong, text, message=""):
+        self.report.faulty += 1
+        found = self.report.faults.setdefault(f"{wrong}: {message[:200]}", [0, text])
+        found[0] += 1

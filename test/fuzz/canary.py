@@ -1,0 +1,79 @@
+"""Canaries: one job for each thing that the background worker does. As long as all of them get what they wait for, no
+duty has stopped."""
+
+import psycopg
+
+from support import wait_until
+
+MOMENT = 60
+
+# By duty: the status of its canary once it has been there; None: it is gone.
+STATUS = {"rescue": "pending", "max_runtime": "failed", "cancel": "cancelled", "promote": "pending", "unblock": "pending",
+          "groups": "pending", "prune": None}
+
+
+def _claim(conn, queue, kind, **options):
+    """(id, lease) of a job that is just being worked on. The kind is its own: a rescued canary is not to be claimed."""
+    conn.execute(f"SELECT jobq_enqueue('{queue}', kind => '{kind}'" +
+                 "".join(f", {name} => '{value}'" for name, value in options.items()) + ")")
+    return conn.execute(f"SELECT id, lease FROM jobq_claim('{queue}', kinds => '{{{kind}}}')").fetchone()
+
+
+class Canaries:
+    """A set of them in queues of their own, which nobody attacks."""
+
+    count = 0
+
+    def __init__(self, conn):
+        Canaries.count += 1
+        self.conn = conn
+        self.queue = f"canary {Canaries.count}"
+        self.brief = f"{self.queue} brief"
+        self.jobs = {}
+
+    def release(self):
+        """Fails only when a function does."""
+        conn, queue = self.conn, self.queue
+        conn.execute(f"SELECT jobq_create_queue('{queue}', heartbeat_timeout => '1 hour')")
+        conn.execute(f"SELECT jobq_create_queue('{self.brief}', keep_completed => '1 ms')")
+        self.jobs["rescue"] = _claim(conn, queue, "rescue", heartbeat_timeout="10 ms")[0]
+        self.jobs["max_runtime"] = _claim(conn, queue, "max_runtime", max_runtime="10 ms", max_attempts=1)[0]
+        self.jobs["cancel"] = _claim(conn, queue, "cancel")[0]
+        conn.execute(f"SELECT jobq_cancel({self.jobs['cancel']})")
+        self.jobs["promote"] = self._enqueue("run_at => clock_timestamp() + interval '50 ms'")
+        first, lease = _claim(conn, queue, "first")
+        self.jobs["unblock"] = self._enqueue(f"depends_on => ARRAY[{first}]")
+        self.jobs["groups"] = self._enqueue(f"group_key => '{queue}'")
+        done, done_lease = _claim(conn, self.brief, "done")
+        self.jobs["prune"] = done
+        conn.execute(f"SELECT jobq_complete({first}, {lease}), jobq_complete({done}, {done_lease})")
+        return self
+
+    def _enqueue(self, arguments):
+        return self.conn.execute(f"SELECT jobq_enqueue('{self.queue}', {arguments})").fetchone()[0]
+
+    def missing(self):
+        """The duties that have not been at their canary."""
+        ids = list(self.jobs.values())
+        there = dict(self.conn.execute("SELECT id, status::text FROM jobq.jobs WHERE id = ANY (%s)", (ids,)).fetchall())
+        return {duty: there.get(job) for duty, job in self.jobs.items() if there.get(job) != STATUS[duty]}
+
+    def wait(self, by_hand=False):
+        """What is missing after a minute. by_hand: jobq_tick() does the duties, and must not fail."""
+        def done():
+            if by_hand:
+                try:
+                    self.conn.execute("SELECT count(*) FROM jobq_tick()")
+                except psycopg.errors.DeadlockDetected:
+                    pass    # whose trigger locks jobs in an order of its own must repeat the call
+            return not self.missing()
+        wait_until(done, MOMENT, pause=0.05)
+        return self.missing()
+
+    def claimable(self):
+        """What has become pending can be claimed: no mark hides it."""
+        wanted = sorted(job for duty, job in self.jobs.items() if STATUS[duty] == "pending")
+        got = self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', batch => 100)").fetchall()
+        for job, lease in got:
+            self.conn.execute("SELECT jobq_complete(%s, %s)", (job, lease))
+        return sorted(job for job, _ in got) == wanted

@@ -1,0 +1,121 @@
+"""What must be true of the rows when nothing goes on any more, whoever made them; see docs/design.md.
+
+Each law is a query that returns the rows that break it. The background worker may need a moment to settle.
+"""
+
+from support import wait_until
+
+MOMENT = 60     # seconds: a busy machine stands still for some
+ROWS = ("SELECT j.id, j.queue, j.status, to_jsonb(j) - ARRAY['payload', 'metadata', 'result', 'progress', 'error'] FROM jobq.jobs j WHERE ")
+FINISHED = "j.status IN ('completed', 'failed', 'cancelled')"
+DEPENDS = ("EXISTS (SELECT FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d.depends_on WHERE d.job_id = j.id"
+           " AND o.status NOT IN ('completed', 'failed', 'cancelled'))")
+
+LAWS = {
+    "ready_at is run_at while the job is pending":
+        ROWS + "j.ready_at IS DISTINCT FROM CASE j.status WHEN 'pending' THEN j.run_at END",
+    "due_at is run_at while the job is scheduled":
+        ROWS + "j.due_at IS DISTINCT FROM CASE j.status WHEN 'scheduled' THEN j.run_at END",
+    "a job that is due is not scheduled for long":
+        ROWS + "j.status = 'scheduled' AND j.run_at < clock_timestamp() - interval '1 s'",
+    "the lane is that of queue, kind, version and requires":
+        ROWS + "j.lane IS DISTINCT FROM jobq.lane_of(j.queue, j.kind, j.version, j.requires)",
+    "a claimable job's lane is in the directory":
+        ROWS + "j.status = 'pending' AND NOT EXISTS (SELECT FROM jobq.lane_directory l WHERE l.lane = j.lane AND l.queue = j.queue)",
+    "a running job has a lease with its times, and is watched":
+        ROWS + "j.status = 'processing' AND (j.lease IS NULL OR j.lease NOT BETWEEN 1 AND 9007199254740991 OR j.started_at IS NULL"
+        " OR j.last_heartbeat IS NULL OR j.last_heartbeat > clock_timestamp() OR j.lease_timeout IS NULL OR j.attempts < 1"
+        " OR j.watched IS NOT TRUE)",
+    "no lease outlives its deadline":
+        ROWS + "j.status = 'processing' AND least(j.last_heartbeat + j.lease_timeout, j.must_end_at)"
+        " < clock_timestamp() - interval '2 s'",
+    "a job that does not run has neither lease nor slot nor deadline":
+        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j.watched, j.must_end_at, j.queue_slot, j.key_slot) > 0",
+    "finished_at is when the job finished":
+        ROWS + f"(j.finished_at IS NOT NULL) IS DISTINCT FROM ({FINISHED})",
+    "only a completed job has a result":
+        ROWS + "j.result IS NOT NULL AND j.status <> 'completed'",
+    "counts and limits of attempts are in range":
+        ROWS + "j.attempts < 0 OR j.lost_attempts < 0 OR j.max_attempts < 1"
+        " OR j.status NOT IN ('processing', 'completed', 'failed', 'cancelled') AND j.attempts >= j.max_attempts",
+    "names, keys and times are in range":
+        ROWS + "octet_length(j.queue) NOT BETWEEN 1 AND 63 OR octet_length(j.kind) > 255 OR octet_length(j.worker_id) > 255"
+        " OR octet_length(j.unique_key) NOT BETWEEN 1 AND 1024 OR octet_length(j.group_key) NOT BETWEEN 1 AND 1024"
+        " OR octet_length(j.concurrency_key) NOT BETWEEN 1 AND 255 OR j.concurrency_key = '*' OR NOT isfinite(j.run_at)"
+        " OR octet_length(j.error) > 32768",
+    "an unfinished job holds its unique key, a finished one none":
+        ROWS + f"CASE WHEN {FINISHED} THEN j.unique_held IS NOT NULL ELSE j.unique_held IS DISTINCT FROM j.unique_key::text END",
+    "a job of a group waits, or has its turn, until it has finished":
+        ROWS + f"CASE WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j.group_waiting, j.group_active) > 0"
+        f" WHEN j.status = 'blocked' AND {DEPENDS} THEN num_nonnulls(j.group_waiting, j.group_active) > 0"
+        " ELSE coalesce(j.group_waiting, j.group_active) IS DISTINCT FROM jobq.group_of(j.queue, j.group_key)"
+        " OR num_nonnulls(j.group_waiting, j.group_active) <> 1 OR j.status <> 'blocked' AND j.group_waiting IS NOT NULL END",
+    "one job of a group is active":
+        "SELECT j.group_active, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j.group_active IS NOT NULL"
+        " GROUP BY j.group_active HAVING count(*) > 1",
+    "a blocked job has something to wait for":
+        ROWS + f"j.status = 'blocked' AND NOT {DEPENDS}"
+        " AND NOT EXISTS (SELECT FROM jobq.jobs o WHERE o.group_active = j.group_waiting)",
+    "a waiting job with dependencies watches one of them":
+        ROWS + "j.status = 'blocked' AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id) AND j.group_waiting IS NULL"
+        " AND (SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.watched) <> 1",
+    "dependencies are of jobs that there are":
+        "SELECT d.job_id, d.depends_on FROM jobq.dependencies d WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = d.job_id)",
+    "in a queue with round_robin each unfinished job has its turn":
+        ROWS + f"NOT {FINISHED} AND EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = j.queue AND s.round_robin)"
+        " AND j.turn IS DISTINCT FROM jobq.turn_of(j.concurrency_key)",
+    "a dead letter has failed, and is not at home":
+        ROWS + "j.dead_from IS NOT NULL AND (j.status <> 'failed' OR j.dead_from = j.queue)",
+    "a slot of a queue is held once":
+        "SELECT j.queue_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j.queue_slot IS NOT NULL"
+        " GROUP BY j.queue_slot HAVING count(*) > 1",
+    "a slot of a key is held once":
+        "SELECT j.key_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j.key_slot IS NOT NULL"
+        " GROUP BY j.key_slot HAVING count(*) > 1",
+    "no lease is held twice":
+        "SELECT j.lease, count(*) FROM jobq.jobs j WHERE j.lease IS NOT NULL GROUP BY j.lease HAVING count(*) > 1",
+    "attempts are of jobs that there are":
+        "SELECT a.job_id, a.lease, a.outcome FROM jobq.attempts a WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = a.job_id)",
+    "an attempt ended once":
+        "SELECT a.job_id, a.lease, count(*) FROM jobq.attempts a GROUP BY a.job_id, a.lease HAVING count(*) > 1",
+}
+
+# Every index and every table of the schema, those of TOAST included.
+INDEXES = """
+SELECT c.oid::regclass::text, bt_index_parent_check(c.oid, heapallindexed => true, rootdescend => true)::text
+FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid JOIN pg_class t ON t.oid = i.indrelid
+WHERE c.relam = (SELECT oid FROM pg_am WHERE amname = 'btree') AND i.indisvalid AND i.indisready
+  AND (t.relnamespace = 'jobq'::regnamespace
+       OR t.oid IN (SELECT reltoastrelid FROM pg_class WHERE relnamespace = 'jobq'::regnamespace))
+"""
+TABLES = """
+SELECT c.oid::regclass::text, v.msg FROM pg_class c,
+       LATERAL verify_heapam(c.oid, check_toast => true) v
+WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind = 'r'
+"""
+
+
+def broken(conn):
+    """By law: how many rows break it, and the first of them."""
+    found = {}
+    for name, query in LAWS.items():
+        rows = conn.execute(query + " LIMIT 1000").fetchall()
+        if rows:
+            found[name] = f"{len(rows)} rows, the first: {rows[0]}"
+    return found
+
+
+def check(results, conn):
+    """Every law, once the background worker has done what is left."""
+    wait_until(lambda: not broken(conn), MOMENT, pause=0.3)
+    found = broken(conn)
+    for name in LAWS:
+        results.check(name not in found, name, found.get(name))
+
+
+def check_storage(results, conn):
+    conn.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
+    indexes = conn.execute(INDEXES).fetchall()
+    results.check(len(indexes) > 15, f"amcheck finds all {len(indexes)} indexes sound, with every row of their tables")
+    corrupt = conn.execute(TABLES).fetchall()
+    results.check(not corrupt, "amcheck finds the tables sound", corrupt[:3])

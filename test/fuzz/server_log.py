@@ -1,0 +1,43 @@
+"""What the server's log says that it must not: crashes, assertions, internal errors, duties that failed.
+
+JOBQ_FUZZ_LOG names the log of the server, whose log_line_prefix must be '%m [%p] %b %e '.
+"""
+
+import os
+import re
+
+FATAL = re.compile(r"PANIC:|TRAP:|was terminated by signal|\(PID \d+\) exited with exit code|stack smashing|invalid memory alloc"
+                   r"|could not open relation with OID|XX00\d")
+# Of a background worker of jobq anything that is worse than a message.
+DUTY = re.compile(r" jobq [a-z ]*?([0-9A-Z]{5}) (ERROR|FATAL|WARNING):")
+# The server ends workers when it stops, and DROP DATABASE ... FORCE does; a canary terminates nobody.
+ENDED = ("57P01",)
+
+
+class ServerLog:
+    """The log from where it is now on."""
+
+    def __init__(self):
+        self.path = os.environ.get("JOBQ_FUZZ_LOG")
+        self.forget()
+
+    def forget(self):
+        """What has been said until now."""
+        self.begin = os.path.getsize(self.path) if self.path else 0
+
+    def lines(self):
+        if not self.path:
+            return []
+        with open(self.path, encoding="utf-8", errors="replace") as file:
+            file.seek(self.begin)
+            return file.read().splitlines()
+
+    def faults(self, duties=True, excused=()):
+        found = []
+        for line in self.lines():
+            duty = DUTY.search(line) if duties else None
+            if not FATAL.search(line) and (duty is None or duty.group(1) in ENDED):
+                continue
+            if not any(message in line for message in excused):
+                found.append(line[:300])
+        return found

@@ -1,0 +1,276 @@
+"""Good values, by the names that jobq gives its arguments, and the jobs that they name.
+
+An argument of another name gets a good value of its type. Without good values the nasty ones would never be alone:
+calls must succeed often, on jobs in every state.
+"""
+
+import random
+
+import roles
+from values import quoted
+
+# What the queues are for; jobs of all kinds come to each.
+QUEUES = {
+    "fuzz plain": "max_attempts => 3",
+    "fuzz limited": "max_attempts => 5",
+    "fuzz keyed": "keep_completed => '0'",
+    "fuzz fair": "round_robin => true",
+    "fuzz ageing": "priority_ageing => '50 ms'",
+    "fuzz dying": "max_attempts => 1, dead_letter_queue => 'fuzz dead'",
+    "fuzz shallow": "max_depth => 40, on_full => 'drop_oldest'",
+    "fuzz hasty": "max_runtime => '300 ms', on_max_runtime => 'cancel', heartbeat_timeout => '1 s'",
+}
+LIMITS = ("'fuzz limited', max_running => 4", "'fuzz keyed', '*', max_running => 2", "'fuzz keyed', 'k1', max_running => 1",
+          "'fuzz limited', rate => 1000, per => '1 s'")
+STATUSES = ("scheduled", "blocked", "pending", "processing", "completed", "failed", "cancelled")
+GRANTEE = "grantee"     # a role that gets rights and loses them
+
+SAMPLE = """
+SELECT id, lease, status::text, queue FROM (
+    SELECT id, lease, status, queue, row_number() OVER (PARTITION BY status ORDER BY random()) AS n FROM jobq.jobs) j
+WHERE n <= 25
+"""
+
+# Some jobs in every state in every queue, whatever calls have made of queues and jobs meanwhile. It runs as a superuser.
+REPLENISH = """
+DO $do$
+DECLARE
+    q text;
+    taken bigint[];
+    leases bigint[];
+    amount int := 12;
+BEGIN
+    DELETE FROM jobq.limit_settings WHERE max_running = 0 OR rate < 100;
+    UPDATE jobq.queue_settings SET paused = false WHERE paused AND queue LIKE 'fuzz %';
+    IF (SELECT count(*) FROM jobq.jobs) > {most} THEN
+        DELETE FROM jobq.jobs WHERE id IN (SELECT id FROM jobq.jobs WHERE status <> 'processing' ORDER BY id LIMIT {most} / 2
+                                           FOR UPDATE SKIP LOCKED);
+    END IF;
+    FOREACH q IN ARRAY {queues} LOOP
+        CONTINUE WHEN (SELECT count(*) FROM jobq.jobs j WHERE j.queue = q AND j.status = 'pending') > 60;
+        BEGIN
+            PERFORM jobq_enqueue(q, to_jsonb(i), kind => CASE i % 4 WHEN 0 THEN 'other' ELSE '' END,
+                                 concurrency_key => 'k' || i % 3, priority => i % 3, version => i % 2)
+            FROM generate_series(1, amount) i;
+            PERFORM jobq_enqueue(q, unique_key => 'u' || i, unique_for => CASE i WHEN 1 THEN interval '100 ms' END)
+            FROM generate_series(1, 3) i;
+            PERFORM jobq_enqueue(q, run_at => clock_timestamp() + i * interval '200 ms') FROM generate_series(1, 5) i;
+            PERFORM jobq_enqueue(q, run_at => clock_timestamp() + interval '1 hour') FROM generate_series(1, 3) i;
+            PERFORM jobq_enqueue(q, group_key => 'g' || i % 2) FROM generate_series(1, 4) i;
+            PERFORM jobq_enqueue(q, depends_on => ARRAY[jobq_enqueue(q), jobq_enqueue(q)]);
+            PERFORM jobq_enqueue(q, requires => '{{gpu}}');
+            INSERT INTO jobq.jobs (queue, payload) VALUES (q, '"by hand"');
+            SELECT array_agg(c.id), array_agg(c.lease) INTO taken, leases
+            FROM jobq_claim(q, 'supplier', batch => amount + 4, heartbeat_timeout => '3 s') c;
+            PERFORM jobq_complete(taken[1], leases[1], '"good"'), jobq_fail(taken[2], leases[2], 'bad', retry => false),
+                    jobq_fail(taken[3], leases[3], 'bad'), jobq_cancel(taken[4]), jobq_cancel(taken[5]),
+                    jobq_snooze(taken[6], '1 s', leases[6]), jobq_cancel(taken[7]), jobq_release(taken[7], leases[7])
+            WHERE taken[7] IS NOT NULL;
+        EXCEPTION WHEN others THEN
+            -- Full, dropped, or deadlocked with a call: another time. What must not be is nobody's to hide.
+            IF sqlstate = 'XX000' THEN RAISE; END IF;
+        END;
+    END LOOP;
+END $do$
+"""
+
+
+def replenish_statement(most=6000):
+    queues = "ARRAY[" + ", ".join(quoted(queue) for queue in QUEUES) + "]"
+    return REPLENISH.format(queues=queues, most=most)
+
+
+def set_up(conn):
+    for name, settings in QUEUES.items():
+        conn.execute(f"SELECT jobq_create_queue({quoted(name)}, {settings})")
+    for limit in LIMITS:
+        conn.execute(f"SELECT jobq_set_limit({limit})")
+    conn.execute(replenish_statement())
+
+
+class Stock:
+    """The jobs that a client knows of, the older looks included: their leases are stale by now."""
+
+    def __init__(self):
+        self.by_status = {status: [] for status in STATUSES}
+        self.stale = []
+
+    def look(self, conn):
+        self.stale = (self.by_status["processing"] + self.stale)[:60]
+        self.by_status = {status: [] for status in STATUSES}
+        for job, lease, status, queue in conn.execute(SAMPLE).fetchall():
+            self.by_status[status].append((job, lease, queue))
+
+    def jobs(self, chance, count, leased):
+        """`count` jobs as (id, lease): held ones where the function wants leases, else in any state."""
+        found = []
+        for _ in range(count):
+            if leased and self.by_status["processing"] and chance.random() < 0.75:
+                pool = self.by_status["processing"]
+            elif leased and self.stale and chance.random() < 0.5:
+                pool = self.stale
+            else:
+                pool = self.by_status[chance.choice(STATUSES)]
+            job, lease, _ = chance.choice(pool) if pool else (chance.choice((0, -7, 1 << 40)), None, None)
+            found.append((job, lease or chance.randrange(1, 1 << 53)))
+        return found
+
+
+# An argument that is refused without another.
+NEEDS = {"on_conflict": "unique_key", "unique_for": "unique_key", "rate": "per", "per": "rate"}
+
+
+class Case:
+    """Good values for one call, which fit each other: leases to their jobs, arrays in their lengths."""
+
+    def __init__(self, function, stock, chance):
+        self.function = function
+        self.chance = chance
+        self.count = chance.choice((0, 1, 1, 2, 3, 5))
+        names = {argument.name for argument in function.arguments}
+        self.leased = bool(names & {"lease", "leases"})
+        self.pairs = stock.jobs(chance, max(self.count, 1), self.leased)
+        self.others = stock.jobs(chance, 2, False)
+
+    def values(self, fewest=False):
+        """By argument: all that must be given, and some of those that need not."""
+        given = []
+        for argument in self.function.arguments:
+            if not argument.optional or (not fewest and self.chance.random() < 0.4) or self._must(argument.name):
+                given.append(argument)
+        names = {argument.name for argument in given}
+        wanted = {NEEDS[name] for name in names if name in NEEDS} - names
+        given += [argument for argument in self.function.arguments if argument.name in wanted]
+        order = {argument.name: number for number, argument in enumerate(self.function.arguments)}
+        given.sort(key=lambda argument: order[argument.name])
+        return {argument.name: self.value(argument) for argument in given}
+
+    def _must(self, name):
+        # Nobody but the claim's own transaction may leave the lease out; without a timeout a wait takes half a minute.
+        return name in ("lease", "timeout") and (self.leased or self.function.procedure)
+
+    def value(self, argument):
+        drawn = _BY_NAME.get(argument.name, _BY_TYPE.get(argument.type))
+        if drawn is None:
+            # A type that nobody has heard of here.
+            return f"NULL::{argument.type}"
+        return f"({drawn(self)})::{argument.type}"
+
+    def one(self, *choices):
+        return self.chance.choice(choices)
+
+    def text(self, *choices):
+        return quoted(self.chance.choice(choices))
+
+    def array(self, element, least=0):
+        made = [element() for _ in range(max(self.count, least))]
+        return f"ARRAY[{', '.join(made)}]"
+
+    def queue(self):
+        return self.text(*QUEUES, "fuzz dead", "fuzz other")
+
+    def name(self):
+        if "create" in self.function.name:
+            return quoted(f"fuzz {self.chance.randrange(200)}")
+        # Jobs of others would be gone: rarely.
+        if "drop" in self.function.name or "purge" in self.function.name:
+            return quoted(f"fuzz {self.chance.randrange(200)}") if self.chance.random() < 0.8 else self.queue()
+        return self.queue()
+
+    def json(self):
+        return self.text("{}", "1", '"x"', '{"n": [1, 2, {"deep": null}]}', "[]", '{"percent": 50}')
+
+    def specs(self):
+        texts = ('{"queue": "fuzz plain"}', '{"queue": "fuzz fair", "payload": 1, "priority": -1, "concurrency_key": "k1"}',
+                 '{"queue": "fuzz keyed", "unique_key": "s1", "on_conflict": "replace", "unique_for": "1 s"}',
+                 '{"queue": "fuzz plain", "group_key": "g1", "metadata": {"a": 1}, "requires": ["gpu"], "max_attempts": 2}',
+                 '{"queue": "fuzz dying", "run_at": "2030-01-01 00:00:00+00", "version": 7, "kind": "other"}')
+        return quoted("[" + ", ".join(self.chance.choice(texts) for _ in range(self.count)) + "]")
+
+    def when(self):
+        return self.one("clock_timestamp()", "clock_timestamp() + interval '300 ms'", "clock_timestamp() - interval '1 hour'",
+                        "clock_timestamp() + interval '1 day'")
+
+    def soon(self):
+        return self.one("clock_timestamp()", "clock_timestamp() + interval '1 s'", "clock_timestamp() - interval '1 s'")
+
+    def job(self):
+        return str(self.pairs[0][0])
+
+    def lease(self):
+        return str(self.pairs[0][1])
+
+    def span(self):
+        return self.text("0", "10 ms", "1 s", "1 minute", "1 day")
+
+    def long_enough(self):
+        return self.text("20 ms", "1 s", "1 minute", "30 days")
+
+    def status(self):
+        if "cancel" in self.function.name:
+            return self.text("scheduled", "blocked", "pending", "processing")
+        if "reschedule" in self.function.name:
+            return self.text("scheduled", "pending")
+        if "retry" in self.function.name:
+            return self.text("scheduled", "completed", "failed", "cancelled")
+        return self.text("scheduled", "blocked", "pending", "completed", "failed", "cancelled")
+
+    def key(self):
+        return self.text("k0", "k1", "k2", "*" if self.function.named("max_running") else "k3")
+
+
+_BY_NAME = {
+    "queue": Case.queue, "name": Case.name, "dead_letter_queue": lambda case: case.text("fuzz dead", "fuzz other dead"),
+    "queues": lambda case: case.array(case.queue, 1),
+    "specs": Case.specs,
+    "payloads": lambda case: case.array(case.json), "results": lambda case: case.array(case.json),
+    "kind": lambda case: case.text("", "other"), "kinds": lambda case: case.array(lambda: case.text("", "other"), 1),
+    "versions": lambda case: case.array(lambda: case.one("0", "1"), 1), "version": lambda case: case.one("0", "1", "-5"),
+    "requires": lambda case: case.array(lambda: case.text("gpu", "disk")),
+    "capabilities": lambda case: case.array(lambda: case.text("gpu", "disk", "x")),
+    "priority": lambda case: str(case.chance.randrange(-3, 4)),
+    "priorities": lambda case: case.array(lambda: str(case.chance.randrange(-3, 4))),
+    "run_at": Case.when, "run_ats": lambda case: case.array(case.when), "now": Case.soon,
+    "max_attempts": lambda case: case.one("1", "2", "20"), "max_lost": lambda case: case.one("1", "3"),
+    "unique_key": lambda case: case.text("u1", "u2", "u3", "u4"),
+    "unique_keys": lambda case: case.array(lambda: case.text("u1", "u2", "u3", "u4")),
+    "unique_for": lambda case: case.text("0", "50 ms", "1 s"),
+    "on_conflict": lambda case: case.text("ignore", "replace", "error"),
+    "group_key": lambda case: case.text("g0", "g1"), "group_keys": lambda case: case.array(lambda: case.text("g0", "g1")),
+    "concurrency_key": Case.key, "key": Case.key, "concurrency_keys": lambda case: case.array(case.key),
+    "depends_on": lambda case: f"ARRAY[{', '.join(str(job) for job, _ in case.others[:case.count])}]",
+    "on_dependency_failure": lambda case: case.text("cancel", "run"),
+    "heartbeat_timeout": lambda case: case.text("500 ms", "3 s", "1 minute"), "max_runtime": Case.long_enough,
+    "job_id": Case.job, "lease": Case.lease,
+    "job_ids": lambda case: f"ARRAY[{', '.join(str(job) for job, _ in case.pairs[:case.count])}]",
+    "leases": lambda case: f"ARRAY[{', '.join(str(lease) for _, lease in case.pairs[:case.count])}]",
+    "errors": lambda case: case.array(lambda: case.text("it broke", "")), "error": lambda case: case.text("it broke", ""),
+    "must_hold": lambda case: case.one("false", "false", "true"), "force": lambda case: case.one("false", "true"),
+    "worker_id": lambda case: case.text("w1", "w2", "supplier"),
+    "batch": lambda case: case.one("1", "3", "10"), "max_jobs": lambda case: case.one("1", "5", "100"),
+    "timeout": lambda case: case.text("0", "3 ms", "20 ms"),
+    "retry_in": Case.span, "delay": Case.span, "older_than": Case.span,
+    "statuses": lambda case: case.array(case.status, 1),
+    "error_like": lambda case: case.text("%", "%broke%", "_"),
+    "per_second": lambda case: case.one("10", "0.5", "1000"),
+    "backoff_base": Case.span, "backoff_max": Case.span, "keep_completed": Case.span, "keep_failed": Case.span,
+    "max_depth": lambda case: case.one("0", "50", "1000"), "on_full": lambda case: case.text("reject", "drop_oldest"),
+    "on_max_runtime": lambda case: case.text("fail", "cancel"),
+    "priority_ageing": lambda case: case.text("0", "10 ms", "1 hour"), "round_robin": lambda case: case.one("true", "false"),
+    "max_running": lambda case: case.one("1", "5", "100"), "rate": lambda case: case.one("100", "5000"),
+    "per": lambda case: case.text("1 s", "1 minute"),
+    "role": lambda case: quoted(roles.user(GRANTEE)), "what": lambda case: case.text("producer", "worker", "operator", "monitor"),
+}
+_BY_TYPE = {
+    "text": lambda case: case.text("x", "fuzz plain"), "jsonb": Case.json, "boolean": lambda case: case.one("true", "false"),
+    "integer": lambda case: case.one("1", "2", "10"), "smallint": lambda case: case.one("1", "2"), "bigint": Case.job,
+    "double precision": lambda case: case.one("1", "10"), "interval": Case.span, "timestamp with time zone": Case.when,
+    "text[]": lambda case: case.array(lambda: case.text("x", "y")), "bigint[]": lambda case: case.array(case.job),
+    "integer[]": lambda case: case.array(lambda: "1"), "jsonb[]": lambda case: case.array(case.json),
+    "jobq.job_status": Case.status, "jobq.job_status[]": lambda case: case.array(case.status),
+}
+
+
+def chance_of(seed, number):
+    """The random choices of one call, the same whoever makes it and whatever was called before."""
+    return random.Random(f"{seed} {number}")

@@ -1,0 +1,73 @@
+"""Whether an answer may be. Has no connection.
+
+What may be answered is what docs/reference.md documents, what the server says to anybody, and nothing else.
+"""
+
+import os
+import re
+
+import transactions
+
+# Internal errors that are known, by their message. A name here is a debt.
+EXCUSED = ()
+
+# The server's own, of anybody's statement: deadlocks, which the reference explains.
+SERVER = ("40P01",)
+# What only somebody's triggers and constraints on jobq's tables bring about.
+SOMEBODYS = {"09000", "27000", "0A000"}
+# These tell of an argument, so they must say of which.
+NAMES_ARGUMENT = re.compile("22...|42602|42622|54000")
+TRIGGER = "39P01"
+
+
+def documented(path=None):
+    """The SQLSTATEs in the table of errors."""
+    path = path or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference.md")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    table = text.split("\n## Errors\n", 1)[1].split("\n## ", 1)[0]
+    found = set(re.findall(r"^\| ([0-9A-Z]{5}) \|", table, re.MULTILINE))
+    if len(found) < 10:
+        raise ValueError("docs/reference.md has no table of errors any more")
+    return found
+
+
+class Judge:
+    def __init__(self, allowed):
+        self.allowed = allowed
+
+    def fault(self, function, granted, kind, sqlstate, message, more=""):
+        """What is wrong with this answer; None when nothing is. sqlstate None: the call succeeded.
+
+        `more`: what the error says beside its message.
+        """
+        if not granted:
+            if sqlstate in ("42501",) + transactions.KINDS[kind][1]:
+                return None
+            return f"not granted, but answered {sqlstate or 'without an error'}"
+        if sqlstate is None:
+            return "a trigger's function was called by hand" if function.trigger else None
+        if sqlstate.startswith("XX"):
+            return None if message in EXCUSED else "internal error"
+        if sqlstate == "42501":
+            return "granted, but refused"
+        if sqlstate == "25001" and function.procedure:
+            return "25001 in autocommit" if kind == "autocommit" else None
+        if sqlstate in ("25001", "40001", "25006", "57014", "55P03") and sqlstate not in transactions.KINDS[kind][1]:
+            return f"{sqlstate} in a transaction of kind {kind}"
+        if sqlstate == TRIGGER and function.trigger:
+            return None
+        if sqlstate in SERVER or sqlstate in transactions.KINDS[kind][1]:
+            return None
+        if sqlstate not in self.allowed:
+            return f"undocumented SQLSTATE {sqlstate}"
+        if NAMES_ARGUMENT.match(sqlstate) and not self._names(function, message + " " + more):
+            return "the message names no argument"
+        return None
+
+    @staticmethod
+    def _names(function, text):
+        if any(re.search(rf"\b{re.escape(argument.name)}\b", text) for argument in function.arguments):
+            return True
+        # Of an array of descriptions the keys are arguments.
+        return function.named("specs") and re.search(r'(argument|key) "\w+"', text) is not None
