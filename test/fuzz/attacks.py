@@ -16,6 +16,7 @@ class Attack:
     tear_down: str
     may_raise: tuple = ()
     unharmed: str = ""      # a query that must be true afterwards
+    may_refuse: tuple = ()  # jobq may also refuse to work at all, with one of these
     renames: bool = False   # jobs get other ids, and leave behind what belongs to the old ones
 
 
@@ -140,10 +141,11 @@ CONSTRAINTS = (
            " CREATE POLICY hostile ON jobq.jobs USING (queue <> 'hostile')",
            "DROP POLICY hostile ON jobq.jobs; ALTER TABLE jobq.jobs DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY",
            ("42501",)),
-    Attack("an added column", TABLE + "ADD COLUMN tenant int NOT NULL DEFAULT 7", TABLE + "DROP COLUMN tenant", ("0A000", "55000"),
-           "SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE tenant IS DISTINCT FROM 7)"),
-    Attack("a column that must not be NULL any more", TABLE + "ALTER metadata SET NOT NULL, ALTER metadata SET DEFAULT '7'",
+    Attack("an added column", TABLE + "ADD COLUMN tenant int NOT NULL DEFAULT 7", TABLE + "DROP COLUMN tenant", (),
+           "SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE tenant IS DISTINCT FROM 7)", ("0A000", "55000")),
+    Attack("a column that must not be NULL any more", "UPDATE jobq.jobs SET metadata = '7' WHERE metadata IS NULL; "
+           + TABLE + "ALTER metadata SET NOT NULL, ALTER metadata SET DEFAULT '7'",
            TABLE + "ALTER metadata DROP NOT NULL, ALTER metadata DROP DEFAULT", ("23502",),
-           "SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE metadata IS NULL)"),
+           "SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE metadata IS NULL)", ("0A000", "55000", "23502")),
 )
 ALL = TRIGGERS + INDEXES + CONSTRAINTS

@@ -7,7 +7,7 @@ import os
 import re
 
 FATAL = re.compile(r"PANIC:|TRAP:|was terminated by signal|\(PID \d+\) exited with exit code|stack smashing|invalid memory alloc"
-                   r"|could not open relation with OID|XX00\d")
+                   r"|could not open relation with OID| XX\d{3} [A-Z]+:")
 # Of a background worker of jobq anything that is worse than a message.
 DUTY = re.compile(r" jobq [a-z ]*?([0-9A-Z]{5}) (ERROR|FATAL|WARNING):")
 # The server ends workers when it stops, and DROP DATABASE ... FORCE does; a canary terminates nobody.
@@ -30,7 +30,9 @@ class ServerLog:
             return []
         with open(self.path, encoding="utf-8", errors="replace") as file:
             file.seek(self.begin)
-            return file.read().splitlines()
+            lines = file.read().splitlines()
+        # What a client sent may contain anything.
+        return [line for line in lines if re.match(r"\d{4}-", line) and " STATEMENT:  " not in line]
 
     def faults(self, duties=True, excused=()):
         found = []

@@ -75,7 +75,7 @@ END $do$
 """
 
 
-def replenish_statement(most=6000):
+def replenish_statement(most=3000):
     queues = "ARRAY[" + ", ".join(quoted(queue) for queue in QUEUES) + "]"
     return REPLENISH.format(queues=queues, most=most)
 

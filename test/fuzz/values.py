@@ -106,7 +106,7 @@ def accepted(conn, values):
 
 
 def is_heavy(value):
-    return any(number in value for number in HEAVY) and ("repeat" in value or "array_fill" in value)
+    return any(number in value for number in HEAVY) and any(name in value for name in ("repeat", "array_fill", "generate_series"))
 
 
 # Keys of a JSON array that describes jobs are arguments in disguise: each of them with each JSON value.
