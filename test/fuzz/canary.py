@@ -12,6 +12,11 @@ STATUS = {"rescue": "pending", "max_runtime": "failed", "cancel": "cancelled", "
           "groups": "pending", "prune": None}
 
 
+# Where the duties are, when one has not come.
+TICK = """SELECT to_jsonb(t), (SELECT count(*) FROM jobq.jobs), (SELECT jsonb_agg(w) FROM jobq.workers w
+          WHERE w.database = current_database()) FROM jobq.tick_state t"""
+
+
 def _claim(conn, queue, kind, **options):
     """(id, lease) of a job that is just being worked on. The kind is its own: a rescued canary is not to be claimed."""
     conn.execute(f"SELECT jobq_enqueue('{queue}', kind => '{kind}'" +
@@ -68,7 +73,10 @@ class Canaries:
                     pass    # whose trigger locks jobs in an order of its own must repeat the call
             return not self.missing()
         wait_until(done, MOMENT, pause=0.05)
-        return self.missing()
+        missing = self.missing()
+        if missing:
+            missing["the tick"] = self.conn.execute(TICK).fetchone()
+        return missing
 
     def claimable(self):
         """What has become pending can be claimed: no mark hides it."""

@@ -39,12 +39,14 @@ DECLARE
     taken bigint[];
     leases bigint[];
     amount int := 12;
+    surplus bigint;
 BEGIN
     DELETE FROM jobq.limit_settings WHERE max_running = 0 OR rate < 100;
     UPDATE jobq.queue_settings SET paused = false WHERE paused AND queue LIKE 'fuzz %';
-    IF (SELECT count(*) FROM jobq.jobs) > {most} THEN
-        DELETE FROM jobq.jobs WHERE id IN (SELECT id FROM jobq.jobs WHERE status <> 'processing' ORDER BY id LIMIT {most} / 2
-                                           FOR UPDATE SKIP LOCKED);
+    SELECT count(*) INTO surplus FROM jobq.jobs;
+    IF surplus > {most} THEN
+        DELETE FROM jobq.jobs WHERE id IN (SELECT id FROM jobq.jobs WHERE status <> 'processing' ORDER BY id
+                                           LIMIT surplus - {most} / 2 FOR UPDATE SKIP LOCKED);
     END IF;
     FOREACH q IN ARRAY {queues} LOOP
         CONTINUE WHEN (SELECT count(*) FROM jobq.jobs j WHERE j.queue = q AND j.status = 'pending') > 60;
