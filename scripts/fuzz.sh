@@ -26,7 +26,7 @@ export JOBQ_FUZZ_SEED=${JOBQ_FUZZ_SEED:-$RANDOM}
 if run_group test/fuzz/run.sh; then
     echo "seed $JOBQ_FUZZ_SEED, $SECONDS s"
 else
-    SCRATCH_KEEP=1
+    export SCRATCH_KEEP=1
     echo "FAILED; again with: JOBQ_FUZZ_SEED=$JOBQ_FUZZ_SEED make fuzz"
     exit 1
 fi

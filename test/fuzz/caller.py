@@ -68,9 +68,9 @@ class Caller:
         crashes = 0
         admin = connect(self.plan.database)
         for index in range(self.number, self.plan.calls, self.clients):
-            if (index // self.clients) % LOOK_EVERY == 0:
-                self.stock.look(admin)
             try:
+                if (index // self.clients) % LOOK_EVERY == 0:
+                    self.stock.look(admin)
                 self._one(index)
             except psycopg.OperationalError as error:
                 crashes += 1
@@ -78,25 +78,15 @@ class Caller:
                 self.connections.clear()
                 if crashes == CRASHES:
                     break
-                admin = self._reconnect()
+                admin = roles.connect_again(self.plan.database)
         self.shown.value = b""
         for conn in self.connections.values():
             conn.close()
         return self.report
 
-    def _reconnect(self):
-        end = time.monotonic() + BOUND
-        while True:
-            try:
-                return connect(self.plan.database)
-            except psycopg.OperationalError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
-
     def _connection(self, role):
         if role not in self.connections:
-            conn = connect(self.plan.database, user=roles.user(role), client_encoding="utf8")
+            conn = roles.connect_again(self.plan.database, user=roles.user(role), client_encoding="utf8")
             conn.execute(f"SET statement_timeout = '{BOUND} s'; SET client_min_messages = error")
             self.connections[role] = conn
         return self.connections[role]

@@ -69,6 +69,12 @@ def _act(plan, number, shown, answers):
     answers.put((number, Caller(plan, number, CLIENTS, shown).run()))
 
 
+def _supplier(database):
+    conn = roles.connect_again(database)
+    conn.execute(f"SET lock_timeout = '1 s'; SET statement_timeout = '{BOUND} s'; SET client_min_messages = error")
+    return conn
+
+
 def _supply(conn):
     """Jobs in every state; the calls may be in the way."""
     try:
@@ -86,8 +92,7 @@ def attack(results, plan):
         client.start()
     reports = {}
     told = [(None, time.monotonic())] * CLIENTS
-    supplier = connect(plan.database)
-    supplier.execute(f"SET lock_timeout = '1 s'; SET statement_timeout = '{BOUND} s'; SET client_min_messages = error")
+    supplier = _supplier(plan.database)
     hung = []
     while len(reports) < CLIENTS:
         try:
@@ -99,7 +104,7 @@ def attack(results, plan):
         try:
             _supply(supplier)
         except psycopg.OperationalError:
-            supplier = _again(plan.database)
+            supplier = _supplier(plan.database)
         for number, client in enumerate(clients):
             if shown[number].value != told[number][0]:
                 told[number] = (shown[number].value, time.monotonic())
@@ -112,16 +117,6 @@ def attack(results, plan):
         client.join()
     results.check(not hung, "no call hangs, no client dies", hung)
     return [report for report in reports.values() if report is not None]
-
-
-def _again(database):
-    while True:
-        try:
-            conn = connect(database)
-            conn.execute("SET lock_timeout = '1 s'")
-            return conn
-        except psycopg.OperationalError:
-            time.sleep(0.2)
 
 
 def _shares(plan, answers, refused):
@@ -222,8 +217,10 @@ def main():
         began = time.monotonic()
         reports = attack(judged, plan)
         found = report_calls(judged, plan, reports, time.monotonic() - began)
+        for line in log.culprits():
+            judged.note(line)
         if not (expected and any(expected in text for text in found)):
-            with connect(name) as conn:
+            with roles.connect_again(name) as conn:
                 conn.execute("SET timezone = 'UTC'")
                 found += afterwards(judged, conn, log)
     if expected:

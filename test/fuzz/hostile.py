@@ -147,14 +147,6 @@ def attempt(results, database, attack, allowed, log):
     results.check(not lines, f"{attack.name}: no internal error in the log", lines[:3])
 
 
-def answers(database):
-    try:
-        with connect(database):
-            return True
-    except psycopg.OperationalError:
-        return False
-
-
 def canaries(results, conn, name):
     for by_hand in (False, True):
         birds = Canaries(conn).release()
@@ -255,7 +247,7 @@ def main():
                     attempt(results, name, attack, allowed, log)
                 except psycopg.OperationalError as error:
                     results.check(False, f"{attack.name}: the server goes on", error)
-                    wait_until(lambda: answers(name), BOUND, pause=0.2)
+                    roles.connect_again(name).close()
                 results.note(f"{attack.name}: {time.monotonic() - began:.1f} s")
         for index, definition in indexes:
             if only in f"{index} invalid":

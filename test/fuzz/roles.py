@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from contextlib import contextmanager
 
 import psycopg
@@ -21,6 +22,18 @@ _prefix = f"fuzz {os.getpid()}"    # roles are of all databases, and this proces
 
 def user(role):
     return f"{_prefix} {role}"
+
+
+def connect_again(database=None, moment=60, **options):
+    """A connection, although the server may just have crashed."""
+    end = time.monotonic() + moment
+    while True:
+        try:
+            return connect(database, **options)
+        except psycopg.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 @contextmanager
@@ -43,7 +56,7 @@ def database(label, extra_roles=()):
             conn.execute(transactions.HELPERS)
         yield name
     finally:
-        with connect() as admin:
+        with connect_again() as admin:
             for (gid,) in admin.execute("SELECT gid FROM pg_prepared_xacts WHERE database = %s", (name,)).fetchall():
                 with connect(name) as conn:
                     conn.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))

@@ -34,6 +34,10 @@ class ServerLog:
         # What a client sent may contain anything.
         return [line for line in lines if re.match(r"\d{4}-", line) and " STATEMENT:  " not in line]
 
+    def culprits(self):
+        """What the processes that crashed were doing."""
+        return [line[:2000] for line in self.lines() if "Failed process was running" in line]
+
     def faults(self, duties=True, excused=()):
         found = []
         for line in self.lines():
