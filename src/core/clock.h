@@ -8,8 +8,8 @@
 namespace jobq::core {
 
 // About the years 1 to 6000: sums of such times with a timeout, and differences between them, fit the server's types.
-constexpr Micros kFirstMoment = -2000 * 366 * kDay;
-constexpr Micros kLastMoment = 4000 * 366 * kDay;
+constexpr Micros kFirstMoment = -732000 * kDay;
+constexpr Micros kLastMoment = 1464000 * kDay;
 constexpr Micros bounded_moment(Micros time) noexcept {
     return time < kFirstMoment ? kFirstMoment : time > kLastMoment ? kLastMoment : time;
 }
