@@ -1,15 +1,22 @@
 #!/bin/bash
 # make chaos: producers and workers over two drivers while processes, servers, clients and the disk fail.
 # make ddl: the same while a DBA rebuilds, alters and moves the tables. See test/chaos/README.md for their settings.
+# DEFECT=name: with that patch of test/planted, or a flag of the sources; passes if the defect is caught.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
+. scripts/planted.sh
 attacker=${1:-chaos}   # or ddl
 scripts/setup.sh check
 find_pg_config
 make -s -j"$(nproc)" all >/dev/null
 scratch_begin chaos
 scratch_tree
+if [ -n "${DEFECT-}" ]; then
+    if [ -e "test/planted/$DEFECT.patch" ]; then plant_patch "$DEFECT"; else plant_defect "$DEFECT"; fi
+    export JOBQ_CHAOS_EXPECT=caught
+    scratch_hook=
+fi
 
 # A file system of its own can be filled without harm to others. Only root may mount one.
 disk=

@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
+. scripts/planted.sh
 
 # The suites in their order: a name, which is that of a function below, and what it is made of.
 suites='
@@ -107,40 +108,6 @@ together_server() {
 suite_together() {
     together_server
     JOBQ_AUDIT_PARTS='laws_test.py everything.py' in_source test/audit/run.sh
-}
-
-# Puts a library with a planted defect into the place of ours until the suite ends.
-plant_defect() {  # flag
-    local flag=$1 broken=$SCRATCH/build-$1 unit
-    copy_build "$broken"
-    for unit in $(grep -rl --include='*.cpp' "$flag" src); do
-        rm -f "$broken/${unit%.cpp}.o"
-    done
-    replace_library "$broken" COPT="-D$flag"
-}
-# The same for a defect that is a patch: test/planted/NAME.patch.
-plant_patch() {  # name
-    local broken=$SCRATCH/build-$1
-    copy_build "$broken"
-    patch -s -p1 -d "$broken" <"test/planted/$1.patch"
-    replace_library "$broken"
-}
-copy_build() {  # directory
-    mkdir "$1"
-    cp -Rp Makefile jobq.control exports.txt META.json.in src "$1/"
-}
-replace_library() {  # directory make-arguments...
-    local broken=$1
-    shift
-    make -s -C "$broken" PG_CONFIG="$SCRATCH_PG_CONFIG" "$@" all
-    local library
-    library=$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so
-    cp -p "$library" "$SCRATCH/jobq.so"
-    cp "$broken/jobq.so" "$library"
-    scratch_hook=restore_library
-}
-restore_library() {
-    mv "$SCRATCH/jobq.so" "$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so"
 }
 
 # The audit must catch a library that leaves the lease check out,

@@ -44,7 +44,7 @@ STATEMENTS = {
     "rewritten, and rolled back": ["BEGIN; ALTER TABLE jobq.jobs ADD COLUMN extra double precision DEFAULT random(); ROLLBACK"],
 }
 # By the attacker's own functions.
-OTHERS = ("an index build is cancelled", "pg_repack", "jobs in replica role", "jobs while triggers are off", "dump and restore", "switchover")
+OTHERS = ("an index build is cancelled", "the claim index is lost", "pg_repack", "jobs in replica role", "jobs while triggers are off", "dump and restore", "switchover")
 # How long a client may be kept waiting by one of these does not matter here: DDL gives way and tries again.
 LOCK_TIMEOUT = "2s"
 
@@ -54,9 +54,10 @@ class Changes:
         self.run = run
         self.random = random.Random(run.seed)
         self.port = run.primary.port
-        self.left_out = []
+        self.findings = []
         with run.primary.connect(run.database) as conn:
             conn.execute("CREATE FUNCTION passes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$")
+            conn.execute("CREATE EXTENSION amcheck")
 
     def names(self):
         return [*STATEMENTS, *(name for name in OTHERS if name != "pg_repack" or shutil.which("pg_repack"))]
@@ -73,9 +74,12 @@ class Changes:
                 for statement in STATEMENTS[name]:
                     self._insist(conn, statement)
                     time.sleep(self.random.uniform(0, 0.5))
+                    if statement.startswith(("CREATE INDEX", "REINDEX")):
+                        self._check_indexes(conn)
             return
         {
             "an index build is cancelled": self._cancel_build,
+            "the claim index is lost": self._lose_claim_index,
             "pg_repack": self._repack,
             "jobs in replica role": self._insert_in_replica_role,
             "jobs while triggers are off": self._insert_without_triggers,
@@ -100,6 +104,33 @@ class Changes:
                     conn.execute("DROP INDEX IF EXISTS jobq.extra")
                 time.sleep(0.05)
         raise TimeoutError(f"no lock for: {statement}")
+
+    def _check_indexes(self, conn):
+        """That each index has an entry for each row that belongs in it, also those that came since it is there."""
+        for name, problem in conn.execute(
+                "SELECT i.indexrelid::regclass::text, i.indexrelid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+                " WHERE i.indrelid = 'jobq.jobs'::regclass AND i.indisvalid AND c.relam = (SELECT oid FROM pg_am WHERE amname = 'btree')").fetchall():
+            try:
+                conn.execute("SELECT bt_index_check(%s, true)", (problem,))
+            except psycopg.errors.IndexCorrupted as error:
+                self.findings.append(f"{name}: {error}")
+
+    def _lose_claim_index(self):
+        """Our own claim index is built anew, the build cancelled: until somebody repeats it, 55000 tells everybody."""
+        run = self.run
+        with run.primary.connect(run.database) as holder, run.primary.connect(run.database) as builder:
+            self._insist(builder, "DROP INDEX jobq.jobs_ready_idx")
+            build = "INDEX CONCURRENTLY jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id) WHERE ready_at IS NOT NULL"
+            holder.execute("BEGIN; SELECT count(*) FROM jobq.jobs WHERE false; SELECT pg_current_xact_id()")
+            builder.execute("SET statement_timeout = '700ms'; SET lock_timeout = 0")
+            try:
+                builder.execute("CREATE " + build)
+            except psycopg.errors.QueryCanceled:
+                pass
+            holder.execute("ROLLBACK")
+            builder.execute("RESET statement_timeout")
+            time.sleep(1)
+            builder.execute("REINDEX INDEX CONCURRENTLY jobq.jobs_ready_idx")
 
     def _cancel_build(self):
         """Leaves an invalid index behind, which nobody may use, until somebody drops it."""
@@ -186,6 +217,7 @@ class Changes:
             conn.execute(f"CREATE DATABASE {run.database}")
         with old.connect(run.database) as there, new.connect(run.database) as here:
             here.execute("CREATE EXTENSION jobq")
+            here.execute("CREATE EXTENSION amcheck")
             here.execute("CREATE TABLE effects (id bigint, lease bigint, key text, client text, number int)")
             here.execute("CREATE FUNCTION passes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$")
             for table in tables:
