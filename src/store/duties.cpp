@@ -381,13 +381,13 @@ void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure) {
 
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
     DutyOutcome outcome = {};
-    FailureText failure = {};
-    if (const int64 job = find_unwatched_jobs(&failure)) leave_out(&outcome, job, failure);
+    const UnwatchedSearch search = find_unwatched_jobs();
+    if (search.left_out != 0) leave_out(&outcome, search.left_out, search.failure);
     watch_due_leases(now, batch, &outcome);
     // Who is lost together is told by those that are watched.
     if (outcome.more) return outcome;
     const Horizon known = horizon();
-    if (known.deadline > now && known.cancel_asked >= requested_before) return outcome;
+    if (!search.looked && known.deadline > now && known.cancel_asked >= requested_before) return outcome;
     const uint64 version = begin_horizon_scan();
     Snapshot before = RegisterSnapshot(GetLatestSnapshot());
     const Rows rows =

@@ -177,9 +177,10 @@ void watch_arrived_job(int64 job, int64 lease, const text *worker_id) {
 
 void watch_unleased_job(int64 job) { watch_now(job, Datum(0), true); }
 
-int64 find_unwatched_jobs(FailureText *failure) {
+UnwatchedSearch find_unwatched_jobs() {
+    UnwatchedSearch search = {};
     // What an old snapshot shows may be long over, and what has come since is behind it.
-    if (IsolationUsesXactSnapshot()) return 0;
+    if (IsolationUsesXactSnapshot()) return search;
     const TimestampTz begin = GetCurrentTimestamp();
     const uint64 epoch = marks_epoch();
     const Datum epoch_value = Int64GetDatum(static_cast<int64>(epoch));
@@ -187,9 +188,8 @@ int64 find_unwatched_jobs(FailureText *failure) {
     const bool alone = !shared_memory_ready();
     if (alone ? run(lock_unwatched_unknown, Params().add(epoch_value).add(BoolGetDatum(epoch == kNoMarks))).size() == 0
               : next_look_for_unwatched(epoch) > begin)
-        return 0;
-    // Watched ones may have come the same way.
-    publish_lease_deadline_at_commit(DT_NOBEGIN);
+        return search;
+    search.looked = true;
     const Rows rows = run(read_unwatched, Params());
     const Size room = rows.size() + 1;
     auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * room, MCXT_ALLOC_HUGE));
@@ -205,14 +205,15 @@ int64 find_unwatched_jobs(FailureText *failure) {
         leases[homeless] = has_lease ? row.get(2) : Datum(0);
         unleased[homeless++] = !has_lease;
     }
-    const Unwatchable left_out = watch_all(ids, leases, unleased, homeless, failure);
+    const Unwatchable left_out = watch_all(ids, leases, unleased, homeless, &search.failure);
+    search.left_out = left_out.job;
     // Some may be held by others: then the next round looks again.
-    if (left_out.held > 0) return left_out.job;
+    if (left_out.held > 0) return search;
     if (alone)
         run(set_unwatched_found, Params().add(epoch_value));
     else if (homeless == left_out.count)
         looked_for_unwatched(epoch, begin);
-    return left_out.job;
+    return search;
 }
 
 TimestampTz next_search_for_unwatched() {

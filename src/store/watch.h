@@ -24,10 +24,15 @@ void watch_arrived_job(int64 job, int64 lease, const text *worker_id);
 // The same for one without a lease, as it is left by hand.
 void watch_unleased_job(int64 job);
 
+struct UnwatchedSearch {
+    bool looked;          // into the table: watched jobs may have come the same way, the horizon says nothing of them
+    int64 left_out;       // a job that could not be marked; 0: there is none
+    FailureText failure;  // why
+};
 // Jobs that run unwatched without anybody having been told, as a crash leaves them, or a restore with triggers
-// disabled: found once after each start and once after each change of the triggers, by reading the whole table. Returns
-// a job that could not be marked and is left out, and why; 0: there is none. Inside with_spi().
-int64 find_unwatched_jobs(FailureText *failure);
+// disabled: found once after each start and once after each change of the triggers, by reading the whole table. Inside
+// with_spi().
+UnwatchedSearch find_unwatched_jobs();
 // When that is to be done again.
 TimestampTz next_search_for_unwatched();
 
