@@ -18,7 +18,7 @@ SELECT jobq_explain_queue(NULL);
 SELECT jobq_explain_queue('');
 
 -- Claimable, and behind others. The claims that find nothing tell that somebody asks.
-SELECT count(*) FROM jobq_claim('why') UNION ALL SELECT count(*) FROM jobq_claim('why narrow');
+SELECT count(*) FROM unnest('{why,why narrow,why line}'::text[]) q, jobq_claim(q);
 SELECT count(jobq_enqueue('why', priority => n)) FROM generate_series(1, 3) n;
 SELECT * FROM pg_temp.explain(1);
 SELECT * FROM pg_temp.explain(3);

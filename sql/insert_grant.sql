@@ -91,7 +91,7 @@ INSERT INTO jobq.jobs (id, queue) VALUES (1, 'granted');
 INSERT INTO jobq.jobs (queue, lane) VALUES ('granted', 1);
 INSERT INTO jobq.jobs (queue, status) VALUES ('granted', 'processing');
 RESET ROLE;
-SELECT status, count(*) FROM jobq.jobs WHERE kind = 'by column' GROUP BY 1 ORDER BY 1;
+SELECT status = 'pending' AS claimable, count(*) FROM jobq.jobs WHERE kind = 'by column' GROUP BY 1 ORDER BY 1;
 
 -- The owner, its members and a superuser restore what they like.
 SELECT rolname AS owner FROM pg_roles r JOIN pg_class c ON c.relowner = r.oid WHERE c.oid = 'jobq.jobs'::regclass \gset

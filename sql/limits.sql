@@ -133,7 +133,10 @@ BEGIN
                 THEN 'as it should be' ELSE 'the view is wrong' END;
 END $$;
 SELECT pg_temp.rated();
+-- Without preload nothing has made it known.
+SET client_min_messages = warning;
 SELECT jobq_set_limit('rated') IS NOT NULL AS removed, jobq_drop_queue('rated', force => true) IS NOT NULL AS dropped;
+RESET client_min_messages;
 
 -- By hand. A job that is made to stop gives its places back; one that is made to run is given them by the tick, and
 -- counts from then on, although it was not asked whether there is room.
