@@ -20,6 +20,8 @@ import psycopg
 CONF = """
 wal_level = logical
 max_prepared_transactions = 20
+# What comes by replication or with triggers switched off is counted then.
+jobq.reconcile_interval = 1s
 """
 # A client may be the victim of a deadlock with DDL, which then is to be repeated, as any statement. While the claim index is
 # missing or invalid, calls say so.
@@ -47,6 +49,7 @@ def main(directory):
     results = Suspicious("ddl") if os.environ.get("JOBQ_CHAOS_EXPECT") == "caught" else Results("ddl")
     results.note(f"{jobs} jobs, {seconds:.0f} s, seed {seed}")
     run = Run(directory, os.environ.get("JOBQ_CHAOS_DISK"), jobs, seconds, seed, EXPLAINED, CONF)
+    run.time_to_count = 60
     try:
         run.prepare()
         changes = Changes(run)

@@ -32,6 +32,7 @@ class Run:
         self.timeout = 2.0
         self.database = "jobq_chaos"
         self.full_errors = 0
+        self.time_to_count = 0    # seconds after which the counters must be right in the end
         self.clients, self.names, self.alarms = {}, {}, []
         self.recorder = None
         sockets = os.path.join(directory, "sockets")
@@ -152,11 +153,16 @@ class Run:
         events = history.read(paths)
         with self.primary.connect(self.database) as conn:
             final = audit._final_state(conn, Plan(self.database, "", self.jobs, self.timeout))
-            counters = conn.execute("SELECT completed, failed, pending, processing FROM jobq.queue_stats WHERE queue = 'audit'").fetchone()
             rows = conn.execute("SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),"
                                 " count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'processing')"
                                 " FROM jobq.jobs WHERE queue = 'audit'").fetchone()
-        return checker.check(events, final, self.timeout), events, final, counters, rows
+            def counters():
+                return conn.execute("SELECT completed, failed, pending, processing FROM jobq.queue_stats WHERE queue = 'audit'").fetchone()
+            end = time.monotonic() + self.time_to_count
+            while counters() != rows and time.monotonic() < end:
+                time.sleep(0.1)
+            found = counters()
+        return checker.check(events, final, self.timeout), events, final, found, rows
 
     def end(self):
         for process in self.clients.values():
