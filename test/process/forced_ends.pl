@@ -100,7 +100,8 @@ for my $limit (0.3, 1.7)
     my $queue = "limited $limit";
     work("SELECT jobq_create_queue('$queue', max_runtime => '$limit s', backoff_base => '1 hour')");
     my ($job, $held) = claim($queue);
-    is(heartbeat_until_lost($job, $held), 'held lost', "$limit s: held until the time is over");
+    # The first heartbeat may come too late where the time is short.
+    like(heartbeat_until_lost($job, $held), $limit < 1 ? qr/^(?:held )?lost$/ : qr/^held lost$/, "$limit s: held until the time is over");
     is(work("SELECT status, must_end_at IS NULL, error FROM jobq.jobs WHERE id = $job"), "scheduled|t|ran longer than max_runtime ($limit s)", "$limit s: then the attempt has failed");
     is(attempts($job), 'failed', "$limit s: on record");
     my $ran = work("SELECT extract(epoch FROM finished_at - started_at) FROM jobq.attempts WHERE job_id = $job");
@@ -112,8 +113,10 @@ for my $limit (0.3, 1.7)
 # Among jobs without a limit, which nobody touches; with one lease for the whole batch's transaction.
 work(q{SELECT jobq_create_queue('mixed', on_max_runtime => 'cancel')});
 work(q{SELECT jobq_enqueue('mixed', to_jsonb(n), max_runtime => CASE WHEN n % 2 = 0 THEN interval '500 ms' END) FROM generate_series(1, 40) n});
-is(work(q{SELECT count(*) FROM jobq_claim('mixed', 'w', batch => 40)}), '40', 'forty are claimed, twenty of them with a max_runtime');
-work(q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'mixed' AND payload IN ('2', '4')});
+# In one transaction, so that the time of those that complete cannot be over before.
+is(work(q{BEGIN; CREATE TEMP TABLE taken ON COMMIT DROP AS SELECT id, lease, payload FROM jobq_claim('mixed', 'w', batch => 40);
+    SELECT count(*), count(*) FILTER (WHERE payload IN ('2', '4') AND jobq_complete(id, lease)) FROM taken; COMMIT}), '40|2',
+    'forty are claimed, twenty of them with a max_runtime, two of which complete');
 becomes_true($node, 'work', q{SELECT count(*) = 20 FROM jobq.jobs WHERE queue = 'mixed' AND status = 'processing'}, 'the others run on');
 is(work(q{SELECT string_agg(status || ' ' || n, ', ' ORDER BY status) FROM (SELECT status, count(*) AS n FROM jobq.jobs WHERE queue = 'mixed' GROUP BY status) s}),
     'processing 20, completed 2, cancelled 18', 'those that had not completed are cancelled');
