@@ -173,7 +173,7 @@ start($sleeper, q{CALL jobq_wait('w', '20 s')});
 sleeps_on($sleeper, 'full again');
 value($node, 'work', q{SELECT jobq_set_limit('w', max_running => 2)});
 wakes($sleeper, 'the limit is raised');
-value($node, 'work', q{SELECT jobq_set_limit('rate', rate => 1, per => '1.5 s'), jobq_enqueue('rate'), jobq_enqueue('rate')});
+value($node, 'work', q{SELECT jobq_set_limit('rate', rate => 1, per => '6 s'), jobq_enqueue('rate'), jobq_enqueue('rate')});
 value($node, 'work', q{SELECT count(*) FROM jobq_claim('rate', batch => 5)}) for 1 .. 2;
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'rate' AND status = 'processing' OR (SELECT count(*) > 9 FROM jobq_claim('rate'))}, 'one has started');
 my $due = value($node, 'work', q{SELECT extract(epoch FROM next_token - clock_timestamp()) FROM jobq.limits WHERE queue = 'rate'});
