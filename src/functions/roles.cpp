@@ -59,6 +59,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_grant);
 PGDLLEXPORT Datum jobq_grant(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     const RoleChange change = change_arguments(fcinfo);
     with_spi([&] { grant_kind(change); });
     PG_RETURN_VOID();
@@ -66,6 +67,7 @@ PGDLLEXPORT Datum jobq_grant(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_revoke);
 PGDLLEXPORT Datum jobq_revoke(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
     const RoleChange change = change_arguments(fcinfo);
     with_spi([&] { revoke_kind(change); });
     PG_RETURN_VOID();

@@ -334,6 +334,13 @@ COMMENT ON COLUMN jobq.tick_state.unwatched_found_for IS
     'without preload: the start of the server since which running jobs that nobody watched have been looked for';
 COMMENT ON COLUMN jobq.tick_state.unwatched_found_in IS 'without preload: the epoch of the triggers in which that was';
 
+-- Tables without a key: so that the extension can delete and update their rows also where somebody publishes them
+-- (CREATE PUBLICATION ... FOR ALL TABLES). Where nobody does it costs nothing.
+ALTER TABLE jobq.attempts REPLICA IDENTITY FULL;
+ALTER TABLE jobq.unslotted REPLICA IDENTITY FULL;
+ALTER TABLE jobq.lane_directory REPLICA IDENTITY FULL;
+ALTER TABLE jobq.kept_keys REPLICA IDENTITY FULL;
+
 -- pg_dump keeps the rows of these.
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.jobs_id_seq', '');

@@ -31,6 +31,9 @@ CREATE TABLE jobq.deleted_dependencies (
 CREATE INDEX deleted_dependencies_job_idx ON jobq.deleted_dependencies (job_id);
 COMMENT ON TABLE jobq.deleted_dependencies IS 'completed jobs that were deleted although others depended on them';
 
+-- As for the tables without a key in 20_tables.sql.
+ALTER TABLE jobq.deleted_dependencies REPLICA IDENTITY FULL;
+
 -- pg_dump keeps the rows of these.
 SELECT pg_catalog.pg_extension_config_dump('jobq.dependencies', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.deleted_dependencies', '');

@@ -220,9 +220,6 @@ class Changes:
             here.execute("CREATE EXTENSION amcheck")
             here.execute("CREATE TABLE effects (id bigint, lease bigint, key text, client text, number int)")
             here.execute("CREATE FUNCTION passes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$")
-            for table in tables:
-                if not there.execute("SELECT count(*) FROM pg_index WHERE indrelid = %s::regclass AND indisprimary", (table,)).fetchone()[0]:
-                    self._insist(there, f"ALTER TABLE {table} REPLICA IDENTITY FULL")
             # A second installation must not do what the first one does: its workers rest until it takes over.
             here.execute("ALTER SYSTEM SET jobq.enabled = off")
             here.execute("SELECT pg_reload_conf()")

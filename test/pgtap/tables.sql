@@ -85,5 +85,16 @@ RESET ROLE;
 SELECT pass('pg_monitor has read every view');
 SELECT is((SELECT count(*) FROM pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = 'jobq' AND a.grantee = 0), 0::bigint, 'PUBLIC may not even use the schema');
 
+-- Published tables can be updated and deleted from only if rows have an identity.
+SELECT is(c.relreplident = 'f' OR EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), true, c.relname || ': rows have an identity')
+FROM pg_class c WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind = 'r' ORDER BY c.relname;
+SET LOCAL client_min_messages = error;
+CREATE PUBLICATION regress_jobq_everything FOR ALL TABLES;
+RESET client_min_messages;
+SELECT jobq_enqueue('published', kind => 'k') \g /dev/null
+SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('published') \g /dev/null
+SELECT lives_ok('SELECT * FROM jobq_tick(now() + interval ''60 days'')', 'all duties go on where somebody publishes all tables');
+SELECT lives_ok('SELECT jobq_drop_queue(''published'', force => true)', 'and a queue is dropped');
+
 SELECT * FROM finish();
 ROLLBACK;

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Cluster;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $timeout = 6;
+my $timeout = 15;
 my $primary = preloaded('primary', init => { allows_streaming => 1 }, conf => ['max_connections = 20', 'max_prepared_transactions = 10']);
 database($primary, 'work');
 value($primary, 'work', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s')});

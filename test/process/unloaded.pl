@@ -94,10 +94,12 @@ my @calls = (
     [ q{SELECT jobq_grant('shop', 'producer')},                                               '' ],
     [ q{SELECT has_function_privilege('shop', 'jobq_version()', 'EXECUTE')},                  't' ],
     [ q{SELECT jobq_revoke('shop', 'producer')},                                              '' ],
+    [ q{SELECT reason FROM jobq_explain_queue('never heard of')},                             'unknown' ],
+    [ q{SELECT count(*) FROM jobq_explain(-1)},                                               '0' ],
     [ q{CALL jobq_wait('ops', '0 s')},                                                       '' ],
     [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote unblock prune repair reconcile' ],
 );
-my %called;
+my %called = (jobq_wake => 1);    # refused without preload: below
 for my $call (@calls)
 {
     my ($sql, $expected) = @$call;
@@ -110,6 +112,7 @@ is( value($node, 'plain', q{
     WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'jobq\_%'}),
     join(' ', sort keys %called),
     'that was every function');
+is(sqlstate($node, 'plain', q{SELECT jobq_wake('worker')}), '55000', 'nobody can be woken');
 
 # ---- the duties, by hand, at the time that is given
 
