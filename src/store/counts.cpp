@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "shared/counters.h"
 #include "shared/counting.h"
 #include "shared/marks.h"
@@ -226,7 +227,7 @@ bool table_is_large() { return run(get_large, Params())[0].bool_at(1); }
 
 bool oldest_ready(text *queue, TimestampTz *ready_at) {
     const Rows lanes = read(get_lanes, Params().add(PointerGetDatum(queue)));
-    auto *ids = static_cast<int64 *>(palloc_extended(sizeof(int64) * (lanes.size() + 1), MCXT_ALLOC_HUGE));
+    auto *ids = room_for<int64>(lanes.size());
     for (uint64 i = 0; i < lanes.size(); i++) ids[i] = lanes[i].int64_at(1);
     *ready_at = DT_NOEND;
     JobsTable jobs;

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "pg/spi.h"
 #include "shared/counting.h"
 #include "shared/publish.h"
@@ -43,15 +44,12 @@ text *destination(const Row &letter, Direction direction) {
     return queue.empty() ? nullptr : make_text(queue);
 }
 
-Datum *datums(uint64 count) {
-    return static_cast<Datum *>(palloc_extended(sizeof(Datum) * Max(count, 1), MCXT_ALLOC_HUGE));
-}
-
 void move_letters(Datum job_ids, Direction direction) {
     const Rows letters = run(read_letters, Params().add(job_ids));
-    Datum *ids = datums(letters.size()), *queues = datums(letters.size()), *lanes = datums(letters.size()),
-          *left = datums(letters.size()), *in_turns = datums(letters.size());
-    auto *at_home = static_cast<bool *>(palloc_extended(Max(letters.size(), 1), MCXT_ALLOC_HUGE));
+    Datum *ids = room_for<Datum>(letters.size()), *queues = room_for<Datum>(letters.size()),
+          *lanes = room_for<Datum>(letters.size()), *left = room_for<Datum>(letters.size()),
+          *in_turns = room_for<Datum>(letters.size());
+    auto *at_home = room_for<bool>(letters.size());
     int count = 0;
     for (uint64 i = 0; i < letters.size(); i++) {
         const Row letter = letters[i];

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "shared/unblock.h"
 #include "store/dependencies.h"
 #include "store/jobs_table.h"
@@ -120,11 +121,6 @@ struct EdgeColumns {
     bool *not_watched;
     int count;
 };
-
-template <typename T>
-T *room_for(int64 count) {
-    return static_cast<T *>(palloc_extended(sizeof(T) * Max(count, 1), MCXT_ALLOC_HUGE));
-}
 
 int64 edge_count(const NewDependent *dependents, int count) {
     int64 edges = 0;
@@ -314,7 +310,7 @@ void keep_deleted(const int64 *jobs, int count) {
 
 void keep_deleted_rows(const Rows &rows, int id_column, int status_column) {
     if (rows.size() == 0 || !any_dependency()) return;
-    auto *jobs = room_for<int64>(static_cast<int64>(rows.size()));
+    auto *jobs = room_for<int64>(rows.size());
     int count = 0;
     for (uint64 i = 0; i < rows.size(); i++)
         if (status_at(rows[i], status_column) == core::JobStatus::Completed)
@@ -360,7 +356,7 @@ int without_dependents(Datum *ids, Datum *others, int count) {
 void prune_deleted_dependencies(int batch) {
     const Rows rows = run(find_unneeded_results, Params().add(Int64GetDatum(batch)));
     if (rows.size() == 0) return;
-    Datum *ids = room_for<Datum>(static_cast<int64>(rows.size()));
+    Datum *ids = room_for<Datum>(rows.size());
     int count = 0;
     Edges edges = {};
     for (uint64 i = 0; i < rows.size(); i++)

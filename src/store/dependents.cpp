@@ -5,6 +5,7 @@
 #include "core/dependency.h"
 #include "core/retry.h"
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
 #include "shared/watched.h"
@@ -197,10 +198,6 @@ struct Results {
     int promoted_count, cancelled_count, moved_count, settled_count;
 };
 
-Datum *datums(int64 count) {
-    return static_cast<Datum *>(palloc_extended(sizeof(Datum) * Max(count, 1), MCXT_ALLOC_HUGE));
-}
-
 core::DependencyState state_at(const Row &row, int column) {
     return row.is_null(column) ? core::DependencyState::Deleted : core::dependency_state(status_at(row, column));
 }
@@ -238,7 +235,7 @@ void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz 
                                       .add(array_of(const_cast<Datum *>(reasons), count, TEXTOID))
                                       .add(TimestampTzGetDatum(now)));
     require_affected(count);
-    Datum *keyed = datums(count), *unkept = datums(count);
+    Datum *keyed = room_for<Datum>(count), *unkept = room_for<Datum>(count);
     int keyed_count = 0, unkept_count = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
@@ -322,19 +319,19 @@ int distinct(Candidate *candidates, int count) {
 int64 settle(Candidate *candidates, int count, Unblocking *done) {
     if (count == 0) return 0;
     count = distinct(candidates, count);
-    Datum *jobs = datums(count), *below = datums(count);
+    Datum *jobs = room_for<Datum>(count), *below = room_for<Datum>(count);
     for (int i = 0; i < count; i++) {
         jobs[i] = Int64GetDatum(candidates[i].job);
         below[i] = Int64GetDatum(candidates[i].below);
     }
     const Rows rows = run(look, Params().add(array_of(jobs, count, INT8OID)).add(array_of(below, count, INT8OID)));
-    Results results = {datums(count),
-                       datums(count),
-                       datums(count),
-                       datums(count),
-                       datums(count),
-                       datums(count),
-                       datums(count),
+    Results results = {room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
                        0,
                        0,
                        0,
@@ -393,7 +390,7 @@ void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
     if (count == 0) return;
     for (int i = 0; i < count; i++) watch_job(DatumGetInt64(jobs[i]));
     const Rows states = run(get_states, Params().add(array_of(jobs, count, INT8OID)));
-    Datum *finished = datums(count), *failed = datums(count);
+    Datum *finished = room_for<Datum>(count), *failed = room_for<Datum>(count);
     int finished_count = 0;
     for (uint64 i = 0; i < states.size(); i++) {
         const core::DependencyState state = state_at(states[i], 2);
@@ -433,7 +430,7 @@ void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
 }  // namespace
 
 void look_at_dependencies(const Unblocked *told, int count, Unblocking *done) {
-    Datum *jobs = datums(count), *whole = datums(count);
+    Datum *jobs = room_for<Datum>(count), *whole = room_for<Datum>(count);
     int job_count = 0, whole_count = 0;
     for (int i = 0; i < count; i++) {
         if (told[i].key < 0)
@@ -460,7 +457,7 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
     const TimestampTz begun = GetCurrentTimestamp();
     limit = Min(limit, at_once);
     const Rows waiting = run(find_waiting, Params().add(Int64GetDatum(place->behind)).add(Int64GetDatum(limit)));
-    Datum *jobs = datums(limit), *left = datums(limit), *nothing = datums(limit);
+    Datum *jobs = room_for<Datum>(limit), *left = room_for<Datum>(limit), *nothing = room_for<Datum>(limit);
     int count = 0, left_count = 0;
     for (uint64 i = 0; i < waiting.size(); i++) {
         const Row row = waiting[i];
@@ -497,7 +494,7 @@ void block_dependents(Datum jobs) {
 void settle_dependents(Datum jobs) {
     const Rows blocked = run(find_blocked, Params().add(jobs));
     const auto count = static_cast<int64>(blocked.size());
-    Datum *dependents = datums(count), *unwatched = datums(count), *watched = datums(count);
+    Datum *dependents = room_for<Datum>(count), *unwatched = room_for<Datum>(count), *watched = room_for<Datum>(count);
     int dependent_count = 0, unwatched_count = 0;
     for (uint64 i = 0; i < blocked.size(); i++) {
         const Row row = blocked[i];
@@ -518,14 +515,14 @@ void settle_dependents(Datum jobs) {
 void free_dependents(Datum jobs, TimestampTz now) {
     const Rows blocked = run(lock_free, Params().add(jobs));
     const int count = static_cast<int>(blocked.size());
-    Datum *free = datums(count);
+    Datum *free = room_for<Datum>(count);
     for (int i = 0; i < count; i++) free[i] = blocked[i].get(1);
     if (count > 0) promote_jobs(free, count, now);
 }
 
 void settle_all_dependents(TimestampTz now) {
     const Rows blocked = run(find_all_blocked, Params());
-    Datum *jobs = datums(static_cast<int64>(blocked.size()));
+    Datum *jobs = room_for<Datum>(blocked.size());
     for (uint64 i = 0; i < blocked.size(); i++) jobs[i] = blocked[i].get(1);
     const Datum all = array_of(jobs, static_cast<int>(blocked.size()), INT8OID);
     settle_dependents(all);

@@ -6,6 +6,7 @@
 
 #include "core/interval.h"
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "pg/spi.h"
 #include "settings.h"
 #include "store/directory.h"
@@ -74,12 +75,6 @@ core::Micros span_or(const Row &row, int column, core::Micros otherwise) {
 
 int32 int_or(const Row &row, int column, int32 otherwise) {
     return row.is_null(column) ? otherwise : row.int32_at(column);
-}
-
-std::string_view keep(MemoryContext context, std::string_view value) {
-    auto *copy = static_cast<char *>(MemoryContextAlloc(context, Max(value.size(), 1)));
-    memcpy(copy, value.data(), value.size());
-    return {copy, value.size()};
 }
 
 void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {

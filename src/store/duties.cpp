@@ -4,6 +4,7 @@
 #include "core/interval.h"
 #include "core/retry.h"
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
 #include "shared/leases.h"
@@ -341,7 +342,7 @@ void add_missing_lanes(DutyOutcome *outcome) {
 void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
     const Rows rows = run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)));
     const int count = static_cast<int>(rows.size());
-    auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (rows.size() + 1), MCXT_ALLOC_HUGE));
+    auto *ids = room_for<Datum>(rows.size());
     for (int i = 0; i < count; i++) ids[i] = rows[i].get(1);
     const int64 done_before = outcome->done;
     change_jobs(

@@ -7,6 +7,7 @@
 #include "core/stable_hash.h"
 #include "core/wake.h"
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "pg/spi.h"
 #include "shared/publish.h"
 #include "store/lanes.h"
@@ -164,12 +165,6 @@ void open_cache() {
         forget(known);
         hash_search(cache, known->queue, HASH_REMOVE, nullptr);
     }
-}
-
-std::string_view keep(MemoryContext context, std::string_view value) {
-    auto *copy = static_cast<char *>(MemoryContextAlloc(context, Max(value.size(), 1)));
-    memcpy(copy, value.data(), value.size());
-    return {copy, value.size()};
 }
 
 // The elements of a requires column as a canonical set; views into the array.
@@ -421,9 +416,7 @@ bool matches(const core::WorkerFilter &filter, const Lane &lane) {
     return core::lane_matches(filter, lane.kind, lane.version, lane.required, lane.required_count);
 }
 
-LaneIds no_lanes(int room) {
-    return {static_cast<int64 *>(palloc_extended(sizeof(int64) * Max(room, 1), MCXT_ALLOC_HUGE)), 0, false};
-}
+LaneIds no_lanes(int room) { return {room_for<int64>(room), 0, false}; }
 
 LaneIds lanes_of_kinds(Known *known, const core::WorkerFilter &filter) {
     int room = 0;

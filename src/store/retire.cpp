@@ -11,6 +11,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "pg/spi.h"
 #include "settings.h"
 #include "store/jobs_table.h"
@@ -108,11 +109,9 @@ struct Sorted {
 };
 
 Sorted sort_lanes(const Rows &rows) {
-    const Size size = sizeof(int64) * (rows.size() + 1);
-    auto *ids = static_cast<int64 *>(palloc_extended(size, MCXT_ALLOC_HUGE));
+    auto *ids = room_for<int64>(rows.size());
     for (uint64 i = 0; i < rows.size(); i++) ids[i] = rows[i].int64_at(1);
-    Sorted sorted = {static_cast<Datum *>(palloc_extended(size, MCXT_ALLOC_HUGE)),
-                     static_cast<Datum *>(palloc(sizeof(Datum) * kLanesAtOnce)), 0, 0};
+    Sorted sorted = {room_for<Datum>(rows.size()), room_for<Datum>(kLanesAtOnce), 0, 0};
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
@@ -135,7 +134,7 @@ Sorted sort_lanes(const Rows &rows) {
 
 // Returns whether there were any.
 bool mark_unused(TimestampTz now) {
-    const core::Micros longest = settings.keep_lanes_s * INT64CONST(1000000);
+    const core::Micros longest = settings.keep_lanes_s * core::kSecond;
     const Rows old = run(find_old, Params().add(TimestampTzGetDatum(now - longest)));
     const Sorted lanes = sort_lanes(old);
     run(mark, Params().add(array_of(lanes.unused, lanes.unused_count, INT8OID)));

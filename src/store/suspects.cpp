@@ -5,6 +5,7 @@
 #include "core/retry.h"
 #include "core/stable_hash.h"
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "store/owner.h"
 #include "store/suspects.h"
 
@@ -86,11 +87,6 @@ Held held_of(const Row &row, int number, const LockedJob *locked, int count, con
 }
 
 bool is_marked(const Row &row) { return !row.is_null(kHeldMarked) && row.bool_at(kHeldMarked); }
-
-template <typename Item>
-Item *room_for(uint64 count) {
-    return static_cast<Item *>(palloc_extended(sizeof(Item) * (count + 1), MCXT_ALLOC_HUGE));
-}
 
 }  // namespace
 

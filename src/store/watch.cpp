@@ -3,6 +3,7 @@
 
 #include "core/interval.h"
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "pg/spi.h"
 #include "shared/leases.h"
 #include "shared/marks.h"
@@ -191,10 +192,9 @@ UnwatchedSearch find_unwatched_jobs() {
         return search;
     search.looked = true;
     const Rows rows = run(read_unwatched, Params());
-    const Size room = rows.size() + 1;
-    auto *ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * room, MCXT_ALLOC_HUGE));
-    auto *leases = static_cast<Datum *>(palloc_extended(sizeof(Datum) * room, MCXT_ALLOC_HUGE));
-    auto *unleased = static_cast<bool *>(palloc_extended(sizeof(bool) * room, MCXT_ALLOC_HUGE));
+    auto *ids = room_for<Datum>(rows.size());
+    auto *leases = room_for<Datum>(rows.size());
+    auto *unleased = room_for<bool>(rows.size());
     int homeless = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];

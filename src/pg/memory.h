@@ -1,0 +1,23 @@
+// Memory of the server's contexts. Who may call it: everybody above the core.
+#pragma once
+
+#include "pg/pg.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// Room for so many items, for one at least, in the current context: batches may be larger than palloc allows.
+template <typename Item>
+Item *room_for(uint64 count) {
+    return static_cast<Item *>(palloc_extended(sizeof(Item) * Max(count, 1), MCXT_ALLOC_HUGE));
+}
+
+// A copy that lives as long as the context.
+inline std::string_view keep(MemoryContext context, std::string_view value) {
+    auto *copy = static_cast<char *>(MemoryContextAlloc(context, Max(value.size(), 1)));
+    memcpy(copy, value.data(), value.size());
+    return {copy, value.size()};
+}
+
+}  // namespace jobq
