@@ -3,7 +3,6 @@
 
 #include "core/fairness.h"
 #include "core/group.h"
-#include "core/interval.h"
 #include "core/retry.h"
 #include "functions/job_row.h"
 #include "functions/payload.h"
@@ -156,10 +155,7 @@ void derive_turn(JobRow *row) {
 void derive_end(JobRow *row) {
     if (status_of(*row) != core::JobStatus::Processing || row->has("must_end_at")) return;
     core::Micros span = find_queue(text_of(*row, "queue"))->max_runtime;
-    if (row->has("max_runtime")) {
-        const Interval *own = DatumGetIntervalP(row->get("max_runtime"));
-        span = core::span_micros(own->month, own->day, own->time);
-    }
+    if (row->has("max_runtime")) span = span_of(DatumGetIntervalP(row->get("max_runtime")));
     if (span == 0) return;
     const Datum start = row->get(row->has("started_at") ? "started_at" : "last_heartbeat");
     row->set("must_end_at", TimestampTzGetDatum(core::saturating_add(DatumGetTimestampTz(start), span)));

@@ -3,7 +3,6 @@
 
 #include "core/clock.h"
 #include "core/group.h"
-#include "core/interval.h"
 #include "functions/job_row.h"
 #include "pg/args.h"
 #include "shared/publish.h"
@@ -36,7 +35,7 @@ void check_moment(const JobRow &row, const char *column) {
 }
 
 void check_lease_timeout(const Interval *value) {
-    const core::Micros span = core::span_micros(value->month, value->day, value->time);
+    const core::Micros span = span_of(value);
     if (span < core::kMinHeartbeatTimeout || span > core::kMaxHeartbeatTimeout)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("column \"lease_timeout\" must be between 10 ms and 365 days"),

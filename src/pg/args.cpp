@@ -87,7 +87,7 @@ core::Micros check_span(const Interval *value, const char *name, Zero zero) {
     if (INTERVAL_NOT_FINITE(value))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name),
                         errhint("'infinity' and '-infinity' are not accepted.")));
-    const core::Micros span = core::span_micros(value->month, value->day, value->time);
+    const core::Micros span = span_of(value);
     if (span < 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be negative", name),
                         errhint("Use an interval such as '30 seconds'.")));
@@ -145,6 +145,8 @@ Interval *make_interval(core::Micros micros) {
     made->time = micros;
     return made;
 }
+
+core::Micros span_of(const Interval *value) { return core::span_micros(value->month, value->day, value->time); }
 
 text *truncated_error(Datum value, bool is_null) {
     if (is_null) return nullptr;

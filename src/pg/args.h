@@ -65,6 +65,8 @@ void check_unique_for(const Interval *value, bool has_key);
 void check_concurrency_key(std::string_view key, ArgumentName name);
 // An interval of that many microseconds, palloc'd.
 Interval *make_interval(core::Micros micros);
+// How many an interval has, a month of 30 days.
+core::Micros span_of(const Interval *value);
 
 // Error texts: cut to core::kMaxErrorBytes at a character boundary. nullptr stays nullptr.
 text *truncated_error(Datum value, bool is_null);

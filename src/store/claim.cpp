@@ -5,7 +5,6 @@
 #include "pg/pg.h"
 
 #include "core/fairness.h"
-#include "core/interval.h"
 #include "pg/args.h"
 #include "shared/claimed.h"
 #include "shared/counting.h"
@@ -108,8 +107,7 @@ core::Micros timeout_of(const Claim &claim) {
     const Datum value = job_value(claim.jobs, kJobHeartbeatTimeout, &none);
     if (none) return claim.queue.heartbeat_timeout;
     // Whatever an UPDATE by hand left there must not stop the queue.
-    const Interval *own = DatumGetIntervalP(value);
-    const core::Micros span = core::span_micros(own->month, own->day, own->time);
+    const core::Micros span = span_of(DatumGetIntervalP(value));
     return Min(Max(span, core::kMinHeartbeatTimeout), core::kMaxHeartbeatTimeout);
 }
 
@@ -118,8 +116,7 @@ core::Micros max_runtime_of(const Claim &claim) {
     bool none;
     const Datum value = job_value(claim.jobs, kJobMaxRuntime, &none);
     if (none) return claim.queue.max_runtime;
-    const Interval *own = DatumGetIntervalP(value);
-    return core::bounded_max_runtime(core::span_micros(own->month, own->day, own->time));
+    return core::bounded_max_runtime(span_of(DatumGetIntervalP(value)));
 }
 
 // Writes the claim into the row that is locked. Returns for how long nobody need look at it. `watched`: the rescue's

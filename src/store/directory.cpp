@@ -4,7 +4,6 @@
 // its old snapshot would keep stale settings for the rest of the session, since the invalidation has been consumed.
 #include "pg/pg.h"
 
-#include "core/interval.h"
 #include "pg/args.h"
 #include "pg/memory.h"
 #include "pg/spi.h"
@@ -69,8 +68,7 @@ void open_cache() {
 
 core::Micros span_or(const Row &row, int column, core::Micros otherwise) {
     if (row.is_null(column)) return otherwise;
-    const Interval *value = DatumGetIntervalP(row.get(column));
-    return core::span_micros(value->month, value->day, value->time);
+    return span_of(DatumGetIntervalP(row.get(column)));
 }
 
 int32 int_or(const Row &row, int column, int32 otherwise) {

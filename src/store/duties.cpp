@@ -1,7 +1,6 @@
 // See duties.h. Jobs that somebody else holds are passed over: a tick waits for nobody.
 #include "pg/pg.h"
 
-#include "core/interval.h"
 #include "core/retry.h"
 #include "pg/args.h"
 #include "pg/memory.h"
@@ -156,8 +155,7 @@ Horizon find_horizon(TimestampTz grace_start) {
 }
 
 const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost, bool in_company) {
-    const Interval *timeout = DatumGetIntervalP(row.get(kLeaseTimeout));
-    const core::Micros span = core::span_micros(timeout->month, timeout->day, timeout->time);
+    const core::Micros span = span_of(DatumGetIntervalP(row.get(kLeaseTimeout)));
     const char *lead = psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
     if (in_company) lead = psprintf("%s, together with other jobs of its worker", lead);
     if (lost.status != core::JobStatus::Failed) return lead;
@@ -205,8 +203,7 @@ core::Micros shortest_keep() {
     constexpr core::Micros defaults =
         core::kDefaultKeepCompleted < core::kDefaultKeepFailed ? core::kDefaultKeepCompleted : core::kDefaultKeepFailed;
     if (rows[0].is_null(1)) return defaults;
-    const Interval *set = DatumGetIntervalP(rows[0].get(1));
-    return Min(defaults, core::span_micros(set->month, set->day, set->time));
+    return Min(defaults, span_of(DatumGetIntervalP(rows[0].get(1))));
 }
 
 struct Page {

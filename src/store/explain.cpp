@@ -1,7 +1,6 @@
 // Why a job does not run: see explain.h.
 #include "pg/pg.h"
 
-#include "core/interval.h"
 #include "pg/args.h"
 #include "settings.h"
 #include "store/explain.h"
@@ -110,8 +109,7 @@ void explain_finished(const Subject &job) {
 TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
     if (!has(job, kLastHeartbeat) || !has(job, kLeaseTimeout)) return must_end;
-    const Interval *timeout = DatumGetIntervalP(job.row.get(kLeaseTimeout));
-    const core::Micros span = core::span_micros(timeout->month, timeout->day, timeout->time);
+    const core::Micros span = span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout)));
     return Min(core::saturating_add(time_at(job, kLastHeartbeat), span), must_end);
 }
 

@@ -1,7 +1,6 @@
 // See kept_keys.h.
 #include "pg/pg.h"
 
-#include "core/interval.h"
 #include "core/unique.h"
 #include "pg/args.h"
 #include "pg/spi.h"
@@ -46,7 +45,7 @@ Statement drop_own = {
 Statement drop_all = {"DELETE FROM jobq.kept_keys", {}, Planning::Free};
 
 TimestampTz kept_until(TimestampTz now, const Interval *unique_for) {
-    return core::kept_until(now, core::span_micros(unique_for->month, unique_for->day, unique_for->time));
+    return core::kept_until(now, span_of(unique_for));
 }
 
 }  // namespace

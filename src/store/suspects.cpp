@@ -1,7 +1,6 @@
 // See suspects.h.
 #include "pg/pg.h"
 
-#include "core/interval.h"
 #include "core/retry.h"
 #include "core/stable_hash.h"
 #include "pg/args.h"
@@ -52,8 +51,7 @@ Statement read_suspects = {
 
 core::Micros timeout_at(const Row &row, int column) {
     if (row.is_null(column)) return core::kDefaultHeartbeatTimeout;
-    const Interval *timeout = DatumGetIntervalP(row.get(column));
-    const core::Micros span = core::span_micros(timeout->month, timeout->day, timeout->time);
+    const core::Micros span = span_of(DatumGetIntervalP(row.get(column)));
     return Min(Max(span, 0), core::kMaxHeartbeatTimeout);
 }
 

@@ -1,7 +1,6 @@
 // See watch.h.
 #include "pg/pg.h"
 
-#include "core/interval.h"
 #include "pg/args.h"
 #include "pg/memory.h"
 #include "pg/spi.h"
@@ -59,9 +58,8 @@ TimestampTz deadline_of(const JobsTable &jobs) {
     bool none;
     const Datum timeout = job_value(jobs, kJobLeaseTimeout, &none);
     if (none || !job_has(jobs, kJobLastHeartbeat)) return DT_NOBEGIN;
-    const Interval *span = DatumGetIntervalP(timeout);
     const TimestampTz lost = core::saturating_add(DatumGetTimestampTz(job_value(jobs, kJobLastHeartbeat)),
-                                                  core::span_micros(span->month, span->day, span->time));
+                                                  span_of(DatumGetIntervalP(timeout)));
     const Datum must_end = job_value(jobs, kJobMustEndAt, &none);
     return none ? lost : Min(lost, DatumGetTimestampTz(must_end));
 }
