@@ -1,8 +1,8 @@
 // The workers that sleep in jobq_wait(), and how a commit wakes as many of them as it made jobs claimable.
 //
 // No wake-up is lost between a sleeper's look and its sleep: it enters itself first, then looks at the table under a
-// fresh snapshot. A commit that is not in that snapshot tells the waiters afterwards,
-// and finds it. Without preload all of this does nothing.
+// fresh snapshot. A commit that is not in that snapshot tells the waiters afterwards, and finds it. Without preload all
+// of this does nothing.
 #pragma once
 
 #include "core/wake.h"

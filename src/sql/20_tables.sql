@@ -377,7 +377,7 @@ COMMENT ON FUNCTION jobq.forget_job() IS 'deletes the attempts of jobs that a DE
 CREATE FUNCTION jobq.directory_changed() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_directory_changed'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.directory_changed() IS 'makes every session read queue settings and lanes again';
+COMMENT ON FUNCTION jobq.directory_changed() IS 'makes every session read queue settings, queue grants and lanes again';
 
 CREATE FUNCTION jobq.note_restore() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_note_restore'

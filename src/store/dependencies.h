@@ -27,8 +27,8 @@ struct NewDependent {
 };
 
 // Adds the edges of jobs that this transaction has just inserted as `blocked`. 22023 when one of the others is unknown,
-// which those out of scope are;
-// *number is set to the place of the job that names it. Waits for whoever is just deleting one of them.
+// as those out of scope are; *number is set to the place of the job that names it. Waits for whoever is just deleting
+// one of them.
 void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number);
 
 // Looks into jobq.dependencies whatever the snapshot, uncommitted rows included. Zeroed at first; close_edges ends it.

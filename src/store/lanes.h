@@ -34,8 +34,8 @@ constexpr int kFewLanes = 64;
 struct LaneIds {
     int64 *items;
     int count;
-    bool
-        many;  // all of the queue's, whether they are wanted or not: look for those that have jobs, then ask wants_lane
+    // All of the queue's, whether they are wanted or not: look for those that have jobs, then ask wants_lane.
+    bool many;
 };
 // Those that such a worker may take jobs from.
 LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter);
