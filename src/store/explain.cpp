@@ -66,9 +66,6 @@ Statement count_before = {
              LIMIT $5) w)",
     {TEXTOID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
 
-// So far jobs are counted.
-constexpr int64 kCounted = 10000;
-
 struct Subject {
     int64 id;
     Row row;
@@ -229,8 +226,7 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
     const Rows rows = read(read_subject, Params().add(Int64GetDatum(job_id)));
     if (rows.size() == 0) return;
     const Row row = rows[0];
-    // What find_queue() returns is good until its next call.
-    const Queue queue = *find_queue(row.text_at(kQueue));
+    const Queue queue = kept_queue(*find_queue(row.text_at(kQueue)));
     const Subject job = {job_id, row, status_at(row, kStatus), row.text_at(kQueue), &queue, now, sink};
     switch (job.status) {
         case core::JobStatus::Completed:

@@ -11,7 +11,6 @@ namespace jobq {
 
 namespace {
 
-constexpr int64 kCounted = 10000;
 constexpr int kLanes = 100;
 constexpr int kKeys = 20;
 // So many jobs at the head are looked at for locks.
@@ -141,8 +140,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         sink->take({"unknown", psprintf("%s has neither jobs nor settings", quoted), 0, 0, DT_NOEND});
         return;
     }
-    // What find_queue() returns is good until its next call.
-    const Queue queue = *find_queue(name);
+    const Queue queue = kept_queue(*find_queue(name));
     const QueueNumbers numbers = numbers_of(name);
     const int64 pending = in_status(numbers, core::JobStatus::Pending);
     const int64 running = in_status(numbers, core::JobStatus::Processing);

@@ -27,8 +27,9 @@ class ReasonSink {
     ~ReasonSink() = default;
 };
 
-// So many jobs are named at most.
+// So many jobs are named at most, and so many counted.
 constexpr int kNamedJobs = 100;
+constexpr int64 kCounted = 10000;
 // The ids in the first column of the rows, so many at most.
 Datum ids_in(const Rows &rows);
 
