@@ -41,4 +41,11 @@ class StableHash {
     std::uint64_t hash_ = 0xcbf29ce484222325;
 };
 
+// Of one name.
+inline std::int64_t stable_hash(std::string_view name) noexcept {
+    StableHash hash;
+    hash.add_part(name);
+    return hash.value();
+}
+
 }  // namespace jobq::core

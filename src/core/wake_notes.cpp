@@ -22,9 +22,8 @@ bool is_for(const WakeNote &note, std::uint32_t database, std::int64_t worker) {
 }  // namespace
 
 std::int64_t worker_key(std::string_view worker_id) noexcept {
-    StableHash hash;
-    hash.add_part(worker_id);
-    return hash.value() == 0 ? 1 : hash.value();
+    const std::int64_t hash = stable_hash(worker_id);
+    return hash == 0 ? 1 : hash;
 }
 
 std::uint64_t leave_note(WakeNotes *notes, std::uint32_t database, std::int64_t worker, Micros now) noexcept {

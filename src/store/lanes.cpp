@@ -40,7 +40,7 @@ struct Lane {
 };
 
 struct Kind {
-    uint64 hash;  // hash key
+    int64 hash;  // hash key
     bool complete;
     Lane *first;
 };
@@ -167,20 +167,6 @@ void open_cache() {
     }
 }
 
-// The elements of a requires column as a canonical set; views into the array.
-Names canonical_requires(ArrayType *required) {
-    if (required == nullptr) return {nullptr, 0};
-    Names names = names_of(required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
-    names.count = core::canonical_set(names.items, names.count);
-    return names;
-}
-
-uint64 hash_of_kind(std::string_view kind) {
-    core::StableHash hash;
-    hash.add_part(kind);
-    return static_cast<uint64>(hash.value());
-}
-
 HTAB *make_table(const char *name, Size entry, MemoryContext context) {
     HASHCTL control = {};
     control.keysize = sizeof(int64);
@@ -204,7 +190,7 @@ void begin_to_know(Known *known) {
 }
 
 Kind *kind_of(Known *known, std::string_view name) {
-    const uint64 hash = hash_of_kind(name);
+    const int64 hash = core::stable_hash(name);
     bool found;
     auto *kind = static_cast<Kind *>(hash_search(known->kinds, &hash, HASH_ENTER, &found));
     if (!found) {
@@ -259,7 +245,7 @@ void add_lane(Known *known, int64 id, std::string_view kind, int32 version, Arra
 // Whether the cache must hear of a lane.
 bool is_met(const Known &known, int64 id, std::string_view kind) {
     if (known.whole || lane_of(&known, id) != nullptr) return true;
-    const uint64 hash = hash_of_kind(kind);
+    const int64 hash = core::stable_hash(kind);
     const auto *found = static_cast<Kind *>(hash_search(known.kinds, &hash, HASH_FIND, nullptr));
     return found != nullptr && found->complete;
 }
@@ -457,6 +443,13 @@ void settle(int64 lane) {
 }
 
 }  // namespace
+
+Names canonical_requires(ArrayType *required) {
+    if (required == nullptr) return {nullptr, 0};
+    Names names = names_of(required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
+    names.count = core::canonical_set(names.items, names.count);
+    return names;
+}
 
 int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
     const Names names = canonical_requires(required);

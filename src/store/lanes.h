@@ -8,13 +8,17 @@
 
 #include "core/claim_key.h"
 #include "core/lane.h"
+#include "pg/args.h"
 #include "pg/pg.h"
 
 #include <string_view>
 
 namespace jobq {
 
-// The id of a lane. `required`, here and below, may be nullptr.
+// The elements of a column `requires`, which may be nullptr here and below, as a canonical set: views into the array.
+Names canonical_requires(ArrayType *required);
+
+// The id of a lane.
 int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
 
 // The id of a lane; enters it into the directory unless it is there. Never waits for another transaction. The

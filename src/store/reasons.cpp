@@ -5,6 +5,7 @@
 #include "shared/limits.h"
 #include "shared/recent_filters.h"
 #include "shared/slots.h"
+#include "store/lanes.h"
 #include "store/limit_settings.h"
 #include "store/limiter.h"
 #include "store/reasons.h"
@@ -112,13 +113,10 @@ bool explain_key_stops(std::string_view name, std::string_view key, const Queue 
 }
 
 Demand demand_at(const Row &row, int kind_column) {
-    Demand demand = {row.text_at(kind_column), row.int32_at(kind_column + 1), nullptr, 0};
-    if (row.is_null(kind_column + 2)) return demand;
-    const Names required = names_of(DatumGetArrayTypeP(row.get(kind_column + 2)), "requires", core::kMaxCapabilityBytes,
-                                    core::kMaxCapabilities);
-    demand.required = required.items;
-    demand.required_count = core::canonical_set(required.items, required.count);
-    return demand;
+    const int requires_column = kind_column + 2;
+    const Names required =
+        canonical_requires(row.is_null(requires_column) ? nullptr : DatumGetArrayTypeP(row.get(requires_column)));
+    return {row.text_at(kind_column), row.int32_at(kind_column + 1), required.items, required.count};
 }
 
 bool explain_unasked(std::string_view name, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {

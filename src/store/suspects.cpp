@@ -55,12 +55,6 @@ core::Micros timeout_at(const Row &row, int column) {
     return Min(Max(span, 0), core::kMaxHeartbeatTimeout);
 }
 
-int64 number_of_worker(std::string_view worker_id) {
-    core::StableHash hash;
-    hash.add_part(worker_id);
-    return hash.value();
-}
-
 struct LockedJob {
     int64 id;
     int position;
@@ -78,7 +72,7 @@ Held held_of(const Row &row, int number, const LockedJob *locked, int count, con
     const LockedJob *found = std::lower_bound(locked, locked + count, id,
                                               [](const LockedJob &job, int64 wanted) { return job.id < wanted; });
     const int position = found < locked + count && found->id == id ? found->position : -1;
-    return {{number_of_worker(row.text_at(kHeldWorker)), DatumGetTimestampTz(row.get(kHeldSign)),
+    return {{core::stable_hash(row.text_at(kHeldWorker)), DatumGetTimestampTz(row.get(kHeldSign)),
              timeout_at(row, kHeldTimeout), position >= 0 && lost[position]},
             number,
             position};
@@ -121,7 +115,7 @@ void mark_company(Datum *ids, Datum *leases, int count) {
 }
 
 bool may_take_suspect(text *worker_id) {
-    const auto number = static_cast<uint64>(number_of_worker(view(worker_id)));
+    const auto number = static_cast<uint64>(core::stable_hash(view(worker_id)));
     LOCKTAG tag;
     SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(number >> 32), static_cast<uint32>(number), kTrialLock);
     if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return false;
