@@ -125,13 +125,15 @@ void publish_end(const JobRow &before, const JobRow &after) {
     if (core::is_finished(status_of(after)) || DatumGetInt64(after.get("id")) != id) publish_finished_at_commit(id);
 }
 
+// Of a column that is passed by value.
+bool is_same(const JobRow &before, const JobRow &after, const char *column) {
+    return before.has(column) == after.has(column) && (!after.has(column) || before.get(column) == after.get(column));
+}
+
 // A running job that has come, or has been claimed elsewhere: the rescue must know of it. `before`: nullptr, it is new.
 void tell_of_running(const JobRow *before, const JobRow &row) {
     if (status_of(row) != core::JobStatus::Processing) return;
-    const auto same = [&](const char *column) {
-        return before->has(column) == row.has(column) &&
-               (!row.has(column) || DatumGetInt64(before->get(column)) == DatumGetInt64(row.get(column)));
-    };
+    const auto same = [&](const char *column) { return is_same(*before, row, column); };
     const bool ran = before != nullptr && status_of(*before) == core::JobStatus::Processing && same("lease");
     // A heartbeat, or a report of progress: it has been told of.
     if (ran && same("watched") && same("must_end_at") && same("cancel_requested_at") && row.has("last_heartbeat") &&
@@ -164,12 +166,8 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
         publish_place(row);
         return PointerGetDatum(nullptr);
     }
-    const auto same = [&](const char *column) {
-        return before.has(column) == row.has(column) &&
-               (!row.has(column) || DatumGetInt64(before.get(column)) == DatumGetInt64(row.get(column)));
-    };
     // A heartbeat says nothing of a group.
-    if (!same("group_active") || !same("group_waiting")) {
+    if (!is_same(before, row, "group_active") || !is_same(before, row, "group_waiting")) {
         if (before.has("group_active")) publish_group_free(DatumGetInt64(before.get("group_active")));
         publish_place(row);
     }

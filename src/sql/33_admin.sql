@@ -77,7 +77,7 @@ CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_tick(timestamptz) IS
-    'do what the background worker does: rescue, cancel, promote, prune, repair, reconcile';
+    'do what the background worker does: rescue, cancel, promote, unblock, prune, repair, reconcile';
 
 CREATE FUNCTION jobq_grant(role text, what text, queues text[] DEFAULT NULL)
     RETURNS void

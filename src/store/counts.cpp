@@ -233,12 +233,15 @@ bool oldest_ready(text *queue, TimestampTz *ready_at) {
     JobsTable jobs;
     open_jobs_for_reading(&jobs);
     const int count = static_cast<int>(lanes.size());
-    for (int i = 0; i < count && count <= kFewLanes; i++) *ready_at = Min(*ready_at, oldest_in_lane(&jobs, ids[i]));
-    LaneWalk walk = {ids, count, 0};
-    int64 lane;
-    core::ClaimKey first;
-    while (count > kFewLanes && next_lane_with_entries(&jobs, &walk, &lane, &first))
-        *ready_at = Min(*ready_at, oldest_in_lane(&jobs, lane));
+    if (count <= kFewLanes) {
+        for (int i = 0; i < count; i++) *ready_at = Min(*ready_at, oldest_in_lane(&jobs, ids[i]));
+    } else {
+        LaneWalk walk = {ids, count, 0};
+        int64 lane;
+        core::ClaimKey first;
+        while (next_lane_with_entries(&jobs, &walk, &lane, &first))
+            *ready_at = Min(*ready_at, oldest_in_lane(&jobs, lane));
+    }
     close_jobs_for_reading(&jobs);
     return *ready_at != DT_NOEND;
 }

@@ -92,6 +92,15 @@ Datum ids_of(List list) {
     return array_of(ids, count, INT8OID);
 }
 
+// Marks these jobs, as far as they run under these leases (NULL: none) and nobody holds them, as watched. Arrays of
+// bigint. Returns how many.
+int64 watch_jobs(Datum ids, Datum leases) {
+    run(watch, Params().add(ids).add(leases));
+    const int64 watched = affected();
+    publish_lease_deadline_at_commit(DT_NOBEGIN);
+    return watched;
+}
+
 void watch_now(int64 job, Datum lease, bool unleased) {
     Datum id = Int64GetDatum(job);
     with_spi([&] { watch_jobs(array_of(&id, 1, INT8OID), array_of(&lease, &unleased, 1, INT8OID)); });
@@ -219,13 +228,6 @@ TimestampTz next_search_for_unwatched() {
     const TimestampTz next = next_look_for_unwatched(epoch);
     // The repair sets the role in which a trigger fires right, which then is to be looked behind.
     return epoch == kNoMarks ? Min(next, GetCurrentTimestamp() + core::kSecond) : next;
-}
-
-int64 watch_jobs(Datum ids, Datum leases) {
-    run(watch, Params().add(ids).add(leases));
-    const int64 watched = affected();
-    publish_lease_deadline_at_commit(DT_NOBEGIN);
-    return watched;
 }
 
 Datum unwatched_jobs() {

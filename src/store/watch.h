@@ -36,10 +36,6 @@ UnwatchedSearch find_unwatched_jobs();
 // When that is to be done again.
 TimestampTz next_search_for_unwatched();
 
-// Marks these jobs, as far as they run under these leases (NULL: none) and nobody holds them, as watched. Arrays of
-// bigint. Returns how many.
-int64 watch_jobs(Datum ids, Datum leases);
-
 // The ids of the jobs that are not watched yet, as far as they are known: all, or those of a worker.
 Datum unwatched_jobs();
 Datum unwatched_jobs_of_worker(const text *worker_id);
