@@ -5,7 +5,6 @@
 #include "functions/result_set.h"
 #include "functions/specs.h"
 #include "pg/args.h"
-#include "shared/publish.h"
 #include "store/admission.h"
 #include "store/dependencies.h"
 #include "store/depth.h"

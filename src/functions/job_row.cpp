@@ -7,9 +7,8 @@
 #include "pg/args.h"
 #include "shared/publish.h"
 #include "shared/unblock.h"
-#include "store/directory.h"
-#include "store/lanes.h"
 #include "store/groups.h"
+#include "store/lanes.h"
 #include "store/unique.h"
 
 namespace jobq {

@@ -10,8 +10,8 @@
 #include "store/counts.h"
 #include "store/jobs_table.h"
 #include "store/lanes.h"
-#include "store/watch.h"
 #include "store/rows.h"
+#include "store/watch.h"
 
 #include <algorithm>
 

@@ -5,11 +5,10 @@
 #include "pg/memory.h"
 #include "pg/spi.h"
 #include "shared/counting.h"
-#include "shared/publish.h"
 #include "store/dead_letters.h"
 #include "store/directory.h"
-#include "store/lanes.h"
 #include "store/groups.h"
+#include "store/lanes.h"
 #include "store/rows.h"
 
 namespace jobq {

@@ -3,11 +3,11 @@
 #include "pg/pg.h"
 
 #include "core/dependency.h"
-#include "core/retry.h"
 #include "pg/args.h"
 #include "pg/memory.h"
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
+#include "shared/publish.h"
 #include "shared/watched.h"
 #include "store/dependencies.h"
 #include "store/dependents.h"

@@ -20,11 +20,11 @@
 #include "store/lanes.h"
 #include "store/learn.h"
 #include "store/limit_settings.h"
+#include "store/retire.h"
+#include "store/rows.h"
 #include "store/suspects.h"
 #include "store/unblock.h"
 #include "store/watch.h"
-#include "store/rows.h"
-#include "store/retire.h"
 
 namespace jobq {
 

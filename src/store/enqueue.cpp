@@ -2,14 +2,13 @@
 #include "pg/pg.h"
 
 #include "core/fairness.h"
-#include "core/retry.h"
 #include "pg/args.h"
 #include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/directory.h"
-#include "store/lanes.h"
 #include "store/enqueue.h"
 #include "store/groups.h"
+#include "store/lanes.h"
 #include "store/rows.h"
 
 namespace jobq {

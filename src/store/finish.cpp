@@ -12,10 +12,10 @@
 #include "store/dead_letters.h"
 #include "store/dependencies.h"
 #include "store/directory.h"
-#include "store/lanes.h"
 #include "store/finish.h"
 #include "store/groups.h"
 #include "store/kept_keys.h"
+#include "store/lanes.h"
 #include "store/rows.h"
 #include "store/watch.h"
 

@@ -13,8 +13,8 @@
 #include "shared/counting.h"
 #include "shared/publish.h"
 #include "store/groups.h"
-#include "store/lanes.h"
 #include "store/jobs_table.h"
+#include "store/lanes.h"
 
 extern "C" {
 #include "access/relscan.h"

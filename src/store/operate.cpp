@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "shared/publish.h"
 #include "store/dependencies.h"
 #include "store/directory.h"
 #include "store/finish.h"

@@ -3,6 +3,7 @@
 
 #include "pg/args.h"
 
+#include "shared/publish.h"
 #include "shared/unblock.h"
 #include "store/dependencies.h"
 #include "store/lanes.h"

@@ -5,7 +5,6 @@
 #include "core/job.h"
 #include "pg/spi.h"
 #include "shared/counting.h"
-#include "shared/publish.h"
 #include "store/lanes.h"
 
 namespace jobq {
