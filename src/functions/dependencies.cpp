@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "core/dependency.h"
+#include "functions/job_row.h"
 #include "functions/result_set.h"
 #include "pg/args.h"
 #include "pg/rights.h"
@@ -160,7 +161,7 @@ PGDLLEXPORT Datum jobq_follow_dependency(PG_FUNCTION_ARGS) {
         RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("jobq", true))
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
                         errmsg("this function serves only the triggers that jobq declares on jobq.dependencies")));
-    const Oid owner = trigger->tg_relation->rd_rel->relowner;
+    const Oid owner = owner_of(trigger);
     const bool restored = TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && restores(owner);
     as_role(owner, [&] { with_spi([&] { follow_edges(trigger, restored); }); });
     return PointerGetDatum(nullptr);

@@ -1,7 +1,7 @@
 // See retire.h. Three transactions, one after the other, each under a lock that is held until the messages of its
 // commit have been sent:
 //
-//  1. Lanes without claimable jobs that were entered long ago are marked as retiring. Claims look into them as before. A
+//  1. Lanes without claimable jobs that were entered long ago are marked as retiring. For claims nothing changes. A
 //     producer that has heard of it enters the lane anew, in a row of its own.
 //  2. The number that the next transaction will get is written down. Whoever makes a job claimable has its own number
 //     before it looks whether the lane is there. So all transactions from that number on have heard.

@@ -12,7 +12,6 @@ import json
 import multiprocessing
 import os
 import random
-import sys
 import time
 
 import psycopg

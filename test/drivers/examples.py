@@ -1,6 +1,5 @@
 """The programs of examples/ at work: jobs that succeed, fail and are cancelled, and SIGTERM at the end."""
 
-import os
 import pathlib
 import shutil
 import signal
