@@ -1,6 +1,6 @@
 // What may have set blocked jobs free, on its way from commits to the background worker: a group whose active job has
 // ended, a job that others depend on. Hints only: the table is the truth, and whenever something may be missing from
-// the list (a fresh start, no room, COMMIT PREPARED) it says so, and the worker searches the table instead.
+// the list (a start, no room, a prepared transaction ended) it says so, and the worker searches the table instead.
 //
 // A commit adds to the list of its database after everybody can see it; whoever takes an entry and looks under a
 // snapshot of later sees what it tells of. Without preload all of this does nothing.
