@@ -50,6 +50,10 @@ SELECT count(id) FROM jobq_claim('why', 'w2', 9, heartbeat_timeout => '1 hour');
 SELECT * FROM pg_temp.explain(5);
 SELECT * FROM pg_temp.explain('why');
 
+-- Blocked by hand.
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = current_setting('explain.before')::bigint + 5;
+SELECT * FROM pg_temp.explain(5);
+
 -- Later, and again.
 SELECT count(jobq_enqueue('why later', run_at => now() + interval '1 day'));
 SELECT * FROM pg_temp.explain(6);

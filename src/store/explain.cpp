@@ -51,6 +51,8 @@ Statement read_blockers = {
        ORDER BY d.depends_on LIMIT $2)",
     {INT8OID, INT8OID}};
 
+Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = $1)", {INT8OID}};
+
 Statement read_group_head = {"SELECT j.id FROM jobq.jobs j WHERE j.group_active = $1 ORDER BY j.id LIMIT 1", {INT8OID}};
 Statement count_group_before = {
     R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j.group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
@@ -82,11 +84,6 @@ TimestampTz time_at(const Subject &job, int column) {
 }
 const char *string_at(const Subject &job, int column) {
     return has(job, column) ? TextDatumGetCString(job.row.get(column)) : "";
-}
-
-const char *count_text(int64 count) {
-    return count > kCounted ? psprintf("more than %lld", static_cast<long long>(kCounted))
-                            : psprintf("%lld", static_cast<long long>(count));
 }
 
 void explain_finished(const Subject &job) {
@@ -169,6 +166,11 @@ bool explain_group(const Subject &job) {
 void explain_blocked(const Subject &job) {
     const bool depends = explain_dependencies(job);
     if (explain_group(job) || depends) return;
+    if (!has(job, kGroupKey) && !read(find_edge, Params().add(Int64GetDatum(job.id)))[0].bool_at(1)) {
+        job.sink->take(
+            {"blocked", "somebody has set it to blocked, and it stays so until it is set back", 0, 0, DT_NOEND});
+        return;
+    }
     job.sink->take(
         {"unblocking", "what it waited for has ended, and it becomes claimable in a moment", 0, 0, DT_NOEND});
     explain_unserved("what it waited for has ended", job.sink);

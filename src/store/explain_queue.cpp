@@ -4,6 +4,7 @@
 #include "pg/args.h"
 #include "store/counts.h"
 #include "store/explain.h"
+#include "store/known_queues.h"
 
 #include <algorithm>
 
@@ -51,10 +52,13 @@ Statement read_next_due = {
        WHERE n.queue = $1 ORDER BY n.due_at LIMIT 1)",
     {TEXTOID, INT8OID}};
 
-Statement find_queue_name = {
-    R"(SELECT FROM jobq.queue_settings s WHERE s.queue = $1
-       UNION ALL SELECT FROM jobq.lane_directory d WHERE d.queue = $1 LIMIT 1)",
-    {TEXTOID}};
+// Claimable jobs without a key, or of another key than these.
+Statement find_other_keys = {
+    R"(SELECT EXISTS (SELECT FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+                           LATERAL (SELECT FROM jobq.jobs j
+                                    WHERE j.lane = l.lane AND j.ready_at IS NOT NULL
+                                      AND (j.concurrency_key = ANY ($2)) IS NOT TRUE LIMIT 1) j))",
+    {TEXTOID, TEXTARRAYOID}};
 
 const char *jobs_text(int64 count) {
     return psprintf("%lld job%s", static_cast<long long>(count), count == 1 ? "" : "s");
@@ -73,8 +77,8 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
 
 // Returns for how many of the claimable jobs somebody has asked, as far as they were counted.
 int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
-    const Rows lanes =
-        read(read_lanes, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)).add(Int64GetDatum(kLanes)));
+    const Rows lanes = read(
+        read_lanes, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes)));
     int64 wanted = 0;
     for (uint64 i = 0; i < lanes.size(); i++) {
         const Row lane = lanes[i];
@@ -104,13 +108,15 @@ bool explain_head(text *queue, ReasonSink *sink) {
     return head.size() > 0 && count == static_cast<int>(head.size());
 }
 
-// Returns whether the limits of some keys let no more jobs of these start.
-bool explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, ReasonSink *sink) {
-    if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return false;
+// Returns the keys (text[]) whose limits let no more of their jobs start; 0: none.
+Datum explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, ReasonSink *sink) {
+    if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return 0;
     const Rows keys = read(read_running_keys, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)));
-    bool any = false;
-    for (uint64 i = 0; i < keys.size(); i++) any |= explain_key_stops(name, keys[i].text_at(1), queue, now, sink);
-    return any;
+    Datum stopped[kKeys];
+    int count = 0;
+    for (uint64 i = 0; i < keys.size(); i++)
+        if (explain_key_stops(name, keys[i].text_at(1), queue, now, sink)) stopped[count++] = keys[i].get(1);
+    return count == 0 ? 0 : array_of(stopped, count, TEXTOID);
 }
 
 void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
@@ -136,7 +142,7 @@ void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, 
 void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     text *queue_text = make_text(name);
     const char *quoted = psprintf("queue \"%.*s\"", static_cast<int>(name.size()), name.data());
-    if (read(find_queue_name, Params().add(PointerGetDatum(queue_text))).size() == 0) {
+    if (!queue_is_known(name)) {
         sink->take({"unknown", psprintf("%s has neither jobs nor settings", quoted), 0, 0, DT_NOEND});
         return;
     }
@@ -145,7 +151,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     const int64 pending = in_status(numbers, core::JobStatus::Pending);
     const int64 running = in_status(numbers, core::JobStatus::Processing);
     bool stopped = explain_queue_stops(name, queue, now, sink);
-    const bool keys_stop = explain_keys(name, queue, queue_text, now, sink);
+    const Datum full_keys = explain_keys(name, queue, queue_text, now, sink);
     int64 waiting = 0;
     for (const auto status : {core::JobStatus::Scheduled, core::JobStatus::Blocked, core::JobStatus::Pending})
         waiting += in_status(numbers, status);
@@ -159,10 +165,13 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         // Nobody need ask while it is paused.
         const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, sink);
         if (explain_head(queue_text, sink) || wanted == 0) stopped = true;
+        if (full_keys != 0 &&
+            !read(find_other_keys, Params().add(PointerGetDatum(queue_text)).add(full_keys))[0].bool_at(1))
+            stopped = true;
         if (!stopped)
             sink->take({"claimable",
                         psprintf("%s pending, %s running%s", jobs_text(pending), jobs_text(running),
-                                 keys_stop ? "; those of other keys may start" : ""),
+                                 full_keys != 0 ? "; those of other keys may start" : ""),
                         0, 0, DT_NOEND});
     }
     explain_waiting(numbers, queue_text, now, sink);

@@ -59,6 +59,7 @@ std::string_view nearest_name(std::string_view name, const QueueScope *scope) {
 }
 
 void warn(std::string_view name, const QueueScope *scope, bool only_if_near) {
+    // With what this very call has changed.
     if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
     const std::string_view nearest = nearest_name(name, scope);
     if (nearest.empty() && only_if_near) return;
@@ -70,6 +71,10 @@ void warn(std::string_view name, const QueueScope *scope, bool only_if_near) {
 }
 
 }  // namespace
+
+bool queue_is_known(std::string_view name) {
+    return read(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1);
+}
 
 void warn_of_unknown_queue(std::string_view name, const QueueScope *scope) { warn(name, scope, false); }
 

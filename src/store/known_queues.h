@@ -9,6 +9,9 @@
 
 namespace jobq {
 
+// Whether anything is known of it; only reads.
+bool queue_is_known(std::string_view name);
+
 // Both inside with_spi(), and before the call makes a queue of that name. A queue is known that has, or had, jobs, or
 // has settings or a limit, or is to take another one's dead letters; drop_queue forgets it.
 

@@ -76,14 +76,22 @@ char *describe(const Demand &demand) {
     return text.data;
 }
 
-// How long the table of recent filters tells everything, for people.
+// So long the table of recent filters must go back.
+constexpr core::Micros kWorthTelling = 10 * core::kSecond;
+
+// How long it does, for people.
 char *describe_span(TimestampTz since, TimestampTz now) {
     const core::Micros span = Max(now - since, 0);
     if (span >= 2 * core::kMinute) return psprintf("%lld minutes", static_cast<long long>(span / core::kMinute));
-    return psprintf("%lld seconds", static_cast<long long>(Max(span / core::kSecond, 1)));
+    return psprintf("%lld seconds", static_cast<long long>(span / core::kSecond));
 }
 
 }  // namespace
+
+const char *count_text(int64 count) {
+    return count > kCounted ? psprintf("more than %lld", static_cast<long long>(kCounted))
+                            : psprintf("%lld", static_cast<long long>(count));
+}
 
 Datum ids_in(const Rows &rows) {
     const int count = static_cast<int>(Min(rows.size(), static_cast<uint64>(kNamedJobs)));
@@ -121,7 +129,8 @@ Demand demand_at(const Row &row, int kind_column) {
 
 bool explain_unasked(std::string_view name, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
     const RecentFilters recent = recent_filters(name, now);
-    if (recent.since == DT_NOEND) return false;
+    // A memory that is too short proves nothing.
+    if (recent.since == DT_NOEND || now - recent.since < kWorthTelling) return false;
     auto best = core::Fit::NotKind;
     for (int i = 0; i < recent.count; i++) {
         if (!recent.items[i].known) return false;
@@ -134,8 +143,8 @@ bool explain_unasked(std::string_view name, const Demand &demand, int64 jobs, Ti
                           : best == core::Fit::NotVersion
                               ? "workers have asked for this kind, not for this version"
                               : "no worker that takes this kind has all of these capabilities";
-    const char *who =
-        jobs > 0 ? psprintf("%lld jobs of %s", static_cast<long long>(jobs), describe(demand)) : describe(demand);
+    const char *who = jobs > 0 ? psprintf("%s job%s of %s", count_text(jobs), jobs == 1 ? "" : "s", describe(demand))
+                               : describe(demand);
     sink->take(
         {"unasked", psprintf("%s: %s in the last %s", who, missing, describe_span(recent.since, now)), 0, 0, DT_NOEND});
     return true;

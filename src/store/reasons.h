@@ -30,6 +30,8 @@ class ReasonSink {
 // So many jobs are named at most, and so many counted.
 constexpr int kNamedJobs = 100;
 constexpr int64 kCounted = 10000;
+// "more than 10000" where there are more.
+const char *count_text(int64 count);
 // The ids in the first column of the rows, so many at most.
 Datum ids_in(const Rows &rows);
 

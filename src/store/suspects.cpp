@@ -7,6 +7,7 @@
 #include "pg/memory.h"
 #include "store/owner.h"
 #include "store/suspects.h"
+#include "store/watch.h"
 
 #include <algorithm>
 
@@ -21,14 +22,26 @@ namespace {
 // As in store/slots.cpp: besides those of other advisory locks.
 constexpr uint16 kTrialLock = 0x6a72;
 
-// All that the workers of some jobs hold.
+// Whether any of these jobs is not marked as lost together with others: the marks of a batch that is rescued in pieces
+// tell of all but the first.
+Statement find_unmarked = {
+    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.company_lease IS DISTINCT FROM j.lease))",
+    {INT8ARRAYOID}};
+
+// All that the workers of some jobs hold, those claimed just now included, whose ids are among $2.
 Statement read_held = {
     R"(SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h.lease_timeout, h.lease,
               h.company_lease = h.lease
        FROM jobq.jobs h
        WHERE h.watched AND h.status = 'processing'
+         AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1)))
+       UNION ALL
+       SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h.lease_timeout, h.lease,
+              h.company_lease = h.lease
+       FROM jobq.jobs h
+       WHERE h.id = ANY ($2) AND h.watched IS NOT TRUE AND h.status = 'processing'
          AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1))))",
-    {INT8ARRAYOID}};
+    {INT8ARRAYOID, INT8ARRAYOID}};
 enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
 
 Statement mark = {
@@ -83,7 +96,13 @@ bool is_marked(const Row &row) { return !row.is_null(kHeldMarked) && row.bool_at
 }  // namespace
 
 Company find_company_of(Datum *ids, const bool *lost, int count, Snapshot before) {
-    const Rows rows = read(read_held, Params().add(array_of(ids, count, INT8OID)), before);
+    const Datum jobs = array_of(ids, count, INT8OID);
+    if (!read(find_unmarked, Params().add(jobs), before)[0].bool_at(1)) {
+        Company all = {room_for<bool>(count), nullptr, nullptr, 0};
+        std::fill_n(all.lost_together, count, true);
+        return all;
+    }
+    const Rows rows = read(read_held, Params().add(jobs).add(unwatched_jobs()), before);
     const int held_count = static_cast<int>(rows.size());
     auto *locked = room_for<LockedJob>(count);
     for (int i = 0; i < count; i++) locked[i] = {DatumGetInt64(ids[i]), i};
