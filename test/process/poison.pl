@@ -103,6 +103,20 @@ cmp_ok($deaths, '<=', 6 * 4, 'none of them took more than four workers');
 is(work(q{SELECT max(lost_attempts) FROM jobq.jobs WHERE queue = 'many' AND status = 'completed'}), '0', 'and no other job has a loss of its own');
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue_slot IS NOT NULL OR key_slot IS NOT NULL OR lease IS NOT NULL}), '0', 'nothing is held any more');
 
+# Two claims of one worker a moment apart, with a timeout so short that only shared memory watches them.
+work(q{SELECT jobq_create_queue('short', heartbeat_timeout => '1 s', max_lost => 1)});
+work(q{SELECT count(jobq_enqueue('short')) FROM generate_series(1, 2)});
+work(q{SELECT count(*) FROM jobq_claim('short', 'W'); SELECT pg_sleep(0.2); SELECT count(*) FROM jobq_claim('short', 'W')});
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'short' AND a.outcome = 'lost'}, 'both are lost');
+is(work(q{SELECT string_agg(status || ' ' || lost_attempts, ', ') FROM jobq.jobs WHERE queue = 'short'}), 'pending 0, pending 0', 'together');
+
+# A batch of many is rescued in many pieces, at a cost that follows their number.
+work(q{SELECT jobq_create_queue('large', heartbeat_timeout => '1 s')});
+work(q{SELECT count(*) FROM jobq_enqueue_many('large', array_fill('{}'::jsonb, ARRAY[6000]))});
+work(q{SELECT count(*) FROM jobq_claim('large', 'gone', batch => 6000)});
+becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'large' AND status = 'processing')}, '6,000 jobs of one worker are rescued');
+is(work(q{SELECT sum(lost_attempts), count(company_lease) FROM jobq.jobs WHERE queue = 'large'}), '0|6000', 'together');
+
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash of the server');
 
 done_testing();
