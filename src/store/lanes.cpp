@@ -23,7 +23,7 @@ namespace jobq {
 
 namespace {
 
-// Bound the memory of a session that asks for ever new names.
+// Bound the memory of a session that asks for ever new names. The queue in use may have more lanes.
 constexpr int kMaxKnownQueues = 10000;
 constexpr int kMaxKnownLanes = 500000;
 // So many new lanes are put into their places one by one.
@@ -68,12 +68,13 @@ struct Known {
 };
 
 HTAB *cache = nullptr;
+const Known *being_read = nullptr;  // the one that the directory is being read for: what runs meanwhile must leave it
 int64 known_lanes = 0;
 uint64 changes_of_all = 1;
 uint64 changes = 1;
 Oid directory = InvalidOid;
 // Nothing reads this view on the way of a job: a message about it says that the directory has new rows, and costs
-// nobody the plans that read the directory.
+// nobody the plans that read the directory. Invalid: it must be looked up, since each such message may be of its end.
 Oid news = InvalidOid;
 
 // What this transaction has written.
@@ -102,7 +103,24 @@ Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires FROM jobq.j
 
 void on_relcache_invalidation(Datum, Oid relation) {
     if (relation == InvalidOid || relation == directory) changes_of_all++;
-    if (relation == news) changes++;
+    // Nobody can say which message is the one while the view is not known.
+    if (relation != news && OidIsValid(news)) return;
+    changes++;
+    news = InvalidOid;
+}
+
+// The extension may be gone.
+void find_relations() {
+    const Oid schema = get_namespace_oid("jobq", true);
+    directory = get_relname_relid("lane_directory", schema);
+    news = get_relname_relid("lanes", schema);
+}
+
+void send_news() {
+    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(news))) find_relations();
+    // Without the view all is read again, by everybody.
+    const Oid subject = OidIsValid(news) ? news : directory;
+    if (OidIsValid(subject)) CacheInvalidateRelcacheByRelid(subject);
 }
 
 void at_transaction_event(XactEvent event, void *) {
@@ -110,9 +128,7 @@ void at_transaction_event(XactEvent event, void *) {
         case XACT_EVENT_PRE_COMMIT:
         case XACT_EVENT_PRE_PREPARE:
             // Once, however many lanes: a flood of messages would make every session forget all it knows.
-            // The extension may be gone.
-            if (must_tell && SearchSysCacheExists1(RELOID, ObjectIdGetDatum(news)))
-                CacheInvalidateRelcacheByRelid(news);
+            if (must_tell) send_news();
             return;
         case XACT_EVENT_ABORT:
         case XACT_EVENT_PREPARE:
@@ -126,6 +142,7 @@ void at_transaction_event(XactEvent event, void *) {
     must_tell = false;
     entered_in = InvalidSubTransactionId;
     settled.lane = 0;
+    being_read = nullptr;
 }
 
 void at_subtransaction_end(SubXactEvent event, SubTransactionId own, SubTransactionId, void *) {
@@ -134,15 +151,11 @@ void at_subtransaction_end(SubXactEvent event, SubTransactionId own, SubTransact
     if (own <= entered_in) changes_of_all++;
 }
 
-void find_relations() {
-    const Oid schema = get_namespace_oid("jobq", false);
-    directory = get_relname_relid("lane_directory", schema);
-    news = get_relname_relid("lanes", schema);
-}
+int64 lanes_in(const Known &known) { return known.context == nullptr ? 0 : hash_get_num_entries(known.lanes); }
 
 void forget(Known *known) {
     if (known->context == nullptr) return;
-    known_lanes -= hash_get_num_entries(known->lanes);
+    known_lanes -= lanes_in(*known);
     MemoryContextDelete(known->context);
     known->context = nullptr;
 }
@@ -158,10 +171,15 @@ void open_cache() {
         RegisterXactCallback(at_transaction_event, nullptr);
         RegisterSubXactCallback(at_subtransaction_end, nullptr);
     }
-    if (hash_get_num_entries(cache) <= kMaxKnownQueues && known_lanes <= kMaxKnownLanes) return;
+}
+
+// Keeps the bounds, but for what is in use: to forget that would be to read it again each time.
+void forget_others(const Known *used) {
+    if (hash_get_num_entries(cache) <= kMaxKnownQueues && known_lanes - lanes_in(*used) <= kMaxKnownLanes) return;
     HASH_SEQ_STATUS scan;
     hash_seq_init(&scan, cache);
     while (auto *known = static_cast<Known *>(hash_seq_search(&scan))) {
+        if (known == used || known == being_read) continue;
         forget(known);
         hash_search(cache, known->queue, HASH_REMOVE, nullptr);
     }
@@ -328,6 +346,8 @@ bool read_what_is_new(Known *known, Datum queue, Snapshot snapshot) {
 // them.
 template <typename Body>
 void look_into_directory(const Known &known, Body body) {
+    const Known *outer = being_read;
+    being_read = &known;
     as_owner([&] {
         with_spi([&] {
             Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -335,6 +355,19 @@ void look_into_directory(const Known &known, Body body) {
             UnregisterSnapshot(snapshot);
         });
     });
+    being_read = outer;
+}
+
+Known *entry_of(std::string_view queue) {
+    char key[NAMEDATALEN] = {};
+    memcpy(key, queue.data(), Min(queue.size(), sizeof(key) - 1));
+    bool found;
+    auto *known = static_cast<Known *>(hash_search(cache, key, HASH_ENTER, &found));
+    if (!found) {
+        known->context = nullptr;
+        known->all_read = 0;
+    }
+    return known;
 }
 
 // What is known of the queue's lanes, up to date.
@@ -342,15 +375,12 @@ Known *known_of(std::string_view queue) {
     open_cache();
     // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a new kind.
     AcceptInvalidationMessages();
-    char key[NAMEDATALEN] = {};
-    memcpy(key, queue.data(), Min(queue.size(), sizeof(key) - 1));
-    bool found;
-    auto *known = static_cast<Known *>(hash_search(cache, key, HASH_ENTER, &found));
-    if (!found) known->context = nullptr;
+    Known *known = entry_of(queue);
+    forget_others(known);
     // What comes while it is read makes it stale at once.
     const uint64 all = changes_of_all, latest = changes;
-    if (known->context != nullptr && known->all_read == all && known->new_read == latest) return known;
     if (!OidIsValid(news) || known->all_read != all) find_relations();
+    if (known->context != nullptr && known->all_read == all && known->new_read == latest) return known;
     bool current = false;
     if (known->context != nullptr && known->all_read == all)
         look_into_directory(*known,
@@ -383,7 +413,7 @@ void complete_queue(Known *known) {
     });
 }
 
-const int64 *ids_in_order(Known *known) {
+void put_ids_in_order(Known *known) {
     complete_queue(known);
     if (known->id_count - known->in_order > kFewNew) {
         std::sort(known->ids, known->ids + known->id_count);
@@ -395,7 +425,6 @@ const int64 *ids_in_order(Known *known) {
         memmove(place + 1, place, sizeof(int64) * (known->ids + known->in_order - place));
         *place = id;
     }
-    return known->ids;
 }
 
 bool matches(const core::WorkerFilter &filter, const Lane &lane) {
@@ -403,6 +432,14 @@ bool matches(const core::WorkerFilter &filter, const Lane &lane) {
 }
 
 LaneIds no_lanes(int room) { return {room_for<int64>(room), 0, false}; }
+
+LaneIds copy_of_all(const Known &known) {
+    LaneIds ids = no_lanes(known.id_count);
+    ids.count = known.id_count;
+    ids.many = true;
+    if (ids.count > 0) memcpy(ids.items, known.ids, sizeof(int64) * ids.count);
+    return ids;
+}
 
 LaneIds lanes_of_kinds(Known *known, const core::WorkerFilter &filter) {
     int room = 0;
@@ -495,8 +532,8 @@ void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, b
 LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
     Known *known = known_of(queue);
     if (filter.kinds != nullptr) return lanes_of_kinds(known, filter);
-    ids_in_order(known);
-    if (known->id_count > kFewLanes) return all_lanes(queue);
+    put_ids_in_order(known);
+    if (known->id_count > kFewLanes) return copy_of_all(*known);
     LaneIds ids = no_lanes(known->id_count);
     for (int i = 0; i < known->id_count; i++)
         if (matches(filter, *lane_of(known, known->ids[i]))) ids.items[ids.count++] = known->ids[i];
@@ -504,18 +541,17 @@ LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
 }
 
 bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &filter) {
-    const Lane *found = lane_of(known_of(queue), lane);
+    // One look for a whole walk: what has changed since then is for the next one.
+    Known *known = entry_of(queue);
+    if (known->context == nullptr || !known->whole) complete_queue(known = known_of(queue));
+    const Lane *found = lane_of(known, lane);
     return found != nullptr && matches(filter, *found);
 }
 
 LaneIds all_lanes(std::string_view queue) {
     Known *known = known_of(queue);
-    const int64 *ordered = ids_in_order(known);
-    LaneIds ids = no_lanes(known->id_count);
-    ids.count = known->id_count;
-    ids.many = true;
-    if (ids.count > 0) memcpy(ids.items, ordered, sizeof(int64) * ids.count);
-    return ids;
+    put_ids_in_order(known);
+    return copy_of_all(*known);
 }
 
 void lanes_changed_at_commit() {

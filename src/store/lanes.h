@@ -43,6 +43,7 @@ struct LaneIds {
 };
 // Those that such a worker may take jobs from.
 LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter);
+// Whether it may take jobs from a lane of wanted_lanes, as known by then: what changes meanwhile is for the next walk.
 bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &filter);
 // All of them.
 LaneIds all_lanes(std::string_view queue);

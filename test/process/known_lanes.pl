@@ -1,0 +1,93 @@
+# What a session knows of lanes, while others make it forget all of that: a claim must find what is there.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqSleep;
+use JobqTest;
+use Test::More;
+
+my $node = preloaded('known_lanes');
+database($node, 'work');
+
+# ---- claims that name no kind, in a queue of many lanes, beside queues that are dropped
+
+is(value($node, 'work', q{SELECT count(jobq_enqueue('many', kind => 'k' || g)) FROM generate_series(1, 3000) g}), '3000', 'three thousand kinds');
+value(
+    $node, 'work', q{
+    CREATE TABLE claiming ();
+    INSERT INTO claiming DEFAULT VALUES;
+    CREATE SEQUENCE drops;
+    CREATE SEQUENCE empty_claims MINVALUE 0;
+    SELECT setval('drops', 1), setval('empty_claims', 0);
+    CREATE PROCEDURE drop_queues() LANGUAGE plpgsql AS $$
+    BEGIN
+        WHILE EXISTS (SELECT FROM claiming) LOOP
+            PERFORM jobq_create_queue('short');
+            PERFORM jobq_enqueue('short');
+            COMMIT;
+            PERFORM jobq_drop_queue('short', force => true);
+            PERFORM nextval('drops');
+            COMMIT;
+        END LOOP;
+    END $$;
+    CREATE PROCEDURE claim_many() LANGUAGE plpgsql AS $$
+    DECLARE
+        first constant bigint := (SELECT last_value FROM drops);
+    BEGIN
+        FOR n IN 1 .. 2000 LOOP
+            PERFORM FROM jobq_claim('many');
+            IF NOT FOUND THEN PERFORM nextval('empty_claims'); END IF;
+            COMMIT;
+            EXIT WHEN n >= 300 AND (SELECT last_value FROM drops) >= first + 50;
+        END LOOP;
+    END $$});
+my $dropper = sleeper($node);
+start($dropper, 'CALL drop_queues()');
+becomes_true($node, 'work', q{SELECT last_value > 3 FROM drops}, 'queues come and go');
+my $claimer = sleeper($node);
+start($claimer, 'CALL claim_many()');
+ok(seconds_to_end($claimer, 300) < 300, 'the claims have ended');
+is($claimer->{session}{stderr}, '', 'without an error');
+value($node, 'work', 'DELETE FROM claiming');
+ok(seconds_to_end($dropper, 120) < 120, 'the other session has ended');
+is($dropper->{session}{stderr}, '', 'without an error');
+cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'many' AND status = 'pending'}), '>', 0, 'jobs are left');
+is(value($node, 'work', q{SELECT last_value FROM empty_claims}), '0', 'no claim was empty');
+
+# ---- the view that messages about new lanes speak of is another one
+
+my $recreate_view = q{
+    DO $$
+    DECLARE
+        definition constant text := pg_get_viewdef('jobq.lanes');
+    BEGIN
+        ALTER EXTENSION jobq DROP VIEW jobq.lanes;
+        DROP VIEW jobq.lanes;
+        EXECUTE 'CREATE VIEW jobq.lanes AS ' || definition;
+        ALTER EXTENSION jobq ADD VIEW jobq.lanes;
+    END $$};
+value($node, 'work', q{SELECT jobq_enqueue('told', kind => 'first')});
+my ($listener, $producer) = map { session($node, 'work') } 1 .. 2;
+my $claim = q{SELECT count(*) FROM jobq_claim('told', batch => 10)};
+is($listener->query($claim), '1', 'a session knows the lanes of a queue');
+$producer->query(q{SELECT count(jobq_enqueue('elsewhere', kind => 'first'))});
+value($node, 'work', $recreate_view);
+$producer->query(q{SELECT count(jobq_enqueue('told', kind => 'second'))});
+is($listener->query($claim), '1', 'with another view it hears of a new kind of a session that knew the old one');
+value($node, 'work', q{SELECT jobq_enqueue('told', kind => 'third')});
+is($listener->query($claim), '1', 'and of a new session');
+my $definition = value($node, 'work', q{SELECT pg_get_viewdef('jobq.lanes')});
+value($node, 'work', q{ALTER EXTENSION jobq DROP VIEW jobq.lanes; DROP VIEW jobq.lanes});
+is($listener->query($claim), '0', 'nothing is there');
+$producer->query(q{SELECT count(jobq_enqueue('told', kind => 'fourth'))});
+is($listener->query($claim), '1', 'without the view it hears of it as well');
+value($node, 'work', "CREATE VIEW jobq.lanes AS $definition");
+$producer->query(q{SELECT count(jobq_enqueue('told', kind => 'fifth'))});
+is($listener->query($claim), '1', 'and when the view is back');
+end_sessions($listener, $producer);
+
+$node->stop;
+done_testing();
