@@ -88,4 +88,21 @@ SELECT jobq_create_queue('why narrow', max_depth => 2);
 SELECT count(jobq_enqueue('why narrow')) FROM generate_series(1, 2);
 SELECT * FROM pg_temp.explain('why narrow');
 
+-- Lost together: handed out one at a time, and none to a worker that has one on trial.
+SELECT count(*) FROM jobq_claim('why lost');
+SELECT count(jobq_enqueue('why lost')) FROM generate_series(1, 3);
+SELECT count(*) FROM jobq_claim('why lost', 'w', 3, heartbeat_timeout => '1 hour');
+SELECT sum(done) > 2 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
+SELECT * FROM pg_temp.explain(16);
+SELECT * FROM pg_temp.explain('why lost');
+SELECT count(*) FROM jobq_claim('why lost', 'w', 3, heartbeat_timeout => '1 hour');
+SELECT * FROM pg_temp.explain(17);
+SELECT * FROM pg_temp.explain('why lost');
+-- A job behind them can be claimed.
+SELECT count(jobq_enqueue('why lost'));
+SELECT reason FROM pg_temp.explain(19);
+SELECT reason, detail FROM pg_temp.explain('why lost');
+SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'why lost' AND status = 'processing';
+SELECT * FROM pg_temp.explain(17);
+
 SELECT count(jobq_set_limit('why', '*')), count(jobq_drop_queue(q.queue, force => true)) FROM (SELECT queue FROM jobq.queues WHERE queue LIKE 'why%' ORDER BY queue DESC) q;

@@ -14,12 +14,6 @@ namespace {
 
 constexpr int kMaxNames = 1000;  // kinds, versions, capabilities and queues in one call
 
-text *worker_id_or_default(FunctionCallInfo fcinfo, int n) {
-    text *worker_id = worker_id_argument(fcinfo, n);
-    if (worker_id != nullptr) return worker_id;
-    return cstring_to_text(psprintf("%s%d", kBackendWorkerPrefix, MyProcPid));
-}
-
 int checked_batch(FunctionCallInfo fcinfo, int n) {
     require(fcinfo, n, "batch");
     const int batch = PG_GETARG_INT32(n);
@@ -104,6 +98,12 @@ text *worker_id_argument(FunctionCallInfo fcinfo, int n) {
         worker_id = cstring_to_text(settings.worker_id);
     if (worker_id != nullptr) check_worker_id(view(worker_id));
     return worker_id;
+}
+
+text *worker_id_or_default(FunctionCallInfo fcinfo, int n) {
+    text *worker_id = worker_id_argument(fcinfo, n);
+    if (worker_id != nullptr) return worker_id;
+    return cstring_to_text(psprintf("%s%d", kBackendWorkerPrefix, MyProcPid));
 }
 
 ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {

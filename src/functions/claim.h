@@ -12,6 +12,8 @@ constexpr const char kBackendWorkerPrefix[] = "backend:";
 
 // The name of the worker: the argument, else the setting jobq.worker_id; nullptr when it has none.
 text *worker_id_argument(FunctionCallInfo fcinfo, int n);
+// The same; one that has none is named after its backend.
+text *worker_id_or_default(FunctionCallInfo fcinfo, int n);
 
 // Checks the arguments from `first` on: kinds, versions, capabilities.
 core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);

@@ -39,7 +39,8 @@ struct Wait {
     Oid procedure;
     std::string_view queue;
     core::WorkerFilter filter;
-    int64 worker;  // core::worker_key; 0: without a name
+    int64 worker;     // core::worker_key; 0: without a name
+    text *worker_id;  // as its claims have it
     core::Micros deadline;
     core::Micros last_look;
     core::Micros next_look;
@@ -66,7 +67,8 @@ void look(Wait *wait) {
         update_waiter(outlook.paused);
         PushActiveSnapshot(GetTransactionSnapshot());
         wait->seen = {Sight::Nothing, 0, outlook.due};
-        if (!outlook.paused && !outlook.limited) wait->seen = look_into_lanes(wait->queue, wait->filter);
+        if (!outlook.paused && !outlook.limited)
+            wait->seen = look_into_lanes(wait->queue, wait->filter, wait->worker_id);
     });
     wait->last_look = monotonic_now();
 }
@@ -160,6 +162,7 @@ PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     wait.deadline = core::saturating_add(monotonic_now(), timeout);
     wait.filter = checked_filter(fcinfo, 2);
     wait.worker = key_of(worker_id_argument(fcinfo, 5));
+    wait.worker_id = worker_id_or_default(fcinfo, 5);
     bool served = false;
     PG_TRY();
     { served = wait_for_job(&wait); }

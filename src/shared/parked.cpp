@@ -39,6 +39,7 @@ struct Lane {
 
 struct Parked {
     pg_atomic_uint32 lane_count;
+    pg_atomic_uint32 suspects;  // 1 from the first range of suspects on
     Lane lanes[kLanes];
 };
 
@@ -79,6 +80,14 @@ void add_key(Lane *lane, std::string_view name, TimestampTz when, bool again) {
 }  // namespace
 
 bool anything_parked() { return parked != nullptr && pg_atomic_read_u32(&parked->lane_count) > 0; }
+
+bool expect_suspect_ranges() {
+    if (parked == nullptr) return false;
+    if (!suspect_ranges_expected()) pg_atomic_exchange_u32(&parked->suspects, 1);
+    return true;
+}
+
+bool suspect_ranges_expected() { return parked != nullptr && pg_atomic_read_u32(&parked->suspects) != 0; }
 
 bool keep_keys_for(std::string_view queue, int64 lane) {
     if (parked == nullptr) return false;
@@ -159,6 +168,7 @@ void make_parked(void *memory, bool fresh) {
     if (!fresh) return;
     memset(memory, 0, sizeof(Parked));
     pg_atomic_init_u32(&parked->lane_count, 0);
+    pg_atomic_init_u32(&parked->suspects, 0);
 }
 
 }  // namespace jobq

@@ -6,6 +6,9 @@
 // here, for all lanes of the queue, and the next claim takes the place of the key's first job out of the ranges. So as
 // long as a key has room and jobs in a range, its name is here, or a job of it is not in a range any more.
 //
+// Under another number stands where only suspects are (store/suspects.h), which a worker that holds one passes over.
+// Nothing but a job that becomes claimable changes that.
+//
 // Hints, like the marks: without preload there are none.
 #pragma once
 
@@ -21,7 +24,18 @@ constexpr int64 parked_lane(int64 lane) {
     return static_cast<int64>(static_cast<uint64>(lane) ^ UINT64CONST(0x7061726b65642121));
 }
 
-// Whether any lane of any database has such ranges.
+// The lane number of the ranges of suspects.
+constexpr int64 suspect_lane(int64 lane) {
+    return static_cast<int64>(static_cast<uint64>(lane) ^ UINT64CONST(0x7375737065637421));
+}
+
+// Ranges of suspects will be remembered: from here on whatever becomes claimable is told of under suspect_lane too. To
+// be called before the snapshot of the read. False without preload.
+bool expect_suspect_ranges();
+// Whether any lane of any database may have some.
+bool suspect_ranges_expected();
+
+// Whether any lane of any database has ranges of jobs that limits keep from running.
 bool anything_parked();
 
 // From here on names of keys are kept for the lane; false: there is no room, and nothing may be remembered.

@@ -121,9 +121,13 @@ void publish_ready(const Pending &told) {
     if (told.back || told.ready_anywhere) forget_claimed();
     for (int i = 0; i < told.ready_count; i++)
         publish_keys(told.ready[i].lane, told.ready[i].first, told.ready[i].last);
-    if (!anything_parked()) return;
-    for (int i = 0; i < told.ready_count; i++)
-        publish_keys(parked_lane(told.ready[i].lane), told.ready[i].first, told.ready[i].last);
+    const bool parked = anything_parked(), suspects = suspect_ranges_expected();
+    if (!parked && !suspects) return;
+    for (int i = 0; i < told.ready_count; i++) {
+        const auto &ready = told.ready[i];
+        if (parked) publish_keys(parked_lane(ready.lane), ready.first, ready.last);
+        if (suspects) publish_keys(suspect_lane(ready.lane), ready.first, ready.last);
+    }
 }
 
 void publish_horizon(const Pending &told, Slot *slot) {

@@ -46,7 +46,8 @@ int jobs_since_learning = 0;
 constexpr int kReadAhead = 32;
 // So many turns may go to other claims that run at the same time before this one takes a job out of turn.
 constexpr int kMaxRaces = 64;
-// So many keys that have no room now may have their turns in vain before the claim takes the first job of one that has.
+// So many keys that have no room now, or suspects only, may have their turns in vain before the claim takes the first
+// job of one that has.
 constexpr int kMaxInVain = 256;
 
 constexpr int64 kAnyTurn = core::kBeforeFirstTurn;
@@ -63,6 +64,7 @@ struct LaneCursor {
     bool seen;       // the claim has been there
     bool use_marks;  // and notes; not for what this very transaction has enqueued: nobody has been told of it yet
     int limited;     // jobs passed over because of their keys
+    int suspects;    // and because the worker is on trial
 };
 
 // The order of the queue's jobs, as one for heaps.
@@ -161,17 +163,22 @@ core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool 
     return unattended;
 }
 
-// A job that has lost a worker before is the only one of its claim; the claim ends before one that comes later, since
-// the order is to be kept. A worker that holds another is not given one: it is passed over.
-bool may_take_suspect_now(Claim *claim) {
-    if (claim->suspects == Suspects::PassedOver || row_is_changing(claim->jobs.table)) return false;
-    if (claim->count > 0) {
-        claim->closed = claim->behind_suspect = true;
-        return false;
-    }
-    if (claim->suspects == Suspects::Unasked)
+// Whether the job in table.row is a suspect that this worker is not given. Seeing that costs far less than the permits
+// of a limit.
+bool passes_over(Claim *claim) {
+    if (!is_suspect(claim->jobs)) return false;
+    if (claim->suspects == Suspects::Unasked && claim->count == 0 && !row_is_changing(claim->jobs.table))
         claim->suspects = may_take_suspect(claim->request.worker_id) ? Suspects::OneAlone : Suspects::PassedOver;
-    return claim->suspects == Suspects::OneAlone;
+    return claim->suspects == Suspects::PassedOver;
+}
+
+// A job that has lost a worker before is the only one of its claim; the claim ends before one that comes later, since
+// the order is to be kept. A worker that holds another is not given one: see passes_over().
+bool may_take_suspect_now(Claim *claim) {
+    if (row_is_changing(claim->jobs.table)) return false;
+    if (claim->count == 0) return claim->suspects == Suspects::OneAlone;
+    claim->closed = claim->behind_suspect = true;
+    return false;
 }
 
 // The row that the scan has found. status is looked at because with triggers disabled somebody's UPDATE may have left
@@ -224,6 +231,12 @@ bool take_limited_job(Claim *claim, LaneCursor *cursor) {
 // cursor where the lane goes on; kLastKey: at its end.
 void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
     const core::EmptyRanges empty = cursor->use_marks ? read_marks(claim->epoch, cursor->lane) : core::EmptyRanges{};
+    core::EmptyRanges suspects = {};
+    const auto know_suspects = [&] {
+        if (cursor->use_marks && claim->suspects == Suspects::PassedOver)
+            suspects = suspect_ranges(cursor->lane, claim->epoch);
+    };
+    know_suspects();
     core::EmptyRanges parked = {};
     if (claim->limiter != nullptr && cursor->use_marks && anything_parked())
         parked = parked_ranges(&claim->jobs, claim->name, cursor->lane, claim->epoch, claim->now);
@@ -231,7 +244,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
     if (parked.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthParking);
     const auto skip = [&](ClaimKey from) {
         for (;;) {
-            const ClaimKey to = core::skip_empty(parked, core::skip_empty(empty, from));
+            const ClaimKey to = core::skip_empty(suspects, core::skip_empty(parked, core::skip_empty(empty, from)));
             if (to == from) return to;
             from = to;
         }
@@ -256,7 +269,9 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
             cursor->noted++;
         else if (!fetch_ready(&claim->jobs))
             cursor->passed++;
-        else if (claim->limiter == nullptr)
+        else if (passes_over(claim)) {
+            if (cursor->suspects++ == 0) know_suspects();
+        } else if (claim->limiter == nullptr)
             take_job(claim);
         else if (!take_limited_job(claim, cursor) && cursor->turn != kAnyTurn) {
             // Nor has any other job of the turn.
@@ -289,8 +304,8 @@ void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey f
         if (first < possible) first = possible;
     }
     if (first == core::kLastKey) return;
-    cursors->items[cursors->count++] = {lane, kAnyTurn, core::kFirstKey, core::kLastKey, first,
-                                        0,    0,        false,           use_marks,      0};
+    cursors->items[cursors->count++] = {lane, kAnyTurn, core::kFirstKey, core::kLastKey, first, 0, 0, false, use_marks,
+                                        0,    0};
 }
 
 void open_for_claim(Claim *claim) {
@@ -400,6 +415,7 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
         if (!cursor->use_marks || !cursor->seen) continue;
         if (cursor->limited >= kWorthParking)
             park_jobs(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch, claim->now);
+        if (cursor->suspects >= kWorthParking) remember_suspects(&claim->jobs, cursor->lane, claim->epoch);
         if (due || empty || cursor->passed >= kWorthLearning)
             learn_lane(&claim->jobs, cursor->lane, cursor->next, 0, cursor->begin);
         else if (cursor->noted >= kNotedWorthLearning)
@@ -489,7 +505,8 @@ void take_in_turns(Claim *claim, std::string_view name, const LaneCursor *lanes,
         if (!take_one_of_turn(claim, lanes, count, round.at)) {
             // The next claim begins with it.
             if (claim->behind_suspect) pg_atomic_compare_exchange_u64(position, &last, before);
-            if (claim->limiter != nullptr && ++in_vain == kMaxInVain) break;
+            if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver) && ++in_vain == kMaxInVain)
+                break;
             continue;
         }
         in_vain = 0;

@@ -36,12 +36,14 @@ enum Column {
     kConcurrencyKey,
     kAttempts,
     kMaxAttempts,
-    kDeadFrom
+    kDeadFrom,
+    kSuspect
 };
 Statement read_subject = {
     R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.ready_at, j.run_at, j.ctid,
               j.worker_id, j.last_heartbeat, j.lease_timeout, j.must_end_at, j.cancel_requested_at, j.finished_at,
-              j.error, j.group_key, j.group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from
+              j.error, j.group_key, j.group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
+              j.lost_attempts > 0 OR j.company_lease IS NOT NULL
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
@@ -219,7 +221,13 @@ void explain_pending(Subject job) {
     explain_holders(holders_of_row(job.row.get(kPlace)), 0, 1, job.sink);
     // Nobody need ask while it is paused.
     if (!paused) explain_unasked(job.queue_name, demand_at(job.row, kKind), 0, job.now, job.sink);
-    explain_place(job, noting.any);
+    // It is no reason by itself: nobody may be on trial.
+    bool stopped = noting.any;
+    if (job.row.bool_at(kSuspect))
+        stopped |=
+            explain_suspects(job.queue_name, has(job, kWorkerId) ? DatumGetTextPP(job.row.get(kWorkerId)) : nullptr, 1,
+                             job.now, job.sink);
+    explain_place(job, stopped);
 }
 
 }  // namespace

@@ -60,6 +60,17 @@ Statement find_other_keys = {
                                       AND (j.concurrency_key = ANY ($2)) IS NOT TRUE LIMIT 1) j))",
     {TEXTOID, TEXTARRAYOID}};
 
+// Of the queue's claimable jobs, as far as they are counted, how many are suspects.
+Statement count_suspects = {
+    R"(SELECT count(*) FILTER (WHERE j.lost_attempts > 0 OR j.company_lease IS NOT NULL), count(*)
+       FROM (SELECT j.lost_attempts, j.company_lease
+             FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+                  LATERAL (SELECT j.lost_attempts, j.company_lease FROM jobq.jobs j
+                           WHERE j.lane = l.lane AND j.ready_at IS NOT NULL
+                           ORDER BY j.lane, j.priority, j.ready_at, j.id LIMIT $2) j
+             LIMIT $2) j)",
+    {TEXTOID, INT8OID}};
+
 const char *jobs_text(int64 count) {
     return psprintf("%lld job%s", static_cast<long long>(count), count == 1 ? "" : "s");
 }
@@ -106,6 +117,13 @@ bool explain_head(text *queue, ReasonSink *sink) {
     }
     if (count > 0) explain_holders(all, array_of(held, count, INT8OID), count, sink);
     return head.size() > 0 && count == static_cast<int>(head.size());
+}
+
+// Returns whether all claimable jobs are suspects, and a worker is on trial.
+bool explain_suspected(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
+    const Rows counts = read(count_suspects, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
+    const int64 suspects = counts[0].int64_at(1);
+    return suspects > 0 && explain_suspects(name, nullptr, suspects, now, sink) && suspects == counts[0].int64_at(2);
 }
 
 // Returns the keys (text[]) whose limits let no more of their jobs start; 0: none.
@@ -168,6 +186,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
         if (full_keys != 0 &&
             !read(find_other_keys, Params().add(PointerGetDatum(queue_text)).add(full_keys))[0].bool_at(1))
             stopped = true;
+        if (explain_suspected(name, queue_text, now, sink)) stopped = true;
         if (!stopped)
             sink->take({"claimable",
                         psprintf("%s pending, %s running%s", jobs_text(pending), jobs_text(running),

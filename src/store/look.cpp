@@ -13,6 +13,7 @@
 #include "store/limiter.h"
 #include "store/look.h"
 #include "store/parked.h"
+#include "store/suspects.h"
 
 extern "C" {
 #include "access/sysattr.h"
@@ -36,8 +37,26 @@ bool is_held(const JobsTable &jobs) {
     return TransactionIdIsValid(holder) && TransactionIdIsInProgress(holder);
 }
 
+// Whether a claim of this worker passes over suspects; asked when the first one is met.
+struct Trial {
+    text *worker_id;
+    bool asked;
+    bool on;
+};
+
+bool passes_over_suspects(Trial *trial, Seen *seen) {
+    if (trial->asked) return trial->on;
+    trial->asked = true;
+    TimestampTz until;
+    trial->on = is_on_trial(trial->worker_id, &until);
+    // What is over, but for a sign of life that nobody tells of, is left to the poll.
+    if (trial->on && until > GetCurrentTimestamp()) seen->due = Min(seen->due, until);
+    return trial->on;
+}
+
 // Looks into one lane, where a claim would begin. `held` counts the jobs that others hold.
-void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, int *held, Seen *seen) {
+void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, Trial *trial, int *held,
+                    Seen *seen) {
     const uint64 epoch = marks_epoch();
     core::ClaimKey key = first_possible_key(epoch, lane);
     if (key == core::kLastKey) return;
@@ -46,16 +65,22 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
         parked = parked_ranges(jobs, queue, lane, epoch, GetCurrentTimestamp());
         seen->due = Min(seen->due, next_unparking(lane));
     }
+    core::EmptyRanges suspects = {};
+    if (trial->on) suspects = suspect_ranges(lane, epoch);
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key)) {
         CHECK_FOR_INTERRUPTS();
-        const core::ClaimKey next = core::skip_empty(parked, key);
+        const core::ClaimKey next = core::skip_empty(suspects, core::skip_empty(parked, key));
         if (key < next) {
             if (next == core::kLastKey) return;
             seek_ready(jobs, lane, next);
             continue;
         }
         if (!fetch_ready(jobs) || DatumGetObjectId(job_value(*jobs, kJobStatus)) != pending_status()) continue;
+        if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {
+            if (suspects.count == 0) suspects = suspect_ranges(lane, epoch);
+            continue;
+        }
         if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) continue;
         if (is_held(*jobs) && ++*held < kDepth) continue;
         *seen = {Sight::Claimable, key.id, seen->due};
@@ -73,11 +98,12 @@ Outlook read_outlook(std::string_view queue) {
     return outlook;
 }
 
-Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter) {
+Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id) {
     Seen seen = {Sight::Nothing, 0, DT_NOEND};
     const LaneIds lanes = wanted_lanes(queue, filter);
     const Queue settings = kept_queue(*find_queue(queue));
     int held = 0;
+    Trial trial = {worker_id, false, false};
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
@@ -92,7 +118,7 @@ Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter) {
             break;
         else if (!wants_lane(queue, lane, filter))
             continue;
-        look_into_lane(&jobs, queue, settings, lane, &held, &seen);
+        look_into_lane(&jobs, queue, settings, lane, &trial, &held, &seen);
     }
     close_jobs(&jobs);
     if (seen.sight != Sight::Claimable && held > 0) seen.sight = Sight::Held;

@@ -25,10 +25,11 @@ enum class Sight {
 struct Seen {
     Sight sight;
     int64 job_id;     // of the claimable one
-    TimestampTz due;  // when a key's next token comes; DT_NOEND: none is awaited
+    TimestampTz due;  // when a key's next token comes, or the worker's trial can end; DT_NOEND: none is awaited
 };
 // Looks at the first claimable jobs of each lane of a queue that such a worker may take jobs from, under a snapshot of
-// its own. Jobs that a limit keeps from running, as far as that is known, do not count.
-Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter);
+// its own. Jobs that a limit keeps from running, as far as that is known, do not count, nor do suspects that this
+// worker is not given. Inside with_spi().
+Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id);
 
 }  // namespace jobq

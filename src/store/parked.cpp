@@ -6,6 +6,7 @@
 #include "shared/parked.h"
 #include "store/limiter.h"
 #include "store/parked.h"
+#include "store/suspects.h"
 
 extern "C" {
 #include "utils/fmgroids.h"
@@ -60,6 +61,46 @@ bool unpark_first(JobsTable *jobs, int64 lane, std::string_view key, const Empty
     return found;
 }
 
+// Remembers under the number `under` where in the lane only jobs are of which waits(), for the one in table.row, holds.
+template <typename Waits>
+void learn_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits waits) {
+    const uint64 ticket = begin_learning(epoch, under, 0);
+    if (ticket == 0) return;
+    const EmptyRanges empty = read_marks(epoch, lane), known = read_marks(epoch, under);
+    renew_snapshot(jobs);
+    // As in learn_lane: what this transaction has claimed counts as pending.
+    jobs->table.snapshot->curcid = FirstCommandId;
+
+    EmptyRanges found = {};
+    ClaimKey from = core::kFirstKey, key = core::skip_empty(empty, core::kFirstKey);
+    int64 passed = 0;
+    int seen = 0;
+    seek_ready(jobs, lane, key);
+    while (seen < kMaxJobsSeen && next_ready(jobs, &key)) {
+        CHECK_FOR_INTERRUPTS();
+        const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
+        if (key < next) {
+            // Parked already, and worth as much as all of them.
+            passed += kWorthKeeping;
+            if (next == core::kLastKey) break;
+            seek_ready(jobs, lane, next);
+            continue;
+        }
+        if (!fetch_ready(jobs)) continue;
+        if (waits()) {
+            passed++;
+            continue;
+        }
+        if (passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+        from = core::next_key(key);
+        passed = 0;
+        seen++;
+    }
+    // Up to the last entry there was; what comes behind it is told of.
+    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::learn_empty(&found, {from, core::next_key(key)}, passed);
+    finish_learning(under, ticket, found);
+}
+
 }  // namespace
 
 EmptyRanges parked_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now) {
@@ -81,45 +122,22 @@ EmptyRanges parked_ranges(JobsTable *jobs, std::string_view name, int64 lane, ui
 }
 
 void park_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch, TimestampTz now) {
-    const int64 parked = parked_lane(lane);
     if (has_new_files(jobs->table.relation) || !keep_keys_for(name, lane)) return;
-    const uint64 ticket = begin_learning(epoch, parked, 0);
-    if (ticket == 0) return;
-    const EmptyRanges empty = read_marks(epoch, lane), known = read_marks(epoch, parked);
-    renew_snapshot(jobs);
-    // As in learn_lane: what this transaction has claimed counts as pending.
-    jobs->table.snapshot->curcid = FirstCommandId;
-
-    EmptyRanges found = {};
-    ClaimKey from = core::kFirstKey, key = core::skip_empty(empty, core::kFirstKey);
-    int64 passed = 0;
-    int seen = 0;
-    seek_ready(jobs, lane, key);
-    while (seen < kMaxJobsSeen && next_ready(jobs, &key)) {
-        CHECK_FOR_INTERRUPTS();
-        const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
-        if (key < next) {
-            // Parked already, and worth as much as all of them.
-            passed += kWorthKeeping;
-            if (next == core::kLastKey) break;
-            seek_ready(jobs, lane, next);
-            continue;
-        }
-        if (!fetch_ready(jobs)) continue;
+    learn_ranges(jobs, lane, parked_lane(lane), epoch, [&] {
         TimestampTz due = DT_NOEND;
-        if (waits_for_key(*jobs, name, queue, now, &due)) {
-            if (due != DT_NOEND) unpark_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due);
-            passed++;
-            continue;
-        }
-        if (passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
-        from = core::next_key(key);
-        passed = 0;
-        seen++;
-    }
-    // Up to the last entry there was; what comes behind it is told of.
-    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::learn_empty(&found, {from, core::next_key(key)}, passed);
-    finish_learning(parked, ticket, found);
+        if (!waits_for_key(*jobs, name, queue, now, &due)) return false;
+        if (due != DT_NOEND) unpark_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due);
+        return true;
+    });
+}
+
+EmptyRanges suspect_ranges(int64 lane, uint64 epoch) {
+    return suspect_ranges_expected() ? read_marks(epoch, suspect_lane(lane)) : EmptyRanges{};
+}
+
+void remember_suspects(JobsTable *jobs, int64 lane, uint64 epoch) {
+    if (has_new_files(jobs->table.relation) || !expect_suspect_ranges()) return;
+    learn_ranges(jobs, lane, suspect_lane(lane), epoch, [&] { return is_suspect(*jobs); });
 }
 
 }  // namespace jobq

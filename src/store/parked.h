@@ -20,4 +20,9 @@ constexpr int kWorthParking = 32;
 // Reads a lane as learn_lane does. `jobs` needs a new snapshot afterwards.
 void park_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch, TimestampTz now);
 
+// The ranges of a lane without a job but suspects.
+core::EmptyRanges suspect_ranges(int64 lane, uint64 epoch);
+// As park_jobs, for a claim that had to pass suspects.
+void remember_suspects(JobsTable *jobs, int64 lane, uint64 epoch);
+
 }  // namespace jobq

@@ -28,6 +28,17 @@ Statement find_in_key_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j.key_slot > $1 AND j.key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
 
+// Suspects that run, as store/suspects.cpp has it.
+Statement find_on_trial = {
+    R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
+       FROM jobq.jobs j,
+            LATERAL (SELECT j.started_at + coalesce(j.lease_timeout, '60 s') AS ends_at) t
+       WHERE j.watched AND j.status = 'processing' AND (j.lost_attempts > 0 OR j.company_lease <> j.lease)
+         AND (j.queue = $1 OR j.worker_id = $2) AND j.last_heartbeat < t.ends_at
+       ORDER BY j.worker_id IS NOT DISTINCT FROM $2 DESC, t.ends_at, j.id LIMIT $3)",
+    {TEXTOID, TEXTOID, INT8OID},
+    Planning::Free};
+
 Statement find_session = {
     R"(SELECT l.pid, nullif(a.application_name, ''), a.state, a.xact_start
        FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
@@ -148,6 +159,32 @@ bool explain_unasked(std::string_view name, const Demand &demand, int64 jobs, Ti
     sink->take(
         {"unasked", psprintf("%s: %s in the last %s", who, missing, describe_span(recent.since, now)), 0, 0, DT_NOEND});
     return true;
+}
+
+bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink) {
+    const Rows trials = read(find_on_trial, Params()
+                                                .add(PointerGetDatum(make_text(name)))
+                                                .add(PointerGetDatum(worker == nullptr ? make_text("") : worker))
+                                                .add(Int64GetDatum(kNamedJobs)));
+    StringInfoData text;
+    initStringInfo(&text);
+    if (count > 1)
+        appendStringInfo(&text, "%lld jobs have lost a worker before, and are handed out one at a time",
+                         static_cast<long long>(count));
+    else
+        appendStringInfoString(&text, "it has lost a worker before, and is handed out alone");
+    TimestampTz until = DT_NOEND;
+    if (trials.size() > 0) {
+        const auto more = static_cast<long long>(trials[0].int64_at(4) - 1);
+        appendStringInfo(&text, "; worker \"%s\"", copy_of(trials[0].text_at(2)));
+        if (more > 0) appendStringInfo(&text, " and %lld more", more);
+        appendStringInfoString(&text, more > 0 ? " have such jobs on trial, and get no others"
+                                               : " has such a job on trial, and gets no other");
+        for (uint64 i = 0; i < trials.size(); i++) until = Min(until, DatumGetTimestampTz(trials[i].get(3)));
+    }
+    // What is late waits for a heartbeat.
+    sink->take({"suspect", text.data, trials.size() > 0 ? ids_in(trials) : 0, 0, until > now ? until : DT_NOEND});
+    return trials.size() > 0;
 }
 
 void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonSink *sink) {

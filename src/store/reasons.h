@@ -54,6 +54,10 @@ Demand demand_at(const Row &row, int kind_column);
 // Returns whether it says so.
 bool explain_unasked(std::string_view name, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
 
+// The job, or `count` jobs of the queue, are suspects. Names those that are on trial in the queue, or
+// with `worker`, the one that lost the job (nullptr: not asked). Returns whether there are any.
+bool explain_suspects(std::string_view name, text *worker, int64 count, TimestampTz now, ReasonSink *sink);
+
 // Others hold the rows of these jobs, of which there are `count`.
 void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonSink *sink);
 

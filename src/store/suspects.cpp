@@ -133,22 +133,33 @@ void mark_company(Datum *ids, Datum *leases, int count) {
     run(mark, Params().add(array_of(ids, count, INT8OID)).add(array_of(leases, count, INT8OID)));
 }
 
+bool is_on_trial(text *worker_id, TimestampTz *until) {
+    const Rows rows = run(read_suspects, Params().add(PointerGetDatum(worker_id)));
+    bool on_trial = false;
+    *until = DT_NOBEGIN;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const TimestampTz started_at = DatumGetTimestampTz(rows[i].get(1));
+        const core::Micros timeout = timeout_at(rows[i], 3);
+        if (!core::is_on_trial(started_at, DatumGetTimestampTz(rows[i].get(2)), timeout)) continue;
+        on_trial = true;
+        *until = Max(*until, core::saturating_add(started_at, timeout));
+    }
+    return on_trial;
+}
+
 bool may_take_suspect(text *worker_id) {
     const auto number = static_cast<uint64>(core::stable_hash(view(worker_id)));
     LOCKTAG tag;
     SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(number >> 32), static_cast<uint32>(number), kTrialLock);
     if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return false;
-    bool may = true;
+    bool on_trial = false;
     as_owner([&] {
         with_spi([&] {
-            const Rows rows = run(read_suspects, Params().add(PointerGetDatum(worker_id)));
-            for (uint64 i = 0; i < rows.size(); i++)
-                if (core::is_on_trial(DatumGetTimestampTz(rows[i].get(1)), DatumGetTimestampTz(rows[i].get(2)),
-                                      timeout_at(rows[i], 3)))
-                    may = false;
+            TimestampTz until;
+            on_trial = is_on_trial(worker_id, &until);
         });
     });
-    return may;
+    return !on_trial;
 }
 
 }  // namespace jobq

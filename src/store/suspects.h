@@ -30,6 +30,10 @@ inline bool is_suspect(const JobsTable &jobs) {
     return job_has(jobs, kJobCompanyLease) || DatumGetInt32(job_value(jobs, kJobLostAttempts)) > 0;
 }
 
+// Whether the worker holds suspects that have not outlived a heartbeat timeout. *until: when all have, if it goes on to
+// report on them. Inside with_spi().
+bool is_on_trial(text *worker_id, TimestampTz *until);
+
 // Below SQL: whether the worker may be given a suspect, that is holds none that may yet be what kills it. Then nobody
 // else gets one for it until the transaction ends.
 bool may_take_suspect(text *worker_id);

@@ -6,6 +6,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
+use JobqSleep;
 use JobqTest;
 use POSIX ();
 use Test::More;
@@ -103,6 +104,75 @@ cmp_ok($deaths, '<=', 6 * 4, 'none of them took more than four workers');
 is(work(q{SELECT max(lost_attempts) FROM jobq.jobs WHERE queue = 'many' AND status = 'completed'}), '0', 'and no other job has a loss of its own');
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue_slot IS NOT NULL OR key_slot IS NOT NULL OR lease IS NOT NULL}), '0', 'nothing is held any more');
 
+# What a claim costs while its worker is on trial, in rows read and in scans: next to nothing for the suspects that it passes.
+sub crowd
+{
+    my ($queue, $count, $key) = @_;
+    work(qq{SELECT count(jobq_enqueue('$queue', to_jsonb(n), concurrency_key => $key)) FROM generate_series(1, $count) n});
+    work(qq{UPDATE jobq.jobs SET lost_attempts = 1 WHERE queue = '$queue'});
+    work(qq{SELECT count(jobq_enqueue('$queue', '"normal"', concurrency_key => 'normal')) FROM generate_series(1, 3)});
+    is(work(qq{SELECT payload FROM jobq_claim('$queue', 'w $queue', 9, heartbeat_timeout => '1 hour')}) =~ s/"normal"//gr =~ /^\d+$/, 1,
+        "$queue: a suspect is handed out alone");
+}
+sub take { my ($queue, $who) = @_; return work(qq{SELECT string_agg(payload #>> '{}', ' ') FROM jobq_claim('$queue', '$who', 9, heartbeat_timeout => '1 hour')}); }
+# The least that one of many claims costs: what is known may be forgotten now and then.
+sub cheap
+{
+    my ($queue, $column, $below, $name) = @_;
+    my $cost;
+    my $took = seconds_until(
+        sub {
+            my @lines = split /\n/, work(qq{BEGIN; SELECT count(*) FROM jobq_claim('$queue', 'w $queue', 9);
+                                            SELECT $column FROM pg_stat_xact_user_tables WHERE relid = 'jobq.jobs'::regclass; COMMIT});
+            $cost = $lines[-1];
+            return $lines[0] == 0 && $cost < $below;
+        });
+    ok(defined $took, $name) or diag("$column: $cost");
+}
+crowd('crowd', 2000, 'NULL');
+is(take('crowd', 'w crowd'), 'normal normal normal', 'a worker on trial gets what is behind 2000 suspects');
+cheap('crowd', 'idx_tup_fetch', 100, 'and its next claims do not read all of them');
+work(q{SELECT jobq_enqueue('crowd', '"urgent"', priority => -1), jobq_enqueue('crowd', '"late"')});
+is(take('crowd', 'w crowd') . ', ' . take('crowd', 'w crowd'), 'urgent, late', 'jobs that come in front of them and behind are there for it at once');
+work(q{UPDATE jobq.jobs SET lost_attempts = 0 WHERE queue = 'crowd' AND payload = '1000'});
+is(take('crowd', 'w crowd'), '1000', 'and one among them that is a suspect no more');
+like(take('crowd', 'other crowd'), qr/^\d+$/, 'another worker gets a suspect');
+work(q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'crowd' AND status = 'processing'});
+like(take('crowd', 'w crowd'), qr/^\d+$/, 'and the first one the next when its trial is over');
+
+work(q{SELECT jobq_set_limit('limited crowd', max_running => 50), jobq_set_limit('limited crowd', '*', max_running => 20)});
+crowd('limited crowd', 2000, q{'k' || n % 10});
+is(take('limited crowd', 'w limited crowd'), 'normal normal normal', 'the same where the queue has limits');
+cheap('limited crowd', 'idx_tup_fetch', 100, 'it takes no permits for them');
+
+work(q{SELECT jobq_create_queue('crowd of keys', round_robin => true)});
+crowd('crowd of keys', 2000, q{'k' || n});
+my $normal = 0;
+seconds_until(sub { $normal += () = (take('crowd of keys', 'w crowd of keys') =~ /normal/g); return $normal == 3; });
+is($normal, 3, 'where keys take turns a worker on trial comes to the others, too');
+cheap('crowd of keys', 'idx_scan', 1500, 'and does not visit every key in one claim');
+
+# A worker on trial does not hear of suspects.
+my $waiting = sleeper($node);
+work(q{SELECT count(jobq_enqueue('trial', to_jsonb(n))) FROM generate_series(1, 3) n});
+work(q{UPDATE jobq.jobs SET lost_attempts = 1 WHERE queue = 'trial'});
+is(take('trial', 'w trial'), '1', 'on trial');
+start($waiting, q{CALL jobq_wait('trial', '2 min', worker_id => 'w trial')});
+asleep($waiting);
+work(q{SELECT jobq_enqueue('trial', '"normal"')});
+wakes($waiting, 'a suspect that the worker cannot get does not end its wait; another job does');
+is(take('trial', 'w trial'), 'normal', 'which it gets');
+start($waiting, q{CALL jobq_wait('trial', '2 min', worker_id => 'other trial')});
+wakes($waiting, 'for another worker the suspect is there');
+start($waiting, q{CALL jobq_wait('trial', '2 min', worker_id => 'w trial')});
+asleep($waiting);
+work(q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'trial' AND payload = '1'});
+ok(seconds_to_end($waiting) < 1e9, 'and for the first one when its trial is over');
+is(take('trial', 'w trial'), '2', 'which it gets then');
+start($waiting, q{SET jobq.worker_id = 'w trial'}, q{CALL jobq_wait('trial', '2 min')});
+asleep($waiting);
+work(q{UPDATE jobq.jobs SET started_at = started_at - interval '1 hour' WHERE queue = 'trial' AND payload = '2'});
+ok(seconds_to_end($waiting) < 1e9, 'by the setting too, and when it has outlived a timeout');
 # Two claims of one worker a moment apart, with a timeout so short that only shared memory watches them.
 work(q{SELECT jobq_create_queue('short', heartbeat_timeout => '1 s', max_lost => 1)});
 work(q{SELECT count(jobq_enqueue('short')) FROM generate_series(1, 2)});
