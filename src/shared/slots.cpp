@@ -20,6 +20,8 @@ SharedState *shared = nullptr;
 
 // The search for running jobs that nobody watches rests so many times as long as it took.
 constexpr int kLookRest = 50;
+// Where it has left out some that were held: those wait for the next look.
+constexpr int kHeldLookRest = 10;
 
 // Where this session found its slot last.
 Slot *own_slot = nullptr;
@@ -46,6 +48,7 @@ void init_slot(Slot *slot) {
     slot->looked_epoch = kNoMarks;
     slot->looked_at = 0;
     slot->look_took = 0;
+    slot->look_held = false;
     slot->horizon = kUnknownHorizon;
     slot->horizon_version = 0;
     slot->repaired_to = kRepairBegins;
@@ -153,16 +156,19 @@ bool worker_comes_by() {
 TimestampTz next_look_for_unwatched(uint64 epoch) {
     const Slot *slot = shared == nullptr ? nullptr : session_slot();
     if (slot == nullptr) return DT_NOEND;
-    if (!slot->leases_found || slot->looked_epoch != epoch) return DT_NOBEGIN;
-    if (epoch != kNoMarks) return DT_NOEND;
-    const core::Micros rest = Max(core::kMinute, kLookRest * slot->look_took);
+    const bool looked = slot->leases_found || slot->look_held;
+    if (!looked || slot->looked_epoch != epoch) return DT_NOBEGIN;
+    if (!slot->look_held && epoch != kNoMarks) return DT_NOEND;
+    const core::Micros rest = slot->look_held ? Max(core::kSecond, kHeldLookRest * slot->look_took)
+                                              : Max(core::kMinute, kLookRest * slot->look_took);
     return GetCurrentTimestamp() < slot->looked_at ? DT_NOBEGIN : slot->looked_at + rest;
 }
 
-void looked_for_unwatched(uint64 epoch, TimestampTz begin) {
+void looked_for_unwatched(uint64 epoch, TimestampTz begin, bool held) {
     Slot *slot = known_session_slot();
     if (slot == nullptr) return;
-    slot->leases_found = true;
+    if (!held) slot->leases_found = true;
+    slot->look_held = held;
     slot->looked_epoch = epoch;
     slot->looked_at = GetCurrentTimestamp();
     slot->look_took = Max(slot->looked_at - begin, 0);

@@ -82,6 +82,7 @@ struct Slot {
     uint64 looked_epoch;     // the epoch of the triggers in which that was last, see shared/leases.h
     TimestampTz looked_at;   // and when
     core::Micros look_took;  // and how long it took
+    bool look_held;          // it has left out jobs that somebody held
     int last_error_step;     // what last_error is about; kWorkerStep: a whole worker
     Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered

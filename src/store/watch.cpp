@@ -77,8 +77,11 @@ void watch_one(JobsTable *jobs, const YoungLease &young, bool pristine) {
     if (!lock_row_or_skip(&jobs->table)) return;
     begin_change(&jobs->table);
     set_column(&jobs->table, kJobWatched, BoolGetDatum(true));
-    publish_lease_deadline_at_commit(deadline_of(*jobs));
-    if (update_row(&jobs->table, changed, lengthof(changed))) end_lease(young.job, young.lease);
+    const TimestampTz deadline = deadline_of(*jobs);
+    if (!update_row(&jobs->table, changed, lengthof(changed))) return;
+    // Not of a job that cannot be marked: the round that this asks for would find no more than this one.
+    publish_lease_deadline_at_commit(deadline);
+    end_lease(young.job, young.lease);
 }
 
 // The ids of the leases that list(young, room) gives.
@@ -97,7 +100,7 @@ Datum ids_of(List list) {
 int64 watch_jobs(Datum ids, Datum leases) {
     run(watch, Params().add(ids).add(leases));
     const int64 watched = affected();
-    publish_lease_deadline_at_commit(DT_NOBEGIN);
+    if (watched > 0) publish_lease_deadline_at_commit(DT_NOBEGIN);
     return watched;
 }
 
@@ -214,12 +217,12 @@ UnwatchedSearch find_unwatched_jobs() {
     }
     const Unwatchable left_out = watch_all(ids, leases, unleased, homeless, &search.failure);
     search.left_out = left_out.job;
-    // Some may be held by others: then the next round looks again.
-    if (left_out.held > 0) return search;
-    if (alone)
+    // Some are held by others, or what was marked may roll back: then it is looked again.
+    if (!alone) {
+        if (left_out.held > 0 || homeless == left_out.count) looked_for_unwatched(epoch, begin, left_out.held > 0);
+    } else if (left_out.held == 0) {
         run(set_unwatched_found, Params().add(epoch_value));
-    else if (homeless == left_out.count)
-        looked_for_unwatched(epoch, begin);
+    }
     return search;
 }
 

@@ -83,6 +83,23 @@ value($node, 'work', $off . running('still disabled', 'NULL'));
 }
 value($node, 'work', $on);
 
+# ---- a row that a session holds is looked for again, but at intervals
+
+value($node, 'work', $off);
+my $holder = session($node, 'work');
+my $hold = 'COMMIT; BEGIN; ' . running('held', 'NULL', 'NULL') . q{COMMIT; BEGIN; SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE worker_id = 'held' AND watched IS NULL FOR UPDATE) h};
+# The worker may be there first.
+ok(defined seconds_until(sub { $holder->query($hold) =~ /[1-9]\s*\z/ }), 'a session holds a running job that nobody watches');
+value($node, 'work', $on);
+my $effort = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.workers WHERE database = 'work'};
+my ($begin, $rounds_before) = split /\|/, value($node, 'work', $effort);
+becomes_true($node, 'work', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $rounds_before + 2 FROM jobq.workers WHERE database = 'work'", 'it holds it for seconds, the worker comes by');
+my ($end, $rounds_after) = split /\|/, value($node, 'work', $effort);
+cmp_ok($rounds_after - $rounds_before, '<', 20 * ($end - $begin), 'a few times a second');
+is(value($node, 'work', q{SELECT status, watched FROM jobq.jobs WHERE worker_id = 'held'}), 'processing|', 'it is as it was');
+end_sessions($holder);
+becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE worker_id = 'held'}, 'released: rescued');
+
 # ---- into a database that has no job, and no worker
 
 database($node, 'idle');

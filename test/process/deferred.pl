@@ -63,6 +63,33 @@ becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue 
 is_left_out('rescue', 'bad jobs stay as they are');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
+# ---- running jobs are marked as watched
+
+value(
+    $node, 'd', q{
+    CREATE FUNCTION unwatched() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.payload = '"bad"' AND NEW.watched THEN
+            RAISE 'nobody watches bad jobs';
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE CONSTRAINT TRIGGER unwatched AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION unwatched()});
+enqueue_both('rescue', '');
+is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('rescue', 'young', batch => 2)}), 2, 'two jobs are claimed by a worker that falls silent');
+becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"good"'}, 'a job is marked, and rescued');
+is_left_out('rescue', 'nobody watches bad jobs');
+# Tried again and again, but at intervals.
+my $rounds = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.workers WHERE database = 'd'};
+my ($begin, $before) = split /\|/, value($node, 'd', $rounds);
+becomes_true($node, 'd', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $before + 2 FROM jobq.workers WHERE database = 'd'", 'the worker comes by for seconds');
+my ($end, $after) = split /\|/, value($node, 'd', $rounds);
+cmp_ok($after - $before, '<', 20 * ($end - $begin), 'a few times a second');
+value($node, 'd', q{DROP FUNCTION unwatched CASCADE});
+becomes_true($node, 'd', q{SELECT watched FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"bad"'}, 'the other one, when it can be');
+value($node, 'd', q{DELETE FROM jobq.jobs});
+
 # ---- forced cancellation
 
 enqueue_both('cancel', '');
