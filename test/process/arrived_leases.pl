@@ -98,7 +98,7 @@ my ($end, $rounds_after) = split /\|/, value($node, 'work', $effort);
 cmp_ok($rounds_after - $rounds_before, '<', 20 * ($end - $begin), 'a few times a second');
 is(value($node, 'work', q{SELECT status, watched FROM jobq.jobs WHERE worker_id = 'held'}), 'processing|', 'it is as it was');
 end_sessions($holder);
-becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE worker_id = 'held'}, 'released: rescued');
+becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE worker_id = 'held' AND status = 'processing'}, 'released: rescued');
 
 # ---- into a database that has no job, and no worker
 
