@@ -294,7 +294,7 @@ void remember_seen(Known *known, Snapshot snapshot) {
     const int count = static_cast<int>(snapshot->xcnt) + 1;
     seen->valid = false;
     if (snapshot->takenDuringRecovery) return;
-    if (seen->open_room < count) {
+    if (seen->open == nullptr || seen->open_room < count) {
         const Size size = sizeof(FullTransactionId) * count;
         seen->open = static_cast<FullTransactionId *>(seen->open == nullptr ? MemoryContextAlloc(known->context, size)
                                                                             : repalloc(seen->open, size));
