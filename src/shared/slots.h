@@ -64,11 +64,11 @@ struct Slot {
     volatile bool leave;    // the worker shall go as soon as it can; it alone reads this without the lock
     volatile int keep_out;  // sessions that need the database for themselves
 
-    bool starting;                // registered, not attached yet
     TimestampTz started_at;       // when the last worker was registered
     int pid;                      // of the attached worker, 0: none
     int recount_pid;              // of the process that counts the table, 0: none
     TimestampTz recount_started;  // when the last one was registered
+    bool starting;                // registered, not attached yet
     bool in_round;
     bool rests;             // a dump is being restored
     TimestampTz round_due;  // what next_due was when the round began
@@ -79,11 +79,11 @@ struct Slot {
 
     volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
     bool leases_found;       // running jobs that nobody watched have been looked for since this slot was taken
+    bool look_held;          // the last look left out jobs that somebody held
+    int last_error_step;     // what last_error is about; kWorkerStep: a whole worker
     uint64 looked_epoch;     // the epoch of the triggers in which that was last, see shared/leases.h
     TimestampTz looked_at;   // and when
     core::Micros look_took;  // and how long it took
-    bool look_held;          // it has left out jobs that somebody held
-    int last_error_step;     // what last_error is about; kWorkerStep: a whole worker
     Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered
 
