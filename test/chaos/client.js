@@ -100,7 +100,11 @@ async function produce() {
   let sequence = 0;
   let acknowledged = 0;
   const share = Math.ceil(plan.jobs / plan.producers);
+  const begun = seconds();
   while (acknowledged < share) {
+    // The share is spread over the time of the faults.
+    const ahead = acknowledged / share * plan.pace - (seconds() - begun);
+    if (ahead > 0) await sleep(ahead * 1000);
     const count = Math.min(chance(0.5) ? 100 : 5, share - acknowledged);
     const items = Array.from({ length: count }, () => ({ key: `${name}.${sequence++}` }));
     const of = invoke('enqueue', items);

@@ -88,7 +88,19 @@ class Chaotic:
 
 
 class Producer(Chaotic, client.Producer):
-    pass
+    """Spreads its share over the time of the faults."""
+
+    begun = time.monotonic()
+    done = 0
+
+    def enqueue(self, keys):
+        share = self.plan.jobs / self.plan.producers
+        ahead = self.done / share * self.pace - (time.monotonic() - self.begun)
+        if ahead > 0:
+            time.sleep(ahead)
+        acknowledged = super().enqueue(keys)
+        self.done += acknowledged
+        return acknowledged
 
 
 class Worker(Chaotic, client.Worker):
@@ -121,6 +133,7 @@ def main(role, name, directory):
     with open(os.path.join(directory, "plan.json"), encoding="utf-8") as file:
         settings = json.load(file)
     Chaotic.explained = EXPLAINED + tuple(settings.pop("explained"))
+    Producer.pace = settings.pop("pace")
     plan = client.Plan(directory=os.path.join(directory, "history"), **settings)
     kind = Producer if role == "producer" else Worker
     kind.flags = Flags(directory)

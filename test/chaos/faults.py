@@ -136,6 +136,15 @@ class Faults:
 
         def noticed():
             return run.primary.log_since(position).count("No space left on device")
+
+        def write_and_look():
+            """The clients may find room in what there is: a new segment of the log needs some for certain."""
+            try:
+                with run.primary.connect(run.database, connect_timeout=10) as conn:
+                    conn.execute("SELECT pg_logical_emit_message(false, 'chaos', 'full'), pg_switch_wal()")
+            except psycopg.Error:
+                pass
+            return noticed()
         try:
             with open(filler, "wb", buffering=0) as file:
                 size, step = 0, 64 << 20
@@ -146,7 +155,8 @@ class Faults:
                     except OSError:
                         step //= 2
             try:
-                wait_for(noticed, "the server notices", 20)
+                time.sleep(1)
+                wait_for(write_and_look, "the server notices", 20)
             except TimeoutError:
                 pass
         finally:

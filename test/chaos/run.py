@@ -81,7 +81,7 @@ class Run:
         plan = dict(database=self.database, jobs=self.jobs, timeout=self.timeout, workers=CLIENTS, producers=CLIENTS, queue="audit",
                     seed=self.seed, zombie_wait=self.timeout + 2.5, kill_share=0.0, seconds=self.seconds * 4 + 600)
         with open(os.path.join(self.directory, "plan.json"), "w", encoding="utf-8") as file:
-            json.dump(dict(plan, explained=self.explained), file)
+            json.dump(dict(plan, explained=self.explained, pace=self.seconds), file)
         with self.primary.connect(self.database) as conn:
             conn.execute("CREATE EXTENSION jobq")
             audit.set_up(conn, Plan(directory="", **plan))
