@@ -62,6 +62,7 @@ class Run:
         """Jobs that no client enqueues: a statement that returns keys and ids, in a transaction of its own. They are in the history too."""
         if self.recorder is None:
             self.recorder = history.Recorder(os.path.join(self.directory, "history", "hand.tsv"), "hand")
+            self.recorder.flush_each_line()
         if prepare is None:
             conn.execute("BEGIN")
         items = [history.Item(*row) for row in conn.execute(statement, parameters).fetchall()]
