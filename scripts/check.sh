@@ -216,7 +216,8 @@ name_failures() {  # suite log
 scripts/setup.sh check
 find_pg_config
 all=$(awk 'NF { print $1 }' <<<"$suites")
-wanted=${SUITE:-$all}
+# The attackers of test/fuzz by name: SUITE=fuzz.
+wanted=${SUITE:-$(grep -v "^fuzz" <<<"$all")}
 for name in $wanted; do
     grep -qx "$name" <<<"$all" || { echo "no such suite: $name; there are:" $all >&2; exit 2; }
 done

@@ -81,7 +81,10 @@ class Canaries:
     def claimable(self):
         """What has become pending can be claimed: no mark hides it."""
         wanted = sorted(job for duty, job in self.jobs.items() if STATUS[duty] == "pending")
-        got = self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', batch => 100)").fetchall()
+        # One by one, each for another worker: a job that has been lost is handed out alone.
+        got = []
+        while rows := self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', 'canary {len(got)}')").fetchall():
+            got += rows
         for job, lease in got:
             self.conn.execute("SELECT jobq_complete(%s, %s)", (job, lease))
         return sorted(job for job, _ in got) == wanted
