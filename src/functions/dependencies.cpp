@@ -118,14 +118,7 @@ PGDLLEXPORT Datum jobq_dependency_results(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     with_owner_spi([&] {
         // Whoever made the job depend on others handed their results on to it, from whatever queue.
-        if (!job_is_in_scope(scope, job)) return;
-        const Rows rows = read_dependency_results(job);
-        for (uint64 i = 0; i < rows.size(); i++) {
-            Datum values[3];
-            bool nulls[3];
-            for (int c = 0; c < 3; c++) values[c] = rows[i].get(c + 1, &nulls[c]);
-            results.row(values, nulls);
-        }
+        if (job_is_in_scope(scope, job)) results.rows(read_dependency_results(job));
     });
     return results.done();
 }

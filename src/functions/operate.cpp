@@ -129,20 +129,12 @@ TimestampTz required_run_at(FunctionCallInfo fcinfo, int n) {
 }
 
 // Returns the rows that read_rows(job_id) finds, as they are.
-template <int kColumns>
 Datum return_rows(FunctionCallInfo fcinfo, Rows (*read_rows)(int64)) {
     const int64 id = require_int64(fcinfo, 0, "job_id");
     const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     with_owner_spi([&] {
-        if (!job_is_in_scope(scope, id)) return;
-        const Rows rows = read_rows(id);
-        for (uint64 i = 0; i < rows.size(); i++) {
-            Datum values[kColumns];
-            bool nulls[kColumns];
-            for (int c = 0; c < kColumns; c++) values[c] = rows[i].get(c + 1, &nulls[c]);
-            results.row(values, nulls);
-        }
+        if (job_is_in_scope(scope, id)) results.rows(read_rows(id));
     });
     return results.done();
 }
@@ -152,10 +144,10 @@ Datum return_rows(FunctionCallInfo fcinfo, Rows (*read_rows)(int64)) {
 extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_get);
-PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) { return return_rows<22>(fcinfo, read_job); }
+PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_job); }
 
 PG_FUNCTION_INFO_V1(jobq_job_log);
-PGDLLEXPORT Datum jobq_job_log(PG_FUNCTION_ARGS) { return return_rows<5>(fcinfo, read_job_log); }
+PGDLLEXPORT Datum jobq_job_log(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_job_log); }
 
 PG_FUNCTION_INFO_V1(jobq_result);
 PGDLLEXPORT Datum jobq_result(PG_FUNCTION_ARGS) {

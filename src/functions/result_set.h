@@ -3,6 +3,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "pg/spi.h"
 
 #include <initializer_list>
 
@@ -20,13 +21,24 @@ class ResultSet {
     }
     // A row without NULLs.
     void row(std::initializer_list<Datum> values) {
-        static constexpr bool kNoNulls[64] = {};
+        static constexpr bool kNoNulls[kMaxColumns] = {};
         row(values.begin(), kNoNulls);
+    }
+    // Each row that a statement found, whose columns are those of the function.
+    void rows(const Rows &found) {
+        Datum values[kMaxColumns];
+        bool nulls[kMaxColumns];
+        Assert(info_->setDesc->natts <= kMaxColumns);
+        for (uint64 i = 0; i < found.size(); i++) {
+            for (int c = 0; c < info_->setDesc->natts; c++) values[c] = found[i].get(c + 1, &nulls[c]);
+            row(values, nulls);
+        }
     }
     // What the function returns.
     Datum done() const { return Datum(0); }
 
  private:
+    static constexpr int kMaxColumns = 64;
     ReturnSetInfo *info_;
 };
 

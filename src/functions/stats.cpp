@@ -52,12 +52,7 @@ PG_FUNCTION_INFO_V1(jobq_oldest_heartbeats);
 PGDLLEXPORT Datum jobq_oldest_heartbeats(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     with_spi([&] {
-        const Rows rows = oldest_heartbeats();
-        for (uint64 i = 0; i < rows.size(); i++) {
-            bool nulls[2];
-            const Datum values[2] = {rows[i].get(1, &nulls[0]), rows[i].get(2, &nulls[1])};
-            results.row(values, nulls);
-        }
+        results.rows(oldest_heartbeats());
     });
     return results.done();
 }

@@ -5,12 +5,23 @@
 
 #include <string_view>
 
+
 namespace jobq {
 
 // Room for so many items, for one at least, in the current context: batches may be larger than palloc allows.
 template <typename Item>
 Item *room_for(uint64 count) {
     return static_cast<Item *>(palloc_extended(sizeof(Item) * Max(count, 1), MCXT_ALLOC_HUGE));
+}
+
+// A hash table whose keys, the first `key` bytes of an entry, are compared as bytes; it goes with the context.
+inline HTAB *make_hash_table(const char *name, Size key, Size entry, MemoryContext context) {
+    constexpr long kExpected = 32;
+    HASHCTL control = {};
+    control.keysize = key;
+    control.entrysize = entry;
+    control.hcxt = context;
+    return hash_create(name, kExpected, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
 // A copy that lives as long as the context.

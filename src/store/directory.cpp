@@ -50,11 +50,7 @@ void on_relcache_invalidation(Datum, Oid relation) {
 
 void open_cache() {
     if (cache == nullptr) {
-        HASHCTL control = {};
-        control.keysize = NAMEDATALEN;
-        control.entrysize = sizeof(CacheEntry);
-        control.hcxt = CacheMemoryContext;
-        cache = hash_create("jobq queues", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        cache = make_hash_table("jobq queues", NAMEDATALEN, sizeof(CacheEntry), CacheMemoryContext);
         CacheRegisterRelcacheCallback(on_relcache_invalidation, Datum(0));
     }
     if (hash_get_num_entries(cache) <= kMaxCachedQueues) return;

@@ -162,11 +162,7 @@ void forget(Known *known) {
 
 void open_cache() {
     if (cache == nullptr) {
-        HASHCTL control = {};
-        control.keysize = NAMEDATALEN;
-        control.entrysize = sizeof(Known);
-        control.hcxt = CacheMemoryContext;
-        cache = hash_create("jobq lanes by queue", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        cache = make_hash_table("jobq lanes by queue", NAMEDATALEN, sizeof(Known), CacheMemoryContext);
         CacheRegisterRelcacheCallback(on_relcache_invalidation, Datum(0));
         RegisterXactCallback(at_transaction_event, nullptr);
         RegisterSubXactCallback(at_subtransaction_end, nullptr);
@@ -185,19 +181,11 @@ void forget_others(const Known *used) {
     }
 }
 
-HTAB *make_table(const char *name, Size entry, MemoryContext context) {
-    HASHCTL control = {};
-    control.keysize = sizeof(int64);
-    control.entrysize = entry;
-    control.hcxt = context;
-    return hash_create(name, 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
 void begin_to_know(Known *known) {
     forget(known);
     MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "jobq lanes", ALLOCSET_SMALL_SIZES);
-    HTAB *lanes = make_table("jobq lanes", sizeof(Lane), context);
-    HTAB *kinds = make_table("jobq kinds", sizeof(Kind), context);
+    HTAB *lanes = make_hash_table("jobq lanes", sizeof(int64), sizeof(Lane), context);
+    HTAB *kinds = make_hash_table("jobq kinds", sizeof(int64), sizeof(Kind), context);
     known->lanes = lanes;
     known->kinds = kinds;
     known->seen = {};

@@ -2,6 +2,7 @@
 // or jobq.queue_grants changes: the catalogue's invalidations tell, and for the table its triggers send one.
 #include "pg/pg.h"
 
+#include "pg/memory.h"
 #include "pg/spi.h"
 #include "store/owner.h"
 #include "store/roles.h"
@@ -78,11 +79,7 @@ void retire(CacheEntry *entry) {
 
 void open_cache() {
     if (cache == nullptr) {
-        HASHCTL control = {};
-        control.keysize = sizeof(CacheKey);
-        control.entrysize = sizeof(CacheEntry);
-        control.hcxt = CacheMemoryContext;
-        cache = hash_create("jobq scopes", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        cache = make_hash_table("jobq scopes", sizeof(CacheKey), sizeof(CacheEntry), CacheMemoryContext);
         CacheRegisterRelcacheCallback(on_relcache_invalidation, Datum(0));
         for (const int id : {AUTHMEMROLEMEM, AUTHOID, PROCOID})
             CacheRegisterSyscacheCallback(id, on_syscache_invalidation, Datum(0));
