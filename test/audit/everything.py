@@ -97,9 +97,12 @@ def rules(sessions_lost):
 # Counters and ages
 
 STATUSES = ("scheduled", "blocked", "pending", "processing", "completed", "failed", "cancelled")
+# Ages as numbers: a client cannot hold every time that a job can be due at.
+SECONDS = "extract(epoch FROM {})::float8"
 COUNTED = ("SELECT queue, " + ", ".join(f"count(*) FILTER (WHERE status = '{status}')" for status in STATUSES)
-           + ", min(run_at) FILTER (WHERE status = 'pending') FROM jobq.jobs GROUP BY queue")
-SHOWN = ("SELECT queue, " + ", ".join(STATUSES) + ", clock_timestamp() - oldest_pending_age, source FROM jobq.queue_stats")
+           + ", " + SECONDS.format("clock_timestamp() - min(run_at) FILTER (WHERE status = 'pending')")
+           + " FROM jobq.jobs GROUP BY queue")
+SHOWN = "SELECT queue, " + ", ".join(STATUSES) + ", " + SECONDS.format("oldest_pending_age") + ", source FROM jobq.queue_stats"
 
 
 def disagreement(conn):
@@ -112,8 +115,8 @@ def disagreement(conn):
             found.append(f"{queue}: no counters but {source}")
         if tuple(shown) != tuple(wanted[:-1]):
             found.append(f"{queue}: {dict(zip(STATUSES, zip(shown, wanted)))}")
-        if (oldest is None) != (wanted[-1] is None) or (oldest and abs((oldest - wanted[-1]).total_seconds()) > 1):
-            found.append(f"{queue}: oldest pending since {oldest}, by the rows {wanted[-1]}")
+        if (oldest is None) != (wanted[-1] is None) or (oldest and abs(oldest - wanted[-1]) > 1):
+            found.append(f"{queue}: the oldest has been pending for {oldest} s, by the rows {wanted[-1]} s")
     found += [f"{queue}: not in jobq.queue_stats" for queue in counted]
     return "; ".join(found)
 

@@ -21,9 +21,12 @@ from support import Results, connect, wait_until
 
 SECONDS = 120
 BOUND = "5s"            # for one query: most that it makes are of no use, some join everything with everything
-# Internal errors that are the server's, whoever asks: from its own functions with arguments that nobody gives them.
+# Internal errors that are the server's, whoever asks: from its own functions with arguments that nobody gives them, by
+# their message, or by the source file that raises them: the parser, and the types.
 SERVERS = re.compile(r"(pg_|brin_|gin_|gist|spg|ts_|to_tsvector|cache lookup failed for|could not determine|unrecognized|large object"
                      r"|invalid (attribute|relation|type|page)|bogus|missing|function .* does not exist)", re.IGNORECASE)
+PARSER_AND_TYPES = re.compile(r"LOCATION:  \w+, (parse_\w+|array\w*|date\w*|float|formatting|int8?|json\w*|multirange\w*|numeric|range\w*"
+                              r"|regexp|regproc|rowtypes|ruleutils|timestamp|tid|ts\w*|varbit|varchar|varlena|xid|xml)\.c:")
 
 
 def attack(database, seed, seconds):
@@ -46,14 +49,16 @@ def internal_errors(log):
     lines = log.lines()
     found, others = [], Counter()
     for number, line in enumerate(lines):
-        match = re.search(r" XX\d{3} (ERROR|FATAL|PANIC):  (.*)", line)
+        match = re.search(r" XX\d{3} (?:ERROR|FATAL|PANIC):  (?:XX\d{3}: )?(.*)", line)
         if not match:
             continue
-        more = " ".join(following for following in lines[number + 1:number + 3] if "CONTEXT:" in following)
-        if "jobq" in match.group(2) + more or not SERVERS.search(match.group(2)):
+        # What belongs to the message: DETAIL, HINT, CONTEXT, LOCATION.
+        more = " ".join(following for following in lines[number + 1:number + 6]
+                        if re.search(r" (CONTEXT|LOCATION):  ", following) and following[:23] == line[:23])
+        if "jobq" in match.group(1) + more or ".cpp:" in more or not (SERVERS.search(match.group(1)) or PARSER_AND_TYPES.search(more)):
             found.append(line + more)
         else:
-            others[match.group(2)[:60]] += 1
+            others[match.group(1)[:60]] += 1
     found += [line for line in log.faults(duties=False) if not re.search(r" XX\d{3} ", line)]
     return found, others
 
@@ -72,6 +77,7 @@ def main():
             for role in roles.GRANTED:
                 conn.execute(f'GRANT "{roles.user(role)}" TO "{roles.user("everything")}"')
             conn.execute(f"ALTER DATABASE {name} SET track_functions = 'all'")
+            conn.execute(f"ALTER DATABASE {name} SET log_error_verbosity = 'verbose'")
             conn.execute("SELECT pg_stat_reset()")
         began = time.monotonic()
         said = attack(name, seed, seconds)
