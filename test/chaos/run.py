@@ -14,9 +14,10 @@ import checker  # noqa: E402
 import history  # noqa: E402
 import psycopg  # noqa: E402
 from client import Plan  # noqa: E402
-from servers import Server, wait_for  # noqa: E402
+from servers import Server  # noqa: E402
 
 CLIENTS = 8    # of each role
+STUCK = 90     # seconds in which no job comes and none is finished, after which nobody waits for the rest
 # What no server may ever say. After a disk has been full, or a process killed, the server's own messages say so.
 ALARMS = re.compile(r"^.*(?:TRAP:|XX000|could not find (?:tuple|block)|invalid memory alloc|cache lookup failed|right sibling|"
                     r"jobq (?:worker|launcher).*(?:ERROR|FATAL):(?!.*(?:No space left|terminating|starting up|shutting down|recovery|could not write|"
@@ -106,12 +107,23 @@ class Run:
         self.names[base] = self.names.get(base, 0) + 1
         self.launch(f"{base}x{self.names[base]}")
 
-    def unfinished(self):
+    def jobs_now(self):
+        """How many there are, and how many have finished; None when the server does not say."""
         try:
             with self.primary.connect(self.database, connect_timeout=10) as conn:
-                return conn.execute(audit.UNFINISHED, ("audit",)).fetchone()[0]
+                return conn.execute("SELECT count(*), count(finished_at) FROM jobq.jobs WHERE queue = 'audit'").fetchone()
         except psycopg.Error:
             return None
+
+    def wait_while_it_moves(self, condition, what):
+        """Until a condition of the jobs holds, however long that takes, unless nothing goes on."""
+        seen, since = None, time.monotonic()
+        while not condition(now := self.jobs_now()):
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() - since > STUCK:
+                raise TimeoutError(f"{what}: nothing has moved for {STUCK} s, with {now} jobs there and finished")
+            time.sleep(1)
 
     def disturb(self, results, attacker, wanted):
         """What the attacker does, one after the other, until the time is over and each has been done; how often each was done."""
@@ -134,8 +146,8 @@ class Run:
     def drain(self):
         """Until all have been enqueued and finished, without faults."""
         producers = [process for name, process in self.clients.items() if name.startswith("p")]
-        wait_for(lambda: all(process.poll() is not None for process in producers), "the producers are done", self.seconds * 3 + 300)
-        wait_for(lambda: self.unfinished() == 0, "the queue drains", 300)
+        self.wait_while_it_moves(lambda now: all(process.poll() is not None for process in producers), "the producers are done")
+        self.wait_while_it_moves(lambda now: now is not None and now[0] == now[1], "the queue drains")
         self.set_flag("stop", True)
         for process in self.clients.values():
             process.wait(60)
