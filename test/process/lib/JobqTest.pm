@@ -9,6 +9,7 @@ use warnings FATAL => 'all';
 BEGIN { $ENV{PG_TEST_TIMEOUT_DEFAULT} //= 300; }
 
 use Exporter 'import';
+use List::Util qw(max min);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -18,8 +19,9 @@ our @EXPORT = qw(server preloaded database value run_sql sqlstate session second
   claim_when_ready end_sessions await_worker worker_pid launcher_pid report_seconds report_spread log_size log_since
   count_in_log settings connect_as keep_in_use server_pids kill_server starts_again);
 
-my $poll_pause = 20_000;    # microseconds
-my $patience   = 90;        # seconds: how long any one wait may last before its test fails
+my $poll_pause = 0.02;    # seconds between two probes at first; then a fifth of the wait, up to
+my $longest    = 0.15;    # so many: a probe is a psql of its own, which takes the processor from others for 20 ms
+my $patience   = 90;      # seconds: how long any one wait may last before its test fails
 
 # A running server. `conf`: lines for postgresql.conf, which win over everything.
 sub server
@@ -124,7 +126,7 @@ sub seconds_until
         my $took = time - $begin;
         return $took if $holds;
         return undef if $took > $limit;
-        usleep($poll_pause);
+        usleep(1e6 * max($poll_pause, min($took / 5, $longest)));
     }
 }
 
