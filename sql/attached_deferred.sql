@@ -26,6 +26,26 @@ SELECT count(*) AS claimed FROM jobq_claim('duties', 'w', batch => 2);
 COMMIT;
 DROP TRIGGER refuse_bad ON jobq.jobs;
 
+-- What waits in the caller's transaction when jobq_tick() checks it fires with the caller's rights, not the owner's.
+CREATE ROLE regress_jobq_ticker;
+SELECT jobq_grant('regress_jobq_ticker', 'operator');
+SET ROLE regress_jobq_ticker;
+CREATE TEMP TABLE waiting (n int);
+CREATE FUNCTION pg_temp.tell_user() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE WARNING 'fired as %, % by SET ROLE', current_user, current_setting('role');
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER tell_user AFTER INSERT ON waiting DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pg_temp.tell_user();
+BEGIN;
+INSERT INTO waiting VALUES (1);
+SELECT count(*) AS duties FROM jobq_tick();
+COMMIT;
+RESET ROLE;
+DROP TABLE waiting;
+DROP OWNED BY regress_jobq_ticker;
+DROP ROLE regress_jobq_ticker;
+
 DROP TABLE referring;
 DROP FUNCTION refuse_bad;
 SELECT count(jobq_drop_queue(q, force => true)) FROM unnest('{duties,done}'::text[]) q;

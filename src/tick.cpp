@@ -2,7 +2,6 @@
 #include "pg/pg.h"
 
 #include "core/job.h"
-#include "pg/attached.h"
 #include "pg/spi.h"
 #include "settings.h"
 #include "shared/counters.h"
@@ -30,8 +29,6 @@ bool may_run_duties() {
 }
 
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
-    // A job that fails one is left out.
-    check_deferred_constraints();
     return with_spi([&] {
         switch (duty) {
             case Duty::Rescue:

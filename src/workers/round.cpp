@@ -3,6 +3,7 @@
 #include "pg/pg.h"
 
 #include "core/launch_plan.h"
+#include "pg/attached.h"
 #include "settings.h"
 #include "tick.h"
 #include "workers/extension.h"
@@ -86,6 +87,8 @@ void work(Step *step) {
     } else if (changes_jobs(step->index) && !may_run_duties()) {
         step->outcome = Outcome::Rests;
     } else {
+        // A job that fails one is left out.
+        check_deferred_constraints();
         step->duty = run_duty(static_cast<Duty>(step->index), step->now, step->grace);
     }
 }
