@@ -321,6 +321,11 @@ BEGIN;
 REVOKE SELECT ON jobq.producer_queues FROM regress_jobq_producer;
 SELECT may('regress_jobq_producer');
 ROLLBACK;
+-- What is granted on all tables restricts nobody.
+BEGIN;
+GRANT ALL ON ALL TABLES IN SCHEMA jobq TO regress_jobq_all;
+SELECT may('regress_jobq_all');
+ROLLBACK;
 -- What a role may know of its own grants.
 SET ROLE regress_jobq_member;
 TABLE jobq.producer_queues;
@@ -357,7 +362,7 @@ SELECT jobq_grant('regress_jobq_stranger', 'worker', ARRAY['a', repeat('q', 64)]
 SELECT may('regress_jobq_stranger');
 -- Without queues it is all; the last queue taken back is all taken back.
 SELECT jobq_grant('regress_jobq_producer', 'producer');
-SELECT may('regress_jobq_producer'), has_table_privilege('regress_jobq_producer', 'jobq.producer_queues', 'SELECT') AS restricted, (SELECT count(*) FROM jobq.queue_grants WHERE role = 'regress_jobq_producer'::regrole) AS rows;
+SELECT may('regress_jobq_producer'), has_column_privilege('regress_jobq_producer', 'jobq.producer_queues', 'queue', 'SELECT') AS restricted, (SELECT count(*) FROM jobq.queue_grants WHERE role = 'regress_jobq_producer'::regrole) AS rows;
 SELECT jobq_revoke('regress_jobq_digger', 'producer', '{grants mine}');
 SELECT may('regress_jobq_digger'), has_schema_privilege('regress_jobq_digger', 'jobq', 'USAGE') AS schema;
 -- A restricted kind survives the revocation of another one, and is as restricted as before.

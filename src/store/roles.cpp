@@ -62,7 +62,7 @@ struct Kind {
     const char *name;
     const char *marker;  // a function, or a table of the schema jobq, that only this kind has
     const char *const *functions;
-    const char *queues_view;  // who may read this view was granted certain queues; nullptr: there is no such grant
+    const char *queues_view;  // who was granted the column of this view: certain queues; nullptr: there is no such grant
     bool reads_views;
     bool reads_jobs;
 };
@@ -97,6 +97,16 @@ Statement find_grant = {"SELECT 1 FROM (SELECT p.proacl AS acl " OWN_FUNCTION R"
        WHERE a.grantee OPERATOR(pg_catalog.=) $3)",
                         {OIDOID, NAMEOID, OIDOID},
                         Planning::Free};
+
+// A privilege on a column: GRANT ... ON ALL TABLES IN SCHEMA, which is for tables, makes nobody restricted.
+Statement find_restriction = {
+    R"(SELECT 1 FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n, pg_catalog.pg_attribute t,
+            pg_catalog.aclexplode(t.attacl) a
+       WHERE c.relnamespace OPERATOR(pg_catalog.=) n.oid AND n.nspname OPERATOR(pg_catalog.=) 'jobq'
+         AND c.relname OPERATOR(pg_catalog.=) $1 AND t.attrelid OPERATOR(pg_catalog.=) c.oid
+         AND a.grantee OPERATOR(pg_catalog.=) $2)",
+    {NAMEOID, OIDOID},
+    Planning::Free};
 
 Statement find_queues = {
     R"(SELECT g.queue FROM jobq.queue_grants g
@@ -145,7 +155,7 @@ bool is_granted(Oid role, const char *object, Oid schema) {
 }
 
 void change_view_of_queues(bool grant, const Kind &kind, const char *role) {
-    if (kind.queues_view != nullptr) change_one(grant, "SELECT", psprintf("jobq.%s", kind.queues_view), role);
+    if (kind.queues_view != nullptr) change_one(grant, "SELECT (queue)", psprintf("jobq.%s", kind.queues_view), role);
 }
 
 void change_tables(bool grant, const Kind &kind, const char *role) {
@@ -301,7 +311,11 @@ bool holds_kind(Oid role, RoleKind kind, Oid schema) { return is_granted(role, k
 
 bool is_restricted(Oid role, RoleKind kind) {
     const char *queues_view = kind_of(kind).queues_view;
-    return queues_view != nullptr && is_granted(role, queues_view, InvalidOid);
+    if (queues_view == nullptr) return false;
+    NameData name;
+    namestrcpy(&name, queues_view);
+    const Params params = Params().add(NameGetDatum(&name)).add(ObjectIdGetDatum(role));
+    return read(find_restriction, params, GetActiveSnapshot()).size() > 0;
 }
 
 Rows queues_granted(Oid role, RoleKind kind) {

@@ -3,6 +3,7 @@
 #include "pg/pg.h"
 
 #include "pg/memory.h"
+#include "pg/relation_changes.h"
 #include "pg/spi.h"
 #include "store/owner.h"
 #include "store/roles.h"
@@ -32,8 +33,8 @@ struct CacheEntry {
     CacheKey key;
     uint64 generation;  // valid while it equals the current one
     bool all;
-    MemoryContext context;  // owns what scope points to
-    QueueScope scope;
+    MemoryContext context;  // owns the scope
+    QueueScope *scope;
 };
 
 HTAB *cache = nullptr;
@@ -50,8 +51,8 @@ Oid watched[lengthof(kWatched)];
 Statement find_restriction = {
     R"(SELECT 1 FROM jobq.queue_grants
        UNION ALL
-       SELECT 1 FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
-       WHERE c.oid = ANY ($1) AND a.grantee <> c.relowner LIMIT 1)",
+       SELECT 1 FROM pg_catalog.pg_class c, pg_catalog.pg_attribute t, pg_catalog.aclexplode(t.attacl) a
+       WHERE c.oid = ANY ($1) AND t.attrelid = c.oid AND a.grantee <> c.relowner LIMIT 1)",
     {OIDARRAYOID},
     Planning::Free};
 
@@ -60,7 +61,7 @@ Statement find_job_in_scope = {"SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND " 
 Statement find_home_in_scope = {
     "SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND coalesce(j.dead_from, j.queue) = ANY ($2)", {INT8OID, TEXTARRAYOID}};
 
-void on_relcache_invalidation(Datum, Oid relation) {
+void on_relcache_invalidation(Oid relation) {
     if (relation != InvalidOid &&
         std::find(watched, watched + lengthof(watched), relation) == watched + lengthof(watched))
         return;
@@ -80,7 +81,7 @@ void retire(CacheEntry *entry) {
 void open_cache() {
     if (cache == nullptr) {
         cache = make_hash_table("jobq scopes", sizeof(CacheKey), sizeof(CacheEntry), CacheMemoryContext);
-        CacheRegisterRelcacheCallback(on_relcache_invalidation, Datum(0));
+        on_relation_change(on_relcache_invalidation);
         for (const int id : {AUTHMEMROLEMEM, AUTHOID, PROCOID})
             CacheRegisterSyscacheCallback(id, on_syscache_invalidation, Datum(0));
     }
@@ -193,7 +194,8 @@ void keep_scope(CacheEntry *entry, Collected *found) {
         texts[i] = PointerGetDatum(queue);
         queues[i] = view(queue);
     }
-    entry->scope = {queues, found->count, array_of(texts, found->count, TEXTOID)};
+    entry->scope = static_cast<QueueScope *>(palloc(sizeof(QueueScope)));
+    *entry->scope = {queues, found->count, array_of(texts, found->count, TEXTOID)};
     MemoryContextSwitchTo(outer);
 }
 
@@ -214,9 +216,9 @@ void load(CacheEntry *entry) {
 }  // namespace
 
 const QueueScope *scope_of(Oid user, Oid function) {
-    if (restriction == Restriction::Nobody || !somebody_is_restricted()) return nullptr;
     // Otherwise they are read when a lock is newly taken: a long transaction would never hear of what is taken back.
     AcceptInvalidationMessages();
+    if (!somebody_is_restricted()) return nullptr;
     open_cache();
     const CacheKey key = {user, function};
     bool found;
@@ -226,7 +228,7 @@ const QueueScope *scope_of(Oid user, Oid function) {
         entry->context = nullptr;
     }
     if (entry->generation != current_generation) load(entry);
-    return entry->all ? nullptr : &entry->scope;
+    return entry->all ? nullptr : entry->scope;
 }
 
 bool is_in_scope(const QueueScope *scope, std::string_view queue) {
