@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/planted.sh
 attacker=${1:-chaos}   # or ddl
-scripts/setup.sh check
+scripts/setup.sh "${attacker/chaos/check}"
 find_pg_config
 make -s -j"$(nproc)" all >/dev/null
 scratch_begin chaos

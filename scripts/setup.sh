@@ -1,6 +1,6 @@
 #!/bin/bash
-# Installs with apt what is missing to build jobq and to run a server, with "check" what the tests need too, with
-# "lint" what the lint needs, with "fuzz" what `make fuzz` needs, with "bench" what the benchmark needs (its peers from npm
+# Installs with apt what is missing to build jobq and to run a server, with "check" what the tests need too, with "ddl" what
+# `make ddl` needs beside that, with "lint" what the lint needs, with "fuzz" what `make fuzz` needs, with "bench" what the benchmark needs (its peers from npm
 # go into build/).
 # Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
 set -euo pipefail
@@ -50,6 +50,7 @@ list_needs() {
             return 0
             ;;
         fuzz) list_fuzz_needs; return ;;
+        ddl) need_if_there "$version" repack "pg_repack, which rebuilds a table in use" ;;
         check) ;;
         *) return 0 ;;
     esac
@@ -80,9 +81,13 @@ list_bench_needs() {
     /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || need "matplotlib, for its plots" python3-matplotlib
     have npm || need "npm, to get the other job queues" npm
     have node || need "node, to get a newer one for them" nodejs
-    if [ -n "$version" ] && ! installed "postgresql-$version-pgq3" &&
-        apt-cache show "postgresql-$version-pgq3" >/dev/null 2>&1; then
-        need "PgQ, a yardstick" "postgresql-$version-pgq3"
+    need_if_there "$version" pgq3 "PgQ, a yardstick"
+}
+
+# An extension of that version of the server, if the distribution has it.
+need_if_there() {  # version extension reason
+    if [ -n "$1" ] && ! installed "postgresql-$1-$2" && apt-cache show "postgresql-$1-$2" >/dev/null 2>&1; then
+        need "$3" "postgresql-$1-$2"
     fi
 }
 
