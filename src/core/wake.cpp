@@ -66,4 +66,9 @@ Wants wants_lane(const Wish &wish, const LaneTraits &traits) noexcept {
     return wants;
 }
 
+bool may_be_unsure(const Wish &wish, const LaneTraits &traits) noexcept {
+    return wish.kind_count == kTooMany || wish.version_count == kTooMany || wish.capability_count == kTooMany ||
+           traits.required_count == kTooMany;
+}
+
 }  // namespace jobq::core

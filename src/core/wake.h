@@ -42,5 +42,7 @@ Wish make_wish(const WorkerFilter &filter) noexcept;
 
 // Whether the worker may take jobs of the lane.
 Wants wants_lane(const Wish &wish, const LaneTraits &traits) noexcept;
+// Whether it may have to look for itself; false without a look at what it wishes: for those who need no Yes any more.
+bool may_be_unsure(const Wish &wish, const LaneTraits &traits) noexcept;
 
 }  // namespace jobq::core

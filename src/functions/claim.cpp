@@ -1,6 +1,7 @@
 // jobq_claim and jobq_claim_any.
 #include "pg/pg.h"
 
+#include "core/retry.h"
 #include "functions/claim.h"
 #include "functions/granted.h"
 #include "pg/args.h"
@@ -41,7 +42,7 @@ class Emitter : public ClaimSink {
         copy(2, kJobQueue);
         copy(3, kJobKind);
         copy(4, kJobPayload);
-        values[5] = Int32GetDatum(DatumGetInt32(job_value(*job.jobs, kJobAttempts)) + 1);
+        values[5] = Int32GetDatum(core::next_attempt(DatumGetInt32(job_value(*job.jobs, kJobAttempts))));
         copy(6, kJobMaxAttempts);
         values[7] = Int32GetDatum(DatumGetInt16(job_value(*job.jobs, kJobPriority)));
         copy(8, kJobVersion);

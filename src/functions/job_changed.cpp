@@ -181,6 +181,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_UPDATE, false);
     const JobRow row(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation));
     check_row(row);
+    check_history(row);
     // Up to what the statement left behind; settle_job() counts what it changes itself.
     const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
     count_move_at_commit(text_of(before, "queue"), status_of(before), text_of(row, "queue"), status_of(row));

@@ -167,11 +167,12 @@ TransactionId restoring = InvalidTransactionId;
 
 void complete_row(JobRow *row, TupleDesc desc, bool producer) {
     if (producer) check_producer(row, desc);
-    // A row that brings its lane is from a dump: a restore must not fail for a limit.
+    // A row that brings its lane is from a dump: a restore must not fail for a limit, nor for one odd row.
     const bool is_new = !row->has("lane");
     if (!is_new) restoring = GetTopTransactionId();
     fill(row, desc);
     check_row(*row);
+    if (is_new) check_history(*row);
     if (is_new) ask_for_room(*row);
     derive(row, desc, !is_new);
     derive_end(row);

@@ -88,8 +88,6 @@ void check_row(const JobRow &row) {
     check_name(text_of(row, "kind"), "kind", core::kMaxKindBytes, true);
     check_positive(DatumGetInt32(row.get("max_attempts")), "max_attempts");
     check_finite(DatumGetTimestampTz(row.get("run_at")), "run_at");
-    check_count(row, "attempts");
-    check_count(row, "lost_attempts");
     if (row.has("unique_key")) check_unique_key(text_of(row, "unique_key"), "unique_key");
     if (row.has("unique_for")) check_unique_for(DatumGetIntervalP(row.get("unique_for")), row.has("unique_key"));
     if (row.has("concurrency_key")) check_concurrency_key(text_of(row, "concurrency_key"), "concurrency_key");
@@ -97,6 +95,11 @@ void check_row(const JobRow &row) {
     if (row.has("dead_from")) check_queue_name(text_of(row, "dead_from"), "dead_from");
     if (row.has("heartbeat_timeout")) check_heartbeat_timeout(DatumGetIntervalP(row.get("heartbeat_timeout")));
     if (row.has("max_runtime")) check_max_runtime(DatumGetIntervalP(row.get("max_runtime")));
+}
+
+void check_history(const JobRow &row) {
+    check_count(row, "attempts");
+    check_count(row, "lost_attempts");
     if (row.has("lease_timeout")) check_lease_timeout(DatumGetIntervalP(row.get("lease_timeout")));
     for (const char *column : {"created_at", "started_at", "last_heartbeat", "cancel_requested_at"})
         check_moment(row, column);

@@ -75,6 +75,8 @@ SlotRow slots_of(const JobRow &row);
 
 // What constraints would check, if they were free.
 void check_row(const JobRow &row);
+// The same of what jobq itself writes in the course of a job's life.
+void check_history(const JobRow &row);
 
 // 23505 when a key that outlives its job is the one that a job takes by hand, in the queue that `queue` names.
 void check_kept_key(const JobRow &row, const char *queue);

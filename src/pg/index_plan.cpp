@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/index_plan.h"
+#include "pg/relation_changes.h"
 
 extern "C" {
 #include "catalog/pg_am_d.h"
@@ -27,7 +28,7 @@ uint64 changes = 0;
 bool callback_registered = false;
 
 // An index that is made or dropped invalidates its table, too.
-void note_change(Datum, Oid relation) {
+void note_change(Oid relation) {
     if (relation == InvalidOid || relation == watched_table) changes++;
 }
 
@@ -95,7 +96,7 @@ bool is_known(Oid table) { return known.table == table && known.changes == chang
 
 IndexPlan index_plan_of(Relation table) {
     if (!callback_registered) {
-        CacheRegisterRelcacheCallback(note_change, Datum(0));
+        on_relation_change(note_change);
         callback_registered = true;
     }
     watched_table = RelationGetRelid(table);

@@ -51,6 +51,9 @@ bool may_have_committed(const Prepared &item) {
     return TransactionIdPrecedes(xid, oldest_known_xid()) || TransactionIdDidCommit(xid);
 }
 
+// None where nothing can be prepared.
+int places() { return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBackends; }
+
 // ---- under the lock
 
 Prepared *find(FullTransactionId xid) {
@@ -61,8 +64,9 @@ Prepared *find(FullTransactionId xid) {
     return nullptr;
 }
 
-// A place for one that is being prepared. There are as many as the server can have: when all are taken, one is of a
-// transaction that is over, and whose database nobody has come by since; it is copied to *lost.
+// A place for one that is being prepared. There are as many as the server can have, and one for each session that has
+// just ended one and is yet to tell of it: when all are taken, one is of a transaction that is over and whose database
+// nobody has come by since; it is copied to *lost.
 Prepared *find_place(Prepared *lost) {
     Prepared *end = shared->items + shared->capacity;
     Prepared *place = std::find_if(shared->items, end, [](const Prepared &item) { return !OidIsValid(item.database); });
@@ -108,7 +112,7 @@ void adopt() {
     if (shared->adopted || RecoveryInProgress()) return;
     const FullTransactionId next = ReadNextFullTransactionId();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    for (int i = 0; i < shared->capacity && !shared->adopted; i++) {
+    for (int i = 0; i < max_prepared_xacts && !shared->adopted; i++) {
         const PGPROC &proc = PreparedXactProcs[i];
         if (!TransactionIdIsValid(proc.xid)) continue;
         const uint64 xid = core::widen_xid(proc.xid, U64FromFullTransactionId(next));
@@ -133,23 +137,38 @@ bool next_here(int *next, Prepared *copy) {
     return found;
 }
 
-// False when another session has done so.
-bool release(const Prepared &copy, Prepared *item) {
+bool is_same(const Prepared &copy, const Prepared &item) {
+    return item.database == copy.database && FullTransactionIdEquals(item.xid, copy.xid);
+}
+
+// Adds its changes of the counters, unless another session has done so.
+void count_once(const Prepared &copy, Prepared *item) {
+    if (copy.count == 0 && !copy.unknown) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    const bool still_there = item->database == copy.database && FullTransactionIdEquals(item->xid, copy.xid);
-    if (still_there) {
+    if (is_same(copy, *item) && (item->count > 0 || item->unknown)) {
+        add_changes(item->changes, item->count, item->xid, item->unknown);
+        item->count = 0;
+        item->unknown = false;
+    }
+    LWLockRelease(lock());
+}
+
+void release(const Prepared &copy, Prepared *item) {
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    if (is_same(copy, *item)) {
         item->database = InvalidOid;
         pg_atomic_fetch_sub_u32(&shared->count, 1);
     }
     LWLockRelease(lock());
-    return still_there;
 }
 
-// Told of last: who wakes up finds the counters right, too.
-void tell(const Prepared &ended, bool committed) {
-    if (committed && (ended.count > 0 || ended.unknown))
-        add_changes(ended.changes, ended.count, ended.xid, ended.unknown);
+// The entry goes last: whoever has ended the transaction, and finds no entry any more, goes on as one who has told.
+// Two may tell of the same one; but for the counters that does no harm. And who wakes up finds the counters right.
+void tell(const Prepared &ended, Prepared *item) {
+    const bool committed = may_have_committed(ended);
+    if (committed) count_once(ended, item);
     publish_prepared(ended.effects & (committed ? kEffectsOfCommit : kEffectsOfRollback));
+    release(ended, item);
 }
 
 // Whether the current transaction, which ends, may have ended a prepared one.
@@ -186,21 +205,19 @@ void settle_prepared() {
     if (shared == nullptr || !OidIsValid(MyDatabaseId)) return;
     Prepared copy;
     for (int next = 0; next_here(&next, &copy);)
-        if (is_over(copy) && release(copy, &shared->items[next - 1])) tell(copy, may_have_committed(copy));
+        if (is_over(copy)) tell(copy, &shared->items[next - 1]);
 }
 
 void watch_prepared() { RegisterXactCallback(at_transaction_end, nullptr); }
 
-Size prepared_size() {
-    return add_size(offsetof(PreparedTable, items), mul_size(max_prepared_xacts, sizeof(Prepared)));
-}
+Size prepared_size() { return add_size(offsetof(PreparedTable, items), mul_size(places(), sizeof(Prepared))); }
 
 void make_prepared(void *memory, bool fresh) {
     shared = static_cast<PreparedTable *>(memory);
     if (!fresh) return;
     memset(memory, 0, prepared_size());
     pg_atomic_init_u32(&shared->count, 0);
-    shared->capacity = max_prepared_xacts;
+    shared->capacity = places();
 }
 
 }  // namespace jobq

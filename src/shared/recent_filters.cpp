@@ -161,7 +161,8 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
     LWLockAcquire(filters_lock(), LW_EXCLUSIVE);
     Filter *place = place_of(digest);
     if (place->digest != digest) {
-        if (place->digest != 0) board->known_since = Max(board->known_since, place->asked_at);
+        // Who noted it then has said nothing of it for so long.
+        if (place->digest != 0) board->known_since = Max(board->known_since, place->asked_at + kNoteEvery);
         memset(place, 0, sizeof(*place));
         place->digest = digest;
         place->database = MyDatabaseId;

@@ -6,6 +6,7 @@
 
 #include "pg/args.h"
 #include "pg/memory.h"
+#include "pg/relation_changes.h"
 #include "pg/spi.h"
 #include "settings.h"
 #include "store/directory.h"
@@ -44,14 +45,14 @@ Statement read_limits = {
        FROM jobq.limit_settings l WHERE l.queue = $1 ORDER BY l.key COLLATE "C")",
     {TEXTOID}};
 
-void on_relcache_invalidation(Datum, Oid relation) {
+void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == settings_table || relation == limits_table) current_generation++;
 }
 
 void open_cache() {
     if (cache == nullptr) {
         cache = make_hash_table("jobq queues", NAMEDATALEN, sizeof(CacheEntry), CacheMemoryContext);
-        CacheRegisterRelcacheCallback(on_relcache_invalidation, Datum(0));
+        on_relation_change(on_relcache_invalidation);
     }
     if (hash_get_num_entries(cache) <= kMaxCachedQueues) return;
     HASH_SEQ_STATUS scan;

@@ -102,9 +102,16 @@ Statement set_prune_position = {
 
 Statement find_missing_lanes = {
     R"(SELECT u.lane FROM unnest($1) AS u(lane)
-       WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = u.lane AND NOT d.retiring))",
+       WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = u.lane AND NOT d.retiring) ORDER BY u.lane)",
     {INT8ARRAYOID}};
 constexpr int kLanesAtOnce = 1000;
+// So many entries of lanes without a row at a time: those of jobs that are gone stay while an old snapshot may see them.
+constexpr int kMissingPiece = 20000;
+// Where the next look at such lanes begins: in a lane, at a key.
+struct {
+    int64 lane;
+    core::ClaimKey key;
+} missing_from = {PG_INT64_MIN, core::kFirstKey};
 
 // ALTER TABLE ... ENABLE TRIGGER USER or ALL, which pg_restore --disable-triggers says too, makes it fire where there
 // is nothing to tell, and no longer where it must. One that somebody has disabled stays so.
@@ -282,24 +289,27 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
     return company.lost_together;
 }
 
-// Marks the running jobs whose time as young leases is over.
+// Marks the running jobs whose time as young leases is over, at most `batch`. Those that somebody holds hold up no other.
 void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not see what must be judged.
     if (IsolationUsesXactSnapshot()) return;
-    auto *due = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * batch));
-    const int count = due_leases(now, due, batch);
+    auto *due = room_for<YoungLease>(static_cast<uint64>(leases_held()));
+    const int count = due_leases(now, due, leases_held());
+    int settled = 0;
     change_jobs(
-        count, [&](int first, int n) { watch_leases(due + first, n); }, [&](int i) { return due[i].job; }, outcome);
-    outcome->more = count == batch && outcome->done > 0;
+        count, [&](int first, int n) { settled += watch_leases(due + first, n, batch - settled); },
+        [&](int i) { return due[i].job; }, outcome);
+    outcome->more = settled == batch;
     outcome->done = 0;
 }
 
-// Enters the lane of the first job there is among the entries of one; returns which that is.
-int64 enter_lane_of(JobsTable *jobs, int64 entries_of, DutyOutcome *outcome) {
-    core::ClaimKey key;
-    seek_ready(jobs, entries_of, core::kFirstKey);
-    while (next_ready(jobs, &key)) {
+// Enters the lane of the first job there is among the entries of one, from *key on, which goes on with them; returns
+// which that is.
+int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int *entries, DutyOutcome *outcome) {
+    seek_ready(jobs, entries_of, *key);
+    while (*entries > 0 && next_ready(jobs, key)) {
         CHECK_FOR_INTERRUPTS();
+        --*entries;
         if (!fetch_ready(jobs)) continue;
         ArrayType *required =
             job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
@@ -311,7 +321,7 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of, DutyOutcome *outcome) {
                                view(DatumGetTextPP(job_value(*jobs, kJobKind))),
                                DatumGetInt32(job_value(*jobs, kJobVersion)), required);
         };
-        if (!attempt(enter, &failure)) leave_out(outcome, key.id, failure);
+        if (!attempt(enter, &failure)) leave_out(outcome, key->id, failure);
         return lane;
     }
     return 0;
@@ -322,18 +332,27 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of, DutyOutcome *outcome) {
 void add_missing_lanes(DutyOutcome *outcome) {
     Datum lanes[kLanesAtOnce];
     int count = kLanesAtOnce;
+    int entries = kMissingPiece;
+    auto from = missing_from;
+    missing_from = {PG_INT64_MIN, core::kFirstKey};
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
-    for (int64 lane = PG_INT64_MIN; count == kLanesAtOnce;) {
+    for (int64 lane = from.lane == PG_INT64_MIN ? from.lane : from.lane - 1; count == kLanesAtOnce && entries > 0;) {
         for (count = 0; count < kLanesAtOnce && next_lane(&jobs, &lane);) lanes[count++] = Int64GetDatum(lane);
         if (count == 0) break;
         Rows missing = run(find_missing_lanes, Params().add(array_of(lanes, count, INT8OID)));
-        for (uint64 i = 0; i < missing.size(); i++)
-            if (enter_lane_of(&jobs, missing[i].int64_at(1), outcome) == missing[i].int64_at(1)) outcome->done++;
+        for (uint64 i = 0; i < missing.size() && entries > 0; i++) {
+            const int64 id = missing[i].int64_at(1);
+            if (id != from.lane) from = {id, core::kFirstKey};
+            if (enter_lane_of(&jobs, id, &from.key, &entries, outcome) == id) outcome->done++;
+        }
         missing.free();
     }
     close_jobs(&jobs);
+    if (entries > 0) return;
+    missing_from = from;
+    outcome->goes_on = outcome->unread = true;
 }
 
 void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
@@ -480,7 +499,7 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     settle_slots(now, &outcome);
     outcome.done += repair_marks();
     repair_unblocking(now);
-    outcome.goes_on = retire_lanes(now);
+    outcome.goes_on |= retire_lanes(now);
     return outcome;
 }
 

@@ -220,7 +220,8 @@ void explain_pending(Subject job) {
         explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);
     explain_holders(holders_of_row(job.row.get(kPlace)), 0, 1, job.sink);
     // Nobody need ask while it is paused.
-    if (!paused) explain_unasked(job.queue_name, demand_at(job.row, kKind), 0, job.now, job.sink);
+    if (!paused)
+        explain_unasked(recent_filters(job.queue_name, job.now), demand_at(job.row, kKind), 0, job.now, job.sink);
     // It is no reason by itself: nobody may be on trial.
     bool stopped = noting.any;
     if (job.row.bool_at(kSuspect))

@@ -90,11 +90,12 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
 int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
     const Rows lanes = read(
         read_lanes, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes)));
+    const RecentFilters recent = recent_filters(name, now);
     int64 wanted = 0;
     for (uint64 i = 0; i < lanes.size(); i++) {
         const Row lane = lanes[i];
         const int64 jobs = lane.int64_at(4);
-        if (!explain_unasked(name, demand_at(lane, 1), jobs, now, sink)) wanted += jobs;
+        if (!explain_unasked(recent, demand_at(lane, 1), jobs, now, sink)) wanted += jobs;
     }
     return wanted;
 }

@@ -1,6 +1,7 @@
 // See jobs_table.h.
 #include "pg/pg.h"
 
+#include "pg/relation_changes.h"
 #include "shared/marks.h"
 #include "store/jobs_table.h"
 
@@ -104,13 +105,19 @@ struct Known {
     Oid statuses[core::kJobStatusCount];
 };
 Known known;
+uint64 changes = 1;
 bool callback_registered = false;
 
-void forget(Datum, Oid relation) {
-    if (relation == InvalidOid || relation == known.table || relation == known.attempts) known.valid = false;
+void forget_all() {
+    known.valid = false;
+    changes++;
 }
 
-void forget_types(Datum, int, uint32) { known.valid = false; }
+void forget(Oid relation) {
+    if (relation == InvalidOid || relation == known.table || relation == known.attempts) forget_all();
+}
+
+void forget_types(Datum, int, uint32) { forget_all(); }
 
 [[noreturn]] void unknown_table() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -167,11 +174,13 @@ uint64 epoch_of(Oid table) {
 
 void look_up() {
     if (!callback_registered) {
-        CacheRegisterRelcacheCallback(forget, Datum(0));
+        on_relation_change(forget);
         CacheRegisterSyscacheCallback(ENUMOID, forget_types, Datum(0));
         CacheRegisterSyscacheCallback(NAMESPACEOID, forget_types, Datum(0));
         callback_registered = true;
     }
+    // Taken before anything is read: an invalidation that arrives meanwhile lets all be read again.
+    const uint64 before = changes;
     known.schema = get_namespace_oid("jobq", false);
     known.table = get_relname_relid("jobs", known.schema);
     for (int i = 0; i < kJobIndexes; i++) {
@@ -189,7 +198,7 @@ void look_up() {
     table_close(table, NoLock);
     for (int i = 0; i < core::kJobStatusCount; i++)
         known.statuses[i] = status_value(type, static_cast<core::JobStatus>(i));
-    known.valid = true;
+    known.valid = changes == before;
 }
 
 void end_scans(JobsTable *jobs) {

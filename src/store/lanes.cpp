@@ -8,6 +8,7 @@
 #include "core/wake.h"
 #include "pg/args.h"
 #include "pg/memory.h"
+#include "pg/relation_changes.h"
 #include "pg/spi.h"
 #include "shared/publish.h"
 #include "store/lanes.h"
@@ -60,8 +61,10 @@ struct Known {
     uint64 all_read;          // valid while it equals changes_of_all
     uint64 new_read;          // up to date while it equals changes
     Seen seen;
-    bool whole;  // all lanes of the queue
+    FullTransactionId deleted;  // the last deletion of lanes that has been heard of
+    bool whole;                 // all lanes of the queue
     HTAB *lanes;
+    int64 leaving;  // of them
     HTAB *kinds;
     int64 *ids;  // when whole; the first `in_order` of them sorted
     int id_count, id_room, in_order;
@@ -79,6 +82,7 @@ Oid news = InvalidOid;
 
 // What this transaction has written.
 bool must_tell = false;
+bool is_told = false;  // by the end of the transaction, which goes on: triggers that fire later may enter lanes yet
 SubTransactionId entered_in = InvalidSubTransactionId;
 // The lane that was found in the directory last, by a transaction that had its number.
 struct {
@@ -101,7 +105,7 @@ Statement insert_lane = {"INSERT INTO jobq.lane_directory (queue, kind, version,
                          {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
 Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires FROM jobq.jobs j WHERE j.id = $1", {INT8OID}};
 
-void on_relcache_invalidation(Datum, Oid relation) {
+void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == directory) changes_of_all++;
     // Nobody can say which message is the one while the view is not known.
     if (relation != news && OidIsValid(news)) return;
@@ -129,6 +133,7 @@ void at_transaction_event(XactEvent event, void *) {
         case XACT_EVENT_PRE_PREPARE:
             // Once, however many lanes: a flood of messages would make every session forget all it knows.
             if (must_tell) send_news();
+            is_told = true;
             return;
         case XACT_EVENT_ABORT:
         case XACT_EVENT_PREPARE:
@@ -139,7 +144,7 @@ void at_transaction_event(XactEvent event, void *) {
         default:
             return;
     }
-    must_tell = false;
+    must_tell = is_told = false;
     entered_in = InvalidSubTransactionId;
     settled.lane = 0;
     being_read = nullptr;
@@ -163,7 +168,7 @@ void forget(Known *known) {
 void open_cache() {
     if (cache == nullptr) {
         cache = make_hash_table("jobq lanes by queue", NAMEDATALEN, sizeof(Known), CacheMemoryContext);
-        CacheRegisterRelcacheCallback(on_relcache_invalidation, Datum(0));
+        on_relation_change(on_relcache_invalidation);
         RegisterXactCallback(at_transaction_event, nullptr);
         RegisterSubXactCallback(at_subtransaction_end, nullptr);
     }
@@ -189,6 +194,7 @@ void begin_to_know(Known *known) {
     known->lanes = lanes;
     known->kinds = kinds;
     known->seen = {};
+    known->leaving = 0;
     known->whole = false;
     known->ids = nullptr;
     known->id_count = known->id_room = known->in_order = 0;
@@ -210,21 +216,24 @@ Lane *lane_of(const Known *known, int64 id) {
     return static_cast<Lane *>(hash_search(known->lanes, &id, HASH_FIND, nullptr));
 }
 
-void add_id(Known *known, int64 id) {
-    if (known->id_count == known->id_room) {
-        const int room = Max(known->id_room * 2, 64);
-        const Size size = sizeof(int64) * room;
-        known->ids = static_cast<int64 *>(known->ids == nullptr ? MemoryContextAllocHuge(known->context, size)
-                                                                : repalloc_huge(known->ids, size));
-        known->id_room = room;
-    }
-    known->ids[known->id_count++] = id;
+void make_room_for_id(Known *known) {
+    if (known->id_count < known->id_room) return;
+    const int room = Max(known->id_room * 2, 64);
+    const Size size = sizeof(int64) * room;
+    known->ids = static_cast<int64 *>(known->ids == nullptr ? MemoryContextAllocHuge(known->context, size)
+                                                            : repalloc_huge(known->ids, size));
+    known->id_room = room;
+}
+
+void set_leaving(Known *known, Lane *lane, bool leaving) {
+    known->leaving += static_cast<int>(leaving) - static_cast<int>(lane->leaving);
+    lane->leaving = leaving;
 }
 
 // A lane that the directory has, in a row that is to stay or in one that is leaving.
 void add_lane(Known *known, int64 id, std::string_view kind, int32 version, ArrayType *required, bool leaving) {
     if (Lane *lane = lane_of(known, id)) {
-        lane->leaving = leaving;
+        set_leaving(known, lane, leaving);
         return;
     }
     const Names names = canonical_requires(required);
@@ -236,10 +245,13 @@ void add_lane(Known *known, int64 id, std::string_view kind, int32 version, Arra
         for (int i = 0; i < names.count; i++) own_names[i] = keep(known->context, names.items[i]);
     }
     Kind *of = kind_of(known, kind);
-    if (known->whole) add_id(known, id);
+    // What may fail comes first.
+    if (known->whole) make_room_for_id(known);
     auto *lane = static_cast<Lane *>(hash_search(known->lanes, &id, HASH_ENTER, nullptr));
+    if (known->whole) known->ids[known->id_count++] = id;
     known_lanes++;
-    lane->leaving = leaving;
+    lane->leaving = false;
+    set_leaving(known, lane, leaving);
     lane->version = version;
     lane->kind = own_kind;
     lane->required = own_names;
@@ -296,12 +308,17 @@ void remember_seen(Known *known, Snapshot snapshot) {
     seen->valid = true;
 }
 
-// Whether rows may have been deleted whose last change the cache has not seen.
-bool missed_deletions(const Seen &seen, Snapshot snapshot) {
+// Whether rows may have been deleted whose last change the cache has not seen; or so many that those that are left are
+// better read anew.
+bool missed_deletions(Known *known, Snapshot snapshot) {
+    const Seen &seen = known->seen;
     const Rows rows = read(read_deleted, Params(), snapshot);
     if (rows.size() == 0) return false;
     const FullTransactionId deleted = DatumGetFullTransactionId(rows[0].get(1));
     if (!FullTransactionIdPrecedes(deleted, seen.xmax)) return true;
+    const bool first_heard = !FullTransactionIdEquals(deleted, known->deleted);
+    known->deleted = deleted;
+    if (first_heard && known->leaving > kFewNew && known->leaving > lanes_in(*known) / 2) return true;
     return std::any_of(seen.open, seen.open + seen.open_count,
                        [&](FullTransactionId open) { return !FullTransactionIdPrecedes(deleted, open); });
 }
@@ -309,7 +326,7 @@ bool missed_deletions(const Seen &seen, Snapshot snapshot) {
 // Reads what is new since the last look. False: all must be read again.
 bool read_what_is_new(Known *known, Datum queue, Snapshot snapshot) {
     const Seen &seen = known->seen;
-    if (!seen.valid || snapshot->takenDuringRecovery || missed_deletions(seen, snapshot)) return false;
+    if (!seen.valid || snapshot->takenDuringRecovery || missed_deletions(known, snapshot)) return false;
     const FullTransactionId own = GetTopFullTransactionIdIfAny();
     const FullTransactionId next = ReadNextFullTransactionId();
     for (int i = 0; i < seen.open_count; i++) {
@@ -354,6 +371,7 @@ Known *entry_of(std::string_view queue) {
     if (!found) {
         known->context = nullptr;
         known->all_read = 0;
+        known->deleted = InvalidFullTransactionId;
     }
     return known;
 }
@@ -394,9 +412,13 @@ void complete_queue(Known *known) {
     look_into_directory(*known, [&](Datum queue, Snapshot snapshot) {
         add_rows(known, read(read_all, Params().add(queue), snapshot), false);
         if (known->seen.open == nullptr) remember_seen(known, snapshot);
+        known->id_count = known->in_order = 0;
         HASH_SEQ_STATUS scan;
         hash_seq_init(&scan, known->lanes);
-        while (auto *lane = static_cast<Lane *>(hash_seq_search(&scan))) add_id(known, lane->id);
+        while (auto *lane = static_cast<Lane *>(hash_seq_search(&scan))) {
+            make_room_for_id(known);
+            known->ids[known->id_count++] = lane->id;
+        }
         known->whole = true;
     });
 }
@@ -546,6 +568,7 @@ void lanes_changed_at_commit() {
     open_cache();
     if (!OidIsValid(news)) find_relations();
     must_tell = true;
+    if (is_told) send_news();
     entered_in = Max(entered_in, GetCurrentSubTransactionId());
 }
 

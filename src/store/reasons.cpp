@@ -3,7 +3,6 @@
 
 #include "pg/args.h"
 #include "shared/limits.h"
-#include "shared/recent_filters.h"
 #include "shared/slots.h"
 #include "store/lanes.h"
 #include "store/limit_settings.h"
@@ -138,8 +137,7 @@ Demand demand_at(const Row &row, int kind_column) {
     return {row.text_at(kind_column), row.int32_at(kind_column + 1), required.items, required.count};
 }
 
-bool explain_unasked(std::string_view name, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
-    const RecentFilters recent = recent_filters(name, now);
+bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink) {
     // A memory that is too short proves nothing.
     if (recent.since == DT_NOEND || now - recent.since < kWorthTelling) return false;
     auto best = core::Fit::NotKind;

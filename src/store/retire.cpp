@@ -28,8 +28,8 @@ namespace {
 
 // So many lanes at a time: the round's other duties wait for it.
 constexpr int kLanesAtOnce = 2000;
-// So many entries of jobs that are gone, and the lane is left for another time.
-constexpr int kMaxPassed = 10000;
+// So many entries of jobs that are gone, of all of them together, and the other lanes are left for another time.
+constexpr int kMaxPassed = 100000;
 
 Statement get_state = {
     R"(SELECT r.marked_xid IS NOT NULL,
@@ -91,12 +91,11 @@ bool lock_directory() {
 }
 
 // By the table alone: marks may call a lane empty for a moment after a commit.
-bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key) {
-    int passed = 0;
+bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *passed) {
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key)) {
         CHECK_FOR_INTERRUPTS();
-        if (fetch_ready(jobs) || ++passed == kMaxPassed) return true;
+        if (fetch_ready(jobs) || ++*passed > kMaxPassed) return true;
     }
     return false;
 }
@@ -117,8 +116,9 @@ Sorted sort_lanes(const Rows &rows) {
     LaneWalk walk = {ids, static_cast<int>(rows.size()), 0};
     int64 id;
     core::ClaimKey first;
+    int passed = 0;
     while (next_lane_with_entries(&jobs, &walk, &id, &first))
-        if (has_claimable_job(&jobs, id, first)) sorted.used[sorted.used_count++] = Int64GetDatum(id);
+        if (has_claimable_job(&jobs, id, first, &passed)) sorted.used[sorted.used_count++] = Int64GetDatum(id);
     close_jobs(&jobs);
     int next_used = 0;
     for (uint64 i = 0; i < rows.size() && sorted.unused_count < kLanesAtOnce; i++) {

@@ -64,24 +64,26 @@ TimestampTz deadline_of(const JobsTable &jobs) {
     return none ? lost : Min(lost, DatumGetTimestampTz(must_end));
 }
 
-// `pristine`: the transaction has changed nothing so far, so that what it sees has been committed.
-void watch_one(JobsTable *jobs, const YoungLease &young, bool pristine) {
+// `pristine`: the transaction has changed nothing so far, so that what it sees has been committed. False: somebody
+// holds the job.
+bool watch_one(JobsTable *jobs, const YoungLease &young, bool pristine) {
     constexpr AttrNumber changed[] = {kJobWatched};
     if (!find_job(jobs, young.job) || !runs_unwatched(*jobs, young.lease)) {
         if (pristine)
             drop_lease(young.job, young.lease);
         else
             end_lease(young.job, young.lease);
-        return;
+        return true;
     }
-    if (!lock_row_or_skip(&jobs->table)) return;
+    if (!lock_row_or_skip(&jobs->table)) return false;
     begin_change(&jobs->table);
     set_column(&jobs->table, kJobWatched, BoolGetDatum(true));
     const TimestampTz deadline = deadline_of(*jobs);
-    if (!update_row(&jobs->table, changed, lengthof(changed))) return;
+    if (!update_row(&jobs->table, changed, lengthof(changed))) return false;
     // Not of a job that cannot be marked: the round that this asks for would find no more than this one.
     publish_lease_deadline_at_commit(deadline);
     end_lease(young.job, young.lease);
+    return true;
 }
 
 // The ids of the leases that list(young, room) gives.
@@ -151,7 +153,7 @@ void before_prepare(XactEvent event, void *) {
     const int room = leases_held();
     auto *own = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
     while (const int count = leases_of_this_transaction(own, room)) {
-        watch_leases(own, count);
+        watch_leases(own, count, count);
         if (leases_of_this_transaction(own, room) == count) break;
         // Those of before have fired already; and one of somebody's may claim in turn.
         fire_deferred_triggers();
@@ -161,13 +163,15 @@ void before_prepare(XactEvent event, void *) {
 
 }  // namespace
 
-void watch_leases(const YoungLease *leases, int count) {
+int watch_leases(const YoungLease *leases, int count, int at_most) {
     const bool pristine = !TransactionIdIsValid(GetTopTransactionIdIfAny());
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
-    for (int i = 0; i < count; i++) watch_one(&jobs, leases[i], pristine);
+    int settled = 0;
+    for (int i = 0; i < count && settled < at_most; i++) settled += watch_one(&jobs, leases[i], pristine);
     close_jobs(&jobs);
+    return settled;
 }
 
 void watch_before_prepare() {

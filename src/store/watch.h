@@ -12,8 +12,9 @@ namespace jobq {
 // How long a claim is left unwatched, unless its lease runs out before.
 constexpr core::Micros kUnwatched = core::kSecond;
 
-// Marks the jobs of these leases that still run under them. Jobs that somebody holds are left for the next time.
-void watch_leases(const YoungLease *leases, int count);
+// Marks the jobs of these leases that still run under them, and returns of how many leases nothing is left to be done,
+// at most `at_most`. Jobs that somebody holds are left for the next time.
+int watch_leases(const YoungLease *leases, int count, int at_most);
 
 // PREPARE TRANSACTION of the current transaction will mark what it has claimed. For every claim that enters a lease.
 void watch_before_prepare();

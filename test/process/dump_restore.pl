@@ -52,6 +52,9 @@ SELECT jobq_cancel(jobq_enqueue('mail', unique_key => 'kept', unique_for => '1 d
 SELECT count(*) FROM jobq_enqueue_many('steps', '{1,2,3,4,5}', group_keys => '{a,a,a,b,b}');
 SELECT count(*) FROM jobq_tick();
 SELECT count(*) FROM jobq_claim('steps', 'w1', heartbeat_timeout => '2 h');
+-- As only replication can leave it: no INSERT is allowed this, but a dump has it.
+SET session_replication_role = replica;
+UPDATE jobq.jobs SET created_at = '-infinity', attempts = -5, lease_timeout = '0', worker_id = repeat('w', 300) WHERE queue = 'idle';
 SQL
 # A role of one queue, under another name since; and what one that was dropped has left behind.
 value($node, 'source', <<'SQL');

@@ -89,5 +89,28 @@ $producer->query(q{SELECT count(jobq_enqueue('told', kind => 'fifth'))});
 is($listener->query($claim), '1', 'and when the view is back');
 end_sessions($listener, $producer);
 
+# ---- a lane that the directory lacks, with entries of many jobs that are gone, which an old snapshot keeps, holds up no other
+
+database($node, 'gone');
+my $old = session($node, 'gone');
+$old->query(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1});
+value($node, 'gone', q{SELECT count(*) FROM jobq_enqueue_many('gone', array_fill('{}'::jsonb, ARRAY[50000]))});
+value($node, 'gone', q{DELETE FROM jobq.jobs; DELETE FROM jobq.lane_directory});
+# One lane before it and one behind it, behind the triggers' back.
+value($node, 'gone', q{
+    CREATE TABLE missing AS
+    SELECT k AS kind, jobq.lane_of('missing', k, 0, NULL) AS lane
+    FROM (SELECT min('k' || g) FROM generate_series(1, 999) g WHERE jobq.lane_of('missing', 'k' || g, 0, NULL) < jobq.lane_of('gone', '', 0, NULL)
+          UNION ALL
+          SELECT min('k' || g) FROM generate_series(1, 999) g WHERE jobq.lane_of('missing', 'k' || g, 0, NULL) > jobq.lane_of('gone', '', 0, NULL)) k(k);
+    ALTER TABLE jobq.jobs DISABLE TRIGGER ALL;
+    INSERT INTO jobq.jobs (queue, kind, run_at, ready_at, max_attempts, status, lane)
+    SELECT 'missing', kind, now(), now(), 20, 'pending', lane FROM missing;
+    ALTER TABLE jobq.jobs ENABLE TRIGGER ALL});
+becomes_true($node, 'gone', q{SELECT count(*) = 2 FROM jobq.lane_directory WHERE queue = 'missing'}, 'both lanes beside it are entered');
+is(value($node, 'gone', q{SELECT count(*) FROM jobq_claim('missing', batch => 2)}), '2', 'and their jobs are claimed');
+is(value($node, 'gone', q{SELECT last_error FROM jobq.workers WHERE database = 'gone'}), '', 'no duty failed');
+end_sessions($old);
+
 $node->stop;
 done_testing();

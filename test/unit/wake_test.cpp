@@ -106,6 +106,22 @@ TEST(Wish, AgreesWithTheFilter) {
     }
 }
 
+TEST(Wish, OnlyWhatDoesNotFitMayBeUnsure) {
+    Filter filter;
+    filter.any_kind = filter.any_version = false;
+    filter.kinds = many_names(kWishKinds);
+    filter.versions = {1, 2};
+    filter.capabilities = {"gpu"};
+    EXPECT_FALSE(may_be_unsure(filter.wish(), traits("fax", 1, {"gpu"})));
+    EXPECT_TRUE(may_be_unsure(filter.wish(), traits("fax", 1, many_names(kTraitRequirements + 1))));
+    filter.capabilities = many_names(kWishCapabilities + 1);
+    EXPECT_TRUE(may_be_unsure(filter.wish(), traits("fax")));
+    Filter kinds;
+    kinds.any_kind = false;
+    kinds.kinds = many_names(kWishKinds + 1);
+    EXPECT_TRUE(may_be_unsure(kinds.wish(), traits("fax")));
+}
+
 TEST(Wish, WhatDoesNotFitMustBeLookedAt) {
     Filter filter;
     filter.any_kind = false;
