@@ -165,6 +165,8 @@ def _check_effects(report, final):
 
 def _check_leases(report, events, asked, final, timeout):
     claims, signs, given_up = defaultdict(list), defaultdict(float), {}
+    # Asked for and not refused: whoever was killed before it could write the answer down may have been heard.
+    refused = {(e.client, e.number, item.id) for e in events if e.op == "fail" and e.phase in ("fail", "error") for item in e.items}
     for event in events:
         sent = asked[event.client, event.number]
         if event.op == "claim" and event.phase in ("ok", "unknown"):
@@ -174,8 +176,10 @@ def _check_leases(report, events, asked, final, timeout):
             for item in event.items:
                 lease = item.id, item.lease
                 signs[lease] = max(signs[lease], sent)
-        elif event.op == "fail" and event.phase in ("ok", "unknown"):
+        elif event.op == "fail" and event.phase == "invoke":
             for item in event.items:
+                if (event.client, event.number, item.id) in refused:
+                    continue
                 given_up.setdefault((item.id, item.lease), sent)
 
     ended = defaultdict(list)

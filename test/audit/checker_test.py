@@ -113,6 +113,23 @@ def unknown_heartbeat(story):
     given_while_heartbeats(story, "unknown")
 
 
+def given_after_failure(story, phase=None):
+    """The first attempt is failed, by a client that is killed before it can write down the answer unless there is one."""
+    story.events = [e for e in story.events if e.op == "enqueue"]
+    story.final.effects.clear()
+    story.tell("claim", "ok", Item("k", 7, 50, 1))
+    story.tell("fail", phase or "ok", Item("k", 7, 50))
+    if phase is None:
+        story.events.pop()
+    story.tell("claim", "ok", Item("k", 7, 60, 2), client="w1")
+    story.final.attempts.append((7, 50, "failed"))
+    story.complete(60)
+
+
+def given_after_refusal(story):
+    given_after_failure(story, "fail")
+
+
 def stale(story):
     story.events = [e for e in story.events if e.op == "enqueue"]
     story.final.effects.clear()
@@ -150,7 +167,8 @@ def error(story):
 
 
 CASES = {
-    proper: set(), rescued: set(), unknown_heartbeat: set(),
+    proper: set(), rescued: set(), unknown_heartbeat: set(), given_after_failure: set(),
+    given_after_refusal: {"lease given twice"},
     lost: {"lost"}, unfinished: {"lost"}, failed: {"failed"}, phantom: {"phantom"},
     unexpected: {"unexpected"}, twice_there: {"unexpected"}, torn: {"torn"},
     doubled: {"doubled effect", "lease accepted twice"}, no_effect: {"missing effect"},
