@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/lib";
 
 use JobqTest;
 use Test::More;
+use Time::HiRes qw(time);
 
 my %hostile = (
     'lock_timeout' => '1ms',
@@ -131,13 +132,16 @@ becomes_true($node, 'besieged', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE
 
 # ---- a lock that is held for longer than the cluster's lock_timeout is waited for
 
-my $waited = 0;
+my ($waited, $from) = (0, '');
 for (1 .. 10)
 {
+    $from = value($node, 'besieged', 'SELECT clock_timestamp()');
+    my $probed;
     my $holder = session($node, 'besieged');
     $holder->query('BEGIN; LOCK TABLE jobq.jobs IN ACCESS EXCLUSIVE MODE');
     seconds_until(
         sub {
+            $probed = time;
             $waited = value($node, 'postgres', q{
                 SELECT coalesce(max(1000 * extract(epoch FROM clock_timestamp() - l.waitstart)), 0)
                 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -145,12 +149,17 @@ for (1 .. 10)
             return $waited > 20;
         });
     $holder->query('COMMIT');
+    $waited += 1000 * (time - $probed);
     $holder->quit;
-    last if $waited < 300;    # else this machine was too slow for the worker's own lock_timeout
+    last if $waited < 400;    # else this machine was too slow for the worker's own lock_timeout
 }
 cmp_ok($waited, '>', 20, 'a worker waits for a lock of a client');
-is(value($node, 'besieged', q{SELECT last_error FROM jobq.workers WHERE database = 'besieged'}),
-    '', 'longer than lock_timeout, without an error') if $waited < 300;
+SKIP:
+{
+    skip "the machine was too slow: $waited ms", 1 if $waited >= 400;
+    is(value($node, 'besieged', "SELECT last_error FROM jobq.workers WHERE database = 'besieged' AND last_error_at > '$from'"),
+        '', 'longer than lock_timeout, without an error');
+}
 
 # ---- nobody called anything in evil
 
