@@ -6,6 +6,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
+use List::Util qw(sum);
 use JobqSleep;
 use JobqTest;
 use JobqTime;
@@ -166,25 +167,30 @@ is(value($node, 'work', q{DO $$ DECLARE held record; BEGIN
 value($node, 'work', q{SELECT jobq_set_limit('w', max_running => 1), jobq_enqueue('w'), jobq_enqueue('w'), jobq_enqueue('w')});
 my ($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('w')});
 my $sleeper = sleeper($node);
-start($sleeper, q{CALL jobq_wait('w', '20 s')});
-sleeps_on($sleeper, 'an exhausted limit is an empty queue');
+
+# That a limit is full is believed for ten seconds: after that a wait returns once, for a claim to look.
+sub sleeps_at_limit
+{
+    my ($name) = @_;
+    for my $try (1 .. 3)
+    {
+        value($node, 'work', q{SELECT count(*) FROM jobq_claim('w')});
+        start($sleeper, q{CALL jobq_wait('w', '120 s')});
+        usleep(200_000);
+        last unless ended($sleeper);
+    }
+    return sleeps_on($sleeper, $name);
+}
+sleeps_at_limit('an exhausted limit is an empty queue');
 value($node, 'work', "SELECT jobq_complete($id, $lease)");
 wakes($sleeper, 'a place is given back');
-# That a limit is full is believed for ten seconds: after that a wait returns once, for a claim to look.
-for my $try (1 .. 3)
-{
-    value($node, 'work', q{SELECT count(*) FROM jobq_claim('w')});
-    start($sleeper, q{CALL jobq_wait('w', '120 s')});
-    usleep(200_000);
-    last unless ended($sleeper);
-}
-sleeps_on($sleeper, 'full again');
+sleeps_at_limit('full again');
 value($node, 'work', q{SELECT jobq_set_limit('w', max_running => 2)});
 wakes($sleeper, 'the limit is raised');
 value($node, 'work', q{SELECT jobq_set_limit('rate', rate => 1, per => '6 s'), jobq_enqueue('rate'), jobq_enqueue('rate')});
 value($node, 'work', q{SELECT count(*) FROM jobq_claim('rate', batch => 5)}) for 1 .. 2;
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'rate' AND status = 'processing' OR (SELECT count(*) > 9 FROM jobq_claim('rate'))}, 'one has started');
-my $due = value($node, 'work', q{SELECT extract(epoch FROM next_token - clock_timestamp()) FROM jobq.limits WHERE queue = 'rate'});
+my $due = value($node, 'work', q{SELECT coalesce(extract(epoch FROM next_token - clock_timestamp()), 0) FROM jobq.limits WHERE queue = 'rate'});
 start($sleeper, q{CALL jobq_wait('rate', '20 s')});
 my $took = seconds_to_end($sleeper, 10);
 note(sprintf 'the next token is due in %.2f s, and wakes after %.2f', $due, $took);
@@ -228,7 +234,7 @@ for (1 .. 50)
     push @times, time - $begin;
 }
 report_spread('claim behind 100,000 jobs without room', @times);
-cmp_ok((sort { $a <=> $b } @times)[25], '<', 0.02, 'at once');
+in_time((sort { $a <=> $b } @times)[25], 0.02, 'at once', sum(@times));
 # The first of them runs as soon as there is room.
 is($session->query(q{WITH c AS (SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'front' AND status = 'processing' AND concurrency_key = 'big') SELECT count(*) FROM c}), '1', 'it completes');
 is($session->query(q{SELECT payload FROM jobq_claim('front')}), '1', 'the next of the key, in its old place');
