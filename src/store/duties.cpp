@@ -20,6 +20,7 @@
 #include "store/lanes.h"
 #include "store/learn.h"
 #include "store/limit_settings.h"
+#include "store/references.h"
 #include "store/retire.h"
 #include "store/rows.h"
 #include "store/suspects.h"
@@ -379,7 +380,13 @@ void restore_trigger() {
 }
 
 void delete_page(const Page &page, DutyOutcome *outcome) {
+    FailureText failure;
     if (page.count == 0) return;
+    // What stops them all is not tried with each.
+    if (!attempt([] { require_trusted_followers(); }, &failure)) {
+        leave_out(outcome, DatumGetInt64(page.ids[0]), failure);
+        return;
+    }
     const Rows locked = run(
         lock_unkept,
         Params().add(array_of(page.ids, page.count, INT8OID)).add(array_of(page.finished, page.count, TIMESTAMPTZOID)));

@@ -16,6 +16,7 @@
 #include "store/groups.h"
 #include "store/kept_keys.h"
 #include "store/lanes.h"
+#include "store/references.h"
 #include "store/rows.h"
 #include "store/watch.h"
 
@@ -305,6 +306,7 @@ void delete_all_attempts() { run(delete_every_attempt, Params()); }
 void delete_jobs_and_attempts(Datum *ids, int count) {
     count = without_dependents(ids, nullptr, count);
     if (count == 0) return;
+    require_trusted_followers();
     delete_attempts(ids, count);
     Statement &statement = any_dependency() ? delete_jobs_and_edges : delete_jobs;
     const Rows gone = run(statement, Params().add(array_of(ids, count, INT8OID)));

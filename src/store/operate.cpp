@@ -10,6 +10,7 @@
 #include "store/kept_keys.h"
 #include "store/locked_jobs.h"
 #include "store/operate.h"
+#include "store/references.h"
 #include "store/revive.h"
 #include "store/rows.h"
 
@@ -163,6 +164,7 @@ Rows reschedule_jobs(Datum ids, TimestampTz run_at, TimestampTz now) {
 
 Rows delete_them(Datum ids) {
     const Rows locked = run(lock_removable, Params().add(ids));
+    require_trusted_followers();
     const Rows gone = run(remove, Params().add(ids_of(locked)));
     count_deleted_rows(gone, 3);
     keep_deleted_rows(gone, 1, 2);

@@ -18,6 +18,7 @@
 #include "store/kept_keys.h"
 #include "store/lanes.h"
 #include "store/owner.h"
+#include "store/references.h"
 #include "store/rows.h"
 #include "store/unique.h"
 
@@ -350,7 +351,9 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
         ids[removed++] = Int64GetDatum(job->new_id);
         give_existing(job, keys[k].holder);
     }
-    if (removed > 0) run(remove, Params().add(array_of(ids, removed, INT8OID)));
+    if (removed == 0) return;
+    require_trusted_followers();
+    run(remove, Params().add(array_of(ids, removed, INT8OID)));
 }
 
 // Tells of a row as it was inserted: a trigger of somebody's may have changed it.
