@@ -321,6 +321,8 @@ BEGIN;
 REVOKE SELECT ON jobq.producer_queues FROM regress_jobq_producer;
 SELECT may('regress_jobq_producer');
 ROLLBACK;
+-- What would hold up all queues.
+SELECT answer('regress_jobq_operator', 'SELECT jobq_alter_queue({q}, round_robin => true)', 'mine'), answer('regress_jobq_operator', 'SELECT jobq_alter_queue({q}, round_robin => false)', 'mine');
 -- What is granted on all tables restricts nobody.
 BEGIN;
 GRANT ALL ON ALL TABLES IN SCHEMA jobq TO regress_jobq_all;

@@ -89,6 +89,14 @@ void check_queue_max_runtime(const Interval *value) {
     if (check_span(value, "max_runtime", Zero::Allowed) != 0) check_max_runtime(value);
 }
 
+// Switched on, it locks jobq.jobs until the transaction ends (store/turns.cpp).
+void check_round_robin(FunctionCallInfo fcinfo, bool round_robin) {
+    if (!round_robin || scope_of(fcinfo) == nullptr) return;
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to switch on round_robin"),
+                    errdetail("The jobs of all queues wait meanwhile, and the role was granted certain ones."),
+                    errhint("An operator of all queues may do it.")));
+}
+
 QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
     if (given(fcinfo, 1)) check_positive(PG_GETARG_INT32(1), "max_attempts");
     if (given(fcinfo, 2)) check_span(PG_GETARG_INTERVAL_P(2), "backoff_base", Zero::Allowed);
@@ -103,6 +111,7 @@ QueueSettings settings_arguments(FunctionCallInfo fcinfo) {
     if (given(fcinfo, 11)) check_queue_max_runtime(PG_GETARG_INTERVAL_P(11));
     if (given(fcinfo, 12)) check_on_max_runtime(PG_GETARG_TEXT_PP(12));
     if (given(fcinfo, 13)) check_priority_ageing(PG_GETARG_INTERVAL_P(13));
+    if (given(fcinfo, 14)) check_round_robin(fcinfo, PG_GETARG_BOOL(14));
     QueueSettings found = {};
     for (int i = 0; i < kQueueSettings; i++) {
         found.given[i] = given(fcinfo, i + 1);

@@ -124,11 +124,16 @@ void explain_running(const Subject &job) {
     if (Min(end, forced) < job.now) explain_unserved("its time is over", job.sink);
 }
 
+// So long a duty may take.
+constexpr core::Micros kLate = 5 * core::kSecond;
+
 void explain_scheduled(const Subject &job) {
     const TimestampTz run_at = time_at(job, kRunAt);
     const bool retries = job.row.int32_at(kAttempts) > 0 && has(job, kError);
+    const bool late = run_at < job.now - kLate;
     job.sink->take({"scheduled",
-                    run_at <= job.now ? "it is due, and becomes claimable in a moment"
+                    late              ? "it was due then: jobq.workers says in note and last_error what keeps it"
+                    : run_at <= job.now ? "it is due, and becomes claimable in a moment"
                     : retries         ? psprintf("it waits for its next attempt after: %s", string_at(job, kError))
                                       : "it is not due before then",
                     0, 0, run_at});
@@ -174,7 +179,9 @@ void explain_blocked(const Subject &job) {
         return;
     }
     job.sink->take(
-        {"unblocking", "what it waited for has ended, and it becomes claimable in a moment", 0, 0, DT_NOEND});
+        {"unblocking",
+         "what it waited for has ended, and it becomes claimable in a moment, unless jobq.workers has a note or an error",
+         0, 0, DT_NOEND});
     explain_unserved("what it waited for has ended", job.sink);
 }
 
@@ -215,6 +222,7 @@ class NotingSink : public ReasonSink {
 void explain_pending(Subject job) {
     NotingSink noting(job.sink);
     job.sink = &noting;
+    explain_refusal(job.sink);
     const bool paused = explain_queue_stops(job.queue_name, *job.queue, job.now, job.sink) && job.queue->paused;
     if (has(job, kConcurrencyKey))
         explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);

@@ -143,7 +143,7 @@ void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, 
     if (scheduled > 0) {
         const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
         const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
-        sink->take({"scheduled", psprintf("%s not due before then", jobs_text(scheduled)), 0, 0, next});
+        sink->take({"scheduled", psprintf(next <= now ? "%s, the first of which was due then" : "%s not due before then", jobs_text(scheduled)), 0, 0, next});
         if (next <= now) explain_unserved("jobs are due", sink);
     }
     const int64 blocked = in_status(numbers, core::JobStatus::Blocked);
@@ -169,7 +169,8 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     const QueueNumbers numbers = numbers_of(name);
     const int64 pending = in_status(numbers, core::JobStatus::Pending);
     const int64 running = in_status(numbers, core::JobStatus::Processing);
-    bool stopped = explain_queue_stops(name, queue, now, sink);
+    bool stopped = explain_refusal(sink);
+    stopped |= explain_queue_stops(name, queue, now, sink);
     const Datum full_keys = explain_keys(name, queue, queue_text, now, sink);
     int64 waiting = 0;
     for (const auto status : {core::JobStatus::Scheduled, core::JobStatus::Blocked, core::JobStatus::Pending})

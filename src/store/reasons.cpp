@@ -50,6 +50,17 @@ Statement find_prepared = {
 
 char *copy_of(std::string_view text) { return pnstrdup(text.data(), text.size()); }
 
+// How many of the limit's places are taken, by claims that are not committed, too.
+int taken_places(SlotOf of, int64 id) {
+    JobsTable jobs;
+    open_jobs_for_reading(&jobs);
+    Slots slots = {&jobs, {}, nullptr};
+    const Numbers held = held_numbers(&slots, of, id);
+    close_slots(&slots);
+    close_jobs_for_reading(&jobs);
+    return held.count;
+}
+
 // `subject`: 'queue "api"' or 'concurrency_key "customer 1"'. Returns whether the limit lets no job start.
 bool explain_limit(const char *subject, const QueueLimit &limit, SlotOf of, int64 id, int64 running, TimestampTz now,
                    ReasonSink *sink) {
@@ -65,6 +76,16 @@ bool explain_limit(const char *subject, const QueueLimit &limit, SlotOf of, int6
              psprintf("%s: %lld of max_running %d run", subject, static_cast<long long>(running), limit.max_running),
              ids_in(holders), 0, DT_NOEND});
         stops = true;
+    } else if (limit.max_running > 0) {
+        const int taken = taken_places(of, id);
+        if (taken >= limit.max_running) {
+            sink->take({"limit",
+                        psprintf("%s: %lld of max_running %d run, the other places are taken by claims that are not "
+                                 "committed; jobq_explain_queue says whose",
+                                 subject, static_cast<long long>(running), limit.max_running),
+                        0, 0, DT_NOEND});
+            stops = true;
+        }
     }
     TimestampTz next;
     if (limit.rate.interval > 0 && peek_tokens(id, limit.rate, now, &next) <= 0) {
@@ -217,6 +238,19 @@ void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonS
             appendStringInfo(&text, "transaction %u", holders.xids[i]);
     }
     sink->take({"locked", text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0, DT_NOEND});
+}
+
+bool explain_refusal(ReasonSink *sink) {
+    FailureText failure;
+    const auto look = [] {
+        JobsTable jobs;
+        open_jobs(&jobs);
+        close_jobs(&jobs);
+        require_job_index(JobIndex::Ready);
+    };
+    if (attempt(look, &failure)) return false;
+    sink->take({"refused", psprintf("every claim fails: %s", failure.message), 0, 0, DT_NOEND});
+    return true;
 }
 
 void explain_unserved(const char *what, ReasonSink *sink) {
