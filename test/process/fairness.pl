@@ -6,6 +6,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
+use JobqSleep;
 use JobqTest;
 use JobqTime;
 use Test::More;
@@ -55,9 +56,17 @@ is(work(q{SELECT jobq_drop_queue('long', force => true)}), 't', 'the queue goes'
 
 work(q{TRUNCATE taken RESTART IDENTITY; SELECT jobq_create_queue('many', round_robin => true)});
 enqueue('many', "k$_", 400 * $_) for 1 .. 5;
-my @sessions = map { session($node, 'work') } 1 .. 8;
-$_->query_until(qr/started/, "\\echo started\nCALL take('many', 200);\n\\echo done\n") for @sessions;
-$_->query_until(qr/done/, '') for @sessions;
+my @sessions = map { sleeper($node) } 1 .. 8;
+
+# All at once, until the last one has ended.
+sub together
+{
+    my ($call) = @_;
+    start($_, $call) for @sessions;
+    seconds_to_end($_, 300) for @sessions;
+    return;
+}
+together(q{CALL take('many', 200)});
 my $served = work(q{SELECT string_agg(n::text, ' ') FROM (SELECT count(*) AS n FROM taken WHERE queue = 'many' GROUP BY key ORDER BY key) s});
 diag("1600 jobs of five keys, taken by eight workers: $served");
 my @counts = sort { $a <=> $b } split / /, $served;
@@ -65,8 +74,7 @@ is(scalar @counts, 5, 'all keys are served');
 cmp_ok($counts[-1] - $counts[0], '<=', 40, 'equally, whatever their backlogs');
 is(work(q{SELECT count(*) FROM taken}), '1600', 'every claim found a job');
 # When keys have come to an end the others go on, and at the end everything is done.
-$_->query_until(qr/started/, "\\echo started\nCALL take('many', 10000);\n\\echo done\n") for @sessions;
-$_->query_until(qr/done/, '') for @sessions;
+together(q{CALL take('many', 10000)});
 is(work(q{SELECT count(*), count(*) FILTER (WHERE status = 'completed') FROM jobq.jobs WHERE queue = 'many'}), '6000|6000', 'every job is done, none twice');
 
 # Batches, whose turns others take meanwhile, some of which are rolled back: no job is met twice by one claim.
@@ -83,11 +91,10 @@ work(q{CREATE PROCEDURE drain(q text) LANGUAGE plpgsql AS $$
        SELECT jobq_create_queue('batches', round_robin => true, priority_ageing => '1 s')});
 enqueue('batches', "k$_", 3000) for 1 .. 12;
 my $before = log_size($node);
-$_->query_until(qr/started/, "\\echo started\nCALL drain('batches');\n\\echo done\n") for @sessions;
-$_->query_until(qr/done/, '') for @sessions;
+together(q{CALL drain('batches')});
 unlike(log_since($node, $before), qr/ERROR/, 'no claim of a batch fails');
 is(work(q{SELECT count(*), count(*) FILTER (WHERE status = 'completed' AND attempts = 1) FROM jobq.jobs WHERE queue = 'batches'}), '36000|36000', 'every job is claimed once');
-$_->quit for @sessions;
+$_->{session}->quit for @sessions;
 
 # ---- a crash
 
