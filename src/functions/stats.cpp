@@ -51,9 +51,7 @@ PGDLLEXPORT Datum jobq_oldest_pending_age(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_oldest_heartbeats);
 PGDLLEXPORT Datum jobq_oldest_heartbeats(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
-    with_spi([&] {
-        results.rows(oldest_heartbeats());
-    });
+    with_spi([&] { results.rows(oldest_heartbeats()); });
     return results.done();
 }
 

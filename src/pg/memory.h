@@ -5,7 +5,6 @@
 
 #include <string_view>
 
-
 namespace jobq {
 
 // Room for so many items, for one at least, in the current context: batches may be larger than palloc allows.

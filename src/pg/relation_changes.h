@@ -1,5 +1,5 @@
-// What hears that the catalogue's entry of a relation has changed. A backend of PostgreSQL 15 has ten places for relation
-// cache callbacks, for the server and all extensions together: this takes one for all of jobq.
+// What hears that the catalogue's entry of a relation has changed. A backend of PostgreSQL 15 has ten places for
+// relation cache callbacks, for the server and all extensions together: this takes one for all of jobq.
 #pragma once
 
 #include "pg/pg.h"

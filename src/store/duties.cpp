@@ -106,7 +106,8 @@ Statement find_missing_lanes = {
        WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = u.lane AND NOT d.retiring) ORDER BY u.lane)",
     {INT8ARRAYOID}};
 constexpr int kLanesAtOnce = 1000;
-// So many entries of lanes without a row at a time: those of jobs that are gone stay while an old snapshot may see them.
+// So many entries of lanes without a row at a time: those of jobs that are gone stay while an old snapshot may see
+// them.
 constexpr int kMissingPiece = 20000;
 // Where the next look at such lanes begins: in a lane, at a key.
 struct {
@@ -290,7 +291,8 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
     return company.lost_together;
 }
 
-// Marks the running jobs whose time as young leases is over, at most `batch`. Those that somebody holds hold up no other.
+// Marks the running jobs whose time as young leases is over, at most `batch`. Those that somebody holds hold up no
+// other.
 void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not see what must be judged.
     if (IsolationUsesXactSnapshot()) return;

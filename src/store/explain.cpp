@@ -132,10 +132,10 @@ void explain_scheduled(const Subject &job) {
     const bool retries = job.row.int32_at(kAttempts) > 0 && has(job, kError);
     const bool late = run_at < job.now - kLate;
     job.sink->take({"scheduled",
-                    late              ? "it was due then: jobq.workers says in note and last_error what keeps it"
+                    late                ? "it was due then: jobq.workers says in note and last_error what keeps it"
                     : run_at <= job.now ? "it is due, and becomes claimable in a moment"
-                    : retries         ? psprintf("it waits for its next attempt after: %s", string_at(job, kError))
-                                      : "it is not due before then",
+                    : retries           ? psprintf("it waits for its next attempt after: %s", string_at(job, kError))
+                                        : "it is not due before then",
                     0, 0, run_at});
     if (run_at <= job.now) explain_unserved("it is due", job.sink);
 }
@@ -178,10 +178,10 @@ void explain_blocked(const Subject &job) {
             {"blocked", "somebody has set it to blocked, and it stays so until it is set back", 0, 0, DT_NOEND});
         return;
     }
-    job.sink->take(
-        {"unblocking",
-         "what it waited for has ended, and it becomes claimable in a moment, unless jobq.workers has a note or an error",
-         0, 0, DT_NOEND});
+    job.sink->take({"unblocking",
+                    "what it waited for has ended, and it becomes claimable in a moment, unless jobq.workers has a "
+                    "note or an error",
+                    0, 0, DT_NOEND});
     explain_unserved("what it waited for has ended", job.sink);
 }
 

@@ -143,7 +143,10 @@ void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, 
     if (scheduled > 0) {
         const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
         const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
-        sink->take({"scheduled", psprintf(next <= now ? "%s, the first of which was due then" : "%s not due before then", jobs_text(scheduled)), 0, 0, next});
+        sink->take({"scheduled",
+                    psprintf(next <= now ? "%s, the first of which was due then" : "%s not due before then",
+                             jobs_text(scheduled)),
+                    0, 0, next});
         if (next <= now) explain_unserved("jobs are due", sink);
     }
     const int64 blocked = in_status(numbers, core::JobStatus::Blocked);

@@ -54,8 +54,8 @@ struct Demand {
 };
 // From the columns kind, version and requires of a row, which follow each other.
 Demand demand_at(const Row &row, int kind_column);
-// No worker has asked for such jobs of the queue lately, by what recent_filters() says of it. `jobs`: how many there are;
-// 0: one, which is not counted. Returns whether it says so.
+// No worker has asked for such jobs of the queue lately, by what recent_filters() says of it. `jobs`: how many there
+// are; 0: one, which is not counted. Returns whether it says so.
 bool explain_unasked(const RecentFilters &recent, const Demand &demand, int64 jobs, TimestampTz now, ReasonSink *sink);
 
 // The job, or `count` jobs of the queue, are suspects. Names those that are on trial in the queue, or

@@ -51,16 +51,16 @@ void require_trusted_triggers(Relation follower, Oid owner) {
     for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
         const Trigger &trigger = triggers->triggers[i];
         if (!fires_after_change(trigger) || has_privs_of_role(owner_of_function(trigger.tgfoid), owner)) continue;
-        ereport(ERROR,
-                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("trigger \"%s\" of table %s.%s would run with the rights of the owner of jobq.jobs",
-                        trigger.tgname, get_namespace_name(RelationGetNamespace(follower)),
-                        RelationGetRelationName(follower)),
-                 errdetail("The table follows jobq.jobs by a foreign key, and the trigger's function belongs to \"%s\".",
-                           GetUserNameFromId(owner_of_function(trigger.tgfoid), false)),
-                 errhint("Give the function to the owner of jobq.jobs, or let the foreign key do nothing: ON DELETE NO "
-                         "ACTION."),
-                 errtable(follower)));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("trigger \"%s\" of table %s.%s would run with the rights of the owner of jobq.jobs", trigger.tgname,
+                    get_namespace_name(RelationGetNamespace(follower)), RelationGetRelationName(follower)),
+             errdetail("The table follows jobq.jobs by a foreign key, and the trigger's function belongs to \"%s\".",
+                       GetUserNameFromId(owner_of_function(trigger.tgfoid), false)),
+             errhint("Give the function to the owner of jobq.jobs, or let the foreign key do nothing: ON DELETE NO "
+                     "ACTION."),
+             errtable(follower)));
     }
 }
 

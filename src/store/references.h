@@ -8,9 +8,9 @@
 
 namespace jobq {
 
-// Before a statement of ours deletes jobs. 55000 when that would fire a trigger whose function belongs to a role without
-// the rights of the owner of jobq.jobs. Nobody can attach one any more until the transaction has ended. Next to free
-// where no table follows jobq.jobs.
+// Before a statement of ours deletes jobs. 55000 when that would fire a trigger whose function belongs to a role
+// without the rights of the owner of jobq.jobs. Nobody can attach one any more until the transaction has ended. Next to
+// free where no table follows jobq.jobs.
 void require_trusted_followers();
 
 }  // namespace jobq

@@ -62,7 +62,8 @@ struct Kind {
     const char *name;
     const char *marker;  // a function, or a table of the schema jobq, that only this kind has
     const char *const *functions;
-    const char *queues_view;  // who was granted the column of this view: certain queues; nullptr: there is no such grant
+    const char
+        *queues_view;  // who was granted the column of this view: certain queues; nullptr: there is no such grant
     bool reads_views;
     bool reads_jobs;
 };

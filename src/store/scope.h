@@ -2,9 +2,9 @@
 //
 // Who calls is the current user where the function begins: that is why no function that is restricted is SECURITY
 // DEFINER. Superusers, the owner and its members may use every queue. Anybody else was granted EXECUTE, or is a member
-// of roles that were: one of them whose grant is not restricted is enough, else it is the queues of all of them. A role's
-// grant as producer, worker or operator is restricted while the role was granted the column of jobq.producer_queues and
-// so on, or has rows in jobq.queue_grants.
+// of roles that were: one of them whose grant is not restricted is enough, else it is the queues of all of them. A
+// role's grant as producer, worker or operator is restricted while the role was granted the column of
+// jobq.producer_queues and so on, or has rows in jobq.queue_grants.
 //
 // A foreign queue that is named is refused (42501), whether it exists or not. A job of a foreign queue is like one that
 // does not exist. A dead letter is a job of the queue that it lies in and of the one that it came from.
