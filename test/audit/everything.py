@@ -98,11 +98,11 @@ def rules(sessions_lost):
 
 STATUSES = ("scheduled", "blocked", "pending", "processing", "completed", "failed", "cancelled")
 # Ages as numbers: a client cannot hold every time that a job can be due at.
-SECONDS = "extract(epoch FROM {})::float8"
+AGE = "extract(epoch FROM {})::float8"
 COUNTED = ("SELECT queue, " + ", ".join(f"count(*) FILTER (WHERE status = '{status}')" for status in STATUSES)
-           + ", " + SECONDS.format("clock_timestamp() - min(run_at) FILTER (WHERE status = 'pending')")
+           + ", " + AGE.format("clock_timestamp() - min(run_at) FILTER (WHERE status = 'pending')")
            + " FROM jobq.jobs GROUP BY queue")
-SHOWN = "SELECT queue, " + ", ".join(STATUSES) + ", " + SECONDS.format("oldest_pending_age") + ", source FROM jobq.queue_stats"
+SHOWN = "SELECT queue, " + ", ".join(STATUSES) + ", " + AGE.format("oldest_pending_age") + ", source FROM jobq.queue_stats"
 
 
 def disagreement(conn):
