@@ -29,7 +29,7 @@ impatient   test/audit/run.sh
 fuzz        test/fuzz/run.sh
 fuzz_unsorted test/planted/batch_not_sorted.patch
 fuzz_crash  test/planted/null_elements_let_in.patch
-fuzz_counters test/planted/snooze_not_counted.patch
+fuzz_counters test/planted/ends_not_counted.patch
 '
 preloaded="shared_preload_libraries = 'jobq'"
 limit=1200   # seconds for one suite; one that takes longer is cut off, and has failed
@@ -154,7 +154,7 @@ suite_fuzz_unsorted() { caught_by_fuzz batch_not_sorted 'undocumented SQLSTATE 2
 # a crash,
 suite_fuzz_crash() { caught_by_fuzz null_elements_let_in 'connection lost'; }
 # and counters that are not those of the rows.
-suite_fuzz_counters() { caught_by_fuzz snooze_not_counted 'counters:'; }
+suite_fuzz_counters() { caught_by_fuzz ends_not_counted 'counters:'; }
 
 caught_by_fuzz() {  # patch finding
     plant_patch "$1"
