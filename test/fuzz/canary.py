@@ -81,9 +81,10 @@ class Canaries:
     def claimable(self):
         """What has become pending can be claimed: no mark hides it."""
         wanted = sorted(job for duty, job in self.jobs.items() if STATUS[duty] == "pending")
-        # One by one, each for another worker: a job that has been lost is handed out alone.
+        # One by one, each for another worker, whom no other set has heard of: a job that has been lost is handed out alone, and
+        # whoever may have been left with one by an attack gets no other.
         got = []
-        while rows := self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', 'canary {len(got)}')").fetchall():
+        while rows := self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', '{self.queue} {len(got)}')").fetchall():
             got += rows
         for job, lease in got:
             self.conn.execute("SELECT jobq_complete(%s, %s)", (job, lease))
