@@ -148,7 +148,7 @@ class Caller:
         began = time.monotonic()
         waits = function.procedure and script.kind != "timeout"
         if waits:
-            conn.pgconn.exec_(f"SET statement_timeout = {round(WAIT_BOUND * 1000)}".encode())
+            self._bound(conn, WAIT_BOUND)
         answer = self._exec(conn, script.parts[0])
         if answer is None and script.inside:
             answer = self._inside
@@ -160,9 +160,15 @@ class Caller:
         if conn.pgconn.transaction_status != TransactionStatus.IDLE:
             self._exec(conn, "ROLLBACK")
         if waits:
-            conn.pgconn.exec_(f"SET statement_timeout = {BOUND * 1000}".encode())
+            self._bound(conn, BOUND)
         self.report.seconds[function.name] += time.monotonic() - began
         self._judge(function, granted, script, waits, answer, text, other)
+
+    def _bound(self, conn, seconds):
+        """Statements take so long at most. The one that says so is under the bound before it, and may be cancelled by that."""
+        for _ in range(100):
+            if conn.pgconn.exec_(f"SET statement_timeout = {round(seconds * 1000)}".encode()).status == ExecStatus.COMMAND_OK:
+                return
 
     def _exec(self, conn, statement):
         """None, or (sqlstate, message, what else the error says)."""
