@@ -10,6 +10,8 @@ ROWS = ("SELECT j.id, j.queue, j.status, to_jsonb(j) - ARRAY['payload', 'metadat
 FINISHED = "j.status IN ('completed', 'failed', 'cancelled')"
 DEPENDS = ("EXISTS (SELECT FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d.depends_on WHERE d.job_id = j.id"
            " AND o.status NOT IN ('completed', 'failed', 'cancelled'))")
+# A dependency that is retried does not call back who has got past it: they no longer watch it.
+WATCHES = "(SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.watched)"
 
 LAWS = {
     "ready_at is run_at while the job is pending":
@@ -47,7 +49,7 @@ LAWS = {
         ROWS + f"CASE WHEN {FINISHED} THEN j.unique_held IS NOT NULL ELSE j.unique_held IS DISTINCT FROM j.unique_key::text END",
     "a job of a group waits, or has its turn, until it has finished":
         ROWS + f"CASE WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j.group_waiting, j.group_active) > 0"
-        f" WHEN j.status = 'blocked' AND {DEPENDS} THEN num_nonnulls(j.group_waiting, j.group_active) > 0"
+        f" WHEN j.status = 'blocked' AND {WATCHES} = 1 THEN num_nonnulls(j.group_waiting, j.group_active) > 0"
         " ELSE coalesce(j.group_waiting, j.group_active) IS DISTINCT FROM jobq.group_of(j.queue, j.group_key)"
         " OR num_nonnulls(j.group_waiting, j.group_active) <> 1 OR j.status <> 'blocked' AND j.group_waiting IS NOT NULL END",
     "one job of a group is active":
@@ -56,9 +58,9 @@ LAWS = {
     "a blocked job has something to wait for":
         ROWS + f"j.status = 'blocked' AND NOT {DEPENDS}"
         " AND NOT EXISTS (SELECT FROM jobq.jobs o WHERE o.group_active = j.group_waiting)",
-    "a waiting job with dependencies watches one of them":
-        ROWS + "j.status = 'blocked' AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id) AND j.group_waiting IS NULL"
-        " AND (SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.watched) <> 1",
+    "a waiting job with dependencies watches one of them, in the line of its group none":
+        ROWS + "j.status = 'blocked' AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id)"
+        f" AND {WATCHES} <> CASE WHEN j.group_waiting IS NULL THEN 1 ELSE 0 END",
     "dependencies are of jobs that there are":
         "SELECT d.job_id, d.depends_on FROM jobq.dependencies d WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = d.job_id)",
     "in a queue with round_robin each unfinished job has its turn":
