@@ -15,7 +15,6 @@ scratch_tree
 if [ -n "${DEFECT-}" ]; then
     if [ -e "test/planted/$DEFECT.patch" ]; then plant_patch "$DEFECT"; else plant_defect "$DEFECT"; fi
     export JOBQ_CHAOS_EXPECT=caught
-    scratch_hook=
 fi
 
 # A file system of its own can be filled without harm to others. Only root may mount one.

@@ -8,28 +8,29 @@ cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/planted.sh
 
-# The suites in their order: a name, which is that of a function below, and what it is made of.
+# The suites: a name, which is that of a function below, in which lane it runs, and what it is made of. The lanes run side
+# by side, the suites of a lane in this order.
 suites='
-exports     exports.txt
-unit        test/unit/*_test.cpp
-sanitizers  test/unit/*_test.cpp
-regress     sql/*.sql
-plain       sql/*.sql
-isolation   test/isolation/specs/*.spec
-pgtap       test/pgtap/*.sql
-process     test/process/*.pl
-drivers     test/drivers/run.sh
-audit       test/audit/run.sh
-together    test/audit/run.sh
-broken      test/audit/run.sh
-unpublished test/audit/run.sh
-unlimited   test/audit/run.sh
-crowded     test/audit/run.sh
-impatient   test/audit/run.sh
-fuzz        test/fuzz/run.sh
-fuzz_unsorted test/planted/batch_not_sorted.patch
-fuzz_crash  test/planted/null_elements_let_in.patch
-fuzz_counters test/planted/ends_not_counted.patch
+exports       1  exports.txt
+unit          1  test/unit/*_test.cpp
+sanitizers    1  test/unit/*_test.cpp
+regress       1  sql/*.sql
+plain         1  sql/*.sql
+isolation     1  test/isolation/specs/*.spec
+pgtap         1  test/pgtap/*.sql
+process       2  test/process/*.pl
+drivers       1  test/drivers/run.sh
+audit         1  test/audit/run.sh
+together      1  test/audit/run.sh
+broken        1  test/audit/run.sh
+unpublished   1  test/audit/run.sh
+unlimited     1  test/audit/run.sh
+crowded       1  test/audit/run.sh
+impatient     1  test/audit/run.sh
+fuzz          2  test/fuzz/run.sh
+fuzz_unsorted 2  test/planted/batch_not_sorted.patch
+fuzz_crash    2  test/planted/null_elements_let_in.patch
+fuzz_counters 2  test/planted/ends_not_counted.patch
 '
 preloaded="shared_preload_libraries = 'jobq'"
 limit=1200   # seconds for one suite; one that takes longer is cut off, and has failed
@@ -228,11 +229,46 @@ name_failures() {  # suite log
         { more-- }' "$2"
 }
 
+# One suite: its output goes to a log, what comes of it to $logs/NAME.result: passed failed seconds, and a word.
+run_suite() {  # name
+    local name=$1 log=$logs/$1 begun=$SECONDS status=0 result=ok parts passed failed took
+    parts=$(awk -v name="$name" '$1 == name { print $3 }' <<<"$suites")
+    if compgen -G "$JOBQ_ROOT/$parts" >/dev/null; then
+        set +e   # inside a condition the shell would ignore failures in the suite
+        run_apart "suite_$name" >"$log" 2>&1
+        status=$?
+        set -e
+    else
+        echo "$parts is missing" >"$log"
+        status=1
+    fi
+    took=$((SECONDS - begun))
+    read -r passed failed < <(count_tests "$log")
+    if [ $status -ne 0 ] || [ "$failed" -ne 0 ] || [ "$passed" -eq 0 ]; then
+        result=FAILED
+        [ "$failed" -gt 0 ] || failed=1
+        # What timeout says when it had to end the suite: the numbers are those of a part of it.
+        if [ $status -eq 124 ] || [ $status -eq 137 ]; then
+            result="CUT OFF after $took s: the rest has not been run"
+        fi
+        name_failures "$name" "$log" >"$log.failures"
+        printf -- '---- %s: %s; the end of its output (%s):\n%s\n----\n' "$name" "$result" "$log" "$(tail -n 150 "$log")"
+    fi
+    echo "$passed $failed $took $result" >"$log.result"
+    printf '%-13s %d passed, %d failed in %d s\n' "$name" "$passed" "$failed" "$took"
+}
+
+run_lane() {  # lane
+    local name
+    for name in $wanted; do
+        if grep -q "^$name  *$1 " <<<"$suites"; then run_suite "$name"; fi
+    done
+}
+
 scripts/setup.sh check
 find_pg_config
 all=$(awk 'NF { print $1 }' <<<"$suites")
-# The attackers of test/fuzz by name: SUITE=fuzz.
-wanted=${SUITE:-$(grep -v "^fuzz" <<<"$all")}
+wanted=${SUITE:-$all}
 for name in $wanted; do
     grep -qx "$name" <<<"$all" || { echo "no such suite: $name; there are:" $all >&2; exit 2; }
 done
@@ -244,56 +280,35 @@ warnings=$(grep -c 'warning:' build/build.log || true)
 
 scratch_begin check
 scratch_tree
+scratch_template
 copy_tests
 logs=$SCRATCH/logs
 mkdir "$logs"
+
+for lane in $(awk 'NF { print $2 }' <<<"$suites" | sort -u); do
+    start_apart run_lane "$lane"
+done
+lanes_ended=0
+for child in "${scratch_children[@]}"; do wait "$child" || lanes_ended=$?; done
+scratch_children=()
+
 table=
 total_passed=0
 total_failed=0
-failures=
 if [ "$warnings" -gt 0 ]; then
     grep -A 5 'warning:' build/build.log
     total_failed=1
 fi
-
 for name in $wanted; do
-    parts=$(awk -v name="$name" '$1 == name { print $2 }' <<<"$suites")
-    log=$logs/$name
-    begun=$SECONDS
-    status=0
-    if compgen -G "$JOBQ_ROOT/$parts" >/dev/null; then
-        set +e   # inside a condition the shell would ignore failures in the suite
-        run_apart "suite_$name" >"$log" 2>&1
-        status=$?
-        set -e
-    else
-        echo "$parts is missing" >"$log"
-        status=1
-    fi
-    read -r passed failed < <(count_tests "$log")
-    took=$((SECONDS - begun))
-    result=ok
-    if [ $status -ne 0 ] || [ "$failed" -ne 0 ] || [ "$passed" -eq 0 ]; then
-        result=FAILED
-        [ "$failed" -gt 0 ] || failed=1
-        SCRATCH_KEEP=1
-        # What timeout says when it had to end the suite: the numbers are those of a part of it.
-        if [ $status -eq 124 ] || [ $status -eq 137 ]; then
-            result="CUT OFF after $took s"
-            failures+="$name: cut off after $took s, the rest has not been run"$'\n'
-        fi
-        echo "---- $name: $result; the end of its output ($log):"
-        tail -n 150 "$log"
-        echo "----"
-        failures+=$(name_failures "$name" "$log")$'\n'
-    fi
+    passed=0 failed=1 took=0 result='NOT RUN'
+    [ ! -e "$logs/$name.result" ] || read -r passed failed took result <"$logs/$name.result"
+    table+=$(printf '%-13s %6d %6d %8d  %s' "$name" $((passed + failed)) "$failed" "$took" "$result")$'\n'
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
-    table+=$(printf '%-12s %6d %6d %8d  %s' "$name" $((passed + failed)) "$failed" "$took" "$result")$'\n'
-    printf '%-12s %d passed, %d failed in %d s\n' "$name" "$passed" "$failed" "$took"
 done
+[ "$total_failed" -eq 0 ] && [ "$lanes_ended" -eq 0 ] || export SCRATCH_KEEP=1
 
-printf '\n%-12s %6s %6s %8s  %s\n%s\n' suite tests failed seconds result "$table"
-if [ -n "$failures" ]; then printf '%s\n' "$failures"; fi
+printf '\n%-13s %6s %6s %8s  %s\n%s\n' suite tests failed seconds result "$table"
+cat "$logs"/*.failures 2>/dev/null
 echo "$total_passed passed, $total_failed failed"
-[ "$total_failed" -eq 0 ]
+[ "$total_failed" -eq 0 ] && [ "$lanes_ended" -eq 0 ]

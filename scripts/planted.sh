@@ -1,9 +1,8 @@
-# Library for bash scripts, beside scratch.sh: a library with a planted defect in the place of ours, in the scratch tree.
+# Library for bash scripts, beside scratch.sh: a server's tree with a library that has a planted defect. What follows, up to
+# the end of the function that run_apart() runs, uses that tree.
 #
 #   plant_defect FLAG   built with -DFLAG, which stands in the sources
 #   plant_patch NAME    built from a copy of the sources with test/planted/NAME.patch
-#
-# Both until the servers of run_apart() are stopped, or to the end of a script that calls restore_library.
 
 plant_defect() {  # flag
     local flag=$1 broken=$SCRATCH/build-$1 unit
@@ -24,15 +23,14 @@ copy_build() {  # directory
     cp -Rp Makefile jobq.control exports.txt META.json.in src "$1/"
 }
 replace_library() {  # directory make-arguments...
-    local broken=$1
+    local broken=$1 library
     shift
     make -s -C "$broken" PG_CONFIG="$SCRATCH_PG_CONFIG" "$@" all
-    local library
+    cp -al "$SCRATCH/tree" "$broken/tree"
+    SCRATCH_BIN=$broken/tree${SCRATCH_BIN#"$SCRATCH/tree"}
+    SCRATCH_PG_CONFIG=$SCRATCH_BIN/pg_config
+    export PATH=$SCRATCH_BIN:$PATH
     library=$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so
-    cp -p "$library" "$SCRATCH/jobq.so"
+    rm "$library"   # a link to ours
     cp "$broken/jobq.so" "$library"
-    scratch_hook=restore_library
-}
-restore_library() {
-    mv "$SCRATCH/jobq.so" "$("$SCRATCH_PG_CONFIG" --pkglibdir)/jobq.so"
 }

@@ -9,6 +9,7 @@
 #   run_as COMMAND...     runs a command as the owner of all this: never root
 #   run_group COMMAND...  the same, for what may have to be interrupted
 #   run_apart FUNCTION    runs a function and stops the servers that it started
+#   start_apart FUNCTION  the same beside what follows: wait "${scratch_children[-1]}" tells how it ended
 #
 # The copy is needed because a server looks for extensions only in its own tree, and /usr is not ours to change.
 # Servers listen on a socket in a directory that only their owner can enter, hence no port can be taken already.
@@ -68,7 +69,7 @@ scratch_begin() {
     fi
     SCRATCH=$(mktemp -d "/tmp/jobq-$1.XXXXXX")
     scratch_servers=()
-    scratch_group='' scratch_child='' scratch_hook=''   # hook: a function to call before the servers stop
+    scratch_group='' scratch_children=() scratch_hook=''   # hook: a function to call before the servers stop
     trap scratch_end EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
@@ -91,9 +92,9 @@ scratch_stop_all() {
     set +e
     trap '' INT TERM HUP
     cd /
-    if [ -n "$scratch_child" ]; then
-        kill -TERM "$scratch_child" 2>/dev/null
-        wait "$scratch_child" 2>/dev/null
+    if [ ${#scratch_children[@]} -gt 0 ]; then
+        kill -TERM "${scratch_children[@]}" 2>/dev/null
+        wait "${scratch_children[@]}" 2>/dev/null
     fi
     if [ -n "$scratch_group" ]; then
         kill -TERM -- "-$scratch_group" 2>/dev/null
@@ -131,17 +132,21 @@ scratch_end() {
 # Runs a function in a subshell: the servers it starts end with it, and its settings do not outlive it.
 run_apart() {
     local status=0
+    start_apart "$@"
+    wait "${scratch_children[-1]}" || status=$?
+    unset 'scratch_children[-1]'
+    return $status
+}
+
+start_apart() {
     (
         set -e
-        scratch_servers=() scratch_group='' scratch_child='' scratch_hook=''
+        scratch_servers=() scratch_group='' scratch_children=() scratch_hook=''
         trap scratch_stop_all EXIT
         trap 'exit 143' TERM
         "$@"
     ) &
-    scratch_child=$!
-    wait "$scratch_child" || status=$?
-    scratch_child=
-    return $status
+    scratch_children+=($!)
 }
 
 # The longest directory that all arguments are in.
@@ -183,18 +188,23 @@ scratch_tree() {
     export PATH=$SCRATCH_BIN:$PATH
 }
 
+# What all servers begin as.
+scratch_template() {
+    [ ! -d "$SCRATCH/template" ] || return 0
+    (cd "$SCRATCH" && run_as "$SCRATCH_BIN/initdb" -D "$SCRATCH/template" -U postgres -A trust -E UTF8 \
+        --locale=C.UTF-8 --no-sync) >"$SCRATCH/initdb.log" 2>&1 || { cat "$SCRATCH/initdb.log" >&2; return 1; }
+}
+
 scratch_server() {
     local name=$1
     shift
-    if [ ! -d "$SCRATCH/template" ]; then
-        (cd "$SCRATCH" && run_as "$SCRATCH_BIN/initdb" -D "$SCRATCH/template" -U postgres -A trust -E UTF8 \
-            --locale=C.UTF-8 --no-sync) >"$SCRATCH/initdb.log" 2>&1 || { cat "$SCRATCH/initdb.log" >&2; return 1; }
-    fi
+    scratch_template
     run_as cp -a "$SCRATCH/template" "$SCRATCH/$name"
-    export PGHOST=$SCRATCH/socket PGPORT=$((5432 + ${#scratch_servers[@]})) PGUSER=postgres PGDATABASE=postgres
+    run_as mkdir -p "$SCRATCH/socket/$name"
+    export PGHOST=$SCRATCH/socket/$name PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
     {
         echo "listen_addresses = ''"
-        echo "unix_socket_directories = '$SCRATCH/socket'"
+        echo "unix_socket_directories = '$PGHOST'"
         echo "port = $PGPORT"
         echo "fsync = off"
         echo "log_line_prefix = '%m [%p] %b '"

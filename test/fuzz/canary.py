@@ -82,9 +82,10 @@ class Canaries:
         """What has become pending can be claimed: no mark hides it."""
         wanted = sorted(job for duty, job in self.jobs.items() if STATUS[duty] == "pending")
         # One by one, each for another worker, whom no other set has heard of: a job that has been lost is handed out alone, and
-        # whoever may have been left with one by an attack gets no other.
+        # whoever may have been left with one by an attack gets no other. The rescued one shall not be lost once more.
         got = []
-        while rows := self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', '{self.queue} {len(got)}')").fetchall():
+        while rows := self.conn.execute(f"SELECT id, lease FROM jobq_claim('{self.queue}', '{self.queue} {len(got)}',"
+                                        " heartbeat_timeout => '1 hour')").fetchall():
             got += rows
         for job, lease in got:
             self.conn.execute("SELECT jobq_complete(%s, %s)", (job, lease))

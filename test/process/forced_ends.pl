@@ -59,31 +59,31 @@ report_seconds("cancelled after, grace $grace s", $took);
 cmp_ok($took, '>=', $grace, 'not before the grace is over');
 in_time($took, $grace + 2, 'within the grace + 2 s');
 
-# Many at once, some of which report in time.
-work("SELECT count(*) FROM jobq_enqueue_many('many', array_fill('{}'::jsonb, ARRAY[40]))");
-work(q{CREATE TABLE many AS SELECT id, lease, row_number() OVER () AS n FROM jobq_claim('many', 'w', batch => 40)});
-is(work(q{SELECT jobq_cancel_jobs('many')}), '40', 'forty running jobs are asked');
-work(q{SELECT CASE n % 4 WHEN 0 THEN jobq_complete(id, lease)::text WHEN 1 THEN jobq_fail(id, lease)::text WHEN 2 THEN jobq_release(id, lease)::text END FROM many});
-becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'many' AND status = 'processing')}, 'all have ended');
-is(work(q{SELECT string_agg(n % 4 || j.status::text || coalesce(a.outcome, ''), ' ' ORDER BY n) FROM many JOIN jobq.jobs j USING (id) LEFT JOIN jobq.attempts a ON a.job_id = j.id WHERE n <= 4}),
-    '1cancelledcancelled 2cancelledreleased 3cancelledcancelled 0completed', 'completed if the worker said so, else cancelled');
-is(work(q{SELECT sum(completed), sum(cancelled), sum(processing) FROM jobq.queue_stats WHERE queue = 'many'}), '10|30|0', 'the counters agree');
-
 # A grace that is lowered holds from the reload on, for cancellations that were asked for before, too.
 settings($node, "jobq.cancel_grace = '1h'");
 $node->reload;
 becomes_true($node, 'work', q{SELECT current_setting('jobq.cancel_grace') = '1h'}, 'the grace is long');
+# Many at once, some of which report in time: nothing but they can end them meanwhile.
+work("SELECT count(*) FROM jobq_enqueue_many('many', array_fill('{}'::jsonb, ARRAY[40]))");
+work(q{CREATE TABLE many AS SELECT id, lease, row_number() OVER () AS n FROM jobq_claim('many', 'w', batch => 40)});
+is(work(q{SELECT jobq_cancel_jobs('many')}), '40', 'forty running jobs are asked');
+work(q{SELECT CASE n % 4 WHEN 0 THEN jobq_complete(id, lease)::text WHEN 1 THEN jobq_fail(id, lease)::text WHEN 2 THEN jobq_release(id, lease)::text END FROM many});
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'many' AND status = 'processing'}), '10', 'ten do not report');
 ($id, $lease) = claim('long grace');
 work("SELECT jobq_cancel($id)");
 is(work("SELECT pg_sleep(1.5)") . work("SELECT status FROM jobq.jobs WHERE id = $id"), 'processing', 'so it still runs');
 # The worker is waiting for the end of its hour; a tick by hand looks by its session's grace.
-is(work("SET jobq.cancel_grace = 0; BEGIN; SELECT done FROM jobq_tick() WHERE duty = 'cancel'; ROLLBACK"), '1', 'but not for a session with another grace');
+is(work("SET jobq.cancel_grace = 0; BEGIN; SELECT done FROM jobq_tick() WHERE duty = 'cancel'; ROLLBACK"), '11', 'but not for a session with another grace');
 settings($node, "jobq.cancel_grace = '$grace s'");
 my $lowered = time;
 $node->reload;
 becomes_true($node, 'work', "SELECT status = 'cancelled' FROM jobq.jobs WHERE id = $id", 'when it is lowered, the job is cancelled');
 report_seconds('cancelled after the reload', time - $lowered);
 in_time(time - $lowered, 2, 'within 2 s');
+becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'many' AND status = 'processing')}, 'all have ended');
+is(work(q{SELECT string_agg(n % 4 || j.status::text || coalesce(a.outcome, ''), ' ' ORDER BY n) FROM many JOIN jobq.jobs j USING (id) LEFT JOIN jobq.attempts a ON a.job_id = j.id WHERE n <= 4}),
+    '1cancelledcancelled 2cancelledreleased 3cancelledcancelled 0completed', 'completed if the worker said so, else cancelled');
+is(work(q{SELECT sum(completed), sum(cancelled), sum(processing) FROM jobq.queue_stats WHERE queue = 'many'}), '10|30|0', 'the counters agree');
 
 # A cancellation that is prepared counts from its COMMIT PREPARED, whatever session that comes from.
 ($id, $lease) = claim('prepared');
