@@ -1,7 +1,7 @@
 #!/bin/bash
 # make chaos: producers and workers over two drivers while processes, servers, clients and the disk fail.
 # make ddl: the same while a DBA rebuilds, alters and moves the tables. See test/chaos/README.md for their settings.
-# DEFECT=name: with that patch of test/planted, or a flag of the sources; passes if the defect is caught.
+# DEFECT=name: with that patch of test/planted; passes if the defect is caught.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -13,7 +13,7 @@ make -s -j"$(nproc)" all >/dev/null
 scratch_begin chaos
 scratch_tree
 if [ -n "${DEFECT-}" ]; then
-    if [ -e "test/planted/$DEFECT.patch" ]; then plant_patch "$DEFECT"; else plant_defect "$DEFECT"; fi
+    plant_defect "$DEFECT"
     export JOBQ_CHAOS_EXPECT=caught
 fi
 

@@ -22,11 +22,11 @@ process       2  test/process/*.pl
 drivers       1  test/drivers/run.sh
 audit         1  test/audit/run.sh
 together      1  test/audit/run.sh
-broken        1  test/audit/run.sh
-unpublished   1  test/audit/run.sh
-unlimited     1  test/audit/run.sh
-crowded       1  test/audit/run.sh
-impatient     1  test/audit/run.sh
+broken        1  test/planted/lease_not_checked.patch
+unpublished   1  test/planted/jobs_not_published.patch
+unlimited     1  test/planted/limits_by_snapshot.patch
+crowded       1  test/planted/turns_not_awaited.patch
+impatient     1  test/planted/retry_is_end.patch
 fuzz          2  test/fuzz/run.sh
 fuzz_unsorted 2  test/planted/batch_not_sorted.patch
 fuzz_crash    2  test/planted/null_elements_let_in.patch
@@ -128,25 +128,25 @@ suite_together() {
 
 # The audit must catch a library that leaves the lease check out,
 suite_broken() {
-    plant_defect JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK
+    plant_defect lease_not_checked
     scratch_server broken "$preloaded" 'max_connections = 200'
     JOBQ_AUDIT_EXPECT=caught JOBQ_AUDIT_JOBS=20000 in_source test/audit/run.sh
 }
 # and one that tells nobody of new jobs.
 suite_unpublished() {
-    plant_defect JOBQ_PLANTED_DEFECT_NO_PUBLISH
+    plant_defect jobs_not_published
     scratch_server unpublished "$preloaded" 'max_connections = 200' 'max_prepared_transactions = 50'
     JOBQ_AUDIT_EXPECT=stranded in_source test/audit/run.sh
 }
 
 # The run of all features together must catch limits that count what each claim sees committed,
-suite_unlimited() { caught_together JOBQ_PLANTED_DEFECT_LIMITS_BY_SNAPSHOT 'limit exceeded'; }
+suite_unlimited() { caught_together limits_by_snapshot 'limit exceeded'; }
 # groups whose next job is let go without a look for the active one,
-suite_crowded() { caught_together JOBQ_PLANTED_DEFECT_NO_TURNS 'group crowded'; }
+suite_crowded() { caught_together turns_not_awaited 'group crowded'; }
 # and dependencies that are held to have finished when they wait for a retry.
-suite_impatient() { caught_together JOBQ_PLANTED_DEFECT_RETRY_IS_END 'dependency ignored'; }
+suite_impatient() { caught_together retry_is_end 'dependency ignored'; }
 
-caught_together() {  # flag law
+caught_together() {  # defect law
     plant_defect "$1"
     together_server
     JOBQ_AUDIT_EXPECT=$2 JOBQ_AUDIT_SECONDS=10 in_source test/audit/run.sh
@@ -170,8 +170,8 @@ suite_fuzz_crash() { caught_by_fuzz null_elements_let_in 'connection lost'; }
 # and counters that are not those of the rows.
 suite_fuzz_counters() { caught_by_fuzz ends_not_counted 'counters:'; }
 
-caught_by_fuzz() {  # patch finding
-    plant_patch "$1"
+caught_by_fuzz() {  # defect finding
+    plant_defect "$1"
     fuzz_server "$1"
     JOBQ_FUZZ_EXPECT=$2 JOBQ_FUZZ_CALLS=2500 in_source test/fuzz/run.sh
 }

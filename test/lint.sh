@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place sql_script length paths exports'
+readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place sql_script length paths exports planted'
 readonly MAX_LINES=620
 CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
@@ -211,6 +211,14 @@ rule_exports() {
         sed -n -e 's/^< /exports.txt names what the library lacks: /p' -e 's/^> /exported but not in exports.txt: /p' | none
 }
 
+# A defect that no longer applies is no test.
+rule_planted() {
+    local patch
+    for patch in test/planted/*.patch; do
+        patch --dry-run -s -f -p1 <"$patch" >/dev/null || echo "$patch: does not apply to src"
+    done | none
+}
+
 # ---- the self-test: a violation for each rule, in files whose names begin with lint_planted
 
 plant() {
@@ -244,6 +252,9 @@ plant() {
             printf 'int lint_planted(void);\nint lint_planted(void) { return 0; }\n' >lint_planted.c
             cc -shared -fPIC -o jobq.so lint_planted.c
             printf 'absent 1\n' >exports.txt ;;
+        planted)
+            mkdir -p test/planted
+            printf -- '--- a/src/jobq.cpp\n+++ b/src/jobq.cpp\n@@ -1 +1 @@\n-absent\n+present\n' >test/planted/lint_planted.patch ;;
     esac
 }
 

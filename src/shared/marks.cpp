@@ -181,10 +181,6 @@ bool is_being_learned(int64 lane) {
 }
 
 void publish_keys(int64 lane, const ClaimKey &first, const ClaimKey &last) {
-#ifdef JOBQ_PLANTED_DEFECT_NO_PUBLISH
-    // A broken build, made only to show that the audit notices.
-    return;
-#endif
     if (marks == nullptr) return;
     const bool nothing_to_do = with_entry(lane, LW_SHARED, [&](const Entry *entry, int) {
         return entry == nullptr || (entry->ticket == 0 && !touches(entry->ranges, first, last));

@@ -19,15 +19,10 @@ namespace jobq {
 namespace {
 
 bool is_held(const JobsTable &jobs, int64 lease) {
-#ifdef JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK
-    // A broken build, made only to show that the audit notices.
-    return lease != 0;
-#else
     bool none;
     if (DatumGetObjectId(job_value(jobs, kJobStatus)) != processing_status()) return false;
     const Datum current = job_value(jobs, kJobLease, &none);
     return !none && DatumGetInt64(current) == lease;
-#endif
 }
 
 // Calls change() for a job in scope that is held under `lease`, in table.row. False when it is not held. change() waits

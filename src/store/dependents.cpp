@@ -38,12 +38,7 @@ constexpr core::Micros kLongSearch = 50000;
     "LIMIT 1)"
 // A blocked job that waits for its turn in its group (store/groups.h) has its dependencies behind it.
 #define WAITS_HERE "j.status = 'blocked' AND j.group_waiting IS NULL"
-#ifdef JOBQ_PLANTED_DEFECT_RETRY_IS_END
-// A broken build, made only to show that the audit notices.
-#define UNFINISHED "('blocked', 'pending', 'processing')"
-#else
 #define UNFINISHED "('scheduled', 'blocked', 'pending', 'processing')"
-#endif
 
 Statement get_states = {
     "SELECT u.id, s.status FROM unnest($1) AS u(id) LEFT JOIN LATERAL " STATE_OF("u.id") " s ON true", {INT8ARRAYOID}};

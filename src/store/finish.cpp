@@ -33,12 +33,7 @@ namespace {
 // = ANY (ARRAY[u.id]), not = u.id: no merge join can use it, so the planner has no reason to walk the whole primary
 // key, which it prefers when the statistics say that the table is small. What is left is one look-up per id, in their
 // order.
-#ifdef JOBQ_PLANTED_DEFECT_NO_LEASE_CHECK
-// A broken build, made only to show that the audit notices.
-#define HELD "j.id = ANY (ARRAY[u.id])"
-#else
 #define HELD "j.id = ANY (ARRAY[u.id]) AND j.status = 'processing' AND j.lease = u.lease"
-#endif
 
 // Those that are watched, and those that were claimed just now, whose ids are $3. No UNION: it might sort.
 Statement heartbeat_all_of_worker = {

@@ -136,14 +136,12 @@ void give_turn(JobsTable *jobs, int64 group, TimestampTz now) {
 void promote_group(GroupScan *scan, int64 group, const Unblocked *told, Unblocking *done) {
     Remembered *known = told == nullptr ? nullptr : recall(group);
     if (known != nullptr && told->job < known->first) known->first = told->job;
-#ifndef JOBQ_PLANTED_DEFECT_NO_TURNS  // else a broken build, made only to show that the audit notices
     if (known != nullptr) {
         if (is_active(scan, known->active, group)) return;
     } else if (find_active(scan, group)) {
         remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), PG_INT64_MIN);
         return;
     }
-#endif
     if (!find_next(scan, group, known == nullptr ? PG_INT64_MIN : known->first)) return;
     const int64 job = DatumGetInt64(job_value(scan->jobs, kJobId));
     // Not the one behind it: that would be out of turn.

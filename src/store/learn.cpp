@@ -91,10 +91,6 @@ void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros p
 }
 
 int64 repair_marks() {
-#ifdef JOBQ_PLANTED_DEFECT_NO_PUBLISH
-    // A broken build: see publish_keys.
-    return 0;
-#endif
     auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
     const uint64 epoch = marks_epoch();
     const int count = held_lanes(epoch, held, lanes_held());

@@ -98,12 +98,6 @@ int64 take_number_or_return_it(Limiter *limiter, SlotOf of, int64 id, int32 numb
 
 int64 take_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     if (limit.max_running == 0) return 0;
-#ifdef JOBQ_PLANTED_DEFECT_LIMITS_BY_SNAPSHOT
-    // A broken build, made only to show that the audit notices: without the hints that keep claims apart.
-    for (int32 number = 1; number <= limit.max_running; number++)
-        if (const int64 slot = take_number(limiter, of, id, number)) return slot;
-    return 0;
-#endif
     if (limit_is_full(id)) return 0;
     if (limit.highest_slot > limit.max_running) return take_counted(limiter, of, limit, id);
     while (const int32 number = take_free_number(id)) {

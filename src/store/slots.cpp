@@ -102,10 +102,6 @@ void close_slots(Slots *slots) {
 }
 
 bool seems_held(Slots *slots, SlotOf of, int64 slot) {
-#ifdef JOBQ_PLANTED_DEFECT_LIMITS_BY_SNAPSHOT
-    // A broken build, made only to show that the audit notices.
-    return false;
-#endif
     SnapshotData dirty;
     InitDirtySnapshot(dirty);
     return any_holder(slots, of, &dirty, slot);

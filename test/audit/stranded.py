@@ -4,7 +4,7 @@ Claims skip what shared memory says is empty. Clients do at random, all at once,
 wrong; now and then all of them stop, and a plain worker claims until it is told that there is nothing. Every job
 that was pending before must have been claimed then, at once, also those that were inserted with triggers disabled.
 
-With JOBQ_AUDIT_EXPECT=stranded, for a library compiled with -DJOBQ_PLANTED_DEFECT_NO_PUBLISH, it passes only if
+With JOBQ_AUDIT_EXPECT=stranded, for a library with the planted defect jobs_not_published, it passes only if
 jobs are found stranded.
 """
 
