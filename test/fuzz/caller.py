@@ -157,12 +157,18 @@ class Caller:
                 later = self._exec(conn, part)
                 if later is not None:
                     self._fault(f"{function.name}: {later[0]} {later[1]} from {part.split(' ', 2)[:2]}", text)
-        if conn.pgconn.transaction_status != TransactionStatus.IDLE:
-            self._exec(conn, "ROLLBACK")
+        self._end(conn)
         if waits:
             self._bound(conn, BOUND)
         self.report.seconds[function.name] += time.monotonic() - began
         self._judge(function, granted, script, waits, answer, text, other)
+
+    def _end(self, conn):
+        """The bound may cancel even this, where the machine stands still."""
+        for _ in range(100):
+            if conn.pgconn.transaction_status == TransactionStatus.IDLE:
+                return
+            self._exec(conn, "ROLLBACK")
 
     def _bound(self, conn, seconds):
         """Statements take so long at most. The one that says so is under the bound before it, and may be cancelled by that."""
