@@ -40,18 +40,22 @@ endif
 EXTENSION = jobq
 version := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
 fragments := $(sort $(wildcard src/sql/*.sql))
-core_objs := $(patsubst %.cpp,%.o,$(sort $(wildcard src/core/*.cpp)))
+
+# What is compiled for one server is of no use to another. The library stands at the top, for whom it was made last.
+server := $(shell $(PG_CONFIG) --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+objects = build/$(server)
+objects_of = $(patsubst src/%.cpp,$(objects)/%.o,$(sort $(wildcard $(1))))
 
 MODULE_big = jobq
-OBJS = $(core_objs) $(patsubst %.cpp,%.o,$(sort $(wildcard \
-	src/pg/*.cpp src/shared/*.cpp src/store/*.cpp src/functions/*.cpp src/workers/*.cpp src/*.cpp)))
+core_objs := $(call objects_of,src/core/*.cpp)
+OBJS = $(core_objs) $(call objects_of,src/pg/*.cpp src/shared/*.cpp src/store/*.cpp src/functions/*.cpp src/workers/*.cpp src/*.cpp)
 SHLIB_EXPORTS = exports.txt
 DATA = $(filter-out jobq--$(version).sql,$(wildcard jobq--*.sql))
 DATA_built = jobq--$(version).sql
 REGRESS = $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
 ISOLATION = $(sort $(patsubst test/isolation/specs/%.spec,%,$(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=jobq
-EXTRA_CLEAN = META.json exports.list $(patsubst %.o,%.d,$(OBJS)) $(wildcard src/*/*.o src/*/*.d src/*.o src/*.d)
+EXTRA_CLEAN = META.json exports.list build/server $(objects)
 
 # As system headers, the server's own are exempt from our warnings.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Isrc
@@ -65,6 +69,14 @@ include $(PGXS)
 $(core_objs): override CPPFLAGS += -DJOBQ_CORE_ONLY
 $(OBJS): jobq.control
 -include $(OBJS:.o=.d)
+$(objects)/%.o: src/%.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(CXXFLAGS) $(CPPFLAGS) -c -o $@ $<
+
+$(shlib): build/server
+.PHONY: FORCE
+build/server: FORCE
+	@mkdir -p build; echo $(server) | cmp -s - $@ || echo $(server) >$@
 
 jobq--$(version).sql: $(fragments) jobq.control
 	cat $(fragments) > $@

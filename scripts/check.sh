@@ -200,7 +200,6 @@ copy_tests() {
     source=$SCRATCH/source
     mkdir "$source" "$SCRATCH/node"
     cp -R Makefile jobq.control exports.txt src sql expected test examples docs README.md "$source/"
-    rm -rf "$source"/src/*.o "$source"/src/*/*.o
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
     if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
 }

@@ -6,8 +6,9 @@
 
 plant_defect() {  # name
     local broken=$SCRATCH/build-$1 library
-    mkdir "$broken"
+    mkdir -p "$broken/build"
     cp -Rp Makefile jobq.control exports.txt META.json.in src "$broken/"
+    cp -Rp build/server build/[0-9]* "$broken/build/"
     patch -s -p1 -d "$broken" <"test/planted/$1.patch"
     make -s -C "$broken" PG_CONFIG="$SCRATCH_PG_CONFIG" all
     cp -al "$SCRATCH/tree" "$broken/tree"
