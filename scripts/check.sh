@@ -308,6 +308,6 @@ done
 [ "$total_failed" -eq 0 ] && [ "$lanes_ended" -eq 0 ] || export SCRATCH_KEEP=1
 
 printf '\n%-13s %6s %6s %8s  %s\n%s\n' suite tests failed seconds result "$table"
-cat "$logs"/*.failures 2>/dev/null
+cat "$logs"/*.failures 2>/dev/null || true
 echo "$total_passed passed, $total_failed failed"
 [ "$total_failed" -eq 0 ] && [ "$lanes_ended" -eq 0 ]

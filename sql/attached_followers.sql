@@ -71,10 +71,58 @@ CREATE TABLE regress_jobq_app.part PARTITION OF regress_jobq_app.parted DEFAULT;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.part FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 SELECT complete('unkept');
 DROP TABLE regress_jobq_app.parted;
--- A trigger BEFORE the change runs as the owner of its table; a function of the owner's is trusted.
+-- Rows that move to another partition are inserted there.
+CREATE TABLE regress_jobq_app.parted (job_id bigint REFERENCES jobq.jobs ON DELETE SET NULL) PARTITION BY LIST (job_id);
+CREATE TABLE regress_jobq_app.part PARTITION OF regress_jobq_app.parted DEFAULT;
+CREATE TABLE regress_jobq_app.jobless PARTITION OF regress_jobq_app.parted FOR VALUES IN (NULL);
+ALTER TABLE regress_jobq_app.parted OWNER TO regress_jobq_app;
+ALTER TABLE regress_jobq_app.part OWNER TO regress_jobq_app;
+ALTER TABLE regress_jobq_app.jobless OWNER TO regress_jobq_app;
+SELECT complete('unkept');
+CREATE TRIGGER theirs AFTER INSERT ON regress_jobq_app.jobless FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+SELECT complete('unkept');
+DROP TABLE regress_jobq_app.parted;
+-- What a rule changes besides has triggers, too.
+CREATE TABLE regress_jobq_app.log (job_id bigint);
+CREATE RULE also AS ON DELETE TO regress_jobq_app.tenants DO ALSO INSERT INTO regress_jobq_app.log VALUES (1);
+SELECT complete('unkept');
+DROP RULE also ON regress_jobq_app.tenants;
+-- Constraints that are checked after the change, by functions.
+CREATE FUNCTION regress_jobq_app.tell(id bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT id';
+ALTER TABLE regress_jobq_app.tenants ADD CONSTRAINT told EXCLUDE USING btree ((regress_jobq_app.tell(job_id)) WITH =) DEFERRABLE;
+SELECT complete('unkept');
+ALTER TABLE regress_jobq_app.tenants DROP CONSTRAINT told;
+-- A child by inheritance is no follower.
+CREATE TABLE regress_jobq_app.child () INHERITS (regress_jobq_app.tenants);
+CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.child FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+SELECT complete('unkept');
+DROP TABLE regress_jobq_app.child;
+-- Tables that follow queues, limits, dependencies.
+CREATE TABLE regress_jobq_app.queues (queue text REFERENCES jobq.queue_settings ON DELETE CASCADE);
+ALTER TABLE regress_jobq_app.queues OWNER TO regress_jobq_app;
+INSERT INTO regress_jobq_app.queues VALUES ('unkept');
+CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.queues FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+SET ROLE regress_jobq_doer;
+SELECT jobq_drop_queue('unkept', force => true);
+RESET ROLE;
+DROP TABLE regress_jobq_app.queues;
+SELECT jobq_set_limit('unkept', 'k', max_running => 1);
+CREATE TABLE regress_jobq_app.limits (queue text, key text, FOREIGN KEY (queue, key) REFERENCES jobq.limit_settings ON DELETE CASCADE);
+ALTER TABLE regress_jobq_app.limits OWNER TO regress_jobq_app;
+CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.limits FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+SET ROLE regress_jobq_doer;
+SELECT jobq_set_limit('unkept', 'k');
+RESET ROLE;
+DROP TABLE regress_jobq_app.limits;
+SELECT jobq_set_limit('unkept', 'k');
+-- A trigger of a table of somebody else's is not trusted even with a function of the owner's: its arguments are theirs.
 CREATE TRIGGER ours AFTER DELETE ON regress_jobq_app.tenants FOR EACH ROW EXECUTE FUNCTION ours();
 SELECT complete('unkept');
+ALTER TABLE regress_jobq_app.tenants OWNER TO CURRENT_USER;
+SELECT complete('unkept');
+ALTER TABLE regress_jobq_app.tenants OWNER TO regress_jobq_app;
 DROP TRIGGER ours ON regress_jobq_app.tenants;
+-- A trigger BEFORE the change runs as the owner of its table.
 CREATE FUNCTION before() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.fired VALUES (current_user); RETURN OLD; END $$;
 ALTER FUNCTION before() OWNER TO regress_jobq_app;
 CREATE TRIGGER before BEFORE DELETE ON regress_jobq_app.tenants FOR EACH ROW EXECUTE FUNCTION before();
@@ -88,8 +136,27 @@ SET ROLE regress_jobq_doer;
 SELECT jobq_purge_queue('brief');
 RESET ROLE;
 
+-- What a session has deferred fires as it would at its commit, whoever's function calls the tick.
+CREATE TABLE regress_jobq_app.own (n int);
+GRANT INSERT ON regress_jobq_app.own TO regress_jobq_app;
+ALTER TABLE regress_jobq_app.own OWNER TO regress_jobq_app;
+SET ROLE regress_jobq_app;
+CREATE CONSTRAINT TRIGGER later AFTER INSERT ON regress_jobq_app.own INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+RESET ROLE;
+CREATE FUNCTION regress_jobq_tick() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT count(*) FROM jobq_tick()';
+TRUNCATE fired;
+SET ROLE regress_jobq_app;
+BEGIN;
+INSERT INTO regress_jobq_app.own VALUES (1);
+SELECT regress_jobq_tick() > 0 AS ticked;
+COMMIT;
+RESET ROLE;
+SELECT who AS fired_as FROM fired;
+DROP FUNCTION regress_jobq_tick;
+DROP TABLE regress_jobq_app.own, regress_jobq_app.log;
+
 DROP TABLE regress_jobq_app.tenants, fired;
-DROP FUNCTION regress_jobq_app.theirs, ours, before, complete;
+DROP FUNCTION regress_jobq_app.theirs, regress_jobq_app.tell, ours, before, complete;
 SELECT count(jobq_drop_queue(q, force => true)) FROM unnest('{unkept,brief}'::text[]) q;
 DROP SCHEMA regress_jobq_app;
 DROP OWNED BY regress_jobq_doer, regress_jobq_app;

@@ -68,4 +68,14 @@ SELECT attempt FROM jobq_claim('retry', 'w1', heartbeat_timeout => '1 hour') WHE
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
 SELECT status, error LIKE '%attempts exhausted%' AS says_why FROM jobq.jobs WHERE id = :id;
 
+-- As many attempts as an integer counts, as a restore may bring them: the others are retried all the same.
+SELECT jobq_purge_queue('retry', '{scheduled,failed,cancelled,completed}') > 0 AS purged;
+INSERT INTO jobq.jobs (queue, status, attempts) VALUES ('retry', 'failed', 1), ('retry', 'failed', 1), ('retry', 'failed', 1);
+SELECT min(id) AS id FROM jobq.jobs WHERE queue = 'retry' \gset
+SET session_replication_role = replica;
+UPDATE jobq.jobs SET attempts = 2147483647 WHERE id = :id;
+RESET session_replication_role;
+SELECT jobq_retry_jobs('retry');
+SELECT status, attempts, max_attempts FROM jobq.jobs WHERE queue = 'retry' ORDER BY id;
+
 SELECT jobq_drop_queue('retry', force => true);

@@ -144,9 +144,16 @@ Node *default_of(Relation table, Form_pg_attribute column) {
 }
 
 void check_deferred_constraints() {
+    Oid user;
+    int context;
+    GetUserIdAndSecContext(&user, &context);
+    // Inside a SECURITY DEFINER function: as whom they would fire at the commit. An error puts the user back by itself.
+    const bool borrowed = (context & SECURITY_LOCAL_USERID_CHANGE) != 0;
+    if (borrowed) SetUserIdAndSecContext(GetOuterUserId(), context);
     // SET CONSTRAINTS ALL IMMEDIATE
     ConstraintsSetStmt *all = makeNode(ConstraintsSetStmt);
     AfterTriggerSetState(all);
+    if (borrowed) SetUserIdAndSecContext(user, context);
 }
 
 }  // namespace jobq

@@ -48,8 +48,8 @@ bool default_counts(const Attached &attached, Form_pg_attribute column);
 // The expression that the server would insert for a column that is left out; nullptr: NULL.
 Node *default_of(Relation table, Form_pg_attribute column);
 
-// Lets the transaction check deferred constraints at the end of each statement from here on, those that wait at once:
-// somebody's functions run with the rights of the current user, which must be the session's own or restricted ones.
+// Lets the transaction check deferred constraints at the end of each statement from here on, those that wait at once,
+// with the rights that they would have at the commit, or those of a background worker.
 // Background workers, which run with such, could not check them at the commit; and a failure must hit the statement
 // that changes the row.
 void check_deferred_constraints();

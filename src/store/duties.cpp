@@ -258,6 +258,7 @@ void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
         return;
     }
     for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
         if (attempt([&] { change(i, 1); }, &failure)) {
             outcome->done++;
         } else {

@@ -222,7 +222,7 @@ class NotingSink : public ReasonSink {
 void explain_pending(Subject job) {
     NotingSink noting(job.sink);
     job.sink = &noting;
-    explain_refusal(job.sink);
+    explain_refusal(*job.queue, job.sink);
     const bool paused = explain_queue_stops(job.queue_name, *job.queue, job.now, job.sink) && job.queue->paused;
     if (has(job, kConcurrencyKey))
         explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);

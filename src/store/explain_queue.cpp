@@ -172,7 +172,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     const QueueNumbers numbers = numbers_of(name);
     const int64 pending = in_status(numbers, core::JobStatus::Pending);
     const int64 running = in_status(numbers, core::JobStatus::Processing);
-    bool stopped = explain_refusal(sink);
+    bool stopped = explain_refusal(queue, sink);
     stopped |= explain_queue_stops(name, queue, now, sink);
     const Datum full_keys = explain_keys(name, queue, queue_text, now, sink);
     int64 waiting = 0;

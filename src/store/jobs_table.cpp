@@ -338,6 +338,13 @@ Relation open_job_index(JobIndex which) {
 
 void require_job_index(JobIndex which) { index_close(open_job_index(which), NoLock); }
 
+void require_usable_jobs() {
+    JobsTable jobs;
+    open_jobs_for_reading(&jobs);
+    require_no_rules(jobs.table.relation, known.attached);
+    close_jobs_for_reading(&jobs);
+}
+
 void renew_snapshot(JobsTable *jobs) {
     end_scans(jobs);
     take_snapshot(&jobs->table);

@@ -98,6 +98,8 @@ Relation open_job_index(JobIndex which);
 Relation open_job_index_if_whole(JobIndex which);
 // Raises what open_job_index would raise.
 void require_job_index(JobIndex which);
+// What open_jobs requires, under no more than a reader's lock.
+void require_usable_jobs();
 
 // The epoch of the marks (shared/marks.h) as this session sees it now: another one whenever the triggers of jobq.jobs
 // that tell of changes by hand have been changed. kNoMarks when one of them is missing or switched off, or this very

@@ -48,17 +48,68 @@ Statement find_session = {
 Statement find_prepared = {
     "SELECT p.gid FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction = $1", {XIDOID}, Planning::Free};
 
+// Who keeps every change of jobq.jobs waiting: CREATE INDEX without CONCURRENTLY, LOCK TABLE, ALTER TABLE ...
+Statement find_table_locks = {
+    R"(SELECT l.pid, l.mode, nullif(a.application_name, ''), a.state, a.xact_start
+       FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+       WHERE l.locktype = 'relation' AND l.relation = 'jobq.jobs'::pg_catalog.regclass AND l.granted
+         AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                           WHERE d.datname = pg_catalog.current_database())
+         AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+         AND l.pid IS NOT NULL AND l.pid <> pg_catalog.pg_backend_pid()
+       ORDER BY a.xact_start LIMIT 10)",
+    {},
+    Planning::Free};
+
 char *copy_of(std::string_view text) { return pnstrdup(text.data(), text.size()); }
 
-// How many of the limit's places are taken, by claims that are not committed, too.
-int taken_places(SlotOf of, int64 id) {
-    JobsTable jobs;
-    open_jobs_for_reading(&jobs);
-    Slots slots = {&jobs, {}, nullptr};
-    const Numbers held = held_numbers(&slots, of, id);
-    close_slots(&slots);
-    close_jobs_for_reading(&jobs);
-    return held.count;
+void refused(const FailureText &failure, ReasonSink *sink) {
+    sink->take({"refused", psprintf("every claim fails: %s", failure.message), 0, 0, DT_NOEND});
+}
+
+// "process 12 (psql), idle in transaction, in its transaction since ...": from three columns of pg_stat_activity.
+void describe_session(StringInfo text, int32 pid, const Row &row, int name_column) {
+    appendStringInfo(text, "process %d", pid);
+    if (!row.is_null(name_column)) appendStringInfo(text, " (%s)", copy_of(row.text_at(name_column)));
+    if (!row.is_null(name_column + 1)) appendStringInfo(text, ", %s", copy_of(row.text_at(name_column + 1)));
+    if (!row.is_null(name_column + 2))
+        appendStringInfo(text, ", in its transaction since %s",
+                         timestamptz_to_str(DatumGetTimestampTz(row.get(name_column + 2))));
+}
+
+bool explain_table_locks(ReasonSink *sink) {
+    const Rows locks = read(find_table_locks, Params());
+    if (locks.size() == 0) return false;
+    StringInfoData text;
+    initStringInfo(&text);
+    appendStringInfoString(&text, "every claim waits: the table jobq.jobs is locked by");
+    auto *pids = static_cast<Datum *>(palloc(sizeof(Datum) * locks.size()));
+    for (uint64 i = 0; i < locks.size(); i++) {
+        const Row lock = locks[i];
+        pids[i] = lock.get(1);
+        appendStringInfo(&text, "%s%s of ", i > 0 ? "; " : " ", copy_of(lock.text_at(2)));
+        describe_session(&text, lock.int32_at(1), lock, 3);
+    }
+    sink->take({"locked", text.data, 0, array_of(pids, static_cast<int>(locks.size()), INT4OID), DT_NOEND});
+    return true;
+}
+
+// How many of the limit's places are taken, by claims that are not committed, too; -1: a claim would fail, which the
+// sink is told.
+int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
+    int taken = 0;
+    const auto count = [&] {
+        JobsTable jobs;
+        open_jobs_for_reading(&jobs);
+        Slots slots = {&jobs, {}, nullptr};
+        taken = held_numbers(&slots, of, id).count;
+        close_slots(&slots);
+        close_jobs_for_reading(&jobs);
+    };
+    FailureText failure;
+    if (attempt(count, &failure)) return taken;
+    refused(failure, sink);
+    return -1;
 }
 
 // `subject`: 'queue "api"' or 'concurrency_key "customer 1"'. Returns whether the limit lets no job start.
@@ -77,7 +128,8 @@ bool explain_limit(const char *subject, const QueueLimit &limit, SlotOf of, int6
              ids_in(holders), 0, DT_NOEND});
         stops = true;
     } else if (limit.max_running > 0) {
-        const int taken = taken_places(of, id);
+        const int taken = taken_places(of, id, sink);
+        stops = taken < 0;
         if (taken >= limit.max_running) {
             sink->take({"limit",
                         psprintf("%s: %lld of max_running %d run, the other places are taken by claims that are not "
@@ -221,14 +273,8 @@ void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonS
         const Rows sessions = read(find_session, Params().add(xid));
         appendStringInfoString(&text, i > 0 ? "; " : " ");
         if (sessions.size() > 0) {
-            const Row session = sessions[0];
-            pids[pid_count++] = session.get(1);
-            appendStringInfo(&text, "process %d", session.int32_at(1));
-            if (!session.is_null(2)) appendStringInfo(&text, " (%s)", copy_of(session.text_at(2)));
-            if (!session.is_null(3)) appendStringInfo(&text, ", %s", copy_of(session.text_at(3)));
-            if (!session.is_null(4))
-                appendStringInfo(&text, ", in its transaction since %s",
-                                 timestamptz_to_str(DatumGetTimestampTz(session.get(4))));
+            pids[pid_count++] = sessions[0].get(1);
+            describe_session(&text, sessions[0].int32_at(1), sessions[0], 2);
             continue;
         }
         const Rows prepared = read(find_prepared, Params().add(xid));
@@ -240,16 +286,16 @@ void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonS
     sink->take({"locked", text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0, DT_NOEND});
 }
 
-bool explain_refusal(ReasonSink *sink) {
+bool explain_refusal(const Queue &queue, ReasonSink *sink) {
     FailureText failure;
-    const auto look = [] {
-        JobsTable jobs;
-        open_jobs(&jobs);
-        close_jobs(&jobs);
+    const bool locked = explain_table_locks(sink);
+    const auto look = [&queue] {
+        require_usable_jobs();
         require_job_index(JobIndex::Ready);
+        if (queue.round_robin) require_job_index(JobIndex::Turns);
     };
-    if (attempt(look, &failure)) return false;
-    sink->take({"refused", psprintf("every claim fails: %s", failure.message), 0, 0, DT_NOEND});
+    if (attempt(look, &failure)) return locked;
+    refused(failure, sink);
     return true;
 }
 

@@ -36,8 +36,9 @@ const char *count_text(int64 count);
 // The ids in the first column of the rows, so many at most.
 Datum ids_in(const Rows &rows);
 
-// Claims raise an error, whatever job they are for. Returns whether they do.
-bool explain_refusal(ReasonSink *sink);
+// Claims from the queue raise an error, or wait for a lock on the table, whatever job they are for. Returns whether
+// they do.
+bool explain_refusal(const Queue &queue, ReasonSink *sink);
 
 // The queue is paused, or its own limit lets no job start. Returns whether one of these holds.
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink);

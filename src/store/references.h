@@ -1,16 +1,17 @@
-// Tables that follow jobq.jobs by a foreign key (ON DELETE CASCADE, SET NULL, SET DEFAULT), and what hangs on them.
+// Tables that follow jobq's by a foreign key (ON DELETE CASCADE, SET NULL, SET DEFAULT), and what hangs on them.
 //
-// The server makes such a change as the owner of that table, but fires its AFTER triggers as whoever runs the statement
-// that began it (before PostgreSQL 18): with the rights of jobq's owner, where jobq deletes the job.
+// The server makes such a change as the owner of that table, but what it queues to be done after it (AFTER triggers,
+// checks of deferrable constraints) runs as whoever runs the statement that began it (before PostgreSQL 18): with the
+// rights of jobq's owner, where jobq deletes the row.
 #pragma once
 
 #include "pg/pg.h"
 
 namespace jobq {
 
-// Before a statement of ours deletes jobs. 55000 when that would fire a trigger whose function belongs to a role
-// without the rights of the owner of jobq.jobs. Nobody can attach one any more until the transaction has ended. Next to
-// free where no table follows jobq.jobs.
+// Before a statement of ours deletes jobs, or settings. 55000 when a role without the rights of the owner of jobq.jobs
+// has a say in what would run so. Nobody can attach anything any more until the transaction has ended. Next to free
+// where no table follows.
 void require_trusted_followers();
 
 }  // namespace jobq

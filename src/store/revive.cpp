@@ -51,7 +51,7 @@ Statement retry = {
            run_at = $2, ready_at = CASE WHEN NOT )" IS_BLOCKED
     R"( THEN $2 END, due_at = NULL, group_waiting = )" QUEUES_UP
     R"(,
-           max_attempts = greatest(j.max_attempts, j.attempts + 1), unique_held = j.unique_key,
+           max_attempts = greatest(j.max_attempts, least(j.attempts, 2147483646) + 1), unique_held = j.unique_key,
            lost_attempts = 0, company_lease = NULL, finished_at = NULL, result = NULL,
            cancel_requested_at = NULL, error = )" LAST_ERROR R"(
        FROM unnest($1) AS u(id)

@@ -169,7 +169,10 @@ int watch_leases(const YoungLease *leases, int count, int at_most) {
     open_jobs(&jobs);
     renew_snapshot(&jobs);
     int settled = 0;
-    for (int i = 0; i < count && settled < at_most; i++) settled += watch_one(&jobs, leases[i], pristine);
+    for (int i = 0; i < count && settled < at_most; i++) {
+        CHECK_FOR_INTERRUPTS();
+        settled += watch_one(&jobs, leases[i], pristine);
+    }
     close_jobs(&jobs);
     return settled;
 }

@@ -96,6 +96,24 @@ $holder->query(q{ROLLBACK PREPARED 'late claim'});
 is(reasons('work', $job), 'claimable', 'nobody holds it any more');
 end_sessions($holder, $sharer);
 
+# ---- the table is locked: every claim waits, but who asks does not
+
+my $builder = session($node, 'work');
+$builder->query(q{BEGIN; LOCK TABLE jobq.jobs IN SHARE MODE});
+$pid = $builder->query('SELECT pg_backend_pid()');
+like(value($node, 'work', q{SET lock_timeout = '60 s'; SELECT reason || ': ' || detail || pids::text FROM jobq_explain_queue('long')}),
+    qr/^locked: every claim waits: the table jobq.jobs is locked by ShareLock of process $pid .*\{$pid\}$/m, 'whose lock keeps every claim waiting');
+like(detail('locked', $job), qr/every claim waits/, 'of a job, too');
+end_sessions($builder);
+
+# ---- an index that claims of the queue need
+
+value($node, 'work', q{SELECT jobq_set_limit('long', max_running => 5); UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobq.jobs_queue_slot_idx'::regclass});
+like(value($node, 'work', q{SELECT reason || ': ' || detail FROM jobq_explain_queue('long')}), qr/^refused: every claim fails: index jobq.jobs_queue_slot_idx is invalid/m,
+    'the index on slots is invalid');
+value($node, 'work', q{REINDEX INDEX jobq.jobs_queue_slot_idx; SELECT jobq_set_limit('long')});
+is(reasons('work', $job), 'claimable', 'until it is built again');
+
 # ---- no token
 
 value($node, 'work', q{SELECT jobq_set_limit('slow', rate => 1, per => '1 day')});
