@@ -1,14 +1,86 @@
-// The library's entry: magic block, _PG_init, version.
+// The library's entry: magic block, _PG_init, version; and who takes part in the end of a transaction, in which order.
 #include "pg/pg.h"
 
+#include "pg/async_commit.h"
 #include "pg/spi.h"
+#include "pg/transaction.h"
 #include "settings.h"
+#include "shared/counting.h"
+#include "shared/limits.h"
 #include "shared/memory.h"
 #include "shared/prepared.h"
+#include "shared/publish.h"
+#include "shared/unblock.h"
+#include "store/lanes.h"
+#include "store/unblock.h"
+#include "store/watch.h"
 #include "workers/drop_extension.h"
 #include "workers/evict.h"
 #include "workers/launcher.h"
 #include "workers/triggers_changed.h"
+
+namespace jobq {
+
+namespace {
+
+// docs/design.md, "The end of a transaction", has the reasons for the order.
+constexpr TransactionPart kTransactionParts[] = {
+    {Phase::BeforeCommit, settle_prepared_before_commit},
+    {Phase::BeforeCommit, send_news_of_lanes},
+    {Phase::BeforeCommit, choose_async_commit},  // the last: nothing may be written behind it
+
+    {Phase::BeforePrepare, adopt_prepared},
+    {Phase::BeforePrepare, watch_own_leases},  // runs triggers, which may claim and enter lanes
+    {Phase::BeforePrepare, send_news_of_lanes},
+
+    {Phase::Prepare, keep_published},
+    {Phase::Prepare, keep_counted},
+    {Phase::Prepare, keep_unblocked},
+    {Phase::Prepare, keep_unblocking},
+    {Phase::Prepare, keep_slots},
+    {Phase::Prepare, undo_lanes},
+    {Phase::Prepare, forget_async_commit},
+
+    // What would make others wrong.
+    {Phase::Commit, publish_claimable},
+    {Phase::Commit, raise_slot_bounds},
+    // What would be stale.
+    {Phase::Commit, add_counted},
+    {Phase::Commit, publish_deadlines},
+    // What would be late.
+    {Phase::Commit, tell_unblocked},
+    {Phase::Commit, end_unblocking},
+    {Phase::Commit, end_lanes},
+    {Phase::Commit, forget_async_commit},
+
+    {Phase::AfterCommit, tell_freed_slots},
+    {Phase::AfterCommit, wake_for_published},
+    {Phase::AfterCommit, wake_for_finished},
+
+    {Phase::Abort, forget_published},
+    {Phase::Abort, forget_counted},
+    {Phase::Abort, forget_unblocked},
+    {Phase::Abort, undo_unblocking},
+    {Phase::Abort, undo_lanes},
+    {Phase::Abort, forget_async_commit},
+    {Phase::Abort, settle_prepared_at_abort},
+
+    {Phase::AfterAbort, tell_slots_not_taken},
+
+    {Phase::SavepointCommit, hand_counted_to_parent},
+
+    {Phase::SavepointAbort, forget_published_of_savepoint},
+    {Phase::SavepointAbort, forget_counted_of_savepoint},
+    {Phase::SavepointAbort, undo_unblocking_of_savepoint},
+    {Phase::SavepointAbort, undo_lanes_of_savepoint},
+
+    {Phase::AfterSavepointAbort, tell_slots_not_taken_by_savepoint},
+};
+static_assert(in_order(kTransactionParts));
+
+}  // namespace
+
+}  // namespace jobq
 
 extern "C" {
 
@@ -16,14 +88,14 @@ PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
 
-// Defines the settings; while preloading, also reserves the shared memory, hooks into utility commands
-// and registers the launcher.
+// Defines the settings and takes part in transactions; while preloading, also reserves the shared memory, hooks into
+// utility commands and registers the launcher.
 void _PG_init(void) {
     jobq::define_settings();
     jobq::install_query_hooks();
+    jobq::take_part_in_transactions(jobq::kTransactionParts, lengthof(jobq::kTransactionParts));
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_memory();
-    jobq::watch_prepared();
     jobq::install_evict_hook();
     jobq::install_drop_extension_hook();
     jobq::install_triggers_hook();

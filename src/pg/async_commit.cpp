@@ -13,24 +13,18 @@ namespace {
 
 // Where the WAL of the current transaction ended when such a call did; 0: there was none.
 XLogRecPtr allowed_end = 0;
-bool callback_registered = false;
-
-void at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_PRE_COMMIT && allowed_end != 0 && allowed_end == XactLastRecEnd)
-        set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-    if (event != XACT_EVENT_PRE_COMMIT) allowed_end = 0;
-}
 
 }  // namespace
 
 bool is_whole_transaction() { return XactLastRecEnd == 0 ? allowed_end == 0 : XactLastRecEnd == allowed_end; }
 
-void allow_async_commit() {
-    if (!callback_registered) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        callback_registered = true;
-    }
-    allowed_end = XactLastRecEnd;
+void allow_async_commit() { allowed_end = XactLastRecEnd; }
+
+void choose_async_commit() {
+    if (allowed_end != 0 && allowed_end == XactLastRecEnd)
+        set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
+
+void forget_async_commit() { allowed_end = 0; }
 
 }  // namespace jobq

@@ -27,7 +27,6 @@ struct Changes {
     int buckets[kBuckets];  // index + 1
 };
 Changes changes = {};
-bool callbacks_registered = false;
 
 int *bucket_of(uint32 hash) { return &changes.buckets[hash % kBuckets]; }
 
@@ -94,36 +93,9 @@ void clear_changes() {
     }
 }
 
-// XACT_EVENT_COMMIT comes when others see the transaction, and before its locks are released.
-void at_transaction_end(XactEvent event, void *) {
-    if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_PREPARE && event != XACT_EVENT_ABORT) return;
-    if (event == XACT_EVENT_ABORT) abandon_recount();
-    if (changes.count == 0 && !changes.unknown) return;
-    if (event == XACT_EVENT_COMMIT)
-        add_changes(changes.items, changes.count, GetTopFullTransactionIdIfAny(), changes.unknown);
-    if (event == XACT_EVENT_PREPARE) keep_changes(changes.items, changes.count, changes.unknown);
-    clear_changes();
-}
+bool any_change() { return changes.count > 0 || changes.unknown; }
 
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (event == SUBXACT_EVENT_ABORT_SUB) {
-        abandon_recount();
-        pop_changes(GetCurrentTransactionNestLevel());
-    } else if (event == SUBXACT_EVENT_COMMIT_SUB) {
-        const int level = GetCurrentTransactionNestLevel();
-        if (changes.count > 0 && changes.items[changes.count - 1].level >= level) hand_to_parent(level);
-    }
-}
-
-bool can_count() {
-    if (!shared_memory_ready() || !IsUnderPostmaster) return false;
-    if (!callbacks_registered) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        RegisterSubXactCallback(at_subtransaction_end, nullptr);
-        callbacks_registered = true;
-    }
-    return true;
-}
+bool can_count() { return shared_memory_ready() && IsUnderPostmaster; }
 
 // The changes of the current subtransaction to a queue; nullptr: not counted.
 core::Counts *changes_of(std::string_view queue) {
@@ -212,5 +184,32 @@ int64 own_depth(std::string_view queue) {
 }
 
 bool counts_unknown_here() { return changes.unknown; }
+
+void add_counted() {
+    if (!any_change()) return;
+    add_changes(changes.items, changes.count, GetTopFullTransactionIdIfAny(), changes.unknown);
+    clear_changes();
+}
+
+void keep_counted() {
+    if (!any_change()) return;
+    keep_changes(changes.items, changes.count, changes.unknown);
+    clear_changes();
+}
+
+void forget_counted() {
+    abandon_recount();
+    if (any_change()) clear_changes();
+}
+
+void hand_counted_to_parent() {
+    const int level = GetCurrentTransactionNestLevel();
+    if (changes.count > 0 && changes.items[changes.count - 1].level >= level) hand_to_parent(level);
+}
+
+void forget_counted_of_savepoint() {
+    abandon_recount();
+    pop_changes(GetCurrentTransactionNestLevel());
+}
 
 }  // namespace jobq

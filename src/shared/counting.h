@@ -31,4 +31,11 @@ int64 own_depth(std::string_view queue);
 // Whether recount_at_commit() was called in this transaction.
 bool counts_unknown_here();
 
+// For jobq.cpp.
+void add_counted();  // to the counters, when others see the transaction
+void keep_counted();
+void forget_counted();
+void hand_counted_to_parent();
+void forget_counted_of_savepoint();
+
 }  // namespace jobq

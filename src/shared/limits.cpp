@@ -81,11 +81,9 @@ struct Told {
 struct Pending {
     int count, room;
     bool anywhere;
-    bool committed;
     Told *told;  // in TopTransactionContext
 };
 Pending pending = {};
-bool callback_registered = false;
 
 uint64 spread(uint64 number) { return number * UINT64CONST(0x9e3779b97f4a7c15); }
 
@@ -216,16 +214,6 @@ auto with_bound(int64 slot, Body body) {
 
 bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.database == MyDatabaseId; }
 
-void raise_bounds() {
-    for (const Told *told = pending.told; told < pending.told + pending.count; told++) {
-        if (told->freed || told->ticket == 0) continue;
-        with_bound(told->slot, [told](Bound *bound) {
-            if (is_of(*bound, told->slot) && bound->ticket == told->ticket) bound->bound = told->seq;
-            return true;
-        });
-    }
-}
-
 // Those of a transaction that committed, or everything that one took which did not.
 void tell_of(bool freed) {
     for (int i = 0; i < pending.count; i++)
@@ -235,38 +223,11 @@ void tell_of(bool freed) {
     let_all_waiters_look();
 }
 
-void after_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *) {
-    if (phase != RESOURCE_RELEASE_AFTER_LOCKS || (pending.count == 0 && !pending.anywhere)) return;
-    // What a savepoint took is free when it rolls back. That it may be told of too much does no harm.
-    if (!is_top_level) {
-        if (is_commit) return;
-        tell_of(false);
-        // What it had given back is held again.
-        for (int i = 0; i < pending.count; i++) pending.told[i].ticket = 0;
-        return;
-    }
-    if (pending.committed) raise_bounds();
-    tell_of(pending.committed);
-    pending = {};
-}
-
-void at_transaction_end(XactEvent event, void *) {
-    pending.committed = event == XACT_EVENT_COMMIT && (pending.count > 0 || pending.anywhere);
-    if (event != XACT_EVENT_PREPARE) return;
-    PreparedEffects effects = pending.anywhere ? kClaimedJobs | kFreedSlots : 0;
-    for (int i = 0; i < pending.count; i++) effects |= pending.told[i].freed ? kFreedSlots : kClaimedJobs;
-    keep_effects(effects);
-    pending = {};
-}
+bool any_told() { return pending.count > 0 || pending.anywhere; }
 
 // The entry, unless there are too many.
 Told *add_told(std::string_view queue, std::string_view key, int64 slot, bool freed) {
     if (limits == nullptr || !IsUnderPostmaster) return nullptr;
-    if (!callback_registered) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        RegisterResourceReleaseCallback(after_release, nullptr);
-        callback_registered = true;
-    }
     if (pending.count == kMaxTold || slot == 0) {
         pending.anywhere = true;
         return nullptr;
@@ -402,6 +363,40 @@ void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 sl
 }
 
 void slots_freed_at_commit() { add_told({}, {}, 0, true); }
+
+void raise_slot_bounds() {
+    for (const Told *told = pending.told; told < pending.told + pending.count; told++) {
+        if (told->freed || told->ticket == 0) continue;
+        with_bound(told->slot, [told](Bound *bound) {
+            if (is_of(*bound, told->slot) && bound->ticket == told->ticket) bound->bound = told->seq;
+            return true;
+        });
+    }
+}
+
+void tell_freed_slots() {
+    if (any_told()) tell_of(true);
+    pending = {};
+}
+
+void tell_slots_not_taken() {
+    if (any_told()) tell_of(false);
+    pending = {};
+}
+
+void tell_slots_not_taken_by_savepoint() {
+    if (!any_told()) return;
+    tell_of(false);
+    // What it had given back is held again.
+    for (int i = 0; i < pending.count; i++) pending.told[i].ticket = 0;
+}
+
+void keep_slots() {
+    PreparedEffects effects = pending.anywhere ? kClaimedJobs | kFreedSlots : 0;
+    for (int i = 0; i < pending.count; i++) effects |= pending.told[i].freed ? kFreedSlots : kClaimedJobs;
+    keep_effects(effects);
+    pending = {};
+}
 
 bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
     if (limits == nullptr) return false;

@@ -49,6 +49,13 @@ void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 sl
 // The same for slots of any limits: nobody knows which.
 void slots_freed_at_commit();
 
+// For jobq.cpp.
+void raise_slot_bounds();  // when others see the transaction
+void tell_freed_slots();   // when who is told can take them
+void tell_slots_not_taken();
+void tell_slots_not_taken_by_savepoint();  // that it may be told of too much does no harm
+void keep_slots();
+
 // Takes a token of the limit; false: there is none before *due.
 bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 void return_spent_token(int64 limit, const core::Rate &rate);

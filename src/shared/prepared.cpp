@@ -171,21 +171,26 @@ void tell(const Prepared &ended, Prepared *item) {
     release(ended, item);
 }
 
-// Whether the current transaction, which ends, may have ended a prepared one.
-bool may_have_ended_one(XactEvent event) {
-    return !FullTransactionIdIsValid(GetTopFullTransactionIdIfAny()) &&
-           (event == XACT_EVENT_ABORT || XactLastRecEnd != 0);
-}
-
-// Before the end of the transaction, not after it: by then it has forgotten whether it has written WAL.
-void at_transaction_end(XactEvent event, void *) {
-    const bool ends = event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_ABORT;
-    if (shared == nullptr || shared->capacity == 0 || (!ends && event != XACT_EVENT_PRE_PREPARE)) return;
-    adopt();
-    if (ends && pg_atomic_read_u32(&shared->count) > 0 && may_have_ended_one(event)) settle_prepared();
+// Of a transaction that ends.
+bool may_have_ended_one() {
+    return pg_atomic_read_u32(&shared->count) > 0 && !FullTransactionIdIsValid(GetTopFullTransactionIdIfAny());
 }
 
 }  // namespace
+
+void adopt_prepared() {
+    if (shared != nullptr && shared->capacity > 0) adopt();
+}
+
+void settle_prepared_before_commit() {
+    adopt_prepared();
+    if (shared != nullptr && XactLastRecEnd != 0 && may_have_ended_one()) settle_prepared();
+}
+
+void settle_prepared_at_abort() {
+    adopt_prepared();
+    if (shared != nullptr && may_have_ended_one()) settle_prepared();
+}
 
 void keep_effects(PreparedEffects effects) {
     if (effects != 0) with_own([effects](Prepared *item) { item->effects |= effects; });
@@ -207,8 +212,6 @@ void settle_prepared() {
     for (int next = 0; next_here(&next, &copy);)
         if (is_over(copy)) tell(copy, &shared->items[next - 1]);
 }
-
-void watch_prepared() { RegisterXactCallback(at_transaction_end, nullptr); }
 
 Size prepared_size() { return add_size(offsetof(PreparedTable, items), mul_size(places(), sizeof(Prepared))); }
 

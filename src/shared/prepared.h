@@ -32,15 +32,18 @@ constexpr PreparedEffects kAllEffects = 511;
 constexpr PreparedEffects kEffectsOfRollback = kClaimedJobs | kUnblockedJobs;
 constexpr PreparedEffects kEffectsOfCommit = kAllEffects & ~kClaimedJobs;
 
-// For callbacks at XACT_EVENT_PREPARE: nobody can end the transaction before they have returned. They raise no error.
+// For parts of Phase::Prepare.
 void keep_effects(PreparedEffects effects);
 void keep_changes(const QueueChange *changes, int count, bool unknown);
 
 // Tells of the prepared transactions of this session's database that are over. Raises no error.
 void settle_prepared();
 
-// While preloading: every process looks.
-void watch_prepared();
+// For jobq.cpp: every transaction of every process looks. Before a commit, not after it: by then the transaction has
+// forgotten whether it has written WAL.
+void adopt_prepared();
+void settle_prepared_before_commit();
+void settle_prepared_at_abort();
 
 // For shared/memory.cpp.
 Size prepared_size();

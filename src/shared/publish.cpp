@@ -15,10 +15,6 @@
 #include "shared/waiters.h"
 #include "shared/watched.h"
 
-extern "C" {
-#include "utils/resowner.h"
-}
-
 namespace jobq {
 
 namespace {
@@ -65,24 +61,20 @@ constexpr Pending nothing_pending() {
 }
 constexpr Pending kNothingPending = nothing_pending();
 Pending pending = kNothingPending;
-// What has been committed and everybody can see, but nobody has been woken for.
-Pending committed = kNothingPending;
 // The jobs that finish with this session's transaction. Apart from the rest: most transactions that complete jobs
 // publish nothing else, and a completion shall cost one store here.
 constexpr int kMaxFinished = 4096;
 struct Finished {
     int count;
     bool anywhere;  // more than could be remembered, or nobody knows which
-    bool committed;
     int64 jobs[kMaxFinished];
     bool completed[kMaxFinished];
 };
 Finished finished = {};
-bool callback_registered = false;
 
 void forget_finished() {
     finished.count = 0;
-    finished.anywhere = finished.committed = false;
+    finished.anywhere = false;
 }
 
 // Jobs that depend on those that have finished. A completion concerns only who watches the job, any other end all that
@@ -104,16 +96,6 @@ void unblock_dependents() {
         count = 0;
     }
     if (count > 0) unblock_now(told, count, 0);
-}
-
-// Told of last: who wakes up finds the counters right, too.
-void wake_for_finished() {
-    unblock_dependents();
-    if (finished.anywhere)
-        let_all_job_waiters_look();
-    else
-        wake_job_waiters(finished.jobs, finished.count);
-    forget_finished();
 }
 
 void publish_ready(const Pending &told) {
@@ -161,29 +143,9 @@ void publish_round(const Pending &told) {
     }
 }
 
-// What must be known before anybody is woken.
-void publish_first(const Pending &told) {
-    if (told.any) {
-        publish_ready(told);
-        publish_round(told);
-    }
-    if (told.databases) {
-        pg_atomic_write_u32(&shared_state()->databases_changed, 1);
-        wake_launcher();
-    }
-}
-
-// For whoever ends the current transaction, which is being prepared.
-void keep_pending() {
-    PreparedEffects effects = 0;
-    if (pending.any) effects |= kDeadlines;
-    if (pending.ready_count > 0 || pending.ready_anywhere) effects |= kReadyJobs;
-    if (pending.settings || pending.look_anywhere) effects |= kLooks;
-    if (finished.count > 0 || finished.anywhere) effects |= kFinishedJobs;
-    if (pending.extension) effects |= kExtensionChanged;
-    if (pending.databases) effects |= kDatabasesChanged;
-    if (pending.claims) effects |= kClaimedJobs;
-    keep_effects(effects);
+void publish_databases() {
+    pg_atomic_write_u32(&shared_state()->databases_changed, 1);
+    wake_launcher();
 }
 
 bool same_queue(const char *a, const char *b) { return memcmp(a, b, NAMEDATALEN) == 0; }
@@ -214,55 +176,8 @@ void wake_for(const Pending &told) {
     if (told.ready_count > 0 || told.settings || anywhere) post_notices(told);
 }
 
-// Runs at the very end of a transaction. Whoever is woken finds the lanes and settings changed: cache invalidations are
-// sent only after XACT_EVENT_COMMIT.
-void after_transaction_end(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *) {
-    if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level) return;
-    if (committed.any) {
-        const Pending told = committed;
-        committed = kNothingPending;
-        if (is_commit) wake_for(told);
-    }
-    if (finished.committed) wake_for_finished();
-}
-
-// Runs after the transaction has become visible to others (XACT_EVENT_COMMIT comes after ProcArrayEndTransaction), so
-// that whoever is woken sees it.
-void at_transaction_end(XactEvent event, void *) {
-    if (event == XACT_EVENT_COMMIT) {
-        publish_first(pending);
-        committed = pending;
-        pending = kNothingPending;
-        finished.committed = finished.count > 0 || finished.anywhere;
-    } else if (event == XACT_EVENT_PREPARE) {
-        keep_pending();
-        pending = kNothingPending;
-        forget_finished();
-    } else if (event == XACT_EVENT_ABORT) {
-        if (pending.claims) forget_claimed();
-        pending = kNothingPending;
-        forget_finished();
-    }
-}
-
-void at_subtransaction_end(SubXactEvent event, SubTransactionId own, SubTransactionId, void *) {
-    if (event != SUBXACT_EVENT_ABORT_SUB) return;
-    if (pending.claims) forget_claimed();
-    // Seen without jobs that run again now. One that began after the look leaves what the look saw.
-    if (own <= pending.looked_in) pending.horizon_version = 0;
-}
-
-bool can_publish() {
-    // In single-user mode there is nobody to tell.
-    if (!shared_memory_ready() || !IsUnderPostmaster) return false;
-    if (!callback_registered) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        RegisterSubXactCallback(at_subtransaction_end, nullptr);
-        RegisterResourceReleaseCallback(after_transaction_end, nullptr);
-        callback_registered = true;
-    }
-    return true;
-}
+// In single-user mode there is nobody to tell.
+bool can_publish() { return shared_memory_ready() && IsUnderPostmaster; }
 
 // The entry of a lane and priority, most recent first; nullptr: none.
 ReadyJobs *find_ready(int64 lane, int16 priority) {
@@ -416,8 +331,11 @@ void publish_prepared(PreparedEffects effects) {
     told.ready_anywhere = has(kReadyJobs);
     told.look_anywhere = has(kLooks);
     told.extension = has(kExtensionChanged);
-    told.databases = has(kDatabasesChanged);
-    publish_first(told);
+    if (told.any) {
+        publish_ready(told);
+        publish_round(told);
+    }
+    if (has(kDatabasesChanged)) publish_databases();
     if (has(kClaimedJobs)) forget_claimed();
     if (has(kClaimedJobs | kFreedSlots)) forget_slots();
     wake_for(told);
@@ -438,6 +356,56 @@ void announce_extension_at_commit() {
 void announce_databases_at_commit() {
     if (!can_publish()) return;
     pending.databases = true;
+}
+
+void publish_claimable() {
+    if (pending.any) publish_ready(pending);
+}
+
+void publish_deadlines() {
+    if (pending.any) publish_round(pending);
+    if (pending.databases) publish_databases();
+}
+
+void wake_for_published() {
+    if (pending.any) wake_for(pending);
+    if (pending.any || pending.claims || pending.databases) pending = kNothingPending;
+}
+
+void wake_for_finished() {
+    if (finished.count == 0 && !finished.anywhere) return;
+    unblock_dependents();
+    if (finished.anywhere)
+        let_all_job_waiters_look();
+    else
+        wake_job_waiters(finished.jobs, finished.count);
+    forget_finished();
+}
+
+void keep_published() {
+    PreparedEffects effects = 0;
+    if (pending.any) effects |= kDeadlines;
+    if (pending.ready_count > 0 || pending.ready_anywhere) effects |= kReadyJobs;
+    if (pending.settings || pending.look_anywhere) effects |= kLooks;
+    if (finished.count > 0 || finished.anywhere) effects |= kFinishedJobs;
+    if (pending.extension) effects |= kExtensionChanged;
+    if (pending.databases) effects |= kDatabasesChanged;
+    if (pending.claims) effects |= kClaimedJobs;
+    keep_effects(effects);
+    pending = kNothingPending;
+    forget_finished();
+}
+
+void forget_published() {
+    if (pending.claims) forget_claimed();
+    pending = kNothingPending;
+    forget_finished();
+}
+
+void forget_published_of_savepoint() {
+    if (pending.claims) forget_claimed();
+    // Seen without jobs that run again now. One that began after the look leaves what the look saw.
+    if (GetCurrentSubTransactionId() <= pending.looked_in) pending.horizon_version = 0;
 }
 
 }  // namespace jobq

@@ -55,6 +55,16 @@ void publish_settings_at_commit(std::string_view queue);
 void publish_finished_at_commit(int64 job, bool completed = false);
 void publish_finished_anywhere_at_commit();
 
+// For jobq.cpp. What would make others wrong goes first, then what would be stale; who is woken finds both, and the
+// counters, right.
+void publish_claimable();
+void publish_deadlines();
+void wake_for_published();
+void wake_for_finished();  // jobs that depend on those, too
+void keep_published();
+void forget_published();
+void forget_published_of_savepoint();
+
 // A prepared transaction of this database has ended, and everybody can see it: nobody knows any more which jobs it was
 // about. Raises no error.
 void publish_prepared(PreparedEffects effects);

@@ -54,12 +54,6 @@ struct Told {
     uint16 recent[kRecent];  // where a key was entered last, by its low bits
 };
 Told told = {};
-bool callback_registered = false;
-
-void forget_told() {
-    told.count = 0;
-    told.anything = 0;
-}
 
 // ---- under the lock
 
@@ -143,23 +137,9 @@ void tell(Blockers anything, const Unblocked *entries, int count) {
     }
 }
 
-// XACT_EVENT_COMMIT comes after the transaction has become visible.
-void at_transaction_end(XactEvent event, void *) {
-    if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE) return;
-    const bool any = told.count > 0 || told.anything != 0;
-    if (event == XACT_EVENT_COMMIT && any) tell(told.anything, told.entries, told.count);
-    if (event == XACT_EVENT_PREPARE && any) keep_effects(kUnblockedJobs);
-    forget_told();
-}
+bool any_told() { return told.count > 0 || told.anything != 0; }
 
-bool can_tell() {
-    if (!shared_memory_ready() || !IsUnderPostmaster) return false;
-    if (!callback_registered) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        callback_registered = true;
-    }
-    return true;
-}
+bool can_tell() { return shared_memory_ready() && IsUnderPostmaster; }
 
 // This process, among all that have ever run since the start of the server.
 uint64 own_number() {
@@ -185,6 +165,21 @@ void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job) {
 
 void publish_unblocked_anywhere_at_commit(Blocker blocker) {
     if (can_tell()) told.anything |= bit_of(blocker);
+}
+
+void tell_unblocked() {
+    if (any_told()) tell(told.anything, told.entries, told.count);
+    forget_unblocked();
+}
+
+void keep_unblocked() {
+    if (any_told()) keep_effects(kUnblockedJobs);
+    forget_unblocked();
+}
+
+void forget_unblocked() {
+    told.count = 0;
+    told.anything = 0;
 }
 
 void unblock_now(const Unblocked *told, int count, Blockers anything) {

@@ -30,6 +30,11 @@ void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job = kNoJob)
 // Nobody knows which ones.
 void publish_unblocked_anywhere_at_commit(Blocker blocker);
 
+// For jobq.cpp.
+void tell_unblocked();  // when others see the transaction
+void keep_unblocked();
+void forget_unblocked();
+
 // Everybody can see already what these tell of. Raises no error.
 void unblock_now(const Unblocked *told, int count, Blockers anything);
 // Everybody can see already what may have unblocked anything, and nobody has told of it. Raises no error.

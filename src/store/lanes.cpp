@@ -127,35 +127,6 @@ void send_news() {
     if (OidIsValid(subject)) CacheInvalidateRelcacheByRelid(subject);
 }
 
-void at_transaction_event(XactEvent event, void *) {
-    switch (event) {
-        case XACT_EVENT_PRE_COMMIT:
-        case XACT_EVENT_PRE_PREPARE:
-            // Once, however many lanes: a flood of messages would make every session forget all it knows.
-            if (must_tell) send_news();
-            is_told = true;
-            return;
-        case XACT_EVENT_ABORT:
-        case XACT_EVENT_PREPARE:
-            if (entered_in != InvalidSubTransactionId) changes_of_all++;
-            break;
-        case XACT_EVENT_COMMIT:
-            break;
-        default:
-            return;
-    }
-    must_tell = is_told = false;
-    entered_in = InvalidSubTransactionId;
-    settled.lane = 0;
-    being_read = nullptr;
-}
-
-void at_subtransaction_end(SubXactEvent event, SubTransactionId own, SubTransactionId, void *) {
-    if (event != SUBXACT_EVENT_ABORT_SUB) return;
-    settled.lane = 0;
-    if (own <= entered_in) changes_of_all++;
-}
-
 int64 lanes_in(const Known &known) { return known.context == nullptr ? 0 : hash_get_num_entries(known.lanes); }
 
 void forget(Known *known) {
@@ -169,8 +140,6 @@ void open_cache() {
     if (cache == nullptr) {
         cache = make_hash_table("jobq lanes by queue", NAMEDATALEN, sizeof(Known), CacheMemoryContext);
         on_relation_change(on_relcache_invalidation);
-        RegisterXactCallback(at_transaction_event, nullptr);
-        RegisterSubXactCallback(at_subtransaction_end, nullptr);
     }
 }
 
@@ -576,6 +545,29 @@ void invalidate_lanes() {
     open_cache();
     find_relations();
     CacheInvalidateRelcacheByRelid(directory);
+}
+
+void send_news_of_lanes() {
+    // Once, however many lanes: a flood of messages would make every session forget all it knows.
+    if (must_tell) send_news();
+    is_told = true;
+}
+
+void end_lanes() {
+    must_tell = is_told = false;
+    entered_in = InvalidSubTransactionId;
+    settled.lane = 0;
+    being_read = nullptr;
+}
+
+void undo_lanes() {
+    if (entered_in != InvalidSubTransactionId) changes_of_all++;
+    end_lanes();
+}
+
+void undo_lanes_of_savepoint() {
+    settled.lane = 0;
+    if (GetCurrentSubTransactionId() <= entered_in) changes_of_all++;
 }
 
 }  // namespace jobq

@@ -61,7 +61,6 @@ struct State {
     core::Micros lock_pause;   // 0: nobody did the last time
 };
 State state = {};
-bool callback_registered = false;
 
 void forget_kind(int kind) {
     if (kKinds[kind].forget != nullptr) kKinds[kind].forget();
@@ -77,30 +76,6 @@ void search_for(int kind) {
     search->failed = false;
     search->place = kBeginning;
     search->begun = GetCurrentTimestamp();
-}
-
-// What was taken from the list and what is remembered of the table may be wrong now.
-void at_transaction_end(XactEvent event, void *) {
-    if (!state.changing || (event != XACT_EVENT_COMMIT && event != XACT_EVENT_PREPARE && event != XACT_EVENT_ABORT))
-        return;
-    state.changing = false;
-    if (event == XACT_EVENT_PREPARE) keep_effects(kUnblockedJobs);
-    if (event != XACT_EVENT_ABORT) return;
-    // By hand: what is watched may be incomplete now.
-    if (state.slot == nullptr) {
-        unblock_anything();
-        return;
-    }
-    state.careful = true;
-    for (int kind = 0; kind < kBlockers; kind++) {
-        forget_kind(kind);
-        search_for(kind);
-        state.searches[kind].place = kBeginning;
-    }
-}
-
-void at_subtransaction_end(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
-    if (event == SUBXACT_EVENT_ABORT_SUB && state.slot == nullptr && state.changing) unblock_anything();
 }
 
 // A lock of its own kind on jobq.jobs: nobody else asks for it, and it is held until the transaction is visible.
@@ -239,11 +214,6 @@ void look_again(const Unblocked &told) {
 DutyOutcome unblock_jobs(TimestampTz now, int batch) {
     Unblocking done = {now, state.careful || state.slot == nullptr, {}, 0};
     if (IsolationUsesXactSnapshot()) return done.outcome;
-    if (!callback_registered) {
-        RegisterXactCallback(at_transaction_end, nullptr);
-        RegisterSubXactCallback(at_subtransaction_end, nullptr);
-        callback_registered = true;
-    }
     if (state.slot == nullptr) {
         if (!lock_by_hand()) return done.outcome;
         promoted_last();
@@ -300,6 +270,34 @@ TimestampTz next_unblocking(TimestampTz now) {
     const TimestampTz free_at = state.lock_pause > 0 ? bounded_pause(state.locked_until) : now;
     if (!state.looked || searching() || unblocked_waiting(state.slot)) return free_at;
     return state.again_count > 0 ? Max(bounded_pause(state.again_at), free_at) : kNothingDue;
+}
+
+void end_unblocking() { state.changing = false; }
+
+void keep_unblocking() {
+    if (state.changing) keep_effects(kUnblockedJobs);
+    state.changing = false;
+}
+
+void undo_unblocking() {
+    if (!state.changing) return;
+    state.changing = false;
+    // By hand: what is watched may be incomplete now.
+    if (state.slot == nullptr) {
+        unblock_anything();
+        return;
+    }
+    // What was taken from the list and what is remembered of the table may be wrong.
+    state.careful = true;
+    for (int kind = 0; kind < kBlockers; kind++) {
+        forget_kind(kind);
+        search_for(kind);
+        state.searches[kind].place = kBeginning;
+    }
+}
+
+void undo_unblocking_of_savepoint() {
+    if (state.slot == nullptr && state.changing) unblock_anything();
 }
 
 }  // namespace jobq

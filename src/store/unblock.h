@@ -52,4 +52,10 @@ bool unblocking_fails();
 // When unblock_jobs() is to be called; kNothingDue: when a commit tells of something.
 TimestampTz next_unblocking(TimestampTz now);
 
+// For jobq.cpp: the transaction, in which unblock_jobs() may have changed jobs, ends.
+void end_unblocking();
+void keep_unblocking();
+void undo_unblocking();
+void undo_unblocking_of_savepoint();
+
 }  // namespace jobq

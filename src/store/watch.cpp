@@ -138,27 +138,13 @@ Unwatchable watch_all(Datum *ids, Datum *leases, bool *unleased, int count, Fail
     return left_out;
 }
 
-bool callback_registered = false;
+bool has_entered = false;  // a lease, at some time
 
 // As PREPARE TRANSACTION does before it calls us.
 void fire_deferred_triggers() {
     do {
         AfterTriggerFireDeferred();
     } while (PreCommit_Portals(true));
-}
-
-// A prepared claim may be committed after a restart, which forgets its entry, by a session that knows nothing of it.
-void before_prepare(XactEvent event, void *) {
-    if (event != XACT_EVENT_PRE_PREPARE) return;
-    const int room = leases_held();
-    auto *own = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
-    while (const int count = leases_of_this_transaction(own, room)) {
-        watch_leases(own, count, count);
-        if (leases_of_this_transaction(own, room) == count) break;
-        // Those of before have fired already; and one of somebody's may claim in turn.
-        fire_deferred_triggers();
-    }
-    pfree(own);
 }
 
 }  // namespace
@@ -177,10 +163,19 @@ int watch_leases(const YoungLease *leases, int count, int at_most) {
     return settled;
 }
 
-void watch_before_prepare() {
-    if (callback_registered) return;
-    RegisterXactCallback(before_prepare, nullptr);
-    callback_registered = true;
+void watch_before_prepare() { has_entered = true; }
+
+void watch_own_leases() {
+    if (!has_entered) return;
+    const int room = leases_held();
+    auto *own = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
+    while (const int count = leases_of_this_transaction(own, room)) {
+        watch_leases(own, count, count);
+        if (leases_of_this_transaction(own, room) == count) break;
+        // Those of before have fired already; and one of somebody's may claim in turn.
+        fire_deferred_triggers();
+    }
+    pfree(own);
 }
 
 void watch_arrived_job(int64 job, int64 lease, const text *worker_id) {
