@@ -18,28 +18,25 @@
 #include "store/limit_settings.h"
 #include "store/unique.h"
 
-#include <algorithm>
-#include <iterator>
-
 namespace jobq {
 
 namespace {
 
 // A value of the column's own enum type, so that no name is looked up.
 Datum status_value(TupleDesc desc, core::JobStatus status) {
-    const Oid type = SPI_gettypeid(desc, SPI_fnumber(desc, "status"));
+    const Oid type = TupleDescAttr(desc, kJobStatus - 1)->atttypid;
     return DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type));
 }
 
 // An INSERT by hand needs room as an enqueue does. One whose unique key is taken is refused for that, by the index.
 void ask_for_room(const JobRow &row) {
-    const std::string_view name = text_of(row, "queue");
+    const std::string_view name = text_of(row, kJobQueue);
     if (find_queue(name)->max_depth == 0 || !core::is_waiting(status_of(row))) return;
     const TimestampTz now = GetCurrentTimestamp();
-    if (row.has("unique_key")) {
+    if (row.has(kJobUniqueKey)) {
         WantedKey key = {};
         key.queue = make_text(name);
-        key.unique_key = DatumGetTextPP(row.get("unique_key"));
+        key.unique_key = DatumGetTextPP(row.get(kJobUniqueKey));
         find_holders(&key, 1, now);
         if (key.holder != 0) return;
     }
@@ -48,117 +45,107 @@ void ask_for_room(const JobRow &row) {
 
 void fill(JobRow *row, TupleDesc desc) {
     const TimestampTz now = GetCurrentTimestamp();
-    row->default_to("created_at", TimestampTzGetDatum(now));
-    row->default_to("kind", PointerGetDatum(make_text("")));
-    row->default_to("payload", DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
-    row->default_to("priority", Int16GetDatum(0));
-    row->default_to("version", Int32GetDatum(0));
-    row->default_to("attempts", Int32GetDatum(0));
-    row->default_to("lost_attempts", Int32GetDatum(0));
-    row->default_to("run_at", TimestampTzGetDatum(now));
-    if (!row->has("max_attempts"))
-        row->set("max_attempts", Int32GetDatum(find_queue(text_of(*row, "queue"))->max_attempts));
-    if (!row->has("status"))
-        row->set("status", status_value(desc, core::waiting_status(DatumGetTimestampTz(row->get("run_at")), now)));
+    row->default_to(kJobCreatedAt, TimestampTzGetDatum(now));
+    row->default_to(kJobKind, PointerGetDatum(make_text("")));
+    row->default_to(kJobPayload, DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+    row->default_to(kJobPriority, Int16GetDatum(0));
+    row->default_to(kJobVersion, Int32GetDatum(0));
+    row->default_to(kJobAttempts, Int32GetDatum(0));
+    row->default_to(kJobLostAttempts, Int32GetDatum(0));
+    row->default_to(kJobRunAt, TimestampTzGetDatum(now));
+    if (!row->has(kJobMaxAttempts))
+        row->set(kJobMaxAttempts, Int32GetDatum(find_queue(text_of(*row, kJobQueue))->max_attempts));
+    if (!row->has(kJobStatus))
+        row->set(kJobStatus, status_value(desc, core::waiting_status(DatumGetTimestampTz(row->get(kJobRunAt)), now)));
 }
 
 // The place of a job that is inserted by hand; `restored`: it brings what a dump has kept.
 void derive_group(JobRow *row, TupleDesc desc, core::JobStatus *status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
-    const bool active = row->has("group_active");
-    const bool grouped = row->has("group_key");
+    const bool active = row->has(kJobGroupActive);
+    const bool grouped = row->has(kJobGroupKey);
     if (grouped && !core::place_inserted(*status, restored, active, &place)) refuse_turn();
     // It waited for its dependencies: their edges are restored as well.
-    if (restored && *status == core::JobStatus::Blocked && !row->has("group_waiting")) place = core::GroupPlace::None;
+    if (restored && *status == core::JobStatus::Blocked && !row->has(kJobGroupWaiting)) place = core::GroupPlace::None;
     const Datum group = Int64GetDatum(grouped ? group_of(*row) : 0);
-    row->set_or_clear("group_waiting", place == core::GroupPlace::Waiting, group);
-    row->set_or_clear("group_active", place == core::GroupPlace::Active, group);
+    row->set_or_clear(kJobGroupWaiting, place == core::GroupPlace::Waiting, group);
+    row->set_or_clear(kJobGroupActive, place == core::GroupPlace::Active, group);
     if (place != core::GroupPlace::Waiting || *status == core::JobStatus::Blocked) return;
     *status = core::JobStatus::Blocked;
-    row->set("status", status_value(desc, *status));
+    row->set(kJobStatus, status_value(desc, *status));
 }
 
 // What jobq_enqueue leaves to the producer. All else is jobq's: of who has no rights of the table's owner nothing is
-// taken but these, and a status in which jobs wait.
-constexpr const char *kProducersColumns[] = {"queue",       "kind",       "payload",           "metadata",
-                                             "requires",    "priority",   "version",           "max_attempts",
-                                             "run_at",      "unique_key", "unique_for",        "group_key",
-                                             "max_runtime", "status",     "heartbeat_timeout", "concurrency_key"};
-
-bool is_producers(const char *column) {
-    return std::any_of(std::begin(kProducersColumns), std::end(kProducersColumns),
-                       [&](const char *known) { return strcmp(known, column) == 0; });
-}
-
-void check_producer(JobRow *row, TupleDesc desc) {
-    require_known_queue(text_of(*row, "queue"));
-    for (const char *column : {"payload", "metadata"})
-        if (row->has(column)) check_json_size(row->get(column), column);
-    for (int i = 0; i < kJobColumns; i++) {
-        const char *column = NameStr(TupleDescAttr(desc, i)->attname);
-        if (!is_producers(column) && row->has(column)) row->clear(column);
+// taken but that, and a status in which jobs wait.
+void check_producer(JobRow *row) {
+    require_known_queue(text_of(*row, kJobQueue));
+    for (const JobColumn column : {kJobPayload, kJobMetadata})
+        if (row->has(column)) check_json_size(row->get(column), job_column_name(column));
+    for (int i = 1; i <= kJobColumns; i++) {
+        const auto column = static_cast<JobColumn>(i);
+        if (kFilledBy[i - 1] != FilledBy::Producer && row->has(column)) row->clear(column);
     }
-    if (row->has("status") && !core::is_waiting(status_of(*row))) row->clear("status");
+    if (row->has(kJobStatus) && !core::is_waiting(status_of(*row))) row->clear(kJobStatus);
     // Not the one that the statement has given, or has drawn, which look the same from here.
-    row->set("id", Int64GetDatum(next_job_id()));
+    row->set(kJobId, Int64GetDatum(next_job_id()));
 }
 
 // What follows from other columns is set whatever the INSERT says: a dump may come from a database with another
 // encoding, whose lanes have other ids. Leases and times are kept where they make sense.
 void derive(JobRow *row, TupleDesc desc, bool restored) {
-    const Datum run_at = row->get("run_at");
+    const Datum run_at = row->get(kJobRunAt);
     const Datum now = TimestampTzGetDatum(GetCurrentTimestamp());
     core::JobStatus status = status_of(*row);
     // Pending means claimable now.
     const core::Micros due = DatumGetTimestampTz(run_at);
     if (status == core::JobStatus::Pending && due > DatumGetTimestampTz(now)) {
         status = core::JobStatus::Scheduled;
-        row->set("status", status_value(desc, status));
+        row->set(kJobStatus, status_value(desc, status));
     }
     derive_group(row, desc, &status, restored);
-    row->set("lane", Int64GetDatum(lane_of(*row)));
-    row->set_or_clear("ready_at", status == core::JobStatus::Pending, run_at);
-    row->set_or_clear("due_at", status == core::JobStatus::Scheduled, run_at);
-    const bool holds_key = row->has("unique_key") && !core::is_finished(status);
-    row->set_or_clear("unique_held", holds_key, holds_key ? row->get("unique_key") : Datum(0));
+    row->set(kJobLane, Int64GetDatum(lane_of(*row)));
+    row->set_or_clear(kJobReadyAt, status == core::JobStatus::Pending, run_at);
+    row->set_or_clear(kJobDueAt, status == core::JobStatus::Scheduled, run_at);
+    const bool holds_key = row->has(kJobUniqueKey) && !core::is_finished(status);
+    row->set_or_clear(kJobUniqueHeld, holds_key, holds_key ? row->get(kJobUniqueKey) : Datum(0));
     const bool running = status == core::JobStatus::Processing;
-    row->set_or_clear("watched", running, BoolGetDatum(true));
+    row->set_or_clear(kJobWatched, running, BoolGetDatum(true));
     if (core::is_finished(status))
-        row->default_to("finished_at", now);
+        row->default_to(kJobFinishedAt, now);
     else
-        row->clear("dead_from");
+        row->clear(kJobDeadFrom);
     // Only a claim, or the tick, gives slots: it knows which are free.
-    for (const char *column : {"queue_slot", "key_slot", "slot_seq"}) row->clear(column);
+    for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobSlotSeq}) row->clear(column);
     // The transaction of that number is another cluster's, if this comes from a dump.
-    row->clear("claim_xid");
+    row->clear(kJobClaimXid);
     if (!running) {
-        row->clear("lease");
-        row->clear("must_end_at");
+        row->clear(kJobLease);
+        row->clear(kJobMustEndAt);
         return;
     }
-    row->default_to("last_heartbeat", now);
-    if (!row->has("lease_timeout"))
-        row->set("lease_timeout",
-                 row->has("heartbeat_timeout")
-                     ? row->get("heartbeat_timeout")
-                     : IntervalPGetDatum(make_interval(find_queue(text_of(*row, "queue"))->heartbeat_timeout)));
+    row->default_to(kJobLastHeartbeat, now);
+    if (!row->has(kJobLeaseTimeout))
+        row->set(kJobLeaseTimeout,
+                 row->has(kJobHeartbeatTimeout)
+                     ? row->get(kJobHeartbeatTimeout)
+                     : IntervalPGetDatum(make_interval(find_queue(text_of(*row, kJobQueue))->heartbeat_timeout)));
 }
 
 // Its turn among the keys of a queue with round_robin. A dump brings its own: the queue's settings may come later.
 void derive_turn(JobRow *row) {
-    if (row->has("turn") || !find_queue(text_of(*row, "queue"))->round_robin) return;
-    const std::string_view key = row->has("concurrency_key") ? text_of(*row, "concurrency_key") : std::string_view();
-    row->set("turn", Int64GetDatum(core::turn_of(key)));
+    if (row->has(kJobTurn) || !find_queue(text_of(*row, kJobQueue))->round_robin) return;
+    const std::string_view key = row->has(kJobConcurrencyKey) ? text_of(*row, kJobConcurrencyKey) : std::string_view();
+    row->set(kJobTurn, Int64GetDatum(core::turn_of(key)));
 }
 
 // Like settle_job(); a dump brings its own.
 void derive_end(JobRow *row) {
-    if (status_of(*row) != core::JobStatus::Processing || row->has("must_end_at")) return;
-    core::Micros span = find_queue(text_of(*row, "queue"))->max_runtime;
-    if (row->has("max_runtime")) span = span_of(DatumGetIntervalP(row->get("max_runtime")));
+    if (status_of(*row) != core::JobStatus::Processing || row->has(kJobMustEndAt)) return;
+    core::Micros span = find_queue(text_of(*row, kJobQueue))->max_runtime;
+    if (row->has(kJobMaxRuntime)) span = span_of(DatumGetIntervalP(row->get(kJobMaxRuntime)));
     if (span == 0) return;
-    const Datum start = row->get(row->has("started_at") ? "started_at" : "last_heartbeat");
-    row->set("must_end_at", TimestampTzGetDatum(core::saturating_add(DatumGetTimestampTz(start), span)));
+    const Datum start = row->get(row->has(kJobStartedAt) ? kJobStartedAt : kJobLastHeartbeat);
+    row->set(kJobMustEndAt, TimestampTzGetDatum(core::saturating_add(DatumGetTimestampTz(start), span)));
 }
 
 // The transaction that has inserted rows from a dump, which bring their lane: whatever those held, a restore must not
@@ -166,9 +153,9 @@ void derive_end(JobRow *row) {
 TransactionId restoring = InvalidTransactionId;
 
 void complete_row(JobRow *row, TupleDesc desc, bool producer) {
-    if (producer) check_producer(row, desc);
+    if (producer) check_producer(row);
     // A row that brings its lane is from a dump: a restore must not fail for a limit, nor for one odd row.
-    const bool is_new = !row->has("lane");
+    const bool is_new = !row->has(kJobLane);
     if (!is_new) restoring = GetTopTransactionId();
     fill(row, desc);
     check_row(*row);
@@ -189,11 +176,11 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     JobRow row(trigger->tg_trigtuple, desc);
     // Before the lane is missed, which nobody who leaves the queue out has heard of.
-    if (!row.has("queue"))
+    if (!row.has(kJobQueue))
         ereport(ERROR, (errcode(ERRCODE_NOT_NULL_VIOLATION),
                         errmsg("null value in column \"queue\" of relation \"jobs\" violates not-null constraint"),
-                        errtablecol(trigger->tg_relation, SPI_fnumber(desc, "queue"))));
-    check_queue_name(text_of(row, "queue"), "queue");
+                        errtablecol(trigger->tg_relation, kJobQueue)));
+    check_queue_name(text_of(row, kJobQueue), "queue");
     const Oid owner = owner_of(trigger);
     const bool producer = !has_rights_of(owner);
     as_role(owner, [&] { with_spi([&] { complete_row(&row, desc, producer); }); });
@@ -206,15 +193,15 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     const JobRow row(trigger->tg_trigtuple, desc);
-    count_inserts_at_commit(text_of(row, "queue"), status_of(row), 1);
-    if (row.has("watched")) publish_lease_deadline_at_commit(DT_NOBEGIN);
+    count_inserts_at_commit(text_of(row, kJobQueue), status_of(row), 1);
+    if (row.has(kJobWatched)) publish_lease_deadline_at_commit(DT_NOBEGIN);
     const bool restored = TransactionIdIsValid(restoring) && restoring == GetTopTransactionIdIfAny();
     if (status_of(row) == core::JobStatus::Processing) with_spi([&] { expect_slots(slots_of(row)); });
-    if (row.has("unique_held") && !restored) with_spi([&] { check_kept_key(row, "queue"); });
+    if (row.has(kJobUniqueHeld) && !restored) with_spi([&] { check_kept_key(row, kJobQueue); });
     publish_row(row);
     publish_place(row);
     if (status_of(row) == core::JobStatus::Blocked)
-        publish_unblocked_at_commit(Blocker::Dependency, -DatumGetInt64(row.get("id")));
+        publish_unblocked_at_commit(Blocker::Dependency, -DatumGetInt64(row.get(kJobId)));
     return PointerGetDatum(nullptr);
 }
 

@@ -8,6 +8,7 @@
 #include "shared/publish.h"
 #include "shared/unblock.h"
 #include "store/groups.h"
+#include "store/jobs_table.h"
 #include "store/lanes.h"
 #include "store/unique.h"
 
@@ -16,20 +17,21 @@ namespace jobq {
 namespace {
 
 // A claim adds one: the sum must fit.
-void check_count(const JobRow &row, const char *column) {
+void check_count(const JobRow &row, JobColumn column) {
     const int32 count = DatumGetInt32(row.get(column));
     if (count < 0 || count > core::kMaxAttempts)
         ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-                        errmsg("column \"%s\" is out of range: %d", column, count),
+                        errmsg("column \"%s\" is out of range: %d", job_column_name(column), count),
                         errhint("It counts from 0 to %d.", core::kMaxAttempts)));
 }
 
 // Times that the duties reckon with: sums with a timeout must fit, and a lease must run out some day.
-void check_moment(const JobRow &row, const char *column) {
+void check_moment(const JobRow &row, JobColumn column) {
     if (!row.has(column)) return;
     const TimestampTz value = DatumGetTimestampTz(row.get(column));
     if (value == core::bounded_moment(value)) return;
-    ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("column \"%s\" is out of range", column),
+    ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+                    errmsg("column \"%s\" is out of range", job_column_name(column)),
                     errhint("It is a time between the years 1 and 6000, or NULL.")));
 }
 
@@ -61,53 +63,54 @@ const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool
     if (!fits)
         ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
                         errmsg("this function serves only the triggers that jobq declares on jobq.jobs")));
+    require_job_columns();
     return trigger;
 }
 
-std::string_view text_of(const JobRow &row, const char *column) { return view(DatumGetTextPP(row.get(column))); }
+std::string_view text_of(const JobRow &row, JobColumn column) { return view(DatumGetTextPP(row.get(column))); }
 
 core::JobStatus status_of(const JobRow &row) {
     core::JobStatus status = core::JobStatus::Pending;
-    core::parse_status(DatumGetCString(DirectFunctionCall1(enum_out, row.get("status"))), &status);
+    core::parse_status(DatumGetCString(DirectFunctionCall1(enum_out, row.get(kJobStatus))), &status);
     return status;
 }
 
-int64 group_of(const JobRow &row) { return core::group_hash(text_of(row, "queue"), text_of(row, "group_key")); }
+int64 group_of(const JobRow &row) { return core::group_hash(text_of(row, kJobQueue), text_of(row, kJobGroupKey)); }
 
 SlotRow slots_of(const JobRow &row) {
-    return {DatumGetInt64(row.get("id")),
-            text_of(row, "queue"),
-            row.has("concurrency_key") ? text_of(row, "concurrency_key") : std::string_view(),
+    return {DatumGetInt64(row.get(kJobId)),
+            text_of(row, kJobQueue),
+            row.has(kJobConcurrencyKey) ? text_of(row, kJobConcurrencyKey) : std::string_view(),
             status_of(row) == core::JobStatus::Processing,
-            row.has("queue_slot") ? DatumGetInt64(row.get("queue_slot")) : 0,
-            row.has("key_slot") ? DatumGetInt64(row.get("key_slot")) : 0};
+            row.has(kJobQueueSlot) ? DatumGetInt64(row.get(kJobQueueSlot)) : 0,
+            row.has(kJobKeySlot) ? DatumGetInt64(row.get(kJobKeySlot)) : 0};
 }
 
 void check_row(const JobRow &row) {
-    check_queue_name(text_of(row, "queue"), "queue");
-    check_name(text_of(row, "kind"), "kind", core::kMaxKindBytes, true);
-    check_positive(DatumGetInt32(row.get("max_attempts")), "max_attempts");
-    check_finite(DatumGetTimestampTz(row.get("run_at")), "run_at");
-    if (row.has("unique_key")) check_unique_key(text_of(row, "unique_key"), "unique_key");
-    if (row.has("unique_for")) check_unique_for(DatumGetIntervalP(row.get("unique_for")), row.has("unique_key"));
-    if (row.has("concurrency_key")) check_concurrency_key(text_of(row, "concurrency_key"), "concurrency_key");
-    if (row.has("group_key")) check_group_key(text_of(row, "group_key"), "group_key");
-    if (row.has("dead_from")) check_queue_name(text_of(row, "dead_from"), "dead_from");
-    if (row.has("heartbeat_timeout")) check_heartbeat_timeout(DatumGetIntervalP(row.get("heartbeat_timeout")));
-    if (row.has("max_runtime")) check_max_runtime(DatumGetIntervalP(row.get("max_runtime")));
+    check_queue_name(text_of(row, kJobQueue), "queue");
+    check_name(text_of(row, kJobKind), "kind", core::kMaxKindBytes, true);
+    check_positive(DatumGetInt32(row.get(kJobMaxAttempts)), "max_attempts");
+    check_finite(DatumGetTimestampTz(row.get(kJobRunAt)), "run_at");
+    if (row.has(kJobUniqueKey)) check_unique_key(text_of(row, kJobUniqueKey), "unique_key");
+    if (row.has(kJobUniqueFor)) check_unique_for(DatumGetIntervalP(row.get(kJobUniqueFor)), row.has(kJobUniqueKey));
+    if (row.has(kJobConcurrencyKey)) check_concurrency_key(text_of(row, kJobConcurrencyKey), "concurrency_key");
+    if (row.has(kJobGroupKey)) check_group_key(text_of(row, kJobGroupKey), "group_key");
+    if (row.has(kJobDeadFrom)) check_queue_name(text_of(row, kJobDeadFrom), "dead_from");
+    if (row.has(kJobHeartbeatTimeout)) check_heartbeat_timeout(DatumGetIntervalP(row.get(kJobHeartbeatTimeout)));
+    if (row.has(kJobMaxRuntime)) check_max_runtime(DatumGetIntervalP(row.get(kJobMaxRuntime)));
 }
 
 void check_history(const JobRow &row) {
-    check_count(row, "attempts");
-    check_count(row, "lost_attempts");
-    if (row.has("lease_timeout")) check_lease_timeout(DatumGetIntervalP(row.get("lease_timeout")));
-    for (const char *column : {"created_at", "started_at", "last_heartbeat", "cancel_requested_at"})
+    check_count(row, kJobAttempts);
+    check_count(row, kJobLostAttempts);
+    if (row.has(kJobLeaseTimeout)) check_lease_timeout(DatumGetIntervalP(row.get(kJobLeaseTimeout)));
+    for (const JobColumn column : {kJobCreatedAt, kJobStartedAt, kJobLastHeartbeat, kJobCancelRequestedAt})
         check_moment(row, column);
-    if (row.has("worker_id")) check_name(text_of(row, "worker_id"), "worker_id", core::kMaxWorkerBytes, true);
+    if (row.has(kJobWorkerId)) check_name(text_of(row, kJobWorkerId), "worker_id", core::kMaxWorkerBytes, true);
 }
 
-void check_kept_key(const JobRow &row, const char *queue) {
-    refuse_kept_key(DatumGetInt64(row.get("id")), text_of(row, queue), text_of(row, "unique_key"));
+void check_kept_key(const JobRow &row, JobColumn queue) {
+    refuse_kept_key(DatumGetInt64(row.get(kJobId)), text_of(row, queue), text_of(row, kJobUniqueKey));
 }
 
 [[noreturn]] void refuse_turn() {
@@ -119,22 +122,22 @@ void check_kept_key(const JobRow &row, const char *queue) {
 }
 
 int64 lane_of(const JobRow &row) {
-    return ensure_lane(text_of(row, "queue"), text_of(row, "kind"), DatumGetInt32(row.get("version")),
-                       row.has("requires") ? DatumGetArrayTypeP(row.get("requires")) : nullptr);
+    return ensure_lane(text_of(row, kJobQueue), text_of(row, kJobKind), DatumGetInt32(row.get(kJobVersion)),
+                       row.has(kJobRequires) ? DatumGetArrayTypeP(row.get(kJobRequires)) : nullptr);
 }
 
 void publish_row(const JobRow &row) {
-    if (row.has("ready_at"))
-        tell_ready(text_of(row, "queue"), DatumGetInt64(row.get("lane")),
-                   {DatumGetTimestampTz(row.get("ready_at")), DatumGetInt64(row.get("id")),
-                    DatumGetInt16(row.get("priority"))});
-    publish_due_at_commit(DatumGetTimestampTz(row.get("run_at")));
+    if (row.has(kJobReadyAt))
+        tell_ready(text_of(row, kJobQueue), DatumGetInt64(row.get(kJobLane)),
+                   {DatumGetTimestampTz(row.get(kJobReadyAt)), DatumGetInt64(row.get(kJobId)),
+                    DatumGetInt16(row.get(kJobPriority))});
+    publish_due_at_commit(DatumGetTimestampTz(row.get(kJobRunAt)));
 }
 
 void publish_place(const JobRow &row) {
-    if (row.has("group_waiting"))
-        publish_group_waits(DatumGetInt64(row.get("group_waiting")), DatumGetInt64(row.get("id")));
-    if (row.has("group_active")) publish_unblocked_anywhere_at_commit(Blocker::Group);
+    if (row.has(kJobGroupWaiting))
+        publish_group_waits(DatumGetInt64(row.get(kJobGroupWaiting)), DatumGetInt64(row.get(kJobId)));
+    if (row.has(kJobGroupActive)) publish_unblocked_anywhere_at_commit(Blocker::Group);
 }
 
 }  // namespace jobq

@@ -4,6 +4,7 @@
 
 #include "core/job.h"
 #include "pg/pg.h"
+#include "store/job_columns.h"
 #include "store/limit_settings.h"
 
 extern "C" {
@@ -21,54 +22,43 @@ const TriggerData *trigger_data(FunctionCallInfo fcinfo);
 // owner's rights (pg/rights.h) after that.
 Oid owner_of(const TriggerData *trigger);
 
-// 39P01 unless the trigger is the one that the extension declares: a row trigger of jobq.jobs for this event.
+// 39P01 unless the trigger is the one that the extension declares: a row trigger of jobq.jobs for this event. 55000
+// when jobq's columns are not as the library knows them.
 const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before);
 
-// The columns of a row of jobq.jobs, by name: an upgrade may add columns at the end. What set() makes lives in the
-// memory context that was current when the row was taken: every SPI call on the way switches to one that dies with it.
+// The columns of a row of jobq.jobs. What set() makes lives in the memory context that was current when the row was
+// taken: every SPI call on the way switches to one that dies with it.
 class JobRow {
  public:
     JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
 
-    Datum get(const char *column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, number(column), is_null); }
-    bool has(const char *column) const {
-        bool null;
-        get(column, &null);
-        return !null;
-    }
-    Datum get(const char *column) const {
+    Datum get(JobColumn column, bool *is_null) const { return heap_getattr(tuple_, column, desc_, is_null); }
+    bool has(JobColumn column) const { return !heap_attisnull(tuple_, column, desc_); }
+    Datum get(JobColumn column) const {
         bool null;
         return get(column, &null);
     }
-    void set(const char *column, Datum value) { set_or_clear(column, true, value); }
-    void set_or_clear(const char *column, bool present, Datum value) {
-        int at = number(column);
+    void set(JobColumn column, Datum value) { set_or_clear(column, true, value); }
+    void set_or_clear(JobColumn column, bool present, Datum value) {
+        int at = column;
         bool null = !present;
         MemoryContext inner = MemoryContextSwitchTo(context_);
         tuple_ = heap_modify_tuple_by_cols(tuple_, desc_, 1, &at, &value, &null);
         MemoryContextSwitchTo(inner);
     }
-    void clear(const char *column) { set_or_clear(column, false, Datum(0)); }
-    void default_to(const char *column, Datum value) {
+    void clear(JobColumn column) { set_or_clear(column, false, Datum(0)); }
+    void default_to(JobColumn column, Datum value) {
         if (!has(column)) set(column, value);
     }
     HeapTuple tuple() const { return tuple_; }
 
  private:
-    int number(const char *column) const {
-        const int found = SPI_fnumber(desc_, column);
-        if (found <= 0)
-            ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                            errmsg("table jobq.jobs has no column \"%s\"", column),
-                            errhint("jobq's own columns must stay as they are.")));
-        return found;
-    }
     HeapTuple tuple_;
     TupleDesc desc_;
     MemoryContext context_;
 };
 
-std::string_view text_of(const JobRow &row, const char *column);
+std::string_view text_of(const JobRow &row, JobColumn column);
 core::JobStatus status_of(const JobRow &row);
 int64 group_of(const JobRow &row);
 SlotRow slots_of(const JobRow &row);
@@ -79,7 +69,7 @@ void check_row(const JobRow &row);
 void check_history(const JobRow &row);
 
 // 23505 when a key that outlives its job is the one that a job takes by hand, in the queue that `queue` names.
-void check_kept_key(const JobRow &row, const char *queue);
+void check_kept_key(const JobRow &row, JobColumn queue);
 
 // 55000: a job of a group that does not have its turn is made to run.
 [[noreturn]] void refuse_turn();

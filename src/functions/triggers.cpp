@@ -18,6 +18,30 @@ namespace jobq {
 
 namespace {
 
+// A column of a row of settings; false: NULL.
+bool column_in(const TriggerData *trigger, HeapTuple row, const char *column, Datum *value) {
+    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
+    const int number = SPI_fnumber(desc, column);
+    if (number <= 0)
+        ereport(ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("table jobq.%s has no column \"%s\"", RelationGetRelationName(trigger->tg_relation), column),
+                 errhint("jobq's own columns must stay as they are.")));
+    bool null;
+    *value = heap_getattr(row, number, desc, &null);
+    return !null;
+}
+
+std::string_view queue_in(const TriggerData *trigger, HeapTuple row) {
+    Datum queue;
+    return column_in(trigger, row, "queue", &queue) ? view(DatumGetTextPP(queue)) : std::string_view();
+}
+
+bool has_turns(const TriggerData *trigger, HeapTuple row) {
+    Datum turns;
+    return column_in(trigger, row, "round_robin", &turns) && DatumGetBool(turns);
+}
+
 // Tells whoever waits for a queue that its settings change. Lanes are told of where they are made.
 void publish_settings(const TriggerData *trigger) {
     const char *table = RelationGetRelationName(trigger->tg_relation);
@@ -27,10 +51,8 @@ void publish_settings(const TriggerData *trigger) {
         publish_settings_at_commit({});
         return;
     }
-    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
-    publish_settings_at_commit(text_of(JobRow(trigger->tg_trigtuple, desc), "queue"));
-    if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
-        publish_settings_at_commit(text_of(JobRow(trigger->tg_newtuple, desc), "queue"));
+    publish_settings_at_commit(queue_in(trigger, trigger->tg_trigtuple));
+    if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) publish_settings_at_commit(queue_in(trigger, trigger->tg_newtuple));
 }
 
 // The queue gets round_robin: its jobs get their turns in the same transaction.
@@ -39,14 +61,10 @@ void begin_turns(const TriggerData *trigger) {
         !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
         return;
     const bool update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
-    TupleDesc desc = RelationGetDescr(trigger->tg_relation);
-    const JobRow after(update ? trigger->tg_newtuple : trigger->tg_trigtuple, desc);
-    const JobRow before(trigger->tg_trigtuple, desc);
-    const auto has_turns = [](const JobRow &row) {
-        return row.has("round_robin") && DatumGetBool(row.get("round_robin"));
-    };
-    const bool had = update && has_turns(before) && text_of(before, "queue") == text_of(after, "queue");
-    if (has_turns(after) && !had) with_spi([&] { give_turns(make_text(text_of(after, "queue"))); });
+    HeapTuple after = update ? trigger->tg_newtuple : trigger->tg_trigtuple, before = trigger->tg_trigtuple;
+    const std::string_view queue = queue_in(trigger, after);
+    const bool had = update && has_turns(trigger, before) && queue_in(trigger, before) == queue;
+    if (has_turns(trigger, after) && !had) with_spi([&] { give_turns(make_text(queue)); });
 }
 
 }  // namespace

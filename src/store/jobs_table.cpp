@@ -20,56 +20,6 @@ namespace jobq {
 
 namespace {
 
-// As src/sql/20_tables.sql declares them.
-constexpr OwnColumn kColumns[kJobColumns] = {
-    {"id", INT8OID, true, OwnDefault::Unused},
-    {"created_at", TIMESTAMPTZOID, true, OwnDefault::Unused},
-    {"lane", INT8OID, true, OwnDefault::Unused},
-    {"max_attempts", INT4OID, true, OwnDefault::Unused},
-    {"version", INT4OID, true, OwnDefault::Unused},
-    {"priority", INT2OID, true, OwnDefault::Unused},
-    {"queue", TEXTOID, true, OwnDefault::Unused},
-    {"kind", TEXTOID, true, OwnDefault::Unused},
-    {"payload", JSONBOID, true, OwnDefault::Unused},
-    {"metadata", JSONBOID, false, OwnDefault::Honoured},
-    {"requires", TEXTARRAYOID, false, OwnDefault::Refused},
-    {"heartbeat_timeout", INTERVALOID, false, OwnDefault::Honoured},
-    {"max_runtime", INTERVALOID, false, OwnDefault::Honoured},
-    {"unique_key", TEXTOID, false, OwnDefault::Refused},
-    {"unique_for", INTERVALOID, false, OwnDefault::Refused},
-    {"group_key", TEXTOID, false, OwnDefault::Refused},
-    {"concurrency_key", TEXTOID, false, OwnDefault::Refused},
-    {"run_at", TIMESTAMPTZOID, true, OwnDefault::Unused},
-    {"ready_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
-    {"due_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
-    {"unique_held", TEXTOID, false, OwnDefault::Refused},
-    {"status", InvalidOid, true, OwnDefault::Unused},
-    {"attempts", INT4OID, true, OwnDefault::Unused},
-    {"lost_attempts", INT4OID, true, OwnDefault::Unused},
-    {"company_lease", INT8OID, false, OwnDefault::Refused},
-    {"lease", INT8OID, false, OwnDefault::Refused},
-    {"completed_lease", INT8OID, false, OwnDefault::Refused},
-    {"claim_xid", XID8OID, false, OwnDefault::Refused},
-    {"started_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
-    {"last_heartbeat", TIMESTAMPTZOID, false, OwnDefault::Refused},
-    {"finished_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
-    {"lease_timeout", INTERVALOID, false, OwnDefault::Refused},
-    {"cancel_requested_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
-    {"watched", BOOLOID, false, OwnDefault::Refused},
-    {"worker_id", TEXTOID, false, OwnDefault::Honoured},
-    {"error", TEXTOID, false, OwnDefault::Honoured},
-    {"progress", JSONBOID, false, OwnDefault::Honoured},
-    {"result", JSONBOID, false, OwnDefault::Honoured},
-    {"dead_from", TEXTOID, false, OwnDefault::Refused},
-    {"must_end_at", TIMESTAMPTZOID, false, OwnDefault::Refused},
-    {"queue_slot", INT8OID, false, OwnDefault::Refused},
-    {"key_slot", INT8OID, false, OwnDefault::Refused},
-    {"slot_seq", INT8OID, false, OwnDefault::Refused},
-    {"group_waiting", INT8OID, false, OwnDefault::Refused},
-    {"group_active", INT8OID, false, OwnDefault::Refused},
-    {"turn", INT8OID, false, OwnDefault::Refused},
-};
-
 // The indexes that are read below SQL, by their numbers: the keys, and what must not be NULL for a row to be in it.
 struct IndexLayout {
     const char *name;
@@ -191,7 +141,7 @@ void look_up() {
     known.attempts_index = get_relname_relid("attempts_job_idx", known.schema);
     if (!OidIsValid(known.table) || !OidIsValid(known.attempts)) unknown_table();
     Relation table = table_open(known.table, AccessShareLock);
-    known.attached = attached_to(table, kColumns, kJobColumns);
+    known.attached = attached_to(table, kOwnJobColumns, kJobColumns);
     known.epoch = epoch_of(known.table);
     known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
@@ -337,6 +287,10 @@ Relation open_job_index(JobIndex which) {
 }
 
 void require_job_index(JobIndex which) { index_close(open_job_index(which), NoLock); }
+
+void require_job_columns() {
+    if (!known.valid) look_up();
+}
 
 void require_usable_jobs() {
     JobsTable jobs;

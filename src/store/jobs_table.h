@@ -5,61 +5,10 @@
 #include "core/claim_key.h"
 #include "pg/pg.h"
 #include "pg/table.h"
+#include "store/job_columns.h"
 #include "store/ready_scan.h"
 
 namespace jobq {
-
-// The columns of jobq.jobs, in the order in which src/sql/20_tables.sql declares them; checked when a session opens the
-// table first. An upgrade may add columns at the end.
-enum JobColumn : AttrNumber {
-    kJobId = 1,
-    kJobCreatedAt,
-    kJobLane,
-    kJobMaxAttempts,
-    kJobVersion,
-    kJobPriority,
-    kJobQueue,
-    kJobKind,
-    kJobPayload,
-    kJobMetadata,
-    kJobRequires,
-    kJobHeartbeatTimeout,
-    kJobMaxRuntime,
-    kJobUniqueKey,
-    kJobUniqueFor,
-    kJobGroupKey,
-    kJobConcurrencyKey,
-    kJobRunAt,
-    kJobReadyAt,
-    kJobDueAt,
-    kJobUniqueHeld,
-    kJobStatus,
-    kJobAttempts,
-    kJobLostAttempts,
-    kJobCompanyLease,
-    kJobLease,
-    kJobCompletedLease,
-    kJobClaimXid,
-    kJobStartedAt,
-    kJobLastHeartbeat,
-    kJobFinishedAt,
-    kJobLeaseTimeout,
-    kJobCancelRequestedAt,
-    kJobWatched,
-    kJobWorkerId,
-    kJobError,
-    kJobProgress,
-    kJobResult,
-    kJobDeadFrom,
-    kJobMustEndAt,
-    kJobQueueSlot,
-    kJobKeySlot,
-    kJobSlotSeq,
-    kJobGroupWaiting,
-    kJobGroupActive,
-    kJobTurn,
-};
-constexpr int kJobColumns = kJobTurn;
 
 // The indexes that the library reads itself.
 enum class JobIndex : uint8 { Ids, Ready, Turns, Keys, QueueSlot, KeySlot, GroupWaiting, GroupActive, Unique };
@@ -98,6 +47,8 @@ Relation open_job_index(JobIndex which);
 Relation open_job_index_if_whole(JobIndex which);
 // Raises what open_job_index would raise.
 void require_job_index(JobIndex which);
+// 55000 when jobq's columns are not as the library knows them: for who has a row of the table.
+void require_job_columns();
 // What open_jobs requires, under no more than a reader's lock.
 void require_usable_jobs();
 
