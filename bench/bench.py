@@ -19,7 +19,7 @@ import report
 from statistic import interval_of_median
 
 # In the order of the report: the module in scenarios/, and whether the quick mode runs it.
-GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('peers', True), ('wal', True),
+GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('peers', True), ('wal', True), ('payload', False),
           ('empty', True), ('wake', True), ('control', True), ('held', False), ('workers', False), ('backlog', False),
           ('front', False), ('lanes', False), ('heartbeat', False), ('duties', False)]
 
@@ -33,12 +33,20 @@ class Bench:
         self.quick = os.environ.get('QUICK') == '1'
         self.conn = self.connect()
         self.results, self.goals, self.failures, self.skipped, self.series = [], [], [], {}, {}
-        self.rates, self.notes, self.times = {}, {}, {}
+        self.rates, self.notes, self.times, self.conns = {}, {}, {}, {}
         self.group = None
         self.started = time.monotonic()
 
     def connect(self, database=None, **options):
         return psycopg.connect(dbname=database or 'bench', autocommit=True, application_name='bench', **options)
+
+    def conn_of(self, contender):
+        """The control connection to the server that the contender is on."""
+        if contender.host is None:
+            return self.conn
+        if contender.host not in self.conns:
+            self.conns[contender.host] = self.connect(host=contender.host)
+        return self.conns[contender.host]
 
     def say(self, text):
         print(f'{time.monotonic() - self.started:6.0f} s  {text}', flush=True)
@@ -86,13 +94,14 @@ class Bench:
     def has_function(self, name):
         return self.conn.execute('SELECT count(*) FROM pg_proc WHERE proname = %s', (name,)).fetchone()[0] > 0
 
-    def setting(self, name, value):
+    def setting(self, name, value, conn=None):
         """Sets a server-wide setting, or resets it (None), and waits until it is in force."""
+        conn = conn or self.conn
         if value is None:
-            self.conn.execute(f'ALTER SYSTEM RESET {name}')
+            conn.execute(f'ALTER SYSTEM RESET {name}')
         else:
-            self.conn.execute(f"ALTER SYSTEM SET {name} = '{value}'")
-        self.conn.execute('SELECT pg_reload_conf()')
+            conn.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        conn.execute('SELECT pg_reload_conf()')
         time.sleep(0.5)
 
     def fresh_database(self, name):
@@ -113,14 +122,18 @@ class Bench:
 
 
 def setup():
-    admin = psycopg.connect(dbname='postgres', autocommit=True)
-    admin.execute('CREATE DATABASE bench')
-    admin.close()
+    for host in [None] + ([contenders.BASE.host] if contenders.BASE else []):
+        admin = psycopg.connect(dbname='postgres', autocommit=True, **({'host': host} if host else {}))
+        admin.execute('CREATE DATABASE bench')
+        admin.close()
     os.environ['PGDATABASE'] = 'bench'
     bench = Bench()
     bench.conn.execute(contenders.COMMON)
     for contender in (contenders.TEXTBOOK, contenders.TUNED, contenders.JOBQ):
         contender.setup(bench.conn)
+    if contenders.BASE:
+        bench.conn_of(contenders.BASE).execute(contenders.COMMON)
+        contenders.BASE.setup(bench.conn_of(contenders.BASE))
     return bench
 
 

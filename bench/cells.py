@@ -8,11 +8,12 @@ from measure import Probe
 
 def prepare(bench, contender, jobs):
     """A fresh, vacuumed table with so many jobs. The fill, not the run, pays for the first change after a checkpoint."""
-    contender.reset(bench.conn)
-    bench.conn.execute('CHECKPOINT')
-    contender.fill(bench.conn, jobs)
+    conn = bench.conn_of(contender)
+    contender.reset(conn)
+    conn.execute('CHECKPOINT')
+    contender.fill(conn, jobs)
     for table in contender.tables:
-        bench.conn.execute(f'VACUUM ANALYZE {table}')
+        conn.execute(f'VACUUM ANALYZE {table}')
 
 
 def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transaction=1, held=0, variables=None,
@@ -23,9 +24,10 @@ def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transa
     for _ in range(6):
         jobs = int(max(rate * seconds * 1.5, 2 * clients * per_transaction) / 100 + 1) * 100
         prepare(bench, contender, jobs)
-        probe = Probe(bench.conn, contender.tables)
+        conn = bench.conn_of(contender)
+        probe = Probe(conn, contender.tables, contender.data)
         try:
-            load = pgbench(script, clients, seconds=seconds, sync=sync, variables=variables, warmup=warmup)
+            load = pgbench(script, clients, seconds=seconds, sync=sync, variables=variables, warmup=warmup, host=contender.host)
         except Drained:
             rate *= 2.5
             bench.rates[key] = rate
@@ -33,10 +35,10 @@ def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transa
         done = load.transactions * per_transaction
         cost = probe.done(done)
         bench.rates[key] = max(load.tps * per_transaction * 1.15, bench.rates.get(key, 0))
-        audit = contender.audit(bench.conn, jobs)
+        audit = contender.audit(conn, jobs)
         for problem in audit.problems(done - held, held):
             bench.fail(f'{contender.title}, {clients} clients, synchronous_commit {sync}: {problem}')
-        contender.reset(bench.conn)
+        contender.reset(conn)
         return dict(cost, jobs_per_s=load.tps * per_transaction, p50_ms=load.percentile_ms(0.5),
                     p99_ms=load.percentile_ms(0.99), jobs=done, audited=True)
     raise RuntimeError(f'{contender.title}: the queue drained at every attempt')

@@ -1,19 +1,23 @@
 # The contenders that pgbench drives: schema, fill, scripts, audit of each. Called by cells.py and the scenarios.
 # Every script ends with an error when it gets no job, so a cell never measures an empty queue by mistake.
 
+import os
+
 PAYLOAD_BYTES = 100
 
 # The same payload for everybody: 100 bytes of JSON text, different for each job.
 COMMON = """
 CREATE FUNCTION bench_payload(n bigint) RETURNS jsonb IMMUTABLE PARALLEL SAFE LANGUAGE sql AS
 $$ SELECT ('{"n": "' || lpad(n::text, 12, '0') || '", "text": "' || repeat('x', 67) || '"}')::jsonb $$;
+CREATE FUNCTION bench_noise(n bigint, bytes int) RETURNS jsonb IMMUTABLE PARALLEL SAFE LANGUAGE sql AS
+$$ SELECT to_jsonb(left(string_agg(md5(n || ' ' || i), ''), bytes)) FROM generate_series(1, bytes / 32 + 1) i $$;
 """
 
 
-def payloads_once(size):
+def payloads_once(size, payload):
     """Each client gets the array it will send in its first transaction, and sends it in all of them."""
-    return ('\\if :{ready}\n\\else\nSELECT array_agg(bench_payload(n)) AS payloads FROM generate_series(1, {size}) n '
-            '\\gset\n\\set ready 1\n\\endif\n').replace('{ready}', 'ready').replace('{size}', str(size))
+    return (f'\\if :ready\n\\else\nSELECT array_agg({payload}) AS payloads FROM generate_series(1, {size}) n '
+            '\\gset\n\\set ready 1\n\\endif\n')
 
 
 class Audit:
@@ -37,7 +41,12 @@ class Audit:
         return found
 
 
-class Textbook:
+class Contender:
+    """Where one is; its schema, fill, scripts and audit are its own."""
+    host = data = None     # of the usual server
+
+
+class Textbook(Contender):
     """The pattern of countless blog posts: one table, a status, an index over it, FOR UPDATE SKIP LOCKED."""
     name = 'textbook'
     title = 'textbook'
@@ -71,8 +80,8 @@ CREATE INDEX ON textbook_jobs (queue, status, priority, run_at, id);
     def reset(self, conn):
         conn.execute(f'TRUNCATE {self.table}')
 
-    def fill(self, conn, jobs):
-        conn.execute(f"INSERT INTO {self.table} (queue, payload) SELECT 'bench', bench_payload(n) "
+    def fill(self, conn, jobs, payload='bench_payload(n)'):
+        conn.execute(f"INSERT INTO {self.table} (queue, payload) SELECT 'bench', {payload} "
                      f"FROM generate_series(1, {jobs}) n")
 
     def claim(self, batch, returning):
@@ -91,8 +100,8 @@ CREATE INDEX ON textbook_jobs (queue, status, priority, run_at, id);
     def empty(self):
         return self.claim(1, self.returning) + ';\n'
 
-    def enqueue_many(self, size):
-        return payloads_once(size) + (f"INSERT INTO {self.table} (queue, payload) "
+    def enqueue_many(self, size, payload='bench_payload(n)'):
+        return payloads_once(size, payload) + (f"INSERT INTO {self.table} (queue, payload) "
                                       "SELECT 'bench', p FROM unnest(:payloads::jsonb[]) p;\n")
 
     def audit(self, conn, enqueued):
@@ -125,7 +134,7 @@ class Tuned(Textbook):
         return Audit(enqueued, enqueued - row[0], row[1], row[2], row[3])
 
 
-class Jobq:
+class Jobq(Contender):
     name = 'jobq'
     title = 'jobq'
     table = 'jobq.jobs'
@@ -138,10 +147,10 @@ class Jobq:
         conn.execute('TRUNCATE jobq.jobs, jobq.attempts')
         conn.execute("DELETE FROM jobq.queue_settings WHERE queue = 'bench'")
 
-    def fill(self, conn, jobs, queue='bench', arguments=''):
+    def fill(self, conn, jobs, queue='bench', arguments='', payload='bench_payload(n)'):
         chunk = 10_000
         for start in range(0, jobs, chunk):
-            conn.execute(f"SELECT count(*) FROM jobq_enqueue_many('{queue}', (SELECT array_agg(bench_payload(n)) "
+            conn.execute(f"SELECT count(*) FROM jobq_enqueue_many('{queue}', (SELECT array_agg({payload}) "
                          f"FROM generate_series({start + 1}, {min(start + chunk, jobs)}) n){arguments})")
 
     def lifecycle(self):
@@ -163,8 +172,8 @@ class Jobq:
     def empty(self):
         return "SELECT id, lease, payload FROM jobq_claim('bench');\n"
 
-    def enqueue_many(self, size):
-        return payloads_once(size) + "SELECT count(*) FROM jobq_enqueue_many('bench', :payloads::jsonb[]);\n"
+    def enqueue_many(self, size, payload='bench_payload(n)'):
+        return payloads_once(size, payload) + "SELECT count(*) FROM jobq_enqueue_many('bench', :payloads::jsonb[]);\n"
 
     def audit(self, conn, enqueued):
         row = conn.execute("""
@@ -196,7 +205,15 @@ class UnkeptJobq(Jobq):
         return Audit(enqueued, enqueued - row[0], row[1], row[2], row[3] + row[4])
 
 
-class PgQ:
+class BaseJobq(Jobq):
+    """jobq as the commit has it that BASE= names, on a server of its own."""
+    name = 'base'
+    title = 'jobq before'
+    host = os.environ.get('BENCH_BASE_HOST')
+    data = os.environ.get('BENCH_BASE_DATA')
+
+
+class PgQ(Contender):
     """Acknowledges whole batches in order and keeps no state per job: a yardstick, not a rival."""
     name = 'pgq'
     title = 'PgQ (whole batches)'
@@ -240,3 +257,4 @@ class PgQ:
 
 
 TEXTBOOK, TUNED, JOBQ, JOBQ_KEEP_0, PGQ = Textbook(), Tuned(), Jobq(), UnkeptJobq(), PgQ()
+BASE = BaseJobq() if BaseJobq.host else None

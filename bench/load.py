@@ -42,7 +42,7 @@ class Running:
     """A pgbench that has been started. finish() waits for it."""
 
     def __init__(self, script, clients, seconds=None, transactions=None, sync='off', log=True, database=None, rate=None,
-                 prepared=True, options='', variables=None, warmup=0):
+                 prepared=True, options='', variables=None, warmup=0, host=None):
         self.directory = tempfile.TemporaryDirectory(prefix='bench-load-')
         path = os.path.join(self.directory.name, 'script.sql')
         with open(path, 'w') as file:
@@ -64,6 +64,8 @@ class Running:
         environment = dict(os.environ, PGOPTIONS=f'-c synchronous_commit={sync} {options}')
         if database:
             environment['PGDATABASE'] = database
+        if host:
+            environment['PGHOST'] = host
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env=environment, cwd=self.directory.name)
 

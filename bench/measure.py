@@ -7,8 +7,8 @@ import time
 TICK_US = 1_000_000 / os.sysconf('SC_CLK_TCK')
 
 
-def postmaster_pid():
-    with open(os.path.join(os.environ['BENCH_DATA'], 'postmaster.pid')) as file:
+def postmaster_pid(data):
+    with open(os.path.join(data, 'postmaster.pid')) as file:
         return int(file.readline())
 
 
@@ -17,9 +17,9 @@ def stat_fields(pid):
         return file.read().rpartition(')')[2].split()
 
 
-def server_cpu_us():
+def server_cpu_us(data=None):
     """Processor time of the postmaster, of its children that have ended, and of those that live."""
-    parent = postmaster_pid()
+    parent = postmaster_pid(data or os.environ['BENCH_DATA'])
     fields = stat_fields(parent)
     ticks = sum(int(fields[i]) for i in (11, 12, 13, 14))   # utime, stime, cutime, cstime
     for name in os.listdir('/proc'):
@@ -47,8 +47,9 @@ def wait_for_quiet(conn):
 class Probe:
     """The cost of what happens between its creation and done()."""
 
-    def __init__(self, conn, tables=()):
+    def __init__(self, conn, tables=(), data=None):
         self.conn = conn
+        self.data = data   # directory of another server than the usual one
         self.tables = [str(table) for table in tables]
         self.started = self.read()
 
@@ -59,7 +60,7 @@ class Probe:
             FROM pg_stat_user_tables WHERE relid = ANY (%s::regclass[])""", (self.tables,)).fetchone()
         wal, fpi = self.conn.execute(
             "SELECT pg_current_wal_insert_lsn() - '0/0', (SELECT wal_fpi FROM pg_stat_wal)").fetchone()
-        return {'wal': int(wal), 'fpi': int(fpi), 'cpu': server_cpu_us(), 'updates': int(stats[0]), 'hot': int(stats[1]),
+        return {'wal': int(wal), 'fpi': int(fpi), 'cpu': server_cpu_us(self.data), 'updates': int(stats[0]), 'hot': int(stats[1]),
                 'dead': int(stats[2]), 'size': int(stats[3])}
 
     def done(self, jobs):

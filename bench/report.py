@@ -11,7 +11,9 @@ COLUMNS = [  # metric, heading, format
     ('wal_per_job', 'WAL bytes/job', '{:,.0f}'), ('fpi', 'page images', '{:,.0f}'),
     ('cpu_us_per_job', 'server CPU us/job', '{:,.1f}'),
     ('p50_ms', 'p50 ms', '{:.2f}'), ('p99_ms', 'p99 ms', '{:.2f}'), ('dead_tuples', 'dead tuples', '{:,.0f}'),
-    ('size_mb', 'size MB', '{:,.0f}'), ('hot_completions', 'HOT %', '{:.1f}'), ('value', 'measured', '{:,.3g}'),
+    ('size_mb', 'size MB', '{:,.0f}'),
+    ('waiting_bytes', 'waiting, bytes/job', '{:,.0f}'), ('completed_bytes', 'completed, bytes/job', '{:,.0f}'),
+    ('wal_after_checkpoint', 'WAL after a checkpoint', '{:,.0f}'), ('enqueued_per_s', 'enqueued/s', '{:,.0f}'), ('hot_completions', 'HOT %', '{:.1f}'), ('value', 'measured', '{:,.3g}'),
 ]
 
 

@@ -4,6 +4,7 @@
 #   make bench                            everything, under an hour
 #   make bench QUICK=1                    the headline figures, under four minutes; docs/benchmarks.md stays as it is
 #   make bench ONLY="lifecycle batches"   only these groups; with PUBLISH=1 they replace docs/benchmarks.md
+#   make bench BASE=v0.1.0                beside another commit of this repository, on a server of its own; BASE=/some/checkout
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -34,10 +35,34 @@ export BENCH_COMMIT MPLCONFIGDIR=$SCRATCH/tmp
 BENCH_COMMIT=$(git -c safe.directory="$PWD" describe --always --dirty 2>/dev/null || echo unknown)
 
 # What a DBA would set on a machine of its own; the report prints it. No checkpoint may fall into a measurement.
-scratch_server server "shared_preload_libraries = 'jobq'" "fsync = on" "max_connections = 400" \
-    "shared_buffers = ${BENCH_SHARED_BUFFERS-1GB}" "max_wal_size = 8GB" "checkpoint_timeout = 1h" "synchronous_commit = on" \
-    "track_wal_io_timing = off" "log_checkpoints = off" "max_parallel_workers_per_gather = 0"
+settings=("shared_preload_libraries = 'jobq'" "fsync = on" "max_connections = 400"
+    "shared_buffers = ${BENCH_SHARED_BUFFERS-1GB}" "max_wal_size = 8GB" "checkpoint_timeout = 1h" "synchronous_commit = on"
+    "track_wal_io_timing = off" "log_checkpoints = off" "max_parallel_workers_per_gather = 0")
+
+# The same server with jobq as another commit or checkout has it: BENCH_BASE_HOST, BENCH_BASE_DATA.
+base_server() {  # commit or directory
+    local from=$SCRATCH/before host=$PGHOST tree=$SCRATCH/tree
+    if [ -d "$1" ]; then
+        mkdir "$from" && (cd "$1" && tar -cf - --exclude=./build --exclude=./.git .) | tar -xf - -C "$from"
+    else
+        git -c safe.directory="$PWD" archive --prefix=before/ "$1" | tar -xf - -C "$SCRATCH"
+    fi
+    cp -al "$tree" "$SCRATCH/base-tree"
+    SCRATCH_BIN=$SCRATCH/base-tree${SCRATCH_BIN#"$tree"}
+    make -s -j"$(nproc)" -C "$from" PG_CONFIG="$SCRATCH_BIN/pg_config" all install >"$SCRATCH/before.log" 2>&1 ||
+        { cat "$SCRATCH/before.log" >&2; return 1; }
+    scratch_server base "${settings[@]}"
+    export BENCH_BASE_HOST=$PGHOST BENCH_BASE_DATA=$SCRATCH/base PGHOST=$host
+    SCRATCH_BIN=$tree${SCRATCH_BIN#"$SCRATCH/base-tree"}
+}
+
+scratch_server server "${settings[@]}"
 cd "$SCRATCH"
+if [ -n "${BASE-}" ]; then
+    cd "$JOBQ_ROOT"
+    base_server "$BASE"
+    cd "$SCRATCH"
+fi
 status=0
 run_group /usr/bin/python3 "$SCRATCH/bench/bench.py" "$@" || status=$?
 cd "$JOBQ_ROOT"

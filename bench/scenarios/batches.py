@@ -1,7 +1,7 @@
 # Batches of 100: claim them, complete them, 1 and 2 clients. PgQ, which keeps no state per job, as a yardstick.
 
 from cells import interleave, run_cell
-from contenders import JOBQ, PGQ, TEXTBOOK, TUNED
+from contenders import BASE, JOBQ, PGQ, TEXTBOOK, TUNED
 
 TITLE = 'Batches of 100: claim, complete'
 SIZE = 100
@@ -26,6 +26,8 @@ def run(bench):
                                         per_transaction=SIZE)
             by = '1 client' if clients == 1 else f'{clients} clients'
             group = {f'textbook, {by}': cell(TEXTBOOK, 50_000), f'jobq, {by}': cell(JOBQ, 100_000)}
+            if BASE:
+                group[f'jobq before, {by}'] = cell(BASE, 100_000)
             if not bench.quick:
                 group[f'tuned textbook, {by}'] = cell(TUNED, 75_000)
             if pgq and clients == 1:

@@ -1,7 +1,7 @@
 # Enqueue of 1,000 jobs in a call, one client, against INSERT ... SELECT unnest into the textbook's table.
 
 from cells import interleave
-from contenders import JOBQ, TEXTBOOK
+from contenders import BASE, JOBQ, TEXTBOOK
 from load import pgbench
 from measure import Probe
 
@@ -14,20 +14,25 @@ def run(bench):
     for sync in bench.scale(('off', 'on'), ('off',)):
         def cell(contender, sync=sync):
             def once():
-                contender.reset(bench.conn)
-                bench.conn.execute('CHECKPOINT')
-                probe = Probe(bench.conn, contender.tables)
-                load = pgbench(contender.enqueue_many(SIZE), 1, seconds=seconds, sync=sync, variables={'ready': 0})
+                conn = bench.conn_of(contender)
+                contender.reset(conn)
+                conn.execute('CHECKPOINT')
+                probe = Probe(conn, contender.tables, contender.data)
+                load = pgbench(contender.enqueue_many(SIZE), 1, seconds=seconds, sync=sync, variables={'ready': 0},
+                               host=contender.host)
                 jobs = load.transactions * SIZE
                 cost = probe.done(jobs)
-                audit = contender.audit(bench.conn, jobs)
+                audit = contender.audit(conn, jobs)
                 for problem in audit.problems(0):
                     bench.fail(f'enqueue, {contender.title}: {problem}')
-                contender.reset(bench.conn)
+                contender.reset(conn)
                 return dict(cost, jobs_per_s=load.tps * SIZE, p50_ms=load.percentile_ms(0.5),
                             p99_ms=load.percentile_ms(0.99), jobs=jobs)
             return once
-        interleave(bench, 'enqueue', {'textbook': cell(TEXTBOOK), 'jobq': cell(JOBQ)}, bench.scale(5, 3), sync)
+        cells = {'textbook': cell(TEXTBOOK), 'jobq': cell(JOBQ)}
+        if BASE:
+            cells['jobq before'] = cell(BASE)
+        interleave(bench, 'enqueue', cells, bench.scale(5, 3), sync)
         bench.goal('enqueue', f'jobq_enqueue_many of {SIZE:,}, synchronous_commit {sync}: times INSERT ... SELECT unnest',
                    bench.ratio('enqueue', 'jobq', 'textbook', sync), '>=', 0.9)
     bench.note('enqueue', f'p50 and p99 are those of a call with {SIZE:,} payloads, which the client sends each time.')

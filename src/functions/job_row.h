@@ -32,7 +32,7 @@ class JobRow {
  public:
     JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
 
-    Datum get(JobColumn column, bool *is_null) const { return heap_getattr(tuple_, column, desc_, is_null); }
+    Datum get(JobColumn column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, column, is_null); }
     bool has(JobColumn column) const { return !heap_attisnull(tuple_, column, desc_); }
     Datum get(JobColumn column) const {
         bool null;

@@ -28,7 +28,7 @@ bool column_in(const TriggerData *trigger, HeapTuple row, const char *column, Da
                  errmsg("table jobq.%s has no column \"%s\"", RelationGetRelationName(trigger->tg_relation), column),
                  errhint("jobq's own columns must stay as they are.")));
     bool null;
-    *value = heap_getattr(row, number, desc, &null);
+    *value = SPI_getbinval(row, desc, number, &null);
     return !null;
 }
 

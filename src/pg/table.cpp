@@ -1,6 +1,7 @@
 // See table.h.
 #include "pg/pg.h"
 
+#include "pg/early_toast.h"
 #include "pg/rights.h"
 #include "pg/spi.h"
 #include "pg/table.h"
@@ -397,6 +398,7 @@ void insert_rows(Table *table) {
             });
         return;
     }
+    for (int i = 0; i < count; i++) toast_early(table->relation, table->added[i]);
     table_multi_insert(table->relation, table->added, count, GetCurrentCommandId(true), 0, nullptr);
     for (int i = 0; i < count; i++) insert_index_entries(table, table->added[i], kAllIndexes, nullptr, 0);
 }

@@ -152,7 +152,11 @@ core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool 
     clear_column(table, kJobFinishedAt);
     clear_column(table, kJobCancelRequestedAt);
     set_column(table, kJobLease, Int64GetDatum(lease));
-    set_column(table, kJobLeaseTimeout, IntervalPGetDatum(&lease_timeout));
+    // NULL stands for the usual one: 16 bytes less in each version of the row.
+    if (timeout == core::kDefaultHeartbeatTimeout)
+        clear_column(table, kJobLeaseTimeout);
+    else
+        set_column(table, kJobLeaseTimeout, IntervalPGetDatum(&lease_timeout));
     clear_column(table, kJobMustEndAt);
     if (max_runtime > 0)
         set_column(table, kJobMustEndAt, TimestampTzGetDatum(core::saturating_add(claim->now, max_runtime)));

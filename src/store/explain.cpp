@@ -104,8 +104,9 @@ void explain_finished(const Subject &job) {
 // When it is taken from its worker.
 TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
-    if (!has(job, kLastHeartbeat) || !has(job, kLeaseTimeout)) return must_end;
-    const core::Micros span = span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout)));
+    if (!has(job, kLastHeartbeat)) return must_end;
+    const core::Micros span = has(job, kLeaseTimeout) ? span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout)))
+                                                      : core::kDefaultHeartbeatTimeout;
     return Min(core::saturating_add(time_at(job, kLastHeartbeat), span), must_end);
 }
 

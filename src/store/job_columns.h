@@ -14,9 +14,8 @@ namespace jobq {
 #define JOBQ_JOB_COLUMNS(COLUMN) \
     COLUMN(Id, "id", INT8OID, true, Unused, Jobq)                                          \
     COLUMN(CreatedAt, "created_at", TIMESTAMPTZOID, true, Unused, Jobq)                    \
-    COLUMN(Lane, "lane", INT8OID, true, Unused, Jobq)                                      \
-    COLUMN(MaxAttempts, "max_attempts", INT4OID, true, Unused, Producer)                   \
     COLUMN(Version, "version", INT4OID, true, Unused, Producer)                            \
+    COLUMN(MaxAttempts, "max_attempts", INT4OID, true, Unused, Producer)                   \
     COLUMN(Priority, "priority", INT2OID, true, Unused, Producer)                          \
     COLUMN(Queue, "queue", TEXTOID, true, Unused, Producer)                                \
     COLUMN(Kind, "kind", TEXTOID, true, Unused, Producer)                                  \
@@ -29,35 +28,36 @@ namespace jobq {
     COLUMN(UniqueFor, "unique_for", INTERVALOID, false, Refused, Producer)                 \
     COLUMN(GroupKey, "group_key", TEXTOID, false, Refused, Producer)                       \
     COLUMN(ConcurrencyKey, "concurrency_key", TEXTOID, false, Refused, Producer)           \
-    COLUMN(RunAt, "run_at", TIMESTAMPTZOID, true, Unused, Producer)                        \
-    COLUMN(ReadyAt, "ready_at", TIMESTAMPTZOID, false, Refused, Jobq)                      \
-    COLUMN(DueAt, "due_at", TIMESTAMPTZOID, false, Refused, Jobq)                          \
-    COLUMN(UniqueHeld, "unique_held", TEXTOID, false, Refused, Jobq)                       \
     COLUMN(Status, "status", InvalidOid, true, Unused, Producer)                           \
     COLUMN(Attempts, "attempts", INT4OID, true, Unused, Jobq)                              \
     COLUMN(LostAttempts, "lost_attempts", INT4OID, true, Unused, Jobq)                     \
-    COLUMN(CompanyLease, "company_lease", INT8OID, false, Refused, Jobq)                   \
-    COLUMN(Lease, "lease", INT8OID, false, Refused, Jobq)                                  \
-    COLUMN(CompletedLease, "completed_lease", INT8OID, false, Refused, Jobq)               \
-    COLUMN(ClaimXid, "claim_xid", XID8OID, false, Refused, Jobq)                           \
+    COLUMN(RunAt, "run_at", TIMESTAMPTZOID, true, Unused, Producer)                        \
     COLUMN(StartedAt, "started_at", TIMESTAMPTZOID, false, Refused, Jobq)                  \
     COLUMN(LastHeartbeat, "last_heartbeat", TIMESTAMPTZOID, false, Refused, Jobq)          \
     COLUMN(FinishedAt, "finished_at", TIMESTAMPTZOID, false, Refused, Jobq)                \
-    COLUMN(LeaseTimeout, "lease_timeout", INTERVALOID, false, Refused, Jobq)               \
     COLUMN(CancelRequestedAt, "cancel_requested_at", TIMESTAMPTZOID, false, Refused, Jobq) \
-    COLUMN(Watched, "watched", BOOLOID, false, Refused, Jobq)                              \
     COLUMN(WorkerId, "worker_id", TEXTOID, false, Honoured, Jobq)                          \
     COLUMN(Error, "error", TEXTOID, false, Honoured, Jobq)                                 \
     COLUMN(Progress, "progress", JSONBOID, false, Honoured, Jobq)                          \
     COLUMN(Result, "result", JSONBOID, false, Honoured, Jobq)                              \
     COLUMN(DeadFrom, "dead_from", TEXTOID, false, Refused, Jobq)                           \
+    COLUMN(Lease, "lease", INT8OID, false, Refused, Jobq)                                  \
+    COLUMN(CompletedLease, "completed_lease", INT8OID, false, Refused, Jobq)               \
+    COLUMN(CompanyLease, "company_lease", INT8OID, false, Refused, Jobq)                   \
+    COLUMN(ClaimXid, "claim_xid", XID8OID, false, Refused, Jobq)                           \
+    COLUMN(LeaseTimeout, "lease_timeout", INTERVALOID, false, Refused, Jobq)               \
     COLUMN(MustEndAt, "must_end_at", TIMESTAMPTZOID, false, Refused, Jobq)                 \
+    COLUMN(Watched, "watched", BOOLOID, false, Refused, Jobq)                              \
     COLUMN(QueueSlot, "queue_slot", INT8OID, false, Refused, Jobq)                         \
     COLUMN(KeySlot, "key_slot", INT8OID, false, Refused, Jobq)                             \
     COLUMN(SlotSeq, "slot_seq", INT8OID, false, Refused, Jobq)                             \
+    COLUMN(ReadyAt, "ready_at", TIMESTAMPTZOID, false, Refused, Jobq)                      \
+    COLUMN(DueAt, "due_at", TIMESTAMPTZOID, false, Refused, Jobq)                          \
+    COLUMN(UniqueHeld, "unique_held", TEXTOID, false, Refused, Jobq)                       \
     COLUMN(GroupWaiting, "group_waiting", INT8OID, false, Refused, Jobq)                   \
     COLUMN(GroupActive, "group_active", INT8OID, false, Refused, Jobq)                     \
-    COLUMN(Turn, "turn", INT8OID, false, Refused, Jobq)
+    COLUMN(Turn, "turn", INT8OID, false, Refused, Jobq)                                    \
+    COLUMN(Lane, "lane", INT8OID, true, Unused, Jobq)
 // clang-format on
 
 enum JobColumn : AttrNumber {

@@ -57,9 +57,10 @@ bool runs_unwatched(const JobsTable &jobs, int64 lease) {
 TimestampTz deadline_of(const JobsTable &jobs) {
     bool none;
     const Datum timeout = job_value(jobs, kJobLeaseTimeout, &none);
-    if (none || !job_has(jobs, kJobLastHeartbeat)) return DT_NOBEGIN;
-    const TimestampTz lost = core::saturating_add(DatumGetTimestampTz(job_value(jobs, kJobLastHeartbeat)),
-                                                  span_of(DatumGetIntervalP(timeout)));
+    if (!job_has(jobs, kJobLastHeartbeat)) return DT_NOBEGIN;
+    const TimestampTz lost =
+        core::saturating_add(DatumGetTimestampTz(job_value(jobs, kJobLastHeartbeat)),
+                             none ? core::kDefaultHeartbeatTimeout : span_of(DatumGetIntervalP(timeout)));
     const Datum must_end = job_value(jobs, kJobMustEndAt, &none);
     return none ? lost : Min(lost, DatumGetTimestampTz(must_end));
 }

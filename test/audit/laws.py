@@ -232,7 +232,9 @@ def _attempts(world, rules, report):
 
 
 def _interval(text):
-    """An interval as the server writes it, below a day, in seconds."""
+    """An interval as the server writes it, below a day, in seconds. None: the usual timeout."""
+    if text is None:
+        return 60
     hours, minutes, rest = text.split(":")
     return int(hours) * 3600 + int(minutes) * 60 + float(rest)
 

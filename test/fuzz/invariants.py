@@ -26,10 +26,10 @@ LAWS = {
         ROWS + "j.status = 'pending' AND NOT EXISTS (SELECT FROM jobq.lane_directory l WHERE l.lane = j.lane AND l.queue = j.queue)",
     "a running job has a lease with its times, and is watched":
         ROWS + "j.status = 'processing' AND (j.lease IS NULL OR j.lease NOT BETWEEN 1 AND 9007199254740991 OR j.started_at IS NULL"
-        " OR j.last_heartbeat IS NULL OR j.last_heartbeat > clock_timestamp() OR j.lease_timeout IS NULL OR j.attempts < 1"
+        " OR j.last_heartbeat IS NULL OR j.last_heartbeat > clock_timestamp() OR j.attempts < 1"
         " OR j.watched IS NOT TRUE)",
     "no lease outlives its deadline":
-        ROWS + "j.status = 'processing' AND least(j.last_heartbeat + j.lease_timeout, j.must_end_at)"
+        ROWS + "j.status = 'processing' AND least(j.last_heartbeat + coalesce(j.lease_timeout, '60 s'), j.must_end_at)"
         " < clock_timestamp() - interval '2 s'",
     "a job that does not run has neither lease nor slot nor deadline":
         ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j.watched, j.must_end_at, j.queue_slot, j.key_slot) > 0",

@@ -1,0 +1,81 @@
+# What a job's payload costs: bytes in the table and in the WAL, and speed, with payloads that do not compress. Every cell has the
+# same 40,000 jobs, waiting and then completed in batches of 100 by two clients; nothing is vacuumed meanwhile.
+
+from cells import interleave
+from contenders import BASE, JOBQ, TEXTBOOK
+from load import pgbench
+from measure import Probe
+
+TITLE = 'Payloads of 100, 500 and 1,500 bytes'
+JOBS, BATCH, CLIENTS = 40_000, 100, 2
+# Bytes of a job in the table, waiting and completed, as times the textbook's.
+SIZES = {100: (1.6, 1.0), 500: (1.2, 1.0), 1500: (1.15, 1.0)}
+
+
+def size_of(conn, contender):
+    return conn.execute('SELECT pg_total_relation_size(%s::regclass)', (contender.table,)).fetchone()[0] / JOBS
+
+
+def live(bench, contender, payload, images):
+    """Fills the table and empties the queue. images: pages are logged whole when they are first changed."""
+    conn = bench.conn_of(contender)
+    contender.reset(conn)
+    conn.execute(f'ALTER TABLE {contender.table} SET (autovacuum_enabled = off)')
+    contender.fill(conn, JOBS, payload=payload)
+    waiting = size_of(conn, contender)
+    bench.setting('full_page_writes', 'on' if images else 'off', conn)
+    conn.execute('CHECKPOINT')
+    probe = Probe(conn, contender.tables, contender.data)
+    load = pgbench(contender.batch(BATCH), CLIENTS, transactions=JOBS // BATCH // CLIENTS, host=contender.host)
+    cost = probe.done(JOBS)
+    found = contender.audit(conn, JOBS).problems(JOBS)
+    for problem in found:
+        bench.fail(f'payload, {contender.title}: {problem}')
+    completed = size_of(conn, contender)
+    contender.reset(conn)
+    bench.setting('full_page_writes', None, conn)
+    return dict(jobs_per_s=load.tps * BATCH, waiting_bytes=waiting, completed_bytes=completed,
+                wal_per_job=cost['wal_per_job'], hot_updates=cost['hot_updates'],
+                hot_completions=100.0 * cost['hot_updates'] / JOBS, audited=not found)
+
+
+def cell(bench, contender, payload):
+    def once():
+        metrics = live(bench, contender, payload, images=False)
+        metrics['wal_after_checkpoint'] = live(bench, contender, payload, images=True)['wal_per_job']
+        conn = bench.conn_of(contender)
+        contender.reset(conn)
+        load = pgbench(contender.enqueue_many(1000, payload), 1, seconds=bench.scale(2, 1), variables={'ready': 0}, host=contender.host)
+        contender.reset(conn)
+        conn.execute(f'ALTER TABLE {contender.table} RESET (autovacuum_enabled)')
+        metrics['enqueued_per_s'] = load.tps * 1000
+        return metrics
+    return once
+
+
+def run(bench):
+    contenders = [TEXTBOOK, JOBQ] + ([BASE] if BASE else [])
+    cells = {f'{contender.title}, {size:,} bytes': cell(bench, contender, f'bench_noise(n, {size})')
+             for size in SIZES for contender in contenders}
+    interleave(bench, 'payload', cells, bench.scale(3, 1), 'off')
+    for size, (waiting, completed) in SIZES.items():
+        own = f'jobq, {size:,} bytes'
+        textbook = f'textbook, {size:,} bytes'
+        bench.goal('payload', f'{size:,} bytes, a waiting job: times the textbook',
+                   bench.ratio('payload', own, textbook, 'off', 'waiting_bytes'), '<=', waiting)
+        bench.goal('payload', f'{size:,} bytes, a completed job: times the textbook',
+                   bench.ratio('payload', own, textbook, 'off', 'completed_bytes'), '<=', completed)
+        bench.goal('payload', f'{size:,} bytes, WAL of claim and completion',
+                   bench.median('payload', own, 'off', 'wal_per_job'), '<=', 700, 'bytes')
+        bench.goal('payload', f'{size:,} bytes, the same right after a checkpoint',
+                   bench.median('payload', own, 'off', 'wal_after_checkpoint'), '<=', 800, 'bytes')
+        if BASE:
+            before = f'jobq before, {size:,} bytes'
+            bench.goal('payload', f'{size:,} bytes, batches: times before', bench.ratio('payload', own, before, 'off'), '>=', 1.0)
+    bench.goal('payload', 'batches with 1,500 bytes: times those with 100',
+               bench.ratio('payload', 'jobq, 1,500 bytes', 'jobq, 100 bytes', 'off'), '>=', 0.85)
+    if BASE:
+        bench.goal('payload', '100 bytes, jobq_enqueue_many: times before',
+                   bench.ratio('payload', 'jobq, 100 bytes', 'jobq before, 100 bytes', 'off', 'enqueued_per_s'), '>=', 0.8)
+    bench.note('payload', 'Of a job: its row, what stands beside it and its entries in indexes. WAL: without images of whole pages '
+                          '(full_page_writes off), and with them right after a checkpoint.')

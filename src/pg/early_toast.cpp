@@ -1,0 +1,59 @@
+// See early_toast.h.
+#include "pg/pg.h"
+
+#include "pg/early_toast.h"
+
+extern "C" {
+#include "access/detoast.h"
+#include "access/heaptoast.h"
+#include "catalog/pg_am_d.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Of the bytes of a row, or none: the server's toaster would do nothing, or not more than it does by itself.
+Size target_of(Relation table) {
+    const Size target = RelationGetToastTupleTarget(table, TOAST_TUPLE_TARGET);
+    const bool has_toaster = table->rd_rel->relam == HEAP_TABLE_AM_OID && OidIsValid(table->rd_rel->reltoastrelid);
+    return has_toaster && target < TOAST_TUPLE_TARGET ? target : 0;
+}
+
+bool may_leave(const FormData_pg_attribute &column, Datum value) {
+    return column.attlen == -1 && column.attstorage != TYPSTORAGE_PLAIN && column.attstorage != TYPSTORAGE_MAIN &&
+           !VARATT_IS_EXTERNAL(DatumGetPointer(value));
+}
+
+// The column of the longest value that may leave the row; -1: none.
+int longest(TupleDesc desc, const TupleTableSlot *row) {
+    int found = -1;
+    Size most = 0;
+    for (int i = 0; i < desc->natts; i++) {
+        if (row->tts_isnull[i] || !may_leave(*TupleDescAttr(desc, i), row->tts_values[i])) continue;
+        const Size size = VARSIZE_ANY(DatumGetPointer(row->tts_values[i]));
+        if (size <= most) continue;
+        most = size;
+        found = i;
+    }
+    return found;
+}
+
+}  // namespace
+
+void toast_early(Relation table, TupleTableSlot *row) {
+    const Size target = target_of(table);
+    TupleDesc desc = RelationGetDescr(table);
+    const Size header = MAXALIGN(SizeofHeapTupleHeader + BITMAPLEN(desc->natts));
+    if (target == 0 || header + heap_compute_data_size(desc, row->tts_values, row->tts_isnull) <= target) return;
+    const int column = longest(desc, row);
+    if (column < 0) return;
+    varatt_indirect value = {};
+    value.pointer = static_cast<varlena *>(static_cast<void *>(DatumGetPointer(row->tts_values[column])));
+    auto *pointer = static_cast<char *>(palloc(INDIRECT_POINTER_SIZE));
+    SET_VARTAG_EXTERNAL(pointer, VARTAG_INDIRECT);
+    memcpy(VARDATA_EXTERNAL(pointer), &value, sizeof(value));
+    row->tts_values[column] = PointerGetDatum(pointer);
+}
+
+}  // namespace jobq
