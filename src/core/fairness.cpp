@@ -1,6 +1,8 @@
 // Ageing and turns: see fairness.h.
 #include "core/fairness.h"
 
+#include "core/stable_hash.h"
+
 namespace jobq::core {
 
 namespace {
@@ -33,9 +35,7 @@ std::int64_t turn_of(std::string_view concurrency_key) noexcept {
     // FNV-1a and the finisher of MurmurHash3, as for lanes.
     std::uint64_t hash = 14695981039346656037U;
     for (const char c : concurrency_key) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-    hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdU;
-    hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53U;
-    return static_cast<std::int64_t>((hash ^ (hash >> 33)) >> 1);
+    return static_cast<std::int64_t>(mix64(hash) >> 1);
 }
 
 Round begin_round(std::int64_t at) noexcept { return {at, at, false}; }

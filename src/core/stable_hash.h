@@ -8,6 +8,13 @@
 
 namespace jobq::core {
 
+// fmix64, the finalizer of MurmurHash3.
+constexpr std::uint64_t mix64(std::uint64_t hash) noexcept {
+    hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdU;
+    hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53U;
+    return hash ^ (hash >> 33);
+}
+
 class StableHash {
  public:
     // Byte by byte, lowest first, so that the hash does not depend on the machine.
@@ -21,16 +28,7 @@ class StableHash {
         for (const char c : part) add_byte(static_cast<unsigned char>(c));
     }
 
-    // The finalizer fmix64 of MurmurHash3 over what has been added.
-    std::int64_t value() const noexcept {
-        std::uint64_t hash = hash_;
-        hash ^= hash >> 33;
-        hash *= 0xff51afd7ed558ccd;
-        hash ^= hash >> 33;
-        hash *= 0xc4ceb9fe1a85ec53;
-        hash ^= hash >> 33;
-        return static_cast<std::int64_t>(hash);
-    }
+    std::int64_t value() const noexcept { return static_cast<std::int64_t>(mix64(hash_)); }
 
  private:
     void add_byte(unsigned char byte) noexcept {

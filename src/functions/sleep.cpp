@@ -38,12 +38,6 @@ Oid owner_of_procedure(Oid procedure, const char *name) {
     return owner;
 }
 
-core::Micros monotonic_now() {
-    timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<core::Micros>(time.tv_sec) * core::kSecond + time.tv_nsec / 1000;
-}
-
 void sleep_for(core::Micros span) {
     constexpr core::Micros kMillisecond = 1000;
     const long milliseconds = static_cast<long>((span + kMillisecond - 1) / kMillisecond);

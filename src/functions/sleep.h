@@ -19,9 +19,6 @@ void require_autocommit(FunctionCallInfo fcinfo, const char *name);
 // The owner of the procedure, as for SECURITY DEFINER; 42883 when it has been dropped.
 Oid owner_of_procedure(Oid procedure, const char *name);
 
-// Steps of the wall clock must not prolong a sleep.
-core::Micros monotonic_now();
-
 // Waits until the latch is set, so long at most, and resets it. Cancels are answered by whoever calls next.
 void sleep_for(core::Micros span);
 

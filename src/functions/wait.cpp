@@ -13,6 +13,7 @@
 #include "shared/recent_filters.h"
 #include "shared/waiters.h"
 #include "shared/wake_notes.h"
+#include "shared/wall_clock.h"
 #include "store/look.h"
 
 namespace jobq {

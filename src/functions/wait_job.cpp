@@ -5,6 +5,7 @@
 #include "pg/args.h"
 #include "shared/job_waiters.h"
 #include "shared/memory.h"
+#include "shared/wall_clock.h"
 #include "store/operate.h"
 #include "store/scope.h"
 

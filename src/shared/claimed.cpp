@@ -2,6 +2,7 @@
 // the epoch, 16 bits of the time in milliseconds.
 #include "pg/pg.h"
 
+#include "core/stable_hash.h"
 #include "shared/claimed.h"
 
 extern "C" {
@@ -22,13 +23,7 @@ struct Claimed {
 
 Claimed *claimed = nullptr;
 
-// The finalizer of MurmurHash3.
-uint64 hash_of(int64 job) {
-    uint64 hash = static_cast<uint64>(job) ^ (static_cast<uint64>(MyDatabaseId) << 40);
-    hash = (hash ^ (hash >> 33)) * UINT64CONST(0xff51afd7ed558ccd);
-    hash = (hash ^ (hash >> 33)) * UINT64CONST(0xc4ceb9fe1a85ec53);
-    return hash ^ (hash >> 33);
-}
+uint64 hash_of(int64 job) { return core::mix64(static_cast<uint64>(job) ^ (static_cast<uint64>(MyDatabaseId) << 40)); }
 
 uint16 clock_of(TimestampTz now) { return static_cast<uint16>(now / 1000); }
 

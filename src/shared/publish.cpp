@@ -1,6 +1,7 @@
 // See publish.h for what callers rely on.
 #include "pg/pg.h"
 
+#include "core/stable_hash.h"
 #include "settings.h"
 #include "shared/claimed.h"
 #include "shared/job_waiters.h"
@@ -24,12 +25,14 @@ struct ReadyJobs {
     int64 lane;
     core::ClaimKey first, last;
     int64 count;
+    uint16 next;               // in its bucket: index + 1, 0: none
     core::LaneTraits *traits;  // nullptr: the queue's sleepers look for themselves
     char queue[NAMEDATALEN];   // zero padded
 };
 
 // More of them than this are not told apart any more.
 constexpr int kMaxReady = 4096;
+constexpr int kReadyBuckets = 1024;
 
 // So many of them are offered to the sleepers one by one.
 constexpr int kMaxDescribed = 256;
@@ -61,6 +64,7 @@ constexpr Pending nothing_pending() {
 }
 constexpr Pending kNothingPending = nothing_pending();
 Pending pending = kNothingPending;
+uint16 ready_buckets[kReadyBuckets];  // of its jobs that become claimable, by lane and priority: index + 1, 0: none
 // The jobs that finish with this session's transaction. Apart from the rest: most transactions that complete jobs
 // publish nothing else, and a completion shall cost one store here.
 constexpr int kMaxFinished = 4096;
@@ -179,13 +183,23 @@ void wake_for(const Pending &told) {
 // In single-user mode there is nobody to tell.
 bool can_publish() { return shared_memory_ready() && IsUnderPostmaster; }
 
-// The entry of a lane and priority, most recent first; nullptr: none.
+uint16 *ready_bucket(int64 lane, int16 priority) {
+    return &ready_buckets[core::mix64(static_cast<uint64>(lane) + static_cast<uint64>(priority)) % kReadyBuckets];
+}
+
+// The entry of a lane and priority; nullptr: none.
 ReadyJobs *find_ready(int64 lane, int16 priority) {
-    for (int i = pending.ready_count - 1; i >= 0; i--) {
-        ReadyJobs *known = &pending.ready[i];
+    for (int i = *ready_bucket(lane, priority); i != 0; i = pending.ready[i - 1].next) {
+        ReadyJobs *known = &pending.ready[i - 1];
         if (known->lane == lane && known->first.priority == priority) return known;
     }
     return nullptr;
+}
+
+void forget_pending() {
+    for (int i = 0; i < pending.ready_count; i++)
+        *ready_bucket(pending.ready[i].lane, pending.ready[i].first.priority) = 0;
+    pending = kNothingPending;
 }
 
 void copy_queue(char *to, std::string_view queue) {
@@ -263,6 +277,7 @@ bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::Cla
     if (!can_publish()) return false;
     pending.any = true;
     if (!is_new) pending.back = true;
+    if (pending.ready_anywhere) return false;
     if (ReadyJobs *known = find_ready(lane, key.priority)) {
         if (key < known->first) known->first = key;
         if (known->last < key) known->last = key;
@@ -271,7 +286,9 @@ bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::Cla
     }
     ReadyJobs *added = add_ready();
     if (added == nullptr) return false;
-    *added = {lane, key, key, 1, nullptr, {}};
+    uint16 *bucket = ready_bucket(lane, key.priority);
+    *added = {lane, key, key, 1, *bucket, nullptr, {}};
+    *bucket = static_cast<uint16>(pending.ready_count);
     copy_queue(added->queue, queue);
     return pending.ready_count <= kMaxDescribed;
 }
@@ -369,7 +386,7 @@ void publish_deadlines() {
 
 void wake_for_published() {
     if (pending.any) wake_for(pending);
-    if (pending.any || pending.claims || pending.databases) pending = kNothingPending;
+    if (pending.any || pending.claims || pending.databases) forget_pending();
 }
 
 void wake_for_finished() {
@@ -392,13 +409,13 @@ void keep_published() {
     if (pending.databases) effects |= kDatabasesChanged;
     if (pending.claims) effects |= kClaimedJobs;
     keep_effects(effects);
-    pending = kNothingPending;
+    forget_pending();
     forget_finished();
 }
 
 void forget_published() {
     if (pending.claims) forget_claimed();
-    pending = kNothingPending;
+    forget_pending();
     forget_finished();
 }
 

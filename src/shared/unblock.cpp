@@ -22,7 +22,7 @@ struct Entry {
 
 struct List {
     pg_atomic_uint32 waiting;   // there is something to take
-    pg_atomic_uint64 promoter;  // who promoted last; see promoted_last()
+    pg_atomic_uint64 promoter;  // who promoted last; see begin_promoting()
     Oid database;
     Blockers anything;
     int32 first, last;
@@ -253,7 +253,7 @@ bool searches_rest(const Slot *slot, Blocker blocker, TimestampTz now) {
     return until > now && until - now <= core::kHour;
 }
 
-bool promoted_last() {
+bool begin_promoting() {
     const Slot *slot = known_session_slot();
     return slot != nullptr && pg_atomic_exchange_u64(&list_of(slot)->promoter, own_number()) == own_number();
 }

@@ -67,8 +67,9 @@ bool searches_rest(const Slot *slot, Blocker blocker, TimestampTz now);
 
 // ---- for whoever promotes, while holding the lock that only one may have
 
-// Whether this process was the last one to promote jobs of the database: what it remembers of them still holds.
-bool promoted_last();
+// Notes that this process promotes jobs of the database from here on. Returns whether it was the last one that did:
+// what it remembers of them still holds.
+bool begin_promoting();
 
 // For shared/memory.cpp.
 Size unblock_size();

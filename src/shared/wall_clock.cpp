@@ -20,12 +20,6 @@ constexpr core::Micros kDriftStep = 20000;
 // Two clocks read this far apart say nothing about each other.
 constexpr core::Micros kReadingTime = 10000;
 
-core::Micros monotonic_now() {
-    timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<core::Micros>(time.tv_sec) * core::kSecond + time.tv_nsec / 1000;
-}
-
 core::ClockReading read_clocks() {
     core::ClockReading reading = {0, 0};
     core::Micros before = monotonic_now();
@@ -41,6 +35,12 @@ core::ClockReading read_clocks() {
 void start_grace(TimestampTz now) { pg_atomic_write_u64(&shared_state()->grace_start, static_cast<uint64>(now)); }
 
 }  // namespace
+
+core::Micros monotonic_now() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<core::Micros>(time.tv_sec) * core::kSecond + time.tv_nsec / 1000;
+}
 
 void everything_is_due(TimestampTz now) {
     SharedState *state = shared_state();

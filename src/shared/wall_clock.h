@@ -2,6 +2,7 @@
 // Who may call it: whatever decides about leases, and the launcher before it sleeps or starts anything.
 #pragma once
 
+#include "core/interval.h"
 #include "pg/pg.h"
 
 namespace jobq {
@@ -9,6 +10,9 @@ namespace jobq {
 // Remembers how the clocks stand, and starts the grace: when the shared memory is made, and when the server begins to
 // write.
 void start_clock();
+
+// For spans of time: steps of the wall clock must not prolong a sleep.
+core::Micros monotonic_now();
 
 // When the server began to write: its start, or its promotion if it was a standby. Nobody notes that moment, so it is
 // the first time that somebody asks afterwards, the launcher at the latest. While it is a standby: now. Without

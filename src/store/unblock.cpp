@@ -216,7 +216,7 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
     if (IsolationUsesXactSnapshot()) return done.outcome;
     if (state.slot == nullptr) {
         if (!lock_by_hand()) return done.outcome;
-        promoted_last();
+        begin_promoting();
         state.changing = true;
         search_everything(batch, &done);
         // What is watched is complete now, and right whether this commits or not.
@@ -232,7 +232,7 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
     }
     state.lock_pause = 0;
     state.changing = true;
-    if (!promoted_last())
+    if (!begin_promoting())
         for (int kind = 0; kind < kBlockers; kind++) forget_kind(kind);
     unblock_told(&done);
     for (int kind = 0; kind < kBlockers; kind++) go_on_searching(kind, batch, &done);

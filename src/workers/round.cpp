@@ -315,11 +315,13 @@ void log_duties(const Slot *slot, const Duties &duties, RoundState *state) {
     const int64 unblocked = slot->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
     state->unblocked += unblocked;
     if (!duties.any_done && unblocked == 0) return;
-    ereport(settings.log_duties, (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT
-                                         ", promoted " INT64_FORMAT ", unblocked " INT64_FORMAT ", pruned " INT64_FORMAT
-                                         ", repaired " INT64_FORMAT ", reconciled " INT64_FORMAT,
-                                         MyBgworkerEntry->bgw_name, duties.done[0], duties.done[1], duties.done[2],
-                                         unblocked, duties.done[4], duties.done[5], duties.done[6])));
+    const auto done = [&](Duty duty) { return duties.done[static_cast<int>(duty)]; };
+    ereport(settings.log_duties,
+            (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT ", promoted " INT64_FORMAT
+                    ", unblocked " INT64_FORMAT ", pruned " INT64_FORMAT ", repaired " INT64_FORMAT
+                    ", reconciled " INT64_FORMAT,
+                    MyBgworkerEntry->bgw_name, done(Duty::Rescue), done(Duty::Cancel), done(Duty::Promote), unblocked,
+                    done(Duty::Prune), done(Duty::Repair), done(Duty::Reconcile))));
 }
 
 // When the next round is due, by what the duties left and what the database says.
