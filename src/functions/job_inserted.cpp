@@ -110,10 +110,14 @@ void derive(JobRow *row, TupleDesc desc, bool restored) {
     row->set_or_clear(kJobUniqueHeld, holds_key, holds_key ? row->get(kJobUniqueKey) : Datum(0));
     const bool running = status == core::JobStatus::Processing;
     row->set_or_clear(kJobWatched, running, BoolGetDatum(true));
-    if (core::is_finished(status))
+    if (status != core::JobStatus::Completed) row->clear(kJobResult);
+    if (core::is_finished(status)) {
         row->default_to(kJobFinishedAt, now);
-    else
+    } else {
         row->clear(kJobDeadFrom);
+        row->clear(kJobFinishedAt);
+        if (!running) row->clear(kJobCancelRequestedAt);
+    }
     // Only a claim, or the tick, gives slots: it knows which are free.
     for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobSlotSeq}) row->clear(column);
     // The transaction of that number is another cluster's, if this comes from a dump.

@@ -37,6 +37,9 @@ Statement settle = {
                                          ELSE j.lease_timeout END,
            must_end_at = CASE j.status WHEN 'processing' THEN coalesce(j.started_at, j.last_heartbeat, $4)
                                                               + coalesce(j.max_runtime, $8) END,
+           result = CASE j.status WHEN 'completed' THEN j.result END,
+           cancel_requested_at = CASE WHEN j.status IN ('processing', 'completed', 'failed', 'cancelled')
+                                      THEN j.cancel_requested_at END,
            turn = CASE WHEN $9 THEN jobq.turn_of(j.concurrency_key) END,
            finished_at = CASE WHEN j.status IN ('completed', 'failed', 'cancelled')
                               THEN coalesce(j.finished_at, $4) END
