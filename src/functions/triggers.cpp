@@ -5,6 +5,7 @@
 #include "core/group.h"
 #include "functions/job_row.h"
 #include "pg/args.h"
+#include "pg/early_toast.h"
 #include "pg/spi.h"
 #include "shared/limits.h"
 #include "shared/publish.h"
@@ -94,6 +95,14 @@ PG_FUNCTION_INFO_V1(jobq_by_hand);
 PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
     // A WHEN condition is prepared in the memory of the execution that asks it.
     PG_RETURN_BOOL(!is_own_query(fcinfo->flinfo->fn_mcxt));
+}
+
+// Elsewhere somebody might keep the pointer for longer than what it points to.
+PG_FUNCTION_INFO_V1(jobq_apart);
+PGDLLEXPORT Datum jobq_apart(PG_FUNCTION_ARGS) {
+    if (PG_ARGISNULL(0)) PG_RETURN_NULL();
+    const Datum payload = PG_GETARG_DATUM(0);
+    PG_RETURN_DATUM(is_own_query(fcinfo->flinfo->fn_mcxt) ? apart(payload) : payload);
 }
 
 PG_FUNCTION_INFO_V1(jobq_note_restore);

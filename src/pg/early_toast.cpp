@@ -39,6 +39,18 @@ int longest(TupleDesc desc, const TupleTableSlot *row) {
     return found;
 }
 
+// Such values are not worth a row of their own.
+constexpr Size kShort = 128;
+
+Datum pointer_to(Datum value) {
+    varatt_indirect to = {};
+    to.pointer = static_cast<varlena *>(static_cast<void *>(DatumGetPointer(value)));
+    auto *pointer = static_cast<char *>(palloc(INDIRECT_POINTER_SIZE));
+    SET_VARTAG_EXTERNAL(pointer, VARTAG_INDIRECT);
+    memcpy(VARDATA_EXTERNAL(pointer), &to, sizeof(to));
+    return PointerGetDatum(pointer);
+}
+
 }  // namespace
 
 void toast_early(Relation table, TupleTableSlot *row) {
@@ -47,13 +59,12 @@ void toast_early(Relation table, TupleTableSlot *row) {
     const Size header = MAXALIGN(SizeofHeapTupleHeader + BITMAPLEN(desc->natts));
     if (target == 0 || header + heap_compute_data_size(desc, row->tts_values, row->tts_isnull) <= target) return;
     const int column = longest(desc, row);
-    if (column < 0) return;
-    varatt_indirect value = {};
-    value.pointer = static_cast<varlena *>(static_cast<void *>(DatumGetPointer(row->tts_values[column])));
-    auto *pointer = static_cast<char *>(palloc(INDIRECT_POINTER_SIZE));
-    SET_VARTAG_EXTERNAL(pointer, VARTAG_INDIRECT);
-    memcpy(VARDATA_EXTERNAL(pointer), &value, sizeof(value));
-    row->tts_values[column] = PointerGetDatum(pointer);
+    if (column >= 0) row->tts_values[column] = pointer_to(row->tts_values[column]);
+}
+
+Datum apart(Datum value) {
+    const bool leaves = !VARATT_IS_EXTERNAL(DatumGetPointer(value)) && VARSIZE_ANY(DatumGetPointer(value)) > kShort;
+    return leaves ? pointer_to(value) : value;
 }
 
 }  // namespace jobq

@@ -15,4 +15,8 @@ namespace jobq {
 // be given the row.
 void toast_early(Relation table, TupleTableSlot *row);
 
+// The same of one value, for an INSERT by SQL that nobody else sees the row of: a pointer to it, or the value itself
+// where that is too short to be moved. The value must stay until the row has been inserted.
+Datum apart(Datum value);
+
 }  // namespace jobq

@@ -386,6 +386,11 @@ Datum column_default(Table *table, AttrNumber column, bool *is_null) {
     return value;
 }
 
+bool is_seen_at_insert(const Table &table) {
+    const TriggerDesc *triggers = table.relation->trigdesc;
+    return table.attached.insert_by_executor || (triggers != nullptr && triggers->trig_insert_new_table);
+}
+
 void insert_rows(Table *table) {
     const int count = table->added_count;
     table->added_count = 0;

@@ -87,7 +87,8 @@ Statement insert = {
     R"(INSERT INTO jobq.jobs AS j (id, created_at, lane, max_attempts, version, priority, queue, kind, payload, metadata,
                                    requires, heartbeat_timeout, unique_key, unique_for, unique_held, run_at, ready_at,
                                    due_at, status, max_runtime, concurrency_key, group_key, group_waiting, turn)
-       SELECT u.id, $6, $7, $8, $9, u.priority, $10, $11, u.payload, $12, $13, $14, u.unique_key,
+       SELECT u.id, $6, $7, $8, $9, u.priority, $10, $11,
+              CASE WHEN $21 THEN jobq.apart(u.payload) ELSE u.payload END, $12, $13, $14, u.unique_key,
               CASE WHEN u.unique_key IS NOT NULL THEN $15 END, u.unique_key, u.run_at,
               CASE WHEN NOT $19 AND u.group_key IS NULL AND u.run_at <= $6 THEN u.run_at END,
               CASE WHEN NOT $19 AND u.group_key IS NULL AND u.run_at > $6 THEN u.run_at END,
@@ -105,7 +106,7 @@ Statement insert = {
      TEXTOID,      TEXTOID,       JSONBOID,
      TEXTARRAYOID, INTERVALOID,   INTERVALOID,
      INTERVALOID,  TEXTARRAYOID,  TEXTARRAYOID,
-     BOOLOID,      BOOLOID}};
+     BOOLOID,      BOOLOID,       BOOLOID}};
 
 Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
 
@@ -113,6 +114,7 @@ struct Call {
     const JobSpec &spec;
     int64 lane;
     TimestampTz now;
+    bool unseen;  // nobody is given the rows as they are inserted: wide payloads may leave them (pg/early_toast.h)
 };
 
 [[noreturn]] void suppressed() {
@@ -324,7 +326,8 @@ Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
         .add(texts_of(jobs, count, &KeyedJob::concurrency_key))
         .add(texts_of(jobs, count, &KeyedJob::group_key))
         .add(BoolGetDatum(spec.depends_on_count > 0))
-        .add(BoolGetDatum(find_queue(view(spec.queue))->round_robin));
+        .add(BoolGetDatum(find_queue(view(spec.queue))->round_robin))
+        .add(BoolGetDatum(call.unseen));
     return run(insert, params);
 }
 
@@ -498,8 +501,9 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     open_jobs(&table);
     require_job_index(JobIndex::Unique);
     const JobSpec filled = with_defaults(spec, &table.table);
+    const bool unseen = !is_seen_at_insert(table.table);
     close_jobs(&table);
-    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, spec.required), now};
+    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, spec.required), now, unseen};
     auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);

@@ -1,0 +1,47 @@
+-- Wide payloads leave the row when they are enqueued, whichever call it is, and come back whole.
+SET client_min_messages = warning;
+CREATE FUNCTION pg_temp.noise(bytes int) RETURNS jsonb LANGUAGE sql AS
+    $$ SELECT to_jsonb(left(string_agg(md5(i::text), ''), bytes)) FROM generate_series(1, bytes / 32 + 1) i $$;
+-- The bytes of a row that stand in the table itself.
+CREATE EXTENSION IF NOT EXISTS pageinspect;
+CREATE FUNCTION pg_temp.row_bytes(job bigint) RETURNS int LANGUAGE sql AS $$
+    SELECT p.lp_len FROM jobq.jobs j, LATERAL heap_page_items(get_raw_page('jobq.jobs', (j.ctid::text::point)[0]::int)) p
+    WHERE j.id = job AND p.lp = (j.ctid::text::point)[1]::int $$;
+CREATE FUNCTION pg_temp.enqueue(how text, bytes int) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    job bigint;
+BEGIN
+    CASE how
+        WHEN 'enqueue' THEN job := jobq_enqueue('small', pg_temp.noise(bytes));
+        WHEN 'unique' THEN job := jobq_enqueue('small', pg_temp.noise(bytes), unique_key => 'u' || bytes);
+        WHEN 'many' THEN SELECT m.job_id INTO job FROM jobq_enqueue_many('small', ARRAY[pg_temp.noise(bytes)]) m;
+        WHEN 'jobs' THEN SELECT m.job_id INTO job FROM jobq_enqueue_jobs(jsonb_build_array(jsonb_build_object('queue', 'small', 'payload', pg_temp.noise(bytes)))) m;
+        ELSE INSERT INTO jobq.jobs (queue, payload) VALUES ('small', pg_temp.noise(bytes)) RETURNING id INTO job;
+    END CASE;
+    RETURN job;
+END $$;
+CREATE TEMP TABLE jobs AS
+    SELECT how, bytes, pg_temp.enqueue(how, bytes) AS job
+    FROM unnest('{enqueue,unique,many,jobs,by hand}'::text[]) WITH ORDINALITY h(how, n), unnest('{100,500,1500,3000}'::int[]) bytes
+    ORDER BY n, bytes;
+SELECT how, bytes, pg_temp.row_bytes(job) < 300 AS small, payload = pg_temp.noise(bytes) AS whole
+FROM jobs JOIN jobq.jobs j ON j.id = job ORDER BY job;
+-- The later versions have the pointer; what the worker is given is the payload.
+CREATE TEMP TABLE held AS SELECT id, lease, payload FROM jobq_claim('small', 'w', batch => 100);
+SELECT count(*) AS claimed, bool_and(payload = pg_temp.noise(length(payload #>> '{}'))) AS whole,
+       count(*) FILTER (WHERE pg_temp.row_bytes(id) > 400) AS wide FROM held;
+SELECT bool_and(jobq_complete(id, lease, payload)) AS completed FROM held;
+SELECT count(*) AS completed, bool_and(payload = result) AS whole FROM jobq.jobs WHERE queue = 'small';
+-- A table of somebody's that keeps what is inserted gets whole values.
+CREATE TABLE public.seen (payload jsonb);
+CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen SELECT payload FROM fresh; RETURN NULL; END $$;
+CREATE TRIGGER keep AFTER INSERT ON jobq.jobs REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION public.keep();
+SELECT jobq_enqueue('small', pg_temp.noise(1500), unique_key => 'seen') > 0 AS enqueued;
+SELECT payload = pg_temp.noise(1500) AS whole FROM public.seen;
+DROP TRIGGER keep ON jobq.jobs;
+-- Of who calls it by hand the value is as it was.
+WITH x AS MATERIALIZED (SELECT jobq.apart(pg_temp.noise(1500)) AS p) SELECT p = pg_temp.noise(1500) AS whole FROM x;
+DROP FUNCTION public.keep;
+DROP TABLE public.seen;
+SELECT jobq_drop_queue('small', force => true) AS dropped;
+DROP EXTENSION pageinspect;
