@@ -4,7 +4,7 @@
 #   make bench                            everything, under an hour
 #   make bench QUICK=1                    the headline figures, under four minutes; docs/benchmarks.md stays as it is
 #   make bench ONLY="lifecycle batches"   only these groups; with PUBLISH=1 they replace docs/benchmarks.md
-#   make bench BASE=v0.1.0                beside another commit of this repository, on a server of its own; BASE=/some/checkout
+#   make bench BASE=HEAD~1                beside another commit of this repository, on a server of its own; BASE=/some/checkout
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
