@@ -39,9 +39,22 @@ CREATE TRIGGER keep AFTER INSERT ON jobq.jobs REFERENCING NEW TABLE AS fresh FOR
 SELECT jobq_enqueue('small', pg_temp.noise(1500), unique_key => 'seen') > 0 AS enqueued;
 SELECT payload = pg_temp.noise(1500) AS whole FROM public.seen;
 DROP TRIGGER keep ON jobq.jobs;
+-- Nor does a function of an index get anything that it could not keep: a cursor copies what it is given.
+CREATE FUNCTION public.leak(p jsonb) RETURNS int IMMUTABLE LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS
+    $$ DECLARE c refcursor := 'leaked' || length(p #>> '{}'); BEGIN OPEN c FOR SELECT p FROM generate_series(1, 1); RETURN 1; END $$;
+CREATE INDEX leaks ON jobq.jobs (public.leak(payload)) WHERE queue = 'leaks';
+BEGIN;
+SELECT jobq_enqueue('leaks', pg_temp.noise(1500)) > 0 AS enqueued;
+SELECT jobq_enqueue('leaks', pg_temp.noise(1501), unique_key => 'leaks') > 0 AS enqueued;
+SELECT count(pg_temp.noise(1500 + i)) FROM generate_series(1, 100) i;
+CREATE FUNCTION pg_temp.fetched(c refcursor) RETURNS jsonb LANGUAGE plpgsql AS $$ DECLARE p jsonb; BEGIN FETCH c INTO p; RETURN p; END $$;
+SELECT pg_temp.fetched('leaked1500') = pg_temp.noise(1500) AS whole, pg_temp.fetched('leaked1501') = pg_temp.noise(1501) AS whole;
+COMMIT;
+DROP INDEX jobq.leaks;
+DROP FUNCTION public.leak;
 -- Of who calls it by hand the value is as it was.
 WITH x AS MATERIALIZED (SELECT jobq.apart(pg_temp.noise(1500)) AS p) SELECT p = pg_temp.noise(1500) AS whole FROM x;
 DROP FUNCTION public.keep;
 DROP TABLE public.seen;
-SELECT jobq_drop_queue('small', force => true) AS dropped;
+SELECT jobq_drop_queue('small', force => true), jobq_drop_queue('leaks', force => true);
 DROP EXTENSION pageinspect;

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/async_commit.h"
+#include "pg/early_toast.h"
 #include "pg/spi.h"
 #include "pg/transaction.h"
 #include "settings.h"
@@ -57,6 +58,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::AfterCommit, wake_for_published},
     {Phase::AfterCommit, wake_for_finished},
 
+    {Phase::Abort, forget_apart},
     {Phase::Abort, forget_published},
     {Phase::Abort, forget_counted},
     {Phase::Abort, forget_unblocked},
@@ -69,6 +71,7 @@ constexpr TransactionPart kTransactionParts[] = {
 
     {Phase::SavepointCommit, hand_counted_to_parent},
 
+    {Phase::SavepointAbort, forget_apart},
     {Phase::SavepointAbort, forget_published_of_savepoint},
     {Phase::SavepointAbort, forget_counted_of_savepoint},
     {Phase::SavepointAbort, undo_unblocking_of_savepoint},

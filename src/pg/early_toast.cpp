@@ -53,17 +53,26 @@ Datum pointer_to(Datum value) {
 
 }  // namespace
 
-void toast_early(Relation table, TupleTableSlot *row) {
+EarlyToast toast_early(Relation table, TupleTableSlot *row) {
     const Size target = target_of(table);
     TupleDesc desc = RelationGetDescr(table);
     const Size header = MAXALIGN(SizeofHeapTupleHeader + BITMAPLEN(desc->natts));
-    if (target == 0 || header + heap_compute_data_size(desc, row->tts_values, row->tts_isnull) <= target) return;
+    if (target == 0 || header + heap_compute_data_size(desc, row->tts_values, row->tts_isnull) <= target)
+        return {-1, 0};
     const int column = longest(desc, row);
-    if (column >= 0) row->tts_values[column] = pointer_to(row->tts_values[column]);
+    if (column < 0) return {-1, 0};
+    const EarlyToast early = {column, row->tts_values[column]};
+    row->tts_values[column] = pointer_to(early.value);
+    return early;
 }
 
+bool apart_allowed = false;
+
+void forget_apart() { apart_allowed = false; }
+
 Datum apart(Datum value) {
-    const bool leaves = !VARATT_IS_EXTERNAL(DatumGetPointer(value)) && VARSIZE_ANY(DatumGetPointer(value)) > kShort;
+    const bool leaves =
+        apart_allowed && !VARATT_IS_EXTERNAL(DatumGetPointer(value)) && VARSIZE_ANY(DatumGetPointer(value)) > kShort;
     return leaves ? pointer_to(value) : value;
 }
 

@@ -10,13 +10,28 @@
 
 namespace jobq {
 
-// Lets the server look at a row, of a table's layout and about to be inserted below SQL, that is longer than its
-// toast_tuple_target. The row then has a pointer to the value that was in it: nobody but the table and its indexes may
-// be given the row.
-void toast_early(Relation table, TupleTableSlot *row);
+// What has been replaced in a row.
+struct EarlyToast {
+    int column;  // from 0; -1: nothing
+    Datum value;
+};
 
-// The same of one value, for an INSERT by SQL that nobody else sees the row of: a pointer to it, or the value itself
-// where that is too short to be moved. The value must stay until the row has been inserted.
+// Lets the server look at a row, of a table's layout and about to be inserted below SQL, that is longer than its
+// toast_tuple_target. The row then has a pointer to the value that was in it: nobody but the table may be given the
+// row. A copy that somebody's function keeps, as a cursor does, would be one of the pointer alone.
+EarlyToast toast_early(Relation table, TupleTableSlot *row);
+
+// The same of one value, for an INSERT by SQL of which nobody sees the rows: jobq.apart() in its text returns such a
+// pointer while `body` runs, elsewhere the value. The value must stay until the row has been inserted.
 Datum apart(Datum value);
+extern bool apart_allowed;
+template <typename Body>
+auto with_values_apart(bool allowed, Body body) {
+    apart_allowed = allowed;
+    auto result = body();
+    apart_allowed = false;
+    return result;
+}
+void forget_apart();  // for jobq.cpp: body has failed
 
 }  // namespace jobq

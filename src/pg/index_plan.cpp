@@ -74,7 +74,9 @@ void add_index(IndexPlan *plan, Relation table, Relation index) {
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                  errmsg("table \"%s\" has more than %d indexes", RelationGetRelationName(table), kMaxTableIndexes)));
-    plan->indexes[plan->count++] = planned_of(index);
+    const PlannedIndex planned = planned_of(index);
+    plan->evaluates |= planned.rows == IndexedRows::AskPredicate || RelationGetIndexExpressions(index) != NIL;
+    plan->indexes[plan->count++] = planned;
 }
 
 IndexPlan read_plan(Relation table) {

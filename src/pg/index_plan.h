@@ -21,6 +21,7 @@ struct PlannedIndex {
 // The indexes of a table. One that is being made or dropped may be among them, without being ready.
 struct IndexPlan {
     int count;
+    bool evaluates;  // an expression, or a predicate that must be asked: somebody's functions are given the row
     PlannedIndex indexes[kMaxTableIndexes];
 };
 

@@ -271,6 +271,22 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count) 
     return true;
 }
 
+// The row that has been inserted, with the value that has left it: what indexes are made of.
+TupleTableSlot *as_it_was(Table *table, TupleTableSlot *inserted, const EarlyToast &early) {
+    if (early.column < 0) return inserted;
+    TupleTableSlot *row = table->changed;
+    slot_getallattrs(inserted);
+    ExecClearTuple(row);
+    const int columns = row->tts_tupleDescriptor->natts;
+    memcpy(row->tts_values, inserted->tts_values, sizeof(Datum) * columns);
+    memcpy(row->tts_isnull, inserted->tts_isnull, sizeof(bool) * columns);
+    row->tts_values[early.column] = early.value;
+    ExecStoreVirtualTuple(row);
+    row->tts_tid = inserted->tts_tid;
+    row->tts_tableOid = inserted->tts_tableOid;
+    return row;
+}
+
 }  // namespace
 
 Table open_table(Oid relation, AttrNumber key) {
@@ -388,7 +404,8 @@ Datum column_default(Table *table, AttrNumber column, bool *is_null) {
 
 bool is_seen_at_insert(const Table &table) {
     const TriggerDesc *triggers = table.relation->trigdesc;
-    return table.attached.insert_by_executor || (triggers != nullptr && triggers->trig_insert_new_table);
+    return table.attached.insert_by_executor || (triggers != nullptr && triggers->trig_insert_new_table) ||
+           index_plan_of(table.relation).evaluates;
 }
 
 void insert_rows(Table *table) {
@@ -403,9 +420,11 @@ void insert_rows(Table *table) {
             });
         return;
     }
-    for (int i = 0; i < count; i++) toast_early(table->relation, table->added[i]);
+    EarlyToast early[kMaxAdded];
+    for (int i = 0; i < count; i++) early[i] = toast_early(table->relation, table->added[i]);
     table_multi_insert(table->relation, table->added, count, GetCurrentCommandId(true), 0, nullptr);
-    for (int i = 0; i < count; i++) insert_index_entries(table, table->added[i], kAllIndexes, nullptr, 0);
+    for (int i = 0; i < count; i++)
+        insert_index_entries(table, as_it_was(table, table->added[i], early[i]), kAllIndexes, nullptr, 0);
 }
 
 Relation open_whole_index(Oid index) {

@@ -93,7 +93,7 @@ constexpr int kMaxAdded = 256;
 TupleTableSlot *add_row(Table *table);
 // What a column gets by default that somebody has given it, for who inserts by SQL and names the column.
 Datum column_default(Table *table, AttrNumber column, bool *is_null);
-// Whether somebody's triggers see a row on its way in, or keep it in a transition table.
+// Whether somebody's functions are given a row on its way in: triggers, also by a transition table, or indexes.
 bool is_seen_at_insert(const Table &table);
 // Inserts what add_row has added, NULLs replaced by what defaults say; table->added has the rows as they were inserted
 // until the next add_row.

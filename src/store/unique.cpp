@@ -8,6 +8,7 @@
 
 #include "core/unique.h"
 #include "pg/args.h"
+#include "pg/early_toast.h"
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
 #include "shared/counting.h"
@@ -328,7 +329,7 @@ Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
         .add(BoolGetDatum(spec.depends_on_count > 0))
         .add(BoolGetDatum(find_queue(view(spec.queue))->round_robin))
         .add(BoolGetDatum(call.unseen));
-    return run(insert, params);
+    return with_values_apart(call.unseen, [&] { return run(insert, params); });
 }
 
 // While the INSERT waited, a job may have finished that keeps its key. Its row is committed, but behind the INSERT's
