@@ -15,7 +15,6 @@ import roles
 import transactions
 import values
 from stock import Case, Stock, chance_of
-from support import connect
 
 LOOK_EVERY = 200        # calls between two looks at the jobs there are
 BOUND = 60              # seconds: no call may take longer. A busy machine stands still for some
@@ -66,7 +65,7 @@ class Caller:
 
     def run(self):
         crashes = 0
-        admin = connect(self.plan.database)
+        admin = roles.connect_again(self.plan.database)
         for index in range(self.number, self.plan.calls, self.clients):
             try:
                 if (index // self.clients) % LOOK_EVERY == 0:

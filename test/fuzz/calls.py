@@ -93,7 +93,7 @@ def attack(results, plan):
         client.start()
     reports = {}
     told = [(None, time.monotonic())] * CLIENTS
-    supplier = _supplier(plan.database)
+    supplier = None
     hung = []
     while len(reports) < CLIENTS:
         try:
@@ -103,9 +103,10 @@ def attack(results, plan):
         except queue.Empty:
             pass
         try:
+            supplier = supplier or _supplier(plan.database)
             _supply(supplier)
         except psycopg.OperationalError:
-            supplier = _supplier(plan.database)
+            supplier = None
         for number, client in enumerate(clients):
             if shown[number].value != told[number][0]:
                 told[number] = (shown[number].value, time.monotonic())
