@@ -161,3 +161,19 @@ UPDATE jobq.jobs SET run_at = now() + interval '1 hour' WHERE queue = 'direct';
 SELECT status, due_at = run_at AS due, ready_at FROM jobq.jobs WHERE queue = 'direct';
 SELECT count(*) AS claimed FROM jobq_claim('direct');
 SELECT jobq_drop_queue('direct', force => true);
+-- A change by hand of a job that runs leaves the timeout of its claim alone, the usual one too, whatever its queue says
+-- by now; and so does a restore.
+SELECT jobq_create_queue('own timeout', heartbeat_timeout => '2 s') AS created;
+SELECT jobq_enqueue('own timeout') AS id \gset
+SELECT lease FROM jobq_claim('own timeout', 'w', heartbeat_timeout => '60 s') \gset
+UPDATE jobq.jobs SET max_attempts = 10 WHERE id = :id;
+SELECT j.lease_timeout, g.heartbeat_timeout FROM jobq.jobs j, jobq_get(:id) g WHERE j.id = :id;
+CREATE TEMP TABLE dumped AS SELECT * FROM jobq.jobs WHERE id = :id;
+DELETE FROM jobq.jobs WHERE id = :id;
+INSERT INTO jobq.jobs OVERRIDING SYSTEM VALUE SELECT * FROM dumped;
+SELECT lease_timeout, lease = :lease AS same_lease, status FROM jobq.jobs WHERE id = :id;
+-- One that is set to processing by hand has the queue's.
+SELECT jobq_enqueue('own timeout') AS id \gset
+UPDATE jobq.jobs SET status = 'processing' WHERE id = :id;
+SELECT lease_timeout, watched FROM jobq.jobs WHERE id = :id;
+SELECT jobq_drop_queue('own timeout', force => true) AS dropped;

@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place sql_script length paths exports planted'
+readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place sql_script length paths exports door planted'
 readonly MAX_LINES=620
 CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
@@ -211,6 +211,19 @@ rule_exports() {
         sed -n -e 's/^< /exports.txt names what the library lacks: /p' -e 's/^> /exported but not in exports.txt: /p' | none
 }
 
+# Whatever happens to a job goes through store/change_job.cpp: nobody else writes the columns of its life, or tells others
+# of a change.
+rule_door() {
+    local life others
+    life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/core/life.h | grep -vxE 'Error|Result' | paste -sd'|')
+    others=$(shell_sources | grep -vE '^src/(shared/.*|pg/table\.(cpp|h)|store/(change_job|lanes|groups)\.(cpp|h))$')
+    {
+        code_grep "\\b(set_column|clear_column|set|set_if|set_or_clear|clear|default_to)\\(.*\\bkJob($life)\\b" <<<"$others"
+        code_grep '\b(update_row|tell_ready|publish_group_waits|slot_freed_at_commit|count_(inserts_|move_)?at_commit)\(' <<<"$others"
+        grep -nE 'UPDATE jobq\.jobs' $others | grep -v 'SET turn = ' || true
+    } | none
+}
+
 # A defect that no longer applies is no test.
 rule_planted() {
     local patch
@@ -252,6 +265,7 @@ plant() {
             printf 'int lint_planted(void);\nint lint_planted(void) { return 0; }\n' >lint_planted.c
             cc -shared -fPIC -o jobq.so lint_planted.c
             printf 'absent 1\n' >exports.txt ;;
+        door) printf '#include "pg/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
         planted)
             mkdir -p test/planted
             printf -- '--- a/src/jobq.cpp\n+++ b/src/jobq.cpp\n@@ -1 +1 @@\n-absent\n+present\n' >test/planted/lint_planted.patch ;;

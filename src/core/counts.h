@@ -7,7 +7,7 @@
 namespace jobq::core {
 
 // What is counted since the server started, for rates.
-enum class Event : std::uint8_t { Enqueued, Claimed, Completed, Failed, Lost };
+enum class CountedEvent : std::uint8_t { Enqueued, Claimed, Completed, Failed, Lost };
 constexpr int kEventCount = 5;
 
 // By how much the numbers of a queue change, or what they are.

@@ -2,6 +2,7 @@
 // one.
 #include "pg/pg.h"
 
+#include "core/fairness.h"
 #include "core/group.h"
 #include "functions/job_row.h"
 #include "pg/args.h"
@@ -15,7 +16,7 @@
 #include "store/dependents.h"
 #include "store/directory.h"
 #include "store/enqueue.h"
-#include "store/finish.h"
+#include "store/ending.h"
 #include "store/groups.h"
 #include "store/kept_keys.h"
 #include "store/limit_settings.h"
@@ -33,54 +34,87 @@ namespace {
     pg_unreachable();
 }
 
-// The place of a job that was changed by hand; tells of what that leaves free, and of a job that waits from now on.
-GroupEntry follow_group(const JobRow &before, const JobRow &row) {
-    GroupEntry entry = {core::GroupPlace::None, 0, false};
-    core::GroupPlace place = before.has(kJobGroupActive)    ? core::GroupPlace::Active
-                             : before.has(kJobGroupWaiting) ? core::GroupPlace::Waiting
-                                                            : core::GroupPlace::None;
-    const bool was_active = place == core::GroupPlace::Active;
-    entry.has_left = place != core::GroupPlace::None && !row.has(kJobGroupKey);
-    if (row.has(kJobGroupKey)) {
-        entry.group = group_of(row);
-        if (!before.has(kJobGroupKey) || group_of(before) != entry.group) place = core::GroupPlace::None;
-        if (!core::place_updated(place, status_of(row), &entry.place)) {
-            if (status_of(before) == core::JobStatus::Processing) refuse_move();
-            refuse_turn();
-        }
+// Of a column that is passed by value.
+bool is_same(const JobRow &before, const JobRow &after, JobColumn column) {
+    return before.has(column) == after.has(column) && (!after.has(column) || before.get(column) == after.get(column));
+}
+
+// The place of a job that was changed by hand.
+core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *has_left) {
+    const core::GroupPlace had = before.has(kJobGroupActive)    ? core::GroupPlace::Active
+                                 : before.has(kJobGroupWaiting) ? core::GroupPlace::Waiting
+                                                                : core::GroupPlace::None;
+    *has_left = had != core::GroupPlace::None && !row.has(kJobGroupKey);
+    core::GroupPlace place = core::GroupPlace::None;
+    if (!row.has(kJobGroupKey)) return place;
+    const bool same_group = before.has(kJobGroupKey) && group_of(before) == group_of(row);
+    if (!core::place_updated(same_group ? had : core::GroupPlace::None, status_of(row), &place)) {
+        if (status_of(before) == core::JobStatus::Processing) refuse_move();
+        refuse_turn();
     }
-    const int64 id = DatumGetInt64(row.get(kJobId));
-    if (was_active && entry.place != core::GroupPlace::Active)
-        publish_group_free(DatumGetInt64(before.get(kJobGroupActive)));
-    if (entry.place == core::GroupPlace::Waiting) publish_group_waits(entry.group, id);
-    // Promoters remember active jobs by their ids.
-    if (entry.place == core::GroupPlace::Active && DatumGetInt64(before.get(kJobId)) != id)
+    return place;
+}
+
+bool holds_own_key(const JobsTable &jobs) {
+    bool free, keyless;
+    const Datum held = job_value(jobs, kJobUniqueHeld, &free), key = job_value(jobs, kJobUniqueKey, &keyless);
+    return !free && !keyless && view(DatumGetTextPP(held)) == view(DatumGetTextPP(key));
+}
+
+// Makes a job that somebody's own UPDATE has changed consistent again.
+void settle(const JobRow &before, const JobRow &row) {
+    bool has_left;
+    const core::GroupPlace place = changed_place(before, row, &has_left);
+    const int64 lane = lane_of(row);
+    const Queue *queue = find_queue(text_of(row, kJobQueue));
+    const core::ByHand facts = facts_by_hand(row, *queue, place, has_left);
+    const bool in_turns = queue->round_robin;
+    const core::Life was = before.state().life;
+    const TimestampTz now = GetCurrentTimestamp();
+    Endings endings = {};
+    change_locked_jobs(
+        1, [&](int) { return DatumGetInt64(row.get(kJobId)); },
+        [&](JobsTable *jobs, int) {
+            JobState current = state_of(*jobs);
+            core::Life written = current.life;
+            if (row.has(kJobGroupKey)) written.group = group_of(row);
+            core::Life life = core::changed_by_hand(written, facts, now);
+            if (!keeps_slots(slots_of(before), slots_of(row)))
+                life.queue_slot = life.key_slot = life.slot_seq = core::Maybe();
+            // It holds another key than the one that it wants.
+            if (life.holds_key && !holds_own_key(*jobs)) current.life.holds_key = false;
+            OtherColumns others = {};
+            if (current.lane != lane) others.set(kJobLane, Int64GetDatum(lane));
+            const Datum turn = Int64GetDatum(core::turn_of(current.concurrency_key));
+            bool turnless;
+            if (in_turns != job_has(*jobs, kJobTurn) || (in_turns && job_value(*jobs, kJobTurn, &turnless) != turn))
+                others.set_if(in_turns, kJobTurn, turn);
+            if (!write_life(jobs, current, life, others)) return false;
+            // What it was before is known to this trigger alone.
+            current.life = was;
+            note_end(*jobs, current, life, now, &endings);
+            return true;
+        });
+    settle_endings(endings, now);
+    if (place == core::GroupPlace::Active && !is_same(before, row, kJobId))
+        // Promoters remember active jobs by their ids.
         publish_unblocked_anywhere_at_commit(Blocker::Group);
-    return entry;
 }
 
 // A job that has failed by hand is moved like any other. A dead letter that shall run again goes home, unless the same
 // UPDATE has put it into a queue.
 void follow_dead_letter(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
-    if (status_of(row) == core::JobStatus::Failed && status_of(before) != core::JobStatus::Failed)
-        bury_jobs(array_of(&id, 1, INT8OID));
+    // Another one has been buried by settle().
+    if (status_of(row) == core::JobStatus::Failed && status_of(before) != core::JobStatus::Failed &&
+        core::is_finished(status_of(before)))
+        bury_jobs(&id, 1);
     else if (row.has(kJobDeadFrom) && !core::is_finished(status_of(row))) {
         if (text_of(row, kJobQueue) == text_of(before, kJobQueue))
-            send_home(array_of(&id, 1, INT8OID));
+            send_home(&id, 1);
         else
             forget_origin(DatumGetInt64(id));
     }
-}
-
-// A job that has just finished by hand, in a queue that keeps none such, goes as by a call. A dead letter stays.
-void follow_retention(const JobRow &row) {
-    const Queue *queue = find_queue(text_of(row, kJobQueue));
-    const bool completed = status_of(row) == core::JobStatus::Completed;
-    if (status_of(row) == core::JobStatus::Failed && !queue->dead_letter_queue.empty()) return;
-    if ((completed ? queue->keep_completed : queue->keep_failed) > 0) return;
-    Datum id = row.get(kJobId);
-    delete_jobs_and_attempts(&id, 1);
 }
 
 bool same_text(const JobRow &a, const JobRow &b, JobColumn column) {
@@ -109,25 +143,6 @@ void follow_dependent(const JobRow &before, const JobRow &row) {
     if (status_of(row) == core::JobStatus::Blocked) settle_dependents(array_of(&id, 1, INT8OID));
     const int64 old_id = DatumGetInt64(before.get(kJobId));
     if (old_id != DatumGetInt64(id)) forget_row_dependencies(before);
-}
-
-// The places of limits that a replicated change gives back, or takes.
-void publish_slots(const JobRow &before, const JobRow &after) {
-    const SlotRow had = slots_of(before), has = slots_of(after);
-    if (had.queue_slot != 0 && had.queue_slot != has.queue_slot) slot_freed_at_commit(had.queue, {}, had.queue_slot);
-    if (had.key_slot != 0 && had.key_slot != has.key_slot) slot_freed_at_commit(had.queue, had.key, had.key_slot);
-    if (has.running && !had.running) publish_claim_at_abort();
-}
-
-// Tells whoever waits for a job of what became of it by an UPDATE.
-void publish_end(const JobRow &before, const JobRow &after) {
-    const int64 id = DatumGetInt64(before.get(kJobId));
-    if (core::is_finished(status_of(after)) || DatumGetInt64(after.get(kJobId)) != id) publish_finished_at_commit(id);
-}
-
-// Of a column that is passed by value.
-bool is_same(const JobRow &before, const JobRow &after, JobColumn column) {
-    return before.has(column) == after.has(column) && (!after.has(column) || before.get(column) == after.get(column));
 }
 
 // A running job that has come, or has been claimed elsewhere: the rescue must know of it. `before`: nullptr, it is new.
@@ -159,20 +174,16 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     const bool update = TRIGGER_FIRED_BY_UPDATE(trigger_data(fcinfo)->tg_event);
     const TriggerData *trigger = job_trigger(fcinfo, update ? TRIGGER_EVENT_UPDATE : TRIGGER_EVENT_INSERT, false);
     const JobRow row(update ? trigger->tg_newtuple : trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
-    if (row.has(kJobReadyAt) || row.has(kJobDueAt)) publish_row(row);
     const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
     tell_of_running(update ? &before : nullptr, row);
-    if (!update) {
-        publish_place(row);
-        return PointerGetDatum(nullptr);
-    }
-    // A heartbeat says nothing of a group.
-    if (!is_same(before, row, kJobGroupActive) || !is_same(before, row, kJobGroupWaiting)) {
-        if (before.has(kJobGroupActive)) publish_group_free(DatumGetInt64(before.get(kJobGroupActive)));
-        publish_place(row);
-    }
-    publish_slots(before, row);
-    publish_end(before, row);
+    JobState was = before.state();
+    const JobState is = row.state();
+    // What it was is nowhere: it is told of as one that was nothing so far.
+    if (!update) was.life = {};
+    hint_at_change(was, is);
+    if (was.life.group_active != is.life.group_active) publish_turn(is.life);
+    if (update && is.life.status == core::JobStatus::Processing && was.life.status != core::JobStatus::Processing)
+        publish_claim_at_abort();
     return PointerGetDatum(nullptr);
 }
 
@@ -182,29 +193,23 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     const JobRow row(trigger->tg_newtuple, RelationGetDescr(trigger->tg_relation));
     check_row(row);
     check_history(row);
-    // Up to what the statement left behind; settle_job() counts what it changes itself.
     const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
-    count_move_at_commit(text_of(before, kJobQueue), status_of(before), text_of(row, kJobQueue), status_of(row));
+    // Up to what the statement left behind, and from there to what follows from that.
+    JobState left = row.state();
+    if (!keeps_slots(slots_of(before), slots_of(row))) left.life.queue_slot = left.life.key_slot = core::Maybe();
+    tell_of_change(before.state(), left);
     with_spi([&] {
-        const int64 lane = lane_of(row);
-        const GroupEntry entry = follow_group(before, row);
-        settle_job(DatumGetInt64(row.get(kJobId)), lane, *find_queue(text_of(row, kJobQueue)), entry);
+        settle(before, row);
         follow_slots(slots_of(before), slots_of(row));
-        // It finishes now; what it was before is known to this trigger alone.
-        Datum id = row.get(kJobId);
-        if (core::is_finished(status_of(row)) && !core::is_finished(status_of(before)) && row.has(kJobUniqueFor))
-            keep_keys_of(&id, 1, GetCurrentTimestamp());
         if (takes_key(before, row)) {
             const bool goes_home = row.has(kJobDeadFrom) && same_text(before, row, kJobQueue);
             check_kept_key(row, goes_home ? kJobDeadFrom : kJobQueue);
+            Datum id = row.get(kJobId);
             drop_own_kept_keys(&id, 1);
         }
         follow_dead_letter(before, row);
         follow_dependent(before, row);
-        if (core::is_finished(status_of(row)) && !core::is_finished(status_of(before))) follow_retention(row);
     });
-    publish_end(before, row);
-    publish_due_at_commit(DatumGetTimestampTz(row.get(kJobRunAt)));
     publish_lease_deadline_at_commit(DT_NOBEGIN);
     doubt_heartbeats();
     return PointerGetDatum(nullptr);
@@ -225,13 +230,8 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
         const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_DELETE, false);
         TupleDesc desc = RelationGetDescr(trigger->tg_relation);
         const JobRow row(trigger->tg_trigtuple, desc);
-        count_deletes_at_commit(text_of(row, kJobQueue), status_of(row), 1);
+        tell_of_gone_job(row.state());
         Datum id = row.get(kJobId);
-        publish_finished_at_commit(DatumGetInt64(id));
-        const SlotRow slots = slots_of(row);
-        if (slots.queue_slot != 0) slot_freed_at_commit(slots.queue, {}, slots.queue_slot);
-        if (slots.key_slot != 0) slot_freed_at_commit(slots.queue, slots.key, slots.key_slot);
-        if (row.has(kJobGroupActive)) publish_group_free(DatumGetInt64(row.get(kJobGroupActive)));
         with_spi([&] {
             delete_attempts(&id, 1);
             forget_row_dependencies(row);

@@ -9,7 +9,6 @@
 #include "pg/args.h"
 #include "pg/rights.h"
 #include "pg/spi.h"
-#include "shared/counting.h"
 #include "shared/publish.h"
 #include "shared/unblock.h"
 #include "store/depth.h"
@@ -21,12 +20,6 @@
 namespace jobq {
 
 namespace {
-
-// A value of the column's own enum type, so that no name is looked up.
-Datum status_value(TupleDesc desc, core::JobStatus status) {
-    const Oid type = TupleDescAttr(desc, kJobStatus - 1)->atttypid;
-    return DirectFunctionCall2(enum_in, CStringGetDatum(core::status_name(status)), ObjectIdGetDatum(type));
-}
 
 // An INSERT by hand needs room as an enqueue does. One whose unique key is taken is refused for that, by the index.
 void ask_for_room(const JobRow &row) {
@@ -43,36 +36,24 @@ void ask_for_room(const JobRow &row) {
     make_room(name, 1, now);
 }
 
-void fill(JobRow *row, TupleDesc desc) {
+void fill(JobRow *row) {
     const TimestampTz now = GetCurrentTimestamp();
     row->default_to(kJobCreatedAt, TimestampTzGetDatum(now));
     row->default_to(kJobKind, PointerGetDatum(make_text("")));
     row->default_to(kJobPayload, DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
     row->default_to(kJobPriority, Int16GetDatum(0));
     row->default_to(kJobVersion, Int32GetDatum(0));
-    row->default_to(kJobAttempts, Int32GetDatum(0));
-    row->default_to(kJobLostAttempts, Int32GetDatum(0));
-    row->default_to(kJobRunAt, TimestampTzGetDatum(now));
-    if (!row->has(kJobMaxAttempts))
-        row->set(kJobMaxAttempts, Int32GetDatum(find_queue(text_of(*row, kJobQueue))->max_attempts));
-    if (!row->has(kJobStatus))
-        row->set(kJobStatus, status_value(desc, core::waiting_status(DatumGetTimestampTz(row->get(kJobRunAt)), now)));
+    row->fill_life(find_queue(text_of(*row, kJobQueue))->max_attempts, now);
 }
 
 // The place of a job that is inserted by hand; `restored`: it brings what a dump has kept.
-void derive_group(JobRow *row, TupleDesc desc, core::JobStatus *status, bool restored) {
+core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
-    const bool active = row->has(kJobGroupActive);
-    const bool grouped = row->has(kJobGroupKey);
-    if (grouped && !core::place_inserted(*status, restored, active, &place)) refuse_turn();
+    if (!row.has(kJobGroupKey)) return place;
+    if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_turn();
     // It waited for its dependencies: their edges are restored as well.
-    if (restored && *status == core::JobStatus::Blocked && !row->has(kJobGroupWaiting)) place = core::GroupPlace::None;
-    const Datum group = Int64GetDatum(grouped ? group_of(*row) : 0);
-    row->set_or_clear(kJobGroupWaiting, place == core::GroupPlace::Waiting, group);
-    row->set_or_clear(kJobGroupActive, place == core::GroupPlace::Active, group);
-    if (place != core::GroupPlace::Waiting || *status == core::JobStatus::Blocked) return;
-    *status = core::JobStatus::Blocked;
-    row->set(kJobStatus, status_value(desc, *status));
+    if (restored && status == core::JobStatus::Blocked && !row.has(kJobGroupWaiting)) return core::GroupPlace::None;
+    return place;
 }
 
 // What jobq_enqueue leaves to the producer. All else is jobq's: of who has no rights of the table's owner nothing is
@@ -83,56 +64,29 @@ void check_producer(JobRow *row) {
         if (row->has(column)) check_json_size(row->get(column), job_column_name(column));
     for (int i = 1; i <= kJobColumns; i++) {
         const auto column = static_cast<JobColumn>(i);
-        if (kFilledBy[i - 1] != FilledBy::Producer && row->has(column)) row->clear(column);
+        const bool is_his = kFilledBy[i - 1] == FilledBy::Producer &&
+                            (column != kJobStatus || !row->has(kJobStatus) || core::is_waiting(status_of(*row)));
+        if (!is_his && row->has(column)) row->clear(column);
     }
-    if (row->has(kJobStatus) && !core::is_waiting(status_of(*row))) row->clear(kJobStatus);
     // Not the one that the statement has given, or has drawn, which look the same from here.
     row->set(kJobId, Int64GetDatum(next_job_id()));
 }
 
 // What follows from other columns is set whatever the INSERT says: a dump may come from a database with another
 // encoding, whose lanes have other ids. Leases and times are kept where they make sense.
-void derive(JobRow *row, TupleDesc desc, bool restored) {
-    const Datum run_at = row->get(kJobRunAt);
-    const Datum now = TimestampTzGetDatum(GetCurrentTimestamp());
-    core::JobStatus status = status_of(*row);
-    // Pending means claimable now.
-    const core::Micros due = DatumGetTimestampTz(run_at);
-    if (status == core::JobStatus::Pending && due > DatumGetTimestampTz(now)) {
-        status = core::JobStatus::Scheduled;
-        row->set(kJobStatus, status_value(desc, status));
-    }
-    derive_group(row, desc, &status, restored);
+void derive(JobRow *row, bool restored) {
     row->set(kJobLane, Int64GetDatum(lane_of(*row)));
-    row->set_or_clear(kJobReadyAt, status == core::JobStatus::Pending, run_at);
-    row->set_or_clear(kJobDueAt, status == core::JobStatus::Scheduled, run_at);
-    const bool holds_key = row->has(kJobUniqueKey) && !core::is_finished(status);
-    row->set_or_clear(kJobUniqueHeld, holds_key, holds_key ? row->get(kJobUniqueKey) : Datum(0));
-    const bool running = status == core::JobStatus::Processing;
-    row->set_or_clear(kJobWatched, running, BoolGetDatum(true));
-    if (status != core::JobStatus::Completed) row->clear(kJobResult);
-    if (core::is_finished(status)) {
-        row->default_to(kJobFinishedAt, now);
-    } else {
-        row->clear(kJobDeadFrom);
-        row->clear(kJobFinishedAt);
-        if (!running) row->clear(kJobCancelRequestedAt);
-    }
-    // Only a claim, or the tick, gives slots: it knows which are free.
-    for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobSlotSeq}) row->clear(column);
+    core::Life written = row->state().life;
+    // Whatever a dump says of its place: its number is that of its keys.
+    if (row->has(kJobGroupKey)) written.group = group_of(*row);
+    const core::GroupPlace place = inserted_place(*row, written.status, restored);
+    const Queue *queue = find_queue(text_of(*row, kJobQueue));
+    const core::Life life =
+        core::inserted_by_hand(written, facts_by_hand(*row, *queue, place, false), GetCurrentTimestamp());
+    row->set_life(life);
+    if (!core::is_finished(life.status)) row->clear(kJobDeadFrom);
     // The transaction of that number is another cluster's, if this comes from a dump.
     row->clear(kJobClaimXid);
-    if (!running) {
-        row->clear(kJobLease);
-        row->clear(kJobMustEndAt);
-        return;
-    }
-    row->default_to(kJobLastHeartbeat, now);
-    if (!row->has(kJobLeaseTimeout))
-        row->set(kJobLeaseTimeout,
-                 row->has(kJobHeartbeatTimeout)
-                     ? row->get(kJobHeartbeatTimeout)
-                     : IntervalPGetDatum(make_interval(find_queue(text_of(*row, kJobQueue))->heartbeat_timeout)));
 }
 
 // Its turn among the keys of a queue with round_robin. A dump brings its own: the queue's settings may come later.
@@ -142,31 +96,20 @@ void derive_turn(JobRow *row) {
     row->set(kJobTurn, Int64GetDatum(core::turn_of(key)));
 }
 
-// Like settle_job(); a dump brings its own.
-void derive_end(JobRow *row) {
-    if (status_of(*row) != core::JobStatus::Processing || row->has(kJobMustEndAt)) return;
-    core::Micros span = find_queue(text_of(*row, kJobQueue))->max_runtime;
-    if (row->has(kJobMaxRuntime)) span = span_of(DatumGetIntervalP(row->get(kJobMaxRuntime)));
-    if (span == 0) return;
-    const Datum start = row->get(row->has(kJobStartedAt) ? kJobStartedAt : kJobLastHeartbeat);
-    row->set(kJobMustEndAt, TimestampTzGetDatum(core::saturating_add(DatumGetTimestampTz(start), span)));
-}
-
 // The transaction that has inserted rows from a dump, which bring their lane: whatever those held, a restore must not
 // fail. AFTER triggers cannot tell these rows from others any more.
 TransactionId restoring = InvalidTransactionId;
 
-void complete_row(JobRow *row, TupleDesc desc, bool producer) {
+void complete_row(JobRow *row, bool producer) {
     if (producer) check_producer(row);
     // A row that brings its lane is from a dump: a restore must not fail for a limit, nor for one odd row.
     const bool is_new = !row->has(kJobLane);
     if (!is_new) restoring = GetTopTransactionId();
-    fill(row, desc);
+    fill(row);
     check_row(*row);
     if (is_new) check_history(*row);
     if (is_new) ask_for_room(*row);
-    derive(row, desc, !is_new);
-    derive_end(row);
+    derive(row, !is_new);
     derive_turn(row);
 }
 
@@ -187,7 +130,7 @@ PGDLLEXPORT Datum jobq_fill_job(PG_FUNCTION_ARGS) {
     check_queue_name(text_of(row, kJobQueue), "queue");
     const Oid owner = owner_of(trigger);
     const bool producer = !has_rights_of(owner);
-    as_role(owner, [&] { with_spi([&] { complete_row(&row, desc, producer); }); });
+    as_role(owner, [&] { with_spi([&] { complete_row(&row, producer); }); });
     return PointerGetDatum(row.tuple());
 }
 
@@ -197,13 +140,13 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_INSERT, false);
     TupleDesc desc = RelationGetDescr(trigger->tg_relation);
     const JobRow row(trigger->tg_trigtuple, desc);
-    count_inserts_at_commit(text_of(row, kJobQueue), status_of(row), 1);
-    if (row.has(kJobWatched)) publish_lease_deadline_at_commit(DT_NOBEGIN);
+    const JobState job = row.state();
+    tell_of_new_job(job, false);
+    publish_turn(job.life);
+    if (job.life.watched) publish_lease_deadline_at_commit(DT_NOBEGIN);
     const bool restored = TransactionIdIsValid(restoring) && restoring == GetTopTransactionIdIfAny();
     if (status_of(row) == core::JobStatus::Processing) with_spi([&] { expect_slots(slots_of(row)); });
     if (row.has(kJobUniqueHeld) && !restored) with_spi([&] { check_kept_key(row, kJobQueue); });
-    publish_row(row);
-    publish_place(row);
     if (status_of(row) == core::JobStatus::Blocked)
         publish_unblocked_at_commit(Blocker::Dependency, -DatumGetInt64(row.get(kJobId)));
     return PointerGetDatum(nullptr);

@@ -5,9 +5,7 @@
 #include "core/group.h"
 #include "functions/job_row.h"
 #include "pg/args.h"
-#include "shared/publish.h"
 #include "shared/unblock.h"
-#include "store/groups.h"
 #include "store/jobs_table.h"
 #include "store/lanes.h"
 #include "store/unique.h"
@@ -126,18 +124,15 @@ int64 lane_of(const JobRow &row) {
                        row.has(kJobRequires) ? DatumGetArrayTypeP(row.get(kJobRequires)) : nullptr);
 }
 
-void publish_row(const JobRow &row) {
-    if (row.has(kJobReadyAt))
-        tell_ready(text_of(row, kJobQueue), DatumGetInt64(row.get(kJobLane)),
-                   {DatumGetTimestampTz(row.get(kJobReadyAt)), DatumGetInt64(row.get(kJobId)),
-                    DatumGetInt16(row.get(kJobPriority))});
-    publish_due_at_commit(DatumGetTimestampTz(row.get(kJobRunAt)));
+core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left) {
+    core::ByHand facts = {place, has_left, queue.heartbeat_timeout, queue.max_runtime};
+    if (row.has(kJobHeartbeatTimeout)) facts.timeout = span_of(DatumGetIntervalP(row.get(kJobHeartbeatTimeout)));
+    if (row.has(kJobMaxRuntime)) facts.max_runtime = span_of(DatumGetIntervalP(row.get(kJobMaxRuntime)));
+    return facts;
 }
 
-void publish_place(const JobRow &row) {
-    if (row.has(kJobGroupWaiting))
-        publish_group_waits(DatumGetInt64(row.get(kJobGroupWaiting)), DatumGetInt64(row.get(kJobId)));
-    if (row.has(kJobGroupActive)) publish_unblocked_anywhere_at_commit(Blocker::Group);
+void publish_turn(const core::Life &life) {
+    if (life.group_active) publish_unblocked_anywhere_at_commit(Blocker::Group);
 }
 
 }  // namespace jobq

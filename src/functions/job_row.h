@@ -4,6 +4,8 @@
 
 #include "core/job.h"
 #include "pg/pg.h"
+#include "store/change_job.h"
+#include "store/directory.h"
 #include "store/job_columns.h"
 #include "store/limit_settings.h"
 
@@ -51,6 +53,18 @@ class JobRow {
         if (!has(column)) set(column, value);
     }
     HeapTuple tuple() const { return tuple_; }
+    // What the door makes of it.
+    JobState state() const { return state_of_tuple(tuple_, desc_); }
+    void set_life(const core::Life &life) {
+        MemoryContext inner = MemoryContextSwitchTo(context_);
+        tuple_ = with_life(tuple_, desc_, life);
+        MemoryContextSwitchTo(inner);
+    }
+    void fill_life(int max_attempts, TimestampTz now) {
+        MemoryContext inner = MemoryContextSwitchTo(context_);
+        tuple_ = with_first_life(tuple_, desc_, max_attempts, now);
+        MemoryContextSwitchTo(inner);
+    }
 
  private:
     HeapTuple tuple_;
@@ -77,10 +91,11 @@ void check_kept_key(const JobRow &row, JobColumn queue);
 // The row's lane, entered into the directory.
 int64 lane_of(const JobRow &row);
 
-// Tells whoever waits for jobs of a row as it is now: what others' triggers have made of it is what claims will find.
-void publish_row(const JobRow &row);
+// What follows from a change by hand is worked out from these: the place that the job gets in its group, and how long
+// it may run.
+core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left);
 
-// A row that came with its place in its group: who has the turn is not what promoters remember.
-void publish_place(const JobRow &row);
+// A row that came with its turn in its group: who has it is not what promoters remember.
+void publish_turn(const core::Life &life);
 
 }  // namespace jobq

@@ -30,9 +30,9 @@ Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz r
     core::JobStatus status = core::JobStatus::Pending;
     with_owner_spi([&] {
         if (!may_operate(operation, scope, DatumGetInt64(id))) return;
-        const Rows changed = operate(operation, array_of(&id, 1, INT8OID), run_at, GetCurrentTimestamp());
-        found = changed.size() == 1 ? core::parse_status(TextDatumGetCString(changed[0].get(2)), &status)
-                                    : current_status(DatumGetInt64(id), &status);
+        const Operated operated = operate(operation, array_of(&id, 1, INT8OID), run_at, GetCurrentTimestamp());
+        status = operated.status;
+        found = operated.count == 1 || current_status(DatumGetInt64(id), &status);
     });
     if (!found) PG_RETURN_NULL();
     PG_RETURN_DATUM(status_datum(status));

@@ -10,7 +10,7 @@
 #include "pg/async_commit.h"
 #include "pg/spi.h"
 #include "settings.h"
-#include "store/finish.h"
+#include "store/held_jobs.h"
 #include "store/owner.h"
 
 #include <algorithm>
@@ -88,10 +88,8 @@ void take_extra(HeldJob *job, FunctionCallInfo fcinfo, int n) {
     if (job->has_extra) job->extra = PG_GETARG_DATUM(n);
 }
 
-const char *heartbeat_answer(bool cancel) { return cancel ? "cancel" : "held"; }
-
 const char *heartbeat_answer(const HeldJob &job) {
-    if (job.held) return heartbeat_answer(job.cancel);
+    if (job.held) return job.cancel ? "cancel" : "held";
     switch (job.unheld) {
         case core::Unheld::Finished:
             return "finished";
@@ -251,9 +249,10 @@ PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     may_be_lost([&] {
         with_owner_spi([&] {
-            const Rows rows = heartbeat_worker(worker_id, scope, GetCurrentTimestamp());
-            for (uint64 i = 0; i < rows.size(); i++)
-                results.row({rows[i].get(1), CStringGetTextDatum(heartbeat_answer(rows[i].bool_at(2)))});
+            HeldJob *held;
+            const int count = heartbeat_worker(worker_id, scope, GetCurrentTimestamp(), &held);
+            for (int i = 0; i < count; i++)
+                results.row({Int64GetDatum(held[i].id), CStringGetTextDatum(heartbeat_answer(held[i]))});
         });
     });
     return results.done();

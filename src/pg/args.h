@@ -94,4 +94,22 @@ Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit
 Datum array_of(Datum *values, int count, Oid element_type);
 Datum array_of(Datum *values, bool *nulls, int count, Oid element_type);
 
+// A column of values for unnest().
+struct ArrayColumn {
+    Datum *values;
+    bool *nulls;
+    int count;
+
+    explicit ArrayColumn(int room)
+        : values(static_cast<Datum *>(palloc_extended(sizeof(Datum) * Max(room, 1), MCXT_ALLOC_HUGE))),
+          nulls(static_cast<bool *>(palloc_extended(Max(room, 1), MCXT_ALLOC_HUGE))),
+          count(0) {}
+    void add(Datum value) { add_if(true, value); }
+    void add_if(bool present, Datum value) {
+        values[count] = value;
+        nulls[count++] = !present;
+    }
+    Datum array(Oid type) const { return array_of(values, nulls, count, type); }
+};
+
 }  // namespace jobq

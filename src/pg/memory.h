@@ -13,6 +13,23 @@ Item *room_for(uint64 count) {
     return static_cast<Item *>(palloc_extended(sizeof(Item) * Max(count, 1), MCXT_ALLOC_HUGE));
 }
 
+// An array that grows, in the memory context that is current when its first item comes. Zeroed at first.
+template <typename Item>
+struct Notes {
+    Item *items;
+    int count, room;
+
+    void add(const Item &item) {
+        if (count == room) {
+            room = Max(room * 2, 16);
+            const Size size = sizeof(Item) * room;
+            items = static_cast<Item *>(items == nullptr ? MemoryContextAllocHuge(CurrentMemoryContext, size)
+                                                         : repalloc_huge(items, size));
+        }
+        items[count++] = item;
+    }
+};
+
 // A hash table whose keys, the first `key` bytes of an entry, are compared as bytes; it goes with the context.
 inline HTAB *make_hash_table(const char *name, Size key, Size entry, MemoryContext context) {
     constexpr long kExpected = 32;

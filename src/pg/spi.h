@@ -9,7 +9,7 @@
 
 namespace jobq {
 
-constexpr int kMaxParameters = 24;
+constexpr int kMaxParameters = 28;
 
 enum class Planning : uint8 {
     Fixed,  // index scans and nested loops whatever the statistics or the caller's planner settings say

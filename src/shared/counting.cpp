@@ -118,7 +118,7 @@ core::Counts *changes_of(std::string_view queue) {
 
 int index_of(core::JobStatus status) { return static_cast<int>(status); }
 
-int64 &events(core::Counts *counts, core::Event event) { return counts->events[static_cast<int>(event)]; }
+int64 &events(core::Counts *counts, core::CountedEvent event) { return counts->events[static_cast<int>(event)]; }
 
 }  // namespace
 
@@ -128,15 +128,15 @@ void count_at_commit(std::string_view queue, core::JobStatus from, core::JobStat
     if (counts == nullptr) return;
     counts->jobs[index_of(from)] -= count;
     counts->jobs[index_of(to)] += count;
-    if (to == core::JobStatus::Processing) events(counts, core::Event::Claimed) += count;
-    if (to == core::JobStatus::Completed) events(counts, core::Event::Completed) += count;
+    if (to == core::JobStatus::Processing) events(counts, core::CountedEvent::Claimed) += count;
+    if (to == core::JobStatus::Completed) events(counts, core::CountedEvent::Completed) += count;
 }
 
 void count_inserts_at_commit(std::string_view queue, core::JobStatus status, int64 count) {
     core::Counts *counts = count == 0 ? nullptr : changes_of(queue);
     if (counts == nullptr) return;
     counts->jobs[index_of(status)] += count;
-    events(counts, core::Event::Enqueued) += count;
+    events(counts, core::CountedEvent::Enqueued) += count;
 }
 
 void count_deletes_at_commit(std::string_view queue, core::JobStatus status, int64 count) {
@@ -154,7 +154,7 @@ void count_move_at_commit(std::string_view from_queue, core::JobStatus from, std
     if (core::Counts *counts = changes_of(to_queue)) counts->jobs[index_of(to)]++;
 }
 
-void count_event_at_commit(std::string_view queue, core::Event event, int64 count) {
+void count_event_at_commit(std::string_view queue, core::CountedEvent event, int64 count) {
     if (core::Counts *counts = changes_of(queue)) events(counts, event) += count;
 }
 

@@ -19,7 +19,7 @@ void count_deletes_at_commit(std::string_view queue, core::JobStatus status, int
 void count_move_at_commit(std::string_view from_queue, core::JobStatus from, std::string_view to_queue,
                           core::JobStatus to);
 // Attempts that failed or were lost; the jobs' change of status is counted apart.
-void count_event_at_commit(std::string_view queue, core::Event event, int64 count);
+void count_event_at_commit(std::string_view queue, core::CountedEvent event, int64 count);
 // Something that cannot be counted: the counters become unknown, and the worker counts the table.
 void recount_at_commit();
 

@@ -7,12 +7,12 @@
 #include "core/fairness.h"
 #include "pg/args.h"
 #include "shared/claimed.h"
-#include "shared/counting.h"
 #include "shared/leases.h"
 #include "shared/marks.h"
 #include "shared/parked.h"
 #include "shared/publish.h"
 #include "shared/turns.h"
+#include "store/change_job.h"
 #include "store/claim.h"
 #include "store/lanes.h"
 #include "store/learn.h"
@@ -124,46 +124,22 @@ core::Micros max_runtime_of(const Claim &claim) {
 // Writes the claim into the row that is locked. Returns for how long nobody need look at it. `watched`: the rescue's
 // index has it at once.
 core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool watched) {
-    constexpr AttrNumber changed[] = {kJobStatus,     kJobReadyAt,           kJobAttempts, kJobWorkerId,
-                                      kJobStartedAt,  kJobLastHeartbeat,     kJobClaimXid, kJobWatched,
-                                      kJobFinishedAt, kJobCancelRequestedAt, kJobLease,    kJobLeaseTimeout,
-                                      kJobMustEndAt,  kJobQueueSlot,         kJobKeySlot,  kJobSlotSeq};
-    Table *table = &claim->jobs.table;
-    Interval lease_timeout = {timeout, 0, 0};
-    const core::Micros max_runtime = max_runtime_of(*claim);
-    const core::Micros unattended = core::first_deadline(timeout, max_runtime);
-    begin_change(table);
-    set_column(table, kJobStatus, ObjectIdGetDatum(processing_status()));
-    clear_column(table, kJobReadyAt);
-    set_column(table, kJobAttempts,
-               Int32GetDatum(core::next_attempt(DatumGetInt32(job_value(claim->jobs, kJobAttempts)))));
-    set_column(table, kJobWorkerId, PointerGetDatum(claim->request.worker_id));
-    set_column(table, kJobStartedAt, TimestampTzGetDatum(claim->now));
-    set_column(table, kJobLastHeartbeat, TimestampTzGetDatum(claim->now));
-    set_column(table, kJobClaimXid, claim->xid);
-    clear_column(table, kJobWatched);
-    if (watched || !enter_lease(DatumGetInt64(job_value(claim->jobs, kJobId)), lease, claim->worker_hash,
-                                core::saturating_add(claim->now, Min(unattended, kUnwatched)))) {
-        set_column(table, kJobWatched, BoolGetDatum(true));
-        publish_lease_deadline_at_commit(core::saturating_add(claim->now, unattended));
-    } else {
-        watch_before_prepare();
-    }
-    clear_column(table, kJobFinishedAt);
-    clear_column(table, kJobCancelRequestedAt);
-    set_column(table, kJobLease, Int64GetDatum(lease));
-    // NULL stands for the usual one: 16 bytes less in each version of the row.
-    if (timeout == core::kDefaultHeartbeatTimeout)
-        clear_column(table, kJobLeaseTimeout);
-    else
-        set_column(table, kJobLeaseTimeout, IntervalPGetDatum(&lease_timeout));
-    clear_column(table, kJobMustEndAt);
-    if (max_runtime > 0)
-        set_column(table, kJobMustEndAt, TimestampTzGetDatum(core::saturating_add(claim->now, max_runtime)));
-    if (claim->limiter != nullptr) enter_permits(*claim->limiter);
-    if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
+    JobsTable *jobs = &claim->jobs;
+    const JobState before = state_of(*jobs);
+    core::Event event = {core::EventKind::Claimed, claim->now};
+    event.lease = lease;
+    event.timeout = timeout;
+    event.max_runtime = max_runtime_of(*claim);
+    const core::Micros unattended = core::first_deadline(timeout, event.max_runtime);
+    event.watched = watched || !enter_lease(before.id, lease, claim->worker_hash,
+                                            core::saturating_add(claim->now, Min(unattended, kUnwatched)));
+    if (!event.watched) watch_before_prepare();
+    if (claim->limiter != nullptr) enter_permits(*claim->limiter, &event);
+    OtherColumns others = {};
+    others.set(kJobWorkerId, PointerGetDatum(claim->request.worker_id)).set(kJobClaimXid, claim->xid);
+    write_locked_life(jobs, before, core::after_event(before.life, event), others);
     if (claim->limiter != nullptr) keep_permits(claim->limiter);
-    remember_place(claim->jobs, DatumGetInt64(job_value(claim->jobs, kJobId)));
+    remember_place(*jobs, before.id);
     return unattended;
 }
 
@@ -188,7 +164,7 @@ bool may_take_suspect_now(Claim *claim) {
 // The row that the scan has found. status is looked at because with triggers disabled somebody's UPDATE may have left
 // ready_at behind.
 bool take_job(Claim *claim) {
-    if (DatumGetObjectId(job_value(claim->jobs, kJobStatus)) != pending_status()) return false;
+    if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;
     if (!lock_row_or_skip(&claim->jobs.table)) return false;
@@ -572,12 +548,10 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
         if (claim.limiter != nullptr) close_limiter(&limiter);
     }
     if (claim.is_open) close_jobs(&claim.jobs);
-    if (claim.count > 0) {
-        count_at_commit(name, core::JobStatus::Pending, core::JobStatus::Processing, claim.count);
+    if (claim.count > 0)
         publish_due_at_commit(core::saturating_add(now, claim.earliest_timeout));
-    } else if (lanes.skipped) {
+    else if (lanes.skipped)
         ask_for_round(now);
-    }
     error_context_stack = context.previous;
     return claim.count;
 }

@@ -8,11 +8,11 @@
 
 namespace jobq {
 
-// Moves those of these jobs (bigint[]), which have just failed, whose queue has a dead letter queue.
-void bury_jobs(Datum ids);
+// Moves those of these jobs , which have just failed, whose queue has a dead letter queue.
+void bury_jobs(const Datum *ids, int count);
 
 // Moves those of these jobs that are dead letters back to where they came from; their status stays as it is.
-void send_home(Datum ids);
+void send_home(const Datum *ids, int count);
 
 // The job shall stay where it is and not be a dead letter any more.
 void forget_origin(int64 id);

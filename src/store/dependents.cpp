@@ -7,14 +7,12 @@
 #include "pg/memory.h"
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
-#include "shared/publish.h"
 #include "shared/watched.h"
+#include "store/change_job.h"
 #include "store/dependencies.h"
 #include "store/dependents.h"
-#include "store/directory.h"
-#include "store/finish.h"
+#include "store/ending.h"
 #include "store/groups.h"
-#include "store/kept_keys.h"
 #include "store/rows.h"
 
 #include <algorithm>
@@ -90,29 +88,6 @@ Statement look = {
                                WHERE d.job_id = u.id AND d.watched LIMIT 1) w ON true)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// A job of a group has to wait for its turn now, unless it had it before.
-#define QUEUES_UP "(j.group_key IS NOT NULL AND j.group_active IS NULL)"
-Statement promote = {
-    R"(UPDATE jobq.jobs j
-       SET status = CASE WHEN )" QUEUES_UP R"( THEN j.status
-                         WHEN j.run_at <= $2 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END,
-           ready_at = CASE WHEN NOT )" QUEUES_UP R"( AND j.run_at <= $2 THEN j.run_at END,
-           due_at = CASE WHEN NOT )" QUEUES_UP R"( AND j.run_at > $2 THEN j.run_at END,
-           group_waiting = CASE WHEN )" QUEUES_UP R"( THEN jobq.group_of(j.queue, j.group_key) END
-       WHERE j.id = ANY ($1) AND )" WAITS_HERE R"(
-       RETURNING )" READY_COLUMNS ", j.status::text, j.run_at, j.group_waiting",
-    {INT8ARRAYOID, TIMESTAMPTZOID}};
-
-// The last column: the group that it had its turn in. The row before is seen: nobody else can change a row that is
-// locked.
-Statement cancel = {
-    R"(UPDATE jobq.jobs j
-       SET status = 'cancelled', finished_at = $3, error = u.error, unique_held = NULL, group_active = NULL
-       FROM unnest($1, $2) AS u(id, error), LATERAL (SELECT o.group_active FROM jobq.jobs o WHERE o.id = u.id) b
-       WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
-       RETURNING j.id, j.queue, j.unique_for IS NOT NULL, b.group_active)",
-    {INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID}};
-
 // Edges that somebody holds are left as they are.
 #define EDGES_BY_PLACE(condition)                                                          \
     "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, depends_on), "        \
@@ -137,17 +112,16 @@ Statement find_waiting = {
        ORDER BY d.job_id LIMIT $2)",
     {INT8OID, INT8OID}};
 
+// Of these jobs those that have not started and have reason to wait.
 Statement lock_waiting = {
-    R"(SELECT j.id, j.queue, j.status::text FROM jobq.jobs j
+    R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j.status IN ('pending', 'scheduled') ORDER BY j.id FOR NO KEY UPDATE)",
     {INT8ARRAYOID}};
 
-Statement block = {
-    R"(UPDATE jobq.jobs j SET status = 'blocked', ready_at = NULL, due_at = NULL
-       WHERE j.id = $1
-         AND EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
-                     WHERE d.job_id = $1 AND s.status IS DISTINCT FROM 'completed'
-                       AND (d.on_failure = 'cancel' OR s.status IN )" UNFINISHED R"()))",
+Statement find_reason_to_wait = {
+    R"(SELECT EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
+                      WHERE d.job_id = $1 AND s.status IS DISTINCT FROM 'completed'
+                        AND (d.on_failure = 'cancel' OR s.status IN )" UNFINISHED R"()))",
     {INT8OID}};
 
 // Blocked jobs, the highest of their dependencies and the one that they watch.
@@ -161,8 +135,9 @@ Statement find_blocked = {
                             OR EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id))) x)",
     {INT8ARRAYOID}};
 
-Statement leave_line = {
-    "UPDATE jobq.jobs j SET group_waiting = NULL WHERE j.id = ANY ($1) AND j.group_waiting IS NOT NULL",
+Statement lock_in_line = {
+    R"(SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.group_waiting IS NOT NULL ORDER BY j.id
+       FOR NO KEY UPDATE)",
     {INT8ARRAYOID}};
 
 // Of those jobs that wait for nothing any more. Waits for who is changing them.
@@ -208,40 +183,31 @@ text *reason_of(const Row &row) {
 
 void promote_jobs(const Datum *ids, int count, TimestampTz now) {
     // The time of a duty is older than jobs that have been enqueued since.
-    now = Max(now, GetCurrentTimestamp());
-    const Rows rows =
-        run(promote, Params().add(array_of(const_cast<Datum *>(ids), count, INT8OID)).add(TimestampTzGetDatum(now)));
-    require_affected(count);
-    publish_ready_rows(rows, 1);
-    for (uint64 i = 0; i < rows.size(); i++) {
-        if (!rows[i].is_null(8)) {
-            publish_group_waits(rows[i].int64_at(8), rows[i].int64_at(1));
-            continue;
-        }
-        const core::JobStatus status = status_at(rows[i], 6);
-        count_at_commit(rows[i].text_at(2), core::JobStatus::Blocked, status, 1);
-        if (status == core::JobStatus::Scheduled) publish_due_at_commit(DatumGetTimestampTz(rows[i].get(7)));
-    }
+    let_happen(ids, count, {core::EventKind::DependenciesDone, Max(now, GetCurrentTimestamp())});
 }
 
 void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz now) {
-    const Rows rows = run(cancel, Params()
-                                      .add(array_of(const_cast<Datum *>(ids), count, INT8OID))
-                                      .add(array_of(const_cast<Datum *>(reasons), count, TEXTOID))
-                                      .add(TimestampTzGetDatum(now)));
-    require_affected(count);
-    Datum *keyed = room_for<Datum>(count), *unkept = room_for<Datum>(count);
-    int keyed_count = 0, unkept_count = 0;
-    for (uint64 i = 0; i < rows.size(); i++) {
-        const Row row = rows[i];
-        count_at_commit(row.text_at(2), core::JobStatus::Blocked, core::JobStatus::Cancelled, 1);
-        publish_finished_at_commit(row.int64_at(1));
-        if (!row.is_null(4)) publish_group_free(row.int64_at(4));
-        if (row.bool_at(3)) keyed[keyed_count++] = row.get(1);
-        if (find_queue(row.text_at(2))->keep_failed == 0) unkept[unkept_count++] = row.get(1);
-    }
-    keep_keys_of(keyed, keyed_count, now);
-    delete_jobs_and_attempts(unkept, unkept_count);
+    Endings endings = {};
+    change_locked_jobs(
+        count, [&](int i) { return DatumGetInt64(ids[i]); },
+        [&](JobsTable *jobs, int i) {
+            const JobState before = state_of(*jobs);
+            const core::Life after = core::after_event(before.life, {core::EventKind::Dropped, now});
+            OtherColumns others = {};
+            others.set(kJobError, reasons[i]);
+            if (!write_life(jobs, before, after, others)) return false;
+            note_end(*jobs, before, after, now, &endings);
+            return true;
+        });
+    settle_endings(endings, now);
+}
+
+// A job that waits for its turn has its dependencies behind it: not one that has got new ones.
+void leave_lines(Datum *ids, int count) {
+    if (count == 0) return;
+    const Rows in_line = run(lock_in_line, Params().add(array_of(ids, count, INT8OID)));
+    for (uint64 i = 0; i < in_line.size(); i++) ids[i] = in_line[i].get(1);
+    let_happen(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
 // Changes all jobs at once or, where that fails, one by one, leaving out those that cannot be changed. Those that have
@@ -479,11 +445,12 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
 
 void block_dependents(Datum jobs) {
     const Rows waiting = run(lock_waiting, Params().add(jobs));
-    for (uint64 i = 0; i < waiting.size(); i++) {
-        run(block, Params().add(waiting[i].get(1)));
-        if (affected() == 1)
-            count_at_commit(waiting[i].text_at(2), status_at(waiting[i], 3), core::JobStatus::Blocked, 1);
-    }
+    auto *blocked = room_for<Datum>(waiting.size());
+    int count = 0;
+    for (uint64 i = 0; i < waiting.size(); i++)
+        if (run(find_reason_to_wait, Params().add(waiting[i].get(1)))[0].bool_at(1))
+            blocked[count++] = waiting[i].get(1);
+    let_happen(blocked, count, {core::EventKind::Blocked, GetCurrentTimestamp()});
 }
 
 void settle_dependents(Datum jobs) {
@@ -501,7 +468,7 @@ void settle_dependents(Datum jobs) {
         }
         publish_unblocked_at_commit(Blocker::Dependency, -row.int64_at(1));
     }
-    if (dependent_count > 0) run(leave_line, Params().add(array_of(dependents, dependent_count, INT8OID)));
+    leave_lines(dependents, dependent_count);
     if (unwatched_count == 0) return;
     run(watch,
         Params().add(array_of(unwatched, unwatched_count, INT8OID)).add(array_of(watched, unwatched_count, INT8OID)));

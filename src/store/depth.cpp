@@ -8,12 +8,11 @@
 #include "shared/counting.h"
 #include "shared/marks.h"
 #include "shared/publish.h"
+#include "store/change_job.h"
 #include "store/depth.h"
 #include "store/directory.h"
-#include "store/finish.h"
-#include "store/groups.h"
+#include "store/ending.h"
 #include "store/jobs_table.h"
-#include "store/kept_keys.h"
 #include "store/lanes.h"
 #include "store/learn.h"
 #include "store/owner.h"
@@ -52,10 +51,9 @@ Statement count_waiting = {
 struct Limit {
     int64 max_depth;
     core::FullPolicy policy;
-    bool keeps_cancelled;
 };
 
-Limit limit_of(const Queue &queue) { return {queue.max_depth, queue.on_full, queue.keep_failed > 0}; }
+Limit limit_of(const Queue &queue) { return {queue.max_depth, queue.on_full}; }
 
 int64 count_rows(std::string_view name, int64 at_most) {
     int64 count = 0;
@@ -128,20 +126,6 @@ void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
     renew_snapshot(jobs);
 }
 
-void write_drop(JobsTable *jobs, text *error, TimestampTz now) {
-    constexpr AttrNumber changed[] = {kJobStatus, kJobReadyAt,    kJobFinishedAt,
-                                      kJobError,  kJobUniqueHeld, kJobGroupActive};
-    Table *table = &jobs->table;
-    begin_change(table);
-    set_column(table, kJobStatus, ObjectIdGetDatum(cancelled_status()));
-    clear_column(table, kJobReadyAt);
-    set_column(table, kJobFinishedAt, TimestampTzGetDatum(now));
-    set_column(table, kJobError, PointerGetDatum(error));
-    clear_column(table, kJobUniqueHeld);
-    clear_column(table, kJobGroupActive);
-    if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
-}
-
 // One call.
 struct Drop {
     JobsTable jobs;
@@ -149,10 +133,8 @@ struct Drop {
     TimestampTz now;
     SparedJobs spared;
     text *error;
-    Datum *ids;
-    int count;
-    KeptKey *keys;  // of those that have unique_for
-    int key_count;
+    int64 count;
+    Endings endings;
 };
 
 // Cancels the job that the scan has found, unless it is spared or somebody holds it.
@@ -160,11 +142,14 @@ void drop_found(Drop *drop) {
     JobsTable *jobs = &drop->jobs;
     const SparedJobs &spared = drop->spared;
     if (std::binary_search(spared.ids, spared.ids + spared.count, DatumGetInt64(job_value(*jobs, kJobId)))) return;
-    if (DatumGetObjectId(job_value(*jobs, kJobStatus)) != pending_status() || !lock_row_or_skip(&jobs->table)) return;
-    drop->ids[drop->count++] = job_value(*jobs, kJobId);
-    if (keeps_key(*jobs)) drop->keys[drop->key_count++] = kept_key(*jobs, drop->now);
-    if (job_has(*jobs, kJobGroupActive)) publish_group_free(DatumGetInt64(job_value(*jobs, kJobGroupActive)));
-    write_drop(jobs, drop->error, drop->now);
+    if (!has_status(*jobs, core::JobStatus::Pending) || !lock_row_or_skip(&jobs->table)) return;
+    const JobState before = state_of(*jobs);
+    const core::Life after = core::after_event(before.life, {core::EventKind::Dropped, drop->now});
+    OtherColumns others = {};
+    others.set(kJobError, PointerGetDatum(drop->error));
+    write_locked_life(jobs, before, after, others);
+    note_end(*jobs, before, after, drop->now, &drop->endings);
+    drop->count++;
 }
 
 // Cancels the oldest job, and leaves its stream at the next one.
@@ -195,8 +180,6 @@ int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, Timest
     drop.spared = spared;
     drop.error = cstring_to_text(
         psprintf("dropped: the queue was full (max_depth %lld)", static_cast<long long>(limit.max_depth)));
-    drop.ids = static_cast<Datum *>(palloc_extended(sizeof(Datum) * count, MCXT_ALLOC_HUGE));
-    drop.keys = static_cast<KeptKey *>(palloc_extended(sizeof(KeptKey) * count, MCXT_ALLOC_HUGE));
     const LaneIds lanes = all_lanes(name);
     open_jobs(&drop.jobs);
     renew_snapshot(&drop.jobs);
@@ -206,16 +189,7 @@ int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, Timest
     while (next_lane_with_entries(&drop.jobs, &walk, &lane, &first)) add_streams(&drop.jobs, lane, &drop.streams);
     while (drop.streams.count > 0 && drop.count < count) drop_first(&drop);
     close_jobs(&drop.jobs);
-    count_at_commit(name, core::JobStatus::Pending, core::JobStatus::Cancelled, drop.count);
-    for (int i = 0; i < drop.count; i++) publish_finished_at_commit(DatumGetInt64(drop.ids[i]));
-    const int deleted = limit.keeps_cancelled ? 0 : drop.count;
-    if (drop.key_count == 0 && deleted == 0) return drop.count;
-    as_owner([&] {
-        with_spi([&] {
-            keep_keys(drop.keys, drop.key_count);
-            delete_jobs_and_attempts(drop.ids, deleted);
-        });
-    });
+    settle_endings_as_owner(drop.endings, now);
     return drop.count;
 }
 

@@ -1,7 +1,7 @@
 // See duties.h. Jobs that somebody else holds are passed over: a tick waits for nobody.
 #include "pg/pg.h"
 
-#include "core/retry.h"
+#include "core/clock.h"
 #include "pg/args.h"
 #include "pg/memory.h"
 #include "pg/spi.h"
@@ -11,9 +11,10 @@
 #include "shared/publish.h"
 #include "shared/slots.h"
 #include "store/dependencies.h"
+#include "store/change_job.h"
 #include "store/directory.h"
 #include "store/duties.h"
-#include "store/finish.h"
+#include "store/ending.h"
 #include "store/groups.h"
 #include "store/jobs_table.h"
 #include "store/kept_keys.h"
@@ -49,23 +50,17 @@ namespace {
     ") ELSE j.must_end_at END"
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
-// Behind the usual columns: whether its time was over before its worker was lost, and how many seconds it had.
-Statement lock_expired = {
-    "SELECT " RUNNING_COLUMNS(
-        "j.lease") ", coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE
-                   ", false), CASE WHEN j.must_end_at IS NOT NULL AND j.started_at IS NOT NULL THEN "
-                   "extract(epoch FROM " BOUNDED("j.must_end_at") " - " BOUNDED("j.started_at") ") ELSE 0 END::float8 "
-                   "FROM jobq.jobs j "
-                   "WHERE j.watched AND j.status = 'processing' AND " DEADLINE
-                   " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
-    {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
-constexpr int kOverran = kRunningEnd, kAllowedSeconds = kRunningEnd + 1;
+// Whether its time was over before its worker was lost.
+Statement lock_expired = {"SELECT j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE
+                          ", false) FROM jobq.jobs j WHERE j.watched AND j.status = 'processing' AND " DEADLINE
+                          " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
+                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
-Statement lock_overdue = {"SELECT " RUNNING_COLUMNS("j.lease")
-                              R"( FROM jobq.jobs j
-                              WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at < $1
-                              LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
-                          {TIMESTAMPTZOID, INT8OID}};
+Statement lock_overdue = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at < $1
+       LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
+    {TIMESTAMPTZOID, INT8OID}};
 
 Statement lock_due = {
     R"(SELECT j.id FROM jobq.jobs j
@@ -73,11 +68,6 @@ Statement lock_due = {
        ORDER BY j.due_at, j.id LIMIT $2
        FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID, INT8OID}};
-
-Statement promote = {
-    "UPDATE jobq.jobs j SET status = 'pending', ready_at = j.run_at, due_at = NULL "
-    "WHERE j.id = ANY ($1) AND j.status = 'scheduled' RETURNING " READY_COLUMNS,
-    {INT8ARRAYOID}};
 
 // The prune walks the primary key: no index on the time of finishing, which every completion would pay for.
 Statement read_page = {
@@ -133,9 +123,6 @@ Statement lock_unlikely_heartbeats = {
          AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL)
        FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID}};
-Statement pull_back_heartbeats = {"UPDATE jobq.jobs j SET last_heartbeat = clock_timestamp() WHERE j.id = ANY ($1)",
-                                  {INT8ARRAYOID}};
-
 // $2 as in LEASE_DEADLINE.
 Statement get_horizon = {"SELECT min(" DEADLINE R"(), min(j.cancel_requested_at)
        FROM jobq.jobs j WHERE j.watched AND j.status = 'processing')",
@@ -163,39 +150,72 @@ Horizon find_horizon(TimestampTz grace_start) {
     return {at(1), at(2)};
 }
 
-const char *lost_error(const EndedAttempt &lost, const Row &row, int max_lost, bool in_company) {
-    const core::Micros span = span_of(DatumGetIntervalP(row.get(kLeaseTimeout)));
+// A running job that the rescue has locked, and why.
+struct Ended {
+    int64 id;
+    enum { Lost, LostInCompany, Overran, CancelForced } how;
+};
+
+const char *lost_error(const core::Life &before, const core::Life &after, int max_lost, bool in_company) {
+    const core::Micros span = before.lease_timeout.value_or(core::kDefaultHeartbeatTimeout);
     const char *lead = psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
     if (in_company) lead = psprintf("%s, together with other jobs of its worker", lead);
-    if (lost.status != core::JobStatus::Failed) return lead;
-    if (!in_company && lost.lost_attempts >= max_lost)
-        return psprintf("%s; lost its worker %d time%s (max_lost %d)", lead, lost.lost_attempts,
-                        lost.lost_attempts == 1 ? "" : "s", max_lost);
-    return psprintf("%s; attempts exhausted (%d of %d)", lead, lost.attempts, row.int32_at(kMaxAttempts));
+    if (after.status != core::JobStatus::Failed) return lead;
+    if (!in_company && after.lost_attempts >= max_lost)
+        return psprintf("%s; lost its worker %d time%s (max_lost %d)", lead, after.lost_attempts,
+                        after.lost_attempts == 1 ? "" : "s", max_lost);
+    return psprintf("%s; attempts exhausted (%d of %d)", lead, after.attempts, after.max_attempts);
 }
 
-EndedAttempt loss_of(const Row &row, const Queue &queue, bool in_company) {
-    EndedAttempt lost = ended_of(row, queue, "lost");
-    if (!in_company && lost.lost_attempts < core::kMaxAttempts) lost.lost_attempts++;
-    lost.status = core::after_loss(lost.attempt, row.int32_at(kMaxAttempts), lost.lost_attempts, queue.max_lost,
-                                   in_company, row.bool_at(kCancelRequested));
-    lost.error = cstring_to_text(lost_error(lost, row, queue.max_lost, in_company));
-    return lost;
+const char *overrun_error(const core::Life &before, const core::Life &after) {
+    const core::Micros allowed = before.must_end_at && before.started_at ? core::bounded_moment(*before.must_end_at) -
+                                                                               core::bounded_moment(*before.started_at)
+                                                                         : 0;
+    const char *lead = psprintf("ran longer than max_runtime (%g s)", static_cast<double>(allowed) / core::kSecond);
+    return after.status == core::JobStatus::Failed
+               ? psprintf("%s; attempts exhausted (%d of %d)", lead, after.attempts, after.max_attempts)
+               : lead;
 }
 
-EndedAttempt overrun_of(const Row &row, const Queue &queue, TimestampTz now) {
-    const bool cancels = queue.on_max_runtime == core::OnMaxRuntime::Cancel || row.bool_at(kCancelRequested);
-    const int32 max_attempts = row.int32_at(kMaxAttempts);
-    EndedAttempt ended = ended_of(row, queue, cancels ? "cancelled" : "failed");
-    ended.status =
-        core::after_overrun(ended.attempt, max_attempts, queue.on_max_runtime, row.bool_at(kCancelRequested));
-    const double allowed = DatumGetFloat8(row.get(kAllowedSeconds));
-    ended.error = cstring_to_text(ended.status == core::JobStatus::Failed
-                                      ? psprintf("ran longer than max_runtime (%g s); attempts exhausted (%d of %d)",
-                                                 allowed, ended.attempts, max_attempts)
-                                      : psprintf("ran longer than max_runtime (%g s)", allowed));
-    delay_retry(&ended, queue, -1, now);
-    return ended;
+bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, TimestampTz now, Endings *endings) {
+    const int max_lost = find_queue(before.queue)->max_lost;
+    core::Event event = {core::EventKind::Lost, now};
+    event.in_company = in_company;
+    event.max_lost = max_lost;
+    const core::Life after = core::after_event(before.life, event);
+    text *error = cstring_to_text(lost_error(before.life, after, max_lost, in_company));
+    return end_attempt(jobs, before, after, {"lost", error, false}, now, endings);
+}
+
+bool end_overrun(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
+    const Queue *queue = find_queue(before.queue);
+    core::Event event = {core::EventKind::Overran, now};
+    event.on_max_runtime = queue->on_max_runtime;
+    event.delay = retry_delay(*queue, before.life.attempts);
+    const core::Life after = core::after_event(before.life, event);
+    const bool cancelled = after.status == core::JobStatus::Cancelled;
+    text *error = cstring_to_text(overrun_error(before.life, after));
+    return end_attempt(jobs, before, after, {cancelled ? "cancelled" : "failed", error, false}, now, endings);
+}
+
+bool end_forced(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
+    text *error = cstring_to_text("cancelled while running: its worker did not stop in time");
+    return end_attempt(jobs, before, core::after_event(before.life, {core::EventKind::CancelForced, now}),
+                       {"cancelled", error, false}, now, endings);
+}
+
+bool end_one(JobsTable *jobs, const Ended &ended, TimestampTz now, Endings *endings) {
+    const JobState before = state_of(*jobs);
+    switch (ended.how) {
+        case Ended::Lost:
+        case Ended::LostInCompany:
+            return end_lost(jobs, before, ended.how == Ended::LostInCompany, now, endings);
+        case Ended::Overran:
+            return end_overrun(jobs, before, now, endings);
+        case Ended::CancelForced:
+            break;
+    }
+    return end_forced(jobs, before, now, endings);
 }
 
 // How long the queue keeps a job of this status.
@@ -267,10 +287,26 @@ void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
     }
 }
 
-void end_all(const EndedAttempt *ended, int count, TimestampTz now, DutyOutcome *outcome) {
+void end_all(const Ended *ended, int count, TimestampTz now, DutyOutcome *outcome) {
     change_jobs(
-        count, [&](int first, int n) { end_attempts(ended + first, n, now); }, [&](int i) { return ended[i].id; },
-        outcome);
+        count,
+        [&](int first, int n) {
+            Endings endings = {};
+            change_locked_jobs(
+                n, [&](int i) { return ended[first + i].id; },
+                [&](JobsTable *jobs, int i) { return end_one(jobs, ended[first + i], now, &endings); });
+            settle_endings(endings, now);
+        },
+        [&](int i) { return ended[i].id; }, outcome);
+}
+
+// Lets an event happen to jobs that a statement has locked: its rows begin with their ids.
+void let_happen_to_each(const Rows &locked, const core::Event &event, DutyOutcome *outcome) {
+    auto *ids = room_for<Datum>(locked.size());
+    for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
+    change_jobs(
+        static_cast<int>(locked.size()), [&](int first, int n) { let_happen(ids + first, n, event); },
+        [&](int i) { return DatumGetInt64(ids[i]); }, outcome);
 }
 
 // Which of the locked jobs were lost together with others. Tells it of the others, too.
@@ -280,8 +316,8 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
     auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * count));
     auto *lost = static_cast<bool *>(palloc(sizeof(bool) * count));
     for (int i = 0; i < count; i++) {
-        ids[i] = rows[i].get(kId);
-        lost[i] = !rows[i].bool_at(kOverran);
+        ids[i] = rows[i].get(1);
+        lost[i] = !rows[i].bool_at(2);
     }
     const Company company = find_company_of(ids, lost, count, before);
     const int64 done = outcome->done;
@@ -361,13 +397,8 @@ void add_missing_lanes(DutyOutcome *outcome) {
 
 void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
     const Rows rows = run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)));
-    const int count = static_cast<int>(rows.size());
-    auto *ids = room_for<Datum>(rows.size());
-    for (int i = 0; i < count; i++) ids[i] = rows[i].get(1);
     const int64 done_before = outcome->done;
-    change_jobs(
-        count, [&](int first, int n) { run(pull_back_heartbeats, Params().add(array_of(ids + first, n, INT8OID))); },
-        [&](int i) { return DatumGetInt64(ids[i]); }, outcome);
+    let_happen_to_each(rows, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
     // Their leases run out earlier now than the rescue has seen.
     if (outcome->done > done_before) publish_lease_deadline_at_commit(DT_NOBEGIN);
 }
@@ -422,12 +453,11 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
             Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
     const bool *lost_together = judge_losses(rows, before, &outcome);
     UnregisterSnapshot(before);
-    auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
-    for (uint64 i = 0; i < rows.size(); i++) {
-        const Row row = rows[i];
-        const Queue *queue = find_queue(row.text_at(kQueue));
-        ended[i] = row.bool_at(kOverran) ? overrun_of(row, *queue, now) : loss_of(row, *queue, lost_together[i]);
-    }
+    auto *ended = room_for<Ended>(rows.size());
+    for (uint64 i = 0; i < rows.size(); i++)
+        ended[i] = {rows[i].int64_at(1), rows[i].bool_at(2) ? Ended::Overran
+                                         : lost_together[i] ? Ended::LostInCompany
+                                                            : Ended::Lost};
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
     if (rows.size() < static_cast<uint64>(batch) && version != 0) {
         const Horizon found = find_horizon(grace_start);
@@ -442,12 +472,8 @@ DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int ba
     const Horizon known = horizon();
     if (known.deadline != DT_NOBEGIN && known.cancel_asked >= requested_before) return {};
     const Rows rows = run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
-    auto *ended = static_cast<EndedAttempt *>(palloc(sizeof(EndedAttempt) * (rows.size() + 1)));
-    for (uint64 i = 0; i < rows.size(); i++) {
-        EndedAttempt &cancelled = ended[i] = ended_of(rows[i], *find_queue(rows[i].text_at(kQueue)), "cancelled");
-        cancelled.status = core::JobStatus::Cancelled;
-        cancelled.error = cstring_to_text("cancelled while running: its worker did not stop in time");
-    }
+    auto *ended = room_for<Ended>(rows.size());
+    for (uint64 i = 0; i < rows.size(); i++) ended[i] = {rows[i].int64_at(1), Ended::CancelForced};
     DutyOutcome outcome = {};
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
     outcome.more = rows.size() == static_cast<uint64>(batch) && outcome.done > 0;
@@ -456,20 +482,9 @@ DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int ba
 
 DutyOutcome promote_due(TimestampTz now, int batch) {
     const Rows due = run(lock_due, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(batch)));
-    const int count = static_cast<int>(due.size());
-    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
-    for (int i = 0; i < count; i++) ids[i] = due[i].get(1);
     DutyOutcome outcome = {};
-    change_jobs(
-        count,
-        [&](int first, int n) {
-            const Rows promoted = run(promote, Params().add(array_of(ids + first, n, INT8OID)));
-            publish_ready_rows(promoted, 1);
-            for (uint64 i = 0; i < promoted.size(); i++)
-                count_at_commit(promoted[i].text_at(2), core::JobStatus::Scheduled, core::JobStatus::Pending, 1);
-        },
-        [&](int i) { return DatumGetInt64(ids[i]); }, &outcome);
-    outcome.more = count == batch && outcome.done > 0;
+    let_happen_to_each(due, {core::EventKind::Due, now}, &outcome);
+    outcome.more = due.size() == static_cast<uint64>(batch) && outcome.done > 0;
     return outcome;
 }
 

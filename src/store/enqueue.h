@@ -1,8 +1,8 @@
-// The store, producers' side: how jobs enter jobq.jobs, by a call or by hand.
+// The store, producers' side: how jobs enter jobq.jobs by a call.
 #pragma once
 
 #include "core/dependency.h"
-#include "core/group.h"
+#include "core/life.h"
 #include "core/job.h"
 #include "core/unique.h"
 #include "pg/pg.h"
@@ -62,15 +62,8 @@ struct JobColumns {
 void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
                  int64 *ids);
 
-// A job's place in its group.
-struct GroupEntry {
-    core::GroupPlace place;
-    int64 group;
-    bool has_left;  // it waits in no group any more: it need not be blocked
-};
-
-// Makes a job that somebody's own UPDATE changed consistent again: what follows from its status, its lane and its place
-// in its group.
-void settle_job(int64 id, int64 lane, const Queue &queue, const GroupEntry &entry);
+// The life that a job begins with; nullptr: it has no such key.
+core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
+                           TimestampTz now);
 
 }  // namespace jobq

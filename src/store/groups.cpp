@@ -6,15 +6,11 @@
 // commits tell of.
 #include "pg/pg.h"
 
-#include "core/retry.h"
-#include "pg/args.h"
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
-#include "shared/counting.h"
-#include "shared/publish.h"
+#include "store/change_job.h"
 #include "store/groups.h"
 #include "store/jobs_table.h"
-#include "store/lanes.h"
 
 extern "C" {
 #include "access/relscan.h"
@@ -110,28 +106,6 @@ bool next_group(GroupScan *scan, int64 *group) {
     return true;
 }
 
-// Gives the job in the row, which is locked, its turn.
-void give_turn(JobsTable *jobs, int64 group, TimestampTz now) {
-    constexpr AttrNumber changed[] = {kJobStatus, kJobReadyAt, kJobDueAt, kJobGroupWaiting, kJobGroupActive};
-    Table *table = &jobs->table;
-    const TimestampTz run_at = DatumGetTimestampTz(job_value(*jobs, kJobRunAt));
-    const core::JobStatus status = core::waiting_status(run_at, now);
-    const bool due = status == core::JobStatus::Pending;
-    begin_change(table);
-    set_column(table, kJobStatus, ObjectIdGetDatum(due ? pending_status() : scheduled_status()));
-    set_column(table, due ? kJobReadyAt : kJobDueAt, TimestampTzGetDatum(run_at));
-    clear_column(table, kJobGroupWaiting);
-    set_column(table, kJobGroupActive, Int64GetDatum(group));
-    if (!update_row(table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
-    const std::string_view queue = view(DatumGetTextPP(job_value(*jobs, kJobQueue)));
-    if (due)
-        tell_ready(queue, DatumGetInt64(job_value(*jobs, kJobLane)),
-                   {run_at, DatumGetInt64(job_value(*jobs, kJobId)), DatumGetInt16(job_value(*jobs, kJobPriority))});
-    else
-        publish_due_at_commit(run_at);
-    count_at_commit(queue, core::JobStatus::Blocked, status, 1);
-}
-
 // Gives the next job of a group its turn, unless one has it. What is remembered is not believed when `told` is nullptr.
 void promote_group(GroupScan *scan, int64 group, const Unblocked *told, Unblocking *done) {
     Remembered *known = told == nullptr ? nullptr : recall(group);
@@ -150,7 +124,7 @@ void promote_group(GroupScan *scan, int64 group, const Unblocked *told, Unblocki
         return;
     }
     // A deadline that has passed since the step began has passed.
-    give_turn(&scan->jobs, group, Max(done->now, GetCurrentTimestamp()));
+    change_locked_job(&scan->jobs, {core::EventKind::TurnCame, Max(done->now, GetCurrentTimestamp())});
     remember(group, job, job);
     done->outcome.done++;
 }

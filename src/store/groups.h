@@ -23,12 +23,6 @@ inline void publish_group_waits(int64 group, int64 job) { publish_unblocked_at_c
 // The job whose turn it was has ended, or is gone.
 inline void publish_group_free(int64 group) { publish_unblocked_at_commit(Blocker::Group, group); }
 
-// The same for the rows of a statement: their id and group_waiting at these columns.
-inline void publish_waiting_rows(const Rows &rows, int id, int group) {
-    for (uint64 i = 0; i < rows.size(); i++)
-        if (!rows[i].is_null(group)) publish_group_waits(rows[i].int64_at(group), rows[i].int64_at(id));
-}
-
 // Whether any job waits for its turn. Inside with_spi().
 bool any_group_waits();
 

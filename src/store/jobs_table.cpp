@@ -395,12 +395,7 @@ int64 next_job_id() {
     return nextval_internal(known.id_sequence, false);
 }
 
-Oid scheduled_status() { return known.statuses[static_cast<int>(core::JobStatus::Scheduled)]; }
-Oid blocked_status() { return known.statuses[static_cast<int>(core::JobStatus::Blocked)]; }
-Oid pending_status() { return known.statuses[static_cast<int>(core::JobStatus::Pending)]; }
-Oid processing_status() { return known.statuses[static_cast<int>(core::JobStatus::Processing)]; }
-Oid cancelled_status() { return known.statuses[static_cast<int>(core::JobStatus::Cancelled)]; }
-Oid completed_status() { return known.statuses[static_cast<int>(core::JobStatus::Completed)]; }
+Oid stored_status(core::JobStatus status) { return known.statuses[static_cast<int>(status)]; }
 
 core::JobStatus job_status_of(Datum value) {
     for (int i = 0; i < core::kJobStatusCount; i++)

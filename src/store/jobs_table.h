@@ -104,14 +104,8 @@ bool fetch_ready(JobsTable *jobs);
 // The next value of the identity column.
 int64 next_job_id();
 
-// The values of enum jobq.job_status.
-Oid scheduled_status();
-Oid blocked_status();
-Oid pending_status();
-Oid processing_status();
-Oid completed_status();
-Oid cancelled_status();
-// What a value of it stands for.
+// The value of enum jobq.job_status that stands for a status, and back.
+Oid stored_status(core::JobStatus status);
 core::JobStatus job_status_of(Datum value);
 
 inline Datum job_value(const JobsTable &jobs, JobColumn column, bool *is_null) {
@@ -126,6 +120,11 @@ inline bool job_has(const JobsTable &jobs, JobColumn column) {
     bool is_null;
     column_of(jobs.table, column, &is_null);
     return !is_null;
+}
+
+// Whether the job in table.row has that status.
+inline bool has_status(const JobsTable &jobs, core::JobStatus status) {
+    return DatumGetObjectId(job_value(jobs, kJobStatus)) == stored_status(status);
 }
 
 }  // namespace jobq

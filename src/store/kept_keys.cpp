@@ -20,11 +20,6 @@ Statement keep = {
        FROM unnest($1, $2, $3, $4) AS u(queue, unique_key, job_id, kept_until))",
     {TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID}};
 
-Statement read_keys_to_keep = {
-    R"(SELECT j.id, j.queue, j.unique_key, j.unique_for FROM jobq.jobs j
-       WHERE j.id = ANY ($1) AND j.unique_key IS NOT NULL AND j.unique_for IS NOT NULL)",
-    {INT8ARRAYOID}};
-
 // Rows that somebody holds are left for the next time.
 Statement prune = {
     R"(DELETE FROM jobq.kept_keys k
@@ -32,7 +27,7 @@ Statement prune = {
                                   ORDER BY d.kept_until LIMIT $2 FOR UPDATE SKIP LOCKED)))",
     {TIMESTAMPTZOID, INT8OID}};
 
-// = ANY (ARRAY[...]): see finish.cpp.
+// = ANY (ARRAY[...]): see held_jobs.cpp.
 Statement drop_own = {
     R"(DELETE FROM jobq.kept_keys k
        WHERE k.ctid = ANY (ARRAY (SELECT d.ctid
@@ -73,18 +68,6 @@ void keep_keys(const KeptKey *keys, int count) {
     Params params;
     for (int c = 0; c < kColumns; c++) params.add(array_of(columns[c], count, types[c]));
     run(keep, params);
-}
-
-void keep_keys_of(Datum *ids, int count, TimestampTz now) {
-    if (count == 0) return;
-    const Rows rows = run(read_keys_to_keep, Params().add(array_of(ids, count, INT8OID)));
-    auto *keys = static_cast<KeptKey *>(palloc(sizeof(KeptKey) * (rows.size() + 1)));
-    for (uint64 i = 0; i < rows.size(); i++) {
-        const Row row = rows[i];
-        keys[i] = {make_text(row.text_at(2)), make_text(row.text_at(3)), row.int64_at(1),
-                   kept_until(now, DatumGetIntervalP(row.get(4)))};
-    }
-    keep_keys(keys, static_cast<int>(rows.size()));
 }
 
 void drop_own_kept_keys(Datum *ids, int count) {

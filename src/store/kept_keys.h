@@ -22,8 +22,6 @@ KeptKey kept_key(const JobsTable &jobs, TimestampTz now);
 
 // Those below are called inside with_spi(), but for any_kept_key().
 void keep_keys(const KeptKey *keys, int count);
-// The same for those of these jobs that have a key and unique_for; they have just finished.
-void keep_keys_of(Datum *ids, int count, TimestampTz now);
 
 // Jobs that have finished hold their keys themselves again: what they had kept goes, unless somebody holds those rows.
 void drop_own_kept_keys(Datum *ids, int count);

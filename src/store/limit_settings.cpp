@@ -5,6 +5,7 @@
 #include "pg/spi.h"
 #include "shared/limits.h"
 #include "shared/publish.h"
+#include "store/change_job.h"
 #include "store/directory.h"
 #include "store/jobs_table.h"
 #include "store/limit_settings.h"
@@ -92,9 +93,6 @@ Statement find_unslotted = {
     {INT8ARRAYOID},
     Planning::Free};
 
-Statement clear_slots = {"UPDATE jobq.jobs j SET queue_slot = NULL, key_slot = NULL, slot_seq = NULL WHERE j.id = $1",
-                         {INT8OID}};
-
 // So long after a change everybody who claims has heard of it.
 constexpr core::Micros kHeard = core::kSecond;
 
@@ -118,9 +116,8 @@ void give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, Times
 
 // False when somebody holds the job.
 bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *given) {
-    constexpr AttrNumber changed[] = {kJobQueueSlot, kJobKeySlot, kJobSlotSeq};
     renew_snapshot(jobs);
-    if (!find_job(jobs, id) || DatumGetObjectId(job_value(*jobs, kJobStatus)) != processing_status()) return true;
+    if (!find_job(jobs, id) || !has_status(*jobs, core::JobStatus::Processing)) return true;
     if (!lock_row_or_skip(&jobs->table)) return false;
     Slots slots = {jobs, {}, nullptr};
     Permit permits[2];
@@ -136,16 +133,9 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
                   &count);
     }
     if (count > 0) {
-        begin_change(&jobs->table);
-        int64 seq = 0;
-        for (int i = 0; i < count; i++) {
-            set_column(&jobs->table, column_of_slot(permits[i].of), Int64GetDatum(permits[i].slot));
-            seq = Max(seq, next_slot_seq(permits[i].slot, now));
-        }
-        // One that it holds already stands there under another number, which must not fall.
-        if (job_has(*jobs, kJobSlotSeq)) seq = Max(seq, DatumGetInt64(job_value(*jobs, kJobSlotSeq)));
-        set_column(&jobs->table, kJobSlotSeq, Int64GetDatum(seq));
-        if (!update_row(&jobs->table, changed, lengthof(changed))) elog(ERROR, "jobq: a locked job was changed");
+        core::Event event = {core::EventKind::SlotsGiven, now};
+        enter_slots(permits, count, now, &event);
+        change_locked_job(jobs, event);
         for (int i = 0; i < count; i++) unlock_slot(permits[i].slot);
         ++*given;
     }
@@ -231,17 +221,13 @@ bool remove_limit(text *queue, text *key) {
     return affected() > 0;
 }
 
+bool keeps_slots(const SlotRow &before, const SlotRow &after) {
+    return before.running && after.running && before.queue == after.queue && before.key == after.key &&
+           before.queue_slot == after.queue_slot && before.key_slot == after.key_slot;
+}
+
 void follow_slots(const SlotRow &before, const SlotRow &after) {
-    const bool had = before.queue_slot != 0 || before.key_slot != 0 || after.queue_slot != 0 || after.key_slot != 0;
-    const bool same = before.running && after.running && before.queue == after.queue && before.key == after.key &&
-                      before.queue_slot == after.queue_slot && before.key_slot == after.key_slot;
-    if (same) return;
-    if (had) {
-        run(clear_slots, Params().add(Int64GetDatum(after.id)));
-        if (before.queue_slot != 0) slot_freed_at_commit(before.queue, {}, before.queue_slot);
-        if (before.key_slot != 0) slot_freed_at_commit(before.queue, before.key, before.key_slot);
-    }
-    if (after.running) expect_slots(after);
+    if (after.running && !keeps_slots(before, after)) expect_slots(after);
 }
 
 void expect_slots(const SlotRow &job) {

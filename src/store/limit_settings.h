@@ -27,7 +27,10 @@ struct SlotRow {
     bool running;
     int64 queue_slot, key_slot;  // 0: none
 };
-// An UPDATE by hand: a job that does not run any more, or for another queue or key, leaves its slots.
+// Whether a job keeps its slots in an UPDATE by hand. One that does not run any more, or for another queue or key,
+// leaves them.
+bool keeps_slots(const SlotRow &before, const SlotRow &after);
+// After such an UPDATE.
 void follow_slots(const SlotRow &before, const SlotRow &after);
 // A job that runs, and came with an INSERT by hand.
 void expect_slots(const SlotRow &job);

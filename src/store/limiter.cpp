@@ -215,16 +215,17 @@ void return_permits(Limiter *limiter) {
     limiter->permit_count = 0;
 }
 
-void enter_permits(const Limiter &limiter) {
-    Table *table = &limiter.slots.jobs->table;
-    int64 seq = 0;
-    for (int i = 0; i < limiter.permit_count; i++) {
-        const Permit &permit = limiter.permits[i];
-        if (permit.slot == 0) continue;
-        set_column(table, column_of_slot(permit.of), Int64GetDatum(permit.slot));
-        seq = Max(seq, next_slot_seq(permit.slot, limiter.now));
+void enter_slots(const Permit *permits, int count, TimestampTz now, core::Event *event) {
+    for (const Permit *permit = permits; permit < permits + count; permit++) {
+        if (permit->slot == 0) continue;
+        (permit->of == SlotOf::Queue ? event->queue_slot : event->key_slot) = permit->slot;
+        const int64 seq = next_slot_seq(permit->slot, now);
+        event->slot_seq = Max(event->slot_seq.value_or(seq), seq);
     }
-    if (seq != 0) set_column(table, kJobSlotSeq, Int64GetDatum(seq));
+}
+
+void enter_permits(const Limiter &limiter, core::Event *event) {
+    enter_slots(limiter.permits, limiter.permit_count, limiter.now, event);
 }
 
 void keep_permits(Limiter *limiter) {

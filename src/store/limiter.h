@@ -4,6 +4,7 @@
 #include "core/limit.h"
 #include "pg/pg.h"
 #include "store/directory.h"
+#include "core/life.h"
 #include "store/slots.h"
 
 #include <string_view>
@@ -54,8 +55,10 @@ enum class Room { Yes, NotForKey, NotForQueue };
 Room take_permits(Limiter *limiter);
 // It does not run after all.
 void return_permits(Limiter *limiter);
-// Writes the slots into the new version of the row.
-void enter_permits(const Limiter &limiter);
+// The slots that the claim gives the job.
+void enter_permits(const Limiter &limiter, core::Event *event);
+// The same of any permits: what a job is given, and their number in the order in which slots were given.
+void enter_slots(const Permit *permits, int count, TimestampTz now, core::Event *event);
 // The new version has been written.
 void keep_permits(Limiter *limiter);
 

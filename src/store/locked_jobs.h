@@ -1,18 +1,25 @@
-// The store: jobs that are about to be changed on somebody's request. They are locked first: RETURNING shows the new
-// row only, and the status that a job had must be counted off. Inside with_spi().
+// The store: jobs that are about to be changed on somebody's request: they are locked first, by a statement that
+// chooses them. Inside with_spi().
 #pragma once
 
+#include "core/job.h"
 #include "pg/pg.h"
 #include "pg/spi.h"
 
 namespace jobq {
 
+// How many were changed, and the status of the last.
+struct Operated {
+    int64 count;
+    core::JobStatus status;
+};
+
 // The rows of locked jobs. The queue is the one that a dead letter came from; the key is the unique key that the job
 // has given up, and would need again.
-enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedStatus, kLockedWantsKey, kLockedIsDeadLetter, kLockedGroup };
-#define LOCKED_COLUMNS                                       \
-    "j.id, coalesce(j.dead_from, j.queue), j.status::text, " \
-    "CASE WHEN j.unique_held IS NULL THEN j.unique_key END, j.dead_from IS NOT NULL, j.group_active"
+enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadLetter };
+#define LOCKED_COLUMNS                                                                                             \
+    "j.id, coalesce(j.dead_from, j.queue), CASE WHEN j.unique_held IS NULL THEN j.unique_key END, j.dead_from IS " \
+    "NOT NULL"
 
 // $1: bigint[].
 #define LOCK_APPLICABLE(statuses)                                                                 \
@@ -28,13 +35,7 @@ enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedStatus, kLockedWantsKey,
     "AND NOT EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = j.unique_key " \
     "AND k.queue = coalesce(j.dead_from, j.queue) AND k.kept_until > " now " AND k.job_id <> j.id))"
 
-// All of them, as bigint[].
-Datum ids_of(const Rows &locked);
-
-// The row of that job.
+// The row of that job; they are in the order of their ids.
 Row locked_row(const Rows &locked, int64 id);
-
-// Counts and tells what became of the jobs that were locked. `changed` has rows (id, status, ...), which it returns.
-Rows count_changed(const Rows &locked, const Rows &changed);
 
 }  // namespace jobq

@@ -76,7 +76,7 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
             seek_ready(jobs, lane, next);
             continue;
         }
-        if (!fetch_ready(jobs) || DatumGetObjectId(job_value(*jobs, kJobStatus)) != pending_status()) continue;
+        if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) continue;
         if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {
             if (suspects.count == 0) suspects = suspect_ranges(lane, epoch);
             continue;

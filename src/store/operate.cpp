@@ -2,15 +2,12 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
-#include "shared/publish.h"
-#include "store/dependencies.h"
+#include "pg/memory.h"
+#include "store/change_job.h"
 #include "store/directory.h"
-#include "store/finish.h"
-#include "store/groups.h"
-#include "store/kept_keys.h"
+#include "store/ending.h"
 #include "store/locked_jobs.h"
 #include "store/operate.h"
-#include "store/references.h"
 #include "store/revive.h"
 #include "store/rows.h"
 
@@ -21,37 +18,10 @@ namespace {
 Statement lock_cancellable = {LOCK_APPLICABLE("'scheduled', 'blocked', 'pending', 'processing'"), {INT8ARRAYOID}};
 Statement lock_waiting = {LOCK_APPLICABLE("'scheduled', 'pending'"), {INT8ARRAYOID}};
 
-Statement cancel = {
-    R"(UPDATE jobq.jobs j
-       SET status = CASE j.status WHEN 'processing' THEN 'processing'::jobq.job_status
-                                  ELSE 'cancelled'::jobq.job_status END,
-           finished_at = CASE j.status WHEN 'processing' THEN j.finished_at ELSE $2 END,
-           cancel_requested_at = coalesce(j.cancel_requested_at, $2), ready_at = NULL, due_at = NULL,
-           unique_held = CASE j.status WHEN 'processing' THEN j.unique_held END,
-           group_waiting = NULL, group_active = CASE j.status WHEN 'processing' THEN j.group_active END,
-           watched = CASE j.status WHEN 'processing' THEN true END
-       WHERE j.id = ANY ($1)
-       RETURNING j.id, j.status::text, j.status = 'cancelled' AND j.unique_for IS NOT NULL, j.queue)",
-    {INT8ARRAYOID, TIMESTAMPTZOID}};
-
-Statement reschedule = {
-    R"(UPDATE jobq.jobs j
-       SET run_at = $3, ready_at = CASE WHEN $3 <= $2 THEN $3 END, due_at = CASE WHEN $3 > $2 THEN $3 END,
-           status = CASE WHEN $3 <= $2 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END
-       WHERE j.id = ANY ($1)
-       RETURNING j.id, j.status::text, )" READY_COLUMNS,
-    {INT8ARRAYOID, TIMESTAMPTZOID, TIMESTAMPTZOID}};
-
 // First, and apart: the statement that deletes must see the attempts of whoever held the row until now.
 Statement lock_removable = {
-    R"(SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status <> 'processing' ORDER BY j.id FOR UPDATE)",
-    {INT8ARRAYOID}};
-
-Statement remove = {
-    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status <> 'processing'
-                     RETURNING j.id, j.status, j.queue, j.result, j.group_active),
-            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id))" FORGET_DEPENDENCIES R"(
-       SELECT g.id, g.status::text, g.queue, g.status::text, g.group_active FROM gone g)",
+    R"(SELECT j.id, j.status::text FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND j.status <> 'processing' ORDER BY j.id FOR UPDATE)",
     {INT8ARRAYOID}};
 
 #define MATCHING                                                         \
@@ -134,74 +104,64 @@ Statement get_log = {
        ORDER BY e.at, e.rank, e.attempt)",
     {INT8OID}};
 
-Rows cancel_jobs(Datum ids, TimestampTz now) {
-    const Rows locked = run(lock_cancellable, Params().add(ids));
-    const Rows changed = run(cancel, Params().add(ids_of(locked)).add(TimestampTzGetDatum(now)));
-    auto *keyed = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (changed.size() + 1), MCXT_ALLOC_HUGE));
-    auto *unkept = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (changed.size() + 1), MCXT_ALLOC_HUGE));
-    int keyed_count = 0, unkept_count = 0;
-    for (uint64 i = 0; i < changed.size(); i++) {
-        if (status_at(changed[i], 2) == core::JobStatus::Processing) {
-            // The worker works out when its grace ends: this session may have another setting.
-            publish_lease_deadline_at_commit(DT_NOBEGIN);
-            continue;
-        }
-        if (changed[i].bool_at(3)) keyed[keyed_count++] = changed[i].get(1);
-        if (find_queue(changed[i].text_at(4))->keep_failed == 0) unkept[unkept_count++] = changed[i].get(1);
-    }
-    keep_keys_of(keyed, keyed_count, now);
-    count_changed(locked, changed);
-    delete_jobs_and_attempts(unkept, unkept_count);
-    return changed;
+// Lets an event happen to jobs that are locked.
+Operated let_happen(const Rows &locked, const core::Event &event) {
+    Operated operated = {0, core::JobStatus::Pending};
+    Endings endings = {};
+    change_locked_jobs(
+        static_cast<int>(locked.size()), [&](int i) { return locked[i].int64_at(1); },
+        [&](JobsTable *jobs, int) {
+            const JobState before = state_of(*jobs);
+            const core::Life after = core::after_event(before.life, event);
+            operated = {operated.count + 1, after.status};
+            if (!write_life(jobs, before, after)) return false;
+            note_end(*jobs, before, after, event.now, &endings);
+            return true;
+        });
+    settle_endings(endings, event.now);
+    return operated;
 }
 
-Rows reschedule_jobs(Datum ids, TimestampTz run_at, TimestampTz now) {
-    if (run_at > now) publish_due_at_commit(run_at);
-    const Rows locked = run(lock_waiting, Params().add(ids));
-    const Rows changed =
-        run(reschedule, Params().add(ids_of(locked)).add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(run_at)));
-    publish_ready_rows(changed, 3);
-    return count_changed(locked, changed);
-}
-
-Rows delete_them(Datum ids) {
+Operated delete_them(Datum ids) {
     const Rows locked = run(lock_removable, Params().add(ids));
-    require_trusted_followers();
-    const Rows gone = run(remove, Params().add(ids_of(locked)));
-    count_deleted_rows(gone, 3);
-    keep_deleted_rows(gone, 1, 2);
-    for (uint64 i = 0; i < gone.size(); i++) {
-        publish_finished_at_commit(gone[i].int64_at(1));
-        if (!gone[i].is_null(5)) publish_group_free(gone[i].int64_at(5));
+    Operated operated = {0, core::JobStatus::Pending};
+    auto *removable = room_for<Datum>(locked.size());
+    for (uint64 i = 0; i < locked.size(); i++) {
+        removable[i] = locked[i].get(1);
+        operated.status = status_at(locked[i], 2);
     }
-    return gone;
+    operated.count = delete_jobs(removable, static_cast<int>(locked.size()));
+    return operated;
 }
 
 }  // namespace
 
 bool operation_applies(Operation operation, core::JobStatus status) {
-    using core::JobStatus;
+    core::Life life = {};
+    life.status = status;
     switch (operation) {
         case Operation::Cancel:
-            return !core::is_finished(status);
+            return core::applies(core::EventKind::Cancelled, life);
         case Operation::Retry:
-            return core::is_finished(status) || status == JobStatus::Scheduled;
+            return core::applies(core::EventKind::Retried, life);
         case Operation::Reschedule:
-            return status == JobStatus::Scheduled || status == JobStatus::Pending;
+            return core::applies(core::EventKind::Rescheduled, life);
         case Operation::Delete:
-            return status != JobStatus::Processing;
+            return status != core::JobStatus::Processing;
     }
     return false;
 }
 
-Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
+Operated operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
+    core::Event reschedule = {core::EventKind::Rescheduled, now};
+    reschedule.run_at = run_at;
     switch (operation) {
         case Operation::Cancel:
-            return cancel_jobs(ids, now);
+            return let_happen(run(lock_cancellable, Params().add(ids)), {core::EventKind::Cancelled, now});
         case Operation::Retry:
             return retry_jobs(ids, now);
         case Operation::Reschedule:
-            return reschedule_jobs(ids, run_at, now);
+            return let_happen(run(lock_waiting, Params().add(ids)), reschedule);
         case Operation::Delete:
             break;
     }
@@ -210,7 +170,7 @@ Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now
 
 int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
     if (operation == Operation::Retry) return retry_those_with_free_keys(ids, now);
-    return static_cast<int64>(operate(operation, ids, run_at, now).size());
+    return operate(operation, ids, run_at, now).count;
 }
 
 Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now) {

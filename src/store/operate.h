@@ -4,6 +4,7 @@
 #include "core/job.h"
 #include "pg/pg.h"
 #include "pg/spi.h"
+#include "store/locked_jobs.h"
 #include "store/scope.h"
 
 namespace jobq {
@@ -27,9 +28,9 @@ struct JobFilter {
 // Whether the operation changes a job of this status.
 bool operation_applies(Operation operation, core::JobStatus status);
 
-// Applies the operation to these jobs where it applies. Returns rows (id, status): the new status, for Delete the
-// one it had. `run_at` is for Reschedule. Retry raises 23505 for a job whose unique key another has.
-Rows operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
+// Applies the operation to these jobs where it applies. The status is the new one, for Delete the one it had. `run_at`
+// is for Reschedule. Retry raises 23505 for a job whose unique key another has.
+Operated operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
 // The same for many: Retry leaves such jobs out. Returns how many were changed.
 int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
 

@@ -4,17 +4,16 @@
 #include "core/retry.h"
 #include "core/unique.h"
 #include "pg/args.h"
+#include "pg/memory.h"
 #include "pg/subtransaction.h"
-#include "shared/publish.h"
+#include "store/change_job.h"
 #include "store/dead_letters.h"
 #include "store/dependencies.h"
 #include "store/dependents.h"
 #include "store/directory.h"
-#include "store/groups.h"
 #include "store/kept_keys.h"
 #include "store/locked_jobs.h"
 #include "store/revive.h"
-#include "store/rows.h"
 #include "store/unique.h"
 
 #include <algorithm>
@@ -33,48 +32,6 @@ Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
        FOR NO KEY UPDATE SKIP LOCKED)",
                           {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
                           Planning::Free};
-
-// A job that has never started may have been cancelled for one of its dependencies: it waits for them again. Then a job
-// of a group waits for its turn, unless it still has it.
-#define WAITS_AGAIN "(j.started_at IS NULL AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id))"
-#define IS_BLOCKED "(" WAITS_AGAIN " OR j.group_key IS NOT NULL AND j.group_active IS NULL)"
-#define QUEUES_UP \
-    "CASE WHEN j.group_active IS NULL AND NOT " WAITS_AGAIN " THEN jobq.group_of(j.queue, j.group_key) END"
-
-// Of its last attempt: why one was cancelled that never ran says nothing about the job that it is now.
-#define LAST_ERROR "CASE WHEN j.started_at IS NOT NULL THEN j.error END"
-
-// In the order of the array. = ANY (ARRAY[...]): see finish.cpp.
-Statement retry = {
-    R"(UPDATE jobq.jobs j
-       SET status = CASE WHEN )" IS_BLOCKED R"( THEN 'blocked'::jobq.job_status ELSE 'pending'::jobq.job_status END,
-           run_at = $2, ready_at = CASE WHEN NOT )" IS_BLOCKED
-    R"( THEN $2 END, due_at = NULL, group_waiting = )" QUEUES_UP
-    R"(,
-           max_attempts = greatest(j.max_attempts, least(j.attempts, 2147483646) + 1), unique_held = j.unique_key,
-           lost_attempts = 0, company_lease = NULL, finished_at = NULL, result = NULL,
-           cancel_requested_at = NULL, error = )" LAST_ERROR R"(
-       FROM unnest($1) AS u(id)
-       WHERE j.id = ANY (ARRAY[u.id])
-       RETURNING j.id, j.status::text, )" READY_COLUMNS ", j.group_waiting",
-    {INT8ARRAYOID, TIMESTAMPTZOID}};
-
-// From the beginning: what was repaired meanwhile may fail again, and shall then have all its attempts and short
-// delays. What they were the first time is in jobq.attempts.
-Statement start_over = {
-    R"(UPDATE jobq.jobs j
-       SET status = CASE WHEN )" IS_BLOCKED R"( THEN 'blocked'::jobq.job_status
-                         WHEN u.run_at <= $3 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END,
-           run_at = u.run_at, ready_at = CASE WHEN u.run_at <= $3 AND NOT )" IS_BLOCKED R"( THEN u.run_at END,
-           due_at = CASE WHEN u.run_at > $3 AND NOT )" IS_BLOCKED R"( THEN u.run_at END, group_waiting = )" QUEUES_UP
-    R"(,
-           unique_held = j.unique_key, attempts = 0,
-           lost_attempts = 0, company_lease = NULL, finished_at = NULL, result = NULL,
-           cancel_requested_at = NULL, error = )" LAST_ERROR R"(
-       FROM unnest($1, $2) AS u(id, run_at)
-       WHERE j.id = ANY (ARRAY[u.id])
-       RETURNING j.id, j.status::text, )" READY_COLUMNS ", j.group_waiting",
-    {INT8ARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID}};
 
 // Jobs that are locked, and how they are to run again.
 struct Revival {
@@ -145,7 +102,7 @@ void send_letters_home(const Rows &locked, const Datum *ids, int count) {
     int letter_count = 0;
     for (int i = 0; i < count; i++)
         if (locked_row(locked, DatumGetInt64(ids[i])).bool_at(kLockedIsDeadLetter)) letters[letter_count++] = ids[i];
-    if (letter_count > 0) send_home(array_of(letters, letter_count, INT8OID));
+    send_home(letters, letter_count);
 }
 
 void check_pacing(int count, double per_second) {
@@ -159,44 +116,46 @@ void check_pacing(int count, double per_second) {
 
 bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
 
-Rows run_paced(const Revival &revival, Datum *ids, int count) {
-    auto *run_ats = static_cast<Datum *>(palloc_extended(sizeof(Datum) * count, MCXT_ALLOC_HUGE));
-    for (int i = 0; i < count; i++) {
-        const auto place =
-            std::lower_bound(revival.paced, revival.paced + revival.paced_count, ids[i], lower_id) - revival.paced;
-        const TimestampTz run_at = core::paced(revival.now, place, revival.per_second);
-        run_ats[i] = TimestampTzGetDatum(run_at);
-        if (run_at > revival.now) publish_due_at_commit(run_at);
-    }
-    return run(start_over, Params()
-                               .add(array_of(ids, count, INT8OID))
-                               .add(array_of(run_ats, count, TIMESTAMPTZOID))
-                               .add(TimestampTzGetDatum(revival.now)));
+// When a job runs again: the n-th in the order of the ids.
+TimestampTz paced_run_at(const Revival &revival, int64 id) {
+    const Datum wanted = Int64GetDatum(id);
+    const auto place =
+        std::lower_bound(revival.paced, revival.paced + revival.paced_count, wanted, lower_id) - revival.paced;
+    return core::paced(revival.now, place, revival.per_second);
 }
 
-// Those that are blocked and did not get into line in their groups.
-void wait_for_dependencies(const Rows &changed) {
-    auto *waiting = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (changed.size() + 1), MCXT_ALLOC_HUGE));
-    int count = 0;
-    for (uint64 i = 0; i < changed.size(); i++)
-        if (status_at(changed[i], 2) == core::JobStatus::Blocked && changed[i].is_null(8))
-            waiting[count++] = changed[i].get(1);
-    if (count > 0) settle_dependents(array_of(waiting, count, INT8OID));
+// What was repaired meanwhile may fail again, and shall then have all its attempts and short delays: a redrive starts
+// over. What they were the first time is in jobq.attempts.
+core::Event event_of(const Revival &revival, int64 id) {
+    if (revival.paced == nullptr) return {core::EventKind::Retried, revival.now};
+    core::Event event = {core::EventKind::StartedOver, revival.now};
+    event.run_at = paced_run_at(revival, id);
+    return event;
 }
 
 // Makes jobs that are locked run again, in the order of `ids`.
-Rows revive(const Revival &revival, Datum *ids, int count) {
+Operated revive(const Revival &revival, Datum *ids, int count) {
+    Operated operated = {count, core::JobStatus::Pending};
+    Notes<Datum> waiting = {};
+    Edges edges = {};
     send_letters_home(revival.locked, ids, count);
-    const Rows changed =
-        revival.paced != nullptr
-            ? run_paced(revival, ids, count)
-            : run(retry, Params().add(array_of(ids, count, INT8OID)).add(TimestampTzGetDatum(revival.now)));
-    require_affected(count);
-    if (any_dependency()) wait_for_dependencies(changed);
-    publish_ready_rows(changed, 3);
-    publish_waiting_rows(changed, 3, 8);
+    change_locked_jobs(
+        count, [&](int i) { return DatumGetInt64(ids[i]); },
+        [&](JobsTable *jobs, int) {
+            const JobState before = state_of(*jobs);
+            core::Event event = event_of(revival, before.id);
+            // A job that has never started may have been cancelled for one of its dependencies: it waits for them
+            // again. Then a job of a group waits for its turn, unless it still has it.
+            event.waits = !before.life.started_at && has_dependencies(&edges, before.id);
+            const core::Life after = core::after_event(before.life, event);
+            if (event.waits) waiting.add(Int64GetDatum(before.id));
+            operated.status = after.status;
+            return write_life(jobs, before, after);
+        });
+    close_edges(&edges);
+    if (waiting.count > 0) settle_dependents(array_of(waiting.items, waiting.count, INT8OID));
     drop_own_kept_keys(ids, count);
-    return count_changed(revival.locked, changed);
+    return operated;
 }
 
 // The same one by one, without those whose keys have been taken a moment ago. Any other failure is raised.
@@ -207,7 +166,7 @@ int64 revive_each(const Revival &revival, Datum *ids, int count) {
         if (attempt([&] { revive(revival, ids + i, 1); }, &failure))
             done++;
         else if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION)
-            done += static_cast<int64>(revive(revival, ids + i, 1).size());
+            done += revive(revival, ids + i, 1).count;
     }
     return done;
 }
@@ -217,7 +176,7 @@ int64 revive_those_with_free_keys(const Revival &revival, const Retriable &found
     Datum *keyed = found.ids + found.without_key;
     const int keyed_count = found.count - found.without_key;
     int64 done = 0;
-    if (found.without_key > 0) done = static_cast<int64>(revive(revival, found.ids, found.without_key).size());
+    if (found.without_key > 0) done = revive(revival, found.ids, found.without_key).count;
     FailureText failure;
     // All at once, mostly.
     if (keyed_count > 0 && attempt([&] { revive(revival, keyed, keyed_count); }, &failure))
@@ -229,7 +188,7 @@ int64 revive_those_with_free_keys(const Revival &revival, const Retriable &found
 
 }  // namespace
 
-Rows retry_jobs(Datum ids, TimestampTz now) {
+Operated retry_jobs(Datum ids, TimestampTz now) {
     const Rows locked = run(lock_retriable, Params().add(ids));
     const Retriable found = retriable(locked, now, true);
     return revive({locked, now, nullptr, 0, 0}, found.ids, found.count);

@@ -3,13 +3,14 @@
 #pragma once
 
 #include "pg/pg.h"
-#include "pg/spi.h"
+#include "store/locked_jobs.h"
+#include "store/scope.h"
 
 namespace jobq {
 
-// Makes these jobs (bigint[]) pending where they are finished or scheduled. Returns rows (id, status). 23505 for a job
-// whose unique key another has.
-Rows retry_jobs(Datum ids, TimestampTz now);
+// Makes these jobs (bigint[]) pending where they are finished or scheduled. 23505 for a job whose unique key another
+// has.
+Operated retry_jobs(Datum ids, TimestampTz now);
 // The same, but leaves such jobs out. Returns how many were changed.
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now);
 

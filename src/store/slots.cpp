@@ -139,14 +139,4 @@ Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
     return numbers;
 }
 
-void free_slots_at_commit(const JobsTable &jobs) {
-    const bool in_queue = job_has(jobs, kJobQueueSlot), of_key = job_has(jobs, kJobKeySlot);
-    if (!in_queue && !of_key) return;
-    const std::string_view queue = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
-    if (in_queue) slot_freed_at_commit(queue, {}, DatumGetInt64(job_value(jobs, kJobQueueSlot)));
-    if (of_key && job_has(jobs, kJobConcurrencyKey))
-        slot_freed_at_commit(queue, view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey))),
-                             DatumGetInt64(job_value(jobs, kJobKeySlot)));
-}
-
 }  // namespace jobq

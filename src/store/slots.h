@@ -38,8 +38,4 @@ struct Numbers {
 };
 Numbers held_numbers(Slots *slots, SlotOf of, int64 limit);
 
-// The job in table.row leaves its slots with the current transaction. Every change of a job that runs to one that does
-// not must say so.
-void free_slots_at_commit(const JobsTable &jobs);
-
 }  // namespace jobq

@@ -6,6 +6,7 @@
 #include "pg/args.h"
 #include "pg/memory.h"
 #include "store/owner.h"
+#include "store/change_job.h"
 #include "store/suspects.h"
 #include "store/watch.h"
 
@@ -43,16 +44,6 @@ Statement read_held = {
          AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1))))",
     {INT8ARRAYOID, INT8ARRAYOID}};
 enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
-
-Statement mark = {
-    R"(UPDATE jobq.jobs j SET company_lease = j.lease
-       WHERE j.status = 'processing'
-         AND j.id = ANY (ARRAY (
-           SELECT h.id FROM unnest($1, $2) AS u(id, lease),
-                LATERAL (SELECT h.id FROM jobq.jobs h
-                         WHERE h.id = ANY (ARRAY[u.id]) AND h.lease = u.lease AND h.status = 'processing'
-                         FOR NO KEY UPDATE SKIP LOCKED) h)))",
-    {INT8ARRAYOID, INT8ARRAYOID}};
 
 // The suspects that a worker holds; one in company under its current lease need not have been one at its claim.
 Statement read_suspects = {
@@ -129,8 +120,15 @@ Company find_company_of(Datum *ids, const bool *lost, int count, Snapshot before
     return company;
 }
 
-void mark_company(Datum *ids, Datum *leases, int count) {
-    run(mark, Params().add(array_of(ids, count, INT8OID)).add(array_of(leases, count, INT8OID)));
+void mark_company(const Datum *ids, const Datum *leases, int count) {
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (int i = 0; i < count; i++)
+        if (find_job(&jobs, DatumGetInt64(ids[i])) && runs_under(jobs, DatumGetInt64(leases[i])) &&
+            lock_row_or_skip(&jobs.table))
+            change_locked_job(&jobs, {core::EventKind::InCompany, GetCurrentTimestamp()});
+    close_jobs(&jobs);
 }
 
 bool is_on_trial(text *worker_id, TimestampTz *until) {

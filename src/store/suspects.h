@@ -23,7 +23,7 @@ struct Company {
 Company find_company_of(Datum *ids, const bool *lost, int count, Snapshot before);
 // Remembers of running jobs that their worker fell silent together with others, for when their own time is over. Rows
 // that somebody holds are left out: somebody reports on them.
-void mark_company(Datum *ids, Datum *leases, int count);
+void mark_company(const Datum *ids, const Datum *leases, int count);
 
 // Whether the job in table.row has lost a worker before.
 inline bool is_suspect(const JobsTable &jobs) {

@@ -6,15 +6,14 @@
 // snapshot may be old, so there the INSERT comes first.
 #include "pg/pg.h"
 
+#include "core/fairness.h"
 #include "core/unique.h"
 #include "pg/args.h"
 #include "pg/early_toast.h"
 #include "pg/spi.h"
 #include "pg/subtransaction.h"
-#include "shared/counting.h"
-#include "shared/publish.h"
+#include "store/change_job.h"
 #include "store/directory.h"
-#include "store/groups.h"
 #include "store/jobs_table.h"
 #include "store/kept_keys.h"
 #include "store/lanes.h"
@@ -57,57 +56,43 @@ Statement lock_one = {
        WHERE j.unique_held = $1 AND j.queue COLLATE "C" = $2 FOR NO KEY UPDATE)",
     {TEXTOID, TEXTOID}};
 
-// As if it had just been enqueued, but for its id, created_at, group and dependencies. What became of earlier
-// attempts is in jobq.attempts.
-Statement change = {
-    R"(UPDATE jobq.jobs j
-       SET payload = $2, priority = $3, run_at = $4, lane = $6, kind = $7, version = $8, requires = $9, metadata = $10,
-           max_attempts = $11, heartbeat_timeout = $12, max_runtime = $13, concurrency_key = $14, unique_for = $15,
-           turn = CASE WHEN $16 THEN jobq.turn_of($14) END,
-           status = CASE WHEN j.status = 'blocked' THEN j.status WHEN $4 <= $5 THEN 'pending'::jobq.job_status
-                         ELSE 'scheduled'::jobq.job_status END,
-           ready_at = CASE WHEN j.status <> 'blocked' AND $4 <= $5 THEN $4 END,
-           due_at = CASE WHEN j.status <> 'blocked' AND $4 > $5 THEN $4 END,
-           attempts = 0, lost_attempts = 0, company_lease = NULL, started_at = NULL, last_heartbeat = NULL, lease_timeout = NULL,
-           worker_id = NULL, error = NULL, progress = NULL, cancel_requested_at = NULL
-       WHERE j.id = $1
-       RETURNING )" READY_COLUMNS ", j.status::text",
-    {INT8OID, JSONBOID, INT2OID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, TEXTOID, INT4OID, TEXTARRAYOID, JSONBOID,
-     INT4OID, INTERVALOID, INTERVALOID, TEXTOID, INTERVALOID, BOOLOID}};
-
-// A running job loses the key for good: a retry must not want it back.
-Statement take_key = {
-    R"(UPDATE jobq.jobs j
-       SET unique_held = NULL,
-           unique_key = CASE WHEN j.status <> 'processing' THEN j.unique_key END,
-           unique_for = CASE WHEN j.status <> 'processing' THEN j.unique_for END
-       WHERE j.id = $1)",
-    {INT8OID}};
-
 Statement insert = {
     R"(INSERT INTO jobq.jobs AS j (id, created_at, lane, max_attempts, version, priority, queue, kind, payload, metadata,
                                    requires, heartbeat_timeout, unique_key, unique_for, unique_held, run_at, ready_at,
                                    due_at, status, max_runtime, concurrency_key, group_key, group_waiting, turn)
-       SELECT u.id, $6, $7, $8, $9, u.priority, $10, $11,
-              CASE WHEN $21 THEN jobq.apart(u.payload) ELSE u.payload END, $12, $13, $14, u.unique_key,
-              CASE WHEN u.unique_key IS NOT NULL THEN $15 END, u.unique_key, u.run_at,
-              CASE WHEN NOT $19 AND u.group_key IS NULL AND u.run_at <= $6 THEN u.run_at END,
-              CASE WHEN NOT $19 AND u.group_key IS NULL AND u.run_at > $6 THEN u.run_at END,
-              CASE WHEN $19 OR u.group_key IS NOT NULL THEN 'blocked'::jobq.job_status
-                   WHEN u.run_at <= $6 THEN 'pending'::jobq.job_status ELSE 'scheduled'::jobq.job_status END, $16,
-              u.concurrency_key, u.group_key, CASE WHEN NOT $19 THEN jobq.group_of($10, u.group_key) END,
-              CASE WHEN $20 THEN jobq.turn_of(u.concurrency_key) END
-       FROM unnest($1, $2, $3, $4, $5, $17, $18)
-            AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key)
+       SELECT u.id, $14, $15, $16, $17, u.priority, $18, $19,
+              CASE WHEN $24 THEN jobq.apart(u.payload) ELSE u.payload END, $20, $21, $22, u.unique_key,
+              CASE WHEN u.unique_key IS NOT NULL THEN $23 END, u.unique_key, u.run_at, u.ready_at, u.due_at,
+              u.status::jobq.job_status, $13, u.concurrency_key, u.group_key, u.group_waiting, u.turn
+       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready_at, due_at,
+                 group_waiting, turn)
        ON CONFLICT (unique_held, queue) WHERE unique_held IS NOT NULL DO NOTHING
-       RETURNING )" READY_COLUMNS ", j.run_at, j.status::text, j.group_waiting",
-    {INT8ARRAYOID, JSONBARRAYOID, TIMESTAMPTZARRAYOID,
-     INT2ARRAYOID, TEXTARRAYOID,  TIMESTAMPTZOID,
-     INT8OID,      INT4OID,       INT4OID,
-     TEXTOID,      TEXTOID,       JSONBOID,
-     TEXTARRAYOID, INTERVALOID,   INTERVALOID,
-     INTERVALOID,  TEXTARRAYOID,  TEXTARRAYOID,
-     BOOLOID,      BOOLOID,       BOOLOID}};
+       RETURNING j.id, j.queue, j.lane, j.priority, j.ready_at, j.due_at, j.status::text, j.group_waiting)",
+    {INT8ARRAYOID,
+     JSONBARRAYOID,
+     TIMESTAMPTZARRAYOID,
+     INT2ARRAYOID,
+     TEXTARRAYOID,
+     TEXTARRAYOID,
+     TEXTARRAYOID,
+     TEXTARRAYOID,
+     TIMESTAMPTZARRAYOID,
+     TIMESTAMPTZARRAYOID,
+     INT8ARRAYOID,
+     INT8ARRAYOID,
+     INTERVALOID,
+     TIMESTAMPTZOID,
+     INT8OID,
+     INT4OID,
+     INT4OID,
+     TEXTOID,
+     TEXTOID,
+     JSONBOID,
+     TEXTARRAYOID,
+     INTERVALOID,
+     INTERVALOID,
+     BOOLOID}};
 
 Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
 
@@ -196,25 +181,25 @@ void give_existing(KeyedJob *job, int64 id) {
     job->is_new = false;
 }
 
-Params change_params(const Call &call, const KeyedJob &job, int64 id) {
+// What the new enqueue says. What became of earlier attempts is in jobq.attempts.
+OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
     const JobSpec &spec = call.spec;
-    return Params()
-        .add(Int64GetDatum(id))
-        .add(job.payload)
-        .add(Int16GetDatum(job.priority))
-        .add(TimestampTzGetDatum(job.run_at))
-        .add(TimestampTzGetDatum(call.now))
-        .add(Int64GetDatum(call.lane))
-        .add(PointerGetDatum(spec.kind))
-        .add(Int32GetDatum(spec.version))
-        .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
-        .add_if(spec.has_metadata, spec.metadata)
-        .add(Int32GetDatum(spec.max_attempts))
-        .add_if(spec.heartbeat_timeout != nullptr, IntervalPGetDatum(spec.heartbeat_timeout))
-        .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
-        .add_if(job.concurrency_key != nullptr, PointerGetDatum(job.concurrency_key))
-        .add_if(spec.unique_for != nullptr, IntervalPGetDatum(spec.unique_for))
-        .add(BoolGetDatum(find_queue(view(spec.queue))->round_robin));
+    OtherColumns columns = {};
+    columns.set(kJobPayload, job.payload)
+        .set(kJobPriority, Int16GetDatum(job.priority))
+        .set(kJobLane, Int64GetDatum(call.lane))
+        .set(kJobKind, PointerGetDatum(spec.kind))
+        .set(kJobVersion, Int32GetDatum(spec.version))
+        .set_if(spec.required != nullptr, kJobRequires, PointerGetDatum(spec.required))
+        .set_if(spec.has_metadata, kJobMetadata, spec.metadata)
+        .set_if(spec.heartbeat_timeout != nullptr, kJobHeartbeatTimeout, IntervalPGetDatum(spec.heartbeat_timeout))
+        .set_if(spec.max_runtime != nullptr, kJobMaxRuntime, IntervalPGetDatum(spec.max_runtime))
+        .set_if(job.concurrency_key != nullptr, kJobConcurrencyKey, PointerGetDatum(job.concurrency_key))
+        .set_if(spec.unique_for != nullptr, kJobUniqueFor, IntervalPGetDatum(spec.unique_for))
+        .clear(kJobWorkerId)
+        .clear(kJobProgress);
+    const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
+    return columns.set_if(find_queue(view(spec.queue))->round_robin, kJobTurn, Int64GetDatum(core::turn_of(key)));
 }
 
 // Only when something is to be written: one whose key is taken needs no transaction number.
@@ -227,19 +212,26 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     if (locked.size() == 0) return false;
     const int64 id = locked[0].int64_at(1);
     const core::JobStatus before = status_at(locked[0], 2);
+    const auto change = [&](const core::Event &event, const OtherColumns &others) {
+        change_locked_jobs(
+            1, [&](int) { return id; },
+            [&](JobsTable *jobs, int) {
+                change_locked_job(jobs, event, others);
+                return true;
+            });
+    };
     if (core::resolve_conflict(core::OnConflict::Replace, before) == core::Conflict::TakeKey) {
-        run(take_key, Params().add(Int64GetDatum(id)));
-        require_affected(1);
+        OtherColumns lost = {};
+        // A running job loses the key for good.
+        if (before == core::JobStatus::Processing) lost.clear(kJobUniqueKey).clear(kJobUniqueFor);
+        change({core::EventKind::KeyTaken, call.now}, lost);
         return false;
     }
     enter_lane(call.spec);
-    const Rows changed = run(change, change_params(call, *job, id));
-    require_affected(1);
-    if (changed[0].int64_at(1) != id) key_was_changed(changed[0].int64_at(1));
-    const core::JobStatus after = status_at(changed[0], 6);
-    publish_ready_rows(changed, 1);
-    if (after == core::JobStatus::Scheduled) publish_due_at_commit(job->run_at);
-    count_at_commit(changed[0].text_at(2), before, after, 1);
+    core::Event event = {core::EventKind::Replaced, call.now};
+    event.run_at = job->run_at;
+    event.max_attempts = call.spec.max_attempts;
+    change(event, replacing_columns(call, *job));
     give_existing(job, id);
     return true;
 }
@@ -286,33 +278,71 @@ int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
     return left;
 }
 
-Datum texts_of(KeyedJob *const *jobs, int count, text *KeyedJob::*column) {
-    auto *texts = static_cast<Datum *>(palloc(sizeof(Datum) * count));
-    auto *nulls = static_cast<bool *>(palloc(sizeof(bool) * count));
-    for (int i = 0; i < count; i++) {
-        texts[i] = PointerGetDatum(jobs[i]->*column);
-        nulls[i] = jobs[i]->*column == nullptr;
-    }
-    return array_of(texts, nulls, count, TEXTOID);
+// What the rows of an INSERT have of their own.
+struct InsertedColumns {
+    ArrayColumn ids, payloads, run_ats, priorities, unique_keys, concurrency_keys, group_keys, statuses, ready_ats,
+        due_ats, waiting, turns;
+
+    explicit InsertedColumns(int room)
+        : ids(room),
+          payloads(room),
+          run_ats(room),
+          priorities(room),
+          unique_keys(room),
+          concurrency_keys(room),
+          group_keys(room),
+          statuses(room),
+          ready_ats(room),
+          due_ats(room),
+          waiting(room),
+          turns(room) {}
+};
+
+void add_text(ArrayColumn *column, const text *value) { column->add_if(value != nullptr, PointerGetDatum(value)); }
+void add_number(ArrayColumn *column, const core::Maybe &value) {
+    column->add_if(value.has_value(), Int64GetDatum(value.value_or(0)));
+}
+
+void add_row(InsertedColumns *columns, const Call &call, const KeyedJob &job, bool in_turns) {
+    const core::Life life = life_of_new_job(call.spec, job.run_at, job.unique_key, job.group_key, call.now);
+    const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
+    columns->ids.add(Int64GetDatum(job.new_id));
+    columns->payloads.add(job.payload);
+    columns->run_ats.add(TimestampTzGetDatum(job.run_at));
+    columns->priorities.add(Int16GetDatum(job.priority));
+    add_text(&columns->unique_keys, job.unique_key);
+    add_text(&columns->concurrency_keys, job.concurrency_key);
+    add_text(&columns->group_keys, job.group_key);
+    columns->statuses.add(CStringGetTextDatum(core::status_name(life.status)));
+    add_number(&columns->ready_ats, life.ready_at);
+    add_number(&columns->due_ats, life.due_at);
+    add_number(&columns->waiting, life.group_waiting);
+    columns->turns.add_if(in_turns, Int64GetDatum(core::turn_of(key)));
 }
 
 Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
     const JobSpec &spec = call.spec;
     enter_lane(spec);
-    constexpr int kColumns = 4;
-    constexpr Oid types[kColumns] = {INT8OID, JSONBOID, TIMESTAMPTZOID, INT2OID};
-    Datum *columns[kColumns];
-    for (Datum *&column : columns) column = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    const bool in_turns = find_queue(view(spec.queue))->round_robin;
+    InsertedColumns columns(count);
     for (int i = 0; i < count; i++) {
         if (jobs[i]->new_id == 0) jobs[i]->new_id = next_job_id();
-        columns[0][i] = Int64GetDatum(jobs[i]->new_id);
-        columns[1][i] = jobs[i]->payload;
-        columns[2][i] = TimestampTzGetDatum(jobs[i]->run_at);
-        columns[3][i] = Int16GetDatum(jobs[i]->priority);
+        add_row(&columns, call, *jobs[i], in_turns);
     }
     Params params;
-    for (int c = 0; c < kColumns; c++) params.add(array_of(columns[c], count, types[c]));
-    params.add(texts_of(jobs, count, &KeyedJob::unique_key))
+    params.add(columns.ids.array(INT8OID))
+        .add(columns.payloads.array(JSONBOID))
+        .add(columns.run_ats.array(TIMESTAMPTZOID))
+        .add(columns.priorities.array(INT2OID))
+        .add(columns.unique_keys.array(TEXTOID))
+        .add(columns.concurrency_keys.array(TEXTOID))
+        .add(columns.group_keys.array(TEXTOID))
+        .add(columns.statuses.array(TEXTOID))
+        .add(columns.ready_ats.array(TIMESTAMPTZOID))
+        .add(columns.due_ats.array(TIMESTAMPTZOID))
+        .add(columns.waiting.array(INT8OID))
+        .add(columns.turns.array(INT8OID))
+        .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
         .add(TimestampTzGetDatum(call.now))
         .add(Int64GetDatum(call.lane))
         .add(Int32GetDatum(spec.max_attempts))
@@ -323,11 +353,6 @@ Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
         .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
         .add_if(spec.heartbeat_timeout != nullptr, IntervalPGetDatum(spec.heartbeat_timeout))
         .add_if(spec.unique_for != nullptr, IntervalPGetDatum(spec.unique_for))
-        .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
-        .add(texts_of(jobs, count, &KeyedJob::concurrency_key))
-        .add(texts_of(jobs, count, &KeyedJob::group_key))
-        .add(BoolGetDatum(spec.depends_on_count > 0))
-        .add(BoolGetDatum(find_queue(view(spec.queue))->round_robin))
         .add(BoolGetDatum(call.unseen));
     return with_values_apart(call.unseen, [&] { return run(insert, params); });
 }
@@ -362,16 +387,15 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
 
 // Tells of a row as it was inserted: a trigger of somebody's may have changed it.
 void tell_of_row(const Row &row) {
-    bool waits;
-    const Datum ready_at = row.get(5, &waits);
-    if (!row.is_null(8))
-        publish_group_waits(row.int64_at(8), row.int64_at(1));
-    else if (waits)
-        publish_due_at_commit(DatumGetTimestampTz(row.get(6)));
-    else
-        tell_ready(row.text_at(2), row.int64_at(3),
-                   {DatumGetTimestampTz(ready_at), row.int64_at(1), DatumGetInt16(row.get(4))}, true);
-    count_inserts_at_commit(row.text_at(2), status_at(row, 7), 1);
+    const auto number = [&](int column) {
+        return row.is_null(column) ? core::Maybe() : core::Maybe(row.int64_at(column));
+    };
+    JobState job = {row.int64_at(1), row.text_at(2), {}, row.int64_at(3), DatumGetInt16(row.get(4)), {}};
+    job.life.ready_at = number(5);
+    job.life.due_at = number(6);
+    job.life.status = status_at(row, 7);
+    job.life.group_waiting = number(8);
+    tell_of_new_job(job, true);
 }
 
 // Inserts those whose keys are free. Leaves the others at the front, in their order; returns how many.

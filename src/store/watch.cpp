@@ -8,6 +8,7 @@
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/publish.h"
+#include "store/change_job.h"
 #include "store/watch.h"
 
 extern "C" {
@@ -25,16 +26,6 @@ Statement read_unwatched = {
     {},
     Planning::Free};
 
-// Rows that somebody holds are left out: they are found again the next time.
-Statement watch = {
-    R"(UPDATE jobq.jobs j SET watched = true
-       WHERE j.id = ANY (ARRAY (
-           SELECT h.id FROM unnest($1, $2) AS u(id, lease),
-                LATERAL (SELECT h.id FROM jobq.jobs h
-                         WHERE h.id = ANY (ARRAY[u.id]) AND h.lease IS NOT DISTINCT FROM u.lease AND h.status = 'processing'
-                         FOR NO KEY UPDATE SKIP LOCKED) h)))",
-    {INT8ARRAYOID, INT8ARRAYOID}};
-
 // Without shared memory: no row when running jobs have been looked for since the server started and in this epoch of
 // the triggers, or are just now. $2: no epoch, they are switched off.
 Statement lock_unwatched_unknown = {
@@ -49,42 +40,29 @@ Statement set_unwatched_found = {
     {INT8OID},
     Planning::Free};
 
-bool runs_unwatched(const JobsTable &jobs, int64 lease) {
-    return DatumGetObjectId(job_value(jobs, kJobStatus)) == processing_status() && job_has(jobs, kJobLease) &&
-           DatumGetInt64(job_value(jobs, kJobLease)) == lease && !job_has(jobs, kJobWatched);
-}
+// What came of it.
+enum class Watched : uint8 { Yes, NoNeed, Held };
 
-TimestampTz deadline_of(const JobsTable &jobs) {
-    bool none;
-    const Datum timeout = job_value(jobs, kJobLeaseTimeout, &none);
-    if (!job_has(jobs, kJobLastHeartbeat)) return DT_NOBEGIN;
-    const TimestampTz lost =
-        core::saturating_add(DatumGetTimestampTz(job_value(jobs, kJobLastHeartbeat)),
-                             none ? core::kDefaultHeartbeatTimeout : span_of(DatumGetIntervalP(timeout)));
-    const Datum must_end = job_value(jobs, kJobMustEndAt, &none);
-    return none ? lost : Min(lost, DatumGetTimestampTz(must_end));
+// Marks a job, as far as it runs under this lease, as watched, unless somebody holds it.
+Watched watch_one(JobsTable *jobs, int64 job, const core::Maybe &lease) {
+    if (!find_job(jobs, job) || !runs_under(*jobs, lease) || job_has(*jobs, kJobWatched)) return Watched::NoNeed;
+    if (!lock_row_or_skip(&jobs->table)) return Watched::Held;
+    change_locked_job(jobs, {core::EventKind::Watched, GetCurrentTimestamp()});
+    if (lease) end_lease(job, *lease);
+    return Watched::Yes;
 }
 
 // `pristine`: the transaction has changed nothing so far, so that what it sees has been committed. False: somebody
 // holds the job.
-bool watch_one(JobsTable *jobs, const YoungLease &young, bool pristine) {
-    constexpr AttrNumber changed[] = {kJobWatched};
-    if (!find_job(jobs, young.job) || !runs_unwatched(*jobs, young.lease)) {
+bool watch_young(JobsTable *jobs, const YoungLease &young, bool pristine) {
+    const Watched watched = watch_one(jobs, young.job, young.lease);
+    if (watched == Watched::NoNeed) {
         if (pristine)
             drop_lease(young.job, young.lease);
         else
             end_lease(young.job, young.lease);
-        return true;
     }
-    if (!lock_row_or_skip(&jobs->table)) return false;
-    begin_change(&jobs->table);
-    set_column(&jobs->table, kJobWatched, BoolGetDatum(true));
-    const TimestampTz deadline = deadline_of(*jobs);
-    if (!update_row(&jobs->table, changed, lengthof(changed))) return false;
-    // Not of a job that cannot be marked: the round that this asks for would find no more than this one.
-    publish_lease_deadline_at_commit(deadline);
-    end_lease(young.job, young.lease);
-    return true;
+    return watched != Watched::Held;
 }
 
 // The ids of the leases that list(young, room) gives.
@@ -98,18 +76,24 @@ Datum ids_of(List list) {
     return array_of(ids, count, INT8OID);
 }
 
-// Marks these jobs, as far as they run under these leases (NULL: none) and nobody holds them, as watched. Arrays of
-// bigint. Returns how many.
-int64 watch_jobs(Datum ids, Datum leases) {
-    run(watch, Params().add(ids).add(leases));
-    const int64 watched = affected();
-    if (watched > 0) publish_lease_deadline_at_commit(DT_NOBEGIN);
-    return watched;
-}
+// A running job that nobody watches; without a lease when it was set to processing by hand.
+struct Unwatched {
+    int64 job;
+    core::Maybe lease;
+};
 
-void watch_now(int64 job, Datum lease, bool unleased) {
-    Datum id = Int64GetDatum(job);
-    with_spi([&] { watch_jobs(array_of(&id, 1, INT8OID), array_of(&lease, &unleased, 1, INT8OID)); });
+// Returns how many of them others hold.
+int64 watch_jobs(const Unwatched *unwatched, int count) {
+    JobsTable jobs;
+    int64 held = 0;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        held += watch_one(&jobs, unwatched[i].job, unwatched[i].lease) == Watched::Held;
+    }
+    close_jobs(&jobs);
+    return held;
 }
 
 struct Unwatchable {
@@ -119,24 +103,21 @@ struct Unwatchable {
 };
 
 // At once or, where that fails, one by one.
-Unwatchable watch_all(Datum *ids, Datum *leases, bool *unleased, int count, FailureText *failure) {
+Unwatchable watch_all(const Unwatched *unwatched, int count, FailureText *failure) {
     Unwatchable left_out = {0, 0, 0};
-    int64 watched = 0;
-    const auto watch_some = [&](int first, int n) {
-        watched +=
-            watch_jobs(array_of(ids + first, n, INT8OID), array_of(leases + first, unleased + first, n, INT8OID));
-    };
-    if (count == 0 || attempt([&] { watch_some(0, count); }, failure)) {
-        left_out.held = count - watched;
-        return left_out;
-    }
+    if (count == 0 || attempt([&] { left_out.held = watch_jobs(unwatched, count); }, failure)) return left_out;
+    left_out.held = 0;
     for (int i = 0; i < count; i++) {
         FailureText another;
-        if (attempt([&] { watch_some(i, 1); }, left_out.count == 0 ? failure : &another)) continue;
-        if (left_out.count++ == 0) left_out.job = DatumGetInt64(ids[i]);
+        const auto watch = [&] { left_out.held += watch_jobs(unwatched + i, 1); };
+        if (attempt(watch, left_out.count == 0 ? failure : &another)) continue;
+        if (left_out.count++ == 0) left_out.job = unwatched[i].job;
     }
-    left_out.held = count - watched - left_out.count;
     return left_out;
+}
+
+void watch_now(const Unwatched &unwatched) {
+    with_spi([&] { watch_jobs(&unwatched, 1); });
 }
 
 bool has_entered = false;  // a lease, at some time
@@ -158,7 +139,7 @@ int watch_leases(const YoungLease *leases, int count, int at_most) {
     int settled = 0;
     for (int i = 0; i < count && settled < at_most; i++) {
         CHECK_FOR_INTERRUPTS();
-        settled += watch_one(&jobs, leases[i], pristine);
+        settled += watch_young(&jobs, leases[i], pristine);
     }
     close_jobs(&jobs);
     return settled;
@@ -186,10 +167,10 @@ void watch_arrived_job(int64 job, int64 lease, const text *worker_id) {
         publish_due_at_commit(due);
         return;
     }
-    watch_now(job, Int64GetDatum(lease), false);
+    watch_now({job, lease});
 }
 
-void watch_unleased_job(int64 job) { watch_now(job, Datum(0), true); }
+void watch_unleased_job(int64 job) { watch_now({job, {}}); }
 
 UnwatchedSearch find_unwatched_jobs() {
     UnwatchedSearch search = {};
@@ -205,24 +186,20 @@ UnwatchedSearch find_unwatched_jobs() {
         return search;
     search.looked = true;
     const Rows rows = run(read_unwatched, Params());
-    auto *ids = room_for<Datum>(rows.size());
-    auto *leases = room_for<Datum>(rows.size());
-    auto *unleased = room_for<bool>(rows.size());
-    int homeless = 0;
+    auto *homeless = room_for<Unwatched>(rows.size());
+    int count = 0;
     for (uint64 i = 0; i < rows.size(); i++) {
         const Row row = rows[i];
         const text *worker_id = row.is_null(3) ? make_text("") : DatumGetTextPP(row.get(3));
         const bool has_lease = !row.is_null(2);
         if (has_lease && enter_found_lease(row.int64_at(1), row.int64_at(2), worker_hash_of(worker_id))) continue;
-        ids[homeless] = row.get(1);
-        leases[homeless] = has_lease ? row.get(2) : Datum(0);
-        unleased[homeless++] = !has_lease;
+        homeless[count++] = {row.int64_at(1), has_lease ? core::Maybe(row.int64_at(2)) : core::Maybe()};
     }
-    const Unwatchable left_out = watch_all(ids, leases, unleased, homeless, &search.failure);
+    const Unwatchable left_out = watch_all(homeless, count, &search.failure);
     search.left_out = left_out.job;
     // Some are held by others, or what was marked may roll back: then it is looked again.
     if (!alone) {
-        if (left_out.held > 0 || homeless == left_out.count) looked_for_unwatched(epoch, begin, left_out.held > 0);
+        if (left_out.held > 0 || count == left_out.count) looked_for_unwatched(epoch, begin, left_out.held > 0);
     } else if (left_out.held == 0) {
         run(set_unwatched_found, Params().add(epoch_value));
     }

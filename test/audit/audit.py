@@ -159,7 +159,7 @@ def main_audit(results, jobs):
         # A second without a heartbeat is short enough that rescues happen all through the run.
         seed = int(os.environ.get("JOBQ_AUDIT_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
         results.note(f"{jobs} jobs, seed {seed}")
-        plan = Plan(database, directory, jobs, timeout=1.0, seed=seed, seconds=max(120, jobs / 400))
+        plan = Plan(database, directory, jobs, timeout=1.0, seed=seed, seconds=max(300, jobs / 125))
         report, events, final = run(plan)
     print_counts(results, report.counts)
     print_violations(results, report)

@@ -32,6 +32,7 @@ processes = multiprocessing.get_context("fork")
 
 PRODUCERS, WORKERS, OPERATORS = 8, 8, 2
 SECONDS = 60
+LAG = 5             # who is late waits for so many others that the machine keeps waiting
 ROUNDS = 8          # for a planted defect
 DRAIN = 40          # seconds in which plain workers must finish what is left
 MOMENT = 8          # what the background worker may take to settle on a busy machine
@@ -90,8 +91,9 @@ def set_up(conn):
     conn.execute("SELECT jobq_set_limit('rated', rate => %s, per => '1 s')", (RATE,))
 
 
-def rules(sessions_lost):
+def rules(sessions_lost, standstill):
     return laws.Rules(
+        busy=laws.Rules.busy + LAG * standstill,
         dead_letters={"dying": "dead"}, depths=DEPTHS, ageing={"aging": 0.2}, in_turn=("fair",), max_runtimes={"hasty": 0.4},
         cancel_grace=GRACE, rates={"rated": (RATE, 1.0)}, sessions_lost=sessions_lost)
 
@@ -156,12 +158,17 @@ def forget_prepared(conn, older_than):
 
 
 def load(conn, plan, pids, chance):
-    """Terminates sessions, and now and then the background worker, until the load ends; returns how many."""
+    """Terminates sessions, and now and then the background worker, until the load ends; returns how many, and for how
+    long the machine has kept us waiting at most."""
     sessions = workers = 0
+    standstill = 0.0
     next_worker = time.monotonic() + 5
     while time.monotonic() < plan.until:
-        time.sleep(chance.uniform(0.05, 0.35))
+        pause = chance.uniform(0.05, 0.35)
+        began = time.monotonic()
+        time.sleep(pause)
         forget_prepared(conn, 1)
+        standstill = max(standstill, time.monotonic() - began - pause)
         pid = pids[chance.randrange(len(pids))]
         if pid:
             sessions += conn.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = %s"
@@ -170,7 +177,7 @@ def load(conn, plan, pids, chance):
             next_worker = time.monotonic() + chance.uniform(3, 8)
             workers += conn.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
                                     " WHERE datname = current_database() AND backend_type LIKE 'jobq%%'").fetchone()[0]
-    return sessions, workers
+    return sessions, workers, standstill
 
 
 def unfinished(conn):
@@ -198,7 +205,7 @@ def run(results, database, directory, seed, load_seconds):
         for client in clients:
             client.start()
         try:
-            sessions, workers = load(conn, plan, pids, chance)
+            sessions, workers, standstill = load(conn, plan, pids, chance)
             stop.set()
             for client, (kind, _) in zip(clients, everybody):
                 if kind is not Worker:
@@ -225,11 +232,11 @@ def run(results, database, directory, seed, load_seconds):
     events = history.read([os.path.join(directory, name) for name in os.listdir(directory)])
     errors = [f"{event.client} {event.op}: {event.detail}" for event in events if event.phase == "error"]
     errors += [f"client {name} did not end as it should" for name in crashed]
-    report = laws.check(changes, rules(sessions), errors)
+    report = laws.check(changes, rules(sessions, standstill), errors)
     for text in counters:
         report.add("counters", text)
     report.counts.update({"sessions terminated": sessions, "background workers terminated": workers})
-    results.note(f"{len(changes)} changes on record, judged in {time.monotonic() - began:.1f} s;"
+    results.note(f"{len(changes)} changes on record, judged in {time.monotonic() - began:.1f} s; longest standstill {standstill:.1f} s;"
                  f" {left} jobs were left after the load and finished in {drained:.1f} s")
     report.counts.update(f"{event.op} {event.detail}" for event in events if event.phase == "fail" and event.op != "session")
     return report, changes

@@ -1,0 +1,354 @@
+// What becomes of a job in each status by each event.
+#include "core/life.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace jobq::core {
+namespace {
+
+constexpr Micros kNow = 1000 * kSecond;
+constexpr std::int64_t kLease = 77, kGroup = 5;
+
+// Where a job can be: its status, and of a blocked one whether it waits for its turn in its group.
+enum Place { kScheduled, kBlocked, kInLine, kPending, kRunning, kDone, kFailed, kCancelled };
+constexpr int kPlaces = 8;
+constexpr JobStatus kStatusOf[kPlaces] = {JobStatus::Scheduled, JobStatus::Blocked,    JobStatus::Blocked,
+                                          JobStatus::Pending,   JobStatus::Processing, JobStatus::Completed,
+                                          JobStatus::Failed,    JobStatus::Cancelled};
+
+// As jobq itself leaves it there.
+Life job_in(Place place) {
+    Life life = {};
+    life.status = kStatusOf[place];
+    life.max_attempts = 3;
+    life.run_at = place == kScheduled ? kNow + kHour : kNow - kMinute;
+    life.has_key = true;
+    life.holds_key = !is_finished(life.status);
+    if (place == kScheduled) life.due_at = life.run_at;
+    if (place == kPending) life.ready_at = life.run_at;
+    if (place == kInLine) life.group = life.group_waiting = kGroup;
+    if (place == kRunning) {
+        life.attempts = 1;
+        life.lease = kLease;
+        life.started_at = life.last_heartbeat = kNow - kSecond;
+        life.watched = true;
+        life.queue_slot = 3;
+        life.must_end_at = kNow + kHour;
+    }
+    if (is_finished(life.status)) life.finished_at = kNow - kSecond;
+    life.has_result = place == kDone;
+    return life;
+}
+
+Event event_of(EventKind kind) {
+    Event event = {kind, kNow};
+    event.run_at = kNow + 2 * kHour;
+    event.delay = kind == EventKind::Released ? 0 : kMinute;
+    event.wants_retry = true;
+    event.max_lost = 3;
+    event.lease = kLease + 1;
+    event.timeout = kDefaultHeartbeatTimeout;
+    event.watched = true;
+    event.group = kGroup + 1;
+    return event;
+}
+
+// What must hold of every job, whatever has happened to it.
+std::string broken_law(const Life &life) {
+    const bool runs = life.status == JobStatus::Processing, finished = is_finished(life.status);
+    if (life.ready_at != (life.status == JobStatus::Pending ? Maybe(life.run_at) : Maybe())) return "ready_at";
+    if (life.due_at != (life.status == JobStatus::Scheduled ? Maybe(life.run_at) : Maybe())) return "due_at";
+    if (life.lease.has_value() && !runs) return "lease";
+    if (life.watched && !runs) return "watched";
+    if (life.must_end_at && !runs) return "must_end_at";
+    if ((life.queue_slot || life.key_slot) && !runs) return "slots";
+    if (life.finished_at.has_value() != finished) return "finished_at";
+    if (finished && life.holds_key) return "holds_key";
+    if (life.has_result && life.status != JobStatus::Completed) return "has_result";
+    if (life.cancel_requested_at && !runs && !finished) return "cancel_requested_at";
+    if (life.group_waiting && life.status != JobStatus::Blocked) return "group_waiting";
+    if (life.group_waiting && life.group_active) return "places";
+    return "";
+}
+
+// By event: what becomes of a job in each place. A dot: the event does not apply.
+struct Line {
+    EventKind kind;
+    const char *becomes;
+};
+constexpr Line kTable[] = {
+    // scheduled, blocked, in line, pending, running, completed, failed, cancelled
+    {EventKind::Claimed, "...R...."},
+    {EventKind::Watched, "....R..."},
+    {EventKind::SlotsGiven, "....R..."},
+    {EventKind::InCompany, "....R..."},
+    {EventKind::Heartbeat, "....R..."},
+    {EventKind::Completed, "....C..."},
+    {EventKind::Failed, "....S..."},
+    {EventKind::Released, "....P..."},
+    {EventKind::Lost, "....P..."},
+    {EventKind::Overran, "....S..."},
+    {EventKind::CancelForced, "....X..."},
+    {EventKind::Cancelled, "XXXXR..."},
+    {EventKind::Dropped, ".X.X...."},
+    {EventKind::Due, "P......."},
+    {EventKind::Blocked, "B..B...."},
+    {EventKind::LeftLine, "..B....."},
+    {EventKind::DependenciesDone, ".P......"},
+    {EventKind::TurnCame, "..P....."},
+    {EventKind::Rescheduled, "S..S...."},
+    {EventKind::Retried, "P....PPP"},
+    {EventKind::StartedOver, "S....SSS"},
+    {EventKind::Replaced, "SBBS...."},
+    {EventKind::KeyTaken, "SBBPRCFX"},
+    {EventKind::Moved, "SBBPRCFX"},
+};
+
+char letter(JobStatus status) { return "SBPRCFX"[static_cast<int>(status)]; }
+
+TEST(Life, EveryStatusByEveryEvent) {
+    ASSERT_EQ(sizeof(kTable) / sizeof(kTable[0]), static_cast<size_t>(kEventKinds));
+    for (const Line &line : kTable) {
+        for (int place = 0; place < kPlaces; place++) {
+            const Life before = job_in(static_cast<Place>(place));
+            ASSERT_EQ(broken_law(before), "") << place;
+            const Life after = after_event(before, event_of(line.kind));
+            const char expected = line.becomes[place];
+            const std::string what =
+                "event " + std::to_string(static_cast<int>(line.kind)) + " in place " + std::to_string(place);
+            EXPECT_EQ(applies(line.kind, before), expected != '.') << what;
+            if (expected == '.')
+                EXPECT_EQ(differing(before, after), 0U) << what;
+            else
+                EXPECT_EQ(letter(after.status), expected) << what;
+            EXPECT_EQ(broken_law(after), "") << what;
+        }
+    }
+}
+
+TEST(Life, AClaimCountsAndGivesALease) {
+    Event claim = event_of(EventKind::Claimed);
+    claim.max_runtime = kMinute;
+    claim.queue_slot = 9;
+    claim.slot_seq = 4;
+    const Life after = after_event(job_in(kPending), claim);
+    EXPECT_EQ(after.attempts, 1);
+    EXPECT_EQ(after.lease, kLease + 1);
+    EXPECT_EQ(after.started_at, kNow);
+    EXPECT_EQ(after.last_heartbeat, kNow);
+    EXPECT_EQ(after.must_end_at, kNow + kMinute);
+    EXPECT_FALSE(after.lease_timeout.has_value());
+    EXPECT_EQ(after.queue_slot, 9);
+    EXPECT_EQ(after.slot_seq, 4);
+    EXPECT_TRUE(after.holds_key);
+    claim.timeout = kHour;
+    EXPECT_EQ(after_event(job_in(kPending), claim).lease_timeout, kHour);
+}
+
+TEST(Life, ACompletionRemembersItsLease) {
+    const Life after = after_event(job_in(kRunning), event_of(EventKind::Completed));
+    EXPECT_EQ(after.completed_lease, kLease);
+    EXPECT_EQ(after.finished_at, kNow);
+}
+
+TEST(Life, AFailureIsTriedAgainWhileAttemptsAreLeft) {
+    Event failure = event_of(EventKind::Failed);
+    const Life again = after_event(job_in(kRunning), failure);
+    EXPECT_EQ(again.run_at, kNow + kMinute);
+    EXPECT_TRUE(again.holds_key);
+    failure.delay = 0;
+    EXPECT_EQ(after_event(job_in(kRunning), failure).status, JobStatus::Pending);
+    failure.wants_retry = false;
+    EXPECT_EQ(after_event(job_in(kRunning), failure).status, JobStatus::Failed);
+    Life last = job_in(kRunning);
+    last.attempts = 3;
+    EXPECT_EQ(after_event(last, event_of(EventKind::Failed)).status, JobStatus::Failed);
+}
+
+TEST(Life, WhoeverWasAskedToStopIsCancelledHoweverItEnds) {
+    Life asked = job_in(kRunning);
+    asked.cancel_requested_at = kNow - 1;
+    for (const EventKind kind :
+         {EventKind::Failed, EventKind::Released, EventKind::Lost, EventKind::Overran, EventKind::CancelForced}) {
+        const Life after = after_event(asked, event_of(kind));
+        EXPECT_EQ(after.status, JobStatus::Cancelled);
+        EXPECT_EQ(after.cancel_requested_at, kNow - 1);
+    }
+    EXPECT_EQ(after_event(asked, event_of(EventKind::Completed)).status, JobStatus::Completed);
+    EXPECT_EQ(after_event(asked, event_of(EventKind::Cancelled)).cancel_requested_at, kNow - 1);
+}
+
+TEST(Life, AReleaseBurnsNoAttemptAndKeepsItsPlace) {
+    Life after = after_event(job_in(kRunning), event_of(EventKind::Released));
+    EXPECT_EQ(after.attempts, 0);
+    EXPECT_EQ(after.run_at, job_in(kRunning).run_at);
+    Event snooze = event_of(EventKind::Released);
+    snooze.delay = kHour;
+    after = after_event(job_in(kRunning), snooze);
+    EXPECT_EQ(after.status, JobStatus::Scheduled);
+    EXPECT_EQ(after.run_at, kNow + kHour);
+}
+
+TEST(Life, ALossInCompanyIsNotCounted) {
+    Event loss = event_of(EventKind::Lost);
+    EXPECT_EQ(after_event(job_in(kRunning), loss).lost_attempts, 1);
+    loss.in_company = true;
+    const Life after = after_event(job_in(kRunning), loss);
+    EXPECT_EQ(after.lost_attempts, 0);
+    EXPECT_EQ(after.company_lease, kLease);
+    loss.in_company = false;
+    Life suspect = job_in(kRunning);
+    suspect.lost_attempts = 2;
+    EXPECT_EQ(after_event(suspect, loss).status, JobStatus::Failed);
+}
+
+TEST(Life, ARetryGivesOneMoreAttemptAndStartingOverAll) {
+    Life failed = job_in(kFailed);
+    failed.attempts = 3;
+    failed.started_at = kNow - kHour;
+    failed.has_error = true;
+    failed.lost_attempts = 2;
+    failed.company_lease = 1;
+    const Life again = after_event(failed, event_of(EventKind::Retried));
+    EXPECT_EQ(again.max_attempts, 4);
+    EXPECT_EQ(again.attempts, 3);
+    EXPECT_EQ(again.lost_attempts, 0);
+    EXPECT_FALSE(again.company_lease.has_value());
+    EXPECT_TRUE(again.has_error);
+    EXPECT_TRUE(again.holds_key);
+    const Life over = after_event(failed, event_of(EventKind::StartedOver));
+    EXPECT_EQ(over.max_attempts, 3);
+    EXPECT_EQ(over.attempts, 0);
+    failed.started_at.reset();
+    EXPECT_FALSE(after_event(failed, event_of(EventKind::Retried)).has_error);
+}
+
+TEST(Life, ARetriedJobWaitsForItsDependenciesThenForItsTurn) {
+    Life cancelled = job_in(kCancelled);
+    cancelled.group = kGroup;
+    Event retry = event_of(EventKind::Retried);
+    Life after = after_event(cancelled, retry);
+    EXPECT_EQ(after.status, JobStatus::Blocked);
+    EXPECT_EQ(after.group_waiting, kGroup);
+    retry.waits = true;
+    after = after_event(cancelled, retry);
+    EXPECT_EQ(after.status, JobStatus::Blocked);
+    EXPECT_FALSE(after.group_waiting.has_value());
+    after = after_event(after, event_of(EventKind::DependenciesDone));
+    EXPECT_EQ(after.group_waiting, kGroup);
+    after = after_event(after, event_of(EventKind::TurnCame));
+    EXPECT_EQ(after.status, JobStatus::Pending);
+    EXPECT_EQ(after.group_active, kGroup);
+    // It keeps its turn until it has finished.
+    after = after_event(after_event(after, event_of(EventKind::Claimed)), event_of(EventKind::Failed));
+    EXPECT_EQ(after.group_active, kGroup);
+    EXPECT_EQ(after_event(after, event_of(EventKind::Retried)).status, JobStatus::Pending);
+    EXPECT_FALSE(after_event(after, event_of(EventKind::Cancelled)).group_active.has_value());
+}
+
+TEST(Life, ARunningJobLosesItsKeyForGood) {
+    const Life lost = after_event(job_in(kRunning), event_of(EventKind::KeyTaken));
+    EXPECT_FALSE(lost.has_key);
+    EXPECT_FALSE(lost.holds_key);
+    const Life again = after_event(after_event(lost, event_of(EventKind::Completed)), event_of(EventKind::Retried));
+    EXPECT_FALSE(again.holds_key);
+}
+
+TEST(Life, NoEventTakesAKeyThatTheJobDoesNotHold) {
+    Life pending = job_in(kPending);
+    pending.holds_key = false;
+    EXPECT_FALSE(after_event(pending, event_of(EventKind::Claimed)).holds_key);
+}
+
+TEST(Life, MovedJobsWaitInTheGroupOfTheirNewQueue) {
+    EXPECT_EQ(after_event(job_in(kInLine), event_of(EventKind::Moved)).group_waiting, kGroup + 1);
+    EXPECT_FALSE(after_event(job_in(kFailed), event_of(EventKind::Moved)).group_waiting.has_value());
+}
+
+TEST(Life, TheNumberInTheOrderOfSlotsDoesNotFall) {
+    Life running = job_in(kRunning);
+    running.slot_seq = 10;
+    Event given = event_of(EventKind::SlotsGiven);
+    given.key_slot = 4;
+    given.slot_seq = 8;
+    const Life after = after_event(running, given);
+    EXPECT_EQ(after.slot_seq, 10);
+    EXPECT_EQ(after.queue_slot, 3);
+    EXPECT_EQ(after.key_slot, 4);
+}
+
+TEST(Life, AnEnqueuedJobWaitsForWhatItHasToWaitFor) {
+    Life life = {};
+    life.has_key = true;
+    EXPECT_EQ(enqueued(life, kNow, false, kNow).status, JobStatus::Pending);
+    EXPECT_EQ(enqueued(life, kNow + 1, false, kNow).status, JobStatus::Scheduled);
+    EXPECT_EQ(enqueued(life, kNow, true, kNow).status, JobStatus::Blocked);
+    EXPECT_TRUE(enqueued(life, kNow, false, kNow).holds_key);
+    life.group = kGroup;
+    EXPECT_EQ(enqueued(life, kNow, false, kNow).group_waiting, kGroup);
+    EXPECT_FALSE(enqueued(life, kNow, true, kNow).group_waiting.has_value());
+    for (const bool waits : {false, true}) EXPECT_EQ(broken_law(enqueued(life, kNow, waits, kNow)), "");
+}
+
+TEST(Life, ByHandEveryStatusBecomesConsistent) {
+    for (int from = 0; from < kPlaces; from++) {
+        for (int to = 0; to < kJobStatusCount; to++) {
+            Life written = job_in(static_cast<Place>(from));
+            written.status = static_cast<JobStatus>(to);
+            const ByHand facts = {GroupPlace::None, false, kMinute, 0};
+            EXPECT_EQ(broken_law(changed_by_hand(written, facts, kNow)), "") << from << " to " << to;
+            EXPECT_EQ(broken_law(inserted_by_hand(written, facts, kNow)), "") << from << " to " << to;
+        }
+    }
+}
+
+TEST(Life, ByHandDueMeansPendingAndPlacesCount) {
+    Life written = job_in(kScheduled);
+    written.run_at = kNow;
+    EXPECT_EQ(changed_by_hand(written, {GroupPlace::None, false, 0, 0}, kNow).status, JobStatus::Pending);
+    written.group = kGroup;
+    const Life in_line = changed_by_hand(written, {GroupPlace::Waiting, false, 0, 0}, kNow);
+    EXPECT_EQ(in_line.status, JobStatus::Blocked);
+    EXPECT_EQ(in_line.group_waiting, kGroup);
+    EXPECT_EQ(changed_by_hand(written, {GroupPlace::Active, false, 0, 0}, kNow).group_active, kGroup);
+    const Life blocked = job_in(kBlocked);
+    EXPECT_EQ(changed_by_hand(blocked, {GroupPlace::None, false, 0, 0}, kNow).status, JobStatus::Blocked);
+    EXPECT_EQ(changed_by_hand(blocked, {GroupPlace::None, true, 0, 0}, kNow).status, JobStatus::Pending);
+}
+
+TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
+    const ByHand facts = {GroupPlace::None, false, 2 * kSecond, kHour};
+    // None stands for the usual one.
+    const Life claimed = job_in(kRunning);
+    EXPECT_FALSE(changed_by_hand(claimed, facts, kNow).lease_timeout.has_value());
+    Life unleased = claimed;
+    unleased.lease.reset();
+    const Life settled = changed_by_hand(unleased, facts, kNow);
+    EXPECT_EQ(settled.lease_timeout, 2 * kSecond);
+    EXPECT_EQ(settled.must_end_at, *claimed.started_at + kHour);
+    EXPECT_EQ(inserted_by_hand(claimed, facts, kNow).must_end_at, claimed.must_end_at);
+}
+
+TEST(Life, TheFirstClockThatIsOverIsTheDeadline) {
+    Life life = job_in(kRunning);
+    EXPECT_EQ(deadline_of(life), *life.last_heartbeat + kDefaultHeartbeatTimeout);
+    life.must_end_at = kNow;
+    EXPECT_EQ(deadline_of(life), kNow);
+    life.last_heartbeat.reset();
+    EXPECT_EQ(deadline_of(life), INT64_MIN);
+}
+
+TEST(Life, DifferingNamesExactlyTheColumnsThatDiffer) {
+    const Life before = job_in(kRunning);
+    EXPECT_EQ(differing(before, before), 0U);
+    EXPECT_EQ(differing(before, after_event(before, event_of(EventKind::Heartbeat))), 1U << kLifeLastHeartbeat);
+    const std::uint32_t ended = differing(before, after_event(before, event_of(EventKind::CancelForced)));
+    EXPECT_EQ(ended, 1U << kLifeStatus | 1U << kLifeFinishedAt | 1U << kLifeLease | 1U << kLifeWatched |
+                         1U << kLifeMustEndAt | 1U << kLifeQueueSlot | 1U << kLifeUniqueHeld);
+}
+
+}  // namespace
+}  // namespace jobq::core
