@@ -72,7 +72,7 @@ bool change_held(HeldJob *held, int count, const QueueScope *scope, Change chang
 // Jobs that were deleted on their completion.
 struct Deleted {
     Edges edges;
-    Notes<const HeldJob *> jobs;
+    Notes<HeldJob> jobs;
     Notes<Datum> with_attempts;
 };
 
@@ -81,8 +81,8 @@ void leave_needed(Deleted *gone) {
     const int count = gone->jobs.count;
     gone->jobs.count = 0;
     for (int i = 0; i < count; i++) {
-        const HeldJob *job = gone->jobs.items[i];
-        if (has_dependencies(&gone->edges, job->id) || has_dependents(&gone->edges, job->id)) gone->jobs.add(job);
+        const HeldJob job = gone->jobs.items[i];
+        if (has_dependencies(&gone->edges, job.id) || has_dependents(&gone->edges, job.id)) gone->jobs.add(job);
     }
     close_edges(&gone->edges);
 }
@@ -196,7 +196,7 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
         const bool unkept = find_queue(before.queue)->keep_completed == 0 && !has_dependents(&gone.edges, job->id);
         if (unkept && can_delete_rows(jobs->table)) {
             if (!delete_completed(jobs, before, after, &gone)) return false;
-            gone.jobs.add(job);
+            gone.jobs.add(*job);
             if (keeps_key(*jobs)) endings.keys.add(kept_key(*jobs, now));
             return true;
         }
@@ -210,7 +210,7 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
     if (gone.jobs.count > 0 || gone.with_attempts.count > 0)
         as_owner([&] {
             with_spi([&] {
-                for (int i = 0; i < gone.jobs.count; i++) forget_job(*gone.jobs.items[i]);
+                for (int i = 0; i < gone.jobs.count; i++) forget_job(gone.jobs.items[i]);
                 delete_attempts(gone.with_attempts.items, gone.with_attempts.count);
             });
         });
