@@ -1,7 +1,7 @@
 # Single jobs: claim, then complete, 16 clients; and both in one call. Against the textbook's two statements.
 
 from cells import interleave, run_cell
-from contenders import JOBQ, TEXTBOOK, TUNED
+from contenders import BASE, JOBQ, TEXTBOOK, TUNED
 
 TITLE = 'Single jobs: claim one, complete it, 16 clients'
 CLIENTS = 16
@@ -20,6 +20,10 @@ def run(bench):
         }
         if bench.quick:
             del cells['tuned textbook']
+        if BASE:
+            cells['jobq before'] = cell(BASE, BASE.lifecycle())
+            cells['jobq before, complete_and_claim'] = cell(BASE, BASE.fused(), held=CLIENTS,
+                                                            variables=BASE.fused_variables)
         interleave(bench, 'lifecycle', cells, bench.scale(5, 3), sync)
     for sync, single, fused in (('off', 1.8, 2.3), ('on', 1.5, 1.8)):
         bench.goal('lifecycle', f'claim, then complete, 16 clients, synchronous_commit {sync}: times the textbook',
