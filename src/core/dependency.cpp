@@ -26,12 +26,6 @@ DependencyState dependency_state(JobStatus status) noexcept {
     }
 }
 
-Verdict verdict(DependencyState state, OnDependencyFailure choice) noexcept {
-    if (state == DependencyState::Unfinished) return Verdict::Wait;
-    if (state == DependencyState::Completed || choice == OnDependencyFailure::Run) return Verdict::Pass;
-    return Verdict::Cancel;
-}
-
 const char *ended_how(DependencyState state) noexcept {
     switch (state) {
         case DependencyState::Failed:

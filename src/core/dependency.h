@@ -22,10 +22,6 @@ enum class DependencyState : std::uint8_t {
 };
 DependencyState dependency_state(JobStatus status) noexcept;
 
-// What a dependency in this state means to the job that depends on it.
-enum class Verdict : std::uint8_t { Wait, Pass, Cancel };
-Verdict verdict(DependencyState state, OnDependencyFailure choice) noexcept;
-
 // What happened to a dependency, for the error of a job that is cancelled for it: "failed", "was cancelled" or "was
 // deleted".
 const char *ended_how(DependencyState state) noexcept;

@@ -200,8 +200,6 @@ JobState state_of_tuple(HeapTuple row, TupleDesc desc) {
 
 JobState state_of(const JobsTable &jobs) { return state_of_row(jobs.table.row); }
 
-JobState state_after(const JobsTable &jobs) { return state_of_row(jobs.table.changed); }
-
 bool runs_under(const JobsTable &jobs, const core::Maybe &lease) {
     return has_status(jobs, core::JobStatus::Processing) && read_Number({jobs.table.row, kJobLease}) == lease;
 }
@@ -225,7 +223,8 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
         table->changed->tts_isnull[written.columns[i] - 1] = written.nulls[i];
     }
     if (!update_row(table, written.columns, written.count)) return false;
-    tell_of_change(before, state_after(*jobs));
+    // As BEFORE triggers of somebody's have made it.
+    tell_of_change(before, state_of_row(table->changed));
     return true;
 }
 

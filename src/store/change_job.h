@@ -23,9 +23,8 @@ struct JobState {
     core::Life life;
 };
 
-// The job in table.row; the one that the last write has left, as BEFORE triggers of somebody's have made it.
+// The job in table.row.
 JobState state_of(const JobsTable &jobs);
-JobState state_after(const JobsTable &jobs);
 // The job in any row of table jobq.jobs.
 JobState state_of_row(TupleTableSlot *row);
 JobState state_of_tuple(HeapTuple row, TupleDesc desc);

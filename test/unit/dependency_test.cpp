@@ -33,17 +33,6 @@ TEST(Dependency, OnlyAnEndCounts) {
     EXPECT_EQ(dependency_state(JobStatus::Cancelled), DependencyState::Cancelled);
 }
 
-TEST(Dependency, Verdicts) {
-    for (const auto choice : {OnDependencyFailure::Cancel, OnDependencyFailure::Run}) {
-        EXPECT_EQ(verdict(DependencyState::Unfinished, choice), Verdict::Wait);
-        EXPECT_EQ(verdict(DependencyState::Completed, choice), Verdict::Pass);
-    }
-    for (const auto state : {DependencyState::Failed, DependencyState::Cancelled, DependencyState::Deleted}) {
-        EXPECT_EQ(verdict(state, OnDependencyFailure::Cancel), Verdict::Cancel);
-        EXPECT_EQ(verdict(state, OnDependencyFailure::Run), Verdict::Pass);
-    }
-}
-
 TEST(Dependency, Reasons) {
     EXPECT_STREQ(ended_how(DependencyState::Failed), "failed");
     EXPECT_STREQ(ended_how(DependencyState::Cancelled), "was cancelled");
