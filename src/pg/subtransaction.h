@@ -72,4 +72,21 @@ bool attempt(Body body, FailureText *failure) {
     return succeeded;
 }
 
+// Does change(first, n) to a batch in one subtransaction or, where that fails, to each by itself in one of its own:
+// what cannot be changed holds up no other. Calls done(i) of each that was changed, and failed(i, failure) of each that
+// was not.
+template <typename Change, typename Done, typename Failed>
+void change_all_or_each(int count, Change change, Done done, Failed failed) {
+    FailureText failure;
+    if (count == 0) return;
+    const bool together = attempt([&] { change(0, count); }, &failure);
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        if (together || (count > 1 && attempt([&] { change(i, 1); }, &failure)))
+            done(i);
+        else
+            failed(i, failure);
+    }
+}
+
 }  // namespace jobq

@@ -210,22 +210,16 @@ void leave_lines(Datum *ids, int count) {
     let_happen(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
-// Changes all jobs at once or, where that fails, one by one, leaving out those that cannot be changed. Those that have
-// been changed are settled.
+// Changes the jobs that can be changed. They are settled then.
 template <typename Change>
 void change_each(const Datum *ids, int count, Change change, Results *results, DutyOutcome *outcome) {
-    FailureText failure;
-    if (count == 0) return;
-    const bool together = attempt([&] { change(0, count); }, &failure);
-    for (int i = 0; i < count; i++) {
-        if (together || attempt([&] { change(i, 1); }, &failure)) {
+    change_all_or_each(
+        count, change,
+        [&](int i) {
             outcome->done++;
             results->settled[results->settled_count++] = ids[i];
-        } else if (outcome->failed++ == 0) {
-            snprintf(outcome->error, sizeof(outcome->error), "job %lld: %s",
-                     static_cast<long long>(DatumGetInt64(ids[i])), failure.message);
-        }
-    }
+        },
+        [&](int i, const FailureText &failure) { leave_out(outcome, DatumGetInt64(ids[i]), failure); });
 }
 
 // A dependency that had not finished when it was looked at. Unless commits told of it already then, it is to be looked

@@ -267,24 +267,12 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
     return page;
 }
 
-// Changes all jobs of a batch at once or, where that fails, one by one, leaving out those that cannot be changed.
-// change(first, count) works on a range of the batch; id(i) names one of them.
+// Changes the jobs of a batch, leaving out those that cannot be changed. id(i) names one of them.
 template <typename Change, typename Id>
 void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {
-    FailureText failure;
-    if (count == 0) return;
-    if (attempt([&] { change(0, count); }, &failure)) {
-        outcome->done += count;
-        return;
-    }
-    for (int i = 0; i < count; i++) {
-        CHECK_FOR_INTERRUPTS();
-        if (attempt([&] { change(i, 1); }, &failure)) {
-            outcome->done++;
-        } else {
-            leave_out(outcome, id(i), failure);
-        }
-    }
+    change_all_or_each(
+        count, change, [&](int) { outcome->done++; },
+        [&](int i, const FailureText &failure) { leave_out(outcome, id(i), failure); });
 }
 
 void end_all(const Ended *ended, int count, TimestampTz now, DutyOutcome *outcome) {

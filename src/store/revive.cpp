@@ -158,31 +158,17 @@ Operated revive(const Revival &revival, Datum *ids, int count) {
     return operated;
 }
 
-// The same one by one, without those whose keys have been taken a moment ago. Any other failure is raised.
-int64 revive_each(const Revival &revival, Datum *ids, int count) {
-    int64 done = 0;
-    for (int i = 0; i < count; i++) {
-        FailureText failure;
-        if (attempt([&] { revive(revival, ids + i, 1); }, &failure))
-            done++;
-        else if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION)
-            done += revive(revival, ids + i, 1).count;
-    }
-    return done;
-}
-
+// The same without those whose keys have been taken a moment ago. Any other failure is raised.
 int64 revive_those_with_free_keys(const Revival &revival, const Retriable &found) {
-    if (found.count == 0) return 0;
     Datum *keyed = found.ids + found.without_key;
-    const int keyed_count = found.count - found.without_key;
-    int64 done = 0;
-    if (found.without_key > 0) done = revive(revival, found.ids, found.without_key).count;
-    FailureText failure;
-    // All at once, mostly.
-    if (keyed_count > 0 && attempt([&] { revive(revival, keyed, keyed_count); }, &failure))
-        done += keyed_count;
-    else
-        done += revive_each(revival, keyed, keyed_count);
+    int64 done = found.without_key;
+    if (found.without_key > 0) revive(revival, found.ids, found.without_key);
+    change_all_or_each(
+        found.count - found.without_key, [&](int first, int n) { revive(revival, keyed + first, n); },
+        [&](int) { done++; },
+        [&](int i, const FailureText &failure) {
+            if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION) done += revive(revival, keyed + i, 1).count;
+        });
     return done;
 }
 

@@ -105,14 +105,13 @@ struct Unwatchable {
 // At once or, where that fails, one by one.
 Unwatchable watch_all(const Unwatched *unwatched, int count, FailureText *failure) {
     Unwatchable left_out = {0, 0, 0};
-    if (count == 0 || attempt([&] { left_out.held = watch_jobs(unwatched, count); }, failure)) return left_out;
-    left_out.held = 0;
-    for (int i = 0; i < count; i++) {
-        FailureText another;
-        const auto watch = [&] { left_out.held += watch_jobs(unwatched + i, 1); };
-        if (attempt(watch, left_out.count == 0 ? failure : &another)) continue;
-        if (left_out.count++ == 0) left_out.job = unwatched[i].job;
-    }
+    change_all_or_each(
+        count, [&](int first, int n) { left_out.held += watch_jobs(unwatched + first, n); }, [](int) {},
+        [&](int i, const FailureText &another) {
+            if (left_out.count++ > 0) return;
+            left_out.job = unwatched[i].job;
+            *failure = another;
+        });
     return left_out;
 }
 
