@@ -128,13 +128,20 @@ ALTER FUNCTION before() OWNER TO regress_jobq_app;
 CREATE TRIGGER before BEFORE DELETE ON regress_jobq_app.tenants FOR EACH ROW EXECUTE FUNCTION before();
 SELECT complete('unkept');
 SELECT CASE who WHEN 'regress_jobq_app' THEN who ELSE 'the owner' END AS fired_as FROM fired;
--- Where the key does nothing there is nothing to fear.
+-- A key that only refuses changes nothing, and what hangs on its table does not count.
 DROP TABLE regress_jobq_app.tenants;
 CREATE TABLE regress_jobq_app.tenants (job_id bigint REFERENCES jobq.jobs, tenant int);
+ALTER TABLE regress_jobq_app.tenants OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.tenants FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+SELECT jobq_enqueue('brief') AS kept, jobq_enqueue('brief') AS free \gset
+INSERT INTO regress_jobq_app.tenants VALUES (:kept, 1);
 SET ROLE regress_jobq_doer;
-SELECT jobq_purge_queue('brief');
+\set VERBOSITY sqlstate
+SELECT jobq_delete(:kept);
+\set VERBOSITY default
+SELECT jobq_delete(:free);
 RESET ROLE;
+DROP TABLE regress_jobq_app.tenants;
 
 -- What a session has deferred fires as it would at its commit, whoever's function calls the tick.
 CREATE TABLE regress_jobq_app.own (n int);
@@ -155,7 +162,7 @@ SELECT who AS fired_as FROM fired;
 DROP FUNCTION regress_jobq_tick;
 DROP TABLE regress_jobq_app.own, regress_jobq_app.log;
 
-DROP TABLE regress_jobq_app.tenants, fired;
+DROP TABLE fired;
 DROP FUNCTION regress_jobq_app.theirs, regress_jobq_app.tell, ours, before, complete;
 SELECT count(jobq_drop_queue(q, force => true)) FROM unnest('{unkept,brief}'::text[]) q;
 DROP SCHEMA regress_jobq_app;

@@ -63,7 +63,7 @@ bool evaluates_after_change(const Trigger &trigger) {
                     errdetail("The table follows jobq's by a foreign key, and belongs to \"%s\".",
                               GetUserNameFromId(follower->rd_rel->relowner, false)),
                     errhint("Give the table and its functions to a role with the rights of the owner of jobq.jobs, or "
-                            "let the foreign key do nothing: ON DELETE NO ACTION."),
+                            "drop what would run, or the foreign key."),
                     errtable(follower)));
     pg_unreachable();
 }
