@@ -115,6 +115,39 @@ SELECT jobq_set_limit('unkept', 'k');
 RESET ROLE;
 DROP TABLE regress_jobq_app.limits;
 SELECT jobq_set_limit('unkept', 'k');
+CREATE TABLE regress_jobq_app.edges (job_id bigint, depends_on bigint, FOREIGN KEY (job_id, depends_on) REFERENCES jobq.dependencies ON DELETE CASCADE);
+ALTER TABLE regress_jobq_app.edges OWNER TO regress_jobq_app;
+CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.edges FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+SELECT jobq_enqueue('unkept') AS first \gset
+SELECT jobq_enqueue('unkept', depends_on => ARRAY[:first]) AS second \gset
+INSERT INTO regress_jobq_app.edges SELECT job_id, depends_on FROM jobq.dependencies;
+SET ROLE regress_jobq_doer;
+\set VERBOSITY terse
+SELECT jobq_delete(:second);
+-- Nor where somebody deletes a job by hand, whose dependencies jobq deletes.
+RESET ROLE;
+GRANT SELECT, DELETE ON jobq.jobs TO regress_jobq_doer;
+SET ROLE regress_jobq_doer;
+DELETE FROM jobq.jobs WHERE id = :second;
+RESET ROLE;
+REVOKE SELECT, DELETE ON jobq.jobs FROM regress_jobq_doer;
+\set VERBOSITY default
+DROP TABLE regress_jobq_app.edges;
+SELECT jobq_delete(:second), jobq_delete(:first);
+-- Any table of the extension that somebody has given a key, too.
+ALTER TABLE jobq.deleted_dependencies ADD UNIQUE (job_id);
+CREATE TABLE regress_jobq_app.results (job_id bigint REFERENCES jobq.deleted_dependencies (job_id) ON DELETE CASCADE);
+ALTER TABLE regress_jobq_app.results OWNER TO regress_jobq_app;
+CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.results FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+INSERT INTO jobq.deleted_dependencies (job_id) VALUES (0);
+INSERT INTO regress_jobq_app.results VALUES (0);
+\set VERBOSITY terse
+SELECT done FROM jobq_tick() WHERE duty = 'prune';
+\set VERBOSITY default
+DROP TABLE regress_jobq_app.results;
+ALTER TABLE jobq.deleted_dependencies DROP CONSTRAINT deleted_dependencies_job_id_key;
+DELETE FROM jobq.deleted_dependencies;
+SELECT count(*) AS fired FROM fired WHERE who <> 'regress_jobq_app';
 -- A trigger of a table of somebody else's is not trusted even with a function of the owner's: its arguments are theirs.
 CREATE TRIGGER ours AFTER DELETE ON regress_jobq_app.tenants FOR EACH ROW EXECUTE FUNCTION ours();
 SELECT complete('unkept');
@@ -142,6 +175,23 @@ SELECT jobq_delete(:kept);
 SELECT jobq_delete(:free);
 RESET ROLE;
 DROP TABLE regress_jobq_app.tenants;
+-- A TRUNCATE of jobq.jobs lets jobq delete what it keeps beside.
+CREATE TABLE regress_jobq_app.edges (job_id bigint, depends_on bigint, FOREIGN KEY (job_id, depends_on) REFERENCES jobq.dependencies ON DELETE CASCADE);
+ALTER TABLE regress_jobq_app.edges OWNER TO regress_jobq_app;
+CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.edges FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+SELECT jobq_enqueue('brief', depends_on => ARRAY[:kept]) AS second \gset
+INSERT INTO regress_jobq_app.edges SELECT job_id, depends_on FROM jobq.dependencies;
+TRUNCATE fired;
+GRANT TRUNCATE ON jobq.jobs TO regress_jobq_doer;
+SET ROLE regress_jobq_doer;
+\set VERBOSITY terse
+TRUNCATE jobq.jobs;
+\set VERBOSITY default
+RESET ROLE;
+REVOKE TRUNCATE ON jobq.jobs FROM regress_jobq_doer;
+SELECT (SELECT count(*) FROM regress_jobq_app.edges) AS edges, (SELECT count(*) FROM fired) AS fired;
+DROP TABLE regress_jobq_app.edges;
+TRUNCATE jobq.jobs, jobq.dependencies, jobq.deleted_dependencies;
 
 -- What a session has deferred fires as it would at its commit, whoever's function calls the tick.
 CREATE TABLE regress_jobq_app.own (n int);

@@ -9,6 +9,7 @@
 // large table would have it spend a second on what takes 50 ms.
 #include "pg/pg.h"
 
+#include "pg/followers.h"
 #include "pg/spi.h"
 
 extern "C" {
@@ -124,13 +125,16 @@ PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options,
     return planned;
 }
 
-// A rule's statement, which comes with ours, does not set its result.
+// The tables are locked now, and nothing is done yet. A rule's statement, which comes with ours, does not set its
+// result.
 void note_start(QueryDesc *query, int flags) {
     if (next_start != nullptr)
         next_start(query, flags);
     else
         standard_ExecutorStart(query, flags);
-    if (is_own_text(query->sourceText) && query->plannedstmt->canSetTag) own.memory = query->estate->es_query_cxt;
+    if (!is_own_text(query->sourceText)) return;
+    require_trusted_followers(*query->plannedstmt);
+    if (query->plannedstmt->canSetTag) own.memory = query->estate->es_query_cxt;
 }
 
 Rows execute_as_planned(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {

@@ -7,7 +7,6 @@
 #include "store/dependencies.h"
 #include "store/jobs_table.h"
 #include "store/owner.h"
-#include "store/references.h"
 #include "store/rows.h"
 
 extern "C" {
@@ -324,10 +323,7 @@ void forget_dependencies(int64 job, bool completed, const Datum *result) {
     const bool depends = has_dependencies(&edges, job);
     const bool needed = completed && has_dependents(&edges, job);
     close_edges(&edges);
-    if (depends) {
-        require_trusted_followers();
-        run(delete_edges_of, Params().add(Int64GetDatum(job)));
-    }
+    if (depends) run(delete_edges_of, Params().add(Int64GetDatum(job)));
     if (needed)
         run(keep_result,
             Params().add(Int64GetDatum(job)).add_if(result != nullptr, result != nullptr ? *result : Datum(0)));

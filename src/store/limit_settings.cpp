@@ -10,7 +10,6 @@
 #include "store/jobs_table.h"
 #include "store/limit_settings.h"
 #include "store/limiter.h"
-#include "store/references.h"
 #include "store/slots.h"
 #include "store/watch.h"
 
@@ -215,7 +214,6 @@ void set_limit(text *queue, text *key, const LimitValues &values) {
 }
 
 bool remove_limit(text *queue, text *key) {
-    require_trusted_followers();
     run(remove, Params().add(PointerGetDatum(queue)).add(PointerGetDatum(key)));
     slots_freed_at_commit();
     return affected() > 0;
