@@ -193,6 +193,61 @@ SELECT (SELECT count(*) FROM regress_jobq_app.edges) AS edges, (SELECT count(*) 
 DROP TABLE regress_jobq_app.edges;
 TRUNCATE jobq.jobs, jobq.dependencies, jobq.deleted_dependencies;
 
+-- Tables that follow what jobq updates: a claim, a move to the dead letter queue. The primary key never changes.
+SELECT jobq_create_queue('dead'), jobq_create_queue('mortal', dead_letter_queue => 'dead');
+SELECT jobq_enqueue('mortal') AS job \gset
+ALTER TABLE jobq.jobs ADD UNIQUE (id, queue);
+CREATE TABLE regress_jobq_app.places (job_id bigint REFERENCES jobq.jobs ON UPDATE CASCADE, queue text,
+    FOREIGN KEY (job_id, queue) REFERENCES jobq.jobs (id, queue));
+ALTER TABLE regress_jobq_app.places OWNER TO regress_jobq_app;
+INSERT INTO regress_jobq_app.places VALUES (:job, 'mortal');
+CREATE TRIGGER theirs AFTER UPDATE ON regress_jobq_app.places FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+TRUNCATE fired;
+SET ROLE regress_jobq_doer;
+SELECT lease FROM jobq_claim('mortal') \gset
+RESET ROLE;
+ALTER TABLE regress_jobq_app.places DROP CONSTRAINT places_job_id_queue_fkey,
+    ADD FOREIGN KEY (job_id, queue) REFERENCES jobq.jobs (id, queue) ON UPDATE CASCADE;
+SET ROLE regress_jobq_doer;
+SELECT jobq_fail(:job, :lease, 'no', retry => false);
+\set VERBOSITY terse
+SELECT jobq_heartbeat(:job, :lease);
+SELECT jobq_cancel(:job);
+\set VERBOSITY default
+RESET ROLE;
+SELECT jobq_enqueue('mortal') IS NOT NULL AS enqueued;
+SELECT count(*) AS fired FROM fired;
+-- Of a table of the owner's they fire.
+ALTER TABLE regress_jobq_app.places OWNER TO CURRENT_USER;
+DROP TRIGGER theirs ON regress_jobq_app.places;
+CREATE TRIGGER ours AFTER UPDATE ON regress_jobq_app.places FOR EACH ROW EXECUTE FUNCTION ours();
+SET ROLE regress_jobq_doer;
+SELECT jobq_fail(:job, :lease, 'no', retry => false);
+RESET ROLE;
+SELECT queue, (SELECT count(*) FROM fired) AS fired FROM regress_jobq_app.places;
+-- A row that jobq changes below SQL brings their triggers about, too.
+DROP TABLE regress_jobq_app.places;
+ALTER TABLE jobq.jobs DROP CONSTRAINT jobs_id_queue_key, ADD UNIQUE (id, status);
+CREATE TABLE regress_jobq_app.states (job_id bigint, status jobq.job_status,
+    FOREIGN KEY (job_id, status) REFERENCES jobq.jobs (id, status) ON UPDATE CASCADE);
+INSERT INTO regress_jobq_app.states SELECT id, status FROM jobq.jobs WHERE queue = 'mortal';
+CREATE TRIGGER ours AFTER UPDATE ON regress_jobq_app.states FOR EACH ROW EXECUTE FUNCTION ours();
+TRUNCATE fired;
+SET ROLE regress_jobq_doer;
+SELECT attempt FROM jobq_claim('mortal');
+RESET ROLE;
+SELECT status, (SELECT count(*) FROM fired) AS fired FROM regress_jobq_app.states;
+SELECT jobq_enqueue('mortal') IS NOT NULL AS enqueued;
+ALTER TABLE regress_jobq_app.states OWNER TO regress_jobq_app;
+SET ROLE regress_jobq_doer;
+\set VERBOSITY terse
+SELECT attempt FROM jobq_claim('mortal');
+\set VERBOSITY default
+RESET ROLE;
+DROP TABLE regress_jobq_app.states;
+ALTER TABLE jobq.jobs DROP CONSTRAINT jobs_id_status_key;
+SELECT jobq_drop_queue('mortal', force => true), jobq_drop_queue('dead', force => true);
+
 -- What a session has deferred fires as it would at its commit, whoever's function calls the tick.
 CREATE TABLE regress_jobq_app.own (n int);
 GRANT INSERT ON regress_jobq_app.own TO regress_jobq_app;

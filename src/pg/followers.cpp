@@ -160,16 +160,11 @@ void require_trusted_part(const PlannedStmt &plan, const void *node) {
 
 }  // namespace
 
-bool has_followers(Relation table, RowChange change) {
-    const TriggerDesc *triggers = table->trigdesc;
-    return triggers != nullptr &&
-           std::any_of(triggers->triggers, triggers->triggers + triggers->numtriggers,
-                       [change](const Trigger &trigger) { return changes_followers(trigger, change); });
-}
-
 void require_trusted_followers(Relation table, RowChange change, Oid role) {
-    if (!has_followers(table, change)) return;
-    const TriggerDesc *triggers = CopyTriggerDesc(table->trigdesc);
+    const auto is_followed = [change](const Trigger &trigger) { return changes_followers(trigger, change); };
+    TriggerDesc *known = table->trigdesc;
+    if (known == nullptr || std::none_of(known->triggers, known->triggers + known->numtriggers, is_followed)) return;
+    const TriggerDesc *triggers = CopyTriggerDesc(known);
     List *seen = NIL;
     for (int i = 0; i < triggers->numtriggers; i++)
         if (changes_followers_of_ours(triggers->triggers[i], change))

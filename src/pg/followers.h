@@ -4,9 +4,8 @@
 // checks of deferrable constraints) runs as whoever runs the statement that began it (before PostgreSQL 18): with the
 // rights of jobq's owner, where jobq deletes or updates the row.
 //
-// All that jobq deletes or updates by SQL is looked at here (pg/spi.cpp); open_jobs (store/jobs_table.h) has it done
-// for what is updated below SQL. Below SQL nothing is deleted from a table that has row triggers, and such a foreign
-// key is one.
+// All that jobq deletes or updates by SQL is looked at here (pg/spi.cpp), and what it updates as the executor would
+// (pg/table.cpp). Rows of a table with such a foreign key, which is a row trigger to it, are changed in no other way.
 #pragma once
 
 #include "pg/pg.h"
@@ -14,9 +13,6 @@
 namespace jobq {
 
 enum class RowChange : uint8 { Delete, Update };
-
-// Whether the table has any. Whoever keeps the answer asks again when the relation changes.
-bool has_followers(Relation table, RowChange change);
 
 // 55000 when one without the rights of the role has a say in what would run so, when we change rows of the table, which
 // is locked for that. Nobody can attach anything any more until the transaction has ended. Updates: of other columns

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/early_toast.h"
+#include "pg/followers.h"
 #include "pg/rights.h"
 #include "pg/spi.h"
 #include "pg/table.h"
@@ -183,7 +184,8 @@ void by_executor(Table *table, TupleTableSlot *row, const AttrNumber *columns, i
         });
     });
     if (!ItemPointerIsValid(&row->tts_tid)) suppressed(*table);
-    ExecCloseIndices(result);
+    // The indices, and the tables of triggers that the change has brought about elsewhere.
+    ExecCloseResultRelations(executor);
     EvalPlanQualEnd(&recheck);
     ExecResetTupleTable(executor->es_tupleTable, false);
     FreeExecutorState(executor);
@@ -362,6 +364,7 @@ void key_was_changed(int64 key) {
 
 bool update_row(Table *table, const AttrNumber *columns, int column_count) {
     if (!table->attached.update_by_executor) return update_directly(table, columns, column_count);
+    require_trusted_followers(table->relation, RowChange::Update, table->relation->rd_rel->relowner);
     if (!obtained(lock_row(table, LockWaitBlock))) return false;
     update_by_executor(table, columns, column_count);
     return true;
