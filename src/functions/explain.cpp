@@ -38,7 +38,7 @@ PGDLLEXPORT Datum jobq_explain(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     ReasonRows rows(&results);
     with_owner_spi([&] {
-        if (job_is_in_scope(scope, id)) explain_job(id, GetCurrentTimestamp(), &rows);
+        if (!explain_unreadable(&rows) && job_is_in_scope(scope, id)) explain_job(id, GetCurrentTimestamp(), &rows);
     });
     return results.done();
 }
@@ -48,7 +48,9 @@ PGDLLEXPORT Datum jobq_explain_queue(PG_FUNCTION_ARGS) {
     const text *queue = granted_queue(fcinfo, 0, "queue");
     ResultSet results(fcinfo);
     ReasonRows rows(&results);
-    with_owner_spi([&] { explain_queue(view(queue), GetCurrentTimestamp(), &rows); });
+    with_owner_spi([&] {
+        if (!explain_unreadable(&rows)) explain_queue(view(queue), GetCurrentTimestamp(), &rows);
+    });
     return results.done();
 }
 

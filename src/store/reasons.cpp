@@ -13,6 +13,7 @@
 
 extern "C" {
 #include "lib/stringinfo.h"
+#include "storage/lmgr.h"
 }
 
 namespace jobq {
@@ -48,17 +49,35 @@ Statement find_session = {
 Statement find_prepared = {
     "SELECT p.gid FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction = $1", {XIDOID}, Planning::Free};
 
-// Who keeps every change of jobq.jobs waiting: CREATE INDEX without CONCURRENTLY, LOCK TABLE, ALTER TABLE ...
+// Who keeps every change of jobq.jobs waiting: CREATE INDEX without CONCURRENTLY, LOCK TABLE, ALTER TABLE, REINDEX ...;
+// who only asks for that does, too, and stands behind somebody. A prepared transaction has no process.
 Statement find_table_locks = {
-    R"(SELECT l.pid, l.mode, nullif(a.application_name, ''), a.state, a.xact_start
-       FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-       WHERE l.locktype = 'relation' AND l.relation = 'jobq.jobs'::pg_catalog.regclass AND l.granted
+    R"(SELECT l.pid, l.mode, nullif(a.application_name, ''), a.state, a.xact_start, l.granted,
+              l.relation::pg_catalog.regclass::text, p.gid
+       FROM pg_catalog.pg_locks l
+            LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+            LEFT JOIN pg_catalog.pg_locks x
+                 ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
+                 AND x.virtualtransaction = l.virtualtransaction
+            LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid
+       WHERE l.locktype = 'relation'
+         AND (l.relation = 'jobq.jobs'::pg_catalog.regclass
+              AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+              OR l.relation IN (SELECT i.indexrelid FROM pg_catalog.pg_index i
+                                WHERE i.indrelid = 'jobq.jobs'::pg_catalog.regclass)
+                 AND l.mode = 'AccessExclusiveLock')
          AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
                            WHERE d.datname = pg_catalog.current_database())
-         AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-         AND l.pid IS NOT NULL AND l.pid <> pg_catalog.pg_backend_pid()
-       ORDER BY a.xact_start LIMIT 10)",
+         AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
+       ORDER BY l.relation <> 'jobq.jobs'::pg_catalog.regclass, NOT l.granted, a.xact_start, l.pid LIMIT 10)",
     {},
+    Planning::Free};
+Statement find_blocking = {
+    R"(SELECT DISTINCT ON (b.pid) b.pid, nullif(a.application_name, ''), a.state, a.xact_start
+       FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b(pid)
+            LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid
+       ORDER BY b.pid LIMIT 10)",
+    {INT4OID},
     Planning::Free};
 
 char *copy_of(std::string_view text) { return pnstrdup(text.data(), text.size()); }
@@ -77,20 +96,84 @@ void describe_session(StringInfo text, int32 pid, const Row &row, int name_colum
                          timestamptz_to_str(DatumGetTimestampTz(row.get(name_column + 2))));
 }
 
+// The processes that a row is about, each once.
+struct Pids {
+    Datum items[200];
+    int count;
+};
+
+bool add_pid(Pids *pids, int32 pid) {
+    const Datum *end = pids->items + pids->count;
+    if (pids->count == static_cast<int>(lengthof(pids->items)) ||
+        std::find(static_cast<const Datum *>(pids->items), end, Int32GetDatum(pid)) != end)
+        return false;
+    pids->items[pids->count++] = Int32GetDatum(pid);
+    return true;
+}
+
+// ", behind process 12 (psql), active": whom a process that waits for a lock waits for.
+void describe_blocking(StringInfo text, int32 pid, Pids *pids) {
+    const Rows blocking = read(find_blocking, Params().add(Int32GetDatum(pid)));
+    for (uint64 i = 0; i < blocking.size(); i++) {
+        const int32 other = blocking[i].int32_at(1);
+        appendStringInfoString(text, i == 0 ? ", behind " : " and ");
+        if (other == 0) {
+            appendStringInfoString(text, "a prepared transaction");
+            continue;
+        }
+        describe_session(text, other, blocking[i], 2);
+        add_pid(pids, other);
+    }
+}
+
+// A lock on the table, or on an index of it, that somebody has or waits for.
+void describe_table_lock(StringInfo text, const Row &lock, Pids *pids) {
+    const char *mode = copy_of(lock.text_at(2));
+    const char *table = copy_of(lock.text_at(7));
+    if (lock.is_null(1)) {
+        appendStringInfo(text, "%s is locked by %s of the prepared transaction \"%s\"", table, mode,
+                         lock.is_null(8) ? "" : copy_of(lock.text_at(8)));
+        return;
+    }
+    const int32 pid = lock.int32_at(1);
+    if (lock.bool_at(6)) {
+        appendStringInfo(text, "%s is locked by %s of ", table, mode);
+        describe_session(text, pid, lock, 3);
+        return;
+    }
+    describe_session(text, pid, lock, 3);
+    appendStringInfo(text, ", waits for %s on %s", mode, table);
+    describe_blocking(text, pid, pids);
+}
+
 bool explain_table_locks(ReasonSink *sink) {
     const Rows locks = read(find_table_locks, Params());
     if (locks.size() == 0) return false;
     StringInfoData text;
     initStringInfo(&text);
-    appendStringInfoString(&text, "every claim waits: the table jobq.jobs is locked by");
-    auto *pids = static_cast<Datum *>(palloc(sizeof(Datum) * locks.size()));
+    appendStringInfoString(&text, "every claim waits: ");
+    auto *pids = static_cast<Pids *>(palloc0(sizeof(Pids)));
     for (uint64 i = 0; i < locks.size(); i++) {
-        const Row lock = locks[i];
-        pids[i] = lock.get(1);
-        appendStringInfo(&text, "%s%s of ", i > 0 ? "; " : " ", copy_of(lock.text_at(2)));
-        describe_session(&text, lock.int32_at(1), lock, 3);
+        // Those of indexes come after those of the table.
+        if (!locks[i].is_null(1) && !add_pid(pids, locks[i].int32_at(1)) && locks[i].text_at(7) != locks[0].text_at(7))
+            continue;
+        if (i > 0) appendStringInfoString(&text, "; ");
+        describe_table_lock(&text, locks[i], pids);
     }
-    sink->take({"locked", text.data, 0, array_of(pids, static_cast<int>(locks.size()), INT4OID), DT_NOEND});
+    sink->take({"locked", text.data, 0, pids->count > 0 ? array_of(pids->items, pids->count, INT4OID) : 0, DT_NOEND});
+    return true;
+}
+
+// A reader's lock, which the plan of each statement takes anyway, on the table and all its indexes.
+bool lock_for_reading() {
+    const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", false));
+    if (!ConditionalLockRelationOid(table, AccessShareLock)) return false;
+    Relation jobs = table_open(table, NoLock);
+    List *indexes = RelationGetIndexList(jobs);
+    table_close(jobs, NoLock);
+    ListCell *cell;
+    foreach (cell, indexes)
+        if (!ConditionalLockRelationOid(lfirst_oid(cell), AccessShareLock)) return false;
     return true;
 }
 
@@ -296,6 +379,14 @@ bool explain_refusal(const Queue &queue, ReasonSink *sink) {
     };
     if (attempt(look, &failure)) return locked;
     refused(failure, sink);
+    return true;
+}
+
+bool explain_unreadable(ReasonSink *sink) {
+    if (lock_for_reading()) return false;
+    // Whoever it was may have gone.
+    if (!explain_table_locks(sink))
+        sink->take({"locked", "every claim waits: jobq.jobs has been locked just now", 0, 0, DT_NOEND});
     return true;
 }
 

@@ -40,6 +40,10 @@ Datum ids_in(const Rows &rows);
 // they do.
 bool explain_refusal(const Queue &queue, ReasonSink *sink);
 
+// Somebody has locked the table of jobs so that not even a reader comes by, or waits for such a lock: all that can be
+// said without waiting, too. Returns whether that is so; if not, it can be read from here on.
+bool explain_unreadable(ReasonSink *sink);
+
 // The queue is paused, or its own limit lets no job start. Returns whether one of these holds.
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink);
 // The limit of a concurrency key does.

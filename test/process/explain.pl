@@ -102,9 +102,43 @@ my $builder = session($node, 'work');
 $builder->query(q{BEGIN; LOCK TABLE jobq.jobs IN SHARE MODE});
 $pid = $builder->query('SELECT pg_backend_pid()');
 like(value($node, 'work', q{SET lock_timeout = '60 s'; SELECT reason || ': ' || detail || pids::text FROM jobq_explain_queue('long')}),
-    qr/^locked: every claim waits: the table jobq.jobs is locked by ShareLock of process $pid .*\{$pid\}$/m, 'whose lock keeps every claim waiting');
+    qr/^locked: every claim waits: jobq.jobs is locked by ShareLock of process $pid .*\{$pid\}$/m, 'whose lock keeps every claim waiting');
 like(detail('locked', $job), qr/every claim waits/, 'of a job, too');
-end_sessions($builder);
+
+# A lock that keeps readers waiting, too: it is told from without the table.
+my $impatient = q{SET statement_timeout = '60 s'; };
+my $all_of = sub {
+    my ($about) = @_;
+    return value($node, 'work', qq{${impatient}SELECT reason || ': ' || detail || coalesce(pids::text, '') FROM $about});
+};
+my @about = ("jobq_explain_queue('long')", "jobq_explain($job)");
+$builder->query(q{ROLLBACK; BEGIN; LOCK TABLE jobq.jobs IN ACCESS EXCLUSIVE MODE});
+like($all_of->($_), qr/\Alocked: every claim waits: jobq\.jobs is locked by AccessExclusiveLock of process $pid .*\{$pid\}\z/,
+    "whose lock keeps readers waiting, too: $_") for @about;
+value($node, 'work', q{CREATE ROLE narrow; SELECT jobq_grant('narrow', 'operator', queues => '{long}')});
+like(value($node, 'work', qq{${impatient}SET ROLE narrow; SELECT detail FROM jobq_explain($job)}), qr/every claim waits/, 'an operator of one queue');
+$builder->query(q{ROLLBACK; BEGIN; LOCK TABLE jobq.jobs IN SHARE MODE; REINDEX INDEX jobq.jobs_pkey});
+like($all_of->($_), qr/\Alocked: every claim waits: jobq\.jobs is locked by ShareLock of process $pid [^;]*\{$pid\}\z/, "an index that is built again: $_")
+    for @about;
+
+# A statement that waits for such a lock, behind who only reads, stops all who come after it.
+$builder->query(q{ROLLBACK; BEGIN; SELECT FROM jobq.jobs LIMIT 1});
+my $changer = session($node, 'work');
+my $changer_pid = $changer->query('SELECT pg_backend_pid()');
+$changer->query_until(qr/begun/, "SET application_name = 'the changer';\nBEGIN;\n\\echo begun\nLOCK TABLE jobq.jobs;\n");
+becomes_true($node, 'work', qq{SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $changer_pid AND NOT granted)}, 'somebody waits for the table');
+like($all_of->($_), qr/\Alocked: every claim waits: process $changer_pid \(the changer\), active, in its transaction since [^;]*, waits for AccessExclusiveLock on jobq\.jobs, behind process $pid [^;]*\{$changer_pid,$pid\}\z/,
+    "who waits, and for whom: $_") for @about;
+$builder->query('COMMIT');
+$changer->query('ROLLBACK');
+
+# A prepared transaction has no process.
+$builder->query(q{BEGIN; LOCK TABLE jobq.jobs; PREPARE TRANSACTION 'locks all'});
+like($all_of->($_), qr/\Alocked: every claim waits: jobq\.jobs is locked by AccessExclusiveLock of the prepared transaction "locks all"\z/,
+    "a prepared transaction: $_") for @about;
+$builder->query(q{ROLLBACK PREPARED 'locks all'});
+is(reasons('work', $job), 'claimable', 'nobody has locked it any more');
+end_sessions($builder, $changer);
 
 # ---- an index that claims of the queue need
 
