@@ -147,11 +147,14 @@ class Jobq(Contender):
         conn.execute('TRUNCATE jobq.jobs, jobq.attempts')
         conn.execute("DELETE FROM jobq.queue_settings WHERE queue = 'bench'")
 
-    def fill(self, conn, jobs, queue='bench', arguments='', payload='bench_payload(n)'):
+    def fill(self, conn, jobs, queue='bench', arguments='', payload='bench_payload(n)', arrays=()):
+        """arrays: pairs of an argument that takes one and the expression of n that its elements are."""
         chunk = 10_000
         for start in range(0, jobs, chunk):
+            numbers = f'generate_series({start + 1}, {min(start + chunk, jobs)}) n'
+            more = ''.join(f', {name} => (SELECT array_agg({element}) FROM {numbers})' for name, element in arrays)
             conn.execute(f"SELECT count(*) FROM jobq_enqueue_many('{queue}', (SELECT array_agg({payload}) "
-                         f"FROM generate_series({start + 1}, {min(start + chunk, jobs)}) n){arguments})")
+                         f"FROM {numbers}){arguments}{more})")
 
     def lifecycle(self):
         return ("SELECT id, lease, payload FROM jobq_claim('bench') \\gset\n"

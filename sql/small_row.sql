@@ -32,6 +32,27 @@ SELECT count(*) AS claimed, bool_and(payload = pg_temp.noise(length(payload #>> 
        count(*) FILTER (WHERE pg_temp.row_bytes(id) > 400) AS wide FROM held;
 SELECT bool_and(jobq_complete(id, lease, payload)) AS completed FROM held;
 SELECT count(*) AS completed, bool_and(payload = result) AS whole FROM jobq.jobs WHERE queue = 'small';
+-- Of a job with keys the payload alone leaves the row, and no later version writes anything out anew but a wide result.
+CREATE FUNCTION pg_temp.values_apart() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    n bigint;
+BEGIN
+    EXECUTE (SELECT format('SELECT count(DISTINCT chunk_id) FROM %s', reltoastrelid::regclass) FROM pg_class
+             WHERE oid = 'jobq.jobs'::regclass) INTO n;
+    RETURN n;
+END $$;
+CREATE FUNCTION pg_temp.more_apart() RETURNS bigint LANGUAGE sql AS $$
+    WITH b AS (SELECT pg_temp.values_apart() AS now, current_setting('small.apart')::bigint AS before)
+    SELECT now - before FROM b WHERE set_config('small.apart', now::text, false) IS NOT NULL $$;
+SELECT set_config('small.apart', pg_temp.values_apart()::text, false) IS NOT NULL AS begun;
+SELECT count(jobq_enqueue('small keyed jobs', pg_temp.noise(400 + n), kind => 'a kind ' || md5('a'), unique_key => 'unique ' || md5('u' || n),
+    concurrency_key => 'customer ' || md5('c' || n))) FROM generate_series(1, 10) n;
+SELECT pg_temp.more_apart() AS payloads;
+CREATE TEMP TABLE keyed AS SELECT id, lease FROM jobq_claim('small keyed jobs', 'worker ' || md5('w'), batch => 100);
+SELECT count(jobq_heartbeat(id, lease)) AS heartbeats FROM keyed;
+SELECT pg_temp.more_apart() AS more;
+SELECT count(jobq_complete(id, lease, pg_temp.noise(400))) AS completed FROM keyed;
+SELECT pg_temp.more_apart() AS results;
 -- A table of somebody's that keeps what is inserted gets whole values.
 CREATE TABLE public.seen (payload jsonb);
 CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen SELECT payload FROM fresh; RETURN NULL; END $$;
@@ -56,5 +77,5 @@ DROP FUNCTION public.leak;
 WITH x AS MATERIALIZED (SELECT jobq.apart(pg_temp.noise(1500)) AS p) SELECT p = pg_temp.noise(1500) AS whole FROM x;
 DROP FUNCTION public.keep;
 DROP TABLE public.seen;
-SELECT jobq_drop_queue('small', force => true), jobq_drop_queue('leaks', force => true);
+SELECT jobq_drop_queue('small', force => true), jobq_drop_queue('small keyed jobs', force => true), jobq_drop_queue('leaks', force => true);
 DROP EXTENSION pageinspect;

@@ -1,5 +1,6 @@
 # What a job's payload costs: bytes in the table and in the WAL, and speed, with payloads that do not compress. Every cell has the
-# same 40,000 jobs, waiting and then completed in batches of 100 by two clients; nothing is vacuumed meanwhile.
+# same 40,000 jobs, waiting and then completed in batches of 100 by two clients; nothing is vacuumed meanwhile. One cell has
+# jobs with keys, which must not leave the row together with the payload.
 
 from cells import interleave
 from contenders import BASE, JOBQ, TEXTBOOK
@@ -10,18 +11,21 @@ TITLE = 'Payloads of 100, 500 and 1,500 bytes'
 JOBS, BATCH, CLIENTS = 40_000, 100, 2
 # Bytes of a job in the table, waiting and completed, as times the textbook's.
 SIZES = {100: (1.6, 1.0), 500: (1.2, 1.0), 1500: (1.15, 1.0)}
+KEYED = 400
+KEYS = dict(arguments=", kind => 'invoice-rendering'",
+            arrays=(('unique_keys', "'invoice-' || md5(n::text)"), ('concurrency_keys', "'customer-' || md5((n % 1000)::text)")))
 
 
 def size_of(conn, contender):
     return conn.execute('SELECT pg_total_relation_size(%s::regclass)', (contender.table,)).fetchone()[0] / JOBS
 
 
-def live(bench, contender, payload, images):
+def live(bench, contender, payload, images, keys):
     """Fills the table and empties the queue. images: pages are logged whole when they are first changed."""
     conn = bench.conn_of(contender)
     contender.reset(conn)
     conn.execute(f'ALTER TABLE {contender.table} SET (autovacuum_enabled = off)')
-    contender.fill(conn, JOBS, payload=payload)
+    contender.fill(conn, JOBS, payload=payload, **keys)
     waiting = size_of(conn, contender)
     bench.setting('full_page_writes', 'on' if images else 'off', conn)
     conn.execute('CHECKPOINT')
@@ -39,10 +43,13 @@ def live(bench, contender, payload, images):
                 hot_completions=100.0 * cost['hot_updates'] / JOBS, audited=not found)
 
 
-def cell(bench, contender, payload):
+def cell(bench, contender, payload, keys=None):
     def once():
-        metrics = live(bench, contender, payload, images=False)
-        metrics['wal_after_checkpoint'] = live(bench, contender, payload, images=True)['wal_per_job']
+        metrics = live(bench, contender, payload, images=False, keys=keys or {})
+        metrics['wal_after_checkpoint'] = live(bench, contender, payload, images=True, keys=keys or {})['wal_per_job']
+        # The same keys could not be enqueued again and again.
+        if keys:
+            return metrics
         conn = bench.conn_of(contender)
         contender.reset(conn)
         load = pgbench(contender.enqueue_many(1000, payload), 1, seconds=bench.scale(2, 1), variables={'ready': 0}, host=contender.host)
@@ -57,6 +64,8 @@ def run(bench):
     contenders = [TEXTBOOK, JOBQ] + ([BASE] if BASE else [])
     cells = {f'{contender.title}, {size:,} bytes': cell(bench, contender, f'bench_noise(n, {size})')
              for size in SIZES for contender in contenders}
+    for contender in contenders[1:]:
+        cells[f'{contender.title}, {KEYED:,} bytes and keys'] = cell(bench, contender, f'bench_noise(n, {KEYED})', KEYS)
     interleave(bench, 'payload', cells, bench.scale(3, 1), 'off')
     for size, (waiting, completed) in SIZES.items():
         own = f'jobq, {size:,} bytes'
@@ -72,6 +81,8 @@ def run(bench):
         if BASE:
             before = f'jobq before, {size:,} bytes'
             bench.goal('payload', f'{size:,} bytes, batches: times before', bench.ratio('payload', own, before, 'off'), '>=', 1.0)
+    bench.goal('payload', f'{KEYED:,} bytes and keys, WAL of claim and completion',
+               bench.median('payload', f'jobq, {KEYED:,} bytes and keys', 'off', 'wal_per_job'), '<=', 900, 'bytes')
     bench.goal('payload', 'batches with 1,500 bytes: times those with 100',
                bench.ratio('payload', 'jobq, 1,500 bytes', 'jobq, 100 bytes', 'off'), '>=', 0.85)
     if BASE:

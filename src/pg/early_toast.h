@@ -1,4 +1,5 @@
-// Wide values that leave a row when it is inserted, so that each later version of the row copies a pointer.
+// Wide values that leave a row when it is inserted, so that each later version of the row copies a pointer. What a
+// later version brings the server looks at by itself, since the row has such a pointer.
 //
 // The server asks its toaster only for rows longer than 2 kB, whatever the table's toast_tuple_target says. It does so
 // for shorter ones too when a value is an external one, and a pointer into memory counts (VARTAG_INDIRECT, as logical

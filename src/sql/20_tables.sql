@@ -101,6 +101,18 @@ CREATE TABLE jobq.jobs (
         autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.1);
 
+-- What is short, and copied from version to version, stays in the row. The server looks at each new version of a row that
+-- has values outside, and would move out these as well until it is down to toast_tuple_target.
+ALTER TABLE jobq.jobs
+    ALTER COLUMN queue SET STORAGE MAIN,
+    ALTER COLUMN kind SET STORAGE MAIN,
+    ALTER COLUMN unique_key SET STORAGE MAIN,
+    ALTER COLUMN group_key SET STORAGE MAIN,
+    ALTER COLUMN concurrency_key SET STORAGE MAIN,
+    ALTER COLUMN worker_id SET STORAGE MAIN,
+    ALTER COLUMN dead_from SET STORAGE MAIN,
+    ALTER COLUMN unique_held SET STORAGE MAIN;
+
 -- The claim index. Its key and its predicate are ready_at, never status: a heartbeat and a report of progress leave
 -- every indexed column alone and stay HOT.
 CREATE INDEX jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id) WHERE ready_at IS NOT NULL;
