@@ -32,6 +32,10 @@ SELECT count(*) AS claimed, bool_and(payload = pg_temp.noise(length(payload #>> 
        count(*) FILTER (WHERE pg_temp.row_bytes(id) > 400) AS wide FROM held;
 SELECT bool_and(jobq_complete(id, lease, payload)) AS completed FROM held;
 SELECT count(*) AS completed, bool_and(payload = result) AS whole FROM jobq.jobs WHERE queue = 'small';
+-- Wide metadata leave it, too, with a unique key or without.
+CREATE TEMP TABLE told AS
+    SELECT key, jobq_enqueue('small', unique_key => key, metadata => pg_temp.noise(1500)) AS job FROM unnest('{meta,NULL}'::text[]) key;
+SELECT key, pg_temp.row_bytes(job) < 300 AS small, metadata = pg_temp.noise(1500) AS whole FROM told JOIN jobq.jobs j ON j.id = job ORDER BY job;
 -- Of a job with keys the payload alone leaves the row, and no later version writes anything out anew but a wide result.
 CREATE FUNCTION pg_temp.values_apart() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

@@ -101,8 +101,8 @@ PGDLLEXPORT Datum jobq_by_hand(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_apart);
 PGDLLEXPORT Datum jobq_apart(PG_FUNCTION_ARGS) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();
-    const Datum payload = PG_GETARG_DATUM(0);
-    PG_RETURN_DATUM(is_own_query(fcinfo->flinfo->fn_mcxt) ? apart(payload) : payload);
+    const Datum value = PG_GETARG_DATUM(0);
+    PG_RETURN_DATUM(is_own_query(fcinfo->flinfo->fn_mcxt) ? apart(value) : value);
 }
 
 PG_FUNCTION_INFO_V1(jobq_note_restore);

@@ -31,12 +31,12 @@ CREATE FUNCTION jobq.by_hand()
 COMMENT ON FUNCTION jobq.by_hand() IS
     'true unless the current statement is one of jobq''s own: lets triggers leave those alone';
 
-CREATE FUNCTION jobq.apart(payload jsonb)
+CREATE FUNCTION jobq.apart(value jsonb)
     RETURNS jsonb
     AS 'MODULE_PATHNAME', 'jobq_apart'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq.apart(jsonb) IS
-    'the payload; in a statement of jobq''s own as a value that may leave the row that it is inserted into';
+    'the value; in a statement of jobq''s own as one that may leave the row that it is inserted into';
 
 -- lane, ready_at, due_at and unique_held follow from other columns. They are neither generated columns nor guarded by
 -- CHECK constraints, on purpose: the server parses the text of each such expression again for every single statement

@@ -61,7 +61,8 @@ Statement insert = {
                                    requires, heartbeat_timeout, unique_key, unique_for, unique_held, run_at, ready_at,
                                    due_at, status, max_runtime, concurrency_key, group_key, group_waiting, turn)
        SELECT u.id, $14, $15, $16, $17, u.priority, $18, $19,
-              CASE WHEN $24 THEN jobq.apart(u.payload) ELSE u.payload END, $20, $21, $22, u.unique_key,
+              CASE WHEN $24 THEN jobq.apart(u.payload) ELSE u.payload END,
+              CASE WHEN $24 THEN jobq.apart($20) ELSE $20 END, $21, $22, u.unique_key,
               CASE WHEN u.unique_key IS NOT NULL THEN $23 END, u.unique_key, u.run_at, u.ready_at, u.due_at,
               u.status::jobq.job_status, $13, u.concurrency_key, u.group_key, u.group_waiting, u.turn
        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
