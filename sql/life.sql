@@ -57,6 +57,11 @@ BEGIN
     RETURN coalesce(answer, 'NULL') || CASE WHEN job.id IS NULL THEN ' -> gone' WHEN job.status <> was THEN ' -> ' || job.status
                           WHEN was = 'processing' AND job.cancel_requested_at IS NOT NULL THEN ', asked' ELSE '' END;
 END $$;
+CREATE FUNCTION pg_temp.lost_at_last(job bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE jobq.jobs SET max_attempts = attempts WHERE id = job AND status = 'processing';
+    RETURN (SELECT sum(done) FROM jobq_tick(now() + interval '1 hour') WHERE duty = 'rescue');
+END $$;
 SELECT event, becomes[1] AS scheduled, becomes[2] AS blocked, becomes[3] AS pending, becomes[4] AS processing,
        becomes[5] AS completed, becomes[6] AS failed, becomes[7] AS cancelled
 FROM (SELECT n, event, array_agg(pg_temp.becomes(s, call) ORDER BY s) AS becomes
@@ -73,7 +78,9 @@ FROM (SELECT n, event, array_agg(pg_temp.becomes(s, call) ORDER BY s) AS becomes
                    (11, 'reschedule, due', $$SELECT jobq_reschedule(%s, now())$$),
                    (12, 'delete', 'SELECT jobq_delete(%s)'),
                    (13, 'tick, an hour later', $$SELECT sum(done) FROM jobq_tick(now() + interval '1 hour') WHERE duty IN ('rescue', 'promote')$$),
-                   (14, 'tick, two days later', $$SELECT sum(done) FROM jobq_tick(now() + interval '2 days') WHERE duty IN ('rescue', 'promote')$$)
+                   (14, 'tick, two days later', $$SELECT sum(done) FROM jobq_tick(now() + interval '2 days') WHERE duty IN ('rescue', 'promote')$$),
+                   (15, 'tick, 15 days later', $$SELECT sum(done) FROM jobq_tick(now() + interval '15 days') WHERE duty IN ('rescue', 'promote')$$),
+                   (16, 'lost in the last attempt', 'SELECT pg_temp.lost_at_last(%s)')
                   ) e(n, event, call),
            unnest(enum_range(NULL::jobq.job_status)) s
       GROUP BY n, event) t
