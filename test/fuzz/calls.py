@@ -35,7 +35,6 @@ CALLS = 10000
 STUCK = 3 * BOUND       # seconds without a new call after which a client hangs
 # A duty waits for nobody for long, and goes there again: for round_robin all jobs of a queue are locked for a moment.
 EXCUSED_DUTIES = ("canceling statement due to lock timeout", "deadlock detected")
-ENOUGH = 150            # calls of a function, of which some must succeed and some fail
 SHOWN = 20              # faults that are printed whole
 
 
@@ -133,24 +132,6 @@ def _shares(plan, answers, refused):
     return sorted(set(lines))
 
 
-def _useless(plan, answers, refused):
-    """Functions that never succeeded, or never failed: nobody attacks them."""
-    found = []
-    for function in plan.functions:
-        succeeded = answers[function.name, ""]
-        failed = refused[function.name] + sum(
-            count for (name, sqlstate), count in answers.items() if name == function.name and sqlstate)
-        # Of few calls none may have been of the kind.
-        if succeeded + failed < ENOUGH:
-            continue
-        if not succeeded and not function.trigger:
-            found.append(f"{function.name} never succeeded")
-        # There is nothing that could be wrong with a call of the others.
-        if not failed and function.arguments and not function.for_everybody:
-            found.append(f"{function.name} never failed")
-    return found
-
-
 def report_calls(results, plan, reports, seconds):
     answers, refused, kinds, times, faults = Counter(), Counter(), Counter(), Counter(), {}
     for report in reports:
@@ -174,7 +155,7 @@ def report_calls(results, plan, reports, seconds):
     results.check(total >= plan.calls or faults, "all calls were made", f"{total} of {plan.calls}")
     # A product that was cut short need not have come by all of them.
     if plan.calls >= 5000:
-        useless = _useless(plan, answers, refused)
+        useless = verdict.useless(plan.functions, answers, refused)
         results.check(not useless, "every function succeeds at times, and fails at times", useless)
     return list(faults)
 

@@ -71,3 +71,26 @@ class Judge:
             return True
         # Of an array of descriptions the keys are arguments.
         return function.named("specs") and re.search(r'(argument|key) "\w+"', text) is not None
+
+
+# Calls of a function, of which some must succeed and some fail. Of fewer none may have been of the kind. A run of 10,000 makes
+# some 40 to 600 calls of each. Those for users refuse NULL, which is among the calls in any case; jobq's own mostly take
+# anything, and fail for a role without the right only, one call in thirty.
+ENOUGH, ENOUGH_REFUSED = 30, 500
+
+
+def useless(functions, answers, refused):
+    """Functions that never succeeded, or never failed: nobody attacks them."""
+    found = []
+    for function in functions:
+        succeeded = answers[function.name, ""]
+        failed = refused[function.name] + sum(
+            count for (name, sqlstate), count in answers.items() if name == function.name and sqlstate)
+        calls = succeeded + failed
+        if calls >= ENOUGH and not succeeded and not function.trigger:
+            found.append(f"{function.name} never succeeded")
+        # There is nothing that could be wrong with a call of the others.
+        may_fail = function.arguments and not function.for_everybody
+        if calls >= (ENOUGH if function.schema == "public" else ENOUGH_REFUSED) and not failed and may_fail:
+            found.append(f"{function.name} never failed")
+    return found

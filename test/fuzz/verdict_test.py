@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 
 import stock
 import transactions
@@ -88,11 +89,28 @@ def make_calls(results):
         results.check(ended == ("BEGIN;" in text or "BEGIN " in text and kind != "DO block"), f"it ends: {kind}", text)
 
 
+def find_useless(results):
+    inner = Function(5, "jobq", "turn_of", False, False, "bigint", False, False, (Argument("key", "text", False),))
+    for label, function, succeeded, failed, refused, expected in (
+            ("a function that never succeeds", ENQUEUE, 0, 29, 1, "never succeeded"),
+            ("one that never fails", ENQUEUE, 30, 0, 0, "never failed"),
+            ("one of jobq's own that never fails", inner, 500, 0, 0, "never failed"),
+            ("one of jobq's own that was called too rarely for that", inner, 499, 0, 0, None),
+            ("one that was called too rarely", ENQUEUE, 0, 29, 0, None),
+            ("one that succeeds and fails", ENQUEUE, 1, 99, 0, None),
+            ("one that fails for those who may not call it", ENQUEUE, 29, 0, 1, None),
+            ("a trigger's function", TRIGGER, 0, 100, 0, None)):
+        answers = Counter({(function.name, ""): succeeded, (function.name, "22004"): failed})
+        found = verdict.useless([function], answers, Counter({function.name: refused}))
+        results.equal(found, [f"{function.name} {expected}"] if expected else [], f"whether a function is attacked: {label}")
+
+
 def main():
     results = Results("verdict_test")
     judge_answers(results)
     draw_values(results)
     make_calls(results)
+    find_useless(results)
     results.finish()
 
 
