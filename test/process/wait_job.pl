@@ -27,7 +27,7 @@ sub waits_for
 {
     my ($sleeper, $job, $timeout) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    start($sleeper, "CALL jobq_wait_job($job, '@{[$timeout // '20 s']}')", "SELECT jobq_result($job)");
+    start($sleeper, "CALL jobq_wait_job($job, '@{[$timeout // '3 min']}')", "SELECT jobq_result($job)");
     return asleep($sleeper);
 }
 
@@ -136,14 +136,14 @@ start($one, q{DO $$ DECLARE job bigint; began timestamptz; worst float := 0; BEG
     FOR i IN 1 .. 500 LOOP
         began := clock_timestamp();
         job := jobq_enqueue('asks', to_jsonb(i));
-        CALL jobq_wait_job(job, '20 s');
+        CALL jobq_wait_job(job, '3 min');
         IF jobq_result(job) IS DISTINCT FROM to_jsonb(i) THEN RAISE 'no result of %', job; END IF;
         worst := greatest(worst, extract(epoch FROM clock_timestamp() - began));
     END LOOP;
     PERFORM set_config('test.worst', worst::text, false), jobq_enqueue('asks', '"stop"');
 END $$}, q{SELECT current_setting('test.worst')});
 $two->{session}->query(q{DO $$ DECLARE job record; BEGIN LOOP
-    CALL jobq_wait('asks', '20 s');
+    CALL jobq_wait('asks', '3 min');
     SELECT * INTO job FROM jobq_claim('asks');
     CONTINUE WHEN NOT FOUND;
     PERFORM jobq_complete(job.id, job.lease, job.payload);

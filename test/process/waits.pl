@@ -23,7 +23,7 @@ my ($one, $two) = map { sleeper($node) } 1 .. 2;
 
 # ---- a commit wakes, and not before
 
-start($one, q{CALL jobq_wait('q', '20 s')}, q{SELECT kind FROM jobq_claim('q', 'one')});
+start($one, q{CALL jobq_wait('q', '3 min')}, q{SELECT kind FROM jobq_claim('q', 'one')});
 asleep($one);
 is(value($node, 'work', "SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE pid = $one->{pid}"),
     't', 'a sleeper has neither snapshot nor transaction id');
@@ -34,7 +34,7 @@ sleeps_on($one, 'an enqueue alone wakes nobody');
 $other->query('COMMIT');
 wakes($one, 'its commit does');
 is($one->{output}, "first\n", 'and the job is there');
-start($one, q{CALL jobq_wait('q', '20 s')});
+start($one, q{CALL jobq_wait('q', '3 min')});
 asleep($one);
 $other->query(q{BEGIN; SELECT jobq_enqueue('q'); ROLLBACK});
 sleeps_on($one, 'a rollback wakes nobody');
@@ -42,7 +42,7 @@ enqueue(q{'another'});
 sleeps_on($one, 'nor does another queue');
 enqueue(q{'q'});
 wakes($one, 'the next commit does');
-start($one, q{CALL jobq_wait('q', '20 s')});
+start($one, q{CALL jobq_wait('q', '3 min')});
 wakes($one, 'a job that is there already ends the call at once');
 clear('q');
 
@@ -58,14 +58,14 @@ for my $way (sort keys %ways)
 {
     enqueue(q{'ways'});
     clear('ways');
-    start($one, q{CALL jobq_wait('ways', '20 s')});
+    start($one, q{CALL jobq_wait('ways', '3 min')});
     asleep($one);
     $other->query($ways{$way});
     wakes($one, "woken by $way");
     clear('ways');
 }
 
-start($one, q{CALL jobq_wait('later', '20 s')}, q{SELECT round(extract(epoch FROM clock_timestamp() - run_at) * 1000) FROM jobq_claim('later')});
+start($one, q{CALL jobq_wait('later', '3 min')}, q{SELECT round(extract(epoch FROM clock_timestamp() - run_at) * 1000) FROM jobq_claim('later')});
 asleep($one);
 enqueue(q{'later', run_at => clock_timestamp() + interval '700 ms'});
 cmp_ok(seconds_to_end($one), '>', 0.4, 'a delayed job wakes nobody before its time');
@@ -73,7 +73,7 @@ like($one->{output}, qr/^\d+\n$/, 'but when it is promoted');
 diag("ms from run_at to the claim: $one->{output}");
 
 value($node, 'work', q{BEGIN; SELECT jobq_enqueue('prepared', kind => 'new'); PREPARE TRANSACTION 'jobs'});
-start($one, q{CALL jobq_wait('prepared', '20 s')});
+start($one, q{CALL jobq_wait('prepared', '3 min')});
 asleep($one);
 value($node, 'work', q{COMMIT PREPARED 'jobs'});
 wakes($one, 'woken by COMMIT PREPARED in another session');
@@ -85,7 +85,7 @@ for my $round ('a queue nobody has used', 'a queue in use')
 {
     for my $sleeper (@crowd)
     {
-        start($sleeper, q{CALL jobq_wait('crowd', '20 s')}, q{SELECT count(*) FROM jobq_claim('crowd')});
+        start($sleeper, q{CALL jobq_wait('crowd', '3 min')}, q{SELECT count(*) FROM jobq_claim('crowd')});
         asleep($sleeper);
     }
     $other->query(q{SELECT count(*) FROM jobq_enqueue_many('crowd', '{1,2}')});
@@ -99,8 +99,8 @@ for my $round ('a queue nobody has used', 'a queue in use')
 
 # ---- only who may take the job
 
-start($one, q{CALL jobq_wait('kinds', '20 s', kinds => '{mail}')});
-start($two, q{CALL jobq_wait('kinds', '20 s', kinds => '{sms}', versions => '{0}')});
+start($one, q{CALL jobq_wait('kinds', '3 min', kinds => '{mail}')});
+start($two, q{CALL jobq_wait('kinds', '3 min', kinds => '{sms}', versions => '{0}')});
 asleep($one, $two);
 enqueue(q{'kinds', kind => 'fax'});
 enqueue(q{'kinds', kind => 'sms', version => 1});
@@ -117,8 +117,8 @@ ok(!ended($one), 'and nobody else');
 enqueue(q{'kinds', kind => 'mail'});
 wakes($one, 'the other kind the other');
 
-start($one, q{CALL jobq_wait('able', '20 s')});
-start($two, q{CALL jobq_wait('able', '20 s', capabilities => '{gpu,disk}')});
+start($one, q{CALL jobq_wait('able', '3 min')});
+start($two, q{CALL jobq_wait('able', '3 min', capabilities => '{gpu,disk}')});
 asleep($one, $two);
 enqueue(q{'able', requires => '{tape}'});
 sleeps_on($_, 'a job that neither can do') for $one, $two;
@@ -130,7 +130,7 @@ wakes($one, 'a job without requirements');
 
 # More kinds than are kept in shared memory.
 my $kinds = join ',', map { "kind$_" } 1 .. 40;
-start($one, "CALL jobq_wait('wide', '20 s', kinds => '{$kinds}')");
+start($one, "CALL jobq_wait('wide', '3 min', kinds => '{$kinds}')");
 asleep($one);
 enqueue(q{'wide', kind => 'no'});
 sleeps_on($one, 'a wide filter is still a filter');
@@ -141,7 +141,7 @@ wakes($one, 'and finds what it wants');
 
 enqueue(q{'paused'});
 $other->query(q{SELECT jobq_pause_queue('paused')});
-start($one, q{CALL jobq_wait('paused', '20 s')});
+start($one, q{CALL jobq_wait('paused', '3 min')});
 sleeps_on($one, 'a paused queue counts as empty');
 asleep($one);
 enqueue(q{'paused'});
@@ -149,7 +149,7 @@ sleeps_on($one, 'whatever comes in');
 $other->query(q{SELECT jobq_resume_queue('paused')});
 wakes($one, 'until it is resumed');
 clear('paused');
-start($one, q{CALL jobq_wait('paused', '20 s')});
+start($one, q{CALL jobq_wait('paused', '3 min')});
 asleep($one);
 $other->query(q{SELECT jobq_pause_queue('paused')});
 enqueue(q{'paused'});
@@ -161,7 +161,7 @@ wakes($one, 'and so does an UPDATE of the settings');
 
 enqueue(q{'held'});
 $other->query(q{BEGIN; SELECT id FROM jobq.jobs WHERE queue = 'held' FOR UPDATE});
-start($one, q{CALL jobq_wait('held', '20 s')});
+start($one, q{CALL jobq_wait('held', '3 min')});
 sleeps_on($one, 'a job that a transaction holds is not claimable');
 $before[0] = sleeps($one);
 usleep(1_000_000);
@@ -179,9 +179,9 @@ cmp_ok(time - $begin, '>', 0.2, 'who comes again and again for the same job is s
 for my $end ('a cancelled', 'a terminated', 'a lost')
 {
     my $first = sleeper($node);
-    start($first, q{CALL jobq_wait('handed', '20 s')});
+    start($first, q{CALL jobq_wait('handed', '3 min')});
     asleep($first);
-    start($two, q{CALL jobq_wait('handed', '20 s')}, q{SELECT count(*) FROM jobq_claim('handed')});
+    start($two, q{CALL jobq_wait('handed', '3 min')}, q{SELECT count(*) FROM jobq_claim('handed')});
     asleep($two);
     kill 'STOP', $first->{pid};
     enqueue(q{'handed'});
@@ -205,7 +205,7 @@ for my $end ('a cancelled', 'a terminated', 'a lost')
 # ---- none is lost: a look a second later would find the job, and take that long
 
 my $work = q{DO $$ DECLARE job record; BEGIN LOOP
-    CALL jobq_wait('stress', '20 s');
+    CALL jobq_wait('stress', '3 min');
     LOOP
         SELECT * INTO job FROM jobq_claim('stress');
         EXIT WHEN NOT FOUND;
@@ -248,11 +248,11 @@ asleep($one);
 enqueue(q{'empty'});
 wakes($one, 'a very long one too');
 clear('empty');
-is(sqlstate($node, 'work', q{SET statement_timeout = '300 ms'; CALL jobq_wait('empty', '20 s')}), '57014', 'statement_timeout ends it');
+is(sqlstate($node, 'work', q{SET statement_timeout = '300 ms'; CALL jobq_wait('empty', '3 min')}), '57014', 'statement_timeout ends it');
 
 # ---- cancel and terminate
 
-start($one, q{CALL jobq_wait('empty', '20 s')});
+start($one, q{CALL jobq_wait('empty', '3 min')});
 asleep($one);
 $begin = time;
 value($node, 'work', "SELECT pg_cancel_backend($one->{pid})");
@@ -260,13 +260,13 @@ in_time(seconds_to_end($one, 10), $slack, 'a cancel is answered at once');
 like($one->{session}{stderr}, qr/canceling statement due to user request/, 'with the usual error');
 $one->{session}{stderr} = '';
 is($one->{session}->query('SELECT 1'), '1', 'and the session goes on');
-start($one, q{CALL jobq_wait('empty', '20 s')});
+start($one, q{CALL jobq_wait('empty', '3 min')});
 asleep($one);
 enqueue(q{'empty'});
 wakes($one, 'and waits again');
 clear('empty');
 my $victim = sleeper($node);
-start($victim, q{CALL jobq_wait('empty', '20 s')});
+start($victim, q{CALL jobq_wait('empty', '3 min')});
 asleep($victim);
 value($node, 'work', "SELECT pg_terminate_backend($victim->{pid})");
 my $gone = seconds_until(sub { !-e "/proc/$victim->{pid}" }, 10) // 1e9;
@@ -286,7 +286,7 @@ is(sqlstate($node, 'work', q{DO $$ BEGIN CALL jobq_wait('empty'); EXCEPTION WHEN
 is(sqlstate($node, 'work', q{SET default_transaction_read_only = on; CALL jobq_wait('empty', '0 s')}), '25006', 'a read-only transaction');
 
 # A loop inside the server.
-start($two, q{DO $$ DECLARE job bigint; BEGIN LOOP CALL jobq_wait('loop', '20 s'); SELECT id INTO job FROM jobq_claim('loop'); COMMIT; EXIT WHEN FOUND; END LOOP; END $$});
+start($two, q{DO $$ DECLARE job bigint; BEGIN LOOP CALL jobq_wait('loop', '3 min'); SELECT id INTO job FROM jobq_claim('loop'); COMMIT; EXIT WHEN FOUND; END LOOP; END $$});
 asleep($two);
 is(value($node, 'work', "SELECT backend_xmin IS NULL AND backend_xid IS NULL FROM pg_stat_activity WHERE pid = $two->{pid}"),
     't', 'DO outside of a transaction block: no snapshot either');
@@ -302,7 +302,7 @@ value($node, 'work', q{CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
     CREATE FUNCTION evil.eq(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'as %', current_user; END $$;
     CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.eq)});
 $worker->{session}->query(q{SET search_path = evil, pg_catalog, public; SET default_transaction_isolation = serializable});
-start($worker, q{CALL jobq_wait('rights', '20 s')}, q{SELECT current_user, current_setting('search_path')});
+start($worker, q{CALL jobq_wait('rights', '3 min')}, q{SELECT current_user, current_setting('search_path')});
 asleep($worker);
 enqueue(q{'rights'});
 wakes($worker, 'a worker may wait');
@@ -391,7 +391,7 @@ report_seconds('from an idle database', $late // 1e9);
 # ---- the extension is dropped
 
 clear('empty');
-start($one, q{CALL jobq_wait('empty', '20 s')});
+start($one, q{CALL jobq_wait('empty', '3 min')});
 asleep($one);
 value($node, 'work', 'DROP EXTENSION jobq');
 in_time(seconds_to_end($one, 10), 3, 'DROP EXTENSION does not wait for sleepers, and ends them');
@@ -413,7 +413,7 @@ my $plain = server('waits_plain');
 database($plain, 'work');
 $node = $plain;
 my $lone = sleeper($node);
-start($lone, q{CALL jobq_wait('q', '20 s')}, q{SELECT count(*) FROM jobq_claim('q')});
+start($lone, q{CALL jobq_wait('q', '3 min')}, q{SELECT count(*) FROM jobq_claim('q')});
 asleep($lone);
 value($plain, 'work', q{SELECT jobq_enqueue('q')});
 in_time(seconds_to_end($lone, 10), 1.5, 'without preload a job is found within about a second');
