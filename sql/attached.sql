@@ -1,5 +1,6 @@
--- What a DBA attaches to jobq.jobs is honoured by the functions that run no SQL: row triggers, constraints, indexes.
+-- What a DBA attaches to jobq.jobs is honoured whichever way jobq reaches the rows: row triggers, constraints, indexes.
 SET client_min_messages = warning;
+\set SHOW_CONTEXT never
 
 -- Indexes: on an expression, partial with a condition of its own, unique.
 CREATE INDEX dba_payload_idx ON jobq.jobs ((payload ->> 'customer'));
@@ -32,7 +33,7 @@ SELECT payload FROM jobq_claim('dba single', 'w', batch => 1);
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'dba single' AND status = 'processing';
 DROP INDEX jobq.dba_single_idx, jobq.dba_payload_idx;
 
--- Row triggers, with the rights of the owner; FOR UPDATE OF too. Statement triggers do not fire.
+-- Row triggers, with the rights of the owner; FOR UPDATE OF too.
 CREATE TABLE dba_seen (what text, id bigint, who text);
 CREATE FUNCTION dba_note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -86,13 +87,15 @@ ALTER TABLE jobq.jobs ADD CONSTRAINT dba_no_secrets CHECK (NOT payload ? 'passwo
 SELECT jobq_enqueue('dba', '{"password": "x"}');
 SELECT count(*) FROM jobq_enqueue_many('dba', ARRAY[jsonb '1', '{"password": "x"}']);
 ALTER TABLE jobq.jobs DROP CONSTRAINT dba_no_secrets;
--- One that is checked later is honoured; an exclusion constraint is refused, and nothing is changed.
+-- One that is checked later is honoured, and an exclusion constraint.
 ALTER TABLE jobq.jobs ADD CONSTRAINT dba_later UNIQUE (id) DEFERRABLE;
 SELECT jobq_enqueue('dba') > 0 AS enqueued;
 SELECT count(*) AS claimed FROM jobq_claim('dba', 'w');
 ALTER TABLE jobq.jobs DROP CONSTRAINT dba_later;
-ALTER TABLE jobq.jobs ADD CONSTRAINT dba_exclusion EXCLUDE (id WITH =);
-SELECT jobq_enqueue('dba');
+ALTER TABLE jobq.jobs ADD CONSTRAINT dba_exclusion EXCLUDE (kind WITH =) WHERE (kind = 'alone');
+SELECT jobq_enqueue('dba', kind => 'alone') > 0 AS enqueued;
+SELECT jobq_enqueue('dba', kind => 'alone');
+SELECT count(jobq_complete(id, lease)) AS completed FROM jobq_claim('dba', 'w', kinds => '{alone}');
 ALTER TABLE jobq.jobs DROP CONSTRAINT dba_exclusion;
 \set VERBOSITY default
 SELECT count(*) AS left_over FROM jobq.jobs WHERE queue = 'dba' AND status = 'pending';

@@ -1,17 +1,20 @@
 -- An index of jobq's that lacks jobs (what CREATE INDEX CONCURRENTLY leaves behind that was cancelled), is missing, or is
--- another: jobs are not read by it. What needs it says so, and goes on when it is mended.
+-- another: jobs are not read by it, but found by SQL all the same. Only unique keys need theirs, and say so.
 SET client_min_messages = warning;
 CREATE FUNCTION attempt(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     hint text;
+    found int;
 BEGIN
     EXECUTE statement;
-    RETURN 'done';
+    GET DIAGNOSTICS found = ROW_COUNT;
+    RETURN CASE WHEN found > 0 THEN 'done' ELSE 'found nothing' END;
 EXCEPTION WHEN others THEN
     GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
     RETURN SQLSTATE || ': ' || SQLERRM || '; ' || hint;
 END $$;
--- What reads an index, and tells when it cannot.
+CREATE FUNCTION why() RETURNS text LANGUAGE sql SET jobq.access = auto AS $$SELECT way || ': ' || reason FROM jobq_access()$$;
+-- What reads an index, and tells when it cannot, or finds nothing.
 CREATE VIEW uses AS SELECT * FROM (VALUES
     (1, 'claim', $$SELECT jobq_claim('plain', 'w')$$),
     (2, 'report', $$SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE queue = 'long' AND status = 'processing'$$),
@@ -46,6 +49,7 @@ DECLARE
     u record;
 BEGIN
     PERFORM set_valid(index, false);
+    RETURN NEXT why();
     FOR u IN SELECT * FROM use_all() LOOP
         RETURN NEXT u.use || ' ' || u.said;
     END LOOP;
@@ -58,12 +62,12 @@ SELECT use_without('jobs_key_slot_idx');
 SELECT use_without('jobs_group_waiting_idx');
 SELECT use_without('jobs_group_active_idx');
 SELECT use_without('jobs_unique_idx');
--- Reports find what this session has claimed without the primary key; others do not.
 SELECT set_valid('jobs_pkey', false);
 \c -
+SELECT why();
 SELECT * FROM use_all();
 SELECT set_valid('jobs_pkey', true);
--- Those that only SQL reads: it takes another way, which is right.
+-- Those that only SQL reads anyway.
 SELECT jobq_enqueue('later', run_at => now() + interval '1 hour') AS later \gset
 SELECT set_valid('jobs_due_idx', false), set_valid('jobs_watched_idx', false), set_valid('jobs_key_idx', false),
        set_valid('attempts_job_idx', false), set_valid('dependencies_depends_on_idx', false);
@@ -77,13 +81,17 @@ SELECT set_valid('jobs_due_idx', true), set_valid('jobs_watched_idx', true), set
        set_valid('attempts_job_idx', true), set_valid('dependencies_depends_on_idx', true);
 
 -- Missing; and with other columns.
+SELECT jobq_enqueue('long') > 0 AS enqueued;
+SELECT count(*) > 0 AS claimed FROM jobq_claim('long', 'v');
 DROP INDEX jobq.jobs_ready_idx, jobq.jobs_turn_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
+SELECT why();
 SELECT * FROM use_all();
 CREATE INDEX jobs_turn_idx ON jobq.jobs (lane, turn, ready_at, priority, id) WHERE turn IS NOT NULL AND ready_at IS NOT NULL;
 CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (queue_slot, slot_seq) WHERE queue_slot > 0;
 CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (group_waiting DESC, id) WHERE group_waiting IS NOT NULL;
 CREATE INDEX jobs_unique_idx ON jobq.jobs (unique_held, queue COLLATE "C") WHERE unique_held IS NOT NULL;
 CREATE INDEX jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id);
+SELECT why();
 SELECT * FROM use_all();
 DROP INDEX jobq.jobs_ready_idx, jobq.jobs_turn_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
 CREATE INDEX jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id) WHERE ready_at IS NOT NULL;
@@ -91,9 +99,10 @@ CREATE INDEX jobs_turn_idx ON jobq.jobs (lane, turn, priority, ready_at, id) WHE
 CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (queue_slot, slot_seq) WHERE queue_slot IS NOT NULL;
 CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (group_waiting, id) WHERE group_waiting IS NOT NULL;
 CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_held, queue COLLATE "C") WHERE unique_held IS NOT NULL;
+SELECT why();
 SELECT * FROM use_all();
 
 SELECT jobq_drop_queue(q, force => true) FROM unnest('{plain,limited,turns,long,later}'::text[]) q;
 DELETE FROM jobq.jobs;
 DROP VIEW uses;
-DROP FUNCTION attempt, use_all, set_valid, use_without;
+DROP FUNCTION attempt, why, use_all, set_valid, use_without;

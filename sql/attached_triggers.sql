@@ -62,25 +62,29 @@ DROP TRIGGER other_id ON jobq.jobs;
 SELECT jobq_drop_queue('ids', force => true);
 DROP TABLE held, before;
 
--- Rules for INSERT and UPDATE would be passed by: nothing is changed then. One for DELETE is honoured.
-CREATE TABLE ruled (id bigint);
-CREATE RULE ruled_insert AS ON INSERT TO jobq.jobs DO ALSO INSERT INTO ruled VALUES (NEW.id);
-SELECT jobq_enqueue('ruled');
-\set VERBOSITY sqlstate
-SELECT jobq_enqueue('ruled', unique_key => 'u');
-SELECT jobq_enqueue_many('ruled', ARRAY[jsonb '1']);
-ALTER TABLE jobq.jobs DISABLE RULE ruled_insert;
+-- Rules are followed. With one for INSERT or UPDATE the server allows no ON CONFLICT, which a unique_key needs.
+CREATE TABLE ruled (what text, id bigint);
+CREATE RULE ruled_insert AS ON INSERT TO jobq.jobs DO ALSO INSERT INTO ruled VALUES ('insert', NEW.id);
 SELECT jobq_enqueue('ruled') > 0 AS enqueued;
+SELECT count(*) AS enqueued FROM jobq_enqueue_many('ruled', ARRAY[jsonb '1', '2']);
+SELECT jobq_enqueue('ruled', unique_key => 'u');
 DROP RULE ruled_insert ON jobq.jobs;
+CREATE RULE ruled_update AS ON UPDATE TO jobq.jobs DO ALSO INSERT INTO ruled VALUES (OLD.status || ' to ' || NEW.status, NEW.id);
+SELECT count(*) AS claimed FROM jobq_claim('ruled', 'w', batch => 2);
+DROP RULE ruled_update ON jobq.jobs;
+SELECT what, count(DISTINCT r.id), count(j.id) FROM ruled r LEFT JOIN jobq.jobs j USING (id) GROUP BY 1 ORDER BY 1;
+TRUNCATE ruled;
+-- One that does something else instead: an error, not a lost job.
+\set VERBOSITY sqlstate
 CREATE RULE ruled_update AS ON UPDATE TO jobq.jobs DO INSTEAD NOTHING;
 SELECT jobq_claim('ruled', 'w');
 DROP RULE ruled_update ON jobq.jobs;
-CREATE RULE ruled_delete AS ON DELETE TO jobq.jobs DO ALSO INSERT INTO ruled VALUES (OLD.id);
+CREATE RULE ruled_delete AS ON DELETE TO jobq.jobs DO ALSO INSERT INTO ruled VALUES ('delete', OLD.id);
 \set VERBOSITY default
 SELECT jobq_create_queue('ruled', keep_completed => '0');
 SELECT jobq_complete(id, lease) FROM jobq_claim('ruled', 'w');
-SELECT count(*) AS ruled FROM ruled;
-SELECT count(*) AS left_over FROM jobq.jobs WHERE queue = 'ruled';
+SELECT what, count(*) FROM ruled GROUP BY 1;
+SELECT status, count(*) AS left_over FROM jobq.jobs WHERE queue = 'ruled' GROUP BY 1;
 DROP RULE ruled_delete ON jobq.jobs;
 SELECT jobq_drop_queue('ruled', force => true);
 

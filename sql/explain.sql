@@ -103,10 +103,12 @@ SELECT count(jobq_enqueue('why lost'));
 SELECT reason FROM pg_temp.explain(19);
 SELECT reason, detail FROM pg_temp.explain('why lost');
 -- What every claim would say.
+SET jobq.access = direct;
 CREATE RULE nothing AS ON UPDATE TO jobq.jobs WHERE NEW.queue = 'nobody''s' DO ALSO SELECT 1;
 SELECT reason, detail FROM pg_temp.explain(19);
 SELECT reason, detail FROM pg_temp.explain('why lost') WHERE reason IN ('refused', 'claimable');
 DROP RULE nothing ON jobq.jobs;
+RESET jobq.access;
 SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'why lost' AND status = 'processing';
 SELECT * FROM pg_temp.explain(17);
 

@@ -129,6 +129,7 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_set_limit',          $$SELECT jobq_set_limit({q}, max_running => 1)$$),
     ('job_log',                 $$SELECT string_agg(event, ', ') FROM jobq.job_log({done})$$),
     ('jobq_explain',            $$SELECT string_agg(reason, ', ') FROM jobq_explain({dependent})$$),
+    ('jobq_access',             $$SELECT allowed FROM jobq_access()$$),
     ('jobq_explain_queue',      $$SELECT count(*) > 0 FROM jobq_explain_queue({q})$$),
     ('jobq_tick',               $$SELECT count(*) FROM jobq_tick()$$),
     ('jobq_version',            $$SELECT jobq_version() IS NOT NULL$$);

@@ -19,6 +19,9 @@ const config_enum_entry kLogLevels[] = {{"debug5", DEBUG5, false}, {"debug4", DE
                                         {"debug2", DEBUG2, false}, {"debug1", DEBUG1, false}, {"debug", DEBUG1, true},
                                         {"log", LOG, false},       {nullptr, 0, false}};
 
+const config_enum_entry kAccess[] = {
+    {"auto", Access::Auto, false}, {"sql", Access::Sql, false}, {"direct", Access::Direct, false}, {nullptr, 0, false}};
+
 // Case matters and nothing is folded: the names are those of pg_database.
 bool split_names(char *copy, List **names) { return SplitGUCList(copy, ',', names); }
 
@@ -110,6 +113,10 @@ void define_session_settings() {
                              "A crash of the server may forget the last of them, and hand these jobs out again while "
                              "their first workers still run.",
                              &settings.async_claims, false, PGC_USERSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomEnumVariable("jobq.access", "Way in which enqueue, claim, complete and heartbeat reach the rows.",
+                             "sql: by SQL. direct: below it, which is faster; refused where anything is attached to "
+                             "jobq.jobs that takes SQL. auto: direct where it may be.",
+                             &settings.access, Access::Auto, kAccess, PGC_USERSET, 0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable("jobq.require_queues", "Refuses names of queues that nobody created.", nullptr,
                              &settings.require_queues, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 }

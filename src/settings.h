@@ -5,6 +5,11 @@
 
 namespace jobq {
 
+// jobq.access: how the rows of jobq.jobs are read and written (store/jobs_table.h).
+struct Access {
+    enum Way : int { Auto, Sql, Direct };
+};
+
 struct Settings {
     bool enabled;              // jobq.enabled: background workers run
     char *databases;           // jobq.databases: comma-separated names, empty: every one that has the extension
@@ -26,6 +31,7 @@ struct Settings {
     bool require_queues;       // jobq.require_queues: refuse names without settings
     int max_counted_queues;    // jobq.max_counted_queues: queues with counters, in the whole server
     int keep_lanes_s;          // jobq.keep_lanes: a lane that was entered so long ago may be retired; 0: never
+    int access;                // jobq.access
     int reconcile_interval_s;  // jobq.reconcile_interval: at least so long between two counts of the table
 };
 

@@ -9,7 +9,7 @@ namespace jobq {
 
 // What becomes of a default that somebody gives to a column of ours.
 enum class OwnDefault : uint8 {
-    Unused,    // who inserts below SQL always has a value
+    Unused,    // who inserts always has a value
     Honoured,  // it counts where there is none
     Refused,   // other columns follow from this one: it would have to count before they are made
 };
@@ -22,25 +22,24 @@ struct OwnColumn {
     OwnDefault with_default;
 };
 
-// How rows must be inserted, updated or deleted: below SQL, or as the executor would, because somebody attached what
-// only that honours: a row trigger (a deferrable constraint has one), a CHECK, a generated column, NOT NULL on a column
-// that may otherwise be NULL.
+// Nothing may be attached that only SQL honours where rows are to be read and written below it (pg/table.h).
 struct Attached {
     const OwnColumn *own;
     int own_count;
-    bool insert_by_executor, update_by_executor;
-    bool delete_by_sql;          // rules and statement triggers count, too
-    bool has_defaults;           // columns have defaults that count where a row of ours has no value
+    const char *reason;  // the first thing that takes SQL, in words; nullptr: there is none. Good until the next answer
+    bool has_children;   // tables that inherit it: rows of which nobody tells
+    bool watches_ends;   // somebody learns of a row's last change, or of its end: neither may be left out
+    bool has_rule;       // for INSERT or UPDATE
+    bool has_defaults;   // columns have defaults that count where a row of ours has no value
     AttrNumber refused_default;  // of a column that must not have one; InvalidAttrNumber: none
-    bool has_rule;               // for INSERT or UPDATE
 };
 
-// 55000 when one of our columns is missing, has another name, place or type: nothing works then.
+// 55000 when one of our columns is missing, has another name, place or type: nothing works then. The table is locked.
 Attached attached_to(Relation table, const OwnColumn *own, int own_count);
 
-// 0A000 when rules are attached that a change below SQL would pass by.
+// 0A000 when rules are attached: the server refuses INSERT ... ON CONFLICT then.
 void require_no_rules(Relation table, const Attached &attached);
-// 55000 when a column of ours has a default that an insert below SQL cannot honour.
+// 55000 when a column of ours has a default that an insert of ours cannot honour.
 void require_known_defaults(Relation table, const Attached &attached);
 
 // Whether a column's default counts where a row of ours has no value.

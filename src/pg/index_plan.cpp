@@ -64,16 +64,10 @@ PlannedIndex planned_of(Relation index) {
     return planned;
 }
 
-void add_index(IndexPlan *plan, Relation table, Relation index) {
-    if (index->rd_index->indisexclusion)
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("table \"%s\" has an exclusion constraint, \"%s\"", RelationGetRelationName(table),
-                               RelationGetRelationName(index)),
-                        errhint("jobq cannot check it; drop the constraint.")));
-    if (plan->count == kMaxTableIndexes)
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                 errmsg("table \"%s\" has more than %d indexes", RelationGetRelationName(table), kMaxTableIndexes)));
+void add_index(IndexPlan *plan, Relation index) {
+    // Such a table's rows go by SQL (pg/attached.h).
+    if (plan->count == kMaxTableIndexes || index->rd_index->indisexclusion)
+        elog(ERROR, "jobq: unexpected index \"%s\"", RelationGetRelationName(index));
     const PlannedIndex planned = planned_of(index);
     plan->evaluates |= planned.rows == IndexedRows::AskPredicate || RelationGetIndexExpressions(index) != NIL;
     plan->indexes[plan->count++] = planned;
@@ -85,7 +79,7 @@ IndexPlan read_plan(Relation table) {
     ListCell *cell;
     foreach (cell, oids) {
         Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-        add_index(&plan, table, index);
+        add_index(&plan, index);
         index_close(index, RowExclusiveLock);
     }
     list_free(oids);

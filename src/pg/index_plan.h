@@ -36,8 +36,8 @@ struct IndexedColumns {
 };
 IndexedColumns indexed_columns(Relation index);
 
-// For a table that is locked for changes; nobody can change its indexes then. 54000 when there are more than
-// kMaxTableIndexes, 0A000 for an exclusion constraint, which only the executor can check.
+// For a table that is locked for changes; nobody can change its indexes then. At most kMaxTableIndexes, none of them of
+// an exclusion constraint, which only the executor can check: see pg/attached.h.
 IndexPlan index_plan_of(Relation table);
 
 // False: the row does not belong into the index. True with AskPredicate: the index's predicate decides.

@@ -48,6 +48,10 @@ extern "C" {
 #endif
 
 namespace jobq {
+// On newer servers than this release has been tested with nothing is done below SQL (pg/attached.h).
+constexpr int kNewestTested = 15;
+inline bool newer_than_tested() { return PG_VERSION_NUM / 10000 > kNewestTested; }
+
 // What table_tuple_update says of the indexes: which of them want an entry for the new version.
 #if PG_VERSION_NUM >= 160000
 using IndexUpdate = TU_UpdateIndexes;
@@ -69,46 +73,6 @@ inline TransactionId oldest_known_xid() {
     return TransamVariables->oldestClogXid;
 #else
     return ShmemVariableCache->oldestClogXid;
-#endif
-}
-
-// For changes of rows that are locked already: there is nothing to be checked again.
-inline void init_no_recheck(EPQState *recheck, EState *executor) {
-#if PG_VERSION_NUM >= 160000
-    EvalPlanQualInit(recheck, executor, nullptr, NIL, -1, NIL);
-#else
-    EvalPlanQualInit(recheck, executor, nullptr, NIL, -1);
-#endif
-}
-
-// A BEFORE UPDATE trigger's changes go into `changed`. False: it suppresses the update.
-inline bool fire_before_update(EState *executor, EPQState *recheck, ResultRelInfo *result, ItemPointer tid,
-                               TupleTableSlot *changed) {
-#if PG_VERSION_NUM >= 180000
-    return ExecBRUpdateTriggers(executor, recheck, result, tid, nullptr, changed, nullptr, nullptr, false);
-#elif PG_VERSION_NUM >= 160000
-    return ExecBRUpdateTriggers(executor, recheck, result, tid, nullptr, changed, nullptr, nullptr);
-#else
-    return ExecBRUpdateTriggers(executor, recheck, result, tid, nullptr, changed, nullptr);
-#endif
-}
-
-// The index entries of a row, or of its new version. What comes back is to be checked at the end of the statement or
-// later.
-inline List *insert_all_entries(ResultRelInfo *result, EState *executor, TupleTableSlot *row) {
-    if (result->ri_NumIndices == 0) return NIL;
-#if PG_VERSION_NUM >= 160000
-    return ExecInsertIndexTuples(result, row, executor, false, false, nullptr, NIL, false);
-#else
-    return ExecInsertIndexTuples(result, row, executor, false, false, nullptr, NIL);
-#endif
-}
-inline List *insert_changed_entries(ResultRelInfo *result, EState *executor, TupleTableSlot *row, IndexUpdate update) {
-    if (result->ri_NumIndices == 0 || !wants_entries(update)) return NIL;
-#if PG_VERSION_NUM >= 160000
-    return ExecInsertIndexTuples(result, row, executor, true, false, nullptr, NIL, update == TU_Summarizing);
-#else
-    return ExecInsertIndexTuples(result, row, executor, true, false, nullptr, NIL);
 #endif
 }
 
@@ -136,22 +100,6 @@ inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot s
     return index_beginscan(table, index, snapshot, nullptr, keys, 0);
 #else
     return index_beginscan(table, index, snapshot, keys, 0);
-#endif
-}
-
-// The range table of an executor that changes one table.
-inline void init_range_table(EState *executor, RangeTblEntry *entry, Bitmapset *changed_columns) {
-#if PG_VERSION_NUM >= 160000
-    List *permissions = NIL;
-    addRTEPermissionInfo(&permissions, entry)->updatedCols = changed_columns;
-#if PG_VERSION_NUM >= 180000
-    ExecInitRangeTable(executor, list_make1(entry), permissions, bms_make_singleton(1));
-#else
-    ExecInitRangeTable(executor, list_make1(entry), permissions);
-#endif
-#else
-    entry->updatedCols = changed_columns;
-    ExecInitRangeTable(executor, list_make1(entry));
 #endif
 }
 }  // namespace jobq

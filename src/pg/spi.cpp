@@ -153,14 +153,6 @@ Rows execute_as_planned(Statement &statement, const Params &params, bool read_on
 
 }  // namespace
 
-MemoryContext enter_own_query(MemoryContext query) {
-    MemoryContext outer = own.memory;
-    own.memory = query;
-    return outer;
-}
-
-void leave_own_query(MemoryContext outer) { own.memory = outer; }
-
 bool is_own_query(MemoryContext query) { return own.memory != nullptr && query == own.memory; }
 
 void install_query_hooks() {

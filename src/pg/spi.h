@@ -1,6 +1,6 @@
 // SQL from C++: kept plans with typed parameters, and typed access to the rows they return.
-// Who may call it: the store, nobody else. No destructor here calls the server; SPI is closed by with_spi(), and by
-// the server itself when an error ends the transaction.
+// Who may call it: the store, and what writes rows by SQL (pg/table_sql.h). No destructor here calls the server; SPI is
+// closed by with_spi(), and by the server itself when an error ends the transaction.
 #pragma once
 
 #include "pg/pg.h"
@@ -9,7 +9,7 @@
 
 namespace jobq {
 
-constexpr int kMaxParameters = 28;
+constexpr int kMaxParameters = 64;
 
 enum class Planning : uint8 {
     Fixed,  // index scans and nested loops whatever the statistics or the caller's planner settings say
@@ -81,7 +81,9 @@ class Rows {
     uint64 size() const { return count_; }
     // Gives the memory back before SPI is closed: for statements run in a loop.
     void free() { SPI_freetuptable(table_); }
-    Row operator[](uint64 index) const { return {table_->vals[index], table_->tupdesc}; }
+    Row operator[](uint64 index) const { return {tuple(index), desc()}; }
+    HeapTuple tuple(uint64 index) const { return table_->vals[index]; }
+    TupleDesc desc() const { return table_->tupdesc; }
 
  private:
     SPITupleTable *table_;
@@ -98,19 +100,6 @@ Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullpt
 // Whether a query is one that run() or read() executes just now, as opposed to a user's own, or to one that somebody's
 // trigger, constraint or index expression issues on the way. `query`: the memory of its execution, es_query_cxt.
 bool is_own_query(MemoryContext query);
-
-// Runs body as run() runs its statement, for changes made without SQL.
-MemoryContext enter_own_query(MemoryContext query);
-void leave_own_query(MemoryContext outer);
-template <typename Body>
-void as_own_query(MemoryContext query, Body body) {
-    MemoryContext outer = enter_own_query(query);
-    PG_TRY();
-    { body(); }
-    PG_FINALLY();
-    { leave_own_query(outer); }
-    PG_END_TRY();
-}
 
 // Number of rows the last run() inserted, updated or deleted.
 inline int64 affected() { return static_cast<int64>(SPI_processed); }

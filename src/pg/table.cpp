@@ -2,20 +2,16 @@
 #include "pg/pg.h"
 
 #include "pg/early_toast.h"
-#include "pg/followers.h"
 #include "pg/rights.h"
-#include "pg/spi.h"
 #include "pg/table.h"
+#include "pg/table_sql.h"
 
 extern "C" {
 #include "access/heapam.h"
-#include "access/sysattr.h"
 #include "access/transam.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
-#include "executor/nodeModifyTable.h"
 #include "nodes/execnodes.h"
-#include "nodes/makefuncs.h"
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"
 #include "utils/datum.h"
@@ -93,116 +89,12 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
     }
 }
 
-[[noreturn]] void changed_since_snapshot() {
+// In the server's words.
+[[noreturn]] void changed_since_snapshot(bool deleted) {
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                    errmsg("could not serialize access due to concurrent update")));
+                    deleted ? errmsg("could not serialize access due to concurrent delete")
+                            : errmsg("could not serialize access due to concurrent update")));
     pg_unreachable();
-}
-
-// The result entry for the executor: which columns change decides about triggers FOR UPDATE OF.
-ResultRelInfo *result_relation(Table *table, EState *executor, const AttrNumber *columns, int column_count) {
-    Bitmapset *changed = nullptr;
-    for (int i = 0; i < column_count; i++)
-        changed = bms_add_member(changed, columns[i] - FirstLowInvalidHeapAttributeNumber);
-    RangeTblEntry *entry = makeNode(RangeTblEntry);
-    entry->rtekind = RTE_RELATION;
-    entry->relid = RelationGetRelid(table->relation);
-    entry->relkind = table->relation->rd_rel->relkind;
-    entry->rellockmode = RowExclusiveLock;
-    init_range_table(executor, entry, changed);
-    ResultRelInfo *result = makeNode(ResultRelInfo);
-    InitResultRelInfo(result, table->relation, 1, nullptr, 0);
-    // Triggers use it instead of opening the table again. Nobody closes it: the reference is ours.
-    executor->es_opened_result_relations = lappend(executor->es_opened_result_relations, result);
-    return result;
-}
-
-[[noreturn]] void suppressed(const Table &table) {
-    ereport(ERROR,
-            (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
-             errmsg("a trigger on table \"%s\" suppressed a change of jobq's", RelationGetRelationName(table.relation)),
-             errhint("A BEFORE trigger on it must not return NULL.")));
-    pg_unreachable();
-}
-
-// Generated columns are computed, CHECK and NOT NULL looked at.
-void check_constraints(ResultRelInfo *result, EState *executor, TupleTableSlot *row, CmdType change) {
-    const TupleConstr *constraints = RelationGetDescr(result->ri_RelationDesc)->constr;
-    if (constraints == nullptr) return;
-    if (constraints->has_generated_stored) ExecComputeStoredGenerated(result, executor, row, change);
-    ExecConstraints(result, row, executor);
-}
-
-// What a trigger's transition tables shall hold; nullptr: no trigger has any.
-TransitionCaptureState *captured_by(const Table &table, CmdType change) {
-    return MakeTransitionCaptureState(table.relation->trigdesc, RelationGetRelid(table.relation), change);
-}
-
-// What the executor's own ExecSimpleRelationInsert does, which knows no transition tables. Leaves the row without
-// a place when a trigger suppresses it.
-void insert_as_executor(const Table &table, TupleTableSlot *row, ResultRelInfo *result, EState *executor) {
-    TransitionCaptureState *captured = captured_by(table, CMD_INSERT);
-    const TriggerDesc *triggers = result->ri_TrigDesc;
-    if (triggers != nullptr && triggers->trig_insert_before_row && !ExecBRInsertTriggers(executor, result, row)) return;
-    check_constraints(result, executor, row, CMD_INSERT);
-    simple_table_tuple_insert(table.relation, row);
-    ExecARInsertTriggers(executor, result, row, insert_all_entries(result, executor, row), captured);
-}
-
-// The same for ExecSimpleRelationUpdate: writes table.changed over table.row.
-void update_as_executor(const Table &table, ResultRelInfo *result, EState *executor, EPQState *recheck) {
-    TransitionCaptureState *captured = captured_by(table, CMD_UPDATE);
-    const TriggerDesc *triggers = result->ri_TrigDesc;
-    ItemPointerData before = table.row->tts_tid;
-    if (triggers != nullptr && triggers->trig_update_before_row &&
-        !fire_before_update(executor, recheck, result, &before, table.changed))
-        return;
-    check_constraints(result, executor, table.changed, CMD_UPDATE);
-    IndexUpdate indexes;
-    simple_table_tuple_update(table.relation, &before, table.changed, executor->es_snapshot, &indexes);
-    List *again = insert_changed_entries(result, executor, table.changed, indexes);
-    ExecARUpdateTriggers(executor, result, nullptr, nullptr, &before, nullptr, table.changed, again, captured, false);
-}
-
-// The executor's way, with the table owner's rights: row triggers, constraints, any kind of index.
-// change(result, executor, recheck) does it to one row, whose place in the table is then that of `row`.
-template <typename Change>
-void by_executor(Table *table, TupleTableSlot *row, const AttrNumber *columns, int column_count, Change change) {
-    EState *executor = CreateExecutorState();
-    executor->es_output_cid = GetCurrentCommandId(true);
-    executor->es_snapshot = table->snapshot;
-    ResultRelInfo *result = result_relation(table, executor, columns, column_count);
-    EPQState recheck;
-    init_no_recheck(&recheck, executor);
-    ExecOpenIndices(result, false);
-    AfterTriggerBeginQuery();
-    ItemPointerSetInvalid(&row->tts_tid);
-    as_role(table->relation->rd_rel->relowner, [&] {
-        as_own_query(executor->es_query_cxt, [&] {
-            change(result, executor, &recheck);
-            AfterTriggerEndQuery(executor);
-        });
-    });
-    if (!ItemPointerIsValid(&row->tts_tid)) suppressed(*table);
-    // The indices, and the tables of triggers that the change has brought about elsewhere.
-    ExecCloseResultRelations(executor);
-    EvalPlanQualEnd(&recheck);
-    ExecResetTupleTable(executor->es_tupleTable, false);
-    FreeExecutorState(executor);
-}
-
-int64 key_in(const Table &table, TupleTableSlot *row) {
-    bool is_null;
-    return DatumGetInt64(slot_getattr(row, table.key, &is_null));
-}
-
-void update_by_executor(Table *table, const AttrNumber *columns, int column_count) {
-    by_executor(table, table->changed, columns, column_count,
-                [&](ResultRelInfo *result, EState *executor, EPQState *recheck) {
-                    update_as_executor(*table, result, executor, recheck);
-                });
-    const int64 key = key_in(*table, table->changed);
-    if (key != key_in(*table, table->row)) key_was_changed(key);
 }
 
 void prepare_defaults(Table *table) {
@@ -217,28 +109,11 @@ void prepare_defaults(Table *table) {
     }
 }
 
-// With the rights of the table's owner, as everything that is attached to it. Not reset in between: the values are
-// needed until the rows are inserted.
-void fill_defaults(Table *table, int count) {
-    as_role(table->relation->rd_rel->relowner, [&] {
-        if (table->defaults == nullptr) prepare_defaults(table);
-        ExprContext *context = GetPerTupleExprContext(executor_of(table));
-        for (int i = 0; i < count; i++) {
-            TupleTableSlot *row = table->added[i];
-            for (int d = 0; d < table->default_count; d++) {
-                const int at = table->defaults[d].column - 1;
-                if (!row->tts_isnull[at]) continue;
-                row->tts_values[at] = ExecEvalExpr(table->defaults[d].value, context, &row->tts_isnull[at]);
-            }
-        }
-    });
-}
-
-TM_Result lock_row(Table *table, LockWaitPolicy wait) {
+TM_Result lock_row_directly(Table *table) {
     TM_FailureData failure;
     ItemPointerData tid = table->row->tts_tid;
     return table_tuple_lock(table->relation, &tid, table->snapshot, table->row, GetCurrentCommandId(true),
-                            LockTupleNoKeyExclusive, wait, 0, &failure);
+                            LockTupleNoKeyExclusive, LockWaitSkip, 0, &failure);
 }
 
 // Whether the row is ours; false: somebody has changed it since the snapshot, or holds it.
@@ -248,12 +123,13 @@ bool obtained(TM_Result result) {
             return true;
         case TM_Updated:
         case TM_Deleted:
-            if (IsolationUsesXactSnapshot()) changed_since_snapshot();
+            if (IsolationUsesXactSnapshot()) changed_since_snapshot(result == TM_Deleted);
             return false;
         case TM_WouldBlock:
             return false;
         default:
-            // Our own command has changed it already: somebody's trigger, on the way.
+            // TM_SelfModified: our own command has changed it already, somebody's function on the way. The server
+            // itself says the same of a statement.
             ereport(ERROR,
                     (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION), errmsg("a job was changed twice by one command"),
                      errhint("Is there a trigger on jobq.jobs that changes it?")));
@@ -273,6 +149,12 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count) 
     return true;
 }
 
+bool delete_directly(Table *table) {
+    TM_FailureData failure;
+    return obtained(table_tuple_delete(table->relation, &table->row->tts_tid, GetCurrentCommandId(true),
+                                       table->snapshot, InvalidSnapshot, true, &failure, false));
+}
+
 // The row that has been inserted, with the value that has left it: what indexes are made of.
 TupleTableSlot *as_it_was(Table *table, TupleTableSlot *inserted, const EarlyToast &early) {
     if (early.column < 0) return inserted;
@@ -289,17 +171,53 @@ TupleTableSlot *as_it_was(Table *table, TupleTableSlot *inserted, const EarlyToa
     return row;
 }
 
+void insert_directly(Table *table, int count) {
+    EarlyToast early[kMaxAdded];
+    for (int i = 0; i < count; i++) early[i] = toast_early(table->relation, table->added[i]);
+    table_multi_insert(table->relation, table->added, count, GetCurrentCommandId(true), 0, nullptr);
+    for (int i = 0; i < count; i++)
+        insert_index_entries(table, as_it_was(table, table->added[i], early[i]), kAllIndexes, nullptr, 0);
+}
+
+bool is_heap(Relation relation) { return relation->rd_tableam == GetHeapamTableAmRoutine(); }
+
+HeapTupleHeaderData header_in(TupleTableSlot *row) {
+    bool copied = false;
+    HeapTuple tuple = ExecFetchSlotHeapTuple(row, false, &copied);
+    // Others change these fields together, under the lock of the buffer.
+    const Buffer buffer = reinterpret_cast<BufferHeapTupleTableSlot *>(row)->buffer;
+    HeapTupleHeaderData header;
+    LockBuffer(buffer, BUFFER_LOCK_SHARE);
+    memcpy(&header, tuple->t_data, SizeofHeapTupleHeader);
+    LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+    return header;
+}
+
+// Of table.row, as it is at this moment. By SQL that is a copy, perhaps of a row of a table that inherits ours.
+bool header_of_row(const Table &table, HeapTupleHeaderData *header) {
+    if (table.by_sql) return read_row_header(table.row->tts_tableOid, table.row->tts_tid, table.snapshot, header);
+    *header = header_in(table.row);
+    return true;
+}
+
 }  // namespace
 
-Table open_table(Oid relation, AttrNumber key) {
+TupleTableSlot *make_row(Relation relation, bool by_sql) {
+    return by_sql ? MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual)
+                  : table_slot_create(relation, nullptr);
+}
+
+Table open_table(Relation relation, AttrNumber key, const Attached &attached, bool by_sql) {
     Table table = {};
+    table.relation = relation;
     table.key = key;
+    table.attached = attached;
+    table.by_sql = by_sql;
     // What this transaction's earlier commands, and the statement that calls us, have changed must be visible.
     CommandCounterIncrement();
-    table.relation = table_open(relation, RowExclusiveLock);
-    table.row = table_slot_create(table.relation, nullptr);
-    table.changed = MakeSingleTupleTableSlot(RelationGetDescr(table.relation), &TTSOpsVirtual);
-    CheckCmdReplicaIdentity(table.relation, CMD_UPDATE);
+    table.row = make_row(relation, by_sql);
+    table.changed = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+    CheckCmdReplicaIdentity(relation, CMD_UPDATE);
     return table;
 }
 
@@ -331,29 +249,51 @@ void begin_change(Table *table) {
     ExecStoreVirtualTuple(table->changed);
 }
 
-HeapTupleHeaderData header_of_row(const Table &table) {
-    bool copied = false;
-    HeapTuple row = ExecFetchSlotHeapTuple(table.row, false, &copied);
-    // Others change these fields together, under the lock of the buffer.
-    const Buffer buffer = reinterpret_cast<BufferHeapTupleTableSlot *>(table.row)->buffer;
+bool read_row_header(Oid relation, ItemPointerData place, Snapshot snapshot, HeapTupleHeaderData *header) {
+    Relation table = table_open(relation, AccessShareLock);
+    bool there = is_heap(table);
+    if (there) {
+        TupleTableSlot *row = table_slot_create(table, nullptr);
+        there = table_tuple_fetch_row_version(table, &place, snapshot, row);
+        if (there) *header = header_in(row);
+        ExecDropSingleTupleTableSlot(row);
+    }
+    table_close(table, NoLock);
+    return there;
+}
+
+TransactionId holder_of_row(const Table &table) {
+    HeapTupleHeaderData header;
+    if (!header_of_row(table, &header) || (header.t_infomask & HEAP_XMAX_INVALID) != 0) return InvalidTransactionId;
+    return HeapTupleHeaderGetRawXmax(&header);
+}
+
+Changing change_of_row(const Table &table) {
     HeapTupleHeaderData copy;
-    LockBuffer(buffer, BUFFER_LOCK_SHARE);
-    memcpy(&copy, row->t_data, SizeofHeapTupleHeader);
-    LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-    return copy;
-}
-
-bool row_is_changing(const Table &table) {
-    HeapTupleHeaderData copy = header_of_row(table);
     HeapTupleHeader header = &copy;
-    if ((header->t_infomask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask)) return false;
+    if (!header_of_row(table, header)) return Changing::Unknown;
+    if ((header->t_infomask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask))
+        return Changing::No;
     const TransactionId changer = HeapTupleHeaderGetUpdateXid(header);
-    if (TransactionIdIsCurrentTransactionId(changer)) return false;
+    if (TransactionIdIsCurrentTransactionId(changer)) return Changing::No;
     // Committed: since the snapshot, which sees this version. In this order: it may commit in between.
-    return TransactionIdIsInProgress(changer) || TransactionIdDidCommit(changer);
+    return TransactionIdIsInProgress(changer) || TransactionIdDidCommit(changer) ? Changing::Yes : Changing::No;
 }
 
-bool lock_row_or_skip(Table *table) { return obtained(lock_row(table, LockWaitSkip)); }
+bool lock_row_or_skip(Table *table) {
+    if (table->by_sql) return lock_by_sql(table, LockWaitSkip);
+    const TM_Result result = lock_row_directly(table);
+    // The server does not tell one from the other here.
+    return obtained(result == TM_Deleted ? TM_Updated : result);
+}
+
+void change_was_suppressed(const Table &table) {
+    ereport(ERROR,
+            (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+             errmsg("a trigger on table \"%s\" suppressed a change of jobq's", RelationGetRelationName(table.relation)),
+             errhint("A BEFORE trigger on it must not return NULL.")));
+    pg_unreachable();
+}
 
 void key_was_changed(int64 key) {
     ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
@@ -363,29 +303,21 @@ void key_was_changed(int64 key) {
 }
 
 bool update_row(Table *table, const AttrNumber *columns, int column_count) {
-    if (!table->attached.update_by_executor) return update_directly(table, columns, column_count);
-    require_trusted_followers(table->relation, RowChange::Update, table->relation->rd_rel->relowner);
-    if (!obtained(lock_row(table, LockWaitBlock))) return false;
-    update_by_executor(table, columns, column_count);
-    return true;
+    return table->by_sql ? update_by_sql(table, columns, column_count) : update_directly(table, columns, column_count);
 }
 
 bool can_delete_rows(const Table &table) {
     CheckCmdReplicaIdentity(table.relation, CMD_DELETE);
-    return !table.attached.delete_by_sql;
+    return !table.attached.watches_ends;
 }
 
-bool delete_row(Table *table) {
-    TM_FailureData failure;
-    return obtained(table_tuple_delete(table->relation, &table->row->tts_tid, GetCurrentCommandId(true),
-                                       table->snapshot, InvalidSnapshot, true, &failure, false));
-}
+bool delete_row(Table *table) { return table->by_sql ? delete_by_sql(table) : delete_directly(table); }
 
 TupleTableSlot *add_row(Table *table) {
     if (table->added == nullptr)
         table->added = static_cast<TupleTableSlot **>(palloc0(sizeof(TupleTableSlot *) * kMaxAdded));
     TupleTableSlot **added = &table->added[table->added_count++];
-    if (*added == nullptr) *added = table_slot_create(table->relation, nullptr);
+    if (*added == nullptr) *added = make_row(table->relation, table->by_sql);
     ExecStoreAllNullTuple(*added);
     return *added;
 }
@@ -406,28 +338,17 @@ Datum column_default(Table *table, AttrNumber column, bool *is_null) {
 }
 
 bool is_seen_at_insert(const Table &table) {
-    const TriggerDesc *triggers = table.relation->trigdesc;
-    return table.attached.insert_by_executor || (triggers != nullptr && triggers->trig_insert_new_table) ||
-           index_plan_of(table.relation).evaluates;
+    return table.attached.reason != nullptr || index_plan_of(table.relation).evaluates;
 }
 
 void insert_rows(Table *table) {
     const int count = table->added_count;
     table->added_count = 0;
     require_known_defaults(table->relation, table->attached);
-    if (table->attached.has_defaults) fill_defaults(table, count);
-    if (table->attached.insert_by_executor) {
-        for (int i = 0; i < count; i++)
-            by_executor(table, table->added[i], nullptr, 0, [&](ResultRelInfo *result, EState *executor, EPQState *) {
-                insert_as_executor(*table, table->added[i], result, executor);
-            });
-        return;
-    }
-    EarlyToast early[kMaxAdded];
-    for (int i = 0; i < count; i++) early[i] = toast_early(table->relation, table->added[i]);
-    table_multi_insert(table->relation, table->added, count, GetCurrentCommandId(true), 0, nullptr);
-    for (int i = 0; i < count; i++)
-        insert_index_entries(table, as_it_was(table, table->added[i], early[i]), kAllIndexes, nullptr, 0);
+    if (table->by_sql)
+        insert_by_sql(table, count);
+    else
+        insert_directly(table, count);
 }
 
 Relation open_whole_index(Oid index) {

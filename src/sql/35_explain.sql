@@ -13,3 +13,10 @@ CREATE FUNCTION jobq_explain_queue(queue text)
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_explain_queue(text) IS
     'why a queue stands still, a reason a row';
+
+CREATE FUNCTION jobq_access()
+    RETURNS TABLE (way text, reason text, allowed boolean)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_access() IS
+    'how this session reaches the rows of jobq.jobs, sql or direct, and why; not allowed: jobq.access is direct and every call fails';

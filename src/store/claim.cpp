@@ -1,6 +1,6 @@
 // See claim.h. The claim: go to the first place where a job can be, lock what is there, mark it as claimed.
 //
-// Below SQL (store/jobs_table.h), lane by lane in the order of their heads. A row that somebody holds or has changed
+// Lane by lane (store/jobs_table.h) in the order of their heads. A row that somebody holds or has changed
 // since our snapshot is passed over; a row that we locked is the version that our snapshot saw.
 #include "pg/pg.h"
 

@@ -166,7 +166,7 @@ enum class Existence { Exists, Missing, Doubtful };
 
 Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
     if (!find_job(jobs, id) || !is_in_scope(scope, *jobs)) return Existence::Missing;
-    return row_is_changing(jobs->table) ? Existence::Doubtful : Existence::Exists;
+    return change_of_row(jobs->table) == Changing::No ? Existence::Exists : Existence::Doubtful;
 }
 
 // The edges are there already: whoever deletes one of these jobs from now on finds them. Who is at it just now may have

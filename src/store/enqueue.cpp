@@ -1,4 +1,4 @@
-// See enqueue.h. Jobs are inserted below SQL (store/jobs_table.h), many at once.
+// See enqueue.h. Jobs are inserted (store/jobs_table.h) many at once.
 #include "pg/pg.h"
 
 #include "core/fairness.h"

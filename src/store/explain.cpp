@@ -23,6 +23,7 @@ enum Column {
     kPriority,
     kReadyAt,
     kRunAt,
+    kTable,
     kPlace,
     kWorkerId,
     kLastHeartbeat,
@@ -40,7 +41,7 @@ enum Column {
     kSuspect
 };
 Statement read_subject = {
-    R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.ready_at, j.run_at, j.ctid,
+    R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.ready_at, j.run_at, j.tableoid, j.ctid,
               j.worker_id, j.last_heartbeat, j.lease_timeout, j.must_end_at, j.cancel_requested_at, j.finished_at,
               j.error, j.group_key, j.group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
               j.lost_attempts > 0 OR j.company_lease IS NOT NULL
@@ -223,11 +224,11 @@ class NotingSink : public ReasonSink {
 void explain_pending(Subject job) {
     NotingSink noting(job.sink);
     job.sink = &noting;
-    explain_refusal(*job.queue, job.sink);
+    explain_refusal(job.sink);
     const bool paused = explain_queue_stops(job.queue_name, *job.queue, job.now, job.sink) && job.queue->paused;
     if (has(job, kConcurrencyKey))
         explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);
-    explain_holders(holders_of_row(job.row.get(kPlace)), 0, 1, job.sink);
+    explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
     // Nobody need ask while it is paused.
     if (!paused)
         explain_unasked(recent_filters(job.queue_name, job.now), demand_at(job.row, kKind), 0, job.now, job.sink);
@@ -268,7 +269,7 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
             return;
     }
     if (queue.paused) explain_queue_stops(job.queue_name, queue, now, sink);
-    explain_holders(holders_of_row(row.get(kPlace)), 0, 1, sink);
+    explain_holders(holders_of_row(DatumGetObjectId(row.get(kTable)), row.get(kPlace)), 0, 1, sink);
 }
 
 }  // namespace jobq

@@ -29,9 +29,9 @@ Statement read_lanes = {
     {TEXTOID, INT8OID, INT8OID}};
 
 Statement read_head = {
-    R"(SELECT h.id, h.ctid
+    R"(SELECT h.id, h.tableoid, h.ctid
        FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
-            LATERAL (SELECT j.id, j.ctid, j.priority, j.ready_at FROM jobq.jobs j
+            LATERAL (SELECT j.id, j.tableoid, j.ctid, j.priority, j.ready_at FROM jobq.jobs j
                      WHERE j.lane = l.lane AND j.ready_at IS NOT NULL
                      ORDER BY j.lane, j.priority, j.ready_at, j.id LIMIT $2) h
        ORDER BY h.priority, h.ready_at, h.id LIMIT $2)",
@@ -107,7 +107,7 @@ bool explain_head(text *queue, ReasonSink *sink) {
     Datum held[kHead];
     int count = 0;
     for (uint64 i = 0; i < head.size(); i++) {
-        const RowHolders holders = holders_of_row(head[i].get(2));
+        const RowHolders holders = holders_of_row(DatumGetObjectId(head[i].get(2)), head[i].get(3));
         if (holders.count > 0) held[count++] = head[i].get(1);
         for (int h = 0; h < holders.count; h++) {
             const TransactionId *end = all.xids + all.count;
@@ -172,7 +172,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     const QueueNumbers numbers = numbers_of(name);
     const int64 pending = in_status(numbers, core::JobStatus::Pending);
     const int64 running = in_status(numbers, core::JobStatus::Processing);
-    bool stopped = explain_refusal(queue, sink);
+    bool stopped = explain_refusal(sink);
     stopped |= explain_queue_stops(name, queue, now, sink);
     const Datum full_keys = explain_keys(name, queue, queue_text, now, sink);
     int64 waiting = 0;

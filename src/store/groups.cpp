@@ -1,4 +1,4 @@
-// See groups.h. Below SQL: two looks into an index per group, and an update for the job whose turn it is.
+// See groups.h. Two looks into an index per group, and an update for the job whose turn it is.
 //
 // While an old transaction is open, the entries of jobs that have had their turn stay in both indexes, and every look
 // at a long group would pass all of them. So the process remembers of each group which job had the last turn: whether
@@ -46,7 +46,7 @@ void remember(int64 group, int64 active, int64 first) {
     any_remembered = true;
 }
 
-// The table, and scans of its indexes under one snapshot.
+// The table, and, directly, scans of its indexes under one snapshot.
 struct GroupScan {
     JobsTable jobs;
     Relation waiting, active;
@@ -57,6 +57,7 @@ void open_groups(GroupScan *scan) {
     open_jobs(&scan->jobs);
     renew_snapshot(&scan->jobs);
     const Table &table = scan->jobs.table;
+    if (table.by_sql) return;
     scan->waiting = open_job_index(JobIndex::GroupWaiting);
     scan->active = open_job_index(JobIndex::GroupActive);
     scan->by_waiting = begin_index_scan(table.relation, scan->waiting, table.snapshot, 2);
@@ -67,14 +68,17 @@ void open_groups(GroupScan *scan) {
 }
 
 void close_groups(GroupScan *scan) {
-    for (IndexScanDesc each : {scan->by_waiting, scan->by_active, scan->groups}) index_endscan(each);
-    index_close(scan->waiting, NoLock);
-    index_close(scan->active, NoLock);
+    if (!scan->jobs.table.by_sql) {
+        for (IndexScanDesc each : {scan->by_waiting, scan->by_active, scan->groups}) index_endscan(each);
+        index_close(scan->waiting, NoLock);
+        index_close(scan->active, NoLock);
+    }
     close_jobs(&scan->jobs);
 }
 
 // Whether a job of the group is active; leaves it in the row.
 bool find_active(GroupScan *scan, int64 group) {
+    if (scan->jobs.table.by_sql) return find_active_by_sql(&scan->jobs.table, group);
     ScanKeyData key;
     ScanKeyInit(&key, kGroup, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group));
     index_rescan(scan->by_active, &key, 1, nullptr, 0);
@@ -88,6 +92,7 @@ bool is_active(GroupScan *scan, int64 job, int64 group) {
 
 // Leaves the job in the row whose turn is next, of those with this id or a higher one.
 bool find_next(GroupScan *scan, int64 group, int64 first) {
+    if (scan->jobs.table.by_sql) return find_waiting_by_sql(&scan->jobs.table, group, first);
     ScanKeyData keys[2];
     ScanKeyInit(&keys[0], kGroup, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group));
     ScanKeyInit(&keys[1], kWaitingId, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(first));
@@ -97,6 +102,7 @@ bool find_next(GroupScan *scan, int64 group, int64 first) {
 
 // The next group behind *group that has entries, of whatever versions of jobs.
 bool next_group(GroupScan *scan, int64 *group) {
+    if (scan->jobs.table.by_sql) return next_group_by_sql(scan->jobs.table, group);
     ScanKeyData key;
     ScanKeyInit(&key, kGroup, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*group));
     index_rescan(scan->groups, &key, 1, nullptr, 0);

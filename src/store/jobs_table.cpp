@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/relation_changes.h"
+#include "settings.h"
 #include "shared/marks.h"
 #include "store/jobs_table.h"
 
@@ -20,7 +21,7 @@ namespace jobq {
 
 namespace {
 
-// The indexes that are read below SQL, by their numbers: the keys, and what must not be NULL for a row to be in it.
+// The indexes that are read directly, by their numbers: the keys, and what must not be NULL for a row to be in it.
 struct IndexLayout {
     const char *name;
     bool unique;
@@ -64,7 +65,10 @@ void forget_all() {
 }
 
 void forget(Oid relation) {
-    if (relation == InvalidOid || relation == known.table || relation == known.attempts) forget_all();
+    const Oid *end = known.indexes + kJobIndexes;
+    if (relation == InvalidOid || relation == known.table || relation == known.attempts ||
+        std::find(static_cast<const Oid *>(known.indexes), end, relation) != end)
+        forget_all();
 }
 
 void forget_types(Datum, int, uint32) { forget_all(); }
@@ -122,6 +126,62 @@ uint64 epoch_of(Oid table) {
     return epoch == kNoMarks ? 1 : epoch;
 }
 
+const char *name_of(JobIndex which) { return kIndexes[static_cast<int>(which)].name; }
+
+bool has_layout(Relation index, const IndexLayout &layout) {
+    const IndexedColumns found = indexed_columns(index);
+    int keys = 0;
+    while (keys < static_cast<int>(lengthof(layout.keys)) && layout.keys[keys] != InvalidAttrNumber) keys++;
+    return found.usual && (found.unique || !layout.unique) && found.count == keys &&
+           memcmp(found.keys, layout.keys, sizeof(AttrNumber) * keys) == 0 &&
+           memcmp(found.not_null, layout.not_null, sizeof(layout.not_null)) == 0;
+}
+
+// Its layout is looked at once, until the table or the index changes.
+Relation open_if_good(JobIndex which) {
+    const int i = static_cast<int>(which);
+    Relation index = open_whole_index(known.indexes[i]);
+    if (index == nullptr || known.checked[i]) return index;
+    known.checked[i] = has_layout(index, kIndexes[i]);
+    if (known.checked[i]) return index;
+    index_close(index, AccessShareLock);
+    return nullptr;
+}
+
+// What is wrong with an index that is not good.
+struct Trouble {
+    const char *is;
+    const char *hint;
+};
+
+Trouble trouble_with(JobIndex which) {
+    const Oid index = known.indexes[static_cast<int>(which)];
+    if (!OidIsValid(index)) return {"is missing", "Create it again as the extension's install script does."};
+    Relation whole = open_whole_index(index);
+    if (whole == nullptr)
+        return {"is invalid: it need not have all jobs",
+                psprintf("It is being created or dropped concurrently, or that has failed: REINDEX INDEX CONCURRENTLY "
+                         "jobq.%s.",
+                         name_of(which))};
+    index_close(whole, AccessShareLock);
+    return {"is not as jobq expects it", "Drop it, and create it again as the extension's install script does."};
+}
+
+// What takes SQL of our own indexes, as pg/attached.h has it.
+const char *reason_in_indexes() {
+    static char reason[NAMEDATALEN + 64];
+    for (int i = 0; i < kJobIndexes; i++) {
+        const auto which = static_cast<JobIndex>(i);
+        Relation index = open_if_good(which);
+        if (index == nullptr) {
+            snprintf(reason, sizeof(reason), "index jobq.%s %s", name_of(which), trouble_with(which).is);
+            return reason;
+        }
+        index_close(index, AccessShareLock);
+    }
+    return nullptr;
+}
+
 void look_up() {
     if (!callback_registered) {
         on_relation_change(forget);
@@ -142,7 +202,8 @@ void look_up() {
     if (!OidIsValid(known.table) || !OidIsValid(known.attempts)) unknown_table();
     Relation table = table_open(known.table, AccessShareLock);
     known.attached = attached_to(table, kOwnJobColumns, kJobColumns);
-    known.epoch = epoch_of(known.table);
+    if (known.attached.reason == nullptr) known.attached.reason = reason_in_indexes();
+    known.epoch = known.attached.has_children ? kNoMarks : epoch_of(known.table);
     known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
     table_close(table, NoLock);
@@ -158,6 +219,7 @@ void end_scans(JobsTable *jobs) {
     if (jobs->by_place != nullptr) table_index_fetch_end(jobs->by_place);
     jobs->by_place = nullptr;
     end_ready_scans(&jobs->ready);
+    end_walk(&jobs->walk);
 }
 
 // Where this session's latest claims are.
@@ -184,40 +246,6 @@ bool find_in_place(JobsTable *jobs, int64 id) {
            DatumGetInt64(job_value(*jobs, kJobId)) == id;
 }
 
-const char *name_of(JobIndex index) { return kIndexes[static_cast<int>(index)].name; }
-
-bool has_layout(Relation index, const IndexLayout &layout) {
-    const IndexedColumns found = indexed_columns(index);
-    int keys = 0;
-    while (keys < static_cast<int>(lengthof(layout.keys)) && layout.keys[keys] != InvalidAttrNumber) keys++;
-    return found.usual && (found.unique || !layout.unique) && found.count == keys &&
-           memcmp(found.keys, layout.keys, sizeof(AttrNumber) * keys) == 0 &&
-           memcmp(found.not_null, layout.not_null, sizeof(layout.not_null)) == 0;
-}
-
-// Looked at once, until the table changes.
-void check_layout(JobIndex which, Relation index) {
-    bool *checked = &known.checked[static_cast<int>(which)];
-    if (*checked) return;
-    if (!has_layout(index, kIndexes[static_cast<int>(which)]))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("index jobq.%s is not as jobq expects it", name_of(which)),
-                        errhint("Drop it, and create it again as the extension's install script does.")));
-    *checked = true;
-}
-
-[[noreturn]] void unusable_index(JobIndex which) {
-    if (!OidIsValid(known.indexes[static_cast<int>(which)]))
-        ereport(ERROR,
-                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("index jobq.%s is missing", name_of(which)),
-                 errhint("Create it again as the extension's install script does.")));
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("index jobq.%s is invalid: it need not have all jobs", name_of(which)),
-                    errdetail("It is being created or dropped concurrently, or that has failed."),
-                    errhint("If it has failed: REINDEX INDEX CONCURRENTLY jobq.%s.", name_of(which))));
-    pg_unreachable();
-}
-
 ReadyScan *open_ready(JobsTable *jobs) {
     if (jobs->ready.index == nullptr) jobs->ready.index = open_job_index(JobIndex::Ready);
     return &jobs->ready;
@@ -228,16 +256,44 @@ ReadyScan *open_turns(JobsTable *jobs) {
     return &jobs->ready;
 }
 
+JobsAccess way_of_rows() {
+    const char *reason = known.attached.reason;
+    switch (settings.access) {
+        case Access::Sql:
+            return {true, false, "jobq.access is sql"};
+        case Access::Direct:
+            return {false, reason != nullptr, reason};
+        default:
+            return {reason != nullptr, false, reason};
+    }
+}
+
+bool goes_by_sql() {
+    const JobsAccess access = way_of_rows();
+    if (access.refused)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("jobq.access is \"direct\", but table jobq.jobs takes SQL: %s", access.reason),
+                        errhint("SET jobq.access = auto.")));
+    return access.by_sql;
+}
+
 }  // namespace
+
+JobsAccess jobs_access() {
+    if (!known.valid) look_up();
+    Relation table = table_open(known.table, AccessShareLock);
+    if (!known.valid) look_up();
+    table_close(table, NoLock);
+    return way_of_rows();
+}
 
 void open_jobs(JobsTable *jobs) {
     memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
     // Taking the lock on the table reads what others have changed in the catalogue.
     if (!known.valid) look_up();
-    jobs->table = open_table(known.table, kJobId);
+    Relation relation = table_open(known.table, RowExclusiveLock);
     if (!known.valid) look_up();
-    jobs->table.attached = known.attached;
-    require_no_rules(jobs->table.relation, known.attached);
+    jobs->table = open_table(relation, kJobId, known.attached, goes_by_sql());
 }
 
 void close_jobs(JobsTable *jobs) {
@@ -256,7 +312,9 @@ void open_jobs_for_reading(JobsTable *jobs) {
     if (!known.valid) look_up();
     jobs->table.relation = table_open(known.table, AccessShareLock);
     if (!known.valid) look_up();
-    jobs->table.row = table_slot_create(jobs->table.relation, nullptr);
+    jobs->table.attached = known.attached;
+    jobs->table.by_sql = goes_by_sql();
+    jobs->table.row = make_row(jobs->table.relation, jobs->table.by_sql);
     jobs->table.snapshot = GetActiveSnapshot();
 }
 
@@ -274,16 +332,15 @@ uint64 marks_epoch() {
     return known.epoch;
 }
 
-Relation open_job_index_if_whole(JobIndex which) {
-    Relation index = open_whole_index(known.indexes[static_cast<int>(which)]);
-    if (index != nullptr) check_layout(which, index);
-    return index;
-}
+Relation open_job_index_if_good(JobIndex which) { return open_if_good(which); }
 
 Relation open_job_index(JobIndex which) {
-    Relation index = open_job_index_if_whole(which);
-    if (index == nullptr) unusable_index(which);
-    return index;
+    Relation index = open_if_good(which);
+    if (index != nullptr) return index;
+    const Trouble trouble = trouble_with(which);
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("index jobq.%s %s", name_of(which), trouble.is), errhint("%s", trouble.hint)));
+    pg_unreachable();
 }
 
 void require_job_index(JobIndex which) { index_close(open_job_index(which), NoLock); }
@@ -295,7 +352,6 @@ void require_job_columns() {
 void require_usable_jobs() {
     JobsTable jobs;
     open_jobs_for_reading(&jobs);
-    require_no_rules(jobs.table.relation, known.attached);
     close_jobs_for_reading(&jobs);
 }
 
@@ -304,9 +360,12 @@ void renew_snapshot(JobsTable *jobs) {
     take_snapshot(&jobs->table);
 }
 
-void remember_place(const JobsTable &jobs, int64 id) { *place_of(id) = {id, jobs.table.changed->tts_tid}; }
+void remember_place(const JobsTable &jobs, int64 id) {
+    if (!jobs.table.by_sql) *place_of(id) = {id, jobs.table.changed->tts_tid};
+}
 
 bool find_job(JobsTable *jobs, int64 id) {
+    if (jobs->table.by_sql) return find_job_by_sql(&jobs->table, id);
     if (find_in_place(jobs, id)) return true;
     if (jobs->by_id == nullptr) {
         if (jobs->ids == nullptr) jobs->ids = open_job_index(JobIndex::Ids);
@@ -338,9 +397,14 @@ bool may_have_attempts(JobsTable *jobs, int64 id) {
     return index_getnext_slot(jobs->attempts_by_job, ForwardScanDirection, jobs->attempt);
 }
 
+static bool next_lane_and_key(JobsTable *jobs, int64 *lane, core::ClaimKey *first) {
+    return jobs->table.by_sql ? next_lane_by_sql(jobs->table, lane, first)
+                              : next_lane_of(open_ready(jobs), jobs->table, lane, first);
+}
+
 bool next_lane(JobsTable *jobs, int64 *lane) {
     core::ClaimKey first;
-    return next_lane_of(open_ready(jobs), jobs->table, lane, &first);
+    return next_lane_and_key(jobs, lane, &first);
 }
 
 bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::ClaimKey *first) {
@@ -351,7 +415,7 @@ bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::
         // Behind the lowest number nothing can be looked for: it counts as one that has entries.
         if (next == PG_INT64_MIN)
             *first = core::kFirstKey;
-        else if (!next_lane_of(open_ready(jobs), jobs->table, &found, first))
+        else if (!next_lane_and_key(jobs, &found, first))
             break;
         if (next == PG_INT64_MIN || found == next) {
             walk->at++;
@@ -371,24 +435,40 @@ bool next_lane_with_entries(JobsTable *jobs, LaneWalk *walk, int64 *lane, core::
 }
 
 void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &expected) {
-    seek_entry(open_ready(jobs), jobs->table, lane, from, expected);
+    if (jobs->table.by_sql)
+        seek_by_sql(&jobs->walk, lane, from, core::kLastKey);
+    else
+        seek_entry(open_ready(jobs), jobs->table, lane, from, expected);
 }
 
 void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to) {
-    seek_entry_range(open_ready(jobs), jobs->table, lane, from, to);
+    if (jobs->table.by_sql)
+        seek_by_sql(&jobs->walk, lane, from, to);
+    else
+        seek_entry_range(open_ready(jobs), jobs->table, lane, from, to);
 }
 
 bool next_turn(JobsTable *jobs, int64 lane, int64 *turn) {
-    return next_turn_of(open_turns(jobs), jobs->table, lane, turn);
+    return jobs->table.by_sql ? next_turn_by_sql(jobs->table, lane, turn)
+                              : next_turn_of(open_turns(jobs), jobs->table, lane, turn);
 }
 
 void seek_turn(JobsTable *jobs, int64 lane, int64 turn, const core::ClaimKey &from) {
-    seek_entry_of_turn(open_turns(jobs), jobs->table, lane, turn, from);
+    if (jobs->table.by_sql)
+        seek_turn_by_sql(&jobs->walk, lane, turn, from);
+    else
+        seek_entry_of_turn(open_turns(jobs), jobs->table, lane, turn, from);
 }
 
-bool next_ready(JobsTable *jobs, core::ClaimKey *key) { return next_entry(&jobs->ready, jobs->table, key); }
+bool next_ready(JobsTable *jobs, core::ClaimKey *key) {
+    return jobs->table.by_sql ? next_by_sql(&jobs->walk, jobs->table, key) : next_entry(&jobs->ready, jobs->table, key);
+}
 
-bool fetch_ready(JobsTable *jobs) { return index_fetch_heap(jobs->ready.current, jobs->table.row); }
+bool fetch_ready(JobsTable *jobs) {
+    if (!jobs->table.by_sql) return index_fetch_heap(jobs->ready.current, jobs->table.row);
+    fetch_by_sql(jobs->walk, &jobs->table);
+    return true;
+}
 
 int64 next_job_id() {
     if (!known.valid) look_up();

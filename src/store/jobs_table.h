@@ -1,11 +1,13 @@
-// jobq.jobs as the claim, the completion and the heartbeat see it: below SQL (pg/table.h), by the numbers of its
-// columns.
+// jobq.jobs as the claim, the completion and the heartbeat see it: by the numbers of its columns, and in one of two
+// ways, which they need not know. By SQL (pg/table_sql.h, store/jobs_sql.h), which is what they mean, or directly,
+// below it (pg/table.h, store/ready_scan.h), an optimisation for tables to which nothing is attached that takes SQL.
 #pragma once
 
 #include "core/claim_key.h"
 #include "pg/pg.h"
 #include "pg/table.h"
 #include "store/job_columns.h"
+#include "store/jobs_sql.h"
 #include "store/ready_scan.h"
 
 namespace jobq {
@@ -27,12 +29,12 @@ struct JobsTable {
     IndexScanDesc attempts_by_job;
     TupleTableSlot *attempt;
     bool no_attempts;  // of any job, when this was opened
-    ReadyScan ready;
+    ReadyScan ready;   // directly
+    SqlWalk walk;      // by SQL
 };
 
 // Opens jobq.jobs for changes; close_jobs ends it. 55000 when the table is not the one this library knows; 0A000 when
-// somebody has attached what cannot be honoured (pg/attached.h).
-// `jobs` must stay where it is until then.
+// jobq.access asks for the direct way and that may not be taken. `jobs` must stay where it is until then.
 void open_jobs(JobsTable *jobs);
 void close_jobs(JobsTable *jobs);
 
@@ -40,11 +42,19 @@ void close_jobs(JobsTable *jobs);
 void open_jobs_for_reading(JobsTable *jobs);
 void close_jobs_for_reading(JobsTable *jobs);
 
+// Which way the rows go now, and why; `refused`: it is the direct way by jobq.access, and every call fails for that
+// reason.
+struct JobsAccess {
+    bool by_sql, refused;
+    const char *reason;
+};
+JobsAccess jobs_access();
+
 // Opens an index of the open table for reading. 55000 when somebody has dropped it, when it is not as we made it, or
-// when it lacks jobs: a CREATE INDEX CONCURRENTLY, say, that has failed.
+// when it lacks jobs: a CREATE INDEX CONCURRENTLY, say, that has failed. Directly there is none of that.
 Relation open_job_index(JobIndex which);
-// The same for who knows another way: nullptr when it is missing or lacks jobs.
-Relation open_job_index_if_whole(JobIndex which);
+// The same for who knows another way: nullptr then.
+Relation open_job_index_if_good(JobIndex which);
 // Raises what open_job_index would raise.
 void require_job_index(JobIndex which);
 // 55000 when jobq's columns are not as the library knows them: for who has a row of the table.
@@ -53,9 +63,10 @@ void require_job_columns();
 void require_usable_jobs();
 
 // The epoch of the marks (shared/marks.h) as this session sees it now: another one whenever the triggers of jobq.jobs
-// that tell of changes by hand have been changed. kNoMarks when one of them is missing or switched off, or this very
-// transaction has changed them. The triggers cannot change while somebody else writes to the table or has opened
-// it with open_jobs: whoever learns holds that lock, and so does a change that nobody is told of.
+// that tell of changes by hand have been changed. kNoMarks when one of them is missing or switched off, this very
+// transaction has changed them, or other tables inherit jobq.jobs, of whose rows nobody tells. The triggers cannot
+// change while somebody else writes to the table or has opened it with open_jobs: whoever learns holds that lock, and
+// so does a change that nobody is told of.
 uint64 marks_epoch();
 
 // What follows sees what is committed now (READ COMMITTED), or the transaction's snapshot. Must be called first.

@@ -135,7 +135,7 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
         core::Event event = {core::EventKind::SlotsGiven, now};
         enter_slots(permits, count, now, &event);
         change_locked_job(jobs, event);
-        for (int i = 0; i < count; i++) unlock_slot(permits[i].slot);
+        for (int i = 0; i < count; i++) slot_written(slots, permits[i].slot);
         ++*given;
     }
     close_slots(&slots);

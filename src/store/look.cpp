@@ -16,7 +16,6 @@
 #include "store/suspects.h"
 
 extern "C" {
-#include "access/sysattr.h"
 #include "access/transam.h"
 #include "storage/procarray.h"
 }
@@ -31,9 +30,7 @@ constexpr int kDepth = 16;
 // Whether somebody holds or changes the row that was found. A multixact looks like a transaction of that number, and
 // may be taken for one that goes on: then the sleeper looks again soon.
 bool is_held(const JobsTable &jobs) {
-    bool is_null;
-    const TransactionId holder =
-        DatumGetTransactionId(slot_getsysattr(jobs.table.row, MaxTransactionIdAttributeNumber, &is_null));
+    const TransactionId holder = holder_of_row(jobs.table);
     return TransactionIdIsValid(holder) && TransactionIdIsInProgress(holder);
 }
 

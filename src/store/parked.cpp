@@ -33,9 +33,10 @@ ClaimKey key_of(TupleTableSlot *row) {
             DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
 }
 
-// Takes the first job of the key out of the ranges; false: none is in them.
+// Takes the first job of the key out of the ranges; false: none is in them. By the index whichever way the rows go:
+// where there are ranges, which are marks, no other table inherits jobq.jobs, and nothing is written.
 bool unpark_first(JobsTable *jobs, int64 lane, std::string_view key, const EmptyRanges &parked) {
-    Relation index = open_job_index_if_whole(JobIndex::Keys);
+    Relation index = open_job_index_if_good(JobIndex::Keys);
     if (index == nullptr) {
         publish_keys(parked_lane(lane), core::kFirstKey, core::kLastKey);
         return true;

@@ -157,7 +157,7 @@ bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, ClaimKey *f
 }
 
 bool entry_ahead(const ReadyScan &ready, int count, ClaimKey *key) {
-    if (ready.current != ready.scans[static_cast<int>(Reach::Rest)]) return false;
+    if (ready.current == nullptr || ready.current != ready.scans[static_cast<int>(Reach::Rest)]) return false;
     const auto *scan = static_cast<const BTScanOpaqueData *>(ready.current->opaque);
     const BTScanPosData &page = scan->currPos;
     if (!BTScanPosIsValid(page) || page.lastItem - page.itemIndex < kWorthTelling) return false;

@@ -369,15 +369,10 @@ void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonS
     sink->take({"locked", text.data, jobs, pid_count > 0 ? array_of(pids, pid_count, INT4OID) : 0, DT_NOEND});
 }
 
-bool explain_refusal(const Queue &queue, ReasonSink *sink) {
+bool explain_refusal(ReasonSink *sink) {
     FailureText failure;
     const bool locked = explain_table_locks(sink);
-    const auto look = [&queue] {
-        require_usable_jobs();
-        require_job_index(JobIndex::Ready);
-        if (queue.round_robin) require_job_index(JobIndex::Turns);
-    };
-    if (attempt(look, &failure)) return locked;
+    if (attempt(require_usable_jobs, &failure)) return locked;
     refused(failure, sink);
     return true;
 }

@@ -38,7 +38,7 @@ Datum ids_in(const Rows &rows);
 
 // Claims from the queue raise an error, or wait for a lock on the table, whatever job they are for. Returns whether
 // they do.
-bool explain_refusal(const Queue &queue, ReasonSink *sink);
+bool explain_refusal(ReasonSink *sink);
 
 // Somebody has locked the table of jobs so that not even a reader comes by, or waits for such a lock: all that can be
 // said without waiting, too. Returns whether that is so; if not, it can be read from here on.

@@ -28,7 +28,8 @@ constexpr const char *kWorker[] = {
     "jobq_release", "jobq_release_many",       "jobq_snooze",    "jobq_wait",           "jobq_get",
     "jobq_result",  "jobq_dependency_results", "jobq_wait_job",  "jobq_wake",           "jobq_version",
     nullptr};
-constexpr const char *kOperator[] = {"jobq_get",
+constexpr const char *kOperator[] = {"jobq_access",
+                                     "jobq_get",
                                      "jobq_cancel",
                                      "jobq_retry",
                                      "jobq_reschedule",
@@ -56,7 +57,8 @@ constexpr const char *kOperator[] = {"jobq_get",
                                      kOnAllQueues,
                                      "jobq_version",
                                      nullptr};
-constexpr const char *kMonitor[] = {"jobq_explain", "jobq_explain_queue", "jobq_version", "job_log", nullptr};
+constexpr const char *kMonitor[] = {"jobq_access",  "jobq_explain", "jobq_explain_queue",
+                                    "jobq_version", "job_log",      nullptr};
 
 struct Kind {
     const char *name;

@@ -11,7 +11,7 @@ struct RowHolders {
     int count;  // as many as there is room for
 };
 
-// Of the version of a row of jobq.jobs at this place (its ctid), which the active snapshot sees.
-RowHolders holders_of_row(Datum place);
+// Of the version of a row at this place (its tableoid and ctid), which the active snapshot sees.
+RowHolders holders_of_row(Oid table, Datum place);
 
 }  // namespace jobq

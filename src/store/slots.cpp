@@ -6,9 +6,13 @@
 // first: a job that was committed by then is there, wherever its row is. One that was not has been in the index since
 // before the slot was locked, and its first row stays as it is as long as its transaction goes on: the first look has
 // met it.
+//
+// SQL cannot see what is not committed: the first look goes below it, whichever way the rows go. Of tables that inherit
+// jobq.jobs only the second one, by SQL, knows: where there are such, a slot stays locked until the transaction ends.
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "pg/table_sql.h"
 #include "store/slots.h"
 
 #include <algorithm>
@@ -33,25 +37,54 @@ LOCKTAG tag_of(int64 slot) {
     return tag;
 }
 
+#define HOLDS(slot) \
+    "SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j." slot " = $1 AND j.slot_seq >= $2)", { INT8OID, INT8OID }
+#define HELD(slot) \
+    "SELECT j." slot " FROM jobq.jobs j WHERE j." slot " > $1 AND j." slot " < $2", { INT8OID, INT8OID }
+Statement holds_slot[] = {{HOLDS("queue_slot")}, {HOLDS("key_slot")}};
+Statement held_slots[] = {{HELD("queue_slot")}, {HELD("key_slot")}};
+
+// nullptr: it cannot be used, which takes SQL otherwise (pg/attached.h).
 Relation index_of(Slots *slots, SlotOf of) {
     Relation *index = &slots->indexes[static_cast<int>(of)];
-    if (*index != nullptr) return *index;
-    *index = open_job_index(of == SlotOf::Queue ? JobIndex::QueueSlot : JobIndex::KeySlot);
+    if (*index == nullptr)
+        *index = open_job_index_if_good(of == SlotOf::Queue ? JobIndex::QueueSlot : JobIndex::KeySlot);
     return *index;
 }
 
+// Calls body() for each row that the snapshot sees, of those of jobq.jobs alone.
 template <typename Body>
 void scan(Slots *slots, SlotOf of, Snapshot snapshot, ScanKeyData *keys, int count, Body body) {
     Relation table = slots->jobs->table.relation;
     if (slots->found == nullptr) slots->found = table_slot_create(table, nullptr);
-    IndexScanDesc scan = begin_index_scan(table, index_of(slots, of), snapshot, count);
-    index_rescan(scan, keys, count, nullptr, 0);
-    while (index_getnext_slot(scan, ForwardScanDirection, slots->found)) {
-        CHECK_FOR_INTERRUPTS();
-        if (!body()) break;
+    if (Relation index = index_of(slots, of)) {
+        IndexScanDesc scan = begin_index_scan(table, index, snapshot, count);
+        index_rescan(scan, keys, count, nullptr, 0);
+        while (index_getnext_slot(scan, ForwardScanDirection, slots->found)) {
+            CHECK_FOR_INTERRUPTS();
+            if (!body()) break;
+        }
+        index_endscan(scan);
+    } else {
+        for (int i = 0; i < count; i++)
+            keys[i].sk_attno = keys[i].sk_attno == kSlot ? AttrNumber(column_of_slot(of)) : AttrNumber(kJobSlotSeq);
+        TableScanDesc scan = table_beginscan(table, snapshot, count, keys);
+        while (table_scan_getnextslot(scan, ForwardScanDirection, slots->found)) {
+            CHECK_FOR_INTERRUPTS();
+            if (!body()) break;
+        }
+        table_endscan(scan);
     }
-    index_endscan(scan);
     ExecClearTuple(slots->found);
+}
+
+// What is committed, by SQL.
+template <typename Body>
+void read_slots(const Slots &slots, Statement &statement, int64 from, int64 to, Snapshot snapshot, Body body) {
+    with_sql_of(slots.jobs->table.relation, [&] {
+        const Rows rows = read(statement, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)), snapshot);
+        for (uint64 i = 0; i < rows.size(); i++) body(rows[i]);
+    });
 }
 
 bool any_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
@@ -66,12 +99,28 @@ bool any_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
     return any;
 }
 
+bool any_committed_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
+    if (!slots->jobs->table.attached.has_children) return any_holder(slots, of, snapshot, slot);
+    bool any = false;
+    read_slots(*slots, holds_slot[static_cast<int>(of)], slot, slot_bound(slot), snapshot,
+               [&](const Row &row) { any = row.bool_at(1); });
+    return any;
+}
+
 bool is_free(Slots *slots, SlotOf of, int64 slot) {
     if (seems_held(slots, of, slot)) return false;
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    const bool held = any_holder(slots, of, latest, slot);
+    const bool held = any_committed_holder(slots, of, latest, slot);
     UnregisterSnapshot(latest);
     return !held;
+}
+
+void add_number(Numbers *numbers, int *room, int64 slot) {
+    if (numbers->count == *room) {
+        *room *= 2;
+        numbers->items = static_cast<int32 *>(repalloc_huge(numbers->items, sizeof(int32) * static_cast<Size>(*room)));
+    }
+    numbers->items[numbers->count++] = core::number_of_slot(slot);
 }
 
 void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Numbers *numbers, int *room) {
@@ -82,14 +131,23 @@ void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Number
     scan(slots, of, snapshot, keys, 2, [&] {
         bool is_null;
         const Datum slot = slot_getattr(slots->found, column_of_slot(of), &is_null);
-        if (numbers->count == *room) {
-            *room *= 2;
-            numbers->items =
-                static_cast<int32 *>(repalloc_huge(numbers->items, sizeof(int32) * static_cast<Size>(*room)));
-        }
-        if (!is_null) numbers->items[numbers->count++] = core::number_of_slot(DatumGetInt64(slot));
+        if (!is_null) add_number(numbers, room, DatumGetInt64(slot));
         return true;
     });
+}
+
+void add_committed_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Numbers *numbers, int *room) {
+    if (!slots->jobs->table.attached.has_children) {
+        add_numbers(slots, of, snapshot, limit, numbers, room);
+        return;
+    }
+    MemoryContext caller = CurrentMemoryContext;
+    read_slots(*slots, held_slots[static_cast<int>(of)], limit, core::slot_of(limit, core::kHighestNumber + 1),
+               snapshot, [&](const Row &row) {
+                   MemoryContext query = MemoryContextSwitchTo(caller);
+                   add_number(numbers, room, row.int64_at(1));
+                   MemoryContextSwitchTo(query);
+               });
 }
 
 }  // namespace
@@ -125,6 +183,10 @@ void unlock_slot(int64 slot) {
     LockRelease(&tag, ExclusiveLock, false);
 }
 
+void slot_written(const Slots &slots, int64 slot) {
+    if (!slots.jobs->table.attached.has_children) unlock_slot(slot);
+}
+
 Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
     int room = 256;
     Numbers numbers = {static_cast<int32 *>(palloc(sizeof(int32) * room)), 0};
@@ -132,7 +194,7 @@ Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
     InitDirtySnapshot(dirty);
     add_numbers(slots, of, &dirty, limit, &numbers, &room);
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    add_numbers(slots, of, latest, limit, &numbers, &room);
+    add_committed_numbers(slots, of, latest, limit, &numbers, &room);
     UnregisterSnapshot(latest);
     std::sort(numbers.items, numbers.items + numbers.count);
     numbers.count = static_cast<int>(std::unique(numbers.items, numbers.items + numbers.count) - numbers.items);

@@ -1,4 +1,4 @@
-// Who holds the slots of limits: running jobs, in jobs.queue_slot and jobs.key_slot. Below SQL.
+// Who holds the slots of limits: running jobs, in jobs.queue_slot and jobs.key_slot.
 //
 // A claim locks a slot for as long as it takes to look whether it is free and to write its own job into it. It never
 // waits for the lock, and does not keep it: from then on others see the entry.
@@ -27,6 +27,8 @@ void close_slots(Slots *slots);
 // to have taken it from here on.
 bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string_view key, int64 slot, TimestampTz now);
 void unlock_slot(int64 slot);
+// Unlocks it when the job that has taken it is written, unless others could not see that it is.
+void slot_written(const Slots &slots, int64 slot);
 
 // Whether a job seems to hold the slot. An answer to choose by, since the slot is not locked.
 bool seems_held(Slots *slots, SlotOf of, int64 slot);

@@ -34,7 +34,7 @@ inline bool is_suspect(const JobsTable &jobs) {
 // report on them. Inside with_spi().
 bool is_on_trial(text *worker_id, TimestampTz *until);
 
-// Below SQL: whether the worker may be given a suspect, that is holds none that may yet be what kills it. Then nobody
+// Without SPI: whether the worker may be given a suspect, that is holds none that may yet be what kills it. Then nobody
 // else gets one for it until the transaction ends.
 bool may_take_suspect(text *worker_id);
 

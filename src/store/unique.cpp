@@ -525,6 +525,7 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     // The lock on the table stays: under it is found out whether the queue has turns, see store/turns.h.
     JobsTable table;
     open_jobs(&table);
+    require_no_rules(table.table.relation, table.table.attached);
     require_job_index(JobIndex::Unique);
     const JobSpec filled = with_defaults(spec, &table.table);
     const bool unseen = !is_seen_at_insert(table.table);

@@ -114,6 +114,7 @@ async function main() {
   check((await value('SELECT jobq_dot($1, $2)', [follower, 10])).startsWith('digraph'), 'jobq_dot');
   check((await rows('SELECT reason FROM jobq_explain($1)', [follower])).length > 0, 'jobq_explain');
   check((await value('SELECT reason FROM jobq_explain_queue($1)', ['node nowhere'])) === 'unknown', 'jobq_explain_queue');
+  check((await value('SELECT way FROM jobq_access()')) === 'direct', 'jobq_access');
 
   await client.query('BEGIN');
   [claim] = await rows('SELECT * FROM jobq_claim($1)', [queue]);

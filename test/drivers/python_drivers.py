@@ -197,6 +197,7 @@ def scenario(d):
     rows = d.rows("SELECT reason, jobs FROM jobq_explain(%s) UNION ALL SELECT reason, jobs FROM jobq_explain_queue(%s)",
                   n(after), "python nowhere")
     d.check(len(rows) > 1 and rows[-1][0] == "unknown", "jobq_explain, jobq_explain_queue", rows)
+    d.equal("direct", "jobq_access", "SELECT way FROM jobq_access()")
     d.rows("BEGIN")
     job = d.value("SELECT id FROM jobq_claim(%s)", queue)
     d.equal(True, "jobq_complete without a lease in the claiming transaction", "SELECT jobq_complete(%s)", n(job))

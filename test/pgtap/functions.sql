@@ -47,6 +47,7 @@ INSERT INTO wanted VALUES
     ('jobq_set_limit', 'queue text, key text DEFAULT NULL::text, max_running integer DEFAULT NULL::integer, rate integer DEFAULT NULL::integer, per interval DEFAULT NULL::interval', 'boolean'),
     ('jobq_tick', 'now timestamp with time zone DEFAULT NULL::timestamp with time zone', 'TABLE(duty text, done bigint)'),
     ('jobq_explain', 'job_id bigint', 'TABLE(reason text, detail text, jobs bigint[], pids integer[], until timestamp with time zone)'),
+    ('jobq_access', '', 'TABLE(way text, reason text, allowed boolean)'),
     ('jobq_explain_queue', 'queue text', 'TABLE(reason text, detail text, jobs bigint[], pids integer[], until timestamp with time zone)'),
     ('jobq_grant', 'role text, what text, queues text[] DEFAULT NULL::text[]', 'void'),
     ('jobq_revoke', 'role text, what text, queues text[] DEFAULT NULL::text[]', 'void');

@@ -95,6 +95,7 @@ my @calls = (
     [ q{SELECT has_function_privilege('shop', 'jobq_version()', 'EXECUTE')},                  't' ],
     [ q{SELECT jobq_revoke('shop', 'producer')},                                              '' ],
     [ q{SELECT reason FROM jobq_explain_queue('never heard of')},                             'unknown' ],
+    [ q{SELECT way FROM jobq_access()},                                                       'direct' ],
     [ q{SELECT count(*) FROM jobq_explain(-1)},                                               '0' ],
     [ q{CALL jobq_wait('ops', '0 s')},                                                       '' ],
     [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote unblock prune repair reconcile' ],
