@@ -17,11 +17,15 @@ sanitizers    1  test/unit/*_test.cpp
 regress       1  sql/*.sql
 plain         1  sql/*.sql
 isolation     1  test/isolation/specs/*.spec
+regress_sql   1  sql/*.sql
+plain_sql     1  sql/*.sql
+isolation_sql 1  test/isolation/specs/*.spec
 pgtap         1  test/pgtap/*.sql
 process       2  test/process/*.pl
 drivers       1  test/drivers/run.sh
 audit         1  test/audit/run.sh
 together      1  test/audit/run.sh
+audit_sql     2  test/audit/run.sh
 broken        1  test/planted/lease_not_checked.patch
 unpublished   1  test/planted/jobs_not_published.patch
 unlimited     1  test/planted/limits_by_snapshot.patch
@@ -33,6 +37,7 @@ fuzz_crash    2  test/planted/null_elements_let_in.patch
 fuzz_counters 2  test/planted/ends_not_counted.patch
 '
 preloaded="shared_preload_libraries = 'jobq'"
+by_sql='jobq.access = sql'   # the rows of jobq.jobs are reached by SQL, where the same is usually done below it
 limit=1200   # seconds for one suite; one that takes longer is cut off, and has failed
 
 # ---- the suites; what a suite prints goes to its log, its last lines say how many tests ran
@@ -67,6 +72,20 @@ suite_plain() {
 
 suite_isolation() {
     scratch_server isolation "$preloaded"
+    run_make installcheck REGRESS= || with_differences $? output_iso/regression.diffs
+}
+
+# The same expected output whichever way the rows are reached.
+suite_regress_sql() {
+    scratch_server regress_sql "$preloaded" "$by_sql"
+    regress
+}
+suite_plain_sql() {
+    scratch_server plain_sql "$by_sql"
+    regress
+}
+suite_isolation_sql() {
+    scratch_server isolation_sql "$preloaded" "$by_sql"
     run_make installcheck REGRESS= || with_differences $? output_iso/regression.diffs
 }
 
@@ -124,6 +143,14 @@ together_server() {
 suite_together() {
     together_server
     JOBQ_AUDIT_PARTS='laws_test.py everything.py' in_source test/audit/run.sh
+}
+
+# Both, shorter, by SQL.
+suite_audit_sql() {
+    scratch_server audit_sql "$preloaded" "$by_sql" 'max_connections = 200' 'max_prepared_transactions = 50' \
+        'wal_level = logical'
+    JOBQ_AUDIT_PARTS='stranded.py audit.py everything.py' JOBQ_AUDIT_JOBS=10000 JOBQ_AUDIT_SECONDS=20 \
+        in_source test/audit/run.sh
 }
 
 # The audit must catch a library that leaves the lease check out,
