@@ -17,9 +17,9 @@ def prepare(bench, contender, jobs):
 
 
 def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transaction=1, held=0, variables=None,
-             key=None, warmup=0):
+             key=None, warmup=0, options=''):
     """Runs script until the time is up. guess: jobs a second that it may reach, until a run has told better."""
-    key = key or (contender.name, script, clients)
+    key = key or (contender.name, script, clients, options)
     rate = bench.rates.get(key, guess)
     for _ in range(6):
         jobs = int(max(rate * seconds * 1.5, 2 * clients * per_transaction) / 100 + 1) * 100
@@ -27,7 +27,8 @@ def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transa
         conn = bench.conn_of(contender)
         probe = Probe(conn, contender.tables, contender.data)
         try:
-            load = pgbench(script, clients, seconds=seconds, sync=sync, variables=variables, warmup=warmup, host=contender.host)
+            load = pgbench(script, clients, seconds=seconds, sync=sync, variables=variables, warmup=warmup, host=contender.host,
+                           options=options)
         except Drained:
             rate *= 2.5
             bench.rates[key] = rate

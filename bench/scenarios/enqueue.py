@@ -9,26 +9,28 @@ TITLE = 'Enqueue: 1,000 jobs in one call'
 SIZE = 1000
 
 
+def enqueue(bench, contender, seconds, sync, options=''):
+    conn = bench.conn_of(contender)
+    contender.reset(conn)
+    conn.execute('CHECKPOINT')
+    probe = Probe(conn, contender.tables, contender.data)
+    load = pgbench(contender.enqueue_many(SIZE), 1, seconds=seconds, sync=sync, variables={'ready': 0},
+                   host=contender.host, options=options)
+    jobs = load.transactions * SIZE
+    cost = probe.done(jobs)
+    audit = contender.audit(conn, jobs)
+    for problem in audit.problems(0):
+        bench.fail(f'enqueue, {contender.title}: {problem}')
+    contender.reset(conn)
+    return dict(cost, jobs_per_s=load.tps * SIZE, p50_ms=load.percentile_ms(0.5),
+                p99_ms=load.percentile_ms(0.99), jobs=jobs)
+
+
 def run(bench):
     seconds = bench.scale(4, 2)
     for sync in bench.scale(('off', 'on'), ('off',)):
         def cell(contender, sync=sync):
-            def once():
-                conn = bench.conn_of(contender)
-                contender.reset(conn)
-                conn.execute('CHECKPOINT')
-                probe = Probe(conn, contender.tables, contender.data)
-                load = pgbench(contender.enqueue_many(SIZE), 1, seconds=seconds, sync=sync, variables={'ready': 0},
-                               host=contender.host)
-                jobs = load.transactions * SIZE
-                cost = probe.done(jobs)
-                audit = contender.audit(conn, jobs)
-                for problem in audit.problems(0):
-                    bench.fail(f'enqueue, {contender.title}: {problem}')
-                contender.reset(conn)
-                return dict(cost, jobs_per_s=load.tps * SIZE, p50_ms=load.percentile_ms(0.5),
-                            p99_ms=load.percentile_ms(0.99), jobs=jobs)
-            return once
+            return lambda: enqueue(bench, contender, seconds, sync)
         cells = {'textbook': cell(TEXTBOOK), 'jobq': cell(JOBQ)}
         if BASE:
             cells['jobq before'] = cell(BASE)
