@@ -79,10 +79,13 @@ TRUNCATE ruled;
 CREATE RULE ruled_update AS ON UPDATE TO jobq.jobs DO INSTEAD NOTHING;
 SELECT jobq_claim('ruled', 'w');
 DROP RULE ruled_update ON jobq.jobs;
+-- With one for DELETE, and while there are dependencies.
+SELECT jobq_enqueue('ruled', kind => 'dependent', depends_on => ARRAY[jobq_enqueue('ruled', kind => 'other', run_at => 'tomorrow')]) > 0 AS enqueued;
 CREATE RULE ruled_delete AS ON DELETE TO jobq.jobs DO ALSO INSERT INTO ruled VALUES ('delete', OLD.id);
 \set VERBOSITY default
 SELECT jobq_create_queue('ruled', keep_completed => '0');
 SELECT jobq_complete(id, lease) FROM jobq_claim('ruled', 'w');
+SELECT jobq_purge_queue('ruled');
 SELECT what, count(*) FROM ruled GROUP BY 1;
 SELECT status, count(*) AS left_over FROM jobq.jobs WHERE queue = 'ruled' GROUP BY 1;
 DROP RULE ruled_delete ON jobq.jobs;

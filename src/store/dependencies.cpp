@@ -33,12 +33,6 @@ Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result)
 Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1 FOR KEY SHARE",
                          {INT8OID}};
 
-Statement keep_if_missing = {
-    R"(INSERT INTO jobq.deleted_dependencies (job_id)
-       SELECT u.id FROM unnest($1) AS u(id)
-       WHERE NOT EXISTS (SELECT FROM jobq.deleted_dependencies g WHERE g.job_id = u.id))",
-    {INT8ARRAYOID}};
-
 Statement delete_edges_of = {"DELETE FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
 Statement delete_all_edges = {"DELETE FROM jobq.dependencies", {}, Planning::Free};
 Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
@@ -296,26 +290,6 @@ bool any_dependency() {
     const bool any = open_edges(&edges);
     close_edges(&edges);
     return any;
-}
-
-void keep_deleted(const int64 *jobs, int count) {
-    Datum *kept = room_for<Datum>(count);
-    int kept_count = 0;
-    Edges edges = {};
-    for (int i = 0; i < count; i++)
-        if (has_dependents(&edges, jobs[i])) kept[kept_count++] = Int64GetDatum(jobs[i]);
-    close_edges(&edges);
-    if (kept_count > 0) run(keep_if_missing, Params().add(array_of(kept, kept_count, INT8OID)));
-}
-
-void keep_deleted_rows(const Rows &rows, int id_column, int status_column) {
-    if (rows.size() == 0 || !any_dependency()) return;
-    auto *jobs = room_for<int64>(rows.size());
-    int count = 0;
-    for (uint64 i = 0; i < rows.size(); i++)
-        if (status_at(rows[i], status_column) == core::JobStatus::Completed)
-            jobs[count++] = rows[i].int64_at(id_column);
-    keep_deleted(jobs, count);
 }
 
 void forget_dependencies(int64 job, bool completed, const Datum *result) {

@@ -50,18 +50,7 @@ bool any_dependency();
 // Waits for whoever is just deleting one of these; from now on nobody can until the transaction ends.
 void require_jobs_of_edge(int64 job, int64 depends_on);
 
-// Parts of a statement with a subquery `gone` that deletes jobs and returns their id, status and result.
-#define FORGET_DEPENDENCIES                                                                       \
-    ", results AS (INSERT INTO jobq.deleted_dependencies (job_id, result) SELECT g.id, g.result " \
-    "FROM gone g WHERE g.status = 'completed' "                                                   \
-    "AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.depends_on = g.id)), "                   \
-    "edges AS (DELETE FROM jobq.dependencies d USING gone g WHERE d.job_id = g.id)"
-// After it: its rows have the id of a deleted job and its status in these columns.
-void keep_deleted_rows(const Rows &rows, int id_column, int status_column);
-// The same for completed jobs.
-void keep_deleted(const int64 *jobs, int count);
-
-// This job has been deleted, not by such a statement. `result` is nullptr unless it has one.
+// This job has been deleted. `result` is nullptr unless it has one.
 void forget_dependencies(int64 job, bool completed, const Datum *result);
 // All jobs have been deleted.
 void forget_all_dependencies();

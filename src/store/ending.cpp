@@ -12,7 +12,6 @@
 #include "store/ending.h"
 #include "store/groups.h"
 #include "store/owner.h"
-#include "store/references.h"
 #include "store/rows.h"
 
 extern "C" {
@@ -38,14 +37,12 @@ Statement record_attempts = {
     {INT8ARRAYOID, INT8ARRAYOID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TEXTARRAYOID,
      BOOLARRAYOID, TIMESTAMPTZOID}};
 
-Statement delete_alone = {
-    "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text, j.id, j.group_active",
+Statement delete_all_of = {
+    "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text, j.id, j.group_active, j.result",
     {INT8ARRAYOID}};
-Statement delete_with_edges = {
-    "WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
-    "RETURNING j.queue, j.status, j.id, j.group_active, j.result)" FORGET_DEPENDENCIES
-    " SELECT g.queue, g.status::text, g.id, g.group_active FROM gone g",
-    {INT8ARRAYOID}};
+// What is read of deleted jobs needs room.
+constexpr int kDeletedAtOnce = 10000;
+
 Statement delete_attempts_of = {"DELETE FROM jobq.attempts a WHERE a.job_id = ANY ($1)", {INT8ARRAYOID}};
 Statement delete_every_attempt = {"DELETE FROM jobq.attempts", {}, Planning::Free};
 
@@ -89,14 +86,23 @@ void count_event(std::string_view queue, const char *outcome) {
     if (strcmp(outcome, "lost") == 0) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
 }
 
-// Returns rows (queue, status, id, group_active).
+// Of jobs that are gone: their edges, and what others that still depend on one have to know.
+void forget_dependencies_of(const Rows &gone) {
+    if (!any_dependency()) return;
+    for (uint64 i = 0; i < gone.size(); i++) {
+        bool none;
+        const Datum result = gone[i].get(5, &none);
+        forget_dependencies(gone[i].int64_at(3), status_at(gone[i], 2) == core::JobStatus::Completed,
+                            none ? nullptr : &result);
+    }
+}
+
+// Returns rows (queue, status, id, group_active, result).
 Rows delete_rows(Datum *ids, int count) {
-    require_trusted_followers();
     delete_attempts(ids, count);
-    Statement &statement = any_dependency() ? delete_with_edges : delete_alone;
-    const Rows gone = run(statement, Params().add(array_of(ids, count, INT8OID)));
+    const Rows gone = run(delete_all_of, Params().add(array_of(ids, count, INT8OID)));
     count_deleted_rows(gone, 1);
-    keep_deleted_rows(gone, 3, 2);
+    forget_dependencies_of(gone);
     return gone;
 }
 
@@ -157,13 +163,18 @@ void delete_jobs_and_attempts(Datum *ids, int count) {
 }
 
 int64 delete_jobs(Datum *ids, int count) {
-    if (count == 0) return 0;
-    const Rows gone = delete_rows(ids, count);
-    for (uint64 i = 0; i < gone.size(); i++) {
-        publish_finished_at_commit(gone[i].int64_at(3));
-        if (!gone[i].is_null(4)) publish_group_free(gone[i].int64_at(4));
+    int64 deleted = 0;
+    for (int first = 0; first < count; first += kDeletedAtOnce) {
+        Rows gone = delete_rows(ids + first, Min(count - first, kDeletedAtOnce));
+        for (uint64 i = 0; i < gone.size(); i++) {
+            publish_finished_at_commit(gone[i].int64_at(3));
+            if (!gone[i].is_null(4)) publish_group_free(gone[i].int64_at(4));
+        }
+        deleted += static_cast<int64>(gone.size());
+        gone.free();
+        CHECK_FOR_INTERRUPTS();
     }
-    return static_cast<int64>(gone.size());
+    return deleted;
 }
 
 }  // namespace jobq

@@ -3,12 +3,9 @@
 
 #include "pg/args.h"
 
-#include "shared/publish.h"
-#include "shared/unblock.h"
-#include "store/dependencies.h"
+#include "store/ending.h"
 #include "store/lanes.h"
 #include "store/queues.h"
-#include "store/rows.h"
 
 namespace jobq {
 
@@ -60,9 +57,6 @@ Statement pause = {
 Statement resume = {
     "UPDATE jobq.queue_settings s SET paused = false WHERE s.queue = $1 AND s.paused", {TEXTOID}, Planning::Free};
 
-// Of the group by status.
-#define COMPLETED_IDS "CASE WHEN g.status = 'completed' THEN array_agg(g.id) END"
-
 // Rows are locked in the order of their ids, as everywhere, before a DELETE takes them in its own.
 Statement lock_jobs = {
     R"(SELECT j.id, j.status IN ('completed', 'failed', 'cancelled'), j.status = 'failed' AND j.dead_from IS NOT NULL
@@ -71,20 +65,15 @@ Statement lock_jobs = {
     {TEXTOID},
     Planning::Free};
 
+// What else there is of a queue.
 Statement forget = {
-    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($2) RETURNING j.id, j.status, j.result),
-            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id))" FORGET_DEPENDENCIES R"(,
-            keys AS (DELETE FROM jobq.kept_keys k WHERE k.queue = $1 RETURNING 1),
+    R"(WITH keys AS (DELETE FROM jobq.kept_keys k WHERE k.queue = $1 RETURNING 1),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
             limits AS (DELETE FROM jobq.limit_settings l WHERE l.queue = $1 RETURNING 1),
             settings AS (DELETE FROM jobq.queue_settings s WHERE s.queue = $1 RETURNING 1)
-       SELECT n.status::text, n.jobs,
-              EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings) OR EXISTS (SELECT FROM keys)
-                  OR EXISTS (SELECT FROM limits),
-              n.ids
-       FROM (SELECT 1) one LEFT JOIN (SELECT g.status, count(*) AS jobs, )" COMPLETED_IDS R"( AS ids
-                                      FROM gone g GROUP BY g.status) n ON true)",
-    {TEXTOID, INT8ARRAYOID},
+       SELECT EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings) OR EXISTS (SELECT FROM keys)
+              OR EXISTS (SELECT FROM limits))",
+    {TEXTOID},
     Planning::Free};
 
 // First, and apart: the statement that deletes must see the attempts of whoever held a row until now.
@@ -96,13 +85,6 @@ Statement lock_purged = {
     {TEXTOID, TEXTARRAYOID},
     Planning::Free};
 
-Statement purge = {
-    R"(WITH gone AS (DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.id, j.status, j.result),
-            history AS (DELETE FROM jobq.attempts a USING gone g WHERE a.job_id = g.id))" FORGET_DEPENDENCIES R"(
-       SELECT g.status::text, count(*), NULL, )" COMPLETED_IDS R"( FROM gone g GROUP BY g.status)",
-    {INT8ARRAYOID},
-    Planning::Free};
-
 Params settings_params(text *queue, const QueueSettings &settings) {
     Params params;
     params.add(PointerGetDatum(queue));
@@ -110,24 +92,10 @@ Params settings_params(text *queue, const QueueSettings &settings) {
     return params;
 }
 
-// Counts and tells of the deleted jobs of rows (status, how many, ..., the ids of completed ones), where the status may
-// be NULL: none. Returns how many.
-int64 count_deleted(text *queue, const Rows &gone) {
-    int64 deleted = 0;
-    for (uint64 i = 0; i < gone.size(); i++) {
-        if (gone[i].is_null(1)) continue;
-        const core::JobStatus status = status_at(gone[i], 1);
-        if (!core::is_finished(status)) publish_unblocked_anywhere_at_commit(Blocker::Group);
-        count_deletes_at_commit(view(queue), status, gone[i].int64_at(2));
-        deleted += gone[i].int64_at(2);
-        if (gone[i].is_null(4)) continue;
-        const Elements ids =
-            elements_of(DatumGetArrayTypeP(gone[i].get(4)), INT8OID, "ids", PG_INT32_MAX, NullElements::Refused);
-        static_assert(sizeof(Datum) == sizeof(int64) && FLOAT8PASSBYVAL, "a bigint is a Datum");
-        keep_deleted(reinterpret_cast<const int64 *>(ids.values), ids.count);
-    }
-    if (deleted > 0) publish_finished_anywhere_at_commit();
-    return deleted;
+// Of jobs that are locked. Returns how many were deleted.
+int64 delete_locked(Datum ids) {
+    const Elements locked = elements_of(DatumGetArrayTypeP(ids), INT8OID, "ids", PG_INT32_MAX, NullElements::Refused);
+    return delete_jobs(locked.values, locked.count);
 }
 
 }  // namespace
@@ -149,15 +117,16 @@ bool set_paused(text *queue, bool paused) {
 Rows lock_queue(text *queue) { return run(lock_jobs, Params().add(PointerGetDatum(queue))); }
 
 bool forget_queue(text *queue, Datum ids) {
-    const Rows gone = run(forget, Params().add(PointerGetDatum(queue)).add(ids));
+    const int64 deleted = delete_locked(ids);
+    const Rows others = run(forget, Params().add(PointerGetDatum(queue)));
     invalidate_lanes();
-    return count_deleted(queue, gone) > 0 || gone[0].bool_at(3);
+    return others[0].bool_at(1) || deleted > 0;
 }
 
 int64 purge_queue(text *queue, Datum statuses) {
     const Rows locked = run(lock_purged, Params().add(PointerGetDatum(queue)).add(statuses));
     if (locked[0].is_null(1)) return 0;
-    return count_deleted(queue, run(purge, Params().add(locked[0].get(1))));
+    return delete_locked(locked[0].get(1));
 }
 
 }  // namespace jobq

@@ -18,7 +18,6 @@
 #include "store/kept_keys.h"
 #include "store/lanes.h"
 #include "store/owner.h"
-#include "store/references.h"
 #include "store/rows.h"
 #include "store/unique.h"
 
@@ -382,7 +381,6 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
         give_existing(job, keys[k].holder);
     }
     if (removed == 0) return;
-    require_trusted_followers();
     run(remove, Params().add(array_of(ids, removed, INT8OID)));
 }
 
