@@ -267,16 +267,21 @@ class Operator(Actor):
             self.note(op)
 
     def hold_up(self):
-        """Pauses a queue for a moment. A resume is not given up, whatever happens to the session."""
+        """Pauses a queue for a moment. A resume is not given up, whatever happens to the session, in between either."""
         queue = self.random.choice(self.plan.queues)
-        self.begin_number()
-        self.sql("BEGIN")
-        self.sql("SELECT jobq_pause_queue(%s)", queue)
-        self.note("pause", queue=queue)
-        self.sql("COMMIT")
-        self.number += 1
-        self.note("answered")
-        self.pause(0.4)
+        try:
+            self.begin_number()
+            self.sql("BEGIN")
+            self.sql("SELECT jobq_pause_queue(%s)", queue)
+            self.note("pause", queue=queue)
+            self.sql("COMMIT")
+            self.number += 1
+            self.note("answered")
+            self.pause(0.4)
+        except SessionLost:
+            self.reconnect()
+            self.resume(queue)
+            raise
         self.resume(queue)
 
     def resume(self, queue):
