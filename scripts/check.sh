@@ -149,7 +149,7 @@ suite_together() {
 suite_audit_sql() {
     scratch_server audit_sql "$preloaded" "$by_sql" 'max_connections = 200' 'max_prepared_transactions = 50' \
         'wal_level = logical'
-    JOBQ_AUDIT_PARTS='stranded.py audit.py everything.py' JOBQ_AUDIT_JOBS=10000 JOBQ_AUDIT_SECONDS=20 \
+    JOBQ_AUDIT_PARTS='stranded.py audit.py everything.py' JOBQ_AUDIT_JOBS=10000 JOBQ_AUDIT_SECONDS=30 \
         in_source test/audit/run.sh
 }
 
