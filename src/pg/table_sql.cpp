@@ -14,7 +14,8 @@ namespace jobq {
 
 namespace {
 
-enum class Change : uint8 { Update, Insert };
+// What comes back of an update: the key, or the row as somebody may have made it.
+enum class Change : uint8 { Update, UpdateOfOthers, Insert };
 
 // Where a row is. It is found by its place: no index is read, which would be noted where transactions are serialised.
 // The second condition, which no plan uses, is asked again of a version that has come meanwhile, and lets it not count.
@@ -53,7 +54,7 @@ const char *table_name(const Table &table) {
                                       RelationGetRelationName(table.relation));
 }
 
-char *update_text(const Table &table, uint64 columns) {
+char *update_text(const Table &table, uint64 columns, const char *returned) {
     StringInfoData sql;
     initStringInfo(&sql);
     appendStringInfo(&sql, "UPDATE %s AS j SET ", table_name(table));
@@ -62,7 +63,7 @@ char *update_text(const Table &table, uint64 columns) {
         const char *separator = parameter > kPlaceParameters ? ", " : "";
         appendStringInfo(&sql, "%s%s = $%d", separator, column_name(table, column), ++parameter);
     });
-    appendStringInfo(&sql, AT_PLACE " RETURNING " JOBQ_WHOLE_ROW, column_name(table, table.key));
+    appendStringInfo(&sql, AT_PLACE " RETURNING %s", column_name(table, table.key), returned);
     return sql.data;
 }
 
@@ -108,7 +109,9 @@ Statement *statement_for(const Table &table, Change change, uint64 columns) {
         if (each.used && each.change == change && each.columns == columns) entry = &each;
     if (entry != nullptr && memcmp(entry->statement.types, types, sizeof(types)) == 0) return &entry->statement;
     if (entry == nullptr) entry = &made[next_made++ % kMade];
-    char *sql = change == Change::Update ? update_text(table, columns) : insert_text(table, columns);
+    char *sql = change == Change::Insert
+                    ? insert_text(table, columns)
+                    : update_text(table, columns, change == Change::Update ? "j.ctid" : JOBQ_WHOLE_ROW);
     entry->statement = Statement();
     entry->statement.sql = MemoryContextStrdup(TopMemoryContext, sql);
     memcpy(entry->statement.types, types, sizeof(types));
@@ -134,14 +137,14 @@ Statement *fixed_statement(const Table &table, Statement *statement, const char 
     return statement;
 }
 
-Datum key_of(const Table &table) {
+int64 key_in(TupleTableSlot *row, const Table &table) {
     bool is_null;
-    return slot_getattr(table.row, table.key, &is_null);
+    return DatumGetInt64(slot_getattr(row, table.key, &is_null));
 }
 
 Params place_of(const Table &table) {
     return Params()
-        .add(key_of(table))
+        .add(Int64GetDatum(key_in(table.row, table)))
         .add(PointerGetDatum(&table.row->tts_tid))
         .add(ObjectIdGetDatum(table.row->tts_tableOid));
 }
@@ -162,6 +165,12 @@ Datum composite_of(TupleDesc desc, const TupleTableSlot *row) {
     const Datum composite = heap_copy_tuple_as_datum(tuple, desc);
     heap_freetuple(tuple);
     return composite;
+}
+
+// Whether the row that an update leaves may be another than the one that was given.
+bool may_be_made_another(const Table &table) {
+    const TriggerDesc *triggers = table.relation->trigdesc;
+    return table.attached.has_rule || (triggers != nullptr && triggers->trig_update_before_row);
 }
 
 // A change has found no row: false when it is another version by now, which had to be waited for. If it is the same the
@@ -208,16 +217,16 @@ bool update_by_sql(Table *table, const AttrNumber *columns, int column_count) {
     for_each_column(written, [&](AttrNumber column) {
         params.add_if(!table->changed->tts_isnull[column - 1], table->changed->tts_values[column - 1]);
     });
+    const Change change = may_be_made_another(*table) ? Change::UpdateOfOthers : Change::Update;
     bool found = false;
     with_sql_of(table->relation, [&] {
-        const Rows rows = run(*statement_for(*table, Change::Update, written), params);
+        const Rows rows = run(*statement_for(*table, change, written), params);
         found = rows.size() > 0;
-        if (found) store_row(rows[0], table->changed);
+        if (found && change == Change::UpdateOfOthers) store_row(rows[0], table->changed);
     });
     if (!found) return require_unsuppressed(table);
-    bool is_null;
-    const int64 key = DatumGetInt64(slot_getattr(table->changed, table->key, &is_null));
-    if (key != DatumGetInt64(key_of(*table))) key_was_changed(key);
+    const int64 key = key_in(table->changed, *table);
+    if (key != key_in(table->row, *table)) key_was_changed(key);
     return true;
 }
 
