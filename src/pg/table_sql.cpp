@@ -170,7 +170,8 @@ Datum composite_of(TupleDesc desc, const TupleTableSlot *row) {
 // Whether the row that an update leaves may be another than the one that was given.
 bool may_be_made_another(const Table &table) {
     const TriggerDesc *triggers = table.relation->trigdesc;
-    return table.attached.has_rule || (triggers != nullptr && triggers->trig_update_before_row);
+    return table.attached.has_rule || table.attached.has_children ||
+           (triggers != nullptr && triggers->trig_update_before_row);
 }
 
 // A change has found no row: false when it is another version by now, which had to be waited for. If it is the same the
