@@ -2,7 +2,7 @@
 // must be told follows from the row before and the row after. No other file writes the columns of a job's life (the
 // lint holds it), or calls what publishes and counts a change.
 //
-// Below SQL (store/jobs_table.h): the job is the one in table.row.
+// The rows are those of store/jobs_table.h: the job is the one in table.row.
 #pragma once
 
 #include "core/life.h"

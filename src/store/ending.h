@@ -1,6 +1,6 @@
 // What follows when an attempt ends or a job finishes: the attempt is recorded, a key is kept (unique_for), the job is
-// deleted where its queue does not keep it, or moved to the dead letter queue. Noted while rows are written below SQL,
-// done by SQL afterwards, for all at once.
+// deleted where its queue does not keep it, or moved to the dead letter queue. Noted while rows are written, done
+// by SQL afterwards, for all at once.
 #pragma once
 
 #include "pg/memory.h"
