@@ -130,9 +130,7 @@ bool obtained(TM_Result result) {
         default:
             // TM_SelfModified: our own command has changed it already, somebody's function on the way. The server
             // itself says the same of a statement.
-            ereport(ERROR,
-                    (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION), errmsg("a job was changed twice by one command"),
-                     errhint("Is there a trigger on jobq.jobs that changes it?")));
+            row_was_changed_twice();
     }
     pg_unreachable();
 }
@@ -292,6 +290,12 @@ void change_was_suppressed(const Table &table) {
             (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
              errmsg("a trigger on table \"%s\" suppressed a change of jobq's", RelationGetRelationName(table.relation)),
              errhint("A BEFORE trigger on it must not return NULL.")));
+    pg_unreachable();
+}
+
+void row_was_changed_twice() {
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION), errmsg("a job was changed twice by one command"),
+                    errhint("Is there a trigger on jobq.jobs that changes it?")));
     pg_unreachable();
 }
 

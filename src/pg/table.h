@@ -84,6 +84,8 @@ bool lock_row_or_skip(Table *table);
 
 // What an update or a deletion came to by SQL when it found no row although that is locked, 09000: somebody's trigger.
 [[noreturn]] void change_was_suppressed(const Table &table);
+// 27000: somebody's function, on the way of a change of ours, has changed the row that this is to change.
+[[noreturn]] void row_was_changed_twice();
 // 27000: somebody's trigger has given a row another key, this one, so that nobody knows any more which row it is.
 [[noreturn]] void key_was_changed(int64 key);
 

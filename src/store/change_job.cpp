@@ -204,11 +204,6 @@ bool runs_under(const JobsTable &jobs, const core::Maybe &lease) {
     return has_status(jobs, core::JobStatus::Processing) && read_Number({jobs.table.row, kJobLease}) == lease;
 }
 
-void locked_job_changed() {
-    elog(ERROR, "jobq: a locked job was changed");
-    pg_unreachable();
-}
-
 bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others) {
     Table *table = &jobs->table;
     Written written;
@@ -260,22 +255,23 @@ HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, Times
 }
 
 void write_locked_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others) {
-    if (!write_life(jobs, before, after, others)) locked_job_changed();
+    if (!write_life(jobs, before, after, others)) row_was_changed_twice();
+}
+
+bool try_change(JobsTable *jobs, const core::Event &event, const OtherColumns &others) {
+    const JobState before = state_of(*jobs);
+    return !core::applies(event.kind, before.life) ||
+           write_life(jobs, before, core::after_event(before.life, event), others);
 }
 
 void change_locked_job(JobsTable *jobs, const core::Event &event, const OtherColumns &others) {
-    const JobState before = state_of(*jobs);
-    if (!core::applies(event.kind, before.life)) return;
-    write_locked_life(jobs, before, core::after_event(before.life, event), others);
+    if (!try_change(jobs, event, others)) row_was_changed_twice();
 }
 
 void let_happen(const Datum *ids, int count, const core::Event &event) {
     change_locked_jobs(
         count, [&](int i) { return DatumGetInt64(ids[i]); },
-        [&](JobsTable *jobs, int) {
-            change_locked_job(jobs, event);
-            return true;
-        });
+        [&](JobsTable *jobs, int) { return try_change(jobs, event); });
 }
 
 void hint_at_change(const JobState &before, const JobState &after) {

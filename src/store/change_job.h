@@ -51,8 +51,6 @@ struct OtherColumns {
     OtherColumns &clear(JobColumn column) { return set_if(false, column, Datum(0)); }
 };
 
-[[noreturn]] void locked_job_changed();
-
 // Makes the job in table.row, `before`, the one that it is `after`, and tells of it at the commit. Waits for whoever
 // holds the row. False when the row is not the newest version any more (READ COMMITTED): look again under a new
 // snapshot; 40001 in REPEATABLE READ and above.
@@ -63,10 +61,14 @@ void write_locked_life(JobsTable *jobs, const JobState &before, const core::Life
                        const OtherColumns &others = {});
 
 // Lets an event happen to the job in table.row, which this transaction has locked; nothing where it does not apply.
+// False: look again, as write_life says.
+bool try_change(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
+// The same where nobody can have changed it since.
 void change_locked_job(JobsTable *jobs, const core::Event &event, const OtherColumns &others = {});
 
-// Calls change(jobs, i) for each of some jobs that a statement of this transaction has locked, in the table's row. It
-// is false when the row was changed all the same.
+// Calls change(jobs, i) for each of some jobs that a statement of this transaction has locked, in the table's row. When
+// it answers false, somebody's trigger has changed the row meanwhile: it is called again, but not for ever.
+constexpr int kMaxLooks = 3;
 template <typename IdOf, typename Change>
 void change_locked_jobs(int count, IdOf id_of, Change change) {
     JobsTable jobs;
@@ -75,7 +77,10 @@ void change_locked_jobs(int count, IdOf id_of, Change change) {
     renew_snapshot(&jobs);
     for (int i = 0; i < count; i++) {
         CHECK_FOR_INTERRUPTS();
-        if (find_job(&jobs, id_of(i)) && !change(&jobs, i)) locked_job_changed();
+        for (int looks = 1; find_job(&jobs, id_of(i)) && !change(&jobs, i); looks++) {
+            if (looks == kMaxLooks) row_was_changed_twice();
+            renew_snapshot(&jobs);
+        }
     }
     close_jobs(&jobs);
 }

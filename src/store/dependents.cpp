@@ -192,6 +192,7 @@ void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz 
         count, [&](int i) { return DatumGetInt64(ids[i]); },
         [&](JobsTable *jobs, int i) {
             const JobState before = state_of(*jobs);
+            if (!core::applies(core::EventKind::Dropped, before.life)) return true;
             const core::Life after = core::after_event(before.life, {core::EventKind::Dropped, now});
             OtherColumns others = {};
             others.set(kJobError, reasons[i]);

@@ -206,6 +206,7 @@ bool end_forced(JobsTable *jobs, const JobState &before, TimestampTz now, Ending
 
 bool end_one(JobsTable *jobs, const Ended &ended, TimestampTz now, Endings *endings) {
     const JobState before = state_of(*jobs);
+    if (before.life.status != core::JobStatus::Processing) return true;
     switch (ended.how) {
         case Ended::Lost:
         case Ended::LostInCompany:

@@ -112,9 +112,10 @@ Operated let_happen(const Rows &locked, const core::Event &event) {
         static_cast<int>(locked.size()), [&](int i) { return locked[i].int64_at(1); },
         [&](JobsTable *jobs, int) {
             const JobState before = state_of(*jobs);
+            if (!core::applies(event.kind, before.life)) return true;
             const core::Life after = core::after_event(before.life, event);
-            operated = {operated.count + 1, after.status};
             if (!write_life(jobs, before, after)) return false;
+            operated = {operated.count + 1, after.status};
             note_end(*jobs, before, after, event.now, &endings);
             return true;
         });

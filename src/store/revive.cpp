@@ -144,13 +144,15 @@ Operated revive(const Revival &revival, Datum *ids, int count) {
         [&](JobsTable *jobs, int) {
             const JobState before = state_of(*jobs);
             core::Event event = event_of(revival, before.id);
+            if (!core::applies(event.kind, before.life)) return true;
             // A job that has never started may have been cancelled for one of its dependencies: it waits for them
             // again. Then a job of a group waits for its turn, unless it still has it.
             event.waits = !before.life.started_at && has_dependencies(&edges, before.id);
             const core::Life after = core::after_event(before.life, event);
+            if (!write_life(jobs, before, after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));
             operated.status = after.status;
-            return write_life(jobs, before, after);
+            return true;
         });
     close_edges(&edges);
     if (waiting.count > 0) settle_dependents(array_of(waiting.items, waiting.count, INT8OID));

@@ -214,11 +214,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     const core::JobStatus before = status_at(locked[0], 2);
     const auto change = [&](const core::Event &event, const OtherColumns &others) {
         change_locked_jobs(
-            1, [&](int) { return id; },
-            [&](JobsTable *jobs, int) {
-                change_locked_job(jobs, event, others);
-                return true;
-            });
+            1, [&](int) { return id; }, [&](JobsTable *jobs, int) { return try_change(jobs, event, others); });
     };
     if (core::resolve_conflict(core::OnConflict::Replace, before) == core::Conflict::TakeKey) {
         OtherColumns lost = {};
