@@ -139,3 +139,36 @@ DROP TABLE ruled, seen;
 DROP FUNCTION note_inserted, note_updated, other_id, cancel_poked, poke, poked_by, poke_all;
 SELECT count(jobq_drop_queue(q, force => true)) FROM unnest('{poked,poker}'::text[]) q;
 DELETE FROM jobq.jobs;
+
+\set VERBOSITY default
+-- A statement by SQL is kept once for each set of columns that it writes, however many those are.
+SET jobq.access = sql;
+CREATE FUNCTION many_sets() RETURNS bigint LANGUAGE sql AS $$
+    SELECT count(jobq_enqueue('sets', concurrency_key => CASE WHEN i & 1 > 0 THEN 'c' END, group_key => CASE WHEN i & 2 > 0 THEN 'g' END,
+                              heartbeat_timeout => CASE WHEN i & 4 > 0 THEN interval '5 min' END,
+                              max_runtime => CASE WHEN i & 8 > 0 THEN interval '1 h' END,
+                              metadata => CASE WHEN i & 16 > 0 THEN '{}'::jsonb END,
+                              requires => CASE WHEN i & 32 > 0 THEN '{x}'::text[] END))
+    FROM generate_series(0, 63) i $$;
+SELECT many_sets();
+SELECT count(*) AS plans FROM pg_backend_memory_contexts WHERE name = 'CachedPlanSource' \gset
+SELECT many_sets() + many_sets() AS many_sets;
+SELECT count(*) <= :plans + 5 AS kept_once FROM pg_backend_memory_contexts WHERE name = 'CachedPlanSource';
+RESET jobq.access;
+SELECT jobq_drop_queue('sets', force => true);
+DROP FUNCTION many_sets;
+
+-- What a call answers, and what follows from an end, is what a BEFORE trigger has left of it.
+CREATE FUNCTION refuse_cancel() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN CASE NEW.status WHEN 'cancelled' THEN OLD ELSE NEW END;
+END $$;
+CREATE TRIGGER refuse_cancel BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION refuse_cancel();
+SELECT jobq_enqueue('refused', unique_key => 'u', unique_for => '1 day') AS id \gset
+SELECT jobq_cancel(:id);
+SELECT count(*) AS kept FROM jobq.kept_keys WHERE queue = 'refused';
+DROP TRIGGER refuse_cancel ON jobq.jobs;
+DROP FUNCTION refuse_cancel;
+SELECT jobq_cancel(:id);
+SELECT count(*) AS kept FROM jobq.kept_keys WHERE queue = 'refused';
+SELECT jobq_drop_queue('refused', force => true);

@@ -82,8 +82,9 @@ void release(Life *life, const Event &event) {
 }
 
 void lose(Life *life, const Event &event) {
+    // 0: without a lease, as one has that was set to processing by hand.
     if (event.in_company)
-        life->company_lease = life->lease;
+        life->company_lease = life->lease.value_or(0);
     else if (life->lost_attempts < kMaxAttempts)
         life->lost_attempts++;
     life->status = after_loss(life->attempts, life->max_attempts, life->lost_attempts, event.max_lost, event.in_company,

@@ -2,6 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/early_toast.h"
+#include "pg/memory.h"
 #include "pg/table_sql.h"
 
 extern "C" {
@@ -22,16 +23,15 @@ enum class Change : uint8 { Update, UpdateOfOthers, Insert };
 #define AT_PLACE " WHERE j.ctid = $2 AND (j.ctid = $2) IS TRUE AND j.tableoid = $3 AND j.%s = $1"
 constexpr int kPlaceParameters = 3;
 
-// Statements made at run time. The columns are a set of numbers.
+// Statements made at run time, one for each set of columns that is written, which are some hundred: they stay, since
+// one may be running, further out.
 struct Made {
-    bool used;
-    Change change;
-    uint64 columns;
+    struct {
+        uint64 change, columns;  // the columns are a set of numbers
+    } key;
     Statement statement;
 };
-constexpr int kMade = 32;
-Made made[kMade] = {};
-int next_made = 0;
+HTAB *made = nullptr;
 
 uint64 bit_of(AttrNumber column) {
     Assert(column > 0 && column <= 64);
@@ -99,26 +99,25 @@ void set_types(const Table &table, Change change, uint64 columns, Oid *types) {
     Assert(count < kMaxParameters);
 }
 
-// Types of ours are others after the extension has been made anew. What an entry had before is left alone: it may be
-// running, further out.
+// Types of ours are others after the extension has been made anew: the plan that there was is left alone.
 Statement *statement_for(const Table &table, Change change, uint64 columns) {
     Oid types[kMaxParameters] = {};
     set_types(table, change, columns, types);
-    Made *entry = nullptr;
-    for (Made &each : made)
-        if (each.used && each.change == change && each.columns == columns) entry = &each;
-    if (entry != nullptr && memcmp(entry->statement.types, types, sizeof(types)) == 0) return &entry->statement;
-    if (entry == nullptr) entry = &made[next_made++ % kMade];
+    if (made == nullptr) made = make_hash_table("jobq statements", sizeof(Made::key), sizeof(Made), TopMemoryContext);
+    Made wanted = {};
+    wanted.key = {static_cast<uint64>(change), columns};
+    bool found;
+    auto *entry = static_cast<Made *>(hash_search(made, &wanted.key, HASH_ENTER, &found));
+    Statement *statement = &entry->statement;
+    if (found && statement->sql != nullptr && memcmp(statement->types, types, sizeof(types)) == 0) return statement;
+    // Should what follows fail, there is no text, and it is made the next time.
+    *statement = Statement();
     char *sql = change == Change::Insert
                     ? insert_text(table, columns)
                     : update_text(table, columns, change == Change::Update ? "j.ctid" : JOBQ_WHOLE_ROW);
-    entry->statement = Statement();
-    entry->statement.sql = MemoryContextStrdup(TopMemoryContext, sql);
-    memcpy(entry->statement.types, types, sizeof(types));
-    entry->change = change;
-    entry->columns = columns;
-    entry->used = true;
-    return &entry->statement;
+    memcpy(statement->types, types, sizeof(types));
+    statement->sql = MemoryContextStrdup(TopMemoryContext, sql);
+    return statement;
 }
 
 // Of one table, whatever its columns are.

@@ -204,7 +204,8 @@ bool runs_under(const JobsTable &jobs, const core::Maybe &lease) {
     return has_status(jobs, core::JobStatus::Processing) && read_Number({jobs.table.row, kJobLease}) == lease;
 }
 
-bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others) {
+bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others,
+                core::Life *left) {
     Table *table = &jobs->table;
     Written written;
     written.from = table->row;
@@ -218,8 +219,9 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
         table->changed->tts_isnull[written.columns[i] - 1] = written.nulls[i];
     }
     if (!update_row(table, written.columns, written.count)) return false;
-    // As BEFORE triggers of somebody's have made it.
-    tell_of_change(before, state_of_row(table->changed));
+    const JobState now = state_of_row(table->changed);
+    tell_of_change(before, now);
+    if (left != nullptr) *left = now.life;
     return true;
 }
 

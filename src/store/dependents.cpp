@@ -193,10 +193,10 @@ void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz 
         [&](JobsTable *jobs, int i) {
             const JobState before = state_of(*jobs);
             if (!core::applies(core::EventKind::Dropped, before.life)) return true;
-            const core::Life after = core::after_event(before.life, {core::EventKind::Dropped, now});
+            core::Life after = core::after_event(before.life, {core::EventKind::Dropped, now});
             OtherColumns others = {};
             others.set(kJobError, reasons[i]);
-            if (!write_life(jobs, before, after, others)) return false;
+            if (!write_life(jobs, before, after, others, &after)) return false;
             note_end(*jobs, before, after, now, &endings);
             return true;
         });

@@ -116,14 +116,15 @@ bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &afte
                  TimestampTz now, Endings *endings) {
     OtherColumns others = {};
     if (end.error != nullptr) others.set(kJobError, PointerGetDatum(end.error));
-    if (!write_life(jobs, before, after, others)) return false;
+    core::Life left = after;
+    if (!write_life(jobs, before, after, others, &left)) return false;
     bool anonymous;
     const Datum worker_id = job_value(*jobs, kJobWorkerId, &anonymous);
     endings->attempts.add({before.id, before.life.lease.value_or(0), before.life.attempts, end.outcome,
                            anonymous ? nullptr : make_text(view(DatumGetTextPP(worker_id))), end.error,
                            before.life.started_at, end.reported});
     count_event(before.queue, end.outcome);
-    note_end(*jobs, before, after, now, endings);
+    note_end(*jobs, before, left, now, endings);
     return true;
 }
 

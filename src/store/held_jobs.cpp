@@ -191,7 +191,7 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
     Deleted gone = {};
     Endings endings = {};
     change_held(held, count, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *job) {
-        const core::Life after = core::after_event(before.life, {core::EventKind::Completed, now});
+        core::Life after = core::after_event(before.life, {core::EventKind::Completed, now});
         job->status = after.status;
         const bool unkept = find_queue(before.queue)->keep_completed == 0 && !has_dependents(&gone.edges, job->id);
         if (unkept && can_delete_rows(jobs->table)) {
@@ -202,7 +202,7 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
         }
         OtherColumns others = {};
         if (job->has_extra) others.set(kJobResult, job->extra);
-        if (!write_life(jobs, before, after, others)) return false;
+        if (!write_life(jobs, before, after, others, &after)) return false;
         note_end(*jobs, before, after, now, &endings);
         return true;
     });

@@ -113,8 +113,8 @@ Operated let_happen(const Rows &locked, const core::Event &event) {
         [&](JobsTable *jobs, int) {
             const JobState before = state_of(*jobs);
             if (!core::applies(event.kind, before.life)) return true;
-            const core::Life after = core::after_event(before.life, event);
-            if (!write_life(jobs, before, after)) return false;
+            core::Life after = core::after_event(before.life, event);
+            if (!write_life(jobs, before, after, {}, &after)) return false;
             operated = {operated.count + 1, after.status};
             note_end(*jobs, before, after, event.now, &endings);
             return true;

@@ -148,8 +148,8 @@ Operated revive(const Revival &revival, Datum *ids, int count) {
             // A job that has never started may have been cancelled for one of its dependencies: it waits for them
             // again. Then a job of a group waits for its turn, unless it still has it.
             event.waits = !before.life.started_at && has_dependencies(&edges, before.id);
-            const core::Life after = core::after_event(before.life, event);
-            if (!write_life(jobs, before, after)) return false;
+            core::Life after = core::after_event(before.life, event);
+            if (!write_life(jobs, before, after, {}, &after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));
             operated.status = after.status;
             return true;
