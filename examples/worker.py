@@ -149,7 +149,7 @@ def longest_wait(conn):
 def others(conn, queue):
     """Kinds of waiting jobs that this worker does not claim, where its role may read the table."""
     try:
-        rows = conn.execute("""SELECT kind, count(*) FROM (SELECT kind FROM jobq.jobs WHERE ready_at IS NOT NULL AND queue = %s
+        rows = conn.execute("""SELECT kind, count(*) FROM (SELECT kind FROM jobq.jobs WHERE _ready AND queue = %s
                                AND kind <> ALL (%s) LIMIT 10000) j GROUP BY kind ORDER BY kind""",
                             (queue, list(KINDS))).fetchall()
     except psycopg.errors.InsufficientPrivilege:

@@ -113,7 +113,7 @@ EXCEPTION WHEN sqlstate 'P0009' THEN
 END $$;
 SELECT calls('ALTER TABLE jobq.jobs RENAME COLUMN worker_id TO worker');
 SELECT calls('ALTER TABLE jobq.jobs DROP COLUMN dead_from CASCADE');
-SELECT calls('ALTER TABLE jobq.jobs ALTER COLUMN claim_xid TYPE text');
+SELECT calls('ALTER TABLE jobq.jobs ALTER COLUMN _claim_xid TYPE text');
 SELECT attempt('SELECT jobq_enqueue(''cols'')');
 
 SELECT jobq_drop_queue('cols', force => true);

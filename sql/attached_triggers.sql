@@ -109,7 +109,7 @@ DECLARE
     poked bigint := jobq_enqueue('poked');
 BEGIN
     EXECUTE statement;
-    RETURN QUERY SELECT j.status, j.ready_at IS NOT NULL, j.finished_at IS NOT NULL FROM jobq.jobs j WHERE j.id = poked;
+    RETURN QUERY SELECT j.status, j._ready, j.finished_at IS NOT NULL FROM jobq.jobs j WHERE j.id = poked;
 END $$;
 CREATE FUNCTION poke_all() RETURNS TABLE (what text, status jobq.job_status, claimable boolean, finished boolean) LANGUAGE sql AS $$
     SELECT w.what, p.* FROM (VALUES

@@ -73,7 +73,7 @@ SELECT count(*) FROM jobq_enqueue_many('narrow', '{}');
 -- A plain INSERT is an enqueue; a row that brings its lane is from a dump, and a restore must not fail.
 INSERT INTO jobq.jobs (queue) VALUES ('narrow');
 INSERT INTO jobq.jobs (queue, status) VALUES ('narrow', 'completed');
-INSERT INTO jobq.jobs (queue, lane) VALUES ('narrow', 0);
+INSERT INTO jobq.jobs (queue, _lane) VALUES ('narrow', 0);
 SELECT status, count(*) FROM jobq.jobs WHERE queue = 'narrow' GROUP BY status ORDER BY status;
 
 -- In force at once, and off again; other queues know nothing of it.

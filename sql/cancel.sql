@@ -3,7 +3,7 @@
 SELECT count(*) FROM jobq_enqueue_many('cancel', ARRAY['1', '2', '3', '4', '5', '6', '7']::jsonb[]);
 SELECT jobq_enqueue('cancel', '"later"', run_at => '2100-01-01') AS later \gset
 SELECT jobq_cancel(:later), jobq_cancel(:later) AS again;
-SELECT status, finished_at IS NOT NULL AS finished, due_at, cancel_requested_at IS NOT NULL AS asked FROM jobq.jobs WHERE id = :later;
+SELECT status, finished_at IS NOT NULL AS finished, _due, cancel_requested_at IS NOT NULL AS asked FROM jobq.jobs WHERE id = :later;
 
 -- Seven jobs run, and all are asked. They still run: nothing has been taken from anybody.
 CREATE TEMPORARY TABLE held AS SELECT id, lease, payload::text::int AS n FROM jobq_claim('cancel', 'w', batch => 7, heartbeat_timeout => '1 hour');
@@ -50,7 +50,7 @@ BEGIN;
 UPDATE jobq.jobs SET last_heartbeat = clock_timestamp() + interval '1 min' WHERE queue = 'cancel' AND status = 'processing';
 SELECT duty, done FROM jobq_tick(:'first_asked'::timestamptz + interval '59 s') WHERE duty IN ('rescue', 'cancel');
 SELECT duty, done FROM jobq_tick(clock_timestamp() + interval '1 min') WHERE duty IN ('rescue', 'cancel');
-SELECT h.n, j.status, j.error, j.lease, j.watched, a.outcome, a.lease = h.lease AS its_lease, a.error = j.error AS says_why
+SELECT h.n, j.status, j.error, j.lease, j._watched, a.outcome, a.lease = h.lease AS its_lease, a.error = j.error AS says_why
 FROM held h JOIN jobq.jobs j USING (id) JOIN jobq.attempts a ON a.job_id = j.id WHERE h.n >= 6 ORDER BY h.n;
 SELECT n, jobq_heartbeat(id, lease), jobq_complete(id, lease, '"too late"'), jobq_fail(id, lease, 'too late'), jobq_release(id, lease), jobq_snooze(id, '1 h', lease)
 FROM held WHERE n >= 6 ORDER BY n;

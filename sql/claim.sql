@@ -5,8 +5,8 @@ SELECT jobq_enqueue('claim', '{"to": "ann"}', kind => 'mail', metadata => '{"ten
 SELECT id = :id AS same_id, lease > 0 AND lease < 2^53 AS lease_fits_json, queue, kind, payload, attempt, max_attempts, priority,
        version, run_at = created_at AS due_when_created, progress, metadata, heartbeat_seconds
 FROM jobq_claim('claim', 'worker-1');
-SELECT status, attempts, worker_id, lease > 0 AS leased, lease_timeout, started_at = last_heartbeat AS just_started,
-       ready_at, finished_at
+SELECT status, attempts, worker_id, lease > 0 AS leased, _lease_timeout, started_at = last_heartbeat AS just_started,
+       _ready, finished_at
 FROM jobq.jobs WHERE id = :id;
 \x off
 SELECT jobq_drop_queue('claim', force => true);
@@ -95,7 +95,7 @@ SELECT jobq_drop_queue('claim', force => true);
 SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "claim"}, {"queue": "claim", "heartbeat_timeout": "9 minutes"}, {"queue": "claim"}]');
 SELECT heartbeat_seconds FROM jobq_claim('claim', batch => 2);
 SELECT heartbeat_seconds FROM jobq_claim('claim', heartbeat_timeout => '2 hours');
-SELECT lease_timeout FROM jobq.jobs WHERE queue = 'claim' ORDER BY id;
+SELECT _lease_timeout FROM jobq.jobs WHERE queue = 'claim' ORDER BY id;
 SELECT jobq_drop_queue('claim', force => true);
 
 -- Nothing is claimed from a paused queue.

@@ -1,7 +1,7 @@
 -- Jobs with a group_key that also depend on others: first the dependencies, then the turn.
 CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT count(*) FROM jobq_tick()';
 CREATE FUNCTION pg_temp.jobs() RETURNS TABLE (payload jsonb, status jobq.job_status, in_line boolean, has_turn boolean, error text) LANGUAGE sql AS
-    $$ SELECT payload, status, group_waiting IS NOT NULL, group_active IS NOT NULL, regexp_replace(error, '\d+', 'N') FROM jobq.jobs WHERE queue = 'combined' ORDER BY id $$;
+    $$ SELECT payload, status, _group_waiting IS NOT NULL, _group_active IS NOT NULL, regexp_replace(error, '\d+', 'N') FROM jobq.jobs WHERE queue = 'combined' ORDER BY id $$;
 SELECT jobq_enqueue('combined', '"a"') AS a \gset
 SELECT jobq_enqueue('combined', '"b"', depends_on => ARRAY[:a], group_key => 'g') AS b \gset
 SELECT jobq_enqueue('combined', '"c"', group_key => 'g') AS c \gset

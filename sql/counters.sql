@@ -165,7 +165,7 @@ WHERE least(enqueued_per_second, claimed_per_second, completed_per_second, faile
 
 -- The tick counts what nobody told of; within a transaction, and a second time, as well.
 ALTER TABLE jobq.jobs DISABLE TRIGGER USER;
-INSERT INTO jobq.jobs (lane, queue, run_at, status, max_attempts) SELECT 0, 'counted', now(), 'completed', 1 FROM generate_series(1, 5);
+INSERT INTO jobq.jobs (_lane, queue, run_at, status, max_attempts) SELECT 0, 'counted', now(), 'completed', 1 FROM generate_series(1, 5);
 DELETE FROM jobq.jobs WHERE queue = 'by hand 7';
 ALTER TABLE jobq.jobs ENABLE TRIGGER USER;
 BEGIN;

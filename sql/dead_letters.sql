@@ -24,7 +24,7 @@ SELECT * FROM pg_temp.letters();
 -- Fails for good: it is moved in the same transaction. The answer is the same as without.
 SELECT jobq_fail(id, lease, 'second') FROM jobq_claim('letters', 'w');
 SELECT * FROM pg_temp.letters();
-SELECT id = :id AS same_id, finished_at IS NOT NULL AS finished, lane = jobq.lane_of(queue, kind, version, requires) AS lane_fits FROM jobq.jobs WHERE queue = 'letters dead';
+SELECT id = :id AS same_id, finished_at IS NOT NULL AS finished, _lane = jobq.lane_of(queue, kind, version, requires) AS lane_fits FROM jobq.jobs WHERE queue = 'letters dead';
 SELECT attempt, outcome, error FROM jobq.attempts WHERE job_id = :id ORDER BY attempt;
 SELECT event, attempt, detail FROM jobq.job_log(:id);
 SELECT queue, pending, processing, failed FROM jobq.queue_stats WHERE queue LIKE 'letters%' ORDER BY queue;
@@ -54,7 +54,7 @@ SELECT * FROM pg_temp.differs();
 SELECT jobq_redrive('letters dead', 2);
 SELECT * FROM pg_temp.letters();
 SELECT payload, kind, attempt, max_attempts FROM jobq_claim('letters', 'w', 10);
-SELECT status, finished_at, lane = jobq.lane_of(queue, kind, version, requires) AS lane_fits FROM jobq.jobs WHERE id = :id;
+SELECT status, finished_at, _lane = jobq.lane_of(queue, kind, version, requires) AS lane_fits FROM jobq.jobs WHERE id = :id;
 -- What the first life left is still told of.
 SELECT event, attempt, detail FROM jobq.job_log(:id);
 SELECT * FROM pg_temp.differs();
@@ -178,7 +178,7 @@ UPDATE jobq.jobs SET status = 'pending', queue = 'letters 2' WHERE queue = 'lett
 -- Moved on, it is still a dead letter.
 UPDATE jobq.jobs SET queue = 'letters 2' WHERE queue = 'letters dead' AND payload = '4';
 SELECT * FROM pg_temp.letters();
-SELECT queue, payload, lane = jobq.lane_of(queue, kind, version, requires) AS lane_fits, ready_at = run_at AS ready, due_at = run_at AS due FROM jobq.jobs WHERE queue LIKE 'letters%' ORDER BY id;
+SELECT queue, payload, _lane = jobq.lane_of(queue, kind, version, requires) AS lane_fits, _ready AS ready, _due AS due FROM jobq.jobs WHERE queue LIKE 'letters%' ORDER BY id;
 SELECT queue, payload FROM jobq_claim('letters', 'w', 10);
 SELECT queue, payload FROM jobq_claim('letters 2', 'w', 10);
 SELECT jobq_redrive('letters 2'), jobq_redrive('letters dead');

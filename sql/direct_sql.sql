@@ -6,15 +6,15 @@ INSERT INTO jobq.jobs (queue) VALUES ('direct');
 INSERT INTO jobq.jobs (queue, payload, kind, priority, run_at) VALUES ('direct', '"later"', 'k', 5, '2100-01-01');
 INSERT INTO jobq.jobs (queue, payload, max_attempts, created_at) VALUES ('direct', '"given"', 3, '2001-01-01');
 INSERT INTO jobq.jobs (queue, kind, payload, priority, version, created_at, attempts) VALUES ('direct', NULL, NULL, NULL, NULL, NULL, NULL);
-SELECT kind, payload, priority, version, status, attempts, max_attempts, ready_at IS NOT NULL AS claimable,
+SELECT kind, payload, priority, version, status, attempts, max_attempts, _ready AS claimable,
        created_at = '2001-01-01' AS old FROM jobq.jobs WHERE queue = 'direct' ORDER BY id;
 SELECT payload, attempt FROM jobq_claim('direct', batch => 10);
 -- Only what is NULL is filled: a restored row keeps its values.
 INSERT INTO jobq.jobs (queue, payload, status, attempts, finished_at, result) VALUES ('direct', '"history"', 'completed', 2, '2099-01-01', '"r"');
 SELECT payload, status, attempts, max_attempts, result FROM jobq.jobs WHERE queue = 'direct' AND payload = '"history"';
 -- What follows from other columns is set whatever the statement says.
-INSERT INTO jobq.jobs (queue, payload, run_at, lane, ready_at, due_at) VALUES ('direct', '"odd"', '2100-01-01', 1, '2001-01-01', NULL);
-SELECT status, lane = jobq.lane_of('direct', '', 0, NULL) AS right_lane, ready_at, due_at = run_at AS waits FROM jobq.jobs WHERE queue = 'direct' AND payload = '"odd"';
+INSERT INTO jobq.jobs (queue, payload, run_at, _lane, _ready, _due) VALUES ('direct', '"odd"', '2100-01-01', 1, true, NULL);
+SELECT status, _lane = jobq.lane_of('direct', '', 0, NULL) AS right_lane, _ready, _due AS waits FROM jobq.jobs WHERE queue = 'direct' AND payload = '"odd"';
 SELECT jobq_drop_queue('direct', force => true);
 
 -- COPY, with a new kind; claimable when it has committed.
@@ -27,11 +27,11 @@ SELECT payload, kind, attempt FROM jobq_claim('direct', kinds => '{copied}', bat
 SELECT payload FROM jobq_claim('direct', capabilities => '{gpu}');
 -- Out and in again: all columns that are not computed survive, leases included.
 CREATE TABLE direct_dump AS SELECT id, created_at, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, run_at,
-    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, lease_timeout, watched, worker_id FROM jobq.jobs WHERE queue = 'direct';
+    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, _lease_timeout, _watched, worker_id FROM jobq.jobs WHERE queue = 'direct';
 BEGIN;
 DELETE FROM jobq.jobs WHERE queue = 'direct';
 INSERT INTO jobq.jobs (id, created_at, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, run_at,
-    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, lease_timeout, watched, worker_id) SELECT * FROM direct_dump;
+    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, _lease_timeout, _watched, worker_id) SELECT * FROM direct_dump;
 COMMIT;
 SELECT jobq_complete(id, lease) FROM direct_dump ORDER BY id;
 DROP TABLE direct_dump;
@@ -58,18 +58,18 @@ SELECT payload FROM jobq_claim('direct', batch => 10);
 SELECT id, lease FROM jobq.jobs WHERE queue = 'direct' AND payload = '1' \gset
 UPDATE jobq.jobs SET status = 'cancelled', finished_at = now() WHERE id = :id;
 SELECT jobq_complete(:id, :lease), jobq_heartbeat(:id, :lease);
-SELECT status, lease, watched, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;
+SELECT status, lease, _watched, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;
 -- A job made processing by hand has a deadline like any other.
 SELECT jobq_enqueue('direct', '"by hand"') AS id \gset
 BEGIN;
 UPDATE jobq.jobs SET status = 'processing' WHERE id = :id;
-SELECT watched, lease_timeout, ready_at FROM jobq.jobs WHERE id = :id;
+SELECT _watched, _lease_timeout, _ready FROM jobq.jobs WHERE id = :id;
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE duty = 'rescue';
-SELECT status, ready_at = run_at AS claimable FROM jobq.jobs WHERE id = :id;
+SELECT status, _ready AS claimable FROM jobq.jobs WHERE id = :id;
 ROLLBACK;
--- Several jobs and columns in one statement; lane, ready_at and due_at follow.
-UPDATE jobq.jobs SET status = 'scheduled', run_at = '2100-01-01', kind = 'bulk', ready_at = now() WHERE queue = 'direct' AND payload IN ('2', '"by hand"');
-SELECT payload, status, lane = jobq.lane_of(queue, kind, version, requires) AS right_lane, ready_at, due_at = run_at AS waits FROM jobq.jobs WHERE kind = 'bulk' ORDER BY id;
+-- Several jobs and columns in one statement; _lane, _ready and _due follow.
+UPDATE jobq.jobs SET status = 'scheduled', run_at = '2100-01-01', kind = 'bulk', _ready = true WHERE queue = 'direct' AND payload IN ('2', '"by hand"');
+SELECT payload, status, _lane = jobq.lane_of(queue, kind, version, requires) AS right_lane, _ready, _due AS waits FROM jobq.jobs WHERE kind = 'bulk' ORDER BY id;
 -- Deleted: gone.
 SELECT id, lease FROM jobq.jobs WHERE queue = 'direct' AND payload = '4' \gset
 DELETE FROM jobq.jobs WHERE id = :id;
@@ -105,7 +105,7 @@ SELECT jobq_drop_queue('direct', force => true);
 
 -- A job that is inserted as running has a deadline like any other; one that is inserted as finished, a time.
 INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'processing')
-RETURNING watched, lease_timeout, last_heartbeat IS NOT NULL AS heartbeat;
+RETURNING _watched, _lease_timeout, last_heartbeat IS NOT NULL AS heartbeat;
 BEGIN;
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE duty = 'rescue';
 ROLLBACK;
@@ -122,16 +122,16 @@ SELECT jobq_drop_queue('direct', force => true);
 
 -- What would stop the duties for all others is refused or made good.
 INSERT INTO jobq.jobs (queue, attempts) VALUES ('direct', 2147483647);
-INSERT INTO jobq.jobs (queue, status, lease_timeout) VALUES ('direct', 'processing', '100000000 years');
-INSERT INTO jobq.jobs (queue, status, lease_timeout) VALUES ('direct', 'processing', '-178000000 years');
+INSERT INTO jobq.jobs (queue, status, _lease_timeout) VALUES ('direct', 'processing', '100000000 years');
+INSERT INTO jobq.jobs (queue, status, _lease_timeout) VALUES ('direct', 'processing', '-178000000 years');
 INSERT INTO jobq.jobs (queue, status, last_heartbeat) VALUES ('direct', 'processing', '294276-12-31');
 INSERT INTO jobq.jobs (queue, status, started_at) VALUES ('direct', 'processing', '-infinity');
 INSERT INTO jobq.jobs (queue, status, worker_id) VALUES ('direct', 'processing', repeat('w', 256));
 INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'processing');
 UPDATE jobq.jobs SET last_heartbeat = 'infinity' WHERE queue = 'direct';
 SELECT count(*) AS duties FROM jobq_tick();
-UPDATE jobq.jobs SET watched = NULL, lease_timeout = NULL WHERE queue = 'direct' RETURNING status;
-SELECT watched, lease_timeout FROM jobq.jobs WHERE queue = 'direct';
+UPDATE jobq.jobs SET _watched = NULL, _lease_timeout = NULL WHERE queue = 'direct' RETURNING status;
+SELECT _watched, _lease_timeout FROM jobq.jobs WHERE queue = 'direct';
 -- With triggers off nothing follows, but a finished job is never handed out again.
 SELECT jobq_enqueue('direct') > 0 AS enqueued;
 SET session_replication_role = replica;
@@ -156,9 +156,9 @@ SELECT jobq_drop_queue('direct large', force => true);
 -- Pending means claimable now: what is moved to later waits, what is moved to now is pending.
 INSERT INTO jobq.jobs (queue, status, run_at) VALUES ('direct', 'pending', now() + interval '1 hour') RETURNING status;
 UPDATE jobq.jobs SET run_at = now() WHERE queue = 'direct';
-SELECT status, ready_at = run_at AS ready FROM jobq.jobs WHERE queue = 'direct';
+SELECT status, _ready AS ready FROM jobq.jobs WHERE queue = 'direct';
 UPDATE jobq.jobs SET run_at = now() + interval '1 hour' WHERE queue = 'direct';
-SELECT status, due_at = run_at AS due, ready_at FROM jobq.jobs WHERE queue = 'direct';
+SELECT status, _due AS due, _ready FROM jobq.jobs WHERE queue = 'direct';
 SELECT count(*) AS claimed FROM jobq_claim('direct');
 SELECT jobq_drop_queue('direct', force => true);
 -- A change by hand of a job that runs leaves the timeout of its claim alone, the usual one too, whatever its queue says
@@ -167,13 +167,13 @@ SELECT jobq_create_queue('own timeout', heartbeat_timeout => '2 s') AS created;
 SELECT jobq_enqueue('own timeout') AS id \gset
 SELECT lease FROM jobq_claim('own timeout', 'w', heartbeat_timeout => '60 s') \gset
 UPDATE jobq.jobs SET max_attempts = 10 WHERE id = :id;
-SELECT j.lease_timeout, g.heartbeat_timeout FROM jobq.jobs j, jobq_get(:id) g WHERE j.id = :id;
+SELECT j._lease_timeout, g.heartbeat_timeout FROM jobq.jobs j, jobq_get(:id) g WHERE j.id = :id;
 CREATE TEMP TABLE dumped AS SELECT * FROM jobq.jobs WHERE id = :id;
 DELETE FROM jobq.jobs WHERE id = :id;
 INSERT INTO jobq.jobs OVERRIDING SYSTEM VALUE SELECT * FROM dumped;
-SELECT lease_timeout, lease = :lease AS same_lease, status FROM jobq.jobs WHERE id = :id;
+SELECT _lease_timeout, lease = :lease AS same_lease, status FROM jobq.jobs WHERE id = :id;
 -- One that is set to processing by hand has the queue's.
 SELECT jobq_enqueue('own timeout') AS id \gset
 UPDATE jobq.jobs SET status = 'processing' WHERE id = :id;
-SELECT lease_timeout, watched FROM jobq.jobs WHERE id = :id;
+SELECT _lease_timeout, _watched FROM jobq.jobs WHERE id = :id;
 SELECT jobq_drop_queue('own timeout', force => true) AS dropped;

@@ -4,7 +4,7 @@
 SELECT jobq_enqueue('enqueue') AS id \gset
 \x on
 SELECT queue, kind, payload, priority, status, attempts, max_attempts, version, requires, heartbeat_timeout, metadata,
-       run_at = created_at AS due_now, ready_at = run_at AS in_claim_index, due_at, lease, worker_id, started_at,
+       run_at = created_at AS due_now, _ready AS in_claim_index, _due, lease, worker_id, started_at,
        finished_at, result, error, progress
 FROM jobq.jobs WHERE id = :id;
 
@@ -13,7 +13,7 @@ SELECT jobq_enqueue('enqueue', '{"to": "ann"}', kind => 'mail', priority => -3, 
                     max_attempts => 5, version => 2, requires => '{gpu,eu}', heartbeat_timeout => '5 minutes',
                     metadata => '{"tenant": 7}') AS id \gset
 SELECT queue, kind, payload, priority, status, max_attempts, version, requires, heartbeat_timeout, metadata,
-       run_at = '2100-01-01 00:00+00' AS runs_then, ready_at, due_at = run_at AS waits
+       run_at = '2100-01-01 00:00+00' AS runs_then, _ready, _due AS waits
 FROM jobq.jobs WHERE id = :id;
 \x off
 

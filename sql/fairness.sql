@@ -145,18 +145,18 @@ SELECT count(jobq_fail(id, lease, retry_in => '0')) FROM jobq_claim('turns', bat
 SELECT count(*) FROM jobq_claim('turns', batch => 6);
 ROLLBACK;
 UPDATE jobq.jobs SET concurrency_key = 'c' WHERE queue = 'turns' AND payload = '"b2"';
-SELECT count(*) AS in_turn, count(*) FILTER (WHERE turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+SELECT count(*) AS in_turn, count(*) FILTER (WHERE _turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
 UPDATE jobq.jobs SET queue = 'no turns' WHERE queue = 'turns' AND payload = '"none2"';
-SELECT turn FROM jobq.jobs WHERE queue = 'no turns';
+SELECT _turn FROM jobq.jobs WHERE queue = 'no turns';
 UPDATE jobq.jobs SET queue = 'turns' WHERE queue = 'no turns';
 INSERT INTO jobq.jobs (queue, payload, concurrency_key) VALUES ('turns', '"inserted"', 'd');
 SELECT jobq_enqueue('turns', '"unique"', concurrency_key => 'e', unique_key => 'u') > 0 AS enqueued;
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "turns", "payload": "spec", "concurrency_key": "f"}, {"queue": "turns", "payload": "unique spec", "concurrency_key": "f", "unique_key": "v"}]');
-SELECT count(*) AS in_turn, count(*) FILTER (WHERE turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+SELECT count(*) AS in_turn, count(*) FILTER (WHERE _turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
 -- A job that got in behind the triggers' back has no turn; it is taken all the same, when nobody else waits.
 SET session_replication_role = replica;
-INSERT INTO jobq.jobs (queue, payload, run_at, ready_at, max_attempts, status, lane)
-VALUES ('turns', '"replicated"', '2001-01-01', '2001-01-01', 3, 'pending', jobq.lane_of('turns', '', 0, NULL));
+INSERT INTO jobq.jobs (queue, payload, run_at, _ready, max_attempts, status, _lane)
+VALUES ('turns', '"replicated"', '2001-01-01', true, 3, 'pending', jobq.lane_of('turns', '', 0, NULL));
 RESET session_replication_role;
 SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 100);
 
@@ -166,10 +166,10 @@ SELECT jobq_alter_queue('turns', round_robin => false);
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'turns' AND payload = '"a1"';
 SELECT count(jobq_release(id, lease)) FROM jobq.jobs WHERE queue = 'turns' AND status = 'processing' AND payload <> '"a2"';
 SELECT jobq_enqueue('turns', '"new"', concurrency_key => 'a') > 0 AS enqueued;
-SELECT payload FROM jobq.jobs WHERE queue = 'turns' AND turn IS NULL ORDER BY id;
+SELECT payload FROM jobq.jobs WHERE queue = 'turns' AND _turn IS NULL ORDER BY id;
 SELECT payload FROM jobq_claim('turns');
 UPDATE jobq.queue_settings SET round_robin = true WHERE queue = 'turns';
-SELECT count(*) FILTER (WHERE turn IS NULL) AS without, count(*) FILTER (WHERE turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+SELECT count(*) FILTER (WHERE _turn IS NULL) AS without, count(*) FILTER (WHERE _turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
 \set VERBOSITY terse
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT jobq_create_queue('other turns', round_robin => true);
@@ -178,9 +178,9 @@ ROLLBACK;
 -- A dead letter leaves its turn behind, and gets it back at home.
 SELECT jobq_alter_queue('turns', dead_letter_queue => 'dead turns');
 SELECT jobq_fail(id, lease, 'no', retry => false) FROM jobq_claim('turns');
-SELECT count(*) AS letters, count(turn) AS in_turn FROM jobq.jobs WHERE queue = 'dead turns';
+SELECT count(*) AS letters, count(_turn) AS in_turn FROM jobq.jobs WHERE queue = 'dead turns';
 SELECT jobq_redrive('dead turns');
-SELECT count(*) FILTER (WHERE turn IS NULL) AS without FROM jobq.jobs WHERE queue = 'turns';
+SELECT count(*) FILTER (WHERE _turn IS NULL) AS without FROM jobq.jobs WHERE queue = 'turns';
 SELECT jobq_drop_queue('turns', force => true);
 
 -- With limits: a key that may not run more jobs leaves its turns to the others.
@@ -194,7 +194,7 @@ SELECT jobq_drop_queue('turns', force => true);
 -- A replaced job takes the turns of its new key.
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT jobq_enqueue('turns', concurrency_key => 'a', unique_key => 'u') = jobq_enqueue('turns', concurrency_key => 'b', unique_key => 'u', on_conflict => 'replace') AS same;
-SELECT concurrency_key, turn = jobq.turn_of('b') AS its_turn FROM jobq.jobs WHERE queue = 'turns';
+SELECT concurrency_key, _turn = jobq.turn_of('b') AS its_turn FROM jobq.jobs WHERE queue = 'turns';
 SELECT jobq_drop_queue('turns', force => true);
 
 -- Bad input.

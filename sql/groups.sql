@@ -6,7 +6,7 @@
 CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT count(*) FROM jobq_tick()';
 CREATE FUNCTION pg_temp.shown(name text) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(format('%s %s%s', payload #>> '{}', status,
-                             CASE WHEN group_active IS NOT NULL THEN ' (turn)' WHEN group_waiting IS NOT NULL THEN ' (waits)' END), ', ' ORDER BY id)
+                             CASE WHEN _group_active IS NOT NULL THEN ' (turn)' WHEN _group_waiting IS NOT NULL THEN ' (waits)' END), ', ' ORDER BY id)
     FROM jobq.jobs WHERE queue = name $$;
 CREATE FUNCTION pg_temp.id(name text, job text) RETURNS bigint LANGUAGE sql AS $$
     SELECT id FROM jobq.jobs WHERE queue = name AND payload = to_jsonb(job) $$;
@@ -174,7 +174,7 @@ UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'hand';
 SELECT pg_temp.shown('hand');
 COMMIT;
 -- What follows from other columns cannot be set.
-UPDATE jobq.jobs SET group_active = group_waiting, group_waiting = NULL WHERE queue = 'hand';
+UPDATE jobq.jobs SET _group_active = _group_waiting, _group_waiting = NULL WHERE queue = 'hand';
 SELECT pg_temp.shown('hand');
 -- Another group, or none.
 UPDATE jobq.jobs SET group_key = CASE WHEN payload = '"h2"' THEN 'k' END WHERE queue = 'hand' AND payload IN ('"h2"', '"h3"');
@@ -196,7 +196,7 @@ DELETE FROM jobq.jobs WHERE queue = 'hand' AND payload = '"h2"';
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('hand');
 -- The number of a group is the same for ever.
-SELECT jobq.group_of('orders', 'customer 1'), (SELECT group_active FROM jobq.jobs WHERE queue = 'hand' AND payload = '"h1"') = jobq.group_of('hand', 'k') AS ours;
+SELECT jobq.group_of('orders', 'customer 1'), (SELECT _group_active FROM jobq.jobs WHERE queue = 'hand' AND payload = '"h1"') = jobq.group_of('hand', 'k') AS ours;
 
 -- Purged and dropped queues.
 SELECT jobq_purge_queue('hand', statuses => '{pending,blocked}');

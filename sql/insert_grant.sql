@@ -22,17 +22,17 @@ SELECT max(id) < :id + 200 AS drawn, count(*) FROM jobq.jobs WHERE queue = 'gran
 
 -- A lane is no way round max_depth.
 SET ROLE regress_jobq_inserter;
-INSERT INTO jobq.jobs (queue, lane) VALUES ('narrow', 0), ('narrow', 0);
-INSERT INTO jobq.jobs (queue, lane) VALUES ('narrow', 0);
+INSERT INTO jobq.jobs (queue, _lane) VALUES ('narrow', 0), ('narrow', 0);
+INSERT INTO jobq.jobs (queue, _lane) VALUES ('narrow', 0);
 RESET ROLE;
 
 -- Nor is a turn given by hand: of a group one job runs.
 BEGIN;
 SET ROLE regress_jobq_inserter;
-INSERT INTO jobq.jobs (queue, lane, group_key, group_active, status) SELECT 'grouped', 0, 'g', jobq.lane_of('', '', 0, NULL), 'pending' FROM generate_series(1, 2);
-INSERT INTO jobq.jobs (queue, lane, group_key, group_active, status) VALUES ('grouped', 0, 'g', 7, 'processing');
+INSERT INTO jobq.jobs (queue, _lane, group_key, _group_active, status) SELECT 'grouped', 0, 'g', jobq.lane_of('', '', 0, NULL), 'pending' FROM generate_series(1, 2);
+INSERT INTO jobq.jobs (queue, _lane, group_key, _group_active, status) VALUES ('grouped', 0, 'g', 7, 'processing');
 RESET ROLE;
-SELECT status, group_active IS NOT NULL AS active, group_waiting = jobq.group_of('grouped', 'g') AS waits FROM jobq.jobs WHERE queue = 'grouped';
+SELECT status, _group_active IS NOT NULL AS active, _group_waiting = jobq.group_of('grouped', 'g') AS waits FROM jobq.jobs WHERE queue = 'grouped';
 COMMIT;
 -- The worker gives one its turn, or we do.
 DO $$ BEGIN
@@ -46,19 +46,19 @@ SELECT count(*) FROM jobq_claim('grouped', batch => 10);
 
 -- Everything at once.
 SET ROLE regress_jobq_inserter;
-INSERT INTO jobq.jobs (id, created_at, lane, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key,
-    unique_for, concurrency_key, run_at, ready_at, due_at, unique_held, status, attempts, lost_attempts, lease, claim_xid, started_at,
-    last_heartbeat, finished_at, lease_timeout, cancel_requested_at, watched, worker_id, error, progress, result, dead_from, must_end_at, queue_slot, key_slot,
-    slot_seq, group_waiting, group_active, turn)
-VALUES (1, '2001-01-01', 7, 3, 2, -5, 'fair', 'k', '1', '2', '{gpu}', '2 min', '3 min', 'u', '4 min', 'c', '2100-01-01', '2001-01-01', '2001-01-01', 'other',
+INSERT INTO jobq.jobs (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key,
+    unique_for, concurrency_key, run_at, _ready, _due, _holds_key, status, attempts, lost_attempts, lease, _claim_xid, started_at,
+    last_heartbeat, finished_at, _lease_timeout, cancel_requested_at, _watched, worker_id, error, progress, result, dead_from, _must_end_at, _queue_slot, _key_slot,
+    _slot_seq, _group_waiting, _group_active, _turn)
+VALUES (1, '2001-01-01', 7, 3, 2, -5, 'fair', 'k', '1', '2', '{gpu}', '2 min', '3 min', 'u', '4 min', 'c', '2100-01-01', true, true, false,
     'processing', 99, 99, 99, '99', '2001-01-01', '2001-01-01', '2001-01-01', '9 s', '2001-01-01', true, 'w', 'e', '3', '4', 'granted', '2001-01-01', 9, 9, 9, 9, 9, 9);
 RESET ROLE;
 \x on
-SELECT created_at > now() - interval '1 hour' AS created_now, lane = jobq.lane_of('fair', 'k', 2, '{gpu}') AS its_lane, max_attempts, version, priority, queue, kind,
-    payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key, unique_for, group_key, concurrency_key, run_at = '2100-01-01' AS as_asked, ready_at,
-    due_at = run_at AS due, unique_held, status, attempts, lost_attempts, lease, claim_xid, started_at, last_heartbeat, finished_at, lease_timeout,
-    cancel_requested_at, watched, worker_id, error, progress, result, dead_from, must_end_at, queue_slot, key_slot, slot_seq, group_waiting, group_active,
-    turn = jobq.turn_of('c') AS its_turn
+SELECT created_at > now() - interval '1 hour' AS created_now, _lane = jobq.lane_of('fair', 'k', 2, '{gpu}') AS its_lane, max_attempts, version, priority, queue, kind,
+    payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key, unique_for, group_key, concurrency_key, run_at = '2100-01-01' AS as_asked, _ready,
+    _due AS due, _holds_key, status, attempts, lost_attempts, lease, _claim_xid, started_at, last_heartbeat, finished_at, _lease_timeout,
+    cancel_requested_at, _watched, worker_id, error, progress, result, dead_from, _must_end_at, _queue_slot, _key_slot, _slot_seq, _group_waiting, _group_active,
+    _turn = jobq.turn_of('c') AS its_turn
 FROM jobq.jobs WHERE queue = 'fair';
 \x off
 
@@ -88,7 +88,7 @@ COPY jobq.jobs (queue, kind) FROM stdin;
 granted	by column
 \.
 INSERT INTO jobq.jobs (id, queue) VALUES (1, 'granted');
-INSERT INTO jobq.jobs (queue, lane) VALUES ('granted', 1);
+INSERT INTO jobq.jobs (queue, _lane) VALUES ('granted', 1);
 INSERT INTO jobq.jobs (queue, status) VALUES ('granted', 'processing');
 RESET ROLE;
 SELECT status = 'pending' AS claimable, count(*) FROM jobq.jobs WHERE kind = 'by column' GROUP BY 1 ORDER BY 1;
@@ -97,7 +97,7 @@ SELECT status = 'pending' AS claimable, count(*) FROM jobq.jobs WHERE kind = 'by
 SELECT rolname AS owner FROM pg_roles r JOIN pg_class c ON c.relowner = r.oid WHERE c.oid = 'jobq.jobs'::regclass \gset
 GRANT :"owner" TO regress_jobq_inserter;
 SET ROLE regress_jobq_inserter;
-INSERT INTO jobq.jobs (id, queue, status, attempts, lane) VALUES (-17, 'restored', 'completed', 3, 0) RETURNING id, status, attempts;
+INSERT INTO jobq.jobs (id, queue, status, attempts, _lane) VALUES (-17, 'restored', 'completed', 3, 0) RETURNING id, status, attempts;
 RESET ROLE;
 REVOKE :"owner" FROM regress_jobq_inserter;
 

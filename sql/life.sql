@@ -24,12 +24,12 @@ END $$;
 -- What follows from the status; empty: all is as it should be.
 CREATE FUNCTION pg_temp.wrong(j jobq.jobs) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(law, ', ') FROM (VALUES
-        ('ready_at', j.ready_at IS NOT DISTINCT FROM CASE j.status WHEN 'pending' THEN j.run_at END),
-        ('due_at', j.due_at IS NOT DISTINCT FROM CASE j.status WHEN 'scheduled' THEN j.run_at END),
-        ('unique_held', j.unique_held IS NOT DISTINCT FROM CASE WHEN j.status IN ('completed', 'failed', 'cancelled') THEN NULL ELSE j.unique_key END),
+        ('_ready', j._ready IS NOT DISTINCT FROM CASE j.status WHEN 'pending' THEN true END),
+        ('_due', j._due IS NOT DISTINCT FROM CASE j.status WHEN 'scheduled' THEN true END),
+        ('_holds_key', j._holds_key IS NOT DISTINCT FROM CASE WHEN j.status NOT IN ('completed', 'failed', 'cancelled') AND j.unique_key IS NOT NULL THEN true END),
         ('lease', j.lease IS NULL OR j.status = 'processing'),
-        ('watched', j.watched IS NULL OR j.status = 'processing'),
-        ('must_end_at', j.must_end_at IS NULL OR j.status = 'processing'),
+        ('_watched', j._watched IS NULL OR j.status = 'processing'),
+        ('_must_end_at', j._must_end_at IS NULL OR j.status = 'processing'),
         ('finished_at', (j.finished_at IS NOT NULL) = (j.status IN ('completed', 'failed', 'cancelled'))),
         ('result', j.result IS NULL OR j.status = 'completed'),
         ('cancel_requested_at', j.cancel_requested_at IS NULL OR j.status IN ('processing', 'cancelled', 'completed', 'failed')),

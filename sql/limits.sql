@@ -144,7 +144,7 @@ SELECT jobq_set_limit('hand', max_running => 1), jobq_set_limit('hand', '*', max
 SELECT count(jobq_enqueue('hand', to_jsonb('hand ' || n), concurrency_key => 'h' || n)) FROM generate_series(1, 5) n;
 SELECT pg_temp.claim('hand');
 UPDATE jobq.jobs SET status = 'completed' WHERE payload = '"hand 1"';
-SELECT queue_slot, key_slot FROM jobq.jobs WHERE payload = '"hand 1"';
+SELECT _queue_slot, _key_slot FROM jobq.jobs WHERE payload = '"hand 1"';
 SELECT pg_temp.claim('hand');
 UPDATE jobq.jobs SET concurrency_key = 'h9' WHERE payload = '"hand 2"';
 DELETE FROM jobq.jobs WHERE payload = '"hand 2"';

@@ -3,7 +3,7 @@
 CREATE FUNCTION pg_temp.tick(job_id bigint, after interval) RETURNS TABLE (duty text, done bigint) LANGUAGE sql AS
 $$ SELECT t.duty, t.done FROM jobq.jobs j, jobq_tick(j.started_at + after) t WHERE j.id = job_id AND t.duty IN ('rescue', 'cancel') AND t.done > 0 $$;
 CREATE FUNCTION pg_temp.show(job_id bigint, OUT status jobq.job_status, OUT attempts int, OUT lost int, OUT held boolean, OUT due_in_future boolean, OUT error text, OUT history text) LANGUAGE sql AS
-$$ SELECT j.status, j.attempts, j.lost_attempts, j.lease IS NOT NULL, j.due_at > j.last_heartbeat, j.error,
+$$ SELECT j.status, j.attempts, j.lost_attempts, j.lease IS NOT NULL, j._due AND j.run_at > j.last_heartbeat, j.error,
           (SELECT string_agg(a.attempt || ' ' || a.outcome || ': ' || coalesce(a.error, '-'), '; ' ORDER BY a.attempt, a.finished_at) FROM jobq.attempts a WHERE a.job_id = j.id)
    FROM jobq.jobs j WHERE j.id = job_id $$;
 
@@ -12,7 +12,7 @@ $$ SELECT j.status, j.attempts, j.lost_attempts, j.lease IS NOT NULL, j.due_at >
 SELECT jobq_enqueue('clocks', '"endless"', max_attempts => 2, max_runtime => '30 min') AS id \gset
 BEGIN;
 SELECT lease FROM jobq_claim('clocks', 'w', heartbeat_timeout => '1 hour') \gset
-SELECT max_runtime, must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE id = :id;
+SELECT max_runtime, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE id = :id;
 SELECT jobq_heartbeat(:id, :lease, '"half"');
 SELECT * FROM pg_temp.tick(:id, '30 min');
 SELECT jobq_heartbeat(:id, :lease);
@@ -20,11 +20,11 @@ SELECT * FROM pg_temp.tick(:id, '30 min 0.000001 s');
 SELECT * FROM pg_temp.show(:id);
 -- The lease is void: the heartbeat says so, and no report counts.
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease), jobq_fail(:id, :lease), jobq_release(:id, :lease);
-SELECT must_end_at, watched, lease, finished_at FROM jobq.jobs WHERE id = :id;
+SELECT _must_end_at, _watched, lease, finished_at FROM jobq.jobs WHERE id = :id;
 -- Each attempt has its own time. After the last allowed one the job has failed for good.
 SELECT jobq_retry(:id);
 SELECT attempt, max_attempts FROM jobq_claim('clocks', 'w', heartbeat_timeout => '1 hour');
-SELECT must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE id = :id;
+SELECT _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE id = :id;
 SELECT * FROM pg_temp.tick(:id, '31 min');
 SELECT * FROM pg_temp.show(:id);
 SELECT event, attempt, detail FROM jobq.job_log(:id) WHERE event <> 'heartbeat';
@@ -52,17 +52,17 @@ ROLLBACK;
 -- What a worker reports in time counts, and its time goes with the lease.
 BEGIN;
 SELECT jobq_complete(id, lease) FROM jobq_claim('clocks', heartbeat_timeout => '1 hour');
-SELECT status, must_end_at FROM jobq.jobs WHERE id = :id;
+SELECT status, _must_end_at FROM jobq.jobs WHERE id = :id;
 SELECT * FROM pg_temp.tick(:id, '2 hours');
 ROLLBACK;
 BEGIN;
 SELECT jobq_release(id, lease) FROM jobq_claim('clocks', heartbeat_timeout => '1 hour');
-SELECT status, must_end_at FROM jobq.jobs WHERE id = :id;
+SELECT status, _must_end_at FROM jobq.jobs WHERE id = :id;
 SELECT jobq_snooze(id, '1 day', lease) FROM jobq_claim('clocks', heartbeat_timeout => '1 hour');
-SELECT status, must_end_at FROM jobq.jobs WHERE id = :id;
+SELECT status, _must_end_at FROM jobq.jobs WHERE id = :id;
 SELECT jobq_retry(:id);
 SELECT jobq_fail(id, lease, 'no') FROM jobq_claim('clocks', heartbeat_timeout => '1 hour');
-SELECT status, must_end_at FROM jobq.jobs WHERE id = :id;
+SELECT status, _must_end_at FROM jobq.jobs WHERE id = :id;
 SELECT * FROM pg_temp.tick(:id, '40 min');
 ROLLBACK;
 -- One that was asked to stop is cancelled when its time is over.
@@ -80,9 +80,9 @@ SELECT jobq_create_queue('clocks', max_runtime => '1 hour');
 SELECT max_runtime, on_max_runtime FROM jobq.queues WHERE queue = 'clocks';
 SELECT jobq_enqueue('clocks', '"queue''s"'), jobq_enqueue('clocks', '"its own"', max_runtime => '2 hours') \gset
 SELECT count(*) FROM jobq_claim('clocks', 'w', batch => 2, heartbeat_timeout => '10 hours');
-SELECT payload, max_runtime, must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
+SELECT payload, max_runtime, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 SELECT jobq_alter_queue('clocks', max_runtime => '3 hours');
-SELECT payload, must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
+SELECT payload, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 -- on_max_runtime 'cancel': the job is cancelled, and does not run again. It is decided when the time is over.
 SELECT jobq_alter_queue('clocks', on_max_runtime => 'cancel');
 BEGIN;
@@ -94,7 +94,7 @@ SELECT jobq_alter_queue('clocks', max_runtime => '0');
 SELECT max_runtime FROM jobq.queue_settings WHERE queue = 'clocks';
 SELECT jobq_release(id, lease) FROM jobq.jobs WHERE queue = 'clocks' AND max_runtime IS NULL;
 SELECT payload FROM jobq_claim('clocks', 'w', heartbeat_timeout => '10 hours');
-SELECT payload, must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
+SELECT payload, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 SELECT jobq_drop_queue('clocks', force => true);
 
 -- Many: all in one round, each in its own way.
@@ -110,17 +110,17 @@ SELECT jobq_drop_queue('clocks', force => true);
 SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "clocks", "payload": 1, "max_runtime": "1 hour"}, {"queue": "clocks", "payload": 2, "max_runtime": "2 hours", "unique_key": "k"}, {"queue": "clocks", "payload": 3, "max_runtime": null}]');
 SELECT jobq_enqueue('clocks', '4', max_runtime => '4 hours', unique_key => 'l') > 0 AS enqueued;
 INSERT INTO jobq.jobs (queue, payload, max_runtime) VALUES ('clocks', '5', '5 hours');
-SELECT payload, max_runtime, must_end_at FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
+SELECT payload, max_runtime, _must_end_at FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 SELECT count(*) FROM jobq_claim('clocks', 'w', batch => 10, heartbeat_timeout => '10 hours');
-SELECT payload, must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
--- must_end_at follows from the other columns, whatever is written there; so a running job can be given more time.
+SELECT payload, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
+-- _must_end_at follows from the other columns, whatever is written there; so a running job can be given more time.
 UPDATE jobq.jobs SET max_runtime = '6 hours' WHERE queue = 'clocks' AND payload = '5';
-UPDATE jobq.jobs SET must_end_at = now() WHERE queue = 'clocks' AND payload = '4';
+UPDATE jobq.jobs SET _must_end_at = now() WHERE queue = 'clocks' AND payload = '4';
 UPDATE jobq.jobs SET max_runtime = NULL WHERE queue = 'clocks' AND payload = '2';
 UPDATE jobq.jobs SET max_runtime = '30 min' WHERE queue = 'clocks' AND payload = '1';
 UPDATE jobq.jobs SET started_at = started_at + interval '15 min' WHERE queue = 'clocks' AND payload = '4';
 UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'clocks' AND payload = '3';
-SELECT payload, status, must_end_at - started_at AS must_end_after, must_end_at - last_heartbeat AS left_at_heartbeat FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
+SELECT payload, status, _must_end_at - started_at AS must_end_after, _must_end_at - last_heartbeat AS left_at_heartbeat FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 BEGIN;
 SELECT done AS ended FROM jobq_tick(clock_timestamp() + interval '31 min') WHERE duty = 'rescue';
 SELECT payload, status, error FROM jobq.jobs WHERE queue = 'clocks' AND error IS NOT NULL ORDER BY id;
@@ -128,7 +128,7 @@ ROLLBACK;
 -- One that is inserted as running has its time from started_at, or from now.
 BEGIN;
 INSERT INTO jobq.jobs (queue, payload, status, max_runtime, started_at) VALUES ('clocks', '6', 'processing', '1 hour', '2020-01-01 12:00+00'), ('clocks', '7', 'processing', '1 hour', NULL);
-SELECT payload, CASE payload WHEN '6' THEN must_end_at = '2020-01-01 13:00+00' ELSE must_end_at = last_heartbeat + interval '1 hour' END AS in_an_hour, watched FROM jobq.jobs WHERE queue = 'clocks' AND payload IN ('6', '7') ORDER BY id;
+SELECT payload, CASE payload WHEN '6' THEN _must_end_at = '2020-01-01 13:00+00' ELSE _must_end_at = last_heartbeat + interval '1 hour' END AS in_an_hour, _watched FROM jobq.jobs WHERE queue = 'clocks' AND payload IN ('6', '7') ORDER BY id;
 COMMIT;
 SELECT jobq_drop_queue('clocks', force => true);
 

@@ -19,7 +19,7 @@ SELECT * FROM pg_temp.fail_once(:id);
 SELECT * FROM pg_temp.fail_once(:id);
 -- The last attempt allowed: failed, for good.
 SELECT status, attempt, error FROM pg_temp.fail_once(:id);
-SELECT status, attempts, error, finished_at IS NOT NULL AS finished, due_at, ready_at FROM jobq.jobs WHERE id = :id;
+SELECT status, attempts, error, finished_at IS NOT NULL AS finished, _due, _ready FROM jobq.jobs WHERE id = :id;
 SELECT attempt, outcome, error FROM jobq.attempts WHERE job_id = :id ORDER BY attempt;
 SELECT count(*) FROM jobq_claim('retry');
 
@@ -57,7 +57,7 @@ SELECT jobq_purge_queue('retry', '{scheduled,failed,cancelled,completed}') > 0 A
 SELECT jobq_enqueue('retry', '"lost"') AS id \gset
 SELECT attempt FROM jobq_claim('retry', 'w1', kinds => '{""}', heartbeat_timeout => '1 hour') WHERE id = :id;
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
-SELECT status, attempts, lost_attempts, ready_at = run_at AS in_its_old_place, error IS NOT NULL AS says_why FROM jobq.jobs WHERE id = :id;
+SELECT status, attempts, lost_attempts, _ready AS in_its_old_place, error IS NOT NULL AS says_why FROM jobq.jobs WHERE id = :id;
 SELECT attempt FROM jobq_claim('retry', 'w2', heartbeat_timeout => '1 hour') WHERE id = :id;
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
 SELECT status, attempts, lost_attempts, error LIKE '%max_lost%' AS says_why, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;

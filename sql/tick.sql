@@ -8,7 +8,7 @@ BEGIN;
 SELECT last_heartbeat FROM jobq.jobs WHERE id = :id \gset
 SELECT done AS rescued FROM jobq_tick(:'last_heartbeat'::timestamptz + interval '60 s') WHERE duty = 'rescue';
 SELECT done AS rescued FROM jobq_tick(:'last_heartbeat'::timestamptz + interval '60.000001 s') WHERE duty = 'rescue';
-SELECT status, attempts, lost_attempts, lease, watched FROM jobq.jobs WHERE id = :id;
+SELECT status, attempts, lost_attempts, lease, _watched FROM jobq.jobs WHERE id = :id;
 -- The worker that was presumed dead comes back: it has lost the job, and changes nothing.
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease, '"zombie"'), jobq_fail(:id, :lease, 'zombie'), jobq_release(:id, :lease);
 SELECT payload, attempt FROM jobq_claim('tick', 'w2');
@@ -72,7 +72,7 @@ SELECT payload FROM jobq_claim('tick', batch => 10);
 BEGIN;
 SELECT done AS promoted FROM jobq_tick('2099-12-31 23:59:59.999999+00') WHERE duty = 'promote';
 SELECT done AS promoted FROM jobq_tick('2100-01-01 00:00+00') WHERE duty = 'promote';
-SELECT payload, status, ready_at = run_at AS claimable, due_at IS NULL AS promoted FROM jobq.jobs WHERE queue = 'tick' ORDER BY id;
+SELECT payload, status, _ready AS claimable, _due IS NULL AS promoted FROM jobq.jobs WHERE queue = 'tick' ORDER BY id;
 SELECT payload FROM jobq_claim('tick', batch => 10);
 ROLLBACK;
 SELECT jobq_drop_queue('tick', force => true);
@@ -105,8 +105,8 @@ SELECT jobq_drop_queue('tick long');
 -- A row that gets in as by logical replication brings its kind. Repair: one whose kind nobody noted is found all the same.
 BEGIN;
 SET LOCAL session_replication_role = replica;
-INSERT INTO jobq.jobs (queue, kind, payload, run_at, ready_at, max_attempts, status, lane)
-VALUES ('tick', 'restored', '"restored"', '2001-01-01', '2001-01-01', 3, 'pending', jobq.lane_of('tick', 'restored', 0, NULL));
+INSERT INTO jobq.jobs (queue, kind, payload, run_at, _ready, max_attempts, status, _lane)
+VALUES ('tick', 'restored', '"restored"', '2001-01-01', true, 3, 'pending', jobq.lane_of('tick', 'restored', 0, NULL));
 SET LOCAL session_replication_role = origin;
 SELECT count(*) AS noted FROM jobq.lane_directory WHERE queue = 'tick' AND kind = 'restored';
 DELETE FROM jobq.lane_directory WHERE queue = 'tick' AND kind = 'restored';

@@ -3,7 +3,7 @@
 -- The second enqueue with a key gets the job that is there; nothing of it changes.
 SELECT jobq_enqueue('unique', '"first"', unique_key => 'user 7') AS first \gset
 SELECT jobq_enqueue('unique', '"second"', unique_key => 'user 7', priority => -5) = :first AS existing;
-SELECT payload, priority, status, unique_key, unique_held FROM jobq.jobs WHERE queue = 'unique';
+SELECT payload, priority, status, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'unique';
 -- Another key, another queue, no key: other jobs. Keys are compared byte by byte.
 SELECT jobq_enqueue('unique', unique_key => 'User 7') <> :first AS other_key,
        jobq_enqueue('unique 2', unique_key => 'user 7') <> :first AS other_queue,
@@ -85,15 +85,15 @@ SELECT pg_temp.refused($$jobq_enqueue('unique error', unique_key => 'k', on_conf
 -- while after it.
 SELECT jobq_enqueue('unique replace', '1', unique_key => 'k', run_at => '2100-01-01', kind => 'old') AS job \gset
 SELECT jobq_enqueue('unique replace', '2', unique_key => 'k', run_at => '2100-01-02', on_conflict => 'replace', kind => 'new') = :job AS same;
-SELECT payload, kind, status, run_at = '2100-01-02' AS moved, due_at = run_at AS waits, ready_at FROM jobq.jobs WHERE queue = 'unique replace';
+SELECT payload, kind, status, run_at = '2100-01-02' AS moved, _due AS waits, _ready FROM jobq.jobs WHERE queue = 'unique replace';
 -- To now, and in front of others.
 SELECT jobq_enqueue('unique replace', '"other"', kind => 'new') > 0 AS enqueued;
 SELECT jobq_enqueue('unique replace', '3', kind => 'new', unique_key => 'k', run_at => '2001-01-01', priority => -1, on_conflict => 'replace') = :job AS same;
-SELECT payload, status, priority, due_at, ready_at = run_at AS claimable FROM jobq.jobs WHERE id = :job;
+SELECT payload, status, priority, _due, _ready AS claimable FROM jobq.jobs WHERE id = :job;
 SELECT payload FROM jobq_claim('unique replace', batch => 1);
 -- That job runs now: it loses the key and goes on, and a new job is made.
 SELECT jobq_enqueue('unique replace', '4', unique_key => 'k', on_conflict => 'replace') <> :job AS new_job;
-SELECT payload, status, unique_key, unique_held FROM jobq.jobs WHERE queue = 'unique replace' AND payload <> '"other"' ORDER BY id;
+SELECT payload, status, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'unique replace' AND payload <> '"other"' ORDER BY id;
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE id = :job;
 SELECT jobq_retry(:job);
 SELECT payload, status, unique_key FROM jobq.jobs WHERE queue = 'unique replace' AND payload <> '"other"' ORDER BY id;
@@ -113,8 +113,8 @@ SELECT status, attempts, max_attempts, error, progress FROM jobq.jobs WHERE id =
 SELECT jobq_enqueue('unique replace', '"new"', kind => 'newer', version => 3, requires => '{gpu}', priority => 7, unique_key => 'again', max_attempts => 1,
                     heartbeat_timeout => '5 min', max_runtime => '10 min', concurrency_key => 'c', metadata => '{"m": 1}', on_conflict => 'replace') = :job AS same;
 SELECT payload, kind, version, requires, priority, metadata, max_attempts, heartbeat_timeout, max_runtime, concurrency_key, unique_for,
-       lane = jobq.lane_of(queue, kind, version, requires) AS own_lane FROM jobq.jobs WHERE id = :job;
-SELECT status, attempts, lost_attempts, error, progress, started_at, worker_id, last_heartbeat, lease_timeout, ready_at = run_at AS claimable, due_at FROM jobq.jobs WHERE id = :job;
+       _lane = jobq.lane_of(queue, kind, version, requires) AS own_lane FROM jobq.jobs WHERE id = :job;
+SELECT status, attempts, lost_attempts, error, progress, started_at, worker_id, last_heartbeat, _lease_timeout, _ready AS claimable, _due FROM jobq.jobs WHERE id = :job;
 SELECT event, attempt, detail FROM jobq.job_log(:job);
 -- Only who may take the new one finds it, in its new place.
 SELECT count(*) FROM jobq_claim('unique replace', kinds => '{newer}');
@@ -128,7 +128,7 @@ SELECT payload, attempt FROM jobq_claim('unique replace', 'w', heartbeat_timeout
 SELECT jobq_enqueue('unique replace', '7', unique_key => 'blocked') AS job \gset
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :job;
 SELECT jobq_enqueue('unique replace', '8', unique_key => 'blocked', on_conflict => 'replace') = :job AS same;
-SELECT payload, status, ready_at, due_at FROM jobq.jobs WHERE id = :job;
+SELECT payload, status, _ready, _due FROM jobq.jobs WHERE id = :job;
 
 -- unique_for: the key stays taken for a time after the job has finished. The answer is that job's id.
 SELECT jobq_enqueue('unique for', unique_key => 'hourly', unique_for => '1 hour') AS job \gset
@@ -181,10 +181,10 @@ COPY jobq.jobs (queue, unique_key) FROM stdin;
 unique for	hourly
 \.
 \set VERBOSITY default
-SELECT payload, status, unique_held FROM jobq.jobs WHERE queue = 'unique for' AND status = 'pending';
+SELECT payload, status, _holds_key FROM jobq.jobs WHERE queue = 'unique for' AND status = 'pending';
 -- A row that brings its lane is from a dump: a restore must not fail.
 BEGIN;
-INSERT INTO jobq.jobs (queue, unique_key, lane) VALUES ('unique for', 'hourly', 0);
+INSERT INTO jobq.jobs (queue, unique_key, _lane) VALUES ('unique for', 'hourly', 0);
 ROLLBACK;
 -- A job that runs again has its key itself: what it had kept goes. So deleting it then frees the key.
 SELECT jobq_enqueue('unique for', unique_key => 'own', unique_for => '1 hour', priority => -9) AS own \gset
@@ -251,7 +251,7 @@ SELECT * FROM jobq_enqueue_many('unique many', '{}', unique_keys => '{}');
 SELECT count(*), count(*) FILTER (WHERE is_new) AS new
 FROM jobq_enqueue_many('unique many', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 5000) n),
                        unique_keys => (SELECT array_agg('k' || n % 3000) FROM generate_series(1, 5000) n));
-SELECT count(*), count(DISTINCT unique_held) FROM jobq.jobs WHERE queue = 'unique many' AND unique_key ~ '^k';
+SELECT count(*), count(DISTINCT unique_key) FILTER (WHERE _holds_key) FROM jobq.jobs WHERE queue = 'unique many' AND unique_key ~ '^k';
 -- Mixed, each with its own way.
 SELECT row_number() OVER () AS n, is_new, job_id = :b AS existing FROM jobq_enqueue_jobs('[
   {"queue": "unique many", "payload": "new b", "unique_key": "b", "on_conflict": "replace"},
@@ -273,9 +273,9 @@ SELECT jobq_enqueue('unique retry', '"old"', unique_key => 'k') AS old \gset
 SELECT jobq_fail(id, lease, 'e', retry => false) FROM jobq_claim('unique retry');
 SELECT jobq_enqueue('unique retry', '"new"', unique_key => 'k') AS new \gset
 SELECT pg_temp.refused(format('jobq_retry(%s)', :old));
-SELECT status, unique_held FROM jobq.jobs WHERE id = :old;
+SELECT status, _holds_key FROM jobq.jobs WHERE id = :old;
 SELECT jobq_cancel(:new), jobq_retry(:old);
-SELECT status, unique_held FROM jobq.jobs WHERE id = :old;
+SELECT status, _holds_key FROM jobq.jobs WHERE id = :old;
 SELECT pg_temp.refused(format('jobq_retry(%s)', :new));
 SELECT jobq_enqueue('unique retry', unique_key => 'k') = :old AS existing;
 -- A key that another job keeps is taken as well; what a job keeps itself does not hinder it.
@@ -291,7 +291,7 @@ INSERT INTO jobq.jobs (queue, unique_key, status, payload) VALUES ('unique retry
     ('unique retry', 'a', 'failed', '3'), ('unique retry', NULL, 'failed', '4'), ('unique retry', 'b', 'pending', '5');
 SELECT jobq_retry_jobs('unique retry');
 SELECT jobq_retry_jobs('unique retry');
-SELECT payload, status, unique_held FROM jobq.jobs WHERE queue = 'unique retry' ORDER BY id;
+SELECT payload, status, _holds_key FROM jobq.jobs WHERE queue = 'unique retry' ORDER BY id;
 
 -- A job that lost its worker keeps its key, and a rescue never meets another that has it.
 SELECT jobq_enqueue('unique rescue', unique_key => 'k') AS job \gset
@@ -305,19 +305,19 @@ INSERT INTO jobq.jobs (queue, unique_key) VALUES ('unique hand', 'k');
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('unique hand', 'k');
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('unique hand', 'k') ON CONFLICT DO NOTHING;
 INSERT INTO jobq.jobs (queue, unique_key, status) VALUES ('unique hand', 'k', 'completed');
-SELECT status, unique_key, unique_held FROM jobq.jobs WHERE queue = 'unique hand' ORDER BY id;
+SELECT status, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'unique hand' ORDER BY id;
 -- UPDATE: to a final status frees the key, back takes it, another key is another key.
 \set VERBOSITY terse
 UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'unique hand' AND status = 'completed';
 UPDATE jobq.jobs SET status = 'failed' WHERE queue = 'unique hand' AND status = 'pending';
 UPDATE jobq.jobs SET status = 'pending' WHERE id = (SELECT max(id) FROM jobq.jobs WHERE queue = 'unique hand');
-SELECT status, unique_key, unique_held FROM jobq.jobs WHERE queue = 'unique hand' ORDER BY id;
+SELECT status, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'unique hand' ORDER BY id;
 UPDATE jobq.jobs SET unique_key = 'other' WHERE queue = 'unique hand' AND status = 'pending';
 SELECT jobq_enqueue('unique hand', '"new"', unique_key => 'k') > 0 AS enqueued;
 UPDATE jobq.jobs SET unique_key = 'k' WHERE queue = 'unique hand' AND unique_key = 'other';
-UPDATE jobq.jobs SET unique_held = 'nonsense' WHERE queue = 'unique hand' AND unique_key = 'other';
+UPDATE jobq.jobs SET _holds_key = NULL WHERE queue = 'unique hand' AND unique_key = 'other';
 UPDATE jobq.jobs SET unique_key = NULL WHERE queue = 'unique hand' AND payload = '"new"';
-SELECT status, unique_key, unique_held FROM jobq.jobs WHERE queue = 'unique hand' ORDER BY id;
+SELECT status, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'unique hand' ORDER BY id;
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('unique hand', '');
 INSERT INTO jobq.jobs (queue, unique_key) VALUES ('unique hand', repeat('k', 1025));
 INSERT INTO jobq.jobs (queue, unique_for) VALUES ('unique hand', '1 hour');

@@ -40,11 +40,11 @@ SELECT unique_key, payload FROM jobq.jobs WHERE queue = 'full' ORDER BY id;
 -- A job that is dropped for another gives its key back, or keeps it as long as unique_for says.
 SELECT jobq_alter_queue('full', on_full => 'drop_oldest');
 SELECT jobq_enqueue('full', '11', unique_key => 'c', unique_for => '1 hour') AS c \gset
-SELECT unique_key, payload, status, unique_held FROM jobq.jobs WHERE queue = 'full' ORDER BY id;
+SELECT unique_key, payload, status, _holds_key FROM jobq.jobs WHERE queue = 'full' ORDER BY id;
 SELECT jobq_enqueue('full', '12', unique_key => 'a') > :c AS free_again;
 SELECT jobq_enqueue('full', '13', unique_key => 'd') > :c AS dropped_c;
 SELECT jobq_enqueue('full', '14', unique_key => 'c') = :c AS kept;
-SELECT unique_key, payload, status, unique_held FROM jobq.jobs WHERE queue = 'full' ORDER BY id;
+SELECT unique_key, payload, status, _holds_key FROM jobq.jobs WHERE queue = 'full' ORDER BY id;
 SELECT * FROM pg_temp.differs();
 
 -- A job with which the call answers is not dropped for the others of the call: the next oldest is. Whatever the order,
@@ -86,7 +86,7 @@ SELECT * FROM pg_temp.differs();
 SELECT jobq_create_queue('full of letters', max_attempts => 1, dead_letter_queue => 'full dead');
 SELECT count(*) FROM jobq_enqueue_many('full of letters', ARRAY['1', '2', '3', '4']::jsonb[], unique_keys => ARRAY['a', 'b', 'c', NULL]);
 SELECT count(jobq_fail(id, lease, 'dead')) FROM jobq_claim('full of letters', batch => 4);
-SELECT queue, dead_from, unique_key, unique_held FROM jobq.jobs WHERE queue = 'full dead' ORDER BY id;
+SELECT queue, dead_from, unique_key, _holds_key FROM jobq.jobs WHERE queue = 'full dead' ORDER BY id;
 SELECT jobq_enqueue('full of letters', '5', unique_key => 'b') > 0 AS free;
 -- In the dead letter queue itself the key is another one.
 SELECT jobq_enqueue('full dead', '6', unique_key => 'a') > 0 AS other;
@@ -96,12 +96,12 @@ SELECT jobq_retry(id) FROM jobq.jobs WHERE dead_from IS NOT NULL AND unique_key 
 SELECT jobq_retry_jobs('full dead', statuses => '{failed}', max_jobs => 1);
 SELECT jobq_redrive('full dead');
 SELECT jobq_redrive('full dead');
-SELECT queue, dead_from, payload, status, unique_held FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') ORDER BY id;
+SELECT queue, dead_from, payload, status, _holds_key FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') ORDER BY id;
 SELECT * FROM pg_temp.differs();
 -- Two dead letters with one key: the older runs.
 SELECT count(jobq_fail(id, lease, 'dead', retry => false)) FROM jobq_claim('full of letters', batch => 5);
 SELECT jobq_redrive('full dead');
-SELECT payload, status, dead_from, unique_held FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') AND unique_key = 'b' ORDER BY id;
+SELECT payload, status, dead_from, _holds_key FROM jobq.jobs WHERE queue IN ('full of letters', 'full dead') AND unique_key = 'b' ORDER BY id;
 -- Paced, the places of those that are passed over are not left empty.
 SELECT count(jobq_fail(id, lease, 'dead', retry => false)) FROM jobq_claim('full of letters', batch => 5);
 SELECT jobq_redrive('full dead', per_second => 0.1);

@@ -8,7 +8,7 @@
 namespace jobq::core {
 
 struct ClaimKey {
-    std::int64_t ready_at;
+    std::int64_t run_at;
     std::int64_t id;
     std::int16_t priority;
 };
@@ -19,7 +19,7 @@ constexpr ClaimKey kLastKey = {INT64_MAX, INT64_MAX, INT16_MAX};
 
 constexpr bool operator<(const ClaimKey &a, const ClaimKey &b) noexcept {
     if (a.priority != b.priority) return a.priority < b.priority;
-    if (a.ready_at != b.ready_at) return a.ready_at < b.ready_at;
+    if (a.run_at != b.run_at) return a.run_at < b.run_at;
     return a.id < b.id;
 }
 constexpr bool operator==(const ClaimKey &a, const ClaimKey &b) noexcept { return !(a < b) && !(b < a); }
@@ -28,8 +28,8 @@ constexpr bool operator<=(const ClaimKey &a, const ClaimKey &b) noexcept { retur
 // The key just behind `key`; kLastKey has none and stays.
 constexpr ClaimKey next_key(ClaimKey key) noexcept {
     if (key == kLastKey) return key;
-    if (key.id != INT64_MAX) return {key.ready_at, key.id + 1, key.priority};
-    if (key.ready_at != INT64_MAX) return {key.ready_at + 1, INT64_MIN, key.priority};
+    if (key.id != INT64_MAX) return {key.run_at, key.id + 1, key.priority};
+    if (key.run_at != INT64_MAX) return {key.run_at + 1, INT64_MIN, key.priority};
     return {INT64_MIN, INT64_MIN, static_cast<std::int16_t>(key.priority + 1)};
 }
 

@@ -10,7 +10,7 @@ namespace {
 using Place = __int128;
 
 Place place_of(const ClaimKey &key, Micros ageing) {
-    return static_cast<Place>(key.ready_at) + static_cast<Place>(key.priority) * ageing;
+    return static_cast<Place>(key.run_at) + static_cast<Place>(key.priority) * ageing;
 }
 
 }  // namespace
@@ -26,9 +26,9 @@ ClaimKey aged_limit(std::int16_t priority, const ClaimKey &other, Micros ageing)
     const Place moment = place_of(other, ageing) - static_cast<Place>(priority) * ageing;
     if (moment > INT64_MAX) return {INT64_MAX, INT64_MAX, priority};
     if (moment < INT64_MIN) return {INT64_MIN, INT64_MIN, priority};
-    const auto ready_at = static_cast<std::int64_t>(moment);
-    if (priority == other.priority) return {ready_at, other.id, priority};
-    return {ready_at, priority < other.priority ? INT64_MAX : INT64_MIN, priority};
+    const auto run_at = static_cast<std::int64_t>(moment);
+    if (priority == other.priority) return {run_at, other.id, priority};
+    return {run_at, priority < other.priority ? INT64_MAX : INT64_MIN, priority};
 }
 
 std::int64_t turn_of(std::string_view concurrency_key) noexcept {

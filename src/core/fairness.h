@@ -1,7 +1,7 @@
 // Other orders of the claim than (priority, time, id), for queues that want them. Pure; used by the store.
 //
 // Ageing: each `ageing` of waiting counts like one step of priority. What a job has waited grows for all jobs alike, so
-// their order never changes while they wait: it is that of ready_at + priority * ageing. Among jobs of one priority it
+// their order never changes while they wait: it is that of run_at + priority * ageing. Among jobs of one priority it
 // is the order of the claim index, so only the heads of the priorities need to be compared.
 //
 // Turns: the keys of a queue, in the order of their hashes, get a job each in turn, round and round.

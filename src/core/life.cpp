@@ -13,8 +13,8 @@ namespace {
 // that came behind the triggers' back may want one that somebody else has.
 void follow_status(Life *life, Micros now) {
     const bool runs = life->status == JobStatus::Processing, finished = is_finished(life->status);
-    life->ready_at = life->status == JobStatus::Pending ? Maybe(life->run_at) : Maybe();
-    life->due_at = life->status == JobStatus::Scheduled ? Maybe(life->run_at) : Maybe();
+    life->ready = life->status == JobStatus::Pending;
+    life->due = life->status == JobStatus::Scheduled;
     if (life->status != JobStatus::Blocked) life->group_waiting.reset();
     if (!runs) {
         life->lease.reset();

@@ -39,11 +39,11 @@ using Maybe = std::optional<std::int64_t>;
     COLUMN(QueueSlot, queue_slot, Number)                    \
     COLUMN(KeySlot, key_slot, Number)                        \
     COLUMN(SlotSeq, slot_seq, Number)                        \
-    COLUMN(ReadyAt, ready_at, Number)                        \
-    COLUMN(DueAt, due_at, Number)                            \
+    COLUMN(Ready, ready, Flag)                               \
+    COLUMN(Due, due, Flag)                                   \
     COLUMN(GroupWaiting, group_waiting, Number)              \
     COLUMN(GroupActive, group_active, Number)                \
-    COLUMN(UniqueHeld, holds_key, Held)                      \
+    COLUMN(HoldsKey, holds_key, Flag)                        \
     COLUMN(Result, has_result, Kept)                         \
     COLUMN(Error, has_error, Kept)
 // clang-format on
@@ -55,7 +55,6 @@ using LifeMoment = Micros;
 using LifeNumber = Maybe;
 using LifeSpan = Maybe;
 using LifeFlag = bool;
-using LifeHeld = bool;  // the text of unique_key, or NULL
 using LifeKept = bool;  // what is there stays, or goes
 
 struct Life {

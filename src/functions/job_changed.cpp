@@ -55,12 +55,6 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     return place;
 }
 
-bool holds_own_key(const JobsTable &jobs) {
-    bool free, keyless;
-    const Datum held = job_value(jobs, kJobUniqueHeld, &free), key = job_value(jobs, kJobUniqueKey, &keyless);
-    return !free && !keyless && view(DatumGetTextPP(held)) == view(DatumGetTextPP(key));
-}
-
 // Makes a job that somebody's own UPDATE has changed consistent again.
 void settle(const JobRow &before, const JobRow &row) {
     bool has_left;
@@ -81,8 +75,6 @@ void settle(const JobRow &before, const JobRow &row) {
             core::Life life = core::changed_by_hand(written, facts, now);
             if (!keeps_slots(slots_of(before), slots_of(row)))
                 life.queue_slot = life.key_slot = life.slot_seq = core::Maybe();
-            // It holds another key than the one that it wants.
-            if (life.holds_key && !holds_own_key(*jobs)) current.life.holds_key = false;
             OtherColumns others = {};
             if (current.lane != lane) others.set(kJobLane, Int64GetDatum(lane));
             const Datum turn = Int64GetDatum(core::turn_of(current.concurrency_key));

@@ -37,7 +37,7 @@ void check_lease_timeout(const Interval *value) {
     const core::Micros span = span_of(value);
     if (span < core::kMinHeartbeatTimeout || span > core::kMaxHeartbeatTimeout)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("column \"lease_timeout\" must be between 10 ms and 365 days"),
+                        errmsg("column \"_lease_timeout\" must be between 10 ms and 365 days"),
                         errhint("Leave it out to take the timeout of the job or its queue.")));
 }
 

@@ -281,7 +281,7 @@ PGDLLEXPORT Datum jobq_held_lanes(PG_FUNCTION_ARGS) {
         const bool unknown = anywhere || nowhere;
         const Datum values[] = {Int64GetDatum(lane->lane),
                                 Int16GetDatum(lane->first.priority),
-                                TimestampTzGetDatum(lane->first.ready_at),
+                                TimestampTzGetDatum(lane->first.run_at),
                                 Int64GetDatum(lane->first.id),
                                 BoolGetDatum(nowhere),
                                 Int32GetDatum(lane->ranges),

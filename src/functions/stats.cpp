@@ -42,10 +42,10 @@ PG_FUNCTION_INFO_V1(jobq_oldest_pending_age);
 PGDLLEXPORT Datum jobq_oldest_pending_age(PG_FUNCTION_ARGS) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();
     text *queue = PG_GETARG_TEXT_PP(0);
-    TimestampTz ready_at = 0;
-    if (!with_spi([&] { return oldest_ready(queue, &ready_at); })) PG_RETURN_NULL();
+    TimestampTz run_at = 0;
+    if (!with_spi([&] { return oldest_ready(queue, &run_at); })) PG_RETURN_NULL();
     return DirectFunctionCall2(timestamp_mi, TimestampTzGetDatum(GetCurrentTimestamp()),
-                               TimestampTzGetDatum(core::bounded_moment(ready_at)));
+                               TimestampTzGetDatum(core::bounded_moment(run_at)));
 }
 
 PG_FUNCTION_INFO_V1(jobq_oldest_heartbeats);

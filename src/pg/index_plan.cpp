@@ -4,6 +4,9 @@
 #include "pg/index_plan.h"
 #include "pg/relation_changes.h"
 
+#include <algorithm>
+#include <iterator>
+
 extern "C" {
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_collation_d.h"
@@ -32,34 +35,26 @@ void note_change(Oid relation) {
     if (relation == InvalidOid || relation == watched_table) changes++;
 }
 
-// The column of a test "column IS NOT NULL"; InvalidAttrNumber: it is another one.
-AttrNumber not_null_column(const Node *node) {
-    if (!IsA(node, NullTest)) return InvalidAttrNumber;
-    const auto *test = reinterpret_cast<const NullTest *>(node);
-    if (test->nulltesttype != IS_NOT_NULL || !IsA(test->arg, Var)) return InvalidAttrNumber;
-    return reinterpret_cast<const Var *>(test->arg)->varattno;
+// A term of a predicate, "column IS NOT NULL" or a boolean column; no column: it is another one.
+RowTest test_of(const Node *term) {
+    const bool is_true = IsA(term, Var);
+    const Node *column = term;
+    if (!is_true) {
+        if (!IsA(term, NullTest)) return {};
+        const auto *test = reinterpret_cast<const NullTest *>(term);
+        if (test->nulltesttype != IS_NOT_NULL || !IsA(test->arg, Var)) return {};
+        column = reinterpret_cast<const Node *>(test->arg);
+    }
+    return {reinterpret_cast<const Var *>(column)->varattno, is_true};
 }
 
-// The predicates of our own indexes, one or two "column IS NOT NULL" and a boolean column, are read off the row.
+// The predicates of our own indexes are read off the row.
 PlannedIndex planned_of(Relation index) {
     const List *predicate = RelationGetIndexPredicate(index);
-    PlannedIndex planned = {RelationGetRelid(index), IndexedRows::All, InvalidAttrNumber, InvalidAttrNumber};
-    if (predicate == NIL) return planned;
-    planned.rows = IndexedRows::AskPredicate;
-    if (list_length(predicate) > 2) return planned;
-    const auto *only = static_cast<const Node *>(linitial(predicate));
-    const AttrNumber column = not_null_column(only);
-    if (column != InvalidAttrNumber) {
-        const bool two = list_length(predicate) == 2;
-        const AttrNumber second =
-            two ? not_null_column(static_cast<const Node *>(lsecond(predicate))) : InvalidAttrNumber;
-        if (two && second == InvalidAttrNumber) return planned;
-        planned.rows = IndexedRows::ColumnNotNull;
-        planned.column = column;
-        planned.second = second;
-    } else if (list_length(predicate) == 1 && IsA(only, Var)) {
-        planned.rows = IndexedRows::ColumnTrue;
-        planned.column = reinterpret_cast<const Var *>(only)->varattno;
+    PlannedIndex planned = {RelationGetRelid(index), list_length(predicate) > kMaxRowTests, {}};
+    for (int i = 0; i < list_length(predicate) && !planned.asks_predicate; i++) {
+        planned.tests[i] = test_of(static_cast<const Node *>(list_nth(predicate, i)));
+        planned.asks_predicate = planned.tests[i].column == InvalidAttrNumber;
     }
     return planned;
 }
@@ -69,7 +64,7 @@ void add_index(IndexPlan *plan, Relation index) {
     if (plan->count == kMaxTableIndexes || index->rd_index->indisexclusion)
         elog(ERROR, "jobq: unexpected index \"%s\"", RelationGetRelationName(index));
     const PlannedIndex planned = planned_of(index);
-    plan->evaluates |= planned.rows == IndexedRows::AskPredicate || RelationGetIndexExpressions(index) != NIL;
+    plan->evaluates |= planned.asks_predicate || RelationGetIndexExpressions(index) != NIL;
     plan->indexes[plan->count++] = planned;
 }
 
@@ -119,22 +114,19 @@ IndexedColumns indexed_columns(Relation index) {
         columns.usual &= index->rd_indoption[i] == 0 && (!OidIsValid(collation) || collation == C_COLLATION_OID);
     }
     const PlannedIndex planned = planned_of(index);
-    columns.usual &= planned.rows == IndexedRows::All || planned.rows == IndexedRows::ColumnNotNull;
-    columns.not_null[0] = planned.column;
-    columns.not_null[1] = planned.second;
+    columns.usual &= !planned.asks_predicate;
+    std::copy(std::begin(planned.tests), std::end(planned.tests), columns.tests);
     return columns;
 }
 
 bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row) {
-    const int i = planned.column - 1;
-    switch (planned.rows) {
-        case IndexedRows::ColumnNotNull:
-            return !row->tts_isnull[i] && (planned.second == InvalidAttrNumber || !row->tts_isnull[planned.second - 1]);
-        case IndexedRows::ColumnTrue:
-            return !row->tts_isnull[i] && DatumGetBool(row->tts_values[i]);
-        default:
-            return true;
+    if (planned.asks_predicate) return true;
+    for (const RowTest &test : planned.tests) {
+        if (test.column == InvalidAttrNumber) break;
+        const int i = test.column - 1;
+        if (row->tts_isnull[i] || (test.is_true && !DatumGetBool(row->tts_values[i]))) return false;
     }
+    return true;
 }
 
 }  // namespace jobq

@@ -8,14 +8,18 @@ namespace jobq {
 
 constexpr int kMaxTableIndexes = 32;
 
-// Rows that an index is for, when they can be told by one column.
-enum class IndexedRows : uint8 { All, ColumnNotNull, ColumnTrue, AskPredicate };
+// What a partial index asks of a row, when it is no more than that one or two columns are not NULL, or true.
+struct RowTest {
+    AttrNumber column = InvalidAttrNumber;  // none
+    bool is_true = false;                   // of a boolean column; otherwise it is not NULL
+    bool operator==(const RowTest &other) const { return column == other.column && is_true == other.is_true; }
+};
+constexpr int kMaxRowTests = 2;
 
 struct PlannedIndex {
     Oid index;
-    IndexedRows rows;
-    AttrNumber column;
-    AttrNumber second;  // with ColumnNotNull: must not be NULL either; InvalidAttrNumber: none
+    bool asks_predicate;  // it asks more
+    RowTest tests[kMaxRowTests];
 };
 
 // The indexes of a table. One that is being made or dropped may be among them, without being ready.
@@ -25,14 +29,14 @@ struct IndexPlan {
     PlannedIndex indexes[kMaxTableIndexes];
 };
 
-// The columns of an index, in its order, and those of which its predicate says that they are not NULL.
+// The columns of an index, in its order, and its predicate.
 constexpr int kMaxIndexedColumns = 8;
 struct IndexedColumns {
     bool usual;  // a B-tree, ascending, text compared by its bytes, and what stands here is all there is to it
     bool unique;
     int count;
     AttrNumber keys[kMaxIndexedColumns];
-    AttrNumber not_null[2];
+    RowTest tests[kMaxRowTests];
 };
 IndexedColumns indexed_columns(Relation index);
 
@@ -40,7 +44,7 @@ IndexedColumns indexed_columns(Relation index);
 // an exclusion constraint, which only the executor can check: see pg/attached.h.
 IndexPlan index_plan_of(Relation table);
 
-// False: the row does not belong into the index. True with AskPredicate: the index's predicate decides.
+// False: the row does not belong into the index. True where it asks its predicate: that decides.
 bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row);
 
 }  // namespace jobq

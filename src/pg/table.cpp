@@ -78,7 +78,7 @@ void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update,
         Relation index = open_index(table, i);
         if (index == nullptr || !wants_entry(update, index)) continue;
         IndexInfo *info = table->index_infos[i];
-        if (planned.rows == IndexedRows::AskPredicate && !satisfies_predicate(table, row, info)) continue;
+        if (planned.asks_predicate && !satisfies_predicate(table, row, info)) continue;
         Datum values[INDEX_MAX_KEYS];
         bool nulls[INDEX_MAX_KEYS];
         if (info->ii_Expressions != NIL) GetPerTupleExprContext(executor_of(table))->ecxt_scantuple = row;

@@ -36,7 +36,7 @@ void end_slot_search(int64 limit, uint64 ticket, const int32 *numbers, int count
 // As many as one search may find.
 constexpr int kFreeNumbers = 32;
 
-// For who has the slot locked: no entry of a job that holds it has a lower jobs.slot_seq than this; 0: unknown.
+// For who has the slot locked: no entry of a job that holds it has a lower jobs._slot_seq than this; 0: unknown.
 int64 slot_bound(int64 slot);
 // And who takes it writes this one, or a higher one.
 int64 next_slot_seq(int64 slot, TimestampTz now);

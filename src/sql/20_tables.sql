@@ -38,9 +38,10 @@ CREATE FUNCTION jobq.apart(value jsonb)
 COMMENT ON FUNCTION jobq.apart(jsonb) IS
     'the value; in a statement of jobq''s own as one that may leave the row that it is inserted into';
 
--- lane, ready_at, due_at and unique_held follow from other columns. They are neither generated columns nor guarded by
--- CHECK constraints, on purpose: the server parses the text of each such expression again for every single statement
--- (3 to 4 us each, half the cost of a completion). jobq's own statements set them; for everybody else's INSERT, COPY
+-- A column whose name begins with an underscore is jobq's own: it follows from the others, or jobq remembers something
+-- there. Others may look, and never write. Those that follow are neither generated columns nor guarded by CHECK
+-- constraints, on purpose: the server parses the text of each such expression again for every single statement (3 to
+-- 4 us each, half the cost of a completion). jobq's own statements set them; for everybody else's INSERT, COPY
 -- and UPDATE the triggers below do, and check what constraints would.
 --
 -- Column order: what never changes after the insert comes first, what a claim or a completion writes
@@ -59,10 +60,15 @@ CREATE TABLE jobq.jobs (
     requires            text[],
     heartbeat_timeout   interval,
     max_runtime         interval,
-    unique_key          text,
+    unique_key          text COLLATE "C",
     unique_for          interval,
     group_key           text,
     concurrency_key     text,
+    -- jobq's own flags: here they fill a gap that alignment leaves
+    _holds_key          boolean,
+    _ready              boolean,
+    _due                boolean,
+    _watched            boolean,
     -- its life
     status              jobq.job_status NOT NULL,
     attempts            integer NOT NULL DEFAULT 0,
@@ -78,23 +84,19 @@ CREATE TABLE jobq.jobs (
     result              jsonb,
     dead_from           text,
     lease               bigint,
-    -- what jobq derives and remembers: not for users
-    completed_lease     bigint,
-    company_lease       bigint,
-    claim_xid           xid8,
-    lease_timeout       interval,
-    must_end_at         timestamptz,
-    watched             boolean,
-    queue_slot          bigint,
-    key_slot            bigint,
-    slot_seq            bigint,
-    ready_at            timestamptz,
-    due_at              timestamptz,
-    unique_held         text COLLATE "C",
-    group_waiting       bigint,
-    group_active        bigint,
-    turn                bigint,
-    lane                bigint NOT NULL
+    -- what else jobq derives and remembers
+    _completed_lease    bigint,
+    _company_lease      bigint,
+    _claim_xid          xid8,
+    _lease_timeout      interval,
+    _must_end_at        timestamptz,
+    _queue_slot         bigint,
+    _key_slot           bigint,
+    _slot_seq           bigint,
+    _group_waiting      bigint,
+    _group_active       bigint,
+    _turn               bigint,
+    _lane               bigint NOT NULL
 ) WITH (fillfactor = 60,
         toast_tuple_target = 300,
         autovacuum_vacuum_scale_factor = 0.02,
@@ -110,39 +112,37 @@ ALTER TABLE jobq.jobs
     ALTER COLUMN group_key SET STORAGE MAIN,
     ALTER COLUMN concurrency_key SET STORAGE MAIN,
     ALTER COLUMN worker_id SET STORAGE MAIN,
-    ALTER COLUMN dead_from SET STORAGE MAIN,
-    ALTER COLUMN unique_held SET STORAGE MAIN;
+    ALTER COLUMN dead_from SET STORAGE MAIN;
 
--- The claim index. Its key and its predicate are ready_at, never status: a heartbeat and a report of progress leave
--- every indexed column alone and stay HOT.
-CREATE INDEX jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id) WHERE ready_at IS NOT NULL;
+-- The claim index. Its predicate is _ready, never status: a completion leaves every indexed column alone and can be HOT.
+CREATE INDEX jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id) WHERE _ready;
 -- The claim index of queues with round_robin: of each key apart. NULL, hence absent, for all other jobs.
-CREATE INDEX jobs_turn_idx ON jobq.jobs (lane, turn, priority, ready_at, id) WHERE turn IS NOT NULL AND ready_at IS NOT NULL;
--- What promotion looks for. NULL, hence absent, for every job that is due when it is enqueued.
-CREATE INDEX jobs_due_idx ON jobq.jobs (due_at, id) WHERE due_at IS NOT NULL;
+CREATE INDEX jobs_turn_idx ON jobq.jobs (_lane, _turn, priority, run_at, id) WHERE _turn IS NOT NULL AND _ready;
+-- What promotion looks for.
+CREATE INDEX jobs_due_idx ON jobq.jobs (run_at, id) WHERE _due;
 -- What the rescue looks through, for both clocks of a job: leased jobs only.
-CREATE INDEX jobs_watched_idx ON jobq.jobs (worker_id, id) WHERE watched;
+CREATE INDEX jobs_watched_idx ON jobq.jobs (worker_id, id) WHERE _watched;
 -- One unfinished job per key and queue. Empty for jobs without a key. Bytes are compared: no change of the operating
 -- system's collations can break it.
-CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_held, queue COLLATE "C") WHERE unique_held IS NOT NULL;
+CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C") WHERE _holds_key;
 -- Who holds the slots of limits: jobs of limited queues and keys, while they run. Behind the slot stands a number that
 -- only rises, so that a claim need not look at entries of jobs that are gone. Not unique, on purpose: see docs/design.md.
-CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (queue_slot, slot_seq) WHERE queue_slot IS NOT NULL;
-CREATE INDEX jobs_key_slot_idx ON jobq.jobs (key_slot, slot_seq) WHERE key_slot IS NOT NULL;
+CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (_queue_slot, _slot_seq) WHERE _queue_slot IS NOT NULL;
+CREATE INDEX jobs_key_slot_idx ON jobq.jobs (_key_slot, _slot_seq) WHERE _key_slot IS NOT NULL;
 -- The claimable jobs of each key: where its next one is when its limit has room again.
-CREATE INDEX jobs_key_idx ON jobq.jobs (lane, concurrency_key COLLATE "C", priority, ready_at, id)
-    WHERE concurrency_key IS NOT NULL AND ready_at IS NOT NULL;
+CREATE INDEX jobs_key_idx ON jobq.jobs (_lane, concurrency_key COLLATE "C", priority, run_at, id)
+    WHERE concurrency_key IS NOT NULL AND _ready;
 
 -- The jobs that wait for their turn in their group, and the one whose turn it is. Empty for jobs without a group. That
 -- there is one active job at most, no index checks: it would pass the entries of all that have been, at each turn, while
 -- an old transaction keeps them.
-CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (group_waiting, id) WHERE group_waiting IS NOT NULL;
-CREATE INDEX jobs_group_active_idx ON jobq.jobs (group_active) WHERE group_active IS NOT NULL;
+CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (_group_waiting, id) WHERE _group_waiting IS NOT NULL;
+CREATE INDEX jobs_group_active_idx ON jobq.jobs (_group_active) WHERE _group_active IS NOT NULL;
 
 COMMENT ON TABLE jobq.jobs IS 'every job, waiting, running and finished';
 COMMENT ON COLUMN jobq.jobs.id IS 'the job';
 COMMENT ON COLUMN jobq.jobs.created_at IS 'when it was enqueued';
-COMMENT ON COLUMN jobq.jobs.lane IS 'hash of (queue, kind, version, requires): jobs of one lane may be taken by the same workers';
+COMMENT ON COLUMN jobq.jobs._lane IS 'hash of (queue, kind, version, requires): jobs of one lane may be taken by the same workers';
 COMMENT ON COLUMN jobq.jobs.max_attempts IS 'starts allowed before the job fails for good';
 COMMENT ON COLUMN jobq.jobs.version IS 'version of the payload''s format; workers may ask for certain versions only';
 COMMENT ON COLUMN jobq.jobs.priority IS 'lower numbers first, -32768 to 32767';
@@ -158,35 +158,35 @@ COMMENT ON COLUMN jobq.jobs.unique_for IS 'for so long the key stays taken after
 COMMENT ON COLUMN jobq.jobs.group_key IS 'jobs of the queue with the same key run one at a time, in the order of their ids; up to 1024 bytes';
 COMMENT ON COLUMN jobq.jobs.concurrency_key IS 'limits of this key apply to the job, and with round_robin the keys take turns; up to 255 bytes';
 COMMENT ON COLUMN jobq.jobs.run_at IS 'not before this time; also its place among jobs of the same priority';
-COMMENT ON COLUMN jobq.jobs.ready_at IS 'run_at while the job is pending, else NULL: key of the claim index';
-COMMENT ON COLUMN jobq.jobs.due_at IS 'run_at while the job is scheduled, else NULL: what promotion looks for';
-COMMENT ON COLUMN jobq.jobs.unique_held IS 'unique_key while the job is unfinished, else NULL: key of the unique index';
+COMMENT ON COLUMN jobq.jobs._ready IS 'true while the job is pending, else NULL: it is in the claim index';
+COMMENT ON COLUMN jobq.jobs._due IS 'true while the job is scheduled, else NULL: promotion looks for it';
+COMMENT ON COLUMN jobq.jobs._holds_key IS 'true while the job has its unique_key, until it is finished, else NULL: it is in the unique index';
 COMMENT ON COLUMN jobq.jobs.status IS 'scheduled, blocked, pending, processing, completed, failed or cancelled';
 COMMENT ON COLUMN jobq.jobs.attempts IS 'starts so far, counted at the claim; a release or snooze gives one back';
 COMMENT ON COLUMN jobq.jobs.lost_attempts IS 'attempts that ended because the worker disappeared, and no other job with it: max_lost of them fail the job';
-COMMENT ON COLUMN jobq.jobs.company_lease IS 'lease under which it was last lost, or its worker went silent, together with other jobs; NULL: never';
+COMMENT ON COLUMN jobq.jobs._company_lease IS 'lease under which it was last lost, or its worker went silent, together with other jobs; NULL: never';
 COMMENT ON COLUMN jobq.jobs.lease IS 'random number given to the claim that holds the job, NULL while nobody does';
-COMMENT ON COLUMN jobq.jobs.completed_lease IS 'the lease under which a worker completed it last';
-COMMENT ON COLUMN jobq.jobs.claim_xid IS 'the transaction that claimed it last: within it, and only there, the lease may be left out';
+COMMENT ON COLUMN jobq.jobs._completed_lease IS 'the lease under which a worker completed it last';
+COMMENT ON COLUMN jobq.jobs._claim_xid IS 'the transaction that claimed it last: within it, and only there, the lease may be left out';
 COMMENT ON COLUMN jobq.jobs.started_at IS 'when the latest attempt was claimed';
 COMMENT ON COLUMN jobq.jobs.last_heartbeat IS 'last sign of life of the worker, the claim included';
 COMMENT ON COLUMN jobq.jobs.finished_at IS 'when it completed, failed for good or was cancelled';
-COMMENT ON COLUMN jobq.jobs.lease_timeout IS 'the heartbeat timeout that the current claim was given; NULL: 60 seconds';
+COMMENT ON COLUMN jobq.jobs._lease_timeout IS 'the heartbeat timeout that the current claim was given; NULL: 60 seconds';
 COMMENT ON COLUMN jobq.jobs.cancel_requested_at IS 'when a cancellation of the running job was asked for';
-COMMENT ON COLUMN jobq.jobs.watched IS 'true while the rescue must look at this job, else NULL';
+COMMENT ON COLUMN jobq.jobs._watched IS 'true while the rescue must look at this job, else NULL';
 COMMENT ON COLUMN jobq.jobs.worker_id IS 'who claimed it last';
 COMMENT ON COLUMN jobq.jobs.error IS 'the last error';
 COMMENT ON COLUMN jobq.jobs.progress IS 'what the worker reported with its heartbeat';
 COMMENT ON COLUMN jobq.jobs.result IS 'what the worker completed it with';
 COMMENT ON COLUMN jobq.jobs.dead_from IS 'of a dead letter: the queue in which it failed, and to which it goes back';
-COMMENT ON COLUMN jobq.jobs.must_end_at IS 'started_at + max_runtime while the job runs: then it is taken from its worker; NULL: no limit';
-COMMENT ON COLUMN jobq.jobs.queue_slot IS 'while it runs: its slot of the limit of the queue; NULL without one';
-COMMENT ON COLUMN jobq.jobs.key_slot IS 'while it runs: its slot of the limit of its concurrency_key; NULL without one';
-COMMENT ON COLUMN jobq.jobs.slot_seq IS 'rises each time a slot is taken';
+COMMENT ON COLUMN jobq.jobs._must_end_at IS 'started_at + max_runtime while the job runs: then it is taken from its worker; NULL: no limit';
+COMMENT ON COLUMN jobq.jobs._queue_slot IS 'while it runs: its slot of the limit of the queue; NULL without one';
+COMMENT ON COLUMN jobq.jobs._key_slot IS 'while it runs: its slot of the limit of its concurrency_key; NULL without one';
+COMMENT ON COLUMN jobq.jobs._slot_seq IS 'rises each time a slot is taken';
 
-COMMENT ON COLUMN jobq.jobs.group_waiting IS 'number of the group (jobq.group_of) while the job waits for its turn, else NULL';
-COMMENT ON COLUMN jobq.jobs.group_active IS 'number of the group from the job''s turn on until it is finished, else NULL';
-COMMENT ON COLUMN jobq.jobs.turn IS 'hash of concurrency_key in a queue with round_robin, else NULL: its place in the round';
+COMMENT ON COLUMN jobq.jobs._group_waiting IS 'number of the group (jobq.group_of) while the job waits for its turn, else NULL';
+COMMENT ON COLUMN jobq.jobs._group_active IS 'number of the group from the job''s turn on until it is finished, else NULL';
+COMMENT ON COLUMN jobq.jobs._turn IS 'hash of concurrency_key in a queue with round_robin, else NULL: its place in the round';
 
 -- A queue has a row here only when somebody created, altered or paused it. NULL: the built-in default.
 CREATE TABLE jobq.queue_settings (
@@ -419,12 +419,12 @@ CREATE TRIGGER count_job AFTER INSERT ON jobq.jobs FOR EACH ROW
     EXECUTE FUNCTION jobq.count_job();
 -- AFTER, on purpose: a BEFORE UPDATE trigger would make every update lock its row first, with a WAL record of its own.
 -- id and priority are part of a job's place in the claim index, which must be told of.
-CREATE TRIGGER follow_job AFTER UPDATE OF id, priority, status, run_at, queue, kind, version, requires, lane, ready_at,
-                                          due_at, lease, watched, last_heartbeat, lease_timeout, cancel_requested_at,
+CREATE TRIGGER follow_job AFTER UPDATE OF id, priority, status, run_at, queue, kind, version, requires, _lane, _ready,
+                                          _due, lease, _watched, last_heartbeat, _lease_timeout, cancel_requested_at,
                                           attempts, lost_attempts, max_attempts, finished_at,
-                                          heartbeat_timeout, unique_key, unique_for, unique_held, group_key,
-                                          concurrency_key, max_runtime, dead_from, started_at, must_end_at, queue_slot,
-                                          key_slot, slot_seq, group_waiting, group_active, turn
+                                          heartbeat_timeout, unique_key, unique_for, _holds_key, group_key,
+                                          concurrency_key, max_runtime, dead_from, started_at, _must_end_at, _queue_slot,
+                                          _key_slot, _slot_seq, _group_waiting, _group_active, _turn
     ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job();

@@ -42,11 +42,10 @@ bool read_Flag(Column column) {
     const Datum value = column.value();
     return !column.none && DatumGetBool(value);
 }
-bool read_Held(Column column) {
+bool read_Kept(Column column) {
     column.value();
     return !column.none;
 }
-bool read_Kept(Column column) { return read_Held(column); }
 
 // Columns and their new values.
 struct Written {
@@ -76,11 +75,6 @@ void write_Span(Written *to, JobColumn column, const Maybe &span) {
 }
 // Only ever true or NULL: the index is on those that are true.
 void write_Flag(Written *to, JobColumn column, bool flag) { to->set_if(flag, column, BoolGetDatum(true)); }
-void write_Held(Written *to, JobColumn column, bool held) {
-    bool none;
-    const Datum key = slot_getattr(to->from, kJobUniqueKey, &none);
-    to->set_if(held && !none, column, key);
-}
 // What is to be there is among the other columns.
 void write_Kept(Written *to, JobColumn column, bool kept) {
     if (!kept) to->set_if(false, column, Datum(0));
@@ -130,7 +124,7 @@ core::Life life_of(TupleTableSlot *row) {
 #define JOBQ_READ(name, member, type) life.member = read_##type({row, kJob##name});
     JOBQ_LIFE_COLUMNS(JOBQ_READ)
 #undef JOBQ_READ
-    life.has_key = read_Held({row, kJobUniqueKey});
+    life.has_key = read_Kept({row, kJobUniqueKey});
     life.group = group_of(row, life);
     return life;
 }
@@ -140,9 +134,10 @@ core::Life life_of(TupleTableSlot *row) {
 // Whether a claim may find it where, or when, it did not before.
 bool may_be_claimed_anew(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
-    return was.ready_at != is.ready_at || before.lane != after.lane || before.priority != after.priority ||
-           before.id != after.id || before.concurrency_key != after.concurrency_key ||
-           was.lost_attempts != is.lost_attempts || was.company_lease != is.company_lease;
+    return was.ready != is.ready || was.run_at != is.run_at || before.lane != after.lane ||
+           before.priority != after.priority || before.id != after.id ||
+           before.concurrency_key != after.concurrency_key || was.lost_attempts != is.lost_attempts ||
+           was.company_lease != is.company_lease;
 }
 
 void tell_of_place(const JobState &before, const JobState &after) {
@@ -160,9 +155,9 @@ void tell_of_slots(const JobState &before, const JobState &after) {
 
 void tell_of_waiting(const JobState &before, const JobState &after) {
     const core::Life &is = after.life;
-    if (is.ready_at && may_be_claimed_anew(before, after))
-        tell_ready(after.queue, after.lane, {*is.ready_at, after.id, after.priority});
-    if (is.due_at && before.life.due_at != is.due_at) publish_due_at_commit(*is.due_at);
+    if (is.ready && may_be_claimed_anew(before, after))
+        tell_ready(after.queue, after.lane, {is.run_at, after.id, after.priority});
+    if (is.due && (!before.life.due || before.life.run_at != is.run_at)) publish_due_at_commit(is.run_at);
 }
 
 // The rescue looks when a lease of a job in its index runs out; of a job whose cancellation was asked for it works out
@@ -299,8 +294,8 @@ void tell_of_new_job(const JobState &job, bool unclaimed) {
     const core::Life &is = job.life;
     count_inserts_at_commit(job.queue, is.status, 1);
     if (is.group_waiting) publish_group_waits(*is.group_waiting, job.id);
-    if (is.ready_at) tell_ready(job.queue, job.lane, {*is.ready_at, job.id, job.priority}, unclaimed);
-    if (is.due_at) publish_due_at_commit(*is.due_at);
+    if (is.ready) tell_ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
+    if (is.due) publish_due_at_commit(is.run_at);
 }
 
 void tell_of_gone_job(const JobState &job) {

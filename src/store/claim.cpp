@@ -162,7 +162,7 @@ bool may_take_suspect_now(Claim *claim) {
 }
 
 // The row that the scan has found. status is looked at because with triggers disabled somebody's UPDATE may have left
-// ready_at behind.
+// run_at behind.
 bool take_job(Claim *claim) {
     if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
     const bool suspect = is_suspect(claim->jobs);

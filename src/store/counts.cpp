@@ -43,7 +43,7 @@ Statement get_lanes = {
 // Of the jobs that are watched, and of those that were claimed just now, whose ids are $1. A queue may come twice.
 Statement get_oldest_heartbeats = {
     R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
-       WHERE j.watched AND j.status = 'processing' GROUP BY j.queue
+       WHERE j._watched AND j.status = 'processing' GROUP BY j.queue
        UNION ALL
        SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j.status = 'processing' GROUP BY j.queue)",
@@ -182,7 +182,7 @@ TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
         const core::ClaimKey entry = key;
         key = core::skip_empty(empty, entry);
         if (key == entry && fetch_ready(jobs)) {
-            oldest = Min(oldest, entry.ready_at);
+            oldest = Min(oldest, entry.run_at);
             key = core::skip_empty(empty, core::next_key({INT64_MAX, INT64_MAX, entry.priority}));
         }
         if (entry < key && !(key == core::kLastKey)) seek_ready(jobs, lane, key);
@@ -225,25 +225,24 @@ DutyOutcome reconcile_counters() {
 
 bool table_is_large() { return run(get_large, Params())[0].bool_at(1); }
 
-bool oldest_ready(text *queue, TimestampTz *ready_at) {
+bool oldest_ready(text *queue, TimestampTz *run_at) {
     const Rows lanes = read(get_lanes, Params().add(PointerGetDatum(queue)));
     auto *ids = room_for<int64>(lanes.size());
     for (uint64 i = 0; i < lanes.size(); i++) ids[i] = lanes[i].int64_at(1);
-    *ready_at = DT_NOEND;
+    *run_at = DT_NOEND;
     JobsTable jobs;
     open_jobs_for_reading(&jobs);
     const int count = static_cast<int>(lanes.size());
     if (count <= kFewLanes) {
-        for (int i = 0; i < count; i++) *ready_at = Min(*ready_at, oldest_in_lane(&jobs, ids[i]));
+        for (int i = 0; i < count; i++) *run_at = Min(*run_at, oldest_in_lane(&jobs, ids[i]));
     } else {
         LaneWalk walk = {ids, count, 0};
         int64 lane;
         core::ClaimKey first;
-        while (next_lane_with_entries(&jobs, &walk, &lane, &first))
-            *ready_at = Min(*ready_at, oldest_in_lane(&jobs, lane));
+        while (next_lane_with_entries(&jobs, &walk, &lane, &first)) *run_at = Min(*run_at, oldest_in_lane(&jobs, lane));
     }
     close_jobs_for_reading(&jobs);
-    return *ready_at != DT_NOEND;
+    return *run_at != DT_NOEND;
 }
 
 Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params().add(unwatched_jobs())); }

@@ -35,7 +35,7 @@ constexpr core::Micros kLongSearch = 50000;
     "]) "                                                                                                 \
     "LIMIT 1)"
 // A blocked job that waits for its turn in its group (store/groups.h) has its dependencies behind it.
-#define WAITS_HERE "j.status = 'blocked' AND j.group_waiting IS NULL"
+#define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL"
 #define UNFINISHED "('scheduled', 'blocked', 'pending', 'processing')"
 
 Statement get_states = {
@@ -131,12 +131,12 @@ Statement find_blocked = {
        FROM unnest($1) AS u(id),
             LATERAL (SELECT FROM jobq.jobs j
                      WHERE j.id = ANY (ARRAY[u.id]) AND j.status = 'blocked'
-                       AND (j.group_waiting IS NULL
+                       AND (j._group_waiting IS NULL
                             OR EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id))) x)",
     {INT8ARRAYOID}};
 
 Statement lock_in_line = {
-    R"(SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.group_waiting IS NOT NULL ORDER BY j.id
+    R"(SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) AND j._group_waiting IS NOT NULL ORDER BY j.id
        FOR NO KEY UPDATE)",
     {INT8ARRAYOID}};
 

@@ -33,17 +33,17 @@ constexpr core::Micros kLearningPause = 1000;
 // wait for dependencies; at most $2 of each.
 Statement count_waiting = {
     R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
-                                     WHERE j.lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
+                                     WHERE j._lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
                                                                 WHERE d.queue = $1))
-                                       AND j.ready_at IS NOT NULL LIMIT $2) p)
+                                       AND j._ready LIMIT $2) p)
             + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
-                                     WHERE j.due_at IS NOT NULL AND j.queue = $1 LIMIT $2) s)
+                                     WHERE j._due AND j.queue = $1 LIMIT $2) s)
             + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
-                                     WHERE j.group_waiting IS NOT NULL AND j.queue = $1 LIMIT $2) g)
+                                     WHERE j._group_waiting IS NOT NULL AND j.queue = $1 LIMIT $2) g)
             + (SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT d.job_id FROM jobq.dependencies d WHERE d.watched) d,
                                                  LATERAL (SELECT FROM jobq.jobs j
                                                           WHERE j.id = ANY (ARRAY[d.job_id]) AND j.status = 'blocked'
-                                                            AND j.group_waiting IS NULL AND j.queue = $1) j
+                                                            AND j._group_waiting IS NULL AND j.queue = $1) j
                                      LIMIT $2) b))",
     {TEXTOID, INT8OID}};
 
@@ -80,7 +80,7 @@ struct Stream {
 };
 
 bool younger(const Stream &a, const Stream &b) {
-    return a.head.ready_at != b.head.ready_at ? a.head.ready_at > b.head.ready_at : a.head.id > b.head.id;
+    return a.head.run_at != b.head.run_at ? a.head.run_at > b.head.run_at : a.head.id > b.head.id;
 }
 
 // A heap of streams, the oldest job first.

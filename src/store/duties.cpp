@@ -37,35 +37,35 @@ namespace {
 // Whatever came into the row behind the triggers, no sum or difference may overflow: one row would stop the rescue of
 // all.
 #define BOUNDED(time) "least(greatest(" time ", timestamptz '0001-01-01 00:00+00'), timestamptz '6000-01-01 00:00+00')"
-#define TIMEOUT                                                                                                    \
-    "least(greatest(coalesce(j.lease_timeout, interval '60 seconds'), interval '10 milliseconds'), interval '365 " \
+#define TIMEOUT                                                                                                     \
+    "least(greatest(coalesce(j._lease_timeout, interval '60 seconds'), interval '10 milliseconds'), interval '365 " \
     "days')"
 #define LEASE_DEADLINE \
     "greatest(" BOUNDED("coalesce(j.last_heartbeat, j.created_at)") ", CASE " \
     "WHEN j.started_at < $2 THEN $2 END) + " TIMEOUT
 
 // When its time is over; NULL: it may run for ever. The grace is the same: the worker could not report.
-#define RUNTIME_DEADLINE                                                                                   \
-    "CASE WHEN j.started_at < $2 AND j.must_end_at IS NOT NULL THEN greatest(j.must_end_at, $2 + " TIMEOUT \
-    ") ELSE j.must_end_at END"
+#define RUNTIME_DEADLINE                                                                                     \
+    "CASE WHEN j.started_at < $2 AND j._must_end_at IS NOT NULL THEN greatest(j._must_end_at, $2 + " TIMEOUT \
+    ") ELSE j._must_end_at END"
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
 // Whether its time was over before its worker was lost.
 Statement lock_expired = {"SELECT j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE
-                          ", false) FROM jobq.jobs j WHERE j.watched AND j.status = 'processing' AND " DEADLINE
+                          ", false) FROM jobq.jobs j WHERE j._watched AND j.status = 'processing' AND " DEADLINE
                           " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
                           {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
 Statement lock_overdue = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j.watched AND j.status = 'processing' AND j.cancel_requested_at < $1
+       WHERE j._watched AND j.status = 'processing' AND j.cancel_requested_at < $1
        LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID, INT8OID}};
 
 Statement lock_due = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j.due_at IS NOT NULL AND j.due_at <= $1
-       ORDER BY j.due_at, j.id LIMIT $2
+       WHERE j._due AND j.run_at <= $1
+       ORDER BY j.run_at, j.id LIMIT $2
        FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID, INT8OID}};
 
@@ -119,22 +119,21 @@ constexpr const char *kLockTimeout = "50ms";
 // that is missing.
 Statement lock_unlikely_heartbeats = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j.watched AND j.status = 'processing'
+       WHERE j._watched AND j.status = 'processing'
          AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL)
        FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID}};
 // $2 as in LEASE_DEADLINE.
 Statement get_horizon = {"SELECT min(" DEADLINE R"(), min(j.cancel_requested_at)
-       FROM jobq.jobs j WHERE j.watched AND j.status = 'processing')",
+       FROM jobq.jobs j WHERE j._watched AND j.status = 'processing')",
                          {TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
-Statement get_next_due = {"SELECT j.due_at FROM jobq.jobs j WHERE j.due_at IS NOT NULL ORDER BY j.due_at, j.id LIMIT 1",
-                          {}};
+Statement get_next_due = {"SELECT j.run_at FROM jobq.jobs j WHERE j._due ORDER BY j.run_at, j.id LIMIT 1", {}};
 
 Statement find_unfinished = {
-    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.watched)
-           OR EXISTS (SELECT FROM jobq.jobs j WHERE j.due_at IS NOT NULL)
-           OR EXISTS (SELECT FROM jobq.jobs j WHERE j.ready_at IS NOT NULL))",
+    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._watched)
+           OR EXISTS (SELECT FROM jobq.jobs j WHERE j._due)
+           OR EXISTS (SELECT FROM jobq.jobs j WHERE j._ready))",
     {}};
 
 Statement find_any = {"SELECT 1 FROM jobq.jobs j ORDER BY j.id LIMIT 1", {}};

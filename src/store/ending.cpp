@@ -38,7 +38,7 @@ Statement record_attempts = {
      BOOLARRAYOID, TIMESTAMPTZOID}};
 
 Statement delete_all_of = {
-    "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text, j.id, j.group_active, j.result",
+    "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text, j.id, j._group_active, j.result",
     {INT8ARRAYOID}};
 // What is read of deleted jobs needs room.
 constexpr int kDeletedAtOnce = 10000;

@@ -21,7 +21,6 @@ enum Column {
     kVersion,
     kRequires,
     kPriority,
-    kReadyAt,
     kRunAt,
     kTable,
     kPlace,
@@ -41,10 +40,10 @@ enum Column {
     kSuspect
 };
 Statement read_subject = {
-    R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.ready_at, j.run_at, j.tableoid, j.ctid,
-              j.worker_id, j.last_heartbeat, j.lease_timeout, j.must_end_at, j.cancel_requested_at, j.finished_at,
-              j.error, j.group_key, j.group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
-              j.lost_attempts > 0 OR j.company_lease IS NOT NULL
+    R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.run_at, j.tableoid, j.ctid,
+              j.worker_id, j.last_heartbeat, j._lease_timeout, j._must_end_at, j.cancel_requested_at, j.finished_at,
+              j.error, j.group_key, j._group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
+              j.lost_attempts > 0 OR j._company_lease IS NOT NULL
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
@@ -56,9 +55,10 @@ Statement read_blockers = {
 
 Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = $1)", {INT8OID}};
 
-Statement read_group_head = {"SELECT j.id FROM jobq.jobs j WHERE j.group_active = $1 ORDER BY j.id LIMIT 1", {INT8OID}};
+Statement read_group_head = {"SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 ORDER BY j.id LIMIT 1",
+                             {INT8OID}};
 Statement count_group_before = {
-    R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j.group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
+    R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
     {INT8OID, INT8OID, INT8OID}};
 
 // Claimable jobs of the queue in front of a place, of whatever lane.
@@ -66,7 +66,7 @@ Statement count_before = {
     R"(SELECT count(*)
        FROM (SELECT FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
                   LATERAL (SELECT FROM jobq.jobs j
-                           WHERE j.lane = l.lane AND j.ready_at IS NOT NULL AND (j.priority, j.ready_at, j.id) < ($2, $3, $4)
+                           WHERE j._lane = l.lane AND j._ready AND (j.priority, j.run_at, j.id) < ($2, $3, $4)
                            LIMIT $5) j
              LIMIT $5) w)",
     {TEXTOID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
@@ -191,7 +191,7 @@ void explain_place(const Subject &job, bool stopped) {
     const int64 before = read(count_before, Params()
                                                 .add(job.row.get(kQueue))
                                                 .add(job.row.get(kPriority))
-                                                .add(job.row.get(kReadyAt))
+                                                .add(job.row.get(kRunAt))
                                                 .add(Int64GetDatum(job.id))
                                                 .add(Int64GetDatum(kCounted + 1)))[0]
                              .int64_at(1);

@@ -22,52 +22,52 @@ Statement read_lanes = {
     R"(SELECT l.kind, l.version, l.requires, n.jobs
        FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires FROM jobq.lane_directory d
              WHERE d.queue = $1 ORDER BY d.lane) l,
-            LATERAL (SELECT count(*) AS jobs, min(j.priority) AS priority, min(j.ready_at) AS ready_at
-                     FROM (SELECT j.priority, j.ready_at FROM jobq.jobs j
-                           WHERE j.lane = l.lane AND j.ready_at IS NOT NULL LIMIT $2) j) n
-       WHERE n.jobs > 0 ORDER BY n.priority, n.ready_at LIMIT $3)",
+            LATERAL (SELECT count(*) AS jobs, min(j.priority) AS priority, min(j.run_at) AS run_at
+                     FROM (SELECT j.priority, j.run_at FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready LIMIT $2) j) n
+       WHERE n.jobs > 0 ORDER BY n.priority, n.run_at LIMIT $3)",
     {TEXTOID, INT8OID, INT8OID}};
 
 Statement read_head = {
     R"(SELECT h.id, h.tableoid, h.ctid
        FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
-            LATERAL (SELECT j.id, j.tableoid, j.ctid, j.priority, j.ready_at FROM jobq.jobs j
-                     WHERE j.lane = l.lane AND j.ready_at IS NOT NULL
-                     ORDER BY j.lane, j.priority, j.ready_at, j.id LIMIT $2) h
-       ORDER BY h.priority, h.ready_at, h.id LIMIT $2)",
+            LATERAL (SELECT j.id, j.tableoid, j.ctid, j.priority, j.run_at FROM jobq.jobs j
+                     WHERE j._lane = l.lane AND j._ready
+                     ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) h
+       ORDER BY h.priority, h.run_at, h.id LIMIT $2)",
     {TEXTOID, INT8OID}};
 
 // The keys of running jobs that hold a slot of their key's limit.
 Statement read_running_keys = {
     R"(SELECT j.concurrency_key, count(*) FROM jobq.jobs j
-       WHERE j.key_slot IS NOT NULL AND j.queue = $1 AND j.concurrency_key IS NOT NULL
+       WHERE j._key_slot IS NOT NULL AND j.queue = $1 AND j.concurrency_key IS NOT NULL
        GROUP BY j.concurrency_key ORDER BY count(*) DESC, j.concurrency_key COLLATE "C" LIMIT $2)",
     {TEXTOID, INT8OID},
     Planning::Free};
 
 // Of the jobs that are promoted next, in whatever queue, the first of this one.
 Statement read_next_due = {
-    R"(SELECT n.due_at FROM (SELECT j.due_at, j.queue FROM jobq.jobs j WHERE j.due_at IS NOT NULL
-                             ORDER BY j.due_at, j.id LIMIT $2) n
-       WHERE n.queue = $1 ORDER BY n.due_at LIMIT 1)",
+    R"(SELECT n.run_at FROM (SELECT j.run_at, j.queue FROM jobq.jobs j WHERE j._due
+                             ORDER BY j.run_at, j.id LIMIT $2) n
+       WHERE n.queue = $1 ORDER BY n.run_at LIMIT 1)",
     {TEXTOID, INT8OID}};
 
 // Claimable jobs without a key, or of another key than these.
 Statement find_other_keys = {
     R"(SELECT EXISTS (SELECT FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
                            LATERAL (SELECT FROM jobq.jobs j
-                                    WHERE j.lane = l.lane AND j.ready_at IS NOT NULL
+                                    WHERE j._lane = l.lane AND j._ready
                                       AND (j.concurrency_key = ANY ($2)) IS NOT TRUE LIMIT 1) j))",
     {TEXTOID, TEXTARRAYOID}};
 
 // Of the queue's claimable jobs, as far as they are counted, how many are suspects.
 Statement count_suspects = {
-    R"(SELECT count(*) FILTER (WHERE j.lost_attempts > 0 OR j.company_lease IS NOT NULL), count(*)
-       FROM (SELECT j.lost_attempts, j.company_lease
+    R"(SELECT count(*) FILTER (WHERE j.lost_attempts > 0 OR j._company_lease IS NOT NULL), count(*)
+       FROM (SELECT j.lost_attempts, j._company_lease
              FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
-                  LATERAL (SELECT j.lost_attempts, j.company_lease FROM jobq.jobs j
-                           WHERE j.lane = l.lane AND j.ready_at IS NOT NULL
-                           ORDER BY j.lane, j.priority, j.ready_at, j.id LIMIT $2) j
+                  LATERAL (SELECT j.lost_attempts, j._company_lease FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready
+                           ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) j
              LIMIT $2) j)",
     {TEXTOID, INT8OID}};
 

@@ -167,7 +167,7 @@ void promote(const Unblocked *groups, int count, bool believe, Unblocking *done)
         promote_groups(groups, count, believe, done);
 }
 
-Statement find_waiting = {"SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.group_waiting IS NOT NULL)", {}};
+Statement find_waiting = {"SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._group_waiting IS NOT NULL)", {}};
 
 }  // namespace
 

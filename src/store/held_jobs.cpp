@@ -23,7 +23,7 @@ namespace {
 Statement find_jobs_of_worker = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($2 || ARRAY (SELECT w.id FROM jobq.jobs w
-                                      WHERE w.watched AND w.worker_id = $1 AND w.status = 'processing'))
+                                      WHERE w._watched AND w.worker_id = $1 AND w.status = 'processing'))
          AND j.worker_id = $1 AND j.status = 'processing' AND )" IN_SCOPE("$3") R"(
        ORDER BY j.id)",
     {TEXTOID, INT8ARRAYOID, TEXTARRAYOID}};
@@ -34,7 +34,7 @@ Statement find_jobs_of_worker = {
 // order.
 Statement find_ended = {
     R"(SELECT u.id, u.lease, j.id IS NULL,
-              coalesce(j.completed_lease = u.lease, false)
+              coalesce(j._completed_lease = u.lease, false)
               OR EXISTS (SELECT FROM jobq.attempts a
                          WHERE a.job_id = ANY (ARRAY[u.id]) AND a.lease = u.lease AND a.reported)
        FROM unnest($1, $2) AS u(id, lease)

@@ -28,6 +28,10 @@ namespace jobq {
     COLUMN(UniqueFor, "unique_for", INTERVALOID, false, Refused, Producer)                 \
     COLUMN(GroupKey, "group_key", TEXTOID, false, Refused, Producer)                       \
     COLUMN(ConcurrencyKey, "concurrency_key", TEXTOID, false, Refused, Producer)           \
+    COLUMN(HoldsKey, "_holds_key", BOOLOID, false, Refused, Jobq)                          \
+    COLUMN(Ready, "_ready", BOOLOID, false, Refused, Jobq)                                 \
+    COLUMN(Due, "_due", BOOLOID, false, Refused, Jobq)                                     \
+    COLUMN(Watched, "_watched", BOOLOID, false, Refused, Jobq)                              \
     COLUMN(Status, "status", InvalidOid, true, Unused, Producer)                           \
     COLUMN(Attempts, "attempts", INT4OID, true, Unused, Jobq)                              \
     COLUMN(LostAttempts, "lost_attempts", INT4OID, true, Unused, Jobq)                     \
@@ -42,22 +46,18 @@ namespace jobq {
     COLUMN(Result, "result", JSONBOID, false, Honoured, Jobq)                              \
     COLUMN(DeadFrom, "dead_from", TEXTOID, false, Refused, Jobq)                           \
     COLUMN(Lease, "lease", INT8OID, false, Refused, Jobq)                                  \
-    COLUMN(CompletedLease, "completed_lease", INT8OID, false, Refused, Jobq)               \
-    COLUMN(CompanyLease, "company_lease", INT8OID, false, Refused, Jobq)                   \
-    COLUMN(ClaimXid, "claim_xid", XID8OID, false, Refused, Jobq)                           \
-    COLUMN(LeaseTimeout, "lease_timeout", INTERVALOID, false, Refused, Jobq)               \
-    COLUMN(MustEndAt, "must_end_at", TIMESTAMPTZOID, false, Refused, Jobq)                 \
-    COLUMN(Watched, "watched", BOOLOID, false, Refused, Jobq)                              \
-    COLUMN(QueueSlot, "queue_slot", INT8OID, false, Refused, Jobq)                         \
-    COLUMN(KeySlot, "key_slot", INT8OID, false, Refused, Jobq)                             \
-    COLUMN(SlotSeq, "slot_seq", INT8OID, false, Refused, Jobq)                             \
-    COLUMN(ReadyAt, "ready_at", TIMESTAMPTZOID, false, Refused, Jobq)                      \
-    COLUMN(DueAt, "due_at", TIMESTAMPTZOID, false, Refused, Jobq)                          \
-    COLUMN(UniqueHeld, "unique_held", TEXTOID, false, Refused, Jobq)                       \
-    COLUMN(GroupWaiting, "group_waiting", INT8OID, false, Refused, Jobq)                   \
-    COLUMN(GroupActive, "group_active", INT8OID, false, Refused, Jobq)                     \
-    COLUMN(Turn, "turn", INT8OID, false, Refused, Jobq)                                    \
-    COLUMN(Lane, "lane", INT8OID, true, Unused, Jobq)
+    COLUMN(CompletedLease, "_completed_lease", INT8OID, false, Refused, Jobq)               \
+    COLUMN(CompanyLease, "_company_lease", INT8OID, false, Refused, Jobq)                   \
+    COLUMN(ClaimXid, "_claim_xid", XID8OID, false, Refused, Jobq)                           \
+    COLUMN(LeaseTimeout, "_lease_timeout", INTERVALOID, false, Refused, Jobq)               \
+    COLUMN(MustEndAt, "_must_end_at", TIMESTAMPTZOID, false, Refused, Jobq)                 \
+    COLUMN(QueueSlot, "_queue_slot", INT8OID, false, Refused, Jobq)                         \
+    COLUMN(KeySlot, "_key_slot", INT8OID, false, Refused, Jobq)                             \
+    COLUMN(SlotSeq, "_slot_seq", INT8OID, false, Refused, Jobq)                             \
+    COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                   \
+    COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                     \
+    COLUMN(Turn, "_turn", INT8OID, false, Refused, Jobq)                                    \
+    COLUMN(Lane, "_lane", INT8OID, true, Unused, Jobq)
 // clang-format on
 
 enum JobColumn : AttrNumber {

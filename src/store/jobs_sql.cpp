@@ -18,35 +18,36 @@ constexpr int kFirstPiece = 8;
 constexpr int kGrowth = 4;
 constexpr int kLargestPiece = 512;
 
-#define IN_ORDER "ORDER BY j.priority, j.ready_at, j.id LIMIT $"
+#define IN_ORDER "ORDER BY j.priority, j.run_at, j.id LIMIT $"
 Statement read_lane = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
-       WHERE j.lane = $1 AND j.ready_at IS NOT NULL
-         AND (j.priority, j.ready_at, j.id) >= ($2, $3, $4) AND (j.priority, j.ready_at, j.id) <= ($5, $6, $7) )" IN_ORDER
+       WHERE j._lane = $1 AND j._ready
+         AND (j.priority, j.run_at, j.id) >= ($2, $3, $4) AND (j.priority, j.run_at, j.id) <= ($5, $6, $7) )" IN_ORDER
                        "8",
                        {INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
 Statement read_turn = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
-       WHERE j.lane = $1 AND j.turn = $2 AND j.ready_at IS NOT NULL AND (j.priority, j.ready_at, j.id) >= ($3, $4, $5) )" IN_ORDER
+       WHERE j._lane = $1 AND j._turn = $2 AND j._ready AND (j.priority, j.run_at, j.id) >= ($3, $4, $5) )" IN_ORDER
                        "6",
                        {INT8OID, INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
 Statement find_lane = {
-    R"(SELECT j.lane, j.priority, j.ready_at, j.id FROM jobq.jobs j WHERE j.lane > $1 AND j.ready_at IS NOT NULL
-       ORDER BY j.lane, j.priority, j.ready_at, j.id LIMIT 1)",
+    R"(SELECT j._lane, j.priority, j.run_at, j.id FROM jobq.jobs j WHERE j._lane > $1 AND j._ready
+       ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT 1)",
     {INT8OID}};
 Statement find_turn = {
-    R"(SELECT j.turn FROM jobq.jobs j WHERE j.lane = $1 AND j.turn > $2 AND j.ready_at IS NOT NULL
-       ORDER BY j.turn LIMIT 1)",
+    R"(SELECT j._turn FROM jobq.jobs j WHERE j._lane = $1 AND j._turn > $2 AND j._ready
+       ORDER BY j._turn LIMIT 1)",
     {INT8OID, INT8OID}};
 Statement find_id = {"SELECT " JOBQ_WHOLE_ROW " FROM jobq.jobs j WHERE j.id = $1 LIMIT 1", {INT8OID}};
-Statement find_active = {"SELECT " JOBQ_WHOLE_ROW " FROM jobq.jobs j WHERE j.group_active = $1 LIMIT 1", {INT8OID}};
+Statement find_active = {"SELECT " JOBQ_WHOLE_ROW " FROM jobq.jobs j WHERE j._group_active = $1 LIMIT 1", {INT8OID}};
 Statement find_waiting = {
     "SELECT " JOBQ_WHOLE_ROW
-    " FROM jobq.jobs j WHERE j.group_waiting = $1 AND j.id >= $2 ORDER BY j.group_waiting, j.id LIMIT 1",
+    " FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id >= $2 ORDER BY j._group_waiting, j.id LIMIT 1",
     {INT8OID, INT8OID}};
 Statement find_group = {
-    "SELECT j.group_waiting FROM jobq.jobs j WHERE j.group_waiting > $1 ORDER BY j.group_waiting LIMIT 1", {INT8OID}};
+    "SELECT j._group_waiting FROM jobq.jobs j WHERE j._group_waiting > $1 ORDER BY j._group_waiting LIMIT 1",
+    {INT8OID}};
 
 void add_key(Params *params, const ClaimKey &key) {
-    params->add(Int16GetDatum(key.priority)).add(TimestampTzGetDatum(key.ready_at)).add(Int64GetDatum(key.id));
+    params->add(Int16GetDatum(key.priority)).add(TimestampTzGetDatum(key.run_at)).add(Int64GetDatum(key.id));
 }
 
 bool find_row(Table *table, Statement &statement, const Params &params) {
@@ -105,7 +106,7 @@ void read_piece(SqlWalk *walk, const Table &table) {
 }
 
 ClaimKey key_of(const Row &row) {
-    return {DatumGetTimestampTz(row.get(result_column(kJobReadyAt))), row.int64_at(result_column(kJobId)),
+    return {DatumGetTimestampTz(row.get(result_column(kJobRunAt))), row.int64_at(result_column(kJobId)),
             DatumGetInt16(row.get(result_column(kJobPriority)))};
 }
 

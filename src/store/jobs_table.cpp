@@ -21,26 +21,26 @@ namespace jobq {
 
 namespace {
 
-// The indexes that are read directly, by their numbers: the keys, and what must not be NULL for a row to be in it.
+// The indexes that are read directly, by their numbers: the keys, and which rows are in it.
 struct IndexLayout {
     const char *name;
     bool unique;
     AttrNumber keys[5];
-    AttrNumber not_null[2];
+    RowTest tests[kMaxRowTests];
 };
 constexpr IndexLayout kIndexes[kJobIndexes] = {
     {"jobs_pkey", true, {kJobId}, {}},
-    {"jobs_ready_idx", false, {kJobLane, kJobPriority, kJobReadyAt, kJobId}, {kJobReadyAt}},
-    {"jobs_turn_idx", false, {kJobLane, kJobTurn, kJobPriority, kJobReadyAt, kJobId}, {kJobTurn, kJobReadyAt}},
+    {"jobs_ready_idx", false, {kJobLane, kJobPriority, kJobRunAt, kJobId}, {{kJobReady, true}}},
+    {"jobs_turn_idx", false, {kJobLane, kJobTurn, kJobPriority, kJobRunAt, kJobId}, {{kJobTurn}, {kJobReady, true}}},
     {"jobs_key_idx",
      false,
-     {kJobLane, kJobConcurrencyKey, kJobPriority, kJobReadyAt, kJobId},
-     {kJobConcurrencyKey, kJobReadyAt}},
-    {"jobs_queue_slot_idx", false, {kJobQueueSlot, kJobSlotSeq}, {kJobQueueSlot}},
-    {"jobs_key_slot_idx", false, {kJobKeySlot, kJobSlotSeq}, {kJobKeySlot}},
-    {"jobs_group_waiting_idx", false, {kJobGroupWaiting, kJobId}, {kJobGroupWaiting}},
-    {"jobs_group_active_idx", false, {kJobGroupActive}, {kJobGroupActive}},
-    {"jobs_unique_idx", true, {kJobUniqueHeld, kJobQueue}, {kJobUniqueHeld}},
+     {kJobLane, kJobConcurrencyKey, kJobPriority, kJobRunAt, kJobId},
+     {{kJobConcurrencyKey}, {kJobReady, true}}},
+    {"jobs_queue_slot_idx", false, {kJobQueueSlot, kJobSlotSeq}, {{kJobQueueSlot}}},
+    {"jobs_key_slot_idx", false, {kJobKeySlot, kJobSlotSeq}, {{kJobKeySlot}}},
+    {"jobs_group_waiting_idx", false, {kJobGroupWaiting, kJobId}, {{kJobGroupWaiting}}},
+    {"jobs_group_active_idx", false, {kJobGroupActive}, {{kJobGroupActive}}},
+    {"jobs_unique_idx", true, {kJobUniqueKey, kJobQueue}, {{kJobHoldsKey, true}}},
 };
 
 // What the session knows of the catalogue.
@@ -134,7 +134,7 @@ bool has_layout(Relation index, const IndexLayout &layout) {
     while (keys < static_cast<int>(lengthof(layout.keys)) && layout.keys[keys] != InvalidAttrNumber) keys++;
     return found.usual && (found.unique || !layout.unique) && found.count == keys &&
            memcmp(found.keys, layout.keys, sizeof(AttrNumber) * keys) == 0 &&
-           memcmp(found.not_null, layout.not_null, sizeof(layout.not_null)) == 0;
+           std::equal(std::begin(found.tests), std::end(found.tests), layout.tests);
 }
 
 // Its layout is looked at once, until the table or the index changes.

@@ -53,11 +53,11 @@ Statement lower_highest = {
        WHERE l.ctid = $1
          AND NOT EXISTS (SELECT FROM jobq.unslotted)
          AND NOT EXISTS (SELECT FROM jobq.jobs j
-                         WHERE l.key = '' AND j.queue_slot IS NOT NULL AND j.queue = l.queue
-                           AND j.queue_slot & 1048575 > l.max_running)
+                         WHERE l.key = '' AND j._queue_slot IS NOT NULL AND j.queue = l.queue
+                           AND j._queue_slot & 1048575 > l.max_running)
          AND NOT EXISTS (SELECT FROM jobq.jobs j
-                         WHERE l.key <> '' AND j.key_slot IS NOT NULL AND j.queue = l.queue
-                           AND j.key_slot & 1048575 > l.max_running))",
+                         WHERE l.key <> '' AND j._key_slot IS NOT NULL AND j.queue = l.queue
+                           AND j._key_slot & 1048575 > l.max_running))",
     {TIDOID},
     Planning::Free};
 Statement raise_highest = {
@@ -70,21 +70,21 @@ Statement distrust = {
     "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.highest_slot < $1", {INT4OID}, Planning::Free};
 
 #define SLOTS "BETWEEN $1 AND $1 + 1048575"
-Statement count_in_queue = {"SELECT count(*) FROM jobq.jobs j WHERE j.queue_slot " SLOTS, {INT8OID}};
-Statement count_of_key = {"SELECT count(*) FROM jobq.jobs j WHERE j.key_slot " SLOTS, {INT8OID}};
+Statement count_in_queue = {"SELECT count(*) FROM jobq.jobs j WHERE j._queue_slot " SLOTS, {INT8OID}};
+Statement count_of_key = {"SELECT count(*) FROM jobq.jobs j WHERE j._key_slot " SLOTS, {INT8OID}};
 Statement count_of_other_keys = {
     R"(SELECT count(*) FROM jobq.jobs j
-       WHERE j.key_slot IS NOT NULL AND j.queue = $1
+       WHERE j._key_slot IS NOT NULL AND j.queue = $1
          AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.concurrency_key))",
     {TEXTOID}};
 
 // Of the jobs that run these are watched, or their ids are $1.
 Statement find_unslotted = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w.watched)) AND j.status = 'processing'
-         AND (j.queue_slot IS NULL AND EXISTS (SELECT FROM jobq.limit_settings l
+       WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._watched)) AND j.status = 'processing'
+         AND (j._queue_slot IS NULL AND EXISTS (SELECT FROM jobq.limit_settings l
                                                WHERE l.queue = j.queue AND l.key = '' AND l.max_running IS NOT NULL)
-              OR j.key_slot IS NULL AND j.concurrency_key IS NOT NULL
+              OR j._key_slot IS NULL AND j.concurrency_key IS NOT NULL
                  AND EXISTS (SELECT FROM jobq.limit_settings l
                              WHERE l.queue = j.queue AND l.key IN (j.concurrency_key, '*')
                                AND l.max_running IS NOT NULL))

@@ -17,8 +17,8 @@ struct Operated {
 // The rows of locked jobs. The queue is the one that a dead letter came from; the key is the unique key that the job
 // has given up, and would need again.
 enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadLetter };
-#define LOCKED_COLUMNS                                                                                             \
-    "j.id, coalesce(j.dead_from, j.queue), CASE WHEN j.unique_held IS NULL THEN j.unique_key END, j.dead_from IS " \
+#define LOCKED_COLUMNS                                                                                                \
+    "j.id, coalesce(j.dead_from, j.queue), CASE WHEN j._holds_key IS NOT TRUE THEN j.unique_key END, j.dead_from IS " \
     "NOT NULL"
 
 // $1: bigint[].
@@ -28,11 +28,11 @@ enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadL
     "BY j.id FOR NO KEY UPDATE"
 
 // Whether the job has its unique key or could have it now.
-#define KEY_IS_FREE(now)                                                              \
-    "(j.unique_key IS NULL OR j.unique_held IS NOT NULL "                             \
-    "OR NOT EXISTS (SELECT FROM jobq.jobs h WHERE h.unique_held = j.unique_key "      \
-    "AND h.queue COLLATE \"C\" = coalesce(j.dead_from, j.queue)) "                    \
-    "AND NOT EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = j.unique_key " \
+#define KEY_IS_FREE(now)                                                                         \
+    "(j.unique_key IS NULL OR j._holds_key "                                                     \
+    "OR NOT EXISTS (SELECT FROM jobq.jobs h WHERE h._holds_key AND h.unique_key = j.unique_key " \
+    "AND h.queue COLLATE \"C\" = coalesce(j.dead_from, j.queue)) "                               \
+    "AND NOT EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = j.unique_key "            \
     "AND k.queue = coalesce(j.dead_from, j.queue) AND k.kept_until > " now " AND k.job_id <> j.id))"
 
 // The row of that job; they are in the order of their ids.

@@ -53,7 +53,7 @@ Statement get_status = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1"
 Statement get_job = {
     R"(SELECT j.id, j.queue, j.kind, j.payload, j.priority::int4, j.status, j.run_at, j.attempts, j.max_attempts,
               j.worker_id, j.started_at, j.last_heartbeat, 
-              coalesce(j.lease_timeout, CASE WHEN j.started_at IS NOT NULL THEN interval '60 seconds' END,
+              coalesce(j._lease_timeout, CASE WHEN j.started_at IS NOT NULL THEN interval '60 seconds' END,
                        j.heartbeat_timeout),
               j.created_at, j.finished_at, j.result, j.error, j.progress, j.version, j.requires,
               j.cancel_requested_at, j.metadata

@@ -28,7 +28,7 @@ constexpr int kMaxJobsSeen = 16;
 
 ClaimKey key_of(TupleTableSlot *row) {
     bool is_null;
-    return {DatumGetTimestampTz(slot_getattr(row, kJobReadyAt, &is_null)),
+    return {DatumGetTimestampTz(slot_getattr(row, kJobRunAt, &is_null)),
             DatumGetInt64(slot_getattr(row, kJobId, &is_null)),
             DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
 }

@@ -15,7 +15,7 @@ namespace {
 
 using core::ClaimKey;
 
-enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kReadyAt, kId };
+enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kRunAt, kId };
 // The index of turns has the same columns, and the turn behind the lane.
 constexpr AttrNumber kTurn = 2;
 constexpr int kTurnShift = 1;
@@ -24,9 +24,9 @@ constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_
 // Fewer entries ahead than this are not worth telling of.
 constexpr int kWorthTelling = 8;
 
-// A row comparison, as for SQL's (ready_at, id) >= (...), of the columns from `first` on: see access/skey.h.
+// A row comparison, as for SQL's (run_at, id) >= (...), of the columns from `first` on: see access/skey.h.
 void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const ClaimKey &from, int shift = 0) {
-    const Datum values[] = {0, 0, Int16GetDatum(from.priority), TimestampTzGetDatum(from.ready_at),
+    const Datum values[] = {0, 0, Int16GetDatum(from.priority), TimestampTzGetDatum(from.run_at),
                             Int64GetDatum(from.id)};
     for (AttrNumber column = first; column <= kId; column++)
         ScanKeyEntryInitialize(&row[column - first], column < kId ? SK_ROW_MEMBER : SK_ROW_MEMBER | SK_ROW_END,
@@ -50,11 +50,11 @@ int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, co
     }
     ScanKeyInit(key++, kPriority, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(from.priority));
     if (reach == Reach::UpToMoment) {
-        set_row_key(key++, ready->row, kReadyAt, from);
-        ScanKeyInit(key++, kReadyAt, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(to.ready_at));
+        set_row_key(key++, ready->row, kRunAt, from);
+        ScanKeyInit(key++, kRunAt, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(to.run_at));
         return 4;
     }
-    ScanKeyInit(key++, kReadyAt, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ, TimestampTzGetDatum(from.ready_at));
+    ScanKeyInit(key++, kRunAt, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ, TimestampTzGetDatum(from.run_at));
     ScanKeyInit(key++, kId, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from.id));
     ScanKeyInit(key++, kId, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(to.id));
     return 5;
@@ -62,18 +62,18 @@ int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, co
 
 Reach reach_of(const ClaimKey &from, const ClaimKey &to) {
     if (to == core::kLastKey || to < from || to.priority != from.priority) return Reach::Rest;
-    return to.ready_at == from.ready_at ? Reach::WithinMoment : Reach::UpToMoment;
+    return to.run_at == from.run_at ? Reach::WithinMoment : Reach::UpToMoment;
 }
 
 // The last key of which a scan that has been told to read up to `to` is sure to have read the entry.
 ClaimKey end_of(Reach reach, const ClaimKey &to) {
     if (reach == Reach::Rest) return core::kLastKey;
-    return reach == Reach::WithinMoment ? to : ClaimKey{to.ready_at, INT64_MAX, to.priority};
+    return reach == Reach::WithinMoment ? to : ClaimKey{to.run_at, INT64_MAX, to.priority};
 }
 
 ClaimKey key_of(IndexTuple entry, TupleDesc desc, int shift = 0) {
     bool is_null;
-    return {DatumGetTimestampTz(index_getattr(entry, kReadyAt + shift, desc, &is_null)),
+    return {DatumGetTimestampTz(index_getattr(entry, kRunAt + shift, desc, &is_null)),
             DatumGetInt64(index_getattr(entry, kId + shift, desc, &is_null)),
             DatumGetInt16(index_getattr(entry, kPriority + shift, desc, &is_null))};
 }

@@ -10,9 +10,9 @@
 
 namespace jobq {
 
-// How much of a lane a scan reads, or any entry of the lanes behind it. The index' key is (lane, priority, ready_at,
+// How much of a lane a scan reads, or any entry of the lanes behind it. The index' key is (lane, priority, run_at,
 // id).
-// The last two are of the index whose key is (lane, turn, priority, ready_at, id): the rest of a turn, or any turn
+// The last two are of the index whose key is (lane, turn, priority, run_at, id): the rest of a turn, or any turn
 // behind one.
 enum class Reach { Rest, UpToMoment, WithinMoment, Behind, Turn, BehindTurn };
 constexpr int kReaches = 6;

@@ -22,18 +22,18 @@ namespace {
 
 // The jobs that hold slots from $1 up to below $2, oldest start first.
 Statement find_in_queue_slots = {
-    "SELECT j.id FROM jobq.jobs j WHERE j.queue_slot > $1 AND j.queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
+    "SELECT j.id FROM jobq.jobs j WHERE j._queue_slot > $1 AND j._queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
 Statement find_in_key_slots = {
-    "SELECT j.id FROM jobq.jobs j WHERE j.key_slot > $1 AND j.key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
+    "SELECT j.id FROM jobq.jobs j WHERE j._key_slot > $1 AND j._key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
     {INT8OID, INT8OID, INT8OID}};
 
 // Suspects that run, as store/suspects.cpp has it.
 Statement find_on_trial = {
     R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
        FROM jobq.jobs j,
-            LATERAL (SELECT j.started_at + coalesce(j.lease_timeout, '60 s') AS ends_at) t
-       WHERE j.watched AND j.status = 'processing' AND (j.lost_attempts > 0 OR j.company_lease <> j.lease)
+            LATERAL (SELECT j.started_at + coalesce(j._lease_timeout, '60 s') AS ends_at) t
+       WHERE j._watched AND j.status = 'processing' AND (j.lost_attempts > 0 OR j._company_lease <> j.lease)
          AND (j.queue = $1 OR j.worker_id = $2) AND j.last_heartbeat < t.ends_at
        ORDER BY j.worker_id IS NOT DISTINCT FROM $2 DESC, t.ends_at, j.id LIMIT $3)",
     {TEXTOID, TEXTOID, INT8OID},

@@ -38,11 +38,11 @@ LOCKTAG tag_of(int64 slot) {
 }
 
 #define HOLDS(slot) \
-    "SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j." slot " = $1 AND j.slot_seq >= $2)", { INT8OID, INT8OID }
+    "SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j." slot " = $1 AND j._slot_seq >= $2)", { INT8OID, INT8OID }
 #define HELD(slot) \
     "SELECT j." slot " FROM jobq.jobs j WHERE j." slot " > $1 AND j." slot " < $2", { INT8OID, INT8OID }
-Statement holds_slot[] = {{HOLDS("queue_slot")}, {HOLDS("key_slot")}};
-Statement held_slots[] = {{HELD("queue_slot")}, {HELD("key_slot")}};
+Statement holds_slot[] = {{HOLDS("_queue_slot")}, {HOLDS("_key_slot")}};
+Statement held_slots[] = {{HELD("_queue_slot")}, {HELD("_key_slot")}};
 
 // nullptr: it cannot be used, which takes SQL otherwise (pg/attached.h).
 Relation index_of(Slots *slots, SlotOf of) {

@@ -1,4 +1,4 @@
-// Who holds the slots of limits: running jobs, in jobs.queue_slot and jobs.key_slot.
+// Who holds the slots of limits: running jobs, in jobs._queue_slot and jobs._key_slot.
 //
 // A claim locks a slot for as long as it takes to look whether it is free and to write its own job into it. It never
 // waits for the lock, and does not keep it: from then on others see the entry.

@@ -26,30 +26,30 @@ constexpr uint16 kTrialLock = 0x6a72;
 // Whether any of these jobs is not marked as lost together with others: the marks of a batch that is rescued in pieces
 // tell of all but the first.
 Statement find_unmarked = {
-    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.company_lease IS DISTINCT FROM j.lease))",
+    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY ($1) AND j._company_lease IS DISTINCT FROM j.lease))",
     {INT8ARRAYOID}};
 
 // All that the workers of some jobs hold, those claimed just now included, whose ids are among $2.
 Statement read_held = {
-    R"(SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h.lease_timeout, h.lease,
-              h.company_lease = h.lease
+    R"(SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h._lease_timeout, h.lease,
+              h._company_lease = h.lease
        FROM jobq.jobs h
-       WHERE h.watched AND h.status = 'processing'
+       WHERE h._watched AND h.status = 'processing'
          AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1)))
        UNION ALL
-       SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h.lease_timeout, h.lease,
-              h.company_lease = h.lease
+       SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h._lease_timeout, h.lease,
+              h._company_lease = h.lease
        FROM jobq.jobs h
-       WHERE h.id = ANY ($2) AND h.watched IS NOT TRUE AND h.status = 'processing'
+       WHERE h.id = ANY ($2) AND h._watched IS NOT TRUE AND h.status = 'processing'
          AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1))))",
     {INT8ARRAYOID, INT8ARRAYOID}};
 enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
 
 // The suspects that a worker holds; one in company under its current lease need not have been one at its claim.
 Statement read_suspects = {
-    R"(SELECT j.started_at, j.last_heartbeat, j.lease_timeout FROM jobq.jobs j
-       WHERE j.watched AND j.worker_id = $1 AND j.status = 'processing'
-         AND (j.lost_attempts > 0 OR j.company_lease <> j.lease) AND j.started_at IS NOT NULL
+    R"(SELECT j.started_at, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
+       WHERE j._watched AND j.worker_id = $1 AND j.status = 'processing'
+         AND (j.lost_attempts > 0 OR j._company_lease <> j.lease) AND j.started_at IS NOT NULL
          AND j.last_heartbeat IS NOT NULL)",
     {TEXTOID}};
 

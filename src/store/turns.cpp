@@ -12,9 +12,9 @@ Statement lock_jobs = {"LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE", {}, P
 
 // Whoever has enqueued into the queue has left a lane: a queue without any is not searched for in the table.
 Statement give = {
-    R"(UPDATE jobq.jobs j SET turn = jobq.turn_of(j.concurrency_key)
+    R"(UPDATE jobq.jobs j SET _turn = jobq.turn_of(j.concurrency_key)
        WHERE EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1) AND j.queue = $1
-         AND j.turn IS DISTINCT FROM jobq.turn_of(j.concurrency_key))",
+         AND j._turn IS DISTINCT FROM jobq.turn_of(j.concurrency_key))",
     {TEXTOID},
     Planning::Free};
 

@@ -33,7 +33,7 @@ constexpr int kChunk = 1000;
 constexpr int kMaxRounds = 100;
 
 // LIMIT 1 keeps each look-up apart: by the index, whatever the statistics say.
-#define HOLDER "j.unique_held = u.unique_key AND j.queue COLLATE \"C\" = u.queue"
+#define HOLDER "j._holds_key AND j.unique_key = u.unique_key AND j.queue COLLATE \"C\" = u.queue"
 
 Statement find_unfinished = {
     "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
@@ -52,47 +52,32 @@ Statement find_kept = {
 
 Statement lock_one = {
     R"(SELECT j.id, j.status::text FROM jobq.jobs j
-       WHERE j.unique_held = $1 AND j.queue COLLATE "C" = $2 FOR NO KEY UPDATE)",
+       WHERE j._holds_key AND j.unique_key = $1 AND j.queue COLLATE "C" = $2 FOR NO KEY UPDATE)",
     {TEXTOID, TEXTOID}};
 
 Statement insert = {
-    R"(INSERT INTO jobq.jobs AS j (id, created_at, lane, max_attempts, version, priority, queue, kind, payload, metadata,
-                                   requires, heartbeat_timeout, unique_key, unique_for, unique_held, run_at, ready_at,
-                                   due_at, status, max_runtime, concurrency_key, group_key, group_waiting, turn)
+    R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload, metadata,
+                                   requires, heartbeat_timeout, unique_key, unique_for, _holds_key, run_at, _ready,
+                                   _due, status, max_runtime, concurrency_key, group_key, _group_waiting, _turn)
        SELECT u.id, $14, $15, $16, $17, u.priority, $18, $19,
               CASE WHEN $24 THEN jobq.apart(u.payload) ELSE u.payload END,
               CASE WHEN $24 THEN jobq.apart($20) ELSE $20 END, $21, $22, u.unique_key,
-              CASE WHEN u.unique_key IS NOT NULL THEN $23 END, u.unique_key, u.run_at, u.ready_at, u.due_at,
+              CASE WHEN u.unique_key IS NOT NULL THEN $23 END, u.holds_key, u.run_at, u.ready, u.due,
               u.status::jobq.job_status, $13, u.concurrency_key, u.group_key, u.group_waiting, u.turn
-       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-            AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready_at, due_at,
+       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $25, $11, $12)
+            AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready, due, holds_key,
                  group_waiting, turn)
-       ON CONFLICT (unique_held, queue) WHERE unique_held IS NOT NULL DO NOTHING
-       RETURNING j.id, j.queue, j.lane, j.priority, j.ready_at, j.due_at, j.status::text, j.group_waiting)",
-    {INT8ARRAYOID,
-     JSONBARRAYOID,
-     TIMESTAMPTZARRAYOID,
-     INT2ARRAYOID,
-     TEXTARRAYOID,
-     TEXTARRAYOID,
-     TEXTARRAYOID,
-     TEXTARRAYOID,
-     TIMESTAMPTZARRAYOID,
-     TIMESTAMPTZARRAYOID,
-     INT8ARRAYOID,
-     INT8ARRAYOID,
-     INTERVALOID,
-     TIMESTAMPTZOID,
-     INT8OID,
-     INT4OID,
-     INT4OID,
-     TEXTOID,
-     TEXTOID,
-     JSONBOID,
-     TEXTARRAYOID,
-     INTERVALOID,
-     INTERVALOID,
-     BOOLOID}};
+       ON CONFLICT (unique_key, queue) WHERE _holds_key DO NOTHING
+       RETURNING j.id, j.queue, j._lane, j.priority, j.run_at, j._ready, j._due, j.status::text, j._group_waiting)",
+    {INT8ARRAYOID, JSONBARRAYOID,  TIMESTAMPTZARRAYOID,
+     INT2ARRAYOID, TEXTARRAYOID,   TEXTARRAYOID,
+     TEXTARRAYOID, TEXTARRAYOID,   BOOLARRAYOID,
+     BOOLARRAYOID, INT8ARRAYOID,   INT8ARRAYOID,
+     INTERVALOID,  TIMESTAMPTZOID, INT8OID,
+     INT4OID,      INT4OID,        TEXTOID,
+     TEXTOID,      JSONBOID,       TEXTARRAYOID,
+     INTERVALOID,  INTERVALOID,    BOOLOID,
+     BOOLARRAYOID}};
 
 Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
 
@@ -276,8 +261,8 @@ int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
 
 // What the rows of an INSERT have of their own.
 struct InsertedColumns {
-    ArrayColumn ids, payloads, run_ats, priorities, unique_keys, concurrency_keys, group_keys, statuses, ready_ats,
-        due_ats, waiting, turns;
+    ArrayColumn ids, payloads, run_ats, priorities, unique_keys, concurrency_keys, group_keys, statuses, ready, due,
+        holds_key, waiting, turns;
 
     explicit InsertedColumns(int room)
         : ids(room),
@@ -288,8 +273,9 @@ struct InsertedColumns {
           concurrency_keys(room),
           group_keys(room),
           statuses(room),
-          ready_ats(room),
-          due_ats(room),
+          ready(room),
+          due(room),
+          holds_key(room),
           waiting(room),
           turns(room) {}
 };
@@ -310,8 +296,9 @@ void add_row(InsertedColumns *columns, const Call &call, const KeyedJob &job, bo
     add_text(&columns->concurrency_keys, job.concurrency_key);
     add_text(&columns->group_keys, job.group_key);
     columns->statuses.add(CStringGetTextDatum(core::status_name(life.status)));
-    add_number(&columns->ready_ats, life.ready_at);
-    add_number(&columns->due_ats, life.due_at);
+    columns->ready.add_if(life.ready, BoolGetDatum(true));
+    columns->due.add_if(life.due, BoolGetDatum(true));
+    columns->holds_key.add_if(life.holds_key, BoolGetDatum(true));
     add_number(&columns->waiting, life.group_waiting);
     columns->turns.add_if(in_turns, Int64GetDatum(core::turn_of(key)));
 }
@@ -334,8 +321,8 @@ Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
         .add(columns.concurrency_keys.array(TEXTOID))
         .add(columns.group_keys.array(TEXTOID))
         .add(columns.statuses.array(TEXTOID))
-        .add(columns.ready_ats.array(TIMESTAMPTZOID))
-        .add(columns.due_ats.array(TIMESTAMPTZOID))
+        .add(columns.ready.array(BOOLOID))
+        .add(columns.due.array(BOOLOID))
         .add(columns.waiting.array(INT8OID))
         .add(columns.turns.array(INT8OID))
         .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
@@ -349,7 +336,8 @@ Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
         .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
         .add_if(spec.heartbeat_timeout != nullptr, IntervalPGetDatum(spec.heartbeat_timeout))
         .add_if(spec.unique_for != nullptr, IntervalPGetDatum(spec.unique_for))
-        .add(BoolGetDatum(call.unseen));
+        .add(BoolGetDatum(call.unseen))
+        .add(columns.holds_key.array(BOOLOID));
     return with_values_apart(call.unseen, [&] { return run(insert, params); });
 }
 
@@ -382,14 +370,13 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
 
 // Tells of a row as it was inserted: a trigger of somebody's may have changed it.
 void tell_of_row(const Row &row) {
-    const auto number = [&](int column) {
-        return row.is_null(column) ? core::Maybe() : core::Maybe(row.int64_at(column));
-    };
+    const auto flag = [&](int column) { return !row.is_null(column) && DatumGetBool(row.get(column)); };
     JobState job = {row.int64_at(1), row.text_at(2), {}, row.int64_at(3), DatumGetInt16(row.get(4)), {}};
-    job.life.ready_at = number(5);
-    job.life.due_at = number(6);
-    job.life.status = status_at(row, 7);
-    job.life.group_waiting = number(8);
+    job.life.run_at = row.int64_at(5);
+    job.life.ready = flag(6);
+    job.life.due = flag(7);
+    job.life.status = status_at(row, 8);
+    if (!row.is_null(9)) job.life.group_waiting = row.int64_at(9);
     tell_of_new_job(job, true);
 }
 

@@ -1,5 +1,5 @@
 // The store, unique jobs: who has a key, and jobs that are enqueued with one. Of the unfinished jobs of a queue one may
-// have a key: the index on jobq.jobs.unique_held sees to it.
+// have a key: the index on jobq.jobs.unique_key sees to it.
 #pragma once
 
 #include "core/job.h"

@@ -22,7 +22,7 @@ namespace {
 
 Statement read_unwatched = {
     R"(SELECT j.id, j.lease, j.worker_id FROM jobq.jobs j
-       WHERE j.status = 'processing' AND j.watched IS NOT TRUE)",
+       WHERE j.status = 'processing' AND j._watched IS NOT TRUE)",
     {},
     Planning::Free};
 

@@ -268,21 +268,21 @@ def _unique_keys(world, rules, report):
     replaced = set()
     for step in sorted(world.steps, key=lambda step: (step.change.commit, step.change.place)):
         job, before, after = step.change.row.id, step.before, step.after
-        if before and before.unique_held:
-            holders[before.queue, before.unique_held].discard(job)
-        if after and after.unique_held:
-            key = after.queue, after.unique_held
+        if before and before.holds_key:
+            holders[before.queue, before.unique_key].discard(job)
+        if after and after.holds_key:
+            key = after.queue, after.unique_key
             holders[key].add(job)
             if len(holders[key]) > 1:
                 # The holder before may be let go later in the same transaction: judged when that has ended.
                 others = [other for other in holders[key] if other != job
-                          and not any(later.change.xid == step.change.xid and not (later.after and later.after.unique_held)
+                          and not any(later.change.xid == step.change.xid and not (later.after and later.after.holds_key)
                                       for later in world.history[other])]
                 if others:
                     report.add("key doubled", f"job {job} took {key} from {others}")
-        if before and before.unique_held and after and after.status == "processing" and not after.unique_held:
+        if before and before.holds_key and after and after.status == "processing" and not after.holds_key:
             replaced.add(job)
-        if after and after.status not in FINISHED and after.unique_key and not after.unique_held and job not in replaced:
+        if after and after.status not in FINISHED and after.unique_key and not after.holds_key and job not in replaced:
             report.add("key doubled", f"job {job} is {after.status} without its key {after.unique_key}")
 
 

@@ -158,7 +158,7 @@ def long_job(results, database):
     with connect(database) as conn, conn.transaction(force_rollback=True):
         job = conn.execute("SELECT jobq_enqueue('long')").fetchone()[0]
         _, lease, _ = conn.execute(CLAIM, ("long", "diligent", 1)).fetchone()
-        results.equal(conn.execute("SELECT lease_timeout IS NULL FROM jobq.jobs WHERE id = %s", (job,)).fetchone()[0],
+        results.equal(conn.execute("SELECT _lease_timeout IS NULL FROM jobq.jobs WHERE id = %s", (job,)).fetchone()[0],
                       True, "the timeout is the default, 60 seconds")
         start = conn.execute("SELECT last_heartbeat - interval '30 minutes' FROM jobq.jobs WHERE id = %s",
                              (job,)).fetchone()[0]

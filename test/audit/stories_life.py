@@ -223,13 +223,13 @@ def deaf(log):
 # Unique keys
 
 def keyed(log, job, **fields):
-    log.enqueue(job, unique_key="k", unique_held="k", **fields)
+    log.enqueue(job, unique_key="k", holds_key=True, **fields)
 
 
 def one_after_the_other(log):
     keyed(log, 8)
     log.claim(8, 1)
-    log.begin().job(8, "completed", unique_held=None).fact("complete", 8, 1).commit()
+    log.begin().job(8, "completed", holds_key=None).fact("complete", 8, 1).commit()
     keyed(log, 9)
     log.run(9, 2)
 
@@ -238,8 +238,8 @@ def handed_over(log):
     """`replace` takes the key from a job that runs, and gives it to a new one, in one transaction."""
     keyed(log, 8)
     log.claim(8, 1)
-    swap = log.begin().job(8, "processing", unique_held=None)
-    swap.job(9, "pending", unique_key="k", unique_held="k").fact("enqueue", 9, client="p0").commit()
+    swap = log.begin().job(8, "processing", holds_key=None)
+    swap.job(9, "pending", unique_key="k", holds_key=True).fact("enqueue", 9, client="p0").commit()
     log.complete(8, 1)
     log.run(9, 2)
 

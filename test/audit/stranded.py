@@ -31,8 +31,8 @@ EXPECTED = {"40001", "40P01", "55P03", "42704", "55000"}
 JOBS = ("(SELECT id, lease FROM jobq.jobs WHERE queue = 'stranded' AND status = ANY (%s::jobq.job_status[])"
         " AND id > (SELECT max(id) - 400 FROM jobq.jobs) ORDER BY random() LIMIT 1)")
 SILENT = """
-INSERT INTO jobq.jobs (queue, kind, metadata, priority, run_at, status, ready_at, max_attempts, lane)
-SELECT 'stranded', %s, '{"silent": true}', %s, r.at, 'pending', r.at, 1000, jobq.lane_of('stranded', %s, 0, NULL)
+INSERT INTO jobq.jobs (queue, kind, metadata, priority, run_at, status, _ready, max_attempts, _lane)
+SELECT 'stranded', %s, '{"silent": true}', %s, r.at, 'pending', true, 1000, jobq.lane_of('stranded', %s, 0, NULL)
 FROM (SELECT clock_timestamp() - random() * interval '1 hour' AS at FROM generate_series(1, %s)) r
 """
 

@@ -21,10 +21,10 @@ CHUNK = 20000
 # What the laws look at.
 JOB_COLUMNS = (
     "id", "queue", "kind", "priority", "status", "run_at", "attempts", "max_attempts", "lease", "started_at",
-    "last_heartbeat", "lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "unique_held", "group_key",
+    "last_heartbeat", "_lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "_holds_key", "group_key",
     "concurrency_key", "dead_from", "error")
 NUMBERS = {"id", "priority", "attempts", "max_attempts", "lease", "job", "job_id", "number", "max_running"}
-FLAGS = {"paused"}
+FLAGS = {"paused", "holds_key"}
 
 
 class Job(NamedTuple):
@@ -45,7 +45,7 @@ class Job(NamedTuple):
     max_runtime: str = None
     cancel_requested_at: str = None
     unique_key: str = None
-    unique_held: str = None
+    holds_key: bool = None
     group_key: str = None
     concurrency_key: str = None
     dead_from: str = None
@@ -170,7 +170,7 @@ class Reader:
         rest, names = rest[3:], []
         for _ in range(count):
             column, rest = rest[1:].split(b"\0", 1)
-            names.append(column.decode())
+            names.append(column.decode().lstrip("_"))
             rest = rest[8:]
         self.tables[number] = ROWS[name.decode()], names
 

@@ -120,7 +120,7 @@ class Changes:
         run = self.run
         with run.primary.connect(run.database) as holder, run.primary.connect(run.database) as builder:
             self._insist(builder, "DROP INDEX jobq.jobs_ready_idx")
-            build = "INDEX CONCURRENTLY jobs_ready_idx ON jobq.jobs (lane, priority, ready_at, id) WHERE ready_at IS NOT NULL"
+            build = "INDEX CONCURRENTLY jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id) WHERE _ready"
             holder.execute("BEGIN; SELECT count(*) FROM jobq.jobs WHERE false; SELECT pg_current_xact_id()")
             builder.execute("SET statement_timeout = '700ms'; SET lock_timeout = 0")
             try:
@@ -158,8 +158,8 @@ class Changes:
             conn.execute("DROP EXTENSION pg_repack")
 
     # Rows as they come from somewhere else: complete, and nobody fills anything in.
-    COMPLETE_ROWS = """INSERT INTO jobq.jobs (queue, payload, run_at, ready_at, max_attempts, status, lane)
-        SELECT 'audit', jsonb_build_object('k', 'by hand ' || clock_timestamp() || ' ' || n), t, t, 1000, 'pending', jobq.lane_of('audit', '', 0, NULL)
+    COMPLETE_ROWS = """INSERT INTO jobq.jobs (queue, payload, run_at, _ready, max_attempts, status, _lane)
+        SELECT 'audit', jsonb_build_object('k', 'by hand ' || clock_timestamp() || ' ' || n), t, true, 1000, 'pending', jobq.lane_of('audit', '', 0, NULL)
         FROM generate_series(1, 200) n, (SELECT clock_timestamp() AS t) c RETURNING payload->>'k', id"""
 
     def _insert_in_replica_role(self):

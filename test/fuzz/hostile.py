@@ -206,7 +206,7 @@ def misused_triggers(results, database, log):
     with connect(database) as conn:
         conn.execute("SET client_min_messages = error")
         conn.execute("CREATE TABLE fuzz.victim (LIKE jobq.jobs INCLUDING DEFAULTS); INSERT INTO fuzz.victim (id, queue, status,"
-                     " max_attempts, run_at, lane) VALUES (1, 'x', 'pending', 1, now(), 1)")
+                     " max_attempts, run_at, _lane) VALUES (1, 'x', 'pending', 1, now(), 1)")
         for function in catalogue.functions(conn):
             if not function.trigger:
                 continue

@@ -14,25 +14,25 @@ DEPENDS = ("EXISTS (SELECT FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d
 WATCHES = "(SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.watched)"
 
 LAWS = {
-    "ready_at is run_at while the job is pending":
-        ROWS + "j.ready_at IS DISTINCT FROM CASE j.status WHEN 'pending' THEN j.run_at END",
-    "due_at is run_at while the job is scheduled":
-        ROWS + "j.due_at IS DISTINCT FROM CASE j.status WHEN 'scheduled' THEN j.run_at END",
+    "_ready while the job is pending":
+        ROWS + "j._ready IS DISTINCT FROM CASE j.status WHEN 'pending' THEN true END",
+    "_due while the job is scheduled":
+        ROWS + "j._due IS DISTINCT FROM CASE j.status WHEN 'scheduled' THEN true END",
     "a job that is due is not scheduled for long":
         ROWS + "j.status = 'scheduled' AND j.run_at < clock_timestamp() - interval '1 s'",
     "the lane is that of queue, kind, version and requires":
-        ROWS + "j.lane IS DISTINCT FROM jobq.lane_of(j.queue, j.kind, j.version, j.requires)",
+        ROWS + "j._lane IS DISTINCT FROM jobq.lane_of(j.queue, j.kind, j.version, j.requires)",
     "a claimable job's lane is in the directory":
-        ROWS + "j.status = 'pending' AND NOT EXISTS (SELECT FROM jobq.lane_directory l WHERE l.lane = j.lane AND l.queue = j.queue)",
+        ROWS + "j.status = 'pending' AND NOT EXISTS (SELECT FROM jobq.lane_directory l WHERE l.lane = j._lane AND l.queue = j.queue)",
     "a running job has a lease with its times, and is watched":
         ROWS + "j.status = 'processing' AND (j.lease IS NULL OR j.lease NOT BETWEEN 1 AND 9007199254740991 OR j.started_at IS NULL"
         " OR j.last_heartbeat IS NULL OR j.last_heartbeat > clock_timestamp() OR j.attempts < 1"
-        " OR j.watched IS NOT TRUE)",
+        " OR j._watched IS NOT TRUE)",
     "no lease outlives its deadline":
-        ROWS + "j.status = 'processing' AND least(j.last_heartbeat + coalesce(j.lease_timeout, '60 s'), j.must_end_at)"
+        ROWS + "j.status = 'processing' AND least(j.last_heartbeat + coalesce(j._lease_timeout, '60 s'), j._must_end_at)"
         " < clock_timestamp() - interval '2 s'",
     "a job that does not run has neither lease nor slot nor deadline":
-        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j.watched, j.must_end_at, j.queue_slot, j.key_slot) > 0",
+        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j._watched, j._must_end_at, j._queue_slot, j._key_slot) > 0",
     "finished_at is when the job finished":
         ROWS + f"(j.finished_at IS NOT NULL) IS DISTINCT FROM ({FINISHED})",
     "only a completed job has a result":
@@ -46,34 +46,34 @@ LAWS = {
         " OR octet_length(j.concurrency_key) NOT BETWEEN 1 AND 255 OR j.concurrency_key = '*' OR NOT isfinite(j.run_at)"
         " OR octet_length(j.error) > 32768",
     "an unfinished job holds its unique key, a finished one none":
-        ROWS + f"CASE WHEN {FINISHED} THEN j.unique_held IS NOT NULL ELSE j.unique_held IS DISTINCT FROM j.unique_key::text END",
+        ROWS + f"CASE WHEN {FINISHED} THEN j._holds_key IS NOT NULL ELSE j._holds_key IS DISTINCT FROM CASE WHEN j.unique_key IS NOT NULL THEN true END END",
     "a job of a group waits, or has its turn, until it has finished":
-        ROWS + f"CASE WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j.group_waiting, j.group_active) > 0"
-        f" WHEN j.status = 'blocked' AND {WATCHES} = 1 THEN num_nonnulls(j.group_waiting, j.group_active) > 0"
-        " ELSE coalesce(j.group_waiting, j.group_active) IS DISTINCT FROM jobq.group_of(j.queue, j.group_key)"
-        " OR num_nonnulls(j.group_waiting, j.group_active) <> 1 OR j.status <> 'blocked' AND j.group_waiting IS NOT NULL END",
+        ROWS + f"CASE WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
+        f" WHEN j.status = 'blocked' AND {WATCHES} = 1 THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
+        " ELSE coalesce(j._group_waiting, j._group_active) IS DISTINCT FROM jobq.group_of(j.queue, j.group_key)"
+        " OR num_nonnulls(j._group_waiting, j._group_active) <> 1 OR j.status <> 'blocked' AND j._group_waiting IS NOT NULL END",
     "one job of a group is active":
-        "SELECT j.group_active, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j.group_active IS NOT NULL"
-        " GROUP BY j.group_active HAVING count(*) > 1",
+        "SELECT j._group_active, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j._group_active IS NOT NULL"
+        " GROUP BY j._group_active HAVING count(*) > 1",
     "a blocked job has something to wait for":
         ROWS + f"j.status = 'blocked' AND NOT {DEPENDS}"
-        " AND NOT EXISTS (SELECT FROM jobq.jobs o WHERE o.group_active = j.group_waiting)",
+        " AND NOT EXISTS (SELECT FROM jobq.jobs o WHERE o._group_active = j._group_waiting)",
     "a waiting job with dependencies watches one of them, in the line of its group none":
         ROWS + "j.status = 'blocked' AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id)"
-        f" AND {WATCHES} <> CASE WHEN j.group_waiting IS NULL THEN 1 ELSE 0 END",
+        f" AND {WATCHES} <> CASE WHEN j._group_waiting IS NULL THEN 1 ELSE 0 END",
     "dependencies are of jobs that there are":
         "SELECT d.job_id, d.depends_on FROM jobq.dependencies d WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = d.job_id)",
     "in a queue with round_robin each unfinished job has its turn":
         ROWS + f"NOT {FINISHED} AND EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = j.queue AND s.round_robin)"
-        " AND j.turn IS DISTINCT FROM jobq.turn_of(j.concurrency_key)",
+        " AND j._turn IS DISTINCT FROM jobq.turn_of(j.concurrency_key)",
     "a dead letter has failed, and is not at home":
         ROWS + "j.dead_from IS NOT NULL AND (j.status <> 'failed' OR j.dead_from = j.queue)",
     "a slot of a queue is held once":
-        "SELECT j.queue_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j.queue_slot IS NOT NULL"
-        " GROUP BY j.queue_slot HAVING count(*) > 1",
+        "SELECT j._queue_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j._queue_slot IS NOT NULL"
+        " GROUP BY j._queue_slot HAVING count(*) > 1",
     "a slot of a key is held once":
-        "SELECT j.key_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j.key_slot IS NOT NULL"
-        " GROUP BY j.key_slot HAVING count(*) > 1",
+        "SELECT j._key_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j._key_slot IS NOT NULL"
+        " GROUP BY j._key_slot HAVING count(*) > 1",
     "no lease is held twice":
         "SELECT j.lease, count(*) FROM jobq.jobs j WHERE j.lease IS NOT NULL GROUP BY j.lease HAVING count(*) > 1",
     "attempts are of jobs that there are":

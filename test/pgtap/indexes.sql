@@ -12,7 +12,7 @@ SELECT is((SELECT count(*) FROM job_indexes i JOIN pg_attribute a ON a.attrelid 
           'no index on what a heartbeat or a completion writes');
 SELECT is((SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid WHERE c.relnamespace = 'jobq'::regnamespace AND pg_get_indexdef(i.indexrelid) ~ '\mstatus\M'), 0::bigint,
           'and in no other table either');
-SELECT ok((SELECT def LIKE '%(lane, priority, ready_at, id) WHERE (ready_at IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_ready_idx'::regclass), 'the claim index');
+SELECT ok((SELECT def LIKE '%(_lane, priority, run_at, id) WHERE _ready' FROM job_indexes WHERE indexrelid = 'jobq.jobs_ready_idx'::regclass), 'the claim index');
 SELECT ok((SELECT bool_and(indpred IS NOT NULL) FROM job_indexes WHERE NOT indisprimary), 'all but the primary key are partial');
 
 CREATE FUNCTION pg_temp.hot() RETURNS bigint LANGUAGE sql AS $$SELECT pg_stat_get_xact_tuples_hot_updated('jobq.jobs'::regclass)$$;
@@ -46,8 +46,8 @@ SELECT is((SELECT count(*) FROM held h JOIN jobq.jobs j ON j.id = h.id WHERE (j.
 SELECT is((SELECT progress FROM held h JOIN jobq.jobs j ON j.id = h.id), '{"done": 5}'::jsonb, 'nothing of it was lost');
 
 -- Groups: the same, and what is active keeps its heartbeats HOT.
-SELECT ok((SELECT def LIKE '%(group_waiting, id) WHERE (group_waiting IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_waiting_idx'::regclass), 'the index of jobs that wait for their turn');
-SELECT ok((SELECT NOT indisunique AND def LIKE '%(group_active) WHERE (group_active IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_active_idx'::regclass), 'the index of active jobs checks nothing');
+SELECT ok((SELECT def LIKE '%(_group_waiting, id) WHERE (_group_waiting IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_waiting_idx'::regclass), 'the index of jobs that wait for their turn');
+SELECT ok((SELECT NOT indisunique AND def LIKE '%(_group_active) WHERE (_group_active IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_active_idx'::regclass), 'the index of active jobs checks nothing');
 SELECT is(pg_relation_size('jobq.jobs_group_waiting_idx') + pg_relation_size('jobq.jobs_group_active_idx'), 2 * current_setting('block_size')::bigint, 'no job without a group has an entry in them');
 SELECT jobq_enqueue('indexes', group_key => 'k') AS id \gset
 SELECT cmp_ok(pg_relation_size('jobq.jobs_group_waiting_idx'), '>', current_setting('block_size')::bigint, 'one with a group has');
@@ -61,7 +61,7 @@ SELECT jobq_complete(:id, :lease) AS completed \gset
 SELECT is(:'completed'::boolean AND pg_temp.updated() - :updated = 1, true, 'its completion is one update');
 
 -- Unique jobs: what has no key has no entry in their index, and a job with one keeps its heartbeats HOT.
-SELECT ok((SELECT indisunique AND def LIKE '%(unique_held, queue COLLATE "C") WHERE (unique_held IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_unique_idx'::regclass), 'the unique index');
+SELECT ok((SELECT indisunique AND def LIKE '%(unique_key, queue COLLATE "C") WHERE _holds_key' FROM job_indexes WHERE indexrelid = 'jobq.jobs_unique_idx'::regclass), 'the unique index');
 SELECT ok((SELECT bool_and(c.collname = 'C') FROM pg_index i, unnest(i.indcollation) AS u(oid) JOIN pg_collation c USING (oid) WHERE i.indexrelid = 'jobq.jobs_unique_idx'::regclass), 'compares bytes, whatever the collations of the system become');
 SELECT is(pg_relation_size('jobq.jobs_unique_idx'), current_setting('block_size')::bigint, 'no job without a key has an entry in it');
 SELECT jobq_enqueue('indexes', unique_key => 'k') AS id \gset

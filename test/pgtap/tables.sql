@@ -26,13 +26,13 @@ CREATE TEMP TABLE wanted (name text, type text, nullable boolean, def boolean) O
 INSERT INTO wanted VALUES
     ('id', 'bigint', false, false), ('queue', 'text', false, false), ('kind', 'text', false, true), ('payload', 'jsonb', false, true),
     ('priority', 'smallint', false, true), ('status', 'jobq.job_status', false, false), ('run_at', 'timestamp with time zone', false, false),
-    ('attempts', 'integer', false, true), ('max_attempts', 'integer', false, false), ('lease', 'bigint', true, false), ('completed_lease', 'bigint', true, false),
+    ('attempts', 'integer', false, true), ('max_attempts', 'integer', false, false), ('lease', 'bigint', true, false), ('_completed_lease', 'bigint', true, false),
     ('worker_id', 'text', true, false), ('started_at', 'timestamp with time zone', true, false), ('last_heartbeat', 'timestamp with time zone', true, false),
     ('heartbeat_timeout', 'interval', true, false), ('created_at', 'timestamp with time zone', false, true), ('finished_at', 'timestamp with time zone', true, false),
     ('result', 'jsonb', true, false), ('error', 'text', true, false), ('progress', 'jsonb', true, false), ('version', 'integer', false, true),
     ('requires', 'text[]', true, false), ('unique_key', 'text', true, false), ('group_key', 'text', true, false), ('concurrency_key', 'text', true, false),
-    ('unique_for', 'interval', true, false), ('unique_held', 'text', true, false), ('queue_slot', 'bigint', true, false), ('key_slot', 'bigint', true, false), ('max_runtime', 'interval', true, false), ('cancel_requested_at', 'timestamp with time zone', true, false), ('metadata', 'jsonb', true, false),
-    ('dead_from', 'text', true, false), ('must_end_at', 'timestamp with time zone', true, false), ('group_waiting', 'bigint', true, false), ('group_active', 'bigint', true, false), ('turn', 'bigint', true, false), ('lost_attempts', 'integer', false, true), ('company_lease', 'bigint', true, false);
+    ('unique_for', 'interval', true, false), ('_holds_key', 'boolean', true, false), ('_queue_slot', 'bigint', true, false), ('_key_slot', 'bigint', true, false), ('max_runtime', 'interval', true, false), ('cancel_requested_at', 'timestamp with time zone', true, false), ('metadata', 'jsonb', true, false),
+    ('dead_from', 'text', true, false), ('_must_end_at', 'timestamp with time zone', true, false), ('_group_waiting', 'bigint', true, false), ('_group_active', 'bigint', true, false), ('_turn', 'bigint', true, false), ('lost_attempts', 'integer', false, true), ('_company_lease', 'bigint', true, false);
 SELECT set_has($$SELECT attname::text, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attnum > 0$$,
                'SELECT * FROM wanted', 'jobq.jobs has the columns of the contract, with these types, NULLs and defaults');
 SELECT is((SELECT attidentity FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attname = 'id'), 'd'::"char", 'id is an identity that a dump may give');

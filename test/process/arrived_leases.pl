@@ -22,7 +22,7 @@ sub looked_after
     value($node, $name, q{SELECT jobq_create_queue('q', heartbeat_timeout => '1 s', max_lost => 1000), jobq_create_queue('long', heartbeat_timeout => '1 day'), jobq_enqueue('long')});
     becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.workers WHERE database = '$name'", "$name: a worker comes");
     value($node, $name, q{SELECT id FROM jobq_claim('long', 'slow')});
-    becomes_true($node, $name, q{SELECT watched FROM jobq.jobs WHERE queue = 'long'}, "$name: a job runs that is watched");
+    becomes_true($node, $name, q{SELECT _watched FROM jobq.jobs WHERE queue = 'long'}, "$name: a job runs that is watched");
     return;
 }
 
@@ -31,7 +31,7 @@ sub running
 {
     my ($worker, $watched, $lease) = @_;
     $lease //= 4711;
-    return qq{INSERT INTO jobq.jobs (queue, run_at, status, attempts, max_attempts, lease, worker_id, started_at, last_heartbeat, lease_timeout, watched, lane)
+    return qq{INSERT INTO jobq.jobs (queue, run_at, status, attempts, max_attempts, lease, worker_id, started_at, last_heartbeat, _lease_timeout, _watched, _lane)
               SELECT 'q', now(), 'processing', 1, 9, $lease, '$worker', now(), now(), '100 ms', $watched, jobq.lane_of('q', '', 0, NULL);};
 }
 
@@ -67,12 +67,12 @@ rescued('work', 'prepared', 'prepared in replica role');
 
 # Claimed elsewhere: an UPDATE; a heartbeat from there keeps it.
 value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'claimed')});
-value($node, 'work', $replica . q{UPDATE jobq.jobs SET status = 'processing', ready_at = NULL, attempts = 1, lease = 5, worker_id = 'elsewhere', started_at = now(), last_heartbeat = now(), lease_timeout = '3 s'
+value($node, 'work', $replica . q{UPDATE jobq.jobs SET status = 'processing', _ready = NULL, attempts = 1, lease = 5, worker_id = 'elsewhere', started_at = now(), last_heartbeat = now(), _lease_timeout = '3 s'
                                   WHERE kind = 'claimed'});
 # A machine that stands still may let its time run out first.
-my $watched = q{SELECT watched IS TRUE OR status <> 'processing' FROM jobq.jobs WHERE kind = 'claimed'};
+my $watched = q{SELECT _watched IS TRUE OR status <> 'processing' FROM jobq.jobs WHERE kind = 'claimed'};
 becomes_true($node, 'work', $watched, 'claimed elsewhere: watched when it has grown up');
-value($node, 'work', $replica . q{UPDATE jobq.jobs SET watched = NULL, last_heartbeat = clock_timestamp() WHERE kind = 'claimed'});
+value($node, 'work', $replica . q{UPDATE jobq.jobs SET _watched = NULL, last_heartbeat = clock_timestamp() WHERE kind = 'claimed'});
 becomes_true($node, 'work', $watched, 'a heartbeat comes, not watched there: watched again');
 rescued('work', 'elsewhere', 'claimed elsewhere');
 is(value($node, 'work', q{SELECT finished_at - started_at > interval '3 s' FROM jobq.attempts WHERE worker_id = 'elsewhere'}), 't', 'and not before its time was over');
@@ -89,7 +89,7 @@ value($node, 'work', $on);
 
 value($node, 'work', $off);
 my $holder = session($node, 'work');
-my $hold = 'COMMIT; BEGIN; ' . running('held', 'NULL', 'NULL') . q{COMMIT; BEGIN; SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE worker_id = 'held' AND watched IS NULL FOR UPDATE) h};
+my $hold = 'COMMIT; BEGIN; ' . running('held', 'NULL', 'NULL') . q{COMMIT; BEGIN; SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE worker_id = 'held' AND _watched IS NULL FOR UPDATE) h};
 # The worker may be there first.
 ok(defined seconds_until(sub { $holder->query($hold) =~ /[1-9]\s*\z/ }), 'a session holds a running job that nobody watches');
 value($node, 'work', $on);
@@ -98,7 +98,7 @@ my ($begin, $rounds_before) = split /\|/, value($node, 'work', $effort);
 becomes_true($node, 'work', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $rounds_before + 2 FROM jobq.workers WHERE database = 'work'", 'it holds it for seconds, the worker comes by');
 my ($end, $rounds_after) = split /\|/, value($node, 'work', $effort);
 cmp_ok($rounds_after - $rounds_before, '<', 20 * ($end - $begin), 'a few times a second');
-is(value($node, 'work', q{SELECT status, watched FROM jobq.jobs WHERE worker_id = 'held'}), 'processing|', 'it is as it was');
+is(value($node, 'work', q{SELECT status, _watched FROM jobq.jobs WHERE worker_id = 'held'}), 'processing|', 'it is as it was');
 end_sessions($holder);
 becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE worker_id = 'held' AND status = 'processing'}, 'released: rescued');
 

@@ -93,7 +93,7 @@ promoted('bad', 'sound', 'and the other rows of the same duty');
 
 # Then the promotion.
 value($node, 'bad', q{SELECT jobq_enqueue('poison', kind => 'p', run_at => clock_timestamp() + interval '10 ms')});
-becomes_true($node, 'bad', q{SELECT due_at < clock_timestamp() FROM jobq.jobs WHERE kind = 'p'}, 'the poison is due');
+becomes_true($node, 'bad', q{SELECT _due AND run_at < clock_timestamp() FROM jobq.jobs WHERE kind = 'p'}, 'the poison is due');
 enqueue_delayed('bad', 'sound again');
 promoted('bad', 'sound again', 'a poisoned row does not stop the promotion of others');
 

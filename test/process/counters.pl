@@ -196,7 +196,7 @@ settings($node, 'log_min_messages = debug1');
 $node->reload;
 database($node, 'large');
 value($node, 'large', q{SET session_replication_role = replica;
-    INSERT INTO jobq.jobs (queue, lane, run_at, status, max_attempts, error)
+    INSERT INTO jobq.jobs (queue, _lane, run_at, status, max_attempts, error)
     SELECT 'bulk', 0, now(), 'completed', 1, repeat('x', 1500) FROM generate_series(1, 30000)});
 value($node, 'large', q{SELECT jobq_enqueue('bulk')});
 settings($node, 'jobq.reconcile_interval = 1s');

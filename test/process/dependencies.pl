@@ -157,7 +157,7 @@ SELECT jobq_enqueue('quiet', kind => 'a');
 SELECT jobq_enqueue('quiet', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE queue = 'quiet'));
 SELECT jobq_tick();
 SET session_replication_role = replica;
-UPDATE jobq.jobs SET status = 'completed', finished_at = now(), ready_at = NULL WHERE queue = 'quiet' AND kind = 'a';
+UPDATE jobq.jobs SET status = 'completed', finished_at = now(), _ready = NULL WHERE queue = 'quiet' AND kind = 'a';
 RESET session_replication_role;
 SELECT jobq_tick();
 SQL

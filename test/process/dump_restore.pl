@@ -54,7 +54,7 @@ SELECT count(*) FROM jobq_tick();
 SELECT count(*) FROM jobq_claim('steps', 'w1', heartbeat_timeout => '2 h');
 -- As only replication can leave it: no INSERT is allowed this, but a dump has it.
 SET session_replication_role = replica;
-UPDATE jobq.jobs SET created_at = '-infinity', attempts = -5, lease_timeout = '0', worker_id = repeat('w', 300) WHERE queue = 'idle';
+UPDATE jobq.jobs SET created_at = '-infinity', attempts = -5, _lease_timeout = '0', worker_id = repeat('w', 300) WHERE queue = 'idle';
 SQL
 # A role of one queue, under another name since; and what one that was dropped has left behind.
 value($node, 'source', <<'SQL');
@@ -78,9 +78,9 @@ sub claims_as_postman
 }
 
 my @contents = (
-    # All but claim_xid, a transaction of the other cluster, which means nothing here and must not, and watched, which a
+    # All but _claim_xid, a transaction of the other cluster, which means nothing here and must not, and watched, which a
     # young lease gets late, and a restored one at once; and the slots of limits, which the tick gives it.
-    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{claim_xid,watched,queue_slot,key_slot,slot_seq}'::text[] FROM jobq.jobs j ORDER BY id} ],
+    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_watched,_queue_slot,_key_slot,_slot_seq}'::text[] FROM jobq.jobs j ORDER BY id} ],
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
     [ 'limits', 'SELECT queue, key, max_running, rate, per, created_at FROM jobq.limit_settings ORDER BY queue, key' ],
@@ -118,7 +118,7 @@ for my $way (sort keys %restore)
 {
     value($node, 'postgres', "CREATE DATABASE $way");
     $restore{$way}->();
-    is(value($node, $way, q{SELECT count(*) FROM jobq.jobs WHERE claim_xid IS NOT NULL}), 0,
+    is(value($node, $way, q{SELECT count(*) FROM jobq.jobs WHERE _claim_xid IS NOT NULL}), 0,
         "$way: no job belongs to a transaction of the other cluster");
     for my $part (@contents)
     {
@@ -154,7 +154,7 @@ for my $way (sort keys %restore)
     is(value($node, $way, "SELECT jobq_complete($id, $lease)"), 't', "$way: and completes");
     is(value($node, $way, q{SELECT count(*) FROM jobq_claim('idle')}), '0', "$way: a paused queue is paused");
 
-    my $order = q{SELECT string_agg(id::text, ' ' ORDER BY priority, ready_at, id) FROM jobq.jobs
+    my $order = q{SELECT string_agg(id::text, ' ' ORDER BY priority, run_at, id) FROM jobq.jobs
         WHERE queue = 'mail' AND status = 'pending'};
     my $expected = value($node, $way, "$order AND requires IS NULL");
     my $number = split / /, $expected;
@@ -166,7 +166,7 @@ for my $way (sort keys %restore)
     is( value($node, $way, q{SELECT count(*) FROM jobq_claim('mail', 'g', batch => 100, capabilities => '{gpu}')}),
         $rest, "$way: which a worker that has it gets");
 
-    is(value($node, $way, q{SELECT string_agg((must_end_at - started_at)::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'timed'}),
+    is(value($node, $way, q{SELECT string_agg((_must_end_at - started_at)::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'timed'}),
         '03:00:00 02:00:00', "$way: running jobs have the time they had");
 
     is(value($node, $way, q{SELECT count(DISTINCT payload), (SELECT count(*) FROM jobq_claim('fair', 'f', batch => 10)) FROM jobq_claim('fair', 'f', batch => 3)}),

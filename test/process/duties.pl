@@ -116,8 +116,8 @@ is( value($node, 'alpha', q{SELECT count(*) FROM jobq.attempts a
 value(
     $node, 'alpha', q{
     SET session_replication_role = replica;
-    INSERT INTO jobq.jobs (queue, kind, run_at, ready_at, status, max_attempts, lane)
-    VALUES ('applied', 'without triggers', now(), now(), 'pending', 1, jobq.lane_of('applied', 'without triggers', 0, NULL))});
+    INSERT INTO jobq.jobs (queue, kind, run_at, _ready, status, max_attempts, _lane)
+    VALUES ('applied', 'without triggers', now(), true, 'pending', 1, jobq.lane_of('applied', 'without triggers', 0, NULL))});
 ok(claim_when_ready($node, 'alpha', 'applied'), 'a job that came without triggers becomes claimable');
 
 # ---- what jobq.workers says
@@ -146,15 +146,15 @@ my $holder = session($node, 'alpha');
 $holder->query('BEGIN');
 value($node, 'alpha', q{SELECT jobq_create_queue('held', heartbeat_timeout => '1 hour')});
 my $hold = q{COMMIT; SELECT jobq_enqueue('held'), jobq_enqueue('held'); SELECT count(*) FROM jobq_claim('held', 'holder', batch => 2);
-             BEGIN; SELECT 'so many: ' || count(*) FROM (SELECT FROM jobq.jobs WHERE queue = 'held' AND status = 'processing' AND watched IS NULL FOR UPDATE) h};
+             BEGIN; SELECT 'so many: ' || count(*) FROM (SELECT FROM jobq.jobs WHERE queue = 'held' AND status = 'processing' AND _watched IS NULL FOR UPDATE) h};
 # The worker may be there first.
 ok(defined seconds_until(sub { $holder->query($hold) =~ /so many: 2/ }), 'a session holds two jobs of the last second');
 value($node, 'alpha', q{SELECT jobq_enqueue('short', kind => 'beside held'); SELECT id FROM jobq_claim('short', 'doomed beside', kinds => '{beside held}')});
 becomes_true($node, 'alpha', q{SELECT EXISTS (SELECT FROM jobq.attempts WHERE worker_id = 'doomed beside' AND outcome = 'lost')}, 'a job that nobody holds is rescued');
 is(value($node, 'alpha', q{SET statement_timeout = '60s'; SELECT count(*) FROM jobq_tick()}), '7', 'jobq_tick() comes to its end');
-is(value($node, 'alpha', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'held' AND status = 'processing' AND watched IS NULL}) >= 2, 1, 'and they are held yet');
+is(value($node, 'alpha', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'held' AND status = 'processing' AND _watched IS NULL}) >= 2, 1, 'and they are held yet');
 end_sessions($holder);
-becomes_true($node, 'alpha', q{SELECT count(*) = count(watched) FROM jobq.jobs WHERE queue = 'held' AND status = 'processing'}, 'let go, they are watched');
+becomes_true($node, 'alpha', q{SELECT count(*) = count(_watched) FROM jobq.jobs WHERE queue = 'held' AND status = 'processing'}, 'let go, they are watched');
 
 # ---- idle, and back from idle
 

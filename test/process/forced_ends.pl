@@ -102,7 +102,7 @@ for my $limit (0.3, 1.7)
     my ($job, $held) = claim($queue);
     # The first heartbeat may come too late where the time is short.
     like(heartbeat_until_lost($job, $held), $limit < 1 ? qr/^(?:held )?lost$/ : qr/^held lost$/, "$limit s: held until the time is over");
-    is(work("SELECT status, must_end_at IS NULL, error FROM jobq.jobs WHERE id = $job"), "scheduled|t|ran longer than max_runtime ($limit s)", "$limit s: then the attempt has failed");
+    is(work("SELECT status, _must_end_at IS NULL, error FROM jobq.jobs WHERE id = $job"), "scheduled|t|ran longer than max_runtime ($limit s)", "$limit s: then the attempt has failed");
     is(attempts($job), 'failed', "$limit s: on record");
     my $ran = work("SELECT extract(epoch FROM finished_at - started_at) FROM jobq.attempts WHERE job_id = $job");
     report_seconds("max_runtime $limit s, taken after", $ran);

@@ -215,7 +215,7 @@ $_->{run}->finish for @working;
 @working = ();
 starts_again($node);
 cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash' AND finished_at IS NULL}), '>', 100, 'most of them are unfinished');
-is(value($node, 'work', q{SELECT count(*) FROM (SELECT group_active FROM jobq.jobs WHERE group_active IS NOT NULL GROUP BY 1 HAVING count(*) > 1) g}),
+is(value($node, 'work', q{SELECT count(*) FROM (SELECT _group_active FROM jobq.jobs WHERE _group_active IS NOT NULL GROUP BY 1 HAVING count(*) > 1) g}),
     '0', 'after a crash no group has two that have their turn');
 work(3, q{work('crash', 2)});
 wait_for_them();

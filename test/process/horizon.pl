@@ -32,7 +32,7 @@ END $$;
 SELECT jobq_create_queue('q', max_lost => 1000), jobq_create_queue('short', heartbeat_timeout => '10 ms', max_lost => 1000);
 SQL
 work("SELECT count(*) FROM jobq_enqueue_many('q', array_fill('{}'::jsonb, ARRAY[$jobs]))");
-is(work(q{SELECT count(*), count(j.watched) FROM jobq_claim('q', 'w', batch => 1000, heartbeat_timeout => '1 hour') c JOIN jobq.jobs j USING (id)}),
+is(work(q{SELECT count(*), count(j._watched) FROM jobq_claim('q', 'w', batch => 1000, heartbeat_timeout => '1 hour') c JOIN jobq.jobs j USING (id)}),
     "$jobs|0", 'jobs are running');
 
 # ---- known

@@ -114,8 +114,8 @@ value($node, 'besieged', q{SELECT jobq_complete(id, lease) FROM jobq_claim('q', 
 value($node, 'besieged', q{SELECT id FROM jobq_claim('q', 'silent')});
 value($node, 'besieged', q{
     SET session_replication_role = replica;
-    INSERT INTO jobq.jobs (queue, kind, run_at, ready_at, status, max_attempts, lane)
-    VALUES ('applied', 'x', now(), now(), 'pending', 1, jobq.lane_of('applied', 'x', 0, NULL))});
+    INSERT INTO jobq.jobs (queue, kind, run_at, _ready, status, max_attempts, _lane)
+    VALUES ('applied', 'x', now(), true, 'pending', 1, jobq.lane_of('applied', 'x', 0, NULL))});
 
 becomes_true($node, 'besieged', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'later'}, 'promotion');
 becomes_true($node, 'besieged', q{SELECT status = 'pending' AND lost_attempts = 1 FROM jobq.jobs WHERE kind = 'lost'}, 'rescue');

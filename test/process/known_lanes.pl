@@ -104,8 +104,8 @@ value($node, 'gone', q{
           UNION ALL
           SELECT min('k' || g) FROM generate_series(1, 999) g WHERE jobq.lane_of('missing', 'k' || g, 0, NULL) > jobq.lane_of('gone', '', 0, NULL)) k(k);
     ALTER TABLE jobq.jobs DISABLE TRIGGER ALL;
-    INSERT INTO jobq.jobs (queue, kind, run_at, ready_at, max_attempts, status, lane)
-    SELECT 'missing', kind, now(), now(), 20, 'pending', lane FROM missing;
+    INSERT INTO jobq.jobs (queue, kind, run_at, _ready, max_attempts, status, _lane)
+    SELECT 'missing', kind, now(), true, 20, 'pending', lane FROM missing;
     ALTER TABLE jobq.jobs ENABLE TRIGGER ALL});
 becomes_true($node, 'gone', q{SELECT count(*) = 2 FROM jobq.lane_directory WHERE queue = 'missing'}, 'both lanes beside it are entered');
 is(value($node, 'gone', q{SELECT count(*) FROM jobq_claim('missing', batch => 2)}), '2', 'and their jobs are claimed');

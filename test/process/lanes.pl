@@ -63,8 +63,8 @@ value(
     CREATE TABLE looks (missing bigint);
     CREATE PROCEDURE look(until timestamptz) LANGUAGE plpgsql AS $$ BEGIN
         WHILE clock_timestamp() < until LOOP
-            INSERT INTO looks SELECT count(*) FROM jobq.jobs j WHERE j.ready_at IS NOT NULL
-                AND NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = j.lane AND d.queue = j.queue);
+            INSERT INTO looks SELECT count(*) FROM jobq.jobs j WHERE j._ready
+                AND NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = j._lane AND d.queue = j.queue);
             COMMIT;
             PERFORM pg_sleep(0.05);
         END LOOP;

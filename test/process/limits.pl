@@ -77,7 +77,7 @@ value($node, 'work', qq{
     END \$\$;
     CREATE PROCEDURE drain(until timestamptz) LANGUAGE plpgsql AS \$\$
     BEGIN
-        WHILE clock_timestamp() < until AND EXISTS (SELECT FROM jobq.jobs WHERE ready_at IS NOT NULL) LOOP
+        WHILE clock_timestamp() < until AND EXISTS (SELECT FROM jobq.jobs WHERE _ready) LOOP
             PERFORM jobq_complete(id, lease) FROM jobq_claim('q', batch => 5);
             PERFORM look();
             COMMIT;
@@ -115,9 +115,9 @@ is(count_in_log($node, qr/$claim_waits|deadlock detected/, $log), 0, 'no claim w
 # What the terminated ones held is given back by the rescue.
 value($node, 'work', q{UPDATE jobq.jobs SET last_heartbeat = last_heartbeat - interval '1 day', started_at = clock_timestamp() + interval '1 second' WHERE status = 'processing'});
 becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'processing'}, 'nothing runs');
-is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue_slot IS NOT NULL OR key_slot IS NOT NULL}), '0', 'no place is taken');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE _queue_slot IS NOT NULL OR _key_slot IS NOT NULL}), '0', 'no place is taken');
 # Jobs that were lost are handed out one at a time from now on: not what this is about.
-value($node, 'work', q{DELETE FROM jobq.jobs WHERE company_lease IS NOT NULL OR lost_attempts > 0});
+value($node, 'work', q{DELETE FROM jobq.jobs WHERE _company_lease IS NOT NULL OR lost_attempts > 0});
 fill();    # a fast machine has completed them all
 is(value($node, 'work', qq{SELECT least($in_queue, count(DISTINCT concurrency_key) * $of_key) - (SELECT count(*) FROM jobq_claim('q', batch => 100)) FROM jobq.jobs WHERE status = 'pending'}),
     '0', 'all places can be taken again');
@@ -146,7 +146,7 @@ value($node, 'work', q{SELECT jobq_release_many(array_agg(id), array_agg(lease))
 start($_, q{CALL drain(clock_timestamp() + interval '180 seconds')}) for @claimers;
 cmp_ok(seconds_to_end($_, 200), '<', 200, 'a drainer ends') for @claimers;
 is(join('', map { $_->{session}{stderr} } @claimers), '', 'drained without an error');
-is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE ready_at IS NOT NULL}), '0', 'and to the end');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE _ready}), '0', 'and to the end');
 end_sessions(map { $_->{session} } @claimers);
 
 # ---- the place that one call gives back it takes itself, whatever is known of the limit

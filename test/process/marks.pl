@@ -250,19 +250,19 @@ work('DROP TRIGGER zz_favour ON jobq.jobs');
 
 sub unseen
 {
-    return sprintf q{INSERT INTO jobq.jobs (queue, payload, run_at, status, ready_at, max_attempts, lane)
-        VALUES ('unseen', '"%s"', '2001-01-01', 'pending', '2001-01-01', 20, jobq.lane_of('unseen', '', 0, NULL));}, shift;
+    return sprintf q{INSERT INTO jobq.jobs (queue, payload, run_at, status, _ready, max_attempts, _lane)
+        VALUES ('unseen', '"%s"', '2001-01-01', 'pending', true, 20, jobq.lane_of('unseen', '', 0, NULL));}, shift;
 }
 my $applied = 'SET session_replication_role = replica;';
 known_empty('unseen');
 work($applied . unseen('applied'));
 claims('unseen', ['applied'], 'INSERT in replica role');
 known_empty('unseen');
-work("$applied COPY jobq.jobs (queue, payload, run_at, status, ready_at, max_attempts, lane) FROM stdin;\n"
-    . "unseen\t\"copied\"\t2001-01-01\tpending\t2001-01-01\t20\t" . work(q{SELECT jobq.lane_of('unseen', '', 0, NULL)}) . "\n\\.\n");
+work("$applied COPY jobq.jobs (queue, payload, run_at, status, _ready, max_attempts, _lane) FROM stdin;\n"
+    . "unseen\t\"copied\"\t2001-01-01\tpending\tt\t20\t" . work(q{SELECT jobq.lane_of('unseen', '', 0, NULL)}) . "\n\\.\n");
 claims('unseen', ['copied'], 'COPY in replica role');
 known_empty('unseen');
-work("$applied UPDATE jobq.jobs SET status = 'pending', ready_at = run_at WHERE queue = 'unseen' AND payload = '\"applied\"'");
+work("$applied UPDATE jobq.jobs SET status = 'pending', _ready = true WHERE queue = 'unseen' AND payload = '\"applied\"'");
 claims('unseen', ['applied'], 'UPDATE in replica role');
 
 for my $trigger ('count_job', 'follow_job', 'tell_job', 'USER', 'ALL')

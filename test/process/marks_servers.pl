@@ -152,8 +152,8 @@ end_sessions(@holders);
 
 # ---- what nobody is told of
 
-my $unseen = q{INSERT INTO jobq.jobs (queue, payload, run_at, status, ready_at, max_attempts, lane)
-    SELECT 'unseen', to_jsonb(n), '2001-01-01', 'pending', '2001-01-01', 20, jobq.lane_of('unseen', '', 0, NULL) FROM generate_series(1, %d) n};
+my $unseen = q{INSERT INTO jobq.jobs (queue, payload, run_at, status, _ready, max_attempts, _lane)
+    SELECT 'unseen', to_jsonb(n), '2001-01-01', 'pending', true, 20, jobq.lane_of('unseen', '', 0, NULL) FROM generate_series(1, %d) n};
 my $silently = "BEGIN; ALTER TABLE jobq.jobs DISABLE TRIGGER fill_job; $unseen; ALTER TABLE jobq.jobs ENABLE TRIGGER fill_job; COMMIT";
 my $applied = "SET session_replication_role = replica; $unseen";
 
@@ -240,7 +240,7 @@ for my $way ([ "jobq.databases = 'one, three'", "jobq.databases = 'one, two, thr
     value($small, 'two', q{SELECT jobq_enqueue('unserved', '"alone"')});
     claims_next($small, 'two', 'unserved', ['alone'], "$without: and have what comes");
     is(value($small, 'two', q{SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT jobq_enqueue('unserved', '"watched"') > 0;
-            SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT watched FROM jobq.jobs WHERE payload = '"watched"' AND status = 'processing'}),
+            SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT _watched FROM jobq.jobs WHERE payload = '"watched"' AND status = 'processing'}),
         "0\nt\n1\nt", "$without: leases are watched in the table");
     value($small, 'two', q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'unserved' AND status = 'processing'});
     settings($small, $with);

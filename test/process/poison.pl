@@ -102,7 +102,7 @@ report_seconds('300 jobs, six of them guilty, four workers', time - $begin);
 is(fate('many'), '6 guilty failed, 294 innocent completed', 'with four workers, limits, groups and turns only the guilty ones fail');
 cmp_ok($deaths, '<=', 6 * 4, 'none of them took more than four workers');
 is(work(q{SELECT max(lost_attempts) FROM jobq.jobs WHERE queue = 'many' AND status = 'completed'}), '0', 'and no other job has a loss of its own');
-is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue_slot IS NOT NULL OR key_slot IS NOT NULL OR lease IS NOT NULL}), '0', 'nothing is held any more');
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE _queue_slot IS NOT NULL OR _key_slot IS NOT NULL OR lease IS NOT NULL}), '0', 'nothing is held any more');
 
 # What a claim costs while its worker is on trial, in rows read and in scans: next to nothing for the suspects that it passes.
 sub crowd
@@ -185,7 +185,7 @@ work(q{SELECT jobq_create_queue('large', heartbeat_timeout => '1 s')});
 work(q{SELECT count(*) FROM jobq_enqueue_many('large', array_fill('{}'::jsonb, ARRAY[6000]))});
 work(q{SELECT count(*) FROM jobq_claim('large', 'gone', batch => 6000)});
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'large' AND status = 'processing')}, '6,000 jobs of one worker are rescued');
-is(work(q{SELECT sum(lost_attempts), count(company_lease) FROM jobq.jobs WHERE queue = 'large'}), '0|6000', 'together');
+is(work(q{SELECT sum(lost_attempts), count(_company_lease) FROM jobq.jobs WHERE queue = 'large'}), '0|6000', 'together');
 
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash of the server');
 

@@ -45,15 +45,15 @@ CREATE FUNCTION good(status text, behind boolean, OUT cols text[], OUT vals text
 DECLARE
     now text := clock_timestamp();
 BEGIN
-    cols := '{queue,status,run_at,max_attempts,lane,concurrency_key}';
+    cols := '{queue,status,run_at,max_attempts,_lane,concurrency_key}';
     vals := ARRAY['poison', status, now, '5', jobq.lane_of('poison', '', 0, NULL)::text, 'k'];
     IF NOT behind THEN RETURN; END IF;
     IF status = 'processing' THEN
-        cols := cols || '{lease,worker_id,started_at,last_heartbeat,lease_timeout,attempts}';
+        cols := cols || '{lease,worker_id,started_at,last_heartbeat,_lease_timeout,attempts}';
         vals := vals || ARRAY[(random() * 1e12)::bigint::text, 'w', now, now, '100 ms', '1'];
-        IF random() < 0.5 THEN cols := cols || 'watched'::text; vals := vals || 't'::text; END IF;
-    ELSIF status = 'pending' THEN cols := cols || 'ready_at'::text; vals := vals || now;
-    ELSIF status = 'scheduled' THEN cols := cols || 'due_at'::text; vals := vals || now;
+        IF random() < 0.5 THEN cols := cols || '_watched'::text; vals := vals || 't'::text; END IF;
+    ELSIF status = 'pending' THEN cols := cols || '_ready'::text; vals := vals || 't'::text;
+    ELSIF status = 'scheduled' THEN cols := cols || '_due'::text; vals := vals || 't'::text;
     ELSIF status <> 'blocked' THEN cols := cols || 'finished_at'::text; vals := vals || now;
     END IF;
 END $$;
@@ -113,7 +113,7 @@ SELECT jobq_enqueue('short', kind => 'prune');
 SELECT jobq_complete(id, lease) FROM jobq_claim('short', kinds => '{prune}');
 BEGIN;
 SET LOCAL session_replication_role = replica;
-INSERT INTO jobq.jobs (queue, kind, run_at, ready_at, max_attempts, status, lane) VALUES ('lanes', 'repair', now(), now(), 3, 'pending', jobq.lane_of('lanes', 'repair', 0, NULL));
+INSERT INTO jobq.jobs (queue, kind, run_at, _ready, max_attempts, status, _lane) VALUES ('lanes', 'repair', now(), true, 3, 'pending', jobq.lane_of('lanes', 'repair', 0, NULL));
 COMMIT;
 SQL
 my %served = (

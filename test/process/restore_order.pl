@@ -25,7 +25,7 @@ UPDATE jobq.jobs SET status = 'pending' WHERE kind = 'forced';
 SELECT jobq_complete(id, lease, '7') FROM jobq_claim('graph', kinds => '{a}');
 SELECT jobq_delete(id) FROM jobq.jobs WHERE kind = 'a';
 SQL
-my $jobs = 'SELECT id, kind, status, ready_at, error, finished_at FROM jobq.jobs ORDER BY id';
+my $jobs = 'SELECT id, kind, status, _ready, error, finished_at FROM jobq.jobs ORDER BY id';
 my $before = value($node, 'source', $jobs);
 
 # ---- the dump as SQL, its tables in an order of our own

@@ -33,7 +33,7 @@ becomes_true($node, 'third', "SELECT ($rounds) > $before + 2", 'three databases 
 value($node, 'work', <<'SQL');
 BEGIN;
 ALTER TABLE jobq.jobs DISABLE TRIGGER USER;
-UPDATE jobq.jobs SET status = 'completed', finished_at = now(), ready_at = NULL WHERE queue = 'quiet' AND kind = 'a';
+UPDATE jobq.jobs SET status = 'completed', finished_at = now(), _ready = NULL WHERE queue = 'quiet' AND kind = 'a';
 ALTER TABLE jobq.jobs ENABLE TRIGGER USER;
 COMMIT;
 INSERT INTO jobq.jobs (queue) VALUES ('gone');

@@ -68,7 +68,7 @@ my %ways = (
     'an UPDATE by hand' => q{UPDATE jobq.jobs SET status = 'completed' WHERE id = JOB},
     'an UPDATE of its id' => q{UPDATE jobq.jobs SET id = -id WHERE id = JOB},
     'a DELETE by hand' => q{DELETE FROM jobq.jobs WHERE id = JOB},
-    'an UPDATE that was replicated' => q{SET session_replication_role = replica; UPDATE jobq.jobs SET status = 'completed', ready_at = NULL WHERE id = JOB; RESET session_replication_role},
+    'an UPDATE that was replicated' => q{SET session_replication_role = replica; UPDATE jobq.jobs SET status = 'completed', _ready = NULL WHERE id = JOB; RESET session_replication_role},
     'TRUNCATE' => q{TRUNCATE jobq.jobs},
     'a completion that is deleted at once' => q{SELECT jobq_alter_queue(queue, keep_completed => '0') FROM jobq.jobs WHERE id = JOB; SELECT jobq_complete(id, lease) FROM claim(JOB)},
     'COMMIT PREPARED' => q{BEGIN; SELECT jobq_complete(id, lease) FROM claim(JOB); PREPARE TRANSACTION 'end'; COMMIT PREPARED 'end'},

@@ -12,12 +12,12 @@ namespace jobq::core {
 
 // For the messages of failed tests.
 void PrintTo(const ClaimKey &key, std::ostream *out) {
-    *out << "(" << key.priority << ", " << key.ready_at << ", " << key.id << ")";
+    *out << "(" << key.priority << ", " << key.run_at << ", " << key.id << ")";
 }
 
 namespace {
 
-ClaimKey key(std::int16_t priority, std::int64_t ready_at, std::int64_t id) { return {ready_at, id, priority}; }
+ClaimKey key(std::int16_t priority, std::int64_t run_at, std::int64_t id) { return {run_at, id, priority}; }
 
 TEST(ClaimKey, OrdersByPriorityThenTimeThenId) {
     const std::vector<ClaimKey> ordered = {
@@ -39,7 +39,7 @@ TEST(ClaimKey, OrdersLikeATuple) {
     for (int i = 0; i < 1000; i++) {
         const ClaimKey a = key(static_cast<std::int16_t>(small()), small(), small());
         const ClaimKey b = key(static_cast<std::int16_t>(small()), small(), small());
-        const auto tuple = [](const ClaimKey &k) { return std::make_tuple(k.priority, k.ready_at, k.id); };
+        const auto tuple = [](const ClaimKey &k) { return std::make_tuple(k.priority, k.run_at, k.id); };
         EXPECT_EQ(a < b, tuple(a) < tuple(b));
         EXPECT_EQ(a == b, tuple(a) == tuple(b));
     }

@@ -13,7 +13,7 @@ namespace jobq::core {
 
 // For the messages of failed tests.
 void PrintTo(const ClaimKey &key, std::ostream *out) {
-    *out << "(" << key.priority << ", " << key.ready_at << ", " << key.id << ")";
+    *out << "(" << key.priority << ", " << key.run_at << ", " << key.id << ")";
 }
 
 namespace {

@@ -27,8 +27,8 @@ Life job_in(Place place) {
     life.run_at = place == kScheduled ? kNow + kHour : kNow - kMinute;
     life.has_key = true;
     life.holds_key = !is_finished(life.status);
-    if (place == kScheduled) life.due_at = life.run_at;
-    if (place == kPending) life.ready_at = life.run_at;
+    life.due = place == kScheduled;
+    life.ready = place == kPending;
     if (place == kInLine) life.group = life.group_waiting = kGroup;
     if (place == kRunning) {
         life.attempts = 1;
@@ -59,8 +59,8 @@ Event event_of(EventKind kind) {
 // What must hold of every job, whatever has happened to it.
 std::string broken_law(const Life &life) {
     const bool runs = life.status == JobStatus::Processing, finished = is_finished(life.status);
-    if (life.ready_at != (life.status == JobStatus::Pending ? Maybe(life.run_at) : Maybe())) return "ready_at";
-    if (life.due_at != (life.status == JobStatus::Scheduled ? Maybe(life.run_at) : Maybe())) return "due_at";
+    if (life.ready != (life.status == JobStatus::Pending)) return "ready";
+    if (life.due != (life.status == JobStatus::Scheduled)) return "due";
     if (life.lease.has_value() && !runs) return "lease";
     if (life.watched && !runs) return "watched";
     if (life.must_end_at && !runs) return "must_end_at";
@@ -347,7 +347,7 @@ TEST(Life, DifferingNamesExactlyTheColumnsThatDiffer) {
     EXPECT_EQ(differing(before, after_event(before, event_of(EventKind::Heartbeat))), 1U << kLifeLastHeartbeat);
     const std::uint32_t ended = differing(before, after_event(before, event_of(EventKind::CancelForced)));
     EXPECT_EQ(ended, 1U << kLifeStatus | 1U << kLifeFinishedAt | 1U << kLifeLease | 1U << kLifeWatched |
-                         1U << kLifeMustEndAt | 1U << kLifeQueueSlot | 1U << kLifeUniqueHeld);
+                         1U << kLifeMustEndAt | 1U << kLifeQueueSlot | 1U << kLifeHoldsKey);
 }
 
 }  // namespace
