@@ -31,6 +31,7 @@ unpublished   1  test/planted/jobs_not_published.patch
 unlimited     1  test/planted/limits_by_snapshot.patch
 crowded       1  test/planted/turns_not_awaited.patch
 impatient     1  test/planted/retry_is_end.patch
+raced         1  test/planted/claim_not_first.patch
 fuzz          2  test/fuzz/run.sh
 fuzz_unsorted 2  test/planted/batch_not_sorted.patch
 fuzz_crash    2  test/planted/null_elements_let_in.patch
@@ -170,8 +171,10 @@ suite_unpublished() {
 suite_unlimited() { caught_together limits_by_snapshot 'limit exceeded'; }
 # groups whose next job is let go without a look for the active one,
 suite_crowded() { caught_together turns_not_awaited 'group crowded'; }
-# and dependencies that are held to have finished when they wait for a retry.
+# dependencies that are held to have finished when they wait for a retry,
 suite_impatient() { caught_together retry_is_end 'dependency ignored'; }
+# and claims that do not see that another one was first.
+suite_raced() { caught_together claim_not_first 'unexplained lease'; }
 
 caught_together() {  # defect law
     plant_defect "$1"

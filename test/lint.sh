@@ -220,7 +220,7 @@ rule_door() {
     {
         code_grep "\\b(set_column|clear_column|set|set_if|set_or_clear|clear|default_to)\\(.*\\bkJob($life)\\b" <<<"$others"
         code_grep '\b(update_row|tell_ready|publish_group_waits|slot_freed_at_commit|count_(inserts_|move_)?at_commit)\(' <<<"$others"
-        grep -nE 'UPDATE jobq\.jobs' $others | grep -v 'SET turn = ' || true
+        grep -nE 'UPDATE jobq\.jobs' $others | grep -v 'SET _turn = ' || true
     } | none
 }
 

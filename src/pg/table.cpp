@@ -135,13 +135,16 @@ bool obtained(TM_Result result) {
     pg_unreachable();
 }
 
-bool update_directly(Table *table, const AttrNumber *columns, int column_count) {
+bool update_directly(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
     TM_FailureData failure;
     LockTupleMode lock_mode;
     IndexUpdate indexes;
     const TM_Result result =
         table_tuple_update(table->relation, &table->row->tts_tid, table->changed, GetCurrentCommandId(true),
-                           table->snapshot, InvalidSnapshot, true, &failure, &lock_mode, &indexes);
+                           table->snapshot, InvalidSnapshot, wait == LockWaitBlock, &failure, &lock_mode, &indexes);
+    // Somebody has come in between, or it is ours already, or a lock that is in nobody's way: the lock tells.
+    if (result == TM_BeingModified)
+        return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     if (!obtained(result)) return false;
     if (wants_entries(indexes)) insert_index_entries(table, table->changed, indexes, columns, column_count);
     return true;
@@ -285,6 +288,11 @@ bool lock_row_or_skip(Table *table) {
     return obtained(result == TM_Deleted ? TM_Updated : result);
 }
 
+bool reach_row_or_skip(Table *table) {
+    const bool is_free = !table->by_sql && !TransactionIdIsValid(holder_of_row(*table));
+    return is_free || lock_row_or_skip(table);
+}
+
 void change_was_suppressed(const Table &table) {
     ereport(ERROR,
             (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
@@ -306,8 +314,9 @@ void key_was_changed(int64 key) {
     pg_unreachable();
 }
 
-bool update_row(Table *table, const AttrNumber *columns, int column_count) {
-    return table->by_sql ? update_by_sql(table, columns, column_count) : update_directly(table, columns, column_count);
+bool update_row(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
+    return table->by_sql ? update_by_sql(table, columns, column_count)
+                         : update_directly(table, columns, column_count, wait);
 }
 
 bool can_delete_rows(const Table &table) {

@@ -81,6 +81,9 @@ inline bool row_is_changing(const Table &table) { return change_of_row(table) ==
 // Locks table->row FOR NO KEY UPDATE. False when somebody else holds or has changed it: never waits.
 // 40001 in REPEATABLE READ and above when it has changed since the snapshot.
 bool lock_row_or_skip(Table *table);
+// The same for who writes the row next, with LockWaitSkip. A row that nobody holds is not locked then: a lock is a WAL
+// record of its own, and the update finds out as well who came first.
+bool reach_row_or_skip(Table *table);
 
 // What an update or a deletion came to by SQL when it found no row although that is locked, 09000: somebody's trigger.
 [[noreturn]] void change_was_suppressed(const Table &table);
@@ -92,8 +95,9 @@ bool lock_row_or_skip(Table *table);
 // Writes table->changed over table->row; table->changed has the row as the table holds it then, whatever triggers of
 // somebody's have made of it. Waits for whoever holds the row. False when it is not the newest version any more (READ
 // COMMITTED): look again under a new snapshot; 40001 in REPEATABLE READ and above. `columns` are the numbers of those
-// that may differ.
-bool update_row(Table *table, const AttrNumber *columns, int column_count);
+// that may differ. LockWaitSkip, of a row that reach_row_or_skip has reached: does not wait, and is false also when
+// somebody else holds it.
+bool update_row(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait = LockWaitBlock);
 
 // Whether delete_row may be used in place of a last change: nobody has attached what would have to learn of both. 55000
 // when a publication forbids it.

@@ -200,7 +200,7 @@ bool runs_under(const JobsTable &jobs, const core::Maybe &lease) {
 }
 
 bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others,
-                core::Life *left) {
+                core::Life *left, LockWaitPolicy wait) {
     Table *table = &jobs->table;
     Written written;
     written.from = table->row;
@@ -213,7 +213,7 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
         table->changed->tts_values[written.columns[i] - 1] = written.values[i];
         table->changed->tts_isnull[written.columns[i] - 1] = written.nulls[i];
     }
-    if (!update_row(table, written.columns, written.count)) return false;
+    if (!update_row(table, written.columns, written.count, wait)) return false;
     const JobState now = state_of_row(table->changed);
     tell_of_change(before, now);
     if (left != nullptr) *left = now.life;

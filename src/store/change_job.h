@@ -54,9 +54,9 @@ struct OtherColumns {
 // Makes the job in table.row, `before`, the one that it is `after`, and tells of it at the commit. Waits for whoever
 // holds the row. False when the row is not the newest version any more (READ COMMITTED): look again under a new
 // snapshot; 40001 in REPEATABLE READ and above. *left, unless nullptr, is the job then as the table holds it: a BEFORE
-// trigger may have made another of it.
+// trigger may have made another of it. LockWaitSkip: see update_row().
 bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others = {},
-                core::Life *left = nullptr);
+                core::Life *left = nullptr, LockWaitPolicy wait = LockWaitBlock);
 
 // The same of a row that this transaction has locked.
 void write_locked_life(JobsTable *jobs, const JobState &before, const core::Life &after,

@@ -121,26 +121,29 @@ core::Micros max_runtime_of(const Claim &claim) {
     return core::bounded_max_runtime(span_of(DatumGetIntervalP(value)));
 }
 
-// Writes the claim into the row that is locked. Returns for how long nobody need look at it. `watched`: the rescue's
-// index has it at once.
-core::Micros mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool watched) {
+// Writes the claim into the row. *unattended: for how long nobody need look at it. `watched`: the rescue's index has it
+// at once. False: another claim was first.
+bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool watched, core::Micros *unattended) {
     JobsTable *jobs = &claim->jobs;
     const JobState before = state_of(*jobs);
     core::Event event = {core::EventKind::Claimed, claim->now};
     event.lease = lease;
     event.timeout = timeout;
     event.max_runtime = max_runtime_of(*claim);
-    const core::Micros unattended = core::first_deadline(timeout, event.max_runtime);
+    *unattended = core::first_deadline(timeout, event.max_runtime);
     event.watched = watched || !enter_lease(before.id, lease, claim->worker_hash,
-                                            core::saturating_add(claim->now, Min(unattended, kUnwatched)));
+                                            core::saturating_add(claim->now, Min(*unattended, kUnwatched)));
     if (!event.watched) watch_before_prepare();
     if (claim->limiter != nullptr) enter_permits(*claim->limiter, &event);
     OtherColumns others = {};
     others.set(kJobWorkerId, PointerGetDatum(claim->request.worker_id)).set(kJobClaimXid, claim->xid);
-    write_locked_life(jobs, before, core::after_event(before.life, event), others);
+    if (!write_life(jobs, before, core::after_event(before.life, event), others, nullptr, LockWaitSkip)) {
+        drop_lease(before.id, lease);
+        return false;
+    }
     if (claim->limiter != nullptr) keep_permits(claim->limiter);
     remember_place(*jobs, before.id);
-    return unattended;
+    return true;
 }
 
 // Whether the job in table.row is a suspect that this worker is not given. Seeing that costs far less than the permits
@@ -167,12 +170,13 @@ bool take_job(Claim *claim) {
     if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;
-    if (!lock_row_or_skip(&claim->jobs.table)) return false;
+    if (!reach_row_or_skip(&claim->jobs.table)) return false;
     publish_claim_at_abort();
     note_claimed(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
     if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
-    const core::Micros unattended = mark_claimed(claim, job.lease, job.timeout, suspect);
+    core::Micros unattended;
+    if (!mark_claimed(claim, job.lease, job.timeout, suspect, &unattended)) return false;
     claim->earliest_timeout = Min(claim->earliest_timeout, unattended);
     claim->count++;
     claim->closed |= suspect;
