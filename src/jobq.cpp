@@ -6,8 +6,9 @@
 #include "pg/spi.h"
 #include "pg/transaction.h"
 #include "settings.h"
-#include "shared/counting.h"
+#include "shared/counters.h"
 #include "shared/limits.h"
+#include "shared/logged.h"
 #include "shared/memory.h"
 #include "shared/prepared.h"
 #include "shared/publish.h"
@@ -24,7 +25,8 @@ namespace jobq {
 
 namespace {
 
-// docs/design.md, "The end of a transaction", has the reasons for the order.
+// Who reads the log of the transaction (shared/logged.h) stands here and nowhere else; docs/design.md, "The end of a
+// transaction", has the reasons for the order.
 constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforeCommit, settle_prepared_before_commit},
     {Phase::BeforeCommit, send_news_of_lanes},
@@ -34,50 +36,47 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforePrepare, watch_own_leases},  // runs triggers, which may claim and enter lanes
     {Phase::BeforePrepare, send_news_of_lanes},
 
-    {Phase::Prepare, keep_published},
-    {Phase::Prepare, keep_counted},
-    {Phase::Prepare, keep_unblocked},
-    {Phase::Prepare, keep_unblocking},
-    {Phase::Prepare, keep_slots},
+    {Phase::Prepare, keep_log},
     {Phase::Prepare, undo_lanes},
     {Phase::Prepare, forget_async_commit},
+    {Phase::Prepare, clear_log},
 
     // What would make others wrong.
     {Phase::Commit, publish_claimable},
     {Phase::Commit, raise_slot_bounds},
     // What would be stale.
-    {Phase::Commit, add_counted},
+    {Phase::Commit, publish_counts},
     {Phase::Commit, publish_deadlines},
     // What would be late.
-    {Phase::Commit, tell_unblocked},
-    {Phase::Commit, end_unblocking},
-    {Phase::Commit, end_lanes},
+    {Phase::Commit, publish_unblocked},
     {Phase::Commit, forget_async_commit},
 
-    {Phase::AfterCommit, tell_freed_slots},
-    {Phase::AfterCommit, wake_for_published},
+    {Phase::AfterCommit, wake_for_freed_slots},
+    {Phase::AfterCommit, wake_for_claimable},
     {Phase::AfterCommit, wake_for_finished},
+    {Phase::AfterCommit, clear_log},
 
     {Phase::Abort, forget_apart},
-    {Phase::Abort, forget_published},
-    {Phase::Abort, forget_counted},
-    {Phase::Abort, forget_unblocked},
+    {Phase::Abort, forget_claims},
+    {Phase::Abort, abandon_recount},
     {Phase::Abort, undo_unblocking},
     {Phase::Abort, undo_lanes},
     {Phase::Abort, forget_async_commit},
     {Phase::Abort, settle_prepared_at_abort},
 
-    {Phase::AfterAbort, tell_slots_not_taken},
+    {Phase::AfterAbort, wake_for_slots_not_taken},
+    {Phase::AfterAbort, clear_log},
 
-    {Phase::SavepointCommit, hand_counted_to_parent},
+    {Phase::SavepointCommit, hand_log_to_parent},
 
     {Phase::SavepointAbort, forget_apart},
-    {Phase::SavepointAbort, forget_published_of_savepoint},
-    {Phase::SavepointAbort, forget_counted_of_savepoint},
+    {Phase::SavepointAbort, forget_claims},
+    {Phase::SavepointAbort, abandon_recount},
     {Phase::SavepointAbort, undo_unblocking_of_savepoint},
     {Phase::SavepointAbort, undo_lanes_of_savepoint},
+    {Phase::SavepointAbort, roll_back_log},
 
-    {Phase::AfterSavepointAbort, tell_slots_not_taken_by_savepoint},
+    {Phase::AfterSavepointAbort, wake_for_slots_not_taken},
 };
 static_assert(in_order(kTransactionParts));
 

@@ -16,7 +16,10 @@ CLANGXX=${CLANGXX:-clang++}
 
 # What a file may include of this project, by the first pattern that fits. Top to bottom:
 # functions, workers -> tick -> store -> shared -> pg -> core, never upwards. Headers that src/ does not have are the server's.
+# Who writes to the log of the transaction knows none of its readers.
 readonly LAYERS='
+src/shared/transaction_log.h  pg/ core/
+src/store/change_job.*        pg/ core/ shared/transaction_log.h shared/leases.h store/
 src/core/*           core/
 src/pg/*             pg/ core/
 src/settings.*       pg/ core/ settings.h

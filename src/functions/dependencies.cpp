@@ -7,7 +7,7 @@
 #include "pg/args.h"
 #include "pg/rights.h"
 #include "pg/spi.h"
-#include "shared/unblock.h"
+#include "shared/transaction_log.h"
 #include "store/dependencies.h"
 #include "store/dependents.h"
 #include "store/owner.h"

@@ -5,7 +5,7 @@
 #include "core/group.h"
 #include "functions/job_row.h"
 #include "pg/args.h"
-#include "shared/unblock.h"
+#include "shared/transaction_log.h"
 #include "store/jobs_table.h"
 #include "store/lanes.h"
 #include "store/unique.h"

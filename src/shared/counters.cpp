@@ -3,12 +3,12 @@
 
 #include "settings.h"
 #include "shared/counters.h"
+#include "shared/logged.h"
 #include "shared/memory.h"
 #include "shared/slots.h"
 
 extern "C" {
 #include "access/twophase.h"
-#include "common/hashfn.h"
 #include "port/atomics.h"
 }
 
@@ -386,10 +386,6 @@ void make_counters(void *memory, bool fresh) {
     }
 }
 
-uint32 hash_of_queue(const char *name) {
-    return hash_bytes(reinterpret_cast<const unsigned char *>(name), static_cast<int>(strnlen(name, NAMEDATALEN)));
-}
-
 void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget_all) {
     if (shared == nullptr) return;
     const TimestampTz now = GetCurrentTransactionStopTimestamp();
@@ -409,6 +405,12 @@ void add_changes(const QueueChange *changes, int count, FullTransactionId xid, b
         if (entry != nullptr) add_change(database, entry, changes[i].counts, U64FromFullTransactionId(xid), now);
     }
     LWLockRelease(lock());
+}
+
+void publish_counts() {
+    const TransactionLog &log = transaction_log();
+    if (log.changes.count > 0 || log.counts_unknown)
+        add_changes(log.changes.items, log.changes.count, GetTopFullTransactionIdIfAny(), log.counts_unknown);
 }
 
 void forget_counters(Oid database_oid) {

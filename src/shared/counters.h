@@ -1,5 +1,5 @@
 // The counters of the queues in shared memory: jobs by status, and totals since the server started, for each queue of
-// each database. Behind counting.h, which says what changes; read by src/store/counts.cpp. Without preload, and with
+// each database. The log of the transaction says what changes; read by src/store/counts.cpp. Without preload, and with
 // jobq.max_counted_queues = 0, there are none and every function says so.
 //
 // The table is the truth. The counters of a database are unknown until it has been counted, and whatever might have
@@ -30,19 +30,15 @@ namespace jobq {
 Size counters_size();
 void make_counters(void *memory, bool fresh);
 
-// By how much a transaction changes a queue.
-struct QueueChange {
-    char queue[NAMEDATALEN];  // zero padded
-    uint32 hash;              // hash_of_queue()
-    int level;                // of nested transactions; for counting.cpp
-    int next;                 // the same
-    core::Counts counts;
-};
-uint32 hash_of_queue(const char *name);
+struct QueueChange;  // shared/logged.h
 
 // Adds the changes of a transaction of this database that has just become visible. `forget`: something happened that
 // makes the counters unknown. Raises no error.
 void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget);
+
+// For jobq.cpp.
+void publish_counts();  // of the log
+void abandon_recount();
 
 // A prepared transaction of that database may have been committed whose changes nobody knows.
 void forget_counters(Oid database_oid);
@@ -86,6 +82,5 @@ struct QueueCount {
 // Enters what was counted. `complete`: no queue had to be left out. Returns how many queues' counters were wrong; 0
 // when they were unknown.
 int64 end_recount(QueueCount *queues, int count, bool complete);
-void abandon_recount();
 
 }  // namespace jobq

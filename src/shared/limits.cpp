@@ -3,18 +3,14 @@
 #include "pg/pg.h"
 
 #include "shared/limits.h"
+#include "shared/logged.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/parked.h"
-#include "shared/prepared.h"
 #include "shared/waiters.h"
 #include "shared/wall_clock.h"
 
 #include <algorithm>
-
-extern "C" {
-#include "utils/resowner.h"
-}
 
 namespace jobq {
 
@@ -27,8 +23,6 @@ constexpr int kBounds = 32768;
 // free without a word.
 constexpr core::Micros kFullFor = 10 * core::kSecond;
 constexpr int kFullForLooks = 100;
-// Slots that a transaction takes and gives back. Of more it is only known that there were some.
-constexpr int kMaxTold = 4096;
 
 struct Entry {
     Oid database;  // InvalidOid: free
@@ -67,23 +61,6 @@ struct Limits {
 };
 
 Limits *limits = nullptr;
-
-// What this session's transaction has taken, and what it gives back.
-struct Told {
-    int64 slot;
-    int64 seq;
-    uint64 ticket;  // to raise the bound, 0: no
-    bool freed;
-    bool tried;               // given back, and handed out to a claim of this transaction
-    char queue[NAMEDATALEN];  // zero padded
-    std::string_view key;     // empty: of the whole queue; in TopTransactionContext
-};
-struct Pending {
-    int count, room;
-    bool anywhere;
-    Told *told;  // in TopTransactionContext
-};
-Pending pending = {};
 
 uint64 spread(uint64 number) { return number * UINT64CONST(0x9e3779b97f4a7c15); }
 
@@ -180,19 +157,19 @@ core::Bucket *tokens_under(Entry *entry, Bucket *bucket, const core::Rate &rate,
     return &entry->bucket;
 }
 
-bool tell(const Told &told) {
-    const bool missed = with_known(core::limit_of_slot(told.slot), [&](Entry *entry) {
+// Whether somebody may wait for it.
+bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_view key) {
+    const bool missed = with_known(core::limit_of_slot(logged.slot), [&](Entry *entry) {
         if (entry == nullptr) return false;
         change(entry);
-        add_free(entry, core::number_of_slot(told.slot));
+        add_free(entry, core::number_of_slot(logged.slot));
         const bool missed = entry->missed;
         entry->missed = false;
         return missed;
     });
     // Its limit's entry knows that it has room.
-    if (told.key.empty()) return missed;
-    const std::string_view queue(told.queue, strnlen(told.queue, NAMEDATALEN));
-    return unpark_key(queue, told.key, GetCurrentTimestamp()) || missed;
+    if (key.empty()) return missed;
+    return unpark_key(queue, key, GetCurrentTimestamp()) || missed;
 }
 
 Bound *bound_of(int64 slot, LWLock **lock) {
@@ -214,57 +191,23 @@ auto with_bound(int64 slot, Body body) {
 
 bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.database == MyDatabaseId; }
 
-// Those of a transaction that committed, or everything that one took which did not.
-void tell_of(bool freed) {
-    for (int i = 0; i < pending.count; i++)
-        if (pending.told[i].freed == freed && tell(pending.told[i])) let_waiters_look(pending.told[i].queue);
-    if (!pending.anywhere) return;
+// Those for which is_free(slot) holds; `anywhere`: and others.
+template <typename IsFree>
+void wake_for_slots(const TransactionLog &log, bool anywhere, IsFree is_free) {
+    for (const LoggedSlot &slot : log.slots) {
+        const char *queue = log.queues.items[slot.queue].name;
+        if (is_free(slot) && free_slot(slot, {queue, strnlen(queue, NAMEDATALEN)}, log.key_of(slot)))
+            let_waiters_look(queue);
+    }
+    if (!anywhere) return;
     forget_slots();
     let_all_waiters_look();
-}
-
-bool any_told() { return pending.count > 0 || pending.anywhere; }
-
-// The entry, unless there are too many.
-Told *add_told(std::string_view queue, std::string_view key, int64 slot, bool freed) {
-    if (limits == nullptr || !IsUnderPostmaster) return nullptr;
-    if (pending.count == kMaxTold || slot == 0) {
-        pending.anywhere = true;
-        return nullptr;
-    }
-    if (pending.count == pending.room) {
-        const int room = Max(pending.room * 2, 8);
-        const Size size = sizeof(Told) * room;
-        pending.told = static_cast<Told *>(pending.told == nullptr ? MemoryContextAlloc(TopTransactionContext, size)
-                                                                   : repalloc(pending.told, size));
-        pending.room = room;
-    }
-    Told *told = &pending.told[pending.count++];
-    *told = {};
-    told->slot = slot;
-    told->freed = freed;
-    memcpy(told->queue, queue.data(), Min(queue.size(), NAMEDATALEN - 1));
-    if (!key.empty()) {
-        auto *copy = static_cast<char *>(MemoryContextAlloc(TopTransactionContext, key.size()));
-        memcpy(copy, key.data(), key.size());
-        told->key = {copy, key.size()};
-    }
-    return told;
-}
-
-// A slot that this transaction has given back: for others it is not free yet.
-Told *own_free_slot(int64 limit) {
-    for (int i = 0; i < pending.count; i++) {
-        Told *told = &pending.told[i];
-        if (told->freed && !told->tried && core::limit_of_slot(told->slot) == limit) return told;
-    }
-    return nullptr;
 }
 
 }  // namespace
 
 bool limit_is_full(int64 limit) {
-    if (limits == nullptr || own_free_slot(limit) != nullptr || pending.anywhere) return false;
+    if (limits == nullptr || has_own_free_slot(limit)) return false;
     const TimestampTz now = GetCurrentTimestamp();
     return with_known(limit, [&](Entry *entry) {
         if (entry == nullptr || !entry->complete || entry->free_count > 0) return false;
@@ -277,10 +220,7 @@ bool limit_is_full(int64 limit) {
 
 int32 take_free_number(int64 limit) {
     if (limits == nullptr) return 0;
-    if (Told *own = own_free_slot(limit)) {
-        own->tried = true;
-        return core::number_of_slot(own->slot);
-    }
+    if (const int64 own = take_own_free_slot(limit)) return core::number_of_slot(own);
     return with_known(limit, [&](Entry *entry) {
         if (entry == nullptr || entry->free_count == 0) return 0;
         return entry->free[--entry->free_count];
@@ -344,58 +284,35 @@ int64 next_slot_seq(int64 slot, TimestampTz now) {
 }
 
 void slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq) {
-    Told *told = add_told(queue, key, slot, false);
-    if (told == nullptr) return;
-    told->seq = seq;
-    told->ticket = pg_atomic_add_fetch_u64(&limits->changes, 1);
-    with_bound(slot, [told](Bound *bound) {
-        if (!is_of(*bound, told->slot)) *bound = {MyDatabaseId, told->slot, 0, 0, 0};
-        bound->latest = told->seq;
-        bound->ticket = told->ticket;
+    if (limits == nullptr) return;
+    const uint64 ticket = pg_atomic_add_fetch_u64(&limits->changes, 1);
+    if (!publish_slot_taken(queue, key, slot, seq, ticket)) return;
+    with_bound(slot, [&](Bound *bound) {
+        if (!is_of(*bound, slot)) *bound = {MyDatabaseId, slot, 0, 0, 0};
+        bound->latest = seq;
+        bound->ticket = ticket;
         return true;
     });
 }
 
-void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 slot) {
-    add_told(queue, key, slot, true);
-    // At once, too: this transaction may claim another job of the key.
-    if (!key.empty()) unpark_key(queue, key, GetCurrentTimestamp());
-}
-
-void slots_freed_at_commit() { add_told({}, {}, 0, true); }
-
 void raise_slot_bounds() {
-    for (const Told *told = pending.told; told < pending.told + pending.count; told++) {
-        if (told->freed || told->ticket == 0) continue;
-        with_bound(told->slot, [told](Bound *bound) {
-            if (is_of(*bound, told->slot) && bound->ticket == told->ticket) bound->bound = told->seq;
+    for (const LoggedSlot &logged : transaction_log().slots) {
+        if (logged.ticket == 0) continue;
+        with_bound(logged.slot, [&](Bound *bound) {
+            if (is_of(*bound, logged.slot) && bound->ticket == logged.ticket) bound->bound = logged.seq;
             return true;
         });
     }
 }
 
-void tell_freed_slots() {
-    if (any_told()) tell_of(true);
-    pending = {};
+void wake_for_freed_slots() {
+    const TransactionLog &log = transaction_log();
+    wake_for_slots(log, log.slots_freed_anywhere, [](const LoggedSlot &slot) { return slot.freed; });
 }
 
-void tell_slots_not_taken() {
-    if (any_told()) tell_of(false);
-    pending = {};
-}
-
-void tell_slots_not_taken_by_savepoint() {
-    if (!any_told()) return;
-    tell_of(false);
-    // What it had given back is held again.
-    for (int i = 0; i < pending.count; i++) pending.told[i].ticket = 0;
-}
-
-void keep_slots() {
-    PreparedEffects effects = pending.anywhere ? kClaimedJobs | kFreedSlots : 0;
-    for (int i = 0; i < pending.count; i++) effects |= pending.told[i].freed ? kFreedSlots : kClaimedJobs;
-    keep_effects(effects);
-    pending = {};
+void wake_for_slots_not_taken() {
+    const TransactionLog &log = transaction_log();
+    wake_for_slots(log, log.slots_taken_anywhere, [](const LoggedSlot &slot) { return slot.taken; });
 }
 
 bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {

@@ -41,20 +41,13 @@ int64 slot_bound(int64 slot);
 // And who takes it writes this one, or a higher one.
 int64 next_slot_seq(int64 slot, TimestampTz now);
 
-// The current transaction takes a slot, or gives it back: whoever waits for one is told when it ends so that it is
-// free.
-// `key` empty: it is one of the whole queue.
+// The current transaction takes a slot. `key` empty: it is one of the whole queue.
 void slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq);
-void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 slot);
-// The same for slots of any limits: nobody knows which.
-void slots_freed_at_commit();
 
-// For jobq.cpp.
-void raise_slot_bounds();  // when others see the transaction
-void tell_freed_slots();   // when who is told can take them
-void tell_slots_not_taken();
-void tell_slots_not_taken_by_savepoint();  // that it may be told of too much does no harm
-void keep_slots();
+// For jobq.cpp: what the log of the transaction says of slots.
+void raise_slot_bounds();         // when others see the transaction
+void wake_for_freed_slots();      // when who is woken can take them
+void wake_for_slots_not_taken();  // after a rollback, to a savepoint too: that it may be told of too much does no harm
 
 // Takes a token of the limit; false: there is none before *due.
 bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due);

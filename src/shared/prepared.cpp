@@ -2,6 +2,8 @@
 #include "pg/pg.h"
 
 #include "core/counts.h"
+#include "shared/counters.h"
+#include "shared/logged.h"
 #include "shared/memory.h"
 #include "shared/prepared.h"
 #include "shared/publish.h"
@@ -56,14 +58,6 @@ int places() { return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBack
 
 // ---- under the lock
 
-Prepared *find(FullTransactionId xid) {
-    for (int i = 0; i < shared->capacity; i++) {
-        Prepared *item = &shared->items[i];
-        if (OidIsValid(item->database) && FullTransactionIdEquals(item->xid, xid)) return item;
-    }
-    return nullptr;
-}
-
 // A place for one that is being prepared. There are as many as the server can have, and one for each session that has
 // just ended one and is yet to tell of it: when all are taken, one is of a transaction that is over and whose database
 // nobody has come by since; it is copied to *lost.
@@ -88,21 +82,22 @@ Prepared *enter(Prepared *place, Oid database, FullTransactionId xid) {
 
 // ----
 
-// Calls body(item) for the current transaction, which is being prepared.
-template <typename Body>
-void with_own(Body body) {
-    if (shared == nullptr || shared->capacity == 0) return;
-    const FullTransactionId xid = GetTopFullTransactionIdIfAny();
-    Prepared lost = {};
-    LWLockAcquire(lock(), LW_EXCLUSIVE);
-    Prepared *item = find(xid);
-    if (item == nullptr) {
-        item = find_place(&lost);
-        if (item != nullptr) enter(item, MyDatabaseId, xid);
-    }
-    if (item != nullptr) body(item);
-    LWLockRelease(lock());
-    if (OidIsValid(lost.database)) forget_counters(lost.database);
+PreparedEffects effects_of(const TransactionLog &log) {
+    PreparedEffects effects = 0;
+    if (log.round.any) effects |= kDeadlines;
+    if (log.ready.count > 0 || log.ready_anywhere) effects |= kReadyJobs;
+    const auto settings_changed = [](const LoggedQueue &queue) { return queue.settings; };
+    if (log.look_anywhere || std::any_of(log.queues.begin(), log.queues.end(), settings_changed)) effects |= kLooks;
+    if (log.finished_count > 0 || log.finished_anywhere) effects |= kFinishedJobs;
+    if (log.unblocked_count > 0 || log.unblocked_anywhere != 0 || log.unblocking) effects |= kUnblockedJobs;
+    const auto freed = [](const LoggedSlot &slot) { return slot.freed; };
+    const auto taken = [](const LoggedSlot &slot) { return slot.taken; };
+    if (log.slots_freed_anywhere || std::any_of(log.slots.begin(), log.slots.end(), freed)) effects |= kFreedSlots;
+    if (log.slots_taken_anywhere || std::any_of(log.slots.begin(), log.slots.end(), taken)) effects |= kClaimedJobs;
+    if (log.claims) effects |= kClaimedJobs;
+    if (log.round.any && log.round.extension) effects |= kExtensionChanged;
+    if (log.databases) effects |= kDatabasesChanged;
+    return effects;
 }
 
 // The server holds a dummy process for each transaction that is prepared, and does not clear it afterwards. None of
@@ -192,18 +187,24 @@ void settle_prepared_at_abort() {
     if (shared != nullptr && may_have_ended_one()) settle_prepared();
 }
 
-void keep_effects(PreparedEffects effects) {
-    if (effects != 0) with_own([effects](Prepared *item) { item->effects |= effects; });
-}
-
-void keep_changes(const QueueChange *changes, int count, bool unknown) {
-    with_own([&](Prepared *item) {
-        item->unknown = unknown || count > kMaxQueues;
+void keep_log() {
+    const TransactionLog &log = transaction_log();
+    const PreparedEffects effects = effects_of(log);
+    const int count = log.changes.count;
+    if (shared == nullptr || shared->capacity == 0 || (effects == 0 && count == 0 && !log.counts_unknown)) return;
+    Prepared lost = {};
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    if (Prepared *place = find_place(&lost)) {
+        Prepared *item = enter(place, MyDatabaseId, GetTopFullTransactionIdIfAny());
+        item->effects = effects;
+        item->unknown = log.counts_unknown || count > kMaxQueues;
         item->count = item->unknown ? 0 : count;
-        memcpy(static_cast<void *>(item->changes), changes, sizeof(QueueChange) * item->count);
+        memcpy(static_cast<void *>(item->changes), log.changes.items, sizeof(QueueChange) * item->count);
         // Counted again, by the worker.
         if (item->unknown) item->effects |= kDeadlines;
-    });
+    }
+    LWLockRelease(lock());
+    if (OidIsValid(lost.database)) forget_counters(lost.database);
 }
 
 void settle_prepared() {

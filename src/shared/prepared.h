@@ -12,7 +12,6 @@
 #pragma once
 
 #include "pg/pg.h"
-#include "shared/counters.h"
 
 namespace jobq {
 
@@ -32,14 +31,12 @@ constexpr PreparedEffects kAllEffects = 511;
 constexpr PreparedEffects kEffectsOfRollback = kClaimedJobs | kUnblockedJobs;
 constexpr PreparedEffects kEffectsOfCommit = kAllEffects & ~kClaimedJobs;
 
-// For parts of Phase::Prepare.
-void keep_effects(PreparedEffects effects);
-void keep_changes(const QueueChange *changes, int count, bool unknown);
-
 // Tells of the prepared transactions of this session's database that are over. Raises no error.
 void settle_prepared();
 
-// For jobq.cpp: every transaction of every process looks. Before a commit, not after it: by then the transaction has
+// For jobq.cpp: what the log of this transaction, which is being prepared, says is kept.
+void keep_log();
+// Every transaction of every process looks. Before a commit, not after it: by then the transaction has
 // forgotten whether it has written WAL.
 void adopt_prepared();
 void settle_prepared_before_commit();

@@ -9,6 +9,7 @@
 #include "core/claim_key.h"
 #include "core/duty.h"
 #include "core/launch_plan.h"
+#include "shared/transaction_log.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -41,13 +42,6 @@ struct StepReport {
     TimestampTz not_before;  // failures back off
     uint32 logged;           // fingerprint of the error in the log, 0: it works
 };
-
-// What a look at all watched jobs has found.
-struct Horizon {
-    TimestampTz deadline;      // before this none of them needs the rescue; DT_NOBEGIN: unknown, the other too
-    TimestampTz cancel_asked;  // the earliest time at which one of them was asked to cancel; DT_NOEND: none was
-};
-constexpr Horizon kUnknownHorizon = {DT_NOBEGIN, DT_NOBEGIN};
 
 // Where the repair of the marks goes on, a piece a round; lanes in the order of their ids.
 struct RepairPlace {
@@ -163,10 +157,5 @@ void publish_due(Slot *slot, TimestampTz due);
 void call_worker(Slot *slot);
 
 void wake_launcher();
-
-// The launcher looks through pg_database again once the current transaction has committed.
-void announce_databases_at_commit();
-// Like publish_due_at_commit(now); the slot forgets whether the database has the extension.
-void announce_extension_at_commit();
 
 }  // namespace jobq

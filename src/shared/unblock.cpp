@@ -2,8 +2,8 @@
 // that asks for a search.
 #include "pg/pg.h"
 
+#include "shared/logged.h"
 #include "shared/memory.h"
-#include "shared/prepared.h"
 #include "shared/unblock.h"
 
 namespace jobq {
@@ -43,17 +43,6 @@ Lists *lists = nullptr;
 List *list_of(const Slot *slot) { return &lists->lists[slot - shared_state()->slots]; }
 
 LWLock *unblock_lock() { return shared_lock(Lock::Unblock); }
-
-// What a transaction has unblocked. Static, so that telling of it after the commit needs no memory.
-constexpr int kMaxTold = 4096;
-constexpr int kRecent = 256;
-struct Told {
-    int count;
-    Blockers anything;
-    Unblocked entries[kMaxTold];
-    uint16 recent[kRecent];  // where a key was entered last, by its low bits
-};
-Told told = {};
 
 // ---- under the lock
 
@@ -137,10 +126,6 @@ void tell(Blockers anything, const Unblocked *entries, int count) {
     }
 }
 
-bool any_told() { return told.count > 0 || told.anything != 0; }
-
-bool can_tell() { return shared_memory_ready() && IsUnderPostmaster; }
-
 // This process, among all that have ever run since the start of the server.
 uint64 own_number() {
     return (static_cast<uint64>(MyStartTimestamp) << 22) ^ static_cast<uint64>(static_cast<uint32>(MyProcPid)) ^ 1;
@@ -148,42 +133,14 @@ uint64 own_number() {
 
 }  // namespace
 
-void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job) {
-    if (!can_tell() || (told.anything & bit_of(blocker)) != 0) return;
-    uint16 *recent = &told.recent[static_cast<uint64>(key) % kRecent];
-    if (*recent < told.count && told.entries[*recent].key == key && told.entries[*recent].blocker == blocker) {
-        told.entries[*recent].job = Min(told.entries[*recent].job, job);
-        return;
-    }
-    if (told.count == kMaxTold) {
-        told.anything |= bit_of(blocker);
-        return;
-    }
-    *recent = static_cast<uint16>(told.count);
-    told.entries[told.count++] = {key, job, blocker};
+void publish_unblocked() {
+    const TransactionLog &log = transaction_log();
+    if (log.unblocked_count > 0 || log.unblocked_anywhere != 0)
+        tell(log.unblocked_anywhere, log.unblocked, log.unblocked_count);
 }
 
-void publish_unblocked_anywhere_at_commit(Blocker blocker) {
-    if (can_tell()) told.anything |= bit_of(blocker);
-}
-
-void tell_unblocked() {
-    if (any_told()) tell(told.anything, told.entries, told.count);
-    forget_unblocked();
-}
-
-void keep_unblocked() {
-    if (any_told()) keep_effects(kUnblockedJobs);
-    forget_unblocked();
-}
-
-void forget_unblocked() {
-    told.count = 0;
-    told.anything = 0;
-}
-
-void unblock_now(const Unblocked *told, int count, Blockers anything) {
-    if (shared_memory_ready() && IsUnderPostmaster) tell(anything, told, count);
+void unblock_now(const Unblocked *unblocked, int count, Blockers anything) {
+    if (shared_memory_ready() && IsUnderPostmaster) tell(anything, unblocked, count);
 }
 
 void unblock_anything() {

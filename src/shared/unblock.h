@@ -8,35 +8,15 @@
 
 #include "pg/pg.h"
 #include "shared/slots.h"
+#include "shared/transaction_log.h"
 
 namespace jobq {
 
-enum class Blocker : uint8 { Group, Dependency };
-constexpr int kBlockers = 2;
-using Blockers = uint32;  // a bit for each
-constexpr Blockers bit_of(Blocker blocker) { return 1U << static_cast<int>(blocker); }
-constexpr Blockers kAllBlockers = (1U << kBlockers) - 1;
-
-struct Unblocked {
-    int64 key;  // the group; the job that others depend on
-    int64 job;  // groups: the lowest id among the jobs that wait for it from now on; kNoJob: none is new
-    Blocker blocker;
-};
-constexpr int64 kNoJob = PG_INT64_MAX;
-
-// ---- for a transaction: told when it commits. What a rolled-back savepoint did may be told of, too.
-
-void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job = kNoJob);
-// Nobody knows which ones.
-void publish_unblocked_anywhere_at_commit(Blocker blocker);
-
-// For jobq.cpp.
-void tell_unblocked();  // when others see the transaction
-void keep_unblocked();
-void forget_unblocked();
+// For jobq.cpp: what the log of the transaction says of it, when others see it.
+void publish_unblocked();
 
 // Everybody can see already what these tell of. Raises no error.
-void unblock_now(const Unblocked *told, int count, Blockers anything);
+void unblock_now(const Unblocked *unblocked, int count, Blockers anything);
 // Everybody can see already what may have unblocked anything, and nobody has told of it. Raises no error.
 void unblock_anything();
 

@@ -4,12 +4,9 @@
 #include "core/group.h"
 #include "core/retry.h"
 #include "pg/args.h"
-#include "shared/counting.h"
 #include "shared/leases.h"
-#include "shared/limits.h"
-#include "shared/publish.h"
+#include "shared/transaction_log.h"
 #include "store/change_job.h"
-#include "store/groups.h"
 #include "store/lanes.h"
 
 namespace jobq {

@@ -11,6 +11,7 @@
 #include "shared/marks.h"
 #include "shared/parked.h"
 #include "shared/publish.h"
+#include "shared/transaction_log.h"
 #include "shared/turns.h"
 #include "store/change_job.h"
 #include "store/claim.h"

@@ -4,9 +4,8 @@
 #include "pg/args.h"
 #include "pg/memory.h"
 #include "shared/counters.h"
-#include "shared/counting.h"
+#include "shared/logged.h"
 #include "shared/marks.h"
-#include "shared/publish.h"
 #include "store/counts.h"
 #include "store/jobs_table.h"
 #include "store/lanes.h"
@@ -74,23 +73,20 @@ std::string_view name_of(const char *queue) { return {queue, strnlen(queue, NAME
 
 // What this transaction has changed belongs to what it sees.
 void add_own_changes(QueueList *list) {
-    int count;
-    const QueueChange *changes = own_changes(&count);
-    for (int i = 0; i < count; i++) {
+    for (const QueueChange &change : transaction_log().changes) {
         QueueNumbers *found = nullptr;
         for (int q = 0; q < list->count && found == nullptr; q++)
-            if (list->items[q].queue == name_of(changes[i].queue)) found = &list->items[q];
+            if (list->items[q].queue == name_of(change.queue)) found = &list->items[q];
         if (found == nullptr) {
             found = &list->items[list->count++];
-            *found = {name_of(changes[i].queue), {}, {}, true, false};
+            *found = {name_of(change.queue), {}, {}, true, false};
         }
-        for (int s = 0; s < core::kJobStatusCount; s++) found->jobs[s] += changes[i].counts.jobs[s];
+        for (int s = 0; s < core::kJobStatusCount; s++) found->jobs[s] += change.counts.jobs[s];
     }
 }
 
 QueueList list_counters(const CountedQueues &counters) {
-    int own;
-    own_changes(&own);
+    const int own = transaction_log().changes.count;
     QueueList list = {static_cast<QueueNumbers *>(
                           palloc_extended(sizeof(QueueNumbers) * (counters.count + own + 1), MCXT_ALLOC_HUGE)),
                       0};
@@ -134,21 +130,20 @@ Counted count_table(Snapshot snapshot) {
 
 // The snapshot sees what this transaction has changed, but that counts when it commits.
 void note_own_changes(Counted *counted) {
-    int count;
-    const QueueChange *changes = own_changes(&count);
-    if (count == 0) return;
-    counted->queues =
-        static_cast<QueueCount *>(repalloc_huge(counted->queues, sizeof(QueueCount) * (counted->count + count)));
-    for (int i = 0; i < count; i++) {
+    const auto &changes = transaction_log().changes;
+    if (changes.count == 0) return;
+    counted->queues = static_cast<QueueCount *>(
+        repalloc_huge(counted->queues, sizeof(QueueCount) * (counted->count + changes.count)));
+    for (const QueueChange &change : changes) {
         QueueCount *found = nullptr;
         for (int q = 0; q < counted->count && found == nullptr; q++)
-            if (memcmp(counted->queues[q].queue, changes[i].queue, NAMEDATALEN) == 0) found = &counted->queues[q];
+            if (memcmp(counted->queues[q].queue, change.queue, NAMEDATALEN) == 0) found = &counted->queues[q];
         if (found == nullptr) {
             found = &counted->queues[counted->count++];
             *found = {};
-            memcpy(found->queue, changes[i].queue, NAMEDATALEN);
+            memcpy(found->queue, change.queue, NAMEDATALEN);
         }
-        for (int s = 0; s < core::kJobStatusCount; s++) found->own[s] += changes[i].counts.jobs[s];
+        for (int s = 0; s < core::kJobStatusCount; s++) found->own[s] += change.counts.jobs[s];
     }
 }
 
@@ -202,8 +197,7 @@ QueueList read_queue_numbers() {
     list = list_counters(counters);
     if (!counters.complete) {
         append_counted(read(count_others, Params().add(names_of_list(list))), &list);
-        int own;
-        own_changes(&own);
+        const int own = transaction_log().changes.count;
         list.items =
             static_cast<QueueNumbers *>(repalloc_huge(list.items, sizeof(QueueNumbers) * (list.count + own + 1)));
     }

@@ -3,7 +3,7 @@
 
 #include "pg/args.h"
 #include "pg/memory.h"
-#include "shared/unblock.h"
+#include "shared/transaction_log.h"
 #include "store/dependencies.h"
 #include "store/jobs_table.h"
 #include "store/owner.h"

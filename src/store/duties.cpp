@@ -10,6 +10,7 @@
 #include "shared/marks.h"
 #include "shared/publish.h"
 #include "shared/slots.h"
+#include "shared/transaction_log.h"
 #include "store/dependencies.h"
 #include "store/change_job.h"
 #include "store/directory.h"

@@ -5,12 +5,10 @@
 #include "pg/args.h"
 #include "pg/memory.h"
 #include "pg/spi.h"
-#include "shared/counting.h"
-#include "shared/publish.h"
+#include "shared/transaction_log.h"
 #include "store/dead_letters.h"
 #include "store/dependencies.h"
 #include "store/ending.h"
-#include "store/groups.h"
 #include "store/owner.h"
 #include "store/rows.h"
 

@@ -16,13 +16,6 @@ void look_at_groups(const Unblocked *told, int count, Unblocking *done);
 bool search_groups(SearchPlace *place, int limit, Unblocking *done);
 void forget_groups();
 
-// ---- for whoever changes jobs: what it must tell of when it commits
-
-// A job waits for its turn from now on.
-inline void publish_group_waits(int64 group, int64 job) { publish_unblocked_at_commit(Blocker::Group, group, job); }
-// The job whose turn it was has ended, or is gone.
-inline void publish_group_free(int64 group) { publish_unblocked_at_commit(Blocker::Group, group); }
-
 // Whether any job waits for its turn. Inside with_spi().
 bool any_group_waits();
 

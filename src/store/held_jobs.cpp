@@ -4,7 +4,7 @@
 #include "pg/args.h"
 #include "pg/memory.h"
 #include "pg/spi.h"
-#include "shared/counting.h"
+#include "shared/transaction_log.h"
 #include "store/change_job.h"
 #include "store/dependencies.h"
 #include "store/directory.h"

@@ -10,7 +10,7 @@
 #include "pg/memory.h"
 #include "pg/relation_changes.h"
 #include "pg/spi.h"
-#include "shared/publish.h"
+#include "shared/logged.h"
 #include "store/lanes.h"
 #include "store/owner.h"
 
@@ -80,10 +80,6 @@ Oid directory = InvalidOid;
 // nobody the plans that read the directory. Invalid: it must be looked up, since each such message may be of its end.
 Oid news = InvalidOid;
 
-// What this transaction has written.
-bool must_tell = false;
-bool is_told = false;  // by the end of the transaction, which goes on: triggers that fire later may enter lanes yet
-SubTransactionId entered_in = InvalidSubTransactionId;
 // The lane that was found in the directory last, by a transaction that had its number.
 struct {
     FullTransactionId xid;
@@ -505,7 +501,8 @@ void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, b
     if (!publish_ready_at_commit(queue, lane, key, is_new)) return;
     const Lane *found = lane_of(known_of(queue), lane);
     if (found != nullptr)
-        describe_ready_lane(core::lane_traits(found->kind, found->version, found->required, found->required_count));
+        describe_ready_lane(lane,
+                            core::lane_traits(found->kind, found->version, found->required, found->required_count));
 }
 
 LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
@@ -536,9 +533,8 @@ LaneIds all_lanes(std::string_view queue) {
 void lanes_changed_at_commit() {
     open_cache();
     if (!OidIsValid(news)) find_relations();
-    must_tell = true;
-    if (is_told) send_news();
-    entered_in = Max(entered_in, GetCurrentSubTransactionId());
+    // Triggers that fire at the end of the transaction may enter lanes yet.
+    if (publish_lanes_at_commit()) send_news();
 }
 
 void invalidate_lanes() {
@@ -549,25 +545,17 @@ void invalidate_lanes() {
 
 void send_news_of_lanes() {
     // Once, however many lanes: a flood of messages would make every session forget all it knows.
-    if (must_tell) send_news();
-    is_told = true;
-}
-
-void end_lanes() {
-    must_tell = is_told = false;
-    entered_in = InvalidSubTransactionId;
-    settled.lane = 0;
-    being_read = nullptr;
+    if (begin_telling_of_lanes()) send_news();
 }
 
 void undo_lanes() {
-    if (entered_in != InvalidSubTransactionId) changes_of_all++;
-    end_lanes();
+    if (transaction_log().lanes_in != InvalidSubTransactionId) changes_of_all++;
+    being_read = nullptr;
 }
 
 void undo_lanes_of_savepoint() {
     settled.lane = 0;
-    if (GetCurrentSubTransactionId() <= entered_in) changes_of_all++;
+    if (GetCurrentSubTransactionId() <= transaction_log().lanes_in) changes_of_all++;
 }
 
 }  // namespace jobq

@@ -57,8 +57,7 @@ void invalidate_lanes();
 
 // For jobq.cpp.
 void send_news_of_lanes();  // before the commit
-void end_lanes();
-void undo_lanes();  // of a transaction that is prepared, too: nothing of it is there until it is committed
+void undo_lanes();          // of a transaction that is prepared, too: nothing of it is there until it is committed
 void undo_lanes_of_savepoint();
 
 }  // namespace jobq

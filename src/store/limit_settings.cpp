@@ -3,8 +3,7 @@
 
 #include "pg/args.h"
 #include "pg/spi.h"
-#include "shared/limits.h"
-#include "shared/publish.h"
+#include "shared/transaction_log.h"
 #include "store/change_job.h"
 #include "store/directory.h"
 #include "store/jobs_table.h"

@@ -4,6 +4,7 @@
 #include "pg/args.h"
 #include "shared/marks.h"
 #include "shared/parked.h"
+#include "shared/transaction_log.h"
 #include "store/limiter.h"
 #include "store/parked.h"
 #include "store/suspects.h"
@@ -105,6 +106,9 @@ void learn_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits 
 }  // namespace
 
 EmptyRanges parked_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now) {
+    if (any_slot_freed_here()) return {};
+    // Others hear of these at the commit.
+    for (std::string_view queue, freed; next_key_freed_here(&queue, &freed);) unpark_key(queue, freed, now);
     const int64 parked = parked_lane(lane);
     char key[kLongestKey];
     for (;;) {

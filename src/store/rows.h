@@ -4,7 +4,7 @@
 #include "pg/pg.h"
 #include "core/job.h"
 #include "pg/spi.h"
-#include "shared/counting.h"
+#include "shared/transaction_log.h"
 
 namespace jobq {
 

@@ -13,6 +13,7 @@
 
 #include "pg/args.h"
 #include "pg/table_sql.h"
+#include "shared/limits.h"
 #include "store/slots.h"
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 
 #include "core/limit.h"
 #include "pg/pg.h"
-#include "shared/limits.h"
 #include "store/jobs_table.h"
 
 namespace jobq {

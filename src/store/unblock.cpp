@@ -2,7 +2,7 @@
 #include "pg/pg.h"
 
 #include "pg/async_commit.h"
-#include "shared/prepared.h"
+#include "shared/logged.h"
 #include "store/dependents.h"
 #include "store/groups.h"
 #include "store/unblock.h"
@@ -49,7 +49,6 @@ struct Search {
 struct State {
     const Slot *slot;  // nullptr: by hand
     bool looked;       // at the list, since the process began
-    bool changing;     // in a transaction that has yet to commit
     bool careful;      // since a transaction has failed, until a search finds nothing that fails
     bool failing;      // a job could not be changed; until then too
     Search searches[kBlockers];
@@ -217,10 +216,10 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
     if (state.slot == nullptr) {
         if (!lock_by_hand()) return done.outcome;
         begin_promoting();
-        state.changing = true;
+        unblocking_until_commit(true);
         search_everything(batch, &done);
         // What is watched is complete now, and right whether this commits or not.
-        state.changing = false;
+        unblocking_until_commit(false);
         return done.outcome;
     }
     // A promotion that a crash forgets is made again: nothing that follows from it can be on the disk before it.
@@ -231,7 +230,7 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
         return done.outcome;
     }
     state.lock_pause = 0;
-    state.changing = true;
+    unblocking_until_commit(true);
     if (!begin_promoting())
         for (int kind = 0; kind < kBlockers; kind++) forget_kind(kind);
     unblock_told(&done);
@@ -272,16 +271,8 @@ TimestampTz next_unblocking(TimestampTz now) {
     return state.again_count > 0 ? Max(bounded_pause(state.again_at), free_at) : kNothingDue;
 }
 
-void end_unblocking() { state.changing = false; }
-
-void keep_unblocking() {
-    if (state.changing) keep_effects(kUnblockedJobs);
-    state.changing = false;
-}
-
 void undo_unblocking() {
-    if (!state.changing) return;
-    state.changing = false;
+    if (!transaction_log().unblocking) return;
     // By hand: what is watched may be incomplete now.
     if (state.slot == nullptr) {
         unblock_anything();
@@ -297,7 +288,7 @@ void undo_unblocking() {
 }
 
 void undo_unblocking_of_savepoint() {
-    if (state.slot == nullptr && state.changing) unblock_anything();
+    if (state.slot == nullptr && transaction_log().unblocking) unblock_anything();
 }
 
 }  // namespace jobq

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "shared/transaction_log.h"
 #include "shared/unblock.h"
 #include "store/duties.h"
 
@@ -52,9 +53,7 @@ bool unblocking_fails();
 // When unblock_jobs() is to be called; kNothingDue: when a commit tells of something.
 TimestampTz next_unblocking(TimestampTz now);
 
-// For jobq.cpp: the transaction, in which unblock_jobs() may have changed jobs, ends.
-void end_unblocking();
-void keep_unblocking();
+// For jobq.cpp: the transaction, in which unblock_jobs() may have changed jobs, is rolled back.
 void undo_unblocking();
 void undo_unblocking_of_savepoint();
 

@@ -7,7 +7,7 @@
 #include "shared/leases.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
-#include "shared/publish.h"
+#include "shared/transaction_log.h"
 #include "store/change_job.h"
 #include "store/watch.h"
 

@@ -2,8 +2,8 @@
 #include "pg/pg.h"
 
 #include "shared/memory.h"
-#include "shared/publish.h"
 #include "shared/slots.h"
+#include "shared/transaction_log.h"
 #include "workers/drop_extension.h"
 #include "workers/recount.h"
 

@@ -6,6 +6,7 @@
 #include "workers/evict.h"
 #include "workers/recount.h"
 #include "shared/slots.h"
+#include "shared/transaction_log.h"
 
 extern "C" {
 #include "catalog/pg_authid.h"

@@ -3,9 +3,9 @@
 #include "pg/pg.h"
 
 #include "settings.h"
-#include "shared/counting.h"
 #include "shared/memory.h"
 #include "shared/slots.h"
+#include "shared/transaction_log.h"
 
 extern "C" {
 #include "catalog/pg_authid_d.h"

@@ -3,7 +3,7 @@
 // which looks at what has come (store/watch.h). See triggers_changed.h.
 #include "pg/pg.h"
 
-#include "shared/publish.h"
+#include "shared/transaction_log.h"
 #include "workers/triggers_changed.h"
 
 extern "C" {
