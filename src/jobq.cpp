@@ -38,7 +38,6 @@ constexpr TransactionPart kTransactionParts[] = {
 
     {Phase::Prepare, keep_log},
     {Phase::Prepare, undo_lanes},
-    {Phase::Prepare, forget_async_commit},
     {Phase::Prepare, clear_log},
 
     // What would make others wrong.
@@ -49,7 +48,6 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Commit, publish_deadlines},
     // What would be late.
     {Phase::Commit, publish_unblocked},
-    {Phase::Commit, forget_async_commit},
 
     {Phase::AfterCommit, wake_for_freed_slots},
     {Phase::AfterCommit, wake_for_claimable},
@@ -61,7 +59,6 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Abort, abandon_recount},
     {Phase::Abort, undo_unblocking},
     {Phase::Abort, undo_lanes},
-    {Phase::Abort, forget_async_commit},
     {Phase::Abort, settle_prepared_at_abort},
 
     {Phase::AfterAbort, wake_for_slots_not_taken},

@@ -11,20 +11,18 @@ namespace jobq {
 
 namespace {
 
-// Where the WAL of the current transaction ended when such a call did; 0: there was none.
+// Where the WAL of a transaction ended when such a call did. No other one's ever ends there.
 XLogRecPtr allowed_end = 0;
 
 }  // namespace
 
-bool is_whole_transaction() { return XactLastRecEnd == 0 ? allowed_end == 0 : XactLastRecEnd == allowed_end; }
+bool is_whole_transaction() { return XactLastRecEnd == 0 || XactLastRecEnd == allowed_end; }
 
 void allow_async_commit() { allowed_end = XactLastRecEnd; }
 
 void choose_async_commit() {
-    if (allowed_end != 0 && allowed_end == XactLastRecEnd)
+    if (XactLastRecEnd != 0 && XactLastRecEnd == allowed_end)
         set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
-
-void forget_async_commit() { allowed_end = 0; }
 
 }  // namespace jobq
