@@ -191,15 +191,15 @@ auto with_bound(int64 slot, Body body) {
 
 bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.database == MyDatabaseId; }
 
-// Those for which is_free(slot) holds; `anywhere`: and others.
+// Those for which is_free(slot) holds; `others`: and nobody knows which others.
 template <typename IsFree>
-void wake_for_slots(const TransactionLog &log, bool anywhere, IsFree is_free) {
+void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free) {
     for (const LoggedSlot &slot : log.slots) {
         const char *queue = log.queues.items[slot.queue].name;
         if (is_free(slot) && free_slot(slot, {queue, strnlen(queue, NAMEDATALEN)}, log.key_of(slot)))
             let_waiters_look(queue);
     }
-    if (!anywhere) return;
+    if (!others) return;
     forget_slots();
     let_all_waiters_look();
 }
@@ -307,12 +307,12 @@ void raise_slot_bounds() {
 
 void wake_for_freed_slots() {
     const TransactionLog &log = transaction_log();
-    wake_for_slots(log, log.slots_freed_anywhere, [](const LoggedSlot &slot) { return slot.freed; });
+    wake_for_slots(log, log.slots_freed_unknown, [](const LoggedSlot &slot) { return slot.freed; });
 }
 
 void wake_for_slots_not_taken() {
     const TransactionLog &log = transaction_log();
-    wake_for_slots(log, log.slots_taken_anywhere, [](const LoggedSlot &slot) { return slot.taken; });
+    wake_for_slots(log, log.slots_taken_unknown, [](const LoggedSlot &slot) { return slot.taken; });
 }
 
 bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {

@@ -73,6 +73,8 @@ constexpr int kMaxLoggedUnblocked = 4096;
 constexpr int kRecentlyUnblocked = 256;
 constexpr int kMaxLoggedKeyBytes = 30000;
 
+// What is unknown is more than there was room for, or something of which nobody knows what it was: it counts as all
+// that there may be.
 struct TransactionLog {
     // A stack: only the innermost subtransaction changes anything, and its levels never decrease.
     core::Folded<QueueChange, 1024, 256> changes;
@@ -82,34 +84,34 @@ struct TransactionLog {
     core::Folded<LoggedReady, 1024, 512> ready;
     int traits_count;
     core::LaneTraits traits[kMaxLoggedTraits];
-    bool ready_anywhere;  // more than could be remembered
+    bool ready_unknown;
     bool claimed_before;  // some of those that become claimable may have been
-    bool look_anywhere;   // all sleepers look
-    bool claims;          // it has claimed jobs
+    bool queues_unknown;
+    bool claims;  // it has claimed jobs
 
     // Of jobs that have ended.
     int finished_count;
     int64 finished[kMaxLoggedFinished];
     bool completed[kMaxLoggedFinished];
-    bool finished_anywhere;  // more than could be remembered, or nobody knows which
+    bool finished_unknown;
 
     int unblocked_count;
     Unblocked unblocked[kMaxLoggedUnblocked];
     uint16 recently_unblocked[kRecentlyUnblocked];  // where a key was entered last, by its low bits
-    Blockers unblocked_anywhere;
+    Blockers unblocked_unknown;
     bool unblocking;  // see unblocking_until_commit()
 
     core::Folded<LoggedSlot, 1024, 256> slots;
     int key_bytes;
     char keys[kMaxLoggedKeyBytes];
     int unheard_keys;
-    bool slots_taken_anywhere, slots_freed_anywhere;
+    bool slots_taken_unknown, slots_freed_unknown;
 
     LoggedRound round;
     bool databases;  // pg_database changed
 
     SubTransactionId lanes_in;  // the last that has changed the directory of lanes; InvalidSubTransactionId: none has
-    bool lanes_told;            // from here on whoever changes it tells of it
+    bool news_sent;             // the message about all of them: later ones need their own
 
     std::string_view key_of(const LoggedSlot &slot) const { return {keys + slot.key_begin, slot.key_bytes}; }
 };
@@ -117,8 +119,8 @@ static_assert(sizeof(TransactionLog) <= 524288, "what a transaction of any size 
 
 const TransactionLog &transaction_log();
 
-// For store/lanes.cpp, before the end of the transaction: lanes are told of now. False: there are none.
-bool begin_telling_of_lanes();
+// For store/lanes.cpp, at the end of the transaction: the message about its lanes is sent now. False: there is none.
+bool begin_sending_news();
 
 // For jobq.cpp: its lifetime.
 void hand_log_to_parent();

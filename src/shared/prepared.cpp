@@ -85,15 +85,15 @@ Prepared *enter(Prepared *place, Oid database, FullTransactionId xid) {
 PreparedEffects effects_of(const TransactionLog &log) {
     PreparedEffects effects = 0;
     if (log.round.any) effects |= kDeadlines;
-    if (log.ready.count > 0 || log.ready_anywhere) effects |= kReadyJobs;
+    if (log.ready.count > 0 || log.ready_unknown) effects |= kReadyJobs;
     const auto settings_changed = [](const LoggedQueue &queue) { return queue.settings; };
-    if (log.look_anywhere || std::any_of(log.queues.begin(), log.queues.end(), settings_changed)) effects |= kLooks;
-    if (log.finished_count > 0 || log.finished_anywhere) effects |= kFinishedJobs;
-    if (log.unblocked_count > 0 || log.unblocked_anywhere != 0 || log.unblocking) effects |= kUnblockedJobs;
+    if (log.queues_unknown || std::any_of(log.queues.begin(), log.queues.end(), settings_changed)) effects |= kLooks;
+    if (log.finished_count > 0 || log.finished_unknown) effects |= kFinishedJobs;
+    if (log.unblocked_count > 0 || log.unblocked_unknown != 0 || log.unblocking) effects |= kUnblockedJobs;
     const auto freed = [](const LoggedSlot &slot) { return slot.freed; };
     const auto taken = [](const LoggedSlot &slot) { return slot.taken; };
-    if (log.slots_freed_anywhere || std::any_of(log.slots.begin(), log.slots.end(), freed)) effects |= kFreedSlots;
-    if (log.slots_taken_anywhere || std::any_of(log.slots.begin(), log.slots.end(), taken)) effects |= kClaimedJobs;
+    if (log.slots_freed_unknown || std::any_of(log.slots.begin(), log.slots.end(), freed)) effects |= kFreedSlots;
+    if (log.slots_taken_unknown || std::any_of(log.slots.begin(), log.slots.end(), taken)) effects |= kClaimedJobs;
     if (log.claims) effects |= kClaimedJobs;
     if (log.round.any && log.round.extension) effects |= kExtensionChanged;
     if (log.databases) effects |= kDatabasesChanged;

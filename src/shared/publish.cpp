@@ -24,7 +24,7 @@ namespace {
 // depend on it.
 void unblock_dependents(const TransactionLog &log) {
     if (!dependencies_noted()) return;
-    if (log.finished_anywhere) {
+    if (log.finished_unknown) {
         unblock_now(nullptr, 0, bit_of(Blocker::Dependency));
         return;
     }
@@ -119,8 +119,8 @@ uint64 begin_horizon_scan() {
 
 void publish_claimable() {
     const TransactionLog &log = transaction_log();
-    if (log.ready_anywhere) forget_marks();
-    if (log.claimed_before || log.ready_anywhere) forget_claimed();
+    if (log.ready_unknown) forget_marks();
+    if (log.claimed_before || log.ready_unknown) forget_claimed();
     if (log.ready.count == 0) return;
     const bool parked = anything_parked(), suspects = suspect_ranges_expected();
     for (const LoggedReady &ready : log.ready) {
@@ -146,14 +146,14 @@ void wake_for_claimable() {
         if (!queue.notify) continue;
         if (Slot *slot = slot_for_notices()) post_notice(slot, queue.name);
     }
-    if (log.ready_anywhere || log.look_anywhere) wake_anybody();
+    if (log.ready_unknown || log.queues_unknown) wake_anybody();
 }
 
 void wake_for_finished() {
     const TransactionLog &log = transaction_log();
-    if (log.finished_count == 0 && !log.finished_anywhere) return;
+    if (log.finished_count == 0 && !log.finished_unknown) return;
     unblock_dependents(log);
-    if (log.finished_anywhere)
+    if (log.finished_unknown)
         let_all_job_waiters_look();
     else
         wake_job_waiters(log.finished, log.finished_count);

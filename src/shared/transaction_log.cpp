@@ -184,7 +184,7 @@ bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::Cla
     if (!anybody_learns()) return false;
     round_of_worker();
     if (!is_new) log.claimed_before = true;
-    if (log.ready_anywhere) return false;
+    if (log.ready_unknown) return false;
     const uint64 hash = hash_of_lane(lane, key.priority);
     LoggedReady *known = log.ready.find(
         hash, [&](const LoggedReady &ready) { return ready.lane == lane && ready.first.priority == key.priority; });
@@ -196,11 +196,11 @@ bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::Cla
     }
     LoggedQueue *in = logged_queue(queue);
     if (log.ready.add(hash, {lane, key, key, 1, index_of(in), kNoTraits}) == nullptr) {
-        log.ready_anywhere = true;
+        log.ready_unknown = true;
         return false;
     }
     if (in == nullptr) {
-        log.look_anywhere = true;
+        log.queues_unknown = true;
         return false;
     }
     in->notify = true;
@@ -223,7 +223,7 @@ void publish_settings_at_commit(std::string_view queue) {
     if (logged != nullptr)
         logged->settings = logged->notify = true;
     else
-        log.look_anywhere = true;
+        log.queues_unknown = true;
 }
 
 void publish_claim_at_abort() {
@@ -232,7 +232,7 @@ void publish_claim_at_abort() {
 
 bool publish_lanes_at_commit() {
     log.lanes_in = Max(log.lanes_in, GetCurrentSubTransactionId());
-    return log.lanes_told;
+    return log.news_sent;
 }
 
 void publish_finished_at_commit(int64 job, bool completed) {
@@ -241,16 +241,16 @@ void publish_finished_at_commit(int64 job, bool completed) {
         log.completed[log.finished_count] = completed;
         log.finished[log.finished_count++] = job;
     } else {
-        log.finished_anywhere = true;
+        log.finished_unknown = true;
     }
 }
 
 void publish_finished_anywhere_at_commit() {
-    if (anybody_learns()) log.finished_anywhere = true;
+    if (anybody_learns()) log.finished_unknown = true;
 }
 
 void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job) {
-    if (!anybody_learns() || (log.unblocked_anywhere & bit_of(blocker)) != 0) return;
+    if (!anybody_learns() || (log.unblocked_unknown & bit_of(blocker)) != 0) return;
     uint16 *recent = &log.recently_unblocked[static_cast<uint64>(key) % kRecentlyUnblocked];
     Unblocked *known = &log.unblocked[*recent];
     if (*recent < log.unblocked_count && known->key == key && known->blocker == blocker) {
@@ -258,7 +258,7 @@ void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job) {
         return;
     }
     if (log.unblocked_count == kMaxLoggedUnblocked) {
-        log.unblocked_anywhere |= bit_of(blocker);
+        log.unblocked_unknown |= bit_of(blocker);
         return;
     }
     *recent = static_cast<uint16>(log.unblocked_count);
@@ -266,7 +266,7 @@ void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job) {
 }
 
 void publish_unblocked_anywhere_at_commit(Blocker blocker) {
-    if (anybody_learns()) log.unblocked_anywhere |= bit_of(blocker);
+    if (anybody_learns()) log.unblocked_unknown |= bit_of(blocker);
 }
 
 void unblocking_until_commit(bool going_on) { log.unblocking = going_on; }
@@ -275,7 +275,7 @@ bool publish_slot_taken(std::string_view queue, std::string_view key, int64 slot
     if (!anybody_learns()) return false;
     LoggedSlot *logged = logged_slot(queue, key, slot);
     if (logged == nullptr) {
-        log.slots_taken_anywhere = true;
+        log.slots_taken_unknown = true;
         return false;
     }
     logged->taken = true;
@@ -288,7 +288,7 @@ void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 sl
     if (!anybody_learns()) return;
     LoggedSlot *logged = logged_slot(queue, key, slot);
     if (logged == nullptr) {
-        log.slots_freed_anywhere = true;
+        log.slots_freed_unknown = true;
         return;
     }
     logged->freed = true;
@@ -300,7 +300,7 @@ void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 sl
 }
 
 void slots_freed_at_commit() {
-    if (anybody_learns()) log.slots_freed_anywhere = true;
+    if (anybody_learns()) log.slots_freed_unknown = true;
 }
 
 void publish_due_at_commit(TimestampTz when) {
@@ -331,8 +331,8 @@ void announce_databases_at_commit() {
 }
 
 bool has_unpublished_jobs(int64 lane) {
-    return log.ready_anywhere || std::any_of(log.ready.begin(), log.ready.end(),
-                                             [lane](const LoggedReady &ready) { return ready.lane == lane; });
+    return log.ready_unknown || std::any_of(log.ready.begin(), log.ready.end(),
+                                            [lane](const LoggedReady &ready) { return ready.lane == lane; });
 }
 
 int64 own_depth(std::string_view queue) {
@@ -348,7 +348,7 @@ int64 own_depth(std::string_view queue) {
 
 bool counts_unknown_here() { return log.counts_unknown; }
 
-bool has_own_free_slot(int64 limit) { return log.slots_freed_anywhere || own_free_slot(limit) != nullptr; }
+bool has_own_free_slot(int64 limit) { return log.slots_freed_unknown || own_free_slot(limit) != nullptr; }
 
 int64 take_own_free_slot(int64 limit) {
     LoggedSlot *slot = own_free_slot(limit);
@@ -357,7 +357,7 @@ int64 take_own_free_slot(int64 limit) {
     return slot->slot;
 }
 
-bool any_slot_freed_here() { return log.slots_freed_anywhere; }
+bool any_slot_freed_here() { return log.slots_freed_unknown; }
 
 bool next_key_freed_here(std::string_view *queue, std::string_view *key) {
     if (log.unheard_keys == 0) return false;
@@ -371,8 +371,8 @@ bool next_key_freed_here(std::string_view *queue, std::string_view *key) {
     return true;
 }
 
-bool begin_telling_of_lanes() {
-    log.lanes_told = true;
+bool begin_sending_news() {
+    log.news_sent = true;
     return log.lanes_in != InvalidSubTransactionId;
 }
 
@@ -403,19 +403,19 @@ void clear_log() {
     log.queues.clear();
     log.ready.clear();
     log.traits_count = 0;
-    log.ready_anywhere = log.claimed_before = log.look_anywhere = log.claims = false;
+    log.ready_unknown = log.claimed_before = log.queues_unknown = log.claims = false;
     log.finished_count = 0;
-    log.finished_anywhere = false;
+    log.finished_unknown = false;
     log.unblocked_count = 0;
-    log.unblocked_anywhere = 0;
+    log.unblocked_unknown = 0;
     log.unblocking = false;
     log.slots.clear();
     log.key_bytes = log.unheard_keys = 0;
-    log.slots_taken_anywhere = log.slots_freed_anywhere = false;
+    log.slots_taken_unknown = log.slots_freed_unknown = false;
     log.round.any = false;
     log.databases = false;
     log.lanes_in = InvalidSubTransactionId;
-    log.lanes_told = false;
+    log.news_sent = false;
 }
 
 }  // namespace jobq

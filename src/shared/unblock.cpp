@@ -135,8 +135,8 @@ uint64 own_number() {
 
 void publish_unblocked() {
     const TransactionLog &log = transaction_log();
-    if (log.unblocked_count > 0 || log.unblocked_anywhere != 0)
-        tell(log.unblocked_anywhere, log.unblocked, log.unblocked_count);
+    if (log.unblocked_count > 0 || log.unblocked_unknown != 0)
+        tell(log.unblocked_unknown, log.unblocked, log.unblocked_count);
 }
 
 void unblock_now(const Unblocked *unblocked, int count, Blockers anything) {

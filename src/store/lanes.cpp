@@ -545,7 +545,7 @@ void invalidate_lanes() {
 
 void send_news_of_lanes() {
     // Once, however many lanes: a flood of messages would make every session forget all it knows.
-    if (begin_telling_of_lanes()) send_news();
+    if (begin_sending_news()) send_news();
 }
 
 void undo_lanes() {
