@@ -4,6 +4,7 @@
 
 #include "core/stable_hash.h"
 #include "shared/claimed.h"
+#include "shared/spread.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -34,8 +35,7 @@ uint64 note_of(uint64 hash, TimestampTz now) {
 
 // Jobs that follow one another lie side by side: claims pass over them in this order.
 pg_atomic_uint64 *place_of(int64 job) {
-    const uint64 shift = static_cast<uint64>(MyDatabaseId) * UINT64CONST(0x9e3779b97f4a7c15) >> 32;
-    return &claimed->notes[(static_cast<uint64>(job) + shift) % kNotes];
+    return &claimed->notes[(static_cast<uint64>(job) + spread(MyDatabaseId, 0)) % kNotes];
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "shared/job_waiters.h"
 #include "shared/memory.h"
 #include "shared/sleepers.h"
+#include "shared/spread.h"
 
 namespace jobq {
 
@@ -30,12 +31,9 @@ JobWaiters *waiters = nullptr;
 // This session's slot while it waits.
 JobWaiter *own = nullptr;
 
-int bucket_of(Oid database, int64 job) {
-    const uint64 key = static_cast<uint64>(job) + (static_cast<uint64>(database) << 32);
-    return static_cast<int>((key * UINT64CONST(0x9e3779b97f4a7c15)) >> (64 - kBucketBits));
-}
+int bucket_of(Oid database, int64 job) { return static_cast<int>(spread(database, job) >> (32 - kBucketBits)); }
 
-LWLock *lock_of(int bucket) { return shared_lock(Lock::JobWaiters, bucket % kJobWaiterLocks); }
+LWLock *lock_of(int bucket) { return shared_lock(Lock::JobWaiters, bucket % kLockPartitions); }
 
 // Signals the sleepers of a bucket that fit.
 template <typename Fits>

@@ -29,7 +29,6 @@ void wake_job_waiters(const int64 *jobs, int count);
 void let_all_job_waiters_look();
 
 // For shared/memory.cpp.
-constexpr int kJobWaiterLocks = 16;
 Size job_waiters_size();
 void make_job_waiters(void *memory, bool fresh);
 

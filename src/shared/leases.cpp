@@ -1,12 +1,10 @@
-// See leases.h. A set-associative table by the job's id; an entry's place is one of the eight of its bucket.
+// See leases.h. In a set of the table, only an entry whose purpose has ended makes room for a new one.
 #include "pg/pg.h"
 
 #include "settings.h"
 #include "shared/leases.h"
-#include "shared/memory.h"
+#include "shared/set_table.h"
 #include "shared/slots.h"
-
-#include <algorithm>
 
 extern "C" {
 #include "access/transam.h"
@@ -18,8 +16,6 @@ namespace jobq {
 
 namespace {
 
-constexpr int kBucketSize = 8;
-
 struct Entry {
     Oid database;         // InvalidOid: free
     TransactionId made;   // by the (sub)transaction that claimed; FrozenTransactionId: long ago
@@ -30,23 +26,13 @@ struct Entry {
     TimestampTz due;
 };
 
-struct Leases {
-    int bucket_count;
-    Entry entries[FLEXIBLE_ARRAY_MEMBER];
-};
+using Set = EntrySet<Entry>;
+using Table = SetTable<Set, Lock::Leases>;
 
-Leases *leases = nullptr;
+// By the job's id.
+Table table = {};
 
-int bucket_count() { return Max(settings.leases_held / kBucketSize, 1); }
-
-int bucket_of(int64 job) {
-    const uint64 mixed = (static_cast<uint64>(job) + MyDatabaseId) * UINT64CONST(0x9e3779b97f4a7c15);
-    return static_cast<int>((mixed >> 32) % static_cast<uint64>(leases->bucket_count));
-}
-
-Entry *bucket_begin(int bucket) { return &leases->entries[static_cast<size_t>(bucket) * kBucketSize]; }
-
-LWLock *lock_of(int bucket) { return shared_lock(Lock::Leases, bucket % kLeaseLocks); }
+int set_count() { return Table::sets_for(settings.leases_held); }
 
 // What became of a transaction. Of one that ended so long ago that the server may have forgotten it, the table knows.
 enum class Fate { Open, Committed, Aborted, AskTheTable };
@@ -96,29 +82,27 @@ bool is_visible(const Entry &entry) {
     return fate == Fate::Committed || fate == Fate::AskTheTable;
 }
 
-Entry *find_entry(int bucket, int64 job, int64 lease) {
-    Entry *begin = bucket_begin(bucket);
-    Entry *end = begin + kBucketSize;
-    Entry *found = std::find_if(begin, end, [&](const Entry &entry) {
-        return entry.job == job && entry.lease == lease && entry.database == MyDatabaseId;
+// Calls body(entry) under the lock of the job's set; entry is nullptr when the lease is not there.
+template <typename Body>
+auto with_entry(int64 job, int64 lease, LWLockMode mode, Body body) {
+    return table.with_set(job, mode, [&](Set *set) {
+        return body(set->find([&](const Entry &entry) {
+            return entry.job == job && entry.lease == lease && entry.database == MyDatabaseId;
+        }));
     });
-    return found == end ? nullptr : found;
 }
 
 bool enter(const Entry &entry) {
-    const int bucket = bucket_of(entry.job);
-    Entry *begin = bucket_begin(bucket);
-    Entry *end = begin + kBucketSize;
     const TransactionId own = GetTopTransactionIdIfAny();
     if (met_by != own || own == InvalidTransactionId) {
         memset(met, 0, sizeof(met));
         met_by = own;
     }
-    LWLockAcquire(lock_of(bucket), LW_EXCLUSIVE);
-    Entry *place = std::find_if(begin, end, [&](const Entry &known) { return can_replace(known, entry.made); });
-    if (place != end) *place = entry;
-    LWLockRelease(lock_of(bucket));
-    return place != end;
+    return table.with_set(entry.job, LW_EXCLUSIVE, [&](Set *set) {
+        Entry *place = set->find([&](const Entry &known) { return can_replace(known, entry.made); });
+        if (place != nullptr) *place = entry;
+        return place != nullptr;
+    });
 }
 
 // Where the last search ended: entries that nobody can get rid of must not hide others.
@@ -128,25 +112,23 @@ int search_from = 0;
 template <typename Body>
 void each_entry(LWLockMode mode, Body body) {
     bool go_on = true;
-    for (int n = 0; n < leases->bucket_count && go_on; n++) {
-        const int bucket = search_from;
-        search_from = (search_from + 1) % leases->bucket_count;
-        Entry *begin = bucket_begin(bucket);
+    for (int n = 0; n < table.count && go_on; n++) {
+        Set *set = &table.sets[search_from];
+        LWLock *lock = table.lock_of(search_from);
+        search_from = (search_from + 1) % table.count;
         // Without the lock: an entry that is made at this moment has time.
-        const bool any =
-            std::any_of(begin, begin + kBucketSize, [](const Entry &entry) { return entry.database == MyDatabaseId; });
-        if (!any) continue;
-        LWLockAcquire(lock_of(bucket), mode);
-        for (Entry *entry = begin; entry < begin + kBucketSize && go_on; entry++)
+        if (set->find([](const Entry &entry) { return entry.database == MyDatabaseId; }) == nullptr) continue;
+        LWLockAcquire(lock, mode);
+        for (Entry *entry = set->begin(); entry < set->end() && go_on; entry++)
             if (entry->database == MyDatabaseId) go_on = body(entry);
-        LWLockRelease(lock_of(bucket));
+        LWLockRelease(lock);
     }
 }
 
 template <typename Wanted>
 int list_leases(YoungLease *young, int room, Wanted wanted) {
     int count = 0;
-    if (leases == nullptr) return count;
+    if (!table.exists()) return count;
     each_entry(LW_SHARED, [&](const Entry *entry) {
         if (wanted(*entry) && is_visible(*entry) && !is_over(*entry)) young[count++] = {entry->job, entry->lease};
         return count < room;
@@ -157,40 +139,36 @@ int list_leases(YoungLease *young, int room, Wanted wanted) {
 }  // namespace
 
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due) {
-    if (leases == nullptr || !watching_is_lazy()) return false;
+    if (!table.exists() || !watching_is_lazy()) return false;
     return enter({MyDatabaseId, GetCurrentTransactionId(), InvalidTransactionId, worker_hash, job, lease, due});
 }
 
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash) {
-    if (leases == nullptr) return false;
-    const int bucket = bucket_of(job);
-    LWLockAcquire(lock_of(bucket), LW_SHARED);
-    const Entry *known = find_entry(bucket, job, lease);
-    const bool has_entry = known != nullptr && !is_over(*known);
-    LWLockRelease(lock_of(bucket));
-    if (has_entry) return true;
+    if (!table.exists()) return false;
+    if (with_entry(job, lease, LW_SHARED, [](const Entry *known) { return known != nullptr && !is_over(*known); }))
+        return true;
     return enter({MyDatabaseId, FrozenTransactionId, InvalidTransactionId, worker_hash, job, lease, DT_NOBEGIN});
 }
 
 void end_lease(int64 job, int64 lease) {
-    if (leases == nullptr) return;
-    const int bucket = bucket_of(job);
-    LWLockAcquire(lock_of(bucket), LW_EXCLUSIVE);
-    if (Entry *entry = find_entry(bucket, job, lease)) entry->ended = GetCurrentTransactionId();
-    LWLockRelease(lock_of(bucket));
+    if (!table.exists()) return;
+    with_entry(job, lease, LW_EXCLUSIVE, [](Entry *entry) {
+        if (entry != nullptr) entry->ended = GetCurrentTransactionId();
+        return true;
+    });
 }
 
 void drop_lease(int64 job, int64 lease) {
-    if (leases == nullptr) return;
-    const int bucket = bucket_of(job);
-    LWLockAcquire(lock_of(bucket), LW_EXCLUSIVE);
-    if (Entry *entry = find_entry(bucket, job, lease)) *entry = {};
-    LWLockRelease(lock_of(bucket));
+    if (!table.exists()) return;
+    with_entry(job, lease, LW_EXCLUSIVE, [](Entry *entry) {
+        if (entry != nullptr) *entry = {};
+        return true;
+    });
 }
 
 int due_leases(TimestampTz now, YoungLease *young, int room) {
     int count = 0;
-    if (leases == nullptr) return count;
+    if (!table.exists()) return count;
     each_entry(LW_EXCLUSIVE, [&](Entry *entry) {
         if (is_over(*entry))
             *entry = {};
@@ -211,7 +189,7 @@ int leases_of_worker(uint32 worker_hash, YoungLease *young, int room) {
 
 int leases_of_this_transaction(YoungLease *young, int room) {
     int count = 0;
-    if (leases == nullptr) return count;
+    if (!table.exists()) return count;
     each_entry(LW_SHARED, [&](const Entry *entry) {
         if (TransactionIdIsCurrentTransactionId(entry->made) && !TransactionIdIsCurrentTransactionId(entry->ended))
             young[count++] = {entry->job, entry->lease};
@@ -222,7 +200,7 @@ int leases_of_this_transaction(YoungLease *young, int room) {
 
 TimestampTz next_young_due() {
     TimestampTz earliest = DT_NOEND;
-    if (leases == nullptr) return earliest;
+    if (!table.exists()) return earliest;
     each_entry(LW_SHARED, [&](const Entry *entry) {
         if (!is_over(*entry)) earliest = Min(earliest, entry->due);
         return true;
@@ -235,15 +213,13 @@ uint32 worker_hash_of(const text *worker_id) {
                       static_cast<int>(VARSIZE_ANY_EXHDR(worker_id)));
 }
 
-int leases_held() { return leases == nullptr ? 0 : leases->bucket_count * kBucketSize; }
+int leases_held() { return table.room(); }
 
-Size leases_size() { return offsetof(Leases, entries) + sizeof(Entry) * kBucketSize * bucket_count(); }
+Size leases_size() { return sizeof(Set) * set_count(); }
 
 void make_leases(void *memory, bool fresh) {
-    leases = static_cast<Leases *>(memory);
-    if (!fresh) return;
-    memset(memory, 0, leases_size());
-    leases->bucket_count = bucket_count();
+    table = {set_count(), static_cast<Set *>(memory)};
+    if (fresh) memset(memory, 0, leases_size());
 }
 
 }  // namespace jobq

@@ -1,12 +1,11 @@
-// See limits.h. A set-associative table: a limit's place is one of the eight of its bucket; when they are taken, the
-// limit that was used longest ago is forgotten.
+// See limits.h. In a set of the table, the limit that was used longest ago makes room for a new one.
 #include "pg/pg.h"
 
 #include "shared/limits.h"
 #include "shared/logged.h"
 #include "shared/marks.h"
-#include "shared/memory.h"
 #include "shared/parked.h"
+#include "shared/set_table.h"
 #include "shared/waiters.h"
 #include "shared/wall_clock.h"
 
@@ -16,8 +15,7 @@ namespace jobq {
 
 namespace {
 
-constexpr int kBucketSize = 8;
-constexpr int kBuckets = 1024;
+constexpr int kSets = 1024;
 constexpr int kBounds = 32768;
 // So long it is believed that a limit is full, or a hundred times as long as it took to find out: for slots that became
 // free without a word.
@@ -49,40 +47,27 @@ struct Bound {
     uint64 ticket;  // of who wrote it
 };
 
-struct Bucket {
+struct Set : EntrySet<Entry> {
     core::Micros emptied;  // the fullest-at of those that had to go
-    Entry entries[kBucketSize];
 };
 
 struct Limits {
     pg_atomic_uint64 changes;  // never repeats, so that a place given to another limit and back is noticed
-    Bucket buckets[kBuckets];
+    Set sets[kSets];
     Bound bounds[kBounds];
 };
 
 Limits *limits = nullptr;
+SetTable<Set, Lock::Limits> table = {};
 
-uint64 spread(uint64 number) { return number * UINT64CONST(0x9e3779b97f4a7c15); }
-
-int bucket_of(int64 limit) {
-    return static_cast<int>((spread((static_cast<uint64>(limit) >> core::kSlotBits) ^ MyDatabaseId) >> 32) % kBuckets);
+Entry *find_entry(Set *set, int64 limit) {
+    return set->find([limit](const Entry &entry) { return entry.database == MyDatabaseId && entry.limit == limit; });
 }
 
-Entry *find_entry(Bucket *bucket, int64 limit) {
-    Entry *end = bucket->entries + kBucketSize;
-    Entry *found = std::find_if(bucket->entries, end, [&](const Entry &entry) {
-        return entry.database == MyDatabaseId && entry.limit == limit;
-    });
-    return found == end ? nullptr : found;
-}
-
-Entry *make_entry(Bucket *bucket, int64 limit) {
-    Entry *place = std::min_element(bucket->entries, bucket->entries + kBucketSize, [](const Entry &a, const Entry &b) {
-        const bool free_a = a.database == InvalidOid, free_b = b.database == InvalidOid;
-        return free_a != free_b ? free_a : a.used_at < b.used_at;
-    });
+Entry *make_entry(Set *set, int64 limit) {
+    Entry *place = set->place([](const Entry &a, const Entry &b) { return a.used_at < b.used_at; });
     if (place->database != InvalidOid && place->rate.interval > 0)
-        bucket->emptied = Max(bucket->emptied, place->bucket.full_at);
+        set->emptied = Max(set->emptied, place->bucket.full_at);
     *place = {};
     place->database = MyDatabaseId;
     place->limit = limit;
@@ -92,31 +77,26 @@ Entry *make_entry(Bucket *bucket, int64 limit) {
     return place;
 }
 
-// Calls body(bucket) under its lock.
+// Calls body(set) under its lock.
 template <typename Body>
-auto with_bucket(int64 limit, Body body) {
-    const int bucket = bucket_of(limit);
-    LWLock *lock = shared_lock(Lock::Limits, bucket % kLimitLocks);
-    LWLockAcquire(lock, LW_EXCLUSIVE);
-    const auto result = body(&limits->buckets[bucket]);
-    LWLockRelease(lock);
-    return result;
+auto with_set(int64 limit, Body body) {
+    return table.with_set(limit >> core::kSlotBits, LW_EXCLUSIVE, body);
 }
 
 // Calls body(entry); entry is nullptr when nothing is known of the limit.
 template <typename Body>
 auto with_known(int64 limit, Body body) {
-    return with_bucket(limit, [&](Bucket *bucket) { return body(find_entry(bucket, limit)); });
+    return with_set(limit, [&](Set *set) { return body(find_entry(set, limit)); });
 }
 
 // The same, with a place for the limit.
 template <typename Body>
 auto with_entry(int64 limit, Body body) {
-    return with_bucket(limit, [&](Bucket *bucket) {
-        Entry *entry = find_entry(bucket, limit);
-        if (entry == nullptr) entry = make_entry(bucket, limit);
+    return with_set(limit, [&](Set *set) {
+        Entry *entry = find_entry(set, limit);
+        if (entry == nullptr) entry = make_entry(set, limit);
         entry->used_at = GetCurrentTimestamp();
-        return body(entry, bucket);
+        return body(entry, set);
     });
 }
 
@@ -139,7 +119,7 @@ void add_free(Entry *entry, int32 number) {
 }
 
 // The bucket as it is under this rate: a new rate begins with an empty one.
-core::Bucket *tokens_under(Entry *entry, Bucket *bucket, const core::Rate &rate, TimestampTz now) {
+core::Bucket *tokens_under(Entry *entry, const Set *set, const core::Rate &rate, TimestampTz now) {
     const core::Micros span = rate.interval * rate.burst;
     // Written down, not only read so: what lies further ahead is from before a step of the clock, or another limit's.
     const core::Micros emptiest = core::saturating_add(entry->used_at, span);
@@ -151,8 +131,7 @@ core::Bucket *tokens_under(Entry *entry, Bucket *bucket, const core::Rate &rate,
     entry->bucket = core::empty_bucket(rate, now);
     // Since the server writes nobody has taken a token, but of those whose places were needed. While it was a standby
     // its primary did.
-    if (is_new)
-        entry->bucket.full_at = Min(Max(core::saturating_add(writing_since(), span), bucket->emptied), emptiest);
+    if (is_new) entry->bucket.full_at = Min(Max(core::saturating_add(writing_since(), span), set->emptied), emptiest);
     entry->rate = rate;
     return &entry->bucket;
 }
@@ -173,8 +152,8 @@ bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_vie
 }
 
 Bound *bound_of(int64 slot, LWLock **lock) {
-    const auto place = static_cast<int>((spread(static_cast<uint64>(slot) ^ MyDatabaseId) >> 32) % kBounds);
-    *lock = shared_lock(Lock::Limits, place % kLimitLocks);
+    const auto place = static_cast<int>(spread(MyDatabaseId, slot) % kBounds);
+    *lock = table.lock_of(place);
     return &limits->bounds[place];
 }
 
@@ -248,7 +227,7 @@ void return_free_number(int64 limit, int32 number) {
 uint64 begin_slot_search(int64 limit, int32 max_running, int32 *number) {
     *number = 1;
     if (limits == nullptr) return 0;
-    return with_entry(limit, [&](Entry *entry, Bucket *) {
+    return with_entry(limit, [&](Entry *entry, Set *) {
         *number = entry->next <= max_running ? entry->next : 1;
         entry->search_began = entry->used_at;
         return entry->change;
@@ -257,7 +236,7 @@ uint64 begin_slot_search(int64 limit, int32 max_running, int32 *number) {
 
 void end_slot_search(int64 limit, uint64 ticket, const int32 *numbers, int count, bool all, int32 end) {
     if (limits == nullptr || ticket == 0) return;
-    with_entry(limit, [&](Entry *entry, Bucket *) {
+    with_entry(limit, [&](Entry *entry, Set *) {
         entry->next = end;
         // Those that were thought to be free have been looked at.
         if (all && entry->change == ticket) entry->free_count = 0;
@@ -317,8 +296,8 @@ void wake_for_slots_not_taken() {
 
 bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
     if (limits == nullptr) return false;
-    return with_entry(limit, [&](Entry *entry, Bucket *bucket) {
-        core::Bucket *tokens = tokens_under(entry, bucket, rate, now);
+    return with_entry(limit, [&](Entry *entry, Set *set) {
+        core::Bucket *tokens = tokens_under(entry, set, rate, now);
         *due = core::next_token(*tokens, rate, now);
         return core::take_token(tokens, rate, now);
     });
@@ -335,11 +314,12 @@ void return_spent_token(int64 limit, const core::Rate &rate) {
 
 int32 peek_tokens(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
     if (limits == nullptr) return 0;
-    return with_known(limit, [&](const Entry *entry) {
+    return with_set(limit, [&](Set *set) {
+        const Entry *entry = find_entry(set, limit);
         Entry copy = {};
         if (entry != nullptr) copy = *entry;
         copy.used_at = now;
-        const core::Bucket *tokens = tokens_under(&copy, &limits->buckets[bucket_of(limit)], rate, now);
+        const core::Bucket *tokens = tokens_under(&copy, set, rate, now);
         *due = core::next_token(*tokens, rate, now);
         return core::tokens_in(*tokens, rate, now);
     });
@@ -347,8 +327,8 @@ int32 peek_tokens(int64 limit, const core::Rate &rate, TimestampTz now, Timestam
 
 int32 tokens_of(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
     if (limits == nullptr) return 0;
-    return with_entry(limit, [&](Entry *entry, Bucket *bucket) {
-        const core::Bucket *tokens = tokens_under(entry, bucket, rate, now);
+    return with_entry(limit, [&](Entry *entry, Set *set) {
+        const core::Bucket *tokens = tokens_under(entry, set, rate, now);
         *due = core::next_token(*tokens, rate, now);
         return core::tokens_in(*tokens, rate, now);
     });
@@ -356,14 +336,7 @@ int32 tokens_of(int64 limit, const core::Rate &rate, TimestampTz now, TimestampT
 
 void forget_slots() {
     if (limits == nullptr) return;
-    for (int lock = 0; lock < kLimitLocks; lock++) {
-        LWLockAcquire(shared_lock(Lock::Limits, lock), LW_EXCLUSIVE);
-        for (int bucket = lock; bucket < kBuckets; bucket += kLimitLocks)
-            for (Entry &entry : limits->buckets[bucket].entries) {
-                if (entry.database == MyDatabaseId) lose_free(&entry);
-            }
-        LWLockRelease(shared_lock(Lock::Limits, lock));
-    }
+    table.for_each(LW_EXCLUSIVE, [](Entry *entry) { lose_free(entry); });
     // Jobs whose keys had no room.
     if (anything_parked()) forget_marks();
 }
@@ -372,6 +345,7 @@ Size limits_size() { return sizeof(Limits); }
 
 void make_limits(void *memory, bool fresh) {
     limits = static_cast<Limits *>(memory);
+    table = {kSets, limits->sets};
     if (!fresh) return;
     memset(memory, 0, sizeof(Limits));
     pg_atomic_init_u64(&limits->changes, 0);

@@ -61,7 +61,6 @@ int32 peek_tokens(int64 limit, const core::Rate &rate, TimestampTz now, Timestam
 void forget_slots();
 
 // For shared/memory.cpp.
-constexpr int kLimitLocks = 16;
 Size limits_size();
 void make_limits(void *memory, bool fresh);
 

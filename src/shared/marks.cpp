@@ -1,13 +1,10 @@
-// See marks.h. A set-associative table: a lane's place is one of the eight of its bucket; when they are taken, the lane
-// that learned something longest ago loses its marks.
+// See marks.h. In a set of the table, the lane that learned something longest ago makes room for a new one.
 #include "pg/pg.h"
 
 #include "settings.h"
 #include "shared/marks.h"
-#include "shared/memory.h"
+#include "shared/set_table.h"
 #include "shared/slots.h"
-
-#include <algorithm>
 
 namespace jobq {
 
@@ -16,7 +13,6 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-constexpr int kBucketSize = 8;
 // Publications that a learner is told of one by one; later ones widen the last.
 constexpr int kMaxPublished = 4;
 // A learner that took longer has ended without a word.
@@ -39,61 +35,42 @@ struct Entry {
     EmptyRanges ranges;
 };
 
+using Set = EntrySet<Entry>;
+using Table = SetTable<Set, Lock::Marks>;
+
 struct Marks {
     pg_atomic_uint64 next_ticket;  // never repeats, so that a place given to another lane and back is noticed
-    int bucket_count;
-    Entry entries[FLEXIBLE_ARRAY_MEMBER];
+    Set sets[FLEXIBLE_ARRAY_MEMBER];
 };
 
 Marks *marks = nullptr;
+Table table = {};
 
-int bucket_count() { return Max(settings.lanes_held / kBucketSize, 1); }
+int set_count() { return Table::sets_for(settings.lanes_held); }
 
 bool useful(uint64 epoch) { return epoch != kNoMarks && marks != nullptr && worker_comes_by(); }
 
-int bucket_of(Oid database, int64 lane) {
-    return static_cast<int>((static_cast<uint64>(lane) ^ database * UINT64CONST(0x9e3779b97f4a7c15)) %
-                            static_cast<uint64>(marks->bucket_count));
-}
-
-Entry *bucket_begin(int bucket) { return &marks->entries[static_cast<size_t>(bucket) * kBucketSize]; }
-
-LWLock *lock_of(int bucket) { return shared_lock(Lock::Marks, bucket % kMarkLocks); }
-
-Entry *find_entry(int bucket, Oid database, int64 lane) {
-    Entry *begin = bucket_begin(bucket);
-    Entry *end = begin + kBucketSize;
-    Entry *found =
-        std::find_if(begin, end, [&](const Entry &entry) { return entry.database == database && entry.lane == lane; });
-    return found == end ? nullptr : found;
+Entry *find_entry(Set *set, int64 lane) {
+    return set->find([lane](const Entry &entry) { return entry.database == MyDatabaseId && entry.lane == lane; });
 }
 
 // A place for the lane: the one it has, whose marks are of another epoch, or one of its own.
-Entry *make_entry(int bucket, Oid database, int64 lane, uint64 epoch) {
-    Entry *begin = bucket_begin(bucket);
-    Entry *oldest = std::min_element(begin, begin + kBucketSize, [](const Entry &a, const Entry &b) {
-        const bool free_a = a.database == InvalidOid;
-        const bool free_b = b.database == InvalidOid;
-        return free_a != free_b ? free_a : a.learned_at < b.learned_at;
-    });
-    Entry *place = find_entry(bucket, database, lane);
-    if (place == nullptr) place = oldest;
+Entry *make_entry(Set *set, int64 lane, uint64 epoch) {
+    Entry *place = find_entry(set, lane);
+    if (place == nullptr)
+        place = set->place([](const Entry &a, const Entry &b) { return a.learned_at < b.learned_at; });
     *place = {};
-    place->database = database;
+    place->database = MyDatabaseId;
     place->lane = lane;
     place->epoch = epoch;
     place->expected_end = core::kLastKey;
     return place;
 }
 
-// Calls body(entry) under the lock of the lane's bucket, or body(nullptr) when nothing is known of it.
+// Calls body(entry, set) under the lock of the lane's set; entry is nullptr when nothing is known of the lane.
 template <typename Body>
 auto with_entry(int64 lane, LWLockMode mode, Body body) {
-    const int bucket = bucket_of(MyDatabaseId, lane);
-    LWLockAcquire(lock_of(bucket), mode);
-    const auto result = body(find_entry(bucket, MyDatabaseId, lane), bucket);
-    LWLockRelease(lock_of(bucket));
-    return result;
+    return table.with_set(lane, mode, [&](Set *set) { return body(find_entry(set, lane), set); });
 }
 
 bool is_of(const Entry *entry, uint64 epoch) { return entry != nullptr && entry->epoch == epoch; }
@@ -119,26 +96,28 @@ void tell_learner(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
 
 EmptyRanges read_marks(uint64 epoch, int64 lane) {
     if (!useful(epoch)) return {};
-    return with_entry(lane, LW_SHARED,
-                      [epoch](const Entry *entry, int) { return is_of(entry, epoch) ? entry->ranges : EmptyRanges{}; });
+    return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
+        return is_of(entry, epoch) ? entry->ranges : EmptyRanges{};
+    });
 }
 
 ClaimKey first_possible_key(uint64 epoch, int64 lane) {
     if (!useful(epoch)) return core::kFirstKey;
-    return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, int) {
+    return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
         return is_of(entry, epoch) ? core::skip_empty(entry->ranges, core::kFirstKey) : core::kFirstKey;
     });
 }
 
 ClaimKey expected_end(int64 lane) {
     if (marks == nullptr) return core::kLastKey;
-    return with_entry(lane, LW_SHARED,
-                      [](const Entry *entry, int) { return entry == nullptr ? core::kLastKey : entry->expected_end; });
+    return with_entry(lane, LW_SHARED, [](const Entry *entry, Set *) {
+        return entry == nullptr ? core::kLastKey : entry->expected_end;
+    });
 }
 
 void expect_end(int64 lane, const ClaimKey &key) {
     if (marks == nullptr) return;
-    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, int) {
+    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
         if (entry != nullptr) entry->expected_end = key;
         return true;
     });
@@ -147,8 +126,8 @@ void expect_end(int64 lane, const ClaimKey &key) {
 uint64 begin_learning(uint64 epoch, int64 lane, core::Micros pause) {
     if (!useful(epoch)) return 0;
     const TimestampTz now = GetCurrentTimestamp();
-    return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, int bucket) -> uint64 {
-        if (!is_of(entry, epoch)) entry = make_entry(bucket, MyDatabaseId, lane, epoch);
+    return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *set) -> uint64 {
+        if (!is_of(entry, epoch)) entry = make_entry(set, lane, epoch);
         const core::Micros age = now - entry->ticket_at;
         if (age >= 0 && age < (entry->ticket != 0 ? kLongestLearning : pause)) return 0;
         entry->ticket = pg_atomic_add_fetch_u64(&marks->next_ticket, 1);
@@ -160,7 +139,7 @@ uint64 begin_learning(uint64 epoch, int64 lane, core::Micros pause) {
 
 void finish_learning(int64 lane, uint64 ticket, const EmptyRanges &found) {
     if (ticket == 0) return;
-    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, int) {
+    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
         if (entry == nullptr || entry->ticket != ticket) return false;
         entry->ticket = 0;
         EmptyRanges known = found;
@@ -175,18 +154,18 @@ void finish_learning(int64 lane, uint64 ticket, const EmptyRanges &found) {
 bool is_being_learned(int64 lane) {
     if (marks == nullptr) return false;
     const TimestampTz now = GetCurrentTimestamp();
-    return with_entry(lane, LW_SHARED, [now](const Entry *entry, int) {
+    return with_entry(lane, LW_SHARED, [now](const Entry *entry, Set *) {
         return entry != nullptr && entry->ticket != 0 && now - entry->ticket_at < kLongestLearning;
     });
 }
 
 void publish_keys(int64 lane, const ClaimKey &first, const ClaimKey &last) {
     if (marks == nullptr) return;
-    const bool nothing_to_do = with_entry(lane, LW_SHARED, [&](const Entry *entry, int) {
+    const bool nothing_to_do = with_entry(lane, LW_SHARED, [&](const Entry *entry, Set *) {
         return entry == nullptr || (entry->ticket == 0 && !touches(entry->ranges, first, last));
     });
     if (nothing_to_do) return;
-    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, int) {
+    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
         if (entry == nullptr) return false;
         tell_learner(entry, first, last);
         core::forget_empty(&entry->ranges, first, last);
@@ -196,33 +175,21 @@ void publish_keys(int64 lane, const ClaimKey &first, const ClaimKey &last) {
 
 void forget_marks() {
     if (marks == nullptr) return;
-    for (int bucket = 0; bucket < marks->bucket_count; bucket++) {
-        LWLockAcquire(lock_of(bucket), LW_EXCLUSIVE);
-        for (int i = 0; i < kBucketSize; i++) {
-            Entry &entry = bucket_begin(bucket)[i];
-            if (entry.database == MyDatabaseId) entry = {};
-        }
-        LWLockRelease(lock_of(bucket));
-    }
+    table.for_each(LW_EXCLUSIVE, [](Entry *entry) { *entry = {}; });
 }
 
 int held_lanes(uint64 epoch, HeldLane *held, int room) {
     int count = 0;
     if (epoch == kNoMarks || marks == nullptr) return 0;
-    for (int bucket = 0; bucket < marks->bucket_count; bucket++) {
-        LWLockAcquire(lock_of(bucket), LW_SHARED);
-        for (int i = 0; i < kBucketSize && count < room; i++) {
-            const Entry &entry = bucket_begin(bucket)[i];
-            if (entry.database != MyDatabaseId || entry.epoch != epoch) continue;
-            held[count++] = {entry.lane, core::skip_empty(entry.ranges, core::kFirstKey), entry.ranges.count,
-                             entry.learned_at};
-        }
-        LWLockRelease(lock_of(bucket));
-    }
+    table.for_each(LW_SHARED, [&](const Entry *entry) {
+        if (entry->epoch != epoch || count == room) return;
+        held[count++] = {entry->lane, core::skip_empty(entry->ranges, core::kFirstKey), entry->ranges.count,
+                         entry->learned_at};
+    });
     return count;
 }
 
-int lanes_held() { return marks == nullptr ? 0 : marks->bucket_count * kBucketSize; }
+int lanes_held() { return table.room(); }
 
 RepairPlace take_repair_place() {
     Slot *slot = known_session_slot();
@@ -242,14 +209,14 @@ void leave_repair_place(const RepairPlace &place) {
     LWLockRelease(slots_lock());
 }
 
-Size marks_size() { return offsetof(Marks, entries) + sizeof(Entry) * kBucketSize * bucket_count(); }
+Size marks_size() { return offsetof(Marks, sets) + sizeof(Set) * set_count(); }
 
 void make_marks(void *memory, bool fresh) {
     marks = static_cast<Marks *>(memory);
+    table = {set_count(), marks->sets};
     if (!fresh) return;
     memset(memory, 0, marks_size());
     pg_atomic_init_u64(&marks->next_ticket, 0);
-    marks->bucket_count = bucket_count();
 }
 
 }  // namespace jobq

@@ -3,7 +3,9 @@
 
 #include "shared/claimed.h"
 #include "shared/counters.h"
+#include "shared/job_waiters.h"
 #include "shared/leases.h"
+#include "shared/limits.h"
 #include "shared/marks.h"
 #include "shared/memory.h"
 #include "shared/notices.h"
@@ -13,6 +15,7 @@
 #include "shared/slots.h"
 #include "shared/turns.h"
 #include "shared/unblock.h"
+#include "shared/waiters.h"
 #include "shared/wake_notes.h"
 #include "shared/watched.h"
 

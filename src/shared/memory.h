@@ -4,9 +4,6 @@
 #pragma once
 
 #include "pg/pg.h"
-#include "shared/job_waiters.h"
-#include "shared/limits.h"
-#include "shared/waiters.h"
 
 extern "C" {
 #include "storage/lwlock.h"
@@ -20,20 +17,20 @@ void request_shared_memory();
 // True when the library was preloaded.
 bool shared_memory_ready();
 
-// The locks of one tranche, "jobq", in the order in which they may be taken. Each takes as many as it has partitions.
-constexpr int kMarkLocks = 16;
-constexpr int kLeaseLocks = 16;
+// The locks of one tranche, "jobq", in the order in which they may be taken; where many sessions meet, one for each
+// partition.
+constexpr int kLockPartitions = 16;
 enum class Lock {
     Slots,
     Counters,
     Prepared,
     Notices,
     Waiters,
-    Marks = Waiters + kWaiterPartitions,
-    Leases = Marks + kMarkLocks,
-    JobWaiters = Leases + kLeaseLocks,
-    Limits = JobWaiters + kJobWaiterLocks,
-    Parked = Limits + kLimitLocks,
+    Marks = Waiters + kLockPartitions,
+    Leases = Marks + kLockPartitions,
+    JobWaiters = Leases + kLockPartitions,
+    Limits = JobWaiters + kLockPartitions,
+    Parked = Limits + kLockPartitions,
     Unblock,
     Watched,
     RecentFilters,

@@ -5,6 +5,7 @@
 // Known with preload only, since the server started, and as far as there is room.
 #pragma once
 
+#include "core/job.h"
 #include "core/lane.h"
 #include "pg/pg.h"
 

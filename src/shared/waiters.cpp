@@ -29,7 +29,7 @@ struct Waiter {
 };
 
 struct Waiters {
-    SleeperList partitions[kWaiterPartitions];
+    SleeperList partitions[kLockPartitions];
     Waiter slots[FLEXIBLE_ARRAY_MEMBER];
 };
 
@@ -40,7 +40,7 @@ int own_partition = 0;
 
 int partition_of(const char *queue) {
     const uint64 hash = hash_bytes_extended(reinterpret_cast<const unsigned char *>(queue), NAMEDATALEN, MyDatabaseId);
-    return static_cast<int>(hash % kWaiterPartitions);
+    return static_cast<int>(hash % kLockPartitions);
 }
 
 LWLock *lock_of(int partition) { return shared_lock(Lock::Waiters, partition); }
@@ -74,7 +74,7 @@ template <typename Visit>
 void for_each_of_database(Visit visit) {
     if (!shared_memory_ready()) return;
     pg_memory_barrier();
-    for (int i = 0; i < kWaiterPartitions; i++) {
+    for (int i = 0; i < kLockPartitions; i++) {
         SleeperList *partition = &waiters->partitions[i];
         if (is_empty(partition)) continue;
         Alarm alarm;

@@ -49,7 +49,6 @@ void let_waiters_look(const char *queue);
 void let_all_waiters_look();
 
 // For shared/memory.cpp.
-constexpr int kWaiterPartitions = 16;
 Size waiters_size();
 void make_waiters(void *memory, bool fresh);
 

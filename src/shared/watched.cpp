@@ -3,6 +3,7 @@
 #include "pg/pg.h"
 
 #include "shared/memory.h"
+#include "shared/spread.h"
 #include "shared/watched.h"
 
 extern "C" {
@@ -42,10 +43,7 @@ Watched *watched = nullptr;
 
 LWLock *lock() { return shared_lock(Lock::Watched); }
 
-int bucket_of(int64 job) {
-    const uint64 key = static_cast<uint64>(job) + (static_cast<uint64>(MyDatabaseId) << 32);
-    return static_cast<int>((key * UINT64CONST(0x9e3779b97f4a7c15)) >> (64 - kBucketBits));
-}
+int bucket_of(int64 job) { return static_cast<int>(spread(MyDatabaseId, job) >> (32 - kBucketBits)); }
 
 // ---- under the lock
 
