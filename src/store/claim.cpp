@@ -19,6 +19,7 @@
 #include "store/learn.h"
 #include "store/limiter.h"
 #include "store/parked.h"
+#include "store/ready_walk.h"
 #include "store/suspects.h"
 #include "store/watch.h"
 
@@ -282,7 +283,7 @@ struct LaneCursors {
 
 // `first`: no job of the lane comes before it, as far as the claim knows by itself.
 void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey first) {
-    const bool use_marks = !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane);
+    const bool use_marks = may_use_marks(lane);
     if (use_marks) {
         const ClaimKey possible = first_possible_key(claim.epoch, lane);
         cursors->skipped |= !(possible == core::kFirstKey);
@@ -333,25 +334,20 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     auto *split = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(room, 1)));
     for (const LaneCursor *lane = *cursors; lane < *cursors + count; lane++) {
         const core::EmptyRanges empty = lane->use_marks ? read_marks(claim->epoch, lane->lane) : core::EmptyRanges{};
-        ClaimKey key = core::skip_empty(empty, lane->next);
-        while (!(key == core::kLastKey)) {
-            CHECK_FOR_INTERRUPTS();
-            seek_job(&claim->jobs, *lane, key, core::kLastKey);
-            if (!next_ready(&claim->jobs, &key)) break;
-            const ClaimKey entry = core::skip_empty(empty, key);
-            if (!(entry == key)) {
-                key = entry;
-                continue;
-            }
-            if (found == room) {
-                room *= 2;
-                split = static_cast<LaneCursor *>(repalloc(split, sizeof(LaneCursor) * room));
-            }
-            split[found] = *lane;
-            split[found].begin = {INT64_MIN, INT64_MIN, key.priority};
-            split[found++].next = key;
-            key = core::skip_empty(empty, core::next_key({INT64_MAX, INT64_MAX, key.priority}));
-        }
+        walk_entries(
+            &claim->jobs, lane->next, core::kLastKey,
+            [&](const ClaimKey &key) { seek_job(&claim->jobs, *lane, key, core::kLastKey); },
+            [&](const ClaimKey &key) { return core::skip_empty(empty, key); },
+            [&](const ClaimKey &key) {
+                if (found == room) {
+                    room *= 2;
+                    split = static_cast<LaneCursor *>(repalloc(split, sizeof(LaneCursor) * room));
+                }
+                split[found] = *lane;
+                split[found].begin = {INT64_MIN, INT64_MIN, key.priority};
+                split[found++].next = key;
+                return Step::NextPriority;
+            });
     }
     *cursors = split;
     return found;

@@ -5,10 +5,10 @@
 #include "pg/memory.h"
 #include "shared/counters.h"
 #include "shared/logged.h"
-#include "shared/marks.h"
 #include "store/counts.h"
 #include "store/jobs_table.h"
 #include "store/lanes.h"
+#include "store/ready_walk.h"
 #include "store/rows.h"
 #include "store/watch.h"
 
@@ -167,21 +167,9 @@ QueueList list_names(QueueList *numbers, bool counted) {
 
 // The oldest of a lane is the first of one of its priorities. DT_NOEND: there is none.
 TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
-    const bool blind = IsolationUsesXactSnapshot() || has_unpublished_jobs(lane);
-    const core::EmptyRanges empty = read_marks(blind ? kNoMarks : marks_epoch(), lane);
     TimestampTz oldest = DT_NOEND;
-    core::ClaimKey key = core::skip_empty(empty, core::kFirstKey);
-    if (!(key == core::kLastKey)) seek_ready(jobs, lane, key);
-    while (!(key == core::kLastKey) && next_ready(jobs, &key)) {
-        CHECK_FOR_INTERRUPTS();
-        const core::ClaimKey entry = key;
-        key = core::skip_empty(empty, entry);
-        if (key == entry && fetch_ready(jobs)) {
-            oldest = Min(oldest, entry.run_at);
-            key = core::skip_empty(empty, core::next_key({INT64_MAX, INT64_MAX, entry.priority}));
-        }
-        if (entry < key && !(key == core::kLastKey)) seek_ready(jobs, lane, key);
-    }
+    walk_priorities(jobs, lane, may_use_marks(lane),
+                    [&](const core::ClaimKey &key) { oldest = Min(oldest, key.run_at); });
     return oldest;
 }
 

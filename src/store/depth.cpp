@@ -5,7 +5,6 @@
 #include "pg/args.h"
 #include "pg/spi.h"
 #include "shared/counters.h"
-#include "shared/marks.h"
 #include "shared/transaction_log.h"
 #include "store/change_job.h"
 #include "store/depth.h"
@@ -15,6 +14,7 @@
 #include "store/lanes.h"
 #include "store/learn.h"
 #include "store/owner.h"
+#include "store/ready_walk.h"
 
 #include <algorithm>
 
@@ -102,23 +102,10 @@ void push_stream(Streams *streams, const Stream &added) {
 
 // Finds the first job of each priority of a lane.
 void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
-    const bool use_marks = !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane);
-    const core::EmptyRanges empty = read_marks(use_marks ? marks_epoch() : kNoMarks, lane);
-    int passed = 0;
-    ClaimKey key = core::skip_empty(empty, core::kFirstKey);
-    if (!(key == core::kLastKey)) seek_ready(jobs, lane, key);
-    while (!(key == core::kLastKey) && next_ready(jobs, &key)) {
-        CHECK_FOR_INTERRUPTS();
-        const ClaimKey entry = key;
-        key = core::skip_empty(empty, entry);
-        if (key == entry && fetch_ready(jobs)) {
-            push_stream(streams, {lane, entry});
-            key = core::skip_empty(empty, core::next_key({INT64_MAX, INT64_MAX, entry.priority}));
-        } else if (key == entry) {
-            passed++;
-        }
-        if (entry < key && !(key == core::kLastKey)) seek_ready(jobs, lane, key);
-    }
+    const bool use_marks = may_use_marks(lane);
+    const int passed = walk_priorities(jobs, lane, use_marks, [&](const ClaimKey &key) {
+        push_stream(streams, {lane, key});
+    });
     // The entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes who would learn.
     if (!use_marks || passed < kWorthLearning) return;
     learn_lane(jobs, lane, core::kLastKey, kLearningPause);

@@ -1,8 +1,8 @@
 // See learn.h.
 #include "pg/pg.h"
 
-#include "shared/marks.h"
 #include "store/learn.h"
+#include "store/ready_walk.h"
 
 #include <algorithm>
 
@@ -17,29 +17,6 @@ using core::EmptyRanges;
 constexpr int kWorthKeeping = 4;
 // Jobs that are there, and that the next claims will see all the same: so many, and the rest is no affair of ours.
 constexpr int kMaxJobsSeen = 16;
-
-// Walks over the entries of a lane from `begin` to `end`, calls job(key) for each whose job the snapshot sees as
-// pending, and counts the entries that belong to none. job(key) returns false to stop the walk; then so does this.
-template <typename Job>
-bool walk_lane(JobsTable *jobs, int64 lane, const EmptyRanges &known, const ClaimKey &begin, const ClaimKey &end,
-               int64 *passed, Job job) {
-    ClaimKey key = core::skip_empty(known, begin);
-    if (end < key) return true;
-    seek_ready_range(jobs, lane, key, end);
-    while (next_ready(jobs, &key) && key <= end) {
-        CHECK_FOR_INTERRUPTS();
-        const ClaimKey next = core::skip_empty(known, key);
-        if (key < next) {
-            if (end < next) return true;
-            seek_ready_range(jobs, lane, next, end);
-        } else if (!fetch_ready(jobs)) {
-            ++*passed;
-        } else if (!job(key)) {
-            return false;
-        }
-    }
-    return true;
-}
 
 // A repair reads so many entries, some 10 ms' worth, and goes on from there the next time: the round's other duties
 // wait for it, and where an old snapshot keeps them there may be millions.
@@ -79,13 +56,19 @@ void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros p
     ClaimKey from = begin;
     int64 passed = 0;
     int seen = 0;
-    const bool to_the_end = walk_lane(jobs, lane, known, begin, end, &passed, [&](const ClaimKey &key) {
-        if (from == begin || passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
-        from = core::next_key(key);
-        passed = 0;
-        return ++seen < kMaxJobsSeen;
-    });
-    if (to_the_end && from < end && (from == begin || passed >= kWorthKeeping))
+    walk_lane(
+        jobs, lane, begin, end, [&](const ClaimKey &key) { return core::skip_empty(known, key); },
+        [&](const ClaimKey &key) {
+            if (!fetch_ready(jobs)) {
+                passed++;
+                return Step::Next;
+            }
+            if (from == begin || passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+            from = core::next_key(key);
+            passed = 0;
+            return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
+        });
+    if (seen < kMaxJobsSeen && from < end && (from == begin || passed >= kWorthKeeping))
         core::learn_empty(&found, {from, end}, passed);
     finish_learning(lane, ticket, found);
 }

@@ -5,14 +5,13 @@
 
 #include "core/claim_key.h"
 #include "pg/args.h"
-#include "shared/marks.h"
 #include "shared/parked.h"
 #include "store/directory.h"
-#include "store/jobs_table.h"
 #include "store/lanes.h"
 #include "store/limiter.h"
 #include "store/look.h"
 #include "store/parked.h"
+#include "store/ready_walk.h"
 #include "store/suspects.h"
 
 extern "C" {
@@ -55,8 +54,8 @@ bool passes_over_suspects(Trial *trial, Seen *seen) {
 void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, Trial *trial, int *held,
                     Seen *seen) {
     const uint64 epoch = marks_epoch();
-    core::ClaimKey key = first_possible_key(epoch, lane);
-    if (key == core::kLastKey) return;
+    const core::ClaimKey first = first_possible_key(epoch, lane);
+    if (first == core::kLastKey) return;
     core::EmptyRanges parked = {};
     if (settings.limit_count > 0 && anything_parked()) {
         parked = parked_ranges(jobs, queue, lane, epoch, GetCurrentTimestamp());
@@ -64,25 +63,20 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
     }
     core::EmptyRanges suspects = {};
     if (trial->on) suspects = suspect_ranges(lane, epoch);
-    seek_ready(jobs, lane, key);
-    while (next_ready(jobs, &key)) {
-        CHECK_FOR_INTERRUPTS();
-        const core::ClaimKey next = core::skip_empty(suspects, core::skip_empty(parked, key));
-        if (key < next) {
-            if (next == core::kLastKey) return;
-            seek_ready(jobs, lane, next);
-            continue;
-        }
-        if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) continue;
-        if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {
-            if (suspects.count == 0) suspects = suspect_ranges(lane, epoch);
-            continue;
-        }
-        if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) continue;
-        if (is_held(*jobs) && ++*held < kDepth) continue;
-        *seen = {Sight::Claimable, key.id, seen->due};
-        return;
-    }
+    walk_lane(
+        jobs, lane, first, core::kLastKey,
+        [&](const core::ClaimKey &key) { return core::skip_empty(suspects, core::skip_empty(parked, key)); },
+        [&](const core::ClaimKey &key) {
+            if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
+            if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {
+                if (suspects.count == 0) suspects = suspect_ranges(lane, epoch);
+                return Step::Next;
+            }
+            if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Next;
+            if (is_held(*jobs) && ++*held < kDepth) return Step::Next;
+            *seen = {Sight::Claimable, key.id, seen->due};
+            return Step::Stop;
+        });
 }
 
 }  // namespace

@@ -2,11 +2,11 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
-#include "shared/marks.h"
 #include "shared/parked.h"
 #include "shared/transaction_log.h"
 #include "store/limiter.h"
 #include "store/parked.h"
+#include "store/ready_walk.h"
 #include "store/suspects.h"
 
 extern "C" {
@@ -74,32 +74,31 @@ void learn_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits 
     jobs->table.snapshot->curcid = FirstCommandId;
 
     EmptyRanges found = {};
-    ClaimKey from = core::kFirstKey, key = core::skip_empty(empty, core::kFirstKey);
+    ClaimKey from = core::kFirstKey, last = core::kFirstKey;
     int64 passed = 0;
     int seen = 0;
-    seek_ready(jobs, lane, key);
-    while (seen < kMaxJobsSeen && next_ready(jobs, &key)) {
-        CHECK_FOR_INTERRUPTS();
-        const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
-        if (key < next) {
+    walk_lane(
+        jobs, lane, core::skip_empty(empty, core::kFirstKey), core::kLastKey,
+        [&](const ClaimKey &key) {
+            last = key;
+            const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
             // Parked already, and worth as much as all of them.
-            passed += kWorthKeeping;
-            if (next == core::kLastKey) break;
-            seek_ready(jobs, lane, next);
-            continue;
-        }
-        if (!fetch_ready(jobs)) continue;
-        if (waits()) {
-            passed++;
-            continue;
-        }
-        if (passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
-        from = core::next_key(key);
-        passed = 0;
-        seen++;
-    }
+            if (key < next) passed += kWorthKeeping;
+            return next;
+        },
+        [&](const ClaimKey &key) {
+            if (!fetch_ready(jobs)) return Step::Next;
+            if (waits()) {
+                passed++;
+                return Step::Next;
+            }
+            if (passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+            from = core::next_key(key);
+            passed = 0;
+            return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
+        });
     // Up to the last entry there was; what comes behind it is told of.
-    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::learn_empty(&found, {from, core::next_key(key)}, passed);
+    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::learn_empty(&found, {from, core::next_key(last)}, passed);
     finish_learning(under, ticket, found);
 }
 
