@@ -1,6 +1,7 @@
 // The settings jobq.*: declared here, defined in settings.cpp, read anywhere in the shell.
 #pragma once
 
+#include "core/job.h"
 #include "pg/pg.h"
 
 namespace jobq {
@@ -36,6 +37,9 @@ struct Settings {
 };
 
 extern Settings settings;
+
+inline core::Micros tick_interval() { return settings.tick_interval_ms * core::kMillisecond; }
+inline core::Micros cancel_grace() { return settings.cancel_grace_ms * core::kMillisecond; }
 
 // Called once by _PG_init.
 void define_settings();

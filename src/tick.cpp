@@ -18,8 +18,6 @@ namespace {
 // How often an idle database that still keeps finished jobs is visited to prune them.
 constexpr core::Micros kPruneInterval = core::kMinute;
 
-core::Micros cancel_grace() { return settings.cancel_grace_ms * INT64CONST(1000); }
-
 TimestampTz grace_over(TimestampTz now) { return core::saturating_subtract(now, cancel_grace()); }
 
 }  // namespace

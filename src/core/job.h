@@ -11,7 +11,8 @@ namespace jobq::core {
 // Microseconds, as the server counts them: a point in time since 2000-01-01 UTC, or a span.
 using Micros = std::int64_t;
 
-constexpr Micros kSecond = 1000000;
+constexpr Micros kMillisecond = 1000;
+constexpr Micros kSecond = 1000 * kMillisecond;
 constexpr Micros kMinute = 60 * kSecond;
 constexpr Micros kHour = 60 * kMinute;
 constexpr Micros kDay = 24 * kHour;

@@ -9,16 +9,13 @@ namespace jobq::core {
 
 namespace {
 
-constexpr std::uint64_t kHashMask = ~((std::uint64_t{1} << kSlotBits) - 1);
-
 // After a step of the clock backwards a bucket cannot be emptier than empty.
 Micros full_at(const Bucket &bucket, const Rate &rate, Micros now) {
     return std::min(std::max(bucket.full_at, now), saturating_add(now, rate.interval * rate.burst));
 }
 
 std::int64_t hash_of(std::string_view queue, std::string_view key, std::int32_t kind) {
-    const auto hash = static_cast<std::uint64_t>(lane_hash(queue, key, kind, nullptr, 0));
-    return static_cast<std::int64_t>(hash & kHashMask);
+    return limit_of_slot(lane_hash(queue, key, kind, nullptr, 0));
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ namespace jobq::core {
 // upper 44 bits, the number of the slot, from 1, in the lower 20. Two limits with the same hash share their slots: less
 // may run then, never more.
 constexpr int kSlotBits = 20;
+constexpr std::int64_t kNumberMask = (std::int64_t{1} << kSlotBits) - 1;
 constexpr std::int32_t kMaxRunning = 1000000;
-constexpr std::int32_t kHighestNumber = (1 << kSlotBits) - 2;
+constexpr std::int32_t kHighestNumber = kNumberMask - 1;
 static_assert(kMaxRunning < kHighestNumber, "the number must fit");
 
 // The key that stands for each key of a queue.
@@ -27,11 +28,9 @@ std::int64_t queue_limit_id(std::string_view queue) noexcept;
 std::int64_t key_limit_id(std::string_view queue, std::string_view key) noexcept;
 
 constexpr std::int64_t slot_of(std::int64_t limit, std::int32_t number) noexcept { return limit | number; }
-constexpr std::int64_t limit_of_slot(std::int64_t slot) noexcept {
-    return slot & ~((std::int64_t{1} << kSlotBits) - 1);
-}
+constexpr std::int64_t limit_of_slot(std::int64_t slot) noexcept { return slot & ~kNumberMask; }
 constexpr std::int32_t number_of_slot(std::int64_t slot) noexcept {
-    return static_cast<std::int32_t>(slot & ((std::int64_t{1} << kSlotBits) - 1));
+    return static_cast<std::int32_t>(slot & kNumberMask);
 }
 
 // So many may run when jobs hold slots with other numbers than 1 to `max_running`, as they do after a limit was

@@ -39,8 +39,7 @@ Oid owner_of_procedure(Oid procedure, const char *name) {
 }
 
 void sleep_for(core::Micros span) {
-    constexpr core::Micros kMillisecond = 1000;
-    const long milliseconds = static_cast<long>((span + kMillisecond - 1) / kMillisecond);
+    const long milliseconds = static_cast<long>((span + core::kMillisecond - 1) / core::kMillisecond);
     WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);
 }

@@ -22,18 +22,17 @@ namespace {
 
 constexpr const char kName[] = "jobq_wait";
 
-constexpr core::Micros kMillisecond = 1000;
 // The backstop: nobody tells of jobs that came with triggers disabled, or of claims that rolled back.
 constexpr core::Micros kPoll = core::kSecond;
 // Without preload there is nothing but the poll: so soon the first time, then half as often each time.
-constexpr core::Micros kFirstPoll = 100 * kMillisecond;
+constexpr core::Micros kFirstPoll = 100 * core::kMillisecond;
 // While all claimable jobs are held by others; doubled each time.
-constexpr core::Micros kFirstHeldPoll = 5 * kMillisecond;
+constexpr core::Micros kFirstHeldPoll = 5 * core::kMillisecond;
 // Between two looks that commits ask for.
-constexpr core::Micros kLookGap = 10 * kMillisecond;
+constexpr core::Micros kLookGap = 10 * core::kMillisecond;
 // A job that was told of last time and is still there is told of again this much later; doubled each time.
-constexpr core::Micros kFirstDoubt = kMillisecond;
-constexpr core::Micros kLongestDoubt = 100 * kMillisecond;
+constexpr core::Micros kFirstDoubt = core::kMillisecond;
+constexpr core::Micros kLongestDoubt = 100 * core::kMillisecond;
 
 // One call.
 struct Wait {

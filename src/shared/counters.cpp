@@ -31,7 +31,7 @@ struct Entry {
     uint32 hash;
     int next;              // in its bucket, or of the free entries
     int next_in_database;  // of the same database
-    char queue[NAMEDATALEN];
+    QueueName queue;
     TimestampTz since;
     bool entered;  // by the recount that ends
     pg_atomic_uint64 jobs[core::kJobStatusCount];
@@ -120,8 +120,7 @@ DatabaseCounters *obtain_database(Oid oid) {
 Entry *find_entry(Oid database, const char *queue, uint32 hash) {
     for (int i = buckets[hash & (shared->bucket_count - 1)]; i != kNone; i = entries[i].next) {
         Entry *entry = &entries[i];
-        if (entry->hash == hash && entry->database == database && memcmp(entry->queue, queue, NAMEDATALEN) == 0)
-            return entry;
+        if (entry->hash == hash && entry->database == database && same_queue(entry->queue, queue)) return entry;
     }
     return nullptr;
 }
@@ -177,7 +176,7 @@ Entry *make_entry(DatabaseCounters *database, const char *queue, uint32 hash) {
     shared->free = entry->next;
     entry->database = database->database;
     entry->hash = hash;
-    memcpy(entry->queue, queue, NAMEDATALEN);
+    memcpy(entry->queue, queue, sizeof(QueueName));
     entry->since = GetCurrentTimestamp();
     for (auto &number : entry->jobs) pg_atomic_write_u64(&number, 0);
     for (auto &number : entry->noted) pg_atomic_write_u64(&number, 0);
@@ -255,7 +254,7 @@ void make_missing(DatabaseCounters *database, const QueueChange *changes, int co
 int64 number_of(pg_atomic_uint64 *number) { return static_cast<int64>(pg_atomic_read_u64(number)); }
 
 void read_entry(Entry *entry, TimestampTz now, CountedQueue *counted) {
-    memcpy(counted->queue, entry->queue, NAMEDATALEN);
+    memcpy(counted->queue, entry->queue, sizeof(QueueName));
     for (int i = 0; i < core::kJobStatusCount; i++) counted->jobs[i] = number_of(&entry->jobs[i]);
     core::Sample samples[core::kSampleCount];
     for (int i = 0; i < core::kSampleCount; i++) {
@@ -458,9 +457,8 @@ CountedQueues read_counters() {
 bool read_depth(std::string_view queue, int64 *depth) {
     constexpr core::JobStatus order[] = {core::JobStatus::Blocked, core::JobStatus::Scheduled,
                                          core::JobStatus::Pending};
-    char name[NAMEDATALEN] = {};
-    if (shared == nullptr || queue.size() >= sizeof(name)) return false;
-    memcpy(name, queue.data(), queue.size());
+    QueueName name;
+    if (shared == nullptr || !copy_queue(name, queue)) return false;
     *depth = 0;
     LWLockAcquire(lock(), LW_SHARED);
     const DatabaseCounters *database = find_database(MyDatabaseId);

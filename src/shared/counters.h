@@ -17,6 +17,7 @@
 
 #include "core/counts.h"
 #include "pg/pg.h"
+#include "pg/queue_name.h"
 
 extern "C" {
 #include "access/transam.h"
@@ -47,7 +48,7 @@ void drop_counters(Oid database_oid);
 
 // A queue as counted, for readers.
 struct CountedQueue {
-    char queue[NAMEDATALEN];
+    QueueName queue;
     int64 jobs[core::kJobStatusCount];
     double rates[core::kEventCount];
 };
@@ -74,7 +75,7 @@ bool recount_due_by_hand(TimestampTz now);
 // counts this database, or there is no room. The recount is abandoned when the (sub)transaction aborts.
 Snapshot begin_recount();
 struct QueueCount {
-    char queue[NAMEDATALEN];
+    QueueName queue;
     int64 jobs[core::kJobStatusCount];  // in the table, by the snapshot
     int64 own[core::kJobStatusCount];   // of these, by changes that this transaction has not committed yet
     bool entered;                       // for end_recount()

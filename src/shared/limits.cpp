@@ -1,6 +1,7 @@
 // See limits.h. In a set of the table, the limit that was used longest ago makes room for a new one.
 #include "pg/pg.h"
 
+#include "pg/queue_name.h"
 #include "shared/limits.h"
 #include "shared/logged.h"
 #include "shared/marks.h"
@@ -175,8 +176,7 @@ template <typename IsFree>
 void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free) {
     for (const LoggedSlot &slot : log.slots) {
         const char *queue = log.queues.items[slot.queue].name;
-        if (is_free(slot) && free_slot(slot, {queue, strnlen(queue, NAMEDATALEN)}, log.key_of(slot)))
-            let_waiters_look(queue);
+        if (is_free(slot) && free_slot(slot, queue_view(queue), log.key_of(slot))) let_waiters_look(queue);
     }
     if (!others) return;
     forget_slots();

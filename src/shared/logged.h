@@ -6,25 +6,25 @@
 #include "core/folded.h"
 #include "core/limit.h"
 #include "pg/pg.h"
+#include "pg/queue_name.h"
 #include "shared/transaction_log.h"
 
 namespace jobq {
 
 // By how much the transaction changes a queue, at one level of nested transactions.
 struct QueueChange {
-    char queue[NAMEDATALEN];  // zero padded
-    uint32 hash;              // hash_of_queue()
+    QueueName queue;
+    uint32 hash;  // hash_of_queue()
     int level;
     core::Counts counts;
 };
-uint32 hash_of_queue(const char *name);
 
 // A queue with jobs that become claimable, with other settings, or with slots that change hands.
 struct LoggedQueue {
-    char name[NAMEDATALEN];  // zero padded
-    bool notify;             // NOTIFY tells of it
-    bool settings;           // have changed
-    int undescribed;         // lanes that become claimable, of which the sleepers do not know what they are
+    QueueName name;
+    bool notify;      // NOTIFY tells of it
+    bool settings;    // have changed
+    int undescribed;  // lanes that become claimable, of which the sleepers do not know what they are
 };
 // Whether its sleepers look for themselves.
 inline bool sleepers_look(const LoggedQueue &queue) { return queue.settings || queue.undescribed > 0; }

@@ -5,17 +5,13 @@
 #include "shared/memory.h"
 #include "shared/notices.h"
 
-extern "C" {
-#include "common/hashfn.h"
-}
-
 namespace jobq {
 
 namespace {
 
 struct Notice {
     pg_atomic_uint64 tag;  // hash of database and queue, 0: free
-    char queue[NAMEDATALEN];
+    QueueName queue;
 };
 
 struct Board {
@@ -37,9 +33,7 @@ void wipe(Board *board, Oid database) {
     for (Notice &notice : board->notices) pg_atomic_write_u64(&notice.tag, 0);
 }
 
-uint64 tag_of(const char *queue) {
-    return hash_bytes_extended(reinterpret_cast<const unsigned char *>(queue), NAMEDATALEN, MyDatabaseId) | 1;
-}
+uint64 tag_of(const char *queue) { return digest_of_queue(queue_view(queue)) | 1; }
 
 // The notice of that tag, or the free one where it belongs; nullptr when the board is full.
 Notice *find_notice(Board *board, uint64 tag) {
@@ -95,7 +89,7 @@ void post_notice(Slot *slot, const char *queue) {
         if (notice == nullptr) {
             pg_atomic_write_u32(&board->anything, 1);
         } else {
-            memcpy(notice->queue, queue, NAMEDATALEN);
+            memcpy(notice->queue, queue, sizeof(QueueName));
             pg_atomic_write_u64(&notice->tag, tag);
         }
     });
@@ -115,7 +109,7 @@ void take_notices(Slot *slot, Notices *taken) {
     taken->anything = ours && pg_atomic_read_u32(&board->anything) != 0;
     for (Notice &notice : board->notices)
         if (ours && pg_atomic_read_u64(&notice.tag) != 0)
-            memcpy(taken->queues[taken->count++], notice.queue, NAMEDATALEN);
+            memcpy(taken->queues[taken->count++], notice.queue, sizeof(QueueName));
     wipe(board, MyDatabaseId);
     pg_atomic_write_u32(&board->waiting, 0);
     LWLockRelease(notices_lock());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "pg/pg.h"
+#include "pg/queue_name.h"
 #include "shared/slots.h"
 
 namespace jobq {
@@ -22,7 +23,7 @@ void post_notice_of_anything(Slot *slot);
 struct Notices {
     int count;
     bool anything;
-    char queues[kMaxNotices][NAMEDATALEN];
+    QueueName queues[kMaxNotices];
 };
 
 // Whether there are any. Needs no lock.

@@ -1,13 +1,13 @@
 // See parked.h.
 #include "pg/pg.h"
 
+#include "pg/queue_name.h"
 #include "shared/memory.h"
 #include "shared/parked.h"
 
 #include <algorithm>
 
 extern "C" {
-#include "common/hashfn.h"
 #include "port/atomics.h"
 }
 
@@ -29,7 +29,7 @@ struct Key {
 
 struct Lane {
     Oid database;  // InvalidOid: free
-    uint64 queue;
+    uint64 queue;  // its digest
     int64 lane;
     TimestampTz since;
     bool too_many;
@@ -46,11 +46,6 @@ struct Parked {
 Parked *parked = nullptr;
 
 LWLock *lock() { return shared_lock(Lock::Parked); }
-
-uint64 hash_of(std::string_view queue) {
-    return hash_bytes_extended(reinterpret_cast<const unsigned char *>(queue.data()), static_cast<int>(queue.size()),
-                               0);
-}
 
 Lane *find_lane(int64 lane) {
     for (Lane &entry : parked->lanes)
@@ -101,7 +96,7 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
             if (entry->database == InvalidOid) pg_atomic_fetch_add_u32(&parked->lane_count, 1);
             *entry = {};
             entry->database = MyDatabaseId;
-            entry->queue = hash_of(queue);
+            entry->queue = digest_of_queue(queue);
             entry->lane = lane;
             // What another lane has left must not be believed again.
             entry->since = now;
@@ -116,11 +111,11 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
 bool unpark_key(std::string_view queue, std::string_view key, TimestampTz when) {
     if (!anything_parked()) return false;
     bool any = false;
-    const uint64 hash = hash_of(queue);
+    const uint64 digest = digest_of_queue(queue);
     const bool again = when <= GetCurrentTimestamp();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     for (Lane &lane : parked->lanes) {
-        if (lane.database != MyDatabaseId || lane.queue != hash) continue;
+        if (lane.database != MyDatabaseId || lane.queue != digest) continue;
         add_key(&lane, key, when, again);
         any = true;
     }

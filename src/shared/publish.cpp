@@ -55,7 +55,7 @@ void publish_round(const LoggedRound &logged) {
     if (!logged.any) return;
     // While jobs are unfinished the worker comes round at the tick interval, whatever the deadlines.
     const TimestampTz now = GetCurrentTransactionStopTimestamp();
-    const TimestampTz round = now + static_cast<TimestampTz>(settings.tick_interval_ms) * 1000;
+    const TimestampTz round = now + tick_interval();
     const TimestampTz due = logged.extension ? now : Min(logged.due, round);
     for (;;) {
         Slot *slot = session_slot();
@@ -91,7 +91,7 @@ void ask_for_round(TimestampTz now) {
     Slot *slot = known_session_slot();
     if (slot == nullptr) return;
     slot->relied_on = now;
-    publish_due(slot, now + static_cast<TimestampTz>(settings.tick_interval_ms) * 1000);
+    publish_due(slot, now + tick_interval());
 }
 
 Horizon horizon() {

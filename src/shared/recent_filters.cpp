@@ -2,6 +2,7 @@
 // longest ago, and from then on nothing older than that is known.
 #include "pg/pg.h"
 
+#include "pg/queue_name.h"
 #include "shared/memory.h"
 #include "shared/recent_filters.h"
 
@@ -24,7 +25,7 @@ struct Filter {
     uint64 digest;  // of database, queue and filter; 0: free
     TimestampTz asked_at;
     Oid database;
-    char queue[NAMEDATALEN];
+    QueueName queue;
     bool known;
     bool any_kind, any_version;
     int kind_count, version_count, capability_count;
@@ -137,8 +138,7 @@ Filter *place_of(uint64 digest) {
 }
 
 bool is_of(const Filter &filter, std::string_view queue) {
-    return filter.digest != 0 && filter.database == MyDatabaseId &&
-           queue == std::string_view(filter.queue, strnlen(filter.queue, NAMEDATALEN));
+    return filter.digest != 0 && filter.database == MyDatabaseId && queue == queue_view(filter.queue);
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
         memset(place, 0, sizeof(*place));
         place->digest = digest;
         place->database = MyDatabaseId;
-        memcpy(place->queue, queue.data(), Min(queue.size(), static_cast<size_t>(NAMEDATALEN)));
+        copy_queue(place->queue, queue);
         place->known = write_filter(filter, place);
     }
     place->asked_at = now;

@@ -8,10 +8,6 @@
 
 #include <algorithm>
 
-extern "C" {
-#include "common/hashfn.h"
-}
-
 namespace jobq {
 
 namespace {
@@ -21,29 +17,16 @@ TransactionLog log = {};
 
 bool anybody_learns() { return shared_memory_ready() && IsUnderPostmaster; }
 
-struct QueueName {
-    char padded[NAMEDATALEN];
-};
-
-// Longer names come in with triggers disabled only.
-QueueName name_of(std::string_view queue) {
-    QueueName name = {};
-    memcpy(name.padded, queue.data(), Min(queue.size(), sizeof(name.padded) - 1));
-    return name;
-}
-
-bool same_queue(const char *a, const QueueName &b) { return memcmp(a, b.padded, NAMEDATALEN) == 0; }
-
 // ---- numbers of jobs
 
 // The changes of the current subtransaction to a queue; nullptr: not counted.
-core::Counts *counts_at(const QueueName &name, int level) {
+core::Counts *counts_at(const char *name, int level) {
     // Mostly the same as before.
     if (log.changes.count > 0) {
         QueueChange *last = log.changes.end() - 1;
         if (last->level == level && same_queue(last->queue, name)) return &last->counts;
     }
-    const uint32 hash = hash_of_queue(name.padded);
+    const uint32 hash = hash_of_queue(name);
     QueueChange *change = log.changes.find(
         hash, [&](const QueueChange &known) { return known.level == level && same_queue(known.queue, name); });
     if (change == nullptr) {
@@ -52,14 +35,15 @@ core::Counts *counts_at(const QueueName &name, int level) {
             recount_at_commit();
             return nullptr;
         }
-        memcpy(change->queue, name.padded, NAMEDATALEN);
+        memcpy(change->queue, name, sizeof(QueueName));
     }
     return &change->counts;
 }
 
 core::Counts *counts_of(std::string_view queue) {
-    if (!anybody_learns() || queue.size() >= NAMEDATALEN) return nullptr;
-    return counts_at(name_of(queue), GetCurrentTransactionNestLevel());
+    QueueName name;
+    if (!anybody_learns() || !copy_queue(name, queue)) return nullptr;
+    return counts_at(name, GetCurrentTransactionNestLevel());
 }
 
 void pop_changes(int level) {
@@ -74,13 +58,14 @@ int64 &events(core::Counts *counts, core::CountedEvent event) { return counts->e
 
 // nullptr: there are too many.
 LoggedQueue *logged_queue(std::string_view queue) {
-    const QueueName name = name_of(queue);
-    const uint32 hash = hash_of_queue(name.padded);
+    QueueName name;
+    copy_queue(name, queue);
+    const uint32 hash = hash_of_queue(name);
     LoggedQueue *known =
         log.queues.find(hash, [&](const LoggedQueue &logged) { return same_queue(logged.name, name); });
     if (known != nullptr) return known;
     LoggedQueue *added = log.queues.add(hash, {});
-    if (added != nullptr) memcpy(added->name, name.padded, NAMEDATALEN);
+    if (added != nullptr) memcpy(added->name, name, sizeof(QueueName));
     return added;
 }
 
@@ -133,10 +118,6 @@ LoggedRound *round_of_worker() {
 }  // namespace
 
 const TransactionLog &transaction_log() { return log; }
-
-uint32 hash_of_queue(const char *name) {
-    return hash_bytes(reinterpret_cast<const unsigned char *>(name), static_cast<int>(strnlen(name, NAMEDATALEN)));
-}
 
 void count_at_commit(std::string_view queue, core::JobStatus from, core::JobStatus to, int64 count) {
     if (from == to || count == 0) return;
@@ -336,7 +317,8 @@ bool has_unpublished_jobs(int64 lane) {
 }
 
 int64 own_depth(std::string_view queue) {
-    const QueueName name = name_of(queue);
+    QueueName name;
+    copy_queue(name, queue);
     int64 depth = 0;
     for (const QueueChange &change : log.changes) {
         if (!same_queue(change.queue, name)) continue;
@@ -365,8 +347,7 @@ bool next_key_freed_here(std::string_view *queue, std::string_view *key) {
         std::find_if(log.slots.begin(), log.slots.end(), [](const LoggedSlot &slot) { return slot.unheard; });
     found->unheard = false;
     log.unheard_keys--;
-    const char *name = log.queues.items[found->queue].name;
-    *queue = {name, strnlen(name, NAMEDATALEN)};
+    *queue = queue_view(log.queues.items[found->queue].name);
     *key = log.key_of(*found);
     return true;
 }
@@ -383,9 +364,7 @@ void hand_log_to_parent() {
     // What is added takes a place that has been read already.
     for (int i = log.changes.count; i < end; i++) {
         const QueueChange change = log.changes.items[i];
-        QueueName name;
-        memcpy(name.padded, change.queue, NAMEDATALEN);
-        if (core::Counts *parent = counts_at(name, level - 1)) core::add_counts(parent, change.counts);
+        if (core::Counts *parent = counts_at(change.queue, level - 1)) core::add_counts(parent, change.counts);
     }
 }
 

@@ -2,10 +2,10 @@
 #include "pg/pg.h"
 
 #include "core/fairness.h"
+#include "pg/queue_name.h"
 #include "shared/turns.h"
 
 extern "C" {
-#include "common/hashfn.h"
 #include "common/pg_prng.h"
 }
 
@@ -26,9 +26,7 @@ void begin_at_random(pg_atomic_uint64 *places) {
 }  // namespace
 
 pg_atomic_uint64 *turn_position(std::string_view queue) {
-    const uint32 hash =
-        hash_bytes(reinterpret_cast<const unsigned char *>(queue.data()), static_cast<int>(queue.size()));
-    const uint32 place = hash_combine(hash, MyDatabaseId) % kPlaces;
+    const uint64 place = digest_of_queue(queue) % kPlaces;
     if (shared_places != nullptr) return &shared_places[place];
     if (!own_ready) begin_at_random(own_places);
     own_ready = true;

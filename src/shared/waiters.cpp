@@ -2,13 +2,10 @@
 // came. A partition has a lock of its own, and a count that a commit reads before it takes it.
 #include "pg/pg.h"
 
+#include "pg/queue_name.h"
 #include "shared/memory.h"
 #include "shared/sleepers.h"
 #include "shared/waiters.h"
-
-extern "C" {
-#include "common/hashfn.h"
-}
 
 namespace jobq {
 
@@ -24,7 +21,7 @@ struct Waiter {
     bool paused;
     core::LaneTraits lane;  // of the job signal
     int64 worker;           // 0: it has no name
-    char queue[NAMEDATALEN];
+    QueueName queue;
     core::Wish wish;
 };
 
@@ -38,14 +35,11 @@ Waiters *waiters = nullptr;
 Waiter *own = nullptr;
 int own_partition = 0;
 
-int partition_of(const char *queue) {
-    const uint64 hash = hash_bytes_extended(reinterpret_cast<const unsigned char *>(queue), NAMEDATALEN, MyDatabaseId);
-    return static_cast<int>(hash % kLockPartitions);
-}
+int partition_of(const char *queue) { return static_cast<int>(digest_of_queue(queue_view(queue)) % kLockPartitions); }
 
 LWLock *lock_of(int partition) { return shared_lock(Lock::Waiters, partition); }
 
-bool waits_for(const Waiter &waiter, const char *queue) { return memcmp(waiter.queue, queue, NAMEDATALEN) == 0; }
+bool waits_for(const Waiter &waiter, const char *queue) { return same_queue(waiter.queue, queue); }
 
 void signal(Waiter *waiter, uint32 which, Alarm *alarm) {
     pg_atomic_fetch_or_u32(&waiter->signals, which);
@@ -132,8 +126,7 @@ void enter_waiters(std::string_view queue, const core::Wish &wish, int64 worker)
     Waiter *waiter = own_slot(waiters->slots, leave_at_exit);
     waiter->paused = false;
     waiter->worker = worker;
-    memset(waiter->queue, 0, sizeof(waiter->queue));
-    memcpy(waiter->queue, queue.data(), Min(queue.size(), sizeof(waiter->queue) - 1));
+    copy_queue(waiter->queue, queue);
     waiter->wish = wish;
     pg_atomic_write_u32(&waiter->signals, 0);
 

@@ -35,11 +35,9 @@ namespace {
 
 using core::ClaimKey;
 
-// So many entries of jobs that are gone, and the next claims shall be spared them; noted ones cost less, and those
-// whose claims are still going on cannot be spared anybody: then it need not be tried all the time.
-constexpr int kWorthLearning = 8;
+// As kWorthLearning: noted entries cost less, and those whose claims are still going on cannot be spared anybody: then
+// it need not be tried all the time.
 constexpr int kNotedWorthLearning = 12;
-constexpr core::Micros kLearningPause = 1000;
 // Or after so many jobs: entries that the index itself has marked as dead are passed without notice, page by page.
 constexpr int kLearnAfterJobs = 128;
 int jobs_since_learning = 0;

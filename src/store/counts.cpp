@@ -3,6 +3,7 @@
 
 #include "pg/args.h"
 #include "pg/memory.h"
+#include "pg/queue_name.h"
 #include "shared/counters.h"
 #include "shared/logged.h"
 #include "store/counts.h"
@@ -69,17 +70,15 @@ void append_counted(const Rows &rows, QueueList *list) {
     });
 }
 
-std::string_view name_of(const char *queue) { return {queue, strnlen(queue, NAMEDATALEN)}; }
-
 // What this transaction has changed belongs to what it sees.
 void add_own_changes(QueueList *list) {
     for (const QueueChange &change : transaction_log().changes) {
         QueueNumbers *found = nullptr;
         for (int q = 0; q < list->count && found == nullptr; q++)
-            if (list->items[q].queue == name_of(change.queue)) found = &list->items[q];
+            if (list->items[q].queue == queue_view(change.queue)) found = &list->items[q];
         if (found == nullptr) {
             found = &list->items[list->count++];
-            *found = {name_of(change.queue), {}, {}, true, false};
+            *found = {queue_view(change.queue), {}, {}, true, false};
         }
         for (int s = 0; s < core::kJobStatusCount; s++) found->jobs[s] += change.counts.jobs[s];
     }
@@ -92,7 +91,7 @@ QueueList list_counters(const CountedQueues &counters) {
                       0};
     for (int i = 0; i < counters.count; i++) {
         QueueNumbers *added = &list.items[list.count++];
-        *added = {name_of(counters.queues[i].queue), {}, {}, true, false};
+        *added = {queue_view(counters.queues[i].queue), {}, {}, true, false};
         memcpy(added->jobs, counters.queues[i].jobs, sizeof(added->jobs));
         memcpy(added->rates, counters.queues[i].rates, sizeof(added->rates));
     }
@@ -117,12 +116,12 @@ Counted count_table(Snapshot snapshot) {
                            palloc_extended(sizeof(QueueCount) * (rows.size() + 1), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO)),
                        0, true};
     collect(rows, [&](std::string_view queue) -> int64 * {
-        if (queue.size() >= NAMEDATALEN) {
+        QueueCount *added = &counted.queues[counted.count];
+        if (!copy_queue(added->queue, queue)) {
             counted.complete = false;
             return nullptr;
         }
-        QueueCount *added = &counted.queues[counted.count++];
-        memcpy(added->queue, queue.data(), queue.size());
+        counted.count++;
         return added->jobs;
     });
     return counted;
@@ -137,11 +136,11 @@ void note_own_changes(Counted *counted) {
     for (const QueueChange &change : changes) {
         QueueCount *found = nullptr;
         for (int q = 0; q < counted->count && found == nullptr; q++)
-            if (memcmp(counted->queues[q].queue, change.queue, NAMEDATALEN) == 0) found = &counted->queues[q];
+            if (same_queue(counted->queues[q].queue, change.queue)) found = &counted->queues[q];
         if (found == nullptr) {
             found = &counted->queues[counted->count++];
             *found = {};
-            memcpy(found->queue, change.queue, NAMEDATALEN);
+            memcpy(found->queue, change.queue, sizeof(QueueName));
         }
         for (int s = 0; s < core::kJobStatusCount; s++) found->own[s] += change.counts.jobs[s];
     }

@@ -24,10 +24,6 @@ namespace {
 
 using core::ClaimKey;
 
-// As a claim does (store/claim.cpp).
-constexpr int kWorthLearning = 8;
-constexpr core::Micros kLearningPause = 1000;
-
 // Pending, scheduled and blocked jobs, by the indexes that they alone are in, and by the edges that those watch which
 // wait for dependencies; at most $2 of each.
 Statement count_waiting = {

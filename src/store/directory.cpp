@@ -6,6 +6,7 @@
 
 #include "pg/args.h"
 #include "pg/memory.h"
+#include "pg/queue_name.h"
 #include "pg/relation_changes.h"
 #include "pg/spi.h"
 #include "settings.h"
@@ -22,9 +23,9 @@ namespace {
 constexpr int kMaxCachedQueues = 10000;
 
 struct CacheEntry {
-    char name[NAMEDATALEN];  // hash key, zero padded
-    uint64 generation;       // valid while it equals the current one
-    MemoryContext context;   // owns what queue points to
+    QueueName name;         // hash key
+    uint64 generation;      // valid while it equals the current one
+    MemoryContext context;  // owns what queue points to
     Queue queue;
 };
 
@@ -51,7 +52,7 @@ void on_relcache_invalidation(Oid relation) {
 
 void open_cache() {
     if (cache == nullptr) {
-        cache = make_hash_table("jobq queues", NAMEDATALEN, sizeof(CacheEntry), CacheMemoryContext);
+        cache = make_hash_table("jobq queues", sizeof(QueueName), sizeof(CacheEntry), CacheMemoryContext);
         on_relation_change(on_relcache_invalidation);
     }
     if (hash_get_num_entries(cache) <= kMaxCachedQueues) return;
@@ -154,8 +155,8 @@ const Queue *find_queue(std::string_view name) {
     open_cache();
     // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a pause.
     AcceptInvalidationMessages();
-    char key[NAMEDATALEN] = {};
-    memcpy(key, name.data(), Min(name.size(), sizeof(key) - 1));
+    QueueName key;
+    copy_queue(key, name);
     bool found;
     auto *entry = static_cast<CacheEntry *>(hash_search(cache, key, HASH_ENTER, &found));
     if (!found) {

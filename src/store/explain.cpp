@@ -118,9 +118,7 @@ void explain_running(const Subject &job) {
                              job.row.int32_at(kAttempts), job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId)),
                     0, 0, end});
     const TimestampTz asked = time_at(job, kCancelRequestedAt);
-    const TimestampTz forced =
-        asked == DT_NOEND ? asked
-                          : core::saturating_add(asked, static_cast<core::Micros>(settings.cancel_grace_ms) * 1000);
+    const TimestampTz forced = asked == DT_NOEND ? asked : core::saturating_add(asked, cancel_grace());
     if (asked != DT_NOEND)
         job.sink->take({"cancelling", "it has been asked to stop; then it is taken from its worker", 0, 0, forced});
     if (Min(end, forced) < job.now) explain_unserved("its time is over", job.sink);

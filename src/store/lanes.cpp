@@ -8,6 +8,7 @@
 #include "core/wake.h"
 #include "pg/args.h"
 #include "pg/memory.h"
+#include "pg/queue_name.h"
 #include "pg/relation_changes.h"
 #include "pg/spi.h"
 #include "shared/logged.h"
@@ -56,10 +57,10 @@ struct Seen {
 };
 
 struct Known {
-    char queue[NAMEDATALEN];  // hash key, zero padded
-    MemoryContext context;    // owns what follows; nullptr: nothing is known
-    uint64 all_read;          // valid while it equals changes_of_all
-    uint64 new_read;          // up to date while it equals changes
+    QueueName queue;        // hash key
+    MemoryContext context;  // owns what follows; nullptr: nothing is known
+    uint64 all_read;        // valid while it equals changes_of_all
+    uint64 new_read;        // up to date while it equals changes
     Seen seen;
     FullTransactionId deleted;  // the last deletion of lanes that has been heard of
     bool whole;                 // all lanes of the queue
@@ -134,7 +135,7 @@ void forget(Known *known) {
 
 void open_cache() {
     if (cache == nullptr) {
-        cache = make_hash_table("jobq lanes by queue", NAMEDATALEN, sizeof(Known), CacheMemoryContext);
+        cache = make_hash_table("jobq lanes by queue", sizeof(QueueName), sizeof(Known), CacheMemoryContext);
         on_relation_change(on_relcache_invalidation);
     }
 }
@@ -321,7 +322,7 @@ void look_into_directory(const Known &known, Body body) {
     as_owner([&] {
         with_spi([&] {
             Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-            body(PointerGetDatum(make_text({known.queue, strnlen(known.queue, NAMEDATALEN)})), snapshot);
+            body(PointerGetDatum(make_text(queue_view(known.queue))), snapshot);
             UnregisterSnapshot(snapshot);
         });
     });
@@ -329,8 +330,8 @@ void look_into_directory(const Known &known, Body body) {
 }
 
 Known *entry_of(std::string_view queue) {
-    char key[NAMEDATALEN] = {};
-    memcpy(key, queue.data(), Min(queue.size(), sizeof(key) - 1));
+    QueueName key;
+    copy_queue(key, queue);
     bool found;
     auto *known = static_cast<Known *>(hash_search(cache, key, HASH_ENTER, &found));
     if (!found) {

@@ -13,11 +13,6 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// A gap behind a job that is still there is worth a place when a claim passes so many entries in it.
-constexpr int kWorthKeeping = 4;
-// Jobs that are there, and that the next claims will see all the same: so many, and the rest is no affair of ours.
-constexpr int kMaxJobsSeen = 16;
-
 // A repair reads so many entries, some 10 ms' worth, and goes on from there the next time: the round's other duties
 // wait for it, and where an old snapshot keeps them there may be millions.
 constexpr int kRepairPiece = 20000;

@@ -7,6 +7,16 @@
 
 namespace jobq {
 
+// So many entries of jobs that are gone, and the next claims shall be spared them: by a read so long after the last
+// one.
+constexpr int kWorthLearning = 8;
+constexpr core::Micros kLearningPause = core::kMillisecond;
+
+// A range behind a job that is still to be seen is worth its place when a claim passes so many entries in it.
+constexpr int kWorthKeeping = 4;
+// Jobs that the next claims will see all the same: so many, and the rest is no affair of ours.
+constexpr int kMaxJobsSeen = 16;
+
 // Reads a lane's part of the claim index from `begin` up to `end`, under a fresh snapshot that does not see this
 // transaction's own changes, and tells the other sessions where it is empty; not when somebody began that less than
 // `pause` ago. `jobs` needs a new snapshot afterwards.

@@ -4,6 +4,7 @@
 #include "pg/args.h"
 #include "shared/parked.h"
 #include "shared/transaction_log.h"
+#include "store/learn.h"
 #include "store/limiter.h"
 #include "store/parked.h"
 #include "store/ready_walk.h"
@@ -22,10 +23,6 @@ using core::EmptyRanges;
 
 // So long a name is left again that comes while somebody reads the lane: what is found there is not known yet.
 constexpr core::Micros kWhileLearning = 20000;
-// A range is worth its place when so many jobs are in it.
-constexpr int kWorthKeeping = 4;
-// Jobs that may run, and that the next claims will see all the same: so many, and the rest is no affair of ours.
-constexpr int kMaxJobsSeen = 16;
 
 ClaimKey key_of(TupleTableSlot *row) {
     bool is_null;

@@ -1,12 +1,12 @@
 // See restore.h.
 #include "pg/pg.h"
 
+#include "pg/own_locks.h"
 #include "pg/rights.h"
 #include "pg/spi.h"
 #include "store/restore.h"
 
 extern "C" {
-#include "storage/lock.h"
 #include "utils/guc.h"
 }
 
@@ -14,8 +14,6 @@ namespace jobq {
 
 namespace {
 
-// The fourth field of the tag, objsubid in pg_locks: SQL's advisory locks have 1 and 2.
-constexpr uint16 kRestoreLock = 3;
 constexpr int kLockTries = 5000;
 constexpr long kLockPause = 1000;
 
@@ -30,11 +28,7 @@ Statement find_busy = {
     {INT2OID},
     Planning::Free};
 
-LOCKTAG restore_lock() {
-    LOCKTAG tag;
-    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, kRestoreLock);
-    return tag;
-}
+LOCKTAG restore_lock() { return own_lock(OwnLock::Restore, 0); }
 
 }  // namespace
 
@@ -53,7 +47,7 @@ void note_restore() {
 bool no_restore() {
     const LOCKTAG tag = restore_lock();
     if (LockAcquire(&tag, RowExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL) return true;
-    return run(find_busy, Params().add(Int16GetDatum(kRestoreLock))).size() == 0;
+    return run(find_busy, Params().add(Int16GetDatum(static_cast<int16>(OwnLock::Restore)))).size() == 0;
 }
 
 }  // namespace jobq

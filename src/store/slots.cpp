@@ -12,6 +12,7 @@
 #include "pg/pg.h"
 
 #include "pg/args.h"
+#include "pg/own_locks.h"
 #include "pg/table_sql.h"
 #include "shared/limits.h"
 #include "store/slots.h"
@@ -20,7 +21,6 @@
 
 extern "C" {
 #include "storage/lmgr.h"
-#include "storage/lock.h"
 #include "utils/fmgroids.h"
 }
 
@@ -28,15 +28,7 @@ namespace jobq {
 
 namespace {
 
-// Besides those of advisory locks by SQL, which have 1 and 2 there.
-constexpr uint16 kLockClass = 0x6a71;
 constexpr AttrNumber kSlot = 1, kSeq = 2;
-
-LOCKTAG tag_of(int64 slot) {
-    LOCKTAG tag;
-    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(slot >> 32), static_cast<uint32>(slot), kLockClass);
-    return tag;
-}
 
 #define HOLDS(slot) \
     "SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j." slot " = $1 AND j._slot_seq >= $2)", { INT8OID, INT8OID }
@@ -168,7 +160,7 @@ bool seems_held(Slots *slots, SlotOf of, int64 slot) {
 
 bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string_view key, int64 slot,
                     TimestampTz now) {
-    const LOCKTAG tag = tag_of(slot);
+    const LOCKTAG tag = own_lock(OwnLock::Slot, slot);
     const LockAcquireResult locked = LockAcquire(&tag, ExclusiveLock, false, true);
     if (locked == LOCKACQUIRE_OK && is_free(slots, of, slot)) {
         slot_taken(queue, key, slot, next_slot_seq(slot, now));
@@ -180,7 +172,7 @@ bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string
 }
 
 void unlock_slot(int64 slot) {
-    const LOCKTAG tag = tag_of(slot);
+    const LOCKTAG tag = own_lock(OwnLock::Slot, slot);
     LockRelease(&tag, ExclusiveLock, false);
 }
 

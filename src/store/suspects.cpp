@@ -5,6 +5,7 @@
 #include "core/stable_hash.h"
 #include "pg/args.h"
 #include "pg/memory.h"
+#include "pg/own_locks.h"
 #include "store/owner.h"
 #include "store/change_job.h"
 #include "store/suspects.h"
@@ -12,16 +13,9 @@
 
 #include <algorithm>
 
-extern "C" {
-#include "storage/lock.h"
-}
-
 namespace jobq {
 
 namespace {
-
-// As in store/slots.cpp: besides those of other advisory locks.
-constexpr uint16 kTrialLock = 0x6a72;
 
 // Whether any of these jobs is not marked as lost together with others: the marks of a batch that is rescued in pieces
 // tell of all but the first.
@@ -146,9 +140,7 @@ bool is_on_trial(text *worker_id, TimestampTz *until) {
 }
 
 bool may_take_suspect(text *worker_id) {
-    const auto number = static_cast<uint64>(core::stable_hash(view(worker_id)));
-    LOCKTAG tag;
-    SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, static_cast<uint32>(number >> 32), static_cast<uint32>(number), kTrialLock);
+    const LOCKTAG tag = own_lock(OwnLock::Trial, core::stable_hash(view(worker_id)));
     if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return false;
     bool on_trial = false;
     as_owner([&] {

@@ -265,8 +265,7 @@ bool recount_wanted(const Slot *slot, TimestampTz now) {
 }
 
 bool chores_due(const Slot *slot, TimestampTz now) {
-    return now - slot->last_chores >= static_cast<TimestampTz>(settings.tick_interval_ms) * 1000 ||
-           now < slot->last_chores;
+    return now - slot->last_chores >= tick_interval() || now < slot->last_chores;
 }
 
 struct Duties {
@@ -328,7 +327,7 @@ void log_duties(const Slot *slot, const Duties &duties, RoundState *state) {
 TimestampTz next_round(const Slot *slot, const Duties &duties, const Step &plan, RoundState *state) {
     const TimestampTz now = plan.now;
     if (duties.any_wanted) return now;
-    const core::Micros tick = static_cast<core::Micros>(settings.tick_interval_ms) * 1000;
+    const core::Micros tick = tick_interval();
     TimestampTz next = plan.outcome == Outcome::Failed ? slot->steps[kPlanStep].not_before : plan.deadline;
     // Claims that come again and again and find nothing rely on the repair.
     const bool relied_on = bounded(slot->relied_on + 2 * tick, now, 2 * tick) > now;
