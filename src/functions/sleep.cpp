@@ -2,12 +2,12 @@
 #include "pg/pg.h"
 
 #include "functions/sleep.h"
+#include "pg/catalog_row.h"
 
 extern "C" {
 #include "catalog/pg_proc.h"
 #include "nodes/parsenodes.h"
 #include "storage/latch.h"
-#include "utils/syscache.h"
 #include "utils/wait_event.h"
 
 // Of libpq/libpq.h, which needs headers that the server was built with and that need not be installed.
@@ -29,12 +29,10 @@ void require_autocommit(FunctionCallInfo fcinfo, const char *name) {
 }
 
 Oid owner_of_procedure(Oid procedure, const char *name) {
-    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(procedure));
-    if (!HeapTupleIsValid(tuple))
+    const Oid owner = catalog_value(PROCOID, procedure, &FormData_pg_proc::proowner, InvalidOid);
+    if (!OidIsValid(owner))
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("%s() was dropped while it waited", name),
                         errhint("If the extension has been created again, call it again.")));
-    const Oid owner = reinterpret_cast<FormData_pg_proc *>(GETSTRUCT(tuple))->proowner;
-    ReleaseSysCache(tuple);
     return owner;
 }
 

@@ -1,6 +1,7 @@
 // See followers.h.
 #include "pg/pg.h"
 
+#include "pg/catalog_row.h"
 #include "pg/followers.h"
 
 #include <algorithm>
@@ -15,7 +16,6 @@ extern "C" {
 #include "parser/parsetree.h"
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
-#include "utils/syscache.h"
 }
 
 namespace jobq {
@@ -45,13 +45,7 @@ bool changes_followers(const Trigger &trigger) {
     return changes_followers(trigger, RowChange::Delete) || changes_followers(trigger, RowChange::Update);
 }
 
-bool is_primary_key(Oid index) {
-    HeapTuple tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
-    if (!HeapTupleIsValid(tuple)) return false;
-    const bool primary = reinterpret_cast<FormData_pg_index *>(GETSTRUCT(tuple))->indisprimary;
-    ReleaseSysCache(tuple);
-    return primary;
-}
+bool is_primary_key(Oid index) { return catalog_value(INDEXRELID, index, &FormData_pg_index::indisprimary, false); }
 
 // Of a statement of ours, which updates no primary key: what follows that one stays as it is.
 bool changes_followers_of_ours(const Trigger &trigger, RowChange change) {
@@ -64,10 +58,8 @@ bool fires_after_change(const Trigger &trigger) {
 }
 
 Oid owner_of_function(Oid function) {
-    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-    if (!HeapTupleIsValid(tuple)) elog(ERROR, "jobq: cache lookup failed for function %u", function);
-    const Oid owner = reinterpret_cast<FormData_pg_proc *>(GETSTRUCT(tuple))->proowner;
-    ReleaseSysCache(tuple);
+    const Oid owner = catalog_value(PROCOID, function, &FormData_pg_proc::proowner, InvalidOid);
+    if (!OidIsValid(owner)) elog(ERROR, "jobq: cache lookup failed for function %u", function);
     return owner;
 }
 

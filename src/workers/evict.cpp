@@ -3,6 +3,7 @@
 // superuser and could not terminate it, and keeps workers out until the command has ended, however it ends.
 #include "pg/pg.h"
 
+#include "pg/catalog_row.h"
 #include "workers/evict.h"
 #include "workers/recount.h"
 #include "shared/slots.h"
@@ -18,7 +19,6 @@ extern "C" {
 #include "storage/latch.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
-#include "utils/syscache.h"
 #include "utils/wait_event.h"
 }
 
@@ -105,19 +105,12 @@ bool owns(Oid database) { return pg_database_ownercheck(database, GetUserId()); 
 // What a command may not do it shall not evict anybody for.
 bool may_copy(Oid database, bool is_template) {
     if (superuser()) return true;
-    HeapTuple tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
-    if (!HeapTupleIsValid(tuple)) return false;
-    const bool creates = reinterpret_cast<FormData_pg_authid *>(GETSTRUCT(tuple))->rolcreatedb;
-    ReleaseSysCache(tuple);
+    const bool creates = catalog_value(AUTHOID, GetUserId(), &FormData_pg_authid::rolcreatedb, false);
     return creates && (is_template || owns(database));
 }
 
 bool is_template_database(Oid database) {
-    HeapTuple tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
-    if (!HeapTupleIsValid(tuple)) return false;
-    const bool is_template = reinterpret_cast<FormData_pg_database *>(GETSTRUCT(tuple))->datistemplate;
-    ReleaseSysCache(tuple);
-    return is_template;
+    return catalog_value(DATABASEOID, database, &FormData_pg_database::datistemplate, false);
 }
 
 Target target_by_name(const char *name, bool dropped) {
