@@ -51,6 +51,8 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     return place;
 }
 
+void forget_slots(core::Life *life) { life->queue_slot = life->key_slot = life->slot_seq = core::Maybe(); }
+
 // Makes a job that somebody's own UPDATE has changed consistent again.
 void settle(const JobRow &before, const JobRow &row) {
     bool has_left;
@@ -69,9 +71,14 @@ void settle(const JobRow &before, const JobRow &row) {
             core::Life written = current.life;
             if (row.has(kJobGroupKey)) written.group = group_of(row);
             core::Life life = core::changed_by_hand(written, facts, now);
-            if (!keeps_slots(slots_of(before), slots_of(row)))
-                life.queue_slot = life.key_slot = life.slot_seq = core::Maybe();
             OtherColumns others = {};
+            if (!keeps_slots(slots_of(before), slots_of(row))) {
+                // Others have been told of them, by the queue and the key that they were of.
+                for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobSlotSeq})
+                    if (job_has(*jobs, column)) others.clear(column);
+                forget_slots(&current.life);
+                forget_slots(&life);
+            }
             if (current.lane != lane) others.set(kJobLane, Int64GetDatum(lane));
             const Datum turn = Int64GetDatum(core::turn_of(current.concurrency_key));
             bool turnless;
@@ -184,7 +191,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
     // Up to what the statement left behind, and from there to what follows from that.
     JobState left = row.state();
-    if (!keeps_slots(slots_of(before), slots_of(row))) left.life.queue_slot = left.life.key_slot = core::Maybe();
+    if (!keeps_slots(slots_of(before), slots_of(row))) forget_slots(&left.life);
     tell_of_change(before.state(), left);
     with_spi([&] {
         settle(before, row);
