@@ -132,6 +132,15 @@ UPDATE jobq.jobs SET last_heartbeat = 'infinity' WHERE queue = 'direct';
 SELECT count(*) AS duties FROM jobq_tick();
 UPDATE jobq.jobs SET _watched = NULL, _lease_timeout = NULL WHERE queue = 'direct' RETURNING status;
 SELECT _watched, _lease_timeout FROM jobq.jobs WHERE queue = 'direct';
+-- Flags are true or NULL, whatever the statement says.
+UPDATE jobq.jobs SET _watched = false, _ready = false, _due = false, _holds_key = false WHERE queue = 'direct';
+SELECT _watched, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
+BEGIN;
+UPDATE jobq.jobs SET _watched = false, _ready = false, status = 'pending', unique_key = 'k', _holds_key = false WHERE queue = 'direct';
+SELECT status, _watched, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
+UPDATE jobq.jobs SET _watched = true, _ready = false, _due = true, status = 'failed' WHERE queue = 'direct';
+SELECT status, _watched, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
+ROLLBACK;
 -- With triggers off nothing follows, but a finished job is never handed out again.
 SELECT jobq_enqueue('direct') > 0 AS enqueued;
 SET session_replication_role = replica;

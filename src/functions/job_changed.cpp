@@ -51,6 +51,15 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     return place;
 }
 
+// Columns that are true or NULL, as their indexes have it: false, by hand, becomes NULL.
+constexpr struct {
+    JobColumn column;
+    bool core::Life::*member;
+} kFlags[] = {{kJobHoldsKey, &core::Life::holds_key},
+              {kJobReady, &core::Life::ready},
+              {kJobDue, &core::Life::due},
+              {kJobWatched, &core::Life::watched}};
+
 void forget_slots(core::Life *life) { life->queue_slot = life->key_slot = life->slot_seq = core::Maybe(); }
 
 // Makes a job that somebody's own UPDATE has changed consistent again.
@@ -79,6 +88,9 @@ void settle(const JobRow &before, const JobRow &row) {
                 forget_slots(&current.life);
                 forget_slots(&life);
             }
+            for (const auto &flag : kFlags)
+                if (job_has(*jobs, flag.column) && !(current.life.*flag.member) && !(life.*flag.member))
+                    others.clear(flag.column);
             if (current.lane != lane) others.set(kJobLane, Int64GetDatum(lane));
             const Datum turn = Int64GetDatum(core::turn_of(current.concurrency_key));
             bool turnless;

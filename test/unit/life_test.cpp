@@ -301,6 +301,10 @@ TEST(Life, ByHandEveryStatusBecomesConsistent) {
             const ByHand facts = {GroupPlace::None, false, kMinute, 0};
             EXPECT_EQ(broken_law(changed_by_hand(written, facts, kNow)), "") << from << " to " << to;
             EXPECT_EQ(broken_law(inserted_by_hand(written, facts, kNow)), "") << from << " to " << to;
+            // Whoever says so: nobody else looks at a job that runs.
+            written.watched = !written.watched;
+            EXPECT_EQ(changed_by_hand(written, facts, kNow).watched, written.status == JobStatus::Processing)
+                << from << " to " << to;
         }
     }
 }
