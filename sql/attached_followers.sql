@@ -141,10 +141,23 @@ ALTER TABLE regress_jobq_app.results OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.results FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 INSERT INTO jobq.deleted_dependencies (job_id) VALUES (0);
 INSERT INTO regress_jobq_app.results VALUES (0);
-\set VERBOSITY terse
-SELECT done FROM jobq_tick() WHERE duty = 'prune';
-\set VERBOSITY default
+-- The tick leaves them out, and prunes what it may.
+SELECT complete('brief');
+SELECT count(*) AS pruned_jobs FROM jobq.jobs WHERE status = 'completed' \gset
+SELECT done = :pruned_jobs AS pruned_jobs FROM jobq_tick(now() + interval '1 day') WHERE duty = 'prune';
+SELECT count(*) AS finished, (SELECT count(*) FROM jobq.deleted_dependencies) AS results FROM jobq.jobs WHERE status = 'completed';
 DROP TABLE regress_jobq_app.results;
+ALTER TABLE jobq.kept_keys ADD UNIQUE (job_id);
+CREATE TABLE regress_jobq_app.keys (job_id bigint REFERENCES jobq.kept_keys (job_id) ON DELETE SET NULL);
+ALTER TABLE regress_jobq_app.keys OWNER TO regress_jobq_app;
+CREATE TRIGGER theirs AFTER UPDATE ON regress_jobq_app.keys FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
+INSERT INTO jobq.kept_keys (queue, unique_key, job_id, kept_until) VALUES ('brief', 'k', 0, '2001-01-01');
+SELECT done FROM jobq_tick() WHERE duty = 'prune';
+SELECT count(*) AS kept, (SELECT count(*) FROM jobq.deleted_dependencies) AS results FROM jobq.kept_keys;
+DROP TABLE regress_jobq_app.keys;
+ALTER TABLE jobq.kept_keys DROP CONSTRAINT kept_keys_job_id_key;
+SELECT done FROM jobq_tick() WHERE duty = 'prune';
+SELECT count(*) AS kept FROM jobq.kept_keys;
 ALTER TABLE jobq.deleted_dependencies DROP CONSTRAINT deleted_dependencies_job_id_key;
 DELETE FROM jobq.deleted_dependencies;
 SELECT count(*) AS fired FROM fired WHERE who <> 'regress_jobq_app';

@@ -132,7 +132,7 @@ Datum set_paused_argument(FunctionCallInfo fcinfo, bool paused) {
 
 void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
     ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("%s left out %lld jobs that could not be changed", core::duty_name(duty),
+                      errmsg("%s left out %lld rows that could not be changed", core::duty_name(duty),
                              static_cast<long long>(batch.failed)),
                       errdetail("%s", batch.error)));
 }

@@ -402,6 +402,14 @@ void restore_trigger() {
     AtEOXact_GUC(true, nest_level);
 }
 
+// Changes rows of another table than jobq.jobs. Where that fails, and so will the next time, the duty goes on without.
+template <typename Change>
+void change_beside(const char *table, Change change, DutyOutcome *outcome) {
+    FailureText failure;
+    if (!attempt(change, &failure) && outcome->failed++ == 0)
+        snprintf(outcome->error, sizeof(outcome->error), "%s: %s", table, failure.message);
+}
+
 void delete_page(const Page &page, DutyOutcome *outcome) {
     FailureText failure;
     if (page.count == 0) return;
@@ -479,8 +487,11 @@ DutyOutcome promote_due(TimestampTz now, int batch) {
 
 DutyOutcome prune_finished(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
-    const bool more_keys = prune_kept_keys(now, batch);
-    prune_deleted_dependencies(batch);
+    bool more_keys = false;
+    change_beside(
+        "jobq.kept_keys", [&] { more_keys = prune_kept_keys(now, batch); }, &outcome);
+    change_beside(
+        "jobq.deleted_dependencies", [&] { prune_deleted_dependencies(batch); }, &outcome);
     outcome.more = more_keys;
     const Rows state = run(get_prune_position, Params());
     if (state.size() == 0) return outcome;
@@ -513,7 +524,8 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
     settle_slots(now, &outcome);
     outcome.done += repair_marks();
     repair_unblocking(now);
-    outcome.goes_on |= retire_lanes(now);
+    change_beside(
+        "jobq.lane_directory", [&] { outcome.goes_on |= retire_lanes(now); }, &outcome);
     return outcome;
 }
 

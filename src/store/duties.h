@@ -14,7 +14,7 @@ struct DutyOutcome {
     bool unread;      // the prune, or the search for lanes, has not walked to the end; the next round goes on there
     bool lapping;     // nor has its slow lap
     bool goes_on;     // in the next transaction: lanes are being retired, or looked for
-    int64 failed;     // jobs that could not be changed and were left out
+    int64 failed;     // rows that could not be changed and were left out
     char error[200];  // why, of the first of them: "job 17: ..."
 };
 

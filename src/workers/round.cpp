@@ -204,7 +204,7 @@ void record_success(Slot *slot, const Step *step) {
     if (rested) ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
     if (left_out && logged != fingerprint)
         ereport(WARNING,
-                (errmsg("%s, %s: left out " INT64_FORMAT " jobs that could not be changed: %s",
+                (errmsg("%s, %s: left out " INT64_FORMAT " rows that could not be changed: %s",
                         MyBgworkerEntry->bgw_name, step_name(step->index), step->duty.failed, step->duty.error)));
     if (logged != 0 && fingerprint == 0)
         ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
