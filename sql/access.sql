@@ -134,6 +134,22 @@ SELECT payload FROM jobq_claim('access', 'v', batch => 10);
 SELECT payload FROM jobq_claim('access', 'v');
 SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'access' AND status = 'processing';
 SELECT payload FROM jobq_claim('access', 'v');
+-- Their unique keys are taken, by whichever way somebody wants them.
+SELECT jobq_enqueue('access', '1', unique_key => 'k') AS held \gset
+WITH moved AS (DELETE FROM ONLY jobq.jobs WHERE id = :held RETURNING *) INSERT INTO access_child SELECT * FROM moved;
+SELECT jobq_enqueue('access', '2', unique_key => 'k') = :held AS is_held;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT jobq_enqueue('access', '2', unique_key => 'k') = :held AS is_held;
+SELECT jobq_enqueue('access', '3', unique_key => 'k', on_conflict => 'replace') = :held AS is_held;
+COMMIT;
+SELECT tableoid::regclass, payload FROM jobq.jobs WHERE _holds_key AND unique_key = 'k';
+SELECT jobq_enqueue('access', '4') AS other \gset
+\set VERBOSITY sqlstate
+SELECT jobq_enqueue('access', '2', unique_key => 'k', on_conflict => 'error');
+INSERT INTO jobq.jobs (queue, unique_key) VALUES ('access', 'k');
+UPDATE jobq.jobs SET unique_key = 'k' WHERE id = :other;
+\set VERBOSITY default
+SELECT jobq_cancel(:held), jobq_enqueue('access', '2', unique_key => 'k') > :held AS is_new;
 SELECT jobq_drop_queue('access', force => true);
 SELECT count(*) AS left_over FROM access_child;
 DROP TABLE access_child, access_held, access_seen;

@@ -23,6 +23,10 @@
 
 #include <algorithm>
 
+extern "C" {
+#include "catalog/pg_inherits.h"
+}
+
 namespace jobq {
 
 namespace {
@@ -38,6 +42,13 @@ constexpr int kMaxRounds = 100;
 Statement find_unfinished = {
     "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
     "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j WHERE " HOLDER " LIMIT 1) f(id, status)",
+    {TEXTARRAYOID, TEXTARRAYOID}};
+
+// In other tables, which inherit jobq.jobs: the index does not have them.
+Statement find_inherited = {
+    "SELECT u.n, f.id, f.status FROM unnest($1, $2) WITH ORDINALITY AS u(queue, unique_key, n), "
+    "LATERAL (SELECT j.id, j.status::text FROM jobq.jobs j WHERE " HOLDER
+    " AND j.tableoid <> 'jobq.jobs'::pg_catalog.regclass LIMIT 1) f(id, status)",
     {TEXTARRAYOID, TEXTARRAYOID}};
 
 // + interval '0': the index on kept_until, which is for the prune, must not be taken.
@@ -95,13 +106,16 @@ struct Call {
     pg_unreachable();
 }
 
-[[noreturn]] void kept_since_snapshot() {
+[[noreturn]] void changed_since_snapshot(const char *what) {
     ereport(ERROR,
             (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE), errmsg("could not serialize access due to concurrent update"),
-             errdetail("A job with the same unique key has finished since the transaction's snapshot was taken."),
-             errhint("Retry the transaction.")));
+             errdetail("%s since the transaction's snapshot was taken.", what), errhint("Retry the transaction.")));
     pg_unreachable();
 }
+
+[[noreturn]] void kept_since_snapshot() { changed_since_snapshot("A job with the same unique key has finished"); }
+
+bool jobs_are_inherited() { return has_subclass(get_relname_relid("jobs", get_namespace_oid("jobq", false))); }
 
 struct KeyArrays {
     Datum queues, keys, own;
@@ -119,14 +133,34 @@ KeyArrays arrays_of(const WantedKey *keys, int count) {
     return {array_of(queues, count, TEXTOID), array_of(names, count, TEXTOID), array_of(own, count, INT8OID)};
 }
 
-void find_unfinished_holders(WantedKey *keys, int count) {
-    const KeyArrays arrays = arrays_of(keys, count);
-    const Rows rows = run(find_unfinished, Params().add(arrays.queues).add(arrays.keys));
+void note_unfinished(WantedKey *keys, const Rows &rows) {
     for (uint64 i = 0; i < rows.size(); i++) {
         WantedKey *key = &keys[rows[i].int64_at(1) - 1];
         key->holder = rows[i].int64_at(2);
         key->status = status_at(rows[i], 3);
     }
+}
+
+void find_unfinished_holders(WantedKey *keys, int count) {
+    const KeyArrays arrays = arrays_of(keys, count);
+    note_unfinished(keys, run(find_unfinished, Params().add(arrays.queues).add(arrays.keys)));
+}
+
+// By what is committed now, as the index would say it.
+void find_inherited_holders(WantedKey *keys, int count) {
+    if (!jobs_are_inherited()) return;
+    const KeyArrays arrays = arrays_of(keys, count);
+    const Params params = Params().add(arrays.queues).add(arrays.keys);
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    const Rows now = read(find_inherited, params, latest);
+    UnregisterSnapshot(latest);
+    note_unfinished(keys, now);
+    if (now.size() == 0 || !IsolationUsesXactSnapshot()) return;
+    auto *seen = static_cast<WantedKey *>(palloc0(sizeof(WantedKey) * count));
+    note_unfinished(seen, run(find_inherited, params));
+    for (int i = 0; i < count; i++)
+        if (keys[i].holder != 0 && keys[i].holder != seen[i].holder)
+            changed_since_snapshot("A job with the same unique key has come");
 }
 
 // Among those that no unfinished job has. `snapshot` nullptr: a fresh one, or the transaction's.
@@ -249,7 +283,10 @@ int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
     const int keyed = count - first;
     if (keyed == 0) return count;
     for (int i = 0; i < keyed; i++) keys[i] = wanted_key(call, *jobs[first + i]);
-    if (look) find_unfinished_holders(keys, keyed);
+    if (look)
+        find_unfinished_holders(keys, keyed);
+    else
+        find_inherited_holders(keys, keyed);
     find_kept_keys(keys, keyed, call.now, nullptr);
     int left = first;
     for (int i = 0; i < keyed; i++) {
@@ -487,12 +524,16 @@ void key_taken(const WantedKey &key, const char *hint) {
 }
 
 void refuse_kept_key(int64 job, std::string_view queue, std::string_view unique_key) {
-    if (!any_kept_key()) return;
+    const bool kept = any_kept_key();
+    if (!kept && !jobs_are_inherited()) return;
     const TimestampTz now = GetCurrentTimestamp();
     WantedKey key = {};
     key.queue = make_text(queue);
     key.unique_key = make_text(unique_key);
     key.own = job;
+    find_inherited_holders(&key, 1);
+    if (key.holder != 0) key_taken(key, "Wait until that job has finished.");
+    if (!kept) return;
     find_kept_keys(&key, 1, now, nullptr);
     if (key.holder == 0) {
         // As take_back_kept().

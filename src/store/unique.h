@@ -24,8 +24,9 @@ void find_holders(WantedKey *keys, int count, TimestampTz now);
 // 23505, naming the key and who has it. `hint`: what to do when that job is unfinished.
 [[noreturn]] void key_taken(const WantedKey &key, const char *hint);
 
-// A job that somebody has changed or inserted by hand holds a key now, by the index: 23505 when another keeps it. 40001
-// in REPEATABLE READ and above when that was kept since the snapshot. Inside with_spi().
+// A job that somebody has changed or inserted by hand holds a key now, by the index: 23505 when another keeps it, or
+// holds it in a table that inherits jobq.jobs. 40001 in REPEATABLE READ and above when it does so since the snapshot.
+// Inside with_spi().
 void refuse_kept_key(int64 job, std::string_view queue, std::string_view unique_key);
 
 // A job to be enqueued, and what came of it.
@@ -44,8 +45,8 @@ struct KeyedJob {
 // Enqueues jobs by SQL, in the order of their keys, so that two calls cannot deadlock. Where a key is taken,
 // spec.on_conflict decides. Waits for transactions that have enqueued one of the keys and not ended. What differs
 // between the jobs is in `jobs`, not in `spec`. Whether the queue has room is decided before (store/admission.h). 40001
-// in REPEATABLE READ and above, where an INSERT ... ON CONFLICT DO NOTHING would raise it, and when a key was kept
-// since the snapshot.
+// in REPEATABLE READ and above, where an INSERT ... ON CONFLICT DO NOTHING would raise it, and when a key was kept, or
+// taken in a table that inherits jobq.jobs, since the snapshot.
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now);
 
 }  // namespace jobq
