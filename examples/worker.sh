@@ -78,7 +78,7 @@ await_job() {
 # jobq_wake ends the wait, also one that is only about to begin. Where jobq is not preloaded, it is left behind.
 end() {
     stop=1
-    sql "SELECT jobq_wake(:'worker')" worker="$worker" >/dev/null 2>&1 || { [ -z "$waiting" ] || kill "$waiting"; }
+    sql "SELECT jobq_wake(:'worker')" worker="$worker" >/dev/null 2>&1 || { [ -z "$waiting" ] || kill "$waiting" 2>/dev/null; }
 }
 trap end TERM INT
 
