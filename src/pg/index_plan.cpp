@@ -25,7 +25,7 @@ struct Known {
     uint64 changes;  // when it was read
     IndexPlan plan;
 };
-Known known;
+Known known = {};
 Oid watched_table = InvalidOid;
 uint64 changes = 0;
 bool callback_registered = false;
