@@ -1,4 +1,4 @@
-# The README's table of grants is what jobq_grant gives, no more and no less. And many may grant and revoke at once.
+# The table of grants of docs/reference.md is what jobq_grant gives, no more and no less. And many may grant and revoke at once.
 use strict;
 use warnings FATAL => 'all';
 
@@ -28,9 +28,9 @@ sub names_in
 
 sub sorted { return join "\n", sort @_; }
 
-my $readme = slurp_file("$FindBin::RealBin/../../README.md");
-my ($table) = $readme =~ /^\| \| may call \| may read \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/m;
-ok(defined $table, 'the README has a table of grants');
+my $reference = slurp_file("$FindBin::RealBin/../../docs/reference.md");
+my ($table) = $reference =~ /^\| \| may call \| may read \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/m;
+ok(defined $table, 'the reference has a table of grants');
 # Those that mark a role as kept to some queues (jobq.worker_queues ...) are for nobody to read.
 my @views = split /\n/, work(q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'v' AND relname !~ '_queues$'});
 my %kinds;
@@ -43,7 +43,7 @@ for my $line (split /\n/, $table // '')
     is(work(qq{SELECT DISTINCT CASE n.nspname WHEN 'jobq' THEN 'jobq.' ELSE '' END || p.proname COLLATE "C"
                FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace, aclexplode(p.proacl) a
                WHERE a.grantee = 'a_$kind'::regrole AND (n.nspname <> 'jobq' OR p.proname = 'job_log') ORDER BY 1}),
-        sorted(names_in($calls)), "a $kind may call what the README says");
+        sorted(names_in($calls)), "a $kind may call what the reference says");
     my @reads = names_in($reads // '');
     push @reads, @views if ($reads // '') =~ /the views/;
     my @deletes = ($reads // '') =~ /`([\w.]+)` \(and delete from it\)/g;
@@ -53,7 +53,7 @@ for my $line (split /\n/, $table // '')
         is(work(qq{SELECT c.oid::regclass::text COLLATE "C" FROM pg_class c
                    WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v', 'S')
                      AND has_table_privilege('a_$kind', c.oid, '$privilege') ORDER BY 1}),
-            sorted(@expected), "$privilege: a $kind has it where the README says");
+            sorted(@expected), "$privilege: a $kind has it where the reference says");
     }
 }
 is(join(' ', sort keys %kinds), 'monitor operator producer worker', 'of every kind');
