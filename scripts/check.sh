@@ -23,6 +23,7 @@ isolation_sql 1  test/isolation/specs/*.spec
 pgtap         1  test/pgtap/*.sql
 process       2  test/process/*.pl
 drivers       1  test/drivers/run.sh
+docs          1  test/docs/*.py
 audit         1  test/audit/run.sh
 together      1  test/audit/run.sh
 audit_sql     2  test/audit/run.sh
@@ -131,6 +132,17 @@ suite_process() {
 suite_drivers() {
     scratch_server drivers "$preloaded"
     NODE_PATH=$SCRATCH/node/node_modules:/usr/share/nodejs in_source test/drivers/run.sh
+}
+
+# The links of all pages, and what README and docs/ show.
+suite_docs() {
+    local python=/usr/bin/python3 failed=0
+    export PYTHONDONTWRITEBYTECODE=1
+    "$python" test/docs/links.py || failed=1
+    scratch_server docs "$preloaded"
+    in_source "$python" test/docs/examples_test.py || failed=1
+    in_source "$python" test/docs/examples.py README.md docs/{concepts,reference,production,operations,by_hand,design}.md || failed=1
+    return $failed
 }
 
 suite_audit() {

@@ -1,0 +1,75 @@
+"""Every link between the files of the project leads somewhere, its anchor too, and every file of docs/ that is named is there.
+
+    links.py        looks through the checkout that it stands in
+"""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SOURCES = ("src", "test", "scripts", "examples", "bench", "sql")
+FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"(?<![\w/])docs/[\w/]+\.md")
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def files(suffixes, *directories):
+    for directory in directories:
+        for path, inner, names in os.walk(os.path.join(ROOT, directory)):
+            inner[:] = [name for name in inner if name not in ("node_modules", "tmp_check", "results")]
+            for name in sorted(names):
+                if name.endswith(suffixes):
+                    yield os.path.relpath(os.path.join(path, name), ROOT)
+
+
+def without_fences(text):
+    return FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), text)
+
+
+def anchors(path):
+    """Those of the headings, as GitHub makes them."""
+    found = set()
+    for heading in re.findall(r"^#+ +(.*?) *$", without_fences(read(path)), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
+        count = sum(1 for other in found if other == slug or re.fullmatch(re.escape(slug) + r"-\d+", other))
+        found.add(f"{slug}-{count}" if count else slug)
+    return found
+
+
+def main():
+    passed, faults = 0, []
+    pages = [name for name in sorted(os.listdir(ROOT)) if name.endswith(".md")] + list(files((".md",), "docs", *SOURCES))
+    known = {page: anchors(page) for page in pages}
+    for page in pages:
+        text = without_fences(read(page))
+        for link in LINK.finditer(text):
+            if re.match(r"[a-z]+:", link[1]):
+                continue
+            path, _, anchor = link[1].partition("#")
+            target = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+            place = f"{page}:{text.count(chr(10), 0, link.start()) + 1}: {link[1]}"
+            if not os.path.exists(os.path.join(ROOT, target)):
+                faults.append(f"{place}: no such file")
+            elif anchor and anchor not in known.get(target, ()):
+                faults.append(f"{place}: no such heading")
+            else:
+                passed += 1
+    for path in [*pages, *files((".cpp", ".h", ".sql", ".py", ".sh", ".pl", ".js", ".spec"), *SOURCES)]:
+        for named in NAMED.findall(read(path)):
+            if os.path.exists(os.path.join(ROOT, named)):
+                passed += 1
+            else:
+                faults.append(f"{path}: {named}: no such file")
+    for fault in faults:
+        print(f"not ok - {fault}")
+    print(f"{passed} passed, {len(faults)} failed")
+    sys.exit(bool(faults) or passed == 0)
+
+
+if __name__ == "__main__":
+    main()
