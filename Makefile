@@ -1,12 +1,11 @@
 # make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
 # of the sources.
-# make docs-check: the examples and links of README and docs/.
 # make fuzz: the attackers of test/fuzz at length.
 # make bench: the benchmark (see docs/benchmarks.md).
 # make chaos, make ddl: load, and faults of every kind or a DBA at work (see test/chaos/README.md).
 
-script_goals = demo check docs-check lint fuzz bench setup chaos ddl
+script_goals = demo check lint fuzz bench setup chaos ddl
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -18,8 +17,6 @@ demo:
 	@scripts/demo.sh
 check:
 	@scripts/check.sh
-docs-check:
-	@SUITE=docs scripts/check.sh
 lint:
 	@scripts/lint.sh
 fuzz:
@@ -50,8 +47,9 @@ objects = build/$(server)
 objects_of = $(patsubst src/%.cpp,$(objects)/%.o,$(sort $(wildcard $(1))))
 
 MODULE_big = jobq
-core_objs := $(call objects_of,src/core/*.cpp)
-OBJS = $(core_objs) $(call objects_of,src/pg/*.cpp src/shared/*.cpp src/store/*.cpp src/functions/*.cpp src/workers/*.cpp src/*.cpp)
+# What decides, without a server.
+policies := $(call objects_of,src/base/*.cpp src/*/*_policy.cpp)
+OBJS = $(policies) $(filter-out $(policies),$(call objects_of,src/*/*.cpp))
 SHLIB_EXPORTS = exports.txt
 DATA = $(filter-out jobq--$(version).sql,$(wildcard jobq--*.sql))
 DATA_built = jobq--$(version).sql
@@ -69,7 +67,7 @@ override COMPILER = $(CXX) $(CXXFLAGS)
 override with_llvm = no
 include $(PGXS)
 
-$(core_objs): override CPPFLAGS += -DJOBQ_CORE_ONLY
+$(policies): override CPPFLAGS += -DJOBQ_CORE_ONLY
 $(OBJS): jobq.control
 -include $(OBJS:.o=.d)
 $(objects)/%.o: src/%.cpp

@@ -18,8 +18,8 @@ CLANGXX=${CLANGXX:-clang++}
 # functions, workers -> tick -> store -> shared -> pg -> core, never upwards. Headers that src/ does not have are the server's.
 # Who writes to the log of the transaction knows none of its readers.
 readonly LAYERS='
-src/shared/transaction_log.h  pg/ core/
-src/store/change_job.*        pg/ core/ shared/transaction_log.h shared/leases.h store/
+src/job/transaction_log.h  pg/ core/
+src/job/change_job.*        pg/ core/ job/transaction_log.h leases/young_leases.h store/
 src/core/*           core/
 src/pg/*             pg/ core/
 src/settings.*       pg/ core/ settings.h
@@ -214,11 +214,11 @@ rule_exports() {
         sed -n -e 's/^< /exports.txt names what the library lacks: /p' -e 's/^> /exported but not in exports.txt: /p' | none
 }
 
-# Whatever happens to a job goes through store/change_job.cpp: nobody else writes the columns of its life, or tells others
+# Whatever happens to a job goes through job/change_job.cpp: nobody else writes the columns of its life, or tells others
 # of a change.
 rule_door() {
     local life others
-    life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/core/life.h | grep -vxE 'Error|Result' | paste -sd'|')
+    life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/job/life_policy.h | grep -vxE 'Error|Result' | paste -sd'|')
     others=$(shell_sources | grep -vE '^src/(shared/.*|pg/table\.(cpp|h)|store/(change_job|lanes|groups)\.(cpp|h))$')
     {
         code_grep "\\b(set_column|clear_column|set|set_if|set_or_clear|clear|default_to)\\(.*\\bkJob($life)\\b" <<<"$others"
@@ -271,7 +271,7 @@ plant() {
         door) printf '#include "pg/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
         planted)
             mkdir -p test/planted
-            printf -- '--- a/src/jobq.cpp\n+++ b/src/jobq.cpp\n@@ -1 +1 @@\n-absent\n+present\n' >test/planted/lint_planted.patch ;;
+            printf -- '--- a/src/main/jobq.cpp\n+++ b/src/main/jobq.cpp\n@@ -1 +1 @@\n-absent\n+present\n' >test/planted/lint_planted.patch ;;
     esac
 }
 

@@ -80,7 +80,7 @@ LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t
 COMMENT ON VIEW jobq.limits IS
     'every limit, how many jobs it counts as running, and what its rate lets start now; key NULL: of the whole queue';
 
--- The privilege on the column of one of these is what makes a role's grant one of certain queues (store/scope.h): it
+-- The privilege on the column of one of these is what makes a role's grant one of certain queues (queues/scope.h): it
 -- survives the loss of jobq.queue_grants, and such a role then has no queue rather than all.
 CREATE VIEW jobq.producer_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.what = 'producer' AND pg_has_role(g.role, 'USAGE');

@@ -1,4 +1,4 @@
-# Claims skip what is known to hold no claimable job (src/shared/marks.h). Every way in which such knowledge could be
+# Claims skip what is known to hold no claimable job (src/lanes/empty_ranges.h). Every way in which such knowledge could be
 # wrong: each time a lane is known to be empty, something makes a job of it claimable, and the very next claim has it.
 use strict;
 use warnings FATAL => 'all';

@@ -1,4 +1,4 @@
-# The leases of the last second stand in shared memory (src/shared/leases.h): a job that is completed soon never enters
+# The leases of the last second stand in shared memory (src/leases/young_leases.h): a job that is completed soon never enters
 # the rescue's index. Whatever happens to such a job, its worker or its server, it is rescued in time, and only then.
 use strict;
 use warnings FATAL => 'all';

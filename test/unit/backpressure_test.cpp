@@ -1,5 +1,5 @@
 // Admission to a queue with a greatest depth.
-#include "core/backpressure.h"
+#include "enqueue/backpressure_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The arithmetic of the counters.
-#include "core/counts.h"
+#include "stats/counts_policy.h"
 
 #include <gtest/gtest.h>
 

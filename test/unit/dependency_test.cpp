@@ -1,4 +1,4 @@
-#include "core/dependency.h"
+#include "edges/dependency_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What is known of a lane's emptiness: learning and forgetting at every edge, and at random against a plain set.
-#include "core/empty_ranges.h"
+#include "lanes/empty_ranges_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The orders of queues with priority ageing or turns, against brute force.
-#include "core/fairness.h"
+#include "claim/fairness_policy.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

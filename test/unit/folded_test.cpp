@@ -1,4 +1,4 @@
-#include "core/folded.h"
+#include "base/folded.h"
 
 #include <gtest/gtest.h>
 

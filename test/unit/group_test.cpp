@@ -1,5 +1,5 @@
 // core/group: the number of a group, and the place of a job in it after a change by hand.
-#include "core/group.h"
+#include "groups/group_policy.h"
 
 #include <gtest/gtest.h>
 

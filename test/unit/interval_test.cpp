@@ -1,5 +1,5 @@
 // The server's intervals made one number.
-#include "core/interval.h"
+#include "base/interval.h"
 
 #include <gtest/gtest.h>
 

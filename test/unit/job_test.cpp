@@ -1,5 +1,5 @@
 // States, limits, leases and saturating arithmetic.
-#include "core/job.h"
+#include "job/job_policy.h"
 
 #include <gtest/gtest.h>
 

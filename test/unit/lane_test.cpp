@@ -1,5 +1,5 @@
 // The hash of lanes, which tables store for ever, and which worker may take which lane.
-#include "core/lane.h"
+#include "lanes/lane_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // When the launcher starts which worker: single decisions, then whole days under a virtual clock.
-#include "core/launch_plan.h"
+#include "bgw/launch_policy.h"
 
 #include <gtest/gtest.h>
 

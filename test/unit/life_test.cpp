@@ -1,5 +1,5 @@
 // What becomes of a job in each status by each event.
-#include "core/life.h"
+#include "job/life_policy.h"
 
 #include <gtest/gtest.h>
 

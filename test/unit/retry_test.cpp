@@ -1,5 +1,5 @@
 // Backoff and what becomes of a job whose attempt ended.
-#include "core/retry.h"
+#include "job/retry_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // core/unique: what becomes of an enqueue whose key another job has.
-#include "core/unique.h"
+#include "keys/unique_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/wake_notes.h"
+#include "wait/wake_notes_policy.h"
 
 #include <gtest/gtest.h>
 

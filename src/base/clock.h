@@ -1,0 +1,27 @@
+// Clocks: how a step of the wall clock is recognised.
+#pragma once
+
+#include "job/job_policy.h"
+
+#include <type_traits>
+
+namespace jobq::core {
+
+// About the years 1 to 6000: sums of such times with a timeout, and differences between them, fit the server's types.
+constexpr Micros kFirstMoment = -732000 * kDay;
+constexpr Micros kLastMoment = 1464000 * kDay;
+constexpr Micros bounded_moment(Micros time) noexcept {
+    return time < kFirstMoment ? kFirstMoment : time > kLastMoment ? kLastMoment : time;
+}
+
+struct ClockReading {
+    Micros wall;       // may step
+    Micros monotonic;  // never steps
+};
+static_assert(std::is_trivially_copyable_v<ClockReading>, "lives in shared memory");
+
+// How far the wall clock stepped between two readings: positive forward, negative backward, 0 when it only
+// drifted by less than `tolerance`.
+Micros clock_step(const ClockReading &before, const ClockReading &after, Micros tolerance) noexcept;
+
+}  // namespace jobq::core

@@ -1,0 +1,59 @@
+// A list of fixed room whose entries are found by a hash, so that what comes again is folded into what is there. It
+// lives in static memory and allocates nothing; all zero, it is empty. Pure; used by job/logged.h.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace jobq::core {
+
+template <typename Item, int Room, int Buckets>
+struct Folded {
+    static_assert(std::is_trivially_copyable_v<Item> && Room <= INT16_MAX, "their indexes are stored in two bytes");
+
+    int count;
+    std::int16_t heads[Buckets];  // the newest of a bucket: index + 1, 0: none
+    struct {
+        std::int16_t older, bucket;
+    } links[Room];
+    Item items[Room];
+
+    // The newest entry of that hash for which is(entry) holds; nullptr: there is none.
+    template <typename Is>
+    const Item *find(std::uint64_t hash, Is is) const noexcept {
+        for (int i = heads[hash % Buckets]; i != 0; i = links[i - 1].older)
+            if (is(items[i - 1])) return &items[i - 1];
+        return nullptr;
+    }
+    template <typename Is>
+    Item *find(std::uint64_t hash, Is is) noexcept {
+        return const_cast<Item *>(static_cast<const Folded *>(this)->find(hash, is));
+    }
+
+    // nullptr: there is no room.
+    Item *add(std::uint64_t hash, const Item &item) noexcept {
+        if (count == Room) return nullptr;
+        const auto bucket = static_cast<std::int16_t>(hash % Buckets);
+        links[count] = {heads[bucket], bucket};
+        items[count] = item;
+        heads[bucket] = static_cast<std::int16_t>(count + 1);
+        return &items[count++];
+    }
+
+    // Takes the last one off, which stays readable until the next is added.
+    void pop() noexcept {
+        count--;
+        heads[links[count].bucket] = links[count].older;
+    }
+
+    void clear() noexcept {
+        while (count > 0) pop();
+    }
+
+    const Item *begin() const noexcept { return items; }
+    const Item *end() const noexcept { return items + count; }
+    Item *begin() noexcept { return items; }
+    Item *end() noexcept { return items + count; }
+};
+
+}  // namespace jobq::core

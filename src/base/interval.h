@@ -1,0 +1,18 @@
+// Spans of time in the server's three parts, made one number. A month counts 30 days, as the server itself
+// compares intervals.
+#pragma once
+
+#include "job/job_policy.h"
+
+namespace jobq::core {
+
+// Saturates at +-kLatest.
+constexpr Micros span_micros(std::int32_t months, std::int32_t days, std::int64_t micros) noexcept {
+    const __int128 total =
+        (static_cast<__int128>(months) * 30 + days) * static_cast<__int128>(kDay) + static_cast<__int128>(micros);
+    if (total > kLatest) return kLatest;
+    if (total < -kLatest) return -kLatest;
+    return static_cast<Micros>(total);
+}
+
+}  // namespace jobq::core

@@ -1,0 +1,197 @@
+// SQL functions that look at or speak to the background workers: jobq.background_workers(), which stands behind the
+// view jobq.workers, and jobq.announce(), which the install script calls.
+#include "compat/pg.h"
+
+#include "compat/settings.h"
+#include "job/transaction_log.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+
+extern "C" {
+#include "access/xlog.h"
+#include "catalog/pg_authid_d.h"
+#include "commands/dbcommands.h"
+#include "utils/acl.h"
+}
+
+namespace jobq {
+
+namespace {
+
+enum Column {
+    kPid,
+    kDatabase,
+    kState,
+    kLastRound,
+    kNextRound,
+    kLastError,
+    kLastErrorAt,
+    kLastErrorOverAt,
+    kRounds,
+    kFirstDuty,
+    kNote = kFirstDuty + core::kDutyCount,
+    kColumnCount
+};
+
+struct ReportRow {
+    Datum values[kColumnCount];
+    bool nulls[kColumnCount];
+};
+
+ReportRow empty_row() {
+    ReportRow row;
+    for (int i = 0; i < kColumnCount; i++) {
+        row.values[i] = Datum(0);
+        row.nulls[i] = true;
+    }
+    return row;
+}
+
+void put(ReportRow *row, int column, Datum value) {
+    row->values[column] = value;
+    row->nulls[column] = false;
+}
+
+void put_text(ReportRow *row, int column, const char *value) {
+    if (value != nullptr && value[0] != '\0') put(row, column, CStringGetTextDatum(value));
+}
+
+void put_time(ReportRow *row, int column, TimestampTz value) {
+    if (value != 0 && value != kNothingDue) put(row, column, TimestampTzGetDatum(value));
+}
+
+// The error may come from a database in another encoding.
+const char *readable(char *text) {
+    if (pg_verifymbstr(text, static_cast<int>(strlen(text)), true)) return text;
+    for (char *c = text; *c != '\0'; c++) {
+        if (IS_HIGHBIT_SET(*c)) *c = '?';
+    }
+    return text;
+}
+
+void report_launcher(ReturnSetInfo *result, const SharedState &state) {
+    ReportRow row = empty_row();
+    const char *status = "not running";
+    const char *note = "the server starts it again within a second, unless max_worker_processes is exhausted";
+    if (state.launcher_pid != 0) {
+        put(&row, kPid, Int32GetDatum(state.launcher_pid));
+        status = settings.enabled ? "running" : "disabled";
+        note = settings.enabled ? nullptr : "jobq.enabled is off; call jobq_tick() every few seconds";
+        if (settings.enabled && state.out_of_worker_slots)
+            note = "max_worker_processes leaves too few background workers: increase it";
+        else if (settings.enabled && pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&state.table_full)) != 0)
+            note = psprintf("more than %d databases use jobq: the others get no worker, call jobq_tick() there",
+                            kMaxDatabases);
+    }
+    put_text(&row, kState, status);
+    put_text(&row, kNote, note);
+    tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+}
+
+const char *status_of(const Slot &slot, TimestampTz due, bool selected, const SharedState &state, TimestampTz now) {
+    if (slot.pid != 0) return "running";
+    if (!settings.enabled || !selected) return "disabled";
+    if (slot.keep_out > 0) return "kept out";
+    if (slot.starting) return "starting";
+    if (slot.not_before > now) return "backing off";
+    // The launcher starts a worker at once, unless it cannot.
+    if (due <= now && state.launcher_pid != 0) return "waiting for a worker slot";
+    return "idle";
+}
+
+const char *note_of(const Slot &slot, const char *status, bool selected) {
+    if (settings.enabled && !selected) return "the database is not in jobq.databases";
+    if (strcmp(status, "waiting for a worker slot") == 0)
+        return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
+    if (strcmp(status, "kept out") == 0) return "a command needs the database without sessions";
+    if (slot.rests) return "a dump is being restored: jobs are left alone until that session has disconnected";
+    if (slot.version[0] != '\0' && strcmp(slot.version, JOBQ_VERSION) != 0)
+        return psprintf("the extension is version %s, the library %s: run ALTER EXTENSION jobq UPDATE", slot.version,
+                        JOBQ_VERSION);
+    return nullptr;
+}
+
+// An error's text may hold data of its database.
+bool may_read_error(const Slot *slot) {
+    return pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&slot->database)) == MyDatabaseId ||
+           has_privs_of_role(GetOuterUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
+void report_database(ReturnSetInfo *result, Slot *slot, const SharedState &state, TimestampTz now) {
+    const char *name = get_database_name(pg_atomic_read_u32(&slot->database));
+    if (name == nullptr) return;
+    const bool selected = database_selected(name);
+    const TimestampTz due = due_of(slot);
+    const char *status = status_of(*slot, due, selected, state, now);
+
+    ReportRow row = empty_row();
+    if (slot->pid != 0) put(&row, kPid, Int32GetDatum(slot->pid));
+    put_text(&row, kDatabase, name);
+    put_text(&row, kState, status);
+    put_time(&row, kLastRound, slot->last_round);
+    put_time(&row, kNextRound, due);
+    if (may_read_error(slot)) put_text(&row, kLastError, readable(slot->last_error));
+    put_time(&row, kLastErrorAt, slot->last_error_at);
+    put_time(&row, kLastErrorOverAt, slot->last_error_over_at);
+    put(&row, kRounds, Int64GetDatum(slot->rounds));
+    for (int i = 0; i < core::kDutyCount; i++) put(&row, kFirstDuty + i, Int64GetDatum(slot->steps[i].done));
+    put_text(&row, kNote, note_of(*slot, status, selected));
+    tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+}
+
+// Databases that are only being looked into are nobody's concern, unless that fails.
+bool worth_reporting(Slot *slot) {
+    if (pg_atomic_read_u32(&slot->database) == InvalidOid) return false;
+    return slot->extension == Presence::Present || slot->failures > 0 || slot->last_error[0] != '\0' ||
+           (slot->extension == Presence::Unknown && due_of(slot) != kNothingDue);
+}
+
+void report_absence(ReturnSetInfo *result) {
+    ReportRow row = empty_row();
+    put_text(&row, kState, RecoveryInProgress() ? "standby" : "not running");
+    put_text(&row, kNote,
+             RecoveryInProgress() ? "background workers start when the standby is promoted"
+                                  : "add jobq to shared_preload_libraries and restart the server; until then call "
+                                    "jobq_tick() every few seconds");
+    tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_background_workers);
+PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
+    InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC | MAT_SRF_BLESS);
+    auto *result = reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo);
+    if (!shared_memory_ready() || RecoveryInProgress()) {
+        report_absence(result);
+        return Datum(0);
+    }
+    // A copy: what follows reads catalogs, which must not happen under the lock.
+    auto *state = static_cast<SharedState *>(palloc(sizeof(SharedState)));
+    LWLockAcquire(slots_lock(), LW_SHARED);
+    memcpy(static_cast<void *>(state), shared_state(), sizeof(SharedState));
+    LWLockRelease(slots_lock());
+
+    report_launcher(result, *state);
+    const TimestampTz now = GetCurrentTimestamp();
+    for (Slot &slot : state->slots) {
+        if (worth_reporting(&slot)) report_database(result, &slot, *state, now);
+    }
+    pfree(state);
+    return Datum(0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_announce);
+PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
+    (void)fcinfo;
+    announce_extension_at_commit();
+    // What was counted here belonged to another installation.
+    recount_at_commit();
+    PG_RETURN_VOID();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,58 @@
+// See drop_extension.h. What goes with the extension, its triggers too, publishes nothing.
+#include "compat/pg.h"
+
+#include "bgw/drop_extension.h"
+#include "bgw/recount.h"
+#include "job/transaction_log.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+
+extern "C" {
+#include "nodes/parsenodes.h"
+#include "tcop/utility.h"
+}
+
+namespace jobq {
+
+namespace {
+
+ProcessUtility_hook_type previous_hook = nullptr;
+
+bool drops_extension(Node *statement) {
+    return IsA(statement, DropStmt) && reinterpret_cast<DropStmt *>(statement)->removeType == OBJECT_EXTENSION;
+}
+
+// It holds a lock that DROP EXTENSION waits for, maybe for seconds.
+void stop_recount_here() {
+    if (!shared_memory_ready()) return;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const Slot *slot = find_slot(MyDatabaseId);
+    if (slot != nullptr) stop_recount(slot);
+    LWLockRelease(slots_lock());
+}
+
+void look_at_commit() {
+    if (!shared_memory_ready()) return;
+    const Slot *slot = find_slot(MyDatabaseId);
+    if (slot != nullptr && slot->extension == Presence::Present) publish_due_at_commit(GetCurrentTimestamp());
+}
+
+void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
+                ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion) {
+    // Asked first: afterwards the statement's memory may be gone.
+    const bool drops = drops_extension(planned->utilityStmt);
+    const bool may_drop = drops || IsA(planned->utilityStmt, DropOwnedStmt);
+    if (drops) stop_recount_here();
+    const auto next = previous_hook != nullptr ? previous_hook : standard_ProcessUtility;
+    next(planned, query, read_only_tree, context, params, environment, dest, completion);
+    if (may_drop) look_at_commit();
+}
+
+}  // namespace
+
+void install_drop_extension_hook() {
+    previous_hook = ProcessUtility_hook;
+    ProcessUtility_hook = on_utility;
+}
+
+}  // namespace jobq

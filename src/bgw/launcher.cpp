@@ -1,0 +1,378 @@
+// The launcher: see launcher.h. core::plan_launch decides what to start, this gathers the facts and does it.
+// Its latch means "look again", never "go": every worker's start and exit sets it. It keeps no state that a restart
+// may not lose: an unexpected error ends the process and the postmaster starts it again after a second.
+#include "compat/pg.h"
+
+#include "bgw/databases.h"
+#include "bgw/launch_policy.h"
+#include "bgw/launcher.h"
+#include "bgw/process.h"
+#include "compat/settings.h"
+#include "edges/awaited_jobs.h"
+#include "groups/unblocked_list.h"
+#include "shmem/database_state.h"
+#include "shmem/wall_clock.h"
+#include "stats/counters.h"
+
+extern "C" {
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr ProcessKind kWorker = {"jobq worker", "jobq_worker_main"};
+// Connecting takes a worker a few milliseconds; so much earlier it is started, and waits for the moment.
+constexpr core::Micros kLead = 30000;
+// Between two starts in one database, so that a worker that cannot stay does not make us spin.
+constexpr core::Micros kMinRestart = 30000;
+// The longest sleep bounds how late a step of the clock is noticed, the shortest what a wrong plan costs.
+constexpr core::Micros kMaxSleep = 5 * core::kSecond;
+constexpr core::Micros kMinSleep = 5000;
+// How often pg_database is read when nobody says that it changed.
+constexpr core::Micros kScanInterval = core::kMinute;
+// Longest pause after max_worker_processes was found exhausted: others give their workers back without a word.
+constexpr int kMaxRefusalBackoff = 3;
+// So long without a refusal, and the shortage is over.
+constexpr core::Micros kCalm = core::kMinute;
+
+struct Launcher {
+    BackgroundWorkerHandle *handles[kMaxDatabases];  // of the workers we started, by slot
+    TimestampTz last_scan;
+    int refusals;  // by the postmaster, in a row
+    TimestampTz refused_till;
+    TimestampTz last_refusal;
+    TimestampTz full_till;  // no free slot: leave the databases that have none alone
+    bool told_table_full;
+};
+Launcher self;
+
+// One line of the plan: a database and its slot, -1 when it has none yet.
+struct Plan {
+    core::DatabaseFacts facts[kMaxDatabases + 1];
+    int slots[kMaxDatabases + 1];
+    int count;
+    int running;
+    bool unknown_database;  // one that the last scan did not see
+};
+
+int index_of(const Slot *slot) { return static_cast<int>(slot - shared_state()->slots); }
+
+void leave_shared_memory(int, Datum) {
+    SharedState *state = shared_state();
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    if (state->launcher_pid == MyProcPid) {
+        state->launcher = nullptr;
+        state->launcher_pid = 0;
+    }
+    LWLockRelease(slots_lock());
+}
+
+void enter_shared_memory() {
+    SharedState *state = shared_state();
+    on_shmem_exit(leave_shared_memory, Datum(0));
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    state->launcher_pid = MyProcPid;
+    state->launcher = MyProc;
+    // Whatever our predecessor registered will attach, or never will.
+    for (Slot &slot : state->slots) slot.starting = false;
+    LWLockRelease(slots_lock());
+    // The server was a standby until now, maybe.
+    writing_since();
+}
+
+// Forgets the workers that are gone.
+void collect_workers(TimestampTz now) {
+    for (int i = 0; i < kMaxDatabases; i++) {
+        pid_t pid;
+        if (self.handles[i] == nullptr || GetBackgroundWorkerPid(self.handles[i], &pid) != BGWH_STOPPED) continue;
+        pfree(self.handles[i]);
+        self.handles[i] = nullptr;
+        self.refused_till = 0;
+        Slot *slot = &shared_state()->slots[i];
+        LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+        if (slot->starting) {
+            // It never came: the server could not fork it.
+            slot->starting = false;
+            slot->failures++;
+            slot->not_before = now + core::launch_backoff(slot->failures);
+        }
+        LWLockRelease(slots_lock());
+    }
+}
+
+bool is_occupied(const Slot &slot) {
+    return slot.pid != 0 || slot.starting || self.handles[index_of(&slot)] != nullptr;
+}
+
+// Whether somebody still holds the slot for its database.
+bool is_held(const Slot &slot) { return is_occupied(slot) || slot.recount_pid != 0 || slot.keep_out > 0; }
+
+// Gives back the slots of databases that do not have the extension.
+void tidy_slots() {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    for (Slot &slot : shared_state()->slots) {
+        const Oid oid = pg_atomic_read_u32(&slot.database);
+        if (oid == InvalidOid || is_held(slot)) continue;
+        Database *database = find_database(oid);
+        if (database == nullptr) continue;
+        if (slot.extension != Presence::Unknown) database->visited = true;
+        const bool unused = slot.extension != Presence::Present && database->visited;
+        if (unused && due_of(&slot) == kNothingDue && release_slot(&slot))
+            pg_atomic_write_u32(&shared_state()->table_full, 0);
+    }
+    LWLockRelease(slots_lock());
+}
+
+// Frees the slots of dropped databases: those that had one already when we read pg_database, and were not in it.
+void forget_dropped(const Oid *had_slot) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    for (int i = 0; i < kMaxDatabases; i++) {
+        Slot &slot = shared_state()->slots[i];
+        const Oid oid = pg_atomic_read_u32(&slot.database);
+        if (oid == InvalidOid || oid != had_slot[i] || find_database(oid) != nullptr) continue;
+        if (is_held(slot)) continue;
+        drop_counters(oid);
+        forget_watched_jobs(oid);
+        reset_unblocked(&slot);
+        pg_atomic_write_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
+        pg_atomic_write_u32(&slot.database, InvalidOid);
+        pg_atomic_write_u32(&shared_state()->table_full, 0);
+    }
+    LWLockRelease(slots_lock());
+}
+
+// Tells the sessions of databases that have been taken out of jobq.databases, or put in again.
+void note_served() {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    for (Slot &slot : shared_state()->slots) {
+        const Database *database = find_database(pg_atomic_read_u32(&slot.database));
+        if (database != nullptr) slot.unserved = !database->served;
+    }
+    LWLockRelease(slots_lock());
+}
+
+void scan_databases(TimestampTz now) {
+    pg_atomic_write_u32(&shared_state()->databases_changed, 0);
+    Oid had_slot[kMaxDatabases];
+    for (int i = 0; i < kMaxDatabases; i++) had_slot[i] = pg_atomic_read_u32(&shared_state()->slots[i].database);
+    pg_memory_barrier();
+    read_databases();
+    forget_dropped(had_slot);
+    note_served();
+    self.last_scan = now;
+}
+
+// What is due in a database with a slot; kNever when nothing may be started there.
+void add_slot(Plan *plan, Slot *slot, const Database *database, TimestampTz now) {
+    const int i = index_of(slot);
+    core::DatabaseFacts &facts = plan->facts[plan->count];
+    facts.database = database->oid;
+    facts.next_due = due_of(slot);
+    if (slot->extension == Presence::Unknown && !database->visited) facts.next_due = Min(facts.next_due, 0);
+    // After its last round it queues up behind the others, which is what plan_launch asks for.
+    const TimestampTz last_round = Min(slot->last_round, now);
+    const TimestampTz restart = bounded(slot->started_at + kMinRestart, now, kMinRestart);
+    facts.not_before = Max(bounded(slot->not_before, now, kMaxBackoff), Max(last_round, restart));
+    if (slot->keep_out > 0) facts.not_before = core::kNever;
+    facts.running = is_occupied(*slot);
+    plan->slots[plan->count++] = i;
+}
+
+void make_plan(Plan *plan, TimestampTz now) {
+    plan->count = 0;
+    plan->running = 0;
+    plan->unknown_database = false;
+    LWLockAcquire(slots_lock(), LW_SHARED);
+    for (Slot &slot : shared_state()->slots) {
+        const Oid oid = pg_atomic_read_u32(&slot.database);
+        if (oid == InvalidOid) continue;
+        if (is_occupied(slot)) plan->running++;
+        const Database *database = find_database(oid);
+        if (database == nullptr) {
+            if (due_of(&slot) != kNothingDue) plan->unknown_database = true;
+        } else if (database->served) {
+            add_slot(plan, &slot, database, now);
+        }
+    }
+    // Of the databases nobody has looked at yet one is enough: the next plan has the next.
+    const Database *unvisited = now < bounded(self.full_till, now, kScanInterval) ? nullptr : unvisited_database();
+    if (unvisited != nullptr) {
+        plan->facts[plan->count] = {unvisited->oid, 0, 0, false};
+        plan->slots[plan->count++] = -1;
+    }
+    LWLockRelease(slots_lock());
+}
+
+void tell_table_full(TimestampTz now) {
+    self.full_till = now + kScanInterval;
+    if (self.told_table_full) return;
+    self.told_table_full = true;
+    ereport(WARNING,
+            (errmsg("jobq: more than %d databases use jobq, the others get no background worker", kMaxDatabases),
+             errhint("Call jobq_tick() in them every few seconds.")));
+}
+
+// The postmaster has no room for a worker of ours.
+void note_refusal(TimestampTz now) {
+    SharedState *state = shared_state();
+    self.refusals = Min(self.refusals + 1, kMaxRefusalBackoff);
+    self.refused_till = now + core::launch_backoff(self.refusals);
+    self.last_refusal = now;
+    if (state->out_of_worker_slots) return;
+    state->out_of_worker_slots = true;
+    ereport(WARNING, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                      errmsg("jobq: no background worker can be started, max_worker_processes is exhausted"),
+                      errhint("Increase \"max_worker_processes\", or lower \"jobq.max_workers\".")));
+}
+
+// One start that works is no news while others still wait: workers then take turns.
+void note_room(TimestampTz now) {
+    SharedState *state = shared_state();
+    if (!state->out_of_worker_slots || now < bounded(self.last_refusal + kCalm, now, kCalm)) return;
+    state->out_of_worker_slots = false;
+    ereport(LOG, (errmsg("jobq: background workers can be started again")));
+}
+
+bool register_worker(const Database *database, const Slot *slot, BackgroundWorkerHandle **handle) {
+    char name[BGW_MAXLEN];
+    snprintf(name, sizeof(name), "%s for %s", kWorker.type, database->name);
+    return start_process(kWorker, name, slot, database->oid, handle);
+}
+
+void start_worker(Oid oid, TimestampTz now) {
+    const Database *database = find_database(oid);
+    Slot *slot = obtain_slot(oid);
+    if (slot == nullptr) {
+        tell_table_full(now);
+        return;
+    }
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    // Somebody may have asked us to keep out since we made the plan.
+    const bool free = slot->keep_out == 0 && slot->pid == 0 && !slot->starting;
+    if (free) {
+        slot->starting = true;
+        slot->started_at = now;
+        slot->leave = false;
+    }
+    LWLockRelease(slots_lock());
+    if (!free) return;
+
+    const int i = index_of(slot);
+    // The handle must outlive every transaction.
+    MemoryContextSwitchTo(TopMemoryContext);
+    if (register_worker(database, slot, &self.handles[i])) {
+        self.refusals = 0;
+        return;
+    }
+    self.handles[i] = nullptr;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->starting = false;
+    LWLockRelease(slots_lock());
+    note_refusal(now);
+}
+
+// Whether `a` is rather the one to go: a worker that waits, for the longest time, before one that has its hands full.
+bool rather(Slot *a, Slot *b) {
+    if (a->in_round != b->in_round) return b->in_round;
+    return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);
+}
+
+// Asks one worker to make room, unless one that was asked will do so at once. One that is starting is asked as well:
+// nobody wakes us when it is there.
+void ask_one_to_leave() {
+    Slot *best = nullptr;
+    bool asked_one = false;
+    bool one_is_leaving = false;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    for (Slot &slot : shared_state()->slots) {
+        if (slot.pid == 0 && !slot.starting) continue;
+        if (slot.leave) {
+            asked_one = true;
+            one_is_leaving |= !slot.in_round;
+        } else if (best == nullptr || rather(&slot, best)) {
+            best = &slot;
+        }
+    }
+    if (best != nullptr && !one_is_leaving && !(asked_one && best->in_round)) {
+        best->leave = true;
+        if (best->worker != nullptr) SetLatch(&best->worker->procLatch);
+    }
+    LWLockRelease(slots_lock());
+}
+
+// Starts what is due. Returns when to look again.
+TimestampTz start_due_workers(TimestampTz now) {
+    for (;;) {
+        Plan plan;
+        make_plan(&plan, now);
+        if (plan.unknown_database && now >= self.last_scan + core::kSecond) {
+            scan_databases(now);
+            continue;
+        }
+        self.refused_till = bounded(self.refused_till, now, kMaxBackoff);
+        const bool refused = now < self.refused_till;
+        const core::LaunchPlan launch =
+            core::plan_launch(plan.facts, plan.count, plan.running, refused ? 0 : settings.max_workers, now, kLead);
+        if ((launch.starved && plan.running > 0) || plan.running > settings.max_workers) ask_one_to_leave();
+        TimestampTz wake_at = refused ? Min(launch.wake_at, self.refused_till) : launch.wake_at;
+        if (plan.unknown_database) wake_at = Min(wake_at, self.last_scan + core::kSecond);
+        if (launch.start < 0) return wake_at;
+        start_worker(plan.facts[launch.start].database, now);
+    }
+}
+
+[[noreturn]] void run_launcher() {
+    for (;;) {
+        if (asked_to_stop()) proc_exit(1);
+        const bool reloaded = reload_settings();
+        const TimestampTz now = checked_now();
+        // Deadlines may follow from settings.
+        if (reloaded) everything_is_due(now);
+        collect_workers(now);
+        note_room(now);
+        // The scan also reads jobq.databases. A clock that stepped back makes it early, not late.
+        if (reloaded || pg_atomic_read_u32(&shared_state()->databases_changed) != 0 || now < self.last_scan ||
+            now >= self.last_scan + kScanInterval)
+            scan_databases(now);
+        tidy_slots();
+        const TimestampTz wake_at = settings.enabled ? start_due_workers(now) : kNothingDue;
+        wait_for_latch(core::clamp_sleep(now, wake_at, kMinSleep, kMaxSleep));
+    }
+}
+
+}  // namespace
+
+void register_launcher() {
+    if (IsBinaryUpgrade || !IsPostmasterEnvironment) return;
+    BackgroundWorker worker = {};
+    strlcpy(worker.bgw_name, "jobq launcher", sizeof(worker.bgw_name));
+    strlcpy(worker.bgw_type, "jobq launcher", sizeof(worker.bgw_type));
+    worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+    worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+    worker.bgw_restart_time = 1;
+    strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
+    strlcpy(worker.bgw_function_name, "jobq_launcher_main", sizeof(worker.bgw_function_name));
+    RegisterBackgroundWorker(&worker);
+}
+
+extern "C" {
+
+PGDLLEXPORT void jobq_launcher_main(Datum) {
+    install_signal_handlers();
+    enter_shared_memory();
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);
+    use_own_settings();
+    read_settings();
+    ereport(DEBUG1, (errmsg_internal("jobq launcher started")));
+    run_launcher();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,77 @@
+// See recount.h. The postmaster looks up jobq_recount_main by name.
+#include "compat/pg.h"
+
+#include "bgw/process.h"
+#include "bgw/recount.h"
+#include "bgw/round.h"
+#include "shmem/database_state.h"
+
+extern "C" {
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+}
+
+#include <csignal>
+
+namespace jobq {
+
+namespace {
+
+constexpr ProcessKind kRecount = {"jobq recount", "jobq_recount_main"};
+constexpr core::Micros kRestart = 5 * core::kSecond;
+
+Slot *own = nullptr;
+
+// Runs after the process has left the list of sessions, as the worker's does.
+void detach(int, Datum) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    if (own->recount_pid == MyProcPid) own->recount_pid = 0;
+    LWLockRelease(slots_lock());
+}
+
+bool attach(Slot *slot, Oid database) {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const bool welcome =
+        pg_atomic_read_u32(&slot->database) == database && slot->recount_pid == 0 && slot->keep_out == 0;
+    if (welcome) slot->recount_pid = MyProcPid;
+    LWLockRelease(slots_lock());
+    if (welcome) {
+        own = slot;
+        on_shmem_exit(detach, Datum(0));
+    }
+    return welcome;
+}
+
+}  // namespace
+
+bool may_start_recount(const Slot *slot, TimestampTz now) {
+    return slot->recount_pid == 0 && bounded(slot->recount_started + kRestart, now, kRestart) <= now;
+}
+
+void start_recount(Slot *slot, TimestampTz now) {
+    char name[BGW_MAXLEN];
+    const char *database = strstr(MyBgworkerEntry->bgw_name, " for ");
+    snprintf(name, sizeof(name), "%s%s", kRecount.type, database != nullptr ? database : "");
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->recount_started = now;
+    LWLockRelease(slots_lock());
+    if (!start_process(kRecount, name, slot, MyDatabaseId, nullptr))
+        ereport(DEBUG1, (errmsg_internal("%s: max_worker_processes leaves no room", name)));
+}
+
+void stop_recount(const Slot *slot) {
+    // Under the lock, without which the process cannot go, its pid is its own.
+    if (slot->recount_pid != 0) kill(slot->recount_pid, SIGTERM);
+}
+
+extern "C" {
+
+PGDLLEXPORT void jobq_recount_main(Datum slot_index) {
+    begin_process(slot_index, attach);
+    if (!asked_to_stop()) run_recount(own);
+    proc_exit(0);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,18 @@
+// The process that counts a large table for the counters: a pass of seconds, during which the worker of the database
+// must go on with its rounds. Who may call it: round.cpp and evict.cpp.
+#pragma once
+
+#include "compat/pg.h"
+#include "shmem/database_state.h"
+
+namespace jobq {
+
+// Whether one may be started: none runs, and the last one was not started just now.
+bool may_start_recount(const Slot *slot, TimestampTz now);
+// Starts it for this worker's database. When max_worker_processes leaves no room, the next round tries again after a
+// while.
+void start_recount(Slot *slot, TimestampTz now);
+// Somebody wants the database, or its extension, for himself. Slots lock held.
+void stop_recount(const Slot *slot);
+
+}  // namespace jobq

@@ -1,0 +1,34 @@
+// One round of a worker: every duty in short transactions of its own, then the time of the next round.
+// Who may call it: worker.cpp.
+#pragma once
+
+#include "compat/pg.h"
+#include "shmem/database_state.h"
+
+namespace jobq {
+
+// What a round remembers of the one before, in the worker's own memory.
+struct RoundState {
+    MemoryContext context;  // reset after each round
+    int stalled;            // rounds in a row that were due but found nothing they could do
+    int64 unblocked;        // jobs that the log has told of
+};
+
+// False when the database does not have the extension (any more). Errors of single steps are recorded in the slot and
+// logged once; afterwards the slot's next_due says when the next round is.
+bool run_round(Slot *slot, RoundState *state);
+
+// Promotes blocked jobs that commits have set free, in transactions of its own: at once, between the steps of a round
+// too. Returns when to call it again; kNothingDue: when a commit wakes the worker.
+TimestampTz run_unblocking(Slot *slot, RoundState *state);
+
+// Counts the table for the counters, in one transaction, whatever its size. Errors are recorded as those of a round.
+void run_recount(Slot *slot);
+
+// The worker ends in the middle of a round: the round counts as not done. Safe while the process exits.
+void give_up_round(Slot *slot);
+
+// Why a worker shall go although rounds are due: it stands in somebody's way.
+bool evicted(const Slot *slot);
+
+}  // namespace jobq

@@ -1,0 +1,225 @@
+// DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE, and CREATE DATABASE ... TEMPLATE refuse to run while
+// anybody is connected. See evict.h: this makes them succeed in spite of a worker, also for an owner who is no
+// superuser and could not terminate it, and keeps workers out until the command has ended, however it ends.
+#include "compat/pg.h"
+
+#include "bgw/recount.h"
+#include "bgw/utility_hook.h"
+#include "compat/catalog_row.h"
+#include "job/transaction_log.h"
+#include "shmem/database_state.h"
+
+extern "C" {
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "nodes/parsenodes.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/wait_event.h"
+}
+
+#include <csignal>
+
+namespace jobq {
+
+namespace {
+
+// A worker goes by itself after the batch it is at; one that waits for a lock must be told harder.
+constexpr core::Micros kPatience = 300000;
+constexpr core::Micros kLongestWait = 2 * core::kSecond;
+constexpr long kPollMs = 5;
+
+ProcessUtility_hook_type previous_hook = nullptr;
+
+// The slot this session keeps workers out of.
+Slot *kept_out = nullptr;
+bool exit_callback_registered = false;
+
+struct Target {
+    Oid database;  // InvalidOid: nobody is in the way
+    bool dropped;
+};
+
+void let_workers_in() {
+    Slot *slot = kept_out;
+    if (slot == nullptr) return;
+    kept_out = nullptr;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->keep_out--;
+    LWLockRelease(slots_lock());
+    wake_launcher();
+}
+
+// Nothing else runs when the session is terminated in the middle of the command.
+void let_workers_in_at_exit(int, Datum) { let_workers_in(); }
+
+// False when the table of slots is full, which means that no worker runs in that database.
+bool keep_workers_out(Oid database) {
+    if (!exit_callback_registered) {
+        before_shmem_exit(let_workers_in_at_exit, Datum(0));
+        exit_callback_registered = true;
+    }
+    for (;;) {
+        Slot *slot = obtain_slot(database);
+        if (slot == nullptr) return false;
+        LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+        const bool still_ours = pg_atomic_read_u32(&slot->database) == database;
+        if (still_ours) {
+            slot->keep_out++;
+            stop_recount(slot);
+            kept_out = slot;
+            if (slot->worker != nullptr) SetLatch(&slot->worker->procLatch);
+        }
+        LWLockRelease(slots_lock());
+        if (still_ours) return true;
+    }
+}
+
+// Until the worker has gone. Gives up after a while: then the command itself says who is connected.
+void wait_until_gone() {
+    const TimestampTz begin = GetCurrentTimestamp();
+    bool terminated = false;
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        const core::Micros waited = GetCurrentTimestamp() - begin;
+        LWLockAcquire(slots_lock(), LW_SHARED);
+        const bool gone = kept_out->pid == 0 && !kept_out->starting && kept_out->recount_pid == 0;
+        // Under the lock, without which the process cannot go, its pid is its own.
+        if (!gone && !terminated && waited > kPatience && kept_out->pid != 0) {
+            kill(kept_out->pid, SIGTERM);
+            terminated = true;
+        }
+        LWLockRelease(slots_lock());
+        if (gone || waited > kLongestWait || waited < 0) return;
+        WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kPollMs, PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+    }
+}
+
+bool owns(Oid database) { return pg_database_ownercheck(database, GetUserId()); }
+
+// What a command may not do it shall not evict anybody for.
+bool may_copy(Oid database, bool is_template) {
+    if (superuser()) return true;
+    const bool creates = catalog_value(AUTHOID, GetUserId(), &FormData_pg_authid::rolcreatedb, false);
+    return creates && (is_template || owns(database));
+}
+
+bool is_template_database(Oid database) {
+    return catalog_value(DATABASEOID, database, &FormData_pg_database::datistemplate, false);
+}
+
+Target target_by_name(const char *name, bool dropped) {
+    const Oid database = name != nullptr ? get_database_oid(name, true) : InvalidOid;
+    return {OidIsValid(database) && owns(database) ? database : InvalidOid, dropped};
+}
+
+DefElem *find_option(const List *options, const char *name) {
+    ListCell *cell;
+    foreach (cell, options) {
+        auto *option = static_cast<DefElem *>(lfirst(cell));
+        if (strcmp(option->defname, name) == 0) return option;
+    }
+    return nullptr;
+}
+
+Target copied_database(const CreatedbStmt *statement) {
+    DefElem *option = find_option(statement->options, "template");
+    const char *name = option != nullptr && option->arg != nullptr ? defGetString(option) : "template1";
+    const Oid database = get_database_oid(name, true);
+    if (!OidIsValid(database)) return {InvalidOid, false};
+    const bool is_template = is_template_database(database);
+    // No worker ever visits a template, so the usual CREATE DATABASE takes no slot for it.
+    if (is_template && find_slot(database) == nullptr) return {InvalidOid, false};
+    return {may_copy(database, is_template) ? database : InvalidOid, false};
+}
+
+// The database that the command wants for itself.
+Target target_of(Node *statement) {
+    switch (nodeTag(statement)) {
+        case T_DropdbStmt:
+            return target_by_name(reinterpret_cast<DropdbStmt *>(statement)->dbname, true);
+        case T_RenameStmt: {
+            const auto *rename = reinterpret_cast<RenameStmt *>(statement);
+            if (rename->renameType != OBJECT_DATABASE) break;
+            return target_by_name(rename->subname, false);
+        }
+        case T_AlterDatabaseStmt: {
+            const auto *alter = reinterpret_cast<AlterDatabaseStmt *>(statement);
+            if (find_option(alter->options, "tablespace") == nullptr) break;
+            return target_by_name(alter->dbname, false);
+        }
+        case T_CreatedbStmt:
+            return copied_database(reinterpret_cast<CreatedbStmt *>(statement));
+        default:
+            break;
+    }
+    return {InvalidOid, false};
+}
+
+bool changes_databases(Node *statement) {
+    switch (nodeTag(statement)) {
+        case T_DropdbStmt:
+        case T_CreatedbStmt:
+        case T_AlterDatabaseStmt:
+            return true;
+        case T_RenameStmt:
+            return reinterpret_cast<RenameStmt *>(statement)->renameType == OBJECT_DATABASE;
+        default:
+            return false;
+    }
+}
+
+// The database is gone when the command commits: nothing may be started there meanwhile.
+void forget_dropped() {
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    kept_out->extension = Presence::Absent;
+    pg_atomic_write_u64(&kept_out->next_due, static_cast<uint64>(kNothingDue));
+    LWLockRelease(slots_lock());
+}
+
+void run_previous(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
+                  ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest,
+                  QueryCompletion *completion) {
+    const auto next = previous_hook != nullptr ? previous_hook : standard_ProcessUtility;
+    next(planned, query, read_only_tree, context, params, environment, dest, completion);
+}
+
+void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
+                ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion) {
+    Node *statement = planned->utilityStmt;
+    if (!changes_databases(statement) || !IsUnderPostmaster || !IsTransactionState() || RecoveryInProgress()) {
+        run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
+        return;
+    }
+
+    const Target target = target_of(statement);
+    announce_databases_at_commit();
+    if (!OidIsValid(target.database) || target.database == MyDatabaseId || kept_out != nullptr ||
+        !keep_workers_out(target.database)) {
+        run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
+        return;
+    }
+    PG_TRY();
+    {
+        wait_until_gone();
+        run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
+        if (target.dropped) forget_dropped();
+    }
+    PG_FINALLY();
+    { let_workers_in(); }
+    PG_END_TRY();
+}
+
+}  // namespace
+
+void install_evict_hook() {
+    previous_hook = ProcessUtility_hook;
+    ProcessUtility_hook = on_utility;
+}
+
+}  // namespace jobq

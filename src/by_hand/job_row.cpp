@@ -1,0 +1,138 @@
+// See job_row.h.
+#include "compat/pg.h"
+
+#include "base/clock.h"
+#include "by_hand/job_row.h"
+#include "compat/args.h"
+#include "groups/group_policy.h"
+#include "job/jobs_table.h"
+#include "job/transaction_log.h"
+#include "keys/unique.h"
+#include "lanes/lanes.h"
+
+namespace jobq {
+
+namespace {
+
+// A claim adds one: the sum must fit.
+void check_count(const JobRow &row, JobColumn column) {
+    const int32 count = DatumGetInt32(row.get(column));
+    if (count < 0 || count > core::kMaxAttempts)
+        ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                        errmsg("column \"%s\" is out of range: %d", job_column_name(column), count),
+                        errhint("It counts from 0 to %d.", core::kMaxAttempts)));
+}
+
+// Times that the duties reckon with: sums with a timeout must fit, and a lease must run out some day.
+void check_moment(const JobRow &row, JobColumn column) {
+    if (!row.has(column)) return;
+    const TimestampTz value = DatumGetTimestampTz(row.get(column));
+    if (value == core::bounded_moment(value)) return;
+    ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+                    errmsg("column \"%s\" is out of range", job_column_name(column)),
+                    errhint("It is a time between the years 1 and 6000, or NULL.")));
+}
+
+void check_lease_timeout(const Interval *value) {
+    const core::Micros span = span_of(value);
+    if (span < core::kMinHeartbeatTimeout || span > core::kMaxHeartbeatTimeout)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("column \"_lease_timeout\" must be between 10 ms and 365 days"),
+                        errhint("Leave it out to take the timeout of the job or its queue.")));
+}
+
+}  // namespace
+
+const TriggerData *trigger_data(FunctionCallInfo fcinfo) {
+    if (!CALLED_AS_TRIGGER(fcinfo))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("this function can only be called as a trigger")));
+    return reinterpret_cast<const TriggerData *>(fcinfo->context);
+}
+
+Oid owner_of(const TriggerData *trigger) { return trigger->tg_relation->rd_rel->relowner; }
+
+const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before) {
+    const TriggerData *trigger = trigger_data(fcinfo);
+    const bool fits = TRIGGER_FIRED_FOR_ROW(trigger->tg_event) && (trigger->tg_event & TRIGGER_EVENT_OPMASK) == event &&
+                      (before ? TRIGGER_FIRED_BEFORE(trigger->tg_event) : TRIGGER_FIRED_AFTER(trigger->tg_event)) &&
+                      strcmp(RelationGetRelationName(trigger->tg_relation), "jobs") == 0 &&
+                      RelationGetNamespace(trigger->tg_relation) == get_namespace_oid("jobq", true);
+    if (!fits)
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("this function serves only the triggers that jobq declares on jobq.jobs")));
+    require_job_columns();
+    return trigger;
+}
+
+std::string_view text_of(const JobRow &row, JobColumn column) { return view(DatumGetTextPP(row.get(column))); }
+
+core::JobStatus status_of(const JobRow &row) {
+    core::JobStatus status = core::JobStatus::Pending;
+    core::parse_status(DatumGetCString(DirectFunctionCall1(enum_out, row.get(kJobStatus))), &status);
+    return status;
+}
+
+int64 group_of(const JobRow &row) { return core::group_hash(text_of(row, kJobQueue), text_of(row, kJobGroupKey)); }
+
+SlotRow slots_of(const JobRow &row) {
+    return {DatumGetInt64(row.get(kJobId)),
+            text_of(row, kJobQueue),
+            row.has(kJobConcurrencyKey) ? text_of(row, kJobConcurrencyKey) : std::string_view(),
+            status_of(row) == core::JobStatus::Processing,
+            row.has(kJobQueueSlot) ? DatumGetInt64(row.get(kJobQueueSlot)) : 0,
+            row.has(kJobKeySlot) ? DatumGetInt64(row.get(kJobKeySlot)) : 0};
+}
+
+void check_row(const JobRow &row) {
+    check_queue_name(text_of(row, kJobQueue), "queue");
+    check_name(text_of(row, kJobKind), "kind", core::kMaxKindBytes, true);
+    check_positive(DatumGetInt32(row.get(kJobMaxAttempts)), "max_attempts");
+    check_finite(DatumGetTimestampTz(row.get(kJobRunAt)), "run_at");
+    if (row.has(kJobUniqueKey)) check_unique_key(text_of(row, kJobUniqueKey), "unique_key");
+    if (row.has(kJobUniqueFor)) check_unique_for(DatumGetIntervalP(row.get(kJobUniqueFor)), row.has(kJobUniqueKey));
+    if (row.has(kJobConcurrencyKey)) check_concurrency_key(text_of(row, kJobConcurrencyKey), "concurrency_key");
+    if (row.has(kJobGroupKey)) check_group_key(text_of(row, kJobGroupKey), "group_key");
+    if (row.has(kJobDeadFrom)) check_queue_name(text_of(row, kJobDeadFrom), "dead_from");
+    if (row.has(kJobHeartbeatTimeout)) check_heartbeat_timeout(DatumGetIntervalP(row.get(kJobHeartbeatTimeout)));
+    if (row.has(kJobMaxRuntime)) check_max_runtime(DatumGetIntervalP(row.get(kJobMaxRuntime)));
+}
+
+void check_history(const JobRow &row) {
+    check_count(row, kJobAttempts);
+    check_count(row, kJobLostAttempts);
+    if (row.has(kJobLeaseTimeout)) check_lease_timeout(DatumGetIntervalP(row.get(kJobLeaseTimeout)));
+    for (const JobColumn column : {kJobCreatedAt, kJobStartedAt, kJobLastHeartbeat, kJobCancelRequestedAt})
+        check_moment(row, column);
+    if (row.has(kJobWorkerId)) check_name(text_of(row, kJobWorkerId), "worker_id", core::kMaxWorkerBytes, true);
+}
+
+void check_kept_key(const JobRow &row, JobColumn queue) {
+    refuse_kept_key(DatumGetInt64(row.get(kJobId)), text_of(row, queue), text_of(row, kJobUniqueKey));
+}
+
+[[noreturn]] void refuse_turn() {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("a job of a group cannot be set to processing by hand"),
+                    errdetail("Another job of the group may have its turn."),
+                    errhint("Set it to pending: it becomes claimable when its turn comes.")));
+    pg_unreachable();
+}
+
+int64 lane_of(const JobRow &row) {
+    return ensure_lane(text_of(row, kJobQueue), text_of(row, kJobKind), DatumGetInt32(row.get(kJobVersion)),
+                       row.has(kJobRequires) ? DatumGetArrayTypeP(row.get(kJobRequires)) : nullptr);
+}
+
+core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left) {
+    core::ByHand facts = {place, has_left, queue.heartbeat_timeout, queue.max_runtime};
+    if (row.has(kJobHeartbeatTimeout)) facts.timeout = span_of(DatumGetIntervalP(row.get(kJobHeartbeatTimeout)));
+    if (row.has(kJobMaxRuntime)) facts.max_runtime = span_of(DatumGetIntervalP(row.get(kJobMaxRuntime)));
+    return facts;
+}
+
+void publish_turn(const core::Life &life) {
+    if (life.group_active) publish_unblocked_anywhere_at_commit(Blocker::Group);
+}
+
+}  // namespace jobq

@@ -1,0 +1,101 @@
+// A row of jobq.jobs as its triggers see it: what they read from it, check in it and tell of it.
+// Who may call it: the triggers (job_inserted.cpp, job_changed.cpp).
+#pragma once
+
+#include "compat/pg.h"
+#include "job/change_job.h"
+#include "job/job_columns.h"
+#include "job/job_policy.h"
+#include "limits/limit_settings.h"
+#include "queues/directory.h"
+
+extern "C" {
+#include "commands/trigger.h"
+}
+
+#include <string_view>
+
+namespace jobq {
+
+// 39P01 unless called as a trigger.
+const TriggerData *trigger_data(FunctionCallInfo fcinfo);
+
+// The owner of its table. A trigger that asks whether the caller is one of his is not SECURITY DEFINER; it takes the
+// owner's rights (compat/rights.h) after that.
+Oid owner_of(const TriggerData *trigger);
+
+// 39P01 unless the trigger is the one that the extension declares: a row trigger of jobq.jobs for this event. 55000
+// when jobq's columns are not as the library knows them.
+const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before);
+
+// The columns of a row of jobq.jobs. What set() makes lives in the memory context that was current when the row was
+// taken: every SPI call on the way switches to one that dies with it.
+class JobRow {
+ public:
+    JobRow(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc), context_(CurrentMemoryContext) {}
+
+    Datum get(JobColumn column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, column, is_null); }
+    bool has(JobColumn column) const { return !heap_attisnull(tuple_, column, desc_); }
+    Datum get(JobColumn column) const {
+        bool null;
+        return get(column, &null);
+    }
+    void set(JobColumn column, Datum value) { set_or_clear(column, true, value); }
+    void set_or_clear(JobColumn column, bool present, Datum value) {
+        int at = column;
+        bool null = !present;
+        MemoryContext inner = MemoryContextSwitchTo(context_);
+        tuple_ = heap_modify_tuple_by_cols(tuple_, desc_, 1, &at, &value, &null);
+        MemoryContextSwitchTo(inner);
+    }
+    void clear(JobColumn column) { set_or_clear(column, false, Datum(0)); }
+    void default_to(JobColumn column, Datum value) {
+        if (!has(column)) set(column, value);
+    }
+    HeapTuple tuple() const { return tuple_; }
+    // What the door makes of it.
+    JobState state() const { return state_of_tuple(tuple_, desc_); }
+    void set_life(const core::Life &life) {
+        MemoryContext inner = MemoryContextSwitchTo(context_);
+        tuple_ = with_life(tuple_, desc_, life);
+        MemoryContextSwitchTo(inner);
+    }
+    void fill_life(int max_attempts, TimestampTz now) {
+        MemoryContext inner = MemoryContextSwitchTo(context_);
+        tuple_ = with_first_life(tuple_, desc_, max_attempts, now);
+        MemoryContextSwitchTo(inner);
+    }
+
+ private:
+    HeapTuple tuple_;
+    TupleDesc desc_;
+    MemoryContext context_;
+};
+
+std::string_view text_of(const JobRow &row, JobColumn column);
+core::JobStatus status_of(const JobRow &row);
+int64 group_of(const JobRow &row);
+SlotRow slots_of(const JobRow &row);
+
+// What constraints would check, if they were free.
+void check_row(const JobRow &row);
+// The same of what jobq itself writes in the course of a job's life.
+void check_history(const JobRow &row);
+
+// 23505 when a key that outlives its job is the one that a job takes by hand, in the queue that `queue` names.
+void check_kept_key(const JobRow &row, JobColumn queue);
+
+// 55000: a job of a group that does not have its turn is made to run.
+[[noreturn]] void refuse_turn();
+
+// The row's lane, entered into the directory.
+int64 lane_of(const JobRow &row);
+
+// What follows from a change by hand is worked out from these: the place that the job gets in its group, and how long
+// it may run.
+core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left);
+
+// A row that came with its turn in its group: who has it is not what promoters remember.
+void publish_turn(const core::Life &life);
+
+}  // namespace jobq

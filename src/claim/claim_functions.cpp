@@ -1,0 +1,165 @@
+// jobq_claim and jobq_claim_any.
+#include "compat/pg.h"
+
+#include "claim/claim_functions.h"
+#include "compat/args.h"
+#include "compat/async_commit.h"
+#include "compat/settings.h"
+#include "job/retry_policy.h"
+#include "queues/granted.h"
+#include "stats/recent_filters.h"
+
+namespace jobq {
+
+namespace {
+
+constexpr int kMaxNames = 1000;  // kinds, versions, capabilities and queues in one call
+
+int checked_batch(FunctionCallInfo fcinfo, int n) {
+    require(fcinfo, n, "batch");
+    const int batch = PG_GETARG_INT32(n);
+    if (batch < 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"batch\" must not be negative, but is %d", batch),
+                        errhint("It is the number of jobs wanted; 0 claims nothing.")));
+    if (batch > core::kMaxBatch)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"batch\" is too large: %d", batch),
+                        errhint("At most %d jobs can be claimed in one call.", core::kMaxBatch)));
+    return batch;
+}
+
+// Returns each claimed job as a row.
+class Emitter : public ClaimSink {
+ public:
+    explicit Emitter(ResultSet *results) : results_(results) {}
+    void take(const ClaimedJob &job) override {
+        constexpr int kColumns = 14;
+        Datum values[kColumns];
+        bool nulls[kColumns] = {};
+        const auto copy = [&](int to, JobColumn from) { values[to] = job_value(*job.jobs, from, &nulls[to]); };
+        copy(0, kJobId);
+        values[1] = Int64GetDatum(job.lease);
+        copy(2, kJobQueue);
+        copy(3, kJobKind);
+        copy(4, kJobPayload);
+        values[5] = Int32GetDatum(core::next_attempt(DatumGetInt32(job_value(*job.jobs, kJobAttempts))));
+        copy(6, kJobMaxAttempts);
+        values[7] = Int32GetDatum(DatumGetInt16(job_value(*job.jobs, kJobPriority)));
+        copy(8, kJobVersion);
+        copy(9, kJobRunAt);
+        copy(10, kJobCreatedAt);
+        copy(11, kJobProgress);
+        copy(12, kJobMetadata);
+        values[13] = Int32GetDatum(core::heartbeat_seconds(job.timeout));
+        results_->row(values, nulls);
+    }
+
+ private:
+    ResultSet *results_;
+};
+
+}  // namespace
+
+core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first) {
+    core::WorkerFilter filter = {};
+    if (given(fcinfo, first)) {
+        const Names kinds = names_of(PG_GETARG_ARRAYTYPE_P(first), "kinds", core::kMaxKindBytes, kMaxNames);
+        filter.kinds = kinds.items;
+        filter.kind_count = kinds.count;
+    }
+    if (given(fcinfo, first + 1)) {
+        const Elements versions = require_elements(fcinfo, first + 1, INT4OID, "versions", kMaxNames);
+        auto *numbers = static_cast<int32 *>(palloc(sizeof(int32) * Max(versions.count, 1)));
+        for (int i = 0; i < versions.count; i++) numbers[i] = DatumGetInt32(versions.values[i]);
+        filter.versions = numbers;
+        filter.version_count = versions.count;
+    }
+    if (given(fcinfo, first + 2)) {
+        const Names capabilities =
+            names_of(PG_GETARG_ARRAYTYPE_P(first + 2), "capabilities", core::kMaxCapabilityBytes, kMaxNames);
+        filter.capabilities = capabilities.items;
+        filter.capability_count = core::canonical_set(capabilities.items, capabilities.count);
+    }
+    return filter;
+}
+
+void check_worker_id(std::string_view worker_id) {
+    check_name(worker_id, "worker_id", core::kMaxWorkerBytes, false);
+    if (worker_id.substr(0, sizeof(kBackendWorkerPrefix) - 1) == kBackendWorkerPrefix)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"worker_id\" must not begin with \"%s\"", kBackendWorkerPrefix),
+                        errhint("Such names stand for workers that did not name themselves.")));
+}
+
+text *worker_id_argument(FunctionCallInfo fcinfo, int n) {
+    text *worker_id = nullptr;
+    if (given(fcinfo, n))
+        worker_id = PG_GETARG_TEXT_PP(n);
+    else if (settings.worker_id != nullptr && settings.worker_id[0] != '\0')
+        worker_id = cstring_to_text(settings.worker_id);
+    if (worker_id != nullptr) check_worker_id(view(worker_id));
+    return worker_id;
+}
+
+text *worker_id_or_default(FunctionCallInfo fcinfo, int n) {
+    text *worker_id = worker_id_argument(fcinfo, n);
+    if (worker_id != nullptr) return worker_id;
+    return cstring_to_text(psprintf("%s%d", kBackendWorkerPrefix, MyProcPid));
+}
+
+ClaimRequest claim_request(FunctionCallInfo fcinfo, int first) {
+    ClaimRequest request = {};
+    request.worker_id = worker_id_or_default(fcinfo, first);
+    request.batch = checked_batch(fcinfo, first + 1);
+    request.filter = checked_filter(fcinfo, first + 2);
+    if (given(fcinfo, first + 5)) request.heartbeat_timeout = check_heartbeat_timeout(PG_GETARG_INTERVAL_P(first + 5));
+    return request;
+}
+
+int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue) {
+    require_known_queue(queue);
+    const Queue *found = find_queue(queue);
+    if (request.batch == 0) return 0;
+    const TimestampTz now = GetCurrentTimestamp();
+    note_filter(queue, request.filter, now);
+    if (found->paused) return 0;
+    Emitter emitter(results);
+    return claim_jobs(request, queue, *found, now, &emitter);
+}
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_claim);
+PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const text *queue = granted_queue(fcinfo, 0, "queue");
+    const ClaimRequest request = claim_request(fcinfo, 1);
+    ResultSet results(fcinfo);
+    const bool whole = settings.async_claims && is_whole_transaction();
+    claim_into(&results, request, view(queue));
+    if (whole) allow_async_commit();
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_claim_any);
+PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    require(fcinfo, 0, "queues");
+    const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, kMaxNames);
+    const QueueScope *scope = scope_of(fcinfo);
+    for (int i = 0; i < queues.count; i++) {
+        check_queue_name(queues.items[i], {"queues", i + 1});
+        check_scope(scope, queues.items[i]);
+    }
+    const ClaimRequest request = claim_request(fcinfo, 1);
+    ResultSet results(fcinfo);
+    const bool whole = settings.async_claims && is_whole_transaction();
+    for (int i = 0; i < queues.count; i++)
+        if (claim_into(&results, request, queues.items[i]) > 0) break;
+    if (whole) allow_async_commit();
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,69 @@
+// See recent_claims.h. A note is one atomic number in a table without locks: 40 bits of a hash of database and job, 8
+// bits of the epoch, 16 bits of the time in milliseconds.
+#include "compat/pg.h"
+
+#include "base/stable_hash.h"
+#include "claim/recent_claims.h"
+#include "shmem/spread.h"
+
+extern "C" {
+#include "port/atomics.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr int kNotes = 16384;
+constexpr uint16 kMoment = 200;  // milliseconds: of hundreds of claimers each may wait that long for a processor
+
+struct Claimed {
+    pg_atomic_uint32 epoch;
+    pg_atomic_uint64 notes[kNotes];
+};
+
+Claimed *claimed = nullptr;
+
+uint64 hash_of(int64 job) { return core::mix64(static_cast<uint64>(job) ^ (static_cast<uint64>(MyDatabaseId) << 40)); }
+
+uint16 clock_of(TimestampTz now) { return static_cast<uint16>(now / 1000); }
+
+uint64 note_of(uint64 hash, TimestampTz now) {
+    return (hash & ~UINT64CONST(0xffffff)) | static_cast<uint64>(pg_atomic_read_u32(&claimed->epoch) & 0xff) << 16 |
+           clock_of(now);
+}
+
+// Jobs that follow one another lie side by side: claims pass over them in this order.
+pg_atomic_uint64 *place_of(int64 job) {
+    return &claimed->notes[(static_cast<uint64>(job) + spread(MyDatabaseId, 0)) % kNotes];
+}
+
+}  // namespace
+
+void note_claimed(int64 job, TimestampTz now) {
+    if (claimed != nullptr) pg_atomic_write_u64(place_of(job), note_of(hash_of(job), now));
+}
+
+bool claimed_just_now(int64 job, TimestampTz now) {
+    if (claimed == nullptr) return false;
+    const uint64 note = pg_atomic_read_u64(place_of(job));
+    const uint64 wanted = note_of(hash_of(job), now);
+    const auto age = static_cast<uint16>(wanted - note);
+    // Clocks of two processors may differ, and the caller's time is that of its start.
+    return note >> 16 == wanted >> 16 && (age <= kMoment || age >= static_cast<uint16>(-kMoment));
+}
+
+void forget_claimed() {
+    if (claimed != nullptr) pg_atomic_fetch_add_u32(&claimed->epoch, 1);
+}
+
+Size claimed_size() { return sizeof(Claimed); }
+
+void make_claimed(void *memory, bool fresh) {
+    claimed = static_cast<Claimed *>(memory);
+    if (!fresh) return;
+    pg_atomic_init_u32(&claimed->epoch, 0);
+    for (pg_atomic_uint64 &note : claimed->notes) pg_atomic_init_u64(&note, 0);
+}
+
+}  // namespace jobq

@@ -1,0 +1,18 @@
+// Which key of a queue with round_robin had the last turn: a number per queue in shared memory, so that the claims of
+// all sessions go round together. A hint: queues that meet in one place, a restart or a crash only let the round go on
+// elsewhere. Without preload each session goes round by itself, from a random place.
+#pragma once
+
+#include "compat/pg.h"
+
+#include <string_view>
+
+namespace jobq {
+
+pg_atomic_uint64 *turn_position(std::string_view queue);
+
+// For shmem/memory.cpp.
+Size turns_size();
+void make_turns(void *memory, bool fresh);
+
+}  // namespace jobq

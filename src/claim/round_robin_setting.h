@@ -1,0 +1,13 @@
+// The store, administrators' side: queues whose concurrency keys take turns.
+#pragma once
+
+#include "compat/pg.h"
+
+namespace jobq {
+
+// All jobs of the queue get their turns, which has round_robin from now on. Waits for every transaction that has
+// changed jobq.jobs, and keeps others from changing it until this one ends: so no job is left without. 25001 in
+// REPEATABLE READ and above. Inside with_spi().
+void give_turns(text *queue);
+
+}  // namespace jobq

@@ -1,0 +1,222 @@
+// See args.h.
+#include "compat/pg.h"
+
+#include "base/interval.h"
+#include "compat/args.h"
+#include "groups/group_policy.h"
+#include "job/max_runtime_policy.h"
+#include "keys/unique_policy.h"
+#include "limits/limit_policy.h"
+
+extern "C" {
+#include "access/detoast.h"
+#include "tcop/utility.h"
+}
+
+namespace jobq {
+
+void null_argument(const char *name) {
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not be NULL", name),
+                    errhint("Pass a value, or leave the argument out where it has a default.")));
+    pg_unreachable();
+}
+
+void require_writable(FunctionCallInfo fcinfo) {
+    if (XactReadOnly) PreventCommandIfReadOnly(get_func_name(fcinfo->flinfo->fn_oid));
+}
+
+std::string_view view(const text *value) { return {VARDATA_ANY(value), static_cast<size_t>(VARSIZE_ANY_EXHDR(value))}; }
+
+text *make_text(std::string_view value) {
+    return cstring_to_text_with_len(value.data(), static_cast<int>(value.size()));
+}
+
+text *require_text(FunctionCallInfo fcinfo, int n, const char *name) {
+    require(fcinfo, n, name);
+    return PG_GETARG_TEXT_PP(n);
+}
+
+namespace {
+
+// 'argument "kind"', 'element 2 of argument "kinds"'.
+const char *described(ArgumentName name) {
+    return name.element == 0 ? psprintf("argument \"%s\"", name.name)
+                             : psprintf("element %d of argument \"%s\"", name.element, name.name);
+}
+
+}  // namespace
+
+void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty) {
+    if (value.empty() && !allow_empty)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("%s must not be empty", described(name)),
+                        errhint("Give a name of 1 to %zu bytes.", limit)));
+    if (value.size() > limit)
+        ereport(ERROR,
+                (errcode(ERRCODE_NAME_TOO_LONG), errmsg("%s is too long: %zu bytes", described(name), value.size()),
+                 errhint("At most %zu bytes are allowed.", limit)));
+}
+
+void check_queue_name(std::string_view queue, ArgumentName name) {
+    check_name(queue, name, core::kMaxQueueBytes, false);
+}
+
+int16 check_priority(int32 priority, const char *name) {
+    if (priority < PG_INT16_MIN || priority > PG_INT16_MAX)
+        ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                        errmsg("argument \"%s\" is out of range: %d", name, priority),
+                        errhint("Priorities go from -32768 (first) to 32767 (last).")));
+    return static_cast<int16>(priority);
+}
+
+int32 check_positive(int32 value, const char *name) {
+    if (value < 1)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"%s\" must be at least 1, not %d", name, value),
+                        errhint("Leave it out to take the default, or to keep what is set.")));
+    return value;
+}
+
+TimestampTz check_finite(TimestampTz value, const char *name) {
+    if (TIMESTAMP_NOT_FINITE(value))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name),
+                        errhint("'infinity' and '-infinity' are not accepted.")));
+    return value;
+}
+
+core::Micros check_span(const Interval *value, const char *name, Zero zero) {
+    if (INTERVAL_NOT_FINITE(value))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name),
+                        errhint("'infinity' and '-infinity' are not accepted.")));
+    const core::Micros span = span_of(value);
+    if (span < 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be negative", name),
+                        errhint("Use an interval such as '30 seconds'.")));
+    if (span == 0 && zero == Zero::Refused)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must not be zero", name),
+                        errhint("Use an interval such as '30 seconds'.")));
+    return span;
+}
+
+core::Micros check_heartbeat_timeout(const Interval *value) {
+    const core::Micros span = check_span(value, "heartbeat_timeout", Zero::Refused);
+    if (span < core::kMinHeartbeatTimeout || span > core::kMaxHeartbeatTimeout)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"heartbeat_timeout\" must be between 10 ms and 365 days"),
+                        errhint("Workers heartbeat every third of it, but not more often than once a second.")));
+    return span;
+}
+
+core::Micros check_max_runtime(const Interval *value) {
+    const core::Micros span = check_span(value, "max_runtime", Zero::Refused);
+    if (span < core::kMinMaxRuntime || span > core::kMaxMaxRuntime)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"max_runtime\" must be between 10 ms and 365 days"),
+                        errhint("Leave it out to take the default, or to keep what is set.")));
+    return span;
+}
+
+void check_unique_key(std::string_view key, ArgumentName name) {
+    check_name(key, name, core::kMaxUniqueKeyBytes, false);
+}
+
+void check_concurrency_key(std::string_view key, ArgumentName name) {
+    check_name(key, name, core::kMaxConcurrencyKeyBytes, false);
+    if (key == core::kEachKey)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be \"*\"", described(name)),
+                        errhint("In jobq_set_limit() it stands for each key of a queue.")));
+}
+
+void check_group_key(std::string_view key, ArgumentName name) { check_name(key, name, core::kMaxGroupKeyBytes, false); }
+
+void check_unique_for(const Interval *value, bool has_key) {
+    const core::Micros span = check_span(value, "unique_for", Zero::Allowed);
+    if (span > core::kMaxUniqueFor)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"unique_for\" must be at most 36500 days"),
+                 errhint("Use an interval such as '1 hour'.")));
+    if (!has_key)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"unique_for\" needs a \"unique_key\""),
+                 errhint("Give the key that is to stay taken.")));
+}
+
+Interval *make_interval(core::Micros micros) {
+    auto *made = static_cast<Interval *>(palloc0(sizeof(Interval)));
+    made->time = micros;
+    return made;
+}
+
+core::Micros span_of(const Interval *value) { return core::span_micros(value->month, value->day, value->time); }
+
+text *truncated_error(Datum value, bool is_null) {
+    if (is_null) return nullptr;
+    // A slice: an error text of 1 GB is never read whole. Any character that starts within the limit ends within it
+    // + 4.
+    if (toast_raw_datum_size(value) <= core::kMaxErrorBytes + VARHDRSZ) return DatumGetTextPP(value);
+    const text *head = DatumGetTextPSlice(value, 0, static_cast<int32>(core::kMaxErrorBytes + MAX_MULTIBYTE_CHAR_LEN));
+    const int length = pg_mbcliplen(VARDATA_ANY(head), static_cast<int>(VARSIZE_ANY_EXHDR(head)),
+                                    static_cast<int>(core::kMaxErrorBytes));
+    return cstring_to_text_with_len(VARDATA_ANY(head), length);
+}
+
+Elements elements_of(ArrayType *array, Oid element_type, const char *name, int limit, NullElements nulls) {
+    if (ARR_NDIM(array) > 1)
+        ereport(ERROR,
+                (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                 errmsg("argument \"%s\" must be a one-dimensional array", name), errhint("Pass one flat array.")));
+    const int count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    if (count > limit)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("argument \"%s\" has too many elements: %d", name, count),
+                        errhint("At most %d are allowed in one call.", limit)));
+    if (nulls == NullElements::Refused && array_contains_nulls(array))
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                        errmsg("argument \"%s\" must not contain NULL elements", name),
+                        errhint("Remove them, in all arrays of the call.")));
+    Elements found;
+    int16 length;
+    bool by_value;
+    char align;
+    get_typlenbyvalalign(element_type, &length, &by_value, &align);
+    deconstruct_array(array, element_type, length, by_value, align, &found.values, &found.nulls, &found.count);
+    return found;
+}
+
+Elements require_elements(FunctionCallInfo fcinfo, int n, Oid element_type, const char *name, int limit) {
+    require(fcinfo, n, name);
+    return elements_of(PG_GETARG_ARRAYTYPE_P(n), element_type, name, limit, NullElements::Refused);
+}
+
+void check_same_length(int a, const char *name_a, int b, const char *name_b) {
+    if (a != b)
+        ereport(ERROR,
+                (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                 errmsg("arguments \"%s\" and \"%s\" must have the same length, not %d and %d", name_a, name_b, a, b),
+                 errhint("Give one element per job in each of them.")));
+}
+
+Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit) {
+    const Elements found = elements_of(array, TEXTOID, name, limit, NullElements::Refused);
+    Names names = {static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(found.count, 1))),
+                   found.count};
+    for (int i = 0; i < found.count; i++) {
+        names.items[i] = view(DatumGetTextPP(found.values[i]));
+        check_name(names.items[i], {name, i + 1}, limit_bytes, true);
+    }
+    return names;
+}
+
+Datum array_of(Datum *values, int count, Oid element_type) { return array_of(values, nullptr, count, element_type); }
+
+Datum array_of(Datum *values, bool *nulls, int count, Oid element_type) {
+    int16 length;
+    bool by_value;
+    char align;
+    get_typlenbyvalalign(element_type, &length, &by_value, &align);
+    int dims[1] = {count};
+    int bounds[1] = {1};
+    if (count == 0) return PointerGetDatum(construct_empty_array(element_type));
+    return PointerGetDatum(construct_md_array(values, nulls, 1, dims, bounds, element_type, length, by_value, align));
+}
+
+}  // namespace jobq

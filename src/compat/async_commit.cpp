@@ -1,0 +1,28 @@
+// See async_commit.h.
+#include "compat/pg.h"
+
+#include "compat/async_commit.h"
+
+extern "C" {
+#include "access/xlog.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Where the WAL of a transaction ended when such a call did. No other one's ever ends there.
+XLogRecPtr allowed_end = 0;
+
+}  // namespace
+
+bool is_whole_transaction() { return XactLastRecEnd == 0 || XactLastRecEnd == allowed_end; }
+
+void allow_async_commit() { allowed_end = XactLastRecEnd; }
+
+void choose_async_commit() {
+    if (XactLastRecEnd != 0 && XactLastRecEnd == allowed_end)
+        set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+}  // namespace jobq

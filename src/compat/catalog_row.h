@@ -1,0 +1,22 @@
+// A column of a row of the server's catalogue, which is looked up by its oid.
+#pragma once
+
+#include "compat/pg.h"
+
+extern "C" {
+#include "utils/syscache.h"
+}
+
+namespace jobq {
+
+// `none` when there is no such row. For columns of a fixed size.
+template <typename Form, typename Value>
+Value catalog_value(SysCacheIdentifier cache, Oid oid, Value Form::*column, Value none) {
+    HeapTuple tuple = SearchSysCache1(cache, ObjectIdGetDatum(oid));
+    if (!HeapTupleIsValid(tuple)) return none;
+    const Value value = reinterpret_cast<const Form *>(GETSTRUCT(tuple))->*column;
+    ReleaseSysCache(tuple);
+    return value;
+}
+
+}  // namespace jobq

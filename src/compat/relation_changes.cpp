@@ -1,0 +1,26 @@
+// See relation_changes.h.
+#include "compat/pg.h"
+
+#include "compat/relation_changes.h"
+
+namespace jobq {
+
+namespace {
+
+constexpr int kMaxListeners = 8;
+void (*listeners[kMaxListeners])(Oid);
+int listener_count = 0;
+
+void tell_listeners(Datum, Oid relation) {
+    for (int i = 0; i < listener_count; i++) listeners[i](relation);
+}
+
+}  // namespace
+
+void on_relation_change(void (*callback)(Oid relation)) {
+    if (listener_count == kMaxListeners) elog(ERROR, "jobq: no room for another listener to changes of relations");
+    if (listener_count == 0) CacheRegisterRelcacheCallback(tell_listeners, Datum(0));
+    listeners[listener_count++] = callback;
+}
+
+}  // namespace jobq

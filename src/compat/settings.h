@@ -1,0 +1,50 @@
+// The settings jobq.*: declared here, defined in settings.cpp, read anywhere in the shell.
+#pragma once
+
+#include "compat/pg.h"
+#include "job/job_policy.h"
+
+namespace jobq {
+
+// jobq.access: how the rows of jobq.jobs are read and written (job/jobs_table.h).
+struct Access {
+    enum Way : int { Auto, Sql, Direct };
+};
+
+struct Settings {
+    bool enabled;              // jobq.enabled: background workers run
+    char *databases;           // jobq.databases: comma-separated names, empty: every one that has the extension
+    int tick_interval_ms;      // jobq.tick_interval: longest pause between rounds while a database is in use
+    int max_workers;           // jobq.max_workers: background workers at the same time
+    int rescue_batch;          // jobq.rescue_batch: jobs per transaction
+    int promote_batch;         // jobq.promote_batch: jobs per transaction
+    int prune_batch;           // jobq.prune_batch: jobs looked at per transaction
+    char *worker_id;           // jobq.worker_id: name of the worker when a claim gives none
+    int max_payload_kb;        // jobq.max_payload
+    int cancel_grace_ms;       // jobq.cancel_grace: how long a running job may ignore a cancellation
+    int log_duties;            // jobq.log_duties: level at which rounds that did something are logged
+    int lanes_held;            // jobq.lanes_held: lanes of which something may be known in shared memory
+    int leases_held;           // jobq.leases_held: claims of the last second that shared memory keeps an eye on
+    bool async_heartbeats;     // jobq.async_heartbeats: heartbeats that are their whole transaction do not wait for the
+                               // disk
+    bool async_claims;         // jobq.async_claims: nor do such claims
+    bool notify;               // jobq.notify: background workers send NOTIFY
+    bool require_queues;       // jobq.require_queues: refuse names without settings
+    int max_counted_queues;    // jobq.max_counted_queues: queues with counters, in the whole server
+    int keep_lanes_s;          // jobq.keep_lanes: a lane that was entered so long ago may be retired; 0: never
+    int access;                // jobq.access
+    int reconcile_interval_s;  // jobq.reconcile_interval: at least so long between two counts of the table
+};
+
+extern Settings settings;
+
+inline core::Micros tick_interval() { return settings.tick_interval_ms * core::kMillisecond; }
+inline core::Micros cancel_grace() { return settings.cancel_grace_ms * core::kMillisecond; }
+
+// Called once by _PG_init.
+void define_settings();
+
+// Whether background workers may run in the database of that name, by jobq.databases.
+bool database_selected(const char *name);
+
+}  // namespace jobq

@@ -1,0 +1,176 @@
+// See spi.h.
+//
+// A claim's plan must never depend on statistics: tables analysed when empty, and generic plans made while a table
+// was small, have stopped whole queues in production. So a Fixed statement is planned with the planner's switches set
+// our way, whenever the plan cache plans it again: invalidation, another search_path, plan_cache_mode. A planner hook
+// does it, so that nothing else ever runs under these switches, triggers of other people's least of all.
+//
+// No statement of ours is compiled (JIT), a Free one neither: the planner's guess of the cost of a search through a
+// large table would have it spend a second on what takes 50 ms.
+#include "compat/pg.h"
+
+#include "compat/followers.h"
+#include "compat/spi.h"
+
+extern "C" {
+#include "jit/jit.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/planner.h"
+}
+
+namespace jobq {
+
+namespace {
+
+struct PlannerSwitches {
+    bool seqscan, bitmapscan, sort, hashjoin, mergejoin, material, memoize, indexscan, indexonlyscan, tidscan, nestloop,
+        jit;
+    int parallel;
+};
+
+constexpr PlannerSwitches kFixed = {false, false, false, false, false, false, false, true, true, true, true, false, 0};
+
+PlannerSwitches current_switches() {
+    return {enable_seqscan,
+            enable_bitmapscan,
+            enable_sort,
+            enable_hashjoin,
+            enable_mergejoin,
+            enable_material,
+            enable_memoize,
+            enable_indexscan,
+            enable_indexonlyscan,
+            enable_tidscan,
+            enable_nestloop,
+            jit_enabled,
+            max_parallel_workers_per_gather};
+}
+
+void set_switches(const PlannerSwitches &to) {
+    enable_seqscan = to.seqscan;
+    enable_bitmapscan = to.bitmapscan;
+    enable_sort = to.sort;
+    enable_hashjoin = to.hashjoin;
+    enable_mergejoin = to.mergejoin;
+    enable_material = to.material;
+    enable_memoize = to.memoize;
+    enable_indexscan = to.indexscan;
+    enable_indexonlyscan = to.indexonlyscan;
+    enable_tidscan = to.tidscan;
+    enable_nestloop = to.nestloop;
+    jit_enabled = to.jit;
+    max_parallel_workers_per_gather = to.parallel;
+}
+
+void prepare(Statement &statement) {
+    int count = 0;
+    while (count < kMaxParameters && OidIsValid(statement.types[count])) count++;
+    SPIPlanPtr plan = SPI_prepare_cursor(statement.sql, count, statement.types, CURSOR_OPT_GENERIC_PLAN);
+    if (plan == nullptr) elog(ERROR, "jobq: SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+    SPI_keepplan(plan);
+    statement.plan = plan;
+}
+
+// The text that the server plans and runs the statement under: the plan's copy, which nothing else ever has.
+const char *text_of(const Statement &statement) {
+    return static_cast<const CachedPlanSource *>(linitial(SPI_plan_get_plan_sources(statement.plan)))->query_string;
+}
+
+void execute(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {
+    const int code = snapshot != nullptr
+                         ? SPI_execute_snapshot(statement.plan, params.values(), params.nulls(), snapshot,
+                                                InvalidSnapshot, true, true, 0)
+                         : SPI_execute_plan(statement.plan, params.values(), params.nulls(), read_only, 0);
+    if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
+}
+
+// The innermost statement of ours: its text, and, from when its execution begins, the memory of that. Whatever it
+// calls on the way, triggers, index expressions, constraints, may issue statements, which have others.
+struct OwnQuery {
+    const char *text;
+    MemoryContext memory;
+    Planning planning;
+};
+OwnQuery own = {nullptr, nullptr, Planning::Free};
+
+planner_hook_type next_planner = nullptr;
+ExecutorStart_hook_type next_start = nullptr;
+
+bool is_own_text(const char *text) { return own.text != nullptr && text == own.text; }
+
+PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, ParamListInfo params) {
+    return next_planner != nullptr ? next_planner(query, text, cursor_options, params)
+                                   : standard_planner(query, text, cursor_options, params);
+}
+
+PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, ParamListInfo params) {
+    if (own.planning != Planning::Fixed || !is_own_text(text)) return plan_next(query, text, cursor_options, params);
+    const PlannerSwitches saved = current_switches();
+    PlannedStmt *volatile planned = nullptr;
+    PG_TRY();
+    {
+        set_switches(kFixed);
+        planned = plan_next(query, text, cursor_options, params);
+    }
+    PG_FINALLY();
+    { set_switches(saved); }
+    PG_END_TRY();
+    return planned;
+}
+
+PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options, ParamListInfo params) {
+    PlannedStmt *planned = plan_fixed(query, text, cursor_options, params);
+    if (is_own_text(text)) planned->jitFlags = PGJIT_NONE;
+    return planned;
+}
+
+// The tables are locked now, and nothing is done yet. A rule's statement, which comes with ours, does not set its
+// result.
+void note_start(QueryDesc *query, int flags) {
+    if (next_start != nullptr)
+        next_start(query, flags);
+    else
+        standard_ExecutorStart(query, flags);
+    if (!is_own_text(query->sourceText)) return;
+    require_trusted_followers(*query->plannedstmt);
+    if (query->plannedstmt->canSetTag) own.memory = query->estate->es_query_cxt;
+}
+
+Rows execute_as_planned(Statement &statement, const Params &params, bool read_only, Snapshot snapshot) {
+    const OwnQuery outer = own;
+    if (statement.plan == nullptr) prepare(statement);
+    PG_TRY();
+    {
+        own = {text_of(statement), nullptr, statement.planning};
+        execute(statement, params, read_only, snapshot);
+    }
+    PG_FINALLY();
+    { own = outer; }
+    PG_END_TRY();
+    return {SPI_tuptable, SPI_tuptable != nullptr ? SPI_tuptable->numvals : 0};
+}
+
+}  // namespace
+
+bool is_own_query(MemoryContext query) { return own.memory != nullptr && query == own.memory; }
+
+void install_query_hooks() {
+    next_planner = planner_hook;
+    planner_hook = plan_uncompiled;
+    next_start = ExecutorStart_hook;
+    ExecutorStart_hook = note_start;
+}
+
+Rows run(Statement &statement, const Params &params) { return execute_as_planned(statement, params, false, nullptr); }
+
+Rows read(Statement &statement, const Params &params, Snapshot snapshot) {
+    return execute_as_planned(statement, params, true, snapshot);
+}
+
+void run_text(const char *sql) {
+    const int code = SPI_execute(sql, false, 0);
+    if (code < 0) elog(ERROR, "jobq: SPI failed: %s", SPI_result_code_string(code));
+}
+
+}  // namespace jobq

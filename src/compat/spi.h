@@ -1,0 +1,128 @@
+// SQL from C++: kept plans with typed parameters, and typed access to the rows they return.
+// Who may call it: the store, and what writes rows by SQL (table/table_sql.h). No destructor here calls the server; SPI
+// is closed by with_spi(), and by the server itself when an error ends the transaction.
+#pragma once
+
+#include "compat/pg.h"
+
+#include <string_view>
+
+namespace jobq {
+
+constexpr int kMaxParameters = 64;
+
+enum class Planning : uint8 {
+    Fixed,  // index scans and nested loops whatever the statistics or the caller's planner settings say
+    Free,   // the planner decides: for statements an operator runs now and then
+};
+
+// A statement and, after its first use in a session, its plan. Define it as a static object.
+struct Statement {
+    const char *sql;
+    Oid types[kMaxParameters];  // parameter types, ended by InvalidOid
+    Planning planning = Planning::Fixed;
+    SPIPlanPtr plan = nullptr;
+};
+
+// The values of a statement's parameters, in order.
+class Params {
+ public:
+    Params &add(Datum value) { return put(value, ' '); }
+    Params &add_null() { return put(Datum(0), 'n'); }
+    Params &add_if(bool present, Datum value) { return put(present ? value : Datum(0), present ? ' ' : 'n'); }
+
+    Datum *values() const { return const_cast<Datum *>(values_); }
+    const char *nulls() const { return nulls_; }
+
+ private:
+    Params &put(Datum value, char null) {
+        Assert(count_ < kMaxParameters);
+        values_[count_] = value;
+        nulls_[count_++] = null;
+        return *this;
+    }
+    int count_ = 0;
+    Datum values_[kMaxParameters];
+    char nulls_[kMaxParameters];
+};
+
+// One row of a result; columns count from 1.
+class Row {
+ public:
+    Row(HeapTuple tuple, TupleDesc desc) : tuple_(tuple), desc_(desc) {}
+    Datum get(int column, bool *is_null) const { return SPI_getbinval(tuple_, desc_, column, is_null); }
+    bool is_null(int column) const {
+        bool null;
+        get(column, &null);
+        return null;
+    }
+    // The value of a column that cannot be NULL.
+    Datum get(int column) const {
+        bool null;
+        return get(column, &null);
+    }
+    int64 int64_at(int column) const { return DatumGetInt64(get(column)); }
+    int32 int32_at(int column) const { return DatumGetInt32(get(column)); }
+    bool bool_at(int column) const { return DatumGetBool(get(column)); }
+    std::string_view text_at(int column) const {
+        const text *value = DatumGetTextPP(get(column));
+        return {VARDATA_ANY(value), static_cast<size_t>(VARSIZE_ANY_EXHDR(value))};
+    }
+
+ private:
+    HeapTuple tuple_;
+    TupleDesc desc_;
+};
+
+// The rows a statement returned. They live until SPI is closed.
+class Rows {
+ public:
+    Rows(SPITupleTable *table, uint64 count) : table_(table), count_(count) {}
+    uint64 size() const { return count_; }
+    // Gives the memory back before SPI is closed: for statements run in a loop.
+    void free() { SPI_freetuptable(table_); }
+    Row operator[](uint64 index) const { return {tuple(index), desc()}; }
+    HeapTuple tuple(uint64 index) const { return table_->vals[index]; }
+    TupleDesc desc() const { return table_->tupdesc; }
+
+ private:
+    SPITupleTable *table_;
+    uint64 count_;
+};
+
+// Runs a statement that may write, under a snapshot of its own (READ COMMITTED) or the transaction's.
+// Raises whatever the statement raises.
+Rows run(Statement &statement, const Params &params);
+
+// Runs a statement that only reads, under `snapshot`, which must be registered; nullptr: the active one.
+Rows read(Statement &statement, const Params &params, Snapshot snapshot = nullptr);
+
+// Whether a query is one that run() or read() executes just now, as opposed to a user's own, or to one that somebody's
+// trigger, constraint or index expression issues on the way. `query`: the memory of its execution, es_query_cxt.
+bool is_own_query(MemoryContext query);
+
+// Number of rows the last run() inserted, updated or deleted.
+inline int64 affected() { return static_cast<int64>(SPI_processed); }
+
+// Runs SQL text made at run time (GRANT and the like, which take no parameters).
+void run_text(const char *sql);
+
+// Called once by _PG_init: Fixed statements are planned through a hook, and none of ours is compiled; another one tells
+// which execution is ours.
+void install_query_hooks();
+
+// Opens SPI, calls body, closes SPI. What body returns must not point into SPI's memory.
+template <typename Body>
+auto with_spi(Body body) {
+    SPI_connect();
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        SPI_finish();
+    } else {
+        auto result = body();
+        SPI_finish();
+        return result;
+    }
+}
+
+}  // namespace jobq

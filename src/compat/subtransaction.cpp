@@ -1,0 +1,46 @@
+// See subtransaction.h. The order of the steps is that of plpgsql's exec_stmt_block.
+#include "compat/pg.h"
+
+#include "compat/subtransaction.h"
+
+namespace jobq {
+
+namespace {
+
+// Errors that say nothing about the row that was being changed.
+bool concerns_everybody(int sqlstate) {
+    return sqlstate == ERRCODE_QUERY_CANCELED || ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_OPERATOR_INTERVENTION ||
+           ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TRANSACTION_ROLLBACK ||
+           ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_INSUFFICIENT_RESOURCES;
+}
+
+ErrorData *roll_back_failed(MemoryContext context, ResourceOwner owner) {
+    MemoryContextSwitchTo(context);
+    ErrorData *error = CopyErrorData();
+    FlushErrorState();
+    RollbackAndReleaseCurrentSubTransaction();
+    MemoryContextSwitchTo(context);
+    CurrentResourceOwner = owner;
+    return error;
+}
+
+}  // namespace
+
+void raise_from_attempt(MemoryContext context, ResourceOwner owner) {
+    ReThrowError(roll_back_failed(context, owner));
+    pg_unreachable();
+}
+
+void end_failed_attempt(FailureText *failure, MemoryContext context, ResourceOwner owner) {
+    ErrorData *error = roll_back_failed(context, owner);
+    if (concerns_everybody(error->sqlerrcode)) ReThrowError(error);
+    const char *message = error->message != nullptr ? error->message : "unknown error";
+    const int length =
+        pg_mbcliplen(message, static_cast<int>(strlen(message)), static_cast<int>(sizeof(failure->message)) - 1);
+    memcpy(failure->message, message, length);
+    failure->message[length] = '\0';
+    failure->sqlstate = error->sqlerrcode;
+    FreeErrorData(error);
+}
+
+}  // namespace jobq

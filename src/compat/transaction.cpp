@@ -1,0 +1,82 @@
+// See transaction.h.
+#include "compat/pg.h"
+
+#include "compat/transaction.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "utils/resowner.h"
+}
+
+namespace jobq {
+
+namespace {
+
+const TransactionPart *all_parts = nullptr;
+int first_part[kPhases + 1];
+
+// What has ended, until its locks have been released too.
+bool committed = false, aborted = false, savepoint_aborted = false;
+
+void enter(Phase phase) {
+    const int number = static_cast<int>(phase);
+    for (int i = first_part[number]; i < first_part[number + 1]; i++) all_parts[i].take_part();
+}
+
+// XACT_EVENT_COMMIT comes after ProcArrayEndTransaction.
+void at_transaction_event(XactEvent event, void *) {
+    switch (event) {
+        case XACT_EVENT_PRE_COMMIT:
+            return enter(Phase::BeforeCommit);
+        case XACT_EVENT_PRE_PREPARE:
+            return enter(Phase::BeforePrepare);
+        case XACT_EVENT_PREPARE:
+            return enter(Phase::Prepare);
+        case XACT_EVENT_COMMIT:
+            committed = true;
+            return enter(Phase::Commit);
+        case XACT_EVENT_ABORT:
+            aborted = true;
+            return enter(Phase::Abort);
+        default:
+            return;
+    }
+}
+
+void at_subtransaction_event(SubXactEvent event, SubTransactionId, SubTransactionId, void *) {
+    if (event == SUBXACT_EVENT_COMMIT_SUB) enter(Phase::SavepointCommit);
+    if (event != SUBXACT_EVENT_ABORT_SUB) return;
+    savepoint_aborted = true;
+    enter(Phase::SavepointAbort);
+}
+
+// Once for each resource owner that goes: those of portals come here, too.
+void after_release(ResourceReleasePhase phase, bool, bool is_top_level, void *) {
+    if (phase != RESOURCE_RELEASE_AFTER_LOCKS) return;
+    if (savepoint_aborted && !is_top_level) {
+        savepoint_aborted = false;
+        enter(Phase::AfterSavepointAbort);
+    }
+    if (!is_top_level) return;
+    const bool has_committed = committed, has_aborted = aborted;
+    committed = aborted = savepoint_aborted = false;
+    if (has_committed) enter(Phase::AfterCommit);
+    if (has_aborted) enter(Phase::AfterAbort);
+}
+
+}  // namespace
+
+void take_part_in_transactions(const TransactionPart *parts, int count) {
+    all_parts = parts;
+    for (int i = 0; i <= kPhases; i++)
+        first_part[i] = static_cast<int>(
+            std::find_if(parts, parts + count,
+                         [i](const TransactionPart &part) { return static_cast<int>(part.phase) >= i; }) -
+            parts);
+    RegisterXactCallback(at_transaction_event, nullptr);
+    RegisterSubXactCallback(at_subtransaction_event, nullptr);
+    RegisterResourceReleaseCallback(after_release, nullptr);
+}
+
+}  // namespace jobq

@@ -1,0 +1,41 @@
+// The store, the tick's side: the statements behind rescue, cancel, promote, prune and repair. Inside with_spi().
+#pragma once
+
+#include "compat/pg.h"
+#include "compat/subtransaction.h"
+#include "job/job_policy.h"
+
+namespace jobq {
+
+// What one batch of a duty did.
+struct DutyOutcome {
+    int64 done;       // jobs (or rows) changed
+    bool more;        // a full batch: call again
+    bool unread;      // the prune, or the search for lanes, has not walked to the end; the next round goes on there
+    bool lapping;     // nor has its slow lap
+    bool goes_on;     // in the next transaction: lanes are being retired, or looked for
+    int64 failed;     // rows that could not be changed and were left out
+    char error[200];  // why, of the first of them: "job 17: ..."
+};
+
+// Counts a job that could not be changed, and keeps why, if it is the first.
+void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure);
+
+// A job that cannot be changed (a trigger of somebody's raises, say) is left out, counted and named; the rest goes on.
+// First, running jobs that nobody watches yet are marked. The watched ones are looked at when the horizon has come:
+// something is due at `now`, or was asked to cancel before `requested_before`.
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch);
+DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch);
+DutyOutcome promote_due(TimestampTz now, int batch);
+DutyOutcome prune_finished(TimestampTz now, int batch);
+// Adds lanes that a change by hand left out of the directory, and pulls back heartbeats from the future, `now` and the
+// clock's.
+DutyOutcome repair(TimestampTz now, TimestampTz grace_start);
+
+// The earliest time at which a lease runs out, a cancellation is forced or a job comes due; DT_NOEND: none.
+TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace);
+// Whether there is any job that is not finished; whether there is any job at all.
+bool any_unfinished_job();
+bool any_job();
+
+}  // namespace jobq

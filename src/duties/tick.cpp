@@ -1,0 +1,67 @@
+// See tick.h. The only caller of store/duties.
+#include "compat/pg.h"
+
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "duties/dump_restore.h"
+#include "duties/duties.h"
+#include "duties/tick.h"
+#include "groups/unblock.h"
+#include "job/job_policy.h"
+#include "stats/counters.h"
+#include "stats/counts.h"
+
+namespace jobq {
+
+namespace {
+
+// How often an idle database that still keeps finished jobs is visited to prune them.
+constexpr core::Micros kPruneInterval = core::kMinute;
+
+TimestampTz grace_over(TimestampTz now) { return core::saturating_subtract(now, cancel_grace()); }
+
+}  // namespace
+
+bool may_run_duties() {
+    return with_spi([] { return no_restore(); });
+}
+
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
+    return with_spi([&] {
+        switch (duty) {
+            case Duty::Rescue:
+                return rescue_expired(now, grace_over(now), grace_start, settings.rescue_batch);
+            case Duty::Cancel:
+                return cancel_overdue(now, grace_over(now), settings.rescue_batch);
+            case Duty::Promote:
+                return promote_due(now, settings.promote_batch);
+            case Duty::Unblock:
+                return unblock_jobs(now, settings.promote_batch);
+            case Duty::Prune:
+                return prune_finished(now, settings.prune_batch);
+            case Duty::Repair:
+                return repair(now, grace_start);
+            case Duty::Reconcile:
+                break;
+        }
+        return reconcile_counters();
+    });
+}
+
+TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
+    return with_spi([&] {
+        // Unknown counters make every reader count the rows.
+        const TimestampTz earliest = Min(earliest_deadline(grace_start, cancel_grace()), recount_due(true));
+        return any_job() ? Min(earliest, core::saturating_add(now, kPruneInterval)) : earliest;
+    });
+}
+
+bool recount_takes_long() {
+    return with_spi([] { return table_is_large(); });
+}
+
+bool database_in_use() {
+    return with_spi([] { return any_unfinished_job(); });
+}
+
+}  // namespace jobq

@@ -1,0 +1,32 @@
+// The tick: everything that must happen to jobs although nobody calls. jobq_tick() runs it in the caller's
+// transaction; the background worker runs one duty after the other, each batch in a transaction of its own.
+#pragma once
+
+#include "compat/pg.h"
+#include "duties/duties.h"
+#include "duties/duty_policy.h"
+
+namespace jobq {
+
+using core::Duty;
+using core::kDutyCount;
+
+// False while a dump is being restored: jobs without their dependencies or their queue's settings must be left alone.
+// True keeps restores from beginning until the transaction ends. Only Duty::Reconcile, which changes no job, need not
+// ask.
+bool may_run_duties();
+
+// One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
+// `grace_start`: leases claimed before it run out one timeout after it at the earliest.
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start);
+
+// The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.
+TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);
+
+// Whether Duty::Reconcile would keep the other duties waiting.
+bool recount_takes_long();
+
+// Whether any unfinished job exists, i.e. whether rounds at jobq.tick_interval are worth their cost.
+bool database_in_use();
+
+}  // namespace jobq

@@ -1,0 +1,211 @@
+// See awaited_jobs.h. A hash table of fixed size. Whether a bucket is empty is read without the lock: so nearly all
+// completions of jobs that nobody depends on take none.
+#include "compat/pg.h"
+
+#include "edges/awaited_jobs.h"
+#include "shmem/memory.h"
+#include "shmem/spread.h"
+
+extern "C" {
+#include "port/atomics.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr int kBucketBits = 14;
+constexpr int kBuckets = 1 << kBucketBits;
+constexpr int kEntries = 16384;
+constexpr int32 kNone = -1;
+// Stands for the database itself, in an entry of its own: no job has this id.
+constexpr int64 kDatabase = 0;
+
+struct Entry {
+    int64 job;
+    Oid database;
+    bool all;  // of kDatabase: there was no room for one of its jobs
+    int32 next;
+    uint64 search;  // the last one that had begun when it was watched; of kDatabase: when there was no room
+};
+
+struct Watched {
+    bool no_room;  // not even for a database: everything is watched everywhere, until the server restarts
+    int32 free;
+    uint64 searches;  // that have begun
+    pg_atomic_uint32 count;
+    pg_atomic_uint32 all_count;          // databases whose entry says so
+    pg_atomic_uint32 buckets[kBuckets];  // the first entry + 1, 0: none
+    Entry entries[kEntries];
+};
+
+Watched *watched = nullptr;
+
+LWLock *lock() { return shared_lock(Lock::Watched); }
+
+int bucket_of(int64 job) { return static_cast<int>(spread(MyDatabaseId, job) >> (32 - kBucketBits)); }
+
+// ---- under the lock
+
+int32 first_of(int bucket) { return static_cast<int32>(pg_atomic_read_u32(&watched->buckets[bucket])) - 1; }
+void set_first(int bucket, int32 entry) {
+    pg_atomic_write_u32(&watched->buckets[bucket], static_cast<uint32>(entry + 1));
+}
+
+Entry *find(int64 job) {
+    for (int32 i = first_of(bucket_of(job)); i != kNone; i = watched->entries[i].next) {
+        Entry *entry = &watched->entries[i];
+        if (entry->job == job && entry->database == MyDatabaseId) return entry;
+    }
+    return nullptr;
+}
+
+enum class Added { New, Known, NoRoom };
+
+Added add(int64 job) {
+    if (Entry *known = find(job)) {
+        if (job != kDatabase) known->search = watched->searches;
+        return Added::Known;
+    }
+    const int32 added = watched->free;
+    if (added == kNone) return Added::NoRoom;
+    const int bucket = bucket_of(job);
+    watched->free = watched->entries[added].next;
+    watched->entries[added] = {job, MyDatabaseId, false, first_of(bucket), watched->searches};
+    set_first(bucket, added);
+    pg_atomic_fetch_add_u32(&watched->count, 1);
+    return Added::New;
+}
+
+// Removes the entries of a bucket that fit.
+template <typename Fits>
+void remove(int bucket, Fits fits) {
+    int32 *link = nullptr;
+    for (int32 i = first_of(bucket); i != kNone;) {
+        Entry *entry = &watched->entries[i];
+        const int32 next = entry->next;
+        if (!fits(*entry)) {
+            link = &entry->next;
+        } else {
+            if (link == nullptr)
+                set_first(bucket, next);
+            else
+                *link = next;
+            if (entry->all) pg_atomic_fetch_sub_u32(&watched->all_count, 1);
+            entry->next = watched->free;
+            watched->free = i;
+            pg_atomic_fetch_sub_u32(&watched->count, 1);
+        }
+        i = next;
+    }
+}
+
+// ----
+
+bool usable() { return shared_memory_ready() && IsUnderPostmaster; }
+
+// What the caller committed is visible before it concludes that nobody cares.
+bool anything_watched() {
+    if (!usable()) return false;
+    pg_memory_barrier();
+    return pg_atomic_read_u32(&watched->count) != 0 || watched->no_room;
+}
+
+}  // namespace
+
+void note_dependencies() {
+    if (!usable()) return;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    if (add(kDatabase) == Added::NoRoom) watched->no_room = true;
+    LWLockRelease(lock());
+}
+
+bool watch_job(int64 job) {
+    if (!usable()) return false;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    const Added added = add(job);
+    if (added == Added::NoRoom) {
+        Entry *database = find(kDatabase);
+        if (database == nullptr) {
+            watched->no_room = true;
+        } else {
+            if (!database->all) pg_atomic_fetch_add_u32(&watched->all_count, 1);
+            database->all = true;
+            database->search = watched->searches;
+        }
+    }
+    LWLockRelease(lock());
+    return added != Added::Known;
+}
+
+void unwatch_job(int64 job) {
+    if (!usable()) return;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    remove(bucket_of(job), [job](const Entry &entry) { return entry.job == job && entry.database == MyDatabaseId; });
+    LWLockRelease(lock());
+}
+
+uint64 begin_watching_anew() {
+    if (!usable()) return 0;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    const uint64 search = ++watched->searches;
+    LWLockRelease(lock());
+    return search;
+}
+
+void end_watching_anew(uint64 search) {
+    if (!usable()) return;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    for (int bucket = 0; bucket < kBuckets; bucket++)
+        remove(bucket, [search](const Entry &entry) {
+            return entry.database == MyDatabaseId && entry.job != kDatabase && entry.search < search;
+        });
+    Entry *database = find(kDatabase);
+    if (database != nullptr && database->all && database->search < search) {
+        database->all = false;
+        pg_atomic_fetch_sub_u32(&watched->all_count, 1);
+    }
+    LWLockRelease(lock());
+}
+
+void forget_watched_jobs(Oid database) {
+    if (!usable()) return;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    for (int bucket = 0; bucket < kBuckets; bucket++)
+        remove(bucket, [database](const Entry &entry) { return entry.database == database; });
+    LWLockRelease(lock());
+}
+
+bool dependencies_noted() {
+    if (!anything_watched()) return false;
+    LWLockAcquire(lock(), LW_SHARED);
+    const bool noted = watched->no_room || find(kDatabase) != nullptr;
+    LWLockRelease(lock());
+    return noted;
+}
+
+bool job_is_watched(int64 job) {
+    // Told of a job that is not watched, the promoter finds nothing to do.
+    if (pg_atomic_read_u32(&watched->buckets[bucket_of(job)]) != 0) return true;
+    if (watched->no_room) return true;
+    if (pg_atomic_read_u32(&watched->all_count) == 0) return false;
+    LWLockAcquire(lock(), LW_SHARED);
+    const Entry *database = find(kDatabase);
+    const bool all = database != nullptr && database->all;
+    LWLockRelease(lock());
+    return all;
+}
+
+Size watched_size() { return sizeof(Watched); }
+
+void make_watched(void *memory, bool fresh) {
+    watched = static_cast<Watched *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, sizeof(Watched));
+    pg_atomic_init_u32(&watched->count, 0);
+    pg_atomic_init_u32(&watched->all_count, 0);
+    for (pg_atomic_uint32 &bucket : watched->buckets) pg_atomic_init_u32(&bucket, 0);
+    for (int32 i = 0; i < kEntries; i++) watched->entries[i].next = i + 1 < kEntries ? i + 1 : kNone;
+}
+
+}  // namespace jobq

@@ -1,0 +1,352 @@
+// See dependencies.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "edges/dependencies.h"
+#include "job/jobs_table.h"
+#include "job/owner.h"
+#include "job/rows.h"
+#include "job/transaction_log.h"
+
+extern "C" {
+#include "access/tableam.h"
+#include "storage/bufmgr.h"
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+Statement add = {
+    R"(INSERT INTO jobq.dependencies (job_id, depends_on, on_failure, watched)
+       SELECT u.job_id, u.depends_on, u.on_failure, u.watched
+       FROM unnest($1, $2, $3, $4) AS u(job_id, depends_on, on_failure, watched))",
+    {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, BOOLARRAYOID}};
+
+// Waits for nobody but who deletes the job. No row when it is gone then.
+Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = $1 FOR KEY SHARE", {INT8OID}};
+
+Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
+
+Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1 FOR KEY SHARE",
+                         {INT8OID}};
+
+Statement delete_edges_of = {"DELETE FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
+Statement delete_all_edges = {"DELETE FROM jobq.dependencies", {}, Planning::Free};
+Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
+
+// Finished dependents are passed by, one by one: OFFSET 0 keeps the search for an unfinished one on the indexes.
+Statement find_needed = {
+    R"(SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n)
+       WHERE EXISTS (SELECT FROM jobq.dependencies d,
+                            LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id])
+                                     AND j.status IN ('scheduled', 'blocked', 'pending', 'processing')) j
+                     WHERE d.depends_on = u.id OFFSET 0)
+       ORDER BY u.n)",
+    {INT8ARRAYOID}};
+
+Statement find_unneeded_results = {
+    R"(SELECT g.job_id FROM jobq.deleted_dependencies g
+       WHERE NOT EXISTS (SELECT FROM jobq.dependencies d WHERE d.depends_on = g.job_id) LIMIT $1
+       FOR UPDATE SKIP LOCKED)",
+    {INT8OID},
+    Planning::Free};
+Statement delete_results = {"DELETE FROM jobq.deleted_dependencies g WHERE g.job_id = ANY ($1)", {INT8ARRAYOID}};
+
+Statement get_results = {
+    R"(SELECT d.depends_on, coalesce(j.status, g.status), CASE WHEN j.id IS NULL THEN g.result ELSE j.result END
+       FROM jobq.dependencies d
+            LEFT JOIN LATERAL (SELECT l.id, l.status, l.result FROM jobq.jobs l WHERE l.id = ANY (ARRAY[d.depends_on])) j
+                 ON true
+            LEFT JOIN LATERAL (SELECT 'completed'::jobq.job_status AS status, r.result
+                               FROM jobq.deleted_dependencies r WHERE r.job_id = ANY (ARRAY[d.depends_on]) LIMIT 1) g
+                 ON true
+       WHERE d.job_id = $1
+       ORDER BY d.depends_on)",
+    {INT8OID}};
+
+// UNION finds each job once; LIMIT ends the search.
+Statement get_graph = {
+    R"(WITH RECURSIVE connected(id) AS (
+           SELECT j.id FROM jobq.jobs j WHERE j.id = $1
+           UNION
+           SELECT n.id FROM connected c,
+                       LATERAL (SELECT d.depends_on AS id FROM jobq.dependencies d WHERE d.job_id = c.id
+                                UNION ALL
+                                SELECT d.job_id FROM jobq.dependencies d WHERE d.depends_on = c.id
+                                ORDER BY 1) n
+           WHERE $3 IS NULL OR NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = n.id AND )" IN_SCOPE(
+        "$3") R"( IS NOT TRUE)),
+            found AS MATERIALIZED (SELECT c.id, row_number() OVER () AS n FROM connected c LIMIT $2)
+       SELECT f.id, j.kind, j.status::text, f.n
+       FROM found f LEFT JOIN jobq.jobs j ON j.id = f.id
+       ORDER BY f.id)",
+    {INT8OID, INT8OID, TEXTARRAYOID},
+    Planning::Free};
+
+Statement get_edges = {
+    R"(SELECT d.depends_on, d.job_id FROM jobq.dependencies d
+       WHERE d.job_id = ANY ($1) AND d.depends_on = ANY ($1) ORDER BY d.depends_on, d.job_id)",
+    {INT8ARRAYOID},
+    Planning::Free};
+
+[[noreturn]] void unknown_dependency(int64 id) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"depends_on\" names job %lld, which does not exist", static_cast<long long>(id)),
+                    errhint("Name jobs that are committed, or that the same transaction has enqueued.")));
+    pg_unreachable();
+}
+
+// An id that was not given out before the new job's: most likely there is no such job.
+[[noreturn]] void not_older(int64 id, int64 job, const QueueScope *scope) {
+    if (!job_is_in_scope(scope, id) || run(hold, Params().add(Int64GetDatum(id))).size() == 0) unknown_dependency(id);
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"depends_on\" names job %lld, which is not older than the new job %lld",
+                           static_cast<long long>(id), static_cast<long long>(job)),
+                    errhint("A job depends only on jobs with lower ids: so there are no cycles.")));
+    pg_unreachable();
+}
+
+// All edges of all dependents as columns.
+struct EdgeColumns {
+    Datum *jobs, *depends_on, *on_failure, *watched;
+    bool *not_watched;
+    int count;
+};
+
+int64 edge_count(const NewDependent *dependents, int count) {
+    int64 edges = 0;
+    for (int i = 0; i < count; i++) edges += dependents[i].count;
+    if (edges > core::kMaxEnqueue)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("the jobs of one call depend on too many others: %lld", static_cast<long long>(edges)),
+                        errhint("At most %d dependencies are allowed in one call.", core::kMaxEnqueue)));
+    return edges;
+}
+
+EdgeColumns columns_of(const NewDependent *dependents, int count, const QueueScope *scope, int *number) {
+    const int64 room = edge_count(dependents, count);
+    EdgeColumns columns = {room_for<Datum>(room), room_for<Datum>(room), room_for<Datum>(room),
+                           room_for<Datum>(room), room_for<bool>(room),  0};
+    const Datum cancel = CStringGetTextDatum("cancel"), run_anyway = CStringGetTextDatum("run");
+    for (int i = 0; i < count; i++) {
+        const NewDependent &one = dependents[i];
+        *number = one.number;
+        for (int k = 0; k < one.count; k++) {
+            if (one.depends_on[k] >= one.job) not_older(one.depends_on[k], one.job, scope);
+            const int at = columns.count++;
+            columns.jobs[at] = Int64GetDatum(one.job);
+            columns.depends_on[at] = Int64GetDatum(one.depends_on[k]);
+            columns.on_failure[at] = one.on_failure == core::OnDependencyFailure::Run ? run_anyway : cancel;
+            columns.watched[at] = BoolGetDatum(true);
+            // The last one: most likely the others have finished when it has.
+            columns.not_watched[at] = k < one.count - 1;
+        }
+    }
+    return columns;
+}
+
+// Which of the dependents names the job.
+int number_of(const NewDependent *dependents, int count, int64 id) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < dependents[i].count; k++)
+            if (dependents[i].depends_on[k] == id) return dependents[i].number;
+    return 0;
+}
+
+enum class Existence { Exists, Missing, Doubtful };
+
+Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
+    if (!find_job(jobs, id) || !is_in_scope(scope, *jobs)) return Existence::Missing;
+    return change_of_row(jobs->table) == Changing::No ? Existence::Exists : Existence::Doubtful;
+}
+
+// The edges are there already: whoever deletes one of these jobs from now on finds them. Who is at it just now may have
+// looked before.
+void check_existence(const NewDependent *dependents, int count, const EdgeColumns &columns, const QueueScope *scope,
+                     int *number) {
+    Datum *doubtful = room_for<Datum>(columns.count);
+    int doubtful_count = 0;
+    int64 missing = 0, last = 0;
+    bool any_missing = false;
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (int i = 0; i < columns.count && !any_missing; i++) {
+        const int64 id = DatumGetInt64(columns.depends_on[i]);
+        // Thousands may depend on the same one.
+        if (i > 0 && id == last) continue;
+        last = id;
+        const Existence found = existence_of(&jobs, id, scope);
+        if (found == Existence::Doubtful) doubtful[doubtful_count++] = columns.depends_on[i];
+        any_missing = found == Existence::Missing;
+        if (any_missing) missing = id;
+    }
+    close_jobs(&jobs);
+    for (int i = 0; i < doubtful_count && !any_missing; i++) {
+        any_missing = run(hold, Params().add(doubtful[i])).size() == 0;
+        if (any_missing) missing = DatumGetInt64(doubtful[i]);
+    }
+    if (!any_missing) return;
+    *number = number_of(dependents, count, missing);
+    unknown_dependency(missing);
+}
+
+enum class Which { Any, Uncommitted };
+
+// Whether there is an edge with this key, whatever the snapshot; one that was just deleted counts while that is
+// uncommitted.
+bool found_in(Relation index, const Edges &edges, int64 key, Which which) {
+    SnapshotData any;
+    InitDirtySnapshot(any);
+    ScanKeyData scan_key;
+    ScanKeyInit(&scan_key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(key));
+    IndexScanDesc scan = index_beginscan(edges.table, index, &any, 1, 0);
+    index_rescan(scan, &scan_key, 1, nullptr, 0);
+    bool found = false;
+    // Of a row that another transaction is inserting the snapshot tells which.
+    while (!found && index_getnext_slot(scan, ForwardScanDirection, edges.row))
+        found = which == Which::Any || TransactionIdIsValid(any.xmin);
+    index_endscan(scan);
+    ExecClearTuple(edges.row);
+    return found;
+}
+
+Oid relation_of(const char *name) { return get_relname_relid(name, get_namespace_oid("jobq", false)); }
+
+// False while the table is empty.
+bool open_edges(Edges *edges) {
+    if (edges->table == nullptr) edges->table = table_open(relation_of("dependencies"), AccessShareLock);
+    return RelationGetNumberOfBlocks(edges->table) > 0;
+}
+
+bool found_by(Edges *edges, Relation *index, const char *index_name, int64 key, Which which = Which::Any) {
+    if (!open_edges(edges)) return false;
+    if (edges->row == nullptr) edges->row = table_slot_create(edges->table, nullptr);
+    if (*index == nullptr) *index = open_whole_index(relation_of(index_name));
+    // Somebody has dropped it: better too much than too little.
+    if (*index == nullptr) return true;
+    return found_in(*index, *edges, key, which);
+}
+
+// Somebody is just making a new job depend on it.
+bool has_uncommitted_dependents(Edges *edges, int64 job) {
+    return found_by(edges, &edges->to_index, "dependencies_depends_on_idx", job, Which::Uncommitted);
+}
+
+}  // namespace
+
+void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number) {
+    if (count == 0) return;
+    as_owner([&] {
+        with_spi([&] {
+            const EdgeColumns columns = columns_of(dependents, count, scope, number);
+            run(add, Params()
+                         .add(array_of(columns.jobs, columns.count, INT8OID))
+                         .add(array_of(columns.depends_on, columns.count, INT8OID))
+                         .add(array_of(columns.on_failure, columns.count, TEXTOID))
+                         .add(array_of(columns.watched, columns.not_watched, columns.count, BOOLOID)));
+            check_existence(dependents, count, columns, scope, number);
+        });
+    });
+    // The one that a job watches is looked at alone. Of several, others may have failed a moment ago.
+    for (int i = 0; i < count; i++)
+        publish_unblocked_at_commit(Blocker::Dependency,
+                                    dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
+}
+
+void require_jobs_of_edge(int64 job, int64 depends_on) {
+    const auto missing = [](const char *column, int64 id, const char *why) {
+        ereport(ERROR, (errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+                        errmsg("jobq.dependencies names job %lld in %s, which does not exist",
+                               static_cast<long long>(id), column),
+                        errhint("Insert the job first: %s. jobq_enqueue() does both.", why)));
+    };
+    if (run(hold, Params().add(Int64GetDatum(job))).size() == 0)
+        missing("job_id", job, "one that comes later would not wait");
+    const Params dependency = Params().add(Int64GetDatum(depends_on));
+    if (run(hold, dependency).size() == 0 && run(find_result, dependency).size() == 0)
+        missing("depends_on", depends_on, "one that is not there counts as deleted before it completed");
+}
+
+bool has_dependents(Edges *edges, int64 job) {
+    return found_by(edges, &edges->to_index, "dependencies_depends_on_idx", job);
+}
+
+bool has_dependencies(Edges *edges, int64 job) { return found_by(edges, &edges->from_index, "dependencies_pkey", job); }
+
+void close_edges(Edges *edges) {
+    if (edges->row != nullptr) ExecDropSingleTupleTableSlot(edges->row);
+    if (edges->from_index != nullptr) index_close(edges->from_index, AccessShareLock);
+    if (edges->to_index != nullptr) index_close(edges->to_index, AccessShareLock);
+    if (edges->table != nullptr) table_close(edges->table, AccessShareLock);
+    *edges = {};
+}
+
+bool any_dependency() {
+    Edges edges = {};
+    const bool any = open_edges(&edges);
+    close_edges(&edges);
+    return any;
+}
+
+void forget_dependencies(int64 job, bool completed, const Datum *result) {
+    Edges edges = {};
+    const bool depends = has_dependencies(&edges, job);
+    const bool needed = completed && has_dependents(&edges, job);
+    close_edges(&edges);
+    if (depends) run(delete_edges_of, Params().add(Int64GetDatum(job)));
+    if (needed)
+        run(keep_result,
+            Params().add(Int64GetDatum(job)).add_if(result != nullptr, result != nullptr ? *result : Datum(0)));
+}
+
+void forget_all_dependencies() {
+    run(delete_all_edges, Params());
+    run(delete_all_results, Params());
+}
+
+int without_dependents(Datum *ids, Datum *others, int count) {
+    if (count == 0 || !any_dependency()) return count;
+    const Rows needed = run(find_needed, Params().add(array_of(ids, count, INT8OID)));
+    int left = 0;
+    uint64 next = 0;
+    Edges edges = {};
+    for (int i = 0; i < count; i++) {
+        if (next < needed.size() && needed[next].int64_at(1) == i + 1) {
+            next++;
+            continue;
+        }
+        if (has_uncommitted_dependents(&edges, DatumGetInt64(ids[i]))) continue;
+        if (others != nullptr) others[left] = others[i];
+        ids[left++] = ids[i];
+    }
+    close_edges(&edges);
+    return left;
+}
+
+void prune_deleted_dependencies(int batch) {
+    const Rows rows = run(find_unneeded_results, Params().add(Int64GetDatum(batch)));
+    if (rows.size() == 0) return;
+    Datum *ids = room_for<Datum>(rows.size());
+    int count = 0;
+    Edges edges = {};
+    for (uint64 i = 0; i < rows.size(); i++)
+        if (!has_dependents(&edges, rows[i].int64_at(1))) ids[count++] = rows[i].get(1);
+    close_edges(&edges);
+    if (count > 0) run(delete_results, Params().add(array_of(ids, count, INT8OID)));
+}
+
+Rows read_dependency_results(int64 job) { return read(get_results, Params().add(Int64GetDatum(job))); }
+
+Rows read_graph(int64 job, const QueueScope *scope, int64 max_jobs) {
+    return read(
+        get_graph,
+        Params().add(Int64GetDatum(job)).add(Int64GetDatum(max_jobs)).add_if(scope != nullptr, scope_array(scope)));
+}
+
+Rows read_edges(Datum ids) { return read(get_edges, Params().add(ids)); }
+
+}  // namespace jobq

@@ -1,0 +1,165 @@
+// jobq_dependency_results, jobq_dot, and the trigger of jobq.dependencies.
+#include "compat/pg.h"
+
+#include "by_hand/job_row.h"
+#include "compat/args.h"
+#include "compat/result_set.h"
+#include "compat/rights.h"
+#include "compat/spi.h"
+#include "duties/dump_restore.h"
+#include "edges/dependencies.h"
+#include "edges/dependency_policy.h"
+#include "groups/dependents.h"
+#include "job/owner.h"
+#include "job/transaction_log.h"
+#include "queues/scope.h"
+
+extern "C" {
+#include "commands/trigger.h"
+#include "lib/stringinfo.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr int kMaxDotJobs = 100000;
+
+void append_label(StringInfo text, std::string_view label) {
+    auto *escaped = static_cast<char *>(palloc(label.size() * 2 + 1));
+    appendBinaryStringInfo(text, escaped, static_cast<int>(core::write_dot_label(label, escaped)));
+    pfree(escaped);
+}
+
+// The id, the kind unless it is empty, and the status, a line each.
+void append_job(StringInfo text, const Row &row) {
+    const auto id = static_cast<long long>(row.int64_at(1));
+    appendStringInfo(text, "  %lld [label=\"%lld", id, id);
+    if (!row.is_null(2) && !row.text_at(2).empty()) {
+        appendStringInfoString(text, "\\n");
+        append_label(text, row.text_at(2));
+    }
+    appendStringInfoString(text, "\\n");
+    if (row.is_null(3))
+        appendStringInfoString(text, "deleted");
+    else
+        append_label(text, row.text_at(3));
+    appendStringInfoString(text, "\"];\n");
+}
+
+// nullptr: no such job.
+char *dot_of(int64 job, const QueueScope *scope, int32 max_jobs) {
+    // One more tells whether there are more.
+    const Rows jobs = read_graph(job, scope, static_cast<int64>(max_jobs) + 1);
+    if (jobs.size() == 0) return nullptr;
+    const bool cut = jobs.size() > static_cast<uint64>(max_jobs);
+    StringInfoData text;
+    initStringInfo(&text);
+    appendStringInfoString(&text, "digraph jobs {\n");
+    if (cut)
+        appendStringInfo(&text, "  label=\"cut: %d jobs near job %lld of a larger graph\";\n", max_jobs,
+                         static_cast<long long>(job));
+    appendStringInfoString(&text, "  node [shape=box];\n");
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * jobs.size()));
+    int count = 0;
+    for (uint64 i = 0; i < jobs.size(); i++) {
+        if (jobs[i].int64_at(4) > max_jobs) continue;
+        append_job(&text, jobs[i]);
+        ids[count++] = jobs[i].get(1);
+    }
+    const Rows edges = read_edges(array_of(ids, count, INT8OID));
+    for (uint64 i = 0; i < edges.size(); i++)
+        appendStringInfo(&text, "  %lld -> %lld;\n", static_cast<long long>(edges[i].int64_at(1)),
+                         static_cast<long long>(edges[i].int64_at(2)));
+    appendStringInfoString(&text, "}\n");
+    return text.data;
+}
+
+// What follows from a change of jobq.dependencies by hand. `restored`: it comes from a dump.
+void follow_edges(const TriggerData *trigger, bool restored) {
+    const TimestampTz now = GetCurrentTimestamp();
+    if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
+        settle_all_dependents(now);
+        return;
+    }
+    constexpr int job_id = 1, depends_on = 2;  // the columns
+    const auto value_of = [&](HeapTuple row, int column) {
+        bool null;
+        return DatumGetInt64(SPI_getbinval(row, RelationGetDescr(trigger->tg_relation), column, &null));
+    };
+    const int64 before = value_of(trigger->tg_trigtuple, job_id);
+    // Of a dump: its job is as it shall be, now or when it comes.
+    if (restored) {
+        publish_unblocked_at_commit(Blocker::Dependency, -before);
+        return;
+    }
+    const bool removes = TRIGGER_FIRED_BY_DELETE(trigger->tg_event);
+    const bool updates = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
+    HeapTuple row = updates ? trigger->tg_newtuple : trigger->tg_trigtuple;
+    const int64 dependent = value_of(row, job_id), dependency = value_of(row, depends_on);
+    // What is left as it is may be left over from a job that was deleted behind the triggers' back.
+    const bool joins = !updates || dependent != before || dependency != value_of(trigger->tg_trigtuple, depends_on);
+    if (!removes && joins) require_jobs_of_edge(dependent, dependency);
+    Datum jobs[2] = {Int64GetDatum(before), Int64GetDatum(dependent)};
+    const Datum changed = array_of(jobs, updates ? 2 : 1, INT8OID);
+    if (!removes) block_dependents(changed);
+    settle_dependents(changed);
+    free_dependents(changed, now);
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_dependency_results);
+PGDLLEXPORT Datum jobq_dependency_results(PG_FUNCTION_ARGS) {
+    const int64 job = require_int64(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
+    ResultSet results(fcinfo);
+    with_owner_spi([&] {
+        // Whoever made the job depend on others handed their results on to it, from whatever queue.
+        if (job_is_in_scope(scope, job)) results.rows(read_dependency_results(job));
+    });
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_dot);
+PGDLLEXPORT Datum jobq_dot(PG_FUNCTION_ARGS) {
+    const int64 job = require_int64(fcinfo, 0, "job_id");
+    require(fcinfo, 1, "max_jobs");
+    const int32 max_jobs = check_positive(PG_GETARG_INT32(1), "max_jobs");
+    if (max_jobs > kMaxDotJobs)
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"max_jobs\" is too large: %d", max_jobs),
+                 errhint("At most %d are allowed.", kMaxDotJobs)));
+    MemoryContext context = CurrentMemoryContext;
+    const QueueScope *scope = scope_of(fcinfo);
+    text *graph = nullptr;
+    with_owner_spi([&] {
+        const char *dot = job_is_in_scope(scope, job) ? dot_of(job, scope, max_jobs) : nullptr;
+        if (dot == nullptr) return;
+        MemoryContext inner = MemoryContextSwitchTo(context);
+        graph = cstring_to_text(dot);
+        MemoryContextSwitchTo(inner);
+    });
+    if (graph == nullptr) PG_RETURN_NULL();
+    PG_RETURN_TEXT_P(graph);
+}
+
+PG_FUNCTION_INFO_V1(jobq_follow_dependency);
+PGDLLEXPORT Datum jobq_follow_dependency(PG_FUNCTION_ARGS) {
+    const auto *trigger = CALLED_AS_TRIGGER(fcinfo) ? reinterpret_cast<const TriggerData *>(fcinfo->context) : nullptr;
+    if (trigger == nullptr || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
+        strcmp(RelationGetRelationName(trigger->tg_relation), "dependencies") != 0 ||
+        RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("jobq", true))
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("this function serves only the triggers that jobq declares on jobq.dependencies")));
+    const Oid owner = owner_of(trigger);
+    const bool restored = TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && restores(owner);
+    as_role(owner, [&] { with_spi([&] { follow_edges(trigger, restored); }); });
+    return PointerGetDatum(nullptr);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,67 @@
+// See dependency_policy.h.
+#include "edges/dependency_policy.h"
+
+namespace jobq::core {
+
+bool parse_on_dependency_failure(std::string_view name, OnDependencyFailure *choice) noexcept {
+    if (name == "cancel")
+        *choice = OnDependencyFailure::Cancel;
+    else if (name == "run")
+        *choice = OnDependencyFailure::Run;
+    else
+        return false;
+    return true;
+}
+
+DependencyState dependency_state(JobStatus status) noexcept {
+    switch (status) {
+        case JobStatus::Completed:
+            return DependencyState::Completed;
+        case JobStatus::Failed:
+            return DependencyState::Failed;
+        case JobStatus::Cancelled:
+            return DependencyState::Cancelled;
+        default:
+            return DependencyState::Unfinished;
+    }
+}
+
+const char *ended_how(DependencyState state) noexcept {
+    switch (state) {
+        case DependencyState::Failed:
+            return "failed";
+        case DependencyState::Cancelled:
+            return "was cancelled";
+        case DependencyState::Deleted:
+            return "was deleted";
+        default:
+            return "has not ended";
+    }
+}
+
+std::string_view first_cause(std::string_view error) noexcept {
+    constexpr std::string_view kDependency = "dependency ", kCancelled = " was cancelled: ";
+    while (error.substr(0, kDependency.size()) == kDependency) {
+        const std::size_t end = error.find_first_not_of("0123456789", kDependency.size());
+        if (end == std::string_view::npos || error.substr(end, kCancelled.size()) != kCancelled) break;
+        const std::string_view rest = error.substr(end + kCancelled.size());
+        if (rest.substr(0, kDependency.size()) != kDependency) break;
+        error = rest;
+    }
+    return error;
+}
+
+std::size_t write_dot_label(std::string_view text, char *to) noexcept {
+    char *at = to;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (c == '"' || c == '\\' || c == '\n') *at++ = '\\';
+        if (c == '\n')
+            *at++ = 'n';
+        else
+            *at++ = byte < ' ' || byte == 0x7f ? ' ' : c;
+    }
+    return static_cast<std::size_t>(at - to);
+}
+
+}  // namespace jobq::core

@@ -1,0 +1,47 @@
+// The store, workers' side: what a worker reports on jobs that it holds. Each job is looked up by its id, and the row
+// must be processing under the lease that the worker names: the fence. A job out of scope is not held.
+//
+// Rows are locked in the order of (id, lease): callers sort, so that two batches in opposite orders cannot deadlock.
+#pragma once
+
+#include "compat/pg.h"
+#include "job/job_policy.h"
+#include "queues/scope.h"
+
+namespace jobq {
+
+// A job named by a worker together with the lease it believes to hold, and what came of it.
+struct HeldJob {
+    int64 id;
+    int64 lease;
+    int position;  // where it stood in the caller's arrays
+    Datum extra;   // result (jsonb) or error (text)
+    bool has_extra;
+    bool held;               // out: the lease was the current one
+    bool cancel;             // out, heartbeats: a cancellation was asked for
+    core::Unheld unheld;     // out, heartbeats, where it is not held: why
+    core::JobStatus status;  // out: the job's new status
+};
+
+// The current lease of a job that this very transaction has claimed; 22004 in every other case.
+int64 lease_claimed_here(int64 job_id);
+
+// processing -> completed, where held; `extra` is the result.
+void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);
+
+// A failed attempt: `extra` is the error. `retry_in` < 0: by the queue's backoff.
+void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
+               TimestampTz now);
+
+// Gives jobs back without burning the attempt; `delay` 0: claimable at once in their old place.
+void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, const char *outcome,
+                    TimestampTz now);
+
+// Extends the leases that are held; `extra` is the progress. Fills held and cancel, or unheld.
+void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);
+
+// Extends the leases of every job of a worker, and of those that were set to processing by hand in its name. Returns
+// how many, in *held, in the order of their ids. Inside with_spi().
+int heartbeat_worker(text *worker_id, const QueueScope *scope, TimestampTz now, HeldJob **held);
+
+}  // namespace jobq

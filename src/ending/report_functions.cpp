@@ -1,0 +1,302 @@
+// What a worker reports on the jobs it holds: complete, fail, heartbeat, release, snooze, one job or many.
+#include "compat/pg.h"
+
+#include "claim/claim_functions.h"
+#include "compat/args.h"
+#include "compat/async_commit.h"
+#include "compat/result_set.h"
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "ending/held_jobs.h"
+#include "enqueue/payload.h"
+#include "job/owner.h"
+#include "job/status.h"
+#include "queues/granted.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// A lost lease where jobq_complete was told that it must hold.
+constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
+#define LOST_HINT "Another worker has the job, or it was finished or deleted. Roll back and drop this work."
+
+// The jobs of a batch: sorted by (id, lease) and without duplicates for the store, in the caller's order for the
+// answer.
+struct Batch {
+    HeldJob *jobs;
+    int count;
+};
+
+bool by_key(const HeldJob &a, const HeldJob &b) {
+    if (a.id != b.id) return a.id < b.id;
+    return a.lease != b.lease ? a.lease < b.lease : a.position < b.position;
+}
+
+Batch read_batch(FunctionCallInfo fcinfo, const Elements *extras) {
+    const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
+    const Elements leases = require_elements(fcinfo, 1, INT8OID, "leases", core::kMaxBatch);
+    check_same_length(ids.count, "job_ids", leases.count, "leases");
+    Batch batch = {static_cast<HeldJob *>(palloc(sizeof(HeldJob) * Max(ids.count, 1))), 0};
+    for (int i = 0; i < ids.count; i++) {
+        HeldJob job = {};
+        job.id = DatumGetInt64(ids.values[i]);
+        job.lease = DatumGetInt64(leases.values[i]);
+        job.position = i;
+        if (extras != nullptr && !extras->nulls[i]) {
+            job.extra = extras->values[i];
+            job.has_extra = true;
+        }
+        batch.jobs[i] = job;
+    }
+    std::sort(batch.jobs, batch.jobs + ids.count, by_key);
+    const HeldJob *end = std::unique(batch.jobs, batch.jobs + ids.count, [](const HeldJob &a, const HeldJob &b) {
+        return a.id == b.id && a.lease == b.lease;
+    });
+    batch.count = static_cast<int>(end - batch.jobs);
+    return batch;
+}
+
+// The optional array of results or errors, as long as job_ids.
+Batch read_batch_with(FunctionCallInfo fcinfo, int n, Oid type, const char *name) {
+    if (!given(fcinfo, n)) return read_batch(fcinfo, nullptr);
+    const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
+    const Elements extras = elements_of(PG_GETARG_ARRAYTYPE_P(n), type, name, core::kMaxBatch, NullElements::Allowed);
+    check_same_length(ids.count, "job_ids", extras.count, name);
+    for (int i = 0; i < extras.count; i++)
+        if (type == JSONBOID && !extras.nulls[i]) check_json_size(extras.values[i], name);
+    return read_batch(fcinfo, &extras);
+}
+
+void in_callers_order(Batch *batch) {
+    std::sort(batch->jobs, batch->jobs + batch->count,
+              [](const HeldJob &a, const HeldJob &b) { return a.position < b.position; });
+}
+
+// The job of a scalar call. A NULL lease means: claimed in this transaction.
+HeldJob held_job(FunctionCallInfo fcinfo, int lease_argument) {
+    HeldJob job = {};
+    job.id = require_int64(fcinfo, 0, "job_id");
+    job.lease = given(fcinfo, lease_argument) ? PG_GETARG_INT64(lease_argument) : lease_claimed_here(job.id);
+    return job;
+}
+
+void take_extra(HeldJob *job, FunctionCallInfo fcinfo, int n) {
+    job->has_extra = given(fcinfo, n);
+    if (job->has_extra) job->extra = PG_GETARG_DATUM(n);
+}
+
+const char *heartbeat_answer(const HeldJob &job) {
+    if (job.held) return job.cancel ? "cancel" : "held";
+    switch (job.unheld) {
+        case core::Unheld::Finished:
+            return "finished";
+        case core::Unheld::Gone:
+            return "gone";
+        case core::Unheld::Lost:
+            break;
+    }
+    return "lost";
+}
+
+// Heartbeats: lost in a crash, one is only a heartbeat that came too late.
+template <typename Body>
+void may_be_lost(Body body) {
+    const bool whole = settings.async_heartbeats && is_whole_transaction();
+    body();
+    if (whole) allow_async_commit();
+}
+
+// -1: by the queue's backoff.
+core::Micros checked_retry_in(FunctionCallInfo fcinfo, int n) {
+    return given(fcinfo, n) ? check_span(PG_GETARG_INTERVAL_P(n), "retry_in", Zero::Allowed) : -1;
+}
+
+bool required_bool(FunctionCallInfo fcinfo, int n, const char *name) {
+    require(fcinfo, n, name);
+    return PG_GETARG_BOOL(n);
+}
+
+// WARNING, or ERROR, which undoes what was completed.
+void report_lost_leases(int level, const Batch &batch) {
+    StringInfoData ids;
+    initStringInfo(&ids);
+    int lost = 0;
+    for (int i = 0; i < batch.count; i++) {
+        if (batch.jobs[i].held) continue;
+        appendStringInfo(&ids, "%s%lld", lost++ > 0 ? ", " : "", static_cast<long long>(batch.jobs[i].id));
+    }
+    if (lost > 0)
+        ereport(level, (errcode(kErrcodeLeaseLost), errmsg("%d of %d leases were lost", lost, batch.count),
+                        level < ERROR ? errdetail("Not completed: job %s.", ids.data)
+                                      : errdetail("Lost: job %s. Nothing was completed.", ids.data),
+                        level < ERROR ? 0 : errhint(LOST_HINT)));
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_complete);
+PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    require(fcinfo, 0, "job_id");
+    if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "result");
+    const bool must_hold = required_bool(fcinfo, 3, "must_hold");
+    HeldJob job = held_job(fcinfo, 1);
+    take_extra(&job, fcinfo, 2);
+    complete_jobs(&job, 1, scope_of(fcinfo), GetCurrentTimestamp());
+    if (!job.held && must_hold)
+        ereport(ERROR, (errcode(kErrcodeLeaseLost),
+                        errmsg("the lease on job %lld is lost", static_cast<long long>(job.id)), errhint(LOST_HINT)));
+    PG_RETURN_BOOL(job.held);
+}
+
+PG_FUNCTION_INFO_V1(jobq_complete_many);
+PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
+    const bool must_hold = required_bool(fcinfo, 3, "must_hold");
+    ResultSet results(fcinfo);
+    complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
+    in_callers_order(&batch);
+    if (must_hold) report_lost_leases(ERROR, batch);
+    for (int i = 0; i < batch.count; i++)
+        results.row({Int64GetDatum(batch.jobs[i].id), BoolGetDatum(batch.jobs[i].held)});
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_complete_and_claim);
+PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
+    const text *queue = granted_queue(fcinfo, 3, "queue");
+    const ClaimRequest request = claim_request(fcinfo, 4);
+    ResultSet results(fcinfo);
+    complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
+    claim_into(&results, request, view(queue));
+    report_lost_leases(WARNING, batch);
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_fail);
+PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    require(fcinfo, 0, "job_id");
+    const core::Micros retry_in = checked_retry_in(fcinfo, 3);
+    const bool retry = required_bool(fcinfo, 4, "retry");
+    const QueueScope *scope = scope_of(fcinfo);
+    const HeldJob job = with_owner_spi([&] {
+        HeldJob one = held_job(fcinfo, 1);
+        take_extra(&one, fcinfo, 2);
+        fail_jobs(&one, 1, scope, retry_in, retry, GetCurrentTimestamp());
+        return one;
+    });
+    if (!job.held) PG_RETURN_NULL();
+    PG_RETURN_DATUM(status_datum(job.status));
+}
+
+PG_FUNCTION_INFO_V1(jobq_fail_many);
+PGDLLEXPORT Datum jobq_fail_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    Batch batch = read_batch_with(fcinfo, 2, TEXTOID, "errors");
+    const core::Micros retry_in = checked_retry_in(fcinfo, 3);
+    const bool retry = required_bool(fcinfo, 4, "retry");
+    const QueueScope *scope = scope_of(fcinfo);
+    ResultSet results(fcinfo);
+    with_owner_spi([&] { fail_jobs(batch.jobs, batch.count, scope, retry_in, retry, GetCurrentTimestamp()); });
+    in_callers_order(&batch);
+    for (int i = 0; i < batch.count; i++) {
+        const HeldJob &job = batch.jobs[i];
+        const Datum values[2] = {Int64GetDatum(job.id), job.held ? status_datum(job.status) : Datum(0)};
+        const bool nulls[2] = {false, !job.held};
+        results.row(values, nulls);
+    }
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_heartbeat);
+PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    require(fcinfo, 0, "job_id");
+    if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "progress");
+    HeldJob job = held_job(fcinfo, 1);
+    take_extra(&job, fcinfo, 2);
+    may_be_lost([&] { heartbeat_jobs(&job, 1, scope_of(fcinfo), GetCurrentTimestamp()); });
+    PG_RETURN_TEXT_P(cstring_to_text(heartbeat_answer(job)));
+}
+
+PG_FUNCTION_INFO_V1(jobq_heartbeat_many);
+PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    Batch batch = read_batch(fcinfo, nullptr);
+    ResultSet results(fcinfo);
+    may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp()); });
+    in_callers_order(&batch);
+    for (int i = 0; i < batch.count; i++)
+        results.row({Int64GetDatum(batch.jobs[i].id), CStringGetTextDatum(heartbeat_answer(batch.jobs[i]))});
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_heartbeat_worker);
+PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    text *worker_id = require_text(fcinfo, 0, "worker_id");
+    check_worker_id(view(worker_id));
+    const QueueScope *scope = scope_of(fcinfo);
+    ResultSet results(fcinfo);
+    may_be_lost([&] {
+        with_owner_spi([&] {
+            HeldJob *held;
+            const int count = heartbeat_worker(worker_id, scope, GetCurrentTimestamp(), &held);
+            for (int i = 0; i < count; i++)
+                results.row({Int64GetDatum(held[i].id), CStringGetTextDatum(heartbeat_answer(held[i]))});
+        });
+    });
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_release);
+PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    require(fcinfo, 0, "job_id");
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] {
+        HeldJob one = held_job(fcinfo, 1);
+        give_back_jobs(&one, 1, scope, 0, "released", GetCurrentTimestamp());
+        return one.held;
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_release_many);
+PGDLLEXPORT Datum jobq_release_many(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    Batch batch = read_batch(fcinfo, nullptr);
+    const QueueScope *scope = scope_of(fcinfo);
+    ResultSet results(fcinfo);
+    with_owner_spi([&] { give_back_jobs(batch.jobs, batch.count, scope, 0, "released", GetCurrentTimestamp()); });
+    in_callers_order(&batch);
+    for (int i = 0; i < batch.count; i++)
+        results.row({Int64GetDatum(batch.jobs[i].id), BoolGetDatum(batch.jobs[i].held)});
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_snooze);
+PGDLLEXPORT Datum jobq_snooze(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    require(fcinfo, 0, "job_id");
+    require(fcinfo, 1, "delay");
+    const core::Micros delay = check_span(PG_GETARG_INTERVAL_P(1), "delay", Zero::Allowed);
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] {
+        HeldJob one = held_job(fcinfo, 2);
+        give_back_jobs(&one, 1, scope, delay, "snoozed", GetCurrentTimestamp());
+        return one.held;
+    }));
+}
+
+}  // extern "C"
+
+}  // namespace jobq

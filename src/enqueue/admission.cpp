@@ -1,0 +1,86 @@
+// See admission.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "enqueue/admission.h"
+#include "enqueue/depth.h"
+#include "job/owner.h"
+#include "keys/unique.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+bool same_key(const Newcomer &a, const Newcomer &b) { return view(a.unique_key) == view(b.unique_key); }
+
+// Those of a queue together, those without a key first.
+bool comes_first(const Newcomer &a, const Newcomer &b) {
+    const int order = view(a.queue).compare(view(b.queue));
+    if (order != 0) return order < 0;
+    if (a.unique_key == nullptr || b.unique_key == nullptr) return a.unique_key == nullptr && b.unique_key != nullptr;
+    return view(a.unique_key) < view(b.unique_key);
+}
+
+// The distinct keys of these jobs, which are sorted, and who has them. Returns how many there are in `keys`, which has
+// room for all.
+int find_distinct(const Newcomer *jobs, int count, TimestampTz now, WantedKey *keys) {
+    int distinct = 0;
+    for (int i = 0; i < count; i++) {
+        if (i > 0 && same_key(jobs[i - 1], jobs[i])) continue;
+        WantedKey &key = keys[distinct++] = {};
+        key.queue = jobs[i].queue;
+        key.unique_key = jobs[i].unique_key;
+    }
+    find_holders(keys, distinct, now);
+    return distinct;
+}
+
+// Whether one of the jobs that want a key, of which `first` is the first, will be made.
+bool makes_job(const WantedKey &key, const Newcomer *first, const Newcomer *end) {
+    if (key.holder == 0) return true;
+    if (key.until != 0) return false;
+    for (const Newcomer *job = first; job < end && same_key(*first, *job); job++)
+        if (core::resolve_conflict(job->on_conflict, key.status) == core::Conflict::TakeKey) return true;
+    return false;
+}
+
+void admit_into_queue(const Newcomer *jobs, int count, TimestampTz now) {
+    int without_key = 0;
+    while (without_key < count && jobs[without_key].unique_key == nullptr) without_key++;
+    const Newcomer *end = jobs + count;
+    const int keyed = count - without_key;
+    auto *keys = static_cast<WantedKey *>(palloc_extended(sizeof(WantedKey) * Max(keyed, 1), MCXT_ALLOC_HUGE));
+    auto *spared = static_cast<int64 *>(palloc_extended(sizeof(int64) * Max(keyed, 1), MCXT_ALLOC_HUGE));
+    int64 added = without_key;
+    int spared_count = 0;
+    const int distinct = find_distinct(jobs + without_key, keyed, now, keys);
+    const Newcomer *job = jobs + without_key;
+    for (int i = 0; i < distinct; i++) {
+        const Newcomer *first = job;
+        while (job < end && same_key(*first, *job)) job++;
+        if (keys[i].holder != 0) spared[spared_count++] = keys[i].holder;
+        if (makes_job(keys[i], first, end)) added++;
+    }
+    std::sort(spared, spared + spared_count);
+    if (added > 0) make_room(view(jobs->queue), added, now, {spared, spared_count});
+}
+
+}  // namespace
+
+void admit_jobs(Newcomer *jobs, int count, TimestampTz now) {
+    if (count == 0) return;
+    std::sort(jobs, jobs + count, comes_first);
+    as_owner([&] {
+        with_spi([&] {
+            for (int first = 0, end = 0; first < count; first = end) {
+                while (end < count && view(jobs[end].queue) == view(jobs[first].queue)) end++;
+                admit_into_queue(jobs + first, end - first, now);
+            }
+        });
+    });
+}
+
+}  // namespace jobq

@@ -1,0 +1,205 @@
+// See depth.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "ending/ending.h"
+#include "enqueue/backpressure_policy.h"
+#include "enqueue/depth.h"
+#include "job/change_job.h"
+#include "job/jobs_table.h"
+#include "job/owner.h"
+#include "job/transaction_log.h"
+#include "lanes/lanes.h"
+#include "lanes/ready_walk.h"
+#include "lanes/refresh.h"
+#include "queues/directory.h"
+#include "stats/counters.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+
+// Pending, scheduled and blocked jobs, by the indexes that they alone are in, and by the edges that those watch which
+// wait for dependencies; at most $2 of each.
+Statement count_waiting = {
+    R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
+                                     WHERE j._lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
+                                                                WHERE d.queue = $1))
+                                       AND j._ready LIMIT $2) p)
+            + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
+                                     WHERE j._due AND j.queue = $1 LIMIT $2) s)
+            + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
+                                     WHERE j._group_waiting IS NOT NULL AND j.queue = $1 LIMIT $2) g)
+            + (SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT d.job_id FROM jobq.dependencies d WHERE d.watched) d,
+                                                 LATERAL (SELECT FROM jobq.jobs j
+                                                          WHERE j.id = ANY (ARRAY[d.job_id]) AND j.status = 'blocked'
+                                                            AND j._group_waiting IS NULL AND j.queue = $1) j
+                                     LIMIT $2) b))",
+    {TEXTOID, INT8OID}};
+
+// What the directory says of the queue, copied: it may be read again on the way.
+struct Limit {
+    int64 max_depth;
+    core::FullPolicy policy;
+};
+
+Limit limit_of(const Queue &queue) { return {queue.max_depth, queue.on_full}; }
+
+int64 count_rows(std::string_view name, int64 at_most) {
+    int64 count = 0;
+    as_owner([&] {
+        with_spi([&] {
+            const Rows rows =
+                run(count_waiting, Params().add(PointerGetDatum(make_text(name))).add(Int64GetDatum(at_most)));
+            count = rows[0].int64_at(1);
+        });
+    });
+    return count;
+}
+
+int64 depth_of(std::string_view name, int64 at_most) {
+    int64 depth = 0;
+    if (!counts_unknown_here() && read_depth(name, &depth)) return depth + own_depth(name);
+    return count_rows(name, at_most);
+}
+
+// The pending jobs of one lane and priority, from the oldest on.
+struct Stream {
+    int64 lane;
+    ClaimKey head;
+};
+
+bool younger(const Stream &a, const Stream &b) {
+    return a.head.run_at != b.head.run_at ? a.head.run_at > b.head.run_at : a.head.id > b.head.id;
+}
+
+// A heap of streams, the oldest job first.
+struct Streams {
+    Stream *items;
+    int count;
+    int room;
+};
+
+void push_stream(Streams *streams, const Stream &added) {
+    if (streams->count == streams->room) {
+        streams->room = Max(streams->room * 2, 16);
+        const Size size = sizeof(Stream) * streams->room;
+        streams->items =
+            static_cast<Stream *>(streams->items == nullptr ? palloc(size) : repalloc(streams->items, size));
+    }
+    streams->items[streams->count++] = added;
+    std::push_heap(streams->items, streams->items + streams->count, younger);
+}
+
+// Finds the first job of each priority of a lane.
+void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
+    const bool use_marks = may_use_marks(lane);
+    const int passed = walk_priorities(jobs, lane, use_marks, [&](const ClaimKey &key) {
+        push_stream(streams, {lane, key});
+    });
+    // The entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes who would learn.
+    if (!use_marks || passed < kWorthLearning) return;
+    learn_lane(jobs, lane, core::kLastKey, kLearningPause);
+    renew_snapshot(jobs);
+}
+
+// One call.
+struct Drop {
+    JobsTable jobs;
+    Streams streams;
+    TimestampTz now;
+    SparedJobs spared;
+    text *error;
+    int64 count;
+    Endings endings;
+};
+
+// Cancels the job that the scan has found, unless it is spared or somebody holds it.
+void drop_found(Drop *drop) {
+    JobsTable *jobs = &drop->jobs;
+    const SparedJobs &spared = drop->spared;
+    if (std::binary_search(spared.ids, spared.ids + spared.count, DatumGetInt64(job_value(*jobs, kJobId)))) return;
+    if (!has_status(*jobs, core::JobStatus::Pending) || !lock_row_or_skip(&jobs->table)) return;
+    const JobState before = state_of(*jobs);
+    const core::Life after = core::after_event(before.life, {core::EventKind::Dropped, drop->now});
+    OtherColumns others = {};
+    others.set(kJobError, PointerGetDatum(drop->error));
+    write_locked_life(jobs, before, after, others);
+    note_end(*jobs, before, after, drop->now, &drop->endings);
+    drop->count++;
+}
+
+// Cancels the oldest job, and leaves its stream at the next one.
+void drop_first(Drop *drop) {
+    Streams *streams = &drop->streams;
+    std::pop_heap(streams->items, streams->items + streams->count, younger);
+    const Stream oldest = streams->items[--streams->count];
+    ClaimKey key;
+    bool done = false;
+    seek_ready_range(&drop->jobs, oldest.lane, oldest.head, {INT64_MAX, INT64_MAX, oldest.head.priority});
+    while (next_ready(&drop->jobs, &key) && key.priority == oldest.head.priority) {
+        CHECK_FOR_INTERRUPTS();
+        if (!fetch_ready(&drop->jobs)) continue;
+        if (done || !(key == oldest.head)) {
+            push_stream(streams, {oldest.lane, key});
+            return;
+        }
+        drop_found(drop);
+        done = true;
+    }
+}
+
+// Cancels the pending jobs that have waited longest, so many at most, whatever their priority, and passes over those
+// that are spared or that somebody holds. Returns how many.
+int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, TimestampTz now, const SparedJobs &spared) {
+    Drop drop = {};
+    drop.now = now;
+    drop.spared = spared;
+    drop.error = cstring_to_text(
+        psprintf("dropped: the queue was full (max_depth %lld)", static_cast<long long>(limit.max_depth)));
+    const LaneIds lanes = all_lanes(name);
+    open_jobs(&drop.jobs);
+    renew_snapshot(&drop.jobs);
+    LaneWalk walk = {lanes.items, lanes.count, 0};
+    int64 lane;
+    ClaimKey first;
+    while (next_lane_with_entries(&drop.jobs, &walk, &lane, &first)) add_streams(&drop.jobs, lane, &drop.streams);
+    while (drop.streams.count > 0 && drop.count < count) drop_first(&drop);
+    close_jobs(&drop.jobs);
+    settle_endings_as_owner(drop.endings, now);
+    return drop.count;
+}
+
+[[noreturn]] void queue_full(std::string_view name, const Limit &limit, int64 depth, int64 added) {
+    const char *remedy = added > limit.max_depth ? "Enqueue fewer at a time"
+                         : limit.policy == core::FullPolicy::DropOldest
+                             ? "Too few jobs are pending and not held, which "
+                               "could be dropped: try again later"
+                             : "Try again later";
+    ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                    errmsg("queue \"%.*s\" is full", static_cast<int>(name.size()), name.data()),
+                    errdetail("Waiting jobs: %lld; to be added: %lld; max_depth: %lld.", static_cast<long long>(depth),
+                              static_cast<long long>(added), static_cast<long long>(limit.max_depth)),
+                    errhint("%s, or raise max_depth with jobq_alter_queue().", remedy)));
+    pg_unreachable();
+}
+
+}  // namespace
+
+void make_room(std::string_view name, int64 added, TimestampTz now, const SparedJobs &spared) {
+    const Queue *queue = find_queue(name);
+    if (queue->max_depth == 0) return;
+    const Limit limit = limit_of(*queue);
+    const int64 depth = depth_of(name, limit.max_depth + added + core::kMaxExtraDrops);
+    const core::Admission admission = core::admit(depth, added, limit.max_depth, limit.policy);
+    int64 dropped = 0;
+    if (admission.drop > 0) dropped = drop_oldest(name, limit, admission.drop, now, spared);
+    if (!admission.admitted || dropped < admission.needed) queue_full(name, limit, depth, added);
+}
+
+}  // namespace jobq

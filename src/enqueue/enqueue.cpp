@@ -1,0 +1,87 @@
+// See enqueue.h. Jobs are inserted (job/jobs_table.h) many at once.
+#include "compat/pg.h"
+
+#include "claim/fairness_policy.h"
+#include "compat/args.h"
+#include "enqueue/enqueue.h"
+#include "groups/group_policy.h"
+#include "job/change_job.h"
+#include "lanes/lanes.h"
+#include "queues/directory.h"
+
+namespace jobq {
+
+namespace {
+
+// What all jobs of a call share, as values of columns.
+struct SharedColumns {
+    const JobSpec &spec;
+    int64 lane;
+    TimestampTz now;
+    bool in_turns;
+};
+
+// The next row to be inserted.
+void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, TimestampTz run_at, int16 priority,
+             text *concurrency_key, text *group_key) {
+    const JobSpec &spec = shared.spec;
+    TupleTableSlot *row = add_row(&jobs->table);
+    set_column(row, kJobId, Int64GetDatum(next_job_id()));
+    set_column(row, kJobCreatedAt, TimestampTzGetDatum(shared.now));
+    set_column(row, kJobLane, Int64GetDatum(shared.lane));
+    set_column(row, kJobVersion, Int32GetDatum(spec.version));
+    set_column(row, kJobPriority, Int16GetDatum(priority));
+    set_column(row, kJobQueue, PointerGetDatum(spec.queue));
+    set_column(row, kJobKind, PointerGetDatum(spec.kind));
+    set_column(row, kJobPayload, payload);
+    if (spec.has_metadata) set_column(row, kJobMetadata, spec.metadata);
+    if (spec.required != nullptr) set_column(row, kJobRequires, PointerGetDatum(spec.required));
+    if (spec.heartbeat_timeout != nullptr)
+        set_column(row, kJobHeartbeatTimeout, IntervalPGetDatum(spec.heartbeat_timeout));
+    if (shared.in_turns) {
+        const int64 turn = core::turn_of(concurrency_key == nullptr ? std::string_view() : view(concurrency_key));
+        set_column(row, kJobTurn, Int64GetDatum(turn));
+    }
+    if (spec.max_runtime != nullptr) set_column(row, kJobMaxRuntime, IntervalPGetDatum(spec.max_runtime));
+    if (concurrency_key != nullptr) set_column(row, kJobConcurrencyKey, PointerGetDatum(concurrency_key));
+    if (group_key != nullptr) set_column(row, kJobGroupKey, PointerGetDatum(group_key));
+    fill_life(row, life_of_new_job(spec, run_at, nullptr, group_key, shared.now));
+}
+
+}  // namespace
+
+// Whether those that it depends on have finished, or it is its turn, is not for the producer to say: see
+// groups/unblock.h.
+core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
+                           TimestampTz now) {
+    core::Life life = {};
+    life.max_attempts = spec.max_attempts;
+    life.has_key = unique_key != nullptr;
+    if (group_key != nullptr) life.group = core::group_hash(view(spec.queue), view(group_key));
+    return core::enqueued(life, run_at, spec.depends_on_count > 0, now);
+}
+
+void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
+                 int64 *ids) {
+    const SharedColumns shared = {spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required),
+                                  now, find_queue(view(spec.queue))->round_robin};
+    for (int first = 0; first < count; first += kMaxAdded) {
+        const int end = Min(first + kMaxAdded, count);
+        for (int i = first; i < end; i++)
+            add_job(jobs, shared, columns.payloads[i],
+                    columns.run_ats == nullptr ? spec.run_at : DatumGetTimestampTz(columns.run_ats[i]),
+                    columns.priorities == nullptr ? spec.priority
+                                                  : static_cast<int16>(DatumGetInt32(columns.priorities[i])),
+                    text_in(columns.concurrency_keys, spec.concurrency_key, i),
+                    text_in(columns.group_keys, spec.group_key, i));
+        insert_rows(&jobs->table);
+        for (int i = first; i < end; i++) {
+            // As it is: a trigger of somebody's may have changed it.
+            const JobState added = state_of_row(jobs->table.added[i - first]);
+            tell_of_new_job(added, true);
+            ids[i] = added.id;
+        }
+    }
+}
+
+}  // namespace jobq

@@ -1,0 +1,69 @@
+// The store, producers' side: how jobs enter jobq.jobs by a call.
+#pragma once
+
+#include "compat/pg.h"
+#include "compat/spi.h"
+#include "edges/dependency_policy.h"
+#include "job/job_policy.h"
+#include "job/jobs_table.h"
+#include "job/life_policy.h"
+#include "keys/unique_policy.h"
+#include "queues/directory.h"
+
+namespace jobq {
+
+// One job to be enqueued, checked. Pointers live in the caller's memory context.
+struct JobSpec {
+    text *queue;
+    text *kind;
+    Datum payload;  // jsonb
+    int16 priority;
+    TimestampTz run_at;
+    int32 max_attempts;
+    int32 version;
+    ArrayType *required;          // may be nullptr
+    Interval *heartbeat_timeout;  // nullptr: the queue's
+    Interval *max_runtime;        // nullptr: the queue's
+    Datum metadata;               // jsonb
+    bool has_metadata;
+    // For jobs with a unique key, which keys/unique.h enqueues.
+    text *unique_key;      // nullptr: none
+    Interval *unique_for;  // nullptr: as long as the job is unfinished
+    core::OnConflict on_conflict;
+    text *concurrency_key;  // nullptr: none
+    text *group_key;        // nullptr: none
+    // For a job that depends on others (edges/dependencies.h): it is inserted as `blocked`.
+    int64 *depends_on;  // in ascending order
+    int depends_on_count;
+    core::OnDependencyFailure on_dependency_failure;
+};
+
+// What differs between the jobs of a call; values nullptr: nothing does.
+struct TextColumn {
+    const Datum *values;
+    const bool *nulls;
+};
+// Of the i-th job; nullptr: none.
+inline text *text_in(const TextColumn &column, text *shared, int i) {
+    if (column.values == nullptr) return shared;
+    return column.nulls[i] ? nullptr : DatumGetTextPP(column.values[i]);
+}
+
+// What differs between the jobs of one call; nullptr: they have it from the JobSpec.
+struct JobColumns {
+    const Datum *payloads;    // jsonb
+    const Datum *run_ats;     // timestamptz
+    const Datum *priorities;  // int4, checked to fit smallint
+    TextColumn concurrency_keys;
+    TextColumn group_keys;
+};
+
+// Inserts jobs without a key into the open table; ids gets theirs, in the order of the payloads.
+void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
+                 int64 *ids);
+
+// The life that a job begins with; nullptr: it has no such key.
+core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
+                           TimestampTz now);
+
+}  // namespace jobq

@@ -1,0 +1,11 @@
+// The limit on JSON arguments. Who may use it: src/functions.
+#pragma once
+
+#include "compat/pg.h"
+
+namespace jobq {
+
+// 54000 above jobq.max_payload; looks at the size without detoasting. `value` is a jsonb datum.
+void check_json_size(Datum value, const char *name);
+
+}  // namespace jobq

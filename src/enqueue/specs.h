@@ -1,0 +1,26 @@
+// The JSON form of a job: what jobq_enqueue_jobs is given.
+#pragma once
+
+#include "compat/pg.h"
+#include "enqueue/enqueue.h"
+
+namespace jobq {
+
+// A job as an object describes it. Keys are the names of the parameters of jobq_enqueue, a null counts as absent.
+struct ParsedSpec {
+    JobSpec job;
+    bool has_max_attempts;
+};
+
+// Reads one object. 22023 for an unknown key or a value of the wrong JSON type, the input function's own error (22P02,
+// 22007, ...) for a text that is no such value; the context names the key.
+ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now);
+
+// 22023 unless it is one of the choices that jobq_enqueue documents.
+core::OnConflict check_on_conflict(const text *value);
+core::OnDependencyFailure check_on_dependency_failure(const text *value);
+
+// The job depends on these (int8), each once; none at all: it does not wait.
+void take_dependencies(JobSpec *spec, const Datum *ids, int count);
+
+}  // namespace jobq

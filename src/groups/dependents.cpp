@@ -1,0 +1,489 @@
+// See dependents.h. Whoever promotes enters a job in edges/awaited_jobs.h, and looks then under a later snapshot
+// whether it has finished.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/spi.h"
+#include "compat/subtransaction.h"
+#include "edges/awaited_jobs.h"
+#include "edges/dependencies.h"
+#include "edges/dependency_policy.h"
+#include "ending/ending.h"
+#include "groups/dependents.h"
+#include "groups/groups.h"
+#include "job/change_job.h"
+#include "job/rows.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Edges in one transaction: what they set free shall not wait long for its end.
+constexpr int kBatch = 1000;
+// Jobs of one search in one transaction: each has all its dependencies looked at.
+constexpr int kSearchBatch = 200;
+constexpr core::Micros kLongSearch = 50000;
+
+// What is known of the job `id`: one row (status, error), none when it was deleted before it completed.
+#define STATE_OF(id)                                                                                      \
+    "(SELECT s.status::text, left(s.error, 1000) AS error FROM jobq.jobs s WHERE s.id = ANY (ARRAY[" id   \
+    "]) "                                                                                                 \
+    "UNION ALL SELECT 'completed', NULL FROM jobq.deleted_dependencies r WHERE r.job_id = ANY (ARRAY[" id \
+    "]) "                                                                                                 \
+    "LIMIT 1)"
+// A blocked job that waits for its turn in its group (groups/groups.h) has its dependencies behind it.
+#define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL"
+#define UNFINISHED "('scheduled', 'blocked', 'pending', 'processing')"
+
+Statement get_states = {
+    "SELECT u.id, s.status FROM unnest($1) AS u(id) LEFT JOIN LATERAL " STATE_OF("u.id") " s ON true", {INT8ARRAYOID}};
+
+// Whom it concerns that these jobs have finished: those that watch one of them, and those that shall be cancelled.
+Statement find_dependents = {
+    R"(SELECT d.job_id, d.depends_on, u.failed AND d.on_failure = 'cancel',
+              (SELECT max(w.depends_on) FROM jobq.dependencies w WHERE w.job_id = d.job_id AND w.watched)
+       FROM unnest($1, $2) AS u(id, failed),
+            LATERAL (SELECT * FROM jobq.dependencies e
+                     WHERE e.depends_on = u.id AND (e.watched OR u.failed AND e.on_failure = 'cancel')
+                     ORDER BY e.job_id) d,
+            LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id]) AND )" WAITS_HERE R"() x
+       LIMIT $3)",
+    {INT8ARRAYOID, BOOLARRAYOID, INT8OID}};
+
+// Of each of these jobs that is blocked and has dependencies, the first it must be cancelled for, and the one that it
+// watches if that has yet to finish. One that has none is not ours, or in the middle of a restore: its edges come
+// later.
+Statement find_failed = {
+    R"(SELECT u.id, f.depends_on,
+              (SELECT max(d.depends_on)
+               FROM jobq.dependencies d, LATERAL )" STATE_OF("d.depends_on") R"( s
+               WHERE d.job_id = u.id AND d.watched AND s.status IN )" UNFINISHED R"()
+       FROM unnest($1) AS u(id),
+            LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
+                     AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id)) x
+            LEFT JOIN LATERAL (SELECT d.depends_on
+                               FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
+                               WHERE d.job_id = u.id AND d.on_failure = 'cancel'
+                                 AND (s.status IS NULL OR s.status IN ('failed', 'cancelled'))
+                               ORDER BY d.depends_on LIMIT 1) f ON true)",
+    {INT8ARRAYOID}};
+
+// Locks those that are blocked and that nobody holds, and finds the highest of their dependencies below a given one
+// that is not behind them: NULL, none. Which one they watch until now: the last column.
+Statement look = {
+    R"(SELECT x.id, f.depends_on, f.status, f.error, w.depends_on
+       FROM unnest($1, $2) AS u(id, below),
+            LATERAL (SELECT j.id FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
+                     FOR NO KEY UPDATE SKIP LOCKED) x
+            LEFT JOIN LATERAL (SELECT d.depends_on, s.status, s.error
+                               FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
+                               WHERE d.job_id = u.id AND d.depends_on < u.below
+                                 AND (s.status IN )" UNFINISHED R"(
+                                      OR d.on_failure = 'cancel' AND s.status IS DISTINCT FROM 'completed')
+                               ORDER BY d.depends_on DESC LIMIT 1) f ON true
+            LEFT JOIN LATERAL (SELECT d.depends_on FROM jobq.dependencies d
+                               WHERE d.job_id = u.id AND d.watched LIMIT 1) w ON true)",
+    {INT8ARRAYOID, INT8ARRAYOID}};
+
+// Edges that somebody holds are left as they are.
+#define EDGES_BY_PLACE(condition)                                                          \
+    "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, depends_on), "        \
+    "LATERAL (SELECT l.ctid FROM jobq.dependencies l WHERE l.job_id = u.id AND " condition \
+    " FOR UPDATE SKIP LOCKED) e))"
+Statement watch = {
+    "UPDATE jobq.dependencies d SET watched = true "
+    "WHERE " EDGES_BY_PLACE("l.depends_on = u.depends_on") " RETURNING d.job_id",
+    {INT8ARRAYOID, INT8ARRAYOID}};
+// All but the one that is watched from now on; 0: none is.
+Statement unwatch = {
+    "UPDATE jobq.dependencies d SET watched = NULL "
+    "WHERE " EDGES_BY_PLACE("l.watched AND l.depends_on <> u.depends_on"),
+    {INT8ARRAYOID, INT8ARRAYOID}};
+
+// Jobs that wait, and those that have ceased to without our doing.
+Statement find_waiting = {
+    R"(SELECT d.job_id, d.depends_on, x.status = 'blocked'
+       FROM jobq.dependencies d
+            LEFT JOIN LATERAL (SELECT j.status FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id])) x ON true
+       WHERE d.watched AND d.job_id > $1
+       ORDER BY d.job_id LIMIT $2)",
+    {INT8OID, INT8OID}};
+
+// Of these jobs those that have not started and have reason to wait.
+Statement lock_waiting = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND j.status IN ('pending', 'scheduled') ORDER BY j.id FOR NO KEY UPDATE)",
+    {INT8ARRAYOID}};
+
+Statement find_reason_to_wait = {
+    R"(SELECT EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
+                      WHERE d.job_id = $1 AND s.status IS DISTINCT FROM 'completed'
+                        AND (d.on_failure = 'cancel' OR s.status IN )" UNFINISHED R"()))",
+    {INT8OID}};
+
+// Blocked jobs, the highest of their dependencies and the one that they watch.
+Statement find_blocked = {
+    R"(SELECT u.id, (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id),
+              (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id AND d.watched)
+       FROM unnest($1) AS u(id),
+            LATERAL (SELECT FROM jobq.jobs j
+                     WHERE j.id = ANY (ARRAY[u.id]) AND j.status = 'blocked'
+                       AND (j._group_waiting IS NULL
+                            OR EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id))) x)",
+    {INT8ARRAYOID}};
+
+Statement lock_in_line = {
+    R"(SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) AND j._group_waiting IS NOT NULL ORDER BY j.id
+       FOR NO KEY UPDATE)",
+    {INT8ARRAYOID}};
+
+// Of those jobs that wait for nothing any more. Waits for who is changing them.
+Statement lock_free = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND )" WAITS_HERE R"(
+         AND NOT EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id)
+       ORDER BY j.id FOR NO KEY UPDATE)",
+    {INT8ARRAYOID},
+    Planning::Free};
+
+Statement find_all_blocked = {"SELECT j.id FROM jobq.jobs j WHERE j.status = 'blocked'", {}, Planning::Free};
+
+// A job whose dependencies below one, `below`, are to be looked at.
+struct Candidate {
+    int64 job;
+    int64 below;
+    bool fails;  // the one just below ends it
+    int64 told;  // the key that it was found by
+};
+
+// What becomes of jobs that were looked at.
+struct Results {
+    Datum *promoted;
+    Datum *cancelled, *reasons;
+    Datum *moved, *moved_to;
+    Datum *settled, *nothing;  // promoted and cancelled ones; zeros
+    int promoted_count, cancelled_count, moved_count, settled_count;
+};
+
+core::DependencyState state_at(const Row &row, int column) {
+    return row.is_null(column) ? core::DependencyState::Deleted : core::dependency_state(status_at(row, column));
+}
+
+text *reason_of(const Row &row) {
+    const core::DependencyState state = state_at(row, 3);
+    const std::string_view error =
+        row.is_null(4) ? std::string_view() : core::first_cause(view(DatumGetTextPP(row.get(4))));
+    return cstring_to_text(psprintf("dependency %lld %s%s%.*s", static_cast<long long>(row.int64_at(2)),
+                                    core::ended_how(state), error.empty() ? "" : ": ", static_cast<int>(error.size()),
+                                    error.data()));
+}
+
+void promote_jobs(const Datum *ids, int count, TimestampTz now) {
+    // The time of a duty is older than jobs that have been enqueued since.
+    let_happen(ids, count, {core::EventKind::DependenciesDone, Max(now, GetCurrentTimestamp())});
+}
+
+void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz now) {
+    Endings endings = {};
+    change_locked_jobs(
+        count, [&](int i) { return DatumGetInt64(ids[i]); },
+        [&](JobsTable *jobs, int i) {
+            const JobState before = state_of(*jobs);
+            if (!core::applies(core::EventKind::Dropped, before.life)) return true;
+            core::Life after = core::after_event(before.life, {core::EventKind::Dropped, now});
+            OtherColumns others = {};
+            others.set(kJobError, reasons[i]);
+            if (!write_life(jobs, before, after, others, &after)) return false;
+            note_end(*jobs, before, after, now, &endings);
+            return true;
+        });
+    settle_endings(endings, now);
+}
+
+// A job that waits for its turn has its dependencies behind it: not one that has got new ones.
+void leave_lines(Datum *ids, int count) {
+    if (count == 0) return;
+    const Rows in_line = run(lock_in_line, Params().add(array_of(ids, count, INT8OID)));
+    for (uint64 i = 0; i < in_line.size(); i++) ids[i] = in_line[i].get(1);
+    let_happen(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
+}
+
+// Changes the jobs that can be changed. They are settled then.
+template <typename Change>
+void change_each(const Datum *ids, int count, Change change, Results *results, DutyOutcome *outcome) {
+    change_all_or_each(
+        count, change,
+        [&](int i) {
+            outcome->done++;
+            results->settled[results->settled_count++] = ids[i];
+        },
+        [&](int i, const FailureText &failure) { leave_out(outcome, DatumGetInt64(ids[i]), failure); });
+}
+
+// A dependency that had not finished when it was looked at. Unless commits told of it already then, it is to be looked
+// at once more.
+void look_later(int64 job) {
+    if (watch_job(job)) publish_unblocked_at_commit(Blocker::Dependency, job);
+}
+
+void watch_next(Results *results, Unblocking *done) {
+    if (results->moved_count == 0) return;
+    const Datum jobs = array_of(results->moved, results->moved_count, INT8OID);
+    const Datum to = array_of(results->moved_to, results->moved_count, INT8OID);
+    run(watch, Params().add(jobs).add(to));
+    if (affected() != results->moved_count)
+        // Somebody holds an edge. Whoever watches two is looked at too often, whoever watches none too late.
+        for (int i = 0; i < results->moved_count; i++)
+            look_again({-DatumGetInt64(results->moved[i]), kNoJob, Blocker::Dependency});
+    else {
+        run(unwatch, Params().add(jobs).add(to));
+        done->moved += affected();
+    }
+    for (int i = 0; i < results->moved_count; i++) look_later(DatumGetInt64(results->moved_to[i]));
+}
+
+void sort_result(const Row &row, Results *results) {
+    if (row.is_null(2)) {
+        results->promoted[results->promoted_count++] = row.get(1);
+    } else if (state_at(row, 3) != core::DependencyState::Unfinished) {
+        results->cancelled[results->cancelled_count] = row.get(1);
+        results->reasons[results->cancelled_count++] = PointerGetDatum(reason_of(row));
+    } else if (row.is_null(5) || row.int64_at(5) != row.int64_at(2)) {
+        results->moved[results->moved_count] = row.get(1);
+        results->moved_to[results->moved_count++] = row.get(2);
+    } else {
+        look_later(row.int64_at(2));
+    }
+}
+
+// One of each job, the one that ends it first.
+int distinct(Candidate *candidates, int count) {
+    std::sort(candidates, candidates + count, [](const Candidate &a, const Candidate &b) {
+        if (a.job != b.job) return a.job < b.job;
+        return a.fails != b.fails ? a.fails : a.below > b.below;
+    });
+    return static_cast<int>(std::unique(candidates, candidates + count,
+                                        [](const Candidate &a, const Candidate &b) { return a.job == b.job; }) -
+                            candidates);
+}
+
+// Looks at jobs that were blocked a moment ago. Those that somebody holds are looked at again. Returns how many were
+// cancelled.
+int64 settle(Candidate *candidates, int count, Unblocking *done) {
+    if (count == 0) return 0;
+    count = distinct(candidates, count);
+    Datum *jobs = room_for<Datum>(count), *below = room_for<Datum>(count);
+    for (int i = 0; i < count; i++) {
+        jobs[i] = Int64GetDatum(candidates[i].job);
+        below[i] = Int64GetDatum(candidates[i].below);
+    }
+    const Rows rows = run(look, Params().add(array_of(jobs, count, INT8OID)).add(array_of(below, count, INT8OID)));
+    Results results = {room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       room_for<Datum>(count),
+                       0,
+                       0,
+                       0,
+                       0};
+    uint64 next = 0;
+    for (int i = 0; i < count; i++) {
+        if (next == rows.size() || rows[next].int64_at(1) != candidates[i].job) {
+            look_again({candidates[i].told, kNoJob, Blocker::Dependency});
+            continue;
+        }
+        const Row row = rows[next++];
+        // Its failed dependency was retried since: those above that one have not been looked at.
+        if (candidates[i].fails && (row.is_null(2) || state_at(row, 3) == core::DependencyState::Unfinished))
+            publish_unblocked_at_commit(Blocker::Dependency, -candidates[i].job);
+        else
+            sort_result(row, &results);
+    }
+    change_each(
+        results.promoted, results.promoted_count,
+        [&](int first, int n) { promote_jobs(results.promoted + first, n, done->now); }, &results, &done->outcome);
+    const int64 done_before = done->outcome.done;
+    change_each(
+        results.cancelled, results.cancelled_count,
+        [&](int first, int n) { cancel_jobs(results.cancelled + first, results.reasons + first, n, done->now); },
+        &results, &done->outcome);
+    const int64 cancelled = done->outcome.done - done_before;
+    watch_next(&results, done);
+    memset(results.nothing, 0, sizeof(Datum) * Max(count, 1));
+    if (results.settled_count > 0)
+        run(unwatch, Params()
+                         .add(array_of(results.settled, results.settled_count, INT8OID))
+                         .add(array_of(results.nothing, results.settled_count, INT8OID)));
+    return cancelled;
+}
+
+// All dependencies of these jobs. Returns how many were cancelled.
+int64 look_at_whole_jobs(Datum *jobs, int count, Unblocking *done) {
+    if (count == 0) return 0;
+    const Rows rows = run(find_failed, Params().add(array_of(jobs, count, INT8OID)));
+    auto *candidates = static_cast<Candidate *>(palloc(sizeof(Candidate) * Max(rows.size(), 1)));
+    int candidate_count = 0;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const bool fails = !rows[i].is_null(2);
+        const int64 job = rows[i].int64_at(1);
+        // Most of them, in a search: they wait as they should, and their rows are left alone.
+        if (!fails && !rows[i].is_null(3))
+            look_later(rows[i].int64_at(3));
+        else
+            candidates[candidate_count++] = {job, fails ? rows[i].int64_at(2) + 1 : PG_INT64_MAX, fails, -job};
+    }
+    return settle(candidates, candidate_count, done);
+}
+
+// Those of these jobs that have finished, and whom that concerns.
+void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
+    if (count == 0) return;
+    for (int i = 0; i < count; i++) watch_job(DatumGetInt64(jobs[i]));
+    const Rows states = run(get_states, Params().add(array_of(jobs, count, INT8OID)));
+    Datum *finished = room_for<Datum>(count), *failed = room_for<Datum>(count);
+    int finished_count = 0;
+    for (uint64 i = 0; i < states.size(); i++) {
+        const core::DependencyState state = state_at(states[i], 2);
+        if (state == core::DependencyState::Unfinished) continue;
+        // Before the next look: who finds it unfinished there, since it was retried, watches it again.
+        unwatch_job(DatumGetInt64(states[i].get(1)));
+        finished[finished_count] = states[i].get(1);
+        failed[finished_count++] = BoolGetDatum(state != core::DependencyState::Completed);
+    }
+    if (finished_count == 0) return;
+    const Rows rows = run(find_dependents, Params()
+                                               .add(array_of(finished, finished_count, INT8OID))
+                                               .add(array_of(failed, finished_count, BOOLOID))
+                                               .add(Int64GetDatum(kBatch)));
+    auto *candidates = static_cast<Candidate *>(palloc(sizeof(Candidate) * Max(rows.size(), 1)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const int64 dependency = rows[i].int64_at(2);
+        const bool fails = rows[i].bool_at(3);
+        // By hand it may have come to watch a higher one as well.
+        const int64 highest = fails || rows[i].is_null(4) ? dependency : Max(dependency, rows[i].int64_at(4));
+        candidates[i] = {rows[i].int64_at(1), highest + 1, fails, dependency};
+    }
+    const int64 before = done->outcome.done + done->moved, failed_before = done->outcome.failed;
+    settle(candidates, static_cast<int>(rows.size()), done);
+    // Nothing done: all of them are held or cannot be changed, and are to be looked at again anyway.
+    const bool full = rows.size() == static_cast<uint64>(kBatch);
+    const bool more = full && done->outcome.done + done->moved > before;
+    for (int i = 0; i < finished_count; i++) {
+        const int64 job = DatumGetInt64(finished[i]);
+        if (more)
+            publish_unblocked_at_commit(Blocker::Dependency, job);
+        else if (full && done->outcome.failed == failed_before)
+            look_again({job, kNoJob, Blocker::Dependency});
+    }
+}
+
+}  // namespace
+
+void look_at_dependencies(const Unblocked *told, int count, Unblocking *done) {
+    Datum *jobs = room_for<Datum>(count), *whole = room_for<Datum>(count);
+    int job_count = 0, whole_count = 0;
+    for (int i = 0; i < count; i++) {
+        if (told[i].key < 0)
+            whole[whole_count++] = Int64GetDatum(-told[i].key);
+        else
+            jobs[job_count++] = Int64GetDatum(told[i].key);
+    }
+    note_dependencies();
+    look_at_finished_jobs(jobs, job_count, done);
+    look_at_whole_jobs(whole, whole_count, done);
+}
+
+bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
+    if (place->behind == PG_INT64_MIN) {
+        if (!any_dependency()) {
+            forget_watched_jobs(MyDatabaseId);
+            return false;
+        }
+        note_dependencies();
+        place->began = begin_watching_anew();
+    }
+    // Of jobs with many dependencies fewer at a time: others wait for the end of this transaction.
+    static int at_once = kSearchBatch;
+    const TimestampTz begun = GetCurrentTimestamp();
+    limit = Min(limit, at_once);
+    const Rows waiting = run(find_waiting, Params().add(Int64GetDatum(place->behind)).add(Int64GetDatum(limit)));
+    Datum *jobs = room_for<Datum>(limit), *left = room_for<Datum>(limit), *nothing = room_for<Datum>(limit);
+    int count = 0, left_count = 0;
+    for (uint64 i = 0; i < waiting.size(); i++) {
+        const Row row = waiting[i];
+        place->behind = row.int64_at(1);
+        // Its row may come later: a restore.
+        if (row.is_null(3)) continue;
+        if (row.bool_at(3)) {
+            watch_job(row.int64_at(2));
+            jobs[count++] = row.get(1);
+        } else {
+            nothing[left_count] = Int64GetDatum(0);
+            left[left_count++] = row.get(1);
+        }
+    }
+    // Who is cancelled may have dependents among these: they have higher ids.
+    while (look_at_whole_jobs(jobs, count, done) > 0) CHECK_FOR_INTERRUPTS();
+    if (left_count > 0)
+        run(unwatch, Params().add(array_of(left, left_count, INT8OID)).add(array_of(nothing, left_count, INT8OID)));
+    at_once = GetCurrentTimestamp() - begun > kLongSearch ? Max(at_once / 2, 1) : Min(at_once * 2, kSearchBatch);
+    const bool more = waiting.size() == static_cast<uint64>(limit);
+    if (!more) end_watching_anew(place->began);
+    return more;
+}
+
+void block_dependents(Datum jobs) {
+    const Rows waiting = run(lock_waiting, Params().add(jobs));
+    auto *blocked = room_for<Datum>(waiting.size());
+    int count = 0;
+    for (uint64 i = 0; i < waiting.size(); i++)
+        if (run(find_reason_to_wait, Params().add(waiting[i].get(1)))[0].bool_at(1))
+            blocked[count++] = waiting[i].get(1);
+    let_happen(blocked, count, {core::EventKind::Blocked, GetCurrentTimestamp()});
+}
+
+void settle_dependents(Datum jobs) {
+    const Rows blocked = run(find_blocked, Params().add(jobs));
+    const auto count = static_cast<int64>(blocked.size());
+    Datum *dependents = room_for<Datum>(count), *unwatched = room_for<Datum>(count), *watched = room_for<Datum>(count);
+    int dependent_count = 0, unwatched_count = 0;
+    for (uint64 i = 0; i < blocked.size(); i++) {
+        const Row row = blocked[i];
+        if (row.is_null(2)) continue;
+        dependents[dependent_count++] = row.get(1);
+        if (row.is_null(3) || row.int64_at(3) < row.int64_at(2)) {
+            unwatched[unwatched_count] = row.get(1);
+            watched[unwatched_count++] = row.get(2);
+        }
+        publish_unblocked_at_commit(Blocker::Dependency, -row.int64_at(1));
+    }
+    leave_lines(dependents, dependent_count);
+    if (unwatched_count == 0) return;
+    run(watch,
+        Params().add(array_of(unwatched, unwatched_count, INT8OID)).add(array_of(watched, unwatched_count, INT8OID)));
+}
+
+void free_dependents(Datum jobs, TimestampTz now) {
+    const Rows blocked = run(lock_free, Params().add(jobs));
+    const int count = static_cast<int>(blocked.size());
+    Datum *free = room_for<Datum>(count);
+    for (int i = 0; i < count; i++) free[i] = blocked[i].get(1);
+    if (count > 0) promote_jobs(free, count, now);
+}
+
+void settle_all_dependents(TimestampTz now) {
+    const Rows blocked = run(find_all_blocked, Params());
+    Datum *jobs = room_for<Datum>(blocked.size());
+    for (uint64 i = 0; i < blocked.size(); i++) jobs[i] = blocked[i].get(1);
+    const Datum all = array_of(jobs, static_cast<int>(blocked.size()), INT8OID);
+    settle_dependents(all);
+    free_dependents(all, now);
+}
+
+}  // namespace jobq

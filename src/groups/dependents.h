@@ -1,0 +1,28 @@
+// The store, unblocking: jobs that wait for others (edges/dependencies.h). Each of them watches one unfinished
+// dependency, the one with the highest id at first; when that has finished, the next lower one that has not. So each
+// edge is looked at once, however many jobs wait for however many others. A dependency that ends otherwise than by
+// completing is looked at from the other side: all jobs that depend on it are found by the index.
+#pragma once
+
+#include "compat/pg.h"
+#include "groups/unblock.h"
+
+namespace jobq {
+
+// For groups/unblock.cpp. A key is the job that others depend on, or minus a job all of whose dependencies are to be
+// looked at.
+void look_at_dependencies(const Unblocked *told, int count, Unblocking *done);
+bool search_dependents(SearchPlace *place, int limit, Unblocking *done);
+
+// Those below are called inside with_spi(), when jobs (bigint[]) have not been blocked by an enqueue.
+
+// Those of these jobs that are blocked watch a dependency from now on.
+void settle_dependents(Datum jobs);
+// Those that have none any more, and no group, are set free.
+void free_dependents(Datum jobs, TimestampTz now);
+// Both for all jobs that are blocked.
+void settle_all_dependents(TimestampTz now);
+// Before it: those of these jobs that have not started are blocked if they have reason to.
+void block_dependents(Datum jobs);
+
+}  // namespace jobq

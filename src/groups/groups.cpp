@@ -1,0 +1,198 @@
+// See groups.h. Two looks into an index per group, and an update for the job whose turn it is.
+//
+// While an old transaction is open, the entries of jobs that have had their turn stay in both indexes, and every look
+// at a long group would pass all of them. So the process remembers of each group which job had the last turn: whether
+// that one is still active is one look-up by its id, and no job waits in front of the next one except those that
+// commits tell of.
+#include "compat/pg.h"
+
+#include "compat/spi.h"
+#include "compat/subtransaction.h"
+#include "groups/groups.h"
+#include "job/change_job.h"
+#include "job/jobs_table.h"
+
+extern "C" {
+#include "access/relscan.h"
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// The columns of the indexes.
+enum GroupColumn : AttrNumber { kGroup = 1, kWaitingId };
+
+struct Remembered {
+    int64 group;
+    int64 active;  // the job that had the last turn; nobody else can be active
+    int64 first;   // no job with a lower id waits
+    bool used;
+};
+constexpr int kRemembered = 4096;
+Remembered remembered[kRemembered];
+bool any_remembered = false;
+
+Remembered *place_of(int64 group) { return &remembered[static_cast<uint64>(group) % kRemembered]; }
+
+Remembered *recall(int64 group) {
+    Remembered *place = place_of(group);
+    return place->used && place->group == group ? place : nullptr;
+}
+
+void remember(int64 group, int64 active, int64 first) {
+    *place_of(group) = {group, active, first, true};
+    any_remembered = true;
+}
+
+// The table, and, directly, scans of its indexes under one snapshot.
+struct GroupScan {
+    JobsTable jobs;
+    Relation waiting, active;
+    IndexScanDesc by_waiting, by_active, groups;
+};
+
+void open_groups(GroupScan *scan) {
+    open_jobs(&scan->jobs);
+    renew_snapshot(&scan->jobs);
+    const Table &table = scan->jobs.table;
+    if (table.by_sql) return;
+    scan->waiting = open_job_index(JobIndex::GroupWaiting);
+    scan->active = open_job_index(JobIndex::GroupActive);
+    scan->by_waiting = begin_index_scan(table.relation, scan->waiting, table.snapshot, 2);
+    scan->by_active = begin_index_scan(table.relation, scan->active, table.snapshot, 1);
+    scan->groups = begin_index_scan(table.relation, scan->waiting, table.snapshot, 1);
+    // The group is read from the entry; nobody looks at the row.
+    scan->groups->xs_want_itup = true;
+}
+
+void close_groups(GroupScan *scan) {
+    if (!scan->jobs.table.by_sql) {
+        for (IndexScanDesc each : {scan->by_waiting, scan->by_active, scan->groups}) index_endscan(each);
+        index_close(scan->waiting, NoLock);
+        index_close(scan->active, NoLock);
+    }
+    close_jobs(&scan->jobs);
+}
+
+// Whether a job of the group is active; leaves it in the row.
+bool find_active(GroupScan *scan, int64 group) {
+    if (scan->jobs.table.by_sql) return find_active_by_sql(&scan->jobs.table, group);
+    ScanKeyData key;
+    ScanKeyInit(&key, kGroup, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group));
+    index_rescan(scan->by_active, &key, 1, nullptr, 0);
+    return index_getnext_slot(scan->by_active, ForwardScanDirection, scan->jobs.table.row);
+}
+
+bool is_active(GroupScan *scan, int64 job, int64 group) {
+    return find_job(&scan->jobs, job) && job_has(scan->jobs, kJobGroupActive) &&
+           DatumGetInt64(job_value(scan->jobs, kJobGroupActive)) == group;
+}
+
+// Leaves the job in the row whose turn is next, of those with this id or a higher one.
+bool find_next(GroupScan *scan, int64 group, int64 first) {
+    if (scan->jobs.table.by_sql) return find_waiting_by_sql(&scan->jobs.table, group, first);
+    ScanKeyData keys[2];
+    ScanKeyInit(&keys[0], kGroup, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group));
+    ScanKeyInit(&keys[1], kWaitingId, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(first));
+    index_rescan(scan->by_waiting, keys, 2, nullptr, 0);
+    return index_getnext_slot(scan->by_waiting, ForwardScanDirection, scan->jobs.table.row);
+}
+
+// The next group behind *group that has entries, of whatever versions of jobs.
+bool next_group(GroupScan *scan, int64 *group) {
+    if (scan->jobs.table.by_sql) return next_group_by_sql(scan->jobs.table, group);
+    ScanKeyData key;
+    ScanKeyInit(&key, kGroup, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*group));
+    index_rescan(scan->groups, &key, 1, nullptr, 0);
+    if (index_getnext_tid(scan->groups, ForwardScanDirection) == nullptr) return false;
+    bool is_null;
+    *group = DatumGetInt64(index_getattr(scan->groups->xs_itup, kGroup, scan->groups->xs_itupdesc, &is_null));
+    return true;
+}
+
+// Gives the next job of a group its turn, unless one has it. What is remembered is not believed when `told` is nullptr.
+void promote_group(GroupScan *scan, int64 group, const Unblocked *told, Unblocking *done) {
+    Remembered *known = told == nullptr ? nullptr : recall(group);
+    if (known != nullptr && told->job < known->first) known->first = told->job;
+    if (known != nullptr) {
+        if (is_active(scan, known->active, group)) return;
+    } else if (find_active(scan, group)) {
+        remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), PG_INT64_MIN);
+        return;
+    }
+    if (!find_next(scan, group, known == nullptr ? PG_INT64_MIN : known->first)) return;
+    const int64 job = DatumGetInt64(job_value(scan->jobs, kJobId));
+    // Not the one behind it: that would be out of turn.
+    if (!lock_row_or_skip(&scan->jobs.table)) {
+        look_again({group, kNoJob, Blocker::Group});
+        return;
+    }
+    // A deadline that has passed since the step began has passed.
+    change_locked_job(&scan->jobs, {core::EventKind::TurnCame, Max(done->now, GetCurrentTimestamp())});
+    remember(group, job, job);
+    done->outcome.done++;
+}
+
+// `believe`: what is remembered of the groups.
+void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking *done) {
+    GroupScan scan;
+    open_groups(&scan);
+    for (int i = 0; i < count; i++) promote_group(&scan, groups[i].key, believe ? &groups[i] : nullptr, done);
+    close_groups(&scan);
+}
+
+// The same in a subtransaction or, where that fails, each in one of its own: a job that cannot be changed, since
+// somebody's trigger raises for example, holds up its own group only.
+void promote_carefully(const Unblocked *groups, int count, bool believe, Unblocking *done) {
+    FailureText failure;
+    const int64 done_before = done->outcome.done;
+    if (attempt([&] { promote_groups(groups, count, believe, done); }, &failure)) return;
+    done->outcome.done = done_before;
+    for (int i = 0; i < count; i++) place_of(groups[i].key)->used = false;
+    for (int i = 0; count > 1 && i < count; i++) promote_carefully(groups + i, 1, believe, done);
+    if (count > 1) return;
+    look_again(*groups);
+    if (done->outcome.failed++ > 0) return;
+    snprintf(done->outcome.error, sizeof(done->outcome.error), "the next job of group " INT64_FORMAT ": %s",
+             groups->key, failure.message);
+}
+
+void promote(const Unblocked *groups, int count, bool believe, Unblocking *done) {
+    if (count == 0) return;
+    if (done->careful)
+        promote_carefully(groups, count, believe, done);
+    else
+        promote_groups(groups, count, believe, done);
+}
+
+Statement find_waiting = {"SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._group_waiting IS NOT NULL)", {}};
+
+}  // namespace
+
+void look_at_groups(const Unblocked *told, int count, Unblocking *done) { promote(told, count, true, done); }
+
+bool search_groups(SearchPlace *place, int limit, Unblocking *done) {
+    auto *groups = static_cast<Unblocked *>(palloc(sizeof(Unblocked) * limit));
+    int count = 0;
+    GroupScan scan;
+    open_groups(&scan);
+    for (; count < limit && next_group(&scan, &place->behind); count++) {
+        CHECK_FOR_INTERRUPTS();
+        groups[count] = {place->behind, kNoJob, Blocker::Group};
+    }
+    close_groups(&scan);
+    promote(groups, count, false, done);
+    pfree(groups);
+    return count == limit;
+}
+
+void forget_groups() {
+    if (any_remembered) memset(remembered, 0, sizeof(remembered));
+    any_remembered = false;
+}
+
+bool any_group_waits() { return run(find_waiting, Params())[0].bool_at(1); }
+
+}  // namespace jobq

@@ -1,0 +1,294 @@
+// See unblock.h.
+#include "compat/pg.h"
+
+#include "compat/async_commit.h"
+#include "groups/dependents.h"
+#include "groups/groups.h"
+#include "groups/unblock.h"
+#include "job/logged.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "catalog/pg_class.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr UnblockingKind kKinds[kBlockers] = {{look_at_groups, search_groups, forget_groups},
+                                              {look_at_dependencies, search_dependents, nullptr}};
+
+// So many of those that commits tell of in one transaction: the first shall not wait long for the last.
+constexpr int kTakeAtOnce = 256;
+constexpr int kMaxAgain = 1024;
+// Between looks at what somebody holds.
+constexpr core::Micros kShortestPause = 2000;
+constexpr core::Micros kLongestPause = core::kSecond;
+// A search by the repair rests so many times as long as it took.
+constexpr int kSearchRest = 50;
+// By hand: how long to wait for the background worker, whose transactions take about a millisecond.
+constexpr int kLockTries = 100;
+constexpr long kLockPause = 1000;
+
+constexpr SearchPlace kBeginning = {PG_INT64_MIN, 0};
+
+// A search through the table for one kind.
+struct Search {
+    bool going;
+    bool once_more;  // from the beginning, when it has ended
+    bool failed;     // something could not be changed
+    SearchPlace place;
+    TimestampTz begun;
+};
+
+// Of the worker's process; by hand only what one call needs.
+struct State {
+    const Slot *slot;  // nullptr: by hand
+    bool looked;       // at the list, since the process began
+    bool careful;      // since a transaction has failed, until a search finds nothing that fails
+    bool failing;      // a job could not be changed; until then too
+    Search searches[kBlockers];
+    Unblocked again[kMaxAgain];  // somebody held what they are about
+    int again_count;
+    TimestampTz again_at;
+    core::Micros again_pause;
+    TimestampTz locked_until;  // somebody else promotes
+    core::Micros lock_pause;   // 0: nobody did the last time
+};
+State state = {};
+
+void forget_kind(int kind) {
+    if (kKinds[kind].forget != nullptr) kKinds[kind].forget();
+}
+
+void search_for(int kind) {
+    Search *search = &state.searches[kind];
+    if (search->going) {
+        search->once_more = true;
+        return;
+    }
+    search->going = true;
+    search->failed = false;
+    search->place = kBeginning;
+    search->begun = GetCurrentTimestamp();
+}
+
+// A lock of its own kind on jobq.jobs: nobody else asks for it, and it is held until the transaction is visible.
+bool try_lock() {
+    LOCKTAG tag;
+    const Oid jobs = get_relname_relid("jobs", get_namespace_oid("jobq", false));
+    SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, jobs, 1);
+    return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool lock_by_hand() {
+    for (int i = 0; i < kLockTries; i++) {
+        if (try_lock()) return true;
+        CHECK_FOR_INTERRUPTS();
+        pg_usleep(kLockPause);
+    }
+    return false;
+}
+
+bool comes_first(const Unblocked &a, const Unblocked &b) {
+    if (a.blocker != b.blocker) return a.blocker < b.blocker;
+    return a.key != b.key ? a.key < b.key : a.job < b.job;
+}
+
+// Sorts, and leaves one of each key, with the lowest job.
+int in_order(Unblocked *told, int count) {
+    std::sort(told, told + count, comes_first);
+    const auto same = [](const Unblocked &a, const Unblocked &b) { return a.blocker == b.blocker && a.key == b.key; };
+    return static_cast<int>(std::unique(told, told + count, same) - told);
+}
+
+void look_at(const Unblocked *told, int count, Unblocking *done) {
+    for (int first = 0; first < count;) {
+        const Blocker blocker = told[first].blocker;
+        int end = first + 1;
+        while (end < count && told[end].blocker == blocker) end++;
+        const UnblockingKind &kind = kKinds[static_cast<int>(blocker)];
+        const int64 failed_before = done->outcome.failed;
+        if (kind.look != nullptr) kind.look(told + first, end - first, done);
+        if (done->outcome.failed > failed_before) state.searches[static_cast<int>(blocker)].failed = true;
+        first = end;
+    }
+}
+
+// A piece of the search of one kind.
+void go_on_searching(int kind, int limit, Unblocking *done) {
+    Search *search = &state.searches[kind];
+    if (!search->going) return;
+    const int64 failed_before = done->outcome.failed;
+    const bool more = kKinds[kind].search != nullptr && kKinds[kind].search(&search->place, limit, done);
+    if (done->outcome.failed > failed_before) search->failed = true;
+    if (more) return;
+    search->going = false;
+    const TimestampTz now = GetCurrentTimestamp();
+    rest_from_searches(state.slot, static_cast<Blocker>(kind),
+                       core::saturating_add(now, kSearchRest * Max(now - search->begun, 0)));
+    if (!search->once_more) return;
+    search->once_more = false;
+    search_for(kind);
+}
+
+bool searching() {
+    return std::any_of(state.searches, state.searches + kBlockers, [](const Search &search) { return search.going; });
+}
+
+bool search_failed() {
+    return std::any_of(state.searches, state.searches + kBlockers, [](const Search &search) { return search.failed; });
+}
+
+// Dependencies first: whom they set free may have to get into line in its group.
+void search_everything(int limit, Unblocking *done) {
+    for (int i = kBlockers - 1; i >= 0; i--) {
+        const UnblockingKind &kind = kKinds[i];
+        SearchPlace place = kBeginning;
+        while (kind.search != nullptr && kind.search(&place, limit, done)) CHECK_FOR_INTERRUPTS();
+    }
+}
+
+core::Micros longer(core::Micros pause) { return Min(Max(pause * 2, kShortestPause), kLongestPause); }
+
+// Those of the worker before.
+void go_on_with_searches() {
+    for (int kind = 0; kind < kBlockers; kind++) {
+        SearchPlace place;
+        if (!take_search(state.slot, static_cast<Blocker>(kind), &place)) continue;
+        search_for(kind);
+        state.searches[kind].place = place;
+    }
+}
+
+// What commits have told of, and what somebody held the last time: *held of them.
+int take_told(Unblocked *told, TimestampTz now, int *held) {
+    Blockers anything = 0;
+    if (!state.looked) go_on_with_searches();
+    int count = take_unblocked(state.slot, told, kTakeAtOnce, &anything);
+    state.looked = true;
+    for (int kind = 0; kind < kBlockers; kind++) {
+        if ((anything & (1U << kind)) == 0) continue;
+        forget_kind(kind);
+        search_for(kind);
+    }
+    *held = 0;
+    if (state.again_count == 0 || state.again_at > now) return count;
+    memcpy(told + count, state.again, sizeof(Unblocked) * state.again_count);
+    *held = state.again_count;
+    state.again_count = 0;
+    return count + *held;
+}
+
+void unblock_told(Unblocking *done) {
+    static Unblocked told[kTakeAtOnce + kMaxAgain];
+    const TimestampTz now = GetCurrentTimestamp();
+    int held = 0;
+    const int count = take_told(told, now, &held);
+    const int waiting = state.again_count;
+    look_at(told, in_order(told, count), done);
+    const int still_held = state.again_count - waiting;
+    if (still_held == 0) return;
+    state.again_pause = still_held == held ? longer(state.again_pause) : kShortestPause;
+    const TimestampTz again_at = now + state.again_pause;
+    state.again_at = waiting > 0 ? Min(state.again_at, again_at) : again_at;
+}
+
+}  // namespace
+
+void look_again(const Unblocked &told) {
+    if (state.slot == nullptr) return;
+    for (int i = 0; i < state.again_count; i++)
+        if (state.again[i].blocker == told.blocker && state.again[i].key == told.key) return;
+    if (state.again_count < kMaxAgain)
+        state.again[state.again_count++] = told;
+    else
+        search_for(static_cast<int>(told.blocker));
+}
+
+DutyOutcome unblock_jobs(TimestampTz now, int batch) {
+    Unblocking done = {now, state.careful || state.slot == nullptr, {}, 0};
+    if (IsolationUsesXactSnapshot()) return done.outcome;
+    if (state.slot == nullptr) {
+        if (!lock_by_hand()) return done.outcome;
+        begin_promoting();
+        unblocking_until_commit(true);
+        search_everything(batch, &done);
+        // What is watched is complete now, and right whether this commits or not.
+        unblocking_until_commit(false);
+        return done.outcome;
+    }
+    // A promotion that a crash forgets is made again: nothing that follows from it can be on the disk before it.
+    const bool may_be_lost = is_whole_transaction();
+    if (!try_lock()) {
+        state.lock_pause = longer(state.lock_pause);
+        state.locked_until = GetCurrentTimestamp() + state.lock_pause;
+        return done.outcome;
+    }
+    state.lock_pause = 0;
+    unblocking_until_commit(true);
+    if (!begin_promoting())
+        for (int kind = 0; kind < kBlockers; kind++) forget_kind(kind);
+    unblock_told(&done);
+    for (int kind = 0; kind < kBlockers; kind++) go_on_searching(kind, batch, &done);
+    if (done.outcome.failed > 0) state.failing = true;
+    if (!searching() && !search_failed()) state.careful = state.failing = false;
+    if (may_be_lost) allow_async_commit();
+    return done.outcome;
+}
+
+bool unblocking_fails() { return state.failing; }
+
+void repair_unblocking(TimestampTz now) {
+    if (state.slot == nullptr) return;
+    for (int kind = 0; kind < kBlockers; kind++)
+        if (!state.searches[kind].going && !searches_rest(state.slot, static_cast<Blocker>(kind), now))
+            search_for(kind);
+}
+
+void start_unblocking(const Slot *slot) { state.slot = slot; }
+
+void stop_unblocking() {
+    if (state.slot == nullptr) return;
+    Blockers anything = 0;
+    for (int kind = 0; kind < kBlockers; kind++) {
+        const Search &search = state.searches[kind];
+        if (search.going) hand_on_search(state.slot, static_cast<Blocker>(kind), search.place);
+        if (search.once_more) anything |= 1U << kind;
+    }
+    give_back_unblocked(state.slot, anything, state.again, state.again_count);
+}
+
+TimestampTz next_unblocking(TimestampTz now) {
+    // The clock may have stepped back.
+    const auto bounded_pause = [now](TimestampTz until) { return until > now + 2 * kLongestPause ? now : until; };
+    const TimestampTz free_at = state.lock_pause > 0 ? bounded_pause(state.locked_until) : now;
+    if (!state.looked || searching() || unblocked_waiting(state.slot)) return free_at;
+    return state.again_count > 0 ? Max(bounded_pause(state.again_at), free_at) : kNothingDue;
+}
+
+void undo_unblocking() {
+    if (!transaction_log().unblocking) return;
+    // By hand: what is watched may be incomplete now.
+    if (state.slot == nullptr) {
+        unblock_anything();
+        return;
+    }
+    // What was taken from the list and what is remembered of the table may be wrong.
+    state.careful = true;
+    for (int kind = 0; kind < kBlockers; kind++) {
+        forget_kind(kind);
+        search_for(kind);
+        state.searches[kind].place = kBeginning;
+    }
+}
+
+void undo_unblocking_of_savepoint() {
+    if (state.slot == nullptr && transaction_log().unblocking) unblock_anything();
+}
+
+}  // namespace jobq

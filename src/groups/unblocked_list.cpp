@@ -1,0 +1,232 @@
+// See unblocked_list.h. A list for each slot, made of entries of one common pool. What does not fit is replaced by one
+// bit that asks for a search.
+#include "compat/pg.h"
+
+#include "groups/unblocked_list.h"
+#include "job/logged.h"
+#include "shmem/memory.h"
+
+namespace jobq {
+
+namespace {
+
+constexpr int32 kNone = -1;
+constexpr int kEntries = 32768;
+// Of one database, whose worker may be switched off: the others need room, too.
+constexpr int kMaxListed = kEntries / 4;
+
+struct Entry {
+    Unblocked unblocked;
+    int32 next;
+};
+
+struct List {
+    pg_atomic_uint32 waiting;   // there is something to take
+    pg_atomic_uint64 promoter;  // who promoted last; see begin_promoting()
+    Oid database;
+    Blockers anything;
+    int32 first, last;
+    int count;
+    Blockers searches;  // that have been handed on
+    SearchPlace places[kBlockers];
+    TimestampTz rest_until[kBlockers];
+};
+
+struct Lists {
+    int32 free;
+    List lists[kMaxDatabases];
+    Entry entries[kEntries];
+};
+
+Lists *lists = nullptr;
+
+List *list_of(const Slot *slot) { return &lists->lists[slot - shared_state()->slots]; }
+
+LWLock *unblock_lock() { return shared_lock(Lock::Unblock); }
+
+// ---- under the lock
+
+void empty_list(List *list) {
+    while (list->first != kNone) {
+        Entry *entry = &lists->entries[list->first];
+        const int32 next = entry->next;
+        entry->next = lists->free;
+        lists->free = list->first;
+        list->first = next;
+    }
+    list->last = kNone;
+    list->count = 0;
+}
+
+// A slot that was another database's, or nobody's: its history is unknown.
+void start_list(List *list) {
+    empty_list(list);
+    list->database = MyDatabaseId;
+    list->anything = kAllBlockers;
+    list->searches = 0;
+    memset(list->rest_until, 0, sizeof(list->rest_until));
+    pg_atomic_write_u32(&list->waiting, 0);
+    pg_atomic_write_u64(&list->promoter, 0);
+}
+
+// Also of a kind that is to be searched for: what is told of shall not wait for the search.
+void add_entry(List *list, const Unblocked &unblocked) {
+    const int32 added = lists->free;
+    if (added == kNone || list->count == kMaxListed) {
+        empty_list(list);
+        list->anything = kAllBlockers;
+        return;
+    }
+    list->count++;
+    lists->free = lists->entries[added].next;
+    lists->entries[added] = {unblocked, kNone};
+    if (list->last == kNone)
+        list->first = added;
+    else
+        lists->entries[list->last].next = added;
+    list->last = added;
+}
+
+bool take_entry(List *list, Unblocked *taken) {
+    const int32 first = list->first;
+    if (first == kNone) return false;
+    Entry *entry = &lists->entries[first];
+    *taken = entry->unblocked;
+    list->first = entry->next;
+    if (list->first == kNone) list->last = kNone;
+    list->count--;
+    entry->next = lists->free;
+    lists->free = first;
+    return true;
+}
+
+// ----
+
+void post(const Slot *slot, Blockers anything, const Unblocked *entries, int count) {
+    List *list = list_of(slot);
+    LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
+    if (list->database != MyDatabaseId) start_list(list);
+    list->anything |= anything;
+    for (int i = 0; i < count; i++) add_entry(list, entries[i]);
+    pg_atomic_write_u32(&list->waiting, 1);
+    LWLockRelease(unblock_lock());
+}
+
+void tell(Blockers anything, const Unblocked *entries, int count) {
+    for (;;) {
+        Slot *slot = session_slot();
+        // Without a slot no worker comes, and the tick by hand searches.
+        if (slot == nullptr) return;
+        post(slot, anything, entries, count);
+        // It may have taken the list down just now, so it is told even if somebody else has told it already: a latch
+        // that is set costs next to nothing.
+        call_worker(slot);
+        // The launcher may have given the slot away meanwhile.
+        if (pg_atomic_read_u32(&slot->database) == MyDatabaseId) return;
+    }
+}
+
+// This process, among all that have ever run since the start of the server.
+uint64 own_number() {
+    return (static_cast<uint64>(MyStartTimestamp) << 22) ^ static_cast<uint64>(static_cast<uint32>(MyProcPid)) ^ 1;
+}
+
+}  // namespace
+
+void publish_unblocked() {
+    const TransactionLog &log = transaction_log();
+    if (log.unblocked_count > 0 || log.unblocked_unknown != 0)
+        tell(log.unblocked_unknown, log.unblocked, log.unblocked_count);
+}
+
+void unblock_now(const Unblocked *unblocked, int count, Blockers anything) {
+    if (shared_memory_ready() && IsUnderPostmaster) tell(anything, unblocked, count);
+}
+
+void unblock_anything() {
+    if (shared_memory_ready() && IsUnderPostmaster) tell(kAllBlockers, nullptr, 0);
+}
+
+bool unblocked_waiting(const Slot *slot) {
+    List *list = list_of(slot);
+    return list->database == MyDatabaseId && pg_atomic_read_u32(&list->waiting) != 0;
+}
+
+int take_unblocked(const Slot *slot, Unblocked *taken, int room, Blockers *anything) {
+    List *list = list_of(slot);
+    int count = 0;
+    LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
+    if (list->database != MyDatabaseId) start_list(list);
+    while (count < room && take_entry(list, &taken[count])) count++;
+    *anything = list->anything;
+    list->anything = 0;
+    pg_atomic_write_u32(&list->waiting, list->first == kNone ? 0 : 1);
+    LWLockRelease(unblock_lock());
+    return count;
+}
+
+void reset_unblocked(const Slot *slot) {
+    LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
+    start_list(list_of(slot));
+    LWLockRelease(unblock_lock());
+}
+
+void give_back_unblocked(const Slot *slot, Blockers anything, const Unblocked *entries, int count) {
+    if (anything != 0 || count > 0) post(slot, anything, entries, count);
+}
+
+void hand_on_search(const Slot *slot, Blocker blocker, const SearchPlace &place) {
+    List *list = list_of(slot);
+    LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
+    if (list->database != MyDatabaseId) start_list(list);
+    list->searches |= bit_of(blocker);
+    list->places[static_cast<int>(blocker)] = place;
+    pg_atomic_write_u32(&list->waiting, 1);
+    LWLockRelease(unblock_lock());
+}
+
+bool take_search(const Slot *slot, Blocker blocker, SearchPlace *place) {
+    List *list = list_of(slot);
+    LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
+    const bool found = list->database == MyDatabaseId && (list->searches & bit_of(blocker)) != 0;
+    if (found) *place = list->places[static_cast<int>(blocker)];
+    list->searches &= ~bit_of(blocker);
+    LWLockRelease(unblock_lock());
+    return found;
+}
+
+void rest_from_searches(const Slot *slot, Blocker blocker, TimestampTz until) {
+    List *list = list_of(slot);
+    LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
+    if (list->database == MyDatabaseId) list->rest_until[static_cast<int>(blocker)] = until;
+    LWLockRelease(unblock_lock());
+}
+
+bool searches_rest(const Slot *slot, Blocker blocker, TimestampTz now) {
+    const List *list = list_of(slot);
+    LWLockAcquire(unblock_lock(), LW_SHARED);
+    const TimestampTz until = list->database == MyDatabaseId ? list->rest_until[static_cast<int>(blocker)] : 0;
+    LWLockRelease(unblock_lock());
+    return until > now && until - now <= core::kHour;
+}
+
+bool begin_promoting() {
+    const Slot *slot = known_session_slot();
+    return slot != nullptr && pg_atomic_exchange_u64(&list_of(slot)->promoter, own_number()) == own_number();
+}
+
+Size unblock_size() { return sizeof(Lists); }
+
+void make_unblock(void *memory, bool fresh) {
+    lists = static_cast<Lists *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, sizeof(Lists));
+    for (int32 i = 0; i < kEntries; i++) lists->entries[i].next = i + 1 < kEntries ? i + 1 : kNone;
+    for (List &list : lists->lists) {
+        list.first = list.last = kNone;
+        pg_atomic_init_u32(&list.waiting, 0);
+        pg_atomic_init_u64(&list.promoter, 0);
+    }
+}
+
+}  // namespace jobq

@@ -1,0 +1,309 @@
+// See change_job.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "groups/group_policy.h"
+#include "job/change_job.h"
+#include "job/retry_policy.h"
+#include "job/transaction_log.h"
+#include "lanes/lanes.h"
+#include "leases/young_leases.h"
+
+namespace jobq {
+
+namespace {
+
+// ---- how a row holds a life: one function to read and one to write for each type of job/life_policy.h
+
+using core::Maybe;
+
+struct Column {
+    TupleTableSlot *row;
+    JobColumn number;
+    bool none = false;
+    Datum value() { return slot_getattr(row, number, &none); }
+};
+
+core::JobStatus read_Status(Column column) { return job_status_of(column.value()); }
+int read_Count(Column column) { return DatumGetInt32(column.value()); }
+core::Micros read_Moment(Column column) { return DatumGetInt64(column.value()); }
+Maybe read_Number(Column column) {
+    const Datum value = column.value();
+    return column.none ? Maybe() : Maybe(DatumGetInt64(value));
+}
+Maybe read_Span(Column column) {
+    const Datum value = column.value();
+    return column.none ? Maybe() : Maybe(span_of(DatumGetIntervalP(value)));
+}
+bool read_Flag(Column column) {
+    const Datum value = column.value();
+    return !column.none && DatumGetBool(value);
+}
+bool read_Kept(Column column) {
+    column.value();
+    return !column.none;
+}
+
+// Columns and their new values.
+struct Written {
+    TupleTableSlot *from;  // the row before
+    int count;
+    AttrNumber columns[core::kLifeColumns + lengthof(OtherColumns::items)];
+    Datum values[lengthof(columns)];
+    bool nulls[lengthof(columns)];
+
+    void set_if(bool present, JobColumn column, Datum value) {
+        columns[count] = column;
+        values[count] = value;
+        nulls[count++] = !present;
+    }
+};
+
+void write_Status(Written *to, JobColumn column, core::JobStatus status) {
+    to->set_if(true, column, ObjectIdGetDatum(stored_status(status)));
+}
+void write_Count(Written *to, JobColumn column, int count) { to->set_if(true, column, Int32GetDatum(count)); }
+void write_Moment(Written *to, JobColumn column, core::Micros at) { to->set_if(true, column, Int64GetDatum(at)); }
+void write_Number(Written *to, JobColumn column, const Maybe &number) {
+    to->set_if(number.has_value(), column, Int64GetDatum(number.value_or(0)));
+}
+void write_Span(Written *to, JobColumn column, const Maybe &span) {
+    to->set_if(span.has_value(), column, IntervalPGetDatum(make_interval(span.value_or(0))));
+}
+// Only ever true or NULL: the index is on those that are true.
+void write_Flag(Written *to, JobColumn column, bool flag) { to->set_if(flag, column, BoolGetDatum(true)); }
+// What is to be there is among the other columns.
+void write_Kept(Written *to, JobColumn column, bool kept) {
+    if (!kept) to->set_if(false, column, Datum(0));
+}
+
+// What differs.
+void collect(Written *written, const core::Life &before, const core::Life &after) {
+    const uint32 mask = core::differing(before, after);
+#define JOBQ_WRITE(name, member, type) \
+    if ((mask & 1U << core::kLife##name) != 0) write_##type(written, kJob##name, after.member);
+    JOBQ_LIFE_COLUMNS(JOBQ_WRITE)
+#undef JOBQ_WRITE
+}
+
+// All of a life, whatever the row says.
+void collect_all(Written *written, TupleTableSlot *row, const core::Life &life) {
+    written->from = row;
+    written->count = 0;
+#define JOBQ_FILL(name, member, type) write_##type(written, kJob##name, life.member);
+    JOBQ_LIFE_COLUMNS(JOBQ_FILL)
+#undef JOBQ_FILL
+}
+
+HeapTuple with_written(HeapTuple row, TupleDesc desc, Written *written) {
+    int columns[lengthof(written->columns)];
+    for (int i = 0; i < written->count; i++) columns[i] = written->columns[i];
+    return heap_modify_tuple_by_cols(row, desc, written->count, columns, written->values, written->nulls);
+}
+
+void collect(Written *written, const OtherColumns &others) {
+    for (int i = 0; i < others.count; i++)
+        written->set_if(!others.items[i].none, others.items[i].column, others.items[i].value);
+}
+
+Maybe group_of(TupleTableSlot *row, const core::Life &life) {
+    if (life.group_active) return life.group_active;
+    if (life.group_waiting) return life.group_waiting;
+    bool none;
+    const Datum key = slot_getattr(row, kJobGroupKey, &none);
+    if (none) return {};
+    const Datum queue = slot_getattr(row, kJobQueue, &none);
+    return core::group_hash(view(DatumGetTextPP(queue)), view(DatumGetTextPP(key)));
+}
+
+core::Life life_of(TupleTableSlot *row) {
+    core::Life life = {};
+#define JOBQ_READ(name, member, type) life.member = read_##type({row, kJob##name});
+    JOBQ_LIFE_COLUMNS(JOBQ_READ)
+#undef JOBQ_READ
+    life.has_key = read_Kept({row, kJobUniqueKey});
+    life.group = group_of(row, life);
+    return life;
+}
+
+// ---- what others are told
+
+// Whether a claim may find it where, or when, it did not before.
+bool may_be_claimed_anew(const JobState &before, const JobState &after) {
+    const core::Life &was = before.life, &is = after.life;
+    return was.ready != is.ready || was.run_at != is.run_at || before.lane != after.lane ||
+           before.priority != after.priority || before.id != after.id ||
+           before.concurrency_key != after.concurrency_key || was.lost_attempts != is.lost_attempts ||
+           was.company_lease != is.company_lease;
+}
+
+void tell_of_place(const JobState &before, const JobState &after) {
+    const core::Life &was = before.life, &is = after.life;
+    if (was.group_active && was.group_active != is.group_active) publish_group_free(*was.group_active);
+    if (is.group_waiting && was.group_waiting != is.group_waiting) publish_group_waits(*is.group_waiting, after.id);
+}
+
+void tell_of_slots(const JobState &before, const JobState &after) {
+    const core::Life &was = before.life, &is = after.life;
+    if (was.queue_slot && was.queue_slot != is.queue_slot) slot_freed_at_commit(before.queue, {}, *was.queue_slot);
+    if (was.key_slot && was.key_slot != is.key_slot && !before.concurrency_key.empty())
+        slot_freed_at_commit(before.queue, before.concurrency_key, *was.key_slot);
+}
+
+void tell_of_waiting(const JobState &before, const JobState &after) {
+    const core::Life &is = after.life;
+    if (is.ready && may_be_claimed_anew(before, after))
+        tell_ready(after.queue, after.lane, {is.run_at, after.id, after.priority});
+    if (is.due && (!before.life.due || before.life.run_at != is.run_at)) publish_due_at_commit(is.run_at);
+}
+
+// The rescue looks when a lease of a job in its index runs out; of a job whose cancellation was asked for it works out
+// itself when the grace ends.
+void tell_of_running(const JobState &before, const JobState &after) {
+    const core::Life &was = before.life, &is = after.life;
+    if (was.lease && was.lease != is.lease) end_lease(before.id, *was.lease);
+    if (is.status != core::JobStatus::Processing || !is.watched) return;
+    const bool asked = is.cancel_requested_at && was.cancel_requested_at != is.cancel_requested_at;
+    if (asked)
+        publish_lease_deadline_at_commit(DT_NOBEGIN);
+    else if (!was.watched || was.lease != is.lease)
+        publish_lease_deadline_at_commit(core::deadline_of(is));
+}
+
+}  // namespace
+
+JobState state_of_row(TupleTableSlot *row) {
+    bool none;
+    const auto at = [&](JobColumn column) { return slot_getattr(row, column, &none); };
+    JobState state = {DatumGetInt64(at(kJobId)),   view(DatumGetTextPP(at(kJobQueue))), {},
+                      DatumGetInt64(at(kJobLane)), DatumGetInt16(at(kJobPriority)),     life_of(row)};
+    const Datum key = at(kJobConcurrencyKey);
+    if (!none) state.concurrency_key = view(DatumGetTextPP(key));
+    return state;
+}
+
+JobState state_of_tuple(HeapTuple row, TupleDesc desc) {
+    TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
+    ExecStoreHeapTuple(row, slot, false);
+    const JobState state = state_of_row(slot);
+    ExecDropSingleTupleTableSlot(slot);
+    return state;
+}
+
+JobState state_of(const JobsTable &jobs) { return state_of_row(jobs.table.row); }
+
+bool runs_under(const JobsTable &jobs, const core::Maybe &lease) {
+    return has_status(jobs, core::JobStatus::Processing) && read_Number({jobs.table.row, kJobLease}) == lease;
+}
+
+bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others,
+                core::Life *left, LockWaitPolicy wait) {
+    Table *table = &jobs->table;
+    Written written;
+    written.from = table->row;
+    written.count = 0;
+    collect(&written, before.life, after);
+    collect(&written, others);
+    if (written.count == 0) return true;
+    begin_change(table);
+    for (int i = 0; i < written.count; i++) {
+        table->changed->tts_values[written.columns[i] - 1] = written.values[i];
+        table->changed->tts_isnull[written.columns[i] - 1] = written.nulls[i];
+    }
+    if (!update_row(table, written.columns, written.count, wait)) return false;
+    const JobState now = state_of_row(table->changed);
+    tell_of_change(before, now);
+    if (left != nullptr) *left = now.life;
+    return true;
+}
+
+void fill_life(TupleTableSlot *row, const core::Life &life) {
+    Written written;
+    collect_all(&written, row, life);
+    for (int i = 0; i < written.count; i++)
+        if (!written.nulls[i]) set_column(row, static_cast<JobColumn>(written.columns[i]), written.values[i]);
+}
+
+HeapTuple with_life(HeapTuple row, TupleDesc desc, const core::Life &life) {
+    TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
+    ExecStoreHeapTuple(row, slot, false);
+    Written written;
+    collect_all(&written, slot, life);
+    HeapTuple changed = with_written(row, desc, &written);
+    ExecDropSingleTupleTableSlot(slot);
+    return changed;
+}
+
+HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, TimestampTz now) {
+    Written written;
+    written.count = 0;
+    const auto lacks = [&](JobColumn column) { return heap_attisnull(row, column, desc); };
+    bool none;
+    const core::Micros run_at = lacks(kJobRunAt) ? now : DatumGetInt64(SPI_getbinval(row, desc, kJobRunAt, &none));
+    if (lacks(kJobRunAt)) write_Moment(&written, kJobRunAt, run_at);
+    if (lacks(kJobStatus)) write_Status(&written, kJobStatus, core::waiting_status(run_at, now));
+    if (lacks(kJobMaxAttempts)) write_Count(&written, kJobMaxAttempts, max_attempts);
+    for (const JobColumn column : {kJobAttempts, kJobLostAttempts})
+        if (lacks(column)) write_Count(&written, column, 0);
+    return with_written(row, desc, &written);
+}
+
+void write_locked_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others) {
+    if (!write_life(jobs, before, after, others)) row_was_changed_twice();
+}
+
+bool try_change(JobsTable *jobs, const core::Event &event, const OtherColumns &others) {
+    const JobState before = state_of(*jobs);
+    return !core::applies(event.kind, before.life) ||
+           write_life(jobs, before, core::after_event(before.life, event), others);
+}
+
+void change_locked_job(JobsTable *jobs, const core::Event &event, const OtherColumns &others) {
+    if (!try_change(jobs, event, others)) row_was_changed_twice();
+}
+
+void let_happen(const Datum *ids, int count, const core::Event &event) {
+    change_locked_jobs(
+        count, [&](int i) { return DatumGetInt64(ids[i]); },
+        [&](JobsTable *jobs, int) { return try_change(jobs, event); });
+}
+
+void hint_at_change(const JobState &before, const JobState &after) {
+    tell_of_running(before, after);
+    tell_of_slots(before, after);
+    tell_of_place(before, after);
+    tell_of_waiting(before, after);
+    if (before.id != after.id) publish_finished_at_commit(before.id);
+    if (core::is_finished(after.life.status) && !core::is_finished(before.life.status))
+        publish_finished_at_commit(after.id, after.life.status == core::JobStatus::Completed);
+}
+
+void tell_of_change(const JobState &before, const JobState &after) {
+    const core::JobStatus was = before.life.status, is = after.life.status;
+    if (before.queue != after.queue)
+        count_move_at_commit(before.queue, was, after.queue, is);
+    else if (was != is)
+        count_at_commit(after.queue, was, is, 1);
+    hint_at_change(before, after);
+}
+
+void tell_of_new_job(const JobState &job, bool unclaimed) {
+    const core::Life &is = job.life;
+    count_inserts_at_commit(job.queue, is.status, 1);
+    if (is.group_waiting) publish_group_waits(*is.group_waiting, job.id);
+    if (is.ready) tell_ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
+    if (is.due) publish_due_at_commit(is.run_at);
+}
+
+void tell_of_gone_job(const JobState &job) {
+    const core::Life &was = job.life;
+    count_deletes_at_commit(job.queue, was.status, 1);
+    if (was.lease) end_lease(job.id, *was.lease);
+    JobState gone = job;
+    gone.life.queue_slot = gone.life.key_slot = gone.life.group_active = {};
+    tell_of_slots(job, gone);
+    tell_of_place(job, gone);
+    publish_finished_at_commit(job.id, was.status == core::JobStatus::Completed);
+}
+
+}  // namespace jobq

@@ -1,0 +1,89 @@
+// The columns of jobq.jobs: what the library knows of them, in the order in which src/sql/20_tables.sql declares them.
+// From here come their numbers, their names in messages, what is checked of the table (table/attached.h) and which of
+// them a plain INSERT by a role that does not own the table may fill in. An upgrade may add columns at the end.
+#pragma once
+
+#include "compat/pg.h"
+#include "table/attached.h"
+
+namespace jobq {
+
+// COLUMN(name in C++, name, type (InvalidOid: one of our own), NOT NULL, what becomes of a default that somebody gives
+// it, who says what is in it at an insert)
+// clang-format off
+#define JOBQ_JOB_COLUMNS(COLUMN) \
+    COLUMN(Id, "id", INT8OID, true, Unused, Jobq)                                          \
+    COLUMN(CreatedAt, "created_at", TIMESTAMPTZOID, true, Unused, Jobq)                    \
+    COLUMN(Version, "version", INT4OID, true, Unused, Producer)                            \
+    COLUMN(MaxAttempts, "max_attempts", INT4OID, true, Unused, Producer)                   \
+    COLUMN(Priority, "priority", INT2OID, true, Unused, Producer)                          \
+    COLUMN(Queue, "queue", TEXTOID, true, Unused, Producer)                                \
+    COLUMN(Kind, "kind", TEXTOID, true, Unused, Producer)                                  \
+    COLUMN(Payload, "payload", JSONBOID, true, Unused, Producer)                           \
+    COLUMN(Metadata, "metadata", JSONBOID, false, Honoured, Producer)                      \
+    COLUMN(Requires, "requires", TEXTARRAYOID, false, Refused, Producer)                   \
+    COLUMN(HeartbeatTimeout, "heartbeat_timeout", INTERVALOID, false, Honoured, Producer)  \
+    COLUMN(MaxRuntime, "max_runtime", INTERVALOID, false, Honoured, Producer)              \
+    COLUMN(UniqueKey, "unique_key", TEXTOID, false, Refused, Producer)                     \
+    COLUMN(UniqueFor, "unique_for", INTERVALOID, false, Refused, Producer)                 \
+    COLUMN(GroupKey, "group_key", TEXTOID, false, Refused, Producer)                       \
+    COLUMN(ConcurrencyKey, "concurrency_key", TEXTOID, false, Refused, Producer)           \
+    COLUMN(HoldsKey, "_holds_key", BOOLOID, false, Refused, Jobq)                          \
+    COLUMN(Ready, "_ready", BOOLOID, false, Refused, Jobq)                                 \
+    COLUMN(Due, "_due", BOOLOID, false, Refused, Jobq)                                     \
+    COLUMN(Watched, "_watched", BOOLOID, false, Refused, Jobq)                              \
+    COLUMN(Status, "status", InvalidOid, true, Unused, Producer)                           \
+    COLUMN(Attempts, "attempts", INT4OID, true, Unused, Jobq)                              \
+    COLUMN(LostAttempts, "lost_attempts", INT4OID, true, Unused, Jobq)                     \
+    COLUMN(RunAt, "run_at", TIMESTAMPTZOID, true, Unused, Producer)                        \
+    COLUMN(StartedAt, "started_at", TIMESTAMPTZOID, false, Refused, Jobq)                  \
+    COLUMN(LastHeartbeat, "last_heartbeat", TIMESTAMPTZOID, false, Refused, Jobq)          \
+    COLUMN(FinishedAt, "finished_at", TIMESTAMPTZOID, false, Refused, Jobq)                \
+    COLUMN(CancelRequestedAt, "cancel_requested_at", TIMESTAMPTZOID, false, Refused, Jobq) \
+    COLUMN(WorkerId, "worker_id", TEXTOID, false, Honoured, Jobq)                          \
+    COLUMN(Error, "error", TEXTOID, false, Honoured, Jobq)                                 \
+    COLUMN(Progress, "progress", JSONBOID, false, Honoured, Jobq)                          \
+    COLUMN(Result, "result", JSONBOID, false, Honoured, Jobq)                              \
+    COLUMN(DeadFrom, "dead_from", TEXTOID, false, Refused, Jobq)                           \
+    COLUMN(Lease, "lease", INT8OID, false, Refused, Jobq)                                  \
+    COLUMN(CompletedLease, "_completed_lease", INT8OID, false, Refused, Jobq)               \
+    COLUMN(CompanyLease, "_company_lease", INT8OID, false, Refused, Jobq)                   \
+    COLUMN(ClaimXid, "_claim_xid", XID8OID, false, Refused, Jobq)                           \
+    COLUMN(LeaseTimeout, "_lease_timeout", INTERVALOID, false, Refused, Jobq)               \
+    COLUMN(MustEndAt, "_must_end_at", TIMESTAMPTZOID, false, Refused, Jobq)                 \
+    COLUMN(QueueSlot, "_queue_slot", INT8OID, false, Refused, Jobq)                         \
+    COLUMN(KeySlot, "_key_slot", INT8OID, false, Refused, Jobq)                             \
+    COLUMN(SlotSeq, "_slot_seq", INT8OID, false, Refused, Jobq)                             \
+    COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                   \
+    COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                     \
+    COLUMN(Turn, "_turn", INT8OID, false, Refused, Jobq)                                    \
+    COLUMN(Lane, "_lane", INT8OID, true, Unused, Jobq)
+// clang-format on
+
+enum JobColumn : AttrNumber {
+    kBeforeFirstJobColumn = 0,
+#define JOBQ_NUMBER(name, column, type, not_null, with_default, filled_by) kJob##name,
+    JOBQ_JOB_COLUMNS(JOBQ_NUMBER)
+#undef JOBQ_NUMBER
+        kBehindLastJobColumn
+};
+constexpr int kJobColumns = kBehindLastJobColumn - 1;
+
+constexpr OwnColumn kOwnJobColumns[kJobColumns] = {
+#define JOBQ_OWN(name, column, type, not_null, with_default, filled_by) \
+    {column, type, not_null, OwnDefault::with_default},
+    JOBQ_JOB_COLUMNS(JOBQ_OWN)
+#undef JOBQ_OWN
+};
+
+constexpr const char *job_column_name(JobColumn column) { return kOwnJobColumns[column - 1].name; }
+
+// Who says at an INSERT what is in a column: the producer, or jobq alone.
+enum class FilledBy : uint8 { Producer, Jobq };
+constexpr FilledBy kFilledBy[kJobColumns] = {
+#define JOBQ_FILLED(name, column, type, not_null, with_default, filled_by) FilledBy::filled_by,
+    JOBQ_JOB_COLUMNS(JOBQ_FILLED)
+#undef JOBQ_FILLED
+};
+
+}  // namespace jobq

@@ -1,0 +1,180 @@
+// See jobs_sql.h. Each statement names the whole key and the predicate of the index that it is for, so that there is
+// one plan for it. Where that index is missing, or a table inherits jobq.jobs, another plan finds the same.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "job/job_columns.h"
+#include "job/jobs_sql.h"
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+
+// How many jobs are read first, and at most at once: most walks end after a few. Where transactions are serialised, no
+// more than is asked for: what has been read counts.
+constexpr int kFirstPiece = 8;
+constexpr int kGrowth = 4;
+constexpr int kLargestPiece = 512;
+
+#define IN_ORDER "ORDER BY j.priority, j.run_at, j.id LIMIT $"
+Statement read_lane = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
+       WHERE j._lane = $1 AND j._ready
+         AND (j.priority, j.run_at, j.id) >= ($2, $3, $4) AND (j.priority, j.run_at, j.id) <= ($5, $6, $7) )" IN_ORDER
+                       "8",
+                       {INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
+Statement read_turn = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
+       WHERE j._lane = $1 AND j._turn = $2 AND j._ready AND (j.priority, j.run_at, j.id) >= ($3, $4, $5) )" IN_ORDER
+                       "6",
+                       {INT8OID, INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
+Statement find_lane = {
+    R"(SELECT j._lane, j.priority, j.run_at, j.id FROM jobq.jobs j WHERE j._lane > $1 AND j._ready
+       ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT 1)",
+    {INT8OID}};
+Statement find_turn = {
+    R"(SELECT j._turn FROM jobq.jobs j WHERE j._lane = $1 AND j._turn > $2 AND j._ready
+       ORDER BY j._turn LIMIT 1)",
+    {INT8OID, INT8OID}};
+Statement find_id = {"SELECT " JOBQ_WHOLE_ROW " FROM jobq.jobs j WHERE j.id = $1 LIMIT 1", {INT8OID}};
+Statement find_active = {"SELECT " JOBQ_WHOLE_ROW " FROM jobq.jobs j WHERE j._group_active = $1 LIMIT 1", {INT8OID}};
+Statement find_waiting = {
+    "SELECT " JOBQ_WHOLE_ROW
+    " FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id >= $2 ORDER BY j._group_waiting, j.id LIMIT 1",
+    {INT8OID, INT8OID}};
+Statement find_group = {
+    "SELECT j._group_waiting FROM jobq.jobs j WHERE j._group_waiting > $1 ORDER BY j._group_waiting LIMIT 1",
+    {INT8OID}};
+
+void add_key(Params *params, const ClaimKey &key) {
+    params->add(Int16GetDatum(key.priority)).add(TimestampTzGetDatum(key.run_at)).add(Int64GetDatum(key.id));
+}
+
+bool find_row(Table *table, Statement &statement, const Params &params) {
+    bool found = false;
+    with_sql_of(table->relation, [&] {
+        const Rows rows = read(statement, params, table->snapshot);
+        found = rows.size() > 0;
+        if (found) store_row(rows[0], table->row);
+    });
+    return found;
+}
+
+// The first column of the first row.
+bool find_number(const Table &table, Statement &statement, const Params &params, int64 *number) {
+    bool found = false;
+    with_sql_of(table.relation, [&] {
+        const Rows rows = read(statement, params, table.snapshot);
+        found = rows.size() > 0;
+        if (found) *number = rows[0].int64_at(1);
+    });
+    return found;
+}
+
+void begin_walk(SqlWalk *walk) {
+    walk->count = walk->at = 0;
+    walk->piece = IsolationIsSerializable() ? 1 : kFirstPiece;
+}
+
+// As long as the table is open.
+void keep_piece(SqlWalk *walk, const Table &table, const Rows &rows) {
+    if (walk->memory == nullptr)
+        walk->memory = AllocSetContextCreate(table.row->tts_mcxt, "jobq walk", ALLOCSET_DEFAULT_SIZES);
+    MemoryContextReset(walk->memory);
+    MemoryContext caller = MemoryContextSwitchTo(walk->memory);
+    walk->desc = rows.size() > 0 ? CreateTupleDescCopy(rows.desc()) : nullptr;
+    walk->rows = static_cast<HeapTuple *>(palloc(sizeof(HeapTuple) * Max(rows.size(), 1)));
+    for (uint64 i = 0; i < rows.size(); i++) walk->rows[i] = heap_copytuple(rows.tuple(i));
+    MemoryContextSwitchTo(caller);
+    walk->count = static_cast<int>(rows.size());
+    walk->at = 0;
+}
+
+void read_piece(SqlWalk *walk, const Table &table) {
+    Params params;
+    params.add(Int64GetDatum(walk->lane));
+    if (walk->of_turn) params.add(Int64GetDatum(walk->turn));
+    add_key(&params, walk->from);
+    if (!walk->of_turn) add_key(&params, walk->to);
+    params.add(Int64GetDatum(walk->piece));
+    with_sql_of(table.relation,
+                [&] { keep_piece(walk, table, read(walk->of_turn ? read_turn : read_lane, params, table.snapshot)); });
+    if (walk->count < walk->piece)
+        walk->piece = 0;
+    else if (!IsolationIsSerializable())
+        walk->piece = Min(walk->piece * kGrowth, kLargestPiece);
+}
+
+ClaimKey key_of(const Row &row) {
+    return {DatumGetTimestampTz(row.get(result_column(kJobRunAt))), row.int64_at(result_column(kJobId)),
+            DatumGetInt16(row.get(result_column(kJobPriority)))};
+}
+
+}  // namespace
+
+void seek_by_sql(SqlWalk *walk, int64 lane, const ClaimKey &from, const ClaimKey &to) {
+    begin_walk(walk);
+    walk->lane = lane;
+    walk->of_turn = false;
+    walk->from = from;
+    walk->to = to;
+}
+
+void seek_turn_by_sql(SqlWalk *walk, int64 lane, int64 turn, const ClaimKey &from) {
+    begin_walk(walk);
+    walk->lane = lane;
+    walk->of_turn = true;
+    walk->turn = turn;
+    walk->from = from;
+}
+
+bool next_by_sql(SqlWalk *walk, const Table &table, ClaimKey *key) {
+    if (walk->at == walk->count) {
+        if (walk->piece == 0) return false;
+        read_piece(walk, table);
+        if (walk->count == 0) return false;
+    }
+    *key = key_of({walk->rows[walk->at++], walk->desc});
+    walk->from = core::next_key(*key);
+    return true;
+}
+
+void fetch_by_sql(const SqlWalk &walk, Table *table) { store_row({walk.rows[walk.at - 1], walk.desc}, table->row); }
+
+void end_walk(SqlWalk *walk) {
+    if (walk->memory != nullptr) MemoryContextDelete(walk->memory);
+    walk->memory = nullptr;
+    walk->count = walk->at = walk->piece = 0;
+}
+
+bool next_lane_by_sql(const Table &table, int64 *lane, ClaimKey *first) {
+    bool found = false;
+    with_sql_of(table.relation, [&] {
+        const Rows rows = read(find_lane, Params().add(Int64GetDatum(*lane)), table.snapshot);
+        found = rows.size() > 0;
+        if (!found) return;
+        *lane = rows[0].int64_at(1);
+        *first = {DatumGetTimestampTz(rows[0].get(3)), rows[0].int64_at(4), DatumGetInt16(rows[0].get(2))};
+    });
+    return found;
+}
+
+bool next_turn_by_sql(const Table &table, int64 lane, int64 *turn) {
+    return find_number(table, find_turn, Params().add(Int64GetDatum(lane)).add(Int64GetDatum(*turn)), turn);
+}
+
+bool find_job_by_sql(Table *table, int64 id) { return find_row(table, find_id, Params().add(Int64GetDatum(id))); }
+
+bool find_active_by_sql(Table *table, int64 group) {
+    return find_row(table, find_active, Params().add(Int64GetDatum(group)));
+}
+
+bool find_waiting_by_sql(Table *table, int64 group, int64 first_id) {
+    return find_row(table, find_waiting, Params().add(Int64GetDatum(group)).add(Int64GetDatum(first_id)));
+}
+
+bool next_group_by_sql(const Table &table, int64 *group) {
+    return find_number(table, find_group, Params().add(Int64GetDatum(*group)), group);
+}
+
+}  // namespace jobq

@@ -1,0 +1,337 @@
+// See life_policy.h.
+#include "job/life_policy.h"
+
+#include "job/retry_policy.h"
+
+#include <algorithm>
+
+namespace jobq::core {
+
+namespace {
+
+// What follows from the status, whatever the event. A key is given up here, and taken by the events that say so: a row
+// that came behind the triggers' back may want one that somebody else has.
+void follow_status(Life *life, Micros now) {
+    const bool runs = life->status == JobStatus::Processing, finished = is_finished(life->status);
+    life->ready = life->status == JobStatus::Pending;
+    life->due = life->status == JobStatus::Scheduled;
+    if (life->status != JobStatus::Blocked) life->group_waiting.reset();
+    if (!runs) {
+        life->lease.reset();
+        life->must_end_at.reset();
+        life->watched = false;
+        life->queue_slot.reset();
+        life->key_slot.reset();
+    }
+    if (finished) {
+        if (!life->finished_at) life->finished_at = now;
+        life->group_active.reset();
+        life->holds_key = false;
+    } else {
+        life->finished_at.reset();
+        if (!runs) life->cancel_requested_at.reset();
+    }
+}
+
+void wait_until(Life *life, Micros run_at, Micros now) {
+    life->run_at = run_at;
+    life->status = waiting_status(run_at, now);
+}
+
+bool needs_turn(const Life &life) { return life.group && !life.group_active; }
+
+void claim(Life *life, const Event &event) {
+    life->status = JobStatus::Processing;
+    life->attempts = next_attempt(life->attempts);
+    life->started_at = life->last_heartbeat = event.now;
+    life->lease = event.lease;
+    // None stands for the usual one: 16 bytes less in each version of the row.
+    life->lease_timeout = event.timeout == kDefaultHeartbeatTimeout ? Maybe() : Maybe(event.timeout);
+    life->must_end_at = event.max_runtime > 0 ? Maybe(saturating_add(event.now, event.max_runtime)) : Maybe();
+    life->watched = event.watched;
+    life->cancel_requested_at.reset();
+    life->queue_slot = event.queue_slot;
+    life->key_slot = event.key_slot;
+    if (event.slot_seq) life->slot_seq = event.slot_seq;
+}
+
+void give_slots(Life *life, const Event &event) {
+    if (event.queue_slot) life->queue_slot = event.queue_slot;
+    if (event.key_slot) life->key_slot = event.key_slot;
+    // One that it holds already stands there under another number, which must not fall.
+    if (event.slot_seq) life->slot_seq = std::max(life->slot_seq.value_or(INT64_MIN), *event.slot_seq);
+}
+
+void complete(Life *life) {
+    life->status = JobStatus::Completed;
+    // By it a late heartbeat is told that its own worker has completed the job.
+    life->completed_lease = life->lease;
+    life->has_result = false;
+}
+
+// The attempt has failed; it is tried again after a while, if at all.
+void fail(Life *life, JobStatus status, const Event &event) {
+    life->status = status;
+    if (status == JobStatus::Scheduled) wait_until(life, saturating_add(event.now, event.delay), event.now);
+}
+
+void release(Life *life, const Event &event) {
+    life->attempts = std::max(life->attempts - 1, 0);
+    wait_until(life, event.delay > 0 ? saturating_add(event.now, event.delay) : life->run_at, event.now);
+    if (life->cancel_requested_at) life->status = JobStatus::Cancelled;
+}
+
+void lose(Life *life, const Event &event) {
+    // 0: without a lease, as one has that was set to processing by hand.
+    if (event.in_company)
+        life->company_lease = life->lease.value_or(0);
+    else if (life->lost_attempts < kMaxAttempts)
+        life->lost_attempts++;
+    life->status = after_loss(life->attempts, life->max_attempts, life->lost_attempts, event.max_lost, event.in_company,
+                              life->cancel_requested_at.has_value());
+}
+
+void cancel(Life *life, const Event &event) {
+    if (!life->cancel_requested_at) life->cancel_requested_at = event.now;
+    if (life->status == JobStatus::Processing)
+        life->watched = true;
+    else
+        life->status = JobStatus::Cancelled;
+}
+
+void block(Life *life) {
+    life->status = JobStatus::Blocked;
+    life->group_waiting.reset();
+}
+
+// Into the line of its group, unless it has its turn; else as soon as it is due.
+void unblock(Life *life, const Event &event) {
+    if (needs_turn(*life))
+        life->group_waiting = life->group;
+    else
+        wait_until(life, life->run_at, event.now);
+}
+
+void take_turn(Life *life, const Event &event) {
+    life->group_active = life->group_waiting;
+    wait_until(life, life->run_at, event.now);
+}
+
+// A finished job, or one that waits for a retry, is to run again.
+void revive(Life *life, Micros run_at, const Event &event) {
+    // Why one was cancelled that never ran says nothing about the job that it is now.
+    if (!life->started_at) life->has_error = false;
+    life->has_result = false;
+    life->lost_attempts = 0;
+    life->company_lease.reset();
+    life->holds_key = life->has_key;
+    wait_until(life, run_at, event.now);
+    if (event.waits || needs_turn(*life)) life->status = JobStatus::Blocked;
+    if (!event.waits && needs_turn(*life)) life->group_waiting = life->group;
+}
+
+void retry(Life *life, const Event &event) {
+    revive(life, event.now, event);
+    life->max_attempts = std::max(life->max_attempts, std::min(life->attempts, INT32_MAX - 1) + 1);
+}
+
+void start_over(Life *life, const Event &event) {
+    revive(life, event.run_at, event);
+    life->attempts = 0;
+}
+
+// As if it had just been enqueued, but for its place.
+void replace(Life *life, const Event &event) {
+    if (life->status == JobStatus::Blocked)
+        life->run_at = event.run_at;
+    else
+        wait_until(life, event.run_at, event.now);
+    life->max_attempts = event.max_attempts;
+    life->attempts = life->lost_attempts = 0;
+    life->company_lease.reset();
+    life->started_at.reset();
+    life->last_heartbeat.reset();
+    life->lease_timeout.reset();
+    life->has_error = false;
+}
+
+void take_key(Life *life) {
+    // For good: a retry must not want it back.
+    if (life->status == JobStatus::Processing) life->has_key = false;
+    life->holds_key = false;
+}
+
+void move(Life *life, const Event &event) {
+    life->group = event.group;
+    if (life->group_waiting) life->group_waiting = event.group;
+}
+
+void happen(Life *life, const Event &event) {
+    const bool asked = life->cancel_requested_at.has_value();
+    switch (event.kind) {
+        case EventKind::Claimed:
+            return claim(life, event);
+        case EventKind::Watched:
+            life->watched = true;
+            return;
+        case EventKind::SlotsGiven:
+            return give_slots(life, event);
+        case EventKind::InCompany:
+            life->company_lease = life->lease;
+            return;
+        case EventKind::Heartbeat:
+            life->last_heartbeat = event.now;
+            return;
+        case EventKind::Completed:
+            return complete(life);
+        case EventKind::Failed:
+            return fail(life, after_failure(life->attempts, life->max_attempts, event.wants_retry, asked), event);
+        case EventKind::Released:
+            return release(life, event);
+        case EventKind::Lost:
+            return lose(life, event);
+        case EventKind::Overran:
+            return fail(life, after_overrun(life->attempts, life->max_attempts, event.on_max_runtime, asked), event);
+        case EventKind::CancelForced:
+        case EventKind::Dropped:
+            life->status = JobStatus::Cancelled;
+            return;
+        case EventKind::Cancelled:
+            return cancel(life, event);
+        case EventKind::Due:
+            life->status = JobStatus::Pending;
+            return;
+        case EventKind::Blocked:
+        case EventKind::LeftLine:
+            return block(life);
+        case EventKind::DependenciesDone:
+            return unblock(life, event);
+        case EventKind::TurnCame:
+            return take_turn(life, event);
+        case EventKind::Rescheduled:
+            return wait_until(life, event.run_at, event.now);
+        case EventKind::Retried:
+            return retry(life, event);
+        case EventKind::StartedOver:
+            return start_over(life, event);
+        case EventKind::Replaced:
+            return replace(life, event);
+        case EventKind::KeyTaken:
+            return take_key(life);
+        case EventKind::Moved:
+            return move(life, event);
+    }
+}
+
+}  // namespace
+
+std::uint32_t differing(const Life &a, const Life &b) noexcept {
+    std::uint32_t mask = 0;
+#define JOBQ_COMPARE(name, member, type) \
+    if (a.member != b.member) mask |= 1U << kLife##name;
+    JOBQ_LIFE_COLUMNS(JOBQ_COMPARE)
+#undef JOBQ_COMPARE
+    return mask;
+}
+
+bool applies(EventKind kind, const Life &before) noexcept {
+    const JobStatus status = before.status;
+    switch (kind) {
+        case EventKind::Claimed:
+            return status == JobStatus::Pending;
+        case EventKind::Watched:
+        case EventKind::SlotsGiven:
+        case EventKind::InCompany:
+        case EventKind::Heartbeat:
+        case EventKind::Completed:
+        case EventKind::Failed:
+        case EventKind::Released:
+        case EventKind::Lost:
+        case EventKind::Overran:
+        case EventKind::CancelForced:
+            return status == JobStatus::Processing;
+        case EventKind::Cancelled:
+            return !is_finished(status);
+        case EventKind::Dropped:
+            return status == JobStatus::Pending || (status == JobStatus::Blocked && !before.group_waiting);
+        case EventKind::Due:
+            return status == JobStatus::Scheduled;
+        case EventKind::Blocked:
+        case EventKind::Rescheduled:
+            return status == JobStatus::Pending || status == JobStatus::Scheduled;
+        case EventKind::LeftLine:
+        case EventKind::TurnCame:
+            return status == JobStatus::Blocked && before.group_waiting;
+        case EventKind::DependenciesDone:
+            return status == JobStatus::Blocked && !before.group_waiting;
+        case EventKind::Retried:
+        case EventKind::StartedOver:
+            return is_finished(status) || status == JobStatus::Scheduled;
+        case EventKind::Replaced:
+            return is_waiting(status);
+        case EventKind::KeyTaken:
+        case EventKind::Moved:
+            return true;
+    }
+    return false;
+}
+
+Life after_event(const Life &before, const Event &event) noexcept {
+    if (!applies(event.kind, before)) return before;
+    Life after = before;
+    happen(&after, event);
+    follow_status(&after, event.now);
+    return after;
+}
+
+Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcept {
+    Life life = before;
+    wait_until(&life, run_at, now);
+    life.holds_key = life.has_key;
+    if (waits || needs_turn(life)) life.status = JobStatus::Blocked;
+    if (!waits && needs_turn(life)) life.group_waiting = life.group;
+    follow_status(&life, now);
+    return life;
+}
+
+Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
+    Life life = written;
+    life.group_waiting = facts.place == GroupPlace::Waiting ? life.group : Maybe();
+    life.group_active = facts.place == GroupPlace::Active ? life.group : Maybe();
+    const bool can_start = life.status == JobStatus::Pending || life.status == JobStatus::Scheduled ||
+                           (life.status == JobStatus::Blocked && facts.has_left);
+    if (life.group_waiting)
+        life.status = JobStatus::Blocked;
+    else if (can_start)
+        wait_until(&life, life.run_at, now);
+    life.holds_key = life.has_key;
+    if (life.status != JobStatus::Completed) life.has_result = false;
+    if (life.status == JobStatus::Processing) {
+        // Without a lease of ours it still gets a deadline, so that it cannot run for ever. With one it has what its
+        // claim has said: no timeout stands for the usual one.
+        life.watched = true;
+        if (!life.last_heartbeat) life.last_heartbeat = now;
+        if (!life.lease_timeout && !life.lease) life.lease_timeout = facts.timeout;
+        const Micros start = life.started_at.value_or(*life.last_heartbeat);
+        life.must_end_at = facts.max_runtime > 0 ? Maybe(saturating_add(start, facts.max_runtime)) : Maybe();
+    }
+    follow_status(&life, now);
+    return life;
+}
+
+Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept {
+    Life life = changed_by_hand(written, facts, now);
+    if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
+    // Only a claim, or the tick, gives slots: it knows which are free.
+    life.queue_slot = life.key_slot = life.slot_seq = Maybe();
+    return life;
+}
+
+Micros deadline_of(const Life &life) noexcept {
+    // Nobody knows when it was heard of: at once.
+    if (!life.last_heartbeat) return INT64_MIN;
+    const Micros lost = saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kDefaultHeartbeatTimeout));
+    return life.must_end_at ? std::min(lost, *life.must_end_at) : lost;
+}
+
+}  // namespace jobq::core

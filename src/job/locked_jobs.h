@@ -1,0 +1,41 @@
+// The store: jobs that are about to be changed on somebody's request: they are locked first, by a statement that
+// chooses them. Inside with_spi().
+#pragma once
+
+#include "compat/pg.h"
+#include "compat/spi.h"
+#include "job/job_policy.h"
+
+namespace jobq {
+
+// How many were changed, and the status of the last.
+struct Operated {
+    int64 count;
+    core::JobStatus status;
+};
+
+// The rows of locked jobs. The queue is the one that a dead letter came from; the key is the unique key that the job
+// has given up, and would need again.
+enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadLetter };
+#define LOCKED_COLUMNS                                                                                                \
+    "j.id, coalesce(j.dead_from, j.queue), CASE WHEN j._holds_key IS NOT TRUE THEN j.unique_key END, j.dead_from IS " \
+    "NOT NULL"
+
+// $1: bigint[].
+#define LOCK_APPLICABLE(statuses)                                                                 \
+    "SELECT " LOCKED_COLUMNS " FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status IN (" statuses \
+    ") ORDER "                                                                                    \
+    "BY j.id FOR NO KEY UPDATE"
+
+// Whether the job has its unique key or could have it now.
+#define KEY_IS_FREE(now)                                                                         \
+    "(j.unique_key IS NULL OR j._holds_key "                                                     \
+    "OR NOT EXISTS (SELECT FROM jobq.jobs h WHERE h._holds_key AND h.unique_key = j.unique_key " \
+    "AND h.queue COLLATE \"C\" = coalesce(j.dead_from, j.queue)) "                               \
+    "AND NOT EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = j.unique_key "            \
+    "AND k.queue = coalesce(j.dead_from, j.queue) AND k.kept_until > " now " AND k.job_id <> j.id))"
+
+// The row of that job; they are in the order of their ids.
+Row locked_row(const Rows &locked, int64 id);
+
+}  // namespace jobq

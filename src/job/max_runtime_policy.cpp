@@ -1,0 +1,33 @@
+// The clock of max_runtime: see max_runtime.h.
+#include "job/max_runtime_policy.h"
+
+#include "job/retry_policy.h"
+
+#include <algorithm>
+
+namespace jobq::core {
+
+bool parse_on_max_runtime(std::string_view name, OnMaxRuntime *choice) noexcept {
+    if (name == "fail")
+        *choice = OnMaxRuntime::Fail;
+    else if (name == "cancel")
+        *choice = OnMaxRuntime::Cancel;
+    else
+        return false;
+    return true;
+}
+
+Micros bounded_max_runtime(Micros max_runtime) noexcept {
+    return std::clamp(max_runtime, kMinMaxRuntime, kMaxMaxRuntime);
+}
+
+Micros first_deadline(Micros heartbeat_timeout, Micros max_runtime) noexcept {
+    return max_runtime > 0 ? std::min(heartbeat_timeout, max_runtime) : heartbeat_timeout;
+}
+
+JobStatus after_overrun(int attempts, int max_attempts, OnMaxRuntime choice, bool cancel_requested) noexcept {
+    if (choice == OnMaxRuntime::Cancel) return JobStatus::Cancelled;
+    return after_failure(attempts, max_attempts, true, cancel_requested);
+}
+
+}  // namespace jobq::core

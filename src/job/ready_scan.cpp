@@ -1,0 +1,170 @@
+// See ready_scan.h.
+#include "compat/pg.h"
+
+#include "job/ready_scan.h"
+
+extern "C" {
+#include "access/nbtree.h"
+#include "access/relscan.h"
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+
+enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kRunAt, kId };
+// The index of turns has the same columns, and the turn behind the lane.
+constexpr AttrNumber kTurn = 2;
+constexpr int kTurnShift = 1;
+constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
+
+// Fewer entries ahead than this are not worth telling of.
+constexpr int kWorthTelling = 8;
+
+// A row comparison, as for SQL's (run_at, id) >= (...), of the columns from `first` on: see access/skey.h.
+void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const ClaimKey &from, int shift = 0) {
+    const Datum values[] = {0, 0, Int16GetDatum(from.priority), TimestampTzGetDatum(from.run_at),
+                            Int64GetDatum(from.id)};
+    for (AttrNumber column = first; column <= kId; column++)
+        ScanKeyEntryInitialize(&row[column - first], column < kId ? SK_ROW_MEMBER : SK_ROW_MEMBER | SK_ROW_END,
+                               column + shift, BTGreaterEqualStrategyNumber, InvalidOid, InvalidOid,
+                               kComparison[column], values[column]);
+    *key = {};
+    key->sk_flags = SK_ROW_HEADER;
+    key->sk_attno = first + shift;
+    key->sk_strategy = BTGreaterEqualStrategyNumber;
+    key->sk_argument = PointerGetDatum(row);
+}
+
+// Returns how many keys there are. That a scan stops reading at the first entry behind its end takes equality in the
+// columns before.
+int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, const ClaimKey &to) {
+    ScanKeyData *key = ready->keys;
+    ScanKeyInit(key++, kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
+    if (reach == Reach::Rest) {
+        set_row_key(key++, ready->row, kPriority, from);
+        return 2;
+    }
+    ScanKeyInit(key++, kPriority, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(from.priority));
+    if (reach == Reach::UpToMoment) {
+        set_row_key(key++, ready->row, kRunAt, from);
+        ScanKeyInit(key++, kRunAt, BTLessEqualStrategyNumber, F_TIMESTAMPTZ_LE, TimestampTzGetDatum(to.run_at));
+        return 4;
+    }
+    ScanKeyInit(key++, kRunAt, BTEqualStrategyNumber, F_TIMESTAMPTZ_EQ, TimestampTzGetDatum(from.run_at));
+    ScanKeyInit(key++, kId, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(from.id));
+    ScanKeyInit(key++, kId, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(to.id));
+    return 5;
+}
+
+Reach reach_of(const ClaimKey &from, const ClaimKey &to) {
+    if (to == core::kLastKey || to < from || to.priority != from.priority) return Reach::Rest;
+    return to.run_at == from.run_at ? Reach::WithinMoment : Reach::UpToMoment;
+}
+
+// The last key of which a scan that has been told to read up to `to` is sure to have read the entry.
+ClaimKey end_of(Reach reach, const ClaimKey &to) {
+    if (reach == Reach::Rest) return core::kLastKey;
+    return reach == Reach::WithinMoment ? to : ClaimKey{to.run_at, INT64_MAX, to.priority};
+}
+
+ClaimKey key_of(IndexTuple entry, TupleDesc desc, int shift = 0) {
+    bool is_null;
+    return {DatumGetTimestampTz(index_getattr(entry, kRunAt + shift, desc, &is_null)),
+            DatumGetInt64(index_getattr(entry, kId + shift, desc, &is_null)),
+            DatumGetInt16(index_getattr(entry, kPriority + shift, desc, &is_null))};
+}
+
+// Begins a scan with the keys that have been set.
+void begin_scan(ReadyScan *ready, const Table &table, Reach reach, int keys) {
+    IndexScanDesc &scan = ready->scans[static_cast<int>(reach)];
+    if (scan == nullptr) {
+        Relation index = reach == Reach::Turn || reach == Reach::BehindTurn ? ready->turns : ready->index;
+        scan = begin_index_scan(table.relation, index, table.snapshot, keys);
+        // The key of an entry is read from the index, before anybody looks at the row.
+        scan->xs_want_itup = true;
+    }
+    index_rescan(scan, ready->keys, keys, nullptr, 0);
+    ready->current = scan;
+}
+
+// Returns how much of the lane is read.
+Reach begin(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &to) {
+    const Reach reach = reach_of(from, to);
+    begin_scan(ready, table, reach, set_keys(ready, reach, lane, from, to));
+    ready->lane = lane;
+    return reach;
+}
+
+}  // namespace
+
+void end_ready_scans(ReadyScan *ready) {
+    for (IndexScanDesc &scan : ready->scans) {
+        if (scan != nullptr) index_endscan(scan);
+        scan = nullptr;
+    }
+}
+
+void seek_entry(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &expected) {
+    ready->go_on_behind = end_of(begin(ready, table, lane, from, expected), expected);
+}
+
+void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &to) {
+    begin(ready, table, lane, from, to);
+    ready->go_on_behind = core::kLastKey;
+}
+
+void seek_entry_of_turn(ReadyScan *ready, const Table &table, int64 lane, int64 turn, const ClaimKey &from) {
+    ScanKeyInit(&ready->keys[0], kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
+    ScanKeyInit(&ready->keys[1], kTurn, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(turn));
+    set_row_key(&ready->keys[2], ready->row, kPriority, from, kTurnShift);
+    begin_scan(ready, table, Reach::Turn, 3);
+    ready->lane = lane;
+    ready->go_on_behind = core::kLastKey;
+}
+
+bool next_turn_of(ReadyScan *ready, const Table &table, int64 lane, int64 *turn) {
+    ScanKeyInit(&ready->keys[0], kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
+    ScanKeyInit(&ready->keys[1], kTurn, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*turn));
+    begin_scan(ready, table, Reach::BehindTurn, 2);
+    if (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) return false;
+    bool is_null;
+    *turn = DatumGetInt64(index_getattr(ready->current->xs_itup, kTurn, ready->current->xs_itupdesc, &is_null));
+    return true;
+}
+
+bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
+    while (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) {
+        if (ready->go_on_behind == core::kLastKey) return false;
+        seek_entry(ready, table, ready->lane, core::next_key(ready->go_on_behind), core::kLastKey);
+    }
+    const int shift = ready->current == ready->scans[static_cast<int>(Reach::Turn)] ? kTurnShift : 0;
+    *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc, shift);
+    return true;
+}
+
+bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, ClaimKey *first) {
+    ScanKeyInit(&ready->keys[0], kLane, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*lane));
+    begin_scan(ready, table, Reach::Behind, 1);
+    if (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) return false;
+    bool is_null;
+    *lane = DatumGetInt64(index_getattr(ready->current->xs_itup, kLane, ready->current->xs_itupdesc, &is_null));
+    *first = key_of(ready->current->xs_itup, ready->current->xs_itupdesc);
+    return true;
+}
+
+bool entry_ahead(const ReadyScan &ready, int count, ClaimKey *key) {
+    if (ready.current == nullptr || ready.current != ready.scans[static_cast<int>(Reach::Rest)]) return false;
+    const auto *scan = static_cast<const BTScanOpaqueData *>(ready.current->opaque);
+    const BTScanPosData &page = scan->currPos;
+    if (!BTScanPosIsValid(page) || page.lastItem - page.itemIndex < kWorthTelling) return false;
+    const int ahead = Min(page.itemIndex + count, page.lastItem);
+    *key = key_of(reinterpret_cast<IndexTuple>(scan->currTuples + page.items[ahead].tupleOffset),
+                  ready.current->xs_itupdesc);
+    return true;
+}
+
+}  // namespace jobq

@@ -1,0 +1,56 @@
+// The walk through the claim index: the entries of a lane in the order in which its jobs are claimed.
+//
+// A scan reads the index a page at a time, all matching entries of it at once, some hundreds where a claim wants one:
+// a fifth of all instructions of a claim and its completion. So whoever has an idea how far it will go says so, and the
+// scan reads up to there first. Behind it, it goes on by itself: an idea may be wrong.
+#pragma once
+
+#include "lanes/claim_key_policy.h"
+#include "table/table.h"
+
+namespace jobq {
+
+// How much of a lane a scan reads, or any entry of the lanes behind it. The index' key is (lane, priority, run_at,
+// id).
+// The last two are of the index whose key is (lane, turn, priority, run_at, id): the rest of a turn, or any turn
+// behind one.
+enum class Reach { Rest, UpToMoment, WithinMoment, Behind, Turn, BehindTurn };
+constexpr int kReaches = 6;
+
+struct ReadyScan {
+    Relation index;
+    Relation turns;
+    IndexScanDesc scans[kReaches];  // nullptr: not used yet
+    IndexScanDesc current;
+    int64 lane;
+    core::ClaimKey go_on_behind;  // this key, when what has been read is used up; kLastKey: that is the end
+    // The scans point into it.
+    ScanKeyData keys[5];
+    ScanKeyData row[3];
+};
+
+// Ends the scans; the index stays open.
+void end_ready_scans(ReadyScan *ready);
+
+// Goes to the first entry of a lane at or behind `from`. `expected`: how far the caller is likely to go, kLastKey:
+// nobody knows. `snapshot` must live as long as the scan.
+void seek_entry(ReadyScan *ready, const Table &table, int64 lane, const core::ClaimKey &from,
+                const core::ClaimKey &expected);
+// The same for a caller who wants the entries up to `to` only: the scan ends about there, some entries too late.
+void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const core::ClaimKey &from,
+                      const core::ClaimKey &to);
+// Goes to the first entry of a turn of a lane at or behind `from`, in the index of turns.
+void seek_entry_of_turn(ReadyScan *ready, const Table &table, int64 lane, int64 turn, const core::ClaimKey &from);
+// The next turn of a lane behind *turn that has entries, of whatever jobs; false when there is none.
+bool next_turn_of(ReadyScan *ready, const Table &table, int64 lane, int64 *turn);
+// The next entry's key; false at the end.
+bool next_entry(ReadyScan *ready, const Table &table, core::ClaimKey *key);
+
+// The next lane behind *lane that has entries, of whatever jobs, and the key of the first; false when there is none.
+bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, core::ClaimKey *first);
+
+// The key of the entry that lies `count` entries ahead, or of the last one that has been read already. False when
+// there are hardly any, or when only a part of the page has been read.
+bool entry_ahead(const ReadyScan &ready, int count, core::ClaimKey *key);
+
+}  // namespace jobq

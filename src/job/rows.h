@@ -1,0 +1,36 @@
+// Small things that the statements of the store share.
+#pragma once
+
+#include "compat/pg.h"
+#include "compat/spi.h"
+#include "job/job_policy.h"
+#include "job/transaction_log.h"
+
+namespace jobq {
+
+// Raises unless a statement has changed as many rows as it should: a trigger or rule of somebody's kept one out.
+inline void require_changed(int64 changed, int64 expected) {
+    if (changed == expected) return;
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+                    errmsg("a statement on jobq's tables changed %lld rows instead of %lld",
+                           static_cast<long long>(changed), static_cast<long long>(expected)),
+                    errhint("Is there a trigger or rule on jobq.jobs or jobq.attempts that suppresses changes?")));
+}
+
+// The status in a column of type text.
+inline core::JobStatus status_at(const Row &row, int column) {
+    char label[16] = {};
+    const std::string_view value = row.text_at(column);
+    memcpy(label, value.data(), Min(value.size(), sizeof(label) - 1));
+    core::JobStatus status = core::JobStatus::Pending;
+    if (!core::parse_status(label, &status)) elog(ERROR, "jobq: unknown status \"%s\"", label);
+    return status;
+}
+
+// Counts jobs that a statement has deleted. Its rows have their queue and status at column `first` and the next.
+inline void count_deleted_rows(const Rows &rows, int first) {
+    for (uint64 i = 0; i < rows.size(); i++)
+        count_deletes_at_commit(rows[i].text_at(first), status_at(rows[i], first + 1), 1);
+}
+
+}  // namespace jobq

@@ -1,0 +1,148 @@
+// The log of the transaction: all that it will tell others when it commits, and some of it when it does not. Whoever
+// changes something says so here, in a few stores; who learns of it, when and in which order, stands in jobq.cpp. The
+// learners read it by job/logged.h, and nobody who writes knows them.
+//
+// It is folded while it is written, and has room for a fixed number of entries: a transaction of any size costs the
+// same memory, half a megabyte at most and none of it allocated, and beyond that it is told less precisely.
+//
+// | what                              | folded by                     | room    | and beyond                      |
+// |-----------------------------------|-------------------------------|---------|---------------------------------|
+// | numbers of jobs                   | queue, level of savepoints    | 1,024   | unknown: the table is counted   |
+// | jobs that become claimable        | lane, priority: first to last | 1,024   | any job of any lane             |
+// |   described, to wake so many      | the same                      | 256     | all sleepers of the queue look  |
+// | queues with such jobs or settings | name                          | 256     | all sleepers look               |
+// | jobs that have ended              |                               | 4,096   | any job                         |
+// | groups, dependencies              | key, mostly                   | 4,096   | any of the kind                 |
+// | slots, taken or given back        | slot and key                  | 1,024   | any slot                        |
+// |   the names of their keys         | the same                      | 30 kB   | any slot                        |
+// | times at which something is due   | the earliest                  |         |                                 |
+// | lanes, claims, settings and so on | whether there are any         |         |                                 |
+//
+// The numbers of jobs are exact: a rolled-back savepoint takes its changes along. Of all else it may be told that a
+// savepoint has done it which was rolled back: these are hints, and every reader looks at the table.
+//
+// Without preload, and in single-user mode, only the sessions' own caches of lanes learn of anything.
+#pragma once
+
+#include "compat/pg.h"
+#include "lanes/claim_key_policy.h"
+#include "stats/counts_policy.h"
+#include "wait/wake_policy.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// ---- numbers of jobs. Every statement that inserts or deletes jobs, or changes their status or queue, says so.
+
+// `count` jobs of the queue, now with status `to`, had status `from`.
+void count_at_commit(std::string_view queue, core::JobStatus from, core::JobStatus to, int64 count);
+// Jobs that were inserted or deleted.
+void count_inserts_at_commit(std::string_view queue, core::JobStatus status, int64 count);
+void count_deletes_at_commit(std::string_view queue, core::JobStatus status, int64 count);
+// One job that was given another queue, and maybe another status.
+void count_move_at_commit(std::string_view from_queue, core::JobStatus from, std::string_view to_queue,
+                          core::JobStatus to);
+// Attempts that failed or were lost; the jobs' change of status is counted apart.
+void count_event_at_commit(std::string_view queue, core::CountedEvent event, int64 count);
+// Something that cannot be counted: the counters become unknown, and the worker counts the table.
+void recount_at_commit();
+
+// ---- jobs that become claimable
+
+// A job of this queue and lane does. For tell_ready() (lanes/lanes.h), which every statement that makes a job pending
+// calls for each of its jobs. `is_new`: nobody can have claimed it before. True: the lane is to be described, once, for
+// those who sleep; otherwise they look for themselves.
+bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
+void describe_ready_lane(int64 lane, const core::LaneTraits &traits);
+// The settings of a queue change, or of any queue when the name is empty: it may have been resumed.
+void publish_settings_at_commit(std::string_view queue);
+// Jobs are claimed: should the transaction or a savepoint of it roll back, they are claimable again.
+void publish_claim_at_abort();
+// The directory of lanes gets other rows. True: the message about all of them has been sent, this needs one of its own.
+bool publish_lanes_at_commit();
+
+// ---- jobs that end
+
+// A job finishes, or goes: whoever waits for it is woken, jobs too. Every statement that ends jobs must say so for each
+// of its jobs, or for any when nobody knows which. `completed`: it did, for sure, which concerns fewer of those that
+// depend on it.
+void publish_finished_at_commit(int64 job, bool completed = false);
+void publish_finished_anywhere_at_commit();
+
+// ---- jobs that are no longer blocked
+
+enum class Blocker : uint8 { Group, Dependency };
+constexpr int kBlockers = 2;
+using Blockers = uint32;  // a bit for each
+constexpr Blockers bit_of(Blocker blocker) { return 1U << static_cast<int>(blocker); }
+constexpr Blockers kAllBlockers = (1U << kBlockers) - 1;
+
+// What may have set blocked jobs free.
+struct Unblocked {
+    int64 key;  // the group; the job that others depend on
+    int64 job;  // groups: the lowest id among the jobs that wait for it from now on; kNoJob: none is new
+    Blocker blocker;
+};
+constexpr int64 kNoJob = PG_INT64_MAX;
+
+void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job = kNoJob);
+// Nobody knows which ones.
+void publish_unblocked_anywhere_at_commit(Blocker blocker);
+// A job of the group waits for its turn from now on.
+inline void publish_group_waits(int64 group, int64 job) { publish_unblocked_at_commit(Blocker::Group, group, job); }
+// The job of the group whose turn it was has ended, or is gone.
+inline void publish_group_free(int64 group) { publish_unblocked_at_commit(Blocker::Group, group); }
+// Blocked jobs are being set free, by who alone may do so, until it is done: what it remembers is wrong if it fails.
+void unblocking_until_commit(bool going_on);
+
+// ---- slots of limits
+
+// A slot is taken, or given back: whoever waits for one is told when it is free. `key` empty: it is one of the whole
+// queue. `ticket`: of who takes it, `seq`: what is written into the row. False: there is no room.
+bool publish_slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq, uint64 ticket);
+void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 slot);
+// The same for slots of any limits: nobody knows which.
+void slots_freed_at_commit();
+
+// ---- the background worker
+
+// Something is due at `when` (a lease runs out, a job becomes due).
+void publish_due_at_commit(TimestampTz when);
+// The same for a running job that the table marks as watched: its lease runs out, or its cancellation is to be forced,
+// at `when`; DT_NOBEGIN: perhaps at once.
+void publish_lease_deadline_at_commit(TimestampTz when);
+
+// What a look at all watched jobs has found.
+struct Horizon {
+    TimestampTz deadline;      // before this none of them needs the rescue; DT_NOBEGIN: unknown, the other too
+    TimestampTz cancel_asked;  // the earliest time at which one of them was asked to cancel; DT_NOEND: none was
+};
+constexpr Horizon kUnknownHorizon = {DT_NOBEGIN, DT_NOBEGIN};
+// `version`: of begin_horizon_scan() (wait/at_commit.h).
+void publish_horizon_at_commit(uint64 version, const Horizon &found);
+
+// The extension has come or gone: like publish_due_at_commit(now), and the worker looks whether it is there.
+void announce_extension_at_commit();
+// The launcher is to look through pg_database again.
+void announce_databases_at_commit();
+
+// ---- what this transaction itself must know of it. The rest of its changes: job/logged.h
+
+// Whether it has made jobs of this lane claimable, which nobody has been told of yet.
+bool has_unpublished_jobs(int64 lane);
+// By how many waiting jobs (scheduled, blocked, pending) it has made a queue deeper so far.
+int64 own_depth(std::string_view queue);
+// Whether recount_at_commit() was called.
+bool counts_unknown_here();
+
+// Whether it has given back slots of nobody knows which limits.
+bool any_slot_freed_here();
+// Whether it may have given back a slot of the limit, which for others is not free yet; and hands one out, once. 0:
+// none is known.
+bool has_own_free_slot(int64 limit);
+int64 take_own_free_slot(int64 limit);
+// The next key of which it has given back a slot since this was last asked. False: there is none.
+bool next_key_freed_here(std::string_view *queue, std::string_view *key);
+
+}  // namespace jobq

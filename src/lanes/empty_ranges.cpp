@@ -1,0 +1,222 @@
+// See empty_ranges.h. In a set of the table, the lane that learned something longest ago makes room for a new one.
+#include "compat/pg.h"
+
+#include "compat/settings.h"
+#include "lanes/empty_ranges.h"
+#include "shmem/database_state.h"
+#include "shmem/set_table.h"
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+using core::EmptyRanges;
+
+// Publications that a learner is told of one by one; later ones widen the last.
+constexpr int kMaxPublished = 4;
+// A learner that took longer has ended without a word.
+constexpr core::Micros kLongestLearning = core::kSecond;
+
+struct Published {
+    ClaimKey first, last;
+};
+
+struct Entry {
+    Oid database;  // InvalidOid: free
+    int64 lane;
+    uint64 epoch;
+    TimestampTz learned_at;
+    uint64 ticket;  // of the read that is under way, 0: none
+    TimestampTz ticket_at;
+    int published_count;  // since the ticket was given
+    Published published[kMaxPublished];
+    ClaimKey expected_end;
+    EmptyRanges ranges;
+};
+
+using Set = EntrySet<Entry>;
+using Table = SetTable<Set, Lock::Marks>;
+
+struct Marks {
+    pg_atomic_uint64 next_ticket;  // never repeats, so that a place given to another lane and back is noticed
+    Set sets[FLEXIBLE_ARRAY_MEMBER];
+};
+
+Marks *marks = nullptr;
+Table table = {};
+
+int set_count() { return Table::sets_for(settings.lanes_held); }
+
+bool useful(uint64 epoch) { return epoch != kNoMarks && marks != nullptr && worker_comes_by(); }
+
+Entry *find_entry(Set *set, int64 lane) {
+    return set->find([lane](const Entry &entry) { return entry.database == MyDatabaseId && entry.lane == lane; });
+}
+
+// A place for the lane: the one it has, whose marks are of another epoch, or one of its own.
+Entry *make_entry(Set *set, int64 lane, uint64 epoch) {
+    Entry *place = find_entry(set, lane);
+    if (place == nullptr)
+        place = set->place([](const Entry &a, const Entry &b) { return a.learned_at < b.learned_at; });
+    *place = {};
+    place->database = MyDatabaseId;
+    place->lane = lane;
+    place->epoch = epoch;
+    place->expected_end = core::kLastKey;
+    return place;
+}
+
+// Calls body(entry, set) under the lock of the lane's set; entry is nullptr when nothing is known of the lane.
+template <typename Body>
+auto with_entry(int64 lane, LWLockMode mode, Body body) {
+    return table.with_set(lane, mode, [&](Set *set) { return body(find_entry(set, lane), set); });
+}
+
+bool is_of(const Entry *entry, uint64 epoch) { return entry != nullptr && entry->epoch == epoch; }
+
+bool touches(const EmptyRanges &ranges, const ClaimKey &first, const ClaimKey &last) {
+    for (int i = 0; i < ranges.count; i++)
+        if (ranges.items[i].keys.from <= last && first < ranges.items[i].keys.to) return true;
+    return false;
+}
+
+void tell_learner(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
+    if (entry->ticket == 0) return;
+    if (entry->published_count < kMaxPublished) {
+        entry->published[entry->published_count++] = {first, last};
+        return;
+    }
+    Published &widened = entry->published[kMaxPublished - 1];
+    if (first < widened.first) widened.first = first;
+    if (widened.last < last) widened.last = last;
+}
+
+}  // namespace
+
+EmptyRanges read_marks(uint64 epoch, int64 lane) {
+    if (!useful(epoch)) return {};
+    return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
+        return is_of(entry, epoch) ? entry->ranges : EmptyRanges{};
+    });
+}
+
+ClaimKey first_possible_key(uint64 epoch, int64 lane) {
+    if (!useful(epoch)) return core::kFirstKey;
+    return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
+        return is_of(entry, epoch) ? core::skip_empty(entry->ranges, core::kFirstKey) : core::kFirstKey;
+    });
+}
+
+ClaimKey expected_end(int64 lane) {
+    if (marks == nullptr) return core::kLastKey;
+    return with_entry(lane, LW_SHARED, [](const Entry *entry, Set *) {
+        return entry == nullptr ? core::kLastKey : entry->expected_end;
+    });
+}
+
+void expect_end(int64 lane, const ClaimKey &key) {
+    if (marks == nullptr) return;
+    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
+        if (entry != nullptr) entry->expected_end = key;
+        return true;
+    });
+}
+
+uint64 begin_learning(uint64 epoch, int64 lane, core::Micros pause) {
+    if (!useful(epoch)) return 0;
+    const TimestampTz now = GetCurrentTimestamp();
+    return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *set) -> uint64 {
+        if (!is_of(entry, epoch)) entry = make_entry(set, lane, epoch);
+        const core::Micros age = now - entry->ticket_at;
+        if (age >= 0 && age < (entry->ticket != 0 ? kLongestLearning : pause)) return 0;
+        entry->ticket = pg_atomic_add_fetch_u64(&marks->next_ticket, 1);
+        entry->ticket_at = entry->learned_at = now;
+        entry->published_count = 0;
+        return entry->ticket;
+    });
+}
+
+void finish_learning(int64 lane, uint64 ticket, const EmptyRanges &found) {
+    if (ticket == 0) return;
+    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
+        if (entry == nullptr || entry->ticket != ticket) return false;
+        entry->ticket = 0;
+        EmptyRanges known = found;
+        for (int i = 0; i < entry->published_count; i++)
+            core::forget_empty(&known, entry->published[i].first, entry->published[i].last);
+        for (int i = 0; i < known.count; i++)
+            core::learn_empty(&entry->ranges, known.items[i].keys, known.items[i].passed);
+        return true;
+    });
+}
+
+bool is_being_learned(int64 lane) {
+    if (marks == nullptr) return false;
+    const TimestampTz now = GetCurrentTimestamp();
+    return with_entry(lane, LW_SHARED, [now](const Entry *entry, Set *) {
+        return entry != nullptr && entry->ticket != 0 && now - entry->ticket_at < kLongestLearning;
+    });
+}
+
+void publish_keys(int64 lane, const ClaimKey &first, const ClaimKey &last) {
+    if (marks == nullptr) return;
+    const bool nothing_to_do = with_entry(lane, LW_SHARED, [&](const Entry *entry, Set *) {
+        return entry == nullptr || (entry->ticket == 0 && !touches(entry->ranges, first, last));
+    });
+    if (nothing_to_do) return;
+    with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
+        if (entry == nullptr) return false;
+        tell_learner(entry, first, last);
+        core::forget_empty(&entry->ranges, first, last);
+        return true;
+    });
+}
+
+void forget_marks() {
+    if (marks == nullptr) return;
+    table.for_each(LW_EXCLUSIVE, [](Entry *entry) { *entry = {}; });
+}
+
+int held_lanes(uint64 epoch, HeldLane *held, int room) {
+    int count = 0;
+    if (epoch == kNoMarks || marks == nullptr) return 0;
+    table.for_each(LW_SHARED, [&](const Entry *entry) {
+        if (entry->epoch != epoch || count == room) return;
+        held[count++] = {entry->lane, core::skip_empty(entry->ranges, core::kFirstKey), entry->ranges.count,
+                         entry->learned_at};
+    });
+    return count;
+}
+
+int lanes_held() { return table.room(); }
+
+RepairPlace take_repair_place() {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return kRepairBegins;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    const RepairPlace place = slot->repaired_to;
+    slot->repaired_to = kRepairBegins;
+    LWLockRelease(slots_lock());
+    return place;
+}
+
+void leave_repair_place(const RepairPlace &place) {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->repaired_to = place;
+    LWLockRelease(slots_lock());
+}
+
+Size marks_size() { return offsetof(Marks, sets) + sizeof(Set) * set_count(); }
+
+void make_marks(void *memory, bool fresh) {
+    marks = static_cast<Marks *>(memory);
+    table = {set_count(), marks->sets};
+    if (!fresh) return;
+    memset(memory, 0, marks_size());
+    pg_atomic_init_u64(&marks->next_ticket, 0);
+}
+
+}  // namespace jobq

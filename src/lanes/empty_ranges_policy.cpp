@@ -1,0 +1,92 @@
+// See empty_ranges_policy.h.
+#include "lanes/empty_ranges_policy.h"
+
+#include <algorithm>
+
+namespace jobq::core {
+
+namespace {
+
+void erase(EmptyRanges *ranges, int at) {
+    std::copy(ranges->items + at + 1, ranges->items + ranges->count, ranges->items + at);
+    ranges->count--;
+}
+
+// The range that is worth least, the last of equals; `added` counts as one of them, at the end.
+int least_valuable(const EmptyRanges &ranges, const EmptyRange &added) {
+    int least = ranges.count;
+    std::int64_t value = added.passed;
+    for (int i = ranges.count - 1; i >= 0; i--) {
+        if (ranges.items[i].passed >= value) continue;
+        least = i;
+        value = ranges.items[i].passed;
+    }
+    return least;
+}
+
+// Puts a range that touches none of the others into its place.
+void insert(EmptyRanges *ranges, const EmptyRange &added) {
+    if (ranges->count == kMaxEmptyRanges) {
+        const int least = least_valuable(*ranges, added);
+        if (least == ranges->count) return;
+        erase(ranges, least);
+    }
+    EmptyRange *end = ranges->items + ranges->count;
+    EmptyRange *place =
+        std::find_if(ranges->items, end, [&](const EmptyRange &known) { return added.keys.from < known.keys.from; });
+    std::copy_backward(place, end, end + 1);
+    *place = added;
+    ranges->count++;
+}
+
+}  // namespace
+
+ClaimKey skip_empty(const EmptyRanges &ranges, const ClaimKey &key) noexcept {
+    for (int i = 0; i < ranges.count; i++) {
+        const KeyRange &keys = ranges.items[i].keys;
+        if (key < keys.from) break;
+        if (key < keys.to) return keys.to;
+    }
+    return key;
+}
+
+void forget_empty(EmptyRanges *ranges, const ClaimKey &first, const ClaimKey &last) noexcept {
+    for (int i = 0; i < ranges->count;) {
+        const EmptyRange cut = ranges->items[i];
+        if (last < cut.keys.from) return;
+        if (cut.keys.to <= first) {
+            i++;
+            continue;
+        }
+        erase(ranges, i);
+        const KeyRange before = {cut.keys.from, first};
+        const KeyRange behind = {next_key(last), cut.keys.to};
+        if (before.from < before.to) {
+            insert(ranges, {before, cut.passed});
+            i++;
+        }
+        if (behind.from < behind.to) {
+            insert(ranges, {behind, cut.passed});
+            return;
+        }
+    }
+}
+
+void learn_empty(EmptyRanges *ranges, const KeyRange &keys, std::int64_t passed) noexcept {
+    if (keys.to <= keys.from) return;
+    EmptyRange joined = {keys, passed};
+    for (int i = 0; i < ranges->count;) {
+        const EmptyRange &known = ranges->items[i];
+        if (known.keys.to < joined.keys.from || joined.keys.to < known.keys.from) {
+            i++;
+            continue;
+        }
+        joined.keys.from = std::min(joined.keys.from, known.keys.from);
+        joined.keys.to = std::max(joined.keys.to, known.keys.to);
+        joined.passed = saturating_add(joined.passed, known.passed);
+        erase(ranges, i);
+    }
+    insert(ranges, joined);
+}
+
+}  // namespace jobq::core

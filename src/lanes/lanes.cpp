@@ -1,0 +1,562 @@
+// See lanes.h.
+//
+// A cache is filled under fresh snapshots, not the transaction's: see directory.cpp. What this transaction has entered
+// itself goes into the cache at once; when it rolls back, to a savepoint too, all is read again.
+#include "compat/pg.h"
+
+#include "base/stable_hash.h"
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/queue_name.h"
+#include "compat/relation_changes.h"
+#include "compat/spi.h"
+#include "job/logged.h"
+#include "job/owner.h"
+#include "lanes/lanes.h"
+#include "wait/wake_policy.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "utils/syscache.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Bound the memory of a session that asks for ever new names. The queue in use may have more lanes.
+constexpr int kMaxKnownQueues = 10000;
+constexpr int kMaxKnownLanes = 500000;
+// So many new lanes are put into their places one by one.
+constexpr int kFewNew = 64;
+
+struct Lane {
+    int64 id;      // hash key
+    bool leaving;  // the directory has only rows of it that are to be deleted: a producer enters it anew
+    int32 version;
+    std::string_view kind;
+    std::string_view *required;  // canonical set
+    int required_count;
+    Lane *next_of_kind;
+};
+
+struct Kind {
+    int64 hash;  // hash key
+    bool complete;
+    Lane *first;
+};
+
+// Which transactions a look at the directory has seen the end of: all below xmax, but for those in `open`.
+struct Seen {
+    bool valid;  // not on a standby, whose snapshots say it otherwise
+    FullTransactionId xmax;
+    FullTransactionId *open;
+    int open_count;
+    int open_room;
+};
+
+struct Known {
+    QueueName queue;        // hash key
+    MemoryContext context;  // owns what follows; nullptr: nothing is known
+    uint64 all_read;        // valid while it equals changes_of_all
+    uint64 new_read;        // up to date while it equals changes
+    Seen seen;
+    FullTransactionId deleted;  // the last deletion of lanes that has been heard of
+    bool whole;                 // all lanes of the queue
+    HTAB *lanes;
+    int64 leaving;  // of them
+    HTAB *kinds;
+    int64 *ids;  // when whole; the first `in_order` of them sorted
+    int id_count, id_room, in_order;
+};
+
+HTAB *cache = nullptr;
+const Known *being_read = nullptr;  // the one that the directory is being read for: what runs meanwhile must leave it
+int64 known_lanes = 0;
+uint64 changes_of_all = 1;
+uint64 changes = 1;
+Oid directory = InvalidOid;
+// Nothing reads this view on the way of a job: a message about it says that the directory has new rows, and costs
+// nobody the plans that read the directory. Invalid: it must be looked up, since each such message may be of its end.
+Oid news = InvalidOid;
+
+// The lane that was found in the directory last, by a transaction that had its number.
+struct {
+    FullTransactionId xid;
+    int64 lane;
+} settled;
+
+#define LANE_COLUMNS "SELECT d.lane, d.kind, d.version, d.requires, d.retiring FROM jobq.lane_directory d "
+
+Statement read_all = {LANE_COLUMNS "WHERE d.queue = $1", {TEXTOID}};
+Statement read_kind = {LANE_COLUMNS "WHERE d.queue = $1 AND d.kind = $2", {TEXTOID, TEXTOID}};
+// Rows with numbers from the future come from a dump of another cluster; they were not new when they came.
+Statement read_new = {LANE_COLUMNS
+                      "WHERE d.queue = $1 AND d.changed_xid >= $2 AND d.changed_xid < $3 "
+                      "AND d.changed_xid <> $4",
+                      {TEXTOID, XID8OID, XID8OID, XID8OID}};
+Statement read_late = {LANE_COLUMNS "WHERE d.queue = $1 AND d.changed_xid = $2", {TEXTOID, XID8OID}};
+Statement read_deleted = {"SELECT r.deleted_xid FROM jobq.lane_retirement r WHERE r.deleted_xid IS NOT NULL", {}};
+Statement insert_lane = {"INSERT INTO jobq.lane_directory (queue, kind, version, requires) VALUES ($1, $2, $3, $4)",
+                         {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
+Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires FROM jobq.jobs j WHERE j.id = $1", {INT8OID}};
+
+void on_relcache_invalidation(Oid relation) {
+    if (relation == InvalidOid || relation == directory) changes_of_all++;
+    // Nobody can say which message is the one while the view is not known.
+    if (relation != news && OidIsValid(news)) return;
+    changes++;
+    news = InvalidOid;
+}
+
+// The extension may be gone.
+void find_relations() {
+    const Oid schema = get_namespace_oid("jobq", true);
+    directory = get_relname_relid("lane_directory", schema);
+    news = get_relname_relid("lanes", schema);
+}
+
+void send_news() {
+    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(news))) find_relations();
+    // Without the view all is read again, by everybody.
+    const Oid subject = OidIsValid(news) ? news : directory;
+    if (OidIsValid(subject)) CacheInvalidateRelcacheByRelid(subject);
+}
+
+int64 lanes_in(const Known &known) { return known.context == nullptr ? 0 : hash_get_num_entries(known.lanes); }
+
+void forget(Known *known) {
+    if (known->context == nullptr) return;
+    known_lanes -= lanes_in(*known);
+    MemoryContextDelete(known->context);
+    known->context = nullptr;
+}
+
+void open_cache() {
+    if (cache == nullptr) {
+        cache = make_hash_table("jobq lanes by queue", sizeof(QueueName), sizeof(Known), CacheMemoryContext);
+        on_relation_change(on_relcache_invalidation);
+    }
+}
+
+// Keeps the bounds, but for what is in use: to forget that would be to read it again each time.
+void forget_others(const Known *used) {
+    if (hash_get_num_entries(cache) <= kMaxKnownQueues && known_lanes - lanes_in(*used) <= kMaxKnownLanes) return;
+    HASH_SEQ_STATUS scan;
+    hash_seq_init(&scan, cache);
+    while (auto *known = static_cast<Known *>(hash_seq_search(&scan))) {
+        if (known == used || known == being_read) continue;
+        forget(known);
+        hash_search(cache, known->queue, HASH_REMOVE, nullptr);
+    }
+}
+
+void begin_to_know(Known *known) {
+    forget(known);
+    MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "jobq lanes", ALLOCSET_SMALL_SIZES);
+    HTAB *lanes = make_hash_table("jobq lanes", sizeof(int64), sizeof(Lane), context);
+    HTAB *kinds = make_hash_table("jobq kinds", sizeof(int64), sizeof(Kind), context);
+    known->lanes = lanes;
+    known->kinds = kinds;
+    known->seen = {};
+    known->leaving = 0;
+    known->whole = false;
+    known->ids = nullptr;
+    known->id_count = known->id_room = known->in_order = 0;
+    known->context = context;
+}
+
+Kind *kind_of(Known *known, std::string_view name) {
+    const int64 hash = core::stable_hash(name);
+    bool found;
+    auto *kind = static_cast<Kind *>(hash_search(known->kinds, &hash, HASH_ENTER, &found));
+    if (!found) {
+        kind->complete = false;
+        kind->first = nullptr;
+    }
+    return kind;
+}
+
+Lane *lane_of(const Known *known, int64 id) {
+    return static_cast<Lane *>(hash_search(known->lanes, &id, HASH_FIND, nullptr));
+}
+
+void make_room_for_id(Known *known) {
+    if (known->id_count < known->id_room) return;
+    const int room = Max(known->id_room * 2, 64);
+    const Size size = sizeof(int64) * room;
+    known->ids = static_cast<int64 *>(known->ids == nullptr ? MemoryContextAllocHuge(known->context, size)
+                                                            : repalloc_huge(known->ids, size));
+    known->id_room = room;
+}
+
+void set_leaving(Known *known, Lane *lane, bool leaving) {
+    known->leaving += static_cast<int>(leaving) - static_cast<int>(lane->leaving);
+    lane->leaving = leaving;
+}
+
+// A lane that the directory has, in a row that is to stay or in one that is leaving.
+void add_lane(Known *known, int64 id, std::string_view kind, int32 version, ArrayType *required, bool leaving) {
+    if (Lane *lane = lane_of(known, id)) {
+        set_leaving(known, lane, leaving);
+        return;
+    }
+    const Names names = canonical_requires(required);
+    const std::string_view own_kind = keep(known->context, kind);
+    std::string_view *own_names = nullptr;
+    if (names.count > 0) {
+        own_names =
+            static_cast<std::string_view *>(MemoryContextAlloc(known->context, sizeof(std::string_view) * names.count));
+        for (int i = 0; i < names.count; i++) own_names[i] = keep(known->context, names.items[i]);
+    }
+    Kind *of = kind_of(known, kind);
+    // What may fail comes first.
+    if (known->whole) make_room_for_id(known);
+    auto *lane = static_cast<Lane *>(hash_search(known->lanes, &id, HASH_ENTER, nullptr));
+    if (known->whole) known->ids[known->id_count++] = id;
+    known_lanes++;
+    lane->leaving = false;
+    set_leaving(known, lane, leaving);
+    lane->version = version;
+    lane->kind = own_kind;
+    lane->required = own_names;
+    lane->required_count = names.count;
+    lane->next_of_kind = of->first;
+    of->first = lane;
+}
+
+// Whether the cache must hear of a lane.
+bool is_met(const Known &known, int64 id, std::string_view kind) {
+    if (known.whole || lane_of(&known, id) != nullptr) return true;
+    const int64 hash = core::stable_hash(kind);
+    const auto *found = static_cast<Kind *>(hash_search(known.kinds, &hash, HASH_FIND, nullptr));
+    return found != nullptr && found->complete;
+}
+
+// Rows of LANE_COLUMNS. A lane stays if one of its rows does. `met`: only those of kinds that have been asked for.
+void add_rows(Known *known, const Rows &rows, bool met) {
+    for (const bool leaving : {true, false}) {
+        for (uint64 i = 0; i < rows.size(); i++) {
+            const Row row = rows[i];
+            if (row.bool_at(5) != leaving) continue;
+            if (met && !is_met(*known, row.int64_at(1), row.text_at(2))) continue;
+            add_lane(known, row.int64_at(1), row.text_at(2), row.int32_at(3),
+                     row.is_null(4) ? nullptr : DatumGetArrayTypeP(row.get(4)), leaving);
+        }
+    }
+}
+
+FullTransactionId widened(TransactionId xid, FullTransactionId next) {
+    uint32 epoch = EpochFromFullTransactionId(next);
+    if (xid > XidFromFullTransactionId(next)) epoch--;
+    return FullTransactionIdFromEpochAndXid(epoch, xid);
+}
+
+void remember_seen(Known *known, Snapshot snapshot) {
+    Seen *seen = &known->seen;
+    const FullTransactionId next = ReadNextFullTransactionId();
+    const FullTransactionId own = GetTopFullTransactionIdIfAny();
+    const int count = static_cast<int>(snapshot->xcnt) + 1;
+    seen->valid = false;
+    if (snapshot->takenDuringRecovery) return;
+    if (seen->open == nullptr || seen->open_room < count) {
+        const Size size = sizeof(FullTransactionId) * count;
+        seen->open = static_cast<FullTransactionId *>(seen->open == nullptr ? MemoryContextAlloc(known->context, size)
+                                                                            : repalloc(seen->open, size));
+        seen->open_room = count;
+    }
+    seen->xmax = widened(snapshot->xmax, next);
+    seen->open_count = 0;
+    for (uint32 i = 0; i < snapshot->xcnt; i++) seen->open[seen->open_count++] = widened(snapshot->xip[i], next);
+    if (FullTransactionIdIsValid(own) && FullTransactionIdPrecedes(own, seen->xmax))
+        seen->open[seen->open_count++] = own;
+    seen->valid = true;
+}
+
+// Whether rows may have been deleted whose last change the cache has not seen; or so many that those that are left are
+// better read anew.
+bool missed_deletions(Known *known, Snapshot snapshot) {
+    const Seen &seen = known->seen;
+    const Rows rows = read(read_deleted, Params(), snapshot);
+    if (rows.size() == 0) return false;
+    const FullTransactionId deleted = DatumGetFullTransactionId(rows[0].get(1));
+    if (!FullTransactionIdPrecedes(deleted, seen.xmax)) return true;
+    const bool first_heard = !FullTransactionIdEquals(deleted, known->deleted);
+    known->deleted = deleted;
+    if (first_heard && known->leaving > kFewNew && known->leaving > lanes_in(*known) / 2) return true;
+    return std::any_of(seen.open, seen.open + seen.open_count,
+                       [&](FullTransactionId open) { return !FullTransactionIdPrecedes(deleted, open); });
+}
+
+// Reads what is new since the last look. False: all must be read again.
+bool read_what_is_new(Known *known, Datum queue, Snapshot snapshot) {
+    const Seen &seen = known->seen;
+    if (!seen.valid || snapshot->takenDuringRecovery || missed_deletions(known, snapshot)) return false;
+    const FullTransactionId own = GetTopFullTransactionIdIfAny();
+    const FullTransactionId next = ReadNextFullTransactionId();
+    for (int i = 0; i < seen.open_count; i++) {
+        if (FullTransactionIdEquals(seen.open[i], own)) continue;
+        add_rows(known, read(read_late, Params().add(queue).add(FullTransactionIdGetDatum(seen.open[i])), snapshot),
+                 true);
+    }
+    add_rows(known,
+             read(read_new,
+                  Params()
+                      .add(queue)
+                      .add(FullTransactionIdGetDatum(seen.xmax))
+                      .add(FullTransactionIdGetDatum(next))
+                      .add(FullTransactionIdGetDatum(own)),
+                  snapshot),
+             true);
+    remember_seen(known, snapshot);
+    return true;
+}
+
+// Calls body(queue, snapshot) with a fresh snapshot, also for callers that may read nothing but what the functions give
+// them.
+template <typename Body>
+void look_into_directory(const Known &known, Body body) {
+    const Known *outer = being_read;
+    being_read = &known;
+    as_owner([&] {
+        with_spi([&] {
+            Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+            body(PointerGetDatum(make_text(queue_view(known.queue))), snapshot);
+            UnregisterSnapshot(snapshot);
+        });
+    });
+    being_read = outer;
+}
+
+Known *entry_of(std::string_view queue) {
+    QueueName key;
+    copy_queue(key, queue);
+    bool found;
+    auto *known = static_cast<Known *>(hash_search(cache, key, HASH_ENTER, &found));
+    if (!found) {
+        known->context = nullptr;
+        known->all_read = 0;
+        known->deleted = InvalidFullTransactionId;
+    }
+    return known;
+}
+
+// What is known of the queue's lanes, up to date.
+Known *known_of(std::string_view queue) {
+    open_cache();
+    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a new kind.
+    AcceptInvalidationMessages();
+    Known *known = entry_of(queue);
+    forget_others(known);
+    // What comes while it is read makes it stale at once.
+    const uint64 all = changes_of_all, latest = changes;
+    if (!OidIsValid(news) || known->all_read != all) find_relations();
+    if (known->context != nullptr && known->all_read == all && known->new_read == latest) return known;
+    bool current = false;
+    if (known->context != nullptr && known->all_read == all)
+        look_into_directory(*known,
+                            [&](Datum name, Snapshot snapshot) { current = read_what_is_new(known, name, snapshot); });
+    if (!current) begin_to_know(known);
+    known->all_read = all;
+    known->new_read = latest;
+    return known;
+}
+
+void complete_kind(Known *known, std::string_view kind) {
+    if (known->whole || kind_of(known, kind)->complete) return;
+    look_into_directory(*known, [&](Datum queue, Snapshot snapshot) {
+        add_rows(known, read(read_kind, Params().add(queue).add(PointerGetDatum(make_text(kind))), snapshot), false);
+        // What the queue's other kinds have been read under is older: then this is read once more.
+        if (known->seen.open == nullptr) remember_seen(known, snapshot);
+        kind_of(known, kind)->complete = true;
+    });
+}
+
+void complete_queue(Known *known) {
+    if (known->whole) return;
+    look_into_directory(*known, [&](Datum queue, Snapshot snapshot) {
+        add_rows(known, read(read_all, Params().add(queue), snapshot), false);
+        if (known->seen.open == nullptr) remember_seen(known, snapshot);
+        known->id_count = known->in_order = 0;
+        HASH_SEQ_STATUS scan;
+        hash_seq_init(&scan, known->lanes);
+        while (auto *lane = static_cast<Lane *>(hash_seq_search(&scan))) {
+            make_room_for_id(known);
+            known->ids[known->id_count++] = lane->id;
+        }
+        known->whole = true;
+    });
+}
+
+void put_ids_in_order(Known *known) {
+    complete_queue(known);
+    if (known->id_count - known->in_order > kFewNew) {
+        std::sort(known->ids, known->ids + known->id_count);
+        known->in_order = known->id_count;
+    }
+    for (; known->in_order < known->id_count; known->in_order++) {
+        const int64 id = known->ids[known->in_order];
+        int64 *place = std::upper_bound(known->ids, known->ids + known->in_order, id);
+        memmove(place + 1, place, sizeof(int64) * (known->ids + known->in_order - place));
+        *place = id;
+    }
+}
+
+bool matches(const core::WorkerFilter &filter, const Lane &lane) {
+    return core::lane_matches(filter, lane.kind, lane.version, lane.required, lane.required_count);
+}
+
+LaneIds no_lanes(int room) { return {room_for<int64>(room), 0, false}; }
+
+LaneIds copy_of_all(const Known &known) {
+    LaneIds ids = no_lanes(known.id_count);
+    ids.count = known.id_count;
+    ids.many = true;
+    if (ids.count > 0) memcpy(ids.items, known.ids, sizeof(int64) * ids.count);
+    return ids;
+}
+
+LaneIds lanes_of_kinds(Known *known, const core::WorkerFilter &filter) {
+    int room = 0;
+    for (int i = 0; i < filter.kind_count; i++) {
+        complete_kind(known, filter.kinds[i]);
+        for (const Lane *lane = kind_of(known, filter.kinds[i])->first; lane != nullptr; lane = lane->next_of_kind)
+            room++;
+    }
+    LaneIds ids = no_lanes(room);
+    for (int i = 0; i < filter.kind_count; i++)
+        for (const Lane *lane = kind_of(known, filter.kinds[i])->first; lane != nullptr; lane = lane->next_of_kind)
+            if (matches(filter, *lane)) ids.items[ids.count++] = lane->id;
+    // A kind may be named twice.
+    std::sort(ids.items, ids.items + ids.count);
+    ids.count = static_cast<int>(std::unique(ids.items, ids.items + ids.count) - ids.items);
+    return ids;
+}
+
+// The lane of a job that this transaction has made claimable, by its row. False when that says another one.
+bool ensure_lane_of_job(int64 lane, int64 job) {
+    int64 entered = 0;
+    as_owner([&] {
+        with_spi([&] {
+            const Rows rows = run(read_job, Params().add(Int64GetDatum(job)));
+            if (rows.size() == 0) return;
+            entered = ensure_lane(rows[0].text_at(1), rows[0].text_at(2), rows[0].int32_at(3),
+                                  rows[0].is_null(4) ? nullptr : DatumGetArrayTypeP(rows[0].get(4)));
+        });
+    });
+    return entered == lane;
+}
+
+bool stays(const Lane *lane) { return lane != nullptr && !lane->leaving; }
+
+void settle(int64 lane) {
+    settled.xid = GetTopFullTransactionId();
+    settled.lane = lane;
+}
+
+}  // namespace
+
+Names canonical_requires(ArrayType *required) {
+    if (required == nullptr) return {nullptr, 0};
+    Names names = names_of(required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
+    names.count = core::canonical_set(names.items, names.count);
+    return names;
+}
+
+int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
+    const Names names = canonical_requires(required);
+    return core::lane_hash(queue, kind, version, names.items, names.count);
+}
+
+int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
+    const int64 id = lane_id(queue, kind, version, required);
+    // The retirement of lanes waits for transactions that had their number when they looked: lanes/retire.cpp.
+    GetTopTransactionId();
+    Known *known = known_of(queue);
+    if (!stays(lane_of(known, id))) complete_kind(known, kind);
+    if (!stays(lane_of(known, id))) {
+        as_owner([&] {
+            with_spi([&] {
+                run(insert_lane, Params()
+                                     .add(PointerGetDatum(make_text(queue)))
+                                     .add(PointerGetDatum(make_text(kind)))
+                                     .add(Int32GetDatum(version))
+                                     .add_if(required != nullptr, PointerGetDatum(required)));
+            });
+        });
+        lanes_changed_at_commit();
+        // A trigger of somebody's may have asked for lanes.
+        add_lane(known_of(queue), id, kind, version, required, false);
+    }
+    settle(id);
+    return id;
+}
+
+void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {
+    const bool is_settled =
+        settled.lane == lane && FullTransactionIdEquals(settled.xid, GetTopFullTransactionIdIfAny());
+    if (!is_settled) {
+        if (stays(lane_of(known_of(queue), lane)) || ensure_lane_of_job(lane, key.id)) settle(lane);
+    }
+    if (!publish_ready_at_commit(queue, lane, key, is_new)) return;
+    const Lane *found = lane_of(known_of(queue), lane);
+    if (found != nullptr)
+        describe_ready_lane(lane,
+                            core::lane_traits(found->kind, found->version, found->required, found->required_count));
+}
+
+LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
+    Known *known = known_of(queue);
+    if (filter.kinds != nullptr) return lanes_of_kinds(known, filter);
+    put_ids_in_order(known);
+    if (known->id_count > kFewLanes) return copy_of_all(*known);
+    LaneIds ids = no_lanes(known->id_count);
+    for (int i = 0; i < known->id_count; i++)
+        if (matches(filter, *lane_of(known, known->ids[i]))) ids.items[ids.count++] = known->ids[i];
+    return ids;
+}
+
+bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &filter) {
+    // One look for a whole walk: what has changed since then is for the next one.
+    Known *known = entry_of(queue);
+    if (known->context == nullptr || !known->whole) complete_queue(known = known_of(queue));
+    const Lane *found = lane_of(known, lane);
+    return found != nullptr && matches(filter, *found);
+}
+
+LaneIds all_lanes(std::string_view queue) {
+    Known *known = known_of(queue);
+    put_ids_in_order(known);
+    return copy_of_all(*known);
+}
+
+void lanes_changed_at_commit() {
+    open_cache();
+    if (!OidIsValid(news)) find_relations();
+    // Triggers that fire at the end of the transaction may enter lanes yet.
+    if (publish_lanes_at_commit()) send_news();
+}
+
+void invalidate_lanes() {
+    open_cache();
+    find_relations();
+    CacheInvalidateRelcacheByRelid(directory);
+}
+
+void send_news_of_lanes() {
+    // Once, however many lanes: a flood of messages would make every session forget all it knows.
+    if (begin_sending_news()) send_news();
+}
+
+void undo_lanes() {
+    if (transaction_log().lanes_in != InvalidSubTransactionId) changes_of_all++;
+    being_read = nullptr;
+}
+
+void undo_lanes_of_savepoint() {
+    settled.lane = 0;
+    if (GetCurrentSubTransactionId() <= transaction_log().lanes_in) changes_of_all++;
+}
+
+}  // namespace jobq

@@ -1,0 +1,67 @@
+// The walk through the claimable jobs of a lane that spares itself what is known to be of no interest: ranges without
+// any (lanes/empty_ranges.h), or of jobs that nobody may take (limits/throttle.h). For store/; claims walk by
+// themselves, since what one takes decides how far it goes.
+#pragma once
+
+#include "compat/pg.h"
+#include "job/jobs_table.h"
+#include "job/transaction_log.h"
+#include "lanes/empty_ranges.h"
+#include "lanes/empty_ranges_policy.h"
+
+namespace jobq {
+
+// Whether this transaction may rely on the marks of a lane: they tell of what is committed, and published, now.
+inline bool may_use_marks(int64 lane) { return !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane); }
+
+enum class Step { Next, NextPriority, Stop };
+
+// Calls visit(key) for the entries from `from` up to `to`, until it returns Stop. seek(key) goes to the first one at or
+// behind a key; skip(key) is the first key at or behind a key that is worth a look, kLastKey: there is none.
+template <typename Seek, typename Skip, typename Visit>
+void walk_entries(JobsTable *jobs, const core::ClaimKey &from, const core::ClaimKey &to, Seek seek, Skip skip,
+                  Visit visit) {
+    core::ClaimKey key = from, next = skip(from);
+    bool sought = false;
+    while (!(next == core::kLastKey) && next <= to) {
+        if (!sought || key < next) seek(next);
+        sought = true;
+        if (!next_ready(jobs, &key) || to < key) return;
+        CHECK_FOR_INTERRUPTS();
+        next = skip(key);
+        if (!(next == key)) continue;
+        const Step step = visit(key);
+        if (step == Step::Stop) return;
+        if (step == Step::NextPriority) next = skip(core::next_key({INT64_MAX, INT64_MAX, key.priority}));
+    }
+}
+
+// The same for a lane, in the index of claims.
+template <typename Skip, typename Visit>
+void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to, Skip skip,
+               Visit visit) {
+    walk_entries(
+        jobs, from, to, [&](const core::ClaimKey &key) { seek_ready_range(jobs, lane, key, to); }, skip, visit);
+}
+
+// Calls found(key) for the first job of each priority of a lane, which stands in table.row. Returns how many entries it
+// met that belong to no job.
+template <typename Found>
+int walk_priorities(JobsTable *jobs, int64 lane, bool with_marks, Found found) {
+    const core::EmptyRanges empty = read_marks(with_marks ? marks_epoch() : kNoMarks, lane);
+    int passed = 0;
+    walk_lane(
+        jobs, lane, core::kFirstKey, core::kLastKey,
+        [&](const core::ClaimKey &key) { return core::skip_empty(empty, key); },
+        [&](const core::ClaimKey &key) {
+            if (!fetch_ready(jobs)) {
+                passed++;
+                return Step::Next;
+            }
+            found(key);
+            return Step::NextPriority;
+        });
+    return passed;
+}
+
+}  // namespace jobq

@@ -1,0 +1,178 @@
+// See retire.h. Three transactions, one after the other, each under a lock that is held until the messages of its
+// commit have been sent:
+//
+//  1. Lanes without claimable jobs that were entered long ago are marked as retiring. For claims nothing changes. A
+//     producer that has heard of it enters the lane anew, in a row of its own.
+//  2. The number that the next transaction will get is written down. Whoever makes a job claimable has its own number
+//     before it looks whether the lane is there. So all transactions from that number on have heard.
+//  3. When all below it have ended, prepared ones included, what they have made claimable is there to be seen: a marked
+//     lane with a claimable job stays, the others are deleted.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "job/jobs_table.h"
+#include "lanes/lanes.h"
+#include "lanes/retire.h"
+
+extern "C" {
+#include "postmaster/bgworker.h"
+#include "storage/lmgr.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// So many lanes at a time: the round's other duties wait for it.
+constexpr int kLanesAtOnce = 2000;
+// So many entries of jobs that are gone, of all of them together, and the other lanes are left for another time.
+constexpr int kMaxPassed = 100000;
+
+Statement get_state = {
+    R"(SELECT r.marked_xid IS NOT NULL,
+              coalesce(r.marked_xid = pg_current_xact_id_if_assigned(), false),
+              r.wait_for IS NOT NULL,
+              r.wait_for <= pg_snapshot_xmin(pg_current_snapshot())
+       FROM jobq.lane_retirement r)",
+    {}};
+
+// The lane that was entered last stays: it keeps the queue's name.
+Statement find_old = {
+    R"(SELECT o.lane
+       FROM (SELECT d.lane, max(d.entered_at) AS entered_at,
+                    row_number() OVER (PARTITION BY d.queue ORDER BY max(d.entered_at) DESC, d.lane) AS place
+             FROM jobq.lane_directory d WHERE NOT d.retiring GROUP BY d.queue, d.lane) o
+       WHERE o.place > 1 AND o.entered_at < $1 ORDER BY o.lane)",
+    {TIMESTAMPTZOID},
+    Planning::Free};
+
+// And those that came as retiring from elsewhere, with a dump.
+Statement mark = {
+    R"(UPDATE jobq.lane_directory d SET retiring = true, changed_xid = pg_current_xact_id()
+       WHERE d.ctid = ANY (ARRAY (SELECT m.ctid FROM jobq.lane_directory m
+                                  WHERE m.lane = ANY ($1) OR m.retiring
+                                  FOR UPDATE SKIP LOCKED)))",
+    {INT8ARRAYOID},
+    Planning::Free};
+Statement note_mark = {
+    "UPDATE jobq.lane_retirement r SET marked_xid = pg_current_xact_id(), wait_for = NULL", {}, Planning::Free};
+Statement note_next = {"UPDATE jobq.lane_retirement r SET wait_for = $1", {XID8OID}, Planning::Free};
+
+#define MARKED "d.retiring AND d.changed_xid = (SELECT r.marked_xid FROM jobq.lane_retirement r)"
+Statement find_marked = {
+    "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE " MARKED " ORDER BY d.lane", {}, Planning::Free};
+#define LOCK_MARKED "ARRAY (SELECT d.ctid FROM jobq.lane_directory d WHERE " MARKED " FOR UPDATE SKIP LOCKED)"
+Statement keep_used = {
+    "UPDATE jobq.lane_directory d SET retiring = false, entered_at = clock_timestamp(), "
+    "changed_xid = pg_current_xact_id() WHERE d.lane = ANY ($1) AND d.ctid = ANY (" LOCK_MARKED ")",
+    {INT8ARRAYOID},
+    Planning::Free};
+Statement delete_unused = {"DELETE FROM jobq.lane_directory d WHERE d.lane <> ALL ($1) AND d.ctid = ANY (" LOCK_MARKED
+                           ")",
+                           {INT8ARRAYOID},
+                           Planning::Free};
+Statement note_deleted = {
+    "UPDATE jobq.lane_retirement r SET deleted_xid = r.marked_xid, marked_xid = NULL, wait_for = NULL",
+    {},
+    Planning::Free};
+
+// When the background worker has looked in vain last, and until when it rests; a tick by hand always looks.
+struct {
+    TimestampTz from, until;
+} resting;
+
+// False when another one is at it, or its last commit has not told everybody yet.
+bool lock_directory() {
+    const Oid directory = get_relname_relid("lane_directory", get_namespace_oid("jobq", false));
+    return ConditionalLockRelationOid(directory, ShareUpdateExclusiveLock);
+}
+
+// By the table alone: marks may call a lane empty for a moment after a commit.
+bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *passed) {
+    seek_ready(jobs, lane, key);
+    while (next_ready(jobs, &key)) {
+        CHECK_FOR_INTERRUPTS();
+        if (fetch_ready(jobs) || ++*passed > kMaxPassed) return true;
+    }
+    return false;
+}
+
+// Of lanes, rows of ids in their order, those that have claimable jobs, and some of those that have none.
+struct Sorted {
+    Datum *used, *unused;
+    int used_count, unused_count;
+};
+
+Sorted sort_lanes(const Rows &rows) {
+    auto *ids = room_for<int64>(rows.size());
+    for (uint64 i = 0; i < rows.size(); i++) ids[i] = rows[i].int64_at(1);
+    Sorted sorted = {room_for<Datum>(rows.size()), room_for<Datum>(kLanesAtOnce), 0, 0};
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    LaneWalk walk = {ids, static_cast<int>(rows.size()), 0};
+    int64 id;
+    core::ClaimKey first;
+    int passed = 0;
+    while (next_lane_with_entries(&jobs, &walk, &id, &first))
+        if (has_claimable_job(&jobs, id, first, &passed)) sorted.used[sorted.used_count++] = Int64GetDatum(id);
+    close_jobs(&jobs);
+    int next_used = 0;
+    for (uint64 i = 0; i < rows.size() && sorted.unused_count < kLanesAtOnce; i++) {
+        if (next_used < sorted.used_count && DatumGetInt64(sorted.used[next_used]) == ids[i])
+            next_used++;
+        else
+            sorted.unused[sorted.unused_count++] = Int64GetDatum(ids[i]);
+    }
+    pfree(ids);
+    return sorted;
+}
+
+// Returns whether there were any.
+bool mark_unused(TimestampTz now) {
+    const core::Micros longest = settings.keep_lanes_s * core::kSecond;
+    const Rows old = run(find_old, Params().add(TimestampTzGetDatum(now - longest)));
+    const Sorted lanes = sort_lanes(old);
+    run(mark, Params().add(array_of(lanes.unused, lanes.unused_count, INT8OID)));
+    if (affected() == 0) {
+        resting = {now, now + Min(longest / 10, core::kMinute)};
+        return false;
+    }
+    run(note_mark, Params());
+    lanes_changed_at_commit();
+    return true;
+}
+
+void delete_marked() {
+    const Rows marked = run(find_marked, Params());
+    const Sorted lanes = sort_lanes(marked);
+    const Datum kept = array_of(lanes.used, lanes.used_count, INT8OID);
+    if (lanes.used_count > 0) run(keep_used, Params().add(kept));
+    run(delete_unused, Params().add(kept));
+    run(note_deleted, Params());
+    lanes_changed_at_commit();
+}
+
+}  // namespace
+
+bool retire_lanes(TimestampTz now) {
+    // An old snapshot would not see what must be judged.
+    if (settings.keep_lanes_s == 0 || IsolationUsesXactSnapshot()) return false;
+    if (IsBackgroundWorker && resting.from <= now && now < resting.until) return false;
+    if (!lock_directory()) return true;
+    const Rows state = run(get_state, Params());
+    if (state.size() == 0 || state[0].bool_at(2)) return state.size() > 0;
+    if (!state[0].bool_at(1)) return mark_unused(now);
+    if (!state[0].bool_at(3)) {
+        run(note_next, Params().add(FullTransactionIdGetDatum(ReadNextFullTransactionId())));
+    } else if (state[0].bool_at(4)) {
+        delete_marked();
+        return mark_unused(now);
+    }
+    return true;
+}
+
+}  // namespace jobq

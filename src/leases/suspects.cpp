@@ -1,0 +1,155 @@
+// See suspects.h.
+#include "compat/pg.h"
+
+#include "base/stable_hash.h"
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/own_locks.h"
+#include "job/change_job.h"
+#include "job/owner.h"
+#include "job/retry_policy.h"
+#include "leases/suspects.h"
+#include "leases/watch.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Whether any of these jobs is not marked as lost together with others: the marks of a batch that is rescued in pieces
+// tell of all but the first.
+Statement find_unmarked = {
+    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY ($1) AND j._company_lease IS DISTINCT FROM j.lease))",
+    {INT8ARRAYOID}};
+
+// All that the workers of some jobs hold, those claimed just now included, whose ids are among $2.
+Statement read_held = {
+    R"(SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h._lease_timeout, h.lease,
+              h._company_lease = h.lease
+       FROM jobq.jobs h
+       WHERE h._watched AND h.status = 'processing'
+         AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1)))
+       UNION ALL
+       SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h._lease_timeout, h.lease,
+              h._company_lease = h.lease
+       FROM jobq.jobs h
+       WHERE h.id = ANY ($2) AND h._watched IS NOT TRUE AND h.status = 'processing'
+         AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1))))",
+    {INT8ARRAYOID, INT8ARRAYOID}};
+enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
+
+// The suspects that a worker holds; one in company under its current lease need not have been one at its claim.
+Statement read_suspects = {
+    R"(SELECT j.started_at, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
+       WHERE j._watched AND j.worker_id = $1 AND j.status = 'processing'
+         AND (j.lost_attempts > 0 OR j._company_lease <> j.lease) AND j.started_at IS NOT NULL
+         AND j.last_heartbeat IS NOT NULL)",
+    {TEXTOID}};
+
+core::Micros timeout_at(const Row &row, int column) {
+    if (row.is_null(column)) return core::kDefaultHeartbeatTimeout;
+    const core::Micros span = span_of(DatumGetIntervalP(row.get(column)));
+    return Min(Max(span, 0), core::kMaxHeartbeatTimeout);
+}
+
+struct LockedJob {
+    int64 id;
+    int position;
+};
+
+// A job that the worker of a lost one holds.
+struct Held {
+    core::LastSign sign;
+    int row;
+    int locked;  // its position among the caller's; -1: it runs on
+};
+
+Held held_of(const Row &row, int number, const LockedJob *locked, int count, const bool *lost) {
+    const int64 id = row.int64_at(kHeldId);
+    const LockedJob *found = std::lower_bound(locked, locked + count, id,
+                                              [](const LockedJob &job, int64 wanted) { return job.id < wanted; });
+    const int position = found < locked + count && found->id == id ? found->position : -1;
+    return {{core::stable_hash(row.text_at(kHeldWorker)), DatumGetTimestampTz(row.get(kHeldSign)),
+             timeout_at(row, kHeldTimeout), position >= 0 && lost[position]},
+            number,
+            position};
+}
+
+bool is_marked(const Row &row) { return !row.is_null(kHeldMarked) && row.bool_at(kHeldMarked); }
+
+}  // namespace
+
+Company find_company_of(Datum *ids, const bool *lost, int count, Snapshot before) {
+    const Datum jobs = array_of(ids, count, INT8OID);
+    if (!read(find_unmarked, Params().add(jobs), before)[0].bool_at(1)) {
+        Company all = {room_for<bool>(count), nullptr, nullptr, 0};
+        std::fill_n(all.lost_together, count, true);
+        return all;
+    }
+    const Rows rows = read(read_held, Params().add(jobs).add(unwatched_jobs()), before);
+    const int held_count = static_cast<int>(rows.size());
+    auto *locked = room_for<LockedJob>(count);
+    for (int i = 0; i < count; i++) locked[i] = {DatumGetInt64(ids[i]), i};
+    std::sort(locked, locked + count, [](const LockedJob &a, const LockedJob &b) { return a.id < b.id; });
+    auto *held = room_for<Held>(held_count);
+    for (int i = 0; i < held_count; i++) held[i] = held_of(rows[i], i, locked, count, lost);
+    std::sort(held, held + held_count, [](const Held &a, const Held &b) { return core::earlier_sign(a.sign, b.sign); });
+    auto *signs = room_for<core::LastSign>(held_count);
+    auto *in_company = room_for<bool>(held_count);
+    for (int i = 0; i < held_count; i++) signs[i] = held[i].sign;
+    core::find_company(signs, held_count, in_company);
+
+    Company company = {room_for<bool>(count), room_for<Datum>(held_count), room_for<Datum>(held_count), 0};
+    std::fill_n(company.lost_together, count, false);
+    for (int i = 0; i < held_count; i++) {
+        const Row row = rows[held[i].row];
+        if (held[i].locked >= 0) {
+            company.lost_together[held[i].locked] = in_company[i] || is_marked(row);
+        } else if (in_company[i] && !is_marked(row) && !row.is_null(kHeldLease)) {
+            company.ids[company.count] = row.get(kHeldId);
+            company.leases[company.count++] = row.get(kHeldLease);
+        }
+    }
+    return company;
+}
+
+void mark_company(const Datum *ids, const Datum *leases, int count) {
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (int i = 0; i < count; i++)
+        if (find_job(&jobs, DatumGetInt64(ids[i])) && runs_under(jobs, DatumGetInt64(leases[i])) &&
+            lock_row_or_skip(&jobs.table))
+            change_locked_job(&jobs, {core::EventKind::InCompany, GetCurrentTimestamp()});
+    close_jobs(&jobs);
+}
+
+bool is_on_trial(text *worker_id, TimestampTz *until) {
+    const Rows rows = run(read_suspects, Params().add(PointerGetDatum(worker_id)));
+    bool on_trial = false;
+    *until = DT_NOBEGIN;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const TimestampTz started_at = DatumGetTimestampTz(rows[i].get(1));
+        const core::Micros timeout = timeout_at(rows[i], 3);
+        if (!core::is_on_trial(started_at, DatumGetTimestampTz(rows[i].get(2)), timeout)) continue;
+        on_trial = true;
+        *until = Max(*until, core::saturating_add(started_at, timeout));
+    }
+    return on_trial;
+}
+
+bool may_take_suspect(text *worker_id) {
+    const LOCKTAG tag = own_lock(OwnLock::Trial, core::stable_hash(view(worker_id)));
+    if (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL) return false;
+    bool on_trial = false;
+    as_owner([&] {
+        with_spi([&] {
+            TimestampTz until;
+            on_trial = is_on_trial(worker_id, &until);
+        });
+    });
+    return !on_trial;
+}
+
+}  // namespace jobq

@@ -1,0 +1,225 @@
+// See young_leases.h. In a set of the table, only an entry whose purpose has ended makes room for a new one.
+#include "compat/pg.h"
+
+#include "compat/settings.h"
+#include "leases/young_leases.h"
+#include "shmem/database_state.h"
+#include "shmem/set_table.h"
+
+extern "C" {
+#include "access/transam.h"
+#include "common/hashfn.h"
+#include "storage/procarray.h"
+}
+
+namespace jobq {
+
+namespace {
+
+struct Entry {
+    Oid database;         // InvalidOid: free
+    TransactionId made;   // by the (sub)transaction that claimed; FrozenTransactionId: long ago
+    TransactionId ended;  // by the (sub)transaction that completed the job, or marked it as watched
+    uint32 worker_hash;
+    int64 job;
+    int64 lease;
+    TimestampTz due;
+};
+
+using Set = EntrySet<Entry>;
+using Table = SetTable<Set, Lock::Leases>;
+
+// By the job's id.
+Table table = {};
+
+int set_count() { return Table::sets_for(settings.leases_held); }
+
+// What became of a transaction. Of one that ended so long ago that the server may have forgotten it, the table knows.
+enum class Fate { Open, Committed, Aborted, AskTheTable };
+
+Fate fate_of(TransactionId xid) {
+    if (!TransactionIdIsNormal(xid)) return Fate::AskTheTable;
+    if (TransactionIdIsInProgress(xid)) return Fate::Open;
+    if (TransactionIdPrecedes(xid, oldest_known_xid())) return Fate::AskTheTable;
+    return TransactionIdDidCommit(xid) ? Fate::Committed : Fate::Aborted;
+}
+
+bool is_over(const Entry &entry) {
+    return fate_of(entry.ended) == Fate::Committed || fate_of(entry.made) == Fate::Aborted;
+}
+
+// What became of the transactions that the current one has met in entries: a batch meets few, in thousands of entries.
+// Good for one transaction: while it runs, no number is given to a second one.
+struct Met {
+    TransactionId xid;
+    Fate fate;
+};
+constexpr int kMet = 16;
+Met met[kMet];
+TransactionId met_by = InvalidTransactionId;
+
+Fate fate_met(TransactionId xid) {
+    if (!TransactionIdIsNormal(xid)) return fate_of(xid);
+    Met *known = &met[xid % kMet];
+    if (known->xid == xid) return known->fate;
+    const Fate fate = fate_of(xid);
+    if (fate == Fate::Committed || fate == Fate::Aborted) *known = {xid, fate};
+    return fate;
+}
+
+// As is_over, for a transaction that writes entries: `xid` is its own.
+bool can_replace(const Entry &entry, TransactionId xid) {
+    if (entry.database == InvalidOid) return true;
+    if (entry.ended == xid) return false;
+    if (fate_met(entry.ended) == Fate::Committed) return true;
+    return entry.made != xid && fate_met(entry.made) == Fate::Aborted;
+}
+
+// Whether the table shows this session what the claim did.
+bool is_visible(const Entry &entry) {
+    if (TransactionIdIsCurrentTransactionId(entry.made)) return true;
+    const Fate fate = fate_of(entry.made);
+    return fate == Fate::Committed || fate == Fate::AskTheTable;
+}
+
+// Calls body(entry) under the lock of the job's set; entry is nullptr when the lease is not there.
+template <typename Body>
+auto with_entry(int64 job, int64 lease, LWLockMode mode, Body body) {
+    return table.with_set(job, mode, [&](Set *set) {
+        return body(set->find([&](const Entry &entry) {
+            return entry.job == job && entry.lease == lease && entry.database == MyDatabaseId;
+        }));
+    });
+}
+
+bool enter(const Entry &entry) {
+    const TransactionId own = GetTopTransactionIdIfAny();
+    if (met_by != own || own == InvalidTransactionId) {
+        memset(met, 0, sizeof(met));
+        met_by = own;
+    }
+    return table.with_set(entry.job, LW_EXCLUSIVE, [&](Set *set) {
+        Entry *place = set->find([&](const Entry &known) { return can_replace(known, entry.made); });
+        if (place != nullptr) *place = entry;
+        return place != nullptr;
+    });
+}
+
+// Where the last search ended: entries that nobody can get rid of must not hide others.
+int search_from = 0;
+
+// Calls body(entry) for the entries of this session's database under their lock, until it returns false.
+template <typename Body>
+void each_entry(LWLockMode mode, Body body) {
+    bool go_on = true;
+    for (int n = 0; n < table.count && go_on; n++) {
+        Set *set = &table.sets[search_from];
+        LWLock *lock = table.lock_of(search_from);
+        search_from = (search_from + 1) % table.count;
+        // Without the lock: an entry that is made at this moment has time.
+        if (set->find([](const Entry &entry) { return entry.database == MyDatabaseId; }) == nullptr) continue;
+        LWLockAcquire(lock, mode);
+        for (Entry *entry = set->begin(); entry < set->end() && go_on; entry++)
+            if (entry->database == MyDatabaseId) go_on = body(entry);
+        LWLockRelease(lock);
+    }
+}
+
+template <typename Wanted>
+int list_leases(YoungLease *young, int room, Wanted wanted) {
+    int count = 0;
+    if (!table.exists()) return count;
+    each_entry(LW_SHARED, [&](const Entry *entry) {
+        if (wanted(*entry) && is_visible(*entry) && !is_over(*entry)) young[count++] = {entry->job, entry->lease};
+        return count < room;
+    });
+    return count;
+}
+
+}  // namespace
+
+bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due) {
+    if (!table.exists() || !watching_is_lazy()) return false;
+    return enter({MyDatabaseId, GetCurrentTransactionId(), InvalidTransactionId, worker_hash, job, lease, due});
+}
+
+bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash) {
+    if (!table.exists()) return false;
+    if (with_entry(job, lease, LW_SHARED, [](const Entry *known) { return known != nullptr && !is_over(*known); }))
+        return true;
+    return enter({MyDatabaseId, FrozenTransactionId, InvalidTransactionId, worker_hash, job, lease, DT_NOBEGIN});
+}
+
+void end_lease(int64 job, int64 lease) {
+    if (!table.exists()) return;
+    with_entry(job, lease, LW_EXCLUSIVE, [](Entry *entry) {
+        if (entry != nullptr) entry->ended = GetCurrentTransactionId();
+        return true;
+    });
+}
+
+void drop_lease(int64 job, int64 lease) {
+    if (!table.exists()) return;
+    with_entry(job, lease, LW_EXCLUSIVE, [](Entry *entry) {
+        if (entry != nullptr) *entry = {};
+        return true;
+    });
+}
+
+int due_leases(TimestampTz now, YoungLease *young, int room) {
+    int count = 0;
+    if (!table.exists()) return count;
+    each_entry(LW_EXCLUSIVE, [&](Entry *entry) {
+        if (is_over(*entry))
+            *entry = {};
+        else if (entry->due <= now && is_visible(*entry) && !TransactionIdIsCurrentTransactionId(entry->ended))
+            young[count++] = {entry->job, entry->lease};
+        return count < room;
+    });
+    return count;
+}
+
+int visible_leases(YoungLease *young, int room) {
+    return list_leases(young, room, [](const Entry &) { return true; });
+}
+
+int leases_of_worker(uint32 worker_hash, YoungLease *young, int room) {
+    return list_leases(young, room, [&](const Entry &entry) { return entry.worker_hash == worker_hash; });
+}
+
+int leases_of_this_transaction(YoungLease *young, int room) {
+    int count = 0;
+    if (!table.exists()) return count;
+    each_entry(LW_SHARED, [&](const Entry *entry) {
+        if (TransactionIdIsCurrentTransactionId(entry->made) && !TransactionIdIsCurrentTransactionId(entry->ended))
+            young[count++] = {entry->job, entry->lease};
+        return count < room;
+    });
+    return count;
+}
+
+TimestampTz next_young_due() {
+    TimestampTz earliest = DT_NOEND;
+    if (!table.exists()) return earliest;
+    each_entry(LW_SHARED, [&](const Entry *entry) {
+        if (!is_over(*entry)) earliest = Min(earliest, entry->due);
+        return true;
+    });
+    return earliest;
+}
+
+uint32 worker_hash_of(const text *worker_id) {
+    return hash_bytes(reinterpret_cast<const unsigned char *>(VARDATA_ANY(worker_id)),
+                      static_cast<int>(VARSIZE_ANY_EXHDR(worker_id)));
+}
+
+int leases_held() { return table.room(); }
+
+Size leases_size() { return sizeof(Set) * set_count(); }
+
+void make_leases(void *memory, bool fresh) {
+    table = {set_count(), static_cast<Set *>(memory)};
+    if (fresh) memset(memory, 0, leases_size());
+}
+
+}  // namespace jobq

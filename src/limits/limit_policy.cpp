@@ -1,0 +1,63 @@
+// See limit_policy.h.
+#include "limits/limit_policy.h"
+
+#include "lanes/lane_policy.h"
+
+#include <algorithm>
+
+namespace jobq::core {
+
+namespace {
+
+// After a step of the clock backwards a bucket cannot be emptier than empty.
+Micros full_at(const Bucket &bucket, const Rate &rate, Micros now) {
+    return std::min(std::max(bucket.full_at, now), saturating_add(now, rate.interval * rate.burst));
+}
+
+std::int64_t hash_of(std::string_view queue, std::string_view key, std::int32_t kind) {
+    return limit_of_slot(lane_hash(queue, key, kind, nullptr, 0));
+}
+
+}  // namespace
+
+std::int64_t queue_limit_id(std::string_view queue) noexcept { return hash_of(queue, {}, 1); }
+
+std::int64_t key_limit_id(std::string_view queue, std::string_view key) noexcept { return hash_of(queue, key, 2); }
+
+std::int32_t usable_numbers(const std::int32_t *taken, int count, std::int32_t max_running) noexcept {
+    // Whoever holds a number above the result counts besides it.
+    std::int32_t usable = max_running;
+    for (;;) {
+        const auto *above = std::upper_bound(taken, taken + count, usable);
+        const auto besides = static_cast<std::int32_t>(taken + count - above);
+        const std::int32_t left = std::max(max_running - besides, 0);
+        if (left >= usable) return usable;
+        usable = left;
+    }
+}
+
+Rate make_rate(std::int32_t rate, Micros per) noexcept {
+    if (rate <= 0 || per < rate) return {0, 0};
+    return {per / rate + (per % rate != 0 ? 1 : 0), rate};
+}
+
+Bucket empty_bucket(const Rate &rate, Micros now) noexcept { return {saturating_add(now, rate.interval * rate.burst)}; }
+
+std::int32_t tokens_in(const Bucket &bucket, const Rate &rate, Micros now) noexcept {
+    const Micros missing = full_at(bucket, rate, now) - now;
+    return rate.burst - static_cast<std::int32_t>((missing + rate.interval - 1) / rate.interval);
+}
+
+Micros next_token(const Bucket &bucket, const Rate &rate, Micros now) noexcept {
+    return std::max(now, full_at(bucket, rate, now) - rate.interval * (rate.burst - 1));
+}
+
+bool take_token(Bucket *bucket, const Rate &rate, Micros now) noexcept {
+    if (next_token(*bucket, rate, now) > now) return false;
+    bucket->full_at = full_at(*bucket, rate, now) + rate.interval;
+    return true;
+}
+
+void return_token(Bucket *bucket, const Rate &rate) noexcept { bucket->full_at -= rate.interval; }
+
+}  // namespace jobq::core

@@ -1,0 +1,273 @@
+// See limit_settings.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "job/change_job.h"
+#include "job/jobs_table.h"
+#include "job/transaction_log.h"
+#include "leases/watch.h"
+#include "limits/limit_settings.h"
+#include "limits/limit_slots.h"
+#include "limits/limiter.h"
+#include "queues/directory.h"
+
+namespace jobq {
+
+namespace {
+
+// Until the tick has looked, a job may hold any slot.
+Statement set = {
+    R"(INSERT INTO jobq.limit_settings AS l (queue, key, max_running, rate, per) VALUES ($1, $2, $3, $4, $5)
+       ON CONFLICT (queue, key) DO UPDATE SET max_running = $3, rate = $4, per = $5, highest_slot = DEFAULT)",
+    {TEXTOID, TEXTOID, INT4OID, INT4OID, INTERVALOID},
+    Planning::Free};
+Statement remove = {
+    "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
+
+Statement ask = {"INSERT INTO jobq.unslotted DEFAULT VALUES", {}, Planning::Free};
+Statement asked = {"SELECT 1 FROM jobq.unslotted LIMIT 1", {}, Planning::Free};
+// Who claimed under settings of before has begun by then.
+Statement date_requests = {
+    R"(UPDATE jobq.unslotted u SET before_xid = pg_snapshot_xmax(pg_current_snapshot())
+       WHERE u.before_xid IS NULL AND u.since < $1
+         AND u.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.unslotted s FOR UPDATE SKIP LOCKED)))",
+    {TIMESTAMPTZOID},
+    Planning::Free};
+Statement find_settled = {
+    R"(SELECT u.ctid FROM jobq.unslotted u
+       WHERE u.before_xid <= pg_snapshot_xmin(pg_current_snapshot()) FOR UPDATE SKIP LOCKED)",
+    {},
+    Planning::Free};
+Statement end_request = {"DELETE FROM jobq.unslotted u WHERE u.ctid = $1", {TIDOID}, Planning::Free};
+Statement find_raised = {
+    R"(SELECT l.ctid FROM jobq.limit_settings l
+       WHERE l.max_running IS NOT NULL AND l.highest_slot > l.max_running FOR NO KEY UPDATE SKIP LOCKED)",
+    {},
+    Planning::Free};
+// Of a row that is locked, under a snapshot taken after that. An UPDATE that waits for somebody's new limit would go by
+// that limit, and by the jobs and requests of before. A dead queue's or key's slots are harmless.
+Statement lower_highest = {
+    R"(UPDATE jobq.limit_settings l SET highest_slot = 0
+       WHERE l.ctid = $1
+         AND NOT EXISTS (SELECT FROM jobq.unslotted)
+         AND NOT EXISTS (SELECT FROM jobq.jobs j
+                         WHERE l.key = '' AND j._queue_slot IS NOT NULL AND j.queue = l.queue
+                           AND j._queue_slot & 1048575 > l.max_running)
+         AND NOT EXISTS (SELECT FROM jobq.jobs j
+                         WHERE l.key <> '' AND j._key_slot IS NOT NULL AND j.queue = l.queue
+                           AND j._key_slot & 1048575 > l.max_running))",
+    {TIDOID},
+    Planning::Free};
+Statement raise_highest = {
+    R"(UPDATE jobq.limit_settings l SET highest_slot = DEFAULT
+       WHERE l.queue = $1 AND l.key = $2 AND l.highest_slot < $3)",
+    {TEXTOID, TEXTOID, INT4OID},
+    Planning::Free};
+
+Statement distrust = {
+    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.highest_slot < $1", {INT4OID}, Planning::Free};
+
+#define SLOTS "BETWEEN $1 AND $1 + 1048575"
+Statement count_in_queue = {"SELECT count(*) FROM jobq.jobs j WHERE j._queue_slot " SLOTS, {INT8OID}};
+Statement count_of_key = {"SELECT count(*) FROM jobq.jobs j WHERE j._key_slot " SLOTS, {INT8OID}};
+Statement count_of_other_keys = {
+    R"(SELECT count(*) FROM jobq.jobs j
+       WHERE j._key_slot IS NOT NULL AND j.queue = $1
+         AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.concurrency_key))",
+    {TEXTOID}};
+
+// Of the jobs that run these are watched, or their ids are $1.
+Statement find_unslotted = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._watched)) AND j.status = 'processing'
+         AND (j._queue_slot IS NULL AND EXISTS (SELECT FROM jobq.limit_settings l
+                                               WHERE l.queue = j.queue AND l.key = '' AND l.max_running IS NOT NULL)
+              OR j._key_slot IS NULL AND j.concurrency_key IS NOT NULL
+                 AND EXISTS (SELECT FROM jobq.limit_settings l
+                             WHERE l.queue = j.queue AND l.key IN (j.concurrency_key, '*')
+                               AND l.max_running IS NOT NULL))
+       ORDER BY j.queue, j.concurrency_key, j.id)",
+    {INT8ARRAYOID},
+    Planning::Free};
+
+// So long after a change everybody who claims has heard of it.
+constexpr core::Micros kHeard = core::kSecond;
+
+// What the job in table.row lacks of a limit. Adds to *permits.
+void give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, TimestampTz now, Given *given,
+               Permit *permits, int *count) {
+    const JobsTable &jobs = *slots->jobs;
+    if (limit == nullptr || limit->max_running < 0 || job_has(jobs, column_of_slot(of))) return;
+    const std::string_view queue = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
+    const std::string_view key =
+        of == SlotOf::Key ? view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey))) : std::string_view();
+    const int64 slot = take_any_slot(slots, of, queue, key, id, now, given);
+    if (slot == 0) return;
+    permits[(*count)++] = {of, id, slot, {0, 0}};
+    if (core::number_of_slot(slot) > limit->max_running)
+        run(raise_highest, Params()
+                               .add(PointerGetDatum(make_text(queue)))
+                               .add(PointerGetDatum(make_text(limit->key)))
+                               .add(Int32GetDatum(core::number_of_slot(slot))));
+}
+
+// False when somebody holds the job.
+bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *given) {
+    renew_snapshot(jobs);
+    if (!find_job(jobs, id) || !has_status(*jobs, core::JobStatus::Processing)) return true;
+    if (!lock_row_or_skip(&jobs->table)) return false;
+    Slots slots = {jobs, {}, nullptr};
+    Permit permits[2];
+    int count = 0;
+    const std::string_view name = view(DatumGetTextPP(job_value(*jobs, kJobQueue)));
+    const Queue *queue = find_queue(name);
+    give_slot(&slots, SlotOf::Queue, limit_of_queue(*queue), core::queue_limit_id(name), now, &last[0], permits,
+              &count);
+    if (job_has(*jobs, kJobConcurrencyKey)) {
+        const std::string_view key = view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey)));
+        queue = find_queue(name);
+        give_slot(&slots, SlotOf::Key, limit_of_key(*queue, key), core::key_limit_id(name, key), now, &last[1], permits,
+                  &count);
+    }
+    if (count > 0) {
+        core::Event event = {core::EventKind::SlotsGiven, now};
+        enter_slots(permits, count, now, &event);
+        change_locked_job(jobs, event);
+        for (int i = 0; i < count; i++) slot_written(slots, permits[i].slot);
+        ++*given;
+    }
+    close_slots(&slots);
+    return true;
+}
+
+// Gives slots to all running jobs that lack them; false when some could not be looked at.
+bool give_all_slots(TimestampTz now, int64 *given) {
+    const Rows rows = run(find_unslotted, Params().add(unwatched_jobs()));
+    bool all = true;
+    Given last[2] = {};
+    if (rows.size() == 0) return all;
+    JobsTable jobs;
+    open_jobs(&jobs);
+    for (uint64 i = 0; i < rows.size(); i++) {
+        CHECK_FOR_INTERRUPTS();
+        all &= give_slots(&jobs, rows[i].int64_at(1), now, last, given);
+    }
+    close_jobs(&jobs);
+    return all;
+}
+
+// The same in a subtransaction or, where that fails, job by job.
+bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcome) {
+    FailureText failure;
+    bool all = true;
+    if (attempt([&] { all = give_all_slots(now, given); }, &failure)) return all;
+    *given = 0;
+    all = true;
+    const Rows rows = run(find_unslotted, Params().add(unwatched_jobs()));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const int64 id = rows[i].int64_at(1);
+        const auto give = [&] {
+            JobsTable jobs;
+            Given last[2] = {};
+            open_jobs(&jobs);
+            all &= give_slots(&jobs, id, now, last, given);
+            close_jobs(&jobs);
+        };
+        if (attempt(give, &failure)) continue;
+        all = false;
+        leave_out(outcome, id, failure);
+    }
+    return all;
+}
+
+bool should_hold(const SlotRow &job) {
+    const Queue *queue = find_queue(job.queue);
+    if (queue->limit_count == 0) return false;
+    const QueueLimit *whole = limit_of_queue(*queue);
+    if (whole != nullptr && whole->max_running >= 0) return true;
+    const QueueLimit *of_key = job.key.empty() ? nullptr : limit_of_key(*queue, job.key);
+    return of_key != nullptr && of_key->max_running >= 0;
+}
+
+// Asked for in this (sub)transaction.
+TransactionId asked_in = InvalidTransactionId;
+SubTransactionId asked_in_sub = InvalidSubTransactionId;
+
+}  // namespace
+
+void set_limit(text *queue, text *key, const LimitValues &values) {
+    run(set, Params()
+                 .add(PointerGetDatum(queue))
+                 .add(PointerGetDatum(key))
+                 .add_if(values.has_max_running, Int32GetDatum(values.max_running))
+                 .add_if(values.has_rate, Int32GetDatum(values.rate))
+                 .add_if(values.has_rate, IntervalPGetDatum(values.per)));
+    int64 given = 0;
+    if (values.has_max_running) {
+        look_for_unslotted();
+        CommandCounterIncrement();
+        give_all_slots(GetCurrentTimestamp(), &given);
+    }
+    slots_freed_at_commit();
+}
+
+bool remove_limit(text *queue, text *key) {
+    run(remove, Params().add(PointerGetDatum(queue)).add(PointerGetDatum(key)));
+    slots_freed_at_commit();
+    return affected() > 0;
+}
+
+bool keeps_slots(const SlotRow &before, const SlotRow &after) {
+    return before.running && after.running && before.queue == after.queue && before.key == after.key &&
+           before.queue_slot == after.queue_slot && before.key_slot == after.key_slot;
+}
+
+void follow_slots(const SlotRow &before, const SlotRow &after) {
+    if (after.running && !keeps_slots(before, after)) expect_slots(after);
+}
+
+void expect_slots(const SlotRow &job) {
+    if (should_hold(job)) look_for_unslotted();
+}
+
+void distrust_limits() {
+    run(distrust, Params().add(Int32GetDatum(core::kHighestNumber)));
+    look_for_unslotted();
+}
+
+int64 running_under(text *queue, text *key) {
+    if (key != nullptr && view(key) == core::kEachKey)
+        return read(count_of_other_keys, Params().add(PointerGetDatum(queue)))[0].int64_at(1);
+    const bool whole = key == nullptr;
+    const int64 limit = whole ? core::queue_limit_id(view(queue)) : core::key_limit_id(view(queue), view(key));
+    return read(whole ? count_in_queue : count_of_key, Params().add(Int64GetDatum(limit)))[0].int64_at(1);
+}
+
+void look_for_unslotted() {
+    const TransactionId xid = GetTopTransactionId();
+    if (asked_in == xid && asked_in_sub == GetCurrentSubTransactionId()) return;
+    run(ask, Params());
+    asked_in = xid;
+    asked_in_sub = GetCurrentSubTransactionId();
+    publish_due_at_commit(GetCurrentTimestamp());
+}
+
+void settle_slots(TimestampTz now, DutyOutcome *outcome) {
+    // An old snapshot does not show what must be judged.
+    if (IsolationUsesXactSnapshot()) return;
+    if (run(asked, Params()).size() == 0) {
+        const Rows raised = run(find_raised, Params());
+        for (uint64 i = 0; i < raised.size(); i++) run(lower_highest, Params().add(raised[i].get(1)));
+        return;
+    }
+    run(date_requests, Params().add(TimestampTzGetDatum(core::saturating_subtract(now, kHeard))));
+    const Rows settled = run(find_settled, Params());
+    int64 given = 0;
+    const bool all = give_all_slots_carefully(now, &given, outcome);
+    outcome->done += given;
+    if (!all) return;
+    for (uint64 i = 0; i < settled.size(); i++) run(end_request, Params().add(settled[i].get(1)));
+}
+
+}  // namespace jobq

@@ -1,0 +1,197 @@
+// See limit_slots.h.
+//
+// Whether a slot is free takes two looks. The first sees what is not committed (SnapshotDirty): a claim that goes on.
+// But it reads index and table at different times, and a job whose row moves meanwhile, as a heartbeat may move it,
+// can be at neither place when it comes by. The second look sees what is committed, under a snapshot taken after the
+// first: a job that was committed by then is there, wherever its row is. One that was not has been in the index since
+// before the slot was locked, and its first row stays as it is as long as its transaction goes on: the first look has
+// met it.
+//
+// SQL cannot see what is not committed: the first look goes below it, whichever way the rows go. Of tables that inherit
+// jobq.jobs only the second one, by SQL, knows: where there are such, a slot stays locked until the transaction ends.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/own_locks.h"
+#include "limits/limit_slots.h"
+#include "limits/limit_state.h"
+#include "table/table_sql.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr AttrNumber kSlot = 1, kSeq = 2;
+
+#define HOLDS(slot) \
+    "SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j." slot " = $1 AND j._slot_seq >= $2)", { INT8OID, INT8OID }
+#define HELD(slot) \
+    "SELECT j." slot " FROM jobq.jobs j WHERE j." slot " > $1 AND j." slot " < $2", { INT8OID, INT8OID }
+Statement holds_slot[] = {{HOLDS("_queue_slot")}, {HOLDS("_key_slot")}};
+Statement held_slots[] = {{HELD("_queue_slot")}, {HELD("_key_slot")}};
+
+// nullptr: it cannot be used, which takes SQL otherwise (table/attached.h).
+Relation index_of(Slots *slots, SlotOf of) {
+    Relation *index = &slots->indexes[static_cast<int>(of)];
+    if (*index == nullptr)
+        *index = open_job_index_if_good(of == SlotOf::Queue ? JobIndex::QueueSlot : JobIndex::KeySlot);
+    return *index;
+}
+
+// Calls body() for each row that the snapshot sees, of those of jobq.jobs alone.
+template <typename Body>
+void scan(Slots *slots, SlotOf of, Snapshot snapshot, ScanKeyData *keys, int count, Body body) {
+    Relation table = slots->jobs->table.relation;
+    if (slots->found == nullptr) slots->found = table_slot_create(table, nullptr);
+    if (Relation index = index_of(slots, of)) {
+        IndexScanDesc scan = begin_index_scan(table, index, snapshot, count);
+        index_rescan(scan, keys, count, nullptr, 0);
+        while (index_getnext_slot(scan, ForwardScanDirection, slots->found)) {
+            CHECK_FOR_INTERRUPTS();
+            if (!body()) break;
+        }
+        index_endscan(scan);
+    } else {
+        for (int i = 0; i < count; i++)
+            keys[i].sk_attno = keys[i].sk_attno == kSlot ? AttrNumber(column_of_slot(of)) : AttrNumber(kJobSlotSeq);
+        TableScanDesc scan = table_beginscan(table, snapshot, count, keys);
+        while (table_scan_getnextslot(scan, ForwardScanDirection, slots->found)) {
+            CHECK_FOR_INTERRUPTS();
+            if (!body()) break;
+        }
+        table_endscan(scan);
+    }
+    ExecClearTuple(slots->found);
+}
+
+// What is committed, by SQL.
+template <typename Body>
+void read_slots(const Slots &slots, Statement &statement, int64 from, int64 to, Snapshot snapshot, Body body) {
+    with_sql_of(slots.jobs->table.relation, [&] {
+        const Rows rows = read(statement, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)), snapshot);
+        for (uint64 i = 0; i < rows.size(); i++) body(rows[i]);
+    });
+}
+
+bool any_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
+    ScanKeyData keys[2];
+    ScanKeyInit(&keys[0], kSlot, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(slot));
+    ScanKeyInit(&keys[1], kSeq, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(slot_bound(slot)));
+    bool any = false;
+    scan(slots, of, snapshot, keys, 2, [&] {
+        any = true;
+        return false;
+    });
+    return any;
+}
+
+bool any_committed_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
+    if (!slots->jobs->table.attached.has_children) return any_holder(slots, of, snapshot, slot);
+    bool any = false;
+    read_slots(*slots, holds_slot[static_cast<int>(of)], slot, slot_bound(slot), snapshot,
+               [&](const Row &row) { any = row.bool_at(1); });
+    return any;
+}
+
+bool is_free(Slots *slots, SlotOf of, int64 slot) {
+    if (seems_held(slots, of, slot)) return false;
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    const bool held = any_committed_holder(slots, of, latest, slot);
+    UnregisterSnapshot(latest);
+    return !held;
+}
+
+void add_number(Numbers *numbers, int *room, int64 slot) {
+    if (numbers->count == *room) {
+        *room *= 2;
+        numbers->items = static_cast<int32 *>(repalloc_huge(numbers->items, sizeof(int32) * static_cast<Size>(*room)));
+    }
+    numbers->items[numbers->count++] = core::number_of_slot(slot);
+}
+
+void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Numbers *numbers, int *room) {
+    ScanKeyData keys[2];
+    ScanKeyInit(&keys[0], kSlot, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(limit));
+    ScanKeyInit(&keys[1], kSlot, BTLessStrategyNumber, F_INT8LT,
+                Int64GetDatum(core::slot_of(limit, core::kHighestNumber + 1)));
+    scan(slots, of, snapshot, keys, 2, [&] {
+        bool is_null;
+        const Datum slot = slot_getattr(slots->found, column_of_slot(of), &is_null);
+        if (!is_null) add_number(numbers, room, DatumGetInt64(slot));
+        return true;
+    });
+}
+
+void add_committed_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Numbers *numbers, int *room) {
+    if (!slots->jobs->table.attached.has_children) {
+        add_numbers(slots, of, snapshot, limit, numbers, room);
+        return;
+    }
+    MemoryContext caller = CurrentMemoryContext;
+    read_slots(*slots, held_slots[static_cast<int>(of)], limit, core::slot_of(limit, core::kHighestNumber + 1),
+               snapshot, [&](const Row &row) {
+                   MemoryContext query = MemoryContextSwitchTo(caller);
+                   add_number(numbers, room, row.int64_at(1));
+                   MemoryContextSwitchTo(query);
+               });
+}
+
+}  // namespace
+
+void close_slots(Slots *slots) {
+    for (Relation index : slots->indexes)
+        if (index != nullptr) index_close(index, AccessShareLock);
+    if (slots->found != nullptr) ExecDropSingleTupleTableSlot(slots->found);
+    *slots = {slots->jobs, {}, nullptr};
+}
+
+bool seems_held(Slots *slots, SlotOf of, int64 slot) {
+    SnapshotData dirty;
+    InitDirtySnapshot(dirty);
+    return any_holder(slots, of, &dirty, slot);
+}
+
+bool lock_free_slot(Slots *slots, SlotOf of, std::string_view queue, std::string_view key, int64 slot,
+                    TimestampTz now) {
+    const LOCKTAG tag = own_lock(OwnLock::Slot, slot);
+    const LockAcquireResult locked = LockAcquire(&tag, ExclusiveLock, false, true);
+    if (locked == LOCKACQUIRE_OK && is_free(slots, of, slot)) {
+        slot_taken(queue, key, slot, next_slot_seq(slot, now));
+        return true;
+    }
+    // Held already: by a claim of this very session on whose behalf somebody's trigger claims.
+    if (locked != LOCKACQUIRE_NOT_AVAIL) LockRelease(&tag, ExclusiveLock, false);
+    return false;
+}
+
+void unlock_slot(int64 slot) {
+    const LOCKTAG tag = own_lock(OwnLock::Slot, slot);
+    LockRelease(&tag, ExclusiveLock, false);
+}
+
+void slot_written(const Slots &slots, int64 slot) {
+    if (!slots.jobs->table.attached.has_children) unlock_slot(slot);
+}
+
+Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
+    int room = 256;
+    Numbers numbers = {static_cast<int32 *>(palloc(sizeof(int32) * room)), 0};
+    SnapshotData dirty;
+    InitDirtySnapshot(dirty);
+    add_numbers(slots, of, &dirty, limit, &numbers, &room);
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    add_committed_numbers(slots, of, latest, limit, &numbers, &room);
+    UnregisterSnapshot(latest);
+    std::sort(numbers.items, numbers.items + numbers.count);
+    numbers.count = static_cast<int>(std::unique(numbers.items, numbers.items + numbers.count) - numbers.items);
+    return numbers;
+}
+
+}  // namespace jobq

@@ -1,0 +1,354 @@
+// See limit_state.h. In a set of the table, the limit that was used longest ago makes room for a new one.
+#include "compat/pg.h"
+
+#include "compat/queue_name.h"
+#include "job/logged.h"
+#include "lanes/empty_ranges.h"
+#include "limits/limit_state.h"
+#include "limits/throttled_ranges.h"
+#include "shmem/set_table.h"
+#include "shmem/wall_clock.h"
+#include "wait/waiters.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+constexpr int kSets = 1024;
+constexpr int kBounds = 32768;
+// So long it is believed that a limit is full, or a hundred times as long as it took to find out: for slots that became
+// free without a word.
+constexpr core::Micros kFullFor = 10 * core::kSecond;
+constexpr int kFullForLooks = 100;
+
+struct Entry {
+    Oid database;  // InvalidOid: free
+    int64 limit;
+    uint64 change;         // another one whenever a slot may have become free
+    uint64 unlisted;       // the last change that left out of `free` what it freed
+    TimestampTz used_at;   // for who has to go
+    bool complete;         // every free number is in `free`, as far as is known
+    TimestampTz until;     // so long that is believed
+    volatile bool missed;  // somebody has been told that the limit is full
+    TimestampTz search_began;
+    int32 next;  // where the next search begins
+    int free_count;
+    int32 free[kFreeNumbers];
+    core::Rate rate;  // interval 0: none yet
+    core::Bucket bucket;
+};
+
+struct Bound {
+    Oid database;
+    int64 slot;
+    int64 bound;
+    int64 latest;   // what was written last
+    uint64 ticket;  // of who wrote it
+};
+
+struct Set : EntrySet<Entry> {
+    core::Micros emptied;  // the fullest-at of those that had to go
+};
+
+struct Limits {
+    pg_atomic_uint64 changes;  // never repeats, so that a place given to another limit and back is noticed
+    Set sets[kSets];
+    Bound bounds[kBounds];
+};
+
+Limits *limits = nullptr;
+SetTable<Set, Lock::Limits> table = {};
+
+Entry *find_entry(Set *set, int64 limit) {
+    return set->find([limit](const Entry &entry) { return entry.database == MyDatabaseId && entry.limit == limit; });
+}
+
+Entry *make_entry(Set *set, int64 limit) {
+    Entry *place = set->place([](const Entry &a, const Entry &b) { return a.used_at < b.used_at; });
+    if (place->database != InvalidOid && place->rate.interval > 0)
+        set->emptied = Max(set->emptied, place->bucket.full_at);
+    *place = {};
+    place->database = MyDatabaseId;
+    place->limit = limit;
+    place->change = pg_atomic_add_fetch_u64(&limits->changes, 1);
+    place->unlisted = place->change;
+    place->next = 1;
+    return place;
+}
+
+// Calls body(set) under its lock.
+template <typename Body>
+auto with_set(int64 limit, Body body) {
+    return table.with_set(limit >> core::kSlotBits, LW_EXCLUSIVE, body);
+}
+
+// Calls body(entry); entry is nullptr when nothing is known of the limit.
+template <typename Body>
+auto with_known(int64 limit, Body body) {
+    return with_set(limit, [&](Set *set) { return body(find_entry(set, limit)); });
+}
+
+// The same, with a place for the limit.
+template <typename Body>
+auto with_entry(int64 limit, Body body) {
+    return with_set(limit, [&](Set *set) {
+        Entry *entry = find_entry(set, limit);
+        if (entry == nullptr) entry = make_entry(set, limit);
+        entry->used_at = GetCurrentTimestamp();
+        return body(entry, set);
+    });
+}
+
+void change(Entry *entry) { entry->change = pg_atomic_add_fetch_u64(&limits->changes, 1); }
+
+// A number may be free that is not in `free`.
+void lose_free(Entry *entry) {
+    entry->complete = false;
+    change(entry);
+    entry->unlisted = entry->change;
+}
+
+void add_free(Entry *entry, int32 number) {
+    const int32 *begin = entry->free, *end = begin + entry->free_count;
+    if (std::find(begin, end, number) != end) return;
+    if (entry->free_count < kFreeNumbers)
+        entry->free[entry->free_count++] = number;
+    else
+        lose_free(entry);
+}
+
+// The bucket as it is under this rate: a new rate begins with an empty one.
+core::Bucket *tokens_under(Entry *entry, const Set *set, const core::Rate &rate, TimestampTz now) {
+    const core::Micros span = rate.interval * rate.burst;
+    // Written down, not only read so: what lies further ahead is from before a step of the clock, or another limit's.
+    const core::Micros emptiest = core::saturating_add(entry->used_at, span);
+    if (entry->rate.interval == rate.interval && entry->rate.burst == rate.burst) {
+        entry->bucket.full_at = Min(entry->bucket.full_at, emptiest);
+        return &entry->bucket;
+    }
+    const bool is_new = entry->rate.interval == 0;
+    entry->bucket = core::empty_bucket(rate, now);
+    // Since the server writes nobody has taken a token, but of those whose places were needed. While it was a standby
+    // its primary did.
+    if (is_new) entry->bucket.full_at = Min(Max(core::saturating_add(writing_since(), span), set->emptied), emptiest);
+    entry->rate = rate;
+    return &entry->bucket;
+}
+
+// Whether somebody may wait for it.
+bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_view key) {
+    const bool missed = with_known(core::limit_of_slot(logged.slot), [&](Entry *entry) {
+        if (entry == nullptr) return false;
+        change(entry);
+        add_free(entry, core::number_of_slot(logged.slot));
+        const bool missed = entry->missed;
+        entry->missed = false;
+        return missed;
+    });
+    // Its limit's entry knows that it has room.
+    if (key.empty()) return missed;
+    return unpark_key(queue, key, GetCurrentTimestamp()) || missed;
+}
+
+Bound *bound_of(int64 slot, LWLock **lock) {
+    const auto place = static_cast<int>(spread(MyDatabaseId, slot) % kBounds);
+    *lock = table.lock_of(place);
+    return &limits->bounds[place];
+}
+
+// Calls body(bound) under its lock; it may be another slot's.
+template <typename Body>
+auto with_bound(int64 slot, Body body) {
+    LWLock *lock;
+    Bound *bound = bound_of(slot, &lock);
+    LWLockAcquire(lock, LW_EXCLUSIVE);
+    const auto result = body(bound);
+    LWLockRelease(lock);
+    return result;
+}
+
+bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.database == MyDatabaseId; }
+
+// Those for which is_free(slot) holds; `others`: and nobody knows which others.
+template <typename IsFree>
+void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free) {
+    for (const LoggedSlot &slot : log.slots) {
+        const char *queue = log.queues.items[slot.queue].name;
+        if (is_free(slot) && free_slot(slot, queue_view(queue), log.key_of(slot))) let_waiters_look(queue);
+    }
+    if (!others) return;
+    forget_slots();
+    let_all_waiters_look();
+}
+
+}  // namespace
+
+bool limit_is_full(int64 limit) {
+    if (limits == nullptr || has_own_free_slot(limit)) return false;
+    const TimestampTz now = GetCurrentTimestamp();
+    return with_known(limit, [&](Entry *entry) {
+        if (entry == nullptr || !entry->complete || entry->free_count > 0) return false;
+        // Far beyond what can have been set: before the clock stepped back.
+        if (entry->until <= now || entry->until - now > core::kHour) return false;
+        entry->missed = true;
+        return true;
+    });
+}
+
+int32 take_free_number(int64 limit) {
+    if (limits == nullptr) return 0;
+    if (const int64 own = take_own_free_slot(limit)) return core::number_of_slot(own);
+    return with_known(limit, [&](Entry *entry) {
+        if (entry == nullptr || entry->free_count == 0) return 0;
+        return entry->free[--entry->free_count];
+    });
+}
+
+bool free_numbers_unknown(int64 limit) {
+    if (limits == nullptr) return false;
+    const TimestampTz now = GetCurrentTimestamp();
+    return with_known(limit, [now](const Entry *entry) {
+        return entry != nullptr && entry->free_count == 0 && (!entry->complete || entry->until <= now);
+    });
+}
+
+void return_free_number(int64 limit, int32 number) {
+    if (limits == nullptr) return;
+    with_known(limit, [&](Entry *entry) {
+        if (entry == nullptr) return false;
+        change(entry);
+        add_free(entry, number);
+        return true;
+    });
+}
+
+uint64 begin_slot_search(int64 limit, int32 max_running, int32 *number) {
+    *number = 1;
+    if (limits == nullptr) return 0;
+    return with_entry(limit, [&](Entry *entry, Set *) {
+        *number = entry->next <= max_running ? entry->next : 1;
+        entry->search_began = entry->used_at;
+        return entry->change;
+    });
+}
+
+void end_slot_search(int64 limit, uint64 ticket, const int32 *numbers, int count, bool all, int32 end) {
+    if (limits == nullptr || ticket == 0) return;
+    with_entry(limit, [&](Entry *entry, Set *) {
+        entry->next = end;
+        // Those that were thought to be free have been looked at.
+        if (all && entry->change == ticket) entry->free_count = 0;
+        for (int i = 0; i < count; i++) add_free(entry, numbers[i]);
+        // What became free meanwhile may be among those that were looked at before: it must be in the list.
+        entry->complete = all && entry->unlisted <= ticket;
+        const core::Micros took = Max(entry->used_at - entry->search_began, 0);
+        entry->until = entry->used_at + Min(Max(kFullFor, took * kFullForLooks), core::kMinute);
+        if (entry->complete && entry->free_count == 0) entry->missed = true;
+        return true;
+    });
+}
+
+int64 slot_bound(int64 slot) {
+    if (limits == nullptr) return 0;
+    return with_bound(slot, [slot](const Bound *bound) { return is_of(*bound, slot) ? bound->bound : 0; });
+}
+
+int64 next_slot_seq(int64 slot, TimestampTz now) {
+    if (limits == nullptr) return now;
+    return with_bound(slot, [&](const Bound *bound) {
+        return is_of(*bound, slot) ? Max(now, Max(bound->bound, bound->latest)) : now;
+    });
+}
+
+void slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq) {
+    if (limits == nullptr) return;
+    const uint64 ticket = pg_atomic_add_fetch_u64(&limits->changes, 1);
+    if (!publish_slot_taken(queue, key, slot, seq, ticket)) return;
+    with_bound(slot, [&](Bound *bound) {
+        if (!is_of(*bound, slot)) *bound = {MyDatabaseId, slot, 0, 0, 0};
+        bound->latest = seq;
+        bound->ticket = ticket;
+        return true;
+    });
+}
+
+void raise_slot_bounds() {
+    for (const LoggedSlot &logged : transaction_log().slots) {
+        if (logged.ticket == 0) continue;
+        with_bound(logged.slot, [&](Bound *bound) {
+            if (is_of(*bound, logged.slot) && bound->ticket == logged.ticket) bound->bound = logged.seq;
+            return true;
+        });
+    }
+}
+
+void wake_for_freed_slots() {
+    const TransactionLog &log = transaction_log();
+    wake_for_slots(log, log.slots_freed_unknown, [](const LoggedSlot &slot) { return slot.freed; });
+}
+
+void wake_for_slots_not_taken() {
+    const TransactionLog &log = transaction_log();
+    wake_for_slots(log, log.slots_taken_unknown, [](const LoggedSlot &slot) { return slot.taken; });
+}
+
+bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
+    if (limits == nullptr) return false;
+    return with_entry(limit, [&](Entry *entry, Set *set) {
+        core::Bucket *tokens = tokens_under(entry, set, rate, now);
+        *due = core::next_token(*tokens, rate, now);
+        return core::take_token(tokens, rate, now);
+    });
+}
+
+void return_spent_token(int64 limit, const core::Rate &rate) {
+    if (limits == nullptr) return;
+    with_known(limit, [&](Entry *entry) {
+        if (entry == nullptr || entry->rate.interval != rate.interval) return false;
+        core::return_token(&entry->bucket, rate);
+        return true;
+    });
+}
+
+int32 peek_tokens(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
+    if (limits == nullptr) return 0;
+    return with_set(limit, [&](Set *set) {
+        const Entry *entry = find_entry(set, limit);
+        Entry copy = {};
+        if (entry != nullptr) copy = *entry;
+        copy.used_at = now;
+        const core::Bucket *tokens = tokens_under(&copy, set, rate, now);
+        *due = core::next_token(*tokens, rate, now);
+        return core::tokens_in(*tokens, rate, now);
+    });
+}
+
+int32 tokens_of(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
+    if (limits == nullptr) return 0;
+    return with_entry(limit, [&](Entry *entry, Set *set) {
+        const core::Bucket *tokens = tokens_under(entry, set, rate, now);
+        *due = core::next_token(*tokens, rate, now);
+        return core::tokens_in(*tokens, rate, now);
+    });
+}
+
+void forget_slots() {
+    if (limits == nullptr) return;
+    table.for_each(LW_EXCLUSIVE, [](Entry *entry) { lose_free(entry); });
+    // Jobs whose keys had no room.
+    if (anything_parked()) forget_marks();
+}
+
+Size limits_size() { return sizeof(Limits); }
+
+void make_limits(void *memory, bool fresh) {
+    limits = static_cast<Limits *>(memory);
+    table = {kSets, limits->sets};
+    if (!fresh) return;
+    memset(memory, 0, sizeof(Limits));
+    pg_atomic_init_u64(&limits->changes, 0);
+}
+
+}  // namespace jobq

@@ -1,0 +1,257 @@
+// See limiter.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "limits/limit_state.h"
+#include "limits/limiter.h"
+#include "limits/throttled_ranges.h"
+#include "shmem/memory.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+[[noreturn]] void rate_needs_memory(std::string_view name) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("queue \"%.*s\" has a limit with a rate, which cannot be kept now",
+                           static_cast<int>(name.size()), name.data()),
+                    errhint("Rates need shared_preload_libraries = 'jobq'. Without it remove the rate with "
+                            "jobq_set_limit().")));
+    pg_unreachable();
+}
+
+bool may_run(const QueueLimit &limit, int64 id, TimestampTz now, TimestampTz *due) {
+    if (limit.max_running == 0) return false;
+    if (limit.rate.interval > 0) {
+        TimestampTz next;
+        if (tokens_of(id, limit.rate, now, &next) <= 0) {
+            *due = Min(*due, next);
+            return false;
+        }
+    }
+    return limit.max_running < 0 || !limit_is_full(id);
+}
+
+int64 take_number(Limiter *limiter, SlotOf of, int64 limit, int32 number) {
+    const int64 slot = core::slot_of(limit, number);
+    const std::string_view key = of == SlotOf::Key ? limiter->key : std::string_view();
+    return lock_free_slot(&limiter->slots, of, limiter->name, key, slot, limiter->now) ? slot : 0;
+}
+
+// Right after the limit was changed: jobs may hold slots with numbers that it does not have.
+int64 take_counted(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
+    int32 first;
+    const uint64 ticket = begin_slot_search(id, limit.max_running, &first);
+    const Numbers held = held_numbers(&limiter->slots, of, id);
+    const int32 usable = core::usable_numbers(held.items, held.count, limit.max_running);
+    int64 taken = 0;
+    int at = 0;
+    for (int32 number = 1; number <= usable && taken == 0; number++) {
+        while (at < held.count && held.items[at] < number) at++;
+        if (at == held.count || held.items[at] != number) taken = take_number(limiter, of, id, number);
+    }
+    const bool full = taken == 0 || held.count + 1 >= limit.max_running;
+    if (full) end_slot_search(id, ticket, nullptr, 0, true, 1);
+    pfree(held.items);
+    return taken;
+}
+
+// Finds more free numbers than this claim needs, so that the next ones need not search. `taken`: what it has already.
+int64 search_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id, int64 taken = 0) {
+    int32 number;
+    const uint64 ticket = begin_slot_search(id, limit.max_running, &number);
+    const int wanted = ticket == 0 ? 1 : kFreeNumbers;
+    int32 found[kFreeNumbers];
+    int count = 0;
+    int32 looked = 0;
+    for (; looked < limit.max_running && (count < wanted || taken == 0); looked++) {
+        CHECK_FOR_INTERRUPTS();
+        const int64 slot = core::slot_of(id, number);
+        if (slot != taken && !seems_held(&limiter->slots, of, slot)) {
+            if (taken == 0)
+                taken = take_number(limiter, of, id, number);
+            else
+                found[count++] = number;
+        }
+        number = number % limit.max_running + 1;
+        if (taken != 0 && ticket == 0) break;
+    }
+    end_slot_search(id, ticket, found, count, looked == limit.max_running, number);
+    return taken;
+}
+
+// A number from the free ones would be nobody's until the next search when the look at its slot is cancelled.
+int64 take_number_or_return_it(Limiter *limiter, SlotOf of, int64 id, int32 number) {
+    int64 slot = 0;
+    PG_TRY();
+    { slot = take_number(limiter, of, id, number); }
+    PG_CATCH();
+    {
+        return_free_number(id, number);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    return slot;
+}
+
+int64 take_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
+    if (limit.max_running == 0) return 0;
+    if (limit_is_full(id)) return 0;
+    if (limit.highest_slot > limit.max_running) return take_counted(limiter, of, limit, id);
+    while (const int32 number = take_free_number(id)) {
+        if (number > limit.max_running) continue;
+        if (const int64 slot = take_number_or_return_it(limiter, of, id, number))
+            return free_numbers_unknown(id) ? search_slot(limiter, of, limit, id, slot) : slot;
+    }
+    return search_slot(limiter, of, limit, id);
+}
+
+bool take_permit(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
+    Permit permit = {of, id, 0, {0, 0}};
+    TimestampTz due;
+    if (limit.rate.interval > 0) {
+        if (!spend_token(id, limit.rate, limiter->now, &due)) return false;
+        permit.rate = limit.rate;
+    }
+    if (limit.max_running >= 0) {
+        permit.slot = take_slot(limiter, of, limit, id);
+        if (permit.slot == 0) {
+            if (permit.rate.interval > 0) return_spent_token(id, permit.rate);
+            return false;
+        }
+    }
+    limiter->permits[limiter->permit_count++] = permit;
+    return true;
+}
+
+bool is_used_up(const Limiter &limiter, int64 limit) {
+    const int64 *end = limiter.used_up + limiter.used_up_count;
+    return std::find(limiter.used_up, end, limit) != end;
+}
+
+bool take_for_key(Limiter *limiter, std::string_view key) {
+    const QueueLimit *limit = limit_of_key(*limiter->queue, key);
+    if (limit == nullptr) return true;
+    const int64 id = core::key_limit_id(limiter->name, key);
+    if (is_used_up(*limiter, id)) return false;
+    if (take_permit(limiter, SlotOf::Key, *limit, id)) return true;
+    if (limiter->used_up_count < static_cast<int>(lengthof(limiter->used_up)))
+        limiter->used_up[limiter->used_up_count++] = id;
+    return false;
+}
+
+}  // namespace
+
+const QueueLimit *limit_of_key(const Queue &queue, std::string_view key) {
+    const QueueLimit *end = queue.limits + queue.limit_count;
+    const auto find = [&](std::string_view wanted) -> const QueueLimit * {
+        const QueueLimit *found =
+            std::lower_bound(static_cast<const QueueLimit *>(queue.limits), end, wanted,
+                             [](const QueueLimit &limit, std::string_view name) { return limit.key < name; });
+        return found != end && found->key == wanted ? found : nullptr;
+    };
+    const QueueLimit *own = find(key);
+    return own != nullptr ? own : find(core::kEachKey);
+}
+
+const QueueLimit *limit_of_queue(const Queue &queue) {
+    return queue.limit_count > 0 && queue.limits[0].key.empty() ? &queue.limits[0] : nullptr;
+}
+
+bool queue_may_run(const Queue &queue, std::string_view name, TimestampTz now, TimestampTz *due) {
+    if (!shared_memory_ready())
+        for (int i = 0; i < queue.limit_count; i++)
+            if (queue.limits[i].rate.interval > 0) rate_needs_memory(name);
+    const QueueLimit *limit = limit_of_queue(queue);
+    return limit == nullptr || may_run(*limit, core::queue_limit_id(name), now, due);
+}
+
+bool key_may_run(const Queue &queue, std::string_view name, std::string_view key, TimestampTz now, TimestampTz *due) {
+    const QueueLimit *limit = limit_of_key(queue, key);
+    return limit == nullptr || may_run(*limit, core::key_limit_id(name, key), now, due);
+}
+
+bool waits_for_key(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
+                   TimestampTz *due) {
+    if (queue.limit_count == 0 || !job_has(jobs, kJobConcurrencyKey)) return false;
+    return !key_may_run(queue, name, view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey))), now, due);
+}
+
+void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, const Queue &queue, TimestampTz now) {
+    *limiter = {};
+    limiter->slots.jobs = jobs;
+    limiter->name = name;
+    limiter->queue = &queue;
+    limiter->now = now;
+}
+
+void close_limiter(Limiter *limiter) { close_slots(&limiter->slots); }
+
+// The key first: it is what fails while the queue has room.
+Room take_permits(Limiter *limiter) {
+    const JobsTable &jobs = *limiter->slots.jobs;
+    limiter->permit_count = 0;
+    bool none;
+    const Datum key = job_value(jobs, kJobConcurrencyKey, &none);
+    limiter->key = none ? std::string_view() : view(DatumGetTextPP(key));
+    if (!none && !take_for_key(limiter, limiter->key)) return Room::NotForKey;
+    const QueueLimit *limit = limit_of_queue(*limiter->queue);
+    if (limit == nullptr) return Room::Yes;
+    if (take_permit(limiter, SlotOf::Queue, *limit, core::queue_limit_id(limiter->name))) return Room::Yes;
+    return_permits(limiter);
+    return Room::NotForQueue;
+}
+
+void return_permits(Limiter *limiter) {
+    for (int i = 0; i < limiter->permit_count; i++) {
+        const Permit &permit = limiter->permits[i];
+        if (permit.rate.interval > 0) return_spent_token(permit.limit, permit.rate);
+        if (permit.slot == 0) continue;
+        unlock_slot(permit.slot);
+        return_free_number(permit.limit, core::number_of_slot(permit.slot));
+    }
+    limiter->permit_count = 0;
+}
+
+void enter_slots(const Permit *permits, int count, TimestampTz now, core::Event *event) {
+    for (const Permit *permit = permits; permit < permits + count; permit++) {
+        if (permit->slot == 0) continue;
+        (permit->of == SlotOf::Queue ? event->queue_slot : event->key_slot) = permit->slot;
+        const int64 seq = next_slot_seq(permit->slot, now);
+        event->slot_seq = Max(event->slot_seq.value_or(seq), seq);
+    }
+}
+
+void enter_permits(const Limiter &limiter, core::Event *event) {
+    enter_slots(limiter.permits, limiter.permit_count, limiter.now, event);
+}
+
+void keep_permits(Limiter *limiter) {
+    for (int i = 0; i < limiter->permit_count; i++) {
+        const Permit &permit = limiter->permits[i];
+        if (permit.slot != 0) slot_written(limiter->slots, permit.slot);
+        if (permit.of != SlotOf::Key || permit.rate.interval == 0 || !anything_parked()) continue;
+        // The key's next job, where it may be parked.
+        TimestampTz due;
+        tokens_of(permit.limit, permit.rate, limiter->now, &due);
+        unpark_key(limiter->name, limiter->key, due);
+    }
+    limiter->permit_count = 0;
+}
+
+int64 take_any_slot(Slots *slots, SlotOf of, std::string_view name, std::string_view key, int64 limit, TimestampTz now,
+                    Given *given) {
+    if (given->limit != limit) *given = {limit, 1};
+    for (int32 number = given->next; number <= core::kHighestNumber; number++) {
+        CHECK_FOR_INTERRUPTS();
+        const int64 slot = core::slot_of(limit, number);
+        if (!lock_free_slot(slots, of, name, key, slot, now)) continue;
+        given->next = number + 1;
+        return slot;
+    }
+    return 0;
+}
+
+}  // namespace jobq

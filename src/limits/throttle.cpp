@@ -1,0 +1,144 @@
+// See throttle.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "job/transaction_log.h"
+#include "lanes/ready_walk.h"
+#include "lanes/refresh.h"
+#include "leases/suspects.h"
+#include "limits/limiter.h"
+#include "limits/throttle.h"
+#include "limits/throttled_ranges.h"
+
+extern "C" {
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+using core::EmptyRanges;
+
+// So long a name is left again that comes while somebody reads the lane: what is found there is not known yet.
+constexpr core::Micros kWhileLearning = 20000;
+
+ClaimKey key_of(TupleTableSlot *row) {
+    bool is_null;
+    return {DatumGetTimestampTz(slot_getattr(row, kJobRunAt, &is_null)),
+            DatumGetInt64(slot_getattr(row, kJobId, &is_null)),
+            DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
+}
+
+// Takes the first job of the key out of the ranges; false: none is in them. By the index whichever way the rows go:
+// where there are ranges, which are marks, no other table inherits jobq.jobs, and nothing is written.
+bool unpark_first(JobsTable *jobs, int64 lane, std::string_view key, const EmptyRanges &parked) {
+    Relation index = open_job_index_if_good(JobIndex::Keys);
+    if (index == nullptr) {
+        publish_keys(parked_lane(lane), core::kFirstKey, core::kLastKey);
+        return true;
+    }
+    TupleTableSlot *row = table_slot_create(jobs->table.relation, nullptr);
+    ScanKeyData keys[2];
+    ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
+    ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(make_text(key)));
+    IndexScanDesc scan = begin_index_scan(jobs->table.relation, index, jobs->table.snapshot, 2);
+    index_rescan(scan, keys, 2, nullptr, 0);
+    bool found = false;
+    while (!found && index_getnext_slot(scan, ForwardScanDirection, row)) {
+        CHECK_FOR_INTERRUPTS();
+        const ClaimKey at = key_of(row);
+        // Behind the last range.
+        if (parked.count == 0 || parked.items[parked.count - 1].keys.to <= at) break;
+        found = !(core::skip_empty(parked, at) == at);
+        if (found) publish_keys(parked_lane(lane), at, at);
+    }
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(row);
+    index_close(index, AccessShareLock);
+    return found;
+}
+
+// Remembers under the number `under` where in the lane only jobs are of which waits(), for the one in table.row, holds.
+template <typename Waits>
+void learn_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits waits) {
+    const uint64 ticket = begin_learning(epoch, under, 0);
+    if (ticket == 0) return;
+    const EmptyRanges empty = read_marks(epoch, lane), known = read_marks(epoch, under);
+    renew_snapshot(jobs);
+    // As in learn_lane: what this transaction has claimed counts as pending.
+    jobs->table.snapshot->curcid = FirstCommandId;
+
+    EmptyRanges found = {};
+    ClaimKey from = core::kFirstKey, last = core::kFirstKey;
+    int64 passed = 0;
+    int seen = 0;
+    walk_lane(
+        jobs, lane, core::skip_empty(empty, core::kFirstKey), core::kLastKey,
+        [&](const ClaimKey &key) {
+            last = key;
+            const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
+            // Parked already, and worth as much as all of them.
+            if (key < next) passed += kWorthKeeping;
+            return next;
+        },
+        [&](const ClaimKey &key) {
+            if (!fetch_ready(jobs)) return Step::Next;
+            if (waits()) {
+                passed++;
+                return Step::Next;
+            }
+            if (passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+            from = core::next_key(key);
+            passed = 0;
+            return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
+        });
+    // Up to the last entry there was; what comes behind it is told of.
+    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::learn_empty(&found, {from, core::next_key(last)}, passed);
+    finish_learning(under, ticket, found);
+}
+
+}  // namespace
+
+EmptyRanges parked_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now) {
+    if (any_slot_freed_here()) return {};
+    // Others hear of these at the commit.
+    for (std::string_view queue, freed; next_key_freed_here(&queue, &freed);) unpark_key(queue, freed, now);
+    const int64 parked = parked_lane(lane);
+    char key[kLongestKey];
+    for (;;) {
+        bool all;
+        const int length = next_unparked_key(lane, now, key, &all);
+        if (all) publish_keys(parked, core::kFirstKey, core::kLastKey);
+        if (length == kNothingKept) return {};
+        // Asked first: what ends in between is in the ranges then.
+        const bool learning = is_being_learned(parked);
+        const EmptyRanges ranges = read_marks(epoch, parked);
+        if (length == 0) return ranges;
+        const std::string_view unparked(key, static_cast<size_t>(length));
+        if (!unpark_first(jobs, lane, unparked, ranges) && learning)
+            unpark_key(name, unparked, core::saturating_add(now, kWhileLearning));
+    }
+}
+
+void park_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch, TimestampTz now) {
+    if (has_new_files(jobs->table.relation) || !keep_keys_for(name, lane)) return;
+    learn_ranges(jobs, lane, parked_lane(lane), epoch, [&] {
+        TimestampTz due = DT_NOEND;
+        if (!waits_for_key(*jobs, name, queue, now, &due)) return false;
+        if (due != DT_NOEND) unpark_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due);
+        return true;
+    });
+}
+
+EmptyRanges suspect_ranges(int64 lane, uint64 epoch) {
+    return suspect_ranges_expected() ? read_marks(epoch, suspect_lane(lane)) : EmptyRanges{};
+}
+
+void remember_suspects(JobsTable *jobs, int64 lane, uint64 epoch) {
+    if (has_new_files(jobs->table.relation) || !expect_suspect_ranges()) return;
+    learn_ranges(jobs, lane, suspect_lane(lane), epoch, [&] { return is_suspect(*jobs); });
+}
+
+}  // namespace jobq

@@ -1,0 +1,169 @@
+// See throttled_ranges.h.
+#include "compat/pg.h"
+
+#include "compat/queue_name.h"
+#include "limits/throttled_ranges.h"
+#include "shmem/memory.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "port/atomics.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr int kLanes = 64;
+constexpr int kKeys = 32;
+// So long the ranges of a lane are believed: for slots that became free without a word.
+constexpr core::Micros kBelieved = 10 * core::kSecond;
+
+struct Key {
+    TimestampTz when;
+    int times;  // one job for each
+    int length;
+    char name[kLongestKey];
+};
+
+struct Lane {
+    Oid database;  // InvalidOid: free
+    uint64 queue;  // its digest
+    int64 lane;
+    TimestampTz since;
+    bool too_many;
+    int count;
+    Key keys[kKeys];
+};
+
+struct Parked {
+    pg_atomic_uint32 lane_count;
+    pg_atomic_uint32 suspects;  // 1 from the first range of suspects on
+    Lane lanes[kLanes];
+};
+
+Parked *parked = nullptr;
+
+LWLock *lock() { return shared_lock(Lock::Parked); }
+
+Lane *find_lane(int64 lane) {
+    for (Lane &entry : parked->lanes)
+        if (entry.lane == lane && entry.database == MyDatabaseId) return &entry;
+    return nullptr;
+}
+
+// `again`: besides what is there already.
+void add_key(Lane *lane, std::string_view name, TimestampTz when, bool again) {
+    for (Key *key = lane->keys; key < lane->keys + lane->count; key++) {
+        if (std::string_view(key->name, static_cast<size_t>(key->length)) != name) continue;
+        key->when = Min(key->when, when);
+        if (again) key->times = Min(key->times + 1, kKeys);
+        return;
+    }
+    if (lane->count == kKeys || name.size() > kLongestKey) {
+        lane->too_many = true;
+        return;
+    }
+    Key *key = &lane->keys[lane->count++];
+    key->when = when;
+    key->times = 1;
+    key->length = static_cast<int>(name.size());
+    memcpy(key->name, name.data(), name.size());
+}
+
+}  // namespace
+
+bool anything_parked() { return parked != nullptr && pg_atomic_read_u32(&parked->lane_count) > 0; }
+
+bool expect_suspect_ranges() {
+    if (parked == nullptr) return false;
+    if (!suspect_ranges_expected()) pg_atomic_exchange_u32(&parked->suspects, 1);
+    return true;
+}
+
+bool suspect_ranges_expected() { return parked != nullptr && pg_atomic_read_u32(&parked->suspects) != 0; }
+
+bool keep_keys_for(std::string_view queue, int64 lane) {
+    if (parked == nullptr) return false;
+    const TimestampTz now = GetCurrentTimestamp();
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    Lane *entry = find_lane(lane);
+    if (entry == nullptr) {
+        for (Lane &other : parked->lanes)
+            if (entry == nullptr && (other.database == InvalidOid || now - other.since > kBelieved)) entry = &other;
+        if (entry != nullptr) {
+            if (entry->database == InvalidOid) pg_atomic_fetch_add_u32(&parked->lane_count, 1);
+            *entry = {};
+            entry->database = MyDatabaseId;
+            entry->queue = digest_of_queue(queue);
+            entry->lane = lane;
+            // What another lane has left must not be believed again.
+            entry->since = now;
+            entry->too_many = true;
+        }
+    }
+    const bool kept = entry != nullptr && !entry->too_many;
+    LWLockRelease(lock());
+    return kept;
+}
+
+bool unpark_key(std::string_view queue, std::string_view key, TimestampTz when) {
+    if (!anything_parked()) return false;
+    bool any = false;
+    const uint64 digest = digest_of_queue(queue);
+    const bool again = when <= GetCurrentTimestamp();
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    for (Lane &lane : parked->lanes) {
+        if (lane.database != MyDatabaseId || lane.queue != digest) continue;
+        add_key(&lane, key, when, again);
+        any = true;
+    }
+    LWLockRelease(lock());
+    return any;
+}
+
+int next_unparked_key(int64 lane, TimestampTz now, char *key, bool *all) {
+    *all = false;
+    if (!anything_parked()) return kNothingKept;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    Lane *entry = find_lane(lane);
+    int length = entry == nullptr ? kNothingKept : 0;
+    if (entry != nullptr && (entry->too_many || now - entry->since > kBelieved || entry->since > now)) {
+        *all = true;
+        entry->too_many = false;
+        entry->since = now;
+        entry->count = 0;
+    }
+    for (int i = 0; entry != nullptr && i < entry->count && length == 0; i++) {
+        Key *found = &entry->keys[i];
+        if (found->when > now) continue;
+        length = found->length;
+        memcpy(key, found->name, static_cast<size_t>(length));
+        if (--found->times == 0) *found = entry->keys[--entry->count];
+    }
+    LWLockRelease(lock());
+    return length;
+}
+
+TimestampTz next_unparking(int64 lane) {
+    TimestampTz next = DT_NOEND;
+    if (!anything_parked()) return next;
+    LWLockAcquire(lock(), LW_SHARED);
+    const Lane *entry = find_lane(lane);
+    for (int i = 0; entry != nullptr && i < entry->count; i++) next = Min(next, entry->keys[i].when);
+    LWLockRelease(lock());
+    return next;
+}
+
+Size parked_size() { return sizeof(Parked); }
+
+void make_parked(void *memory, bool fresh) {
+    parked = static_cast<Parked *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, sizeof(Parked));
+    pg_atomic_init_u32(&parked->lane_count, 0);
+    pg_atomic_init_u32(&parked->suspects, 0);
+}
+
+}  // namespace jobq

@@ -1,0 +1,110 @@
+// The library's entry: magic block, _PG_init, version; and who takes part in the end of a transaction, in which order.
+#include "compat/pg.h"
+
+#include "bgw/drop_extension.h"
+#include "bgw/launcher.h"
+#include "bgw/triggers_changed.h"
+#include "bgw/utility_hook.h"
+#include "compat/async_commit.h"
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "compat/transaction.h"
+#include "groups/unblock.h"
+#include "groups/unblocked_list.h"
+#include "job/logged.h"
+#include "lanes/lanes.h"
+#include "leases/watch.h"
+#include "limits/limit_state.h"
+#include "shmem/memory.h"
+#include "stats/counters.h"
+#include "table/early_toast.h"
+#include "wait/at_commit.h"
+#include "wait/prepared.h"
+
+namespace jobq {
+
+namespace {
+
+// Who reads the log of the transaction (job/logged.h) stands here and nowhere else; docs/design.md, "The end of a
+// transaction", has the reasons for the order.
+constexpr TransactionPart kTransactionParts[] = {
+    {Phase::BeforeCommit, settle_prepared_before_commit},
+    {Phase::BeforeCommit, send_news_of_lanes},
+    {Phase::BeforeCommit, choose_async_commit},  // the last: nothing may be written behind it
+
+    {Phase::BeforePrepare, adopt_prepared},
+    {Phase::BeforePrepare, watch_own_leases},  // runs triggers, which may claim and enter lanes
+    {Phase::BeforePrepare, send_news_of_lanes},
+
+    {Phase::Prepare, keep_log},
+    {Phase::Prepare, undo_lanes},
+    {Phase::Prepare, clear_log},
+
+    // What would make others wrong.
+    {Phase::Commit, publish_claimable},
+    {Phase::Commit, raise_slot_bounds},
+    // What would be stale.
+    {Phase::Commit, publish_counts},
+    {Phase::Commit, publish_deadlines},
+    // What would be late.
+    {Phase::Commit, publish_unblocked},
+
+    {Phase::AfterCommit, wake_for_freed_slots},
+    {Phase::AfterCommit, wake_for_claimable},
+    {Phase::AfterCommit, wake_for_finished},
+    {Phase::AfterCommit, clear_log},
+
+    {Phase::Abort, forget_apart},
+    {Phase::Abort, forget_claims},
+    {Phase::Abort, abandon_recount},
+    {Phase::Abort, undo_unblocking},
+    {Phase::Abort, undo_lanes},
+    {Phase::Abort, settle_prepared_at_abort},
+
+    {Phase::AfterAbort, wake_for_slots_not_taken},
+    {Phase::AfterAbort, clear_log},
+
+    {Phase::SavepointCommit, hand_log_to_parent},
+
+    {Phase::SavepointAbort, forget_apart},
+    {Phase::SavepointAbort, forget_claims},
+    {Phase::SavepointAbort, abandon_recount},
+    {Phase::SavepointAbort, undo_unblocking_of_savepoint},
+    {Phase::SavepointAbort, undo_lanes_of_savepoint},
+    {Phase::SavepointAbort, roll_back_log},
+
+    {Phase::AfterSavepointAbort, wake_for_slots_not_taken},
+};
+static_assert(in_order(kTransactionParts));
+
+}  // namespace
+
+}  // namespace jobq
+
+extern "C" {
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+// Defines the settings and takes part in transactions; while preloading, also reserves the shared memory, hooks into
+// utility commands and registers the launcher.
+void _PG_init(void) {
+    jobq::define_settings();
+    jobq::install_query_hooks();
+    jobq::take_part_in_transactions(jobq::kTransactionParts, lengthof(jobq::kTransactionParts));
+    if (!process_shared_preload_libraries_in_progress) return;
+    jobq::request_shared_memory();
+    jobq::install_evict_hook();
+    jobq::install_drop_extension_hook();
+    jobq::install_triggers_hook();
+    jobq::register_launcher();
+}
+
+PG_FUNCTION_INFO_V1(jobq_version);
+PGDLLEXPORT Datum jobq_version(PG_FUNCTION_ARGS) {
+    (void)fcinfo;
+    PG_RETURN_TEXT_P(cstring_to_text(JOBQ_VERSION));
+}
+
+}  // extern "C"

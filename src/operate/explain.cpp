@@ -1,0 +1,273 @@
+// Why a job does not run: see explain.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/settings.h"
+#include "job/rows.h"
+#include "operate/explain.h"
+
+extern "C" {
+#include "lib/stringinfo.h"
+}
+
+namespace jobq {
+
+namespace {
+
+enum Column {
+    kStatus = 1,
+    kQueue,
+    kKind,
+    kVersion,
+    kRequires,
+    kPriority,
+    kRunAt,
+    kTable,
+    kPlace,
+    kWorkerId,
+    kLastHeartbeat,
+    kLeaseTimeout,
+    kMustEndAt,
+    kCancelRequestedAt,
+    kFinishedAt,
+    kError,
+    kGroupKey,
+    kGroupWaiting,
+    kConcurrencyKey,
+    kAttempts,
+    kMaxAttempts,
+    kDeadFrom,
+    kSuspect
+};
+Statement read_subject = {
+    R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.run_at, j.tableoid, j.ctid,
+              j.worker_id, j.last_heartbeat, j._lease_timeout, j._must_end_at, j.cancel_requested_at, j.finished_at,
+              j.error, j.group_key, j._group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
+              j.lost_attempts > 0 OR j._company_lease IS NOT NULL
+       FROM jobq.jobs j WHERE j.id = $1)",
+    {INT8OID}};
+
+Statement read_blockers = {
+    R"(SELECT d.depends_on FROM jobq.dependencies d JOIN jobq.jobs j ON j.id = d.depends_on
+       WHERE d.job_id = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled')
+       ORDER BY d.depends_on LIMIT $2)",
+    {INT8OID, INT8OID}};
+
+Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = $1)", {INT8OID}};
+
+Statement read_group_head = {"SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 ORDER BY j.id LIMIT 1",
+                             {INT8OID}};
+Statement count_group_before = {
+    R"(SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._group_waiting = $1 AND j.id < $2 LIMIT $3) w)",
+    {INT8OID, INT8OID, INT8OID}};
+
+// Claimable jobs of the queue in front of a place, of whatever lane.
+Statement count_before = {
+    R"(SELECT count(*)
+       FROM (SELECT FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+                  LATERAL (SELECT FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready AND (j.priority, j.run_at, j.id) < ($2, $3, $4)
+                           LIMIT $5) j
+             LIMIT $5) w)",
+    {TEXTOID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
+
+struct Subject {
+    int64 id;
+    Row row;
+    core::JobStatus status;
+    std::string_view queue_name;
+    const Queue *queue;
+    TimestampTz now;
+    ReasonSink *sink;
+};
+
+bool has(const Subject &job, int column) { return !job.row.is_null(column); }
+TimestampTz time_at(const Subject &job, int column) {
+    return has(job, column) ? DatumGetTimestampTz(job.row.get(column)) : DT_NOEND;
+}
+const char *string_at(const Subject &job, int column) {
+    return has(job, column) ? TextDatumGetCString(job.row.get(column)) : "";
+}
+
+void explain_finished(const Subject &job) {
+    const char *detail =
+        job.status == core::JobStatus::Completed
+            ? "it has completed"
+            : psprintf("%s%s%s", core::status_name(job.status), has(job, kError) ? ": " : "", string_at(job, kError));
+    job.sink->take({"finished", psprintf("%s; jobq_retry runs it again", detail), 0, 0, DT_NOEND});
+    if (has(job, kDeadFrom))
+        job.sink->take({"dead_letter",
+                        psprintf("it failed in queue \"%s\"; jobq_redrive or jobq_retry runs it there again",
+                                 string_at(job, kDeadFrom)),
+                        0, 0, DT_NOEND});
+}
+
+// When it is taken from its worker.
+TimestampTz lease_end(const Subject &job) {
+    const TimestampTz must_end = time_at(job, kMustEndAt);
+    if (!has(job, kLastHeartbeat)) return must_end;
+    const core::Micros span = has(job, kLeaseTimeout) ? span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout)))
+                                                      : core::kDefaultHeartbeatTimeout;
+    return Min(core::saturating_add(time_at(job, kLastHeartbeat), span), must_end);
+}
+
+void explain_running(const Subject &job) {
+    const TimestampTz end = lease_end(job);
+    job.sink->take({"running",
+                    psprintf("attempt %d of %d, held by worker \"%s\"; its lease ends then unless a heartbeat comes",
+                             job.row.int32_at(kAttempts), job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId)),
+                    0, 0, end});
+    const TimestampTz asked = time_at(job, kCancelRequestedAt);
+    const TimestampTz forced = asked == DT_NOEND ? asked : core::saturating_add(asked, cancel_grace());
+    if (asked != DT_NOEND)
+        job.sink->take({"cancelling", "it has been asked to stop; then it is taken from its worker", 0, 0, forced});
+    if (Min(end, forced) < job.now) explain_unserved("its time is over", job.sink);
+}
+
+// So long a duty may take.
+constexpr core::Micros kLate = 5 * core::kSecond;
+
+void explain_scheduled(const Subject &job) {
+    const TimestampTz run_at = time_at(job, kRunAt);
+    const bool retries = job.row.int32_at(kAttempts) > 0 && has(job, kError);
+    const bool late = run_at < job.now - kLate;
+    job.sink->take({"scheduled",
+                    late                ? "it was due then: jobq.workers says in note and last_error what keeps it"
+                    : run_at <= job.now ? "it is due, and becomes claimable in a moment"
+                    : retries           ? psprintf("it waits for its next attempt after: %s", string_at(job, kError))
+                                        : "it is not due before then",
+                    0, 0, run_at});
+    if (run_at <= job.now) explain_unserved("it is due", job.sink);
+}
+
+bool explain_dependencies(const Subject &job) {
+    const Rows blockers = read(read_blockers, Params().add(Int64GetDatum(job.id)).add(Int64GetDatum(kNamedJobs + 1)));
+    if (blockers.size() == 0) return false;
+    const bool more = blockers.size() > kNamedJobs;
+    const auto count = static_cast<int>(Min(blockers.size(), static_cast<uint64>(kNamedJobs)));
+    job.sink->take({"dependency",
+                    psprintf("it depends on %s%d job%s that %s not finished", more ? "more than " : "", count,
+                             count == 1 ? "" : "s", count == 1 ? "has" : "have"),
+                    ids_in(blockers), 0, DT_NOEND});
+    return true;
+}
+
+bool explain_group(const Subject &job) {
+    if (!has(job, kGroupWaiting)) return false;
+    const Datum group = job.row.get(kGroupWaiting);
+    const Rows head = read(read_group_head, Params().add(group));
+    const int64 before =
+        read(count_group_before, Params().add(group).add(Int64GetDatum(job.id)).add(Int64GetDatum(kCounted + 1)))[0]
+            .int64_at(1);
+    if (head.size() == 0 && before == 0) return false;
+    const char *waiting = psprintf("%s wait%s before it", count_text(before), before == 1 ? "s" : "");
+    job.sink->take({"group",
+                    head.size() > 0
+                        ? psprintf("job %lld has the turn of group \"%s\"; %s",
+                                   static_cast<long long>(head[0].int64_at(1)), string_at(job, kGroupKey), waiting)
+                        : psprintf("in group \"%s\" %s", string_at(job, kGroupKey), waiting),
+                    head.size() > 0 ? ids_in(head) : 0, 0, DT_NOEND});
+    return true;
+}
+
+void explain_blocked(const Subject &job) {
+    const bool depends = explain_dependencies(job);
+    if (explain_group(job) || depends) return;
+    if (!has(job, kGroupKey) && !read(find_edge, Params().add(Int64GetDatum(job.id)))[0].bool_at(1)) {
+        job.sink->take(
+            {"blocked", "somebody has set it to blocked, and it stays so until it is set back", 0, 0, DT_NOEND});
+        return;
+    }
+    job.sink->take({"unblocking",
+                    "what it waited for has ended, and it becomes claimable in a moment, unless jobq.workers has a "
+                    "note or an error",
+                    0, 0, DT_NOEND});
+    explain_unserved("what it waited for has ended", job.sink);
+}
+
+void explain_place(const Subject &job, bool stopped) {
+    const int64 before = read(count_before, Params()
+                                                .add(job.row.get(kQueue))
+                                                .add(job.row.get(kPriority))
+                                                .add(job.row.get(kRunAt))
+                                                .add(Int64GetDatum(job.id))
+                                                .add(Int64GetDatum(kCounted + 1)))[0]
+                             .int64_at(1);
+    const char *order = job.queue->round_robin           ? "; but its concurrency_keys take turns"
+                        : job.queue->priority_ageing > 0 ? "; but waiting counts too, by priority_ageing"
+                                                         : "";
+    if (before > 0)
+        job.sink->take({"behind",
+                        psprintf("%s claimable job%s of the queue come%s before it by priority, run_at and id%s",
+                                 count_text(before), before == 1 ? "" : "s", before == 1 ? "s" : "", order),
+                        0, 0, DT_NOEND});
+    else if (!stopped)
+        job.sink->take({"claimable", "the next claim that may take it gets it", 0, 0, DT_NOEND});
+}
+
+// Notes whether anything was said.
+class NotingSink : public ReasonSink {
+ public:
+    explicit NotingSink(ReasonSink *to) : to_(to) {}
+    void take(const Reason &reason) override {
+        any = true;
+        to_->take(reason);
+    }
+    bool any = false;
+
+ private:
+    ReasonSink *to_;
+};
+
+void explain_pending(Subject job) {
+    NotingSink noting(job.sink);
+    job.sink = &noting;
+    explain_refusal(job.sink);
+    const bool paused = explain_queue_stops(job.queue_name, *job.queue, job.now, job.sink) && job.queue->paused;
+    if (has(job, kConcurrencyKey))
+        explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);
+    explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
+    // Nobody need ask while it is paused.
+    if (!paused)
+        explain_unasked(recent_filters(job.queue_name, job.now), demand_at(job.row, kKind), 0, job.now, job.sink);
+    // It is no reason by itself: nobody may be on trial.
+    bool stopped = noting.any;
+    if (job.row.bool_at(kSuspect))
+        stopped |=
+            explain_suspects(job.queue_name, has(job, kWorkerId) ? DatumGetTextPP(job.row.get(kWorkerId)) : nullptr, 1,
+                             job.now, job.sink);
+    explain_place(job, stopped);
+}
+
+}  // namespace
+
+void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
+    const Rows rows = read(read_subject, Params().add(Int64GetDatum(job_id)));
+    if (rows.size() == 0) return;
+    const Row row = rows[0];
+    const Queue queue = kept_queue(*find_queue(row.text_at(kQueue)));
+    const Subject job = {job_id, row, status_at(row, kStatus), row.text_at(kQueue), &queue, now, sink};
+    switch (job.status) {
+        case core::JobStatus::Completed:
+        case core::JobStatus::Failed:
+        case core::JobStatus::Cancelled:
+            explain_finished(job);
+            return;
+        case core::JobStatus::Processing:
+            explain_running(job);
+            return;
+        case core::JobStatus::Scheduled:
+            explain_scheduled(job);
+            break;
+        case core::JobStatus::Blocked:
+            explain_blocked(job);
+            break;
+        case core::JobStatus::Pending:
+            explain_pending(job);
+            return;
+    }
+    if (queue.paused) explain_queue_stops(job.queue_name, queue, now, sink);
+    explain_holders(holders_of_row(DatumGetObjectId(row.get(kTable)), row.get(kPlace)), 0, 1, sink);
+}
+
+}  // namespace jobq

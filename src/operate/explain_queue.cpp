@@ -1,0 +1,205 @@
+// Why a queue stands still: see explain.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "operate/explain.h"
+#include "queues/known_queues.h"
+#include "stats/counts.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+constexpr int kLanes = 100;
+constexpr int kKeys = 20;
+// So many jobs at the head are looked at for locks.
+constexpr int kHead = 20;
+
+// Lanes with claimable jobs, those with the first jobs first.
+Statement read_lanes = {
+    R"(SELECT l.kind, l.version, l.requires, n.jobs
+       FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires FROM jobq.lane_directory d
+             WHERE d.queue = $1 ORDER BY d.lane) l,
+            LATERAL (SELECT count(*) AS jobs, min(j.priority) AS priority, min(j.run_at) AS run_at
+                     FROM (SELECT j.priority, j.run_at FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready LIMIT $2) j) n
+       WHERE n.jobs > 0 ORDER BY n.priority, n.run_at LIMIT $3)",
+    {TEXTOID, INT8OID, INT8OID}};
+
+Statement read_head = {
+    R"(SELECT h.id, h.tableoid, h.ctid
+       FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+            LATERAL (SELECT j.id, j.tableoid, j.ctid, j.priority, j.run_at FROM jobq.jobs j
+                     WHERE j._lane = l.lane AND j._ready
+                     ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) h
+       ORDER BY h.priority, h.run_at, h.id LIMIT $2)",
+    {TEXTOID, INT8OID}};
+
+// The keys of running jobs that hold a slot of their key's limit.
+Statement read_running_keys = {
+    R"(SELECT j.concurrency_key, count(*) FROM jobq.jobs j
+       WHERE j._key_slot IS NOT NULL AND j.queue = $1 AND j.concurrency_key IS NOT NULL
+       GROUP BY j.concurrency_key ORDER BY count(*) DESC, j.concurrency_key COLLATE "C" LIMIT $2)",
+    {TEXTOID, INT8OID},
+    Planning::Free};
+
+// Of the jobs that are promoted next, in whatever queue, the first of this one.
+Statement read_next_due = {
+    R"(SELECT n.run_at FROM (SELECT j.run_at, j.queue FROM jobq.jobs j WHERE j._due
+                             ORDER BY j.run_at, j.id LIMIT $2) n
+       WHERE n.queue = $1 ORDER BY n.run_at LIMIT 1)",
+    {TEXTOID, INT8OID}};
+
+// Claimable jobs without a key, or of another key than these.
+Statement find_other_keys = {
+    R"(SELECT EXISTS (SELECT FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+                           LATERAL (SELECT FROM jobq.jobs j
+                                    WHERE j._lane = l.lane AND j._ready
+                                      AND (j.concurrency_key = ANY ($2)) IS NOT TRUE LIMIT 1) j))",
+    {TEXTOID, TEXTARRAYOID}};
+
+// Of the queue's claimable jobs, as far as they are counted, how many are suspects.
+Statement count_suspects = {
+    R"(SELECT count(*) FILTER (WHERE j.lost_attempts > 0 OR j._company_lease IS NOT NULL), count(*)
+       FROM (SELECT j.lost_attempts, j._company_lease
+             FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+                  LATERAL (SELECT j.lost_attempts, j._company_lease FROM jobq.jobs j
+                           WHERE j._lane = l.lane AND j._ready
+                           ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) j
+             LIMIT $2) j)",
+    {TEXTOID, INT8OID}};
+
+const char *jobs_text(int64 count) {
+    return psprintf("%lld job%s", static_cast<long long>(count), count == 1 ? "" : "s");
+}
+
+QueueNumbers numbers_of(std::string_view name) {
+    const QueueList list = read_queue_numbers();
+    for (int i = 0; i < list.count; i++)
+        if (list.items[i].queue == name) return list.items[i];
+    return {name, {}, {}, false, false};
+}
+
+int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
+    return Max(numbers.jobs[static_cast<int>(status)], 0);
+}
+
+// Returns for how many of the claimable jobs somebody has asked, as far as they were counted.
+int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
+    const Rows lanes = read(
+        read_lanes, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes)));
+    const RecentFilters recent = recent_filters(name, now);
+    int64 wanted = 0;
+    for (uint64 i = 0; i < lanes.size(); i++) {
+        const Row lane = lanes[i];
+        const int64 jobs = lane.int64_at(4);
+        if (!explain_unasked(recent, demand_at(lane, 1), jobs, now, sink)) wanted += jobs;
+    }
+    return wanted;
+}
+
+// Returns whether others hold all jobs at the head.
+bool explain_head(text *queue, ReasonSink *sink) {
+    const Rows head = read(read_head, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kHead)));
+    RowHolders all = {};
+    Datum held[kHead];
+    int count = 0;
+    for (uint64 i = 0; i < head.size(); i++) {
+        const RowHolders holders = holders_of_row(DatumGetObjectId(head[i].get(2)), head[i].get(3));
+        if (holders.count > 0) held[count++] = head[i].get(1);
+        for (int h = 0; h < holders.count; h++) {
+            const TransactionId *end = all.xids + all.count;
+            if (all.count < kMaxHolders &&
+                std::find(static_cast<const TransactionId *>(all.xids), end, holders.xids[h]) == end)
+                all.xids[all.count++] = holders.xids[h];
+        }
+    }
+    if (count > 0) explain_holders(all, array_of(held, count, INT8OID), count, sink);
+    return head.size() > 0 && count == static_cast<int>(head.size());
+}
+
+// Returns whether all claimable jobs are suspects, and a worker is on trial.
+bool explain_suspected(std::string_view name, text *queue, TimestampTz now, ReasonSink *sink) {
+    const Rows counts = read(count_suspects, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
+    const int64 suspects = counts[0].int64_at(1);
+    return suspects > 0 && explain_suspects(name, nullptr, suspects, now, sink) && suspects == counts[0].int64_at(2);
+}
+
+// Returns the keys (text[]) whose limits let no more of their jobs start; 0: none.
+Datum explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, ReasonSink *sink) {
+    if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return 0;
+    const Rows keys = read(read_running_keys, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)));
+    Datum stopped[kKeys];
+    int count = 0;
+    for (uint64 i = 0; i < keys.size(); i++)
+        if (explain_key_stops(name, keys[i].text_at(1), queue, now, sink)) stopped[count++] = keys[i].get(1);
+    return count == 0 ? 0 : array_of(stopped, count, TEXTOID);
+}
+
+void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
+    const int64 scheduled = in_status(numbers, core::JobStatus::Scheduled);
+    if (scheduled > 0) {
+        const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
+        const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
+        sink->take({"scheduled",
+                    psprintf(next <= now ? "%s, the first of which was due then" : "%s not due before then",
+                             jobs_text(scheduled)),
+                    0, 0, next});
+        if (next <= now) explain_unserved("jobs are due", sink);
+    }
+    const int64 blocked = in_status(numbers, core::JobStatus::Blocked);
+    if (blocked > 0) {
+        sink->take({"blocked",
+                    psprintf("%s for dependencies or for the turn in a group: jobq_explain of one of them",
+                             psprintf("%s wait%s", jobs_text(blocked), blocked == 1 ? "s" : "")),
+                    0, 0, DT_NOEND});
+        explain_unserved("jobs are blocked", sink);
+    }
+}
+
+}  // namespace
+
+void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
+    text *queue_text = make_text(name);
+    const char *quoted = psprintf("queue \"%.*s\"", static_cast<int>(name.size()), name.data());
+    if (!queue_is_known(name)) {
+        sink->take({"unknown", psprintf("%s has neither jobs nor settings", quoted), 0, 0, DT_NOEND});
+        return;
+    }
+    const Queue queue = kept_queue(*find_queue(name));
+    const QueueNumbers numbers = numbers_of(name);
+    const int64 pending = in_status(numbers, core::JobStatus::Pending);
+    const int64 running = in_status(numbers, core::JobStatus::Processing);
+    bool stopped = explain_refusal(sink);
+    stopped |= explain_queue_stops(name, queue, now, sink);
+    const Datum full_keys = explain_keys(name, queue, queue_text, now, sink);
+    int64 waiting = 0;
+    for (const auto status : {core::JobStatus::Scheduled, core::JobStatus::Blocked, core::JobStatus::Pending})
+        waiting += in_status(numbers, status);
+    if (queue.max_depth > 0 && waiting >= queue.max_depth)
+        sink->take(
+            {"full",
+             psprintf("%s wait, max_depth is %d: %s", jobs_text(waiting), queue.max_depth,
+                      queue.on_full == core::FullPolicy::Reject ? "enqueues are refused" : "enqueues drop the oldest"),
+             0, 0, DT_NOEND});
+    if (pending > 0) {
+        // Nobody need ask while it is paused.
+        const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, sink);
+        if (explain_head(queue_text, sink) || wanted == 0) stopped = true;
+        if (full_keys != 0 &&
+            !read(find_other_keys, Params().add(PointerGetDatum(queue_text)).add(full_keys))[0].bool_at(1))
+            stopped = true;
+        if (explain_suspected(name, queue_text, now, sink)) stopped = true;
+        if (!stopped)
+            sink->take({"claimable",
+                        psprintf("%s pending, %s running%s", jobs_text(pending), jobs_text(running),
+                                 full_keys != 0 ? "; those of other keys may start" : ""),
+                        0, 0, DT_NOEND});
+    }
+    explain_waiting(numbers, queue_text, now, sink);
+    if (waiting == 0) sink->take({"empty", psprintf("no job waits, %s running", jobs_text(running)), 0, 0, DT_NOEND});
+}
+
+}  // namespace jobq

@@ -1,0 +1,221 @@
+// See operate.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "ending/ending.h"
+#include "job/change_job.h"
+#include "job/locked_jobs.h"
+#include "job/rows.h"
+#include "operate/operate.h"
+#include "operate/retry.h"
+#include "queues/directory.h"
+
+namespace jobq {
+
+namespace {
+
+Statement lock_cancellable = {LOCK_APPLICABLE("'scheduled', 'blocked', 'pending', 'processing'"), {INT8ARRAYOID}};
+Statement lock_waiting = {LOCK_APPLICABLE("'scheduled', 'pending'"), {INT8ARRAYOID}};
+
+// First, and apart: the statement that deletes must see the attempts of whoever held the row until now.
+Statement lock_removable = {
+    R"(SELECT j.id, j.status::text FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND j.status <> 'processing' ORDER BY j.id FOR UPDATE)",
+    {INT8ARRAYOID}};
+
+#define MATCHING                                                         \
+    "SELECT j.id FROM jobq.jobs j "                                      \
+    "WHERE j.queue = $1 AND ($2 IS NULL OR j.kind = $2) "                \
+    "AND j.status::text = ANY ($3) AND ($4 IS NULL OR j.error LIKE $4) " \
+    "AND ($5 IS NULL OR j.created_at < $5) AND ($6 IS NULL OR j.metadata @> $6) "
+#define FIRST_UNHELD "ORDER BY j.id LIMIT $7 FOR NO KEY UPDATE SKIP LOCKED"
+
+Statement match = {MATCHING FIRST_UNHELD,
+                   {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID},
+                   Planning::Free};
+// These three leave out what the operation would not change: else a call that is repeated comes upon it again.
+Statement match_unasked = {MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) " FIRST_UNHELD,
+                           {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID},
+                           Planning::Free};
+// $8: when they shall run, $9: now.
+Statement match_at_other_time = {
+    MATCHING "AND (j.run_at <> $8 OR (j.status = 'pending') <> ($8 <= $9)) " FIRST_UNHELD,
+    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
+    Planning::Free};
+Statement match_with_free_key = {
+    MATCHING "AND " KEY_IS_FREE("$8") " AND ($9 IS NULL OR coalesce(j.dead_from, j.queue) = ANY ($9)) " FIRST_UNHELD,
+    {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
+    Planning::Free};
+
+Statement get_status = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1", {INT8OID}};
+
+Statement get_job = {
+    R"(SELECT j.id, j.queue, j.kind, j.payload, j.priority::int4, j.status, j.run_at, j.attempts, j.max_attempts,
+              j.worker_id, j.started_at, j.last_heartbeat, 
+              coalesce(j._lease_timeout, CASE WHEN j.started_at IS NOT NULL THEN interval '60 seconds' END,
+                       j.heartbeat_timeout),
+              j.created_at, j.finished_at, j.result, j.error, j.progress, j.version, j.requires,
+              j.cancel_requested_at, j.metadata
+       FROM jobq.jobs j WHERE j.id = $1)",
+    {INT8OID}};
+
+Statement get_result = {"SELECT j.result FROM jobq.jobs j WHERE j.id = $1 AND j.status = 'completed'", {INT8OID}};
+
+// Each part has a rank: what comes first where two happened at the same instant. An attempt that is in jobq.attempts is
+// told from there, the latest one from the job unless it is there already. Of a cancelled job the error is the reason
+// when nobody asked for it and it is not that of an earlier attempt. Only a job that waits for its time has yet
+// to come due.
+Statement get_log = {
+    R"(SELECT e.at, e.event, e.attempt, e.worker_id, e.detail
+       FROM jobq.jobs j,
+            LATERAL (SELECT j.created_at AS at, 0 AS rank, 'enqueued' AS event, NULL::integer AS attempt,
+                            NULL::text AS worker_id, coalesce(j.dead_from, j.queue) AS detail
+                     UNION ALL
+                     SELECT a.started_at, 1, 'claimed', a.attempt, a.worker_id, NULL
+                     FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at IS NOT NULL
+                     UNION ALL
+                     SELECT j.started_at, 1, 'claimed', j.attempts, j.worker_id, NULL
+                     WHERE j.started_at IS NOT NULL
+                       AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id AND a.started_at = j.started_at)
+                     UNION ALL
+                     SELECT j.last_heartbeat, 2, 'heartbeat', j.attempts, j.worker_id, NULL
+                     WHERE j.status = 'processing' AND j.last_heartbeat > j.started_at
+                     UNION ALL
+                     SELECT j.cancel_requested_at, 3, 'cancel requested', NULL, NULL, NULL
+                     WHERE j.cancel_requested_at IS NOT NULL
+                     UNION ALL
+                     SELECT a.finished_at, 4, 'attempt ' || a.outcome, a.attempt, a.worker_id, a.error
+                     FROM jobq.attempts a WHERE a.job_id = j.id
+                     UNION ALL
+                     SELECT j.finished_at, 5, j.status::text, CASE j.status WHEN 'completed' THEN nullif(j.attempts, 0) END,
+                            CASE j.status WHEN 'completed' THEN j.worker_id END,
+                            CASE WHEN j.status = 'failed' OR j.status = 'cancelled' AND j.cancel_requested_at IS NULL
+                                      AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id
+                                                      AND a.error = j.error AND a.finished_at < j.finished_at)
+                                 THEN j.error END
+                     WHERE j.finished_at IS NOT NULL AND j.status IN ('completed', 'failed', 'cancelled')
+                     UNION ALL
+                     SELECT j.finished_at, 6, 'dead letter', NULL, NULL, j.queue
+                     WHERE j.finished_at IS NOT NULL AND j.dead_from IS NOT NULL
+                     UNION ALL
+                     SELECT j.run_at, 7, 'due', NULL, NULL, NULL WHERE j.status = 'scheduled') e
+       WHERE j.id = $1
+       ORDER BY e.at, e.rank, e.attempt)",
+    {INT8OID}};
+
+// Lets an event happen to jobs that are locked.
+Operated let_happen(const Rows &locked, const core::Event &event) {
+    Operated operated = {0, core::JobStatus::Pending};
+    Endings endings = {};
+    change_locked_jobs(
+        static_cast<int>(locked.size()), [&](int i) { return locked[i].int64_at(1); },
+        [&](JobsTable *jobs, int) {
+            const JobState before = state_of(*jobs);
+            if (!core::applies(event.kind, before.life)) return true;
+            core::Life after = core::after_event(before.life, event);
+            if (!write_life(jobs, before, after, {}, &after)) return false;
+            operated = {operated.count + 1, after.status};
+            note_end(*jobs, before, after, event.now, &endings);
+            return true;
+        });
+    settle_endings(endings, event.now);
+    return operated;
+}
+
+Operated delete_them(Datum ids) {
+    const Rows locked = run(lock_removable, Params().add(ids));
+    Operated operated = {0, core::JobStatus::Pending};
+    auto *removable = room_for<Datum>(locked.size());
+    for (uint64 i = 0; i < locked.size(); i++) {
+        removable[i] = locked[i].get(1);
+        operated.status = status_at(locked[i], 2);
+    }
+    operated.count = delete_jobs(removable, static_cast<int>(locked.size()));
+    return operated;
+}
+
+}  // namespace
+
+bool operation_applies(Operation operation, core::JobStatus status) {
+    core::Life life = {};
+    life.status = status;
+    switch (operation) {
+        case Operation::Cancel:
+            return core::applies(core::EventKind::Cancelled, life);
+        case Operation::Retry:
+            return core::applies(core::EventKind::Retried, life);
+        case Operation::Reschedule:
+            return core::applies(core::EventKind::Rescheduled, life);
+        case Operation::Delete:
+            return status != core::JobStatus::Processing;
+    }
+    return false;
+}
+
+Operated operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
+    core::Event reschedule = {core::EventKind::Rescheduled, now};
+    reschedule.run_at = run_at;
+    switch (operation) {
+        case Operation::Cancel:
+            return let_happen(run(lock_cancellable, Params().add(ids)), {core::EventKind::Cancelled, now});
+        case Operation::Retry:
+            return retry_jobs(ids, now);
+        case Operation::Reschedule:
+            return let_happen(run(lock_waiting, Params().add(ids)), reschedule);
+        case Operation::Delete:
+            break;
+    }
+    return delete_them(ids);
+}
+
+int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
+    if (operation == Operation::Retry) return retry_those_with_free_keys(ids, now);
+    return operate(operation, ids, run_at, now).count;
+}
+
+Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now) {
+    Datum names[core::kJobStatusCount];
+    int count = 0;
+    for (int i = 0; i < core::kJobStatusCount; i++)
+        if (filter.statuses[i])
+            names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
+    Params params;
+    params.add(PointerGetDatum(filter.queue))
+        .add_if(filter.kind != nullptr, PointerGetDatum(filter.kind))
+        .add(array_of(names, count, TEXTOID))
+        .add_if(filter.error_like != nullptr, PointerGetDatum(filter.error_like))
+        .add_if(filter.has_created_before, TimestampTzGetDatum(filter.created_before))
+        .add_if(filter.has_metadata, filter.metadata)
+        .add(Int64GetDatum(filter.max_jobs));
+    switch (operation) {
+        case Operation::Cancel:
+            return run(match_unasked, params);
+        case Operation::Retry:
+            params.add(TimestampTzGetDatum(now)).add_if(filter.scope != nullptr, scope_array(filter.scope));
+            return run(match_with_free_key, params);
+        case Operation::Reschedule:
+            return run(match_at_other_time, params.add(TimestampTzGetDatum(run_at)).add(TimestampTzGetDatum(now)));
+        case Operation::Delete:
+            break;
+    }
+    return run(match, params);
+}
+
+bool current_status(int64 job_id, core::JobStatus *status) {
+    const Rows rows = run(get_status, Params().add(Int64GetDatum(job_id)));
+    return rows.size() == 1 && core::parse_status(TextDatumGetCString(rows[0].get(1)), status);
+}
+
+bool has_finished(int64 job_id) {
+    core::JobStatus status;
+    return !current_status(job_id, &status) || core::is_finished(status);
+}
+
+Rows read_result(int64 job_id) { return read(get_result, Params().add(Int64GetDatum(job_id))); }
+
+Rows read_job(int64 job_id) { return read(get_job, Params().add(Int64GetDatum(job_id))); }
+
+Rows read_job_log(int64 job_id) { return read(get_log, Params().add(Int64GetDatum(job_id))); }
+
+}  // namespace jobq

@@ -1,0 +1,205 @@
+// See retry.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/subtransaction.h"
+#include "edges/dependencies.h"
+#include "ending/dead_letters.h"
+#include "groups/dependents.h"
+#include "job/change_job.h"
+#include "job/locked_jobs.h"
+#include "job/retry_policy.h"
+#include "keys/kept_keys.h"
+#include "keys/unique.h"
+#include "keys/unique_policy.h"
+#include "operate/retry.h"
+#include "queues/directory.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+Statement lock_retriable = {LOCK_APPLICABLE("'scheduled', 'completed', 'failed', 'cancelled'"), {INT8ARRAYOID}};
+
+Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
+       WHERE (j.queue = $1 OR j.dead_from = $1) AND j.status = 'failed' AND j.dead_from IS NOT NULL
+         AND ($4 IS NULL OR j.dead_from = ANY ($4)) AND )" KEY_IS_FREE("$3") R"(
+       ORDER BY j.id
+       LIMIT $2
+       FOR NO KEY UPDATE SKIP LOCKED)",
+                          {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
+                          Planning::Free};
+
+// Jobs that are locked, and how they are to run again.
+struct Revival {
+    const Rows &locked;
+    TimestampTz now;
+    // Of jobq_redrive; nullptr: as jobq_retry does, now, with the attempts that they had.
+    Datum *paced;  // the ids in the order in which they become due
+    int paced_count;
+    double per_second;
+};
+
+bool wants_before(const WantedKey &a, const WantedKey &b) {
+    const std::string_view queue_a = view(a.queue), key_a = view(a.unique_key);
+    const std::string_view queue_b = view(b.queue), key_b = view(b.unique_key);
+    if (core::key_before(queue_a, key_a, queue_b, key_b)) return true;
+    return queue_a == queue_b && key_a == key_b && a.own < b.own;
+}
+
+// Who has the keys that these jobs have given up: another job, or the first of these themselves that wants it.
+// Returns how many there are in `keys`, which has room for all.
+int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
+    int count = 0;
+    for (uint64 i = 0; i < locked.size(); i++) {
+        if (locked[i].is_null(kLockedWantsKey)) continue;
+        WantedKey &key = keys[count++] = {};
+        key.queue = make_text(locked[i].text_at(kLockedQueue));
+        key.unique_key = make_text(locked[i].text_at(kLockedWantsKey));
+        key.own = locked[i].int64_at(kLockedId);
+    }
+    find_holders(keys, count, now);
+    std::sort(keys, keys + count, wants_before);
+    for (int i = 1; i < count; i++) {
+        const WantedKey &before = keys[i - 1];
+        if (keys[i].holder != 0 || view(keys[i].unique_key) != view(before.unique_key) ||
+            view(keys[i].queue) != view(before.queue))
+            continue;
+        keys[i].holder = before.holder != 0 ? before.holder : before.own;
+    }
+    return count;
+}
+
+// The ids of locked jobs, those first that need no key. Keys are taken in their own order, as everywhere.
+struct Retriable {
+    Datum *ids;
+    int without_key;
+    int count;
+};
+
+Retriable retriable(const Rows &locked, TimestampTz now, bool refuse) {
+    auto *keys = static_cast<WantedKey *>(palloc_extended(sizeof(WantedKey) * (locked.size() + 1), MCXT_ALLOC_HUGE));
+    Retriable found = {static_cast<Datum *>(palloc_extended(sizeof(Datum) * (locked.size() + 1), MCXT_ALLOC_HUGE)), 0,
+                       0};
+    for (uint64 i = 0; i < locked.size(); i++)
+        if (locked[i].is_null(kLockedWantsKey)) found.ids[found.count++] = locked[i].get(kLockedId);
+    found.without_key = found.count;
+    const int keyed = find_contenders(locked, now, keys);
+    for (int i = 0; i < keyed; i++) {
+        if (keys[i].holder == 0)
+            found.ids[found.count++] = Int64GetDatum(keys[i].own);
+        else if (refuse)
+            key_taken(keys[i], "Retry it when that job has finished, or delete that one.");
+    }
+    return found;
+}
+
+void send_letters_home(const Rows &locked, const Datum *ids, int count) {
+    auto *letters = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (count + 1), MCXT_ALLOC_HUGE));
+    int letter_count = 0;
+    for (int i = 0; i < count; i++)
+        if (locked_row(locked, DatumGetInt64(ids[i])).bool_at(kLockedIsDeadLetter)) letters[letter_count++] = ids[i];
+    send_home(letters, letter_count);
+}
+
+void check_pacing(int count, double per_second) {
+    if (core::paced(0, count - 1, per_second) > core::kLongestPacing)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("argument \"per_second\" is too small: the last of %d jobs would run later than in ten years",
+                        count),
+                 errhint("Use a higher rate, or a lower max_jobs.")));
+}
+
+bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
+
+// When a job runs again: the n-th in the order of the ids.
+TimestampTz paced_run_at(const Revival &revival, int64 id) {
+    const Datum wanted = Int64GetDatum(id);
+    const auto place =
+        std::lower_bound(revival.paced, revival.paced + revival.paced_count, wanted, lower_id) - revival.paced;
+    return core::paced(revival.now, place, revival.per_second);
+}
+
+// What was repaired meanwhile may fail again, and shall then have all its attempts and short delays: a redrive starts
+// over. What they were the first time is in jobq.attempts.
+core::Event event_of(const Revival &revival, int64 id) {
+    if (revival.paced == nullptr) return {core::EventKind::Retried, revival.now};
+    core::Event event = {core::EventKind::StartedOver, revival.now};
+    event.run_at = paced_run_at(revival, id);
+    return event;
+}
+
+// Makes jobs that are locked run again, in the order of `ids`.
+Operated revive(const Revival &revival, Datum *ids, int count) {
+    Operated operated = {count, core::JobStatus::Pending};
+    Notes<Datum> waiting = {};
+    Edges edges = {};
+    send_letters_home(revival.locked, ids, count);
+    change_locked_jobs(
+        count, [&](int i) { return DatumGetInt64(ids[i]); },
+        [&](JobsTable *jobs, int) {
+            const JobState before = state_of(*jobs);
+            core::Event event = event_of(revival, before.id);
+            if (!core::applies(event.kind, before.life)) return true;
+            // A job that has never started may have been cancelled for one of its dependencies: it waits for them
+            // again. Then a job of a group waits for its turn, unless it still has it.
+            event.waits = !before.life.started_at && has_dependencies(&edges, before.id);
+            core::Life after = core::after_event(before.life, event);
+            if (!write_life(jobs, before, after, {}, &after)) return false;
+            if (event.waits) waiting.add(Int64GetDatum(before.id));
+            operated.status = after.status;
+            return true;
+        });
+    close_edges(&edges);
+    if (waiting.count > 0) settle_dependents(array_of(waiting.items, waiting.count, INT8OID));
+    drop_own_kept_keys(ids, count);
+    return operated;
+}
+
+// The same without those whose keys have been taken a moment ago. Any other failure is raised.
+int64 revive_those_with_free_keys(const Revival &revival, const Retriable &found) {
+    Datum *keyed = found.ids + found.without_key;
+    int64 done = found.without_key;
+    if (found.without_key > 0) revive(revival, found.ids, found.without_key);
+    change_all_or_each(
+        found.count - found.without_key, [&](int first, int n) { revive(revival, keyed + first, n); },
+        [&](int) { done++; },
+        [&](int i, const FailureText &failure) {
+            if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION) done += revive(revival, keyed + i, 1).count;
+        });
+    return done;
+}
+
+}  // namespace
+
+Operated retry_jobs(Datum ids, TimestampTz now) {
+    const Rows locked = run(lock_retriable, Params().add(ids));
+    const Retriable found = retriable(locked, now, true);
+    return revive({locked, now, nullptr, 0, 0}, found.ids, found.count);
+}
+
+int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
+    const Rows locked = run(lock_retriable, Params().add(ids));
+    return revive_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
+}
+
+int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now) {
+    const Rows locked = run(lock_letters, Params()
+                                              .add(PointerGetDatum(queue))
+                                              .add(Int64GetDatum(max_jobs))
+                                              .add(TimestampTzGetDatum(now))
+                                              .add_if(scope != nullptr, scope_array(scope)));
+    for (uint64 i = 0; i < locked.size(); i++) require_known_queue(locked[i].text_at(kLockedQueue));
+    const Retriable found = retriable(locked, now, false);
+    check_pacing(found.count, per_second);
+    auto *paced = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (found.count + 1), MCXT_ALLOC_HUGE));
+    std::copy(found.ids, found.ids + found.count, paced);
+    std::sort(paced, paced + found.count, lower_id);
+    return revive_those_with_free_keys({locked, now, paced, found.count, per_second}, found);
+}
+
+}  // namespace jobq

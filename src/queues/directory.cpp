@@ -1,0 +1,191 @@
+// See directory.h.
+//
+// The cache is filled under a fresh snapshot, not the transaction's: a REPEATABLE READ transaction that filled it from
+// its old snapshot would keep stale settings for the rest of the session, since the invalidation has been consumed.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/queue_name.h"
+#include "compat/relation_changes.h"
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "job/owner.h"
+#include "queues/directory.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Bounds the memory of a session that asks for ever new names.
+constexpr int kMaxCachedQueues = 10000;
+
+struct CacheEntry {
+    QueueName name;         // hash key
+    uint64 generation;      // valid while it equals the current one
+    MemoryContext context;  // owns what queue points to
+    Queue queue;
+};
+
+HTAB *cache = nullptr;
+uint64 current_generation = 1;
+Oid settings_table = InvalidOid;
+Oid limits_table = InvalidOid;
+
+Statement read_settings = {
+    R"(SELECT paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed,
+              max_depth, on_full, dead_letter_queue, max_runtime, on_max_runtime, priority_ageing,
+              round_robin
+       FROM jobq.queue_settings WHERE queue = $1)",
+    {TEXTOID}};
+
+Statement read_limits = {
+    R"(SELECT l.key, l.max_running, l.rate, l.per, l.highest_slot
+       FROM jobq.limit_settings l WHERE l.queue = $1 ORDER BY l.key COLLATE "C")",
+    {TEXTOID}};
+
+void on_relcache_invalidation(Oid relation) {
+    if (relation == InvalidOid || relation == settings_table || relation == limits_table) current_generation++;
+}
+
+void open_cache() {
+    if (cache == nullptr) {
+        cache = make_hash_table("jobq queues", sizeof(QueueName), sizeof(CacheEntry), CacheMemoryContext);
+        on_relation_change(on_relcache_invalidation);
+    }
+    if (hash_get_num_entries(cache) <= kMaxCachedQueues) return;
+    HASH_SEQ_STATUS scan;
+    hash_seq_init(&scan, cache);
+    while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&scan))) {
+        if (entry->context != nullptr) MemoryContextDelete(entry->context);
+        hash_search(cache, entry->name, HASH_REMOVE, nullptr);
+    }
+}
+
+core::Micros span_or(const Row &row, int column, core::Micros otherwise) {
+    if (row.is_null(column)) return otherwise;
+    return span_of(DatumGetIntervalP(row.get(column)));
+}
+
+int32 int_or(const Row &row, int column, int32 otherwise) {
+    return row.is_null(column) ? otherwise : row.int32_at(column);
+}
+
+void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
+    const Rows rows = read(read_settings, name, snapshot);
+    *queue = {false,
+              false,
+              core::kDefaultMaxAttempts,
+              {core::kDefaultBackoffBase, core::kDefaultBackoffMax},
+              core::kDefaultHeartbeatTimeout,
+              core::kDefaultMaxLost,
+              core::kDefaultKeepCompleted,
+              core::kDefaultKeepFailed,
+              0,
+              core::FullPolicy::Reject,
+              {},
+              0,
+              core::OnMaxRuntime::Fail,
+              0,
+              false,
+              nullptr,
+              0};
+    if (rows.size() == 0) return;
+    const Row row = rows[0];
+    queue->has_settings = true;
+    queue->paused = row.bool_at(1);
+    queue->max_attempts = int_or(row, 2, queue->max_attempts);
+    queue->retry.base = span_or(row, 3, queue->retry.base);
+    queue->retry.max = span_or(row, 4, queue->retry.max);
+    queue->heartbeat_timeout = span_or(row, 5, queue->heartbeat_timeout);
+    queue->max_lost = int_or(row, 6, queue->max_lost);
+    queue->keep_completed = span_or(row, 7, queue->keep_completed);
+    queue->keep_failed = span_or(row, 8, queue->keep_failed);
+    queue->max_depth = int_or(row, 9, queue->max_depth);
+    if (!row.is_null(10)) core::parse_full_policy(row.text_at(10), &queue->on_full);
+    if (!row.is_null(11)) queue->dead_letter_queue = keep(context, row.text_at(11));
+    queue->max_runtime = span_or(row, 12, queue->max_runtime);
+    if (!row.is_null(13)) core::parse_on_max_runtime(row.text_at(13), &queue->on_max_runtime);
+    queue->priority_ageing = span_or(row, 14, queue->priority_ageing);
+    queue->round_robin = !row.is_null(15) && row.bool_at(15);
+}
+
+void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
+    const Rows rows = read(read_limits, name, snapshot);
+    if (rows.size() == 0) return;
+    queue->limits = static_cast<QueueLimit *>(MemoryContextAlloc(context, sizeof(QueueLimit) * rows.size()));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        const core::Micros per = span_or(row, 4, 0);
+        queue->limits[queue->limit_count++] = {keep(context, row.text_at(1)), int_or(row, 2, -1),
+                                               core::make_rate(int_or(row, 3, 0), per), row.int32_at(5)};
+    }
+}
+
+void load(CacheEntry *entry, std::string_view name) {
+    // Taken before anything is read: an invalidation that arrives meanwhile makes the entry stale at once.
+    const uint64 generation = current_generation;
+    if (entry->context != nullptr) MemoryContextDelete(entry->context);
+    entry->context = nullptr;
+    entry->generation = 0;
+    MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "jobq queue", ALLOCSET_SMALL_SIZES);
+    entry->context = context;
+    const Oid schema = get_namespace_oid("jobq", false);
+    settings_table = get_relname_relid("queue_settings", schema);
+    limits_table = get_relname_relid("limit_settings", schema);
+
+    // Also for callers that may read nothing but what the functions give them.
+    as_owner([&] {
+        with_spi([&] {
+            const Params parameters = Params().add(PointerGetDatum(make_text(name)));
+            Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+            load_settings(&entry->queue, parameters, snapshot, context);
+            load_limits(&entry->queue, parameters, snapshot, context);
+            UnregisterSnapshot(snapshot);
+        });
+    });
+    entry->generation = generation;
+}
+
+}  // namespace
+
+const Queue *find_queue(std::string_view name) {
+    open_cache();
+    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a pause.
+    AcceptInvalidationMessages();
+    QueueName key;
+    copy_queue(key, name);
+    bool found;
+    auto *entry = static_cast<CacheEntry *>(hash_search(cache, key, HASH_ENTER, &found));
+    if (!found) {
+        entry->generation = 0;
+        entry->context = nullptr;
+    }
+    if (entry->generation != current_generation) load(entry, name);
+    return &entry->queue;
+}
+
+Queue kept_queue(const Queue &queue) {
+    Queue kept = queue;
+    kept.dead_letter_queue = keep(CurrentMemoryContext, queue.dead_letter_queue);
+    if (queue.limit_count == 0) return kept;
+    kept.limits = static_cast<QueueLimit *>(palloc(sizeof(QueueLimit) * queue.limit_count));
+    for (int i = 0; i < queue.limit_count; i++) {
+        kept.limits[i] = queue.limits[i];
+        kept.limits[i].key = keep(CurrentMemoryContext, queue.limits[i].key);
+    }
+    return kept;
+}
+
+void require_known_queue(std::string_view name) {
+    if (!settings.require_queues || find_queue(name)->has_settings) return;
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+                    errmsg("queue \"%.*s\" does not exist", static_cast<int>(name.size()), name.data()),
+                    errhint("The setting jobq.require_queues is on. Create the queue with jobq_create_queue().")));
+}
+
+void invalidate_directory(Oid table) { CacheInvalidateRelcacheByRelid(table); }
+
+}  // namespace jobq

@@ -1,0 +1,58 @@
+// What every call needs to know of a queue: its settings and limits; its lanes are in lanes.h. Kept in each session,
+// read again when jobq.queue_settings or jobq.limit_settings changed: a trigger on both sends a relation cache
+// invalidation, which is transactional, reaches every session, and is undone by a rollback.
+#pragma once
+
+#include "compat/pg.h"
+#include "enqueue/backpressure_policy.h"
+#include "job/job_policy.h"
+#include "job/max_runtime_policy.h"
+#include "job/retry_policy.h"
+#include "limits/limit_policy.h"
+
+#include <string_view>
+
+namespace jobq {
+
+// A row of jobq.limit_settings.
+struct QueueLimit {
+    std::string_view key;  // empty: of the whole queue; core::kEachKey: of each key that has none of its own
+    int32 max_running;     // -1: any number
+    core::Rate rate;       // interval 0: none
+    int32 highest_slot;    // no job holds a slot with a higher number, unless that is at most max_running
+};
+
+struct Queue {
+    bool has_settings;  // has a row in jobq.queue_settings
+    bool paused;
+    int32 max_attempts;
+    core::RetryPolicy retry;
+    core::Micros heartbeat_timeout;
+    int32 max_lost;
+    core::Micros keep_completed;
+    core::Micros keep_failed;
+    int32 max_depth;  // 0: none
+    core::FullPolicy on_full;
+    std::string_view dead_letter_queue;  // empty: none
+    core::Micros max_runtime;            // 0: none
+    core::OnMaxRuntime on_max_runtime;
+    core::Micros priority_ageing;  // 0: none
+    bool round_robin;
+    QueueLimit *limits;  // in the order of their keys
+    int limit_count;
+};
+
+// The pointer is good until the next call of find_queue, which somebody's trigger may make as well.
+const Queue *find_queue(std::string_view name);
+
+// What find_queue returned, in the current memory context: for whoever changes jobs meanwhile.
+Queue kept_queue(const Queue &queue);
+
+// 42704 when jobq.require_queues is on and the queue has no settings.
+void require_known_queue(std::string_view name);
+
+// Makes every session, this one included, read them again once the transaction commits.
+// `table` is the table that changed.
+void invalidate_directory(Oid table);
+
+}  // namespace jobq

@@ -1,0 +1,83 @@
+// See known_queues.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "queues/known_queues.h"
+
+extern "C" {
+#include "mb/pg_wchar.h"
+#include "utils/varlena.h"
+}
+
+namespace jobq {
+
+namespace {
+
+Statement is_known = {
+    R"(SELECT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1)
+           OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = $1)
+           OR EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1)
+           OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.dead_letter_queue = $1))",
+    {TEXTOID}};
+
+// A thousand of each kind: a hint is not worth more. From queue to queue in the index: some have thousands of lanes.
+Statement known_names = {
+    R"(WITH RECURSIVE used(queue, place) AS (
+           (SELECT d.queue, 1 FROM jobq.lane_directory d ORDER BY d.queue LIMIT 1)
+           UNION ALL
+           SELECT (SELECT d.queue FROM jobq.lane_directory d WHERE d.queue > u.queue ORDER BY d.queue LIMIT 1), u.place + 1
+           FROM used u WHERE u.queue IS NOT NULL AND u.place < 1000)
+       (SELECT u.queue FROM used u WHERE u.queue IS NOT NULL)
+       UNION (SELECT s.queue FROM jobq.queue_settings s LIMIT 1000)
+       UNION (SELECT s.dead_letter_queue FROM jobq.queue_settings s WHERE s.dead_letter_queue IS NOT NULL LIMIT 1000)
+       UNION (SELECT l.queue FROM jobq.limit_settings l LIMIT 1000))",
+    {},
+    Planning::Free};
+
+int length_of(std::string_view name) { return pg_mbstrlen_with_len(name.data(), static_cast<int>(name.size())); }
+
+// At most three changes, and of no more than a third of the longer name. Empty: none is near. Of several the first in
+// the order of bytes.
+std::string_view nearest_name(std::string_view name, const QueueScope *scope) {
+    constexpr int kMostChanges = 3;
+    const Rows names = run(known_names, Params());
+    const int length = length_of(name);
+    int fewest = kMostChanges + 1;
+    std::string_view nearest;
+    for (uint64 i = 0; i < names.size(); i++) {
+        const std::string_view known = names[i].text_at(1);
+        if (!is_in_scope(scope, known)) continue;
+        const int most = Min(Min(kMostChanges, fewest), Max(length, length_of(known)) / 3);
+        const int changes = varstr_levenshtein_less_equal(name.data(), static_cast<int>(name.size()), known.data(),
+                                                          static_cast<int>(known.size()), 1, 1, 1, most, true);
+        if (changes > most || (changes == fewest && known > nearest)) continue;
+        fewest = changes;
+        nearest = known;
+    }
+    return nearest;
+}
+
+void warn(std::string_view name, const QueueScope *scope, bool only_if_near) {
+    // With what this very call has changed.
+    if (run(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1)) return;
+    const std::string_view nearest = nearest_name(name, scope);
+    if (nearest.empty() && only_if_near) return;
+    ereport(NOTICE, (errmsg("queue \"%.*s\" is not known: it has neither jobs nor settings",
+                            static_cast<int>(name.size()), name.data()),
+                     nearest.empty()
+                         ? 0
+                         : errhint("The nearest name is \"%.*s\".", static_cast<int>(nearest.size()), nearest.data())));
+}
+
+}  // namespace
+
+bool queue_is_known(std::string_view name) {
+    return read(is_known, Params().add(PointerGetDatum(make_text(name))))[0].bool_at(1);
+}
+
+void warn_of_unknown_queue(std::string_view name, const QueueScope *scope) { warn(name, scope, false); }
+
+void warn_of_mistyped_queue(std::string_view name, const QueueScope *scope) { warn(name, scope, true); }
+
+}  // namespace jobq

@@ -1,0 +1,78 @@
+// jobq_grant and jobq_revoke: what a producer, a worker, an operator and a monitor may do.
+// They run with the rights of the caller, so only who may GRANT can grant.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "lanes/lane_policy.h"
+#include "queues/roles.h"
+
+namespace jobq {
+
+namespace {
+
+constexpr int kMaxQueues = 10000;  // in one call
+
+RoleKind kind_argument(FunctionCallInfo fcinfo) {
+    const text *what = require_text(fcinfo, 1, "what");
+    RoleKind kind;
+    if (parse_role_kind(view(what), &kind)) return kind;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"what\" has no such choice: \"%s\"", text_to_cstring(what)),
+                    errhint("Use 'producer', 'worker', 'operator' or 'monitor'.")));
+    pg_unreachable();
+}
+
+void read_queues(FunctionCallInfo fcinfo, RoleChange *change) {
+    change->all_queues = !given(fcinfo, 2);
+    if (change->all_queues) return;
+    if (change->kind == RoleKind::Monitor)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" cannot be given for a monitor"),
+                 errhint("The views that a monitor reads tell of all queues. Leave the argument out.")));
+    change->queues = names_of(PG_GETARG_ARRAYTYPE_P(2), "queues", core::kMaxQueueBytes, kMaxQueues);
+    if (change->queues.count == 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" names no queue"),
+                        errhint("Leave it out for all queues.")));
+    for (int i = 0; i < change->queues.count; i++) check_queue_name(change->queues.items[i], {"queues", i + 1});
+    change->queues.count = core::canonical_set(change->queues.items, change->queues.count);
+}
+
+RoleChange change_arguments(FunctionCallInfo fcinfo) {
+    const text *role = require_text(fcinfo, 0, "role");
+    check_name(view(role), "role", NAMEDATALEN - 1, false);
+    // Even quoted, GRANT takes this name for everybody.
+    if (view(role) == "public")
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("argument \"role\" must not be PUBLIC"),
+                        errhint("A role that may call every function is an operator, whatever its name says.")));
+    RoleChange change = {};
+    change.role = text_to_cstring(role);
+    change.kind = kind_argument(fcinfo);
+    change.schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+    read_queues(fcinfo, &change);
+    return change;
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_grant);
+PGDLLEXPORT Datum jobq_grant(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const RoleChange change = change_arguments(fcinfo);
+    with_spi([&] { grant_kind(change); });
+    PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(jobq_revoke);
+PGDLLEXPORT Datum jobq_revoke(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const RoleChange change = change_arguments(fcinfo);
+    with_spi([&] { revoke_kind(change); });
+    PG_RETURN_VOID();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,329 @@
+// See roles.h. The one place that says which function is for whom.
+#include "compat/pg.h"
+
+#include "compat/spi.h"
+#include "job/owner.h"
+#include "queues/roles.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "catalog/pg_namespace.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// What no operator of some queues may do.
+constexpr const char *kOnAllQueues = "jobq_tick";
+
+constexpr const char *kProducer[] = {"jobq_enqueue", "jobq_enqueue_many", "jobq_enqueue_jobs", "jobq_get",
+                                     "jobq_result",  "jobq_wait_job",     "jobq_version",      nullptr};
+constexpr const char *kWorker[] = {
+    "jobq_claim",   "jobq_claim_any",          "jobq_complete",  "jobq_complete_many",  "jobq_complete_and_claim",
+    "jobq_fail",    "jobq_fail_many",          "jobq_heartbeat", "jobq_heartbeat_many", "jobq_heartbeat_worker",
+    "jobq_release", "jobq_release_many",       "jobq_snooze",    "jobq_wait",           "jobq_get",
+    "jobq_result",  "jobq_dependency_results", "jobq_wait_job",  "jobq_wake",           "jobq_version",
+    nullptr};
+constexpr const char *kOperator[] = {"jobq_access",
+                                     "jobq_get",
+                                     "jobq_cancel",
+                                     "jobq_retry",
+                                     "jobq_reschedule",
+                                     "jobq_delete",
+                                     "jobq_cancel_jobs",
+                                     "jobq_retry_jobs",
+                                     "jobq_reschedule_jobs",
+                                     "jobq_delete_jobs",
+                                     "jobq_create_queue",
+                                     "jobq_alter_queue",
+                                     "jobq_drop_queue",
+                                     "jobq_pause_queue",
+                                     "jobq_resume_queue",
+                                     "jobq_purge_queue",
+                                     "jobq_set_limit",
+                                     "jobq_redrive",
+                                     "jobq_result",
+                                     "jobq_dependency_results",
+                                     "jobq_dot",
+                                     "jobq_explain",
+                                     "jobq_explain_queue",
+                                     "jobq_wait_job",
+                                     "jobq_wake",
+                                     "job_log",
+                                     kOnAllQueues,
+                                     "jobq_version",
+                                     nullptr};
+constexpr const char *kMonitor[] = {"jobq_access",  "jobq_explain", "jobq_explain_queue",
+                                    "jobq_version", "job_log",      nullptr};
+
+struct Kind {
+    const char *name;
+    const char *marker;  // a function, or a table of the schema jobq, that only this kind has
+    const char *const *functions;
+    const char
+        *queues_view;  // who was granted the column of this view: certain queues; nullptr: there is no such grant
+    bool reads_views;
+    bool reads_jobs;
+};
+// In the order of RoleKind.
+constexpr Kind kKinds[] = {{"producer", "jobq_enqueue", kProducer, "producer_queues", false, false},
+                           {"worker", "jobq_claim", kWorker, "worker_queues", false, false},
+                           {"operator", "jobq_cancel", kOperator, "operator_queues", true, true},
+                           {"monitor", "tick_state", kMonitor, nullptr, true, false}};
+
+const Kind &kind_of(RoleKind kind) { return kKinds[static_cast<int>(kind)]; }
+
+// The extension's own function only, in the public schema or in jobq: somebody may have made another of that name.
+#define OWN_FUNCTION                                                                                                \
+    "FROM pg_catalog.pg_proc p, pg_catalog.pg_depend d, pg_catalog.pg_extension e "                                 \
+    "WHERE p.pronamespace OPERATOR(pg_catalog.=) ANY (ARRAY[$1, 'jobq'::pg_catalog.regnamespace::pg_catalog.oid]) " \
+    "AND p.proname OPERATOR(pg_catalog.=) $2 "                                                                      \
+    "AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid "               \
+    "AND d.objid OPERATOR(pg_catalog.=) p.oid AND d.deptype OPERATOR(pg_catalog.=) 'e' "                            \
+    "AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid "       \
+    "AND d.refobjid OPERATOR(pg_catalog.=) e.oid AND e.extname OPERATOR(pg_catalog.=) 'jobq' "
+
+Statement find_function = {
+    "SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text " OWN_FUNCTION, {OIDOID, NAMEOID}, Planning::Free};
+
+// Granted to the role itself, not to PUBLIC or a role it is a member of.
+Statement find_grant = {"SELECT 1 FROM (SELECT p.proacl AS acl " OWN_FUNCTION R"(
+             UNION ALL
+             SELECT c.relacl FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
+             WHERE c.relnamespace OPERATOR(pg_catalog.=) n.oid AND n.nspname OPERATOR(pg_catalog.=) 'jobq'
+               AND c.relname OPERATOR(pg_catalog.=) $2) o,
+            pg_catalog.aclexplode(o.acl) a
+       WHERE a.grantee OPERATOR(pg_catalog.=) $3)",
+                        {OIDOID, NAMEOID, OIDOID},
+                        Planning::Free};
+
+// A privilege on a column: GRANT ... ON ALL TABLES IN SCHEMA, which is for tables, makes nobody restricted.
+Statement find_restriction = {
+    R"(SELECT 1 FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n, pg_catalog.pg_attribute t,
+            pg_catalog.aclexplode(t.attacl) a
+       WHERE c.relnamespace OPERATOR(pg_catalog.=) n.oid AND n.nspname OPERATOR(pg_catalog.=) 'jobq'
+         AND c.relname OPERATOR(pg_catalog.=) $1 AND t.attrelid OPERATOR(pg_catalog.=) c.oid
+         AND a.grantee OPERATOR(pg_catalog.=) $2)",
+    {NAMEOID, OIDOID},
+    Planning::Free};
+
+Statement find_queues = {
+    R"(SELECT g.queue FROM jobq.queue_grants g
+       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.what OPERATOR(pg_catalog.=) $2)",
+    {OIDOID, TEXTOID},
+    Planning::Free};
+
+Statement add_queues = {
+    R"(INSERT INTO jobq.queue_grants (role, what, queue)
+       SELECT $1::pg_catalog.regrole, $2, q.queue FROM pg_catalog.unnest($3) AS q(queue) ON CONFLICT DO NOTHING)",
+    {OIDOID, TEXTOID, TEXTARRAYOID},
+    Planning::Free};
+
+Statement remove_queues = {
+    R"(DELETE FROM jobq.queue_grants g
+       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.what OPERATOR(pg_catalog.=) $2
+         AND g.queue OPERATOR(pg_catalog.=) ANY ($3))",
+    {OIDOID, TEXTOID, TEXTARRAYOID},
+    Planning::Free};
+
+Statement remove_all_queues = {
+    R"(DELETE FROM jobq.queue_grants g
+       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.what OPERATOR(pg_catalog.=) $2)",
+    {OIDOID, TEXTOID},
+    Planning::Free};
+
+// `object` is quoted as SQL needs it.
+void change_one(bool grant, const char *privilege, const char *object, const char *role) {
+    run_text(psprintf("%s %s ON %s %s %s", grant ? "GRANT" : "REVOKE", privilege, object, grant ? "TO" : "FROM",
+                      quote_identifier(role)));
+}
+
+void change_function(bool grant, const char *name, Oid schema, const char *role) {
+    NameData function;
+    namestrcpy(&function, name);
+    const Rows found = run(find_function, Params().add(ObjectIdGetDatum(schema)).add(NameGetDatum(&function)));
+    for (uint64 i = 0; i < found.size(); i++)
+        change_one(grant, "EXECUTE", psprintf("ROUTINE %s", TextDatumGetCString(found[i].get(1))), role);
+}
+
+bool is_granted(Oid role, const char *object, Oid schema) {
+    NameData name;
+    namestrcpy(&name, object);
+    const Params params = Params().add(ObjectIdGetDatum(schema)).add(NameGetDatum(&name)).add(ObjectIdGetDatum(role));
+    return read(find_grant, params, GetActiveSnapshot()).size() > 0;
+}
+
+void change_view_of_queues(bool grant, const Kind &kind, const char *role) {
+    if (kind.queues_view != nullptr) change_one(grant, "SELECT (queue)", psprintf("jobq.%s", kind.queues_view), role);
+}
+
+void change_tables(bool grant, const Kind &kind, const char *role) {
+    if (kind.reads_views) {
+        change_one(grant, "SELECT",
+                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits", role);
+        change_one(
+            grant, "EXECUTE",
+            "FUNCTION jobq.background_workers(), jobq.held_lanes(), jobq.queue_defaults(), jobq.queue_counters(), "
+            "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text), "
+            "jobq.limit_tokens(text, text, integer, interval)",
+            role);
+    }
+    if (kind.functions == kMonitor) change_one(grant, "SELECT", "jobq.tick_state", role);
+    // To free a key. There is nothing to insert or update by hand.
+    if (kind.reads_jobs) change_one(grant, "DELETE", "jobq.kept_keys", role);
+    if (kind.reads_jobs)
+        change_one(grant, "SELECT",
+                   "jobq.jobs, jobq.queue_settings, jobq.lane_directory, jobq.kept_keys, jobq.limit_settings, "
+                   "jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants",
+                   role);
+}
+
+enum class Reach { SomeQueues, AllQueues };
+
+void change_kind(bool grant, const Kind &kind, const char *role, Oid schema, Reach reach) {
+    change_one(grant, "USAGE", "SCHEMA jobq", role);
+    for (const char *const *name = kind.functions; *name != nullptr; name++)
+        if (reach == Reach::AllQueues || *name != kOnAllQueues) change_function(grant, *name, schema, role);
+    // Tables and views show all queues.
+    if (reach == Reach::AllQueues)
+        change_tables(grant, kind, role);
+    else
+        change_view_of_queues(grant, kind, role);
+}
+
+// What the role holds of a kind.
+struct Holding {
+    bool held;
+    bool restricted;
+    uint64 queues;
+};
+
+Holding holding_of(Oid role, RoleKind kind, Oid schema) {
+    Holding found = {};
+    as_owner_now([&] {
+        found.held = holds_kind(role, kind, schema);
+        found.queues = queues_granted(role, kind).size();
+        found.restricted = found.queues > 0 || is_restricted(role, kind);
+    });
+    return found;
+}
+
+Datum name_datum(const Kind &kind) { return CStringGetTextDatum(kind.name); }
+
+Datum queues_datum(const Names &queues) {
+    auto *texts = static_cast<Datum *>(palloc(sizeof(Datum) * Max(queues.count, 1)));
+    for (int i = 0; i < queues.count; i++) texts[i] = PointerGetDatum(make_text(queues.items[i]));
+    return array_of(texts, queues.count, TEXTOID);
+}
+
+void forget_queues(Oid role, const Kind &kind) {
+    run(remove_all_queues, Params().add(ObjectIdGetDatum(role)).add(name_datum(kind)));
+}
+
+void refuse_some_queues(const RoleChange &change) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("role \"%s\" is a %s of all queues", change.role, kind_of(change.kind).name),
+                    errhint("Take that back first: jobq_revoke(%s, %s). Then grant the queues that it shall have.",
+                            quote_literal_cstr(change.role), quote_literal_cstr(kind_of(change.kind).name))));
+}
+
+void warn_of_missing_queues(const RoleChange &change, int64 removed) {
+    if (removed == change.queues.count) return;
+    ereport(WARNING, (errcode(ERRCODE_WARNING),
+                      errmsg("role \"%s\" was granted %lld of these %d queues as a %s", change.role,
+                             static_cast<long long>(removed), change.queues.count, kind_of(change.kind).name)));
+}
+
+void revoke_wholly(const RoleChange &change, Oid role, const Holding &was) {
+    const Kind &kind = kind_of(change.kind);
+    change_kind(false, kind, change.role, change.schema, Reach::AllQueues);
+    if (was.restricted) change_view_of_queues(false, kind, change.role);
+    if (was.queues > 0) forget_queues(role, kind);
+    // What another kind of the same role still needs.
+    for (int i = 0; i < static_cast<int>(lengthof(kKinds)); i++) {
+        const auto other = static_cast<RoleKind>(i);
+        if (other == change.kind) continue;
+        const Holding kept = holding_of(role, other, change.schema);
+        if (kept.held)
+            change_kind(true, kKinds[i], change.role, change.schema,
+                        kept.restricted ? Reach::SomeQueues : Reach::AllQueues);
+    }
+}
+
+// GRANT itself waits for nobody: two at once would fail with "tuple concurrently updated".
+void wait_for_others() {
+    LockDatabaseObject(NamespaceRelationId, get_namespace_oid("jobq", false), 0, ShareUpdateExclusiveLock);
+}
+
+}  // namespace
+
+bool parse_role_kind(std::string_view name, RoleKind *kind) {
+    for (int i = 0; i < static_cast<int>(lengthof(kKinds)); i++) {
+        if (name != kKinds[i].name) continue;
+        *kind = static_cast<RoleKind>(i);
+        return true;
+    }
+    return false;
+}
+
+void grant_kind(const RoleChange &change) {
+    wait_for_others();
+    const Kind &kind = kind_of(change.kind);
+    const Oid role = get_role_oid(change.role, false);
+    const Holding has = holding_of(role, change.kind, change.schema);
+    if (!change.all_queues && has.held && !has.restricted) refuse_some_queues(change);
+    change_kind(true, kind, change.role, change.schema, change.all_queues ? Reach::AllQueues : Reach::SomeQueues);
+    // What is left of a role that was dropped is nobody's.
+    if (has.queues > 0 && (change.all_queues || !has.held)) forget_queues(role, kind);
+    if (change.all_queues && has.restricted) change_view_of_queues(false, kind, change.role);
+    if (!change.all_queues)
+        run(add_queues, Params().add(ObjectIdGetDatum(role)).add(name_datum(kind)).add(queues_datum(change.queues)));
+}
+
+void revoke_kind(const RoleChange &change) {
+    wait_for_others();
+    const Kind &kind = kind_of(change.kind);
+    const Oid role = get_role_oid(change.role, false);
+    const Holding has = holding_of(role, change.kind, change.schema);
+    if (change.all_queues) {
+        revoke_wholly(change, role, has);
+        return;
+    }
+    if (has.held && !has.restricted) refuse_some_queues(change);
+    int64 removed = 0;
+    if (has.queues > 0) {
+        run(remove_queues, Params().add(ObjectIdGetDatum(role)).add(name_datum(kind)).add(queues_datum(change.queues)));
+        removed = affected();
+    }
+    warn_of_missing_queues(change, removed);
+    // Of no queue it is nothing.
+    if (has.restricted && static_cast<int64>(has.queues) == removed) revoke_wholly(change, role, {true, true, 0});
+}
+
+bool kind_calls(RoleKind kind, const char *function) {
+    for (const char *const *name = kind_of(kind).functions; *name != nullptr; name++)
+        if (strcmp(*name, function) == 0) return true;
+    return false;
+}
+
+bool holds_kind(Oid role, RoleKind kind, Oid schema) { return is_granted(role, kind_of(kind).marker, schema); }
+
+bool is_restricted(Oid role, RoleKind kind) {
+    const char *queues_view = kind_of(kind).queues_view;
+    if (queues_view == nullptr) return false;
+    NameData name;
+    namestrcpy(&name, queues_view);
+    const Params params = Params().add(NameGetDatum(&name)).add(ObjectIdGetDatum(role));
+    return read(find_restriction, params, GetActiveSnapshot()).size() > 0;
+}
+
+Rows queues_granted(Oid role, RoleKind kind) {
+    const Params params = Params().add(ObjectIdGetDatum(role)).add(name_datum(kind_of(kind)));
+    return read(find_queues, params, GetActiveSnapshot());
+}
+
+}  // namespace jobq

@@ -1,0 +1,266 @@
+// See scope.h. What was found for a user and a function is kept in the session until a privilege, a membership, a role
+// or jobq.queue_grants changes: the catalogue's invalidations tell, and for the table its triggers send one.
+#include "compat/pg.h"
+
+#include "compat/memory.h"
+#include "compat/relation_changes.h"
+#include "compat/spi.h"
+#include "job/owner.h"
+#include "queues/roles.h"
+#include "queues/scope.h"
+
+#include <algorithm>
+
+extern "C" {
+#include "catalog/pg_proc.h"
+#include "utils/acl.h"
+#include "utils/syscache.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Bounds the memory of a session that takes on ever new roles.
+constexpr int kMaxCached = 1000;
+
+struct CacheKey {
+    Oid user;
+    Oid function;
+};
+
+struct CacheEntry {
+    CacheKey key;
+    uint64 generation;  // valid while it equals the current one
+    bool all;
+    MemoryContext context;  // owns the scope
+    QueueScope *scope;
+};
+
+HTAB *cache = nullptr;
+uint64 current_generation = 1;
+
+// Whether any role's grant is restricted.
+enum class Restriction : uint8 { Unknown, Nobody, Somebody };
+Restriction restriction = Restriction::Unknown;
+
+// jobq.queue_grants and the views whose privileges matter.
+constexpr const char *kWatched[] = {"queue_grants", "producer_queues", "worker_queues", "operator_queues"};
+Oid watched[lengthof(kWatched)];
+
+Statement find_restriction = {
+    R"(SELECT 1 FROM jobq.queue_grants
+       UNION ALL
+       SELECT 1 FROM pg_catalog.pg_class c, pg_catalog.pg_attribute t, pg_catalog.aclexplode(t.attacl) a
+       WHERE c.oid = ANY ($1) AND t.attrelid = c.oid AND a.grantee <> c.relowner LIMIT 1)",
+    {OIDARRAYOID},
+    Planning::Free};
+
+Statement find_job_in_scope = {"SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND " IN_SCOPE("$2"),
+                               {INT8OID, TEXTARRAYOID}};
+Statement find_home_in_scope = {
+    "SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND coalesce(j.dead_from, j.queue) = ANY ($2)", {INT8OID, TEXTARRAYOID}};
+
+void on_relcache_invalidation(Oid relation) {
+    if (relation != InvalidOid &&
+        std::find(watched, watched + lengthof(watched), relation) == watched + lengthof(watched))
+        return;
+    restriction = Restriction::Unknown;
+    current_generation++;
+}
+
+void on_syscache_invalidation(Datum, int, uint32) { current_generation++; }
+
+// Somebody may use it until the transaction ends.
+void retire(CacheEntry *entry) {
+    if (entry->context != nullptr) MemoryContextSetParent(entry->context, TopTransactionContext);
+    entry->context = nullptr;
+    entry->generation = 0;
+}
+
+void open_cache() {
+    if (cache == nullptr) {
+        cache = make_hash_table("jobq scopes", sizeof(CacheKey), sizeof(CacheEntry), CacheMemoryContext);
+        on_relation_change(on_relcache_invalidation);
+        for (const int id : {AUTHMEMROLEMEM, AUTHOID, PROCOID})
+            CacheRegisterSyscacheCallback(id, on_syscache_invalidation, Datum(0));
+    }
+    if (hash_get_num_entries(cache) < kMaxCached) return;
+    HASH_SEQ_STATUS scan;
+    hash_seq_init(&scan, cache);
+    while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&scan))) {
+        retire(entry);
+        hash_search(cache, &entry->key, HASH_REMOVE, nullptr);
+    }
+}
+
+bool read_restriction() {
+    const Oid schema = get_namespace_oid("jobq", false);
+    Datum views[lengthof(kWatched)];
+    for (int i = 0; i < static_cast<int>(lengthof(kWatched)); i++) {
+        watched[i] = get_relname_relid(kWatched[i], schema);
+        views[i] = ObjectIdGetDatum(watched[i]);
+    }
+    bool found = false;
+    as_owner_now([&] {
+        with_spi([&] {
+            // The table itself may be granted to whoever shall read it.
+            const Datum array = array_of(views + 1, lengthof(kWatched) - 1, OIDOID);
+            found = read(find_restriction, Params().add(array), GetActiveSnapshot()).size() > 0;
+        });
+    });
+    return found;
+}
+
+bool somebody_is_restricted() {
+    if (restriction == Restriction::Unknown) {
+        open_cache();
+        const uint64 generation = current_generation;
+        const bool found = read_restriction();
+        // Unless it has changed meanwhile.
+        if (generation != current_generation) return found;
+        restriction = found ? Restriction::Somebody : Restriction::Nobody;
+    }
+    return restriction == Restriction::Somebody;
+}
+
+// The queues of a user, as they are collected.
+struct Collected {
+    std::string_view *queues;
+    int count;
+    int room;
+};
+
+void collect(Collected *to, const Rows &rows) {
+    for (uint64 i = 0; i < rows.size(); i++) {
+        if (to->count == to->room) {
+            to->room = Max(to->room * 2, 16);
+            const Size size = sizeof(std::string_view) * static_cast<Size>(to->room);
+            to->queues =
+                static_cast<std::string_view *>(to->queues == nullptr ? palloc(size) : repalloc(to->queues, size));
+        }
+        to->queues[to->count++] = rows[i].text_at(1);
+    }
+}
+
+// Whether what a role was granted lets its members call the function for all queues. If not, adds its queues.
+bool collect_from(Oid role, const char *function, Oid schema, Collected *to) {
+    bool restricted = false;
+    for (const RoleKind kind : kRoleKinds) {
+        if (!kind_calls(kind, function)) continue;
+        const Rows queues = queues_granted(role, kind);
+        if (queues.size() > 0 || is_restricted(role, kind)) {
+            collect(to, queues);
+            restricted = true;
+        } else if (holds_kind(role, kind, schema)) {
+            return true;
+        }
+    }
+    // What was granted by GRANT is for all queues.
+    return !restricted;
+}
+
+// Whether the user may call the function for all queues. If not, collects those for which it may.
+bool collect_scope(Oid user, Oid function, Collected *to) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    if (!HeapTupleIsValid(tuple)) elog(ERROR, "jobq: cache lookup failed for function %u", function);
+    const auto *form = reinterpret_cast<FormData_pg_proc *>(GETSTRUCT(tuple));
+    const Oid owner = form->proowner;
+    const Oid schema = form->pronamespace;
+    char *name = pstrdup(NameStr(form->proname));
+    bool none;
+    const Datum value = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proacl, &none);
+    const Acl *acl = none ? nullptr : DatumGetAclPCopy(value);
+    ReleaseSysCache(tuple);
+    // Without a list PUBLIC has the right.
+    if (acl == nullptr || has_privs_of_role(user, owner)) return true;
+    for (const AclItem *item = ACL_DAT(acl); item < ACL_DAT(acl) + ACL_NUM(acl); item++) {
+        if ((ACLITEM_GET_PRIVS(*item) & ACL_EXECUTE) == 0) continue;
+        if (item->ai_grantee == ACL_ID_PUBLIC) return true;
+        if (has_privs_of_role(user, item->ai_grantee) && collect_from(item->ai_grantee, name, schema, to)) return true;
+    }
+    return false;
+}
+
+void keep_scope(CacheEntry *entry, Collected *found) {
+    std::sort(found->queues, found->queues + found->count);
+    found->count = static_cast<int>(std::unique(found->queues, found->queues + found->count) - found->queues);
+    entry->context = AllocSetContextCreate(CacheMemoryContext, "jobq scope", ALLOCSET_SMALL_SIZES);
+    MemoryContext outer = MemoryContextSwitchTo(entry->context);
+    auto *texts = static_cast<Datum *>(palloc(sizeof(Datum) * Max(found->count, 1)));
+    auto *queues = static_cast<std::string_view *>(palloc(sizeof(std::string_view) * Max(found->count, 1)));
+    for (int i = 0; i < found->count; i++) {
+        text *queue = make_text(found->queues[i]);
+        texts[i] = PointerGetDatum(queue);
+        queues[i] = view(queue);
+    }
+    entry->scope = static_cast<QueueScope *>(palloc(sizeof(QueueScope)));
+    *entry->scope = {queues, found->count, array_of(texts, found->count, TEXTOID)};
+    MemoryContextSwitchTo(outer);
+}
+
+void load(CacheEntry *entry) {
+    retire(entry);
+    // Taken before anything is read: an invalidation that arrives meanwhile makes the entry stale at once.
+    const uint64 generation = current_generation;
+    as_owner_now([&] {
+        with_spi([&] {
+            Collected found = {};
+            entry->all = collect_scope(entry->key.user, entry->key.function, &found);
+            if (!entry->all) keep_scope(entry, &found);
+        });
+    });
+    entry->generation = generation;
+}
+
+}  // namespace
+
+const QueueScope *scope_of(Oid user, Oid function) {
+    // Otherwise they are read when a lock is newly taken: a long transaction would never hear of what is taken back.
+    AcceptInvalidationMessages();
+    if (!somebody_is_restricted()) return nullptr;
+    open_cache();
+    const CacheKey key = {user, function};
+    bool found;
+    auto *entry = static_cast<CacheEntry *>(hash_search(cache, &key, HASH_ENTER, &found));
+    if (!found) {
+        entry->generation = 0;
+        entry->context = nullptr;
+    }
+    if (entry->generation != current_generation) load(entry);
+    return entry->all ? nullptr : entry->scope;
+}
+
+bool is_in_scope(const QueueScope *scope, std::string_view queue) {
+    return scope == nullptr || std::binary_search(scope->queues, scope->queues + scope->count, queue);
+}
+
+bool is_in_scope(const QueueScope *scope, const JobsTable &jobs) {
+    if (scope == nullptr) return true;
+    if (is_in_scope(scope, view(DatumGetTextPP(job_value(jobs, kJobQueue))))) return true;
+    return job_has(jobs, kJobDeadFrom) && is_in_scope(scope, view(DatumGetTextPP(job_value(jobs, kJobDeadFrom))));
+}
+
+void check_scope(const QueueScope *scope, std::string_view queue) {
+    if (is_in_scope(scope, queue)) return;
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("permission denied for queue \"%.*s\"", static_cast<int>(queue.size()), queue.data()),
+                    errhint("The role was granted certain queues. Add this one with jobq_grant(role, what, queues).")));
+}
+
+void check_all_queues(FunctionCallInfo fcinfo) {
+    if (scope_of(fcinfo) == nullptr) return;
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                    errmsg("permission denied for function %s", get_func_name(fcinfo->flinfo->fn_oid)),
+                    errdetail("It works on all queues, and the role was granted certain ones.")));
+}
+
+bool job_is_in_scope(const QueueScope *scope, int64 job) {
+    return scope == nullptr || run(find_job_in_scope, Params().add(Int64GetDatum(job)).add(scope->array)).size() > 0;
+}
+
+bool home_is_in_scope(const QueueScope *scope, int64 job) {
+    return scope == nullptr || run(find_home_in_scope, Params().add(Int64GetDatum(job)).add(scope->array)).size() > 0;
+}
+
+}  // namespace jobq

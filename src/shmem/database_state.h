@@ -1,0 +1,161 @@
+// The slots of the databases in shared memory, and the rules for touching them. For src/shared and src/workers.
+//
+// A slot belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
+// commit that publishes a deadline; everything else is written under the lock, most of it by the slot's worker.
+// No error may be raised while the lock is held.
+#pragma once
+
+#include "bgw/launch_policy.h"
+#include "compat/pg.h"
+#include "duties/duty_policy.h"
+#include "job/transaction_log.h"
+#include "lanes/claim_key_policy.h"
+
+extern "C" {
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+}
+
+namespace jobq {
+
+constexpr int kMaxDatabases = 128;
+constexpr int kErrorBytes = 256;
+constexpr int kVersionBytes = 32;
+// The duties, and the planning of the next round, each fail and back off for themselves.
+constexpr int kStepCount = core::kDutyCount + 1;
+constexpr int kPlanStep = core::kDutyCount;
+// Where an error is said to be from: a whole worker, which ended before its time.
+constexpr int kWorkerStep = -1;
+
+// What core::launch_backoff returns at most.
+constexpr core::Micros kMaxBackoff = 60 * core::kSecond;
+
+constexpr TimestampTz kNothingDue = DT_NOEND;
+static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
+
+enum class Presence : uint8 { Unknown, Absent, Present };
+
+struct StepReport {
+    int64 done;              // jobs changed since the server started
+    int failures;            // in a row
+    TimestampTz not_before;  // failures back off
+    uint32 logged;           // fingerprint of the error in the log, 0: it works
+};
+
+// Where the repair of the marks goes on, a piece a round; lanes in the order of their ids.
+struct RepairPlace {
+    int64 lane;
+    core::ClaimKey key;
+};
+constexpr RepairPlace kRepairBegins = {PG_INT64_MIN, core::kFirstKey};
+
+struct Slot {
+    pg_atomic_uint32 database;  // InvalidOid: free
+    pg_atomic_uint64 next_due;  // TimestampTz of the next round; kNothingDue: none, or one is going on
+    PGPROC *volatile worker;    // whose latch to set; cleared before the process ends
+
+    volatile bool leave;    // the worker shall go as soon as it can; it alone reads this without the lock
+    volatile int keep_out;  // sessions that need the database for themselves
+
+    TimestampTz started_at;       // when the last worker was registered
+    int pid;                      // of the attached worker, 0: none
+    int recount_pid;              // of the process that counts the table, 0: none
+    TimestampTz recount_started;  // when the last one was registered
+    bool starting;                // registered, not attached yet
+    bool in_round;
+    bool rests;             // a dump is being restored
+    TimestampTz round_due;  // what next_due was when the round began
+    Presence extension;
+    char version[kVersionBytes];  // of the installed extension
+    int failures;                 // of whole workers, in a row
+    TimestampTz not_before;
+
+    volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
+    bool leases_found;       // running jobs that nobody watched have been looked for since this slot was taken
+    bool look_held;          // the last look left out jobs that somebody held
+    int last_error_step;     // what last_error is about; kWorkerStep: a whole worker
+    uint64 looked_epoch;     // the epoch of the triggers in which that was last, see leases/young_leases.h
+    TimestampTz looked_at;   // and when
+    core::Micros look_took;  // and how long it took
+    Horizon horizon;
+    uint64 horizon_version;  // another one whenever the horizon is lowered
+
+    RepairPlace repaired_to;
+
+    TimestampTz heartbeats_checked;        // when heartbeats from the future were looked for last
+    TimestampTz heartbeats_checked_grace;  // and what the start of the grace was then
+
+    TimestampTz last_round;   // end of the last round, 0: none
+    TimestampTz last_chores;  // when prune and repair ran last
+    int64 rounds;
+    volatile TimestampTz relied_on;  // when a claim that found nothing last relied on marks, about
+    StepReport steps[kStepCount];
+    char last_error[kErrorBytes];
+    TimestampTz last_error_at;
+    TimestampTz last_error_over_at;  // when what had failed worked again, 0: it has not
+};
+
+struct SharedState {
+    PGPROC *volatile launcher;
+    int launcher_pid;
+    bool out_of_worker_slots;  // max_worker_processes is exhausted
+    pg_atomic_uint32 databases_changed;
+    uint64 horizon_versions;      // the last one given; under the lock
+    pg_atomic_uint32 table_full;  // a database found no free slot
+    pg_atomic_uint64 grace_start;
+    pg_atomic_uint64 writing_since;  // 0: nobody has asked since the server writes
+    pg_atomic_uint64 clock_offset;   // wall clock minus monotonic clock
+    Slot slots[kMaxDatabases];
+};
+
+// nullptr without preload.
+SharedState *shared_state();
+LWLock *slots_lock();
+
+// For shmem/memory.cpp.
+Size slots_size();
+void make_slots(void *memory, bool fresh);
+
+// The slot of a database, nullptr when it has none. Needs no lock, but it may be given away without one.
+Slot *find_slot(Oid database);
+// The same, taking a free one. Takes the lock. nullptr when the table is full.
+Slot *obtain_slot(Oid database);
+// Frees a slot in which nothing is due. Lock held. False when a commit published something just now.
+bool release_slot(Slot *slot);
+
+// The slot of this session's database; the first takes one if need be, the second returns nullptr. No error is raised.
+Slot *session_slot();
+Slot *known_session_slot();
+
+// Whether a claim may leave it to the background worker to watch the job (leases/young_leases.h): there is one, and it
+// knows which jobs were running before.
+bool watching_is_lazy();
+
+// Whether heartbeats from the future must be looked for: the clock has stepped, somebody has changed a job by hand, or
+// it was long ago. Always without preload.
+bool heartbeats_doubtful(TimestampTz grace_start);
+void heartbeats_checked(TimestampTz grace_start);
+void doubt_heartbeats();
+
+// Whether a background worker repairs what is wrong in this session's database: one has been there, and may come again.
+bool worker_comes_by();
+
+inline TimestampTz due_of(Slot *slot) { return static_cast<TimestampTz>(pg_atomic_read_u64(&slot->next_due)); }
+// `until` as it binds somebody now. One that is further off than `longest`, counted from a moment that may be a little
+// later than `now`, was set before the clock stepped back.
+inline TimestampTz bounded(TimestampTz until, TimestampTz now, core::Micros longest) {
+    return until - now > longest + core::kSecond ? now : until;
+}
+
+// True when nothing as early was known.
+bool lower_due(Slot *slot, TimestampTz due);
+// Lowers it and tells the worker of the slot, else the launcher.
+void publish_due(Slot *slot, TimestampTz due);
+// There is something for the worker besides its rounds: tells it, or has one started. A worker that goes looks once
+// more after it has said so.
+void call_worker(Slot *slot);
+
+void wake_launcher();
+
+}  // namespace jobq

@@ -1,0 +1,78 @@
+// Set-associative tables in shared memory, built as processors' caches are (J. L. Hennessy, D. A. Patterson, "Computer
+// Architecture: A Quantitative Approach", appendix B): a key is looked for in the few places of its set only, and a new
+// one takes the place of another when they are taken. So a table needs no more than its size, neither chains nor a list
+// of what is free, but it forgets: only what may be forgotten belongs there. For src/shared.
+#pragma once
+
+#include "compat/pg.h"
+#include "shmem/memory.h"
+#include "shmem/spread.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+// The places of a set. An Entry has a member `database`, InvalidOid: it is free.
+template <typename Entry>
+struct EntrySet {
+    static constexpr int kPlaces = 8;
+    Entry entries[kPlaces];
+
+    Entry *begin() { return entries; }
+    Entry *end() { return entries + kPlaces; }
+
+    template <typename Fits>
+    Entry *find(Fits fits) {
+        Entry *found = std::find_if(begin(), end(), fits);
+        return found == end() ? nullptr : found;
+    }
+
+    // The place for a new entry: a free one, else the one that goes before all others.
+    template <typename GoesBefore>
+    Entry *place(GoesBefore goes_before) {
+        return std::min_element(begin(), end(), [&](const Entry &a, const Entry &b) {
+            const bool free_a = a.database == InvalidOid, free_b = b.database == InvalidOid;
+            return free_a != free_b ? free_a : goes_before(a, b);
+        });
+    }
+};
+
+// A table as a process sees it. Set is an EntrySet, or begins with one; sets share the locks first_lock and following.
+template <typename Set, Lock first_lock>
+struct SetTable {
+    int count;
+    Set *sets;
+
+    bool exists() const { return sets != nullptr; }
+
+    static int sets_for(int entries) { return Max(entries / Set::kPlaces, 1); }
+    int room() const { return count * Set::kPlaces; }
+
+    // The set of a key of this session's database.
+    int set_of(int64 key) const { return static_cast<int>(spread(MyDatabaseId, key) % static_cast<uint32>(count)); }
+
+    LWLock *lock_of(int set) const { return shared_lock(first_lock, set % kLockPartitions); }
+
+    // Calls body(set) for the set of a key, under its lock.
+    template <typename Body>
+    auto with_set(int64 key, LWLockMode mode, Body body) const {
+        const int set = set_of(key);
+        LWLockAcquire(lock_of(set), mode);
+        const auto result = body(&sets[set]);
+        LWLockRelease(lock_of(set));
+        return result;
+    }
+
+    // Calls body(entry) for the entries of this session's database, each under its lock.
+    template <typename Body>
+    void for_each(LWLockMode mode, Body body) const {
+        for (int set = 0; set < count; set++) {
+            LWLockAcquire(lock_of(set), mode);
+            for (auto &entry : sets[set])
+                if (entry.database == MyDatabaseId) body(&entry);
+            LWLockRelease(lock_of(set));
+        }
+    }
+};
+
+}  // namespace jobq

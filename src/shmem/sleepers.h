@@ -1,0 +1,95 @@
+// Sessions that sleep in lists in shared memory until others wake them: what the waiters for jobs to claim (waiters.h)
+// and those for a job's end (job_waiters.h) have in common. The lists are guarded by locks of their users.
+#pragma once
+
+#include "compat/pg.h"
+
+extern "C" {
+#include "lib/ilist.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+}
+
+namespace jobq {
+
+// The first member of a session's slot.
+struct Sleeper {
+    dlist_node node;  // first: a pointer to it is a pointer to the slot
+    PGPROC *proc;
+    Oid database;
+};
+
+// Those who sleep, in the order in which they came, and how many, which may be read without the lock.
+struct SleeperList {
+    pg_atomic_uint32 count;
+    dlist_head sleeping;
+};
+
+inline void make_list(SleeperList *list) {
+    pg_atomic_init_u32(&list->count, 0);
+    dlist_init(&list->sleeping);
+}
+
+inline bool is_empty(SleeperList *list) { return pg_atomic_read_u32(&list->count) == 0; }
+
+// Lock held exclusively.
+inline void add_sleeper(SleeperList *list, Sleeper *sleeper) {
+    dlist_push_tail(&list->sleeping, &sleeper->node);
+    pg_atomic_fetch_add_u32(&list->count, 1);
+}
+
+inline void remove_sleeper(SleeperList *list, Sleeper *sleeper) {
+    dlist_delete(&sleeper->node);
+    pg_atomic_fetch_sub_u32(&list->count, 1);
+}
+
+// Calls visit for the slots of this database in a list, the longest waiting first. Lock held.
+template <typename Slot, typename Visit>
+void for_each_sleeper(SleeperList *list, Visit visit) {
+    static_assert(offsetof(Sleeper, node) == 0);
+    // The server's macros for this are not for C++.
+    const dlist_node *end = &list->sleeping.head;
+    for (dlist_node *node = end->next; node != end; node = node->next) {
+        auto *slot = reinterpret_cast<Slot *>(node);
+        if (slot->sleeper.database == MyDatabaseId) visit(slot);
+    }
+}
+
+// The session's own slot of an array with one for each backend: ordinary backends and background workers come first
+// among the server's processes. leave() is called when the session ends without a chance to leave in order.
+template <typename Slot>
+Slot *own_slot(Slot *slots, pg_on_exit_callback leave) {
+    static bool registered = false;
+    if (!registered) {
+        before_shmem_exit(leave, Datum(0));
+        registered = true;
+    }
+    Slot *slot = &slots[MyProc - ProcGlobal->allProcs];
+    slot->sleeper.proc = MyProc;
+    slot->sleeper.database = MyDatabaseId;
+    return slot;
+}
+
+// Latches to be set after the lock has been released: who wakes up wants it next.
+class Alarm {
+ public:
+    void add(const Sleeper &sleeper) {
+        if (count_ < kRoom)
+            procs_[count_++] = sleeper.proc;
+        else
+            SetLatch(&sleeper.proc->procLatch);
+    }
+    void ring() {
+        for (int i = 0; i < count_; i++) SetLatch(&procs_[i]->procLatch);
+        count_ = 0;
+    }
+
+ private:
+    static constexpr int kRoom = 64;
+    PGPROC *procs_[kRoom];
+    int count_ = 0;
+};
+
+}  // namespace jobq

@@ -1,0 +1,109 @@
+// Steps of the wall clock, recognised against the monotonic clock: see wall_clock.h.
+// The difference of the two clocks stands in shared memory, so that whoever looks first notices a step for all.
+#include "compat/pg.h"
+
+#include "base/clock.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+#include "shmem/wall_clock.h"
+
+#include <ctime>
+
+namespace jobq {
+
+namespace {
+
+// Smaller steps shift a lease by less than its heartbeat interval.
+constexpr core::Micros kStepTolerance = core::kSecond;
+// Slewing is followed in steps of this size, so that the shared value is rarely written.
+constexpr core::Micros kDriftStep = 20000;
+// Two clocks read this far apart say nothing about each other.
+constexpr core::Micros kReadingTime = 10000;
+
+core::ClockReading read_clocks() {
+    core::ClockReading reading = {0, 0};
+    core::Micros before = monotonic_now();
+    for (int i = 0; i < 10; i++) {
+        reading.wall = GetCurrentTimestamp();
+        reading.monotonic = monotonic_now();
+        if (reading.monotonic - before < kReadingTime) break;
+        before = reading.monotonic;
+    }
+    return reading;
+}
+
+void start_grace(TimestampTz now) { pg_atomic_write_u64(&shared_state()->grace_start, static_cast<uint64>(now)); }
+
+}  // namespace
+
+core::Micros monotonic_now() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<core::Micros>(time.tv_sec) * core::kSecond + time.tv_nsec / 1000;
+}
+
+void everything_is_due(TimestampTz now) {
+    SharedState *state = shared_state();
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    for (Slot &slot : state->slots) {
+        slot.horizon = kUnknownHorizon;
+        slot.horizon_version = ++state->horizon_versions;
+    }
+    LWLockRelease(slots_lock());
+    for (Slot &slot : state->slots) {
+        if (pg_atomic_read_u32(&slot.database) != InvalidOid && slot.extension == Presence::Present)
+            publish_due(&slot, now);
+    }
+}
+
+void start_clock() {
+    const core::ClockReading reading = read_clocks();
+    pg_atomic_write_u64(&shared_state()->clock_offset, static_cast<uint64>(reading.wall - reading.monotonic));
+    start_grace(reading.wall);
+}
+
+TimestampTz writing_since() {
+    if (!shared_memory_ready()) return PgStartTime;
+    pg_atomic_uint64 *since = &shared_state()->writing_since;
+    const uint64 known = pg_atomic_read_u64(since);
+    if (known != 0) return static_cast<TimestampTz>(known);
+    const TimestampTz now = GetCurrentTimestamp();
+    if (RecoveryInProgress()) return now;
+    // First the grace, as below.
+    start_clock();
+    uint64 first = 0;
+    return pg_atomic_compare_exchange_u64(since, &first, static_cast<uint64>(now)) ? now
+                                                                                   : static_cast<TimestampTz>(first);
+}
+
+TimestampTz checked_now() {
+    const core::ClockReading reading = read_clocks();
+    pg_atomic_uint64 *shared_offset = &shared_state()->clock_offset;
+    uint64 known = pg_atomic_read_u64(shared_offset);
+    const core::ClockReading before = {static_cast<core::Micros>(known), 0};
+    const core::Micros offset = reading.wall - reading.monotonic;
+    const core::Micros step = core::clock_step(before, reading, kStepTolerance);
+    if (step == 0) {
+        if (offset - before.wall > kDriftStep || before.wall - offset > kDriftStep)
+            pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset));
+        return reading.wall;
+    }
+    // First the grace, then the offset: nobody may take the new time for granted without the grace.
+    start_grace(reading.wall);
+    if (pg_atomic_compare_exchange_u64(shared_offset, &known, static_cast<uint64>(offset))) {
+        ereport(LOG, (errmsg("jobq: the clock stepped by %.1f s; running jobs get one heartbeat timeout of grace",
+                             static_cast<double>(step) / static_cast<double>(core::kSecond))));
+        everything_is_due(reading.wall);
+    }
+    return reading.wall;
+}
+
+TimestampTz grace_start() {
+    if (!shared_memory_ready()) return PgStartTime;
+    writing_since();
+    // Whoever asks is about to judge leases.
+    checked_now();
+    return static_cast<TimestampTz>(pg_atomic_read_u64(&shared_state()->grace_start));
+}
+
+}  // namespace jobq

@@ -1,0 +1,562 @@
+// See counters.h.
+#include "compat/pg.h"
+
+#include "compat/settings.h"
+#include "job/logged.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+#include "stats/counters.h"
+
+extern "C" {
+#include "access/twophase.h"
+#include "port/atomics.h"
+}
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+constexpr int kNone = -1;
+
+struct SharedSample {
+    pg_atomic_uint64 at;  // 0 while it is written
+    pg_atomic_uint64 events[core::kEventCount];
+};
+
+// One queue. Its place in the lists changes under the exclusive lock only, its numbers under the shared one too.
+struct Entry {
+    Oid database;
+    uint32 hash;
+    int next;              // in its bucket, or of the free entries
+    int next_in_database;  // of the same database
+    QueueName queue;
+    TimestampTz since;
+    bool entered;  // by the recount that ends
+    pg_atomic_uint64 jobs[core::kJobStatusCount];
+    pg_atomic_uint64 noted[core::kJobStatusCount];  // not seen by the recount that goes on
+    pg_atomic_uint64 events[core::kEventCount];
+    pg_atomic_uint64 sampled_at;
+    pg_atomic_uint32 samples_taken;
+    SharedSample samples[core::kSampleCount];
+};
+
+struct DatabaseCounters {
+    Oid database;  // InvalidOid: free
+    int first;     // entry
+    bool known;
+    bool incomplete;  // a queue found no room: one without an entry may have jobs
+    // The recounts.
+    int counting_pid;  // 0: none goes on
+    bool spoiled;      // what made the counters unknown happened while they were being counted
+    TimestampTz begun, ended;
+    uint64 seen_limit, entered_limit;  // core::Seen of the recount that goes on, and of the last one entered
+    int running_count, entered_count;
+};
+
+struct Counters {
+    int capacity;
+    int bucket_count;
+    int running_room;  // transaction numbers in one list
+    int free;          // first free entry
+    DatabaseCounters databases[kMaxDatabases];
+};
+
+Counters *shared = nullptr;
+int *buckets = nullptr;
+Entry *entries = nullptr;
+uint32 *running = nullptr;  // two lists for each database: seen now, and entered
+
+// This session counts the rows of its database.
+bool counting = false;
+
+int bucket_count_for(int capacity) {
+    int count = 16;
+    while (count < capacity) count *= 2;
+    return count;
+}
+
+int running_room() { return MaxBackends + max_prepared_xacts + 1; }
+
+LWLock *lock() { return shared_lock(Lock::Counters); }
+
+uint32 *running_list(const DatabaseCounters *database, bool entered) {
+    const auto index = static_cast<Size>(database - shared->databases);
+    return running + (index * 2 + (entered ? 1 : 0)) * shared->running_room;
+}
+
+core::Seen seen_now(const DatabaseCounters *database) {
+    return {database->seen_limit, running_list(database, false), database->running_count};
+}
+
+core::Seen entered(const DatabaseCounters *database) {
+    return {database->entered_limit, running_list(database, true), database->entered_count};
+}
+
+DatabaseCounters *find_database(Oid oid) {
+    static int last = 0;
+    if (shared->databases[last].database == oid) return &shared->databases[last];
+    for (int i = 0; i < kMaxDatabases; i++) {
+        if (shared->databases[i].database != oid) continue;
+        last = i;
+        return &shared->databases[i];
+    }
+    return nullptr;
+}
+
+// nullptr when there is no room. Exclusive lock.
+DatabaseCounters *obtain_database(Oid oid) {
+    DatabaseCounters *database = find_database(oid);
+    if (database != nullptr) return database;
+    database = find_database(InvalidOid);
+    if (database == nullptr) return nullptr;
+    memset(static_cast<void *>(database), 0, sizeof(*database));
+    database->first = kNone;
+    database->database = oid;
+    return database;
+}
+
+Entry *find_entry(Oid database, const char *queue, uint32 hash) {
+    for (int i = buckets[hash & (shared->bucket_count - 1)]; i != kNone; i = entries[i].next) {
+        Entry *entry = &entries[i];
+        if (entry->hash == hash && entry->database == database && same_queue(entry->queue, queue)) return entry;
+    }
+    return nullptr;
+}
+
+void unlink(int *link, int index, int Entry::*next) {
+    while (*link != index) link = &(entries[*link].*next);
+    *link = entries[index].*next;
+}
+
+// Exclusive lock.
+void free_entry(DatabaseCounters *database, int index) {
+    Entry *entry = &entries[index];
+    unlink(&buckets[entry->hash & (shared->bucket_count - 1)], index, &Entry::next);
+    unlink(&database->first, index, &Entry::next_in_database);
+    entry->database = InvalidOid;
+    entry->next = shared->free;
+    shared->free = index;
+}
+
+bool is_empty(Entry *entry) {
+    for (auto &number : entry->jobs)
+        if (pg_atomic_read_u64(&number) != 0) return false;
+    return true;
+}
+
+// Makes room: a queue without jobs needs no entry. Exclusive lock.
+void free_empty_entries() {
+    for (DatabaseCounters &database : shared->databases) {
+        // While a database is counted, what its entries have noted must not be lost.
+        if (database.database == InvalidOid || database.counting_pid != 0) continue;
+        for (int i = database.first; i != kNone;) {
+            const int next = entries[i].next_in_database;
+            if (is_empty(&entries[i])) free_entry(&database, i);
+            i = next;
+        }
+    }
+}
+
+bool has_room(int wanted) {
+    int index = shared->free;
+    while (index != kNone && wanted > 0) {
+        index = entries[index].next;
+        wanted--;
+    }
+    return wanted == 0;
+}
+
+// nullptr when there is no room. Exclusive lock.
+Entry *make_entry(DatabaseCounters *database, const char *queue, uint32 hash) {
+    const int index = shared->free;
+    if (index == kNone) return nullptr;
+    Entry *entry = &entries[index];
+    shared->free = entry->next;
+    entry->database = database->database;
+    entry->hash = hash;
+    memcpy(entry->queue, queue, sizeof(QueueName));
+    entry->since = GetCurrentTimestamp();
+    for (auto &number : entry->jobs) pg_atomic_write_u64(&number, 0);
+    for (auto &number : entry->noted) pg_atomic_write_u64(&number, 0);
+    for (auto &number : entry->events) pg_atomic_write_u64(&number, 0);
+    pg_atomic_write_u64(&entry->sampled_at, 0);
+    pg_atomic_write_u32(&entry->samples_taken, 0);
+    for (auto &sample : entry->samples) pg_atomic_write_u64(&sample.at, 0);
+    int *bucket = &buckets[hash & (shared->bucket_count - 1)];
+    entry->next = *bucket;
+    *bucket = index;
+    entry->next_in_database = database->first;
+    database->first = index;
+    return entry;
+}
+
+void forget(DatabaseCounters *database) {
+    database->known = false;
+    database->spoiled = true;
+}
+
+void add(pg_atomic_uint64 *number, int64 change) {
+    if (change != 0) pg_atomic_fetch_add_u64(number, change);
+}
+
+// Whoever comes first after a while writes down how the totals stand.
+void take_sample(Entry *entry, TimestampTz now) {
+    uint64 last = pg_atomic_read_u64(&entry->sampled_at);
+    if (!core::sample_due(static_cast<TimestampTz>(last), now)) return;
+    if (!pg_atomic_compare_exchange_u64(&entry->sampled_at, &last, static_cast<uint64>(now))) return;
+    SharedSample *sample = &entry->samples[pg_atomic_fetch_add_u32(&entry->samples_taken, 1) % core::kSampleCount];
+    pg_atomic_write_u64(&sample->at, 0);
+    pg_write_barrier();
+    for (int i = 0; i < core::kEventCount; i++)
+        pg_atomic_write_u64(&sample->events[i], pg_atomic_read_u64(&entry->events[i]));
+    pg_write_barrier();
+    pg_atomic_write_u64(&sample->at, static_cast<uint64>(now));
+}
+
+void add_change(const DatabaseCounters *database, Entry *entry, const core::Counts &change, uint64 xid,
+                TimestampTz now) {
+    const bool counted = core::contains(entered(database), xid);
+    const bool noted = database->counting_pid != 0 && !core::contains(seen_now(database), xid);
+    take_sample(entry, now);
+    // What is added comes first: see read_depth().
+    for (const bool rises : {true, false})
+        for (int i = 0; i < core::kJobStatusCount; i++) {
+            if ((change.jobs[i] > 0) != rises) continue;
+            if (!counted) add(&entry->jobs[i], change.jobs[i]);
+            if (noted) add(&entry->noted[i], change.jobs[i]);
+        }
+    for (int i = 0; i < core::kEventCount; i++) add(&entry->events[i], change.events[i]);
+}
+
+// False when something has to be made first, which takes the exclusive lock.
+bool can_add(const DatabaseCounters *database, const QueueChange *changes, int count) {
+    if (database == nullptr) return false;
+    if (database->incomplete) return true;
+    for (int i = 0; i < count; i++)
+        if (find_entry(MyDatabaseId, changes[i].queue, changes[i].hash) == nullptr) return false;
+    return true;
+}
+
+// A missing entry means no jobs, so a new one begins with zero; not so where queues had to be left out: then only a
+// recount makes entries.
+void make_missing(DatabaseCounters *database, const QueueChange *changes, int count) {
+    if (database->incomplete) return;
+    // At once, and before any is made: a new entry is empty until its change is added.
+    if (!has_room(count)) free_empty_entries();
+    for (int i = 0; i < count && !database->incomplete; i++) {
+        if (find_entry(MyDatabaseId, changes[i].queue, changes[i].hash) != nullptr) continue;
+        if (make_entry(database, changes[i].queue, changes[i].hash) == nullptr) database->incomplete = true;
+    }
+}
+
+int64 number_of(pg_atomic_uint64 *number) { return static_cast<int64>(pg_atomic_read_u64(number)); }
+
+void read_entry(Entry *entry, TimestampTz now, CountedQueue *counted) {
+    memcpy(counted->queue, entry->queue, sizeof(QueueName));
+    for (int i = 0; i < core::kJobStatusCount; i++) counted->jobs[i] = number_of(&entry->jobs[i]);
+    core::Sample samples[core::kSampleCount];
+    for (int i = 0; i < core::kSampleCount; i++) {
+        SharedSample *from = &entry->samples[i];
+        samples[i].at = number_of(&from->at);
+        pg_read_barrier();
+        for (int e = 0; e < core::kEventCount; e++) samples[i].events[e] = number_of(&from->events[e]);
+        pg_read_barrier();
+        if (number_of(&from->at) != samples[i].at) samples[i].at = 0;
+    }
+    int64 totals[core::kEventCount];
+    for (int e = 0; e < core::kEventCount; e++) totals[e] = number_of(&entry->events[e]);
+    core::rates(samples, core::kSampleCount, totals, entry->since, now, counted->rates);
+}
+
+// The entries of a database.
+int entry_count(const DatabaseCounters *database) {
+    int count = 0;
+    for (int i = database->first; i != kNone; i = entries[i].next_in_database) count++;
+    return count;
+}
+
+// The database that this session counts, nullptr when it has been dropped meanwhile. Any lock.
+DatabaseCounters *database_being_counted() {
+    DatabaseCounters *database = find_database(MyDatabaseId);
+    return database != nullptr && database->counting_pid == MyProcPid ? database : nullptr;
+}
+
+// Writes down which transactions the snapshot sees.
+void remember_seen(DatabaseCounters *database, Snapshot snapshot) {
+    const FullTransactionId next = ReadNextFullTransactionId();
+    database->seen_limit = core::widen_xid(snapshot->xmax, U64FromFullTransactionId(next));
+    uint32 *list = running_list(database, false);
+    memcpy(list, snapshot->xip, sizeof(uint32) * snapshot->xcnt);
+    database->running_count = static_cast<int>(snapshot->xcnt);
+    // The snapshot sees this transaction's own changes, but the count leaves them out.
+    const TransactionId own = GetTopTransactionIdIfAny();
+    if (TransactionIdIsValid(own) && TransactionIdPrecedes(own, snapshot->xmax)) list[database->running_count++] = own;
+}
+
+// Returns whether the entry was wrong.
+bool enter(Entry *entry, const int64 *counted) {
+    bool wrong = false;
+    for (int i = 0; i < core::kJobStatusCount; i++) {
+        const int64 right = counted[i] + number_of(&entry->noted[i]);
+        wrong |= right != number_of(&entry->jobs[i]);
+        pg_atomic_write_u64(&entry->jobs[i], static_cast<uint64>(right));
+    }
+    return wrong;
+}
+
+bool all_zero(const int64 *jobs) {
+    return std::all_of(jobs, jobs + core::kJobStatusCount, [](int64 number) { return number == 0; });
+}
+
+// Entries of queues that are not among them have no jobs in the table. Returns how many known numbers were wrong.
+int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
+    constexpr int64 none[core::kJobStatusCount] = {};
+    int64 wrong = 0;
+    int missing = 0;
+    for (int i = database->first; i != kNone; i = entries[i].next_in_database) entries[i].entered = false;
+    for (int i = 0; i < count; i++) {
+        QueueCount *queue = &queues[i];
+        for (int s = 0; s < core::kJobStatusCount; s++) queue->jobs[s] -= queue->own[s];
+        Entry *entry = find_entry(database->database, queue->queue, hash_of_queue(queue->queue));
+        queue->entered = entry != nullptr || all_zero(queue->jobs);
+        if (!queue->entered) missing++;
+        if (entry == nullptr) continue;
+        entry->entered = true;
+        if (enter(entry, queue->jobs)) wrong++;
+    }
+    for (int i = database->first; i != kNone; i = entries[i].next_in_database)
+        if (!entries[i].entered && enter(&entries[i], none)) wrong++;
+    // What was noted is in the numbers now.
+    database->counting_pid = 0;
+    if (!has_room(missing)) free_empty_entries();
+    // A queue that was refused an entry while the count went on has lost what should have been noted there.
+    const bool noted_all = !database->incomplete;
+    for (int i = 0; i < count; i++) {
+        if (queues[i].entered) continue;
+        Entry *entry = noted_all ? make_entry(database, queues[i].queue, hash_of_queue(queues[i].queue)) : nullptr;
+        database->incomplete |= entry == nullptr;
+        if (entry != nullptr) enter(entry, queues[i].jobs);
+        wrong++;
+    }
+    return wrong;
+}
+
+}  // namespace
+
+Size counters_size() {
+    const auto capacity = static_cast<Size>(settings.max_counted_queues);
+    Size size = MAXALIGN(sizeof(Counters));
+    size = add_size(size, MAXALIGN(mul_size(bucket_count_for(settings.max_counted_queues), sizeof(int))));
+    size = add_size(size, MAXALIGN(mul_size(capacity, sizeof(Entry))));
+    return add_size(size, mul_size(sizeof(uint32) * 2 * kMaxDatabases, running_room()));
+}
+
+void make_counters(void *memory, bool fresh) {
+    if (settings.max_counted_queues == 0) return;
+    const int capacity = settings.max_counted_queues;
+    auto *at = static_cast<char *>(memory);
+    shared = reinterpret_cast<Counters *>(at);
+    at += MAXALIGN(sizeof(Counters));
+    buckets = reinterpret_cast<int *>(at);
+    at += MAXALIGN(sizeof(int) * bucket_count_for(capacity));
+    entries = reinterpret_cast<Entry *>(at);
+    at += MAXALIGN(sizeof(Entry) * capacity);
+    running = reinterpret_cast<uint32 *>(at);
+    if (!fresh) return;
+    memset(memory, 0, counters_size());
+    shared->capacity = capacity;
+    shared->bucket_count = bucket_count_for(capacity);
+    shared->running_room = running_room();
+    for (int i = 0; i < shared->bucket_count; i++) buckets[i] = kNone;
+    for (int i = 0; i < capacity; i++) {
+        Entry *entry = &entries[i];
+        entry->next = i + 1 < capacity ? i + 1 : kNone;
+        for (auto &number : entry->jobs) pg_atomic_init_u64(&number, 0);
+        for (auto &number : entry->noted) pg_atomic_init_u64(&number, 0);
+        for (auto &number : entry->events) pg_atomic_init_u64(&number, 0);
+        pg_atomic_init_u64(&entry->sampled_at, 0);
+        pg_atomic_init_u32(&entry->samples_taken, 0);
+        for (auto &sample : entry->samples) {
+            pg_atomic_init_u64(&sample.at, 0);
+            for (auto &number : sample.events) pg_atomic_init_u64(&number, 0);
+        }
+    }
+}
+
+void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget_all) {
+    if (shared == nullptr) return;
+    const TimestampTz now = GetCurrentTransactionStopTimestamp();
+    LWLockAcquire(lock(), LW_SHARED);
+    DatabaseCounters *database = find_database(MyDatabaseId);
+    if (forget_all || !can_add(database, changes, count)) {
+        LWLockRelease(lock());
+        LWLockAcquire(lock(), LW_EXCLUSIVE);
+        database = obtain_database(MyDatabaseId);
+        if (database != nullptr) {
+            if (forget_all) forget(database);
+            make_missing(database, changes, count);
+        }
+    }
+    for (int i = 0; database != nullptr && i < count; i++) {
+        Entry *entry = find_entry(MyDatabaseId, changes[i].queue, changes[i].hash);
+        if (entry != nullptr) add_change(database, entry, changes[i].counts, U64FromFullTransactionId(xid), now);
+    }
+    LWLockRelease(lock());
+}
+
+void publish_counts() {
+    const TransactionLog &log = transaction_log();
+    if (log.changes.count > 0 || log.counts_unknown)
+        add_changes(log.changes.items, log.changes.count, GetTopFullTransactionIdIfAny(), log.counts_unknown);
+}
+
+void forget_counters(Oid database_oid) {
+    if (shared == nullptr) return;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    DatabaseCounters *database = find_database(database_oid);
+    if (database != nullptr) forget(database);
+    LWLockRelease(lock());
+}
+
+void drop_counters(Oid database_oid) {
+    if (shared == nullptr) return;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    DatabaseCounters *database = find_database(database_oid);
+    if (database != nullptr) {
+        while (database->first != kNone) free_entry(database, database->first);
+        database->database = InvalidOid;
+    }
+    LWLockRelease(lock());
+}
+
+CountedQueues read_counters() {
+    CountedQueues result = {false, false, nullptr, 0};
+    if (shared == nullptr) return result;
+    const TimestampTz now = GetCurrentTimestamp();
+    for (int room = 64;; room *= 2) {
+        result.queues = static_cast<CountedQueue *>(palloc_extended(sizeof(CountedQueue) * room, MCXT_ALLOC_HUGE));
+        LWLockAcquire(lock(), LW_SHARED);
+        const DatabaseCounters *database = find_database(MyDatabaseId);
+        result.known = database != nullptr && database->known;
+        const bool fits = !result.known || entry_count(database) <= room;
+        if (result.known && fits) {
+            result.complete = !database->incomplete;
+            for (int i = database->first; i != kNone; i = entries[i].next_in_database)
+                read_entry(&entries[i], now, &result.queues[result.count++]);
+        }
+        LWLockRelease(lock());
+        if (fits) return result;
+        pfree(result.queues);
+    }
+}
+
+// The numbers are read in the order in which jobs go through them: one that does so at this moment may be counted
+// twice, but is not missed.
+bool read_depth(std::string_view queue, int64 *depth) {
+    constexpr core::JobStatus order[] = {core::JobStatus::Blocked, core::JobStatus::Scheduled,
+                                         core::JobStatus::Pending};
+    QueueName name;
+    if (shared == nullptr || !copy_queue(name, queue)) return false;
+    *depth = 0;
+    LWLockAcquire(lock(), LW_SHARED);
+    const DatabaseCounters *database = find_database(MyDatabaseId);
+    bool known = database != nullptr && database->known;
+    Entry *entry = known ? find_entry(MyDatabaseId, name, hash_of_queue(name)) : nullptr;
+    if (entry == nullptr && known) known = !database->incomplete;
+    for (const core::JobStatus status : order) {
+        if (entry == nullptr) break;
+        *depth += number_of(&entry->jobs[static_cast<int>(status)]);
+        pg_read_barrier();
+    }
+    LWLockRelease(lock());
+    return known;
+}
+
+TimestampTz recount_due(bool unknown_only) {
+    if (shared == nullptr) return DT_NOEND;
+    LWLockAcquire(lock(), LW_SHARED);
+    const DatabaseCounters *database = find_database(MyDatabaseId);
+    TimestampTz due = 0;
+    if (database != nullptr)
+        due = database->counting_pid != 0 || (database->known && unknown_only)
+                  ? DT_NOEND
+                  : core::next_recount(database->known, database->begun, database->ended,
+                                       static_cast<core::Micros>(settings.reconcile_interval_s) * core::kSecond);
+    else if (find_database(InvalidOid) == nullptr)
+        due = DT_NOEND;
+    LWLockRelease(lock());
+    return due;
+}
+
+bool recount_due_by_hand(TimestampTz now) {
+    if (shared == nullptr) return false;
+    LWLockAcquire(lock(), LW_SHARED);
+    const DatabaseCounters *database = find_database(MyDatabaseId);
+    const bool due = database == nullptr || core::next_recount_by_hand(database->begun, database->ended) <= now;
+    LWLockRelease(lock());
+    return due;
+}
+
+Snapshot begin_recount() {
+    if (shared == nullptr || counting) return nullptr;
+    Snapshot snapshot = nullptr;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    DatabaseCounters *database = obtain_database(MyDatabaseId);
+    if (database != nullptr && database->counting_pid == 0) {
+        snapshot = GetLatestSnapshot();
+        remember_seen(database, snapshot);
+        for (int i = database->first; i != kNone; i = entries[i].next_in_database)
+            for (auto &number : entries[i].noted) pg_atomic_write_u64(&number, 0);
+        database->begun = GetCurrentTimestamp();
+        database->spoiled = false;
+        // Every queue shall have an entry again, to note in it what the snapshot does not see. Until it is entered,
+        // nobody can tell the numbers of the new ones.
+        if (database->incomplete) database->known = false;
+        database->incomplete = false;
+        database->counting_pid = MyProcPid;
+        counting = true;
+    }
+    LWLockRelease(lock());
+    return snapshot != nullptr ? RegisterSnapshot(snapshot) : nullptr;
+}
+
+int64 end_recount(QueueCount *queues, int count, bool complete) {
+    if (!counting) return 0;
+    counting = false;
+    int64 wrong = 0;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    DatabaseCounters *database = database_being_counted();
+    if (database != nullptr) {
+        if (!database->spoiled) {
+            const bool compare = database->known;
+            wrong = enter_all(database, queues, count);
+            if (!compare) wrong = 0;
+            database->known = true;
+            database->incomplete |= !complete;
+            database->entered_limit = database->seen_limit;
+            database->entered_count = database->running_count;
+            memcpy(running_list(database, true), running_list(database, false),
+                   sizeof(uint32) * database->running_count);
+        }
+        database->ended = GetCurrentTimestamp();
+        database->counting_pid = 0;
+    }
+    LWLockRelease(lock());
+    return wrong;
+}
+
+void abandon_recount() {
+    if (!counting) return;
+    counting = false;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    DatabaseCounters *database = database_being_counted();
+    if (database != nullptr) {
+        database->ended = GetCurrentTimestamp();
+        database->counting_pid = 0;
+    }
+    LWLockRelease(lock());
+}
+
+}  // namespace jobq

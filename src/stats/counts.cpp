@@ -1,0 +1,231 @@
+// See counts.h. stats/counters.h explains why a recount is exact.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/queue_name.h"
+#include "job/jobs_table.h"
+#include "job/logged.h"
+#include "job/rows.h"
+#include "lanes/lanes.h"
+#include "lanes/ready_walk.h"
+#include "leases/watch.h"
+#include "stats/counters.h"
+#include "stats/counts.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+#define COUNT_JOBS "SELECT j.queue, j.status::text, count(*) FROM jobq.jobs j "
+
+Statement count_all = {COUNT_JOBS "GROUP BY j.queue, j.status ORDER BY j.queue", {}, Planning::Free};
+Statement count_others = {
+    COUNT_JOBS "WHERE j.queue <> ALL ($1) GROUP BY j.queue, j.status ORDER BY j.queue", {TEXTARRAYOID}, Planning::Free};
+
+// A queue with settings may have no lane, and the other way round.
+Statement get_queues = {
+    R"(SELECT n.queue, bool_or(n.paused)
+       FROM (SELECT d.queue, false AS paused FROM jobq.lane_directory d
+             UNION ALL SELECT s.queue, s.paused FROM jobq.queue_settings s) n
+       GROUP BY n.queue)",
+    {},
+    Planning::Free};
+
+// The heap alone is read; 64 MB take about 0.1 s.
+Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 67108864", {}, Planning::Free};
+
+Statement get_lanes = {
+    "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 ORDER BY d.lane", {TEXTOID}, Planning::Free};
+
+// Of the jobs that are watched, and of those that were claimed just now, whose ids are $1. A queue may come twice.
+Statement get_oldest_heartbeats = {
+    R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
+       WHERE j._watched AND j.status = 'processing' GROUP BY j.queue
+       UNION ALL
+       SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND j.status = 'processing' GROUP BY j.queue)",
+    {INT8ARRAYOID}};
+
+// The numbers of rows (queue, status, count), which are in the order of the queues. `add` makes the next queue.
+template <typename Add>
+void collect(const Rows &rows, Add add) {
+    int64 *jobs = nullptr;
+    for (uint64 i = 0; i < rows.size(); i++) {
+        if (i == 0 || rows[i].text_at(1) != rows[i - 1].text_at(1)) jobs = add(rows[i].text_at(1));
+        if (jobs != nullptr) jobs[static_cast<int>(status_at(rows[i], 2))] = rows[i].int64_at(3);
+    }
+}
+
+void append_counted(const Rows &rows, QueueList *list) {
+    list->items = static_cast<QueueNumbers *>(
+        list->items == nullptr ? palloc_extended(sizeof(QueueNumbers) * (rows.size() + 1), MCXT_ALLOC_HUGE)
+                               : repalloc_huge(list->items, sizeof(QueueNumbers) * (list->count + rows.size() + 1)));
+    collect(rows, [&](std::string_view queue) {
+        QueueNumbers *added = &list->items[list->count++];
+        *added = {queue, {}, {}, false, false};
+        return added->jobs;
+    });
+}
+
+// What this transaction has changed belongs to what it sees.
+void add_own_changes(QueueList *list) {
+    for (const QueueChange &change : transaction_log().changes) {
+        QueueNumbers *found = nullptr;
+        for (int q = 0; q < list->count && found == nullptr; q++)
+            if (list->items[q].queue == queue_view(change.queue)) found = &list->items[q];
+        if (found == nullptr) {
+            found = &list->items[list->count++];
+            *found = {queue_view(change.queue), {}, {}, true, false};
+        }
+        for (int s = 0; s < core::kJobStatusCount; s++) found->jobs[s] += change.counts.jobs[s];
+    }
+}
+
+QueueList list_counters(const CountedQueues &counters) {
+    const int own = transaction_log().changes.count;
+    QueueList list = {static_cast<QueueNumbers *>(
+                          palloc_extended(sizeof(QueueNumbers) * (counters.count + own + 1), MCXT_ALLOC_HUGE)),
+                      0};
+    for (int i = 0; i < counters.count; i++) {
+        QueueNumbers *added = &list.items[list.count++];
+        *added = {queue_view(counters.queues[i].queue), {}, {}, true, false};
+        memcpy(added->jobs, counters.queues[i].jobs, sizeof(added->jobs));
+        memcpy(added->rates, counters.queues[i].rates, sizeof(added->rates));
+    }
+    return list;
+}
+
+Datum names_of_list(const QueueList &list) {
+    auto *names = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (list.count + 1), MCXT_ALLOC_HUGE));
+    for (int i = 0; i < list.count; i++) names[i] = PointerGetDatum(make_text(list.items[i].queue));
+    return array_of(names, list.count, TEXTOID);
+}
+
+struct Counted {
+    QueueCount *queues;
+    int count;
+    bool complete;
+};
+
+Counted count_table(Snapshot snapshot) {
+    const Rows rows = read(count_all, Params(), snapshot);
+    Counted counted = {static_cast<QueueCount *>(
+                           palloc_extended(sizeof(QueueCount) * (rows.size() + 1), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO)),
+                       0, true};
+    collect(rows, [&](std::string_view queue) -> int64 * {
+        QueueCount *added = &counted.queues[counted.count];
+        if (!copy_queue(added->queue, queue)) {
+            counted.complete = false;
+            return nullptr;
+        }
+        counted.count++;
+        return added->jobs;
+    });
+    return counted;
+}
+
+// The snapshot sees what this transaction has changed, but that counts when it commits.
+void note_own_changes(Counted *counted) {
+    const auto &changes = transaction_log().changes;
+    if (changes.count == 0) return;
+    counted->queues = static_cast<QueueCount *>(
+        repalloc_huge(counted->queues, sizeof(QueueCount) * (counted->count + changes.count)));
+    for (const QueueChange &change : changes) {
+        QueueCount *found = nullptr;
+        for (int q = 0; q < counted->count && found == nullptr; q++)
+            if (same_queue(counted->queues[q].queue, change.queue)) found = &counted->queues[q];
+        if (found == nullptr) {
+            found = &counted->queues[counted->count++];
+            *found = {};
+            memcpy(found->queue, change.queue, sizeof(QueueName));
+        }
+        for (int s = 0; s < core::kJobStatusCount; s++) found->own[s] += change.counts.jobs[s];
+    }
+}
+
+// The queues in use, as jobq.queues has them.
+QueueList list_names(QueueList *numbers, bool counted) {
+    const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
+    std::sort(numbers->items, numbers->items + numbers->count, by_name);
+    const Rows names = read(get_queues, Params());
+    QueueList list = {
+        static_cast<QueueNumbers *>(palloc_extended(sizeof(QueueNumbers) * (names.size() + 1), MCXT_ALLOC_HUGE)), 0};
+    for (uint64 i = 0; i < names.size(); i++) {
+        QueueNumbers queue = {names[i].text_at(1), {}, {}, counted, false};
+        const QueueNumbers *end = numbers->items + numbers->count;
+        const QueueNumbers *found = std::lower_bound(numbers->items, numbers->items + numbers->count, queue, by_name);
+        if (found != end && found->queue == queue.queue) queue = *found;
+        queue.paused = names[i].bool_at(2);
+        list.items[list.count++] = queue;
+    }
+    return list;
+}
+
+// The oldest of a lane is the first of one of its priorities. DT_NOEND: there is none.
+TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
+    TimestampTz oldest = DT_NOEND;
+    walk_priorities(jobs, lane, may_use_marks(lane),
+                    [&](const core::ClaimKey &key) { oldest = Min(oldest, key.run_at); });
+    return oldest;
+}
+
+}  // namespace
+
+QueueList read_queue_numbers() {
+    const CountedQueues counters = read_counters();
+    QueueList list = {nullptr, 0};
+    if (!counters.known || counts_unknown_here()) {
+        append_counted(read(count_all, Params()), &list);
+        return list_names(&list, false);
+    }
+    list = list_counters(counters);
+    if (!counters.complete) {
+        append_counted(read(count_others, Params().add(names_of_list(list))), &list);
+        const int own = transaction_log().changes.count;
+        list.items =
+            static_cast<QueueNumbers *>(repalloc_huge(list.items, sizeof(QueueNumbers) * (list.count + own + 1)));
+    }
+    add_own_changes(&list);
+    return list_names(&list, counters.complete);
+}
+
+DutyOutcome reconcile_counters() {
+    DutyOutcome outcome = {};
+    if (counts_unknown_here() || !recount_due_by_hand(GetCurrentTimestamp())) return outcome;
+    Snapshot snapshot = begin_recount();
+    if (snapshot == nullptr) return outcome;
+    Counted counted = count_table(snapshot);
+    UnregisterSnapshot(snapshot);
+    note_own_changes(&counted);
+    outcome.done = end_recount(counted.queues, counted.count, counted.complete);
+    return outcome;
+}
+
+bool table_is_large() { return run(get_large, Params())[0].bool_at(1); }
+
+bool oldest_ready(text *queue, TimestampTz *run_at) {
+    const Rows lanes = read(get_lanes, Params().add(PointerGetDatum(queue)));
+    auto *ids = room_for<int64>(lanes.size());
+    for (uint64 i = 0; i < lanes.size(); i++) ids[i] = lanes[i].int64_at(1);
+    *run_at = DT_NOEND;
+    JobsTable jobs;
+    open_jobs_for_reading(&jobs);
+    const int count = static_cast<int>(lanes.size());
+    if (count <= kFewLanes) {
+        for (int i = 0; i < count; i++) *run_at = Min(*run_at, oldest_in_lane(&jobs, ids[i]));
+    } else {
+        LaneWalk walk = {ids, count, 0};
+        int64 lane;
+        core::ClaimKey first;
+        while (next_lane_with_entries(&jobs, &walk, &lane, &first)) *run_at = Min(*run_at, oldest_in_lane(&jobs, lane));
+    }
+    close_jobs_for_reading(&jobs);
+    return *run_at != DT_NOEND;
+}
+
+Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params().add(unwatched_jobs())); }
+
+}  // namespace jobq

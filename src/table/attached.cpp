@@ -1,0 +1,223 @@
+// See attached.h.
+#include "compat/pg.h"
+
+#include "table/attached.h"
+
+#include "table/index_plan.h"
+
+extern "C" {
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_rewrite.h"
+#include "catalog/pg_trigger.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_coerce.h"
+#include "rewrite/prs2lock.h"
+#include "rewrite/rewriteDefine.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// What a verdict says; the first of them is kept.
+struct Verdict {
+    Attached attached;
+    char reason[3 * NAMEDATALEN + 128];
+};
+Verdict verdict;
+
+void found(const char *format, const char *name = "") {
+    if (verdict.attached.reason != nullptr) return;
+    snprintf(verdict.reason, sizeof(verdict.reason), format, name);
+    verdict.attached.reason = verdict.reason;
+}
+
+void look_at_storage(Relation table) {
+    if (table->rd_rel->relkind != RELKIND_RELATION || table->rd_rel->relam != HEAP_TABLE_AM_OID)
+        found("it is not a table of the kind heap");
+    if (table->rd_rel->relispartition) found("it is a partition");
+    verdict.attached.has_children =
+        table->rd_rel->relhassubclass && find_inheritance_children(RelationGetRelid(table), NoLock) != NIL;
+    if (verdict.attached.has_children) found("other tables inherit it");
+    if (table->rd_rel->relrowsecurity) found("it has row security");
+    if (newer_than_tested()) found("this release of jobq has not been tested with PostgreSQL %s", PG_MAJORVERSION);
+}
+
+const char *rule_name(Oid rule) {
+    ScanKeyData key;
+    ScanKeyInit(&key, Anum_pg_rewrite_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(rule));
+    Relation rules = table_open(RewriteRelationId, AccessShareLock);
+    SysScanDesc scan = systable_beginscan(rules, RewriteOidIndexId, true, nullptr, 1, &key);
+    HeapTuple row = systable_getnext(scan);
+    const char *name =
+        HeapTupleIsValid(row) ? pstrdup(NameStr(reinterpret_cast<Form_pg_rewrite>(GETSTRUCT(row))->rulename)) : "";
+    systable_endscan(scan);
+    table_close(rules, AccessShareLock);
+    return name;
+}
+
+void look_at_rules(Relation table) {
+    const RuleLock *rules = table->rd_rules;
+    for (int i = 0; rules != nullptr && i < rules->numLocks; i++) {
+        const RewriteRule *rule = rules->rules[i];
+        if (rule->enabled == RULE_DISABLED) continue;
+        found("it has a rule, \"%s\"", rule_name(rule->ruleId));
+        verdict.attached.watches_ends = true;
+        verdict.attached.has_rule |= rule->event == CMD_INSERT || rule->event == CMD_UPDATE;
+    }
+}
+
+// Ours is a trigger whose function belongs to the extension of the table, whatever it is called: all of them leave
+// jobq's own changes alone.
+bool is_own_trigger(const Trigger &trigger, Oid extension) {
+    return OidIsValid(extension) && getExtensionOfObject(ProcedureRelationId, trigger.tgfoid) == extension;
+}
+
+void look_at_triggers(Relation table) {
+    const TriggerDesc *triggers = table->trigdesc;
+    if (triggers == nullptr) return;
+    const Oid extension = getExtensionOfObject(RelationRelationId, RelationGetRelid(table));
+    for (int i = 0; i < triggers->numtriggers; i++) {
+        const Trigger &trigger = triggers->triggers[i];
+        if (trigger.tgenabled == TRIGGER_DISABLED || is_own_trigger(trigger, extension)) continue;
+        if (trigger.tgisinternal && OidIsValid(trigger.tgconstraint)) {
+            char *constraint = get_constraint_name(trigger.tgconstraint);
+            found("it has a constraint that triggers check, \"%s\"", constraint != nullptr ? constraint : "");
+        } else {
+            found("it has a trigger, \"%s\"", trigger.tgname);
+        }
+        verdict.attached.watches_ends |= (trigger.tgtype & (TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE)) != 0;
+    }
+}
+
+[[noreturn]] void unknown_layout(Relation table, const OwnColumn &column, const char *what) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("column \"%s\" of table jobq.%s %s", column.name, RelationGetRelationName(table), what),
+                    errhint("jobq's own columns must stay as they are. After an upgrade: install the extension's files "
+                            "of one version and run ALTER EXTENSION jobq UPDATE."),
+                    errtable(table)));
+    pg_unreachable();
+}
+
+void check_layout(Relation table, const OwnColumn *own, int own_count) {
+    TupleDesc desc = RelationGetDescr(table);
+    for (int i = 0; i < own_count; i++) {
+        if (i >= desc->natts) unknown_layout(table, own[i], "is missing");
+        const FormData_pg_attribute *column = TupleDescAttr(desc, i);
+        if (column->attisdropped) unknown_layout(table, own[i], "has been dropped");
+        if (strcmp(NameStr(column->attname), own[i].name) != 0)
+            unknown_layout(table, own[i], psprintf("is called \"%s\"", NameStr(column->attname)));
+        if (OidIsValid(own[i].type) && column->atttypid != own[i].type)
+            unknown_layout(table, own[i], psprintf("has the type %s", format_type_be(column->atttypid)));
+    }
+}
+
+bool may_be_null_to_us(const Attached &attached, int i) { return i >= attached.own_count || !attached.own[i].not_null; }
+
+void look_at_columns(Relation table) {
+    Attached *attached = &verdict.attached;
+    TupleDesc desc = RelationGetDescr(table);
+    if (desc->constr->num_check > 0) found("it has a CHECK constraint, \"%s\"", desc->constr->check[0].ccname);
+    if (desc->constr->has_generated_stored) found("it has a generated column");
+    attached->watches_ends |= desc->constr->num_check > 0 || desc->constr->has_generated_stored;
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute column = TupleDescAttr(desc, i);
+        if (column->attisdropped) continue;
+        if (column->attnotnull && may_be_null_to_us(*attached, i)) {
+            found("column \"%s\" is NOT NULL", NameStr(column->attname));
+            attached->watches_ends = true;
+        }
+        if (column->attgenerated != '\0') continue;
+        if (default_counts(*attached, column) && default_of(table, column) != nullptr) {
+            found("column \"%s\" has a default", NameStr(column->attname));
+            attached->has_defaults = true;
+        }
+        if (i < attached->own_count && attached->own[i].with_default == OwnDefault::Refused && column->atthasdef)
+            attached->refused_default = column->attnum;
+    }
+}
+
+void look_at_indexes(Relation table) {
+    List *indexes = RelationGetIndexList(table);
+    if (list_length(indexes) > kMaxTableIndexes) found("it has too many indexes");
+    ListCell *cell;
+    foreach (cell, indexes) {
+        Relation index = index_open(lfirst_oid(cell), AccessShareLock);
+        if (index->rd_index->indisexclusion)
+            found("it has an exclusion constraint, \"%s\"", RelationGetRelationName(index));
+        index_close(index, NoLock);
+    }
+    list_free(indexes);
+}
+
+}  // namespace
+
+Attached attached_to(Relation table, const OwnColumn *own, int own_count) {
+    check_layout(table, own, own_count);
+    verdict = {};
+    verdict.attached.own = own;
+    verdict.attached.own_count = own_count;
+    look_at_storage(table);
+    look_at_rules(table);
+    look_at_triggers(table);
+    if (RelationGetDescr(table)->constr != nullptr) look_at_columns(table);
+    look_at_indexes(table);
+    return verdict.attached;
+}
+
+void require_no_rules(Relation table, const Attached &attached) {
+    if (!attached.has_rule) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+             errmsg("table jobq.%s has a rule for INSERT or UPDATE, with which no unique_key can be looked after",
+                    RelationGetRelationName(table)),
+             errdetail("The server allows no INSERT ... ON CONFLICT then."),
+             errhint("Use a trigger instead. DROP RULE, or ALTER TABLE ... DISABLE RULE, makes it work again."),
+             errtable(table)));
+}
+
+void require_known_defaults(Relation table, const Attached &attached) {
+    if (attached.refused_default == InvalidAttrNumber) return;
+    const char *name = attached.own[attached.refused_default - 1].name;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("column \"%s\" of table jobq.%s has a default, which jobq cannot honour", name,
+                           RelationGetRelationName(table)),
+                    errdetail("Other columns of a job follow from this one."),
+                    errhint("ALTER TABLE jobq.%s ALTER COLUMN %s DROP DEFAULT, and name the value when you enqueue.",
+                            RelationGetRelationName(table), quote_identifier(name)),
+                    errtablecol(table, attached.refused_default)));
+}
+
+bool default_counts(const Attached &attached, Form_pg_attribute column) {
+    return !column->attisdropped && column->attgenerated == '\0' &&
+           (column->attnum > attached.own_count ||
+            attached.own[column->attnum - 1].with_default == OwnDefault::Honoured);
+}
+
+Node *default_of(Relation table, Form_pg_attribute column) {
+    Node *expression = build_column_default(table, column->attnum);
+    if (expression != nullptr || get_typtype(column->atttypid) != TYPTYPE_DOMAIN) return expression;
+    // A domain's constraints may refuse NULL.
+    Node *null = reinterpret_cast<Node *>(
+        makeConst(column->atttypid, -1, column->attcollation, column->attlen, Datum(0), true, column->attbyval));
+    return coerce_to_domain(null, InvalidOid, -1, column->atttypid, COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1, false);
+}
+
+void check_deferred_constraints() {
+    Oid user;
+    int context;
+    GetUserIdAndSecContext(&user, &context);
+    // Inside a SECURITY DEFINER function: as whom they would fire at the commit. An error puts the user back by itself.
+    const bool borrowed = (context & SECURITY_LOCAL_USERID_CHANGE) != 0;
+    if (borrowed) SetUserIdAndSecContext(GetOuterUserId(), context);
+    // SET CONSTRAINTS ALL IMMEDIATE
+    ConstraintsSetStmt *all = makeNode(ConstraintsSetStmt);
+    AfterTriggerSetState(all);
+    if (borrowed) SetUserIdAndSecContext(user, context);
+}
+
+}  // namespace jobq

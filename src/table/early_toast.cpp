@@ -1,0 +1,79 @@
+// See early_toast.h.
+#include "compat/pg.h"
+
+#include "table/early_toast.h"
+
+extern "C" {
+#include "access/detoast.h"
+#include "access/heaptoast.h"
+#include "catalog/pg_am_d.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Of the bytes of a row, or none: the server's toaster would do nothing, or not more than it does by itself.
+Size target_of(Relation table) {
+    const Size target = RelationGetToastTupleTarget(table, TOAST_TUPLE_TARGET);
+    const bool has_toaster = table->rd_rel->relam == HEAP_TABLE_AM_OID && OidIsValid(table->rd_rel->reltoastrelid);
+    return has_toaster && target < TOAST_TUPLE_TARGET ? target : 0;
+}
+
+bool may_leave(const FormData_pg_attribute &column, Datum value) {
+    return column.attlen == -1 && column.attstorage != TYPSTORAGE_PLAIN && column.attstorage != TYPSTORAGE_MAIN &&
+           !VARATT_IS_EXTERNAL(DatumGetPointer(value));
+}
+
+// The column of the longest value that may leave the row; -1: none.
+int longest(TupleDesc desc, const TupleTableSlot *row) {
+    int found = -1;
+    Size most = 0;
+    for (int i = 0; i < desc->natts; i++) {
+        if (row->tts_isnull[i] || !may_leave(*TupleDescAttr(desc, i), row->tts_values[i])) continue;
+        const Size size = VARSIZE_ANY(DatumGetPointer(row->tts_values[i]));
+        if (size <= most) continue;
+        most = size;
+        found = i;
+    }
+    return found;
+}
+
+// Such values are not worth a row of their own.
+constexpr Size kShort = 128;
+
+Datum pointer_to(Datum value) {
+    varatt_indirect to = {};
+    to.pointer = static_cast<varlena *>(static_cast<void *>(DatumGetPointer(value)));
+    auto *pointer = static_cast<char *>(palloc(INDIRECT_POINTER_SIZE));
+    SET_VARTAG_EXTERNAL(pointer, VARTAG_INDIRECT);
+    memcpy(VARDATA_EXTERNAL(pointer), &to, sizeof(to));
+    return PointerGetDatum(pointer);
+}
+
+}  // namespace
+
+EarlyToast toast_early(Relation table, TupleTableSlot *row) {
+    const Size target = target_of(table);
+    TupleDesc desc = RelationGetDescr(table);
+    const Size header = MAXALIGN(SizeofHeapTupleHeader + BITMAPLEN(desc->natts));
+    if (target == 0 || header + heap_compute_data_size(desc, row->tts_values, row->tts_isnull) <= target)
+        return {-1, 0};
+    const int column = longest(desc, row);
+    if (column < 0) return {-1, 0};
+    const EarlyToast early = {column, row->tts_values[column]};
+    row->tts_values[column] = pointer_to(early.value);
+    return early;
+}
+
+bool apart_allowed = false;
+
+void forget_apart() { apart_allowed = false; }
+
+Datum apart(Datum value) {
+    const bool leaves =
+        apart_allowed && !VARATT_IS_EXTERNAL(DatumGetPointer(value)) && VARSIZE_ANY(DatumGetPointer(value)) > kShort;
+    return leaves ? pointer_to(value) : value;
+}
+
+}  // namespace jobq

@@ -1,0 +1,132 @@
+// See index_plan.h.
+#include "compat/pg.h"
+
+#include "compat/relation_changes.h"
+#include "table/index_plan.h"
+
+#include <algorithm>
+#include <iterator>
+
+extern "C" {
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_collation_d.h"
+#include "nodes/primnodes.h"
+#include "utils/inval.h"
+#include "utils/relcache.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Of the table that was asked for last.
+struct Known {
+    Oid table;
+    uint64 changes;  // when it was read
+    IndexPlan plan;
+};
+Known known = {};
+Oid watched_table = InvalidOid;
+uint64 changes = 0;
+bool callback_registered = false;
+
+// An index that is made or dropped invalidates its table, too.
+void note_change(Oid relation) {
+    if (relation == InvalidOid || relation == watched_table) changes++;
+}
+
+// A term of a predicate, "column IS NOT NULL" or a boolean column; no column: it is another one.
+RowTest test_of(const Node *term) {
+    const bool is_true = IsA(term, Var);
+    const Node *column = term;
+    if (!is_true) {
+        if (!IsA(term, NullTest)) return {};
+        const auto *test = reinterpret_cast<const NullTest *>(term);
+        if (test->nulltesttype != IS_NOT_NULL || !IsA(test->arg, Var)) return {};
+        column = reinterpret_cast<const Node *>(test->arg);
+    }
+    return {reinterpret_cast<const Var *>(column)->varattno, is_true};
+}
+
+// The predicates of our own indexes are read off the row.
+PlannedIndex planned_of(Relation index) {
+    const List *predicate = RelationGetIndexPredicate(index);
+    PlannedIndex planned = {RelationGetRelid(index), list_length(predicate) > kMaxRowTests, {}};
+    for (int i = 0; i < list_length(predicate) && !planned.asks_predicate; i++) {
+        planned.tests[i] = test_of(static_cast<const Node *>(list_nth(predicate, i)));
+        planned.asks_predicate = planned.tests[i].column == InvalidAttrNumber;
+    }
+    return planned;
+}
+
+void add_index(IndexPlan *plan, Relation index) {
+    // Such a table's rows go by SQL (table/attached.h).
+    if (plan->count == kMaxTableIndexes || index->rd_index->indisexclusion)
+        elog(ERROR, "jobq: unexpected index \"%s\"", RelationGetRelationName(index));
+    const PlannedIndex planned = planned_of(index);
+    plan->evaluates |= planned.asks_predicate || RelationGetIndexExpressions(index) != NIL;
+    plan->indexes[plan->count++] = planned;
+}
+
+IndexPlan read_plan(Relation table) {
+    IndexPlan plan = {};
+    List *oids = RelationGetIndexList(table);
+    ListCell *cell;
+    foreach (cell, oids) {
+        Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
+        add_index(&plan, index);
+        index_close(index, RowExclusiveLock);
+    }
+    list_free(oids);
+    return plan;
+}
+
+bool is_known(Oid table) { return known.table == table && known.changes == changes; }
+
+}  // namespace
+
+IndexPlan index_plan_of(Relation table) {
+    if (!callback_registered) {
+        on_relation_change(note_change);
+        callback_registered = true;
+    }
+    watched_table = RelationGetRelid(table);
+    if (!is_known(watched_table)) {
+        // Reading takes locks, and whoever takes a lock hears of what others have changed: then the next call reads
+        // again. For this one the table has been locked before, and whoever makes or drops an index waits for that
+        // lock.
+        const uint64 before = changes;
+        known = {watched_table, before, read_plan(table)};
+    }
+    return known.plan;
+}
+
+IndexedColumns indexed_columns(Relation index) {
+    const FormData_pg_index *form = index->rd_index;
+    IndexedColumns columns = {};
+    columns.unique = form->indisunique;
+    columns.count = form->indnkeyatts;
+    columns.usual = index->rd_rel->relam == BTREE_AM_OID && form->indnatts == form->indnkeyatts &&
+                    form->indnatts <= kMaxIndexedColumns;
+    for (int i = 0; columns.usual && i < columns.count; i++) {
+        columns.keys[i] = form->indkey.values[i];
+        const Oid collation = index->rd_indcollation[i];
+        columns.usual &= index->rd_indoption[i] == 0 && (!OidIsValid(collation) || collation == C_COLLATION_OID);
+    }
+    const PlannedIndex planned = planned_of(index);
+    columns.usual &= !planned.asks_predicate;
+    std::copy(std::begin(planned.tests), std::end(planned.tests), columns.tests);
+    return columns;
+}
+
+bool may_belong(const PlannedIndex &planned, const TupleTableSlot *row) {
+    if (planned.asks_predicate) return true;
+    for (const RowTest &test : planned.tests) {
+        if (test.column == InvalidAttrNumber) break;
+        const int i = test.column - 1;
+        if (row->tts_isnull[i] || (test.is_true && !DatumGetBool(row->tts_values[i]))) return false;
+    }
+    return true;
+}
+
+}  // namespace jobq

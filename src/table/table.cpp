@@ -1,0 +1,375 @@
+// See table.h.
+#include "compat/pg.h"
+
+#include "compat/rights.h"
+#include "table/early_toast.h"
+#include "table/table.h"
+#include "table/table_sql.h"
+
+extern "C" {
+#include "access/heapam.h"
+#include "access/transam.h"
+#include "catalog/index.h"
+#include "executor/executor.h"
+#include "nodes/execnodes.h"
+#include "storage/bufmgr.h"
+#include "storage/procarray.h"
+#include "utils/datum.h"
+}
+
+namespace jobq {
+
+namespace {
+
+EState *executor_of(Table *table) {
+    if (table->executor == nullptr) table->executor = CreateExecutorState();
+    return table->executor;
+}
+
+// nullptr: it takes no entries.
+Relation open_index(Table *table, int i) {
+    if (table->index_infos[i] == nullptr) {
+        table->indexes[i] = index_open(table->index_plan.indexes[i].index, RowExclusiveLock);
+        table->index_infos[i] = BuildIndexInfo(table->indexes[i]);
+    }
+    return table->indexes[i]->rd_index->indisready ? table->indexes[i] : nullptr;
+}
+
+bool satisfies_predicate(Table *table, TupleTableSlot *row, IndexInfo *info) {
+    EState *executor = executor_of(table);
+    ExprContext *context = GetPerTupleExprContext(executor);
+    context->ecxt_scantuple = row;
+    if (info->ii_PredicateState == nullptr) info->ii_PredicateState = ExecPrepareQual(info->ii_Predicate, executor);
+    return ExecQual(info->ii_PredicateState, context);
+}
+
+// Whether the entry differs from the old version's only in where it points, if that had one: it is worth looking for
+// versions that can go.
+bool keeps_key(const IndexInfo *info, const AttrNumber *columns, int column_count) {
+    for (int k = 0; k < info->ii_NumIndexKeyAttrs; k++) {
+        if (info->ii_IndexAttrNumbers[k] == 0) return false;
+        for (int c = 0; c < column_count; c++)
+            if (columns[c] == info->ii_IndexAttrNumbers[k]) return false;
+    }
+    return true;
+}
+
+// A key that the version before had, too, is unique already: whoever wants to insert it finds that version, and waits
+// for us. Not if the index need not hold that version, being partial or still under construction.
+IndexUniqueCheck unique_check(Relation index, const IndexInfo *info, bool same_key) {
+    if (!index->rd_index->indisunique) return UNIQUE_CHECK_NO;
+    return same_key && index->rd_index->indisvalid && info->ii_Predicate == NIL ? UNIQUE_CHECK_NO : UNIQUE_CHECK_YES;
+}
+
+// One entry in each index whose predicate the row satisfies. `columns` are those that have changed since the version
+// before, if there is one.
+void insert_index_entries(Table *table, TupleTableSlot *row, IndexUpdate update, const AttrNumber *columns,
+                          int column_count) {
+    if (table->index_infos == nullptr) {
+        table->index_plan = index_plan_of(table->relation);
+        const Size room = static_cast<Size>(Max(table->index_plan.count, 1));
+        table->indexes = static_cast<Relation *>(palloc0(sizeof(Relation) * room));
+        table->index_infos = static_cast<IndexInfo **>(palloc0(sizeof(IndexInfo *) * room));
+    }
+    if (table->executor != nullptr) ResetPerTupleExprContext(table->executor);
+    for (int i = 0; i < table->index_plan.count; i++) {
+        const PlannedIndex &planned = table->index_plan.indexes[i];
+        if (!may_belong(planned, row)) continue;
+        Relation index = open_index(table, i);
+        if (index == nullptr || !wants_entry(update, index)) continue;
+        IndexInfo *info = table->index_infos[i];
+        if (planned.asks_predicate && !satisfies_predicate(table, row, info)) continue;
+        Datum values[INDEX_MAX_KEYS];
+        bool nulls[INDEX_MAX_KEYS];
+        if (info->ii_Expressions != NIL) GetPerTupleExprContext(executor_of(table))->ecxt_scantuple = row;
+        FormIndexDatum(info, row, table->executor, values, nulls);
+        const bool same_key = column_count > 0 && keeps_key(info, columns, column_count);
+        index_insert(index, values, nulls, &row->tts_tid, table->relation, unique_check(index, info, same_key),
+                     same_key, info);
+    }
+}
+
+// In the server's words.
+[[noreturn]] void changed_since_snapshot(bool deleted) {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    deleted ? errmsg("could not serialize access due to concurrent delete")
+                            : errmsg("could not serialize access due to concurrent update")));
+    pg_unreachable();
+}
+
+void prepare_defaults(Table *table) {
+    TupleDesc desc = RelationGetDescr(table->relation);
+    table->defaults = static_cast<ColumnDefault *>(palloc(sizeof(ColumnDefault) * desc->natts));
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute column = TupleDescAttr(desc, i);
+        Node *value = default_counts(table->attached, column) ? default_of(table->relation, column) : nullptr;
+        if (value == nullptr) continue;
+        table->defaults[table->default_count++] = {
+            column->attnum, ExecPrepareExpr(reinterpret_cast<Expr *>(value), executor_of(table))};
+    }
+}
+
+TM_Result lock_row_directly(Table *table) {
+    TM_FailureData failure;
+    ItemPointerData tid = table->row->tts_tid;
+    return table_tuple_lock(table->relation, &tid, table->snapshot, table->row, GetCurrentCommandId(true),
+                            LockTupleNoKeyExclusive, LockWaitSkip, 0, &failure);
+}
+
+// Whether the row is ours; false: somebody has changed it since the snapshot, or holds it.
+bool obtained(TM_Result result) {
+    switch (result) {
+        case TM_Ok:
+            return true;
+        case TM_Updated:
+        case TM_Deleted:
+            if (IsolationUsesXactSnapshot()) changed_since_snapshot(result == TM_Deleted);
+            return false;
+        case TM_WouldBlock:
+            return false;
+        default:
+            // TM_SelfModified: our own command has changed it already, somebody's function on the way. The server
+            // itself says the same of a statement.
+            row_was_changed_twice();
+    }
+    pg_unreachable();
+}
+
+bool update_directly(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
+    TM_FailureData failure;
+    LockTupleMode lock_mode;
+    IndexUpdate indexes;
+    const TM_Result result =
+        table_tuple_update(table->relation, &table->row->tts_tid, table->changed, GetCurrentCommandId(true),
+                           table->snapshot, InvalidSnapshot, wait == LockWaitBlock, &failure, &lock_mode, &indexes);
+    // Somebody has come in between, or it is ours already, or a lock that is in nobody's way: the lock tells.
+    if (result == TM_BeingModified)
+        return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
+    if (!obtained(result)) return false;
+    if (wants_entries(indexes)) insert_index_entries(table, table->changed, indexes, columns, column_count);
+    return true;
+}
+
+bool delete_directly(Table *table) {
+    TM_FailureData failure;
+    return obtained(table_tuple_delete(table->relation, &table->row->tts_tid, GetCurrentCommandId(true),
+                                       table->snapshot, InvalidSnapshot, true, &failure, false));
+}
+
+// The row that has been inserted, with the value that has left it: what indexes are made of.
+TupleTableSlot *as_it_was(Table *table, TupleTableSlot *inserted, const EarlyToast &early) {
+    if (early.column < 0) return inserted;
+    TupleTableSlot *row = table->changed;
+    slot_getallattrs(inserted);
+    ExecClearTuple(row);
+    const int columns = row->tts_tupleDescriptor->natts;
+    memcpy(row->tts_values, inserted->tts_values, sizeof(Datum) * columns);
+    memcpy(row->tts_isnull, inserted->tts_isnull, sizeof(bool) * columns);
+    row->tts_values[early.column] = early.value;
+    ExecStoreVirtualTuple(row);
+    row->tts_tid = inserted->tts_tid;
+    row->tts_tableOid = inserted->tts_tableOid;
+    return row;
+}
+
+void insert_directly(Table *table, int count) {
+    EarlyToast early[kMaxAdded];
+    for (int i = 0; i < count; i++) early[i] = toast_early(table->relation, table->added[i]);
+    table_multi_insert(table->relation, table->added, count, GetCurrentCommandId(true), 0, nullptr);
+    for (int i = 0; i < count; i++)
+        insert_index_entries(table, as_it_was(table, table->added[i], early[i]), kAllIndexes, nullptr, 0);
+}
+
+bool is_heap(Relation relation) { return relation->rd_tableam == GetHeapamTableAmRoutine(); }
+
+HeapTupleHeaderData header_in(TupleTableSlot *row) {
+    bool copied = false;
+    HeapTuple tuple = ExecFetchSlotHeapTuple(row, false, &copied);
+    // Others change these fields together, under the lock of the buffer.
+    const Buffer buffer = reinterpret_cast<BufferHeapTupleTableSlot *>(row)->buffer;
+    HeapTupleHeaderData header;
+    LockBuffer(buffer, BUFFER_LOCK_SHARE);
+    memcpy(&header, tuple->t_data, SizeofHeapTupleHeader);
+    LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+    return header;
+}
+
+// Of table.row, as it is at this moment. By SQL that is a copy, perhaps of a row of a table that inherits ours.
+bool header_of_row(const Table &table, HeapTupleHeaderData *header) {
+    if (table.by_sql) return read_row_header(table.row->tts_tableOid, table.row->tts_tid, table.snapshot, header);
+    *header = header_in(table.row);
+    return true;
+}
+
+}  // namespace
+
+TupleTableSlot *make_row(Relation relation, bool by_sql) {
+    return by_sql ? MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual)
+                  : table_slot_create(relation, nullptr);
+}
+
+Table open_table(Relation relation, AttrNumber key, const Attached &attached, bool by_sql) {
+    Table table = {};
+    table.relation = relation;
+    table.key = key;
+    table.attached = attached;
+    table.by_sql = by_sql;
+    // What this transaction's earlier commands, and the statement that calls us, have changed must be visible.
+    CommandCounterIncrement();
+    table.row = make_row(relation, by_sql);
+    table.changed = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+    CheckCmdReplicaIdentity(relation, CMD_UPDATE);
+    return table;
+}
+
+void take_snapshot(Table *table) {
+    if (table->snapshot != nullptr) PopActiveSnapshot();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    table->snapshot = GetActiveSnapshot();
+}
+
+void close_table(Table *table) {
+    if (table->executor != nullptr) FreeExecutorState(table->executor);
+    for (int i = 0; i < table->index_plan.count; i++)
+        if (table->indexes[i] != nullptr) index_close(table->indexes[i], RowExclusiveLock);
+    for (int i = 0; table->added != nullptr && i < kMaxAdded && table->added[i] != nullptr; i++)
+        ExecDropSingleTupleTableSlot(table->added[i]);
+    ExecDropSingleTupleTableSlot(table->changed);
+    ExecDropSingleTupleTableSlot(table->row);
+    if (table->snapshot != nullptr) PopActiveSnapshot();
+    table_close(table->relation, NoLock);
+    CommandCounterIncrement();
+}
+
+void begin_change(Table *table) {
+    slot_getallattrs(table->row);
+    ExecClearTuple(table->changed);
+    const int columns = RelationGetDescr(table->relation)->natts;
+    memcpy(table->changed->tts_values, table->row->tts_values, sizeof(Datum) * columns);
+    memcpy(table->changed->tts_isnull, table->row->tts_isnull, sizeof(bool) * columns);
+    ExecStoreVirtualTuple(table->changed);
+}
+
+bool read_row_header(Oid relation, ItemPointerData place, Snapshot snapshot, HeapTupleHeaderData *header) {
+    Relation table = table_open(relation, AccessShareLock);
+    bool there = is_heap(table);
+    if (there) {
+        TupleTableSlot *row = table_slot_create(table, nullptr);
+        there = table_tuple_fetch_row_version(table, &place, snapshot, row);
+        if (there) *header = header_in(row);
+        ExecDropSingleTupleTableSlot(row);
+    }
+    table_close(table, NoLock);
+    return there;
+}
+
+TransactionId holder_of_row(const Table &table) {
+    HeapTupleHeaderData header;
+    if (!header_of_row(table, &header) || (header.t_infomask & HEAP_XMAX_INVALID) != 0) return InvalidTransactionId;
+    return HeapTupleHeaderGetRawXmax(&header);
+}
+
+Changing change_of_row(const Table &table) {
+    HeapTupleHeaderData copy;
+    HeapTupleHeader header = &copy;
+    if (!header_of_row(table, header)) return Changing::Unknown;
+    if ((header->t_infomask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask))
+        return Changing::No;
+    const TransactionId changer = HeapTupleHeaderGetUpdateXid(header);
+    if (TransactionIdIsCurrentTransactionId(changer)) return Changing::No;
+    // Committed: since the snapshot, which sees this version. In this order: it may commit in between.
+    return TransactionIdIsInProgress(changer) || TransactionIdDidCommit(changer) ? Changing::Yes : Changing::No;
+}
+
+bool lock_row_or_skip(Table *table) {
+    if (table->by_sql) return lock_by_sql(table, LockWaitSkip);
+    const TM_Result result = lock_row_directly(table);
+    // The server does not tell one from the other here.
+    return obtained(result == TM_Deleted ? TM_Updated : result);
+}
+
+bool reach_row_or_skip(Table *table) {
+    const bool is_free = !table->by_sql && !TransactionIdIsValid(holder_of_row(*table));
+    return is_free || lock_row_or_skip(table);
+}
+
+void change_was_suppressed(const Table &table) {
+    ereport(ERROR,
+            (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+             errmsg("a trigger on table \"%s\" suppressed a change of jobq's", RelationGetRelationName(table.relation)),
+             errhint("A BEFORE trigger on it must not return NULL.")));
+    pg_unreachable();
+}
+
+void row_was_changed_twice() {
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION), errmsg("a job was changed twice by one command"),
+                    errhint("Is there a trigger on jobq.jobs that changes it?")));
+    pg_unreachable();
+}
+
+void key_was_changed(int64 key) {
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+                    errmsg("a trigger has changed the id of a job to %lld", static_cast<long long>(key)),
+                    errhint("A BEFORE UPDATE trigger on jobq.jobs must leave the id alone.")));
+    pg_unreachable();
+}
+
+bool update_row(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
+    return table->by_sql ? update_by_sql(table, columns, column_count)
+                         : update_directly(table, columns, column_count, wait);
+}
+
+bool can_delete_rows(const Table &table) {
+    CheckCmdReplicaIdentity(table.relation, CMD_DELETE);
+    return !table.attached.watches_ends;
+}
+
+bool delete_row(Table *table) { return table->by_sql ? delete_by_sql(table) : delete_directly(table); }
+
+TupleTableSlot *add_row(Table *table) {
+    if (table->added == nullptr)
+        table->added = static_cast<TupleTableSlot **>(palloc0(sizeof(TupleTableSlot *) * kMaxAdded));
+    TupleTableSlot **added = &table->added[table->added_count++];
+    if (*added == nullptr) *added = make_row(table->relation, table->by_sql);
+    ExecStoreAllNullTuple(*added);
+    return *added;
+}
+
+Datum column_default(Table *table, AttrNumber column, bool *is_null) {
+    Datum value = Datum(0);
+    *is_null = true;
+    as_role(table->relation->rd_rel->relowner, [&] {
+        if (table->defaults == nullptr) prepare_defaults(table);
+        for (int d = 0; d < table->default_count; d++) {
+            if (table->defaults[d].column != column) continue;
+            value = ExecEvalExpr(table->defaults[d].value, GetPerTupleExprContext(executor_of(table)), is_null);
+            const FormData_pg_attribute *type = TupleDescAttr(RelationGetDescr(table->relation), column - 1);
+            if (!*is_null) value = datumCopy(value, type->attbyval, type->attlen);
+        }
+    });
+    return value;
+}
+
+bool is_seen_at_insert(const Table &table) {
+    return table.attached.reason != nullptr || index_plan_of(table.relation).evaluates;
+}
+
+void insert_rows(Table *table) {
+    const int count = table->added_count;
+    table->added_count = 0;
+    require_known_defaults(table->relation, table->attached);
+    if (table->by_sql)
+        insert_by_sql(table, count);
+    else
+        insert_directly(table, count);
+}
+
+Relation open_whole_index(Oid index) {
+    if (!OidIsValid(index)) return nullptr;
+    Relation opened = index_open(index, AccessShareLock);
+    if (opened->rd_index->indisvalid) return opened;
+    index_close(opened, NoLock);
+    return nullptr;
+}
+
+}  // namespace jobq

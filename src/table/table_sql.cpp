@@ -1,0 +1,263 @@
+// See table_sql.h.
+#include "compat/pg.h"
+
+#include "compat/memory.h"
+#include "table/early_toast.h"
+#include "table/table_sql.h"
+
+extern "C" {
+#include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
+#include "port/pg_bitutils.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// What comes back of an update: the key, or the row as somebody may have made it.
+enum class Change : uint8 { Update, UpdateOfOthers, Insert };
+
+// Where a row is. It is found by its place: no index is read, which would be noted where transactions are serialised.
+// The second condition, which no plan uses, is asked again of a version that has come meanwhile, and lets it not count.
+#define AT_PLACE " WHERE j.ctid = $2 AND (j.ctid = $2) IS TRUE AND j.tableoid = $3 AND j.%s = $1"
+constexpr int kPlaceParameters = 3;
+
+// Statements made at run time, one for each set of columns that is written, which are some hundred: they stay, since
+// one may be running, further out.
+struct Made {
+    struct {
+        uint64 change, columns;  // the columns are a set of numbers
+    } key;
+    Statement statement;
+};
+HTAB *made = nullptr;
+
+uint64 bit_of(AttrNumber column) {
+    Assert(column > 0 && column <= 64);
+    return uint64(1) << (column - 1);
+}
+
+// In the order of their numbers.
+template <typename Body>
+void for_each_column(uint64 columns, Body body) {
+    for (uint64 left = columns; left != 0; left &= left - 1)
+        body(static_cast<AttrNumber>(pg_rightmost_one_pos64(left) + 1));
+}
+
+const char *column_name(const Table &table, AttrNumber column) {
+    return quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(table.relation), column - 1)->attname));
+}
+
+const char *table_name(const Table &table) {
+    return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(table.relation)),
+                                      RelationGetRelationName(table.relation));
+}
+
+char *update_text(const Table &table, uint64 columns, const char *returned) {
+    StringInfoData sql;
+    initStringInfo(&sql);
+    appendStringInfo(&sql, "UPDATE %s AS j SET ", table_name(table));
+    int parameter = kPlaceParameters;
+    for_each_column(columns, [&](AttrNumber column) {
+        const char *separator = parameter > kPlaceParameters ? ", " : "";
+        appendStringInfo(&sql, "%s%s = $%d", separator, column_name(table, column), ++parameter);
+    });
+    appendStringInfo(&sql, AT_PLACE " RETURNING %s", column_name(table, table.key), returned);
+    return sql.data;
+}
+
+// Columns that no row has a value for are not named: the server fills them.
+char *insert_text(const Table &table, uint64 columns) {
+    StringInfoData into, from;
+    initStringInfo(&into);
+    initStringInfo(&from);
+    for_each_column(columns, [&](AttrNumber column) {
+        const bool is_json = TupleDescAttr(RelationGetDescr(table.relation), column - 1)->atttypid == JSONBOID;
+        const char *separator = into.len > 0 ? ", " : "";
+        const char *name = column_name(table, column);
+        appendStringInfo(&into, "%s%s", separator, name);
+        appendStringInfo(&from, is_json ? "%sCASE WHEN $2 THEN jobq.apart(u.%s) ELSE u.%s END" : "%su.%s", separator,
+                         name, name);
+    });
+    return psprintf("INSERT INTO %s AS j (%s) SELECT %s FROM pg_catalog.unnest($1) u RETURNING " JOBQ_WHOLE_ROW,
+                    table_name(table), into.data, from.data);
+}
+
+void set_types(const Table &table, Change change, uint64 columns, Oid *types) {
+    TupleDesc desc = RelationGetDescr(table.relation);
+    if (change == Change::Insert) {
+        types[0] = get_array_type(table.relation->rd_rel->reltype);
+        types[1] = BOOLOID;
+        return;
+    }
+    types[0] = TupleDescAttr(desc, table.key - 1)->atttypid;
+    types[1] = TIDOID;
+    types[2] = OIDOID;
+    int count = kPlaceParameters;
+    for_each_column(columns, [&](AttrNumber column) { types[count++] = TupleDescAttr(desc, column - 1)->atttypid; });
+    Assert(count < kMaxParameters);
+}
+
+// Types of ours are others after the extension has been made anew: the plan that there was is left alone.
+Statement *statement_for(const Table &table, Change change, uint64 columns) {
+    Oid types[kMaxParameters] = {};
+    set_types(table, change, columns, types);
+    if (made == nullptr) made = make_hash_table("jobq statements", sizeof(Made::key), sizeof(Made), TopMemoryContext);
+    Made wanted = {};
+    wanted.key = {static_cast<uint64>(change), columns};
+    bool found;
+    auto *entry = static_cast<Made *>(hash_search(made, &wanted.key, HASH_ENTER, &found));
+    Statement *statement = &entry->statement;
+    if (found && statement->sql != nullptr && memcmp(statement->types, types, sizeof(types)) == 0) return statement;
+    // Should what follows fail, there is no text, and it is made the next time.
+    *statement = Statement();
+    char *sql = change == Change::Insert
+                    ? insert_text(table, columns)
+                    : update_text(table, columns, change == Change::Update ? "j.ctid" : JOBQ_WHOLE_ROW);
+    memcpy(statement->types, types, sizeof(types));
+    statement->sql = MemoryContextStrdup(TopMemoryContext, sql);
+    return statement;
+}
+
+// Of one table, whatever its columns are.
+struct FixedStatements {
+    Statement lock_or_skip, lock, remove;
+};
+FixedStatements fixed = {};
+
+Statement *fixed_statement(const Table &table, Statement *statement, const char *format) {
+    if (statement->sql != nullptr) return statement;
+    char *sql = psprintf(format, table_name(table), column_name(table, table.key));
+    statement->sql = MemoryContextStrdup(TopMemoryContext, sql);
+    statement->types[0] = TupleDescAttr(RelationGetDescr(table.relation), table.key - 1)->atttypid;
+    statement->types[1] = TIDOID;
+    statement->types[2] = OIDOID;
+    return statement;
+}
+
+int64 key_in(TupleTableSlot *row, const Table &table) {
+    bool is_null;
+    return DatumGetInt64(slot_getattr(row, table.key, &is_null));
+}
+
+Params place_of(const Table &table) {
+    return Params()
+        .add(Int64GetDatum(key_in(table.row, table)))
+        .add(PointerGetDatum(&table.row->tts_tid))
+        .add(ObjectIdGetDatum(table.row->tts_tableOid));
+}
+
+// What a trigger of somebody's, which sees the statement, need not be told of: a column given that stays as it is,
+// unless it costs nothing to name it.
+bool is_unchanged(const Table &table, AttrNumber column) {
+    const int at = column - 1;
+    const FormData_pg_attribute *type = TupleDescAttr(RelationGetDescr(table.relation), at);
+    if (type->attlen != -1) return false;
+    if (table.row->tts_isnull[at] || table.changed->tts_isnull[at])
+        return table.row->tts_isnull[at] == table.changed->tts_isnull[at];
+    return table.row->tts_values[at] == table.changed->tts_values[at];
+}
+
+Datum composite_of(TupleDesc desc, const TupleTableSlot *row) {
+    HeapTuple tuple = heap_form_tuple(desc, row->tts_values, row->tts_isnull);
+    const Datum composite = heap_copy_tuple_as_datum(tuple, desc);
+    heap_freetuple(tuple);
+    return composite;
+}
+
+// Whether the row that an update leaves may be another than the one that was given.
+bool may_be_made_another(const Table &table) {
+    const TriggerDesc *triggers = table.relation->trigdesc;
+    return table.attached.has_rule || table.attached.has_children ||
+           (triggers != nullptr && triggers->trig_update_before_row);
+}
+
+// A change has found no row: false when it is another version by now, which had to be waited for. If it is the same the
+// server has been kept from the change.
+bool require_unsuppressed(Table *table) {
+    if (lock_by_sql(table, LockWaitBlock)) change_was_suppressed(*table);
+    return false;
+}
+
+}  // namespace
+
+void store_row(const Row &row, TupleTableSlot *slot) {
+    ExecClearTuple(slot);
+    TupleDesc desc = slot->tts_tupleDescriptor;
+    int from = result_column(0);
+    for (int i = 0; i < desc->natts; i++) {
+        slot->tts_isnull[i] = TupleDescAttr(desc, i)->attisdropped;
+        slot->tts_values[i] = slot->tts_isnull[i] ? Datum(0) : row.get(++from, &slot->tts_isnull[i]);
+    }
+    ExecStoreVirtualTuple(slot);
+    ExecMaterializeSlot(slot);
+    slot->tts_tid = *reinterpret_cast<ItemPointer>(DatumGetPointer(row.get(1)));
+    slot->tts_tableOid = DatumGetObjectId(row.get(2));
+}
+
+bool lock_by_sql(Table *table, LockWaitPolicy wait) {
+    const bool skip = wait == LockWaitSkip;
+    Statement *statement =
+        skip ? fixed_statement(*table, &fixed.lock_or_skip,
+                               "SELECT FROM %s AS j" AT_PLACE " FOR NO KEY UPDATE SKIP LOCKED")
+             : fixed_statement(*table, &fixed.lock, "SELECT FROM %s AS j" AT_PLACE " FOR NO KEY UPDATE");
+    bool locked = false;
+    with_sql_of(table->relation, [&] { locked = run(*statement, place_of(*table)).size() > 0; });
+    return locked;
+}
+
+bool update_by_sql(Table *table, const AttrNumber *columns, int column_count) {
+    // What a rule does besides must not be done to a row that the change itself does not find any more.
+    if (table->attached.has_rule && !lock_by_sql(table, LockWaitBlock)) return false;
+    uint64 written = 0;
+    for (int i = 0; i < column_count; i++)
+        if (!is_unchanged(*table, columns[i])) written |= bit_of(columns[i]);
+    Params params = place_of(*table);
+    for_each_column(written, [&](AttrNumber column) {
+        params.add_if(!table->changed->tts_isnull[column - 1], table->changed->tts_values[column - 1]);
+    });
+    const Change change = may_be_made_another(*table) ? Change::UpdateOfOthers : Change::Update;
+    bool found = false;
+    with_sql_of(table->relation, [&] {
+        const Rows rows = run(*statement_for(*table, change, written), params);
+        found = rows.size() > 0;
+        if (found && change == Change::UpdateOfOthers) store_row(rows[0], table->changed);
+    });
+    if (!found) return require_unsuppressed(table);
+    const int64 key = key_in(table->changed, *table);
+    if (key != key_in(table->row, *table)) key_was_changed(key);
+    return true;
+}
+
+bool delete_by_sql(Table *table) {
+    Statement *statement = fixed_statement(*table, &fixed.remove, "DELETE FROM %s AS j" AT_PLACE " RETURNING j.ctid");
+    bool found = false;
+    with_sql_of(table->relation, [&] { found = run(*statement, place_of(*table)).size() > 0; });
+    return found || require_unsuppressed(table);
+}
+
+void insert_by_sql(Table *table, int count) {
+    if (count == 0) return;
+    TupleDesc desc = RelationGetDescr(table->relation);
+    const bool unseen = !is_seen_at_insert(*table);
+    // What is made for the statement goes with it.
+    with_sql_of(table->relation, [&] {
+        Datum rows[kMaxAdded];
+        uint64 columns = 0;
+        for (int i = 0; i < count; i++) {
+            const TupleTableSlot *row = table->added[i];
+            for (int c = 0; c < table->attached.own_count; c++)
+                if (!row->tts_isnull[c]) columns |= bit_of(static_cast<AttrNumber>(c + 1));
+            rows[i] = composite_of(desc, row);
+        }
+        ArrayType *array = construct_array(rows, count, table->relation->rd_rel->reltype, -1, false, TYPALIGN_DOUBLE);
+        const Params params = Params().add(PointerGetDatum(array)).add(BoolGetDatum(unseen));
+        const Rows inserted =
+            with_values_apart(unseen, [&] { return run(*statement_for(*table, Change::Insert, columns), params); });
+        if (inserted.size() != static_cast<uint64>(count)) change_was_suppressed(*table);
+        for (int i = 0; i < count; i++) store_row(inserted[i], table->added[i]);
+    });
+}
+
+}  // namespace jobq

@@ -1,0 +1,193 @@
+// See at_commit.h for what callers rely on.
+#include "compat/pg.h"
+
+#include "claim/recent_claims.h"
+#include "compat/settings.h"
+#include "edges/awaited_jobs.h"
+#include "groups/unblocked_list.h"
+#include "job/logged.h"
+#include "lanes/empty_ranges.h"
+#include "limits/limit_state.h"
+#include "limits/throttled_ranges.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+#include "wait/at_commit.h"
+#include "wait/job_waiters.h"
+#include "wait/notices.h"
+#include "wait/waiters.h"
+
+namespace jobq {
+
+namespace {
+
+// Jobs that depend on those that have finished. A completion concerns only who watches the job, any other end all that
+// depend on it.
+void unblock_dependents(const TransactionLog &log) {
+    if (!dependencies_noted()) return;
+    if (log.finished_unknown) {
+        unblock_now(nullptr, 0, bit_of(Blocker::Dependency));
+        return;
+    }
+    constexpr int kAtOnce = 64;
+    Unblocked unblocked[kAtOnce];
+    int count = 0;
+    for (int i = 0; i < log.finished_count; i++) {
+        if (log.completed[i] && !job_is_watched(log.finished[i])) continue;
+        unblocked[count++] = {log.finished[i], kNoJob, Blocker::Dependency};
+        if (count < kAtOnce) continue;
+        unblock_now(unblocked, count, 0);
+        count = 0;
+    }
+    if (count > 0) unblock_now(unblocked, count, 0);
+}
+
+void publish_horizon(const LoggedRound &logged, Slot *slot) {
+    if (logged.lease_deadline == kNothingDue && logged.horizon_version == 0) return;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    if (logged.horizon_version != 0 && slot->horizon_version == logged.horizon_version) slot->horizon = logged.horizon;
+    if (logged.lease_deadline < slot->horizon.deadline) slot->horizon.deadline = logged.lease_deadline;
+    if (logged.lease_deadline != kNothingDue) slot->horizon_version = ++shared_state()->horizon_versions;
+    LWLockRelease(slots_lock());
+}
+
+// What the database's worker does next.
+void publish_round(const LoggedRound &logged) {
+    if (!logged.any) return;
+    // While jobs are unfinished the worker comes round at the tick interval, whatever the deadlines.
+    const TimestampTz now = GetCurrentTransactionStopTimestamp();
+    const TimestampTz round = now + tick_interval();
+    const TimestampTz due = logged.extension ? now : Min(logged.due, round);
+    for (;;) {
+        Slot *slot = session_slot();
+        if (slot == nullptr) return;
+        if (logged.extension) {
+            LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+            slot->extension = Presence::Unknown;
+            slot->not_before = 0;
+            LWLockRelease(slots_lock());
+        }
+        publish_horizon(logged, slot);
+        publish_due(slot, due);
+        // The launcher may have given the slot away meanwhile; it looks at next_due after it has done so.
+        if (pg_atomic_read_u32(&slot->database) == MyDatabaseId) return;
+    }
+}
+
+void publish_databases() {
+    pg_atomic_write_u32(&shared_state()->databases_changed, 1);
+    wake_launcher();
+}
+
+Slot *slot_for_notices() { return settings.notify && settings.enabled ? session_slot() : nullptr; }
+
+void wake_anybody() {
+    let_all_waiters_look();
+    if (Slot *slot = slot_for_notices()) post_notice_of_anything(slot);
+}
+
+}  // namespace
+
+void ask_for_round(TimestampTz now) {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return;
+    slot->relied_on = now;
+    publish_due(slot, now + tick_interval());
+}
+
+Horizon horizon() {
+    const Slot *slot = known_session_slot();
+    if (slot == nullptr) return kUnknownHorizon;
+    LWLockAcquire(slots_lock(), LW_SHARED);
+    Horizon known = slot->horizon;
+    LWLockRelease(slots_lock());
+    const LoggedRound &own = transaction_log().round;
+    if (own.any) known.deadline = Min(known.deadline, own.lease_deadline);
+    return known;
+}
+
+uint64 begin_horizon_scan() {
+    if (IsolationUsesXactSnapshot() || !shared_memory_ready() || !IsUnderPostmaster) return 0;
+    Slot *slot = session_slot();
+    if (slot == nullptr) return 0;
+    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    slot->horizon_version = ++shared_state()->horizon_versions;
+    slot->horizon = kUnknownHorizon;
+    const uint64 version = slot->horizon_version;
+    LWLockRelease(slots_lock());
+    return version;
+}
+
+void publish_claimable() {
+    const TransactionLog &log = transaction_log();
+    if (log.ready_unknown) forget_marks();
+    if (log.claimed_before || log.ready_unknown) forget_claimed();
+    if (log.ready.count == 0) return;
+    const bool parked = anything_parked(), suspects = suspect_ranges_expected();
+    for (const LoggedReady &ready : log.ready) {
+        publish_keys(ready.lane, ready.first, ready.last);
+        if (parked) publish_keys(parked_lane(ready.lane), ready.first, ready.last);
+        if (suspects) publish_keys(suspect_lane(ready.lane), ready.first, ready.last);
+    }
+}
+
+void publish_deadlines() {
+    const TransactionLog &log = transaction_log();
+    publish_round(log.round);
+    if (log.databases) publish_databases();
+}
+
+void wake_for_claimable() {
+    const TransactionLog &log = transaction_log();
+    for (const LoggedReady &ready : log.ready)
+        if (ready.traits != kNoTraits)
+            wake_waiters(log.queues.items[ready.queue].name, log.traits[ready.traits], ready.count);
+    for (const LoggedQueue &queue : log.queues) {
+        if (sleepers_look(queue)) let_waiters_look(queue.name);
+        if (!queue.notify) continue;
+        if (Slot *slot = slot_for_notices()) post_notice(slot, queue.name);
+    }
+    if (log.ready_unknown || log.queues_unknown) wake_anybody();
+}
+
+void wake_for_finished() {
+    const TransactionLog &log = transaction_log();
+    if (log.finished_count == 0 && !log.finished_unknown) return;
+    unblock_dependents(log);
+    if (log.finished_unknown)
+        let_all_job_waiters_look();
+    else
+        wake_job_waiters(log.finished, log.finished_count);
+}
+
+void forget_claims() {
+    if (transaction_log().claims) forget_claimed();
+}
+
+void publish_prepared(PreparedEffects effects) {
+    const auto has = [effects](PreparedEffects wanted) { return (effects & wanted) != 0; };
+    LoggedRound round = {has(kDeadlines | kReadyJobs | kLooks | kExtensionChanged),
+                         has(kExtensionChanged),
+                         GetCurrentTimestamp(),
+                         // Running jobs may have come that the rescue must look at.
+                         has(kDeadlines) ? DT_NOBEGIN : kNothingDue,
+                         {},
+                         0,
+                         InvalidSubTransactionId};
+    if (has(kReadyJobs)) {
+        forget_marks();
+        forget_claimed();
+    }
+    publish_round(round);
+    if (has(kDatabasesChanged)) publish_databases();
+    if (has(kClaimedJobs)) forget_claimed();
+    if (has(kClaimedJobs | kFreedSlots)) forget_slots();
+    if (has(kReadyJobs | kLooks)) wake_anybody();
+    if (has(kClaimedJobs | kFreedSlots)) let_all_waiters_look();
+    if (has(kFinishedJobs)) {
+        if (dependencies_noted()) unblock_now(nullptr, 0, bit_of(Blocker::Dependency));
+        let_all_job_waiters_look();
+    }
+    if (has(kUnblockedJobs)) unblock_anything();
+}
+
+}  // namespace jobq

@@ -1,0 +1,118 @@
+// See notices.h. Each slot has a board: a small hash table of names, emptied at once by the worker. A commit that finds
+// its queue's tag there is done: the worker has yet to take it down, and sends afterwards.
+#include "compat/pg.h"
+
+#include "shmem/memory.h"
+#include "wait/notices.h"
+
+namespace jobq {
+
+namespace {
+
+struct Notice {
+    pg_atomic_uint64 tag;  // hash of database and queue, 0: free
+    QueueName queue;
+};
+
+struct Board {
+    pg_atomic_uint32 waiting;
+    pg_atomic_uint32 anything;
+    Oid database;
+    Notice notices[kMaxNotices];
+};
+
+Board *boards = nullptr;
+
+Board *board_of(const Slot *slot) { return &boards[slot - shared_state()->slots]; }
+
+LWLock *notices_lock() { return shared_lock(Lock::Notices); }
+
+void wipe(Board *board, Oid database) {
+    board->database = database;
+    pg_atomic_write_u32(&board->anything, 0);
+    for (Notice &notice : board->notices) pg_atomic_write_u64(&notice.tag, 0);
+}
+
+uint64 tag_of(const char *queue) { return digest_of_queue(queue_view(queue)) | 1; }
+
+// The notice of that tag, or the free one where it belongs; nullptr when the board is full.
+Notice *find_notice(Board *board, uint64 tag) {
+    for (uint64 step = 0; step < kMaxNotices; step++) {
+        Notice *notice = &board->notices[(tag / 2 + step) % kMaxNotices];
+        const uint64 there = pg_atomic_read_u64(&notice->tag);
+        if (there == tag || there == 0) return notice;
+    }
+    return nullptr;
+}
+
+bool is_posted(Board *board, uint64 tag) {
+    // What was committed is visible before we rely on a notice that the worker has yet to take down.
+    pg_memory_barrier();
+    if (pg_atomic_read_u32(&board->anything) != 0) return true;
+    const Notice *notice = find_notice(board, tag);
+    return notice != nullptr && pg_atomic_read_u64(const_cast<pg_atomic_uint64 *>(&notice->tag)) == tag;
+}
+
+template <typename Write>
+void post(Slot *slot, Write write) {
+    Board *board = board_of(slot);
+    LWLockAcquire(notices_lock(), LW_EXCLUSIVE);
+    // The slot was another database's, whose worker is gone.
+    if (board->database != MyDatabaseId) wipe(board, MyDatabaseId);
+    write(board);
+    const bool first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
+    LWLockRelease(notices_lock());
+    // Only the first needs to wake anybody.
+    if (first) call_worker(slot);
+}
+
+}  // namespace
+
+Size notices_size() { return sizeof(Board) * kMaxDatabases; }
+
+void make_notices(void *memory, bool fresh) {
+    boards = static_cast<Board *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, notices_size());
+    for (int i = 0; i < kMaxDatabases; i++) {
+        pg_atomic_init_u32(&boards[i].waiting, 0);
+        pg_atomic_init_u32(&boards[i].anything, 0);
+        for (Notice &notice : boards[i].notices) pg_atomic_init_u64(&notice.tag, 0);
+    }
+}
+
+void post_notice(Slot *slot, const char *queue) {
+    const uint64 tag = tag_of(queue);
+    if (is_posted(board_of(slot), tag)) return;
+    post(slot, [&](Board *board) {
+        Notice *notice = find_notice(board, tag);
+        if (notice == nullptr) {
+            pg_atomic_write_u32(&board->anything, 1);
+        } else {
+            memcpy(notice->queue, queue, sizeof(QueueName));
+            pg_atomic_write_u64(&notice->tag, tag);
+        }
+    });
+}
+
+void post_notice_of_anything(Slot *slot) {
+    post(slot, [](Board *board) { pg_atomic_write_u32(&board->anything, 1); });
+}
+
+bool notices_waiting(Slot *slot) { return pg_atomic_read_u32(&board_of(slot)->waiting) != 0; }
+
+void take_notices(Slot *slot, Notices *taken) {
+    taken->count = 0;
+    Board *board = board_of(slot);
+    LWLockAcquire(notices_lock(), LW_EXCLUSIVE);
+    const bool ours = board->database == MyDatabaseId;
+    taken->anything = ours && pg_atomic_read_u32(&board->anything) != 0;
+    for (Notice &notice : board->notices)
+        if (ours && pg_atomic_read_u64(&notice.tag) != 0)
+            memcpy(taken->queues[taken->count++], notice.queue, sizeof(QueueName));
+    wipe(board, MyDatabaseId);
+    pg_atomic_write_u32(&board->waiting, 0);
+    LWLockRelease(notices_lock());
+}
+
+}  // namespace jobq

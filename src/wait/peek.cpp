@@ -1,0 +1,119 @@
+// See peek.h. A claim passes over rows that others hold, so a look must too: a worker that is told of a job which
+// somebody is claiming would call again and again. A look must not lock, since that writes; but a row that is locked or
+// changed has the number of the transaction in its xmax, and whether that is still going on can be asked.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "lanes/claim_key_policy.h"
+#include "lanes/lanes.h"
+#include "lanes/ready_walk.h"
+#include "leases/suspects.h"
+#include "limits/limiter.h"
+#include "limits/throttle.h"
+#include "limits/throttled_ranges.h"
+#include "queues/directory.h"
+#include "wait/peek.h"
+
+extern "C" {
+#include "access/transam.h"
+#include "storage/procarray.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// So many held jobs in a row, and there may well be one behind them that is not.
+constexpr int kDepth = 16;
+
+// Whether somebody holds or changes the row that was found. A multixact looks like a transaction of that number, and
+// may be taken for one that goes on: then the sleeper looks again soon.
+bool is_held(const JobsTable &jobs) {
+    const TransactionId holder = holder_of_row(jobs.table);
+    return TransactionIdIsValid(holder) && TransactionIdIsInProgress(holder);
+}
+
+// Whether a claim of this worker passes over suspects; asked when the first one is met.
+struct Trial {
+    text *worker_id;
+    bool asked;
+    bool on;
+};
+
+bool passes_over_suspects(Trial *trial, Seen *seen) {
+    if (trial->asked) return trial->on;
+    trial->asked = true;
+    TimestampTz until;
+    trial->on = is_on_trial(trial->worker_id, &until);
+    // What is over, but for a sign of life that nobody tells of, is left to the poll.
+    if (trial->on && until > GetCurrentTimestamp()) seen->due = Min(seen->due, until);
+    return trial->on;
+}
+
+// Looks into one lane, where a claim would begin. `held` counts the jobs that others hold.
+void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, Trial *trial, int *held,
+                    Seen *seen) {
+    const uint64 epoch = marks_epoch();
+    const core::ClaimKey first = first_possible_key(epoch, lane);
+    if (first == core::kLastKey) return;
+    core::EmptyRanges parked = {};
+    if (settings.limit_count > 0 && anything_parked()) {
+        parked = parked_ranges(jobs, queue, lane, epoch, GetCurrentTimestamp());
+        seen->due = Min(seen->due, next_unparking(lane));
+    }
+    core::EmptyRanges suspects = {};
+    if (trial->on) suspects = suspect_ranges(lane, epoch);
+    walk_lane(
+        jobs, lane, first, core::kLastKey,
+        [&](const core::ClaimKey &key) { return core::skip_empty(suspects, core::skip_empty(parked, key)); },
+        [&](const core::ClaimKey &key) {
+            if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
+            if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {
+                if (suspects.count == 0) suspects = suspect_ranges(lane, epoch);
+                return Step::Next;
+            }
+            if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Next;
+            if (is_held(*jobs) && ++*held < kDepth) return Step::Next;
+            *seen = {Sight::Claimable, key.id, seen->due};
+            return Step::Stop;
+        });
+}
+
+}  // namespace
+
+Outlook read_outlook(std::string_view queue) {
+    require_known_queue(queue);
+    const Queue *found = find_queue(queue);
+    Outlook outlook = {found->paused, false, DT_NOEND};
+    outlook.limited = !queue_may_run(*found, queue, GetCurrentTimestamp(), &outlook.due);
+    return outlook;
+}
+
+Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id) {
+    Seen seen = {Sight::Nothing, 0, DT_NOEND};
+    const LaneIds lanes = wanted_lanes(queue, filter);
+    const Queue settings = kept_queue(*find_queue(queue));
+    int held = 0;
+    Trial trial = {worker_id, false, false};
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    LaneWalk walk = {lanes.items, lanes.count, 0};
+    int64 lane;
+    core::ClaimKey first;
+    for (int i = 0; seen.sight != Sight::Claimable; i++) {
+        if (!lanes.many && i == lanes.count) break;
+        if (!lanes.many)
+            lane = lanes.items[i];
+        else if (!next_lane_with_entries(&jobs, &walk, &lane, &first))
+            break;
+        else if (!wants_lane(queue, lane, filter))
+            continue;
+        look_into_lane(&jobs, queue, settings, lane, &trial, &held, &seen);
+    }
+    close_jobs(&jobs);
+    if (seen.sight != Sight::Claimable && held > 0) seen.sight = Sight::Held;
+    return seen;
+}
+
+}  // namespace jobq

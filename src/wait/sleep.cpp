@@ -1,0 +1,52 @@
+// See sleep.h.
+#include "compat/pg.h"
+
+#include "compat/catalog_row.h"
+#include "wait/sleep.h"
+
+extern "C" {
+#include "catalog/pg_proc.h"
+#include "nodes/parsenodes.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+
+// Of libpq/libpq.h, which needs headers that the server was built with and that need not be installed.
+bool pq_check_connection(void);
+}
+
+#include <ctime>
+
+namespace jobq {
+
+void require_autocommit(FunctionCallInfo fcinfo, const char *name) {
+    const bool may_commit = fcinfo->context != nullptr && IsA(fcinfo->context, CallContext) &&
+                            !reinterpret_cast<CallContext *>(fcinfo->context)->atomic && !IsSubTransaction();
+    if (may_commit) return;
+    ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+                    errmsg("%s() cannot be called inside a transaction block, a function or an exception block", name),
+                    errdetail("It would hold back vacuum while it waits."),
+                    errhint("Call it in autocommit mode, as a statement of its own.")));
+}
+
+Oid owner_of_procedure(Oid procedure, const char *name) {
+    const Oid owner = catalog_value(PROCOID, procedure, &FormData_pg_proc::proowner, InvalidOid);
+    if (!OidIsValid(owner))
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("%s() was dropped while it waited", name),
+                        errhint("If the extension has been created again, call it again.")));
+    return owner;
+}
+
+void sleep_for(core::Micros span) {
+    const long milliseconds = static_cast<long>((span + core::kMillisecond - 1) / core::kMillisecond);
+    WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+}
+
+void check_client() {
+    if (MyProcPort == nullptr || !WaitEventSetCanReportClosed() || pq_check_connection()) return;
+    ClientConnectionLost = true;
+    InterruptPending = true;
+    CHECK_FOR_INTERRUPTS();
+}
+
+}  // namespace jobq

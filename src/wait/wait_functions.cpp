@@ -1,0 +1,198 @@
+// jobq_wait: sleeps until there may be a job for this worker. jobq_wake: ends that sleep.
+//
+// See sleep.h for why it is a procedure, and what that means for its looks at the tables.
+#include "compat/pg.h"
+
+#include "claim/claim_functions.h"
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "job/job_policy.h"
+#include "queues/granted.h"
+#include "shmem/memory.h"
+#include "shmem/wall_clock.h"
+#include "stats/recent_filters.h"
+#include "wait/peek.h"
+#include "wait/sleep.h"
+#include "wait/waiters.h"
+#include "wait/wake_notes.h"
+
+namespace jobq {
+
+namespace {
+
+constexpr const char kName[] = "jobq_wait";
+
+// The backstop: nobody tells of jobs that came with triggers disabled, or of claims that rolled back.
+constexpr core::Micros kPoll = core::kSecond;
+// Without preload there is nothing but the poll: so soon the first time, then half as often each time.
+constexpr core::Micros kFirstPoll = 100 * core::kMillisecond;
+// While all claimable jobs are held by others; doubled each time.
+constexpr core::Micros kFirstHeldPoll = 5 * core::kMillisecond;
+// Between two looks that commits ask for.
+constexpr core::Micros kLookGap = 10 * core::kMillisecond;
+// A job that was told of last time and is still there is told of again this much later; doubled each time.
+constexpr core::Micros kFirstDoubt = core::kMillisecond;
+constexpr core::Micros kLongestDoubt = 100 * core::kMillisecond;
+
+// One call.
+struct Wait {
+    Oid procedure;
+    std::string_view queue;
+    core::WorkerFilter filter;
+    int64 worker;     // core::worker_key; 0: without a name
+    text *worker_id;  // as its claims have it
+    core::Micros deadline;
+    core::Micros last_look;
+    core::Micros next_look;
+    core::Micros poll;
+    core::Micros doubt_until;  // 0: no doubt yet
+    Seen seen;
+};
+
+// The job that a look of this session told of last.
+struct Told {
+    int64 job_id;
+    core::Micros at;
+    core::Micros doubt;
+};
+Told told;
+
+// One transaction.
+void look(Wait *wait) {
+    forget_look_signal();
+    look_as_owner(wait->procedure, kName, [&] {
+        note_filter(wait->queue, wait->filter, GetCurrentTimestamp());
+        const Outlook outlook = read_outlook(wait->queue);
+        PopActiveSnapshot();
+        update_waiter(outlook.paused);
+        PushActiveSnapshot(GetTransactionSnapshot());
+        wait->seen = {Sight::Nothing, 0, outlook.due};
+        if (!outlook.paused && !outlook.limited)
+            wait->seen = look_into_lanes(wait->queue, wait->filter, wait->worker_id);
+    });
+    wait->last_look = monotonic_now();
+}
+
+// Whether the caller shall hear of the job that was seen. If it has been told of this very job last time and did not
+// get it, something is in the way that a look does not see: it must not call again and again at full speed.
+bool worth_telling(Wait *wait) {
+    if (wait->seen.sight != Sight::Claimable) return false;
+    const core::Micros now = wait->last_look;
+    const bool again = told.job_id == wait->seen.job_id && now - told.at < core::kSecond;
+    if (again && wait->doubt_until == 0) {
+        told.doubt = Min(Max(told.doubt * 2, kFirstDoubt), kLongestDoubt);
+        wait->doubt_until = now + told.doubt;
+    }
+    if (again && now < wait->doubt_until) return false;
+    if (!again) told.doubt = 0;
+    told.job_id = wait->seen.job_id;
+    told.at = now;
+    return true;
+}
+
+void plan_next_look(Wait *wait) {
+    switch (wait->seen.sight) {
+        case Sight::Claimable:
+            wait->next_look = wait->doubt_until;
+            return;
+        case Sight::Held:
+            wait->poll = wait->poll == 0 ? kFirstHeldPoll : Min(wait->poll * 2, kPoll);
+            break;
+        case Sight::Nothing:
+            wait->poll = shared_memory_ready() ? kPoll : Min(Max(wait->poll * 2, kFirstPoll), kPoll);
+            break;
+    }
+    wait->next_look = wait->last_look + wait->poll;
+    // The next token of a rate.
+    if (wait->seen.due != DT_NOEND)
+        wait->next_look = Min(wait->next_look, wait->last_look + Max(wait->seen.due - GetCurrentTimestamp(), 0));
+}
+
+// Until there is a job, or a reason to look, or somebody wakes the worker, or the time is over.
+void sleep(const Wait &wait) {
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        const Signals signals = waiter_signals();
+        if (signals.job || signals.woken) return;
+        core::Micros until = Min(wait.deadline, wait.next_look);
+        if (signals.look) until = Min(until, wait.last_look + kLookGap);
+        const core::Micros now = monotonic_now();
+        if (now >= until) return;
+        sleep_for(until - now);
+    }
+}
+
+// False when the worker was woken: it may be about to stop, and a job that was meant for it goes to another.
+bool wait_for_job(Wait *wait) {
+    // The caller's snapshot ends here.
+    SPI_commit();
+    enter_waiters(wait->queue, core::make_wish(wait->filter), wait->worker);
+    if (wait->worker != 0 && take_wake_note(wait->worker, monotonic_now())) return false;
+    for (;;) {
+        look(wait);
+        if (waiter_signals().woken) return false;
+        if (worth_telling(wait) || wait->last_look >= wait->deadline) return true;
+        plan_next_look(wait);
+        sleep(*wait);
+        check_client();
+        const Signals signals = waiter_signals();
+        if (signals.woken) return false;
+        if (signals.job) return true;
+    }
+}
+
+int64 key_of(const text *worker_id) { return worker_id == nullptr ? 0 : core::worker_key(view(worker_id)); }
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_wait);
+PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
+    require_autocommit(fcinfo, kName);
+    require_writable(fcinfo);
+    // From here on memory outlives the transactions.
+    SPI_connect_ext(SPI_OPT_NONATOMIC);
+    Wait wait = {};
+    wait.procedure = fcinfo->flinfo->fn_oid;
+    const text *queue = granted_queue(fcinfo, 0, "queue");
+    wait.queue = view(queue);
+    require(fcinfo, 1, "timeout");
+    const core::Micros timeout = check_span(PG_GETARG_INTERVAL_P(1), "timeout", Zero::Allowed);
+    wait.deadline = core::saturating_add(monotonic_now(), timeout);
+    wait.filter = checked_filter(fcinfo, 2);
+    wait.worker = key_of(worker_id_argument(fcinfo, 5));
+    wait.worker_id = worker_id_or_default(fcinfo, 5);
+    bool served = false;
+    PG_TRY();
+    { served = wait_for_job(&wait); }
+    PG_CATCH();
+    {
+        leave_waiters(false);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    leave_waiters(served);
+    SPI_finish();
+    PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(jobq_wake);
+PGDLLEXPORT Datum jobq_wake(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const text *worker_id = require_text(fcinfo, 0, "worker_id");
+    check_worker_id(view(worker_id));
+    if (!shared_memory_ready())
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("jobq_wake() needs the library to be preloaded"),
+                        errhint("Set shared_preload_libraries = 'jobq' and restart the server. Without it let waits be "
+                                "short, so that they end by themselves.")));
+    const uint64 note = leave_wake_note(key_of(worker_id), monotonic_now());
+    const int ended = end_waits(key_of(worker_id));
+    if (ended > 0) take_back_wake_note(note);
+    PG_RETURN_INT32(ended);
+}
+
+}  // extern "C"
+
+}  // namespace jobq

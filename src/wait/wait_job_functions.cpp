@@ -1,0 +1,106 @@
+// jobq_wait_job: sleeps until a job has finished. See sleep.h for why it is a procedure.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "operate/operate.h"
+#include "queues/scope.h"
+#include "shmem/memory.h"
+#include "shmem/wall_clock.h"
+#include "wait/job_waiters.h"
+#include "wait/sleep.h"
+
+extern "C" {
+#include "access/xlog.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr const char kName[] = "jobq_wait_job";
+
+// The backstop: nobody tells of jobs that are deleted with triggers disabled, for example.
+constexpr core::Micros kPoll = core::kSecond;
+// Where nobody tells of anything: so soon the first time, then half as often each time.
+constexpr core::Micros kFirstPoll = 10000;
+
+// One call.
+struct Wait {
+    Oid user;
+    Oid procedure;
+    int64 job;
+    core::Micros deadline;
+    core::Micros last_look;
+    core::Micros poll;
+};
+
+// Without preload, and on a standby, where commits are replayed.
+bool nobody_tells() { return !shared_memory_ready() || RecoveryInProgress(); }
+
+// One transaction.
+bool look(Wait *wait) {
+    bool finished = false;
+    forget_job_signal();
+    look_as_owner(wait->procedure, kName, [&] {
+        finished = !job_is_in_scope(scope_of(wait->user, wait->procedure), wait->job) || has_finished(wait->job);
+    });
+    wait->last_look = monotonic_now();
+    return finished;
+}
+
+void plan_next_look(Wait *wait) { wait->poll = nobody_tells() ? Min(Max(wait->poll * 2, kFirstPoll), kPoll) : kPoll; }
+
+// Until the job may have finished, or it is time to look, or the time is over.
+void sleep(const Wait &wait) {
+    const core::Micros until = Min(wait.deadline, wait.last_look + wait.poll);
+    for (;;) {
+        CHECK_FOR_INTERRUPTS();
+        const core::Micros now = monotonic_now();
+        if (job_waiter_signalled() || now >= until) return;
+        sleep_for(until - now);
+    }
+}
+
+void wait_for_end(Wait *wait) {
+    // The caller's snapshot ends here.
+    SPI_commit();
+    enter_job_waiters(wait->job);
+    while (!look(wait) && wait->last_look < wait->deadline) {
+        plan_next_look(wait);
+        sleep(*wait);
+        check_client();
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_wait_job);
+PGDLLEXPORT Datum jobq_wait_job(PG_FUNCTION_ARGS) {
+    require_autocommit(fcinfo, kName);
+    // From here on memory outlives the transactions.
+    SPI_connect_ext(SPI_OPT_NONATOMIC);
+    Wait wait = {};
+    wait.user = GetUserId();
+    wait.procedure = fcinfo->flinfo->fn_oid;
+    wait.job = require_int64(fcinfo, 0, "job_id");
+    require(fcinfo, 1, "timeout");
+    const core::Micros timeout = check_span(PG_GETARG_INTERVAL_P(1), "timeout", Zero::Allowed);
+    wait.deadline = core::saturating_add(monotonic_now(), timeout);
+    PG_TRY();
+    { wait_for_end(&wait); }
+    PG_CATCH();
+    {
+        leave_job_waiters();
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    leave_job_waiters();
+    SPI_finish();
+    PG_RETURN_VOID();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

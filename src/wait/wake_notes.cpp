@@ -1,0 +1,65 @@
+// See wake_notes.h.
+#include "compat/pg.h"
+
+#include "shmem/memory.h"
+#include "wait/wake_notes.h"
+
+extern "C" {
+#include "port/atomics.h"
+}
+
+namespace jobq {
+
+namespace {
+
+struct Notes {
+    pg_atomic_uint32 count;  // of the notes, which a sleeper reads before it takes the lock
+    core::WakeNotes notes;
+};
+
+Notes *board = nullptr;
+
+// Calls change with the notes, under the lock.
+template <typename Change>
+auto with_notes(Change change) {
+    LWLock *lock = shared_lock(Lock::WakeNotes);
+    LWLockAcquire(lock, LW_EXCLUSIVE);
+    const auto result = change(&board->notes);
+    pg_atomic_write_u32(&board->count, board->notes.used);
+    LWLockRelease(lock);
+    return result;
+}
+
+}  // namespace
+
+Size wake_notes_size() { return sizeof(Notes); }
+
+void make_wake_notes(void *memory, bool fresh) {
+    board = static_cast<Notes *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, wake_notes_size());
+    pg_atomic_init_u32(&board->count, 0);
+}
+
+uint64 leave_wake_note(int64 worker, core::Micros now) {
+    if (!shared_memory_ready()) return 0;
+    return with_notes([&](core::WakeNotes *notes) { return core::leave_note(notes, MyDatabaseId, worker, now); });
+}
+
+void take_back_wake_note(uint64 number) {
+    if (!shared_memory_ready()) return;
+    with_notes([&](core::WakeNotes *notes) {
+        core::take_back_note(notes, number);
+        return true;
+    });
+}
+
+bool take_wake_note(int64 worker, core::Micros now) {
+    if (!shared_memory_ready()) return false;
+    // The sleeper has entered itself before it concludes that there is no note.
+    pg_memory_barrier();
+    if (pg_atomic_read_u32(&board->count) == 0) return false;
+    return with_notes([&](core::WakeNotes *notes) { return core::take_note(notes, MyDatabaseId, worker, now); });
+}
+
+}  // namespace jobq
