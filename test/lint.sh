@@ -14,30 +14,37 @@ CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
 CLANGXX=${CLANGXX:-clang++}
 
-# What a file may include of this project, by the first pattern that fits. Top to bottom:
-# functions, workers -> tick -> store -> shared -> pg -> core, never upwards. Headers that src/ does not have are the server's.
-# Who writes to the log of the transaction knows none of its readers.
-readonly LAYERS='
-src/job/transaction_log.h  pg/ core/
-src/job/change_job.*        pg/ core/ job/transaction_log.h leases/young_leases.h store/
-src/core/*           core/
-src/pg/*             pg/ core/
-src/settings.*       pg/ core/ settings.h
-src/shared/*         pg/ core/ settings.h shared/
-src/store/*          pg/ core/ settings.h shared/ store/
-src/tick.*           pg/ core/ settings.h shared/ store/ tick.h
-src/functions/*      pg/ core/ settings.h shared/ store/ tick.h functions/
-src/workers/*        pg/ core/ settings.h shared/ store/ tick.h workers/
-src/*                pg/ core/ settings.h shared/ store/ tick.h functions/ workers/
+# The rooms of src/, from the bottom up. A file may include files of its own room and of rooms on lines above its own;
+# rooms on one line know nothing of each other. What decides without a server (*_policy) stands in the room of its subject and
+# below all of them: it includes base/ and other policies only, and anybody may include it.
+readonly ROOMS='
+base
+compat
+shmem
+table
+job
+queues
+lanes keys edges leases
+stats limits
+ending
+enqueue claim groups
+wait duties operate
+by_hand bgw
+main
 '
+# Who writes to the log of the transaction, the door among them, knows none of its readers.
+readonly WRITERS='src/job/transaction_log\.h|src/job/change_job\.(h|cpp)'
+readonly PURE='^src/(base/|[a-z_]+/[a-z_]+_policy\.)'
+export ROOMS WRITERS PURE
 
 # ---- what the rules look at
 
 # Code and headers below the given directories, one a line, in a stable order.
 sources() { find "$@" -type f \( -name '*.cpp' -o -name '*.h' \) | LC_ALL=C sort; }
 units() { find "$@" -type f -name '*.cpp' | LC_ALL=C sort; }
-shell_sources() { sources src | grep -v '^src/core/' || true; }
-shell_units() { units src | grep -v '^src/core/' || true; }
+pure_sources() { sources src | grep -E "$PURE" || true; }
+shell_sources() { sources src | grep -vE "$PURE" || true; }
+shell_units() { units src | grep -vE "$PURE" || true; }
 
 # Files of the project: those git knows or would add; in a tree without git, everything that is not built.
 project_files() {
@@ -96,32 +103,32 @@ rule_warnings() {
 }
 
 rule_layers() {
-    sources src | while read -r file; do
-        allowed=''
-        while read -r pattern prefixes; do
-            # shellcheck disable=SC2254  # a pattern is meant
-            case $file in $pattern) allowed=$prefixes; break ;; esac
-        done < <(printf '%s' "$LAYERS" | sed '/^$/d')
-        sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" | while read -r header; do
-            [ -e "src/$header" ] || continue
-            fits=no
-            for prefix in $allowed; do
-                case $prefix in
-                    */) case $header in "$prefix"*) fits=yes ;; esac ;;
-                    *) [ "$header" != "$prefix" ] || fits=yes ;;
-                esac
-            done
-            [ $fits = yes ] || echo "$file: must not include \"$header\" (allowed: $allowed)"
-        done
-    done | none
+    perl -e '
+        my ($level, %level) = 0;
+        for (grep { /\S/ } split /\n/, $ENV{ROOMS}) { $level{$_} = $level for split; $level++ }
+        while (my $file = <STDIN>) {
+            chomp $file;
+            my ($room) = $file =~ m{^src/([^/]+)/} or do { print "$file: stands in no room\n"; next };
+            defined $level{$room} or print "$file: src/$room is no room\n";
+            open my $in, "<", $file or die;
+            while (<$in>) {
+                my ($header) = /^\s*#\s*include\s*"([^"]*)"/ or next;
+                next unless -e "src/$header";
+                my ($other) = $header =~ m{^([^/]+)/};
+                my $pure = "src/$header" =~ /$ENV{PURE}/;
+                my $fits = $file =~ /$ENV{PURE}/ ? $pure : $pure || $other eq $room || $level{$other} < $level{$room};
+                $fits = 0 if $file =~ /^(?:$ENV{WRITERS})$/ && $header eq "job/logged.h";
+                print "$file: must not include \"$header\"\n" unless $fits;
+            }
+        }' < <(sources src) | none
 }
 
-# The core sees the core and those standard headers that bring neither time, randomness, threads nor streams.
+# Policies see policies and those standard headers that bring neither time, randomness, threads nor streams.
 rule_pure() {
     {
-        sources src/core | xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null |
-            grep -vE 'include[[:space:]]*("core/[a-z_0-9]+\.h"|<[a-z_0-9]+>)' || true
-        sources src/core |
+        pure_sources | xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null |
+            grep -vE 'include[[:space:]]*("(base/[a-z_0-9]+|[a-z_]+/[a-z_0-9]+_policy)\.h"|<[a-z_0-9]+>)' || true
+        pure_sources |
             code_grep '#\s*include\s*<(chrono|ctime|random|thread|mutex|atomic|iostream|fstream|cstdio|cstdlib)>'
     } | none
 }
@@ -134,7 +141,7 @@ rule_forbidden() {
 rule_prelude() {
     shell_units | while read -r file; do
         first=$(grep -m 1 -E '^[[:space:]]*#[[:space:]]*include' "$file" || true)
-        [ "$first" = '#include "pg/pg.h"' ] || echo "$file: the first include must be \"pg/pg.h\", not: ${first:-none}"
+        [ "$first" = '#include "compat/pg.h"' ] || echo "$file: the first include must be \"compat/pg.h\", not: ${first:-none}"
     done | none
 }
 
@@ -157,7 +164,7 @@ rule_errcode() {
 }
 
 rule_sql_place() {
-    shell_sources | grep -vE '^src/(pg|store)/' | code_grep '\bSPI_(prepare|exec)\w*' | none
+    shell_sources | grep -v '^src/compat/' | code_grep '\bSPI_(prepare|exec)\w*' | none
 }
 
 # The install script: its statements, with comments, literals and bodies taken out.
@@ -219,7 +226,7 @@ rule_exports() {
 rule_door() {
     local life others
     life=$(sed -n 's/^ *COLUMN(\([A-Za-z]*\), .*/\1/p' src/job/life_policy.h | grep -vxE 'Error|Result' | paste -sd'|')
-    others=$(shell_sources | grep -vE '^src/(shared/.*|pg/table\.(cpp|h)|store/(change_job|lanes|groups)\.(cpp|h))$')
+    others=$(shell_sources | grep -vE '^src/(job/(transaction_log|change_job)|table/table|lanes/lanes|groups/groups)\.(cpp|h)$')
     {
         code_grep "\\b(set_column|clear_column|set|set_if|set_or_clear|clear|default_to)\\(.*\\bkJob($life)\\b" <<<"$others"
         code_grep '\b(update_row|tell_ready|publish_group_waits|slot_freed_at_commit|count_(inserts_|move_)?at_commit)\(' <<<"$others"
@@ -238,26 +245,26 @@ rule_planted() {
 # ---- the self-test: a violation for each rule, in files whose names begin with lint_planted
 
 plant() {
-    mkdir -p src/core src/pg src/store src/functions src/sql test
-    local unit=src/functions/lint_planted.cpp
+    mkdir -p src/base src/job src/operate src/sql test
+    local unit=src/operate/lint_planted.cpp
     case $1 in
-        format) printf '#include "pg/pg.h"\nint  x ;\n' >$unit ;;
+        format) printf '#include "compat/pg.h"\nint  x ;\n' >$unit ;;
         tidy)
             find src -name '*.cpp' -delete
-            printf '#include "pg/pg.h"\nint twice(int x);\nint twice(int x) {\n    if (x == x) return 2;\n    return 1;\n}\n' >$unit ;;
+            printf '#include "compat/pg.h"\nint twice(int x);\nint twice(int x) {\n    if (x == x) return 2;\n    return 1;\n}\n' >$unit ;;
         warnings)
             find src -name '*.cpp' -delete
-            printf '#include "pg/pg.h"\nstruct Loud {\n    Loud();\n};\nLoud loud;\n' >$unit ;;
+            printf '#include "compat/pg.h"\nstruct Loud {\n    Loud();\n};\nLoud loud;\n' >$unit ;;
         layers)
-            printf '#pragma once\n' >src/functions/lint_planted.h
-            printf '#include "pg/pg.h"\n#include "functions/lint_planted.h"\n' >src/store/lint_planted.cpp ;;
-        pure) printf '#include "postgres.h"\n' >src/core/lint_planted.cpp ;;
-        pure_time) printf '#include <chrono>\n' >src/core/lint_planted.cpp ;;
-        forbidden) printf '#include "pg/pg.h"\nvoid f() { std::vector<int> v; }\n' >$unit ;;
-        forbidden_throw) printf '#include "pg/pg.h"\nvoid f() { throw 1; }\n' >$unit ;;
-        prelude) printf '#include <cstring>\n#include "pg/pg.h"\n' >$unit ;;
-        errcode) printf '#include "pg/pg.h"\nvoid f() {\n    ereport(ERROR, (errmsg("errcode(1)")));\n}\n' >$unit ;;
-        sql_place) printf '#include "pg/pg.h"\nint f() { return SPI_execute("x", false, 0); }\n' >$unit ;;
+            printf '#pragma once\n' >src/operate/lint_planted.h
+            printf '#include "compat/pg.h"\n#include "operate/lint_planted.h"\n' >src/job/lint_planted.cpp ;;
+        pure) printf '#include "postgres.h"\n' >src/base/lint_planted.cpp ;;
+        pure_time) printf '#include <chrono>\n' >src/base/lint_planted.cpp ;;
+        forbidden) printf '#include "compat/pg.h"\nvoid f() { std::vector<int> v; }\n' >$unit ;;
+        forbidden_throw) printf '#include "compat/pg.h"\nvoid f() { throw 1; }\n' >$unit ;;
+        prelude) printf '#include <cstring>\n#include "compat/pg.h"\n' >$unit ;;
+        errcode) printf '#include "compat/pg.h"\nvoid f() {\n    ereport(ERROR, (errmsg("errcode(1)")));\n}\n' >$unit ;;
+        sql_place) printf '#include "compat/pg.h"\nint f() { return SPI_execute("x", false, 0); }\n' >$unit ;;
         sql_script) printf 'CREATE FUNCTION lint_planted() RETURNS int AS $$ SELECT 1 $$ LANGUAGE sql SECURITY DEFINER;\nCOMMENT ON FUNCTION lint_planted() IS %s;\n' "'x'" >src/sql/99_lint_planted.sql ;;
         sql_script_comment) printf 'CREATE VIEW lint_planted AS SELECT 1;\n' >src/sql/99_lint_planted.sql ;;
         sql_script_replace) printf 'CREATE OR REPLACE VIEW v AS SELECT 1;\nCOMMENT ON VIEW v IS NULL;\n' >src/sql/99_lint_planted.sql ;;
@@ -268,7 +275,7 @@ plant() {
             printf 'int lint_planted(void);\nint lint_planted(void) { return 0; }\n' >lint_planted.c
             cc -shared -fPIC -o jobq.so lint_planted.c
             printf 'absent 1\n' >exports.txt ;;
-        door) printf '#include "pg/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
+        door) printf '#include "compat/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
         planted)
             mkdir -p test/planted
             printf -- '--- a/src/main/jobq.cpp\n+++ b/src/main/jobq.cpp\n@@ -1 +1 @@\n-absent\n+present\n' >test/planted/lint_planted.patch ;;
@@ -277,10 +284,10 @@ plant() {
 
 # What looks like a violation and is none.
 plant_near_misses() {
-    mkdir -p src/functions src/sql
-    cat >src/functions/lint_allowed.cpp <<'NEAR'
+    mkdir -p src/operate src/sql
+    cat >src/operate/lint_allowed.cpp <<'NEAR'
 // Never throw a std::string here; SPI_execute is not for this file, nor is #include <iostream>.
-#include "pg/pg.h"
+#include "compat/pg.h"
 
 #include "storage/ipc.h"
 #include <string_view>

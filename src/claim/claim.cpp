@@ -21,7 +21,7 @@
 #include "limits/limiter.h"
 #include "limits/throttle.h"
 #include "limits/throttled_ranges.h"
-#include "wait/at_commit.h"
+#include "shmem/database_state.h"
 
 #include <algorithm>
 

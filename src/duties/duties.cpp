@@ -21,13 +21,13 @@
 #include "lanes/lanes.h"
 #include "lanes/refresh.h"
 #include "lanes/retire.h"
+#include "leases/horizon.h"
 #include "leases/suspects.h"
 #include "leases/watch.h"
 #include "leases/young_leases.h"
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
 #include "shmem/database_state.h"
-#include "wait/at_commit.h"
 
 namespace jobq {
 
@@ -428,11 +428,6 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 }
 
 }  // namespace
-
-void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure) {
-    if (outcome->failed++ == 0)
-        snprintf(outcome->error, sizeof(outcome->error), "job %lld: %s", static_cast<long long>(job), failure.message);
-}
 
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
     DutyOutcome outcome = {};

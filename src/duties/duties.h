@@ -2,24 +2,10 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "compat/subtransaction.h"
+#include "job/duty_outcome.h"
 #include "job/job_policy.h"
 
 namespace jobq {
-
-// What one batch of a duty did.
-struct DutyOutcome {
-    int64 done;       // jobs (or rows) changed
-    bool more;        // a full batch: call again
-    bool unread;      // the prune, or the search for lanes, has not walked to the end; the next round goes on there
-    bool lapping;     // nor has its slow lap
-    bool goes_on;     // in the next transaction: lanes are being retired, or looked for
-    int64 failed;     // rows that could not be changed and were left out
-    char error[200];  // why, of the first of them: "job 17: ..."
-};
-
-// Counts a job that could not be changed, and keeps why, if it is the first.
-void leave_out(DutyOutcome *outcome, int64 job, const FailureText &failure);
 
 // A job that cannot be changed (a trigger of somebody's raises, say) is left out, counted and named; the rest goes on.
 // First, running jobs that nobody watches yet are marked. The watched ones are looked at when the horizon has come:

@@ -26,7 +26,7 @@ struct JobSpec {
     Interval *max_runtime;        // nullptr: the queue's
     Datum metadata;               // jsonb
     bool has_metadata;
-    // For jobs with a unique key, which keys/unique.h enqueues.
+    // For jobs with a unique key, which enqueue/enqueue_keyed.h enqueues.
     text *unique_key;      // nullptr: none
     Interval *unique_for;  // nullptr: as long as the job is unfinished
     core::OnConflict on_conflict;

@@ -7,9 +7,9 @@
 #include "enqueue/admission.h"
 #include "enqueue/depth.h"
 #include "enqueue/enqueue.h"
-#include "enqueue/payload.h"
+#include "enqueue/enqueue_keyed.h"
 #include "enqueue/specs.h"
-#include "keys/unique.h"
+#include "job/payload.h"
 #include "queues/directory.h"
 #include "queues/scope.h"
 

@@ -2,8 +2,8 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "enqueue/payload.h"
 #include "enqueue/specs.h"
+#include "job/payload.h"
 
 #include <algorithm>
 

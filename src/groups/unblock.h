@@ -7,8 +7,8 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "duties/duties.h"
 #include "groups/unblocked_list.h"
+#include "job/duty_outcome.h"
 #include "job/transaction_log.h"
 
 namespace jobq {

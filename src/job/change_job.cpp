@@ -6,12 +6,12 @@
 #include "job/change_job.h"
 #include "job/retry_policy.h"
 #include "job/transaction_log.h"
-#include "lanes/lanes.h"
-#include "leases/young_leases.h"
 
 namespace jobq {
 
 namespace {
+
+const DoorReaders *readers = nullptr;
 
 // ---- how a row holds a life: one function to read and one to write for each type of job/life_policy.h
 
@@ -153,7 +153,7 @@ void tell_of_slots(const JobState &before, const JobState &after) {
 void tell_of_waiting(const JobState &before, const JobState &after) {
     const core::Life &is = after.life;
     if (is.ready && may_be_claimed_anew(before, after))
-        tell_ready(after.queue, after.lane, {is.run_at, after.id, after.priority});
+        readers->ready(after.queue, after.lane, {is.run_at, after.id, after.priority}, false);
     if (is.due && (!before.life.due || before.life.run_at != is.run_at)) publish_due_at_commit(is.run_at);
 }
 
@@ -161,7 +161,7 @@ void tell_of_waiting(const JobState &before, const JobState &after) {
 // itself when the grace ends.
 void tell_of_running(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
-    if (was.lease && was.lease != is.lease) end_lease(before.id, *was.lease);
+    if (was.lease && was.lease != is.lease) readers->lease_ended(before.id, *was.lease);
     if (is.status != core::JobStatus::Processing || !is.watched) return;
     const bool asked = is.cancel_requested_at && was.cancel_requested_at != is.cancel_requested_at;
     if (asked)
@@ -171,6 +171,8 @@ void tell_of_running(const JobState &before, const JobState &after) {
 }
 
 }  // namespace
+
+void tell_of_changes(const DoorReaders *all) { readers = all; }
 
 JobState state_of_row(TupleTableSlot *row) {
     bool none;
@@ -291,14 +293,14 @@ void tell_of_new_job(const JobState &job, bool unclaimed) {
     const core::Life &is = job.life;
     count_inserts_at_commit(job.queue, is.status, 1);
     if (is.group_waiting) publish_group_waits(*is.group_waiting, job.id);
-    if (is.ready) tell_ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
+    if (is.ready) readers->ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
     if (is.due) publish_due_at_commit(is.run_at);
 }
 
 void tell_of_gone_job(const JobState &job) {
     const core::Life &was = job.life;
     count_deletes_at_commit(job.queue, was.status, 1);
-    if (was.lease) end_lease(job.id, *was.lease);
+    if (was.lease) readers->lease_ended(job.id, *was.lease);
     JobState gone = job;
     gone.life.queue_slot = gone.life.key_slot = gone.life.group_active = {};
     tell_of_slots(job, gone);

@@ -51,6 +51,16 @@ struct OtherColumns {
     OtherColumns &clear(JobColumn column) { return set_if(false, column, Datum(0)); }
 };
 
+// Who is told of what becomes of a job while its row is written, each once: a job becomes claimable, in this lane at
+// this key (`is_new`: nobody can have claimed it before); a lease has ended. Everybody else reads the log of the
+// transaction.
+struct DoorReaders {
+    void (*ready)(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
+    void (*lease_ended)(int64 job, int64 lease);
+};
+// Once, when the library is loaded.
+void tell_of_changes(const DoorReaders *readers);
+
 // Makes the job in table.row, `before`, the one that it is `after`, and tells of it at the commit. Waits for whoever
 // holds the row. False when the row is not the newest version any more (READ COMMITTED): look again under a new
 // snapshot; 40001 in REPEATABLE READ and above. *left, unless nullptr, is the job then as the table holds it: a BEFORE

@@ -4,7 +4,7 @@
 #include "compat/relation_changes.h"
 #include "compat/settings.h"
 #include "job/jobs_table.h"
-#include "lanes/empty_ranges.h"
+#include "shmem/database_state.h"
 
 #include <algorithm>
 

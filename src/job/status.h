@@ -1,9 +1,8 @@
-// Values of the enum jobq.job_status, in and out. Who may use it: src/functions.
+// Values of the enum jobq.job_status, in and out.
 #pragma once
 
 #include "compat/pg.h"
 #include "job/job_policy.h"
-#include "operate/operate.h"
 
 namespace jobq {
 
@@ -15,10 +14,5 @@ core::JobStatus status_of(Datum value);
 
 // The type's OID.
 Oid status_type();
-
-// The argument `statuses`, number n: which of the core::kJobStatusCount statuses it names. When it is absent,
-// those that by_default(operation, status) says. 22023 for one that the operation does not apply to.
-void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, bool (*by_default)(Operation, core::JobStatus),
-                   bool *wanted);
 
 }  // namespace jobq

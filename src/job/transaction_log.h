@@ -26,6 +26,7 @@
 
 #include "compat/pg.h"
 #include "lanes/claim_key_policy.h"
+#include "shmem/horizon.h"
 #include "stats/counts_policy.h"
 #include "wait/wake_policy.h"
 
@@ -113,13 +114,7 @@ void publish_due_at_commit(TimestampTz when);
 // at `when`; DT_NOBEGIN: perhaps at once.
 void publish_lease_deadline_at_commit(TimestampTz when);
 
-// What a look at all watched jobs has found.
-struct Horizon {
-    TimestampTz deadline;      // before this none of them needs the rescue; DT_NOBEGIN: unknown, the other too
-    TimestampTz cancel_asked;  // the earliest time at which one of them was asked to cancel; DT_NOEND: none was
-};
-constexpr Horizon kUnknownHorizon = {DT_NOBEGIN, DT_NOBEGIN};
-// `version`: of begin_horizon_scan() (wait/at_commit.h).
+// `version`: of begin_horizon_scan() (leases/horizon.h).
 void publish_horizon_at_commit(uint64 version, const Horizon &found);
 
 // The extension has come or gone: like publish_due_at_commit(now), and the worker looks whether it is there.

@@ -22,9 +22,6 @@
 
 namespace jobq {
 
-// The epoch without marks.
-constexpr uint64 kNoMarks = 0;
-
 // What is known of a lane of this session's database; no ranges when nothing is.
 core::EmptyRanges read_marks(uint64 epoch, int64 lane);
 

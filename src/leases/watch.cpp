@@ -6,9 +6,9 @@
 #include "compat/spi.h"
 #include "job/change_job.h"
 #include "job/transaction_log.h"
-#include "lanes/empty_ranges.h"
 #include "leases/watch.h"
 #include "leases/young_leases.h"
+#include "shmem/database_state.h"
 #include "shmem/memory.h"
 
 extern "C" {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "duties/duties.h"
+#include "job/duty_outcome.h"
 
 #include <string_view>
 

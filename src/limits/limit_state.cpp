@@ -8,7 +8,6 @@
 #include "limits/throttled_ranges.h"
 #include "shmem/set_table.h"
 #include "shmem/wall_clock.h"
-#include "wait/waiters.h"
 
 #include <algorithm>
 
@@ -173,14 +172,14 @@ bool is_of(const Bound &bound, int64 slot) { return bound.slot == slot && bound.
 
 // Those for which is_free(slot) holds; `others`: and nobody knows which others.
 template <typename IsFree>
-void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free) {
+void wake_for_slots(const TransactionLog &log, bool others, IsFree is_free, const SlotWaking &wake) {
     for (const LoggedSlot &slot : log.slots) {
         const char *queue = log.queues.items[slot.queue].name;
-        if (is_free(slot) && free_slot(slot, queue_view(queue), log.key_of(slot))) let_waiters_look(queue);
+        if (is_free(slot) && free_slot(slot, queue_view(queue), log.key_of(slot))) wake.queue(queue);
     }
     if (!others) return;
     forget_slots();
-    let_all_waiters_look();
+    wake.all();
 }
 
 }  // namespace
@@ -284,14 +283,16 @@ void raise_slot_bounds() {
     }
 }
 
-void wake_for_freed_slots() {
+void publish_freed_slots(const SlotWaking &wake) {
     const TransactionLog &log = transaction_log();
-    wake_for_slots(log, log.slots_freed_unknown, [](const LoggedSlot &slot) { return slot.freed; });
+    wake_for_slots(
+        log, log.slots_freed_unknown, [](const LoggedSlot &slot) { return slot.freed; }, wake);
 }
 
-void wake_for_slots_not_taken() {
+void publish_slots_not_taken(const SlotWaking &wake) {
     const TransactionLog &log = transaction_log();
-    wake_for_slots(log, log.slots_taken_unknown, [](const LoggedSlot &slot) { return slot.taken; });
+    wake_for_slots(
+        log, log.slots_taken_unknown, [](const LoggedSlot &slot) { return slot.taken; }, wake);
 }
 
 bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {

@@ -44,10 +44,18 @@ int64 next_slot_seq(int64 slot, TimestampTz now);
 // The current transaction takes a slot. `key` empty: it is one of the whole queue.
 void slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq);
 
-// For jobq.cpp: what the log of the transaction says of slots.
-void raise_slot_bounds();         // when others see the transaction
-void wake_for_freed_slots();      // when who is woken can take them
-void wake_for_slots_not_taken();  // after a rollback, to a savepoint too: that it may be told of too much does no harm
+// For main/jobq.cpp: what the log of the transaction says of slots.
+void raise_slot_bounds();  // when others see the transaction
+
+// Whom to wake for slots that are free again: those who wait for jobs of a queue, or all.
+struct SlotWaking {
+    void (*queue)(const char *name);
+    void (*all)();
+};
+// When who is woken can take them.
+void publish_freed_slots(const SlotWaking &wake);
+// After a rollback, to a savepoint too: that it may be told of too much does no harm.
+void publish_slots_not_taken(const SlotWaking &wake);
 
 // Takes a token of the limit; false: there is none before *due.
 bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due);

@@ -5,21 +5,34 @@
 #include "bgw/launcher.h"
 #include "bgw/triggers_changed.h"
 #include "bgw/utility_hook.h"
+#include "claim/recent_claims.h"
+#include "claim/round_robin.h"
 #include "compat/async_commit.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "compat/transaction.h"
+#include "edges/awaited_jobs.h"
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
+#include "job/change_job.h"
 #include "job/logged.h"
+#include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
 #include "leases/watch.h"
+#include "leases/young_leases.h"
 #include "limits/limit_state.h"
+#include "limits/throttled_ranges.h"
+#include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "stats/counters.h"
+#include "stats/recent_filters.h"
 #include "table/early_toast.h"
 #include "wait/at_commit.h"
+#include "wait/job_waiters.h"
+#include "wait/notices.h"
 #include "wait/prepared.h"
+#include "wait/waiters.h"
+#include "wait/wake_notes.h"
 
 namespace jobq {
 
@@ -77,6 +90,29 @@ constexpr TransactionPart kTransactionParts[] = {
 };
 static_assert(in_order(kTransactionParts));
 
+// The pieces of the shared memory.
+constexpr SharedPart kSharedParts[] = {
+    {"jobq marks", marks_size, make_marks},
+    {"jobq leases", leases_size, make_leases},
+    {"jobq claimed", claimed_size, make_claimed},
+    {"jobq notices", notices_size, make_notices},
+    {"jobq waiters", waiters_size, make_waiters},
+    {"jobq job waiters", job_waiters_size, make_job_waiters},
+    {"jobq limits", limits_size, make_limits},
+    {"jobq parked", parked_size, make_parked},
+    {"jobq slots", slots_size, make_slots},
+    {"jobq counters", counters_size, make_counters},
+    {"jobq prepared", prepared_size, make_prepared},
+    {"jobq turns", turns_size, make_turns},
+    {"jobq unblock", unblock_size, make_unblock},
+    {"jobq watched", watched_size, make_watched},
+    {"jobq recent filters", recent_filters_size, make_recent_filters},
+    {"jobq wake notes", wake_notes_size, make_wake_notes},
+};
+
+// Who is told by the door (job/change_job.h) of what becomes of a job, at once.
+constexpr DoorReaders kDoorReaders = {tell_ready, end_lease};
+
 }  // namespace
 
 }  // namespace jobq
@@ -92,9 +128,10 @@ PGDLLEXPORT void _PG_init(void);
 void _PG_init(void) {
     jobq::define_settings();
     jobq::install_query_hooks();
+    jobq::tell_of_changes(&jobq::kDoorReaders);
     jobq::take_part_in_transactions(jobq::kTransactionParts, lengthof(jobq::kTransactionParts));
     if (!process_shared_preload_libraries_in_progress) return;
-    jobq::request_shared_memory();
+    jobq::request_shared_memory(jobq::kSharedParts, lengthof(jobq::kSharedParts));
     jobq::install_evict_hook();
     jobq::install_drop_extension_hook();
     jobq::install_triggers_hook();

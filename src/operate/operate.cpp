@@ -48,8 +48,6 @@ Statement match_with_free_key = {
     {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
     Planning::Free};
 
-Statement get_status = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1", {INT8OID}};
-
 Statement get_job = {
     R"(SELECT j.id, j.queue, j.kind, j.payload, j.priority::int4, j.status, j.run_at, j.attempts, j.max_attempts,
               j.worker_id, j.started_at, j.last_heartbeat, 
@@ -200,16 +198,6 @@ Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run
             break;
     }
     return run(match, params);
-}
-
-bool current_status(int64 job_id, core::JobStatus *status) {
-    const Rows rows = run(get_status, Params().add(Int64GetDatum(job_id)));
-    return rows.size() == 1 && core::parse_status(TextDatumGetCString(rows[0].get(1)), status);
-}
-
-bool has_finished(int64 job_id) {
-    core::JobStatus status;
-    return !current_status(job_id, &status) || core::is_finished(status);
 }
 
 Rows read_result(int64 job_id) { return read(get_result, Params().add(Int64GetDatum(job_id))); }

@@ -39,12 +39,6 @@ int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, Timest
 // another has by now, jobs that wait for `run_at` already.
 Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now);
 
-// False when there is no such job.
-bool current_status(int64 job_id, core::JobStatus *status);
-
-// Whether nothing will happen to a job unless somebody retries it: it has finished, or is not there (any more).
-bool has_finished(int64 job_id);
-
 // The result of a completed job, which may be NULL; no row when there is no such job.
 Rows read_result(int64 job_id);
 

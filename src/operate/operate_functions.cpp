@@ -3,10 +3,12 @@
 
 #include "compat/args.h"
 #include "compat/result_set.h"
+#include "job/current_status.h"
 #include "job/owner.h"
 #include "job/status.h"
 #include "operate/operate.h"
 #include "operate/retry.h"
+#include "operate/statuses_argument.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"

@@ -1,11 +1,10 @@
-// Administrators' functions: queues, their settings and the tick by hand.
+// Administrators' functions: queues and their settings.
 #include "compat/pg.h"
 
 #include "claim/fairness_policy.h"
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "compat/spi.h"
-#include "duties/tick.h"
 #include "enqueue/backpressure_policy.h"
 #include "job/jobs_table.h"
 #include "job/owner.h"
@@ -13,18 +12,15 @@
 #include "lanes/empty_ranges.h"
 #include "operate/operate.h"
 #include "operate/queues.h"
+#include "operate/statuses_argument.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"
-#include "shmem/wall_clock.h"
 #include "table/attached.h"
 
 namespace jobq {
 
 namespace {
-
-// How long one jobq_tick() looks through jobs that must be kept before it leaves the rest to the next.
-constexpr core::Micros kIdleTimeByHand = 5000;
 
 text *queue_argument(FunctionCallInfo fcinfo) { return granted_queue(fcinfo, 0, "name"); }
 
@@ -128,37 +124,6 @@ Datum set_paused_argument(FunctionCallInfo fcinfo, bool paused) {
         warn_of_unknown_queue(view(queue), scope);
         return set_paused(queue, paused);
     }));
-}
-
-void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
-    ereport(WARNING, (errcode(ERRCODE_WARNING),
-                      errmsg("%s left out %lld rows that could not be changed", core::duty_name(duty),
-                             static_cast<long long>(batch.failed)),
-                      errdetail("%s", batch.error)));
-}
-
-void tick(ResultSet *results, TimestampTz now) {
-    const bool rests = !may_run_duties();
-    if (rests)
-        ereport(NOTICE, (errmsg("a dump is being restored: nothing was done"),
-                         errhint("Call it again when the session that restores has disconnected.")));
-    for (int i = 0; i < kDutyCount; i++) {
-        const auto duty = static_cast<Duty>(i);
-        DutyOutcome batch = {};
-        batch.more = !rests;
-        int64 done = 0;
-        int64 failed = 0;
-        const TimestampTz begin = GetCurrentTimestamp();
-        const auto has_time = [&] { return GetCurrentTimestamp() - begin < kIdleTimeByHand; };
-        while (batch.more || ((batch.unread || batch.lapping) && has_time())) {
-            batch = run_duty(duty, now, grace_start());
-            done += batch.done;
-            failed += batch.failed;
-            if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);
-            CHECK_FOR_INTERRUPTS();
-        }
-        results->row({CStringGetTextDatum(core::duty_name(duty)), Int64GetDatum(done)});
-    }
 }
 
 }  // namespace
@@ -289,18 +254,6 @@ PGDLLEXPORT Datum jobq_held_lanes(PG_FUNCTION_ARGS) {
         const bool nulls[] = {false, unknown, unknown, unknown, false, false, false};
         results.row(values, nulls);
     }
-    return results.done();
-}
-
-PG_FUNCTION_INFO_V1(jobq_tick);
-PGDLLEXPORT Datum jobq_tick(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
-    const TimestampTz now = given(fcinfo, 0) ? check_finite(PG_GETARG_TIMESTAMPTZ(0), "now") : GetCurrentTimestamp();
-    check_all_queues(fcinfo);
-    ResultSet results(fcinfo);
-    // A job that fails one is left out. With the caller's rights: what waits already fires now, and is the caller's.
-    check_deferred_constraints();
-    as_owner([&] { tick(&results, now); });
     return results.done();
 }
 

@@ -2,8 +2,6 @@
 #include "compat/pg.h"
 
 #include "compat/settings.h"
-#include "lanes/empty_ranges.h"
-#include "leases/young_leases.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "shmem/wall_clock.h"
@@ -224,6 +222,13 @@ void call_worker(Slot *slot) {
 void wake_launcher() {
     PGPROC *launcher = shared->launcher;
     if (launcher != nullptr) SetLatch(&launcher->procLatch);
+}
+
+void ask_for_round(TimestampTz now) {
+    Slot *slot = known_session_slot();
+    if (slot == nullptr) return;
+    slot->relied_on = now;
+    publish_due(slot, now + tick_interval());
 }
 
 }  // namespace jobq

@@ -8,8 +8,8 @@
 #include "bgw/launch_policy.h"
 #include "compat/pg.h"
 #include "duties/duty_policy.h"
-#include "job/transaction_log.h"
 #include "lanes/claim_key_policy.h"
+#include "shmem/horizon.h"
 
 extern "C" {
 #include "port/atomics.h"
@@ -35,6 +35,9 @@ constexpr TimestampTz kNothingDue = DT_NOEND;
 static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
 
 enum class Presence : uint8 { Unknown, Absent, Present };
+
+// The epoch of the triggers (job/jobs_table.h) in which nobody is told of changes by hand.
+constexpr uint64 kNoMarks = 0;
 
 struct StepReport {
     int64 done;              // jobs changed since the server started
@@ -157,5 +160,9 @@ void publish_due(Slot *slot, TimestampTz due);
 void call_worker(Slot *slot);
 
 void wake_launcher();
+
+// A claim found nothing because of marks: a round shall come within the tick interval, although nothing may be
+// unfinished, and find what was made claimable without a word. Raises no error.
+void ask_for_round(TimestampTz now);
 
 }  // namespace jobq

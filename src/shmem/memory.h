@@ -1,6 +1,5 @@
-// The shared memory of jobq, there when the library is preloaded: each part of src/shared has its own piece, sized by
-// settings that only a restart changes, and its own locks. Without preload every function of src/shared is a harmless
-// no-op.
+// The shared memory of jobq, there when the library is preloaded: each part has its own piece, sized by settings that
+// only a restart changes, and its own locks. Without preload every function that uses it is a harmless no-op.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,8 +10,16 @@ extern "C" {
 
 namespace jobq {
 
-// Registers the hooks that reserve and create the shared memory. Called by _PG_init while preloading.
-void request_shared_memory();
+// A piece of the shared memory. make() is called with the lock held by which pieces are made; `fresh` in the process
+// that makes them, not in those that attach to what is there.
+struct SharedPart {
+    const char *name;
+    Size (*size)();
+    void (*make)(void *memory, bool fresh);
+};
+
+// Registers the hooks that reserve and create the shared memory. Called by _PG_init while preloading; the array stays.
+void request_shared_memory(const SharedPart *parts, int count);
 
 // True when the library was preloaded.
 bool shared_memory_ready();

@@ -3,7 +3,7 @@
 
 #include "compat/pg.h"
 #include "compat/spi.h"
-#include "duties/duties.h"
+#include "job/duty_outcome.h"
 #include "stats/counts_policy.h"
 
 namespace jobq {

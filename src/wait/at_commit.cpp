@@ -87,36 +87,6 @@ void wake_anybody() {
 
 }  // namespace
 
-void ask_for_round(TimestampTz now) {
-    Slot *slot = known_session_slot();
-    if (slot == nullptr) return;
-    slot->relied_on = now;
-    publish_due(slot, now + tick_interval());
-}
-
-Horizon horizon() {
-    const Slot *slot = known_session_slot();
-    if (slot == nullptr) return kUnknownHorizon;
-    LWLockAcquire(slots_lock(), LW_SHARED);
-    Horizon known = slot->horizon;
-    LWLockRelease(slots_lock());
-    const LoggedRound &own = transaction_log().round;
-    if (own.any) known.deadline = Min(known.deadline, own.lease_deadline);
-    return known;
-}
-
-uint64 begin_horizon_scan() {
-    if (IsolationUsesXactSnapshot() || !shared_memory_ready() || !IsUnderPostmaster) return 0;
-    Slot *slot = session_slot();
-    if (slot == nullptr) return 0;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->horizon_version = ++shared_state()->horizon_versions;
-    slot->horizon = kUnknownHorizon;
-    const uint64 version = slot->horizon_version;
-    LWLockRelease(slots_lock());
-    return version;
-}
-
 void publish_claimable() {
     const TransactionLog &log = transaction_log();
     if (log.ready_unknown) forget_marks();
@@ -148,6 +118,10 @@ void wake_for_claimable() {
     }
     if (log.ready_unknown || log.queues_unknown) wake_anybody();
 }
+
+void wake_for_freed_slots() { publish_freed_slots({let_waiters_look, let_all_waiters_look}); }
+
+void wake_for_slots_not_taken() { publish_slots_not_taken({let_waiters_look, let_all_waiters_look}); }
 
 void wake_for_finished() {
     const TransactionLog &log = transaction_log();

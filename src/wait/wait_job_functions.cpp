@@ -2,7 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
-#include "operate/operate.h"
+#include "job/current_status.h"
 #include "queues/scope.h"
 #include "shmem/memory.h"
 #include "shmem/wall_clock.h"
@@ -36,6 +36,12 @@ struct Wait {
 
 // Without preload, and on a standby, where commits are replayed.
 bool nobody_tells() { return !shared_memory_ready() || RecoveryInProgress(); }
+
+// Nothing will happen to the job unless somebody retries it, or it is not there (any more).
+bool has_finished(int64 job) {
+    core::JobStatus status;
+    return !current_status(job, &status) || core::is_finished(status);
+}
 
 // One transaction.
 bool look(Wait *wait) {

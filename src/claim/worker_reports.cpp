@@ -8,8 +8,8 @@
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "ending/held_jobs.h"
-#include "enqueue/payload.h"
 #include "job/owner.h"
+#include "job/payload.h"
 #include "job/status.h"
 #include "queues/granted.h"
 

@@ -2,7 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/settings.h"
-#include "enqueue/payload.h"
+#include "job/payload.h"
 
 extern "C" {
 #include "access/detoast.h"

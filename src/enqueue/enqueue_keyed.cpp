@@ -1,0 +1,420 @@
+// See enqueue_keyed.h.
+//
+// An enqueue first looks who has the key. A job that is committed answers at once, although its worker may be about to
+// finish it: the enqueue comes before that then. Only a free key is taken, by INSERT ... ON CONFLICT DO NOTHING, which
+// waits for whoever has just taken it; what is left over then is looked at again. In REPEATABLE READ and above the
+// snapshot may be old, so there the INSERT comes first.
+#include "compat/pg.h"
+
+#include "claim/fairness_policy.h"
+#include "compat/args.h"
+#include "compat/spi.h"
+#include "compat/subtransaction.h"
+#include "enqueue/enqueue_keyed.h"
+#include "job/change_job.h"
+#include "job/jobs_table.h"
+#include "job/owner.h"
+#include "job/rows.h"
+#include "keys/kept_keys.h"
+#include "keys/unique.h"
+#include "keys/unique_policy.h"
+#include "lanes/lanes.h"
+#include "queues/directory.h"
+#include "table/early_toast.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Jobs in one INSERT.
+constexpr int kChunk = 1000;
+// A key that is found neither free nor taken so often: somebody keeps the rows out.
+constexpr int kMaxRounds = 100;
+
+Statement lock_one = {
+    R"(SELECT j.id, j.status::text FROM jobq.jobs j
+       WHERE j._holds_key AND j.unique_key = $1 AND j.queue COLLATE "C" = $2 FOR NO KEY UPDATE)",
+    {TEXTOID, TEXTOID}};
+
+Statement insert = {
+    R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload, metadata,
+                                   requires, heartbeat_timeout, unique_key, unique_for, _holds_key, run_at, _ready,
+                                   _due, status, max_runtime, concurrency_key, group_key, _group_waiting, _turn)
+       SELECT u.id, $14, $15, $16, $17, u.priority, $18, $19,
+              CASE WHEN $24 THEN jobq.apart(u.payload) ELSE u.payload END,
+              CASE WHEN $24 THEN jobq.apart($20) ELSE $20 END, $21, $22, u.unique_key,
+              CASE WHEN u.unique_key IS NOT NULL THEN $23 END, u.holds_key, u.run_at, u.ready, u.due,
+              u.status::jobq.job_status, $13, u.concurrency_key, u.group_key, u.group_waiting, u.turn
+       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $25, $11, $12)
+            AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready, due, holds_key,
+                 group_waiting, turn)
+       ON CONFLICT (unique_key, queue) WHERE _holds_key DO NOTHING
+       RETURNING j.id, j.queue, j._lane, j.priority, j.run_at, j._ready, j._due, j.status::text, j._group_waiting)",
+    {INT8ARRAYOID, JSONBARRAYOID,  TIMESTAMPTZARRAYOID,
+     INT2ARRAYOID, TEXTARRAYOID,   TEXTARRAYOID,
+     TEXTARRAYOID, TEXTARRAYOID,   BOOLARRAYOID,
+     BOOLARRAYOID, INT8ARRAYOID,   INT8ARRAYOID,
+     INTERVALOID,  TIMESTAMPTZOID, INT8OID,
+     INT4OID,      INT4OID,        TEXTOID,
+     TEXTOID,      JSONBOID,       TEXTARRAYOID,
+     INTERVALOID,  INTERVALOID,    BOOLOID,
+     BOOLARRAYOID}};
+
+Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
+
+struct Call {
+    const JobSpec &spec;
+    int64 lane;
+    TimestampTz now;
+    bool unseen;  // nobody is given the rows as they are inserted: wide payloads may leave them (table/early_toast.h)
+};
+
+[[noreturn]] void suppressed() {
+    ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+                    errmsg("a trigger on table \"jobs\" suppressed a change of jobq's"),
+                    errhint("A BEFORE trigger on it must not return NULL, nor change a job's id.")));
+    pg_unreachable();
+}
+
+WantedKey wanted_key(const Call &call, const KeyedJob &job) {
+    WantedKey key = {};
+    key.queue = call.spec.queue;
+    key.unique_key = job.unique_key;
+    return key;
+}
+
+[[noreturn]] void refuse(const WantedKey &key) {
+    key_taken(key, "Wait until that job has finished, or pass on_conflict => 'ignore' or 'replace'.");
+}
+
+void give_existing(KeyedJob *job, int64 id) {
+    job->id = id;
+    job->is_new = false;
+}
+
+// What the new enqueue says. What became of earlier attempts is in jobq.attempts.
+OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
+    const JobSpec &spec = call.spec;
+    OtherColumns columns = {};
+    columns.set(kJobPayload, job.payload)
+        .set(kJobPriority, Int16GetDatum(job.priority))
+        .set(kJobLane, Int64GetDatum(call.lane))
+        .set(kJobKind, PointerGetDatum(spec.kind))
+        .set(kJobVersion, Int32GetDatum(spec.version))
+        .set_if(spec.required != nullptr, kJobRequires, PointerGetDatum(spec.required))
+        .set_if(spec.has_metadata, kJobMetadata, spec.metadata)
+        .set_if(spec.heartbeat_timeout != nullptr, kJobHeartbeatTimeout, IntervalPGetDatum(spec.heartbeat_timeout))
+        .set_if(spec.max_runtime != nullptr, kJobMaxRuntime, IntervalPGetDatum(spec.max_runtime))
+        .set_if(job.concurrency_key != nullptr, kJobConcurrencyKey, PointerGetDatum(job.concurrency_key))
+        .set_if(spec.unique_for != nullptr, kJobUniqueFor, IntervalPGetDatum(spec.unique_for))
+        .clear(kJobWorkerId)
+        .clear(kJobProgress);
+    const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
+    return columns.set_if(find_queue(view(spec.queue))->round_robin, kJobTurn, Int64GetDatum(core::turn_of(key)));
+}
+
+// Only when something is to be written: one whose key is taken needs no transaction number.
+void enter_lane(const JobSpec &spec) { ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required); }
+
+// Gives what is new to the job that has the key, or takes the key away from it. False when the key is free then.
+bool replace_holder(const Call &call, KeyedJob *job) {
+    const Rows locked =
+        run(lock_one, Params().add(PointerGetDatum(job->unique_key)).add(PointerGetDatum(call.spec.queue)));
+    if (locked.size() == 0) return false;
+    const int64 id = locked[0].int64_at(1);
+    const core::JobStatus before = status_at(locked[0], 2);
+    const auto change = [&](const core::Event &event, const OtherColumns &others) {
+        change_locked_jobs(
+            1, [&](int) { return id; }, [&](JobsTable *jobs, int) { return try_change(jobs, event, others); });
+    };
+    if (core::resolve_conflict(core::OnConflict::Replace, before) == core::Conflict::TakeKey) {
+        OtherColumns lost = {};
+        // A running job loses the key for good.
+        if (before == core::JobStatus::Processing) lost.clear(kJobUniqueKey).clear(kJobUniqueFor);
+        change({core::EventKind::KeyTaken, call.now}, lost);
+        return false;
+    }
+    enter_lane(call.spec);
+    core::Event event = {core::EventKind::Replaced, call.now};
+    event.run_at = job->run_at;
+    event.max_attempts = call.spec.max_attempts;
+    change(event, replacing_columns(call, *job));
+    give_existing(job, id);
+    return true;
+}
+
+// Deals with the job whose key is taken. False when the key is free after all.
+bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
+    const core::OnConflict choice = call.spec.on_conflict;
+    // There is nothing to replace: the job has run.
+    if (key.until != 0) {
+        if (choice == core::OnConflict::Error) refuse(key);
+        give_existing(job, key.holder);
+        return true;
+    }
+    switch (core::resolve_conflict(choice, key.status)) {
+        case core::Conflict::Refuse:
+            refuse(key);
+        case core::Conflict::Existing:
+            give_existing(job, key.holder);
+            return true;
+        case core::Conflict::Change:
+        case core::Conflict::TakeKey:
+            break;
+    }
+    return replace_holder(call, job);
+}
+
+// Leaves the jobs that are still to be inserted at the front, in their order; returns how many. `look`: also for keys
+// of unfinished jobs.
+int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
+    auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
+    // Those without a key come first.
+    int first = 0;
+    while (first < count && jobs[first]->unique_key == nullptr) first++;
+    const int keyed = count - first;
+    if (keyed == 0) return count;
+    for (int i = 0; i < keyed; i++) keys[i] = wanted_key(call, *jobs[first + i]);
+    if (look)
+        find_holders(keys, keyed, call.now);
+    else
+        find_holders_beside_index(keys, keyed, call.now);
+    int left = first;
+    for (int i = 0; i < keyed; i++) {
+        KeyedJob *job = jobs[first + i];
+        if (keys[i].holder == 0 || !settle_conflict(call, job, keys[i])) jobs[left++] = job;
+    }
+    return left;
+}
+
+// What the rows of an INSERT have of their own.
+struct InsertedColumns {
+    ArrayColumn ids, payloads, run_ats, priorities, unique_keys, concurrency_keys, group_keys, statuses, ready, due,
+        holds_key, waiting, turns;
+
+    explicit InsertedColumns(int room)
+        : ids(room),
+          payloads(room),
+          run_ats(room),
+          priorities(room),
+          unique_keys(room),
+          concurrency_keys(room),
+          group_keys(room),
+          statuses(room),
+          ready(room),
+          due(room),
+          holds_key(room),
+          waiting(room),
+          turns(room) {}
+};
+
+void add_text(ArrayColumn *column, const text *value) { column->add_if(value != nullptr, PointerGetDatum(value)); }
+void add_number(ArrayColumn *column, const core::Maybe &value) {
+    column->add_if(value.has_value(), Int64GetDatum(value.value_or(0)));
+}
+
+void add_row(InsertedColumns *columns, const Call &call, const KeyedJob &job, bool in_turns) {
+    const core::Life life = life_of_new_job(call.spec, job.run_at, job.unique_key, job.group_key, call.now);
+    const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
+    columns->ids.add(Int64GetDatum(job.new_id));
+    columns->payloads.add(job.payload);
+    columns->run_ats.add(TimestampTzGetDatum(job.run_at));
+    columns->priorities.add(Int16GetDatum(job.priority));
+    add_text(&columns->unique_keys, job.unique_key);
+    add_text(&columns->concurrency_keys, job.concurrency_key);
+    add_text(&columns->group_keys, job.group_key);
+    columns->statuses.add(CStringGetTextDatum(core::status_name(life.status)));
+    columns->ready.add_if(life.ready, BoolGetDatum(true));
+    columns->due.add_if(life.due, BoolGetDatum(true));
+    columns->holds_key.add_if(life.holds_key, BoolGetDatum(true));
+    add_number(&columns->waiting, life.group_waiting);
+    columns->turns.add_if(in_turns, Int64GetDatum(core::turn_of(key)));
+}
+
+Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
+    const JobSpec &spec = call.spec;
+    enter_lane(spec);
+    const bool in_turns = find_queue(view(spec.queue))->round_robin;
+    InsertedColumns columns(count);
+    for (int i = 0; i < count; i++) {
+        if (jobs[i]->new_id == 0) jobs[i]->new_id = next_job_id();
+        add_row(&columns, call, *jobs[i], in_turns);
+    }
+    Params params;
+    params.add(columns.ids.array(INT8OID))
+        .add(columns.payloads.array(JSONBOID))
+        .add(columns.run_ats.array(TIMESTAMPTZOID))
+        .add(columns.priorities.array(INT2OID))
+        .add(columns.unique_keys.array(TEXTOID))
+        .add(columns.concurrency_keys.array(TEXTOID))
+        .add(columns.group_keys.array(TEXTOID))
+        .add(columns.statuses.array(TEXTOID))
+        .add(columns.ready.array(BOOLOID))
+        .add(columns.due.array(BOOLOID))
+        .add(columns.waiting.array(INT8OID))
+        .add(columns.turns.array(INT8OID))
+        .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
+        .add(TimestampTzGetDatum(call.now))
+        .add(Int64GetDatum(call.lane))
+        .add(Int32GetDatum(spec.max_attempts))
+        .add(Int32GetDatum(spec.version))
+        .add(PointerGetDatum(spec.queue))
+        .add(PointerGetDatum(spec.kind))
+        .add_if(spec.has_metadata, spec.metadata)
+        .add_if(spec.required != nullptr, PointerGetDatum(spec.required))
+        .add_if(spec.heartbeat_timeout != nullptr, IntervalPGetDatum(spec.heartbeat_timeout))
+        .add_if(spec.unique_for != nullptr, IntervalPGetDatum(spec.unique_for))
+        .add(BoolGetDatum(call.unseen))
+        .add(columns.holds_key.array(BOOLOID));
+    return with_values_apart(call.unseen, [&] { return run(insert, params); });
+}
+
+// While the INSERT waited, a job may have finished that keeps its key. Its row is committed, but behind the INSERT's
+// snapshot: so look with a later one, and take back what must not be. False for those in `stays`.
+void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
+    if (count == 0 || !any_kept_key()) return;
+    auto *keys = static_cast<WantedKey *>(palloc(sizeof(WantedKey) * count));
+    auto *positions = static_cast<int *>(palloc(sizeof(int) * count));
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    int keyed = 0, removed = 0;
+    for (int i = 0; i < count; i++) {
+        if (jobs[i]->unique_key == nullptr) continue;
+        keys[keyed] = wanted_key(call, *jobs[i]);
+        positions[keyed++] = i;
+    }
+    find_kept_by_latest(keys, keyed, call.now);
+    for (int k = 0; k < keyed; k++) {
+        if (keys[k].holder == 0) continue;
+        if (IsolationUsesXactSnapshot()) kept_since_snapshot();
+        if (call.spec.on_conflict == core::OnConflict::Error) refuse(keys[k]);
+        KeyedJob *job = jobs[positions[k]];
+        stays[positions[k]] = false;
+        ids[removed++] = Int64GetDatum(job->new_id);
+        give_existing(job, keys[k].holder);
+    }
+    if (removed == 0) return;
+    run(remove, Params().add(array_of(ids, removed, INT8OID)));
+}
+
+// Tells of a row as it was inserted: a trigger of somebody's may have changed it.
+void tell_of_row(const Row &row) {
+    const auto flag = [&](int column) { return !row.is_null(column) && DatumGetBool(row.get(column)); };
+    JobState job = {row.int64_at(1), row.text_at(2), {}, row.int64_at(3), DatumGetInt16(row.get(4)), {}};
+    job.life.run_at = row.int64_at(5);
+    job.life.ready = flag(6);
+    job.life.due = flag(7);
+    job.life.status = status_at(row, 8);
+    if (!row.is_null(9)) job.life.group_waiting = row.int64_at(9);
+    tell_of_new_job(job, true);
+}
+
+// Inserts those whose keys are free. Leaves the others at the front, in their order; returns how many.
+int insert_free(const Call &call, KeyedJob **jobs, int count) {
+    const Rows rows = run_insert(call, jobs, count);
+    auto **inserted = static_cast<KeyedJob **>(palloc(sizeof(void *) * count));
+    auto *stays = static_cast<bool *>(palloc(sizeof(bool) * count));
+    // The rows come in the order of the jobs.
+    int done = 0, left = 0;
+    for (int i = 0; i < count; i++) {
+        if (static_cast<uint64>(done) < rows.size() && rows[done].int64_at(1) == jobs[i]->new_id) {
+            jobs[i]->id = jobs[i]->new_id;
+            jobs[i]->is_new = true;
+            stays[done] = true;
+            inserted[done++] = jobs[i];
+        } else {
+            jobs[left++] = jobs[i];
+        }
+    }
+    if (static_cast<uint64>(done) != rows.size()) suppressed();
+    take_back_kept(call, inserted, stays, done);
+    for (int i = 0; i < done; i++)
+        if (stays[i]) tell_of_row(rows[i]);
+    return left;
+}
+
+// Keys must be taken in their order. False when one that the INSERT found taken was free again before we could tell
+// whose it was: others behind it have been taken by then.
+bool enqueue_in_order(const Call &call, KeyedJob **jobs, int count) {
+    bool look = !IsolationUsesXactSnapshot();
+    bool inserted = false;
+    for (int round = 0;; round++) {
+        CHECK_FOR_INTERRUPTS();
+        if (round == kMaxRounds) suppressed();
+        count = settle_conflicts(call, jobs, count, look);
+        if (count == 0) return true;
+        if (inserted) return false;
+        look = true;
+        const int left = insert_free(call, jobs, count);
+        if (left == 0) return true;
+        inserted = left < count;
+        count = left;
+    }
+}
+
+void enqueue_chunk(const Call &call, KeyedJob **jobs, int count) {
+    if (count == 1) {
+        enqueue_in_order(call, jobs, count);
+        return;
+    }
+    auto **left = static_cast<KeyedJob **>(palloc(sizeof(void *) * count));
+    for (int round = 0;; round++) {
+        if (round == kMaxRounds) suppressed();
+        memcpy(left, jobs, sizeof(void *) * count);
+        if (keep_if([&] { return enqueue_in_order(call, left, count); })) return;
+    }
+}
+
+bool comes_first(const KeyedJob *a, const KeyedJob *b) {
+    if (a->unique_key == nullptr || b->unique_key == nullptr) {
+        if (a->unique_key == b->unique_key) return a < b;
+        return a->unique_key == nullptr;
+    }
+    const std::string_view key_a = view(a->unique_key), key_b = view(b->unique_key);
+    return key_a == key_b ? a < b : core::key_before({}, key_a, {}, key_b);
+}
+
+// The INSERT names these columns, so the server does not look at their defaults.
+JobSpec with_defaults(JobSpec spec, Table *table) {
+    require_known_defaults(table->relation, table->attached);
+    if (!table->attached.has_defaults) return spec;
+    bool none;
+    if (!spec.has_metadata) {
+        spec.metadata = column_default(table, kJobMetadata, &none);
+        spec.has_metadata = !none;
+    }
+    const auto fill = [&](JobColumn column, Interval **value) {
+        if (*value != nullptr) return;
+        const Datum by_default = column_default(table, column, &none);
+        if (!none) *value = DatumGetIntervalP(by_default);
+    };
+    fill(kJobHeartbeatTimeout, &spec.heartbeat_timeout);
+    fill(kJobMaxRuntime, &spec.max_runtime);
+    return spec;
+}
+
+}  // namespace
+
+void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now) {
+    // The lock on the table stays: under it is found out whether the queue has turns, see claim/round_robin_setting.h.
+    JobsTable table;
+    open_jobs(&table);
+    require_no_rules(table.table.relation, table.table.attached);
+    require_job_index(JobIndex::Unique);
+    const JobSpec filled = with_defaults(spec, &table.table);
+    const bool unseen = !is_seen_at_insert(table.table);
+    close_jobs(&table);
+    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, spec.required), now, unseen};
+    auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
+    for (int i = 0; i < count; i++) order[i] = &jobs[i];
+    std::sort(order, order + count, comes_first);
+    as_owner([&] {
+        // The memory of a chunk goes with it.
+        for (int first = 0; first < count; first += kChunk)
+            with_spi([&] { enqueue_chunk(call, order + first, Min(kChunk, count - first)); });
+    });
+    pfree(order);
+}
+
+}  // namespace jobq

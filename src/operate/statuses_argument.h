@@ -1,0 +1,15 @@
+// The argument `statuses` of operations on many jobs.
+#pragma once
+
+#include "compat/pg.h"
+#include "job/job_policy.h"
+#include "operate/operate.h"
+
+namespace jobq {
+
+// The argument `statuses`, number n: which of the core::kJobStatusCount statuses it names. When it is absent,
+// those that by_default(operation, status) says. 22023 for one that the operation does not apply to.
+void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, bool (*by_default)(Operation, core::JobStatus),
+                   bool *wanted);
+
+}  // namespace jobq
