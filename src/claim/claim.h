@@ -1,4 +1,4 @@
-// The store, workers' side: how a job is taken.
+// How a job is taken.
 #pragma once
 
 #include "compat/pg.h"

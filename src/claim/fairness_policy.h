@@ -1,4 +1,4 @@
-// Other orders of the claim than (priority, time, id), for queues that want them. Pure; used by the store.
+// Other orders of the claim than (priority, time, id), for queues that want them. Pure.
 //
 // Ageing: each `ageing` of waiting counts like one step of priority. What a job has waited grows for all jobs alike, so
 // their order never changes while they wait: it is that of run_at + priority * ageing. Among jobs of one priority it

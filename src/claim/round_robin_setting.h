@@ -1,4 +1,4 @@
-// The store, administrators' side: queues whose concurrency keys take turns.
+// Queues whose concurrency keys take turns.
 #pragma once
 
 #include "compat/pg.h"

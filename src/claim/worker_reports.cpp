@@ -23,7 +23,7 @@ namespace {
 constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
 #define LOST_HINT "Another worker has the job, or it was finished or deleted. Roll back and drop this work."
 
-// The jobs of a batch: sorted by (id, lease) and without duplicates for the store, in the caller's order for the
+// The jobs of a batch: sorted by (id, lease) and without duplicates to be worked on, in the caller's order for the
 // answer.
 struct Batch {
     HeldJob *jobs;

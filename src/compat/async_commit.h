@@ -13,7 +13,7 @@ bool is_whole_transaction();
 // with synchronous_commit = off.
 void allow_async_commit();
 
-// For jobq.cpp: before the commit, as the last to look at what has been written.
+// For main/jobq.cpp: before the commit, as the last to look at what has been written.
 void choose_async_commit();
 
 }  // namespace jobq

@@ -1,5 +1,5 @@
 // The rows a set-returning function returns: a tuplestore filled at once (materialize mode).
-// Who may use it: src/functions.
+//
 #pragma once
 
 #include "compat/pg.h"

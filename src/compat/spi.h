@@ -1,5 +1,5 @@
 // SQL from C++: kept plans with typed parameters, and typed access to the rows they return.
-// Who may call it: the store, and what writes rows by SQL (table/table_sql.h). No destructor here calls the server; SPI
+// No destructor here calls the server; SPI
 // is closed by with_spi(), and by the server itself when an error ends the transaction.
 #pragma once
 

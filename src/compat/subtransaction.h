@@ -1,5 +1,5 @@
 // An attempt that may fail without ending the transaction: a subtransaction, and what went wrong in it.
-// Who may call it: the store, for duties that must go on behind a row that cannot be changed.
+// For duties that must go on behind a row that cannot be changed.
 #pragma once
 
 #include "compat/pg.h"

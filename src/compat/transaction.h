@@ -1,5 +1,5 @@
 // The end of a transaction, for all parts of jobq: one registration with the server, fixed phases, and in each phase
-// the parts in an order that stands where the library is put together (jobq.cpp).
+// the parts in an order that stands where the library is put together (main/jobq.cpp).
 //
 // Up to Commit and Prepare a part may raise an error, write, and run SQL. From then on it raises nothing, allocates
 // nothing and reads no catalogue: for a transaction that has been committed an error is a panic.

@@ -1,4 +1,4 @@
-// The store, the tick's side: the statements behind rescue, cancel, promote, prune and repair. Inside with_spi().
+// The statements behind rescue, cancel, promote, prune and repair. Inside with_spi().
 #pragma once
 
 #include "compat/pg.h"

@@ -1,4 +1,4 @@
-// See tick.h. The only caller of store/duties.
+// See tick.h. The only caller of duties.h.
 #include "compat/pg.h"
 
 #include "compat/settings.h"

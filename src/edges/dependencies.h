@@ -1,4 +1,4 @@
-// The store: which jobs depend on which others (jobq.dependencies), from the enqueue to the deletion of either. Who is
+// Which jobs depend on which others (jobq.dependencies), from the enqueue to the deletion of either. Who is
 // set free when: groups/dependents.h.
 //
 // An enqueue adds its edges first and then looks whether the jobs are there; whoever deletes a job does it first and

@@ -1,4 +1,4 @@
-// The store: jobs that have failed for good in a queue with a dead letter queue. Such a job moves there, stays
+// Jobs that have failed for good in a queue with a dead letter queue. Such a job moves there, stays
 // `failed`, and its dead_from names the queue it came from. It never runs there: whatever makes it run again sends it
 // home first. So jobs cannot go round in a circle, whatever queues name each other.
 // All inside with_spi(). The caller has locked the jobs, or changed them in this transaction.

@@ -1,4 +1,4 @@
-// The store, workers' side: what a worker reports on jobs that it holds. Each job is looked up by its id, and the row
+// What a worker reports on jobs that it holds. Each job is looked up by its id, and the row
 // must be processing under the lease that the worker names: the fence. A job out of scope is not held.
 //
 // Rows are locked in the order of (id, lease): callers sort, so that two batches in opposite orders cannot deadlock.

@@ -1,4 +1,4 @@
-// The store: whether the jobs of one call may enter their queues, judged for all of them before the first is enqueued.
+// Whether the jobs of one call may enter their queues, judged for all of them before the first is enqueued.
 #pragma once
 
 #include "compat/pg.h"

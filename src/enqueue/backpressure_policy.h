@@ -1,4 +1,4 @@
-// Whether jobs may enter a queue that has a greatest depth, and how many must go for them. Pure; used by the store.
+// Whether jobs may enter a queue that has a greatest depth, and how many must go for them. Pure.
 #pragma once
 
 #include "job/job_policy.h"

@@ -1,4 +1,4 @@
-// The store: queues with a max_depth. How many jobs wait in one, and which go when it is full.
+// Queues with a max_depth. How many jobs wait in one, and which go when it is full.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,4 +1,4 @@
-// The store, producers' side: how jobs enter jobq.jobs by a call.
+// How jobs enter jobq.jobs by a call.
 #pragma once
 
 #include "compat/pg.h"

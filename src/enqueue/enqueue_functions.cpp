@@ -1,4 +1,4 @@
-// jobq_enqueue, jobq_enqueue_many, jobq_enqueue_jobs: arguments checked, then handed to the store.
+// jobq_enqueue, jobq_enqueue_many, jobq_enqueue_jobs: arguments checked, then handed on.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -63,7 +63,7 @@ int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now) {
     return id;
 }
 
-// What a job depends on, for the store; `number` is its place among the arguments.
+// What a job depends on; `number` is its place among the arguments.
 NewDependent dependent_of(const JobSpec &spec, int64 id, int number) {
     return {id, spec.depends_on, spec.depends_on_count, spec.on_dependency_failure, number};
 }

@@ -1,4 +1,4 @@
-// The store, unblocking: jobs that wait for others (edges/dependencies.h). Each of them watches one unfinished
+// Jobs that wait for others (edges/dependencies.h). Each of them watches one unfinished
 // dependency, the one with the highest id at first; when that has finished, the next lower one that has not. So each
 // edge is looked at once, however many jobs wait for however many others. A dependency that ends otherwise than by
 // completing is looked at from the other side: all jobs that depend on it are found by the index.

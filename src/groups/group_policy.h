@@ -1,5 +1,5 @@
 // Groups: the jobs of a queue with the same group_key run one at a time, in the order of their ids. Where a job stands
-// in its group, and what a change by hand does to that. Pure; used by the store and the triggers.
+// in its group, and what a change by hand does to that. Pure.
 #pragma once
 
 #include "job/job_policy.h"

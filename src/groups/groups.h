@@ -1,4 +1,4 @@
-// The store, groups: the jobs of a queue with the same group_key run one at a time. Those that wait for their turn have
+// The jobs of a queue with the same group_key run one at a time. Those that wait for their turn have
 // the group's number in _group_waiting, the one whose turn it is has it in _group_active until it is finished. Only
 // unblocking (groups/unblock.h) gives a job its turn.
 #pragma once

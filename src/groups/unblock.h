@@ -1,4 +1,4 @@
-// The store, unblocking: blocked jobs become claimable when what they wait for has ended. One transaction of a database
+// Blocked jobs become claimable when what they wait for has ended. One transaction of a database
 // at a time does this; it waits for nobody, and nobody waits for it. Producers and completions never decide about
 // other jobs: what two of them decided at the same time could contradict each other.
 //
@@ -53,7 +53,7 @@ bool unblocking_fails();
 // When unblock_jobs() is to be called; kNothingDue: when a commit tells of something.
 TimestampTz next_unblocking(TimestampTz now);
 
-// For jobq.cpp: the transaction, in which unblock_jobs() may have changed jobs, is rolled back.
+// For main/jobq.cpp: the transaction, in which unblock_jobs() may have changed jobs, is rolled back.
 void undo_unblocking();
 void undo_unblocking_of_savepoint();
 

@@ -12,7 +12,7 @@
 
 namespace jobq {
 
-// For jobq.cpp: what the log of the transaction says of it, when others see it.
+// For main/jobq.cpp: what the log of the transaction says of it, when others see it.
 void publish_unblocked();
 
 // Everybody can see already what these tell of. Raises no error.

@@ -1,5 +1,5 @@
 // The life of a job: what becomes of it in each status by each event, and what of its row follows from that. The one
-// place that knows. Pure; the store lets events happen to rows (job/change_job.h), docs/design.md has the table.
+// place that knows. Pure; the door lets events happen to rows (job/change_job.h), docs/design.md has the table.
 //
 // Texts and JSON never come here: of a key it is said whether the job holds it, of a result or an error whether the row
 // keeps one.

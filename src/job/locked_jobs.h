@@ -1,4 +1,4 @@
-// The store: jobs that are about to be changed on somebody's request: they are locked first, by a statement that
+// Jobs that are about to be changed on somebody's request: they are locked first, by a statement that
 // chooses them. Inside with_spi().
 #pragma once
 

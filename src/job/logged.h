@@ -122,7 +122,7 @@ const TransactionLog &transaction_log();
 // For lanes/lanes.cpp, at the end of the transaction: the message about its lanes is sent now. False: there is none.
 bool begin_sending_news();
 
-// For jobq.cpp: its lifetime.
+// For main/jobq.cpp: its lifetime.
 void hand_log_to_parent();
 void roll_back_log();  // what the current subtransaction has counted
 void clear_log();

@@ -1,5 +1,4 @@
-// The second clock of a running job: how long one attempt may take, however often its worker is heard of. Pure; used by
-// the store.
+// The second clock of a running job: how long one attempt may take, however often its worker is heard of. Pure.
 #pragma once
 
 #include "job/job_policy.h"

@@ -1,4 +1,4 @@
-// The limit on JSON arguments. Who may use it: src/functions.
+// The limit on JSON arguments.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,4 +1,4 @@
-// Small things that the statements of the store share.
+// Small things that statements share.
 #pragma once
 
 #include "compat/pg.h"

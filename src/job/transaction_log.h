@@ -1,6 +1,6 @@
 // The log of the transaction: all that it will tell others when it commits, and some of it when it does not. Whoever
-// changes something says so here, in a few stores; who learns of it, when and in which order, stands in jobq.cpp. The
-// learners read it by job/logged.h, and nobody who writes knows them.
+// changes something says so here, in a few stores; who learns of it, when and in which order, stands in main/jobq.cpp.
+// The learners read it by job/logged.h, and nobody who writes knows them.
 //
 // It is folded while it is written, and has room for a fixed number of entries: a transaction of any size costs the
 // same memory, half a megabyte at most and none of it allocated, and beyond that it is told less precisely.

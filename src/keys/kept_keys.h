@@ -1,4 +1,4 @@
-// The store: keys that outlive their jobs (unique_for). They stand in jobq.kept_keys, apart from the jobs, which may be
+// Keys that outlive their jobs (unique_for). They stand in jobq.kept_keys, apart from the jobs, which may be
 // deleted meanwhile. Rows are added and, when their time is over, deleted; nothing makes them unique, so that whoever
 // ends a job, the rescue above all, waits for nobody and cannot fail for them.
 #pragma once

@@ -55,7 +55,7 @@ void lanes_changed_at_commit();
 // Makes every session, this one included, read all lanes again once the transaction commits.
 void invalidate_lanes();
 
-// For jobq.cpp.
+// For main/jobq.cpp.
 void send_news_of_lanes();  // before the commit
 void undo_lanes();          // of a transaction that is prepared, too: nothing of it is there until it is committed
 void undo_lanes_of_savepoint();

@@ -1,5 +1,5 @@
 // The walk through the claimable jobs of a lane that spares itself what is known to be of no interest: ranges without
-// any (lanes/empty_ranges.h), or of jobs that nobody may take (limits/throttle.h). For store/; claims walk by
+// any (lanes/empty_ranges.h), or of jobs that nobody may take (limits/throttle.h). Claims walk by
 // themselves, since what one takes decides how far it goes.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The store's side of the marks (lanes/empty_ranges.h): the plain reads of the claim index behind them.
+// Beside the marks (lanes/empty_ranges.h): the plain reads of the claim index behind them.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,4 +1,4 @@
-// The store, the tick's side: lanes that nobody uses leave the directory. docs/design.md, "Lanes", says why no job is
+// Lanes that nobody uses leave the directory. docs/design.md, "Lanes", says why no job is
 // left behind.
 #pragma once
 

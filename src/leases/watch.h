@@ -19,8 +19,8 @@ int watch_leases(const YoungLease *leases, int count, int at_most);
 
 // PREPARE TRANSACTION of the current transaction will mark what it has claimed. For every claim that enters a lease.
 void watch_before_prepare();
-// For jobq.cpp: does so, since a prepared claim may be committed after a restart, which forgets its lease, by a session
-// that knows nothing of it.
+// For main/jobq.cpp: does so, since a prepared claim may be committed after a restart, which forgets its lease, by a
+// session that knows nothing of it.
 void watch_own_leases();
 
 // A running job has come with the current transaction that is not watched, and that no claim of this server has

@@ -1,4 +1,4 @@
-// The store, limits: jobq.limit_settings, and jobs that run without the slots they should hold. Inside with_spi().
+// Jobq.limit_settings, and jobs that run without the slots they should hold. Inside with_spi().
 #pragma once
 
 #include "compat/pg.h"

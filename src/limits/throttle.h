@@ -1,4 +1,4 @@
-// The store's side of limits/throttled_ranges.h: where claims need not look, since the limits of their keys keep the
+// Beside limits/throttled_ranges.h: where claims need not look, since the limits of their keys keep the
 // jobs there from running.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The store: why a job does not run, and why a queue stands still. Inside with_spi(); changes nothing.
+// Why a job does not run, and why a queue stands still. Inside with_spi(); changes nothing.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,4 +1,4 @@
-// The store, operators' side: what is done to jobs by id or by filter, whoever holds them. Inside with_spi().
+// What is done to jobs by id or by filter, whoever holds them. Inside with_spi().
 #pragma once
 
 #include "compat/pg.h"

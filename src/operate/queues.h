@@ -1,4 +1,4 @@
-// The store, administrators' side: queues and their settings. Inside with_spi().
+// Queues and their settings. Inside with_spi().
 #pragma once
 
 #include "compat/pg.h"

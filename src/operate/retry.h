@@ -1,4 +1,4 @@
-// The store: finished jobs that run again, by jobq_retry or by jobq_redrive. A dead letter goes home first, and a job
+// Finished jobs that run again, by jobq_retry or by jobq_redrive. A dead letter goes home first, and a job
 // with a unique key must get it back: another job may have it by now. Inside with_spi().
 #pragma once
 

@@ -1,4 +1,4 @@
-// Arguments that name a queue, as far as the caller may use it (queues/scope.h). Who may use it: src/functions.
+// Arguments that name a queue, as far as the caller may use it (queues/scope.h).
 #pragma once
 
 #include "compat/args.h"

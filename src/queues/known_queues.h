@@ -1,5 +1,5 @@
 // Names of queues that nobody knows: mistyped, most likely. For functions that would do nothing with them, or make a
-// queue of that name, without a word. Who may use it: src/functions.
+// queue of that name, without a word.
 #pragma once
 
 #include "compat/pg.h"

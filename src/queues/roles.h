@@ -1,4 +1,4 @@
-// The store, administrators' side: the privileges of jobq's four kinds of role, for all queues or for some.
+// The privileges of jobq's four kinds of role, for all queues or for some.
 #pragma once
 
 #include "compat/args.h"

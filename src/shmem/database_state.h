@@ -1,4 +1,4 @@
-// The slots of the databases in shared memory, and the rules for touching them. For src/shared and src/workers.
+// The slots of the databases in shared memory, and the rules for touching them.
 //
 // A slot belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
 // commit that publishes a deadline; everything else is written under the lock, most of it by the slot's worker.

@@ -1,7 +1,7 @@
 // Set-associative tables in shared memory, built as processors' caches are (J. L. Hennessy, D. A. Patterson, "Computer
 // Architecture: A Quantitative Approach", appendix B): a key is looked for in the few places of its set only, and a new
 // one takes the place of another when they are taken. So a table needs no more than its size, neither chains nor a list
-// of what is free, but it forgets: only what may be forgotten belongs there. For src/shared.
+// of what is free, but it forgets: only what may be forgotten belongs there.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,6 +1,5 @@
 // Where a number of a database goes in a table of shared memory: multiplicative hashing by the golden ratio (D. E.
-// Knuth, "The Art of Computer Programming", volume 3, section 6.4). Numbers that follow one another lie far apart. For
-// src/shared.
+// Knuth, "The Art of Computer Programming", volume 3, section 6.4). Numbers that follow one another lie far apart.
 #pragma once
 
 #include "compat/pg.h"

@@ -37,7 +37,7 @@ struct QueueChange;  // job/logged.h
 // makes the counters unknown. Raises no error.
 void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget);
 
-// For jobq.cpp.
+// For main/jobq.cpp.
 void publish_counts();  // of the log
 void abandon_recount();
 

@@ -1,4 +1,4 @@
-// The store: counting the rows of jobq.jobs, for the counters and for readers while there are none. Inside with_spi().
+// Counting the rows of jobq.jobs, for the counters and for readers while there are none. Inside with_spi().
 #pragma once
 
 #include "compat/pg.h"

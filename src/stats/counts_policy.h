@@ -1,5 +1,5 @@
 // The arithmetic of the counters: how jobs of a queue are counted, what a recount of the table says about commits
-// that happen meanwhile, and rates. Pure; used by src/shared and src/store.
+// that happen meanwhile, and rates. Pure.
 #pragma once
 
 #include "job/job_policy.h"

@@ -33,6 +33,6 @@ auto with_values_apart(bool allowed, Body body) {
     apart_allowed = false;
     return result;
 }
-void forget_apart();  // for jobq.cpp: body has failed
+void forget_apart();  // for main/jobq.cpp: body has failed
 
 }  // namespace jobq

@@ -1,4 +1,4 @@
-// The store, waiting workers' side: is there a job for this worker? Nothing is locked or changed.
+// Is there a job for this worker? Nothing is locked or changed.
 #pragma once
 
 #include "compat/pg.h"

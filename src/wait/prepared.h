@@ -34,7 +34,7 @@ constexpr PreparedEffects kEffectsOfCommit = kAllEffects & ~kClaimedJobs;
 // Tells of the prepared transactions of this session's database that are over. Raises no error.
 void settle_prepared();
 
-// For jobq.cpp: what the log of this transaction, which is being prepared, says is kept.
+// For main/jobq.cpp: what the log of this transaction, which is being prepared, says is kept.
 void keep_log();
 // Every transaction of every process looks. Before a commit, not after it: by then the transaction has
 // forgotten whether it has written WAL.

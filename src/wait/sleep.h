@@ -3,7 +3,7 @@
 // Procedures, since they must end the transaction they are called in: the snapshot of a waiting statement would hold
 // back vacuum. They commit first, and each look at the tables is a short transaction of its own; what they sleep in has
 // no snapshot. Hence they can be neither SECURITY DEFINER nor have a search_path of their own: looks take both on
-// themselves. Who may use it: src/functions.
+// themselves.
 #pragma once
 
 #include "compat/pg.h"
