@@ -1,5 +1,6 @@
 #!/bin/bash
-# make lint: the rules of the source tree, and that each of them is noticed when it is broken.
+# make lint: the rules of the source tree; clang-format and clang-tidy look at what differs from the upstream branch, or is not
+# committed. make lint ALL=1: at everything, and that each rule is noticed when it is broken.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -7,5 +8,9 @@ scripts/setup.sh lint
 find_pg_config
 # The checkout may belong to somebody else than who runs this.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$PWD
-test/lint.sh
-test/lint.sh --self-test
+if [ "${ALL-}" = 1 ]; then
+    test/lint.sh
+    test/lint.sh --self-test
+else
+    LINT_SINCE=$(git merge-base HEAD '@{upstream}' 2>/dev/null || git rev-parse HEAD) test/lint.sh
+fi

@@ -46,6 +46,20 @@ pure_sources() { sources src | grep -E "$PURE" || true; }
 shell_sources() { sources src | grep -vE "$PURE" || true; }
 shell_units() { units src | grep -vE "$PURE" || true; }
 
+# What the costly rules (format, tidy, warnings) look at: all of it, or with LINT_SINCE=COMMIT what has changed since then, and
+# units that include a header that has.
+changed() {
+    if [ -z "${LINT_SINCE-}" ]; then cat; return; fi
+    local files headers
+    files=$({ git diff --name-only "$LINT_SINCE"; git ls-files --others --exclude-standard; } | grep -E '\.(cpp|h)$' || true)
+    headers=$(sed -n 's:^src/\(.*\.h\)$:"\1":p' <<<"$files")
+    while read -r file; do
+        if grep -qxF "$file" <<<"$files" || { [ -n "$headers" ] && [ "${file%.cpp}" != "$file" ] && grep -qF "$headers" "$file"; }; then
+            echo "$file"
+        fi
+    done
+}
+
 # Files of the project: those git knows or would add; in a tree without git, everything that is not built.
 project_files() {
     if [ -e .git ]; then
@@ -81,13 +95,13 @@ none() { ! grep .; }
 
 # ---- the rules: each prints what it found and fails when that is anything
 
-rule_format() { sources src test | xargs -r "$CLANG_FORMAT" --dry-run -Werror; }
+rule_format() { sources src test | changed | xargs -r "$CLANG_FORMAT" --dry-run -Werror; }
 
 rule_tidy() {
     local flags
     flags=$(compile_flags)
     # shellcheck disable=SC2086  # the flags are words
-    units src | xargs -r -n 2 -P 2 sh -c '
+    units src | changed | xargs -r -n 2 -P 2 sh -c '
         tidy=$1 flags=$2; shift 2
         out=$("$tidy" --quiet "$@" -- $flags 2>&1); status=$?
         [ $status -eq 0 ] || printf "%s\n" "$out" | grep -v -E "^[0-9]+ (warning|error)s?( and [0-9]+ errors?)? (generated|treated)|^Error while processing|^Suppressed|^Use -header-filter"
@@ -98,7 +112,7 @@ rule_warnings() {
     local flags
     flags=$(compile_flags)
     # shellcheck disable=SC2086  # the flags are words
-    shell_units | xargs -r -n 1 -P 2 "$CLANGXX" $flags -fsyntax-only \
+    shell_units | changed | xargs -r -n 1 -P 2 "$CLANGXX" $flags -fsyntax-only \
         -Wall -Wextra -Wglobal-constructors -Wexit-time-destructors -Werror
 }
 

@@ -1,5 +1,4 @@
 // The rows a set-returning function returns: a tuplestore filled at once (materialize mode).
-//
 #pragma once
 
 #include "compat/pg.h"
