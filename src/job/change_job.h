@@ -59,7 +59,7 @@ struct DoorReaders {
     void (*lease_ended)(int64 job, int64 lease);
 };
 // Once, when the library is loaded.
-void tell_of_changes(const DoorReaders *readers);
+void tell_of_changes(const DoorReaders *all);
 
 // Makes the job in table.row, `before`, the one that it is `after`, and tells of it at the commit. Waits for whoever
 // holds the row. False when the row is not the newest version any more (READ COMMITTED): look again under a new

@@ -19,7 +19,7 @@ struct SharedPart {
 };
 
 // Registers the hooks that reserve and create the shared memory. Called by _PG_init while preloading; the array stays.
-void request_shared_memory(const SharedPart *parts, int count);
+void request_shared_memory(const SharedPart *all, int count);
 
 // True when the library was preloaded.
 bool shared_memory_ready();
