@@ -137,7 +137,7 @@ void forget_dropped(const Oid *had_slot) {
         if (oid == InvalidOid || oid != had_slot[i] || find_database(oid) != nullptr) continue;
         if (is_held(slot)) continue;
         drop_counters(oid);
-        forget_watched_jobs(oid);
+        forget_awaited_jobs(oid);
         reset_unblocked(&slot);
         pg_atomic_write_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
         pg_atomic_write_u32(&slot.database, InvalidOid);

@@ -247,7 +247,7 @@ void run_step(Slot *slot, Step *step, MemoryContext memory) {
 }
 
 // The rest of the round can wait: somebody cannot.
-bool interrupted(const Slot *slot) { return evicted(slot) || ProcDiePending; }
+bool interrupted(const Slot *slot) { return must_make_room(slot) || ProcDiePending; }
 
 void prepare_step(Step *step, int index, bool apart = false) {
     step->index = index;
@@ -386,13 +386,13 @@ void end_without_extension(Slot *slot) {
     show_end_of_error(slot, slot->last_error_step, GetCurrentTimestamp());
     LWLockRelease(slots_lock());
     reset_unblocked(slot);
-    forget_watched_jobs(MyDatabaseId);
+    forget_awaited_jobs(MyDatabaseId);
     drop_counters(MyDatabaseId);
 }
 
 }  // namespace
 
-bool evicted(const Slot *slot) { return slot->keep_out > 0; }
+bool must_make_room(const Slot *slot) { return slot->keep_out > 0; }
 
 TimestampTz run_unblocking(Slot *slot, RoundState *state) {
     const StepReport &report = slot->steps[static_cast<int>(Duty::Unblock)];

@@ -29,6 +29,6 @@ void run_recount(Slot *slot);
 void give_up_round(Slot *slot);
 
 // Why a worker shall go although rounds are due: it stands in somebody's way.
-bool evicted(const Slot *slot);
+bool must_make_room(const Slot *slot);
 
 }  // namespace jobq

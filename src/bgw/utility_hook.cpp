@@ -217,7 +217,7 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
 
 }  // namespace
 
-void install_evict_hook() {
+void install_utility_hook() {
     previous_hook = ProcessUtility_hook;
     ProcessUtility_hook = on_utility;
 }

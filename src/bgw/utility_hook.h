@@ -5,6 +5,6 @@
 namespace jobq {
 
 // Puts a hook before utility commands.
-void install_evict_hook();
+void install_utility_hook();
 
 }  // namespace jobq

@@ -36,7 +36,7 @@ bool leaving_in_order = false;
 // Runs after the process has left the list of sessions (callbacks run last in, first out, and this one is registered
 // before it joins the list): once the slot has no pid, DROP DATABASE finds nobody. Errors and SIGTERM come by here too.
 void detach(int, Datum) {
-    const bool counts_as_failure = !leaving_in_order && !evicted(own);
+    const bool counts_as_failure = !leaving_in_order && !must_make_room(own);
     give_up_round(own);
     stop_unblocking();
     const TimestampTz now = GetCurrentTimestamp();
@@ -105,7 +105,7 @@ void run_rounds() {
             everything_is_due(checked_now());
             if (!database_served()) return;
         }
-        if (!settings.enabled || evicted(own)) return;
+        if (!settings.enabled || must_make_room(own)) return;
         const TimestampTz now = checked_now();
         const TimestampTz notices_due = send_notices(own, now);
         // Others want our place: not before we did what we came for.

@@ -35,12 +35,12 @@ namespace {
 
 using core::ClaimKey;
 
-// As kWorthLearning: noted entries cost less, and those whose claims are still going on cannot be spared anybody: then
-// it need not be tried all the time.
-constexpr int kNotedWorthLearning = 12;
+// As kWorthRefreshing: noted entries cost less, and those whose claims are still going on cannot be spared anybody:
+// then it need not be tried all the time.
+constexpr int kSkippedWorthRefreshing = 12;
 // Or after so many jobs: entries that the index itself has marked as dead are passed without notice, page by page.
-constexpr int kLearnAfterJobs = 128;
-int jobs_since_learning = 0;
+constexpr int kRefreshAfterJobs = 128;
+int jobs_since_refresh = 0;
 // The next so many single claims shall read no more of the index than they need. Whoever claims as many at a time reads
 // most of a page anyway.
 constexpr int kReadAhead = 32;
@@ -59,12 +59,13 @@ struct LaneCursor {
     ClaimKey begin;
     ClaimKey first_entry;  // that the claim has met, of whatever job; kLastKey: none yet
     ClaimKey next;
-    int passed;      // entries of jobs that are gone
-    int noted;       // entries passed over because somebody claimed the job a moment ago
-    bool seen;       // the claim has been there
-    bool use_marks;  // and notes; not for what this very transaction has enqueued: nobody has been told of it yet
-    int limited;     // jobs passed over because of their keys
-    int suspects;    // and because the worker is on trial
+    int passed;              // entries of jobs that are gone
+    int noted;               // entries passed over because somebody claimed the job a moment ago
+    bool seen;               // the claim has been there
+    bool skip_empty_ranges;  // and notes; not for what this very transaction has enqueued: nobody has been told of it
+                             // yet
+    int limited;             // jobs passed over because of their keys
+    int suspects;            // and because the worker is on trial
 };
 
 // The order of the queue's jobs, as one for heaps.
@@ -87,11 +88,11 @@ struct Claim {
     JobsTable jobs;
     Datum xid;
     uint32 worker_hash;
-    uint64 epoch;  // of the marks
+    uint64 epoch;  // of the empty ranges
     int count;
     int wanted;  // so many for now, at most the batch
     core::Micros earliest_timeout;
-    bool use_notes;
+    bool skip_recent_claims;
     Limiter *limiter;  // nullptr: the queue has no limits
     bool closed;       // takes no more: the queue's own limit is used up, or it has come to a suspect
     bool is_open;      // jobs
@@ -172,7 +173,7 @@ bool take_job(Claim *claim) {
     if (suspect && !may_take_suspect_now(claim)) return false;
     if (!reach_row_or_skip(&claim->jobs.table)) return false;
     publish_claim_at_abort();
-    note_claimed(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
+    remember_claim(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
     if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
     core::Micros unattended;
@@ -214,21 +215,22 @@ bool take_limited_job(Claim *claim, LaneCursor *cursor) {
 // Takes jobs of the cursor's lane as long as no other lane can have an earlier one, i.e. up to `limit`. Leaves the
 // cursor where the lane goes on; kLastKey: at its end.
 void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
-    const core::EmptyRanges empty = cursor->use_marks ? read_marks(claim->epoch, cursor->lane) : core::EmptyRanges{};
+    const core::EmptyRanges empty =
+        cursor->skip_empty_ranges ? read_empty_ranges(claim->epoch, cursor->lane) : core::EmptyRanges{};
     core::EmptyRanges suspects = {};
     const auto know_suspects = [&] {
-        if (cursor->use_marks && claim->suspects == Suspects::PassedOver)
+        if (cursor->skip_empty_ranges && claim->suspects == Suspects::PassedOver)
             suspects = suspect_ranges(cursor->lane, claim->epoch);
     };
     know_suspects();
-    core::EmptyRanges parked = {};
-    if (claim->limiter != nullptr && cursor->use_marks && anything_parked())
-        parked = parked_ranges(&claim->jobs, claim->name, cursor->lane, claim->epoch, claim->now);
+    core::EmptyRanges throttled = {};
+    if (claim->limiter != nullptr && cursor->skip_empty_ranges && anything_throttled())
+        throttled = throttled_ranges(&claim->jobs, claim->name, cursor->lane, claim->epoch, claim->now);
     // Ranges that have been cut up are worth another look.
-    if (parked.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthParking);
+    if (throttled.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthThrottling);
     const auto skip = [&](ClaimKey from) {
         for (;;) {
-            const ClaimKey to = core::skip_empty(suspects, core::skip_empty(parked, core::skip_empty(empty, from)));
+            const ClaimKey to = core::skip_empty(suspects, core::skip_empty(throttled, core::skip_empty(empty, from)));
             if (to == from) return to;
             from = to;
         }
@@ -239,7 +241,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         return;
     }
     cursor->seen = true;
-    const bool sparing = cursor->use_marks && claim->request.batch < kReadAhead / 2 && has_usual_order(*claim);
+    const bool sparing = cursor->skip_empty_ranges && claim->request.batch < kReadAhead / 2 && has_usual_order(*claim);
     seek_job(&claim->jobs, *cursor, key, sparing ? expected_end(cursor->lane) : core::kLastKey);
     while (next_ready(&claim->jobs, &key)) {
         if (key < cursor->first_entry) cursor->first_entry = key;
@@ -249,7 +251,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
             seek_job(&claim->jobs, *cursor, cursor->next, core::kLastKey);
             continue;
         }
-        if (claim->use_notes && cursor->use_marks && claimed_just_now(key.id, claim->now))
+        if (claim->skip_recent_claims && cursor->skip_empty_ranges && recently_claimed(key.id, claim->now))
             cursor->noted++;
         else if (!fetch_ready(&claim->jobs))
             cursor->passed++;
@@ -276,20 +278,20 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
 struct LaneCursors {
     LaneCursor *items;
     int count;
-    bool skipped;  // marks spare the claim a look into some of them
+    bool skipped;  // empty ranges spare the claim a look into some of them
 };
 
 // `first`: no job of the lane comes before it, as far as the claim knows by itself.
 void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey first) {
-    const bool use_marks = may_use_marks(lane);
-    if (use_marks) {
+    const bool skip_empty_ranges = may_skip_empty_ranges(lane);
+    if (skip_empty_ranges) {
         const ClaimKey possible = first_possible_key(claim.epoch, lane);
         cursors->skipped |= !(possible == core::kFirstKey);
         if (first < possible) first = possible;
     }
     if (first == core::kLastKey) return;
-    cursors->items[cursors->count++] = {lane, kAnyTurn, core::kFirstKey, core::kLastKey, first, 0, 0, false, use_marks,
-                                        0,    0};
+    cursors->items[cursors->count++] = {
+        lane, kAnyTurn, core::kFirstKey, core::kLastKey, first, 0, 0, false, skip_empty_ranges, 0, 0};
 }
 
 void open_for_claim(Claim *claim) {
@@ -325,13 +327,14 @@ LaneCursors find_cursors(Claim *claim) {
     return cursors;
 }
 
-// Each lane's cursor becomes one for each of its priorities, from the first entry there is. What a lane's marks call
-// empty is not looked at.
+// Each lane's cursor becomes one for each of its priorities, from the first entry there is. What a lane's empty ranges
+// call empty is not looked at.
 int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     int room = count * 4, found = 0;
     auto *split = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(room, 1)));
     for (const LaneCursor *lane = *cursors; lane < *cursors + count; lane++) {
-        const core::EmptyRanges empty = lane->use_marks ? read_marks(claim->epoch, lane->lane) : core::EmptyRanges{};
+        const core::EmptyRanges empty =
+            lane->skip_empty_ranges ? read_empty_ranges(claim->epoch, lane->lane) : core::EmptyRanges{};
         walk_entries(
             &claim->jobs, lane->next, core::kLastKey,
             [&](const ClaimKey &key) { seek_job(&claim->jobs, *lane, key, core::kLastKey); },
@@ -386,19 +389,19 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     const int lane_count = count;
     const LaneCursor *end = cursors + count;
     take_in_order(claim, cursors, count);
-    jobs_since_learning += claim->count;
-    const bool due = jobs_since_learning >= kLearnAfterJobs;
-    if (due) jobs_since_learning = 0;
+    jobs_since_refresh += claim->count;
+    const bool due = jobs_since_refresh >= kRefreshAfterJobs;
+    if (due) jobs_since_refresh = 0;
     for (const LaneCursor *cursor = cursors; cursor < end; cursor++) {
         const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
-        if (!cursor->use_marks || !cursor->seen) continue;
-        if (cursor->limited >= kWorthParking)
-            park_jobs(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch, claim->now);
-        if (cursor->suspects >= kWorthParking) remember_suspects(&claim->jobs, cursor->lane, claim->epoch);
-        if (due || empty || cursor->passed >= kWorthLearning)
-            learn_lane(&claim->jobs, cursor->lane, cursor->next, 0, cursor->begin);
-        else if (cursor->noted >= kNotedWorthLearning)
-            learn_lane(&claim->jobs, cursor->lane, cursor->next, kLearningPause, cursor->begin);
+        if (!cursor->skip_empty_ranges || !cursor->seen) continue;
+        if (cursor->limited >= kWorthThrottling)
+            throttle_jobs(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch, claim->now);
+        if (cursor->suspects >= kWorthThrottling) remember_suspects(&claim->jobs, cursor->lane, claim->epoch);
+        if (due || empty || cursor->passed >= kWorthRefreshing)
+            refresh_lane(&claim->jobs, cursor->lane, cursor->next, 0, cursor->begin);
+        else if (cursor->noted >= kSkippedWorthRefreshing)
+            refresh_lane(&claim->jobs, cursor->lane, cursor->next, kRefreshPause, cursor->begin);
     }
     return std::any_of(cursors, cursors + lane_count, [](const LaneCursor &cursor) { return cursor.noted > 0; });
 }
@@ -419,11 +422,11 @@ bool next_turn_of_lanes(Claim *claim, const LaneCursor *lanes, int count, int64 
 
 // Of the jobs of a turn that are gone, those that were enqueued together lie in one piece, which later claims are
 // spared.
-void learn_from_turn(Claim *claim, const LaneCursor *cursors, int count) {
+void refresh_from_turn(Claim *claim, const LaneCursor *cursors, int count) {
     bool learned = false;
     for (const LaneCursor *cursor = cursors; cursor < cursors + count; cursor++) {
-        if (!cursor->use_marks || cursor->passed < kWorthLearning) continue;
-        learn_lane(&claim->jobs, cursor->lane, cursor->next, kLearningPause, cursor->first_entry);
+        if (!cursor->skip_empty_ranges || cursor->passed < kWorthRefreshing) continue;
+        refresh_lane(&claim->jobs, cursor->lane, cursor->next, kRefreshPause, cursor->first_entry);
         learned = true;
     }
     if (!learned) return;
@@ -444,7 +447,7 @@ bool take_one_of_turn(Claim *claim, const LaneCursor *lanes, int count, int64 tu
     const int before = claim->count;
     claim->wanted = before + 1;
     take_in_order(claim, first, count);
-    learn_from_turn(claim, first, count);
+    refresh_from_turn(claim, first, count);
     if (first != cursors) pfree(first);
     pfree(cursors);
     return claim->count > before;
@@ -460,7 +463,7 @@ bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round)
 
 // The keys take turns, from where the last claim of anybody has left off. Whoever moves the position on has the turn.
 void take_in_turns(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
-    pg_atomic_uint64 *position = turn_position(name);
+    pg_atomic_uint64 *position = round_robin_position(name);
     uint64 last = pg_atomic_read_u64(position);
     core::Round round = core::begin_round(static_cast<int64>(last));
     int races = 0;
@@ -492,11 +495,11 @@ void take_in_turns(Claim *claim, std::string_view name, const LaneCursor *lanes,
         core::found_job(&round);
         newest = Max(newest, round.at);
     }
-    jobs_since_learning += claim->count;
-    if (jobs_since_learning < kLearnAfterJobs) return;
-    jobs_since_learning = 0;
+    jobs_since_refresh += claim->count;
+    if (jobs_since_refresh < kRefreshAfterJobs) return;
+    jobs_since_refresh = 0;
     for (int i = 0; i < count; i++)
-        if (lanes[i].use_marks) learn_lane(&claim->jobs, lanes[i].lane, core::kLastKey, kLearningPause);
+        if (lanes[i].skip_empty_ranges) refresh_lane(&claim->jobs, lanes[i].lane, core::kLastKey, kRefreshPause);
 }
 
 // A snapshot older than the job is the usual fate of a claim in REPEATABLE READ.
@@ -518,7 +521,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     Limiter limiter;
     Claim claim = {
         request,           name, queue, now,           sink, {},      Datum(0), worker_hash_of(request.worker_id),
-        marks_epoch(),     0,    0,     core::kLatest, true, nullptr, false,    false,
+        trigger_epoch(),   0,    0,     core::kLatest, true, nullptr, false,    false,
         Suspects::Unasked, false};
     LaneCursors lanes = find_cursors(&claim);
     if (lanes.count > 0) {
@@ -537,7 +540,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
             claim.count < request.batch && !claim.closed && take_across_lanes(&claim, lanes.items, lanes.count);
         if (noted && claim.count < request.batch && !claim.closed) {
             // A note may be wrong: nothing is called empty because of it.
-            claim.use_notes = false;
+            claim.skip_recent_claims = false;
             // What has been taken must not be seen again.
             CommandCounterIncrement();
             renew_snapshot(&claim.jobs);

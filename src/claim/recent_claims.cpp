@@ -14,12 +14,12 @@ namespace jobq {
 
 namespace {
 
-constexpr int kNotes = 16384;
+constexpr int kRecentClaims = 16384;
 constexpr uint16 kMoment = 200;  // milliseconds: of hundreds of claimers each may wait that long for a processor
 
 struct Claimed {
     pg_atomic_uint32 epoch;
-    pg_atomic_uint64 notes[kNotes];
+    pg_atomic_uint64 notes[kRecentClaims];
 };
 
 Claimed *claimed = nullptr;
@@ -35,16 +35,16 @@ uint64 note_of(uint64 hash, TimestampTz now) {
 
 // Jobs that follow one another lie side by side: claims pass over them in this order.
 pg_atomic_uint64 *place_of(int64 job) {
-    return &claimed->notes[(static_cast<uint64>(job) + spread(MyDatabaseId, 0)) % kNotes];
+    return &claimed->notes[(static_cast<uint64>(job) + spread(MyDatabaseId, 0)) % kRecentClaims];
 }
 
 }  // namespace
 
-void note_claimed(int64 job, TimestampTz now) {
+void remember_claim(int64 job, TimestampTz now) {
     if (claimed != nullptr) pg_atomic_write_u64(place_of(job), note_of(hash_of(job), now));
 }
 
-bool claimed_just_now(int64 job, TimestampTz now) {
+bool recently_claimed(int64 job, TimestampTz now) {
     if (claimed == nullptr) return false;
     const uint64 note = pg_atomic_read_u64(place_of(job));
     const uint64 wanted = note_of(hash_of(job), now);
@@ -53,13 +53,13 @@ bool claimed_just_now(int64 job, TimestampTz now) {
     return note >> 16 == wanted >> 16 && (age <= kMoment || age >= static_cast<uint16>(-kMoment));
 }
 
-void forget_claimed() {
+void forget_recent_claims() {
     if (claimed != nullptr) pg_atomic_fetch_add_u32(&claimed->epoch, 1);
 }
 
-Size claimed_size() { return sizeof(Claimed); }
+Size recent_claims_size() { return sizeof(Claimed); }
 
-void make_claimed(void *memory, bool fresh) {
+void make_recent_claims(void *memory, bool fresh) {
     claimed = static_cast<Claimed *>(memory);
     if (!fresh) return;
     pg_atomic_init_u32(&claimed->epoch, 0);

@@ -11,14 +11,14 @@
 namespace jobq {
 
 // This job of the session's database has just been locked by a claim.
-void note_claimed(int64 job, TimestampTz now);
+void remember_claim(int64 job, TimestampTz now);
 // Whether somebody claimed it a moment ago.
-bool claimed_just_now(int64 job, TimestampTz now);
+bool recently_claimed(int64 job, TimestampTz now);
 // Jobs that were claimed may be claimable again: all notes of all databases are void.
-void forget_claimed();
+void forget_recent_claims();
 
 // For shmem/memory.cpp.
-Size claimed_size();
-void make_claimed(void *memory, bool fresh);
+Size recent_claims_size();
+void make_recent_claims(void *memory, bool fresh);
 
 }  // namespace jobq

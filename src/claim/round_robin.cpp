@@ -25,7 +25,7 @@ void begin_at_random(pg_atomic_uint64 *places) {
 
 }  // namespace
 
-pg_atomic_uint64 *turn_position(std::string_view queue) {
+pg_atomic_uint64 *round_robin_position(std::string_view queue) {
     const uint64 place = digest_of_queue(queue) % kPlaces;
     if (shared_places != nullptr) return &shared_places[place];
     if (!own_ready) begin_at_random(own_places);
@@ -33,9 +33,9 @@ pg_atomic_uint64 *turn_position(std::string_view queue) {
     return &own_places[place];
 }
 
-Size turns_size() { return sizeof(pg_atomic_uint64) * kPlaces; }
+Size round_robin_size() { return sizeof(pg_atomic_uint64) * kPlaces; }
 
-void make_turns(void *memory, bool fresh) {
+void make_round_robin(void *memory, bool fresh) {
     shared_places = static_cast<pg_atomic_uint64 *>(memory);
     if (fresh)
         for (uint32 i = 0; i < kPlaces; i++) pg_atomic_init_u64(&shared_places[i], 0);

@@ -9,10 +9,10 @@
 
 namespace jobq {
 
-pg_atomic_uint64 *turn_position(std::string_view queue);
+pg_atomic_uint64 *round_robin_position(std::string_view queue);
 
 // For shmem/memory.cpp.
-Size turns_size();
-void make_turns(void *memory, bool fresh);
+Size round_robin_size();
+void make_round_robin(void *memory, bool fresh);
 
 }  // namespace jobq

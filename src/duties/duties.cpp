@@ -393,7 +393,7 @@ void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
 }
 
 void restore_trigger() {
-    if (marks_epoch() != kNoMarks || !run(find_misplaced_trigger, Params())[0].bool_at(1)) return;
+    if (trigger_epoch() != kNoEpoch || !run(find_misplaced_trigger, Params())[0].bool_at(1)) return;
     FailureText failure;
     const int nest_level = NewGUCNestLevel();
     set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
@@ -517,7 +517,7 @@ DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
         if (outcome.failed == 0) heartbeats_checked(grace_start);
     }
     settle_slots(now, &outcome);
-    outcome.done += repair_marks();
+    outcome.done += repair_empty_ranges();
     repair_unblocking(now);
     change_beside(
         "jobq.lane_directory", [&] { outcome.goes_on |= retire_lanes(now); }, &outcome);

@@ -120,7 +120,7 @@ void note_dependencies() {
     LWLockRelease(lock());
 }
 
-bool watch_job(int64 job) {
+bool await_job(int64 job) {
     if (!usable()) return false;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     const Added added = add(job);
@@ -138,14 +138,14 @@ bool watch_job(int64 job) {
     return added != Added::Known;
 }
 
-void unwatch_job(int64 job) {
+void stop_awaiting_job(int64 job) {
     if (!usable()) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     remove(bucket_of(job), [job](const Entry &entry) { return entry.job == job && entry.database == MyDatabaseId; });
     LWLockRelease(lock());
 }
 
-uint64 begin_watching_anew() {
+uint64 begin_awaiting_anew() {
     if (!usable()) return 0;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     const uint64 search = ++watched->searches;
@@ -153,7 +153,7 @@ uint64 begin_watching_anew() {
     return search;
 }
 
-void end_watching_anew(uint64 search) {
+void end_awaiting_anew(uint64 search) {
     if (!usable()) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     for (int bucket = 0; bucket < kBuckets; bucket++)
@@ -168,7 +168,7 @@ void end_watching_anew(uint64 search) {
     LWLockRelease(lock());
 }
 
-void forget_watched_jobs(Oid database) {
+void forget_awaited_jobs(Oid database) {
     if (!usable()) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     for (int bucket = 0; bucket < kBuckets; bucket++)
@@ -184,7 +184,7 @@ bool dependencies_noted() {
     return noted;
 }
 
-bool job_is_watched(int64 job) {
+bool job_is_awaited(int64 job) {
     // Told of a job that is not watched, the promoter finds nothing to do.
     if (pg_atomic_read_u32(&watched->buckets[bucket_of(job)]) != 0) return true;
     if (watched->no_room) return true;
@@ -196,9 +196,9 @@ bool job_is_watched(int64 job) {
     return all;
 }
 
-Size watched_size() { return sizeof(Watched); }
+Size awaited_jobs_size() { return sizeof(Watched); }
 
-void make_watched(void *memory, bool fresh) {
+void make_awaited_jobs(void *memory, bool fresh) {
     watched = static_cast<Watched *>(memory);
     if (!fresh) return;
     memset(memory, 0, sizeof(Watched));

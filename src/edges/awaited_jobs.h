@@ -15,24 +15,24 @@ namespace jobq {
 // Some jobs of this database depend on others: whoever ends a job other than by completing it must tell of it.
 void note_dependencies();
 // Commits tell of this job from now on. No room: of every job. False when they did already.
-bool watch_job(int64 job);
-void unwatch_job(int64 job);
+bool await_job(int64 job);
+void stop_awaiting_job(int64 job);
 // A search for all that is to be watched begins. Meanwhile what was watched stays so: commits that complete those jobs
 // shall not go unnoticed until the search comes by.
-uint64 begin_watching_anew();
+uint64 begin_awaiting_anew();
 // It has come to its end: what nobody has watched since it began is watched no more.
-void end_watching_anew(uint64 search);
+void end_awaiting_anew(uint64 search);
 // Nothing is watched in this database any more, nor known of it.
-void forget_watched_jobs(Oid database);
+void forget_awaited_jobs(Oid database);
 
 // ---- for a commit, once everybody can see it
 
 // Whether anything depends on anything, as far as is known.
 bool dependencies_noted();
-bool job_is_watched(int64 job);
+bool job_is_awaited(int64 job);
 
 // For shmem/memory.cpp.
-Size watched_size();
-void make_watched(void *memory, bool fresh);
+Size awaited_jobs_size();
+void make_awaited_jobs(void *memory, bool fresh);
 
 }  // namespace jobq

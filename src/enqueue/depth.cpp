@@ -98,13 +98,13 @@ void push_stream(Streams *streams, const Stream &added) {
 
 // Finds the first job of each priority of a lane.
 void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
-    const bool use_marks = may_use_marks(lane);
-    const int passed = walk_priorities(jobs, lane, use_marks, [&](const ClaimKey &key) {
+    const bool skip_empty_ranges = may_skip_empty_ranges(lane);
+    const int passed = walk_priorities(jobs, lane, skip_empty_ranges, [&](const ClaimKey &key) {
         push_stream(streams, {lane, key});
     });
     // The entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes who would learn.
-    if (!use_marks || passed < kWorthLearning) return;
-    learn_lane(jobs, lane, core::kLastKey, kLearningPause);
+    if (!skip_empty_ranges || passed < kWorthRefreshing) return;
+    refresh_lane(jobs, lane, core::kLastKey, kRefreshPause);
     renew_snapshot(jobs);
 }
 

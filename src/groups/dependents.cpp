@@ -226,7 +226,7 @@ void change_each(const Datum *ids, int count, Change change, Results *results, D
 // A dependency that had not finished when it was looked at. Unless commits told of it already then, it is to be looked
 // at once more.
 void look_later(int64 job) {
-    if (watch_job(job)) publish_unblocked_at_commit(Blocker::Dependency, job);
+    if (await_job(job)) publish_unblocked_at_commit(Blocker::Dependency, job);
 }
 
 void watch_next(Results *results, Unblocking *done) {
@@ -344,7 +344,7 @@ int64 look_at_whole_jobs(Datum *jobs, int count, Unblocking *done) {
 // Those of these jobs that have finished, and whom that concerns.
 void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
     if (count == 0) return;
-    for (int i = 0; i < count; i++) watch_job(DatumGetInt64(jobs[i]));
+    for (int i = 0; i < count; i++) await_job(DatumGetInt64(jobs[i]));
     const Rows states = run(get_states, Params().add(array_of(jobs, count, INT8OID)));
     Datum *finished = room_for<Datum>(count), *failed = room_for<Datum>(count);
     int finished_count = 0;
@@ -352,7 +352,7 @@ void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
         const core::DependencyState state = state_at(states[i], 2);
         if (state == core::DependencyState::Unfinished) continue;
         // Before the next look: who finds it unfinished there, since it was retried, watches it again.
-        unwatch_job(DatumGetInt64(states[i].get(1)));
+        stop_awaiting_job(DatumGetInt64(states[i].get(1)));
         finished[finished_count] = states[i].get(1);
         failed[finished_count++] = BoolGetDatum(state != core::DependencyState::Completed);
     }
@@ -402,11 +402,11 @@ void look_at_dependencies(const Unblocked *told, int count, Unblocking *done) {
 bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
     if (place->behind == PG_INT64_MIN) {
         if (!any_dependency()) {
-            forget_watched_jobs(MyDatabaseId);
+            forget_awaited_jobs(MyDatabaseId);
             return false;
         }
         note_dependencies();
-        place->began = begin_watching_anew();
+        place->began = begin_awaiting_anew();
     }
     // Of jobs with many dependencies fewer at a time: others wait for the end of this transaction.
     static int at_once = kSearchBatch;
@@ -421,7 +421,7 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
         // Its row may come later: a restore.
         if (row.is_null(3)) continue;
         if (row.bool_at(3)) {
-            watch_job(row.int64_at(2));
+            await_job(row.int64_at(2));
             jobs[count++] = row.get(1);
         } else {
             nothing[left_count] = Int64GetDatum(0);
@@ -434,7 +434,7 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
         run(unwatch, Params().add(array_of(left, left_count, INT8OID)).add(array_of(nothing, left_count, INT8OID)));
     at_once = GetCurrentTimestamp() - begun > kLongSearch ? Max(at_once / 2, 1) : Min(at_once * 2, kSearchBatch);
     const bool more = waiting.size() == static_cast<uint64>(limit);
-    if (!more) end_watching_anew(place->began);
+    if (!more) end_awaiting_anew(place->began);
     return more;
 }
 

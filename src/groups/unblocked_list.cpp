@@ -215,9 +215,9 @@ bool begin_promoting() {
     return slot != nullptr && pg_atomic_exchange_u64(&list_of(slot)->promoter, own_number()) == own_number();
 }
 
-Size unblock_size() { return sizeof(Lists); }
+Size unblocked_list_size() { return sizeof(Lists); }
 
-void make_unblock(void *memory, bool fresh) {
+void make_unblocked_list(void *memory, bool fresh) {
     lists = static_cast<Lists *>(memory);
     if (!fresh) return;
     memset(memory, 0, sizeof(Lists));

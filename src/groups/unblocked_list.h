@@ -52,7 +52,7 @@ bool searches_rest(const Slot *slot, Blocker blocker, TimestampTz now);
 bool begin_promoting();
 
 // For shmem/memory.cpp.
-Size unblock_size();
-void make_unblock(void *memory, bool fresh);
+Size unblocked_list_size();
+void make_unblocked_list(void *memory, bool fresh);
 
 }  // namespace jobq

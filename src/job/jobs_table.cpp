@@ -122,8 +122,8 @@ uint64 epoch_of(Oid table) {
     }
     systable_endscan(scan);
     table_close(triggers, AccessShareLock);
-    if (telling < kTellingTriggers) return kNoMarks;
-    return epoch == kNoMarks ? 1 : epoch;
+    if (telling < kTellingTriggers) return kNoEpoch;
+    return epoch == kNoEpoch ? 1 : epoch;
 }
 
 const char *name_of(JobIndex which) { return kIndexes[static_cast<int>(which)].name; }
@@ -203,7 +203,7 @@ void look_up() {
     Relation table = table_open(known.table, AccessShareLock);
     known.attached = attached_to(table, kOwnJobColumns, kJobColumns);
     if (known.attached.reason == nullptr) known.attached.reason = reason_in_indexes();
-    known.epoch = known.attached.has_children ? kNoMarks : epoch_of(known.table);
+    known.epoch = known.attached.has_children ? kNoEpoch : epoch_of(known.table);
     known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
     table_close(table, NoLock);
@@ -325,7 +325,7 @@ void close_jobs_for_reading(JobsTable *jobs) {
     table_close(jobs->table.relation, NoLock);
 }
 
-uint64 marks_epoch() {
+uint64 trigger_epoch() {
     // A transaction that has not locked the table yet may not have heard of changes of its triggers.
     AcceptInvalidationMessages();
     if (!known.valid) look_up();

@@ -16,7 +16,7 @@ using core::EmptyRanges;
 // Publications that a learner is told of one by one; later ones widen the last.
 constexpr int kMaxPublished = 4;
 // A learner that took longer has ended without a word.
-constexpr core::Micros kLongestLearning = core::kSecond;
+constexpr core::Micros kLongestRefresh = core::kSecond;
 
 struct Published {
     ClaimKey first, last;
@@ -36,25 +36,25 @@ struct Entry {
 };
 
 using Set = EntrySet<Entry>;
-using Table = SetTable<Set, Lock::Marks>;
+using Table = SetTable<Set, Lock::LaneRanges>;
 
-struct Marks {
+struct LaneRanges {
     pg_atomic_uint64 next_ticket;  // never repeats, so that a place given to another lane and back is noticed
     Set sets[FLEXIBLE_ARRAY_MEMBER];
 };
 
-Marks *marks = nullptr;
+LaneRanges *known = nullptr;
 Table table = {};
 
 int set_count() { return Table::sets_for(settings.lanes_held); }
 
-bool useful(uint64 epoch) { return epoch != kNoMarks && marks != nullptr && worker_comes_by(); }
+bool useful(uint64 epoch) { return epoch != kNoEpoch && known != nullptr && worker_comes_by(); }
 
 Entry *find_entry(Set *set, int64 lane) {
     return set->find([lane](const Entry &entry) { return entry.database == MyDatabaseId && entry.lane == lane; });
 }
 
-// A place for the lane: the one it has, whose marks are of another epoch, or one of its own.
+// A place for the lane: the one it has, whose empty ranges are of another epoch, or one of its own.
 Entry *make_entry(Set *set, int64 lane, uint64 epoch) {
     Entry *place = find_entry(set, lane);
     if (place == nullptr)
@@ -81,7 +81,7 @@ bool touches(const EmptyRanges &ranges, const ClaimKey &first, const ClaimKey &l
     return false;
 }
 
-void tell_learner(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
+void tell_refresher(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
     if (entry->ticket == 0) return;
     if (entry->published_count < kMaxPublished) {
         entry->published[entry->published_count++] = {first, last};
@@ -94,7 +94,7 @@ void tell_learner(Entry *entry, const ClaimKey &first, const ClaimKey &last) {
 
 }  // namespace
 
-EmptyRanges read_marks(uint64 epoch, int64 lane) {
+EmptyRanges read_empty_ranges(uint64 epoch, int64 lane) {
     if (!useful(epoch)) return {};
     return with_entry(lane, LW_SHARED, [epoch](const Entry *entry, Set *) {
         return is_of(entry, epoch) ? entry->ranges : EmptyRanges{};
@@ -109,35 +109,35 @@ ClaimKey first_possible_key(uint64 epoch, int64 lane) {
 }
 
 ClaimKey expected_end(int64 lane) {
-    if (marks == nullptr) return core::kLastKey;
+    if (known == nullptr) return core::kLastKey;
     return with_entry(lane, LW_SHARED, [](const Entry *entry, Set *) {
         return entry == nullptr ? core::kLastKey : entry->expected_end;
     });
 }
 
 void expect_end(int64 lane, const ClaimKey &key) {
-    if (marks == nullptr) return;
+    if (known == nullptr) return;
     with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
         if (entry != nullptr) entry->expected_end = key;
         return true;
     });
 }
 
-uint64 begin_learning(uint64 epoch, int64 lane, core::Micros pause) {
+uint64 begin_refresh(uint64 epoch, int64 lane, core::Micros pause) {
     if (!useful(epoch)) return 0;
     const TimestampTz now = GetCurrentTimestamp();
     return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *set) -> uint64 {
         if (!is_of(entry, epoch)) entry = make_entry(set, lane, epoch);
         const core::Micros age = now - entry->ticket_at;
-        if (age >= 0 && age < (entry->ticket != 0 ? kLongestLearning : pause)) return 0;
-        entry->ticket = pg_atomic_add_fetch_u64(&marks->next_ticket, 1);
+        if (age >= 0 && age < (entry->ticket != 0 ? kLongestRefresh : pause)) return 0;
+        entry->ticket = pg_atomic_add_fetch_u64(&known->next_ticket, 1);
         entry->ticket_at = entry->learned_at = now;
         entry->published_count = 0;
         return entry->ticket;
     });
 }
 
-void finish_learning(int64 lane, uint64 ticket, const EmptyRanges &found) {
+void finish_refresh(int64 lane, uint64 ticket, const EmptyRanges &found) {
     if (ticket == 0) return;
     with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
         if (entry == nullptr || entry->ticket != ticket) return false;
@@ -146,41 +146,41 @@ void finish_learning(int64 lane, uint64 ticket, const EmptyRanges &found) {
         for (int i = 0; i < entry->published_count; i++)
             core::forget_empty(&known, entry->published[i].first, entry->published[i].last);
         for (int i = 0; i < known.count; i++)
-            core::learn_empty(&entry->ranges, known.items[i].keys, known.items[i].passed);
+            core::add_empty(&entry->ranges, known.items[i].keys, known.items[i].passed);
         return true;
     });
 }
 
-bool is_being_learned(int64 lane) {
-    if (marks == nullptr) return false;
+bool is_being_refreshed(int64 lane) {
+    if (known == nullptr) return false;
     const TimestampTz now = GetCurrentTimestamp();
     return with_entry(lane, LW_SHARED, [now](const Entry *entry, Set *) {
-        return entry != nullptr && entry->ticket != 0 && now - entry->ticket_at < kLongestLearning;
+        return entry != nullptr && entry->ticket != 0 && now - entry->ticket_at < kLongestRefresh;
     });
 }
 
 void publish_keys(int64 lane, const ClaimKey &first, const ClaimKey &last) {
-    if (marks == nullptr) return;
+    if (known == nullptr) return;
     const bool nothing_to_do = with_entry(lane, LW_SHARED, [&](const Entry *entry, Set *) {
         return entry == nullptr || (entry->ticket == 0 && !touches(entry->ranges, first, last));
     });
     if (nothing_to_do) return;
     with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *) {
         if (entry == nullptr) return false;
-        tell_learner(entry, first, last);
+        tell_refresher(entry, first, last);
         core::forget_empty(&entry->ranges, first, last);
         return true;
     });
 }
 
-void forget_marks() {
-    if (marks == nullptr) return;
+void forget_empty_ranges() {
+    if (known == nullptr) return;
     table.for_each(LW_EXCLUSIVE, [](Entry *entry) { *entry = {}; });
 }
 
 int held_lanes(uint64 epoch, HeldLane *held, int room) {
     int count = 0;
-    if (epoch == kNoMarks || marks == nullptr) return 0;
+    if (epoch == kNoEpoch || known == nullptr) return 0;
     table.for_each(LW_SHARED, [&](const Entry *entry) {
         if (entry->epoch != epoch || count == room) return;
         held[count++] = {entry->lane, core::skip_empty(entry->ranges, core::kFirstKey), entry->ranges.count,
@@ -209,14 +209,14 @@ void leave_repair_place(const RepairPlace &place) {
     LWLockRelease(slots_lock());
 }
 
-Size marks_size() { return offsetof(Marks, sets) + sizeof(Set) * set_count(); }
+Size empty_ranges_size() { return offsetof(LaneRanges, sets) + sizeof(Set) * set_count(); }
 
-void make_marks(void *memory, bool fresh) {
-    marks = static_cast<Marks *>(memory);
-    table = {set_count(), marks->sets};
+void make_empty_ranges(void *memory, bool fresh) {
+    known = static_cast<LaneRanges *>(memory);
+    table = {set_count(), known->sets};
     if (!fresh) return;
-    memset(memory, 0, marks_size());
-    pg_atomic_init_u64(&marks->next_ticket, 0);
+    memset(memory, 0, empty_ranges_size());
+    pg_atomic_init_u64(&known->next_ticket, 0);
 }
 
 }  // namespace jobq

@@ -1,19 +1,20 @@
-// Marks: what the sessions of a server know together of the emptiness of lanes (lanes/empty_ranges_policy.h), so that a
-// claim does not walk over the index entries of jobs that are gone. While a transaction that is older than they are
-// stays open, neither vacuum nor the index may remove these, and every claim would pass all of them.
+// Empty ranges: what the sessions of a server know together of the emptiness of lanes (lanes/empty_ranges_policy.h), so
+// that a claim does not walk over the index entries of jobs that are gone. While a transaction that is older than they
+// are stays open, neither vacuum nor the index may remove these, and every claim would pass all of them.
 //
-// Marks are hints with one guarantee: no committed claimable job lies in a range that is called empty, but for the
-// moment between its transaction's commit and that session's next instruction. It rests on two rules.
+// Empty ranges are hints with one guarantee: no committed claimable job lies in a range that is called empty, but for
+// the moment between its transaction's commit and that session's next instruction. It rests on two rules.
 //  - Whatever makes a job claimable publishes the job's key after its transaction has become visible
 //  (wait/at_commit.h),
 //    which takes the key out of the ranges.
 //  - A range is learned from a plain read under a fresh snapshot that does not see the reader's own changes: a row that
 //    anybody holds, or has changed without having committed, still counts as a job. The reader says so before it
 //    takes the snapshot, and what is published from then on limits what it may add.
-// By hand, triggers publish. So marks are of an epoch, the time between two changes of the table's triggers, and hold
-// in no other; while a trigger that publishes is switched off there are none. See marks_epoch() in job/jobs_table.h.
+// By hand, triggers publish. So empty ranges are of an epoch, the time between two changes of the table's triggers, and
+// hold in no other; while a trigger that publishes is switched off there are none. See trigger_epoch() in
+// job/jobs_table.h.
 //
-// Without preload or without a running launcher there are no marks: the same answers, only slower.
+// Without preload or without a running launcher there are no empty ranges: the same answers, only slower.
 #pragma once
 
 #include "compat/pg.h"
@@ -23,9 +24,9 @@
 namespace jobq {
 
 // What is known of a lane of this session's database; no ranges when nothing is.
-core::EmptyRanges read_marks(uint64 epoch, int64 lane);
+core::EmptyRanges read_empty_ranges(uint64 epoch, int64 lane);
 
-// Where the first job of the lane can be; kLastKey: there is none. Costs less than read_marks.
+// Where the first job of the lane can be; kLastKey: there is none. Costs less than read_empty_ranges.
 core::ClaimKey first_possible_key(uint64 epoch, int64 lane);
 
 // Where the next claims of the lane are likely to end, as the last one thought that read so far; kLastKey: nobody
@@ -33,20 +34,20 @@ core::ClaimKey first_possible_key(uint64 epoch, int64 lane);
 core::ClaimKey expected_end(int64 lane);
 void expect_end(int64 lane, const core::ClaimKey &key);
 
-// A read that may learn something begins: to be called before its snapshot is taken, and before read_marks. 0: not now,
-// since another one is going on or began less than `pause` ago.
-uint64 begin_learning(uint64 epoch, int64 lane, core::Micros pause);
-// What the read found empty; `ticket` is what begin_learning returned.
-void finish_learning(int64 lane, uint64 ticket, const core::EmptyRanges &found);
+// A read that may learn something begins: to be called before its snapshot is taken, and before read_empty_ranges. 0:
+// not now, since another one is going on or began less than `pause` ago.
+uint64 begin_refresh(uint64 epoch, int64 lane, core::Micros pause);
+// What the read found empty; `ticket` is what begin_refresh returned.
+void finish_refresh(int64 lane, uint64 ticket, const core::EmptyRanges &found);
 
 // Whether such a read is going on.
-bool is_being_learned(int64 lane);
+bool is_being_refreshed(int64 lane);
 
 // Jobs of a lane, their keys between `first` and `last`, have become claimable and visible. No error is raised.
 void publish_keys(int64 lane, const core::ClaimKey &first, const core::ClaimKey &last);
 
 // Forgets every mark of this session's database. No error is raised.
-void forget_marks();
+void forget_empty_ranges();
 
 // What is held of one lane.
 struct HeldLane {
@@ -66,7 +67,7 @@ RepairPlace take_repair_place();
 void leave_repair_place(const RepairPlace &place);
 
 // For shmem/memory.cpp.
-Size marks_size();
-void make_marks(void *memory, bool fresh);
+Size empty_ranges_size();
+void make_empty_ranges(void *memory, bool fresh);
 
 }  // namespace jobq

@@ -72,7 +72,7 @@ void forget_empty(EmptyRanges *ranges, const ClaimKey &first, const ClaimKey &la
     }
 }
 
-void learn_empty(EmptyRanges *ranges, const KeyRange &keys, std::int64_t passed) noexcept {
+void add_empty(EmptyRanges *ranges, const KeyRange &keys, std::int64_t passed) noexcept {
     if (keys.to <= keys.from) return;
     EmptyRange joined = {keys, passed};
     for (int i = 0; i < ranges->count;) {

@@ -36,6 +36,6 @@ void forget_empty(EmptyRanges *ranges, const ClaimKey &first, const ClaimKey &la
 
 // No job is in `keys`; joined with what it touches. With more ranges than there is room for, the one that is worth
 // least is forgotten.
-void learn_empty(EmptyRanges *ranges, const KeyRange &keys, std::int64_t passed) noexcept;
+void add_empty(EmptyRanges *ranges, const KeyRange &keys, std::int64_t passed) noexcept;
 
 }  // namespace jobq::core

@@ -30,8 +30,8 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
 // can have claimed it before.
 void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new = false);
 
-// Of so many lanes at most each is looked into by itself, and the marks say which of them are empty. Of more, those
-// that have entries in the claim index are looked for.
+// Of so many lanes at most each is looked into by itself, and the empty ranges say which of them are empty. Of more,
+// those that have entries in the claim index are looked for.
 constexpr int kFewLanes = 64;
 
 // The lanes of a queue, in the order of their ids.

@@ -11,8 +11,8 @@
 
 namespace jobq {
 
-// Whether this transaction may rely on the marks of a lane: they tell of what is committed, and published, now.
-inline bool may_use_marks(int64 lane) { return !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane); }
+// Whether this transaction may rely on the empty ranges of a lane: they tell of what is committed, and published, now.
+inline bool may_skip_empty_ranges(int64 lane) { return !IsolationUsesXactSnapshot() && !has_unpublished_jobs(lane); }
 
 enum class Step { Next, NextPriority, Stop };
 
@@ -47,8 +47,8 @@ void walk_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const co
 // Calls found(key) for the first job of each priority of a lane, which stands in table.row. Returns how many entries it
 // met that belong to no job.
 template <typename Found>
-int walk_priorities(JobsTable *jobs, int64 lane, bool with_marks, Found found) {
-    const core::EmptyRanges empty = read_marks(with_marks ? marks_epoch() : kNoMarks, lane);
+int walk_priorities(JobsTable *jobs, int64 lane, bool skip_empty_ranges, Found found) {
+    const core::EmptyRanges empty = read_empty_ranges(skip_empty_ranges ? trigger_epoch() : kNoEpoch, lane);
     int passed = 0;
     walk_lane(
         jobs, lane, core::kFirstKey, core::kLastKey,

@@ -36,12 +36,12 @@ bool publish_stranded(JobsTable *jobs, int64 lane, const core::KeyRange &keys, C
 
 }  // namespace
 
-void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause, const ClaimKey &begin) {
+void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros pause, const ClaimKey &begin) {
     if (has_new_files(jobs->table.relation)) return;
-    const uint64 epoch = marks_epoch();
-    const uint64 ticket = begin_learning(epoch, lane, pause);
+    const uint64 epoch = trigger_epoch();
+    const uint64 ticket = begin_refresh(epoch, lane, pause);
     if (ticket == 0) return;
-    const EmptyRanges known = read_marks(epoch, lane);
+    const EmptyRanges known = read_empty_ranges(epoch, lane);
     renew_snapshot(jobs);
     // With the number of the first command, the snapshot sees nothing that this transaction did: what it has claimed
     // counts as pending, as long as it may roll back.
@@ -58,19 +58,19 @@ void learn_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros p
                 passed++;
                 return Step::Next;
             }
-            if (from == begin || passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+            if (from == begin || passed >= kWorthKeeping) core::add_empty(&found, {from, key}, passed);
             from = core::next_key(key);
             passed = 0;
             return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
         });
     if (seen < kMaxJobsSeen && from < end && (from == begin || passed >= kWorthKeeping))
-        core::learn_empty(&found, {from, end}, passed);
-    finish_learning(lane, ticket, found);
+        core::add_empty(&found, {from, end}, passed);
+    finish_refresh(lane, ticket, found);
 }
 
-int64 repair_marks() {
+int64 repair_empty_ranges() {
     auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
-    const uint64 epoch = marks_epoch();
+    const uint64 epoch = trigger_epoch();
     const int count = held_lanes(epoch, held, lanes_held());
     int64 found = 0;
     RepairPlace place = take_repair_place();
@@ -82,7 +82,7 @@ int64 repair_marks() {
     for (int i = 0; i < count; i++) {
         if (held[i].lane < place.lane) continue;
         if (place.lane < held[i].lane) place = {held[i].lane, core::kFirstKey};
-        const EmptyRanges empty = read_marks(epoch, place.lane);
+        const EmptyRanges empty = read_empty_ranges(epoch, place.lane);
         renew_snapshot(&jobs);
         bool stranded = false;
         for (int r = 0; r < empty.count && entries > 0; r++)

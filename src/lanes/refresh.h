@@ -1,4 +1,4 @@
-// Beside the marks (lanes/empty_ranges.h): the plain reads of the claim index behind them.
+// Beside the empty ranges (lanes/empty_ranges.h): the plain reads of the claim index behind them.
 #pragma once
 
 #include "compat/pg.h"
@@ -9,8 +9,8 @@ namespace jobq {
 
 // So many entries of jobs that are gone, and the next claims shall be spared them: by a read so long after the last
 // one.
-constexpr int kWorthLearning = 8;
-constexpr core::Micros kLearningPause = core::kMillisecond;
+constexpr int kWorthRefreshing = 8;
+constexpr core::Micros kRefreshPause = core::kMillisecond;
 
 // A range behind a job that is still to be seen is worth its place when a claim passes so many entries in it.
 constexpr int kWorthKeeping = 4;
@@ -20,12 +20,12 @@ constexpr int kMaxJobsSeen = 16;
 // Reads a lane's part of the claim index from `begin` up to `end`, under a fresh snapshot that does not see this
 // transaction's own changes, and tells the other sessions where it is empty; not when somebody began that less than
 // `pause` ago. `jobs` needs a new snapshot afterwards.
-void learn_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause,
-                const core::ClaimKey &begin = core::kFirstKey);
+void refresh_lane(JobsTable *jobs, int64 lane, const core::ClaimKey &end, core::Micros pause,
+                  const core::ClaimKey &begin = core::kFirstKey);
 
-// Looks for claimable jobs where the marks say there are none: a safety net, since whatever makes one claimable
+// Looks for claimable jobs where the empty ranges say there are none: a safety net, since whatever makes one claimable
 // publishes it. One call reads a bounded piece; the next goes on behind it. Returns in how many lanes it found and
 // published some.
-int64 repair_marks();
+int64 repair_empty_ranges();
 
 }  // namespace jobq

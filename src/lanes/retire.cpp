@@ -90,7 +90,7 @@ bool lock_directory() {
     return ConditionalLockRelationOid(directory, ShareUpdateExclusiveLock);
 }
 
-// By the table alone: marks may call a lane empty for a moment after a commit.
+// By the table alone: empty ranges may call a lane empty for a moment after a commit.
 bool has_claimable_job(JobsTable *jobs, int64 lane, core::ClaimKey key, int *passed) {
     seek_ready(jobs, lane, key);
     while (next_ready(jobs, &key)) {

@@ -176,11 +176,11 @@ UnwatchedSearch find_unwatched_jobs() {
     // What an old snapshot shows may be long over, and what has come since is behind it.
     if (IsolationUsesXactSnapshot()) return search;
     const TimestampTz begin = GetCurrentTimestamp();
-    const uint64 epoch = marks_epoch();
+    const uint64 epoch = trigger_epoch();
     const Datum epoch_value = Int64GetDatum(static_cast<int64>(epoch));
     // Preloaded before, and not any more: claims of then may have left jobs unwatched.
     const bool alone = !shared_memory_ready();
-    if (alone ? run(lock_unwatched_unknown, Params().add(epoch_value).add(BoolGetDatum(epoch == kNoMarks))).size() == 0
+    if (alone ? run(lock_unwatched_unknown, Params().add(epoch_value).add(BoolGetDatum(epoch == kNoEpoch))).size() == 0
               : next_look_for_unwatched(epoch) > begin)
         return search;
     search.looked = true;
@@ -206,10 +206,10 @@ UnwatchedSearch find_unwatched_jobs() {
 }
 
 TimestampTz next_search_for_unwatched() {
-    const uint64 epoch = marks_epoch();
+    const uint64 epoch = trigger_epoch();
     const TimestampTz next = next_look_for_unwatched(epoch);
     // The repair sets the role in which a trigger fires right, which then is to be looked behind.
-    return epoch == kNoMarks ? Min(next, GetCurrentTimestamp() + core::kSecond) : next;
+    return epoch == kNoEpoch ? Min(next, GetCurrentTimestamp() + core::kSecond) : next;
 }
 
 Datum unwatched_jobs() {

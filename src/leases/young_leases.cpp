@@ -215,11 +215,11 @@ uint32 worker_hash_of(const text *worker_id) {
 
 int leases_held() { return table.room(); }
 
-Size leases_size() { return sizeof(Set) * set_count(); }
+Size young_leases_size() { return sizeof(Set) * set_count(); }
 
-void make_leases(void *memory, bool fresh) {
+void make_young_leases(void *memory, bool fresh) {
     table = {set_count(), static_cast<Set *>(memory)};
-    if (fresh) memset(memory, 0, leases_size());
+    if (fresh) memset(memory, 0, young_leases_size());
 }
 
 }  // namespace jobq

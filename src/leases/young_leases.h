@@ -49,14 +49,14 @@ uint32 worker_hash_of(const text *worker_id);
 int leases_held();
 
 // When running jobs that nobody watches must be looked for in the whole table, and that this has been done, begun at
-// `begin`. `epoch`: of the triggers, as the look has seen it (marks_epoch() in job/jobs_table.h). What comes behind
+// `begin`. `epoch`: of the triggers, as the look has seen it (trigger_epoch() in job/jobs_table.h). What comes behind
 // the triggers' back has been committed before the next epoch begins: one look in each finds it; and where they are
 // switched off for long, one now and then. `held`: some were held by others, it must be done again before long.
 TimestampTz next_look_for_unwatched(uint64 epoch);
 void looked_for_unwatched(uint64 epoch, TimestampTz begin, bool held);
 
 // For shmem/memory.cpp.
-Size leases_size();
-void make_leases(void *memory, bool fresh);
+Size young_leases_size();
+void make_young_leases(void *memory, bool fresh);
 
 }  // namespace jobq

@@ -148,7 +148,7 @@ bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_vie
     });
     // Its limit's entry knows that it has room.
     if (key.empty()) return missed;
-    return unpark_key(queue, key, GetCurrentTimestamp()) || missed;
+    return unthrottle_key(queue, key, GetCurrentTimestamp()) || missed;
 }
 
 Bound *bound_of(int64 slot, LWLock **lock) {
@@ -339,7 +339,7 @@ void forget_slots() {
     if (limits == nullptr) return;
     table.for_each(LW_EXCLUSIVE, [](Entry *entry) { lose_free(entry); });
     // Jobs whose keys had no room.
-    if (anything_parked()) forget_marks();
+    if (anything_throttled()) forget_empty_ranges();
 }
 
 Size limits_size() { return sizeof(Limits); }

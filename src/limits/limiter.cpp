@@ -232,11 +232,11 @@ void keep_permits(Limiter *limiter) {
     for (int i = 0; i < limiter->permit_count; i++) {
         const Permit &permit = limiter->permits[i];
         if (permit.slot != 0) slot_written(limiter->slots, permit.slot);
-        if (permit.of != SlotOf::Key || permit.rate.interval == 0 || !anything_parked()) continue;
-        // The key's next job, where it may be parked.
+        if (permit.of != SlotOf::Key || permit.rate.interval == 0 || !anything_throttled()) continue;
+        // The key's next job, where it may be throttled.
         TimestampTz due;
         tokens_of(permit.limit, permit.rate, limiter->now, &due);
-        unpark_key(limiter->name, limiter->key, due);
+        unthrottle_key(limiter->name, limiter->key, due);
     }
     limiter->permit_count = 0;
 }

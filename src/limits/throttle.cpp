@@ -22,7 +22,7 @@ using core::ClaimKey;
 using core::EmptyRanges;
 
 // So long a name is left again that comes while somebody reads the lane: what is found there is not known yet.
-constexpr core::Micros kWhileLearning = 20000;
+constexpr core::Micros kWhileRefreshing = 20000;
 
 ClaimKey key_of(TupleTableSlot *row) {
     bool is_null;
@@ -32,11 +32,11 @@ ClaimKey key_of(TupleTableSlot *row) {
 }
 
 // Takes the first job of the key out of the ranges; false: none is in them. By the index whichever way the rows go:
-// where there are ranges, which are marks, no other table inherits jobq.jobs, and nothing is written.
-bool unpark_first(JobsTable *jobs, int64 lane, std::string_view key, const EmptyRanges &parked) {
+// where there are such ranges, no other table inherits jobq.jobs, and nothing is written.
+bool unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, const EmptyRanges &throttled) {
     Relation index = open_job_index_if_good(JobIndex::Keys);
     if (index == nullptr) {
-        publish_keys(parked_lane(lane), core::kFirstKey, core::kLastKey);
+        publish_keys(throttled_lane(lane), core::kFirstKey, core::kLastKey);
         return true;
     }
     TupleTableSlot *row = table_slot_create(jobs->table.relation, nullptr);
@@ -50,9 +50,9 @@ bool unpark_first(JobsTable *jobs, int64 lane, std::string_view key, const Empty
         CHECK_FOR_INTERRUPTS();
         const ClaimKey at = key_of(row);
         // Behind the last range.
-        if (parked.count == 0 || parked.items[parked.count - 1].keys.to <= at) break;
-        found = !(core::skip_empty(parked, at) == at);
-        if (found) publish_keys(parked_lane(lane), at, at);
+        if (throttled.count == 0 || throttled.items[throttled.count - 1].keys.to <= at) break;
+        found = !(core::skip_empty(throttled, at) == at);
+        if (found) publish_keys(throttled_lane(lane), at, at);
     }
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(row);
@@ -62,12 +62,12 @@ bool unpark_first(JobsTable *jobs, int64 lane, std::string_view key, const Empty
 
 // Remembers under the number `under` where in the lane only jobs are of which waits(), for the one in table.row, holds.
 template <typename Waits>
-void learn_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits waits) {
-    const uint64 ticket = begin_learning(epoch, under, 0);
+void refresh_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits waits) {
+    const uint64 ticket = begin_refresh(epoch, under, 0);
     if (ticket == 0) return;
-    const EmptyRanges empty = read_marks(epoch, lane), known = read_marks(epoch, under);
+    const EmptyRanges empty = read_empty_ranges(epoch, lane), known = read_empty_ranges(epoch, under);
     renew_snapshot(jobs);
-    // As in learn_lane: what this transaction has claimed counts as pending.
+    // As in refresh_lane: what this transaction has claimed counts as pending.
     jobs->table.snapshot->curcid = FirstCommandId;
 
     EmptyRanges found = {};
@@ -79,7 +79,7 @@ void learn_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits 
         [&](const ClaimKey &key) {
             last = key;
             const ClaimKey next = core::skip_empty(known, core::skip_empty(empty, key));
-            // Parked already, and worth as much as all of them.
+            // Throttled already, and worth as much as all of them.
             if (key < next) passed += kWorthKeeping;
             return next;
         },
@@ -89,56 +89,57 @@ void learn_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Waits 
                 passed++;
                 return Step::Next;
             }
-            if (passed >= kWorthKeeping) core::learn_empty(&found, {from, key}, passed);
+            if (passed >= kWorthKeeping) core::add_empty(&found, {from, key}, passed);
             from = core::next_key(key);
             passed = 0;
             return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
         });
     // Up to the last entry there was; what comes behind it is told of.
-    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::learn_empty(&found, {from, core::next_key(last)}, passed);
-    finish_learning(under, ticket, found);
+    if (seen < kMaxJobsSeen && passed >= kWorthKeeping) core::add_empty(&found, {from, core::next_key(last)}, passed);
+    finish_refresh(under, ticket, found);
 }
 
 }  // namespace
 
-EmptyRanges parked_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now) {
+EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now) {
     if (any_slot_freed_here()) return {};
     // Others hear of these at the commit.
-    for (std::string_view queue, freed; next_key_freed_here(&queue, &freed);) unpark_key(queue, freed, now);
-    const int64 parked = parked_lane(lane);
+    for (std::string_view queue, freed; next_key_freed_here(&queue, &freed);) unthrottle_key(queue, freed, now);
+    const int64 throttled = throttled_lane(lane);
     char key[kLongestKey];
     for (;;) {
         bool all;
-        const int length = next_unparked_key(lane, now, key, &all);
-        if (all) publish_keys(parked, core::kFirstKey, core::kLastKey);
+        const int length = next_unthrottled_key(lane, now, key, &all);
+        if (all) publish_keys(throttled, core::kFirstKey, core::kLastKey);
         if (length == kNothingKept) return {};
         // Asked first: what ends in between is in the ranges then.
-        const bool learning = is_being_learned(parked);
-        const EmptyRanges ranges = read_marks(epoch, parked);
+        const bool learning = is_being_refreshed(throttled);
+        const EmptyRanges ranges = read_empty_ranges(epoch, throttled);
         if (length == 0) return ranges;
-        const std::string_view unparked(key, static_cast<size_t>(length));
-        if (!unpark_first(jobs, lane, unparked, ranges) && learning)
-            unpark_key(name, unparked, core::saturating_add(now, kWhileLearning));
+        const std::string_view unthrottled(key, static_cast<size_t>(length));
+        if (!unthrottle_first(jobs, lane, unthrottled, ranges) && learning)
+            unthrottle_key(name, unthrottled, core::saturating_add(now, kWhileRefreshing));
     }
 }
 
-void park_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch, TimestampTz now) {
+void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
+                   TimestampTz now) {
     if (has_new_files(jobs->table.relation) || !keep_keys_for(name, lane)) return;
-    learn_ranges(jobs, lane, parked_lane(lane), epoch, [&] {
+    refresh_ranges(jobs, lane, throttled_lane(lane), epoch, [&] {
         TimestampTz due = DT_NOEND;
         if (!waits_for_key(*jobs, name, queue, now, &due)) return false;
-        if (due != DT_NOEND) unpark_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due);
+        if (due != DT_NOEND) unthrottle_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due);
         return true;
     });
 }
 
 EmptyRanges suspect_ranges(int64 lane, uint64 epoch) {
-    return suspect_ranges_expected() ? read_marks(epoch, suspect_lane(lane)) : EmptyRanges{};
+    return suspect_ranges_expected() ? read_empty_ranges(epoch, suspect_lane(lane)) : EmptyRanges{};
 }
 
 void remember_suspects(JobsTable *jobs, int64 lane, uint64 epoch) {
     if (has_new_files(jobs->table.relation) || !expect_suspect_ranges()) return;
-    learn_ranges(jobs, lane, suspect_lane(lane), epoch, [&] { return is_suspect(*jobs); });
+    refresh_ranges(jobs, lane, suspect_lane(lane), epoch, [&] { return is_suspect(*jobs); });
 }
 
 }  // namespace jobq

@@ -11,18 +11,19 @@
 
 namespace jobq {
 
-// The ranges of a lane without a job that may run, besides its marks. Takes out of them the next jobs of keys that have
-// room again. By the snapshot of `jobs`.
-core::EmptyRanges parked_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now);
+// The ranges of a lane without a job that may run, besides its empty ranges. Takes out of them the next jobs of keys
+// that have room again. By the snapshot of `jobs`.
+core::EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now);
 
 // A claim that had to pass so many jobs of keys without room makes the next ones know.
-constexpr int kWorthParking = 32;
-// Reads a lane as learn_lane does. `jobs` needs a new snapshot afterwards.
-void park_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch, TimestampTz now);
+constexpr int kWorthThrottling = 32;
+// Reads a lane as refresh_lane does. `jobs` needs a new snapshot afterwards.
+void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
+                   TimestampTz now);
 
 // The ranges of a lane without a job but suspects.
 core::EmptyRanges suspect_ranges(int64 lane, uint64 epoch);
-// As park_jobs, for a claim that had to pass suspects.
+// As throttle_jobs, for a claim that had to pass suspects.
 void remember_suspects(JobsTable *jobs, int64 lane, uint64 epoch);
 
 }  // namespace jobq

@@ -37,18 +37,18 @@ struct Lane {
     Key keys[kKeys];
 };
 
-struct Parked {
+struct Throttled {
     pg_atomic_uint32 lane_count;
     pg_atomic_uint32 suspects;  // 1 from the first range of suspects on
     Lane lanes[kLanes];
 };
 
-Parked *parked = nullptr;
+Throttled *throttled = nullptr;
 
-LWLock *lock() { return shared_lock(Lock::Parked); }
+LWLock *lock() { return shared_lock(Lock::Throttled); }
 
 Lane *find_lane(int64 lane) {
-    for (Lane &entry : parked->lanes)
+    for (Lane &entry : throttled->lanes)
         if (entry.lane == lane && entry.database == MyDatabaseId) return &entry;
     return nullptr;
 }
@@ -74,26 +74,26 @@ void add_key(Lane *lane, std::string_view name, TimestampTz when, bool again) {
 
 }  // namespace
 
-bool anything_parked() { return parked != nullptr && pg_atomic_read_u32(&parked->lane_count) > 0; }
+bool anything_throttled() { return throttled != nullptr && pg_atomic_read_u32(&throttled->lane_count) > 0; }
 
 bool expect_suspect_ranges() {
-    if (parked == nullptr) return false;
-    if (!suspect_ranges_expected()) pg_atomic_exchange_u32(&parked->suspects, 1);
+    if (throttled == nullptr) return false;
+    if (!suspect_ranges_expected()) pg_atomic_exchange_u32(&throttled->suspects, 1);
     return true;
 }
 
-bool suspect_ranges_expected() { return parked != nullptr && pg_atomic_read_u32(&parked->suspects) != 0; }
+bool suspect_ranges_expected() { return throttled != nullptr && pg_atomic_read_u32(&throttled->suspects) != 0; }
 
 bool keep_keys_for(std::string_view queue, int64 lane) {
-    if (parked == nullptr) return false;
+    if (throttled == nullptr) return false;
     const TimestampTz now = GetCurrentTimestamp();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     Lane *entry = find_lane(lane);
     if (entry == nullptr) {
-        for (Lane &other : parked->lanes)
+        for (Lane &other : throttled->lanes)
             if (entry == nullptr && (other.database == InvalidOid || now - other.since > kBelieved)) entry = &other;
         if (entry != nullptr) {
-            if (entry->database == InvalidOid) pg_atomic_fetch_add_u32(&parked->lane_count, 1);
+            if (entry->database == InvalidOid) pg_atomic_fetch_add_u32(&throttled->lane_count, 1);
             *entry = {};
             entry->database = MyDatabaseId;
             entry->queue = digest_of_queue(queue);
@@ -108,13 +108,13 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
     return kept;
 }
 
-bool unpark_key(std::string_view queue, std::string_view key, TimestampTz when) {
-    if (!anything_parked()) return false;
+bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when) {
+    if (!anything_throttled()) return false;
     bool any = false;
     const uint64 digest = digest_of_queue(queue);
     const bool again = when <= GetCurrentTimestamp();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    for (Lane &lane : parked->lanes) {
+    for (Lane &lane : throttled->lanes) {
         if (lane.database != MyDatabaseId || lane.queue != digest) continue;
         add_key(&lane, key, when, again);
         any = true;
@@ -123,9 +123,9 @@ bool unpark_key(std::string_view queue, std::string_view key, TimestampTz when) 
     return any;
 }
 
-int next_unparked_key(int64 lane, TimestampTz now, char *key, bool *all) {
+int next_unthrottled_key(int64 lane, TimestampTz now, char *key, bool *all) {
     *all = false;
-    if (!anything_parked()) return kNothingKept;
+    if (!anything_throttled()) return kNothingKept;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     Lane *entry = find_lane(lane);
     int length = entry == nullptr ? kNothingKept : 0;
@@ -146,9 +146,9 @@ int next_unparked_key(int64 lane, TimestampTz now, char *key, bool *all) {
     return length;
 }
 
-TimestampTz next_unparking(int64 lane) {
+TimestampTz next_unthrottling(int64 lane) {
     TimestampTz next = DT_NOEND;
-    if (!anything_parked()) return next;
+    if (!anything_throttled()) return next;
     LWLockAcquire(lock(), LW_SHARED);
     const Lane *entry = find_lane(lane);
     for (int i = 0; entry != nullptr && i < entry->count; i++) next = Min(next, entry->keys[i].when);
@@ -156,14 +156,14 @@ TimestampTz next_unparking(int64 lane) {
     return next;
 }
 
-Size parked_size() { return sizeof(Parked); }
+Size throttled_ranges_size() { return sizeof(Throttled); }
 
-void make_parked(void *memory, bool fresh) {
-    parked = static_cast<Parked *>(memory);
+void make_throttled_ranges(void *memory, bool fresh) {
+    throttled = static_cast<Throttled *>(memory);
     if (!fresh) return;
-    memset(memory, 0, sizeof(Parked));
-    pg_atomic_init_u32(&parked->lane_count, 0);
-    pg_atomic_init_u32(&parked->suspects, 0);
+    memset(memory, 0, sizeof(Throttled));
+    pg_atomic_init_u32(&throttled->lane_count, 0);
+    pg_atomic_init_u32(&throttled->suspects, 0);
 }
 
 }  // namespace jobq

@@ -1,6 +1,6 @@
 // Lanes in front of which stand jobs that the limits of their keys keep from running. Claims shall not look at all of
-// them again and again, so where only such jobs are is remembered as marks are (lanes/empty_ranges.h), under a lane
-// number of its own: a job that becomes claimable there takes its place out of the ranges.
+// them again and again, so where only such jobs are is remembered as empty ranges are (lanes/empty_ranges.h), under a
+// lane number of its own: a job that becomes claimable there takes its place out of the ranges.
 //
 // What else makes such a job runnable is a key that gets room. Whoever gives a slot of the key back leaves its name
 // here, for all lanes of the queue, and the next claim takes the place of the key's first job out of the ranges. So as
@@ -9,7 +9,7 @@
 // Under another number stands where only suspects are (leases/suspects.h), which a worker that holds one passes over.
 // Nothing but a job that becomes claimable changes that.
 //
-// Hints, like the marks: without preload there are none.
+// Hints, like the empty ranges: without preload there are none.
 #pragma once
 
 #include "compat/pg.h"
@@ -20,7 +20,7 @@
 namespace jobq {
 
 // The lane number under which the ranges are remembered.
-constexpr int64 parked_lane(int64 lane) {
+constexpr int64 throttled_lane(int64 lane) {
     return static_cast<int64>(static_cast<uint64>(lane) ^ UINT64CONST(0x7061726b65642121));
 }
 
@@ -36,26 +36,26 @@ bool expect_suspect_ranges();
 bool suspect_ranges_expected();
 
 // Whether any lane of any database has ranges of jobs that limits keep from running.
-bool anything_parked();
+bool anything_throttled();
 
 // From here on names of keys are kept for the lane; false: there is no room, and nothing may be remembered.
 bool keep_keys_for(std::string_view queue, int64 lane);
 
 // The key may run a job from `when` on. Returns whether the queue has such ranges: jobs may wait in them. No error is
 // raised.
-bool unpark_key(std::string_view queue, std::string_view key, TimestampTz when);
+bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when);
 
 // Takes the name of a key off the lane that may run a job now, and copies it to `key`. Returns how long it is; 0: there
 // is none; kNothingKept: no names are kept for the lane, so its ranges must not be used. *all: so many were left, or it
 // was so long ago, that the ranges must be forgotten.
 constexpr int kLongestKey = 255;
 constexpr int kNothingKept = -1;
-int next_unparked_key(int64 lane, TimestampTz now, char *key, bool *all);
+int next_unthrottled_key(int64 lane, TimestampTz now, char *key, bool *all);
 // When the next one may; DT_NOEND: nobody knows.
-TimestampTz next_unparking(int64 lane);
+TimestampTz next_unthrottling(int64 lane);
 
 // For shmem/memory.cpp.
-Size parked_size();
-void make_parked(void *memory, bool fresh);
+Size throttled_ranges_size();
+void make_throttled_ranges(void *memory, bool fresh);
 
 }  // namespace jobq

@@ -92,20 +92,20 @@ static_assert(in_order(kTransactionParts));
 
 // The pieces of the shared memory.
 constexpr SharedPart kSharedParts[] = {
-    {"jobq marks", marks_size, make_marks},
-    {"jobq leases", leases_size, make_leases},
-    {"jobq claimed", claimed_size, make_claimed},
+    {"jobq empty ranges", empty_ranges_size, make_empty_ranges},
+    {"jobq young leases", young_leases_size, make_young_leases},
+    {"jobq recent claims", recent_claims_size, make_recent_claims},
     {"jobq notices", notices_size, make_notices},
     {"jobq waiters", waiters_size, make_waiters},
     {"jobq job waiters", job_waiters_size, make_job_waiters},
     {"jobq limits", limits_size, make_limits},
-    {"jobq parked", parked_size, make_parked},
-    {"jobq slots", slots_size, make_slots},
+    {"jobq throttled ranges", throttled_ranges_size, make_throttled_ranges},
+    {"jobq databases", slots_size, make_slots},
     {"jobq counters", counters_size, make_counters},
     {"jobq prepared", prepared_size, make_prepared},
-    {"jobq turns", turns_size, make_turns},
-    {"jobq unblock", unblock_size, make_unblock},
-    {"jobq watched", watched_size, make_watched},
+    {"jobq round robin", round_robin_size, make_round_robin},
+    {"jobq unblocked", unblocked_list_size, make_unblocked_list},
+    {"jobq awaited jobs", awaited_jobs_size, make_awaited_jobs},
     {"jobq recent filters", recent_filters_size, make_recent_filters},
     {"jobq wake notes", wake_notes_size, make_wake_notes},
 };
@@ -132,7 +132,7 @@ void _PG_init(void) {
     jobq::take_part_in_transactions(jobq::kTransactionParts, lengthof(jobq::kTransactionParts));
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_memory(jobq::kSharedParts, lengthof(jobq::kSharedParts));
-    jobq::install_evict_hook();
+    jobq::install_utility_hook();
     jobq::install_drop_extension_hook();
     jobq::install_triggers_hook();
     jobq::register_launcher();

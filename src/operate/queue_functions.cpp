@@ -239,7 +239,7 @@ PG_FUNCTION_INFO_V1(jobq_held_lanes);
 PGDLLEXPORT Datum jobq_held_lanes(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
-    const int count = held_lanes(marks_epoch(), held, lanes_held());
+    const int count = held_lanes(trigger_epoch(), held, lanes_held());
     for (const HeldLane *lane = held; lane < held + count; lane++) {
         const bool anywhere = lane->first == core::kFirstKey;
         const bool nowhere = lane->first == core::kLastKey;

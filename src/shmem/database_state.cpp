@@ -43,7 +43,7 @@ void init_slot(Slot *slot) {
     slot->not_before = 0;
     slot->unserved = false;
     slot->leases_found = false;
-    slot->looked_epoch = kNoMarks;
+    slot->looked_epoch = kNoEpoch;
     slot->looked_at = 0;
     slot->look_took = 0;
     slot->look_held = false;
@@ -156,7 +156,7 @@ TimestampTz next_look_for_unwatched(uint64 epoch) {
     if (slot == nullptr) return DT_NOEND;
     const bool looked = slot->leases_found || slot->look_held;
     if (!looked || slot->looked_epoch != epoch) return DT_NOBEGIN;
-    if (!slot->look_held && epoch != kNoMarks) return DT_NOEND;
+    if (!slot->look_held && epoch != kNoEpoch) return DT_NOEND;
     const core::Micros rest = slot->look_held ? Max(core::kSecond, kHeldLookRest * slot->look_took)
                                               : Max(core::kMinute, kLookRest * slot->look_took);
     return GetCurrentTimestamp() < slot->looked_at ? DT_NOBEGIN : slot->looked_at + rest;

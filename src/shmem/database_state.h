@@ -37,7 +37,7 @@ static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
 enum class Presence : uint8 { Unknown, Absent, Present };
 
 // The epoch of the triggers (job/jobs_table.h) in which nobody is told of changes by hand.
-constexpr uint64 kNoMarks = 0;
+constexpr uint64 kNoEpoch = 0;
 
 struct StepReport {
     int64 done;              // jobs changed since the server started
@@ -46,7 +46,7 @@ struct StepReport {
     uint32 logged;           // fingerprint of the error in the log, 0: it works
 };
 
-// Where the repair of the marks goes on, a piece a round; lanes in the order of their ids.
+// Where the repair of the empty ranges goes on, a piece a round; lanes in the order of their ids.
 struct RepairPlace {
     int64 lane;
     core::ClaimKey key;
@@ -92,7 +92,7 @@ struct Slot {
     TimestampTz last_round;   // end of the last round, 0: none
     TimestampTz last_chores;  // when prune and repair ran last
     int64 rounds;
-    volatile TimestampTz relied_on;  // when a claim that found nothing last relied on marks, about
+    volatile TimestampTz relied_on;  // when a claim that found nothing last relied on empty ranges, about
     StepReport steps[kStepCount];
     char last_error[kErrorBytes];
     TimestampTz last_error_at;
@@ -161,7 +161,7 @@ void call_worker(Slot *slot);
 
 void wake_launcher();
 
-// A claim found nothing because of marks: a round shall come within the tick interval, although nothing may be
+// A claim found nothing because of empty ranges: a round shall come within the tick interval, although nothing may be
 // unfinished, and find what was made claimable without a word. Raises no error.
 void ask_for_round(TimestampTz now);
 

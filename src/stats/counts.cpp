@@ -167,7 +167,7 @@ QueueList list_names(QueueList *numbers, bool counted) {
 // The oldest of a lane is the first of one of its priorities. DT_NOEND: there is none.
 TimestampTz oldest_in_lane(JobsTable *jobs, int64 lane) {
     TimestampTz oldest = DT_NOEND;
-    walk_priorities(jobs, lane, may_use_marks(lane),
+    walk_priorities(jobs, lane, may_skip_empty_ranges(lane),
                     [&](const core::ClaimKey &key) { oldest = Min(oldest, key.run_at); });
     return oldest;
 }

@@ -30,7 +30,7 @@ DutyOutcome reconcile_counters();
 bool table_is_large();
 
 // Since when the job that has been claimable for longest is claimable. False when none is. Looks at the first job of
-// each lane and priority only, and not where the marks say that there is none.
+// each lane and priority only, and not where the empty ranges say that there is none.
 bool oldest_ready(text *queue, TimestampTz *run_at);
 // Rows (queue, oldest heartbeat of its running jobs).
 Rows oldest_heartbeats();

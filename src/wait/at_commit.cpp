@@ -32,7 +32,7 @@ void unblock_dependents(const TransactionLog &log) {
     Unblocked unblocked[kAtOnce];
     int count = 0;
     for (int i = 0; i < log.finished_count; i++) {
-        if (log.completed[i] && !job_is_watched(log.finished[i])) continue;
+        if (log.completed[i] && !job_is_awaited(log.finished[i])) continue;
         unblocked[count++] = {log.finished[i], kNoJob, Blocker::Dependency};
         if (count < kAtOnce) continue;
         unblock_now(unblocked, count, 0);
@@ -89,13 +89,13 @@ void wake_anybody() {
 
 void publish_claimable() {
     const TransactionLog &log = transaction_log();
-    if (log.ready_unknown) forget_marks();
-    if (log.claimed_before || log.ready_unknown) forget_claimed();
+    if (log.ready_unknown) forget_empty_ranges();
+    if (log.claimed_before || log.ready_unknown) forget_recent_claims();
     if (log.ready.count == 0) return;
-    const bool parked = anything_parked(), suspects = suspect_ranges_expected();
+    const bool throttled = anything_throttled(), suspects = suspect_ranges_expected();
     for (const LoggedReady &ready : log.ready) {
         publish_keys(ready.lane, ready.first, ready.last);
-        if (parked) publish_keys(parked_lane(ready.lane), ready.first, ready.last);
+        if (throttled) publish_keys(throttled_lane(ready.lane), ready.first, ready.last);
         if (suspects) publish_keys(suspect_lane(ready.lane), ready.first, ready.last);
     }
 }
@@ -134,7 +134,7 @@ void wake_for_finished() {
 }
 
 void forget_claims() {
-    if (transaction_log().claims) forget_claimed();
+    if (transaction_log().claims) forget_recent_claims();
 }
 
 void publish_prepared(PreparedEffects effects) {
@@ -148,12 +148,12 @@ void publish_prepared(PreparedEffects effects) {
                          0,
                          InvalidSubTransactionId};
     if (has(kReadyJobs)) {
-        forget_marks();
-        forget_claimed();
+        forget_empty_ranges();
+        forget_recent_claims();
     }
     publish_round(round);
     if (has(kDatabasesChanged)) publish_databases();
-    if (has(kClaimedJobs)) forget_claimed();
+    if (has(kClaimedJobs)) forget_recent_claims();
     if (has(kClaimedJobs | kFreedSlots)) forget_slots();
     if (has(kReadyJobs | kLooks)) wake_anybody();
     if (has(kClaimedJobs | kFreedSlots)) let_all_waiters_look();

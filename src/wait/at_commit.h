@@ -1,5 +1,5 @@
 // What the log of a transaction says of deadlines, claimable jobs and ended ones, told to the rest of the server once
-// everybody can see the transaction: to the background worker, to marks and notes of claims, to whoever waits.
+// everybody can see the transaction: to the background worker, to empty ranges and notes of claims, to whoever waits.
 #pragma once
 
 #include "compat/pg.h"

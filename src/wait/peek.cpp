@@ -53,19 +53,19 @@ bool passes_over_suspects(Trial *trial, Seen *seen) {
 // Looks into one lane, where a claim would begin. `held` counts the jobs that others hold.
 void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, int64 lane, Trial *trial, int *held,
                     Seen *seen) {
-    const uint64 epoch = marks_epoch();
+    const uint64 epoch = trigger_epoch();
     const core::ClaimKey first = first_possible_key(epoch, lane);
     if (first == core::kLastKey) return;
-    core::EmptyRanges parked = {};
-    if (settings.limit_count > 0 && anything_parked()) {
-        parked = parked_ranges(jobs, queue, lane, epoch, GetCurrentTimestamp());
-        seen->due = Min(seen->due, next_unparking(lane));
+    core::EmptyRanges throttled = {};
+    if (settings.limit_count > 0 && anything_throttled()) {
+        throttled = throttled_ranges(jobs, queue, lane, epoch, GetCurrentTimestamp());
+        seen->due = Min(seen->due, next_unthrottling(lane));
     }
     core::EmptyRanges suspects = {};
     if (trial->on) suspects = suspect_ranges(lane, epoch);
     walk_lane(
         jobs, lane, first, core::kLastKey,
-        [&](const core::ClaimKey &key) { return core::skip_empty(suspects, core::skip_empty(parked, key)); },
+        [&](const core::ClaimKey &key) { return core::skip_empty(suspects, core::skip_empty(throttled, key)); },
         [&](const core::ClaimKey &key) {
             if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
             if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {

@@ -40,7 +40,7 @@ sub others_find_nothing
 known_empty('use');
 is(index_reads($node, 'work', q{SELECT count(*) FROM jobq_claim('use')}), '0', 'a claim reads nothing in a lane known to be empty');
 cmp_ok(work(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT index_reads('SELECT count(*) FROM jobq_claim(''use'')'); COMMIT}),
-    '>=', 40, 'one that uses no marks reads the entries of all jobs that were there');
+    '>=', 40, 'one that uses no empty ranges reads the entries of all jobs that were there');
 
 # ---- enqueued, in every way
 
@@ -289,7 +289,7 @@ is($worker->query(sprintf $nothing, 'unseen'), '0', 'a transaction finds nothing
 work('ALTER TABLE jobq.jobs DISABLE TRIGGER count_job; ' . unseen('while off'));
 is($worker->query(q{SELECT payload FROM jobq_claim('unseen')}), '"while off"', 'while the triggers are off it finds what comes');
 $worker->query('ROLLBACK');
-cmp_ok(work(q{BEGIN; SELECT index_reads('SELECT count(*) FROM jobq_claim(''unseen'', batch => 100)'); ROLLBACK}), '>=', 40, 'nobody uses marks then');
+cmp_ok(work(q{BEGIN; SELECT index_reads('SELECT count(*) FROM jobq_claim(''unseen'', batch => 100)'); ROLLBACK}), '>=', 40, 'nobody uses empty ranges then');
 work('ALTER TABLE jobq.jobs ENABLE TRIGGER count_job');
 claims('unseen', ['while off'], 'and on again');
 
@@ -390,7 +390,7 @@ diag("entries read by a claim behind 600 finished jobs: $median_before (most $mo
 cmp_ok($median_after, '<=', 150, 'a claim reads no more than what was claimed since somebody learned last');
 cmp_ok($most_after, '<=', $most_before + 100, 'thousands of jobs later no more than before');
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'long' AND status = 'pending'}), '500', 'five hundred are left');
-cmp_ok(work(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT index_reads('SELECT count(*) FROM jobq_claim(''long'')'); ROLLBACK}), '>=', 5000, 'which without marks would cost this');
+cmp_ok(work(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT index_reads('SELECT count(*) FROM jobq_claim(''long'')'); ROLLBACK}), '>=', 5000, 'which without empty ranges would cost this');
 cmp_ok(index_reads($node, 'work', q{SELECT jobq.oldest_pending_age('long')}), '<=', 250, 'the age of the oldest job costs no more');
 is(work(q{SELECT jobq.oldest_pending_age('long') - (now() - min(run_at)) BETWEEN '-1 s' AND '1 s' FROM jobq.jobs WHERE queue = 'long' AND status = 'pending'}), 't', 'and is right');
 work(q{CALL drain('long', 100); SELECT count(*) FROM jobq_claim('long')});

@@ -1,4 +1,4 @@
-# Marks while sessions and servers come and go: backends terminated at random, restarts, a crash, a promotion, more lanes
+# Empty ranges while sessions and servers come and go: backends terminated at random, restarts, a crash, a promotion, more lanes
 # than there is room for. And what nobody is told of: disabled triggers, in databases that are idle or left alone.
 use strict;
 use warnings FATAL => 'all';
@@ -145,7 +145,7 @@ for my $turn (1 .. 2)
                 SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object('queue', 'lanes', 'kind', 'k' || n % $kinds)) FROM generate_series(1, $kinds) n));
                 SELECT count(jobq_complete(c.id, c.lease)) FROM generate_series(1, $kinds) n, LATERAL jobq_claim('lanes', kinds => ARRAY['k' || n % $kinds]) c}),
             "$kinds\n$kinds",
-            "turn $turn: 200 lanes with room for the marks of 8, database $name: each has its job");
+            "turn $turn: 200 lanes with room for the empty ranges of 8, database $name: each has its job");
     }
 }
 end_sessions(@holders);
@@ -219,7 +219,7 @@ sub database_without_work
 database_without_work('idle', 'served');
 database_without_work('alone', 'not served');
 
-# ---- marks are used only where a worker comes by
+# ---- empty ranges are used only where a worker comes by
 
 my $kept_two = hold_snapshot($small, 'two');
 learn_empty($small, 'two', 'unserved');
@@ -261,7 +261,7 @@ is( value($small, 'two', q{
             END LOOP;
             RETURN reads;
         END $$;
-        SELECT reads_without_launcher() >= 40}), 't', 'while there is no launcher claims use no marks');
+        SELECT reads_without_launcher() >= 40}), 't', 'while there is no launcher claims use no empty ranges');
 marks_are_used(1, 'its successor is enough');
 end_sessions($kept_two);
 

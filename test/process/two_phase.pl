@@ -66,7 +66,7 @@ for my $way ([ 'ROLLBACK', q{SELECT id FROM jobq_claim('here', 'two phases')}, '
     is(work(q{SELECT payload FROM jobq_claim('here', 'next')}), $next, "$end PREPARED: the place is free");
 }
 
-# ---- marks
+# ---- empty ranges
 
 learn_empty($node, 'work', 'far');
 work(q{BEGIN; CREATE TABLE other (); PREPARE TRANSACTION 'other'; COMMIT PREPARED 'other'});

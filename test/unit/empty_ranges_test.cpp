@@ -32,7 +32,7 @@ using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 EmptyRanges learned(const Pairs &ranges, std::int64_t passed = 1) {
     EmptyRanges empty = {};
-    for (const auto &range : ranges) learn_empty(&empty, ids(range.first, range.second), passed);
+    for (const auto &range : ranges) add_empty(&empty, ids(range.first, range.second), passed);
     return empty;
 }
 
@@ -68,7 +68,7 @@ TEST(SkipEmpty, GoesToTheEndOfTheRangeThatHoldsTheKey) {
 
 TEST(SkipEmpty, AWholeLaneIsEmpty) {
     EmptyRanges empty = {};
-    learn_empty(&empty, {kFirstKey, kLastKey}, 0);
+    add_empty(&empty, {kFirstKey, kLastKey}, 0);
     EXPECT_EQ(skip_empty(empty, kFirstKey), kLastKey);
     EXPECT_EQ(skip_empty(empty, id(1)), kLastKey);
     EXPECT_EQ(skip_empty(empty, kLastKey), kLastKey);
@@ -78,10 +78,10 @@ TEST(SkipEmpty, AWholeLaneIsEmpty) {
 
 TEST(LearnEmpty, NothingOfNothing) {
     EmptyRanges empty = {};
-    learn_empty(&empty, ids(5, 5), 1);
-    learn_empty(&empty, ids(6, 5), 1);
-    learn_empty(&empty, {kLastKey, kLastKey}, 1);
-    learn_empty(&empty, {kLastKey, kFirstKey}, 1);
+    add_empty(&empty, ids(5, 5), 1);
+    add_empty(&empty, ids(6, 5), 1);
+    add_empty(&empty, {kLastKey, kLastKey}, 1);
+    add_empty(&empty, {kLastKey, kFirstKey}, 1);
     EXPECT_EQ(empty.count, 0);
 }
 
@@ -109,17 +109,17 @@ TEST(LearnEmpty, JoinsWhatOverlaps) {
 
 TEST(LearnEmpty, AddsUpWhatItIsWorth) {
     EmptyRanges empty = {};
-    learn_empty(&empty, ids(10, 20), 3);
-    learn_empty(&empty, ids(20, 30), 4);
+    add_empty(&empty, ids(10, 20), 3);
+    add_empty(&empty, ids(20, 30), 4);
     EXPECT_EQ(empty.items[0].passed, 7);
-    learn_empty(&empty, ids(30, 40), INT64_MAX);
+    add_empty(&empty, ids(30, 40), INT64_MAX);
     EXPECT_GT(empty.items[0].passed, INT64_MAX / 2) << "without overflow";
 }
 
 TEST(LearnEmpty, ReachesFromTheFirstKeyToTheLast) {
     EmptyRanges empty = {};
-    learn_empty(&empty, {kFirstKey, id(10)}, 1);
-    learn_empty(&empty, {id(10), kLastKey}, 1);
+    add_empty(&empty, {kFirstKey, id(10)}, 1);
+    add_empty(&empty, {id(10), kLastKey}, 1);
     ASSERT_EQ(empty.count, 1);
     EXPECT_EQ(empty.items[0].keys.from, kFirstKey);
     EXPECT_EQ(empty.items[0].keys.to, kLastKey);
@@ -129,7 +129,7 @@ TEST(LearnEmpty, ReachesFromTheFirstKeyToTheLast) {
 
 EmptyRanges full(std::int64_t passed) {
     EmptyRanges empty = {};
-    for (int i = 0; i < kMaxEmptyRanges; i++) learn_empty(&empty, ids(i * 10, i * 10 + 5), passed);
+    for (int i = 0; i < kMaxEmptyRanges; i++) add_empty(&empty, ids(i * 10, i * 10 + 5), passed);
     return empty;
 }
 
@@ -137,7 +137,7 @@ TEST(LearnEmpty, ForgetsTheLeastValuableWhenItIsFull) {
     EmptyRanges empty = full(10);
     ASSERT_EQ(empty.count, kMaxEmptyRanges);
     empty.items[4].passed = 2;
-    learn_empty(&empty, ids(1000, 1001), 5);
+    add_empty(&empty, ids(1000, 1001), 5);
     expect_sound(empty);
     EXPECT_EQ(empty.count, kMaxEmptyRanges);
     EXPECT_EQ(skip_empty(empty, id(42)), id(42)) << "the fifth is gone";
@@ -148,18 +148,18 @@ TEST(LearnEmpty, ForgetsTheLeastValuableWhenItIsFull) {
 TEST(LearnEmpty, LeavesOutTheNewOneWhenThatIsWorthLeast) {
     EmptyRanges empty = full(10);
     const Pairs before = pairs(empty);
-    learn_empty(&empty, ids(1000, 1001), 10);
+    add_empty(&empty, ids(1000, 1001), 10);
     EXPECT_EQ(pairs(empty), before) << "equals: the one that is there stays";
-    learn_empty(&empty, ids(47, 48), 9);
+    add_empty(&empty, ids(47, 48), 9);
     EXPECT_EQ(pairs(empty), before);
 }
 
 TEST(LearnEmpty, WhatIsJoinedNeedsNoRoom) {
     EmptyRanges empty = full(10);
-    learn_empty(&empty, ids(5, 7), 0);
+    add_empty(&empty, ids(5, 7), 0);
     EXPECT_EQ(empty.count, kMaxEmptyRanges);
     EXPECT_EQ(skip_empty(empty, id(0)), id(7));
-    learn_empty(&empty, ids(7, 10), 0);
+    add_empty(&empty, ids(7, 10), 0);
     EXPECT_EQ(empty.count, kMaxEmptyRanges - 1);
     EXPECT_EQ(skip_empty(empty, id(0)), id(15));
 }
@@ -206,7 +206,7 @@ TEST(ForgetEmpty, OverSeveralRanges) {
 
 TEST(ForgetEmpty, AtTheVeryEnds) {
     EmptyRanges empty = {};
-    learn_empty(&empty, {kFirstKey, kLastKey}, 1);
+    add_empty(&empty, {kFirstKey, kLastKey}, 1);
     forget_empty(&empty, kLastKey, kLastKey);
     EXPECT_EQ(empty.count, 1) << "nothing lies at the last key";
     forget_empty(&empty, kFirstKey, kFirstKey);
@@ -270,7 +270,7 @@ class Model {
         if (number(5) > 1) {
             const std::int64_t passed = number(10);
             const int end = std::min(to, from + number(number(40) == 0 ? kKeys : 4));
-            learn_empty(&ranges_, {keys_[from], keys_[end]}, passed);
+            add_empty(&ranges_, {keys_[from], keys_[end]}, passed);
             std::fill(empty_.begin() + from, empty_.begin() + end, true);
             log_ << "learn " << from << " to " << end << " worth " << passed << "\n";
         } else {

@@ -1,4 +1,4 @@
-# What the tests of the marks share: lanes that are known to be empty, and what a claim reads.
+# What the tests of the empty ranges share: lanes that are known to be empty, and what a claim reads.
 #
 # A session that holds an old snapshot keeps the index entries of finished jobs from being removed, so that what a claim
 # reads in the index shows whether it knew where to begin. The tick interval of a minute keeps the repair out: whatever
