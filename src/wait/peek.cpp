@@ -74,7 +74,7 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
             }
             if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Next;
             if (is_held(*jobs) && ++*held < kDepth) return Step::Next;
-            *seen = {Sight::Claimable, key.id, seen->due};
+            *seen = {Peek::Claimable, key.id, seen->due};
             return Step::Stop;
         });
 }
@@ -90,7 +90,7 @@ Outlook read_outlook(std::string_view queue) {
 }
 
 Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, text *worker_id) {
-    Seen seen = {Sight::Nothing, 0, DT_NOEND};
+    Seen seen = {Peek::Nothing, 0, DT_NOEND};
     const LaneIds lanes = wanted_lanes(queue, filter);
     const Queue settings = kept_queue(*find_queue(queue));
     int held = 0;
@@ -101,7 +101,7 @@ Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, t
     LaneWalk walk = {lanes.items, lanes.count, 0};
     int64 lane;
     core::ClaimKey first;
-    for (int i = 0; seen.sight != Sight::Claimable; i++) {
+    for (int i = 0; seen.found != Peek::Claimable; i++) {
         if (!lanes.many && i == lanes.count) break;
         if (!lanes.many)
             lane = lanes.items[i];
@@ -112,7 +112,7 @@ Seen look_into_lanes(std::string_view queue, const core::WorkerFilter &filter, t
         look_into_lane(&jobs, queue, settings, lane, &trial, &held, &seen);
     }
     close_jobs(&jobs);
-    if (seen.sight != Sight::Claimable && held > 0) seen.sight = Sight::Held;
+    if (seen.found != Peek::Claimable && held > 0) seen.found = Peek::Held;
     return seen;
 }
 

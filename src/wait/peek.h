@@ -17,13 +17,13 @@ struct Outlook {
 // 42704 when the queue must have settings and has none. Inside with_spi().
 Outlook read_outlook(std::string_view queue);
 
-enum class Sight {
+enum class Peek {
     Nothing,
     Held,       // claimable jobs only that other transactions hold: their end may leave them claimable
     Claimable,  // a job that nobody seems to hold
 };
 struct Seen {
-    Sight sight;
+    Peek found;
     int64 job_id;     // of the claimable one
     TimestampTz due;  // when a key's next token comes, or the worker's trial can end; DT_NOEND: none is awaited
 };

@@ -66,7 +66,7 @@ void look(Wait *wait) {
         PopActiveSnapshot();
         update_waiter(outlook.paused);
         PushActiveSnapshot(GetTransactionSnapshot());
-        wait->seen = {Sight::Nothing, 0, outlook.due};
+        wait->seen = {Peek::Nothing, 0, outlook.due};
         if (!outlook.paused && !outlook.limited)
             wait->seen = look_into_lanes(wait->queue, wait->filter, wait->worker_id);
     });
@@ -76,7 +76,7 @@ void look(Wait *wait) {
 // Whether the caller shall hear of the job that was seen. If it has been told of this very job last time and did not
 // get it, something is in the way that a look does not see: it must not call again and again at full speed.
 bool worth_telling(Wait *wait) {
-    if (wait->seen.sight != Sight::Claimable) return false;
+    if (wait->seen.found != Peek::Claimable) return false;
     const core::Micros now = wait->last_look;
     const bool again = told.job_id == wait->seen.job_id && now - told.at < core::kSecond;
     if (again && wait->doubt_until == 0) {
@@ -91,14 +91,14 @@ bool worth_telling(Wait *wait) {
 }
 
 void plan_next_look(Wait *wait) {
-    switch (wait->seen.sight) {
-        case Sight::Claimable:
+    switch (wait->seen.found) {
+        case Peek::Claimable:
             wait->next_look = wait->doubt_until;
             return;
-        case Sight::Held:
+        case Peek::Held:
             wait->poll = wait->poll == 0 ? kFirstHeldPoll : Min(wait->poll * 2, kPoll);
             break;
-        case Sight::Nothing:
+        case Peek::Nothing:
             wait->poll = shared_memory_ready() ? kPoll : Min(Max(wait->poll * 2, kFirstPoll), kPoll);
             break;
     }
@@ -126,7 +126,7 @@ void sleep(const Wait &wait) {
 bool wait_for_job(Wait *wait) {
     // The caller's snapshot ends here.
     SPI_commit();
-    enter_waiters(wait->queue, core::make_wish(wait->filter), wait->worker);
+    enter_waiters(wait->queue, core::digest_of(wait->filter), wait->worker);
     if (wait->worker != 0 && take_wake_note(wait->worker, monotonic_now())) return false;
     for (;;) {
         look(wait);

@@ -22,7 +22,7 @@ struct Waiter {
     core::LaneTraits lane;  // of the job signal
     int64 worker;           // 0: it has no name
     QueueName queue;
-    core::Wish wish;
+    core::FilterDigest digest;
 };
 
 struct Waiters {
@@ -82,7 +82,7 @@ void for_each_of_database(Visit visit) {
 // Offers a job to a sleeper. True when it takes it.
 bool offer(Waiter *waiter, const core::LaneTraits &lane, Alarm *alarm) {
     if (waiter->paused) return false;
-    const core::Wants wants = core::wants_lane(waiter->wish, lane);
+    const core::Wants wants = core::wants_lane(waiter->digest, lane);
     if (wants == core::Wants::Maybe) signal(waiter, kLookSignal, alarm);
     if (wants != core::Wants::Yes || (pg_atomic_read_u32(&waiter->signals) & kJobSignal) != 0) return false;
     waiter->lane = lane;
@@ -120,14 +120,14 @@ void make_waiters(void *memory, bool fresh) {
     for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->slots[i].signals, 0);
 }
 
-void enter_waiters(std::string_view queue, const core::Wish &wish, int64 worker) {
+void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker) {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     Assert(own == nullptr);
     Waiter *waiter = own_slot(waiters->slots, leave_at_exit);
     waiter->paused = false;
     waiter->worker = worker;
     copy_queue(waiter->queue, queue);
-    waiter->wish = wish;
+    waiter->digest = digest;
     pg_atomic_write_u32(&waiter->signals, 0);
 
     own_partition = partition_of(waiter->queue);
@@ -172,7 +172,7 @@ void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs) {
     for_each_of(queue, [&](Waiter *waiter) {
         // Those who must look for themselves hear of every job.
         if (jobs <= 0 &&
-            (!core::may_be_unsure(waiter->wish, lane) || core::wants_lane(waiter->wish, lane) != core::Wants::Maybe))
+            (!core::may_be_unsure(waiter->digest, lane) || core::wants_lane(waiter->digest, lane) != core::Wants::Maybe))
             return;
         if (offer(waiter, lane, &alarm)) jobs--;
     });

@@ -16,7 +16,7 @@ namespace jobq {
 
 // Enters this session as a sleeper of a queue of this database. leave_waiters() must follow, also after an error; when
 // the process ends it is called by itself. `worker`: core::worker_key, or 0 for a worker without a name.
-void enter_waiters(std::string_view queue, const core::Wish &wish, int64 worker);
+void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker);
 
 // A paused queue's sleepers are woken only when the queue's settings change.
 void update_waiter(bool paused);

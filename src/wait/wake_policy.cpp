@@ -28,46 +28,46 @@ LaneTraits lane_traits(std::string_view kind, std::int32_t version, const std::s
     return traits;
 }
 
-Wish make_wish(const WorkerFilter &filter) noexcept {
-    Wish wish = {};
-    wish.kind_count = kAny;
+FilterDigest digest_of(const WorkerFilter &filter) noexcept {
+    FilterDigest digest = {};
+    digest.kind_count = kAny;
     if (filter.kinds != nullptr) {
-        wish.kind_count = filter.kind_count > kWishKinds ? kTooMany : std::max(filter.kind_count, 0);
-        for (int i = 0; i < wish.kind_count; i++) wish.kinds[i] = name_hash(filter.kinds[i]);
+        digest.kind_count = filter.kind_count > kDigestKinds ? kTooMany : std::max(filter.kind_count, 0);
+        for (int i = 0; i < digest.kind_count; i++) digest.kinds[i] = name_hash(filter.kinds[i]);
     }
-    wish.version_count = kAny;
+    digest.version_count = kAny;
     if (filter.versions != nullptr) {
-        wish.version_count = filter.version_count > kWishVersions ? kTooMany : std::max(filter.version_count, 0);
-        for (int i = 0; i < wish.version_count; i++) wish.versions[i] = filter.versions[i];
+        digest.version_count = filter.version_count > kDigestVersions ? kTooMany : std::max(filter.version_count, 0);
+        for (int i = 0; i < digest.version_count; i++) digest.versions[i] = filter.versions[i];
     }
     if (filter.capabilities != nullptr) {
-        wish.capability_count =
-            filter.capability_count > kWishCapabilities ? kTooMany : std::max(filter.capability_count, 0);
-        for (int i = 0; i < wish.capability_count; i++) wish.capabilities[i] = name_hash(filter.capabilities[i]);
+        digest.capability_count =
+            filter.capability_count > kDigestCapabilities ? kTooMany : std::max(filter.capability_count, 0);
+        for (int i = 0; i < digest.capability_count; i++) digest.capabilities[i] = name_hash(filter.capabilities[i]);
     }
-    return wish;
+    return digest;
 }
 
-Wants wants_lane(const Wish &wish, const LaneTraits &traits) noexcept {
+Wants wants_lane(const FilterDigest &digest, const LaneTraits &traits) noexcept {
     Wants wants = Wants::Yes;
-    if (wish.kind_count == kTooMany)
+    if (digest.kind_count == kTooMany)
         wants = Wants::Maybe;
-    else if (wish.kind_count != kAny && !contains(wish.kinds, wish.kind_count, traits.kind))
+    else if (digest.kind_count != kAny && !contains(digest.kinds, digest.kind_count, traits.kind))
         return Wants::No;
-    if (wish.version_count == kTooMany)
+    if (digest.version_count == kTooMany)
         wants = Wants::Maybe;
-    else if (wish.version_count != kAny && !contains(wish.versions, wish.version_count, traits.version))
+    else if (digest.version_count != kAny && !contains(digest.versions, digest.version_count, traits.version))
         return Wants::No;
     if (traits.required_count == 0) return wants;
-    if (wish.capability_count == 0) return Wants::No;
-    if (traits.required_count == kTooMany || wish.capability_count == kTooMany) return Wants::Maybe;
+    if (digest.capability_count == 0) return Wants::No;
+    if (traits.required_count == kTooMany || digest.capability_count == kTooMany) return Wants::Maybe;
     for (int i = 0; i < traits.required_count; i++)
-        if (!contains(wish.capabilities, wish.capability_count, traits.required[i])) return Wants::No;
+        if (!contains(digest.capabilities, digest.capability_count, traits.required[i])) return Wants::No;
     return wants;
 }
 
-bool may_be_unsure(const Wish &wish, const LaneTraits &traits) noexcept {
-    return wish.kind_count == kTooMany || wish.version_count == kTooMany || wish.capability_count == kTooMany ||
+bool may_be_unsure(const FilterDigest &digest, const LaneTraits &traits) noexcept {
+    return digest.kind_count == kTooMany || digest.version_count == kTooMany || digest.capability_count == kTooMany ||
            traits.required_count == kTooMany;
 }
 

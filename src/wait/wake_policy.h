@@ -6,9 +6,9 @@
 
 namespace jobq::core {
 
-constexpr int kWishKinds = 32;
-constexpr int kWishVersions = 16;
-constexpr int kWishCapabilities = 32;
+constexpr int kDigestKinds = 32;
+constexpr int kDigestVersions = 16;
+constexpr int kDigestCapabilities = 32;
 constexpr int kTraitRequirements = 16;
 constexpr int kTooMany = -2;
 constexpr int kAny = -1;
@@ -24,25 +24,25 @@ struct LaneTraits {
     std::int32_t required_count;  // kTooMany: cannot be told
 };
 
-struct Wish {
-    std::uint64_t kinds[kWishKinds];
-    std::uint64_t capabilities[kWishCapabilities];
-    std::int32_t versions[kWishVersions];
+struct FilterDigest {
+    std::uint64_t kinds[kDigestKinds];
+    std::uint64_t capabilities[kDigestCapabilities];
+    std::int32_t versions[kDigestVersions];
     int kind_count;     // kAny, kTooMany
     int version_count;  // kAny, kTooMany
     int capability_count;
 };
-static_assert(std::is_trivially_copyable_v<LaneTraits> && std::is_trivially_copyable_v<Wish>, "live in shared memory");
+static_assert(std::is_trivially_copyable_v<LaneTraits> && std::is_trivially_copyable_v<FilterDigest>, "live in shared memory");
 
 LaneTraits lane_traits(std::string_view kind, std::int32_t version, const std::string_view *required,
                        int required_count) noexcept;
 
-// The wish of a worker with this filter.
-Wish make_wish(const WorkerFilter &filter) noexcept;
+// The digest of a filter.
+FilterDigest digest_of(const WorkerFilter &filter) noexcept;
 
 // Whether the worker may take jobs of the lane.
-Wants wants_lane(const Wish &wish, const LaneTraits &traits) noexcept;
-// Whether it may have to look for itself; false without a look at what it wishes: for those who need no Yes any more.
-bool may_be_unsure(const Wish &wish, const LaneTraits &traits) noexcept;
+Wants wants_lane(const FilterDigest &digest, const LaneTraits &traits) noexcept;
+// Whether it may have to look for itself; false without a look at its filter: for those who need no Yes any more.
+bool may_be_unsure(const FilterDigest &digest, const LaneTraits &traits) noexcept;
 
 }  // namespace jobq::core

@@ -18,7 +18,7 @@ struct Filter {
     bool any_kind = true;
     bool any_version = true;
 
-    Wish wish() const {
+    FilterDigest digest() const {
         WorkerFilter filter = {};
         if (!any_kind) {
             static const std::string_view none;
@@ -34,7 +34,7 @@ struct Filter {
             filter.capabilities = capabilities.data();
             filter.capability_count = static_cast<int>(capabilities.size());
         }
-        return make_wish(filter);
+        return digest_of(filter);
     }
 };
 
@@ -52,52 +52,52 @@ Names many_names(int count) {
     return Names(storage.begin(), storage.begin() + count);
 }
 
-TEST(Wish, WithoutAFilterWantsWhatRequiresNothing) {
-    const Wish wish = Filter().wish();
-    EXPECT_EQ(wants_lane(wish, traits("")), Wants::Yes);
-    EXPECT_EQ(wants_lane(wish, traits("mail", 7)), Wants::Yes);
-    EXPECT_EQ(wants_lane(wish, traits("mail", 7, {"gpu"})), Wants::No);
+TEST(FilterDigest, WithoutAFilterWantsWhatRequiresNothing) {
+    const FilterDigest digest = Filter().digest();
+    EXPECT_EQ(wants_lane(digest, traits("")), Wants::Yes);
+    EXPECT_EQ(wants_lane(digest, traits("mail", 7)), Wants::Yes);
+    EXPECT_EQ(wants_lane(digest, traits("mail", 7, {"gpu"})), Wants::No);
 }
 
-TEST(Wish, FiltersByKind) {
+TEST(FilterDigest, FiltersByKind) {
     Filter filter;
     filter.any_kind = false;
-    EXPECT_EQ(wants_lane(filter.wish(), traits("")), Wants::No) << "an empty list matches nothing";
+    EXPECT_EQ(wants_lane(filter.digest(), traits("")), Wants::No) << "an empty list matches nothing";
     filter.kinds = {"mail", "sms"};
-    EXPECT_EQ(wants_lane(filter.wish(), traits("sms")), Wants::Yes);
-    EXPECT_EQ(wants_lane(filter.wish(), traits("fax")), Wants::No);
-    EXPECT_EQ(wants_lane(filter.wish(), traits("")), Wants::No);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("sms")), Wants::Yes);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("fax")), Wants::No);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("")), Wants::No);
 }
 
-TEST(Wish, FiltersByVersion) {
+TEST(FilterDigest, FiltersByVersion) {
     Filter filter;
     filter.any_version = false;
     filter.versions = {1, -2};
-    EXPECT_EQ(wants_lane(filter.wish(), traits("x", -2)), Wants::Yes);
-    EXPECT_EQ(wants_lane(filter.wish(), traits("x", 2)), Wants::No);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("x", -2)), Wants::Yes);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("x", 2)), Wants::No);
 }
 
-TEST(Wish, FiltersByCapabilities) {
+TEST(FilterDigest, FiltersByCapabilities) {
     Filter filter;
     filter.capabilities = {"disk", "gpu"};
-    EXPECT_EQ(wants_lane(filter.wish(), traits("x", 0, {"gpu"})), Wants::Yes);
-    EXPECT_EQ(wants_lane(filter.wish(), traits("x", 0, {"disk", "gpu"})), Wants::Yes);
-    EXPECT_EQ(wants_lane(filter.wish(), traits("x", 0, {"disk", "tape"})), Wants::No);
-    EXPECT_EQ(wants_lane(filter.wish(), traits("x")), Wants::Yes);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("x", 0, {"gpu"})), Wants::Yes);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("x", 0, {"disk", "gpu"})), Wants::Yes);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("x", 0, {"disk", "tape"})), Wants::No);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("x")), Wants::Yes);
 }
 
 // The digest may be vague, it must never be wrong.
-TEST(Wish, AgreesWithTheFilter) {
+TEST(FilterDigest, AgreesWithTheFilter) {
     const Names names = many_names(100);
-    for (int kinds : {0, 1, kWishKinds, kWishKinds + 1}) {
-        for (int capabilities : {0, 1, kWishCapabilities, kWishCapabilities + 1}) {
+    for (int kinds : {0, 1, kDigestKinds, kDigestKinds + 1}) {
+        for (int capabilities : {0, 1, kDigestCapabilities, kDigestCapabilities + 1}) {
             const WorkerFilter filter = {names.data(), kinds, nullptr, 0, names.data(), capabilities};
-            const Wish wish = make_wish(filter);
+            const FilterDigest digest = digest_of(filter);
             for (int required = 0; required <= kTraitRequirements + 1; required++) {
                 for (int kind = 0; kind < 40; kind++) {
                     bool wanted = kind < kinds;
                     for (int r = 0; r < required; r++) wanted &= r < capabilities;
-                    const Wants wants = wants_lane(wish, lane_traits(names[kind], 0, names.data(), required));
+                    const Wants wants = wants_lane(digest, lane_traits(names[kind], 0, names.data(), required));
                     EXPECT_NE(wants, wanted ? Wants::No : Wants::Yes)
                         << kinds << " kinds, " << capabilities << " capabilities, " << required << " required";
                 }
@@ -106,39 +106,39 @@ TEST(Wish, AgreesWithTheFilter) {
     }
 }
 
-TEST(Wish, OnlyWhatDoesNotFitMayBeUnsure) {
+TEST(FilterDigest, OnlyWhatDoesNotFitMayBeUnsure) {
     Filter filter;
     filter.any_kind = filter.any_version = false;
-    filter.kinds = many_names(kWishKinds);
+    filter.kinds = many_names(kDigestKinds);
     filter.versions = {1, 2};
     filter.capabilities = {"gpu"};
-    EXPECT_FALSE(may_be_unsure(filter.wish(), traits("fax", 1, {"gpu"})));
-    EXPECT_TRUE(may_be_unsure(filter.wish(), traits("fax", 1, many_names(kTraitRequirements + 1))));
-    filter.capabilities = many_names(kWishCapabilities + 1);
-    EXPECT_TRUE(may_be_unsure(filter.wish(), traits("fax")));
+    EXPECT_FALSE(may_be_unsure(filter.digest(), traits("fax", 1, {"gpu"})));
+    EXPECT_TRUE(may_be_unsure(filter.digest(), traits("fax", 1, many_names(kTraitRequirements + 1))));
+    filter.capabilities = many_names(kDigestCapabilities + 1);
+    EXPECT_TRUE(may_be_unsure(filter.digest(), traits("fax")));
     Filter kinds;
     kinds.any_kind = false;
-    kinds.kinds = many_names(kWishKinds + 1);
-    EXPECT_TRUE(may_be_unsure(kinds.wish(), traits("fax")));
+    kinds.kinds = many_names(kDigestKinds + 1);
+    EXPECT_TRUE(may_be_unsure(kinds.digest(), traits("fax")));
 }
 
-TEST(Wish, WhatDoesNotFitMustBeLookedAt) {
+TEST(FilterDigest, WhatDoesNotFitMustBeLookedAt) {
     Filter filter;
     filter.any_kind = false;
-    filter.kinds = many_names(kWishKinds + 1);
-    EXPECT_EQ(wants_lane(filter.wish(), traits("fax")), Wants::Maybe);
-    filter.kinds = many_names(kWishKinds);
-    EXPECT_EQ(wants_lane(filter.wish(), traits("fax")), Wants::No);
+    filter.kinds = many_names(kDigestKinds + 1);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("fax")), Wants::Maybe);
+    filter.kinds = many_names(kDigestKinds);
+    EXPECT_EQ(wants_lane(filter.digest(), traits("fax")), Wants::No);
 
     Filter versions;
     versions.any_version = false;
-    for (int i = 0; i <= kWishVersions; i++) versions.versions.push_back(i);
-    EXPECT_EQ(wants_lane(versions.wish(), traits("x", 99)), Wants::Maybe);
+    for (int i = 0; i <= kDigestVersions; i++) versions.versions.push_back(i);
+    EXPECT_EQ(wants_lane(versions.digest(), traits("x", 99)), Wants::Maybe);
 
     Filter capable;
     capable.capabilities = {"gpu"};
-    EXPECT_EQ(wants_lane(capable.wish(), traits("x", 0, many_names(kTraitRequirements + 1))), Wants::Maybe);
-    EXPECT_EQ(wants_lane(Filter().wish(), traits("x", 0, many_names(kTraitRequirements + 1))), Wants::No);
+    EXPECT_EQ(wants_lane(capable.digest(), traits("x", 0, many_names(kTraitRequirements + 1))), Wants::Maybe);
+    EXPECT_EQ(wants_lane(Filter().digest(), traits("x", 0, many_names(kTraitRequirements + 1))), Wants::No);
 }
 
 }  // namespace
