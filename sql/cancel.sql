@@ -54,7 +54,7 @@ SELECT h.n, j.status, j.error, j.lease, j._watched, a.outcome, a.lease = h.lease
 FROM held h JOIN jobq.jobs j USING (id) JOIN jobq.attempts a ON a.job_id = j.id WHERE h.n >= 6 ORDER BY h.n;
 SELECT n, jobq_heartbeat(id, lease), jobq_complete(id, lease, '"too late"'), jobq_fail(id, lease, 'too late'), jobq_release(id, lease), jobq_snooze(id, '1 h', lease)
 FROM held WHERE n >= 6 ORDER BY n;
-SELECT event, attempt, worker_id, detail FROM jobq.job_log((SELECT id FROM held WHERE n = 6));
+SELECT event, attempt, worker_id, detail FROM jobq_log((SELECT id FROM held WHERE n = 6));
 -- A tick by hand goes by the session's own grace, whatever the background worker is waiting for.
 SAVEPOINT own_grace;
 SELECT jobq_enqueue('cancel own', '1') AS own \gset

@@ -26,7 +26,7 @@ SELECT jobq_fail(id, lease, 'second') FROM jobq_claim('letters', 'w');
 SELECT * FROM pg_temp.letters();
 SELECT id = :id AS same_id, finished_at IS NOT NULL AS finished, _lane = jobq.lane_of(queue, kind, version, requires) AS lane_fits FROM jobq.jobs WHERE queue = 'letters dead';
 SELECT attempt, outcome, error FROM jobq.attempts WHERE job_id = :id ORDER BY attempt;
-SELECT event, attempt, detail FROM jobq.job_log(:id);
+SELECT event, attempt, detail FROM jobq_log(:id);
 SELECT queue, pending, processing, failed FROM jobq.queue_stats WHERE queue LIKE 'letters%' ORDER BY queue;
 -- Nobody can claim it there.
 SELECT count(*) FROM jobq_claim('letters dead');
@@ -56,7 +56,7 @@ SELECT * FROM pg_temp.letters();
 SELECT payload, kind, attempt, max_attempts FROM jobq_claim('letters', 'w', 10);
 SELECT status, finished_at, _lane = jobq.lane_of(queue, kind, version, requires) AS lane_fits FROM jobq.jobs WHERE id = :id;
 -- What the first life left is still told of.
-SELECT event, attempt, detail FROM jobq.job_log(:id);
+SELECT event, attempt, detail FROM jobq_log(:id);
 SELECT * FROM pg_temp.differs();
 -- So many a second: the first now, the others scheduled. One every 1000 s here. Nobody waits for ten years.
 SELECT jobq_redrive('letters dead', 10, 1e-300);

@@ -1,10 +1,10 @@
--- jobq.job_log(id): the life of a job, an event a row, in the order of time. It is told from the job and its attempts.
+-- jobq_log(id): the life of a job, an event a row, in the order of time. It is told from the job and its attempts.
 SELECT jobq_create_queue('history', max_lost => 3);
 CREATE FUNCTION pg_temp.log(job_id bigint) RETURNS TABLE (event text, attempt integer, worker_id text, detail text) LANGUAGE sql AS
-    'SELECT l.event, l.attempt, l.worker_id, l.detail FROM jobq.job_log(job_id) l';
+    'SELECT l.event, l.attempt, l.worker_id, l.detail FROM jobq_log(job_id) l';
 -- The order is that of the times, and there is none without a time.
 CREATE FUNCTION pg_temp.in_order(job_id bigint) RETURNS boolean LANGUAGE sql AS
-    'SELECT count(*) > 0 AND count(l.at) = count(*) AND array_agg(l.at) = array_agg(l.at ORDER BY l.at) FROM jobq.job_log(job_id) l';
+    'SELECT count(*) > 0 AND count(l.at) = count(*) AND array_agg(l.at) = array_agg(l.at ORDER BY l.at) FROM jobq_log(job_id) l';
 
 -- A job that goes well.
 SELECT jobq_enqueue('history', '1') AS id \gset
@@ -35,15 +35,15 @@ COMMIT;
 SELECT jobq_fail(id, lease, 'no such mailbox', retry => false) FROM jobq_claim('history', 'w2');
 SELECT * FROM pg_temp.log(:id);
 SELECT pg_temp.in_order(:id);
-SELECT l.event, l.at = j.created_at AS enqueued, l.at = j.finished_at AS finished FROM jobq.jobs j, jobq.job_log(j.id) l
+SELECT l.event, l.at = j.created_at AS enqueued, l.at = j.finished_at AS finished FROM jobq.jobs j, jobq_log(j.id) l
 WHERE j.id = :id AND l.event IN ('enqueued', 'failed');
 -- No event of an attempt is missing, and none is told of twice.
 SELECT count(*) FILTER (WHERE l.event = 'claimed') AS claimed, count(*) FILTER (WHERE l.event LIKE 'attempt %') AS ended,
-       (SELECT count(*) FROM jobq.attempts a WHERE a.job_id = :id) AS attempts FROM jobq.job_log(:id) l;
+       (SELECT count(*) FROM jobq.attempts a WHERE a.job_id = :id) AS attempts FROM jobq_log(:id) l;
 
 -- Waiting for its time: when that is, as the last row.
 SELECT jobq_enqueue('history', '3', run_at => '2100-01-01') AS id \gset
-SELECT event, at = '2100-01-01' AS in_2100 FROM jobq.job_log(:id);
+SELECT event, at = '2100-01-01' AS in_2100 FROM jobq_log(:id);
 SELECT jobq_cancel(:id);
 SELECT * FROM pg_temp.log(:id);
 
@@ -76,11 +76,11 @@ SELECT count(*) FROM jobq_claim('history', 'w1', heartbeat_timeout => '1 hour');
 UPDATE jobq.jobs SET status = 'failed', error = 'given up by hand' WHERE id = :id;
 SELECT * FROM pg_temp.log(:id);
 INSERT INTO jobq.jobs (queue, status, finished_at, created_at) VALUES ('history', 'completed', '2001-01-02', '2001-01-01') RETURNING id \gset
-SELECT event, attempt, at::date FROM jobq.job_log(:id);
+SELECT event, attempt, at::date FROM jobq_log(:id);
 
 -- Bad input, and who may ask.
-SELECT * FROM jobq.job_log(NULL);
-SELECT count(*) FROM jobq.job_log(-1);
-SELECT has_function_privilege('pg_monitor', 'jobq.job_log(bigint)', 'EXECUTE') AS monitors,
-       EXISTS (SELECT FROM pg_proc p, aclexplode(p.proacl) a WHERE p.oid = 'jobq.job_log(bigint)'::regprocedure AND a.grantee = 0) AS everybody;
+SELECT * FROM jobq_log(NULL);
+SELECT count(*) FROM jobq_log(-1);
+SELECT has_function_privilege('pg_monitor', 'jobq_log(bigint)', 'EXECUTE') AS monitors,
+       EXISTS (SELECT FROM pg_proc p, aclexplode(p.proacl) a WHERE p.oid = 'jobq_log(bigint)'::regprocedure AND a.grantee = 0) AS everybody;
 SELECT jobq_drop_queue('history', force => true);

@@ -127,7 +127,7 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_resume_queue',       $$SELECT jobq_resume_queue({q})$$),
     ('jobq_purge_queue',        $$SELECT jobq_purge_queue({q})$$),
     ('jobq_set_limit',          $$SELECT jobq_set_limit({q}, max_running => 1)$$),
-    ('job_log',                 $$SELECT string_agg(event, ', ') FROM jobq.job_log({done})$$),
+    ('jobq_log',                 $$SELECT string_agg(event, ', ') FROM jobq_log({done})$$),
     ('jobq_explain',            $$SELECT string_agg(reason, ', ') FROM jobq_explain({dependent})$$),
     ('jobq_access',             $$SELECT allowed FROM jobq_access()$$),
     ('jobq_explain_queue',      $$SELECT count(*) > 0 FROM jobq_explain_queue({q})$$),
@@ -138,7 +138,7 @@ INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wa
 SELECT coalesce(o.proname, g.function) AS "not in the table, or no more a function"
 FROM (SELECT p.proname::text FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
       WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq')
-        AND (p.proname = 'job_log' OR p.pronamespace <> 'jobq'::regnamespace)) o
+        AND (p.proname = 'jobq_log' OR p.pronamespace <> 'jobq'::regnamespace)) o
 FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname
 WHERE o.proname IS NULL OR g.function IS NULL;
 -- A role of one queue calls what a role of all may call, but for the tick.

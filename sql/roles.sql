@@ -154,7 +154,7 @@ SELECT queue, failed, paused FROM jobq.queue_stats;
 SELECT jobq_create_queue('roles 2', dead_letter_queue => 'roles dead');
 SELECT jobq_enqueue('roles 2', '8') AS id \gset
 SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('roles 2');
-SELECT event FROM jobq.job_log(:id);
+SELECT event FROM jobq_log(:id);
 SELECT jobq_redrive('roles dead', per_second => 1);
 UPDATE jobq.jobs SET status = 'failed' WHERE id OPERATOR(pg_catalog.=) :id;
 SELECT jobq_retry(:id);

@@ -115,7 +115,7 @@ SELECT jobq_enqueue('unique replace', '"new"', kind => 'newer', version => 3, re
 SELECT payload, kind, version, requires, priority, metadata, max_attempts, heartbeat_timeout, max_runtime, concurrency_key, unique_for,
        _lane = jobq.lane_of(queue, kind, version, requires) AS own_lane FROM jobq.jobs WHERE id = :job;
 SELECT status, attempts, lost_attempts, error, progress, started_at, worker_id, last_heartbeat, _lease_timeout, _ready AS claimable, _due FROM jobq.jobs WHERE id = :job;
-SELECT event, attempt, detail FROM jobq.job_log(:job);
+SELECT event, attempt, detail FROM jobq_log(:job);
 -- Only who may take the new one finds it, in its new place.
 SELECT count(*) FROM jobq_claim('unique replace', kinds => '{newer}');
 SELECT payload, attempt, max_attempts, progress FROM jobq_claim('unique replace', 'w', capabilities => '{gpu}', heartbeat_timeout => '1 hour');

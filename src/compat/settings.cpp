@@ -85,12 +85,14 @@ void define_worker_settings() {
 void define_memory_settings() {
     if (!process_shared_preload_libraries_in_progress) return;
     // A multiple of eight is used up.
-    DefineCustomIntVariable("jobq.lanes_held", "Lanes of which shared memory may hold where their first jobs are.",
-                            "Claims in lanes beyond that pass over the index entries of jobs that are gone.",
-                            &settings.lanes_held, 1024, 8, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable("jobq.leases_held", "Claims of the last second that shared memory can keep an eye on.",
-                            "Claims beyond that cost an index entry more.", &settings.leases_held, 16384, 8, 10000000,
-                            PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable(
+        "jobq.max_tracked_lanes", "Lanes of which shared memory may hold where their first jobs are.",
+        "Claims in lanes beyond that pass over the index entries of jobs that are gone.", &settings.max_tracked_lanes,
+        1024, 8, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.max_recent_claims",
+                            "Claims of the last second that shared memory can keep an eye on.",
+                            "Claims beyond that cost an index entry more.", &settings.max_recent_claims, 16384, 8,
+                            10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "jobq.max_counted_queues", "Queues with counters, in all databases together.",
         "Further queues are counted row by row. About 1.2 kB of shared memory each; 0: no counters.",

@@ -23,8 +23,8 @@ struct Settings {
     int max_payload_kb;        // jobq.max_payload
     int cancel_grace_ms;       // jobq.cancel_grace: how long a running job may ignore a cancellation
     int log_duties;            // jobq.log_duties: level at which rounds that did something are logged
-    int lanes_held;            // jobq.lanes_held: lanes of which something may be known in shared memory
-    int leases_held;           // jobq.leases_held: claims of the last second that shared memory keeps an eye on
+    int max_tracked_lanes;     // jobq.max_tracked_lanes: lanes of which something may be known in shared memory
+    int max_recent_claims;     // jobq.max_recent_claims: claims of the last second that shared memory keeps an eye on
     bool async_heartbeats;     // jobq.async_heartbeats: heartbeats that are their whole transaction do not wait for the
                                // disk
     bool async_claims;         // jobq.async_claims: nor do such claims

@@ -322,8 +322,8 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
 void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not see what must be judged.
     if (IsolationUsesXactSnapshot()) return;
-    auto *due = room_for<YoungLease>(static_cast<uint64>(leases_held()));
-    const int count = due_leases(now, due, leases_held());
+    auto *due = room_for<YoungLease>(static_cast<uint64>(max_recent_claims()));
+    const int count = due_leases(now, due, max_recent_claims());
     int settled = 0;
     change_jobs(
         count, [&](int first, int n) { settled += watch_leases(due + first, n, batch - settled); },

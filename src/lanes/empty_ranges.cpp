@@ -26,7 +26,7 @@ struct Entry {
     Oid database;  // InvalidOid: free
     int64 lane;
     uint64 epoch;
-    TimestampTz learned_at;
+    TimestampTz refreshed_at;
     uint64 ticket;  // of the read that is under way, 0: none
     TimestampTz ticket_at;
     int published_count;  // since the ticket was given
@@ -46,7 +46,7 @@ struct LaneRanges {
 LaneRanges *known = nullptr;
 Table table = {};
 
-int set_count() { return Table::sets_for(settings.lanes_held); }
+int set_count() { return Table::sets_for(settings.max_tracked_lanes); }
 
 bool useful(uint64 epoch) { return epoch != kNoEpoch && known != nullptr && worker_comes_by(); }
 
@@ -58,7 +58,7 @@ Entry *find_entry(Set *set, int64 lane) {
 Entry *make_entry(Set *set, int64 lane, uint64 epoch) {
     Entry *place = find_entry(set, lane);
     if (place == nullptr)
-        place = set->place([](const Entry &a, const Entry &b) { return a.learned_at < b.learned_at; });
+        place = set->place([](const Entry &a, const Entry &b) { return a.refreshed_at < b.refreshed_at; });
     *place = {};
     place->database = MyDatabaseId;
     place->lane = lane;
@@ -131,7 +131,7 @@ uint64 begin_refresh(uint64 epoch, int64 lane, core::Micros pause) {
         const core::Micros age = now - entry->ticket_at;
         if (age >= 0 && age < (entry->ticket != 0 ? kLongestRefresh : pause)) return 0;
         entry->ticket = pg_atomic_add_fetch_u64(&known->next_ticket, 1);
-        entry->ticket_at = entry->learned_at = now;
+        entry->ticket_at = entry->refreshed_at = now;
         entry->published_count = 0;
         return entry->ticket;
     });
@@ -178,18 +178,18 @@ void forget_empty_ranges() {
     table.for_each(LW_EXCLUSIVE, [](Entry *entry) { *entry = {}; });
 }
 
-int held_lanes(uint64 epoch, HeldLane *held, int room) {
+int tracked_lanes(uint64 epoch, TrackedLane *held, int room) {
     int count = 0;
     if (epoch == kNoEpoch || known == nullptr) return 0;
     table.for_each(LW_SHARED, [&](const Entry *entry) {
         if (entry->epoch != epoch || count == room) return;
         held[count++] = {entry->lane, core::skip_empty(entry->ranges, core::kFirstKey), entry->ranges.count,
-                         entry->learned_at};
+                         entry->refreshed_at};
     });
     return count;
 }
 
-int lanes_held() { return table.room(); }
+int max_tracked_lanes() { return table.room(); }
 
 RepairPlace take_repair_place() {
     Slot *slot = known_session_slot();

@@ -50,16 +50,16 @@ void publish_keys(int64 lane, const core::ClaimKey &first, const core::ClaimKey 
 void forget_empty_ranges();
 
 // What is held of one lane.
-struct HeldLane {
+struct TrackedLane {
     int64 lane;
     core::ClaimKey first;  // where its first job can be
     int ranges;
-    TimestampTz learned_at;
+    TimestampTz refreshed_at;
 };
 // The lanes of this session's database of which something is known, at most `room` of them; returns how many.
-int held_lanes(uint64 epoch, HeldLane *held, int room);
+int tracked_lanes(uint64 epoch, TrackedLane *held, int room);
 // How many there can be in all databases; 0 without preload.
-int lanes_held();
+int max_tracked_lanes();
 
 // For the repair, whoever does it: workers may take turns after every round. Until its place is left, another one that
 // comes begins at the beginning.

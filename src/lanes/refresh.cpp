@@ -69,13 +69,13 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
 }
 
 int64 repair_empty_ranges() {
-    auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
+    auto *held = static_cast<TrackedLane *>(palloc(sizeof(TrackedLane) * Max(max_tracked_lanes(), 1)));
     const uint64 epoch = trigger_epoch();
-    const int count = held_lanes(epoch, held, lanes_held());
+    const int count = tracked_lanes(epoch, held, max_tracked_lanes());
     int64 found = 0;
     RepairPlace place = take_repair_place();
     if (count == 0) return found;
-    std::sort(held, held + count, [](const HeldLane &a, const HeldLane &b) { return a.lane < b.lane; });
+    std::sort(held, held + count, [](const TrackedLane &a, const TrackedLane &b) { return a.lane < b.lane; });
     int entries = kRepairPiece;
     JobsTable jobs;
     open_jobs(&jobs);

@@ -68,7 +68,7 @@ bool watch_young(JobsTable *jobs, const YoungLease &young, bool pristine) {
 // The ids of the leases that list(young, room) gives.
 template <typename List>
 Datum ids_of(List list) {
-    const int room = leases_held();
+    const int room = max_recent_claims();
     auto *young = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
     const int count = room == 0 ? 0 : list(young, room);
     auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * Max(count, 1)));
@@ -148,7 +148,7 @@ void watch_before_prepare() { has_entered = true; }
 
 void watch_own_leases() {
     if (!has_entered) return;
-    const int room = leases_held();
+    const int room = max_recent_claims();
     auto *own = static_cast<YoungLease *>(palloc(sizeof(YoungLease) * Max(room, 1)));
     while (const int count = leases_of_this_transaction(own, room)) {
         watch_leases(own, count, count);

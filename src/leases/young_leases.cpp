@@ -32,7 +32,7 @@ using Table = SetTable<Set, Lock::Leases>;
 // By the job's id.
 Table table = {};
 
-int set_count() { return Table::sets_for(settings.leases_held); }
+int set_count() { return Table::sets_for(settings.max_recent_claims); }
 
 // What became of a transaction. Of one that ended so long ago that the server may have forgotten it, the table knows.
 enum class Fate { Open, Committed, Aborted, AskTheTable };
@@ -213,7 +213,7 @@ uint32 worker_hash_of(const text *worker_id) {
                       static_cast<int>(VARSIZE_ANY_EXHDR(worker_id)));
 }
 
-int leases_held() { return table.room(); }
+int max_recent_claims() { return table.room(); }
 
 Size young_leases_size() { return sizeof(Set) * set_count(); }
 

@@ -46,7 +46,7 @@ TimestampTz next_young_due();
 uint32 worker_hash_of(const text *worker_id);
 
 // How many there can be; 0 without preload.
-int leases_held();
+int max_recent_claims();
 
 // When running jobs that nobody watches must be looked for in the whole table, and that this has been done, begun at
 // `begin`. `epoch`: of the triggers, as the look has seen it (trigger_epoch() in job/jobs_table.h). What comes behind

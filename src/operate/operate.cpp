@@ -204,6 +204,6 @@ Rows read_result(int64 job_id) { return read(get_result, Params().add(Int64GetDa
 
 Rows read_job(int64 job_id) { return read(get_job, Params().add(Int64GetDatum(job_id))); }
 
-Rows read_job_log(int64 job_id) { return read(get_log, Params().add(Int64GetDatum(job_id))); }
+Rows read_log(int64 job_id) { return read(get_log, Params().add(Int64GetDatum(job_id))); }
 
 }  // namespace jobq

@@ -45,7 +45,7 @@ Rows read_result(int64 job_id);
 // The columns of jobq_get; no row when there is no such job.
 Rows read_job(int64 job_id);
 
-// The columns of jobq.job_log, in the order of time; no row when there is no such job.
-Rows read_job_log(int64 job_id);
+// The columns of jobq_log, in the order of time; no row when there is no such job.
+Rows read_log(int64 job_id);
 
 }  // namespace jobq

@@ -148,8 +148,8 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_get);
 PGDLLEXPORT Datum jobq_get(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_job); }
 
-PG_FUNCTION_INFO_V1(jobq_job_log);
-PGDLLEXPORT Datum jobq_job_log(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_job_log); }
+PG_FUNCTION_INFO_V1(jobq_log);
+PGDLLEXPORT Datum jobq_log(PG_FUNCTION_ARGS) { return return_rows(fcinfo, read_log); }
 
 PG_FUNCTION_INFO_V1(jobq_result);
 PGDLLEXPORT Datum jobq_result(PG_FUNCTION_ARGS) {

@@ -22,7 +22,7 @@ namespace jobq {
 
 namespace {
 
-text *queue_argument(FunctionCallInfo fcinfo) { return granted_queue(fcinfo, 0, "name"); }
+text *queue_argument(FunctionCallInfo fcinfo) { return granted_queue(fcinfo, 0, "queue"); }
 
 void check_on_full(const text *value) {
     core::FullPolicy policy;
@@ -235,12 +235,12 @@ PGDLLEXPORT Datum jobq_queue_defaults(PG_FUNCTION_ARGS) {
     return results.done();
 }
 
-PG_FUNCTION_INFO_V1(jobq_held_lanes);
-PGDLLEXPORT Datum jobq_held_lanes(PG_FUNCTION_ARGS) {
+PG_FUNCTION_INFO_V1(jobq_tracked_lanes);
+PGDLLEXPORT Datum jobq_tracked_lanes(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
-    auto *held = static_cast<HeldLane *>(palloc(sizeof(HeldLane) * Max(lanes_held(), 1)));
-    const int count = held_lanes(trigger_epoch(), held, lanes_held());
-    for (const HeldLane *lane = held; lane < held + count; lane++) {
+    auto *held = static_cast<TrackedLane *>(palloc(sizeof(TrackedLane) * Max(max_tracked_lanes(), 1)));
+    const int count = tracked_lanes(trigger_epoch(), held, max_tracked_lanes());
+    for (const TrackedLane *lane = held; lane < held + count; lane++) {
         const bool anywhere = lane->first == core::kFirstKey;
         const bool nowhere = lane->first == core::kLastKey;
         const bool unknown = anywhere || nowhere;
@@ -250,7 +250,7 @@ PGDLLEXPORT Datum jobq_held_lanes(PG_FUNCTION_ARGS) {
                                 Int64GetDatum(lane->first.id),
                                 BoolGetDatum(nowhere),
                                 Int32GetDatum(lane->ranges),
-                                TimestampTzGetDatum(lane->learned_at)};
+                                TimestampTzGetDatum(lane->refreshed_at)};
         const bool nulls[] = {false, unknown, unknown, unknown, false, false, false};
         results.row(values, nulls);
     }

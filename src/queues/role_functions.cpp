@@ -14,11 +14,11 @@ namespace {
 constexpr int kMaxQueues = 10000;  // in one call
 
 RoleKind kind_argument(FunctionCallInfo fcinfo) {
-    const text *what = require_text(fcinfo, 1, "what");
+    const text *profile = require_text(fcinfo, 1, "profile");
     RoleKind kind;
-    if (parse_role_kind(view(what), &kind)) return kind;
+    if (parse_role_kind(view(profile), &kind)) return kind;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"what\" has no such choice: \"%s\"", text_to_cstring(what)),
+                    errmsg("argument \"profile\" has no such choice: \"%s\"", text_to_cstring(profile)),
                     errhint("Use 'producer', 'worker', 'operator' or 'monitor'.")));
     pg_unreachable();
 }

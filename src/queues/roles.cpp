@@ -53,12 +53,12 @@ constexpr const char *kOperator[] = {"jobq_access",
                                      "jobq_explain_queue",
                                      "jobq_wait_job",
                                      "jobq_wake",
-                                     "job_log",
+                                     "jobq_log",
                                      kOnAllQueues,
                                      "jobq_version",
                                      nullptr};
 constexpr const char *kMonitor[] = {"jobq_access",  "jobq_explain", "jobq_explain_queue",
-                                    "jobq_version", "job_log",      nullptr};
+                                    "jobq_version", "jobq_log",      nullptr};
 
 struct Kind {
     const char *name;
@@ -113,26 +113,26 @@ Statement find_restriction = {
 
 Statement find_queues = {
     R"(SELECT g.queue FROM jobq.queue_grants g
-       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.what OPERATOR(pg_catalog.=) $2)",
+       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.profile OPERATOR(pg_catalog.=) $2)",
     {OIDOID, TEXTOID},
     Planning::Free};
 
 Statement add_queues = {
-    R"(INSERT INTO jobq.queue_grants (role, what, queue)
+    R"(INSERT INTO jobq.queue_grants (role, profile, queue)
        SELECT $1::pg_catalog.regrole, $2, q.queue FROM pg_catalog.unnest($3) AS q(queue) ON CONFLICT DO NOTHING)",
     {OIDOID, TEXTOID, TEXTARRAYOID},
     Planning::Free};
 
 Statement remove_queues = {
     R"(DELETE FROM jobq.queue_grants g
-       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.what OPERATOR(pg_catalog.=) $2
+       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.profile OPERATOR(pg_catalog.=) $2
          AND g.queue OPERATOR(pg_catalog.=) ANY ($3))",
     {OIDOID, TEXTOID, TEXTARRAYOID},
     Planning::Free};
 
 Statement remove_all_queues = {
     R"(DELETE FROM jobq.queue_grants g
-       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.what OPERATOR(pg_catalog.=) $2)",
+       WHERE g.role::pg_catalog.oid OPERATOR(pg_catalog.=) $1 AND g.profile OPERATOR(pg_catalog.=) $2)",
     {OIDOID, TEXTOID},
     Planning::Free};
 
@@ -167,7 +167,7 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
                    "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits", role);
         change_one(
             grant, "EXECUTE",
-            "FUNCTION jobq.background_workers(), jobq.held_lanes(), jobq.queue_defaults(), jobq.queue_counters(), "
+            "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_defaults(), jobq.queue_counters(), "
             "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text), "
             "jobq.limit_tokens(text, text, integer, interval)",
             role);

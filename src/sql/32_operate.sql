@@ -25,12 +25,11 @@ CREATE PROCEDURE jobq_wait_job(job_id bigint, timeout interval DEFAULT '30 s')
 COMMENT ON PROCEDURE jobq_wait_job(bigint, interval) IS
     'wait until a job has finished, or the timeout is over';
 
--- In the schema jobq, with the other things that DBAs look at.
-CREATE FUNCTION jobq.job_log(job_id bigint)
+CREATE FUNCTION jobq_log(job_id bigint)
     RETURNS TABLE (at timestamptz, event text, attempt integer, worker_id text, detail text)
-    AS 'MODULE_PATHNAME', 'jobq_job_log'
+    AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq.job_log(bigint) IS
+COMMENT ON FUNCTION jobq_log(bigint) IS
     'the life of a job, an event a row; no row when there is no such job';
 
 CREATE FUNCTION jobq_cancel(job_id bigint)

@@ -1,7 +1,7 @@
 -- Queues, the tick, roles and the version.
 
 CREATE FUNCTION jobq_create_queue(
-        name text,
+        queue text,
         max_attempts integer DEFAULT NULL,
         backoff_base interval DEFAULT NULL,
         backoff_max interval DEFAULT NULL,
@@ -23,7 +23,7 @@ COMMENT ON FUNCTION jobq_create_queue(text, integer, interval, interval, interva
     'give a queue settings of its own; NULL: the default';
 
 CREATE FUNCTION jobq_alter_queue(
-        name text,
+        queue text,
         max_attempts integer DEFAULT NULL,
         backoff_base interval DEFAULT NULL,
         backoff_max interval DEFAULT NULL,
@@ -44,28 +44,28 @@ CREATE FUNCTION jobq_alter_queue(
 COMMENT ON FUNCTION jobq_alter_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text, text, interval, text, interval, boolean) IS
     'change settings of a queue; NULL: unchanged';
 
-CREATE FUNCTION jobq_drop_queue(name text, force boolean DEFAULT false)
+CREATE FUNCTION jobq_drop_queue(queue text, force boolean DEFAULT false)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_drop_queue(text, boolean) IS
     'drop a queue and its finished jobs; with force its other jobs too; false when there was none';
 
-CREATE FUNCTION jobq_pause_queue(name text)
+CREATE FUNCTION jobq_pause_queue(queue text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_pause_queue(text) IS
     'stop claims from a queue; false when it was paused already';
 
-CREATE FUNCTION jobq_resume_queue(name text)
+CREATE FUNCTION jobq_resume_queue(queue text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_resume_queue(text) IS
     'allow claims from a paused queue; false when it was not paused';
 
-CREATE FUNCTION jobq_purge_queue(name text, statuses jobq.job_status[] DEFAULT NULL)
+CREATE FUNCTION jobq_purge_queue(queue text, statuses jobq.job_status[] DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -79,14 +79,14 @@ CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
 COMMENT ON FUNCTION jobq_tick(timestamptz) IS
     'do what the background worker does: rescue, cancel, promote, unblock, prune, repair, reconcile';
 
-CREATE FUNCTION jobq_grant(role text, what text, queues text[] DEFAULT NULL)
+CREATE FUNCTION jobq_grant(role text, profile text, queues text[] DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION jobq_grant(text, text, text[]) IS
     'grant a role what a producer, worker, operator or monitor needs, for these queues or for all';
 
-CREATE FUNCTION jobq_revoke(role text, what text, queues text[] DEFAULT NULL)
+CREATE FUNCTION jobq_revoke(role text, profile text, queues text[] DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
@@ -135,12 +135,12 @@ COMMENT ON FUNCTION jobq.oldest_heartbeats() IS
     'the oldest heartbeat of the running jobs of each queue';
 
 -- For the view jobq.workers.
-CREATE FUNCTION jobq.held_lanes()
+CREATE FUNCTION jobq.tracked_lanes()
     RETURNS TABLE (lane bigint, first_priority smallint, first_run_at timestamptz, first_id bigint, known_empty boolean,
-                   ranges integer, learned_at timestamptz)
-    AS 'MODULE_PATHNAME', 'jobq_held_lanes'
+                   ranges integer, refreshed_at timestamptz)
+    AS 'MODULE_PATHNAME', 'jobq_tracked_lanes'
     LANGUAGE C VOLATILE PARALLEL SAFE;
-COMMENT ON FUNCTION jobq.held_lanes() IS
+COMMENT ON FUNCTION jobq.tracked_lanes() IS
     'the lanes of this database of which shared memory knows where their first jobs can be';
 
 CREATE FUNCTION jobq.background_workers()

@@ -56,9 +56,9 @@ COMMENT ON VIEW jobq.queue_stats IS
 
 CREATE VIEW jobq.lanes AS
 SELECT d.queue, d.kind, d.version, d.requires, d.lane,
-       h.lane IS NOT NULL AS held, h.known_empty, h.first_priority, h.first_run_at, h.first_id, h.ranges, h.learned_at
+       h.lane IS NOT NULL AS tracked, h.known_empty, h.first_priority, h.first_run_at, h.first_id, h.ranges, h.refreshed_at
 FROM (SELECT DISTINCT l.queue, l.kind, l.version, l.requires, l.lane FROM jobq.lane_directory l) d
-LEFT JOIN jobq.held_lanes() h USING (lane);
+LEFT JOIN jobq.tracked_lanes() h USING (lane);
 COMMENT ON VIEW jobq.lanes IS
     'every lane: jobs that the same workers may take; and what claims know of where its first job can be';
 
@@ -83,11 +83,11 @@ COMMENT ON VIEW jobq.limits IS
 -- The privilege on the column of one of these is what makes a role's grant one of certain queues (queues/scope.h): it
 -- survives the loss of jobq.queue_grants, and such a role then has no queue rather than all.
 CREATE VIEW jobq.producer_queues WITH (security_barrier) AS
-SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.what = 'producer' AND pg_has_role(g.role, 'USAGE');
+SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'producer' AND pg_has_role(g.role, 'USAGE');
 COMMENT ON VIEW jobq.producer_queues IS 'the queues that you were granted as a producer';
 CREATE VIEW jobq.worker_queues WITH (security_barrier) AS
-SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.what = 'worker' AND pg_has_role(g.role, 'USAGE');
+SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'worker' AND pg_has_role(g.role, 'USAGE');
 COMMENT ON VIEW jobq.worker_queues IS 'the queues that you were granted as a worker';
 CREATE VIEW jobq.operator_queues WITH (security_barrier) AS
-SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.what = 'operator' AND pg_has_role(g.role, 'USAGE');
+SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'operator' AND pg_has_role(g.role, 'USAGE');
 COMMENT ON VIEW jobq.operator_queues IS 'the queues that you were granted as an operator';

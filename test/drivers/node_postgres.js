@@ -154,8 +154,8 @@ async function main() {
   await rows('SELECT jobq_enqueue($1)', ['node letters']);
   [claim] = await rows('SELECT id, lease FROM jobq_claim($1)', ['node letters']);
   await rows('SELECT jobq_fail($1, $2, retry => false)', [claim.id, claim.lease]);
-  many = await rows('SELECT * FROM jobq.job_log($1)', [claim.id]);
-  check(many.map((row) => row.event).join() === 'enqueued,claimed,attempt failed,failed,dead letter', 'jobq.job_log', many);
+  many = await rows('SELECT * FROM jobq_log($1)', [claim.id]);
+  check(many.map((row) => row.event).join() === 'enqueued,claimed,attempt failed,failed,dead letter', 'jobq_log', many);
   await equal(true, 'jobq_set_limit', 'SELECT jobq_set_limit($1, $2, $3, $4, $5)', ['node limited', 'k', 2, 5, '1 s']);
   await equal('1', 'jobq.limits', 'SELECT count(*) FROM jobq.limits WHERE running = 0', []);
   await equal('1', 'jobq_redrive', 'SELECT jobq_redrive($1, $2, $3)', ['node dead', 10, 0.5]);

@@ -238,8 +238,8 @@ def scenario(d):
     d.rows("SELECT jobq_enqueue(%s)", "letters")
     job, lease = d.rows("SELECT id, lease FROM jobq_claim(%s)", "letters")[0]
     d.equal("failed", "jobq_fail for good", "SELECT jobq_fail(%s, %s, retry => %s)", n(job), n(lease), False)
-    rows = d.rows("SELECT event FROM jobq.job_log(%s)", n(job))
-    d.check([row[0] for row in rows] == ["enqueued", "claimed", "attempt failed", "failed", "dead letter"], "jobq.job_log", rows)
+    rows = d.rows("SELECT event FROM jobq_log(%s)", n(job))
+    d.check([row[0] for row in rows] == ["enqueued", "claimed", "attempt failed", "failed", "dead letter"], "jobq_log", rows)
     d.equal(True, "jobq_set_limit", "SELECT jobq_set_limit(%s, %s, %s, %s, %s)", "limited", "k", n(2), n(5), "1 s")
     d.equal(1, "jobq.limits", "SELECT count(*) FROM jobq.limits WHERE running = 0")
     d.equal(1, "jobq_redrive", "SELECT jobq_redrive(%s, %s, %s)", "dead", n(10), n(2))

@@ -8,7 +8,7 @@ CREATE TEMP TABLE wanted (name text PRIMARY KEY, arguments text, result text, vo
 \set claimed 'TABLE(id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer, max_attempts integer, priority integer, version integer, run_at timestamp with time zone, created_at timestamp with time zone, progress jsonb, metadata jsonb, heartbeat_seconds integer)'
 \set worker 'worker_id text DEFAULT NULL::text, batch integer DEFAULT 1, kinds text[] DEFAULT NULL::text[], versions integer[] DEFAULT NULL::integer[], capabilities text[] DEFAULT NULL::text[], heartbeat_timeout interval DEFAULT NULL::interval'
 \set filter 'kind text DEFAULT NULL::text, statuses jobq.job_status[] DEFAULT NULL::jobq.job_status[], error_like text DEFAULT NULL::text, older_than interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb, max_jobs integer DEFAULT 1000'
-\set settings 'name text, max_attempts integer DEFAULT NULL::integer, backoff_base interval DEFAULT NULL::interval, backoff_max interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, max_lost integer DEFAULT NULL::integer, keep_completed interval DEFAULT NULL::interval, keep_failed interval DEFAULT NULL::interval, max_depth integer DEFAULT NULL::integer, on_full text DEFAULT NULL::text, dead_letter_queue text DEFAULT NULL::text, max_runtime interval DEFAULT NULL::interval, on_max_runtime text DEFAULT NULL::text, priority_ageing interval DEFAULT NULL::interval, round_robin boolean DEFAULT NULL::boolean'
+\set settings 'queue text, max_attempts integer DEFAULT NULL::integer, backoff_base interval DEFAULT NULL::interval, backoff_max interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, max_lost integer DEFAULT NULL::integer, keep_completed interval DEFAULT NULL::interval, keep_failed interval DEFAULT NULL::interval, max_depth integer DEFAULT NULL::integer, on_full text DEFAULT NULL::text, dead_letter_queue text DEFAULT NULL::text, max_runtime interval DEFAULT NULL::interval, on_max_runtime text DEFAULT NULL::text, priority_ageing interval DEFAULT NULL::interval, round_robin boolean DEFAULT NULL::boolean'
 INSERT INTO wanted VALUES
     ('jobq_enqueue', 'queue text, payload jsonb DEFAULT ''{}''::jsonb, kind text DEFAULT ''''::text, priority integer DEFAULT 0, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, max_attempts integer DEFAULT NULL::integer, unique_key text DEFAULT NULL::text, on_conflict text DEFAULT ''ignore''::text, unique_for interval DEFAULT NULL::interval, group_key text DEFAULT NULL::text, concurrency_key text DEFAULT NULL::text, depends_on bigint[] DEFAULT NULL::bigint[], on_dependency_failure text DEFAULT ''cancel''::text, version integer DEFAULT 0, requires text[] DEFAULT NULL::text[], heartbeat_timeout interval DEFAULT NULL::interval, max_runtime interval DEFAULT NULL::interval, metadata jsonb DEFAULT NULL::jsonb', 'bigint'),
     ('jobq_enqueue_many', 'queue text, payloads jsonb[], kind text DEFAULT ''''::text, priority integer DEFAULT 0, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, max_attempts integer DEFAULT NULL::integer, unique_keys text[] DEFAULT NULL::text[], group_keys text[] DEFAULT NULL::text[], concurrency_keys text[] DEFAULT NULL::text[], run_ats timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], priorities integer[] DEFAULT NULL::integer[]', 'TABLE(job_id bigint, is_new boolean)'),
@@ -40,18 +40,19 @@ INSERT INTO wanted VALUES
     ('jobq_redrive', 'queue text, max_jobs integer DEFAULT 1000, per_second double precision DEFAULT NULL::double precision', 'bigint'),
     ('jobq_create_queue', :'settings', 'void'),
     ('jobq_alter_queue', :'settings', 'void'),
-    ('jobq_drop_queue', 'name text, force boolean DEFAULT false', 'boolean'),
-    ('jobq_pause_queue', 'name text', 'boolean'),
-    ('jobq_resume_queue', 'name text', 'boolean'),
-    ('jobq_purge_queue', 'name text, statuses jobq.job_status[] DEFAULT NULL::jobq.job_status[]', 'bigint'),
+    ('jobq_drop_queue', 'queue text, force boolean DEFAULT false', 'boolean'),
+    ('jobq_pause_queue', 'queue text', 'boolean'),
+    ('jobq_resume_queue', 'queue text', 'boolean'),
+    ('jobq_purge_queue', 'queue text, statuses jobq.job_status[] DEFAULT NULL::jobq.job_status[]', 'bigint'),
     ('jobq_set_limit', 'queue text, key text DEFAULT NULL::text, max_running integer DEFAULT NULL::integer, rate integer DEFAULT NULL::integer, per interval DEFAULT NULL::interval', 'boolean'),
     ('jobq_tick', 'now timestamp with time zone DEFAULT NULL::timestamp with time zone', 'TABLE(duty text, done bigint)'),
     ('jobq_explain', 'job_id bigint', 'TABLE(reason text, detail text, jobs bigint[], pids integer[], until timestamp with time zone)'),
     ('jobq_access', '', 'TABLE(way text, reason text, allowed boolean)'),
     ('jobq_explain_queue', 'queue text', 'TABLE(reason text, detail text, jobs bigint[], pids integer[], until timestamp with time zone)'),
-    ('jobq_grant', 'role text, what text, queues text[] DEFAULT NULL::text[]', 'void'),
-    ('jobq_revoke', 'role text, what text, queues text[] DEFAULT NULL::text[]', 'void');
+    ('jobq_grant', 'role text, profile text, queues text[] DEFAULT NULL::text[]', 'void'),
+    ('jobq_revoke', 'role text, profile text, queues text[] DEFAULT NULL::text[]', 'void');
 INSERT INTO wanted VALUES
+    ('jobq_log', 'job_id bigint', 'TABLE(at timestamp with time zone, event text, attempt integer, worker_id text, detail text)', 's'),
     ('jobq_get', 'job_id bigint', 'TABLE(id bigint, queue text, kind text, payload jsonb, priority integer, status jobq.job_status, run_at timestamp with time zone, attempts integer, max_attempts integer, worker_id text, started_at timestamp with time zone, last_heartbeat timestamp with time zone, heartbeat_timeout interval, created_at timestamp with time zone, finished_at timestamp with time zone, result jsonb, error text, progress jsonb, version integer, requires text[], cancel_requested_at timestamp with time zone, metadata jsonb)', 's'),
     ('jobq_result', 'job_id bigint', 'jsonb', 's'),
     ('jobq_dependency_results', 'job_id bigint', 'TABLE(job_id bigint, status jobq.job_status, result jsonb)', 's'),
@@ -76,15 +77,13 @@ SELECT is(pg_get_function_arguments(o.oid), w.arguments, w.name || ': arguments 
 SELECT is(pg_get_function_result(o.oid), w.result, w.name || ': result') FROM wanted w LEFT JOIN own o ON o.proname = w.name ORDER BY w.name;
 SELECT is(o.provolatile, w.volatility, w.name || ': volatility') FROM wanted w LEFT JOIN own o ON o.proname = w.name ORDER BY w.name;
 
--- What a DBA calls in the schema jobq.
-SELECT is(pg_get_function_arguments(oid) || ' ' || pg_get_function_result(oid) || ' ' || provolatile::text, 'job_id bigint TABLE(at timestamp with time zone, event text, attempt integer, worker_id text, detail text) s', 'jobq.job_log') FROM pg_proc WHERE oid = 'jobq.job_log'::regproc;
 
 -- What the two functions that only compute may promise, the others must not.
-SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats', 'limit_running', 'limit_tokens') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
+SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'tracked_lanes', 'queue_defaults') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats', 'limit_running', 'limit_tokens') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
 FROM own o ORDER BY o.signature::text;
 -- What others are granted knows by the current user who calls: the owner's rights it takes within. Triggers, and what stands
 -- behind the views, are of the owner, but for triggers that ask whose statement fired them. Who only computes needs no rights, and who grants does it with the caller's.
-CREATE TEMP VIEW of_the_caller AS SELECT o.oid FROM own o WHERE o.nspname <> 'jobq' OR o.proname IN ('job_log', 'lane_of', 'group_of', 'turn_of', 'held_lanes', 'queue_defaults', 'by_hand', 'apart', 'fill_job', 'note_restore', 'follow_dependency');
+CREATE TEMP VIEW of_the_caller AS SELECT o.oid FROM own o WHERE o.nspname <> 'jobq' OR o.proname IN ('jobq_log', 'lane_of', 'group_of', 'turn_of', 'tracked_lanes', 'queue_defaults', 'by_hand', 'apart', 'fill_job', 'note_restore', 'follow_dependency');
 SELECT is(o.prosecdef, o.oid NOT IN (SELECT oid FROM of_the_caller), o.signature || ': SECURITY DEFINER')
 FROM own o ORDER BY o.signature::text;
 -- A fixed search_path, with pg_temp last, for all that run SQL with the rights that they are called with.

@@ -25,10 +25,10 @@ SELECT set_has($$SELECT pg_temp.may('operator')$$,
     $$SELECT proname::text FROM own WHERE proname ~ '_(queue|jobs)$' AND proname <> 'jobq_enqueue_jobs' UNION ALL SELECT unnest('{jobq_get,jobq_result,jobq_wait_job,jobq_wake,jobq_cancel,jobq_retry,jobq_reschedule,jobq_delete,jobq_redrive,jobq_set_limit,jobq_dependency_results,jobq_dot,jobq_explain,jobq_tick}'::text[])$$,
     'an operator has all functions on queues and jobs');
 SELECT set_hasnt($$SELECT pg_temp.may('operator')$$, $$SELECT unnest('{jobq_enqueue,jobq_claim,jobq_complete,jobq_wait,jobq_grant}'::text[])$$, 'an operator is neither producer nor worker');
-SELECT set_eq($$SELECT pg_temp.may('monitor')$$, '{jobq_access,jobq_explain,jobq_explain_queue,jobq_version}'::text[], 'a monitor changes nothing');
+SELECT set_eq($$SELECT pg_temp.may('monitor')$$, '{jobq_access,jobq_explain,jobq_explain_queue,jobq_log,jobq_version}'::text[], 'a monitor changes nothing');
 SELECT set_eq($$SELECT pg_temp.may(k) FROM unnest('{producer,worker,operator,monitor}'::text[]) AS k$$,
               $$SELECT proname::text FROM own WHERE proname NOT IN ('jobq_grant', 'jobq_revoke')$$, 'every function but the granting ones is for somebody');
-SELECT is((SELECT count(*) FROM own WHERE has_function_privilege('pg_monitor', oid, 'EXECUTE')), 0::bigint, 'pg_monitor calls no public function');
+SELECT is((SELECT array_agg(proname::text) FROM own WHERE has_function_privilege('pg_monitor', oid, 'EXECUTE')), '{jobq_log}'::text[], 'pg_monitor calls one public function');
 
 SELECT is(has_schema_privilege('regress_jobq_' || kind, 'jobq', 'USAGE'), true, kind || ' may use the schema') FROM unnest('{producer,worker,operator,monitor}'::text[]) AS kind;
 SELECT is((SELECT count(*) FROM pg_class c WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v', 'S')

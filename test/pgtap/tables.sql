@@ -53,7 +53,7 @@ SELECT columns_are('jobq', 'dependencies', '{job_id,depends_on,on_failure,watche
 SELECT col_is_pk('jobq', 'dependencies', '{job_id,depends_on}'::name[], 'the primary key of dependencies');
 SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (1, 2)$$, '23514', NULL, 'a job depends on older ones only: no cycles');
 SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on, on_failure) VALUES (2, 1, 'wait')$$, '23514', NULL, 'on_failure has two choices');
-SELECT columns_are('jobq', 'queue_grants', '{role,what,queue}'::name[]);
+SELECT columns_are('jobq', 'queue_grants', '{role,profile,queue}'::name[]);
 SELECT columns_are('jobq', 'deleted_dependencies', '{job_id,result}'::name[]);
 SELECT is((SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace = 'jobq'::regnamespace), 0::bigint, 'no foreign keys at all');
 SELECT is((SELECT count(*) FROM pg_index WHERE indrelid = 'jobq.kept_keys'::regclass AND indisunique), 0::bigint, 'nobody who keeps a key can fail for it');

@@ -134,7 +134,7 @@ $node->stop;
 
 # ---- without room for leases, and without preload
 
-$node = preloaded('few', conf => [ 'jobq.leases_held = 8' ]);
+$node = preloaded('few', conf => [ 'jobq.max_recent_claims = 8' ]);
 looked_after('work');
 value($node, 'work', $replica . join '', map { running("many $_", 'NULL', $_) } 1 .. 60);
 becomes_true($node, 'work', q{SELECT count(*) = 60 FROM jobq.attempts WHERE worker_id LIKE 'many%' AND outcome = 'lost'}, 'more than there is room for: rescued');

@@ -42,7 +42,7 @@ for my $line (split /\n/, $table // '')
     # Functions in the schema jobq stand behind the views; job_log is called for itself.
     is(work(qq{SELECT DISTINCT CASE n.nspname WHEN 'jobq' THEN 'jobq.' ELSE '' END || p.proname COLLATE "C"
                FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace, aclexplode(p.proacl) a
-               WHERE a.grantee = 'a_$kind'::regrole AND (n.nspname <> 'jobq' OR p.proname = 'job_log') ORDER BY 1}),
+               WHERE a.grantee = 'a_$kind'::regrole AND (n.nspname <> 'jobq' OR p.proname = 'jobq_log') ORDER BY 1}),
         sorted(names_in($calls)), "a $kind may call what the reference says");
     my @reads = names_in($reads // '');
     push @reads, @views if ($reads // '') =~ /the views/;

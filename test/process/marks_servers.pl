@@ -125,7 +125,7 @@ $node->stop;
 
 # ---- more lanes than there is room for, in several databases
 
-my $small = marked_server('small', tick => '1 s', conf => [ 'jobq.lanes_held = 8', "jobq.databases = 'one, two, three, idle'" ]);
+my $small = marked_server('small', tick => '1 s', conf => [ 'jobq.max_tracked_lanes = 8', "jobq.databases = 'one, two, three, idle'" ]);
 my @databases = ('one', 'two', 'three');
 marked_database($small, $_) for @databases;
 my @holders = map { hold_snapshot($small, $_) } @databases;

@@ -133,7 +133,7 @@ sub judge
     value($node, $database, $needy);
     becomes_true($node, $database, "SELECT $served{$_}", "$way: $_") for sort keys %served;
     for my $sql ('jobq_tick()', (map { "jobq_tick(clock_timestamp() + interval '$_')" } '1 hour', '1000 days'),
-        (map { "jobq.$_" } qw(queues queue_stats lanes workers limits)), '(SELECT id FROM jobq.jobs) j, jobq.job_log(j.id)')
+        (map { "jobq.$_" } qw(queues queue_stats lanes workers limits)), '(SELECT id FROM jobq.jobs) j, jobq_log(j.id)')
     {
         push @read, "SELECT count(*) FROM (SELECT * FROM $sql OFFSET 0) r;";
     }

@@ -74,7 +74,7 @@ my @calls = (
     [ q{SELECT jobq_create_queue('work', dead_letter_queue => 'dead')},                       '' ],
     [ q{SELECT jobq_enqueue('work') > 0},                                                     't' ],
     [ q{SELECT jobq_fail(id, lease, retry => false) FROM jobq_claim('work')},                 'failed' ],
-    [ q{SELECT count(*) FROM jobq.jobs, jobq.job_log(id) WHERE queue = 'dead'},               '5' ],
+    [ q{SELECT count(*) FROM jobq.jobs, jobq_log(id) WHERE queue = 'dead'},               '5' ],
     [ q{SELECT jobq_redrive('dead')},                                                         '1' ],
     [ q{SELECT jobq_enqueue('graph', kind => 'a', depends_on => '{}') > 0},                   't' ],
     [ q{SELECT jobq_enqueue('graph', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE kind = 'a' AND queue = 'graph')) > 0}, 't' ],
