@@ -58,7 +58,7 @@ constexpr const char *kOperator[] = {"jobq_access",
                                      "jobq_version",
                                      nullptr};
 constexpr const char *kMonitor[] = {"jobq_access",  "jobq_explain", "jobq_explain_queue",
-                                    "jobq_version", "jobq_log",      nullptr};
+                                    "jobq_version", "jobq_log",     nullptr};
 
 struct Kind {
     const char *name;

@@ -243,9 +243,10 @@ bool is_in_scope(const QueueScope *scope, const JobsTable &jobs) {
 
 void check_scope(const QueueScope *scope, std::string_view queue) {
     if (is_in_scope(scope, queue)) return;
-    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                    errmsg("permission denied for queue \"%.*s\"", static_cast<int>(queue.size()), queue.data()),
-                    errhint("The role was granted certain queues. Add this one with jobq_grant(role, profile, queues).")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("permission denied for queue \"%.*s\"", static_cast<int>(queue.size()), queue.data()),
+             errhint("The role was granted certain queues. Add this one with jobq_grant(role, profile, queues).")));
 }
 
 void check_all_queues(FunctionCallInfo fcinfo) {

@@ -171,8 +171,8 @@ void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs) {
     Alarm alarm;
     for_each_of(queue, [&](Waiter *waiter) {
         // Those who must look for themselves hear of every job.
-        if (jobs <= 0 &&
-            (!core::may_be_unsure(waiter->digest, lane) || core::wants_lane(waiter->digest, lane) != core::Wants::Maybe))
+        if (jobs <= 0 && (!core::may_be_unsure(waiter->digest, lane) ||
+                          core::wants_lane(waiter->digest, lane) != core::Wants::Maybe))
             return;
         if (offer(waiter, lane, &alarm)) jobs--;
     });

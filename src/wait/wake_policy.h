@@ -32,7 +32,8 @@ struct FilterDigest {
     int version_count;  // kAny, kTooMany
     int capability_count;
 };
-static_assert(std::is_trivially_copyable_v<LaneTraits> && std::is_trivially_copyable_v<FilterDigest>, "live in shared memory");
+static_assert(std::is_trivially_copyable_v<LaneTraits> && std::is_trivially_copyable_v<FilterDigest>,
+              "live in shared memory");
 
 LaneTraits lane_traits(std::string_view kind, std::int32_t version, const std::string_view *required,
                        int required_count) noexcept;
