@@ -1,5 +1,5 @@
-// Arguments of SQL-callable functions: checked access that names the argument in every error.
-// All of these raise an error of class 22, 42 or 54 and change nothing.
+// Arguments of SQL-callable functions: checked access that names the argument in every error. All of these raise an
+// error of class 22, 42 or 54 and change nothing.
 #pragma once
 
 #include "compat/pg.h"

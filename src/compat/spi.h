@@ -1,6 +1,5 @@
-// SQL from C++: kept plans with typed parameters, and typed access to the rows they return.
-// No destructor here calls the server; SPI
-// is closed by with_spi(), and by the server itself when an error ends the transaction.
+// SQL from C++: kept plans with typed parameters, and typed access to the rows they return. No destructor here calls
+// the server; SPI is closed by with_spi(), and by the server itself when an error ends the transaction.
 #pragma once
 
 #include "compat/pg.h"
