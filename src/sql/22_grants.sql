@@ -1,15 +1,14 @@
 -- Which queues a role was granted, if not all. A role is named by its oid, shown and dumped by its name: it keeps its
 -- queues when it is renamed, and where a dump is restored the role of that name has them.
+--: the queues of roles that were not granted all; jobq_grant and jobq_revoke write it
 CREATE TABLE jobq.queue_grants (
     role    pg_catalog.regrole NOT NULL,
-    profile text NOT NULL,
+    profile text NOT NULL,  --: producer, worker or operator of the queue
     queue   text NOT NULL,
     PRIMARY KEY (role, profile, queue),
     CONSTRAINT queue_grants_profile_choice CHECK (profile IN ('producer', 'worker', 'operator')),
     CONSTRAINT queue_grants_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63)
 );
-COMMENT ON TABLE jobq.queue_grants IS 'the queues of roles that were not granted all; jobq_grant and jobq_revoke write it';
-COMMENT ON COLUMN jobq.queue_grants.profile IS 'producer, worker or operator of the queue';
 
 -- Not what is left of roles that were dropped: the number might be another role's elsewhere.
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_grants',

@@ -1,5 +1,6 @@
 -- Producers' functions. Public functions live in the schema that CREATE EXTENSION targets.
 
+--: enqueue one job; returns its id, or with a taken unique key that of the job that has it
 CREATE FUNCTION jobq_enqueue(
         queue text,
         payload jsonb DEFAULT '{}',
@@ -22,9 +23,8 @@ CREATE FUNCTION jobq_enqueue(
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_enqueue(text, jsonb, text, integer, timestamptz, integer, text, text, interval, text, text, bigint[], text, integer, text[], interval, interval, jsonb) IS
-    'enqueue one job; returns its id, or with a taken unique key that of the job that has it';
 
+--: enqueue one job for each payload; returns their ids in the order of the payloads, and which are new
 CREATE FUNCTION jobq_enqueue_many(
         queue text,
         payloads jsonb[],
@@ -40,12 +40,9 @@ CREATE FUNCTION jobq_enqueue_many(
     RETURNS TABLE (job_id bigint, is_new boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_enqueue_many(text, jsonb[], text, integer, timestamptz, integer, text[], text[], text[], timestamptz[], integer[]) IS
-    'enqueue one job for each payload; returns their ids in the order of the payloads, and which are new';
 
+--: enqueue the jobs that a JSON array describes, each object with the arguments of jobq_enqueue as keys
 CREATE FUNCTION jobq_enqueue_jobs(specs jsonb)
     RETURNS TABLE (job_id bigint, is_new boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_enqueue_jobs(jsonb) IS
-    'enqueue the jobs that a JSON array describes, each object with the arguments of jobq_enqueue as keys';

@@ -1,5 +1,6 @@
 -- Workers' functions: take jobs, report on them, give them back.
 
+--: take up to batch claimable jobs of a queue; no row when there is none; never waits for a lock
 CREATE FUNCTION jobq_claim(
         queue text DEFAULT 'default',
         worker_id text DEFAULT NULL,
@@ -13,9 +14,8 @@ CREATE FUNCTION jobq_claim(
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_claim(text, text, integer, text[], integer[], text[], interval) IS
-    'take up to batch claimable jobs of a queue; no row when there is none; never waits for a lock';
 
+--: take jobs of the first of these queues that has any; never waits for a lock
 CREATE FUNCTION jobq_claim_any(
         queues text[],
         worker_id text DEFAULT NULL,
@@ -29,9 +29,8 @@ CREATE FUNCTION jobq_claim_any(
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_claim_any(text[], text, integer, text[], integer[], text[], interval) IS
-    'take jobs of the first of these queues that has any; never waits for a lock';
 
+--: complete a job; false when the lease is lost, or an error (JQ001) with must_hold
 CREATE FUNCTION jobq_complete(
         job_id bigint,
         lease bigint DEFAULT NULL,
@@ -40,9 +39,8 @@ CREATE FUNCTION jobq_complete(
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_complete(bigint, bigint, jsonb, boolean) IS
-    'complete a job; false when the lease is lost, or an error (JQ001) with must_hold';
 
+--: complete many jobs in one statement; a row per job; with must_hold all or none: an error (JQ001) for lost leases
 CREATE FUNCTION jobq_complete_many(
         job_ids bigint[],
         leases bigint[],
@@ -51,9 +49,8 @@ CREATE FUNCTION jobq_complete_many(
     RETURNS TABLE (job_id bigint, completed boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_complete_many(bigint[], bigint[], jsonb[], boolean) IS
-    'complete many jobs in one statement; a row per job; with must_hold all or none: an error (JQ001) for lost leases';
 
+--: complete jobs and take the next ones in one round trip; lost leases are a warning
 CREATE FUNCTION jobq_complete_and_claim(
         job_ids bigint[],
         leases bigint[],
@@ -70,9 +67,8 @@ CREATE FUNCTION jobq_complete_and_claim(
                    created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_complete_and_claim(bigint[], bigint[], jsonb[], text, text, integer, text[], integer[], text[], interval) IS
-    'complete jobs and take the next ones in one round trip; lost leases are a warning';
 
+--: report a failed attempt; returns the new status, NULL when the lease is lost
 CREATE FUNCTION jobq_fail(
         job_id bigint,
         lease bigint DEFAULT NULL,
@@ -82,9 +78,8 @@ CREATE FUNCTION jobq_fail(
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_fail(bigint, bigint, text, interval, boolean) IS
-    'report a failed attempt; returns the new status, NULL when the lease is lost';
 
+--: report many failed attempts in one statement; a row per job
 CREATE FUNCTION jobq_fail_many(
         job_ids bigint[],
         leases bigint[],
@@ -94,52 +89,45 @@ CREATE FUNCTION jobq_fail_many(
     RETURNS TABLE (job_id bigint, status jobq.job_status)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_fail_many(bigint[], bigint[], text[], interval, boolean) IS
-    'report many failed attempts in one statement; a row per job';
 
+--: extend a lease; returns held, cancel, finished, lost or gone
 CREATE FUNCTION jobq_heartbeat(job_id bigint, lease bigint DEFAULT NULL, progress jsonb DEFAULT NULL)
     RETURNS text
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_heartbeat(bigint, bigint, jsonb) IS
-    'extend a lease; returns held, cancel, finished, lost or gone';
 
+--: extend many leases in one statement; a row per job
 CREATE FUNCTION jobq_heartbeat_many(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_heartbeat_many(bigint[], bigint[]) IS
-    'extend many leases in one statement; a row per job';
 
+--: extend the leases of all jobs of a worker that named itself
 CREATE FUNCTION jobq_heartbeat_worker(worker_id text)
     RETURNS TABLE (job_id bigint, state text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_heartbeat_worker(text) IS
-    'extend the leases of all jobs of a worker that named itself';
 
+--: give a job back without burning an attempt; it is claimable at once
 CREATE FUNCTION jobq_release(job_id bigint, lease bigint DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_release(bigint, bigint) IS
-    'give a job back without burning an attempt; it is claimable at once';
 
+--: give many jobs back in one statement; a row per job
 CREATE FUNCTION jobq_release_many(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, released boolean)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_release_many(bigint[], bigint[]) IS
-    'give many jobs back in one statement; a row per job';
 
+--: give a job back for later without burning an attempt
 CREATE FUNCTION jobq_snooze(job_id bigint, delay interval, lease bigint DEFAULT NULL)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_snooze(bigint, interval, bigint) IS
-    'give a job back for later without burning an attempt';
 
 -- Commits, hence neither SECURITY DEFINER nor a search_path: both would forbid that. It sees to both by itself.
+--: wait until there may be a job of the queue for this worker, or somebody wakes it, or the timeout is over
 CREATE PROCEDURE jobq_wait(
         queue text DEFAULT 'default',
         timeout interval DEFAULT '30 s',
@@ -149,12 +137,9 @@ CREATE PROCEDURE jobq_wait(
         worker_id text DEFAULT NULL)
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
-COMMENT ON PROCEDURE jobq_wait(text, interval, text[], integer[], text[], text) IS
-    'wait until there may be a job of the queue for this worker, or somebody wakes it, or the timeout is over';
 
+--: end the jobq_wait of a worker, from any session; how many waits were ended; 0: its next one will be
 CREATE FUNCTION jobq_wake(worker_id text)
     RETURNS integer
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_wake(text) IS
-    'end the jobq_wait of a worker, from any session; how many waits were ended; 0: its next one will be';

@@ -1,5 +1,6 @@
 -- Operators' functions on jobs: one by its id, or many of a queue by a filter.
 
+--: the job, for roles that cannot read the table; no row when there is none
 CREATE FUNCTION jobq_get(job_id bigint)
     RETURNS TABLE (id bigint, queue text, kind text, payload jsonb, priority integer, status jobq.job_status,
                    run_at timestamptz, attempts integer, max_attempts integer, worker_id text,
@@ -8,58 +9,50 @@ CREATE FUNCTION jobq_get(job_id bigint)
                    version integer, requires text[], cancel_requested_at timestamptz, metadata jsonb)
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_get(bigint) IS
-    'the job, for roles that cannot read the table; no row when there is none';
 
+--: the result of a completed job; NULL while there is none
 CREATE FUNCTION jobq_result(job_id bigint)
     RETURNS jsonb
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_result(bigint) IS
-    'the result of a completed job; NULL while there is none';
 
 -- Commits, as jobq_wait does.
+--: wait until a job has finished, or the timeout is over
 CREATE PROCEDURE jobq_wait_job(job_id bigint, timeout interval DEFAULT '30 s')
     AS 'MODULE_PATHNAME'
     LANGUAGE C;
-COMMENT ON PROCEDURE jobq_wait_job(bigint, interval) IS
-    'wait until a job has finished, or the timeout is over';
 
+--: the life of a job, an event a row; no row when there is no such job
 CREATE FUNCTION jobq_log(job_id bigint)
     RETURNS TABLE (at timestamptz, event text, attempt integer, worker_id text, detail text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C STABLE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_log(bigint) IS
-    'the life of a job, an event a row; no row when there is no such job';
 
+--: cancel a job; a running one is asked through its heartbeat first; returns its status
 CREATE FUNCTION jobq_cancel(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_cancel(bigint) IS
-    'cancel a job; a running one is asked through its heartbeat first; returns its status';
 
+--: make a finished or waiting job claimable now; returns its status
 CREATE FUNCTION jobq_retry(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_retry(bigint) IS
-    'make a finished or waiting job claimable now; returns its status';
 
+--: move a waiting job to another time; returns its status
 CREATE FUNCTION jobq_reschedule(job_id bigint, run_at timestamptz)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_reschedule(bigint, timestamptz) IS
-    'move a waiting job to another time; returns its status';
 
+--: delete a job that is not running; returns the status it had
 CREATE FUNCTION jobq_delete(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_delete(bigint) IS
-    'delete a job that is not running; returns the status it had';
 
+--: cancel jobs of a queue by a filter; returns how many
 CREATE FUNCTION jobq_cancel_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -71,9 +64,8 @@ CREATE FUNCTION jobq_cancel_jobs(
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_cancel_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
-    'cancel jobs of a queue by a filter; returns how many';
 
+--: retry jobs of a queue by a filter (failed ones unless statuses says otherwise); returns how many
 CREATE FUNCTION jobq_retry_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -85,9 +77,8 @@ CREATE FUNCTION jobq_retry_jobs(
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_retry_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
-    'retry jobs of a queue by a filter (failed ones unless statuses says otherwise); returns how many';
 
+--: move waiting jobs of a queue to another time by a filter; returns how many
 CREATE FUNCTION jobq_reschedule_jobs(
         queue text,
         run_at timestamptz,
@@ -100,9 +91,8 @@ CREATE FUNCTION jobq_reschedule_jobs(
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_reschedule_jobs(text, timestamptz, text, jobq.job_status[], text, interval, jsonb, integer) IS
-    'move waiting jobs of a queue to another time by a filter; returns how many';
 
+--: delete jobs of a queue by a filter (finished ones unless statuses says otherwise); returns how many
 CREATE FUNCTION jobq_delete_jobs(
         queue text,
         kind text DEFAULT NULL,
@@ -114,9 +104,8 @@ CREATE FUNCTION jobq_delete_jobs(
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_delete_jobs(text, text, jobq.job_status[], text, interval, jsonb, integer) IS
-    'delete jobs of a queue by a filter (finished ones unless statuses says otherwise); returns how many';
 
+--: run the dead letters in a queue, or of a queue, again where they came from, so many a second; returns how many
 CREATE FUNCTION jobq_redrive(
         queue text,
         max_jobs integer DEFAULT 1000,
@@ -124,5 +113,3 @@ CREATE FUNCTION jobq_redrive(
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_redrive(text, integer, double precision) IS
-    'run the dead letters in a queue, or of a queue, again where they came from, so many a second; returns how many';

@@ -1,5 +1,6 @@
 -- Queues, the tick, roles and the version.
 
+--: give a queue settings of its own; NULL: the default
 CREATE FUNCTION jobq_create_queue(
         queue text,
         max_attempts integer DEFAULT NULL,
@@ -19,9 +20,8 @@ CREATE FUNCTION jobq_create_queue(
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_create_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text, text, interval, text, interval, boolean) IS
-    'give a queue settings of its own; NULL: the default';
 
+--: change settings of a queue; NULL: unchanged
 CREATE FUNCTION jobq_alter_queue(
         queue text,
         max_attempts integer DEFAULT NULL,
@@ -41,75 +41,65 @@ CREATE FUNCTION jobq_alter_queue(
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_alter_queue(text, integer, interval, interval, interval, integer, interval, interval, integer, text, text, interval, text, interval, boolean) IS
-    'change settings of a queue; NULL: unchanged';
 
+--: drop a queue and its finished jobs; with force its other jobs too; false when there was none
 CREATE FUNCTION jobq_drop_queue(queue text, force boolean DEFAULT false)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_drop_queue(text, boolean) IS
-    'drop a queue and its finished jobs; with force its other jobs too; false when there was none';
 
+--: stop claims from a queue; false when it was paused already
 CREATE FUNCTION jobq_pause_queue(queue text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_pause_queue(text) IS
-    'stop claims from a queue; false when it was paused already';
 
+--: allow claims from a paused queue; false when it was not paused
 CREATE FUNCTION jobq_resume_queue(queue text)
     RETURNS boolean
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_resume_queue(text) IS
-    'allow claims from a paused queue; false when it was not paused';
 
+--: delete all jobs of a queue that are not running; returns how many
 CREATE FUNCTION jobq_purge_queue(queue text, statuses jobq.job_status[] DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_purge_queue(text, jobq.job_status[]) IS
-    'delete all jobs of a queue that are not running; returns how many';
 
+--: do what the background worker does: rescue, cancel, promote, unblock, prune, repair, reconcile
 CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
     RETURNS TABLE (duty text, done bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION jobq_tick(timestamptz) IS
-    'do what the background worker does: rescue, cancel, promote, unblock, prune, repair, reconcile';
 
+--: grant a role what a producer, worker, operator or monitor needs, for these queues or for all
 CREATE FUNCTION jobq_grant(role text, profile text, queues text[] DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq_grant(text, text, text[]) IS
-    'grant a role what a producer, worker, operator or monitor needs, for these queues or for all';
 
+--: take back what jobq_grant granted, for these queues or for all
 CREATE FUNCTION jobq_revoke(role text, profile text, queues text[] DEFAULT NULL)
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq_revoke(text, text, text[]) IS
-    'take back what jobq_grant granted, for these queues or for all';
 
+--: version of the jobq library
 CREATE FUNCTION jobq_version()
     RETURNS text
     AS 'MODULE_PATHNAME'
     LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION jobq_version() IS
-    'version of the jobq library';
 
 -- For the view jobq.queues.
+--: what a queue uses where its settings say nothing
 CREATE FUNCTION jobq.queue_defaults()
     RETURNS TABLE (max_attempts integer, backoff_base interval, backoff_max interval, heartbeat_timeout interval,
                    max_lost integer, keep_completed interval, keep_failed interval)
     AS 'MODULE_PATHNAME', 'jobq_queue_defaults'
     LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION jobq.queue_defaults() IS
-    'what a queue uses where its settings say nothing';
 
 -- For the view jobq.queue_stats. STABLE: the planner leaves out what a query does not ask for.
+--: jobs by status and rates of every queue: from the counters where there are any, else from the rows
 CREATE FUNCTION jobq.queue_counters()
     RETURNS TABLE (queue text, scheduled bigint, blocked bigint, pending bigint, processing bigint, completed bigint,
                    failed bigint, cancelled bigint, enqueued_per_second double precision,
@@ -117,32 +107,28 @@ CREATE FUNCTION jobq.queue_counters()
                    failed_per_second double precision, lost_per_second double precision, paused boolean, source text)
     AS 'MODULE_PATHNAME', 'jobq_queue_counters'
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.queue_counters() IS
-    'jobs by status and rates of every queue: from the counters where there are any, else from the rows';
 
+--: for how long the oldest claimable job of a queue has been due; NULL: there is none
 CREATE FUNCTION jobq.oldest_pending_age(queue text)
     RETURNS interval
     AS 'MODULE_PATHNAME', 'jobq_oldest_pending_age'
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.oldest_pending_age(text) IS
-    'for how long the oldest claimable job of a queue has been due; NULL: there is none';
 
+--: the oldest heartbeat of the running jobs of each queue
 CREATE FUNCTION jobq.oldest_heartbeats()
     RETURNS TABLE (queue text, oldest_heartbeat timestamptz)
     AS 'MODULE_PATHNAME', 'jobq_oldest_heartbeats'
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.oldest_heartbeats() IS
-    'the oldest heartbeat of the running jobs of each queue';
 
 -- For the view jobq.workers.
+--: the lanes of this database of which shared memory knows where their first jobs can be
 CREATE FUNCTION jobq.tracked_lanes()
     RETURNS TABLE (lane bigint, first_priority smallint, first_run_at timestamptz, first_id bigint, known_empty boolean,
                    ranges integer, refreshed_at timestamptz)
     AS 'MODULE_PATHNAME', 'jobq_tracked_lanes'
     LANGUAGE C VOLATILE PARALLEL SAFE;
-COMMENT ON FUNCTION jobq.tracked_lanes() IS
-    'the lanes of this database of which shared memory knows where their first jobs can be';
 
+--: what the launcher and the background workers report
 CREATE FUNCTION jobq.background_workers()
     RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
                    last_error text, last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint,
@@ -150,14 +136,11 @@ CREATE FUNCTION jobq.background_workers()
                    repaired bigint, reconciled bigint, note text)
     AS 'MODULE_PATHNAME', 'jobq_background_workers'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.background_workers() IS
-    'what the launcher and the background workers report';
 
 -- Tells the launcher that this database has the extension now.
+--: tells the launcher to visit this database
 CREATE FUNCTION jobq.announce()
     RETURNS void
     AS 'MODULE_PATHNAME', 'jobq_announce'
     LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION jobq.announce() IS
-    'tells the launcher to visit this database';
 SELECT jobq.announce();

@@ -4,6 +4,7 @@
 -- somebody left in the target schema would win over a pg_catalog operator that needs a coercion.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
+--: every queue in use or with settings, and the settings in force
 CREATE VIEW jobq.queues AS
 SELECT n.queue,
        coalesce(s.paused, false)                          AS paused,
@@ -26,10 +27,11 @@ SELECT n.queue,
 FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n
 LEFT JOIN jobq.queue_settings s USING (queue)
 CROSS JOIN jobq.queue_defaults() d;
-COMMENT ON VIEW jobq.queues IS 'every queue in use or with settings, and the settings in force';
 
 -- The two ages cost something only where a query asks for them: the planner knows that h has one row for each queue, and
 -- leaves the join out otherwise.
+--: per queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running one, rates of the last
+--: minute
 CREATE VIEW jobq.queue_stats AS
 SELECT c.queue,
        c.scheduled,
@@ -51,21 +53,19 @@ SELECT c.queue,
 FROM jobq.queue_counters() c
 LEFT JOIN (SELECT o.queue, min(o.oldest_heartbeat) AS oldest_heartbeat FROM jobq.oldest_heartbeats() o
            GROUP BY o.queue) h ON h.queue = c.queue;
-COMMENT ON VIEW jobq.queue_stats IS
-    'per queue: jobs by status, age of the oldest claimable job, oldest heartbeat of a running one, rates of the last minute';
 
+--: every lane: jobs that the same workers may take; and what claims know of where its first job can be
 CREATE VIEW jobq.lanes AS
 SELECT d.queue, d.kind, d.version, d.requires, d.lane,
        h.lane IS NOT NULL AS tracked, h.known_empty, h.first_priority, h.first_run_at, h.first_id, h.ranges, h.refreshed_at
 FROM (SELECT DISTINCT l.queue, l.kind, l.version, l.requires, l.lane FROM jobq.lane_directory l) d
 LEFT JOIN jobq.tracked_lanes() h USING (lane);
-COMMENT ON VIEW jobq.lanes IS
-    'every lane: jobs that the same workers may take; and what claims know of where its first job can be';
 
+--: the launcher and the background workers of the server: state, last round, last error, totals
 CREATE VIEW jobq.workers AS
 SELECT * FROM jobq.background_workers();
-COMMENT ON VIEW jobq.workers IS 'the launcher and the background workers of the server: state, last round, last error, totals';
 
+--: every limit, how many jobs it counts as running, and what its rate lets start now; key NULL: of the whole queue
 CREATE VIEW jobq.limits AS
 SELECT l.queue,
        nullif(l.key, '') AS key,
@@ -77,17 +77,15 @@ SELECT l.queue,
        t.next_token
 FROM jobq.limit_settings l
 LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t ON l.key <> '*';
-COMMENT ON VIEW jobq.limits IS
-    'every limit, how many jobs it counts as running, and what its rate lets start now; key NULL: of the whole queue';
 
 -- The privilege on the column of one of these is what makes a role's grant one of certain queues (queues/scope.h): it
 -- survives the loss of jobq.queue_grants, and such a role then has no queue rather than all.
+--: the queues that you were granted as a producer
 CREATE VIEW jobq.producer_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'producer' AND pg_has_role(g.role, 'USAGE');
-COMMENT ON VIEW jobq.producer_queues IS 'the queues that you were granted as a producer';
+--: the queues that you were granted as a worker
 CREATE VIEW jobq.worker_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'worker' AND pg_has_role(g.role, 'USAGE');
-COMMENT ON VIEW jobq.worker_queues IS 'the queues that you were granted as a worker';
+--: the queues that you were granted as an operator
 CREATE VIEW jobq.operator_queues WITH (security_barrier) AS
 SELECT DISTINCT g.queue FROM jobq.queue_grants g WHERE g.profile = 'operator' AND pg_has_role(g.role, 'USAGE');
-COMMENT ON VIEW jobq.operator_queues IS 'the queues that you were granted as an operator';

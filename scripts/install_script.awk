@@ -1,0 +1,156 @@
+# Makes the install script from the fragments in src/sql, in the order in which they are given. Before them come the
+# headers with the tables that drive it: queue settings and statuses. What it does to a fragment:
+#
+#   --: text                on a line of its own before a CREATE: the comment of what is created
+#   code --: text           behind the definition of a column: the comment of the column; lines below it go on
+#   --@ each setting: code  the code for each row of the table, with {name}, {type}, {check}, {default}, {in_force} and
+#                           {text} replaced; a comma ends each, but for the last where the code ends without one
+#   --@ each status: code   the same of {name} and {text}; --@ row status: code puts all into one line
+#
+# Where a text is wrong the error names file and line.
+
+function fail(why) {
+    printf "%s:%d: %s\n", FILENAME, FNR, why > "/dev/stderr"
+    failed = 1
+    exit 1
+}
+
+# The arguments of a macro: split at the commas that stand outside of strings, which lose their quotes.
+function arguments(line, into,    n, i, c, quoted, one) {
+    sub(/^[^(]*\(/, "", line)
+    sub(/\)[ \\]*$/, "", line)
+    n = 0
+    for (i = 1; i <= length(line); i++) {
+        c = substr(line, i, 1)
+        if (c == "\"") quoted = !quoted
+        else if (c == "," && !quoted) { into[++n] = one; one = "" }
+        else if (c != " " || one != "") one = one c
+    }
+    into[++n] = one
+    return n
+}
+
+# '14 * kDay' as SQL writes it: '14 days'.
+function span(value,    number, unit) {
+    if (value == "0") return "interval '0'"
+    number = value ~ /\*/ ? value + 0 : 1
+    unit = value
+    sub(/^.*k/, "", unit)
+    return "interval '" number " " tolower(unit) (number == 1 ? "" : "s") "'"
+}
+
+function add(table, name) {
+    rows[table]++
+    field[table, rows[table], "name"] = name
+}
+function set(table, key, value) { field[table, rows[table], key] = value }
+
+function bounds(name, lowest, highest) {
+    return "CONSTRAINT queue_settings_" name "_check CHECK (" \
+        name (highest ~ /Any/ ? " >= " lowest : " BETWEEN " lowest " AND " highest) ")"
+}
+
+# A setting: what is said of it, and of its default.
+function setting(name, type, check, otherwise, text) {
+    add("setting", name)
+    set("setting", "type", type)
+    set("setting", "check", check == "" ? "" : " " check)
+    set("setting", "in_force", otherwise == "" ? "s." name : "coalesce(s." name ", " otherwise ")")
+    sub(/^interval /, "", otherwise)
+    gsub(/'/, "", otherwise)
+    set("setting", "text", text (otherwise == "" ? "; NULL: none" : "; default " otherwise))
+}
+
+FILENAME ~ /\.h$/ && /^ +(NUMBER|SPAN|CHOICE|QUEUE|SWITCH|STATUS)\("?[A-Za-z_]+"?, / {
+    n = arguments($0, a)
+    if (/^ +NUMBER/) setting(a[1], "integer", bounds(a[1], a[3], a[4]), a[2] == 0 && a[3] > 0 ? "" : a[2], a[5])
+    if (/^ +SPAN/) setting(a[1], "interval", bounds(a[1], span(a[3]), a[4] ~ /Any/ ? a[4] : span(a[4])), a[2] == "0" && a[3] != "0" ? "" : span(a[2]), a[5])
+    if (/^ +CHOICE/) {
+        gsub(/ /, "', '", a[4])
+        setting(a[1], "text", "CONSTRAINT queue_settings_" a[1] "_check CHECK (" a[1] " IN ('" a[4] "'))", "'" tolower(a[3]) "'", a[5])
+    }
+    if (/^ +QUEUE/)
+        setting(a[1], "text", "CONSTRAINT queue_settings_" a[1] "_check CHECK (octet_length(" a[1] ") BETWEEN 1 AND 63 AND " a[1] " <> queue)", "", a[2])
+    if (/^ +SWITCH/) setting(a[1], "boolean", "", "false", a[2])
+    if (/^ +STATUS/) {
+        add("status", a[2])
+        set("status", "text", a[n])
+    }
+}
+FILENAME ~ /\.h$/ { next }
+
+function quoted(text) {
+    gsub(/'/, "''", text)
+    return "'" text "'"
+}
+
+# The comments that are owed: of the statement that begins, and of its columns.
+function pay(    i) {
+    if (object != "" && text_of_object != "") print "COMMENT ON " kind " " object " IS " quoted(text_of_object) ";"
+    for (i = 1; i <= columns; i++) print "COMMENT ON COLUMN " object "." column[i] " IS " quoted(column_text[i]) ";"
+    object = text_of_object = ""
+    columns = 0
+}
+
+function put(line,    code, text, at, words) {
+    at = index(line, "--:")
+    if (at == 0) {
+        if (object == "" && match(line, /^CREATE (TABLE|VIEW|FUNCTION|PROCEDURE|TYPE|SCHEMA) [a-z_.]+/)) {
+            split(substr(line, RSTART, RLENGTH), words, " ")
+            kind = words[2]
+            object = words[3]
+            text_of_object = waiting
+            waiting = ""
+        } else if (waiting != "" && line !~ /^--/) fail("a comment of nothing: " waiting)
+        in_column = 0
+        print line
+        if (line ~ /;$/) pay()
+        return
+    }
+    code = substr(line, 1, at - 1)
+    text = substr(line, at + 3)
+    sub(/^ /, "", text)
+    sub(/ +$/, "", code)
+    if (code !~ /^ *$/) {
+        if (object == "") fail("a column outside of a CREATE TABLE")
+        split(code, words, " ")
+        column[++columns] = words[1]
+        column_text[columns] = text
+        in_column = 1
+        print code
+    } else if (in_column)
+        column_text[columns] = column_text[columns] " " text
+    else
+        waiting = waiting (waiting == "" ? "" : " ") text
+}
+
+# One row of a table, put into the code.
+function filled(code, table, i,    keys, k, n, at) {
+    n = split("name type check in_force text", keys, " ")
+    for (k = 1; k <= n; k++)
+        while ((at = index(code, "{" keys[k] "}")) > 0)
+            code = substr(code, 1, at - 1) field[table, i, keys[k]] substr(code, at + length(keys[k]) + 2)
+    return code
+}
+
+/^ *--@ (each|row) (setting|status): / {
+    indent = $0
+    sub(/--@.*/, "", indent)
+    table = $3
+    sub(/:$/, "", table)
+    if (rows[table] == 0) fail("the table of " table " is empty")
+    code = $0
+    sub(/^ *--@ [a-z]+ [a-z]+: /, "", code)
+    comma = code ~ /(,|, *--:.*)$/
+    if ($2 == "row") {
+        line = indent
+        for (i = 1; i <= rows[table]; i++)
+            line = line filled(code, table, i) (i < rows[table] && !comma ? ", " : "")
+        put(line)
+    } else
+        for (i = 1; i <= rows[table]; i++)
+            put(indent filled(code, table, i) (i < rows[table] && !comma ? "," : ""))
+    next
+}
+{ put($0) }
+END { if (!failed && waiting != "") fail("a comment of nothing: " waiting) }
