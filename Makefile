@@ -39,9 +39,6 @@ endif
 
 EXTENSION = jobq
 version := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
-fragments := $(sort $(wildcard src/sql/*.sql))
-# What the install script repeats for each row of a table.
-tables :=
 
 # What is compiled for one server is of no use to another. The library stands at the top, for whom it was made last.
 server := $(shell $(PG_CONFIG) --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
@@ -81,8 +78,8 @@ $(shlib): build/server
 build/server: FORCE
 	@mkdir -p build; echo $(server) | cmp -s - $@ || echo $(server) >$@
 
-jobq--$(version).sql: $(fragments) $(tables) scripts/install_script.awk jobq.control
-	awk -f scripts/install_script.awk $(tables) $(fragments) > $@.new
+jobq--$(version).sql: $(wildcard src/sql/*.sql src/*/*_policy.h) scripts/install_script.sh scripts/install_script.awk jobq.control
+	scripts/install_script.sh > $@.new
 	mv $@.new $@
 
 all: META.json

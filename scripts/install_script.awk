@@ -86,7 +86,8 @@ function quoted(text) {
 
 # The comments that are owed: of the statement that begins, and of its columns.
 function pay(    i) {
-    if (object != "" && text_of_object != "") print "COMMENT ON " kind " " object " IS " quoted(text_of_object) ";"
+    if (object != "" && text_of_object == "") fail(kind " " object " has no comment: --: before it")
+    if (object != "") print "COMMENT ON " kind " " object " IS " quoted(text_of_object) ";"
     for (i = 1; i <= columns; i++) print "COMMENT ON COLUMN " object "." column[i] " IS " quoted(column_text[i]) ";"
     object = text_of_object = ""
     columns = 0
@@ -95,7 +96,7 @@ function pay(    i) {
 function put(line,    code, text, at, words) {
     at = index(line, "--:")
     if (at == 0) {
-        if (object == "" && match(line, /^CREATE (TABLE|VIEW|FUNCTION|PROCEDURE|TYPE|SCHEMA) [a-z_.]+/)) {
+        if (object == "" && match(line, /^CREATE (TABLE|VIEW|FUNCTION|PROCEDURE|AGGREGATE|TYPE|DOMAIN|SCHEMA|SEQUENCE) [a-z_.]+/)) {
             split(substr(line, RSTART, RLENGTH), words, " ")
             kind = words[2]
             object = words[3]
@@ -141,15 +142,19 @@ function filled(code, table, i,    keys, k, n, at) {
     if (rows[table] == 0) fail("the table of " table " is empty")
     code = $0
     sub(/^ *--@ [a-z]+ [a-z]+: /, "", code)
-    comma = code ~ /(,|, *--:.*)$/
-    if ($2 == "row") {
-        line = indent
-        for (i = 1; i <= rows[table]; i++)
-            line = line filled(code, table, i) (i < rows[table] && !comma ? ", " : "")
-        put(line)
-    } else
-        for (i = 1; i <= rows[table]; i++)
-            put(indent filled(code, table, i) (i < rows[table] && !comma ? "," : ""))
+    behind = ""
+    if ((at = index(code, "  --: ")) > 0) {
+        behind = substr(code, at)
+        code = substr(code, 1, at - 1)
+    }
+    ends = code ~ /,$/
+    for (i = 1; i <= rows[table]; i++) {
+        one = filled(code, table, i) (i < rows[table] && !ends ? "," : "")
+        if ($2 == "each") put(indent one filled(behind, table, i))
+        else line = line (i == 1 ? indent : " ") one
+    }
+    if ($2 == "row") put(line)
+    line = ""
     next
 }
 { put($0) }

@@ -143,7 +143,6 @@ SELECT done AS rescued FROM jobq_tick(clock_timestamp() + interval '61 min') WHE
 SELECT * FROM pg_temp.show(:id);
 -- The default is 3. Attempts that took too long, failed or were given back are not lost ones.
 SELECT max_lost FROM jobq.queues WHERE queue = 'poison';
-SELECT max_lost FROM jobq.queue_defaults();
 SELECT jobq_retry(:id);
 SELECT lost_attempts FROM jobq.jobs WHERE id = :id;
 SELECT attempt, lease FROM jobq_claim('poison', 'w3', heartbeat_timeout => '20 hours') \gset

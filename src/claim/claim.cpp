@@ -110,8 +110,7 @@ core::Micros timeout_of(const Claim &claim) {
     const Datum value = job_value(claim.jobs, kJobHeartbeatTimeout, &none);
     if (none) return claim.queue.heartbeat_timeout;
     // Whatever an UPDATE by hand left there must not stop the queue.
-    const core::Micros span = span_of(DatumGetIntervalP(value));
-    return Min(Max(span, core::kMinHeartbeatTimeout), core::kMaxHeartbeatTimeout);
+    return core::bounded(core::kHeartbeatTimeout, span_of(DatumGetIntervalP(value)));
 }
 
 // 0: as long as it likes.
@@ -119,7 +118,7 @@ core::Micros max_runtime_of(const Claim &claim) {
     bool none;
     const Datum value = job_value(claim.jobs, kJobMaxRuntime, &none);
     if (none) return claim.queue.max_runtime;
-    return core::bounded_max_runtime(span_of(DatumGetIntervalP(value)));
+    return core::bounded(core::kMaxRuntime, span_of(DatumGetIntervalP(value)));
 }
 
 // Writes the claim into the row. *unattended: for how long nobody need look at it. `watched`: the rescue's index has it

@@ -14,9 +14,6 @@
 
 namespace jobq::core {
 
-constexpr Micros kMinPriorityAgeing = 1000;  // 1 ms
-constexpr Micros kMaxPriorityAgeing = 365 * kDay;
-
 // Whether the job at `a` comes before the one at `b`.
 bool aged_before(const ClaimKey &a, const ClaimKey &b, Micros ageing) noexcept;
 

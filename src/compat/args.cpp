@@ -4,9 +4,9 @@
 #include "base/interval.h"
 #include "compat/args.h"
 #include "groups/group_policy.h"
-#include "job/max_runtime_policy.h"
 #include "keys/unique_policy.h"
 #include "limits/limit_policy.h"
+#include "queues/queue_settings_policy.h"
 
 extern "C" {
 #include "access/detoast.h"
@@ -97,22 +97,37 @@ core::Micros check_span(const Interval *value, const char *name, Zero zero) {
     return span;
 }
 
-core::Micros check_heartbeat_timeout(const Interval *value) {
-    const core::Micros span = check_span(value, "heartbeat_timeout", Zero::Refused);
-    if (span < core::kMinHeartbeatTimeout || span > core::kMaxHeartbeatTimeout)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"heartbeat_timeout\" must be between 10 ms and 365 days"),
-                        errhint("Workers heartbeat every third of it, but not more often than once a second.")));
+namespace {
+
+// '10 ms', '365 days'.
+const char *described_span(core::Micros span) {
+    if (span % core::kDay == 0) return psprintf("%lld days", static_cast<long long>(span / core::kDay));
+    return psprintf("%lld ms", static_cast<long long>(span / core::kMillisecond));
+}
+
+}  // namespace
+
+core::Micros check_span_within(const core::QueueSetting &bounds, const Interval *value) {
+    const bool may_be_zero = bounds.removable || bounds.lowest == 0;
+    const core::Micros span = check_span(value, bounds.name, may_be_zero ? Zero::Allowed : Zero::Refused);
+    if ((span < bounds.lowest || span > bounds.highest) && !(bounds.removable && span == 0))
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("argument \"%s\" must be between %s and %s%s", bounds.name, described_span(bounds.lowest),
+                        described_span(bounds.highest), bounds.removable ? ", or 0" : ""),
+                 errhint("Leave it out to take the default, or to keep what is set.")));
     return span;
 }
 
+core::Micros check_heartbeat_timeout(const Interval *value) {
+    return check_span_within(core::kHeartbeatTimeout, value);
+}
+
+// A job's own one is not taken away by 0, but left out.
 core::Micros check_max_runtime(const Interval *value) {
-    const core::Micros span = check_span(value, "max_runtime", Zero::Refused);
-    if (span < core::kMinMaxRuntime || span > core::kMaxMaxRuntime)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("argument \"max_runtime\" must be between 10 ms and 365 days"),
-                        errhint("Leave it out to take the default, or to keep what is set.")));
-    return span;
+    core::QueueSetting bounds = core::kMaxRuntime;
+    bounds.removable = false;
+    return check_span_within(bounds, value);
 }
 
 void check_unique_key(std::string_view key, ArgumentName name) {

@@ -4,6 +4,7 @@
 
 #include "compat/pg.h"
 #include "job/job_policy.h"
+#include "queues/queue_settings_policy.h"
 
 #include <string_view>
 
@@ -37,8 +38,6 @@ inline int64 require_int64(FunctionCallInfo fcinfo, int n, const char *name) {
 }
 text *require_text(FunctionCallInfo fcinfo, int n, const char *name);
 
-// check_span for a max_runtime: 10 ms to 365 days.
-core::Micros check_max_runtime(const Interval *value);
 // 42602 when empty, 42622 when longer than 63 bytes. For queue names.
 void check_queue_name(std::string_view queue, ArgumentName name);
 // 42622 when longer than `limit` bytes; 42602 when empty and `allow_empty` is not set.
@@ -53,8 +52,11 @@ TimestampTz check_finite(TimestampTz value, const char *name);
 enum class Zero { Allowed, Refused };
 // The span in microseconds; 22023 when negative, infinite, or zero where that is refused.
 core::Micros check_span(const Interval *value, const char *name, Zero zero);
-// check_span for a heartbeat timeout: 10 ms to 365 days.
+// check_span, and 22023 outside the bounds of the setting; 0 may be what takes it away.
+core::Micros check_span_within(const core::QueueSetting &bounds, const Interval *value);
+// check_span_within for those that a job and a claim may say as well.
 core::Micros check_heartbeat_timeout(const Interval *value);
+core::Micros check_max_runtime(const Interval *value);
 // 42602 when empty, 42622 when longer than 1024 bytes.
 void check_unique_key(std::string_view key, ArgumentName name);
 // The same for a group key.

@@ -157,7 +157,7 @@ struct Ended {
 };
 
 const char *lost_error(const core::Life &before, const core::Life &after, int max_lost, bool in_company) {
-    const core::Micros span = before.lease_timeout.value_or(core::kDefaultHeartbeatTimeout);
+    const core::Micros span = before.lease_timeout.value_or(core::kDefaultSettings.heartbeat_timeout);
     const char *lead = psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
     if (in_company) lead = psprintf("%s, together with other jobs of its worker", lead);
     if (after.status != core::JobStatus::Failed) return lead;
@@ -230,8 +230,7 @@ Statement get_shortest_keep = {
 
 core::Micros shortest_keep() {
     const Rows rows = run(get_shortest_keep, Params());
-    constexpr core::Micros defaults =
-        core::kDefaultKeepCompleted < core::kDefaultKeepFailed ? core::kDefaultKeepCompleted : core::kDefaultKeepFailed;
+    constexpr core::Micros defaults = Min(core::kDefaultSettings.keep_completed, core::kDefaultSettings.keep_failed);
     if (rows[0].is_null(1)) return defaults;
     return Min(defaults, span_of(DatumGetIntervalP(rows[0].get(1))));
 }

@@ -107,7 +107,7 @@ Rows delete_rows(Datum *ids, int count) {
 }  // namespace
 
 core::Micros retry_delay(const Queue &queue, int attempts) {
-    return core::backoff(queue.retry, attempts, pg_prng_uint32(&pg_global_prng_state));
+    return core::backoff({queue.backoff_base, queue.backoff_max}, attempts, pg_prng_uint32(&pg_global_prng_state));
 }
 
 bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &after, const AttemptEnd &end,

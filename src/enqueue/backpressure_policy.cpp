@@ -5,16 +5,6 @@
 
 namespace jobq::core {
 
-bool parse_full_policy(std::string_view name, FullPolicy *policy) noexcept {
-    if (name == "reject")
-        *policy = FullPolicy::Reject;
-    else if (name == "drop_oldest")
-        *policy = FullPolicy::DropOldest;
-    else
-        return false;
-    return true;
-}
-
 Admission admit(std::int64_t depth, std::int64_t added, std::int64_t max_depth, FullPolicy policy) noexcept {
     if (added > max_depth) return {false, 0, 0};
     // Counters are added to one by one, so that a reader may find a sum below zero.

@@ -3,16 +3,12 @@
 
 #include "job/job_policy.h"
 
-#include <string_view>
 #include <type_traits>
 
 namespace jobq::core {
 
-// What happens to jobs for which there is no room.
+// What happens to jobs for which there is no room. In the order of queues/queue_settings_policy.h.
 enum class FullPolicy : std::uint8_t { Reject, DropOldest };
-
-// False when `name` is none; `*policy` is then left alone.
-bool parse_full_policy(std::string_view name, FullPolicy *policy) noexcept;
 
 // So many more than it adds one call drops at most: after max_depth has been lowered it may be millions, which no
 // producer shall have to wait for. Each later call drops as many again.

@@ -38,15 +38,6 @@ enum class Unheld : std::uint8_t {
     Gone,      // there is no such job, and nothing is known of its leases
 };
 
-// What a queue uses when neither the job nor its queue says otherwise.
-constexpr int kDefaultMaxAttempts = 20;
-constexpr int kDefaultMaxLost = 3;
-constexpr Micros kDefaultBackoffBase = kSecond;
-constexpr Micros kDefaultBackoffMax = kHour;
-constexpr Micros kDefaultHeartbeatTimeout = 60 * kSecond;
-constexpr Micros kDefaultKeepCompleted = kDay;
-constexpr Micros kDefaultKeepFailed = 14 * kDay;
-
 // Limits on what callers may pass.
 constexpr std::size_t kMaxQueueBytes = 63;
 constexpr std::size_t kMaxKindBytes = 255;
@@ -57,8 +48,6 @@ constexpr std::size_t kMaxErrorBytes = 32768;  // longer error texts are cut at 
 constexpr int kMaxBatch = 99999;               // ids in one call, jobs in one claim
 constexpr int kMaxEnqueue = 1000000;           // jobs in one enqueue
 constexpr int kMaxAttempts = 1000000000;       // starts of one job
-constexpr Micros kMaxHeartbeatTimeout = 365 * kDay;
-constexpr Micros kMinHeartbeatTimeout = 10000;  // 10 ms
 
 // A lease made of 64 random bits: positive and below 2^53, so that JSON clients keep it exactly.
 std::int64_t lease_from_random(std::uint64_t random) noexcept;

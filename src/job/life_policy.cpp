@@ -2,6 +2,7 @@
 #include "job/life_policy.h"
 
 #include "job/retry_policy.h"
+#include "queues/queue_settings_policy.h"
 
 #include <algorithm>
 
@@ -46,7 +47,7 @@ void claim(Life *life, const Event &event) {
     life->started_at = life->last_heartbeat = event.now;
     life->lease = event.lease;
     // None stands for the usual one: 16 bytes less in each version of the row.
-    life->lease_timeout = event.timeout == kDefaultHeartbeatTimeout ? Maybe() : Maybe(event.timeout);
+    life->lease_timeout = event.timeout == kDefaultSettings.heartbeat_timeout ? Maybe() : Maybe(event.timeout);
     life->must_end_at = event.max_runtime > 0 ? Maybe(saturating_add(event.now, event.max_runtime)) : Maybe();
     life->watched = event.watched;
     life->cancel_requested_at.reset();
@@ -330,7 +331,8 @@ Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noex
 Micros deadline_of(const Life &life) noexcept {
     // Nobody knows when it was heard of: at once.
     if (!life.last_heartbeat) return INT64_MIN;
-    const Micros lost = saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kDefaultHeartbeatTimeout));
+    const Micros lost =
+        saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kDefaultSettings.heartbeat_timeout));
     return life.must_end_at ? std::min(lost, *life.must_end_at) : lost;
 }
 

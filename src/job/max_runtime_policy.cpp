@@ -7,20 +7,6 @@
 
 namespace jobq::core {
 
-bool parse_on_max_runtime(std::string_view name, OnMaxRuntime *choice) noexcept {
-    if (name == "fail")
-        *choice = OnMaxRuntime::Fail;
-    else if (name == "cancel")
-        *choice = OnMaxRuntime::Cancel;
-    else
-        return false;
-    return true;
-}
-
-Micros bounded_max_runtime(Micros max_runtime) noexcept {
-    return std::clamp(max_runtime, kMinMaxRuntime, kMaxMaxRuntime);
-}
-
 Micros first_deadline(Micros heartbeat_timeout, Micros max_runtime) noexcept {
     return max_runtime > 0 ? std::min(heartbeat_timeout, max_runtime) : heartbeat_timeout;
 }

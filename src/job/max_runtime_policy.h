@@ -3,22 +3,10 @@
 
 #include "job/job_policy.h"
 
-#include <string_view>
-
 namespace jobq::core {
 
-// What a max_runtime may be; 0 stands for none.
-constexpr Micros kMinMaxRuntime = 10000;  // 10 ms
-constexpr Micros kMaxMaxRuntime = 365 * kDay;
-
-// What becomes of an attempt that takes longer.
+// What becomes of an attempt that takes longer. In the order of queues/queue_settings_policy.h.
 enum class OnMaxRuntime : std::uint8_t { Fail, Cancel };
-
-// False when `name` is none; `*choice` is then left alone.
-bool parse_on_max_runtime(std::string_view name, OnMaxRuntime *choice) noexcept;
-
-// `max_runtime` within its limits, whatever an UPDATE by hand has left there.
-Micros bounded_max_runtime(Micros max_runtime) noexcept;
 
 // For how long a claim needs no look: until the first of its two clocks runs out.
 Micros first_deadline(Micros heartbeat_timeout, Micros max_runtime) noexcept;

@@ -10,6 +10,7 @@
 #include "job/retry_policy.h"
 #include "leases/suspects.h"
 #include "leases/watch.h"
+#include "queues/queue_settings_policy.h"
 
 #include <algorithm>
 
@@ -48,9 +49,9 @@ Statement read_suspects = {
     {TEXTOID}};
 
 core::Micros timeout_at(const Row &row, int column) {
-    if (row.is_null(column)) return core::kDefaultHeartbeatTimeout;
+    if (row.is_null(column)) return core::kDefaultSettings.heartbeat_timeout;
     const core::Micros span = span_of(DatumGetIntervalP(row.get(column)));
-    return Min(Max(span, 0), core::kMaxHeartbeatTimeout);
+    return Min(Max(span, 0), core::kHeartbeatTimeout.highest);
 }
 
 struct LockedJob {

@@ -5,6 +5,7 @@
 #include "compat/settings.h"
 #include "job/rows.h"
 #include "operate/explain.h"
+#include "queues/queue_settings_policy.h"
 
 extern "C" {
 #include "lib/stringinfo.h"
@@ -107,7 +108,7 @@ TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
     if (!has(job, kLastHeartbeat)) return must_end;
     const core::Micros span = has(job, kLeaseTimeout) ? span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout)))
-                                                      : core::kDefaultHeartbeatTimeout;
+                                                      : core::kDefaultSettings.heartbeat_timeout;
     return Min(core::saturating_add(time_at(job, kLastHeartbeat), span), must_end);
 }
 

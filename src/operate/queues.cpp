@@ -6,41 +6,44 @@
 #include "ending/ending.h"
 #include "lanes/lanes.h"
 #include "operate/queues.h"
+#include "queues/queue_settings.h"
+
+extern "C" {
+#include "lib/stringinfo.h"
+}
 
 namespace jobq {
 
 namespace {
 
-// An empty dead_letter_queue, a max_depth or max_runtime of zero take away what there was.
-#define SETTING_TYPES                                                                                             \
-    TEXTOID, INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, INT4OID, INTERVALOID, INTERVALOID, INT4OID, TEXTOID, \
-        TEXTOID, INTERVALOID, TEXTOID, INTERVALOID, BOOLOID
-#define INSERT_SETTINGS                                                                                           \
-    "INSERT INTO jobq.queue_settings AS s (queue, max_attempts, backoff_base, backoff_max, heartbeat_timeout, "   \
-    "max_lost, keep_completed, keep_failed, max_depth, on_full, dead_letter_queue, max_runtime, on_max_runtime, " \
-    "priority_ageing, round_robin) "                                                                              \
-    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nullif($9, 0), $10, nullif($11, ''), "                               \
-    "nullif($12, interval '0'), $13, $14, $15) "
+// Of each setting a parameter says whether it is given, the next what it becomes. The texts are made at the first use.
+Statement create = {nullptr, {TEXTOID}, Planning::Free};
+Statement alter = {nullptr, {TEXTOID}, Planning::Free};
+static_assert(1 + 2 * core::kQueueSettings < kMaxParameters, "a statement has room for the parameters of all settings");
 
-Statement create = {INSERT_SETTINGS "ON CONFLICT (queue) DO NOTHING", {SETTING_TYPES}, Planning::Free};
+int given_parameter(int setting) { return 2 + 2 * setting; }
+int value_parameter(int setting) { return 3 + 2 * setting; }
 
-Statement alter = {INSERT_SETTINGS R"(ON CONFLICT (queue) DO UPDATE SET
-           max_attempts = coalesce(excluded.max_attempts, s.max_attempts),
-           backoff_base = coalesce(excluded.backoff_base, s.backoff_base),
-           backoff_max = coalesce(excluded.backoff_max, s.backoff_max),
-           heartbeat_timeout = coalesce(excluded.heartbeat_timeout, s.heartbeat_timeout),
-           max_lost = coalesce(excluded.max_lost, s.max_lost),
-           keep_completed = coalesce(excluded.keep_completed, s.keep_completed),
-           keep_failed = coalesce(excluded.keep_failed, s.keep_failed),
-           max_depth = CASE WHEN $9 IS NULL THEN s.max_depth ELSE excluded.max_depth END,
-           on_full = coalesce(excluded.on_full, s.on_full),
-           dead_letter_queue = CASE WHEN $11 IS NULL THEN s.dead_letter_queue ELSE excluded.dead_letter_queue END,
-           max_runtime = CASE WHEN $12 IS NULL THEN s.max_runtime ELSE excluded.max_runtime END,
-           on_max_runtime = coalesce(excluded.on_max_runtime, s.on_max_runtime),
-           priority_ageing = coalesce(excluded.priority_ageing, s.priority_ageing),
-           round_robin = coalesce(excluded.round_robin, s.round_robin))",
-                   {SETTING_TYPES},
-                   Planning::Free};
+void make_statements() {
+    if (alter.sql != nullptr) return;
+    StringInfoData insert, update;
+    initStringInfo(&insert);
+    initStringInfo(&update);
+    appendStringInfoString(&insert, "INSERT INTO jobq.queue_settings AS s (queue" JOBQ_SETTING_COLUMNS ") VALUES ($1");
+    for (int i = 0; i < core::kQueueSettings; i++) {
+        const core::QueueSetting &setting = core::kQueueSettingTable[i];
+        for (Statement *statement : {&create, &alter}) {
+            statement->types[given_parameter(i) - 1] = BOOLOID;
+            statement->types[value_parameter(i) - 1] = setting_type(setting);
+        }
+        appendStringInfo(&insert, ", $%d", value_parameter(i));
+        appendStringInfo(&update, "%s%s = CASE WHEN $%d THEN excluded.%s ELSE s.%s END", i == 0 ? "" : ", ",
+                         setting.name, given_parameter(i), setting.name, setting.name);
+    }
+    appendStringInfoString(&insert, ") ON CONFLICT (queue) DO ");
+    create.sql = MemoryContextStrdup(TopMemoryContext, psprintf("%sNOTHING", insert.data));
+    alter.sql = MemoryContextStrdup(TopMemoryContext, psprintf("%sUPDATE SET %s", insert.data, update.data));
+}
 
 Statement find_unkept_letters = {
     R"(SELECT d.queue FROM jobq.queue_settings s JOIN jobq.queue_settings d ON d.queue = s.dead_letter_queue
@@ -85,10 +88,14 @@ Statement lock_purged = {
     {TEXTOID, TEXTARRAYOID},
     Planning::Free};
 
-Params settings_params(text *queue, const QueueSettings &settings) {
+Params settings_params(text *queue, const GivenSettings &settings) {
     Params params;
     params.add(PointerGetDatum(queue));
-    for (int i = 0; i < kQueueSettings; i++) params.add_if(settings.given[i], settings.values[i]);
+    for (int i = 0; i < core::kQueueSettings; i++) {
+        const bool given = settings.given[i];
+        params.add(BoolGetDatum(given));
+        params.add_if(given && !takes_away(core::kQueueSettingTable[i], settings.values[i]), settings.values[i]);
+    }
     return params;
 }
 
@@ -100,12 +107,16 @@ int64 delete_locked(Datum ids) {
 
 }  // namespace
 
-bool create_queue(text *queue, const QueueSettings &settings) {
+bool create_queue(text *queue, const GivenSettings &settings) {
+    make_statements();
     run(create, settings_params(queue, settings));
     return affected() == 1;
 }
 
-void alter_queue(text *queue, const QueueSettings &settings) { run(alter, settings_params(queue, settings)); }
+void alter_queue(text *queue, const GivenSettings &settings) {
+    make_statements();
+    run(alter, settings_params(queue, settings));
+}
 
 Rows unkept_dead_letters(text *queue) { return run(find_unkept_letters, Params().add(PointerGetDatum(queue))); }
 

@@ -3,22 +3,23 @@
 
 #include "compat/pg.h"
 #include "compat/spi.h"
+#include "queues/queue_settings_policy.h"
 
 namespace jobq {
 
-constexpr int kQueueSettings = 14;
+// What a call gives; the rest is the default (create) or unchanged (alter). In the order of the table of settings.
+struct GivenSettings {
+    Datum values[core::kQueueSettings];
+    bool given[core::kQueueSettings];
 
-// NULL parts: the default (create), or unchanged (alter).
-constexpr int kKeepFailed = 6, kDeadLetterQueue = 9;
-struct QueueSettings {
-    Datum values[kQueueSettings];  // in the order of the parameters of jobq_create_queue
-    bool given[kQueueSettings];
+    bool has(core::SettingNumber number) const { return given[static_cast<int>(number)]; }
+    Datum get(core::SettingNumber number) const { return values[static_cast<int>(number)]; }
 };
 
 // False when the queue has settings already.
-bool create_queue(text *queue, const QueueSettings &settings);
+bool create_queue(text *queue, const GivenSettings &settings);
 // Creates the row when there is none.
-void alter_queue(text *queue, const QueueSettings &settings);
+void alter_queue(text *queue, const GivenSettings &settings);
 // A row with the name of a dead letter queue that would keep nothing: this queue's, or this queue itself.
 Rows unkept_dead_letters(text *queue);
 // Creates the row when there is none. Returns whether the queue's state changed.

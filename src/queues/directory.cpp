@@ -12,6 +12,7 @@
 #include "compat/spi.h"
 #include "job/owner.h"
 #include "queues/directory.h"
+#include "queues/queue_settings.h"
 
 #include <algorithm>
 
@@ -34,12 +35,8 @@ uint64 current_generation = 1;
 Oid settings_table = InvalidOid;
 Oid limits_table = InvalidOid;
 
-Statement read_settings = {
-    R"(SELECT paused, max_attempts, backoff_base, backoff_max, heartbeat_timeout, max_lost, keep_completed, keep_failed,
-              max_depth, on_full, dead_letter_queue, max_runtime, on_max_runtime, priority_ageing,
-              round_robin
-       FROM jobq.queue_settings WHERE queue = $1)",
-    {TEXTOID}};
+Statement read_settings = {"SELECT paused" JOBQ_SETTING_COLUMNS " FROM jobq.queue_settings WHERE queue = $1",
+                           {TEXTOID}};
 
 Statement read_limits = {
     R"(SELECT l.key, l.max_running, l.rate, l.per, l.highest_slot
@@ -75,41 +72,11 @@ int32 int_or(const Row &row, int column, int32 otherwise) {
 
 void load_settings(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
     const Rows rows = read(read_settings, name, snapshot);
-    *queue = {false,
-              false,
-              core::kDefaultMaxAttempts,
-              {core::kDefaultBackoffBase, core::kDefaultBackoffMax},
-              core::kDefaultHeartbeatTimeout,
-              core::kDefaultMaxLost,
-              core::kDefaultKeepCompleted,
-              core::kDefaultKeepFailed,
-              0,
-              core::FullPolicy::Reject,
-              {},
-              0,
-              core::OnMaxRuntime::Fail,
-              0,
-              false,
-              nullptr,
-              0};
+    *queue = {core::kDefaultSettings, false, false, nullptr, 0};
     if (rows.size() == 0) return;
-    const Row row = rows[0];
     queue->has_settings = true;
-    queue->paused = row.bool_at(1);
-    queue->max_attempts = int_or(row, 2, queue->max_attempts);
-    queue->retry.base = span_or(row, 3, queue->retry.base);
-    queue->retry.max = span_or(row, 4, queue->retry.max);
-    queue->heartbeat_timeout = span_or(row, 5, queue->heartbeat_timeout);
-    queue->max_lost = int_or(row, 6, queue->max_lost);
-    queue->keep_completed = span_or(row, 7, queue->keep_completed);
-    queue->keep_failed = span_or(row, 8, queue->keep_failed);
-    queue->max_depth = int_or(row, 9, queue->max_depth);
-    if (!row.is_null(10)) core::parse_full_policy(row.text_at(10), &queue->on_full);
-    if (!row.is_null(11)) queue->dead_letter_queue = keep(context, row.text_at(11));
-    queue->max_runtime = span_or(row, 12, queue->max_runtime);
-    if (!row.is_null(13)) core::parse_on_max_runtime(row.text_at(13), &queue->on_max_runtime);
-    queue->priority_ageing = span_or(row, 14, queue->priority_ageing);
-    queue->round_robin = !row.is_null(15) && row.bool_at(15);
+    queue->paused = rows[0].bool_at(1);
+    read_settings_at(rows[0], 2, context, queue);
 }
 
 void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {

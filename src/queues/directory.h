@@ -4,11 +4,8 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "enqueue/backpressure_policy.h"
-#include "job/job_policy.h"
-#include "job/max_runtime_policy.h"
-#include "job/retry_policy.h"
 #include "limits/limit_policy.h"
+#include "queues/queue_settings_policy.h"
 
 #include <string_view>
 
@@ -22,22 +19,9 @@ struct QueueLimit {
     int32 highest_slot;    // no job holds a slot with a higher number, unless that is at most max_running
 };
 
-struct Queue {
+struct Queue : core::QueueSettings {
     bool has_settings;  // has a row in jobq.queue_settings
     bool paused;
-    int32 max_attempts;
-    core::RetryPolicy retry;
-    core::Micros heartbeat_timeout;
-    int32 max_lost;
-    core::Micros keep_completed;
-    core::Micros keep_failed;
-    int32 max_depth;  // 0: none
-    core::FullPolicy on_full;
-    std::string_view dead_letter_queue;  // empty: none
-    core::Micros max_runtime;            // 0: none
-    core::OnMaxRuntime on_max_runtime;
-    core::Micros priority_ageing;  // 0: none
-    bool round_robin;
     QueueLimit *limits;  // in the order of their keys
     int limit_count;
 };

@@ -165,12 +165,11 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
     if (kind.reads_views) {
         change_one(grant, "SELECT",
                    "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits", role);
-        change_one(
-            grant, "EXECUTE",
-            "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_defaults(), jobq.queue_counters(), "
-            "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text), "
-            "jobq.limit_tokens(text, text, integer, interval)",
-            role);
+        change_one(grant, "EXECUTE",
+                   "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(), "
+                   "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text), "
+                   "jobq.limit_tokens(text, text, integer, interval)",
+                   role);
     }
     if (kind.functions == kMonitor) change_one(grant, "SELECT", "jobq.tick_state", role);
     // To free a key. There is nothing to insert or update by hand.

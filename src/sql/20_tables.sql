@@ -152,49 +152,14 @@ CREATE INDEX jobs_group_active_idx ON jobq.jobs (_group_active) WHERE _group_act
 
 
 
--- A queue has a row here only when somebody created, altered or paused it. NULL: the built-in default.
+-- A queue has a row here only when somebody created, altered or paused it. NULL: the built-in default. The settings, with
+-- their defaults and bounds, are the table in src/queues/queue_settings_policy.h.
 --: queues with settings of their own; any other name works with the defaults
 CREATE TABLE jobq.queue_settings (
-    queue             text PRIMARY KEY,
+    queue             text PRIMARY KEY CONSTRAINT queue_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
     paused            boolean NOT NULL DEFAULT false,  --: true: nothing is claimed from this queue
-    max_attempts      integer,  --: for jobs enqueued without one; default 20
-    backoff_base      interval,  --: delay after the first failed attempt, doubled each time; default 1 second
-    backoff_max       interval,  --: longest delay between attempts; default 1 hour
-    heartbeat_timeout interval,  --: for jobs and claims that name none; default 60 seconds
-    max_lost          integer,  --: a job fails for good when it has lost its worker this often; default 3
-    keep_completed    interval,  --: how long completed jobs stay; default 1 day, 0: deleted on completion
-    keep_failed       interval,  --: how long failed and cancelled jobs stay; default 14 days
-    max_depth         integer,  --: about so many jobs may wait; NULL: any number
-    on_full           text,  --: what happens to an enqueue beyond max_depth: reject (default), or drop_oldest, which
-                             --: cancels pending jobs for it
-    dead_letter_queue text,  --: where jobs go that failed for good; default: they stay
-    max_runtime       interval,  --: for claims of jobs that name none: longest time one attempt may take; NULL: any
-                                 --: time
-    on_max_runtime    text,  --: what happens to a job that runs longer: fail (default), the attempt has failed, or
-                             --: cancel, the job is cancelled
-    priority_ageing   interval,  --: each such time of waiting counts like one step of priority; NULL or 0: it does not
-                                 --: count
-    round_robin       boolean,  --: true: the concurrency_keys of the queue take turns; setting it rewrites the queue's
-                                --: jobs
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT queue_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
-    CONSTRAINT queue_settings_max_attempts_positive CHECK (max_attempts >= 1),
-    CONSTRAINT queue_settings_backoff_base_not_negative CHECK (backoff_base >= interval '0'),
-    CONSTRAINT queue_settings_backoff_max_not_negative CHECK (backoff_max >= interval '0'),
-    CONSTRAINT queue_settings_heartbeat_timeout_range
-        CHECK (heartbeat_timeout BETWEEN interval '10 milliseconds' AND interval '365 days'),
-    CONSTRAINT queue_settings_max_lost_positive CHECK (max_lost >= 1),
-    CONSTRAINT queue_settings_keep_completed_not_negative CHECK (keep_completed >= interval '0'),
-    CONSTRAINT queue_settings_keep_failed_not_negative CHECK (keep_failed >= interval '0'),
-    CONSTRAINT queue_settings_max_depth_positive CHECK (max_depth >= 1),
-    CONSTRAINT queue_settings_max_runtime_range
-        CHECK (max_runtime BETWEEN interval '10 milliseconds' AND interval '365 days'),
-    CONSTRAINT queue_settings_priority_ageing_range
-        CHECK (priority_ageing = interval '0' OR priority_ageing BETWEEN interval '1 millisecond' AND interval '365 days'),
-    CONSTRAINT queue_settings_on_max_runtime_choice CHECK (on_max_runtime IN ('fail', 'cancel')),
-    CONSTRAINT queue_settings_on_full_choice CHECK (on_full IN ('reject', 'drop_oldest')),
-    CONSTRAINT queue_settings_dead_letter_queue_name
-        CHECK (octet_length(dead_letter_queue) BETWEEN 1 AND 63 AND dead_letter_queue <> queue)
+    --@ each setting: {name} {type}{check}  --: {text}
 );
 
 -- One row for each attempt that did not complete. No foreign key: a claim must never take a lock on behalf of one.
@@ -362,14 +327,7 @@ CREATE TRIGGER count_job AFTER INSERT ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.count_job();
 -- AFTER, on purpose: a BEFORE UPDATE trigger would make every update lock its row first, with a WAL record of its own.
--- id and priority are part of a job's place in the claim index, which must be told of.
-CREATE TRIGGER follow_job AFTER UPDATE OF id, priority, status, run_at, queue, kind, version, requires, _lane, _ready,
-                                          _due, lease, _watched, last_heartbeat, _lease_timeout, cancel_requested_at,
-                                          attempts, lost_attempts, max_attempts, finished_at,
-                                          heartbeat_timeout, unique_key, unique_for, _holds_key, group_key,
-                                          concurrency_key, max_runtime, dead_from, started_at, _must_end_at, _queue_slot,
-                                          _key_slot, _slot_seq, _group_waiting, _group_active, _turn
-    ON jobq.jobs FOR EACH ROW
+CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job();
 

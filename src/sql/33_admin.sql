@@ -3,20 +3,8 @@
 --: give a queue settings of its own; NULL: the default
 CREATE FUNCTION jobq_create_queue(
         queue text,
-        max_attempts integer DEFAULT NULL,
-        backoff_base interval DEFAULT NULL,
-        backoff_max interval DEFAULT NULL,
-        heartbeat_timeout interval DEFAULT NULL,
-        max_lost integer DEFAULT NULL,
-        keep_completed interval DEFAULT NULL,
-        keep_failed interval DEFAULT NULL,
-        max_depth integer DEFAULT NULL,
-        on_full text DEFAULT NULL,
-        dead_letter_queue text DEFAULT NULL,
-        max_runtime interval DEFAULT NULL,
-        on_max_runtime text DEFAULT NULL,
-        priority_ageing interval DEFAULT NULL,
-        round_robin boolean DEFAULT NULL)
+        --@ each setting: {name} {type} DEFAULT NULL
+        )
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -24,20 +12,8 @@ CREATE FUNCTION jobq_create_queue(
 --: change settings of a queue; NULL: unchanged
 CREATE FUNCTION jobq_alter_queue(
         queue text,
-        max_attempts integer DEFAULT NULL,
-        backoff_base interval DEFAULT NULL,
-        backoff_max interval DEFAULT NULL,
-        heartbeat_timeout interval DEFAULT NULL,
-        max_lost integer DEFAULT NULL,
-        keep_completed interval DEFAULT NULL,
-        keep_failed interval DEFAULT NULL,
-        max_depth integer DEFAULT NULL,
-        on_full text DEFAULT NULL,
-        dead_letter_queue text DEFAULT NULL,
-        max_runtime interval DEFAULT NULL,
-        on_max_runtime text DEFAULT NULL,
-        priority_ageing interval DEFAULT NULL,
-        round_robin boolean DEFAULT NULL)
+        --@ each setting: {name} {type} DEFAULT NULL
+        )
     RETURNS void
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -88,14 +64,6 @@ CREATE FUNCTION jobq_revoke(role text, profile text, queues text[] DEFAULT NULL)
 CREATE FUNCTION jobq_version()
     RETURNS text
     AS 'MODULE_PATHNAME'
-    LANGUAGE C IMMUTABLE PARALLEL SAFE;
-
--- For the view jobq.queues.
---: what a queue uses where its settings say nothing
-CREATE FUNCTION jobq.queue_defaults()
-    RETURNS TABLE (max_attempts integer, backoff_base interval, backoff_max interval, heartbeat_timeout interval,
-                   max_lost integer, keep_completed interval, keep_failed interval)
-    AS 'MODULE_PATHNAME', 'jobq_queue_defaults'
     LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- For the view jobq.queue_stats. STABLE: the planner leaves out what a query does not ask for.

@@ -7,26 +7,12 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --: every queue in use or with settings, and the settings in force
 CREATE VIEW jobq.queues AS
 SELECT n.queue,
-       coalesce(s.paused, false)                          AS paused,
-       coalesce(s.max_attempts, d.max_attempts)           AS max_attempts,
-       coalesce(s.backoff_base, d.backoff_base)           AS backoff_base,
-       coalesce(s.backoff_max, d.backoff_max)             AS backoff_max,
-       coalesce(s.heartbeat_timeout, d.heartbeat_timeout) AS heartbeat_timeout,
-       coalesce(s.max_lost, d.max_lost)                   AS max_lost,
-       coalesce(s.keep_completed, d.keep_completed)       AS keep_completed,
-       coalesce(s.keep_failed, d.keep_failed)             AS keep_failed,
-       s.max_depth,
-       CASE WHEN s.max_depth IS NOT NULL THEN coalesce(s.on_full, 'reject') END AS on_full,
-       s.dead_letter_queue,
-       s.max_runtime,
-       coalesce(s.on_max_runtime, 'fail')                 AS on_max_runtime,
-       nullif(s.priority_ageing, interval '0')            AS priority_ageing,
-       coalesce(s.round_robin, false)                     AS round_robin,
-       s.queue IS NOT NULL                                AS has_settings,
-       s.created_at
+       coalesce(s.paused, false) AS paused,
+       s.queue IS NOT NULL AS has_settings,
+       s.created_at,
+       --@ each setting: {in_force} AS {name}
 FROM (SELECT queue FROM jobq.lane_directory UNION SELECT queue FROM jobq.queue_settings) n
-LEFT JOIN jobq.queue_settings s USING (queue)
-CROSS JOIN jobq.queue_defaults() d;
+LEFT JOIN jobq.queue_settings s USING (queue);
 
 -- The two ages cost something only where a query asks for them: the planner knows that h has one row for each queue, and
 -- leaves the join out otherwise.

@@ -18,7 +18,7 @@ $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
 GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits TO pg_monitor;
 -- The views call these with the rights of the reader.
-GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_defaults(), jobq.queue_counters(),
+GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),
     jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text),
     jobq.limit_tokens(text, text, integer, interval) TO pg_monitor;
 -- What it tells of a job beyond jobq.attempts is when it was claimed and how it ended.

@@ -261,7 +261,7 @@ _BY_NAME = {
     "priority_ageing": lambda case: case.text("0", "10 ms", "1 hour"), "round_robin": lambda case: case.one("true", "false"),
     "max_running": lambda case: case.one("1", "5", "100"), "rate": lambda case: case.one("100", "5000"),
     "per": lambda case: case.text("1 s", "1 minute"),
-    "role": lambda case: quoted(roles.user(GRANTEE)), "what": lambda case: case.text("producer", "worker", "operator", "monitor"),
+    "role": lambda case: quoted(roles.user(GRANTEE)), "profile": lambda case: case.text("producer", "worker", "operator", "monitor"),
 }
 _BY_TYPE = {
     "text": lambda case: case.text("x", "fuzz plain"), "jsonb": Case.json, "boolean": lambda case: case.one("true", "false"),

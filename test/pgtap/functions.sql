@@ -79,11 +79,11 @@ SELECT is(o.provolatile, w.volatility, w.name || ': volatility') FROM wanted w L
 
 
 -- What the two functions that only compute may promise, the others must not.
-SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'tracked_lanes', 'queue_defaults') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats', 'limit_running', 'limit_tokens') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
+SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'lane_of', 'group_of', 'turn_of', 'tracked_lanes') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats', 'limit_running', 'limit_tokens') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
 FROM own o ORDER BY o.signature::text;
 -- What others are granted knows by the current user who calls: the owner's rights it takes within. Triggers, and what stands
 -- behind the views, are of the owner, but for triggers that ask whose statement fired them. Who only computes needs no rights, and who grants does it with the caller's.
-CREATE TEMP VIEW of_the_caller AS SELECT o.oid FROM own o WHERE o.nspname <> 'jobq' OR o.proname IN ('jobq_log', 'lane_of', 'group_of', 'turn_of', 'tracked_lanes', 'queue_defaults', 'by_hand', 'apart', 'fill_job', 'note_restore', 'follow_dependency');
+CREATE TEMP VIEW of_the_caller AS SELECT o.oid FROM own o WHERE o.nspname <> 'jobq' OR o.proname IN ('jobq_log', 'lane_of', 'group_of', 'turn_of', 'tracked_lanes', 'by_hand', 'apart', 'fill_job', 'note_restore', 'follow_dependency');
 SELECT is(o.prosecdef, o.oid NOT IN (SELECT oid FROM of_the_caller), o.signature || ': SECURITY DEFINER')
 FROM own o ORDER BY o.signature::text;
 -- A fixed search_path, with pg_temp last, for all that run SQL with the rights that they are called with.

@@ -8,7 +8,7 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(43 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(44 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
@@ -41,9 +41,13 @@ SELECT is((SELECT count(*) FROM pg_constraint WHERE conrelid = 'jobq.jobs'::regc
 SELECT is((SELECT count(*) FROM pg_constraint WHERE confrelid = 'jobq.jobs'::regclass), 0::bigint, 'no foreign key points at jobs');
 SELECT col_is_pk('jobq', 'jobs', 'id', 'the primary key of jobs');
 SELECT col_is_pk('jobq', 'queue_settings', 'queue', 'the primary key of queue_settings');
-SELECT columns_are('jobq', 'queue_settings', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,dead_letter_queue,max_runtime,on_max_runtime,priority_ageing,round_robin,created_at}'::name[]);
+-- One table makes them: queue_settings_policy.h.
+SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.queue_settings'::regclass AND attnum > 3),
+          (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the settings are the arguments of jobq_create_queue, in their order');
+SELECT is((SELECT proargnames FROM pg_proc WHERE proname = 'jobq_alter_queue'), (SELECT proargnames FROM pg_proc WHERE proname = 'jobq_create_queue'), 'and those of jobq_alter_queue');
 SELECT columns_are('jobq', 'attempts', '{job_id,lease,attempt,outcome,worker_id,started_at,finished_at,error,reported}'::name[]);
-SELECT columns_are('jobq', 'queues', '{queue,paused,max_attempts,backoff_base,backoff_max,heartbeat_timeout,max_lost,keep_completed,keep_failed,max_depth,on_full,dead_letter_queue,max_runtime,on_max_runtime,priority_ageing,round_robin,has_settings,created_at}'::name[]);
+SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.queues'::regclass AND attnum > 4),
+          (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_create_queue'), 'the view jobq.queues shows all of them');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.queue_stats'::regclass AND attnum > 0$$,
                $$SELECT unnest('{queue,scheduled,blocked,pending,processing,completed,failed,cancelled,oldest_pending_age,oldest_heartbeat,paused,enqueued_per_second,claimed_per_second,completed_per_second,failed_per_second,lost_per_second,source}'::text[])$$, 'queue_stats: jobs by status, the oldest, rates');
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,

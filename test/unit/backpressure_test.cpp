@@ -72,16 +72,5 @@ TEST(Admit, ExtremesDoNotOverflow) {
     EXPECT_FALSE(admit(INT64_MAX, 1000000, INT32_MAX, FullPolicy::Reject).admitted);
 }
 
-TEST(FullPolicy, NamesAreTakenAsTheyAre) {
-    FullPolicy policy = FullPolicy::DropOldest;
-    EXPECT_TRUE(parse_full_policy("reject", &policy));
-    EXPECT_EQ(policy, FullPolicy::Reject);
-    EXPECT_TRUE(parse_full_policy("drop_oldest", &policy));
-    EXPECT_EQ(policy, FullPolicy::DropOldest);
-    for (const char *none : {"", "Reject", "drop", "reject ", "drop-oldest"})
-        EXPECT_FALSE(parse_full_policy(none, &policy)) << none;
-    EXPECT_EQ(policy, FullPolicy::DropOldest);
-}
-
 }  // namespace
 }  // namespace jobq::core

@@ -1,5 +1,6 @@
 // The orders of queues with priority ageing or turns, against brute force.
 #include "claim/fairness_policy.h"
+#include "queues/queue_settings_policy.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -26,11 +27,12 @@ TEST(Ageing, TiesGoByPriorityThenId) {
 }
 
 TEST(Ageing, NothingOverflows) {
+    constexpr Micros kLongest = setting_of(SettingNumber::priority_ageing).highest;
     const ClaimKey early = {INT64_MIN, INT64_MIN, INT16_MIN}, late = {INT64_MAX, INT64_MAX, INT16_MAX};
-    EXPECT_TRUE(aged_before(early, late, kMaxPriorityAgeing));
-    EXPECT_FALSE(aged_before(late, early, kMaxPriorityAgeing));
-    EXPECT_EQ(aged_limit(INT16_MIN, late, kMaxPriorityAgeing), (ClaimKey{INT64_MAX, INT64_MAX, INT16_MIN}));
-    EXPECT_EQ(aged_limit(INT16_MAX, early, kMaxPriorityAgeing), (ClaimKey{INT64_MIN, INT64_MIN, INT16_MAX}));
+    EXPECT_TRUE(aged_before(early, late, kLongest));
+    EXPECT_FALSE(aged_before(late, early, kLongest));
+    EXPECT_EQ(aged_limit(INT16_MIN, late, kLongest), (ClaimKey{INT64_MAX, INT64_MAX, INT16_MIN}));
+    EXPECT_EQ(aged_limit(INT16_MAX, early, kLongest), (ClaimKey{INT64_MIN, INT64_MIN, INT16_MAX}));
 }
 
 // The limit says of every key of its priority what a comparison says.

@@ -102,8 +102,8 @@ TEST(SaturatingArithmetic, OrdinaryValues) {
 }
 
 TEST(HeartbeatSeconds, AThirdInWholeSecondsAtLeastOne) {
-    EXPECT_EQ(heartbeat_seconds(kDefaultHeartbeatTimeout), 20);
-    EXPECT_EQ(heartbeat_seconds(kMinHeartbeatTimeout), 1);
+    EXPECT_EQ(heartbeat_seconds(kMinute), 20);
+    EXPECT_EQ(heartbeat_seconds(kMillisecond), 1);
     EXPECT_EQ(heartbeat_seconds(0), 1);
     EXPECT_EQ(heartbeat_seconds(-kHour), 1);
     EXPECT_EQ(heartbeat_seconds(INT64_MIN), 1);

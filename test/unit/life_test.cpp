@@ -1,5 +1,6 @@
 // What becomes of a job in each status by each event.
 #include "job/life_policy.h"
+#include "queues/queue_settings_policy.h"
 
 #include <gtest/gtest.h>
 
@@ -50,7 +51,7 @@ Event event_of(EventKind kind) {
     event.wants_retry = true;
     event.max_lost = 3;
     event.lease = kLease + 1;
-    event.timeout = kDefaultHeartbeatTimeout;
+    event.timeout = kDefaultSettings.heartbeat_timeout;
     event.watched = true;
     event.group = kGroup + 1;
     return event;
@@ -338,7 +339,7 @@ TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
 
 TEST(Life, TheFirstClockThatIsOverIsTheDeadline) {
     Life life = job_in(kRunning);
-    EXPECT_EQ(deadline_of(life), *life.last_heartbeat + kDefaultHeartbeatTimeout);
+    EXPECT_EQ(deadline_of(life), *life.last_heartbeat + kDefaultSettings.heartbeat_timeout);
     life.must_end_at = kNow;
     EXPECT_EQ(deadline_of(life), kNow);
     life.last_heartbeat.reset();

@@ -1,5 +1,6 @@
 // Backoff and what becomes of a job whose attempt ended.
 #include "job/retry_policy.h"
+#include "queues/queue_settings_policy.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 namespace jobq::core {
 namespace {
 
-constexpr RetryPolicy kDefault = {kDefaultBackoffBase, kDefaultBackoffMax};
+constexpr RetryPolicy kDefault = {kDefaultSettings.backoff_base, kDefaultSettings.backoff_max};
 constexpr std::uint32_t kMiddle = 1U << 31;
 
 // The delay without jitter, computed the slow way.
@@ -160,7 +161,7 @@ TEST(AfterLoss, AJobThatKillsEveryWorkerEnds) {
             starts++;
             lost++;
             ASSERT_LE(starts, max_lost);
-            status = after_loss(starts, kDefaultMaxAttempts, lost, max_lost, false, false);
+            status = after_loss(starts, kDefaultSettings.max_attempts, lost, max_lost, false, false);
         }
         EXPECT_EQ(status, JobStatus::Failed);
         EXPECT_EQ(starts, max_lost);
