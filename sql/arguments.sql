@@ -3,6 +3,11 @@ SELECT jobq_enqueue('arguments', '{}', '', 0, NULL, NULL, NULL, 'ignore', NULL, 
 SELECT is_new FROM jobq_enqueue_many('arguments', ARRAY['1']::jsonb[], '', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "arguments", "unique_key": null, "on_conflict": "ignore", "unique_for": null, "group_key": null,
     "concurrency_key": null, "depends_on": null, "on_dependency_failure": "cancel", "max_runtime": null}]');
+-- A queue that nobody names is 'default', for producers as for workers.
+SELECT jobq_enqueue(kind => 'nameless') > 0 AS enqueued;
+SELECT is_new FROM jobq_enqueue_jobs('[{"kind": "nameless"}, {"queue": null, "kind": "nameless"}]');
+SELECT queue, count(*) FROM jobq_claim(kinds => '{nameless}', batch => 10) GROUP BY queue;
+SELECT jobq_drop_queue('default', force => true);
 -- The choices.
 SELECT jobq_enqueue('arguments', unique_key => c, on_conflict => c, on_dependency_failure => d) > 0 AS enqueued
 FROM (VALUES ('replace', 'cancel'), ('error', 'run')) AS v(c, d);

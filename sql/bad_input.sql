@@ -56,8 +56,6 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_enqueue_many('bad', ARRAY['1']::jsonb[], run_ats => '{NULL}')
     jobq_enqueue_many('bad', ARRAY['1']::jsonb[], priorities => '{NULL}')
     jobq_enqueue_jobs(NULL)
-    jobq_enqueue_jobs('[{}]')
-    jobq_enqueue_jobs('[{"queue": null}]')
     jobq_claim(NULL)
     jobq_claim('bad', batch => NULL)
     jobq_claim('bad', kinds => '{NULL}')

@@ -217,7 +217,7 @@ ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now) {
         JsonbIteratorNext(&iterator, &value, true);
         read_key({key.val.string.val, static_cast<size_t>(key.val.string.len)}, value, &spec);
     }
-    if (spec.job.queue == nullptr) null_argument("queue");
+    if (spec.job.queue == nullptr) spec.job.queue = make_text(core::kDefaultQueue);
     if (spec.job.kind == nullptr) spec.job.kind = make_text("");
     if (spec.job.payload == Datum(0)) spec.job.payload = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
     return spec;

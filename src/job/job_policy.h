@@ -38,6 +38,9 @@ enum class Unheld : std::uint8_t {
     Gone,      // there is no such job, and nothing is known of its leases
 };
 
+// The queue of a job, a claim and a wait that name none: in src/sql and in jobq_enqueue_jobs.
+constexpr const char *kDefaultQueue = "default";
+
 // Limits on what callers may pass.
 constexpr std::size_t kMaxQueueBytes = 63;
 constexpr std::size_t kMaxKindBytes = 255;

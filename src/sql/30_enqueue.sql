@@ -2,7 +2,7 @@
 
 --: enqueue one job; returns its id, or with a taken unique key that of the job that has it
 CREATE FUNCTION jobq_enqueue(
-        queue text,
+        queue text DEFAULT 'default',
         payload jsonb DEFAULT '{}',
         kind text DEFAULT '',
         priority integer DEFAULT 0,
