@@ -1,5 +1,6 @@
 // The order of claim keys, and what comes next: across ids, times and priorities, up to the very last.
 #include "lanes/claim_key_policy.h"
+#include "print_claim_key.h"
 
 #include <gtest/gtest.h>
 
@@ -9,11 +10,6 @@
 #include <vector>
 
 namespace jobq::core {
-
-// For the messages of failed tests.
-void PrintTo(const ClaimKey &key, std::ostream *out) {
-    *out << "(" << key.priority << ", " << key.run_at << ", " << key.id << ")";
-}
 
 namespace {
 

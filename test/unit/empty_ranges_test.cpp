@@ -1,5 +1,6 @@
 // What is known of a lane's emptiness: learning and forgetting at every edge, and at random against a plain set.
 #include "lanes/empty_ranges_policy.h"
+#include "print_claim_key.h"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +11,6 @@
 #include <vector>
 
 namespace jobq::core {
-
-// For the messages of failed tests.
-void PrintTo(const ClaimKey &key, std::ostream *out) {
-    *out << "(" << key.priority << ", " << key.run_at << ", " << key.id << ")";
-}
 
 namespace {
 

@@ -79,7 +79,7 @@ TEST(UsableNumbers, NeverLetMoreRunThanAllowed) {
     }
 }
 
-TEST(Rates, AreRoundedDown) {
+TEST(RateIntervals, AreRoundedDown) {
     EXPECT_EQ(make_rate(10, kSecond).interval, 100000);
     EXPECT_EQ(make_rate(3, kSecond).interval, 333334);
     EXPECT_EQ(make_rate(1, kDay).interval, kDay);

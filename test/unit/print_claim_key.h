@@ -1,0 +1,14 @@
+// How the messages of failed tests show a claim key.
+#pragma once
+
+#include "lanes/claim_key_policy.h"
+
+#include <ostream>
+
+namespace jobq::core {
+
+inline void PrintTo(const ClaimKey &key, std::ostream *out) {
+    *out << "(" << key.priority << ", " << key.run_at << ", " << key.id << ")";
+}
+
+}  // namespace jobq::core
