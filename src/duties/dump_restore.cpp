@@ -36,7 +36,7 @@ bool restores(Oid owner) { return !check_function_bodies && has_rights_of(owner)
 
 void note_restore() {
     const LOCKTAG tag = restore_lock();
-    if (LockHeldByMe(&tag, ShareLock)) return;
+    if (holds_lock(tag, ShareLock)) return;
     for (int i = 0; i < kLockTries; i++) {
         if (LockAcquire(&tag, ShareLock, true, true) != LOCKACQUIRE_NOT_AVAIL) return;
         CHECK_FOR_INTERRUPTS();

@@ -203,7 +203,7 @@ bool found_in(Relation index, const Edges &edges, int64 key, Which which) {
     InitDirtySnapshot(any);
     ScanKeyData scan_key;
     ScanKeyInit(&scan_key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(key));
-    IndexScanDesc scan = index_beginscan(edges.table, index, &any, 1, 0);
+    IndexScanDesc scan = begin_index_scan(edges.table, index, &any, 1);
     index_rescan(scan, &scan_key, 1, nullptr, 0);
     bool found = false;
     // Of a row that another transaction is inserting the snapshot tells which.
