@@ -1,11 +1,11 @@
 # make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
-# of the sources, for what has changed; ALL=1: for everything.
+# of the sources, for what has changed; ALL=1: for everything. make docs-check: the examples and links of README and docs/.
 # make fuzz: the attackers of test/fuzz at length.
 # make bench: the benchmark (see docs/benchmarks.md).
 # make chaos, make ddl: load, and faults of every kind or a DBA at work (see test/chaos/README.md).
 
-script_goals = demo check lint fuzz bench setup chaos ddl
+script_goals = demo check docs-check lint fuzz bench setup chaos ddl
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -17,6 +17,8 @@ demo:
 	@scripts/demo.sh
 check:
 	@scripts/check.sh
+docs-check:
+	@SUITE=docs scripts/check.sh
 lint:
 	@scripts/lint.sh
 fuzz:

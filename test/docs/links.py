@@ -1,4 +1,5 @@
-"""Every link between the files of the project leads somewhere, its anchor too, and every file of docs/ that is named is there.
+"""Every link between the files of the project leads somewhere, its anchor too; every file of docs/ that is named is there, and so
+is every goal of make.
 
     links.py        looks through the checkout that it stands in
 """
@@ -10,6 +11,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SOURCES = ("src", "test", "scripts", "examples", "bench", "sql")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+GOAL = re.compile(r"make ([a-z]+(?:-[a-z]+)*)\b")
+OF_PGXS = {"install", "installcheck", "clean"}
 NAMED = re.compile(r"(?<![\w/])docs/[\w/]+\.md")
 
 
@@ -41,6 +44,14 @@ def anchors(path):
     return found
 
 
+def goals_named(text):
+    """In `code`, and at the beginning of lines between fences: in prose `make` is a verb."""
+    lines = [line for fence in FENCE.finditer(text) for line in fence[0].splitlines()]
+    for code in lines + re.findall(r"`([^`\n]+)`", without_fences(text)):
+        if found := GOAL.match(code):
+            yield found[1]
+
+
 def main():
     passed, faults = 0, []
     pages = [name for name in sorted(os.listdir(ROOT)) if name.endswith(".md")] + list(files((".md",), "docs", *SOURCES))
@@ -59,6 +70,14 @@ def main():
                 faults.append(f"{place}: no such heading")
             else:
                 passed += 1
+    goals = set(re.findall(r"^script_goals =(.*)", read("Makefile"), re.MULTILINE)[0].split()) | OF_PGXS
+    goals |= set(" ".join(re.findall(r"^\.PHONY:(.*)", read("Makefile"), re.MULTILINE)).split())
+    for page in pages:
+        for name in goals_named(read(page)):
+            if name in goals:
+                passed += 1
+            else:
+                faults.append(f"{page}: make {name}: no such goal")
     for path in [*pages, *files((".cpp", ".h", ".sql", ".py", ".sh", ".pl", ".js", ".spec"), *SOURCES)]:
         for named in NAMED.findall(read(path)):
             if os.path.exists(os.path.join(ROOT, named)):
