@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 # The suites: a name, which is that of a function below, in which lane it runs, and what it is made of. The lanes run side
 # by side, the suites of a lane in this order.
 suites='
-exports       1  exports.txt
+exports       1  scripts/exports.sh
 unit          1  test/unit/*_test.cpp
 sanitizers    1  test/unit/*_test.cpp
 regress       1  sql/*.sql
@@ -241,7 +241,7 @@ with_differences() {  # status file
 copy_tests() {
     source=$SCRATCH/source
     mkdir "$source" "$SCRATCH/node"
-    cp -R Makefile jobq.control exports.txt src sql expected test examples docs README.md "$source/"
+    cp -R Makefile jobq.control src sql expected test examples docs README.md "$source/"
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
     if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
 }

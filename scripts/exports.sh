@@ -1,13 +1,14 @@
 #!/bin/bash
-# Prints what the shared library must export: the C symbols named in src/sql, their pg_finfo_ records,
-# what the server looks for in every library, and where the background workers begin. With --check LIBRARY, compares that list with exports.txt
-# and with the library. To renew the list: scripts/exports.sh > exports.txt
+# What the shared library exports: the C symbols that install scripts name, their pg_finfo_ records, what the server looks for in
+# every library, and where the background workers begin.
+#
+#   scripts/exports.sh SQL...                 prints the list, from these scripts or fragments of one
+#   scripts/exports.sh --check LIST LIBRARY   whether the library exports what is on the list, nothing else
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
 # A function is declared over several lines: its name, then AS 'MODULE_PATHNAME' with or without a symbol.
-sql_symbols() {
-    cat src/sql/*.sql | sed 's/--.*//' | awk '
+functions() {
+    cat "$@" | sed 's/--.*//' | awk '
         match($0, /CREATE( OR REPLACE)? (FUNCTION|PROCEDURE) +[a-z_0-9.]+/) {
             name = substr($0, RSTART, RLENGTH); sub(/.* /, "", name); sub(/.*\./, "", name)
         }
@@ -18,37 +19,28 @@ sql_symbols() {
         }' | LC_ALL=C sort -u
 }
 
-symbols() {
-    local functions
-    functions=$(sql_symbols)
+list() {
+    local found
+    found=$(functions "$@")
     printf '%s\n' Pg_magic_func _PG_init jobq_launcher_main jobq_worker_main jobq_recount_main
-    printf '%s\n' "$functions"
-    sed 's/^/pg_finfo_/' <<<"$functions"
+    printf '%s\n' "$found"
+    sed 's/^/pg_finfo_/' <<<"$found"
 }
 
-if [ "${1-}" != --check ]; then
-    echo '# Exported by the shared library, nothing else. Made by scripts/exports.sh.'
-    symbols
-    exit
-fi
-
-status=0
-compare() {
-    if ! diff -u --label "$1" --label "$2" <(LC_ALL=C sort "$3") <(LC_ALL=C sort "$4"); then
+check() {  # list library
+    local status=0
+    diff -u --label "$1" --label "$2" <(LC_ALL=C sort "$1") <(nm -D --defined-only "$2" | awk '{ print $3 }' | LC_ALL=C sort) || status=1
+    # Older minor releases of the server lack this one, so a library that needs it would not load there.
+    if nm -D --undefined-only "$2" | grep -w heap_datum_check; then
+        echo "$2 needs heap_datum_check, which not every minor release has"
         status=1
     fi
+    [ $status -ne 0 ] || echo "exports: $(wc -l <"$1") symbols, in agreement"
+    return $status
 }
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
-symbols > "$temp/sql"
-grep -v '^#' exports.txt | awk '{print $1}' > "$temp/exports"
-nm -D --defined-only "$2" | awk '{print $3}' > "$temp/library"
-compare sources exports.txt "$temp/sql" "$temp/exports"
-compare exports.txt "$2" "$temp/exports" "$temp/library"
-# Older minor releases of the server lack this one, so a library that needs it would not load there.
-if nm -D --undefined-only "$2" | grep -w heap_datum_check; then
-    echo "$2 needs heap_datum_check, which not every minor release has"
-    status=1
+
+if [ "$1" = --check ]; then
+    check "$2" "$3"
+else
+    list "$@"
 fi
-[ $status -ne 0 ] || echo "exports: $(wc -l < "$temp/exports") symbols, in agreement"
-exit $status

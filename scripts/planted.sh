@@ -7,7 +7,7 @@
 plant_defect() {  # name
     local broken=$SCRATCH/build-$1 library
     mkdir -p "$broken/build"
-    cp -Rp Makefile jobq.control exports.txt META.json.in src "$broken/"
+    cp -Rp Makefile jobq.control META.json.in scripts src "$broken/"
     cp -Rp build/server build/[0-9]* "$broken/build/"
     patch -s -p1 -d "$broken" <"test/planted/$1.patch"
     make -s -C "$broken" PG_CONFIG="$SCRATCH_PG_CONFIG" all

@@ -219,12 +219,11 @@ rule_paths() {
     { project_files | tr '\n' '\0' | xargs -0 -r grep -nIEs '/(wor[k]|roo[t])/' /dev/null || true; } | none
 }
 
-# The library exports what exports.txt says, nothing else. Nothing to compare before the library is built.
+# Each function in C for SQL is declared by an install script, and each that one declares is there.
 rule_exports() {
-    [ -e jobq.so ] || { echo '(jobq.so is not built)'; return 0; }
-    diff <(sed -e 's/[#;].*//' exports.txt | awk 'NF { print $1 }' | LC_ALL=C sort -u) \
-         <(nm -D --defined-only jobq.so | awk '{ print $3 }' | sed 's/@.*//' | LC_ALL=C sort -u) |
-        sed -n -e 's/^< /exports.txt names what the library lacks: /p' -e 's/^> /exported but not in exports.txt: /p' | none
+    diff <(project_files | grep -E '^(src/sql/|jobq--)[^/]*\.sql$' | xargs scripts/exports.sh | sed -n 's/^pg_finfo_//p') \
+         <(shell_units | code_grep 'PG_FUNCTION_INFO_V1\(' | sed 's/.*(\(.*\)).*/\1/' | LC_ALL=C sort) |
+        sed -n -e 's/^< /declared by SQL, but not in C: /p' -e 's/^> /in C, but not declared by SQL: /p' | none
 }
 
 # Whatever happens to a job goes through job/change_job.cpp: nobody else writes the columns of its life, or tells others
@@ -277,10 +276,7 @@ plant() {
         sql_script_exists) printf 'CREATE INDEX IF NOT EXISTS i ON t (a);\n' >src/sql/99_lint_planted.sql ;;
         length) seq -f '// %g' 621 >$unit ;;
         paths) printf 'see /%s/main\n' work >lint_planted.txt ;;
-        exports)
-            printf 'int lint_planted(void);\nint lint_planted(void) { return 0; }\n' >lint_planted.c
-            cc -shared -fPIC -o jobq.so lint_planted.c
-            printf 'absent 1\n' >exports.txt ;;
+        exports) printf '#include "compat/pg.h"\nPG_FUNCTION_INFO_V1(lint_planted);\n' >$unit ;;
         door) printf '#include "compat/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
         planted)
             mkdir -p test/planted
