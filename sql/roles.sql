@@ -7,16 +7,6 @@ CREATE ROLE "regress_jobq ""Monitor""";
 SELECT jobq_grant('regress_jobq_producer', 'producer'), jobq_grant('regress_jobq_worker', 'worker'),
        jobq_grant('regress_jobq_operator', 'operator'), jobq_grant('regress_jobq "Monitor"', 'monitor');
 
--- Which functions each may call.
-CREATE TABLE roles_matrix AS
-SELECT p.proname, r.rolname, has_function_privilege(r.oid, p.oid, 'EXECUTE') AS may
-FROM pg_proc p CROSS JOIN pg_roles r WHERE p.proname LIKE 'jobq\_%' AND p.pronamespace = 'public'::regnamespace AND r.rolname LIKE 'regress\_jobq%';
-SELECT proname, bool_or(may) FILTER (WHERE rolname LIKE '%producer') AS producer, bool_or(may) FILTER (WHERE rolname LIKE '%worker') AS worker,
-       bool_or(may) FILTER (WHERE rolname LIKE '%operator') AS operator, bool_or(may) FILTER (WHERE rolname LIKE '%Monitor%') AS monitor,
-       bool_or(may) FILTER (WHERE rolname LIKE '%nobody') AS nobody
-FROM roles_matrix GROUP BY proname ORDER BY proname COLLATE "C";
-DROP TABLE roles_matrix;
-
 -- The tables: operators read them; monitors read the views. Nobody writes them, but that an operator may delete kept keys.
 SELECT r.rolname, string_agg(c.relname, ', ' ORDER BY c.relname COLLATE "C") FILTER (WHERE has_table_privilege(r.oid, c.oid, 'SELECT')) AS reads,
        count(*) FILTER (WHERE has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')) AS writes,

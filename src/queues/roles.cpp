@@ -17,63 +17,88 @@ namespace jobq {
 
 namespace {
 
-// What no operator of some queues may do.
-constexpr const char *kOnAllQueues = "jobq_tick";
+// The kinds of role, as a set.
+constexpr unsigned set_of(RoleKind kind) { return 1U << static_cast<unsigned>(kind); }
+constexpr unsigned kProducer = set_of(RoleKind::Producer);
+constexpr unsigned kWorker = set_of(RoleKind::Worker);
+constexpr unsigned kOperator = set_of(RoleKind::Operator);
+constexpr unsigned kMonitor = set_of(RoleKind::Monitor);
+constexpr unsigned kEverybody = kProducer | kWorker | kOperator | kMonitor;
+constexpr unsigned kNobody = 0;
+// Only for who has all queues.
+constexpr unsigned kOfAllQueues = 1U << lengthof(kRoleKinds);
 
-constexpr const char *kProducer[] = {"jobq_enqueue", "jobq_enqueue_many", "jobq_enqueue_jobs", "jobq_get",
-                                     "jobq_result",  "jobq_wait_job",     "jobq_version",      nullptr};
-constexpr const char *kWorker[] = {
-    "jobq_claim",   "jobq_claim_any",          "jobq_complete",  "jobq_complete_many",  "jobq_complete_and_claim",
-    "jobq_fail",    "jobq_fail_many",          "jobq_heartbeat", "jobq_heartbeat_many", "jobq_heartbeat_worker",
-    "jobq_release", "jobq_release_many",       "jobq_snooze",    "jobq_wait",           "jobq_get",
-    "jobq_result",  "jobq_dependency_results", "jobq_wait_job",  "jobq_wake",           "jobq_version",
-    nullptr};
-constexpr const char *kOperator[] = {"jobq_access",
-                                     "jobq_get",
-                                     "jobq_cancel",
-                                     "jobq_retry",
-                                     "jobq_reschedule",
-                                     "jobq_delete",
-                                     "jobq_cancel_jobs",
-                                     "jobq_retry_jobs",
-                                     "jobq_reschedule_jobs",
-                                     "jobq_delete_jobs",
-                                     "jobq_create_queue",
-                                     "jobq_alter_queue",
-                                     "jobq_drop_queue",
-                                     "jobq_pause_queue",
-                                     "jobq_resume_queue",
-                                     "jobq_purge_queue",
-                                     "jobq_set_limit",
-                                     "jobq_redrive",
-                                     "jobq_result",
-                                     "jobq_dependency_results",
-                                     "jobq_dot",
-                                     "jobq_explain",
-                                     "jobq_explain_queue",
-                                     "jobq_wait_job",
-                                     "jobq_wake",
-                                     "jobq_log",
-                                     kOnAllQueues,
-                                     "jobq_version",
-                                     nullptr};
-constexpr const char *kMonitor[] = {"jobq_access",  "jobq_explain", "jobq_explain_queue",
-                                    "jobq_version", "jobq_log",     nullptr};
+struct Call {
+    const char *function;
+    unsigned kinds;
+};
+// Every public function, and which kinds of role call it. The table of functions in docs/reference.md has this order.
+constexpr Call kCalls[] = {
+    {"jobq_enqueue", kProducer},
+    {"jobq_enqueue_many", kProducer},
+    {"jobq_enqueue_jobs", kProducer},
+    {"jobq_get", kProducer | kWorker | kOperator},
+    {"jobq_result", kProducer | kWorker | kOperator},
+    {"jobq_wait_job", kProducer | kWorker | kOperator},
+
+    {"jobq_claim", kWorker},
+    {"jobq_claim_any", kWorker},
+    {"jobq_complete", kWorker},
+    {"jobq_complete_many", kWorker},
+    {"jobq_complete_and_claim", kWorker},
+    {"jobq_fail", kWorker},
+    {"jobq_fail_many", kWorker},
+    {"jobq_heartbeat", kWorker},
+    {"jobq_heartbeat_many", kWorker},
+    {"jobq_heartbeat_worker", kWorker},
+    {"jobq_release", kWorker},
+    {"jobq_release_many", kWorker},
+    {"jobq_snooze", kWorker},
+    {"jobq_wait", kWorker},
+    {"jobq_wake", kWorker | kOperator},
+    {"jobq_dependency_results", kWorker | kOperator},
+
+    {"jobq_dot", kOperator},
+    {"jobq_explain", kOperator | kMonitor},
+    {"jobq_explain_queue", kOperator | kMonitor},
+    {"jobq_log", kOperator | kMonitor},
+    {"jobq_access", kOperator | kMonitor},
+    {"jobq_cancel", kOperator},
+    {"jobq_cancel_jobs", kOperator},
+    {"jobq_retry", kOperator},
+    {"jobq_retry_jobs", kOperator},
+    {"jobq_reschedule", kOperator},
+    {"jobq_reschedule_jobs", kOperator},
+    {"jobq_delete", kOperator},
+    {"jobq_delete_jobs", kOperator},
+    {"jobq_redrive", kOperator},
+    {"jobq_create_queue", kOperator},
+    {"jobq_alter_queue", kOperator},
+    {"jobq_pause_queue", kOperator},
+    {"jobq_resume_queue", kOperator},
+    {"jobq_purge_queue", kOperator},
+    {"jobq_drop_queue", kOperator},
+    {"jobq_set_limit", kOperator},
+    {"jobq_tick", kOperator | kOfAllQueues},
+
+    {"jobq_version", kEverybody},
+    {"jobq_grant", kNobody},
+    {"jobq_revoke", kNobody},
+};
 
 struct Kind {
     const char *name;
-    const char *marker;  // a function, or a table of the schema jobq, that only this kind has
-    const char *const *functions;
-    const char
-        *queues_view;  // who was granted the column of this view: certain queues; nullptr: there is no such grant
+    const char *marker;       // a function, or a table of the schema jobq, that only this kind has
+    const char *queues_view;  // whose column is granted to who has some queues only; nullptr: there is no such grant
     bool reads_views;
     bool reads_jobs;
+    bool reads_ticks;
 };
 // In the order of RoleKind.
-constexpr Kind kKinds[] = {{"producer", "jobq_enqueue", kProducer, "producer_queues", false, false},
-                           {"worker", "jobq_claim", kWorker, "worker_queues", false, false},
-                           {"operator", "jobq_cancel", kOperator, "operator_queues", true, true},
-                           {"monitor", "tick_state", kMonitor, nullptr, true, false}};
+constexpr Kind kKinds[] = {{"producer", "jobq_enqueue", "producer_queues", false, false, false},
+                           {"worker", "jobq_claim", "worker_queues", false, false, false},
+                           {"operator", "jobq_cancel", "operator_queues", true, true, false},
+                           {"monitor", "tick_state", nullptr, true, false, true}};
 
 const Kind &kind_of(RoleKind kind) { return kKinds[static_cast<int>(kind)]; }
 
@@ -171,7 +196,7 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
                    "jobq.limit_tokens(text, text, integer, interval)",
                    role);
     }
-    if (kind.functions == kMonitor) change_one(grant, "SELECT", "jobq.tick_state", role);
+    if (kind.reads_ticks) change_one(grant, "SELECT", "jobq.tick_state", role);
     // To free a key. There is nothing to insert or update by hand.
     if (kind.reads_jobs) change_one(grant, "DELETE", "jobq.kept_keys", role);
     if (kind.reads_jobs)
@@ -183,10 +208,12 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
 
 enum class Reach { SomeQueues, AllQueues };
 
-void change_kind(bool grant, const Kind &kind, const char *role, Oid schema, Reach reach) {
+void change_kind(bool grant, RoleKind which, const char *role, Oid schema, Reach reach) {
+    const Kind &kind = kind_of(which);
     change_one(grant, "USAGE", "SCHEMA jobq", role);
-    for (const char *const *name = kind.functions; *name != nullptr; name++)
-        if (reach == Reach::AllQueues || *name != kOnAllQueues) change_function(grant, *name, schema, role);
+    for (const Call &call : kCalls)
+        if ((call.kinds & set_of(which)) != 0 && (reach == Reach::AllQueues || (call.kinds & kOfAllQueues) == 0))
+            change_function(grant, call.function, schema, role);
     // Tables and views show all queues.
     if (reach == Reach::AllQueues)
         change_tables(grant, kind, role);
@@ -239,16 +266,15 @@ void warn_of_missing_queues(const RoleChange &change, int64 removed) {
 
 void revoke_wholly(const RoleChange &change, Oid role, const Holding &was) {
     const Kind &kind = kind_of(change.kind);
-    change_kind(false, kind, change.role, change.schema, Reach::AllQueues);
+    change_kind(false, change.kind, change.role, change.schema, Reach::AllQueues);
     if (was.restricted) change_view_of_queues(false, kind, change.role);
     if (was.queues > 0) forget_queues(role, kind);
     // What another kind of the same role still needs.
-    for (int i = 0; i < static_cast<int>(lengthof(kKinds)); i++) {
-        const auto other = static_cast<RoleKind>(i);
+    for (const RoleKind other : kRoleKinds) {
         if (other == change.kind) continue;
         const Holding kept = holding_of(role, other, change.schema);
         if (kept.held)
-            change_kind(true, kKinds[i], change.role, change.schema,
+            change_kind(true, other, change.role, change.schema,
                         kept.restricted ? Reach::SomeQueues : Reach::AllQueues);
     }
 }
@@ -275,7 +301,8 @@ void grant_kind(const RoleChange &change) {
     const Oid role = get_role_oid(change.role, false);
     const Holding has = holding_of(role, change.kind, change.schema);
     if (!change.all_queues && has.held && !has.restricted) refuse_some_queues(change);
-    change_kind(true, kind, change.role, change.schema, change.all_queues ? Reach::AllQueues : Reach::SomeQueues);
+    change_kind(true, change.kind, change.role, change.schema,
+                change.all_queues ? Reach::AllQueues : Reach::SomeQueues);
     // What is left of a role that was dropped is nobody's.
     if (has.queues > 0 && (change.all_queues || !has.held)) forget_queues(role, kind);
     if (change.all_queues && has.restricted) change_view_of_queues(false, kind, change.role);
@@ -304,8 +331,8 @@ void revoke_kind(const RoleChange &change) {
 }
 
 bool kind_calls(RoleKind kind, const char *function) {
-    for (const char *const *name = kind_of(kind).functions; *name != nullptr; name++)
-        if (strcmp(*name, function) == 0) return true;
+    for (const Call &call : kCalls)
+        if (strcmp(call.function, function) == 0) return (call.kinds & set_of(kind)) != 0;
     return false;
 }
 

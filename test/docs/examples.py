@@ -40,8 +40,9 @@ MASKS = [
     (re.compile(r"^ | $", re.MULTILINE), ""),
 ]
 NOTIFICATION = re.compile(r"^Asynchronous notification .*\n?", re.MULTILINE)
-READERS = {"jobq_get", "jobq_result", "jobq_dependency_results", "jobq_dot", "jobq_explain", "jobq_explain_queue",
-           "jobq_access", "jobq_version"}
+# Functions that only read: those that are not VOLATILE, and these, which look at more than their snapshot.
+READERS = {"jobq_explain", "jobq_explain_queue", "jobq_access"}
+NOT_VOLATILE = "SELECT DISTINCT proname FROM pg_proc WHERE proname LIKE 'jobq\\_%' AND provolatile <> 'v'"
 EMPTY_ANSWER = re.compile(r"\A *\w+ *\n-+\n +\n*\Z")
 PSQL = ["psql", "-XqP", "footer=off"]
 
@@ -63,12 +64,6 @@ def masked(output):
     for pattern, word in MASKS:
         output = pattern.sub(word, output)
     return output.strip()
-
-
-def only_reads(statement):
-    text = re.sub(r"'[^']*'", "", statement).strip().upper()
-    functions = set(re.findall(r"\bjobq_\w+(?=\()", statement))
-    return text.startswith("SELECT") and functions <= READERS and "\\G" not in text and "FOR UPDATE" not in text
 
 
 class Session:
@@ -99,6 +94,13 @@ def admin(*commands):
                    check=True, env=os.environ | {"PGOPTIONS": "-c client_min_messages=error"})
 
 
+def anew():
+    admin("DROP DATABASE IF EXISTS docs WITH (FORCE)",
+          "DO $$ DECLARE r regrole; BEGIN FOR r IN SELECT oid FROM pg_roles WHERE oid >= 16384 LOOP "
+          "EXECUTE 'DROP ROLE ' || r; END LOOP; END $$",
+          "CREATE DATABASE docs")
+
+
 class Run:
     """The examples of one page."""
 
@@ -119,13 +121,11 @@ class Run:
     def anew(self):
         if self.session:
             self.session.end()
-        admin("DROP DATABASE IF EXISTS docs WITH (FORCE)",
-              "DO $$ DECLARE r regrole; BEGIN FOR r IN SELECT oid FROM pg_roles WHERE oid >= 16384 LOOP "
-              "EXECUTE 'DROP ROLE ' || r; END LOOP; END $$",
-              "CREATE DATABASE docs")
+        anew()
         self.session = Session(self.database)
         self.leases = {}
         self.silently(0, "CREATE EXTENSION jobq;")
+        self.readers = READERS | set(self.values(NOT_VOLATILE))
 
     def result(self, line, problem=None):
         if problem is None:
@@ -138,6 +138,16 @@ class Run:
         output = self.session.ask(text)
         if "ERROR:" in output:
             self.result(line, f"what it needs has failed:\n{text}\n{output}")
+
+    def values(self, query):
+        """What a query answers, a line a row, and nothing else of it."""
+        return self.session.ask("\\pset tuples_only on\n\\pset format unaligned\n"
+                                f"{query};\n\\pset tuples_only off\n\\pset format aligned").splitlines()
+
+    def only_reads(self, statement):
+        text = re.sub(r"'[^']*'", "", statement).strip().upper()
+        functions = set(re.findall(r"\bjobq_\w+(?=\()", statement))
+        return text.startswith("SELECT") and functions <= self.readers and "\\G" not in text and "FOR UPDATE" not in text
 
     def run(self):
         comments = {}
@@ -207,7 +217,7 @@ class Run:
             came = self.heard(self.session.ask(text))
             statement.shown = NOTIFICATION.sub("", statement.shown)
             give_up = time.monotonic() + PATIENCE
-            while masked(came) != masked(statement.shown) and only_reads(text) and time.monotonic() < give_up:
+            while masked(came) != masked(statement.shown) and self.only_reads(text) and time.monotonic() < give_up:
                 time.sleep(0.05)
                 came = self.heard(self.session.ask(text))
             shown = re.findall(LEASE, statement.shown)
@@ -260,7 +270,7 @@ class Run:
         timer = time.monotonic() + LONGEST
         done = False
         while until and not done and time.monotonic() < timer and program.poll() is None:
-            done = self.session.ask(f"\\pset tuples_only on\n{until};\n\\pset tuples_only off").strip() == "t"
+            done = self.values(until) == ["t"]
             time.sleep(0.05)
         if not until:
             program.wait(LONGEST)
@@ -284,25 +294,24 @@ class Run:
         for text in re.split(r"\n(?=\S)", fence.text.strip()):
             match = re.match(r"(CALL )?((?:jobq\.)?\w+)\((.*?)\)(?:\s*→\s*(.*))?\Z", text, re.DOTALL)
             procedure, name, arguments, result = match.groups()
-            if "..." in arguments:
-                continue
             if re.search(r"\) *→", arguments):      # the greedier split, for arguments with parentheses
                 arguments, result = re.split(r"\) *→", arguments, maxsplit=1)
+            # What a page says to be as of another function is looked up there.
+            if other := re.search(r"\.\.\. as (\w+)$", arguments):
+                arguments = "".join(self.values(f"SELECT pg_get_function_arguments('{other[1]}'::regproc)"))
+            if other := re.match(r"as (\w+)$", result or ""):
+                result = "".join(self.values(f"SELECT pg_get_function_result('{other[1]}'::regproc)"))
             short = name.split(".")[-1]
-            comparable = result and result != "as jobq_claim" and not re.match(r"TABLE \(\w+,", result)
-            head = (f"CREATE PROCEDURE docs_made.{short}({arguments})" if procedure else
-                    f"CREATE FUNCTION docs_made.{short}({arguments}) RETURNS {result if comparable else 'void'}")
-            came = self.session.ask(
+            head = (f"PROCEDURE docs_made.{short}({arguments})" if procedure else
+                    f"FUNCTION docs_made.{short}({arguments}) RETURNS {result}")
+            came = self.values(
                 "BEGIN; SET LOCAL check_function_bodies = off; CREATE SCHEMA docs_made;"
-                f"{head} LANGUAGE sql AS '';\n"
-                "\\pset tuples_only on\n\\pset format unaligned\n"
-                "SELECT pg_get_function_arguments(p.oid), CASE WHEN "
-                f"{'true' if comparable else 'false'} THEN pg_get_function_result(p.oid) END FROM pg_proc p "
+                f"CREATE {head} LANGUAGE sql AS '';\n"
+                "SELECT pg_get_function_arguments(p.oid), pg_get_function_result(p.oid) FROM pg_proc p "
                 f"WHERE p.oid IN ('docs_made.{short}'::regproc, '{name}'::regproc) ORDER BY p.oid;\n"
-                "\\pset tuples_only off\n\\pset format aligned\nROLLBACK;")
-            lines = [line.replace("docs_made.", "") for line in came.strip().splitlines()]
-            same = len(lines) == 2 and lines[0] == lines[1] and "ERROR" not in came
-            self.result(fence.line, None if same else f"not the signature of {name}:\n{came}")
+                "ROLLBACK")
+            same = len(came) == 2 and came[0] == came[1].replace("docs_made.", "") and "ERROR" not in came[0]
+            self.result(fence.line, None if same else f"not the signature of {name}:\n" + "\n".join(came))
 
     def corrected(self):
         text = self.text

@@ -53,6 +53,8 @@ class Judge:
             return "granted, but refused"
         if sqlstate == "25001" and function.procedure:
             return "25001 in autocommit" if kind == "autocommit" else None
+        if sqlstate == "25006" and not function.volatile:
+            return "25006: it writes, and is not VOLATILE"
         if sqlstate in ("25001", "40001", "25006", "57014", "55P03") and sqlstate not in transactions.KINDS[kind][1]:
             return f"{sqlstate} in a transaction of kind {kind}"
         if sqlstate == TRIGGER and function.trigger:

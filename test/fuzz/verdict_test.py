@@ -16,6 +16,7 @@ ENQUEUE = Function(1, "public", "jobq_enqueue", False, False, "bigint", True, Fa
                    (Argument("queue", "text", False), Argument("priority", "integer", True), Argument("lease", "bigint", True)))
 WAIT = Function(2, "public", "jobq_wait", True, False, "-", True, False, (Argument("timeout", "interval", True),))
 SPECS = Function(3, "public", "jobq_enqueue_jobs", False, True, "record", True, False, (Argument("specs", "jsonb", False),))
+GET = Function(6, "public", "jobq_get", False, True, "record", False, False, (Argument("job_id", "bigint", False),))
 TRIGGER = Function(4, "jobq", "fill_job", False, False, "trigger", True, False)
 
 
@@ -39,6 +40,7 @@ def judge_answers(results):
             ("a lock that was waited for", fault(ENQUEUE, "autocommit", "55P03")),
             ("a serialization failure in READ COMMITTED", fault(ENQUEUE, "block", "40001")),
             ("25006 where writing is allowed", fault(ENQUEUE, "block", "25006")),
+            ("a function that only reads and writes", fault(GET, "read only", "25006")),
             ("a function that refuses a block", fault(ENQUEUE, "block", "25001")),
             ("a procedure that refuses autocommit", fault(WAIT, "autocommit", "25001")),
             ("a trigger's function that does something", fault(TRIGGER, "block", None))):

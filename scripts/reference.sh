@@ -1,0 +1,73 @@
+#!/bin/bash
+# The table of functions in docs/reference.md: what their comments say, in the order and for whom src/queues/roles.cpp says.
+#
+#   scripts/reference.sh SCRIPT            (make docs) writes it anew, from the comments in the install script
+#   scripts/reference.sh --check SCRIPT    (make check-docs) shows what would change, and fails if anything does
+set -euo pipefail
+cd "$(dirname "$0")/.."
+page=docs/reference.md
+check=
+if [ "$1" = --check ]; then
+    check=yes
+    shift
+fi
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
+
+awk '
+function fail(why) { print why > "/dev/stderr"; failed = 1; exit 1 }
+
+# Where the comments of the public functions are.
+FNR == 1 { file++ }
+file == 1 && /^COMMENT ON (FUNCTION|PROCEDURE) jobq_[a-z_]+ IS / {
+    text = $0
+    sub(/^[^\047]*\047/, "", text)
+    sub(/\047;$/, "", text)
+    gsub(/\047\047/, "\047", text)
+    gsub(/\|/, "\\|", text)
+    gsub(/jobq\.[a-z_]+|[a-z]+(_[a-z]+)+|\047\*\047/, "`&`", text)
+    said[$4] = ($3 == "PROCEDURE" ? "`CALL` it: " : "") text
+}
+
+file == 2 && /^ *\{"jobq_[a-z_]+", [A-Za-z |]+\},$/ {
+    name = $1
+    gsub(/[^a-z_]/, "", name)
+    if (!(name in said)) fail("roles.cpp: " name " is not in the SQL")
+    kinds = $0
+    sub(/^[^,]*, /, "", kinds)
+    sub(/\},$/, "", kinds)
+    group = also = ""
+    if (kinds == "kEverybody") group = "everybody"
+    if (kinds == "kNobody") group = "who owns the extension"
+    n = split(kinds, words, / \| /)
+    for (i = 1; i <= n && group !~ / |everybody/; i++) {
+        if (words[i] == "kOfAllQueues") continue
+        kind = tolower(substr(words[i], 2)) "s"
+        if (group == "") group = kind
+        else also = also (also == "" ? "" : ", ") kind
+    }
+    if (group != before) table = table "| **" group "** | | |\n"
+    before = group
+    table = table "| [`" name "`](#" name ") | " said[name] " | " also (also == "" ? "|" : " |") "\n"
+    delete said[name]
+}
+
+file == 3 && /^<!-- functions: / {
+    for (name in said) fail("roles.cpp: " name " is for nobody")
+    print
+    printf "\n| | | also for |\n|---|---|---|\n%s\n", table
+    inside = done = 1
+}
+file == 3 && /^<!-- end of functions / { inside = 0 }
+file == 3 && !inside { print }
+END { if (!failed && (!done || inside)) fail("'"$page"' has no table of functions") }
+' "$1" src/queues/roles.cpp "$page" >"$new"
+
+if [ -z "$check" ]; then
+    cat "$new" >"$page"
+elif diff -u --label "$page" --label 'make docs' "$page" "$new"; then
+    echo '1 passed, 0 failed'
+else
+    echo "not ok - $page is stale: make docs"
+    exit 1
+fi

@@ -1,0 +1,76 @@
+"""The reference has every public function: in its table, with those who jobq_grant lets call it, and in a section that begins with
+the signature, which examples.py compares with the catalogue.
+
+    functions.py        wants the server that examples.py wants
+"""
+import os
+import re
+import sys
+
+import examples
+
+PAGE = "docs/reference.md"
+KINDS = ("producers", "workers", "operators", "monitors")
+CATALOGUE = """
+\\pset tuples_only on
+\\pset format unaligned
+SELECT p.proname, string_agg(k, ', ' ORDER BY n) FILTER (WHERE has_function_privilege('docs ' || k, p.oid, 'EXECUTE'))
+FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid, unnest('{%s}'::text[]) WITH ORDINALITY u(k, n)
+WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+  AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq') AND p.pronamespace <> 'jobq'::regnamespace
+GROUP BY p.proname;
+""" % ",".join(KINDS)
+
+
+def callers(page):
+    """By function: for whom the table says that it is."""
+    found, group = {}, ""
+    for line in page.splitlines():
+        if heading := re.match(r"\| \*\*(.+)\*\* \|", line):
+            group = {"everybody": ", ".join(KINDS), "who owns the extension": ""}.get(heading[1], heading[1])
+        elif row := re.match(r"\| \[`(jobq_\w+)`\]\(#\1\) \|.*\|([a-z, ]*)\|$", line):
+            found[row[1]] = ", ".join(filter(None, (group, row[2].strip())))
+    return found
+
+
+def signed(page):
+    return re.findall(r"^### (jobq_\w+)\n+```\n(?:CALL )?\1\(", page, re.MULTILINE)
+
+
+def faults(page, catalogue):
+    """What the page says otherwise than the catalogue, which is given as for the table."""
+    table, sections = callers(page), signed(page)
+    for name in sorted(catalogue.keys() | table.keys() | set(sections)):
+        if name not in catalogue:
+            yield f"{name} is no function"
+        elif name not in table:
+            yield f"{name} is not in the table"
+        elif table[name] != catalogue[name]:
+            yield f"{name} is for {catalogue[name] or 'nobody'}, the table says: {table[name] or 'nobody'}"
+        elif sections.count(name) != 1:
+            yield f"{name} has {sections.count(name)} sections that begin with its signature"
+
+
+def main():
+    examples.prepare()
+    examples.anew()
+    session = examples.Session("docs")
+    said = session.ask("CREATE EXTENSION jobq;" + "".join(
+        f'CREATE ROLE "docs {kind}"; DO $$ BEGIN PERFORM jobq_grant(\'docs {kind}\', \'{kind[:-1]}\'); END $$;' for kind in KINDS))
+    rows = session.ask(CATALOGUE).splitlines()
+    session.end()
+    examples.admin("DROP DATABASE docs WITH (FORCE)")
+    catalogue = dict(line.split("|") for line in rows)
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(root, PAGE), encoding="utf-8") as file:
+        found = list(faults(file.read(), catalogue))
+    if said or not catalogue:
+        found.append(f"no catalogue to compare with: {said}")
+    for fault in found:
+        print(f"not ok - {PAGE}: {fault}")
+    print(f"{len(catalogue)} passed, {len(found)} failed")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
