@@ -81,7 +81,24 @@ CREATE FUNCTION answer(role text, call text, at text) RETURNS text LANGUAGE sql 
     WHERE t.name = at
 $$;
 
--- A new function goes into this table: who may call it, and what keeps it from the queues that were not granted.
+-- What a call says of a job or a queue that it names by the names that jobq gives its arguments: a new function is among these by
+-- itself, with each of the jobs.
+CREATE VIEW own AS
+SELECT p.* FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq')
+  AND p.pronamespace <> 'jobq'::regnamespace;
+CREATE VIEW derived AS
+SELECT DISTINCT p.proname AS function, bool_or(a.name LIKE 'queue%') AS names_queue,
+       format('SELECT f::text FROM %s(%s) f', p.proname, string_agg(format('%s => %s', a.name, v.value), ', ' ORDER BY a.n) FILTER (WHERE v.value IS NOT NULL)) AS call
+FROM own p, unnest('{done,failed,letter,running,waiting,dependent}'::text[]) job, unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY a(name, n),
+     LATERAL (SELECT CASE a.name WHEN 'job_id' THEN format('{%s}', job) WHEN 'job_ids' THEN format('ARRAY[{%s}]::bigint[]', job)
+                                 WHEN 'queue' THEN '{q}' WHEN 'queues' THEN 'ARRAY[{q}]' WHEN 'lease' THEN '{lease}' WHEN 'leases' THEN 'ARRAY[{lease}]::bigint[]'
+                                 WHEN 'run_at' THEN $$'2100-01-01'$$ WHEN 'delay' THEN $$'1 hour'$$ END) v(value)
+WHERE p.prokind = 'f'
+GROUP BY p.proname, p.pronargs, p.pronargdefaults, job
+HAVING bool_or(a.name IN ('job_id', 'job_ids', 'queue', 'queues')) AND bool_and(v.value IS NOT NULL OR a.n > p.pronargs - p.pronargdefaults);
+
+-- What special calls answer. A function that does not name jobs or queues in that way needs a line here.
 CREATE TABLE golden (n integer GENERATED ALWAYS AS IDENTITY, function text, call text);
 INSERT INTO golden (function, call) VALUES
     ('jobq_enqueue',            $$SELECT jobq_enqueue({q}) > 0$$),
@@ -136,16 +153,22 @@ INSERT INTO golden (function, call) VALUES
 -- Procedures, further below; one that knows workers and no queues; and those that nobody is granted.
 INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wake'), ('jobq_grant'), ('jobq_revoke');
 SELECT coalesce(o.proname, g.function) AS "not in the table, or no more a function"
-FROM (SELECT p.proname::text FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
-      WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq')
-        AND (p.proname = 'jobq_log' OR p.pronamespace <> 'jobq'::regnamespace)) o
-FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname
-WHERE o.proname IS NULL OR g.function IS NULL;
+FROM own o FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname::text
+WHERE o.proname IS NULL OR g.function IS NULL AND o.proname NOT IN (SELECT function FROM derived);
 -- A role of one queue calls what a role of all may call, but for the tick.
-SELECT k.kind, p.proname AS "only for all queues" FROM unnest('{producer,worker,operator}'::text[]) k(kind), pg_proc p
-WHERE p.proname IN (SELECT function FROM golden) AND has_function_privilege('regress_jobq_all', p.oid, 'EXECUTE')
+SELECT k.kind, p.proname AS "only for all queues" FROM unnest('{producer,worker,operator}'::text[]) k(kind), own p
+WHERE has_function_privilege('regress_jobq_all', p.oid, 'EXECUTE')
   AND NOT has_function_privilege('regress_jobq_producer', p.oid, 'EXECUTE') AND NOT has_function_privilege('regress_jobq_worker', p.oid, 'EXECUTE')
   AND NOT has_function_privilege('regress_jobq_operator', p.oid, 'EXECUTE') AND k.kind = 'operator';
+
+-- The derived calls. A queue that was not granted is refused; of a job the answer is as if there were none. What is shown is wrong.
+SELECT c.call, r.kind AS role, split_part(mine, chr(1), 1) AS mine, split_part(theirs, chr(1), 1) AS theirs
+FROM derived c, unnest('{producer,worker,operator}'::text[]) r(kind),
+     LATERAL answer('regress_jobq_' || r.kind, c.call, 'mine') mine, LATERAL answer('regress_jobq_' || r.kind, c.call, 'theirs') theirs
+WHERE mine <> '-' AND (mine ~ '^42[68P]' OR theirs ~ '^CHANGED'
+                       OR theirs IS DISTINCT FROM CASE WHEN c.names_queue THEN 'refused' ELSE answer('regress_jobq_' || r.kind, c.call, 'unknown') END)
+ORDER BY 1, 2;
+SELECT count(DISTINCT function) > 30 AS enough FROM derived;
 
 -- The golden table. In the other queue an answer must be as if there were no such job; "all" shows that there is one.
 SELECT g.call, r.kind AS role, split_part(mine, chr(1), 1) AS mine, split_part(theirs, chr(1), 1) AS theirs, CASE WHEN theirs IS DISTINCT FROM answer('regress_jobq_' || r.kind, g.call, 'unknown') THEN 'TOLD' END AS tells,
@@ -393,4 +416,5 @@ DROP FUNCTION may(text);
 DROP FUNCTION answer(text, text, text);
 DROP FUNCTION outcome(text, text);
 DROP FUNCTION theirs();
+DROP VIEW derived, own;
 DROP TABLE golden, target;

@@ -170,6 +170,17 @@ async function main() {
   await equal(false, 'jobq_revoke', may, [role]);
   check(BigInt(await value('SELECT jobq_purge_queue($1, $2)', [queue, ['scheduled']])) > 0n, 'jobq_purge_queue');
   await equal(true, 'jobq_drop_queue', 'SELECT jobq_drop_queue($1, $2)', [queue, true]);
+
+  // What is not above, with values that follow from the types of the arguments.
+  await rows('SELECT pg_stat_force_next_flush()');
+  const natural = { bigint: String, 'bigint[]': (ids) => ids.map(String), 'timestamp with time zone': (time) => new Date(time) };
+  for (const call of await rows('SELECT * FROM derived_calls')) {
+    const values = call.vals.map((given, n) => (given !== null && natural[call.types[n]] ? natural[call.types[n]](given) : given));
+    const list = call.names.map((name, n) => `${name} => $${n + 1}`).join(', ');
+    const problem = await rows(`${call.procedure ? 'CALL' : 'SELECT * FROM'} ${call.name}(${list})`, values).then(() => null, (error) => error);
+    check(problem === null, `${call.name} with values of its types`, problem && problem.message);
+  }
+  await rows('SELECT pg_stat_force_next_flush()');
   await client.end();
 }
 

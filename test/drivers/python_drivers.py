@@ -257,6 +257,24 @@ def scenario(d):
         d.check(d.prepared() > 30, "the statements were prepared in the server", d.prepared())
 
 
+def derived(d):
+    """What is not in the scenario, with values that follow from the types of the arguments."""
+    natural = {"bigint": d.number, "integer": d.number, "bigint[]": d.list, "integer[]": d.list, "timestamp with time zone": d.time,
+               "jsonb": d.json, "jsonb[]": lambda values: [d.json(value) for value in values]}
+    marks = {"jsonb[]": d.jsons, "jobq.job_status[]": d.statuses}
+    d.rows("SELECT pg_stat_force_next_flush()")
+    for name, procedure, names, types, given in d.rows("SELECT name, procedure, names, types, vals FROM derived_calls"):
+        values = [value if value is None or kind not in natural else natural[kind](value) for kind, value in zip(types, given)]
+        arguments = ", ".join(f"{argument} => {marks.get(kind, '%s')}" for argument, kind in zip(names, types))
+        problem = None
+        try:
+            d.rows(f"{'CALL' if procedure else 'SELECT * FROM'} {name}({arguments})", *values)
+        except (psycopg.Error, psycopg2.Error) as error:
+            problem = str(error)
+        d.check(problem is None, f"{name} with values of its types", problem)
+    d.rows("SELECT pg_stat_force_next_flush()")
+
+
 def prepared_without_types(d):
     """PREPARE with no type named, for each number of arguments that a function can be given: the server must
     infer exactly the declared types. This is what a driver does that sends no types, whatever its language."""
@@ -288,6 +306,7 @@ if __name__ == "__main__":
     driver = drivers[sys.argv[1]]()
     try:
         scenario(driver)
+        derived(driver)
         if driver.__class__ is Psycopg3Untyped:
             prepared_without_types(driver)
     except (psycopg.Error, psycopg2.Error, IndexError) as problem:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every function of the contract from every driver: psql, node-postgres, psycopg 3 (prepared, untyped and typed), psycopg 2.
-# Each gets a database of its own; afterwards the catalogue is asked which functions of the extension it never called.
+# Each gets a database of its own, and works through a scenario. Functions that are not in it are called with what derived.sql
+# makes of their arguments. Afterwards the catalogue is asked which functions of the extension were never called.
 # Then the programs of examples/ work, in a database of their own.
 # Wants a server with jobq installed (PGHOST, PGPORT, PGUSER, PGDATABASE), and node's pg module in NODE_PATH.
 # `run.sh psycopg2` runs one driver alone.
@@ -36,7 +37,7 @@ run_driver() {
     database=jobq_$(echo "$1" | tr - _)_$unique
     psql -q -d "$home" -v ON_ERROR_STOP=1 -c "CREATE DATABASE \"$database\"" \
         -c "ALTER DATABASE \"$database\" SET track_functions = 'all'" &&
-        psql -q -d "$database" -v ON_ERROR_STOP=1 -c "CREATE EXTENSION jobq" || {
+        psql -q -d "$database" -v ON_ERROR_STOP=1 -c "CREATE EXTENSION jobq" -f "$here/derived.sql" || {
         echo "not ok - $1: no database to work in"
         return
     }

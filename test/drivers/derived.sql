@@ -1,0 +1,41 @@
+-- Run by run.sh in the database of each driver. Needs track_functions = 'all'.
+
+-- The functions and procedures of the extension that nobody has called in this database.
+CREATE VIEW uncalled AS
+SELECT p.oid, p.proname
+FROM pg_depend d
+JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'jobq'
+JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+WHERE d.deptype = 'e' AND p.proname LIKE 'jobq\_%'
+  AND NOT EXISTS (SELECT FROM pg_stat_user_functions s WHERE s.funcid = p.oid AND s.calls > 0);
+
+-- Calls that follow from the catalogue: of these, and to be sure that it works of all that are not VOLATILE. So a new function is
+-- called by every driver without being named there. A text that need not be given may be a choice: it is left out. The values
+-- are there twice, as literals and for drivers.
+CREATE VIEW derived_calls AS
+SELECT p.proname::text AS name, p.prokind = 'p' AS procedure, coalesce(g.names, '{}') AS names, coalesce(g.types, '{}') AS types,
+       coalesce(g.literals, '{}') AS literals, coalesce(g.vals, '[]') AS vals
+FROM pg_proc p
+CROSS JOIN LATERAL (
+    SELECT array_agg(a.name ORDER BY a.n) AS names, array_agg(format_type(a.type, NULL) ORDER BY a.n) AS types,
+           array_agg(s.literal ORDER BY a.n) AS literals, jsonb_agg(s.val ORDER BY a.n) AS vals
+    FROM unnest(p.proargtypes, p.proargnames) WITH ORDINALITY a(type, name, n)
+    LEFT JOIN (
+        SELECT * FROM (SELECT coalesce(max(id), 1) AS job FROM jobq.jobs) j, LATERAL (VALUES
+            ('text', 'derived', '"derived"'::jsonb),
+            ('text[]', '{derived}', '["derived"]'),
+            ('bigint', job::text, to_jsonb(job)),
+            ('bigint[]', format('{%s}', job), jsonb_build_array(job)),
+            ('integer', '1', '1'),
+            ('integer[]', '{1}', '[1]'),
+            ('double precision', '0.5', '0.5'),
+            ('boolean', 'true', 'true'),
+            ('interval', '1 s', '"1 s"'),
+            ('timestamp with time zone', '2100-01-01', '"2100-01-01"'),
+            ('jsonb', '{"n": 1}', '{"n": 1}'),
+            ('jsonb[]', '{"{\"n\": 1}"}', '[{"n": 1}]'),
+            ('jobq.job_status', 'pending', '"pending"'),
+            ('jobq.job_status[]', '{pending}', '["pending"]')) v(type, literal, val)) s ON s.type = format_type(a.type, NULL)
+    WHERE a.type IS NOT NULL AND (a.n <= p.pronargs - p.pronargdefaults OR a.type <> 'text'::regtype)) g
+WHERE p.oid IN (SELECT oid FROM uncalled)
+   OR p.provolatile <> 'v' AND p.proname LIKE 'jobq\_%' AND p.oid IN (SELECT objid FROM pg_depend WHERE classid = 'pg_proc'::regclass AND deptype = 'e');
