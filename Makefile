@@ -1,6 +1,7 @@
 # make, make install, make installcheck: as with any PGXS extension, PG_CONFIG= names the server.
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
 # of the sources, for what has changed; ALL=1: for everything. make docs-check: the examples and links of README and docs/.
+# make docs: the table of functions in docs/reference.md, after a change of their comments or of who calls them.
 # make fuzz: the attackers of test/fuzz at length.
 # make bench: the benchmark (see docs/benchmarks.md).
 # make chaos, make ddl: load, and faults of every kind or a DBA at work (see test/chaos/README.md).
