@@ -96,9 +96,9 @@ META.json: META.json.in jobq.control
 	sed 's/@VERSION@/$(version)/g' $< > $@
 
 # What the reference says of functions by itself.
-.PHONY: docs check-docs
-docs check-docs: $(DATA_built)
-	@scripts/reference.sh $(if $(filter check-docs,$@),--check) $<
+.PHONY: docs check-reference
+docs check-reference: $(DATA_built)
+	@scripts/reference.sh $(if $(filter check-reference,$@),--check) $<
 
 # The linker passes over a symbol that the library has not.
 .PHONY: check-exports

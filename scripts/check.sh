@@ -138,7 +138,7 @@ suite_drivers() {
 suite_docs() {
     local python=/usr/bin/python3 failed=0
     export PYTHONDONTWRITEBYTECODE=1
-    make -s check-docs || failed=1
+    make -s check-reference || failed=1
     "$python" test/docs/links.py || failed=1
     scratch_server docs "$preloaded"
     in_source "$python" test/docs/examples_test.py || failed=1

@@ -2,7 +2,7 @@
 # The table of functions in docs/reference.md: what their comments say, in the order and for whom src/queues/roles.cpp says.
 #
 #   scripts/reference.sh SCRIPT            (make docs) writes it anew, from the comments in the install script
-#   scripts/reference.sh --check SCRIPT    (make check-docs) shows what would change, and fails if anything does
+#   scripts/reference.sh --check SCRIPT    (make check-reference) shows what would change, and fails if anything does
 set -euo pipefail
 cd "$(dirname "$0")/.."
 page=docs/reference.md
