@@ -158,10 +158,7 @@ DROP FUNCTION narrow_note();
 DROP TABLE narrow_seen;
 
 -- The counters agree with the rows.
-SELECT s.queue, s.pending = r.pending AND s.scheduled = r.scheduled AND s.processing = r.processing AND s.cancelled = r.cancelled AS agree
-FROM jobq.queue_stats s,
-     LATERAL (SELECT count(*) FILTER (WHERE status = 'pending') AS pending, count(*) FILTER (WHERE status = 'scheduled') AS scheduled,
-                     count(*) FILTER (WHERE status = 'processing') AS processing, count(*) FILTER (WHERE status = 'cancelled') AS cancelled
-              FROM jobq.jobs j WHERE j.queue = s.queue) r
-WHERE s.queue LIKE 'narrow%' ORDER BY s.queue;
+SELECT s.queue, bool_and((to_jsonb(s) ->> u::text)::bigint = (SELECT count(*) FROM jobq.jobs j WHERE j.queue = s.queue AND j.status = u)) AS agree
+FROM jobq.queue_stats s, unnest(enum_range(NULL::jobq.job_status)) u
+WHERE s.queue LIKE 'narrow%' GROUP BY s.queue ORDER BY s.queue;
 SELECT jobq_drop_queue(name, force => true) FROM unnest('{narrow,narrow 2,wide}'::text[]) AS name;

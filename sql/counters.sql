@@ -2,17 +2,14 @@
 -- within the transaction that changed something. Each line of `differs` names a queue whose numbers are wrong.
 CREATE FUNCTION differs() RETURNS TABLE (queue text, status text, shown bigint, rows bigint) LANGUAGE sql AS $$
     SELECT coalesce(s.queue, j.queue), coalesce(s.status, j.status), s.shown, j.rows
-    FROM (SELECT q.queue, u.* FROM jobq.queue_stats q,
-          LATERAL (VALUES ('scheduled', q.scheduled), ('blocked', q.blocked), ('pending', q.pending),
-                          ('processing', q.processing), ('completed', q.completed), ('failed', q.failed),
-                          ('cancelled', q.cancelled)) u(status, shown) WHERE u.shown <> 0) s
+    FROM (SELECT q.queue, u.status, (to_jsonb(q) ->> u.status)::bigint AS shown
+          FROM jobq.queue_stats q, unnest(enum_range(NULL::jobq.job_status)::text[]) u(status)) s
     FULL JOIN (SELECT queue, status::text, count(*) AS rows FROM jobq.jobs GROUP BY 1, 2) j
          ON j.queue = s.queue AND j.status = s.status
-    WHERE s.shown IS DISTINCT FROM j.rows ORDER BY 1, 2 $$;
+    WHERE coalesce(s.shown, 0) <> coalesce(j.rows, 0) ORDER BY 1, 2 $$;
 CREATE FUNCTION shown(name text) RETURNS text LANGUAGE sql AS $$
-    SELECT format('%s scheduled, %s blocked, %s pending, %s processing, %s completed, %s failed, %s cancelled',
-                  scheduled, blocked, pending, processing, completed, failed, cancelled)
-    FROM jobq.queue_stats WHERE queue = name $$;
+    SELECT string_agg((to_jsonb(q) ->> s::text) || ' ' || s, ', ' ORDER BY s)
+    FROM jobq.queue_stats q, unnest(enum_range(NULL::jobq.job_status)) s WHERE queue = name AND to_jsonb(q) ->> s::text <> '0' $$;
 -- A count that took long is not repeated at once.
 CREATE FUNCTION reconciled() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN

@@ -5,13 +5,11 @@ CREATE FUNCTION pg_temp.letters() RETURNS TABLE (payload jsonb, queue text, stat
 -- Queues whose numbers in jobq.queue_stats are not those of the rows.
 CREATE FUNCTION pg_temp.differs() RETURNS TABLE (queue text, status text, shown bigint, rows bigint) LANGUAGE sql AS $$
     SELECT coalesce(s.queue, j.queue), coalesce(s.status, j.status), s.shown, j.rows
-    FROM (SELECT q.queue, u.* FROM jobq.queue_stats q,
-          LATERAL (VALUES ('scheduled', q.scheduled), ('pending', q.pending), ('processing', q.processing),
-                          ('completed', q.completed), ('failed', q.failed), ('cancelled', q.cancelled)) u(status, shown)
-          WHERE u.shown <> 0 AND q.queue LIKE 'letters%') s
+    FROM (SELECT q.queue, u.status, (to_jsonb(q) ->> u.status)::bigint AS shown
+          FROM jobq.queue_stats q, unnest(enum_range(NULL::jobq.job_status)::text[]) u(status) WHERE q.queue LIKE 'letters%') s
     FULL JOIN (SELECT queue, status::text, count(*) AS rows FROM jobq.jobs WHERE queue LIKE 'letters%' GROUP BY 1, 2) j
          ON j.queue = s.queue AND j.status = s.status
-    WHERE s.shown IS DISTINCT FROM j.rows ORDER BY 1, 2 $$;
+    WHERE coalesce(s.shown, 0) <> coalesce(j.rows, 0) ORDER BY 1, 2 $$;
 SELECT count(*) FROM jobq_tick() WHERE duty = 'reconcile';
 
 -- It is a setting of the queue. The dead letter queue itself needs no preparation.

@@ -10,7 +10,7 @@ BEGIN
     ELSE
         id := jobq_enqueue('life', run_at => CASE wanted WHEN 'scheduled' THEN now() + interval '1 day' END, unique_key => 'k' || random());
     END IF;
-    IF wanted IN ('scheduled', 'blocked', 'pending') THEN
+    IF wanted < 'processing' THEN
         RETURN;
     END IF;
     SELECT c.lease INTO STRICT held FROM jobq_claim('life', 'w', kinds => '{""}') c;
@@ -26,13 +26,13 @@ CREATE FUNCTION pg_temp.wrong(j jobq.jobs) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(law, ', ') FROM (VALUES
         ('_ready', j._ready IS NOT DISTINCT FROM CASE j.status WHEN 'pending' THEN true END),
         ('_due', j._due IS NOT DISTINCT FROM CASE j.status WHEN 'scheduled' THEN true END),
-        ('_holds_key', j._holds_key IS NOT DISTINCT FROM CASE WHEN j.status NOT IN ('completed', 'failed', 'cancelled') AND j.unique_key IS NOT NULL THEN true END),
+        ('_holds_key', j._holds_key IS NOT DISTINCT FROM CASE WHEN j.status <= 'processing' AND j.unique_key IS NOT NULL THEN true END),
         ('lease', j.lease IS NULL OR j.status = 'processing'),
         ('_watched', j._watched IS NULL OR j.status = 'processing'),
         ('_must_end_at', j._must_end_at IS NULL OR j.status = 'processing'),
-        ('finished_at', (j.finished_at IS NOT NULL) = (j.status IN ('completed', 'failed', 'cancelled'))),
+        ('finished_at', (j.finished_at IS NOT NULL) = (j.status > 'processing')),
         ('result', j.result IS NULL OR j.status = 'completed'),
-        ('cancel_requested_at', j.cancel_requested_at IS NULL OR j.status IN ('processing', 'cancelled', 'completed', 'failed')),
+        ('cancel_requested_at', j.cancel_requested_at IS NULL OR j.status >= 'processing'),
         ('attempts', j.attempts BETWEEN 0 AND j.max_attempts)) l(law, holds) WHERE NOT holds $$;
 CREATE FUNCTION pg_temp.becomes(was jobq.job_status, event text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -62,36 +62,30 @@ BEGIN
     UPDATE jobq.jobs SET max_attempts = attempts WHERE id = job AND status = 'processing';
     RETURN (SELECT sum(done) FROM jobq_tick(now() + interval '1 hour') WHERE duty = 'rescue');
 END $$;
-SELECT event, becomes[1] AS scheduled, becomes[2] AS blocked, becomes[3] AS pending, becomes[4] AS processing,
-       becomes[5] AS completed, becomes[6] AS failed, becomes[7] AS cancelled
-FROM (SELECT n, event, array_agg(pg_temp.becomes(s, call) ORDER BY s) AS becomes
-      FROM (VALUES (1, 'claim', $$SELECT count(*) FROM jobq_claim('life', 'w', kinds => '{""}')$$),
-                   (2, 'heartbeat', 'SELECT jobq_heartbeat(%s, %s)'),
-                   (3, 'complete', 'SELECT jobq_complete(%s, %s)'),
-                   (4, 'fail', $$SELECT jobq_fail(%s, %s, 'bad')$$),
-                   (5, 'fail for good', $$SELECT jobq_fail(%s, %s, 'bad', retry => false)$$),
-                   (6, 'release', 'SELECT jobq_release(%s, %s)'),
-                   (7, 'snooze', $$SELECT jobq_snooze(%s, '1 hour', %s)$$),
-                   (8, 'cancel', 'SELECT jobq_cancel(%s)'),
-                   (9, 'retry', 'SELECT jobq_retry(%s)'),
-                   (10, 'reschedule', $$SELECT jobq_reschedule(%s, now() + interval '2 days')$$),
-                   (11, 'reschedule, due', $$SELECT jobq_reschedule(%s, now())$$),
-                   (12, 'delete', 'SELECT jobq_delete(%s)'),
-                   (13, 'tick, an hour later', $$SELECT sum(done) FROM jobq_tick(now() + interval '1 hour') WHERE duty IN ('rescue', 'promote')$$),
-                   (14, 'tick, two days later', $$SELECT sum(done) FROM jobq_tick(now() + interval '2 days') WHERE duty IN ('rescue', 'promote')$$),
-                   (15, 'tick, 15 days later', $$SELECT sum(done) FROM jobq_tick(now() + interval '15 days') WHERE duty IN ('rescue', 'promote')$$),
-                   (16, 'lost in the last attempt', 'SELECT pg_temp.lost_at_last(%s)')
-                  ) e(n, event, call),
-           unnest(enum_range(NULL::jobq.job_status)) s
-      GROUP BY n, event) t
-ORDER BY n;
+SELECT event, s, pg_temp.becomes(s, call)
+FROM (VALUES (1, 'claim', $$SELECT count(*) FROM jobq_claim('life', 'w', kinds => '{""}')$$),
+             (2, 'heartbeat', 'SELECT jobq_heartbeat(%s, %s)'),
+             (3, 'complete', 'SELECT jobq_complete(%s, %s)'),
+             (4, 'fail', $$SELECT jobq_fail(%s, %s, 'bad')$$),
+             (5, 'fail for good', $$SELECT jobq_fail(%s, %s, 'bad', retry => false)$$),
+             (6, 'release', 'SELECT jobq_release(%s, %s)'),
+             (7, 'snooze', $$SELECT jobq_snooze(%s, '1 hour', %s)$$),
+             (8, 'cancel', 'SELECT jobq_cancel(%s)'),
+             (9, 'retry', 'SELECT jobq_retry(%s)'),
+             (10, 'reschedule', $$SELECT jobq_reschedule(%s, now() + interval '2 days')$$),
+             (11, 'reschedule, due', $$SELECT jobq_reschedule(%s, now())$$),
+             (12, 'delete', 'SELECT jobq_delete(%s)'),
+             (13, 'tick, an hour later', $$SELECT sum(done) FROM jobq_tick(now() + interval '1 hour') WHERE duty IN ('rescue', 'promote')$$),
+             (14, 'tick, two days later', $$SELECT sum(done) FROM jobq_tick(now() + interval '2 days') WHERE duty IN ('rescue', 'promote')$$),
+             (15, 'tick, 15 days later', $$SELECT sum(done) FROM jobq_tick(now() + interval '15 days') WHERE duty IN ('rescue', 'promote')$$),
+             (16, 'lost in the last attempt', 'SELECT pg_temp.lost_at_last(%s)')
+            ) e(n, event, call),
+     unnest(enum_range(NULL::jobq.job_status)) s
+ORDER BY n, s \crosstabview
 -- The same of changes by hand.
-SELECT event, becomes[1] AS scheduled, becomes[2] AS blocked, becomes[3] AS pending, becomes[4] AS processing,
-       becomes[5] AS completed, becomes[6] AS failed, becomes[7] AS cancelled
-FROM (SELECT 'SET status = ' || t AS event, t,
-             array_agg(pg_temp.becomes(s, $$UPDATE jobq.jobs SET status = '$$ || t || $$' WHERE id = %s RETURNING status$$) ORDER BY s) AS becomes
-      FROM unnest(enum_range(NULL::jobq.job_status)) t, unnest(enum_range(NULL::jobq.job_status)) s
-      GROUP BY t) u
-ORDER BY t;
+SELECT 'SET status = ' || t AS event, s,
+       pg_temp.becomes(s, $$UPDATE jobq.jobs SET status = '$$ || t || $$' WHERE id = %s RETURNING status$$)
+FROM unnest(enum_range(NULL::jobq.job_status)) t, unnest(enum_range(NULL::jobq.job_status)) s
+ORDER BY t, s \crosstabview
 ROLLBACK;
 SELECT jobq_drop_queue('life', force => true) AS dropped;

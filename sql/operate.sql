@@ -110,11 +110,13 @@ SELECT jobq_reschedule_jobs('many', :'t');
 SELECT status FROM jobq.jobs WHERE id = :job;
 SELECT jobq_reschedule_jobs('many', :'t');
 ROLLBACK;
--- A status that the function does not apply to is a mistake.
-SELECT jobq_delete_jobs('operate', statuses => '{processing}');
+-- A status that the function does not apply to is a mistake. The hint names those that it applies to.
 SELECT jobq_retry_jobs('operate', statuses => '{failed,pending}');
-SELECT jobq_cancel_jobs('operate', statuses => '{failed}');
 SELECT jobq_reschedule_jobs('operate', now(), statuses => '{failed}');
+\set VERBOSITY terse
+SELECT jobq_delete_jobs('operate', statuses => '{processing}');
+SELECT jobq_cancel_jobs('operate', statuses => '{failed}');
+\set VERBOSITY default
 -- So is a pattern that ends in the middle; two backslashes are one.
 SELECT jobq_delete_jobs('operate', error_like => '%\');
 SELECT jobq_delete_jobs('operate', error_like => '\\\');

@@ -99,4 +99,6 @@ BEGIN READ ONLY;
 SELECT * FROM jobq_claim('queues');
 ROLLBACK;
 -- Running jobs are not purged.
+\set VERBOSITY terse
 SELECT jobq_purge_queue('queues', '{processing}');
+\set VERBOSITY default

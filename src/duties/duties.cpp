@@ -255,9 +255,8 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
         page.last_id = row.int64_at(1);
         const Queue *queue = find_queue(row.text_at(2));
         if (core::saturating_add(DatumGetTimestampTz(row.get(5)), shortest) < now) page.all_young = false;
-        core::JobStatus status;
-        if (!core::parse_status(TextDatumGetCString(row.get(3)), &status) || !core::is_finished(status)) continue;
-        if (row.is_null(4)) continue;
+        const core::JobStatus status = status_at(row, 3);
+        if (!core::is_finished(status) || row.is_null(4)) continue;
         const core::Micros expires = core::saturating_add(DatumGetTimestampTz(row.get(4)), keep_of(*queue, status));
         if (expires >= now) continue;
         page.ids[page.count] = row.get(1);

@@ -42,7 +42,7 @@ Statement find_needed = {
     R"(SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n)
        WHERE EXISTS (SELECT FROM jobq.dependencies d,
                             LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id])
-                                     AND j.status IN ('scheduled', 'blocked', 'pending', 'processing')) j
+                                     AND j.status <= 'processing') j
                      WHERE d.depends_on = u.id OFFSET 0)
        ORDER BY u.n)",
     {INT8ARRAYOID}};

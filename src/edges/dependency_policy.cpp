@@ -14,16 +14,9 @@ bool parse_on_dependency_failure(std::string_view name, OnDependencyFailure *cho
 }
 
 DependencyState dependency_state(JobStatus status) noexcept {
-    switch (status) {
-        case JobStatus::Completed:
-            return DependencyState::Completed;
-        case JobStatus::Failed:
-            return DependencyState::Failed;
-        case JobStatus::Cancelled:
-            return DependencyState::Cancelled;
-        default:
-            return DependencyState::Unfinished;
-    }
+    if (!is_finished(status)) return DependencyState::Unfinished;
+    if (status == JobStatus::Completed) return DependencyState::Completed;
+    return status == JobStatus::Cancelled ? DependencyState::Cancelled : DependencyState::Failed;
 }
 
 const char *ended_how(DependencyState state) noexcept {

@@ -29,17 +29,19 @@ constexpr core::Micros kLongSearch = 50000;
 
 // What is known of the job `id`: one row (status, error), none when it was deleted before it completed.
 #define STATE_OF(id)                                                                                      \
-    "(SELECT s.status::text, left(s.error, 1000) AS error FROM jobq.jobs s WHERE s.id = ANY (ARRAY[" id   \
+    "(SELECT s.status, left(s.error, 1000) AS error FROM jobq.jobs s WHERE s.id = ANY (ARRAY[" id         \
     "]) "                                                                                                 \
     "UNION ALL SELECT 'completed', NULL FROM jobq.deleted_dependencies r WHERE r.job_id = ANY (ARRAY[" id \
     "]) "                                                                                                 \
     "LIMIT 1)"
 // A blocked job that waits for its turn in its group (groups/groups.h) has its dependencies behind it.
 #define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL"
-#define UNFINISHED "('scheduled', 'blocked', 'pending', 'processing')"
+// Of STATE_OF: it may complete yet.
+#define UNFINISHED "s.status <= 'processing'"
 
 Statement get_states = {
-    "SELECT u.id, s.status FROM unnest($1) AS u(id) LEFT JOIN LATERAL " STATE_OF("u.id") " s ON true", {INT8ARRAYOID}};
+    "SELECT u.id, s.status::text FROM unnest($1) AS u(id) LEFT JOIN LATERAL " STATE_OF("u.id") " s ON true",
+    {INT8ARRAYOID}};
 
 // Whom it concerns that these jobs have finished: those that watch one of them, and those that shall be cancelled.
 Statement find_dependents = {
@@ -60,28 +62,28 @@ Statement find_failed = {
     R"(SELECT u.id, f.depends_on,
               (SELECT max(d.depends_on)
                FROM jobq.dependencies d, LATERAL )" STATE_OF("d.depends_on") R"( s
-               WHERE d.job_id = u.id AND d.watched AND s.status IN )" UNFINISHED R"()
+               WHERE d.job_id = u.id AND d.watched AND )" UNFINISHED R"()
        FROM unnest($1) AS u(id),
             LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
                      AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id)) x
             LEFT JOIN LATERAL (SELECT d.depends_on
                                FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
                                WHERE d.job_id = u.id AND d.on_failure = 'cancel'
-                                 AND (s.status IS NULL OR s.status IN ('failed', 'cancelled'))
+                                 AND (s.status IS NULL OR s.status > 'processing' AND s.status <> 'completed')
                                ORDER BY d.depends_on LIMIT 1) f ON true)",
     {INT8ARRAYOID}};
 
 // Locks those that are blocked and that nobody holds, and finds the highest of their dependencies below a given one
 // that is not behind them: NULL, none. Which one they watch until now: the last column.
 Statement look = {
-    R"(SELECT x.id, f.depends_on, f.status, f.error, w.depends_on
+    R"(SELECT x.id, f.depends_on, f.status::text, f.error, w.depends_on
        FROM unnest($1, $2) AS u(id, below),
             LATERAL (SELECT j.id FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
                      FOR NO KEY UPDATE SKIP LOCKED) x
             LEFT JOIN LATERAL (SELECT d.depends_on, s.status, s.error
                                FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
                                WHERE d.job_id = u.id AND d.depends_on < u.below
-                                 AND (s.status IN )" UNFINISHED R"(
+                                 AND ()" UNFINISHED R"(
                                       OR d.on_failure = 'cancel' AND s.status IS DISTINCT FROM 'completed')
                                ORDER BY d.depends_on DESC LIMIT 1) f ON true
             LEFT JOIN LATERAL (SELECT d.depends_on FROM jobq.dependencies d
@@ -112,16 +114,16 @@ Statement find_waiting = {
        ORDER BY d.job_id LIMIT $2)",
     {INT8OID, INT8OID}};
 
-// Of these jobs those that have not started and have reason to wait.
+// Of these jobs those that wait, but not for a dependency yet.
 Statement lock_waiting = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j.id = ANY ($1) AND j.status IN ('pending', 'scheduled') ORDER BY j.id FOR NO KEY UPDATE)",
+       WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id FOR NO KEY UPDATE)",
     {INT8ARRAYOID}};
 
 Statement find_reason_to_wait = {
     R"(SELECT EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
                       WHERE d.job_id = $1 AND s.status IS DISTINCT FROM 'completed'
-                        AND (d.on_failure = 'cancel' OR s.status IN )" UNFINISHED R"()))",
+                        AND (d.on_failure = 'cancel' OR )" UNFINISHED R"()))",
     {INT8OID}};
 
 // Blocked jobs, the highest of their dependencies and the one that they watch.

@@ -14,7 +14,7 @@ Statement get_status = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1"
 
 bool current_status(int64 job_id, core::JobStatus *status) {
     const Rows rows = run(get_status, Params().add(Int64GetDatum(job_id)));
-    return rows.size() == 1 && core::parse_status(TextDatumGetCString(rows[0].get(1)), status);
+    return rows.size() == 1 && core::parse_status(rows[0].text_at(1), status);
 }
 
 }  // namespace jobq

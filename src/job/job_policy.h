@@ -1,7 +1,9 @@
-// The vocabulary of jobq: states, defaults, limits and the decisions of a job's life.
+// The vocabulary of jobq: statuses, defaults, limits and the decisions of a job's life.
 // Pure: no server header, no clock, no randomness, no allocation; everything is noexcept, so that nothing is ever
 // thrown through the server. Used by every layer above.
 #pragma once
+
+#include "job/job_status_policy.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,18 +20,6 @@ constexpr Micros kHour = 60 * kMinute;
 constexpr Micros kDay = 24 * kHour;
 // The latest moment a job may be due: end of year 294246 less a margin that arithmetic may use up.
 constexpr Micros kLatest = 9223371331200000000 - kDay;
-
-enum class JobStatus : std::uint8_t { Scheduled, Blocked, Pending, Processing, Completed, Failed, Cancelled };
-constexpr int kJobStatusCount = 7;
-
-// The label of the enum jobq.job_status; "unknown" for a value that is none.
-const char *status_name(JobStatus status) noexcept;
-// False when `label` is none (or null); `*status` is then left alone.
-bool parse_status(const char *label, JobStatus *status) noexcept;
-// scheduled, blocked and pending.
-bool is_waiting(JobStatus status) noexcept;
-// completed, failed and cancelled.
-bool is_finished(JobStatus status) noexcept;
 
 // What became of a lease that is not held.
 enum class Unheld : std::uint8_t {

@@ -21,12 +21,6 @@ enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadL
     "j.id, coalesce(j.dead_from, j.queue), CASE WHEN j._holds_key IS NOT TRUE THEN j.unique_key END, j.dead_from IS " \
     "NOT NULL"
 
-// $1: bigint[].
-#define LOCK_APPLICABLE(statuses)                                                                 \
-    "SELECT " LOCKED_COLUMNS " FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status IN (" statuses \
-    ") ORDER "                                                                                    \
-    "BY j.id FOR NO KEY UPDATE"
-
 // Whether the job has its unique key or could have it now.
 #define KEY_IS_FREE(now)                                                                         \
     "(j.unique_key IS NULL OR j._holds_key "                                                     \

@@ -19,11 +19,10 @@ inline void require_changed(int64 changed, int64 expected) {
 
 // The status in a column of type text.
 inline core::JobStatus status_at(const Row &row, int column) {
-    char label[16] = {};
-    const std::string_view value = row.text_at(column);
-    memcpy(label, value.data(), Min(value.size(), sizeof(label) - 1));
+    const std::string_view label = row.text_at(column);
     core::JobStatus status = core::JobStatus::Pending;
-    if (!core::parse_status(label, &status)) elog(ERROR, "jobq: unknown status \"%s\"", label);
+    if (!core::parse_status(label, &status))
+        elog(ERROR, "jobq: unknown status \"%.*s\"", static_cast<int>(label.size()), label.data());
     return status;
 }
 

@@ -322,8 +322,8 @@ int64 own_depth(std::string_view queue) {
     int64 depth = 0;
     for (const QueueChange &change : log.changes) {
         if (!same_queue(change.queue, name)) continue;
-        for (int s = 0; s < core::kJobStatusCount; s++)
-            if (core::is_waiting(static_cast<core::JobStatus>(s))) depth += change.counts.jobs[s];
+        for (const core::StatusRow &row : core::kJobStatuses)
+            if (core::is_waiting(row.status)) depth += change.counts.jobs[index_of(row.status)];
     }
     return depth;
 }

@@ -126,7 +126,7 @@ void announce_databases_at_commit();
 
 // Whether it has made jobs of this lane claimable, which nobody has been told of yet.
 bool has_unpublished_jobs(int64 lane);
-// By how many waiting jobs (scheduled, blocked, pending) it has made a queue deeper so far.
+// By how many waiting jobs it has made a queue deeper so far.
 int64 own_depth(std::string_view queue);
 // Whether recount_at_commit() was called.
 bool counts_unknown_here();

@@ -50,7 +50,7 @@ Statement read_subject = {
 
 Statement read_blockers = {
     R"(SELECT d.depends_on FROM jobq.dependencies d JOIN jobq.jobs j ON j.id = d.depends_on
-       WHERE d.job_id = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled')
+       WHERE d.job_id = $1 AND j.status <= 'processing'
        ORDER BY d.depends_on LIMIT $2)",
     {INT8OID, INT8OID}};
 
@@ -248,12 +248,8 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
     const Row row = rows[0];
     const Queue queue = kept_queue(*find_queue(row.text_at(kQueue)));
     const Subject job = {job_id, row, status_at(row, kStatus), row.text_at(kQueue), &queue, now, sink};
+    if (core::is_finished(job.status)) return explain_finished(job);
     switch (job.status) {
-        case core::JobStatus::Completed:
-        case core::JobStatus::Failed:
-        case core::JobStatus::Cancelled:
-            explain_finished(job);
-            return;
         case core::JobStatus::Processing:
             explain_running(job);
             return;
@@ -266,6 +262,9 @@ void explain_job(int64 job_id, TimestampTz now, ReasonSink *sink) {
         case core::JobStatus::Pending:
             explain_pending(job);
             return;
+        default:
+            sink->take(
+                {core::status_name(job.status), psprintf("it %s", core::what_it_does(job.status)), 0, 0, DT_NOEND});
     }
     if (queue.paused) explain_queue_stops(job.queue_name, queue, now, sink);
     explain_holders(holders_of_row(DatumGetObjectId(row.get(kTable)), row.get(kPlace)), 0, 1, sink);

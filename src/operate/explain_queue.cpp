@@ -138,24 +138,35 @@ Datum explain_keys(std::string_view name, const Queue &queue, text *queue_text, 
     return count == 0 ? 0 : array_of(stopped, count, TEXTOID);
 }
 
+void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *sink) {
+    const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
+    const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
+    sink->take(
+        {"scheduled",
+         psprintf(next <= now ? "%s, the first of which was due then" : "%s not due before then", jobs_text(count)), 0,
+         0, next});
+    if (next <= now) explain_unserved("jobs are due", sink);
+}
+
+void explain_blocked(int64 count, ReasonSink *sink) {
+    sink->take({"blocked",
+                psprintf("%s for dependencies or for the turn in a group: jobq_explain of one of them",
+                         psprintf("%s wait%s", jobs_text(count), count == 1 ? "s" : "")),
+                0, 0, DT_NOEND});
+    explain_unserved("jobs are blocked", sink);
+}
+
+// All but the pending ones.
 void explain_waiting(const QueueNumbers &numbers, text *queue, TimestampTz now, ReasonSink *sink) {
-    const int64 scheduled = in_status(numbers, core::JobStatus::Scheduled);
-    if (scheduled > 0) {
-        const Rows due = read(read_next_due, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted)));
-        const TimestampTz next = due.size() > 0 ? DatumGetTimestampTz(due[0].get(1)) : DT_NOEND;
-        sink->take({"scheduled",
-                    psprintf(next <= now ? "%s, the first of which was due then" : "%s not due before then",
-                             jobs_text(scheduled)),
-                    0, 0, next});
-        if (next <= now) explain_unserved("jobs are due", sink);
-    }
-    const int64 blocked = in_status(numbers, core::JobStatus::Blocked);
-    if (blocked > 0) {
-        sink->take({"blocked",
-                    psprintf("%s for dependencies or for the turn in a group: jobq_explain of one of them",
-                             psprintf("%s wait%s", jobs_text(blocked), blocked == 1 ? "s" : "")),
-                    0, 0, DT_NOEND});
-        explain_unserved("jobs are blocked", sink);
+    for (const core::StatusRow &row : core::kJobStatuses) {
+        const int64 count = in_status(numbers, row.status);
+        if (count == 0 || !core::is_waiting(row.status) || row.status == core::JobStatus::Pending) continue;
+        if (row.status == core::JobStatus::Scheduled)
+            explain_scheduled(count, queue, now, sink);
+        else if (row.status == core::JobStatus::Blocked)
+            explain_blocked(count, sink);
+        else
+            sink->take({row.label, psprintf("%s: each %s", jobs_text(count), row.does), 0, 0, DT_NOEND});
     }
 }
 
@@ -176,8 +187,8 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     stopped |= explain_queue_stops(name, queue, now, sink);
     const Datum full_keys = explain_keys(name, queue, queue_text, now, sink);
     int64 waiting = 0;
-    for (const auto status : {core::JobStatus::Scheduled, core::JobStatus::Blocked, core::JobStatus::Pending})
-        waiting += in_status(numbers, status);
+    for (const core::StatusRow &row : core::kJobStatuses)
+        if (core::is_waiting(row.status)) waiting += in_status(numbers, row.status);
     if (queue.max_depth > 0 && waiting >= queue.max_depth)
         sink->take(
             {"full",

@@ -7,6 +7,7 @@
 #include "job/change_job.h"
 #include "job/locked_jobs.h"
 #include "job/rows.h"
+#include "job/status.h"
 #include "operate/operate.h"
 #include "operate/retry.h"
 #include "queues/directory.h"
@@ -15,14 +16,12 @@ namespace jobq {
 
 namespace {
 
-Statement lock_cancellable = {LOCK_APPLICABLE("'scheduled', 'blocked', 'pending', 'processing'"), {INT8ARRAYOID}};
-Statement lock_waiting = {LOCK_APPLICABLE("'scheduled', 'pending'"), {INT8ARRAYOID}};
+#define APPLICABLE "FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status::text = ANY ($2) ORDER BY j.id "
+
+Statement lock_to_change = {"SELECT " LOCKED_COLUMNS " " APPLICABLE "FOR NO KEY UPDATE", {INT8ARRAYOID, TEXTARRAYOID}};
 
 // First, and apart: the statement that deletes must see the attempts of whoever held the row until now.
-Statement lock_removable = {
-    R"(SELECT j.id, j.status::text FROM jobq.jobs j
-       WHERE j.id = ANY ($1) AND j.status <> 'processing' ORDER BY j.id FOR UPDATE)",
-    {INT8ARRAYOID}};
+Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE "FOR UPDATE", {INT8ARRAYOID, TEXTARRAYOID}};
 
 #define MATCHING                                                         \
     "SELECT j.id FROM jobq.jobs j "                                      \
@@ -92,7 +91,7 @@ Statement get_log = {
                                       AND NOT EXISTS (SELECT FROM jobq.attempts a WHERE a.job_id = j.id
                                                       AND a.error = j.error AND a.finished_at < j.finished_at)
                                  THEN j.error END
-                     WHERE j.finished_at IS NOT NULL AND j.status IN ('completed', 'failed', 'cancelled')
+                     WHERE j.finished_at IS NOT NULL AND j.status > 'processing'
                      UNION ALL
                      SELECT j.finished_at, 6, 'dead letter', NULL, NULL, j.queue
                      WHERE j.finished_at IS NOT NULL AND j.dead_from IS NOT NULL
@@ -121,8 +120,12 @@ Operated let_happen(const Rows &locked, const core::Event &event) {
     return operated;
 }
 
+Datum applicable_statuses(Operation operation) {
+    return names_of_statuses([&](core::JobStatus status) { return operation_applies(operation, status); });
+}
+
 Operated delete_them(Datum ids) {
-    const Rows locked = run(lock_removable, Params().add(ids));
+    const Rows locked = run(lock_to_delete, Params().add(ids).add(applicable_statuses(Operation::Delete)));
     Operated operated = {0, core::JobStatus::Pending};
     auto *removable = room_for<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) {
@@ -151,16 +154,20 @@ bool operation_applies(Operation operation, core::JobStatus status) {
     return false;
 }
 
+Rows lock_applicable(Operation operation, Datum ids) {
+    return run(lock_to_change, Params().add(ids).add(applicable_statuses(operation)));
+}
+
 Operated operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
     core::Event reschedule = {core::EventKind::Rescheduled, now};
     reschedule.run_at = run_at;
     switch (operation) {
         case Operation::Cancel:
-            return let_happen(run(lock_cancellable, Params().add(ids)), {core::EventKind::Cancelled, now});
+            return let_happen(lock_applicable(operation, ids), {core::EventKind::Cancelled, now});
         case Operation::Retry:
             return retry_jobs(ids, now);
         case Operation::Reschedule:
-            return let_happen(run(lock_waiting, Params().add(ids)), reschedule);
+            return let_happen(lock_applicable(operation, ids), reschedule);
         case Operation::Delete:
             break;
     }
@@ -173,15 +180,10 @@ int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, Timest
 }
 
 Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now) {
-    Datum names[core::kJobStatusCount];
-    int count = 0;
-    for (int i = 0; i < core::kJobStatusCount; i++)
-        if (filter.statuses[i])
-            names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
     Params params;
     params.add(PointerGetDatum(filter.queue))
         .add_if(filter.kind != nullptr, PointerGetDatum(filter.kind))
-        .add(array_of(names, count, TEXTOID))
+        .add(filter.statuses)
         .add_if(filter.error_like != nullptr, PointerGetDatum(filter.error_like))
         .add_if(filter.has_created_before, TimestampTzGetDatum(filter.created_before))
         .add_if(filter.has_metadata, filter.metadata)

@@ -14,8 +14,8 @@ enum class Operation { Cancel, Retry, Reschedule, Delete };
 // Which jobs of a queue; absent parts match all.
 struct JobFilter {
     text *queue;
-    text *kind;  // nullptr: any
-    bool statuses[core::kJobStatusCount];
+    text *kind;        // nullptr: any
+    Datum statuses;    // text[]
     text *error_like;  // nullptr: any
     bool has_created_before;
     TimestampTz created_before;
@@ -27,6 +27,8 @@ struct JobFilter {
 
 // Whether the operation changes a job of this status.
 bool operation_applies(Operation operation, core::JobStatus status);
+// Locks those of the jobs that it applies to: rows of LOCKED_COLUMNS.
+Rows lock_applicable(Operation operation, Datum ids);
 
 // Applies the operation to these jobs where it applies. The status is the new one, for Delete the one it had. `run_at`
 // is for Reschedule. Retry raises 23505 for a job whose unique key another has.

@@ -93,7 +93,7 @@ JobFilter read_filter(FunctionCallInfo fcinfo, int first, Operation operation) {
         filter.kind = PG_GETARG_TEXT_PP(first);
         check_name(view(filter.kind), "kind", core::kMaxKindBytes, true);
     }
-    read_statuses(fcinfo, first + 1, operation, covered_by_default, filter.statuses);
+    filter.statuses = read_statuses(fcinfo, first + 1, operation, covered_by_default);
     if (given(fcinfo, first + 2)) {
         filter.error_like = PG_GETARG_TEXT_PP(first + 2);
         check_like_pattern(view(filter.error_like), "error_like");

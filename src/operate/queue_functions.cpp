@@ -162,16 +162,11 @@ PG_FUNCTION_INFO_V1(jobq_purge_queue);
 PGDLLEXPORT Datum jobq_purge_queue(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     text *queue = queue_argument(fcinfo);
-    Datum names[core::kJobStatusCount];
-    int count = 0;
-    bool wanted[core::kJobStatusCount];
-    read_statuses(fcinfo, 1, Operation::Delete, operation_applies, wanted);
-    for (int i = 0; i < core::kJobStatusCount; i++)
-        if (wanted[i]) names[count++] = CStringGetTextDatum(core::status_name(static_cast<core::JobStatus>(i)));
+    const Datum statuses = read_statuses(fcinfo, 1, Operation::Delete, operation_applies);
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_INT64(with_owner_spi([&] {
         require_known_queue(view(queue));
-        const int64 purged = purge_queue(queue, array_of(names, count, TEXTOID));
+        const int64 purged = purge_queue(queue, statuses);
         if (purged == 0) warn_of_unknown_queue(view(queue), scope);
         return purged;
     }));

@@ -62,7 +62,7 @@ Statement resume = {
 
 // Rows are locked in the order of their ids, as everywhere, before a DELETE takes them in its own.
 Statement lock_jobs = {
-    R"(SELECT j.id, j.status IN ('completed', 'failed', 'cancelled'), j.status = 'failed' AND j.dead_from IS NOT NULL
+    R"(SELECT j.id, j.status > 'processing', j.status = 'failed' AND j.dead_from IS NOT NULL
        FROM jobq.jobs j
        WHERE j.queue = $1 ORDER BY j.id FOR UPDATE)",
     {TEXTOID},
@@ -83,7 +83,7 @@ Statement forget = {
 Statement lock_purged = {
     R"(SELECT array_agg(l.id)
        FROM (SELECT j.id FROM jobq.jobs j
-             WHERE j.queue = $1 AND j.status::text = ANY ($2) AND j.status <> 'processing'
+             WHERE j.queue = $1 AND j.status::text = ANY ($2)
              ORDER BY j.id FOR UPDATE) l)",
     {TEXTOID, TEXTARRAYOID},
     Planning::Free};

@@ -13,6 +13,7 @@
 #include "keys/kept_keys.h"
 #include "keys/unique.h"
 #include "keys/unique_policy.h"
+#include "operate/operate.h"
 #include "operate/retry.h"
 #include "queues/directory.h"
 
@@ -21,8 +22,6 @@
 namespace jobq {
 
 namespace {
-
-Statement lock_retriable = {LOCK_APPLICABLE("'scheduled', 'completed', 'failed', 'cancelled'"), {INT8ARRAYOID}};
 
 Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
        WHERE (j.queue = $1 OR j.dead_from = $1) AND j.status = 'failed' AND j.dead_from IS NOT NULL
@@ -177,13 +176,13 @@ int64 revive_those_with_free_keys(const Revival &revival, const Retriable &found
 }  // namespace
 
 Operated retry_jobs(Datum ids, TimestampTz now) {
-    const Rows locked = run(lock_retriable, Params().add(ids));
+    const Rows locked = lock_applicable(Operation::Retry, ids);
     const Retriable found = retriable(locked, now, true);
     return revive({locked, now, nullptr, 0, 0}, found.ids, found.count);
 }
 
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
-    const Rows locked = run(lock_retriable, Params().add(ids));
+    const Rows locked = lock_applicable(Operation::Retry, ids);
     return revive_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
 }
 

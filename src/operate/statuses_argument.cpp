@@ -13,29 +13,28 @@ namespace jobq {
 
 namespace {
 
-// "completed, failed and cancelled".
+// As prose: "a, b and c".
 const char *applicable_statuses(Operation operation) {
     int left = 0;
-    for (int i = 0; i < core::kJobStatusCount; i++)
-        if (operation_applies(operation, static_cast<core::JobStatus>(i))) left++;
+    for (const core::StatusRow &row : core::kJobStatuses)
+        if (operation_applies(operation, row.status)) left++;
     StringInfoData list;
     initStringInfo(&list);
-    for (int i = 0; i < core::kJobStatusCount; i++) {
-        const auto status = static_cast<core::JobStatus>(i);
-        if (!operation_applies(operation, status)) continue;
+    for (const core::StatusRow &row : core::kJobStatuses) {
+        if (!operation_applies(operation, row.status)) continue;
         left--;
-        appendStringInfo(&list, "%s%s", core::status_name(status), left > 1 ? ", " : left == 1 ? " and " : "");
+        appendStringInfo(&list, "%s%s", row.label, left > 1 ? ", " : left == 1 ? " and " : "");
     }
     return list.data;
 }
 
 }  // namespace
 
-void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, bool (*by_default)(Operation, core::JobStatus),
-                   bool *wanted) {
-    for (int i = 0; i < core::kJobStatusCount; i++)
-        wanted[i] = !given(fcinfo, n) && by_default(operation, static_cast<core::JobStatus>(i));
-    if (!given(fcinfo, n)) return;
+Datum read_statuses(FunctionCallInfo fcinfo, int n, Operation operation,
+                    bool (*by_default)(Operation, core::JobStatus)) {
+    if (!given(fcinfo, n))
+        return names_of_statuses([&](core::JobStatus status) { return by_default(operation, status); });
+    bool wanted[core::kJobStatusCount] = {};
     const Elements statuses = require_elements(fcinfo, n, status_type(), "statuses", core::kMaxBatch);
     for (int i = 0; i < statuses.count; i++) {
         const core::JobStatus status = status_of(statuses.values[i]);
@@ -46,6 +45,7 @@ void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, bool (*b
                             errhint("It applies to %s jobs.", applicable_statuses(operation))));
         wanted[static_cast<int>(status)] = true;
     }
+    return names_of_statuses([&](core::JobStatus status) { return wanted[static_cast<int>(status)]; });
 }
 
 }  // namespace jobq

@@ -7,9 +7,9 @@
 
 namespace jobq {
 
-// The argument `statuses`, number n: which of the core::kJobStatusCount statuses it names. When it is absent,
-// those that by_default(operation, status) says. 22023 for one that the operation does not apply to.
-void read_statuses(FunctionCallInfo fcinfo, int n, Operation operation, bool (*by_default)(Operation, core::JobStatus),
-                   bool *wanted);
+// The argument `statuses`, number n, as text[]. When it is absent, those that by_default(operation, status) says. 22023
+// for one that the operation does not apply to.
+Datum read_statuses(FunctionCallInfo fcinfo, int n, Operation operation,
+                    bool (*by_default)(Operation, core::JobStatus));
 
 }  // namespace jobq

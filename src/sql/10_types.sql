@@ -1,5 +1,7 @@
 -- Types. Runs once: an upgrade never re-runs this fragment.
 
---: a job's state: scheduled and blocked wait, pending is claimable now, processing is leased, the rest are final
+--: where a job is in its life: it
+--@ each status: --: {text} ({name})
 CREATE TYPE jobq.job_status AS ENUM (
-    'scheduled', 'blocked', 'pending', 'processing', 'completed', 'failed', 'cancelled');
+    --@ row status: '{name}'
+);

@@ -73,8 +73,7 @@ CREATE TABLE jobq.jobs (
     _due                boolean,  --: true while the job is scheduled, else NULL: promotion looks for it
     _watched            boolean,  --: true while the rescue must look at this job, else NULL
     -- its life
-    status              jobq.job_status NOT NULL,  --: scheduled, blocked, pending, processing, completed, failed or
-                                                   --: cancelled
+    status              jobq.job_status NOT NULL,  --: where it is in its life: the comment of the type says what each means
     attempts            integer NOT NULL DEFAULT 0,  --: starts so far, counted at the claim; a release or snooze gives
                                                      --: one back
     lost_attempts       integer NOT NULL DEFAULT 0,  --: attempts that ended because the worker disappeared, and no

@@ -69,10 +69,11 @@ CREATE FUNCTION jobq_version()
 -- For the view jobq.queue_stats. STABLE: the planner leaves out what a query does not ask for.
 --: jobs by status and rates of every queue: from the counters where there are any, else from the rows
 CREATE FUNCTION jobq.queue_counters()
-    RETURNS TABLE (queue text, scheduled bigint, blocked bigint, pending bigint, processing bigint, completed bigint,
-                   failed bigint, cancelled bigint, enqueued_per_second double precision,
-                   claimed_per_second double precision, completed_per_second double precision,
-                   failed_per_second double precision, lost_per_second double precision, paused boolean, source text)
+    RETURNS TABLE (queue text,
+                   --@ each status: {name} bigint,
+                   enqueued_per_second double precision, claimed_per_second double precision,
+                   completed_per_second double precision, failed_per_second double precision,
+                   lost_per_second double precision, paused boolean, source text)
     AS 'MODULE_PATHNAME', 'jobq_queue_counters'
     LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 

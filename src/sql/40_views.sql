@@ -20,13 +20,7 @@ LEFT JOIN jobq.queue_settings s USING (queue);
 --: minute
 CREATE VIEW jobq.queue_stats AS
 SELECT c.queue,
-       c.scheduled,
-       c.blocked,
-       c.pending,
-       c.processing,
-       c.completed,
-       c.failed,
-       c.cancelled,
+       --@ each status: c.{name},
        jobq.oldest_pending_age(c.queue) AS oldest_pending_age,
        h.oldest_heartbeat,
        c.paused,

@@ -452,11 +452,9 @@ CountedQueues read_counters() {
     }
 }
 
-// The numbers are read in the order in which jobs go through them: one that does so at this moment may be counted
-// twice, but is not missed.
+// The numbers are read in the order in which jobs go through them, blocked before the others: one that does so at this
+// moment may be counted twice, but is not missed.
 bool read_depth(std::string_view queue, int64 *depth) {
-    constexpr core::JobStatus order[] = {core::JobStatus::Blocked, core::JobStatus::Scheduled,
-                                         core::JobStatus::Pending};
     QueueName name;
     if (shared == nullptr || !copy_queue(name, queue)) return false;
     *depth = 0;
@@ -465,10 +463,13 @@ bool read_depth(std::string_view queue, int64 *depth) {
     bool known = database != nullptr && database->known;
     Entry *entry = known ? find_entry(MyDatabaseId, name, hash_of_queue(name)) : nullptr;
     if (entry == nullptr && known) known = !database->incomplete;
-    for (const core::JobStatus status : order) {
+    for (const bool blocked : {true, false}) {
         if (entry == nullptr) break;
-        *depth += number_of(&entry->jobs[static_cast<int>(status)]);
-        pg_read_barrier();
+        for (const core::StatusRow &row : core::kJobStatuses) {
+            if (!core::is_waiting(row.status) || (row.status == core::JobStatus::Blocked) != blocked) continue;
+            *depth += number_of(&entry->jobs[static_cast<int>(row.status)]);
+            pg_read_barrier();
+        }
     }
     LWLockRelease(lock());
     return known;

@@ -60,8 +60,7 @@ struct CountedQueues {
 };
 CountedQueues read_counters();
 
-// How many jobs of a queue wait (scheduled, blocked, pending), as committed; costs one look-up. False: nobody knows,
-// the rows must be counted.
+// How many jobs of a queue wait, as committed; costs one look-up. False: nobody knows, the rows must be counted.
 bool read_depth(std::string_view queue, int64 *depth);
 
 // ---- recounts

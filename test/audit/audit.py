@@ -17,7 +17,7 @@ import history
 from client import Plan, Producer, Worker
 from support import Results, connect, scratch_database
 
-UNFINISHED = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status NOT IN ('completed', 'failed', 'cancelled')"
+UNFINISHED = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status <= 'processing'"
 
 
 def set_up(conn, plan):

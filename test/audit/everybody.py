@@ -5,6 +5,7 @@ import time
 
 from client import SessionLost
 from producers import Actor
+from statuses import FINISHED, WAITING
 
 
 class Held:
@@ -234,11 +235,11 @@ class Operator(Actor):
 
     def one(self):
         op, call, statuses = self.pick(
-            ("cancel", "jobq_cancel!(%s)", ("pending", "blocked", "scheduled")),
-            ("retry", "jobq_retry!(%s)", ("failed", "cancelled", "completed", "scheduled")),
-            ("reschedule", "jobq_reschedule!(%s, clock_timestamp() + interval '300 ms')", ("pending", "scheduled", "blocked")),
-            ("reschedule", "jobq_reschedule!(%s, clock_timestamp() - interval '1 s')", ("pending", "scheduled", "blocked")),
-            ("delete", "jobq_delete!(%s)", ("pending", "completed", "failed", "cancelled", "blocked", "scheduled")))
+            ("cancel", "jobq_cancel!(%s)", WAITING),
+            ("retry", "jobq_retry!(%s)", (*FINISHED, "scheduled")),
+            ("reschedule", "jobq_reschedule!(%s, clock_timestamp() + interval '300 ms')", WAITING),
+            ("reschedule", "jobq_reschedule!(%s, clock_timestamp() - interval '1 s')", WAITING),
+            ("delete", "jobq_delete!(%s)", (*WAITING, *FINISHED)))
         job = self.some(*statuses)
         if op == "retry":
             self.allowed = {"23505"}
@@ -261,7 +262,7 @@ class Operator(Actor):
             ("retry", "jobq_retry_jobs!(%s, statuses => '{failed,cancelled}', max_jobs => 5)"),
             ("reschedule", "jobq_reschedule_jobs!(%s, clock_timestamp() + interval '100 ms', max_jobs => 5)"),
             ("delete", "jobq_delete_jobs!(%s, max_jobs => 5)"),
-            ("delete", "jobq_delete_jobs!(%s, statuses => '{blocked,pending,scheduled}', max_jobs => 2)"))
+            ("delete", f"jobq_delete_jobs!(%s, statuses => '{{{','.join(WAITING)}}}', max_jobs => 2)"))
         with self.transaction(keep=0.85):
             self.sql("SELECT " + call, self.random.choice(self.plan.queues))
             self.note(op)
@@ -304,13 +305,11 @@ class Operator(Actor):
     def by_hand(self):
         """Plain SQL on the table, which obeys the same rules."""
         op, statement, statuses = self.pick(
-            ("cancel", "UPDATE jobq.jobs SET status = 'cancelled' WHERE id = %s AND status IN ('pending', 'scheduled', 'blocked')",
-             ("pending", "scheduled", "blocked")),
+            ("cancel", "UPDATE jobq.jobs SET status = 'cancelled' WHERE id = %s AND status < 'processing'", WAITING),
             ("reschedule", "UPDATE jobq.jobs SET run_at = clock_timestamp() - interval '1 s' WHERE id = %s"
              " AND status IN ('pending', 'scheduled')", ("pending", "scheduled")),
-            ("change", "UPDATE jobq.jobs SET priority = 1 WHERE id = %s", ("pending", "scheduled", "blocked")),
-            ("delete", "DELETE FROM jobq.jobs WHERE id = %s AND status <> 'processing'",
-             ("pending", "scheduled", "blocked", "completed", "failed")))
+            ("change", "UPDATE jobq.jobs SET priority = 1 WHERE id = %s", WAITING),
+            ("delete", "DELETE FROM jobq.jobs WHERE id = %s AND status <> 'processing'", (*WAITING, *FINISHED)))
         job = self.some(*statuses)
         with self.transaction(keep=0.85):
             self.sql(statement, job)
@@ -321,7 +320,7 @@ class Operator(Actor):
         with self.transaction():
             self.sql("SELECT id FROM jobq.jobs WHERE id = ANY (ARRAY(SELECT id FROM jobq.jobs WHERE status = %s"
                      " ORDER BY id LIMIT 20)) AND random() < 0.3 ORDER BY id FOR UPDATE SKIP LOCKED",
-                     self.pick("blocked", "pending", "scheduled"))
+                     self.pick(*WAITING))
             self.pause(0.2)
 
     def alter(self):

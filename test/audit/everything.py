@@ -23,6 +23,7 @@ import psycopg
 
 import history
 import laws
+import statuses
 import witness
 from everybody import Operator, Ticker, Worker
 from producers import Producer
@@ -100,13 +101,12 @@ def rules(sessions_lost, standstill):
 
 # Counters and ages
 
-STATUSES = ("scheduled", "blocked", "pending", "processing", "completed", "failed", "cancelled")
 # Ages as numbers: a client cannot hold every time that a job can be due at.
 AGE = "extract(epoch FROM {})::float8"
-COUNTED = ("SELECT queue, " + ", ".join(f"count(*) FILTER (WHERE status = '{status}')" for status in STATUSES)
+COUNTED = ("SELECT queue, " + ", ".join(f"count(*) FILTER (WHERE status = '{status}')" for status in statuses.ALL)
            + ", " + AGE.format("clock_timestamp() - min(run_at) FILTER (WHERE status = 'pending')")
            + " FROM jobq.jobs GROUP BY queue")
-SHOWN = "SELECT queue, " + ", ".join(STATUSES) + ", " + AGE.format("oldest_pending_age") + ", source FROM jobq.queue_stats"
+SHOWN = "SELECT queue, " + ", ".join(statuses.ALL) + ", " + AGE.format("oldest_pending_age") + ", source FROM jobq.queue_stats"
 
 
 def within_reason(age):
@@ -119,11 +119,11 @@ def disagreement(conn):
     counted = {row[0]: row[1:] for row in conn.execute(COUNTED)}
     found = []
     for queue, *shown, oldest, source in conn.execute(SHOWN):
-        wanted = counted.pop(queue, (0,) * len(STATUSES) + (None,))
+        wanted = counted.pop(queue, (0,) * len(statuses.ALL) + (None,))
         if source != "counters":
             found.append(f"{queue}: no counters but {source}")
         if tuple(shown) != tuple(wanted[:-1]):
-            found.append(f"{queue}: {dict(zip(STATUSES, zip(shown, wanted)))}")
+            found.append(f"{queue}: {dict(zip(statuses.ALL, zip(shown, wanted)))}")
         if (oldest is None) != (wanted[-1] is None) or (oldest and abs(within_reason(oldest) - within_reason(wanted[-1])) > 1):
             found.append(f"{queue}: the oldest has been pending for {oldest} s, by the rows {wanted[-1]} s")
     found += [f"{queue}: not in jobq.queue_stats" for queue in counted]
@@ -181,7 +181,7 @@ def load(conn, plan, pids, chance):
 
 
 def unfinished(conn):
-    return conn.execute("SELECT count(*) FROM jobq.jobs WHERE status NOT IN ('completed', 'failed', 'cancelled')").fetchone()[0]
+    return conn.execute("SELECT count(*) FROM jobq.jobs WHERE status <= 'processing'").fetchone()[0]
 
 
 def run(results, database, directory, seed, load_seconds):

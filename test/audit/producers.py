@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import psycopg
 
 from client import Client, SessionLost
+from statuses import WAITING
 
 KINDS = ("", "a", "b")
 # What every call may meet: a deadlock that is documented (keys against keys in several calls).
@@ -112,7 +113,7 @@ class Producer(Actor):
         """Backlogs that are never empty, and never long."""
         self.pause(self.plan.producer_pause)
         self.long = {queue for queue, waiting in self.sql(
-            "SELECT queue, pending + scheduled + blocked FROM jobq.queue_stats") if waiting > self.plan.backlog}
+            f"SELECT queue, {' + '.join(WAITING)} FROM jobq.queue_stats") if waiting > self.plan.backlog}
 
     def any_queue(self):
         """Rather one that can be full."""

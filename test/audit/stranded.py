@@ -367,7 +367,7 @@ def drain_for_good(conn):
     while True:
         passed_over |= drain(conn)[1]
         left = conn.execute("SELECT id, status::text, kind, priority, run_at, metadata FROM jobq.jobs"
-                            " WHERE queue = 'stranded' AND status IN ('pending', 'scheduled', 'processing')").fetchall()
+                            " WHERE queue = 'stranded' AND status <= 'processing'").fetchall()
         if not left or time.monotonic() > end:
             return passed_over, left
         time.sleep(0.05)

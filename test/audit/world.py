@@ -6,10 +6,11 @@ Nothing is judged here. All comparisons are of places in the server's log.
 from bisect import bisect_left
 from collections import defaultdict
 
+import statuses
 from witness import Attempt, Fact, Job, Limit, Setting, seconds
 
-FINISHED = {"completed", "failed", "cancelled"}
-WAITING = {"scheduled", "blocked", "pending"}
+FINISHED = set(statuses.FINISHED)
+WAITING = set(statuses.WAITING)
 SERVER = "the server"   # a transaction without facts: the background worker, or a tick by hand
 
 

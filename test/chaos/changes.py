@@ -185,7 +185,7 @@ class Changes:
         subprocess.run(["pg_restore", *where, "-d", "copy", dump], check=True)
         os.remove(dump)
         with run.primary.connect("copy") as conn:
-            unfinished = "SELECT count(*) FROM jobq.jobs WHERE queue = 'audit' AND status NOT IN ('completed', 'failed', 'cancelled')"
+            unfinished = "SELECT count(*) FROM jobq.jobs WHERE queue = 'audit' AND status <= 'processing'"
             finished = "SELECT count(*) FROM jobq.jobs WHERE queue = 'audit' AND status = 'completed'"
             open_jobs, done = conn.execute(unfinished).fetchone()[0], conn.execute(finished).fetchone()[0]
             taken = 0

@@ -7,9 +7,9 @@ from support import wait_until
 
 MOMENT = 60     # seconds: a busy machine stands still for some
 ROWS = ("SELECT j.id, j.queue, j.status, to_jsonb(j) - ARRAY['payload', 'metadata', 'result', 'progress', 'error'] FROM jobq.jobs j WHERE ")
-FINISHED = "j.status IN ('completed', 'failed', 'cancelled')"
+FINISHED = "j.status > 'processing'"
 DEPENDS = ("EXISTS (SELECT FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d.depends_on WHERE d.job_id = j.id"
-           " AND o.status NOT IN ('completed', 'failed', 'cancelled'))")
+           " AND o.status <= 'processing')")
 # A dependency that is retried does not call back who has got past it: they no longer watch it.
 WATCHES = "(SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.watched)"
 
@@ -39,7 +39,7 @@ LAWS = {
         ROWS + "j.result IS NOT NULL AND j.status <> 'completed'",
     "counts and limits of attempts are in range":
         ROWS + "j.attempts < 0 OR j.lost_attempts < 0 OR j.max_attempts < 1"
-        " OR j.status NOT IN ('processing', 'completed', 'failed', 'cancelled') AND j.attempts >= j.max_attempts",
+        " OR j.status < 'processing' AND j.attempts >= j.max_attempts",
     "names, keys and times are in range":
         ROWS + "octet_length(j.queue) NOT BETWEEN 1 AND 63 OR octet_length(j.kind) > 255 OR octet_length(j.worker_id) > 255"
         " OR octet_length(j.unique_key) NOT BETWEEN 1 AND 1024 OR octet_length(j.group_key) NOT BETWEEN 1 AND 1024"

@@ -7,6 +7,7 @@ calls must succeed often, on jobs in every state.
 import random
 
 import roles
+import statuses
 from values import quoted
 
 # What the queues are for; jobs of all kinds come to each.
@@ -22,7 +23,6 @@ QUEUES = {
 }
 LIMITS = ("'fuzz limited', max_running => 4", "'fuzz keyed', '*', max_running => 2", "'fuzz keyed', 'k1', max_running => 1",
           "'fuzz limited', rate => 1000, per => '1 s'")
-STATUSES = ("scheduled", "blocked", "pending", "processing", "completed", "failed", "cancelled")
 GRANTEE = "grantee"     # a role that gets rights and loses them
 
 SAMPLE = """
@@ -94,12 +94,12 @@ class Stock:
     """The jobs that a client knows of, the older looks included: their leases are stale by now."""
 
     def __init__(self):
-        self.by_status = {status: [] for status in STATUSES}
+        self.by_status = {status: [] for status in statuses.ALL}
         self.stale = []
 
     def look(self, conn):
         self.stale = (self.by_status["processing"] + self.stale)[:60]
-        self.by_status = {status: [] for status in STATUSES}
+        self.by_status = {status: [] for status in statuses.ALL}
         for job, lease, status, queue in conn.execute(SAMPLE).fetchall():
             self.by_status[status].append((job, lease, queue))
 
@@ -112,7 +112,7 @@ class Stock:
             elif leased and self.stale and chance.random() < 0.5:
                 pool = self.stale
             else:
-                pool = self.by_status[chance.choice(STATUSES)]
+                pool = self.by_status[chance.choice(statuses.ALL)]
             job, lease, _ = chance.choice(pool) if pool else (chance.choice((0, -7, 1 << 40)), None, None)
             found.append((job, lease or chance.randrange(1, 1 << 53)))
         return found
@@ -210,12 +210,12 @@ class Case:
 
     def status(self):
         if "cancel" in self.function.name:
-            return self.text("scheduled", "blocked", "pending", "processing")
+            return self.text(*statuses.UNFINISHED)
         if "reschedule" in self.function.name:
             return self.text("scheduled", "pending")
         if "retry" in self.function.name:
-            return self.text("scheduled", "completed", "failed", "cancelled")
-        return self.text("scheduled", "blocked", "pending", "completed", "failed", "cancelled")
+            return self.text("scheduled", *statuses.FINISHED)
+        return self.text(*statuses.WAITING, *statuses.FINISHED)
 
     def key(self):
         return self.text("k0", "k1", "k2", "*" if self.function.named("max_running") else "k3")

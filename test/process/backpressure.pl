@@ -57,7 +57,7 @@ sub together
     }
     return;
 }
-sub depth { my ($queue) = @_; return value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE queue = '$queue' AND status IN ('pending', 'scheduled', 'blocked')"); }
+sub depth { my ($queue) = @_; return value($node, 'work', "SELECT count(*) FROM jobq.jobs WHERE queue = '$queue' AND status < 'processing'"); }
 
 sub accounted_for
 {

@@ -28,7 +28,7 @@ BEGIN
         SELECT coalesce(array_agg(id), '{}'), coalesce(array_agg(lease), '{}') INTO ids, leases
         FROM jobq_complete_and_claim(ids, leases, queue => q, batch => 50);
         INSERT INTO early SELECT d.job_id FROM jobq.dependencies d JOIN jobq.jobs j ON j.id = d.depends_on
-        WHERE d.job_id = ANY (ids) AND j.status IN ('scheduled', 'blocked', 'pending', 'processing');
+        WHERE d.job_id = ANY (ids) AND j.status <= 'processing';
         COMMIT;
         idle := CASE WHEN ids = '{}' THEN idle + 1 ELSE 0 END;
         IF ids = '{}' THEN PERFORM pg_sleep(0.005); END IF;

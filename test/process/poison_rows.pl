@@ -79,7 +79,7 @@ DECLARE
     nothing text;
 BEGIN
     FOR p IN SELECT a.attname::text AS col, x.value, s.status
-             FROM pg_attribute a, LATERAL extremes(format_type(a.atttypid, NULL)) x(value), unnest('{pending,scheduled,blocked,processing,completed,failed}'::text[]) s(status)
+             FROM pg_attribute a, LATERAL extremes(format_type(a.atttypid, NULL)) x(value), unnest(enum_range(NULL::jobq.job_status)::text[]) s(status)
              WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 ORDER BY a.attnum, 2, 3 LOOP
         BEGIN
             g := good(p.status, behind);

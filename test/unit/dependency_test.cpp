@@ -26,8 +26,8 @@ TEST(Dependency, ChoiceByName) {
 
 // A failed attempt that is to be retried is not the end: the job is scheduled.
 TEST(Dependency, OnlyAnEndCounts) {
-    for (const JobStatus status : {JobStatus::Scheduled, JobStatus::Blocked, JobStatus::Pending, JobStatus::Processing})
-        EXPECT_EQ(dependency_state(status), DependencyState::Unfinished) << status_name(status);
+    for (const StatusRow &row : kJobStatuses)
+        EXPECT_EQ(dependency_state(row.status) == DependencyState::Unfinished, !is_finished(row.status)) << row.label;
     EXPECT_EQ(dependency_state(JobStatus::Completed), DependencyState::Completed);
     EXPECT_EQ(dependency_state(JobStatus::Failed), DependencyState::Failed);
     EXPECT_EQ(dependency_state(JobStatus::Cancelled), DependencyState::Cancelled);

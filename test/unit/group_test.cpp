@@ -9,9 +9,6 @@
 namespace jobq::core {
 namespace {
 
-constexpr JobStatus kStatuses[] = {JobStatus::Scheduled, JobStatus::Blocked, JobStatus::Pending,  JobStatus::Processing,
-                                   JobStatus::Completed, JobStatus::Failed,  JobStatus::Cancelled};
-
 // These numbers are in tables and dumps: they must never change.
 TEST(GroupHash, IsTheSameForEver) {
     EXPECT_EQ(group_hash("orders", "customer 1"), -3138153747172318844);
@@ -30,22 +27,23 @@ TEST(GroupHash, ScattersKeysThatDifferLittle) {
 }
 
 TEST(PlaceInserted, WhatIsNewWaits) {
-    for (JobStatus status : {JobStatus::Scheduled, JobStatus::Blocked, JobStatus::Pending}) {
+    for (const StatusRow &row : kJobStatuses) {
+        if (!is_waiting(row.status)) continue;
         // Whatever the INSERT says of its turn.
         for (bool active : {false, true}) {
             GroupPlace place = GroupPlace::None;
-            EXPECT_TRUE(place_inserted(status, false, active, &place));
+            EXPECT_TRUE(place_inserted(row.status, false, active, &place));
             EXPECT_EQ(place, GroupPlace::Waiting);
         }
     }
 }
 
 TEST(PlaceInserted, AFinishedJobHasNone) {
-    for (JobStatus status : kStatuses) {
-        if (!is_finished(status)) continue;
+    for (const StatusRow &row : kJobStatuses) {
+        if (!is_finished(row.status)) continue;
         for (bool restored : {false, true}) {
             GroupPlace place = GroupPlace::Active;
-            EXPECT_TRUE(place_inserted(status, restored, true, &place));
+            EXPECT_TRUE(place_inserted(row.status, restored, true, &place));
             EXPECT_EQ(place, GroupPlace::None);
         }
     }
@@ -73,21 +71,22 @@ TEST(PlaceInserted, ADumpKeepsTheTurn) {
 }
 
 TEST(PlaceUpdated, AnActiveJobKeepsItsTurnUntilItIsFinishedOrBlocked) {
-    for (JobStatus status : kStatuses) {
+    for (const StatusRow &row : kJobStatuses) {
         GroupPlace place = GroupPlace::None;
-        EXPECT_TRUE(place_updated(GroupPlace::Active, status, &place));
-        if (is_finished(status))
+        EXPECT_TRUE(place_updated(GroupPlace::Active, row.status, &place));
+        if (is_finished(row.status))
             EXPECT_EQ(place, GroupPlace::None);
         else
-            EXPECT_EQ(place, status == JobStatus::Blocked ? GroupPlace::Waiting : GroupPlace::Active);
+            EXPECT_EQ(place, row.status == JobStatus::Blocked ? GroupPlace::Waiting : GroupPlace::Active);
     }
 }
 
 TEST(PlaceUpdated, NobodyGetsATurnByHand) {
     for (GroupPlace before : {GroupPlace::None, GroupPlace::Waiting}) {
-        for (JobStatus status : {JobStatus::Scheduled, JobStatus::Blocked, JobStatus::Pending}) {
+        for (const StatusRow &row : kJobStatuses) {
+            if (!is_waiting(row.status)) continue;
             GroupPlace place = GroupPlace::Active;
-            EXPECT_TRUE(place_updated(before, status, &place));
+            EXPECT_TRUE(place_updated(before, row.status, &place));
             EXPECT_EQ(place, GroupPlace::Waiting);
         }
         GroupPlace place = GroupPlace::None;

@@ -15,15 +15,18 @@ constexpr std::int64_t kLease = 77, kGroup = 5;
 
 // Where a job can be: its status, and of a blocked one whether it waits for its turn in its group.
 enum Place { kScheduled, kBlocked, kInLine, kPending, kRunning, kDone, kFailed, kCancelled };
-constexpr int kPlaces = 8;
-constexpr JobStatus kStatusOf[kPlaces] = {JobStatus::Scheduled, JobStatus::Blocked,    JobStatus::Blocked,
-                                          JobStatus::Pending,   JobStatus::Processing, JobStatus::Completed,
-                                          JobStatus::Failed,    JobStatus::Cancelled};
+constexpr struct {
+    JobStatus status;
+    char letter;  // in the table below
+} kPlaceRows[] = {{JobStatus::Scheduled, 'S'}, {JobStatus::Blocked, 'B'},    {JobStatus::Blocked, 'B'},
+                  {JobStatus::Pending, 'P'},   {JobStatus::Processing, 'R'}, {JobStatus::Completed, 'C'},
+                  {JobStatus::Failed, 'F'},    {JobStatus::Cancelled, 'X'}};
+constexpr int kPlaces = static_cast<int>(std::size(kPlaceRows));
 
 // As jobq itself leaves it there.
 Life job_in(Place place) {
     Life life = {};
-    life.status = kStatusOf[place];
+    life.status = kPlaceRows[place].status;
     life.max_attempts = 3;
     life.run_at = place == kScheduled ? kNow + kHour : kNow - kMinute;
     life.has_key = true;
@@ -108,11 +111,20 @@ constexpr Line kTable[] = {
     {EventKind::Moved, "SBBPRCFX"},
 };
 
-char letter(JobStatus status) { return "SBPRCFX"[static_cast<int>(status)]; }
+char letter(JobStatus status) {
+    for (const auto &row : kPlaceRows)
+        if (row.status == status) return row.letter;
+    return '?';
+}
+
+TEST(Life, EveryStatusHasAPlaceInTheTable) {
+    for (const StatusRow &row : kJobStatuses) EXPECT_NE(letter(row.status), '?') << row.label;
+}
 
 TEST(Life, EveryStatusByEveryEvent) {
     ASSERT_EQ(sizeof(kTable) / sizeof(kTable[0]), static_cast<size_t>(kEventKinds));
     for (const Line &line : kTable) {
+        ASSERT_EQ(std::string(line.becomes).size(), static_cast<size_t>(kPlaces)) << line.becomes;
         for (int place = 0; place < kPlaces; place++) {
             const Life before = job_in(static_cast<Place>(place));
             ASSERT_EQ(broken_law(before), "") << place;
