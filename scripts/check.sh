@@ -120,7 +120,7 @@ suite_process() {
     # One test holds DDL to two seconds: for itself, since the others keep the processors busy. They mostly wait; those
     # that wait longest come first.
     local alone=test/process/lifecycle.pl test failed=0
-    local others=(test/process/{arrived_leases,restore_order,young_leases,limits,marks_servers}.pl)
+    local others=(test/process/{arrived_leases,restore_order,young_leases,limits,empty_ranges_servers}.pl)
     for test in test/process/*.pl; do
         case " $alone ${others[*]} " in *" $test "*) ;; *) others+=("$test") ;; esac
     done

@@ -50,7 +50,7 @@ BEGIN;
 UPDATE jobq.jobs SET last_heartbeat = clock_timestamp() + interval '1 min' WHERE queue = 'cancel' AND status = 'processing';
 SELECT duty, done FROM jobq_tick(:'first_asked'::timestamptz + interval '59 s') WHERE duty IN ('rescue', 'cancel');
 SELECT duty, done FROM jobq_tick(clock_timestamp() + interval '1 min') WHERE duty IN ('rescue', 'cancel');
-SELECT h.n, j.status, j.error, j.lease, j._watched, a.outcome, a.lease = h.lease AS its_lease, a.error = j.error AS says_why
+SELECT h.n, j.status, j.error, j.lease, j._rescue_indexed, a.outcome, a.lease = h.lease AS its_lease, a.error = j.error AS says_why
 FROM held h JOIN jobq.jobs j USING (id) JOIN jobq.attempts a ON a.job_id = j.id WHERE h.n >= 6 ORDER BY h.n;
 SELECT n, jobq_heartbeat(id, lease), jobq_complete(id, lease, '"too late"'), jobq_fail(id, lease, 'too late'), jobq_release(id, lease), jobq_snooze(id, '1 h', lease)
 FROM held WHERE n >= 6 ORDER BY n;

@@ -27,11 +27,11 @@ SELECT payload, kind, attempt FROM jobq_claim('direct', kinds => '{copied}', bat
 SELECT payload FROM jobq_claim('direct', capabilities => '{gpu}');
 -- Out and in again: all columns that are not computed survive, leases included.
 CREATE TABLE direct_dump AS SELECT id, created_at, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, run_at,
-    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, _lease_timeout, _watched, worker_id FROM jobq.jobs WHERE queue = 'direct';
+    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, _lease_timeout, _rescue_indexed, worker_id FROM jobq.jobs WHERE queue = 'direct';
 BEGIN;
 DELETE FROM jobq.jobs WHERE queue = 'direct';
 INSERT INTO jobq.jobs (id, created_at, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, run_at,
-    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, _lease_timeout, _watched, worker_id) SELECT * FROM direct_dump;
+    status, attempts, lost_attempts, lease, started_at, last_heartbeat, finished_at, _lease_timeout, _rescue_indexed, worker_id) SELECT * FROM direct_dump;
 COMMIT;
 SELECT jobq_complete(id, lease) FROM direct_dump ORDER BY id;
 DROP TABLE direct_dump;
@@ -58,12 +58,12 @@ SELECT payload FROM jobq_claim('direct', batch => 10);
 SELECT id, lease FROM jobq.jobs WHERE queue = 'direct' AND payload = '1' \gset
 UPDATE jobq.jobs SET status = 'cancelled', finished_at = now() WHERE id = :id;
 SELECT jobq_complete(:id, :lease), jobq_heartbeat(:id, :lease);
-SELECT status, lease, _watched, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;
+SELECT status, lease, _rescue_indexed, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;
 -- A job made processing by hand has a deadline like any other.
 SELECT jobq_enqueue('direct', '"by hand"') AS id \gset
 BEGIN;
 UPDATE jobq.jobs SET status = 'processing' WHERE id = :id;
-SELECT _watched, _lease_timeout, _ready FROM jobq.jobs WHERE id = :id;
+SELECT _rescue_indexed, _lease_timeout, _ready FROM jobq.jobs WHERE id = :id;
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE duty = 'rescue';
 SELECT status, _ready AS claimable FROM jobq.jobs WHERE id = :id;
 ROLLBACK;
@@ -105,7 +105,7 @@ SELECT jobq_drop_queue('direct', force => true);
 
 -- A job that is inserted as running has a deadline like any other; one that is inserted as finished, a time.
 INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'processing')
-RETURNING _watched, _lease_timeout, last_heartbeat IS NOT NULL AS heartbeat;
+RETURNING _rescue_indexed, _lease_timeout, last_heartbeat IS NOT NULL AS heartbeat;
 BEGIN;
 SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE duty = 'rescue';
 ROLLBACK;
@@ -130,16 +130,16 @@ INSERT INTO jobq.jobs (queue, status, worker_id) VALUES ('direct', 'processing',
 INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'processing');
 UPDATE jobq.jobs SET last_heartbeat = 'infinity' WHERE queue = 'direct';
 SELECT count(*) AS duties FROM jobq_tick();
-UPDATE jobq.jobs SET _watched = NULL, _lease_timeout = NULL WHERE queue = 'direct' RETURNING status;
-SELECT _watched, _lease_timeout FROM jobq.jobs WHERE queue = 'direct';
+UPDATE jobq.jobs SET _rescue_indexed = NULL, _lease_timeout = NULL WHERE queue = 'direct' RETURNING status;
+SELECT _rescue_indexed, _lease_timeout FROM jobq.jobs WHERE queue = 'direct';
 -- Flags are true or NULL, whatever the statement says.
-UPDATE jobq.jobs SET _watched = false, _ready = false, _due = false, _holds_key = false WHERE queue = 'direct';
-SELECT _watched, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
+UPDATE jobq.jobs SET _rescue_indexed = false, _ready = false, _due = false, _holds_key = false WHERE queue = 'direct';
+SELECT _rescue_indexed, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
 BEGIN;
-UPDATE jobq.jobs SET _watched = false, _ready = false, status = 'pending', unique_key = 'k', _holds_key = false WHERE queue = 'direct';
-SELECT status, _watched, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
-UPDATE jobq.jobs SET _watched = true, _ready = false, _due = true, status = 'failed' WHERE queue = 'direct';
-SELECT status, _watched, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
+UPDATE jobq.jobs SET _rescue_indexed = false, _ready = false, status = 'pending', unique_key = 'k', _holds_key = false WHERE queue = 'direct';
+SELECT status, _rescue_indexed, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
+UPDATE jobq.jobs SET _rescue_indexed = true, _ready = false, _due = true, status = 'failed' WHERE queue = 'direct';
+SELECT status, _rescue_indexed, _ready, _due, _holds_key FROM jobq.jobs WHERE queue = 'direct';
 ROLLBACK;
 -- With triggers off nothing follows, but a finished job is never handed out again.
 SELECT jobq_enqueue('direct') > 0 AS enqueued;
@@ -184,5 +184,5 @@ SELECT _lease_timeout, lease = :lease AS same_lease, status FROM jobq.jobs WHERE
 -- One that is set to processing by hand has the queue's.
 SELECT jobq_enqueue('own timeout') AS id \gset
 UPDATE jobq.jobs SET status = 'processing' WHERE id = :id;
-SELECT _lease_timeout, _watched FROM jobq.jobs WHERE id = :id;
+SELECT _lease_timeout, _rescue_indexed FROM jobq.jobs WHERE id = :id;
 SELECT jobq_drop_queue('own timeout', force => true) AS dropped;

@@ -48,7 +48,7 @@ SELECT count(*) FROM jobq_claim('grouped', batch => 10);
 SET ROLE regress_jobq_inserter;
 INSERT INTO jobq.jobs (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key,
     unique_for, concurrency_key, run_at, _ready, _due, _holds_key, status, attempts, lost_attempts, lease, _claim_xid, started_at,
-    last_heartbeat, finished_at, _lease_timeout, cancel_requested_at, _watched, worker_id, error, progress, result, dead_from, _must_end_at, _queue_slot, _key_slot,
+    last_heartbeat, finished_at, _lease_timeout, cancel_requested_at, _rescue_indexed, worker_id, error, progress, result, dead_from, _must_end_at, _queue_slot, _key_slot,
     _slot_seq, _group_waiting, _group_active, _turn)
 VALUES (1, '2001-01-01', 7, 3, 2, -5, 'fair', 'k', '1', '2', '{gpu}', '2 min', '3 min', 'u', '4 min', 'c', '2100-01-01', true, true, false,
     'processing', 99, 99, 99, '99', '2001-01-01', '2001-01-01', '2001-01-01', '9 s', '2001-01-01', true, 'w', 'e', '3', '4', 'granted', '2001-01-01', 9, 9, 9, 9, 9, 9);
@@ -57,7 +57,7 @@ RESET ROLE;
 SELECT created_at > now() - interval '1 hour' AS created_now, _lane = jobq.lane_of('fair', 'k', 2, '{gpu}') AS its_lane, max_attempts, version, priority, queue, kind,
     payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key, unique_for, group_key, concurrency_key, run_at = '2100-01-01' AS as_asked, _ready,
     _due AS due, _holds_key, status, attempts, lost_attempts, lease, _claim_xid, started_at, last_heartbeat, finished_at, _lease_timeout,
-    cancel_requested_at, _watched, worker_id, error, progress, result, dead_from, _must_end_at, _queue_slot, _key_slot, _slot_seq, _group_waiting, _group_active,
+    cancel_requested_at, _rescue_indexed, worker_id, error, progress, result, dead_from, _must_end_at, _queue_slot, _key_slot, _slot_seq, _group_waiting, _group_active,
     _turn = jobq.turn_of('c') AS its_turn
 FROM jobq.jobs WHERE queue = 'fair';
 \x off

@@ -28,7 +28,7 @@ CREATE FUNCTION pg_temp.wrong(j jobq.jobs) RETURNS text LANGUAGE sql AS $$
         ('_due', j._due IS NOT DISTINCT FROM CASE j.status WHEN 'scheduled' THEN true END),
         ('_holds_key', j._holds_key IS NOT DISTINCT FROM CASE WHEN j.status <= 'processing' AND j.unique_key IS NOT NULL THEN true END),
         ('lease', j.lease IS NULL OR j.status = 'processing'),
-        ('_watched', j._watched IS NULL OR j.status = 'processing'),
+        ('_rescue_indexed', j._rescue_indexed IS NULL OR j.status = 'processing'),
         ('_must_end_at', j._must_end_at IS NULL OR j.status = 'processing'),
         ('finished_at', (j.finished_at IS NOT NULL) = (j.status > 'processing')),
         ('result', j.result IS NULL OR j.status = 'completed'),

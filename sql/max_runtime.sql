@@ -20,7 +20,7 @@ SELECT * FROM pg_temp.tick(:id, '30 min 0.000001 s');
 SELECT * FROM pg_temp.show(:id);
 -- The lease is void: the heartbeat says so, and no report counts.
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease), jobq_fail(:id, :lease), jobq_release(:id, :lease);
-SELECT _must_end_at, _watched, lease, finished_at FROM jobq.jobs WHERE id = :id;
+SELECT _must_end_at, _rescue_indexed, lease, finished_at FROM jobq.jobs WHERE id = :id;
 -- Each attempt has its own time. After the last allowed one the job has failed for good.
 SELECT jobq_retry(:id);
 SELECT attempt, max_attempts FROM jobq_claim('clocks', 'w', heartbeat_timeout => '1 hour');
@@ -128,7 +128,7 @@ ROLLBACK;
 -- One that is inserted as running has its time from started_at, or from now.
 BEGIN;
 INSERT INTO jobq.jobs (queue, payload, status, max_runtime, started_at) VALUES ('clocks', '6', 'processing', '1 hour', '2020-01-01 12:00+00'), ('clocks', '7', 'processing', '1 hour', NULL);
-SELECT payload, CASE payload WHEN '6' THEN _must_end_at = '2020-01-01 13:00+00' ELSE _must_end_at = last_heartbeat + interval '1 hour' END AS in_an_hour, _watched FROM jobq.jobs WHERE queue = 'clocks' AND payload IN ('6', '7') ORDER BY id;
+SELECT payload, CASE payload WHEN '6' THEN _must_end_at = '2020-01-01 13:00+00' ELSE _must_end_at = last_heartbeat + interval '1 hour' END AS in_an_hour, _rescue_indexed FROM jobq.jobs WHERE queue = 'clocks' AND payload IN ('6', '7') ORDER BY id;
 COMMIT;
 SELECT jobq_drop_queue('clocks', force => true);
 

@@ -38,9 +38,9 @@ BEGIN
     END LOOP;
 END $$;
 
--- Everything that there is of the other queue. The rescue marks running jobs as watched.
+-- Everything that there is of the other queue. The rescue puts running jobs into its index.
 CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
-    SELECT md5(concat((SELECT string_agg((to_jsonb(j) - '_watched')::text, ',' ORDER BY id) FROM jobq.jobs j WHERE 'grants theirs' IN (queue, dead_from)),
+    SELECT md5(concat((SELECT string_agg((to_jsonb(j) - '_rescue_indexed')::text, ',' ORDER BY id) FROM jobq.jobs j WHERE 'grants theirs' IN (queue, dead_from)),
                       (SELECT string_agg(s::text, ',') FROM jobq.queue_settings s WHERE queue = 'grants theirs'),
                       (SELECT string_agg(l::text, ',') FROM jobq.limit_settings l WHERE queue = 'grants theirs'),
                       (SELECT string_agg(d::text, ',' ORDER BY d.job_id, d.depends_on) FROM jobq.dependencies d, target t WHERE t.name = 'theirs' AND (d.job_id = t.dependent OR d.depends_on IN (t.running, t.waiting, t.done))),

@@ -4,7 +4,7 @@
 SELECT jobq_enqueue('report', '"a"') AS id \gset
 SELECT id, lease FROM jobq_claim('report', 'w') \gset
 SELECT jobq_complete(:id, :lease, '{"sum": 3}');
-SELECT status, result, attempts, lease, _watched, worker_id, finished_at >= started_at AS finished FROM jobq.jobs WHERE id = :id;
+SELECT status, result, attempts, lease, _rescue_indexed, worker_id, finished_at >= started_at AS finished FROM jobq.jobs WHERE id = :id;
 SELECT jobq_complete(:id, :lease, '{"sum": 4}');
 \set VERBOSITY sqlstate
 SELECT jobq_complete(:id, :lease, must_hold => true);

@@ -8,7 +8,7 @@ BEGIN;
 SELECT last_heartbeat FROM jobq.jobs WHERE id = :id \gset
 SELECT done AS rescued FROM jobq_tick(:'last_heartbeat'::timestamptz + interval '60 s') WHERE duty = 'rescue';
 SELECT done AS rescued FROM jobq_tick(:'last_heartbeat'::timestamptz + interval '60.000001 s') WHERE duty = 'rescue';
-SELECT status, attempts, lost_attempts, lease, _watched FROM jobq.jobs WHERE id = :id;
+SELECT status, attempts, lost_attempts, lease, _rescue_indexed FROM jobq.jobs WHERE id = :id;
 -- The worker that was presumed dead comes back: it has lost the job, and changes nothing.
 SELECT jobq_heartbeat(:id, :lease), jobq_complete(:id, :lease, '"zombie"'), jobq_fail(:id, :lease, 'zombie'), jobq_release(:id, :lease);
 SELECT payload, attempt FROM jobq_claim('tick', 'w2');

@@ -34,7 +34,7 @@ void stop_recount_here() {
 void look_at_commit() {
     if (!shared_memory_ready()) return;
     const Slot *slot = find_slot(MyDatabaseId);
-    if (slot != nullptr && slot->extension == Presence::Present) publish_due_at_commit(GetCurrentTimestamp());
+    if (slot != nullptr && slot->extension == Presence::Present) log_due(GetCurrentTimestamp());
 }
 
 void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,

@@ -1,6 +1,6 @@
 // A database whose jobs have all finished has no worker. Jobs that come into it while triggers are disabled, as
 // pg_restore --disable-triggers brings them, tell nobody; the command that enables the triggers again asks for a round,
-// which looks at what has come (leases/watch.h). See triggers_changed.h.
+// which looks at what has come (leases/rescue_index.h). See triggers_changed.h.
 #include "compat/pg.h"
 
 #include "bgw/triggers_changed.h"
@@ -42,7 +42,7 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
     const bool switches = switches_triggers(planned->utilityStmt);
     const auto next = previous_hook != nullptr ? previous_hook : standard_ProcessUtility;
     next(planned, query, read_only_tree, context, params, environment, dest, completion);
-    if (switches) publish_due_at_commit(GetCurrentTimestamp());
+    if (switches) log_due(GetCurrentTimestamp());
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void follow_edges(const TriggerData *trigger, bool restored) {
     const int64 before = value_of(trigger->tg_trigtuple, job_id);
     // Of a dump: its job is as it shall be, now or when it comes.
     if (restored) {
-        publish_unblocked_at_commit(Blocker::Dependency, -before);
+        log_unblocked(Blocker::Dependency, -before);
         return;
     }
     const bool removes = TRIGGER_FIRED_BY_DELETE(trigger->tg_event);

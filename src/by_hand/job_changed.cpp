@@ -14,7 +14,7 @@
 #include "groups/group_policy.h"
 #include "job/transaction_log.h"
 #include "keys/kept_keys.h"
-#include "leases/watch.h"
+#include "leases/rescue_index.h"
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
 
@@ -58,7 +58,7 @@ constexpr struct {
 } kFlags[] = {{kJobHoldsKey, &core::Life::holds_key},
               {kJobReady, &core::Life::ready},
               {kJobDue, &core::Life::due},
-              {kJobWatched, &core::Life::watched}};
+              {kJobRescueIndexed, &core::Life::rescue_indexed}};
 
 void forget_slots(core::Life *life) { life->queue_slot = life->key_slot = life->slot_seq = core::Maybe(); }
 
@@ -105,7 +105,7 @@ void settle(const JobRow &before, const JobRow &row) {
     settle_endings(endings, now);
     if (place == core::GroupPlace::Active && !is_same(before, row, kJobId))
         // Promoters remember active jobs by their ids.
-        publish_unblocked_anywhere_at_commit(Blocker::Group);
+        log_unblocked_anywhere(Blocker::Group);
 }
 
 // A job that has failed by hand is moved like any other. A dead letter that shall run again goes home, unless the same
@@ -158,17 +158,17 @@ void tell_of_running(const JobRow *before, const JobRow &row) {
     const auto same = [&](JobColumn column) { return is_same(*before, row, column); };
     const bool ran = before != nullptr && status_of(*before) == core::JobStatus::Processing && same(kJobLease);
     // A heartbeat, or a report of progress: it has been told of.
-    if (ran && same(kJobWatched) && same(kJobMustEndAt) && same(kJobCancelRequestedAt) && row.has(kJobLastHeartbeat) &&
-        before->has(kJobLastHeartbeat) &&
+    if (ran && same(kJobRescueIndexed) && same(kJobMustEndAt) && same(kJobCancelRequestedAt) &&
+        row.has(kJobLastHeartbeat) && before->has(kJobLastHeartbeat) &&
         DatumGetTimestampTz(row.get(kJobLastHeartbeat)) >= DatumGetTimestampTz(before->get(kJobLastHeartbeat)))
         return;
-    if (row.has(kJobWatched) && DatumGetBool(row.get(kJobWatched)))
-        publish_lease_deadline_at_commit(DT_NOBEGIN);
+    if (row.has(kJobRescueIndexed) && DatumGetBool(row.get(kJobRescueIndexed)))
+        log_lease_deadline(DT_NOBEGIN);
     else if (row.has(kJobLease))
-        watch_arrived_job(DatumGetInt64(row.get(kJobId)), DatumGetInt64(row.get(kJobLease)),
+        index_arrived_job(DatumGetInt64(row.get(kJobId)), DatumGetInt64(row.get(kJobLease)),
                           row.has(kJobWorkerId) ? DatumGetTextPP(row.get(kJobWorkerId)) : make_text(""));
     else
-        watch_unleased_job(DatumGetInt64(row.get(kJobId)));
+        index_unleased_job(DatumGetInt64(row.get(kJobId)));
 }
 
 }  // namespace
@@ -190,7 +190,7 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     hint_at_change(was, is);
     if (was.life.group_active != is.life.group_active) publish_turn(is.life);
     if (update && is.life.status == core::JobStatus::Processing && was.life.status != core::JobStatus::Processing)
-        publish_claim_at_abort();
+        log_claim();
     return PointerGetDatum(nullptr);
 }
 
@@ -217,7 +217,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
         follow_dead_letter(before, row);
         follow_dependent(before, row);
     });
-    publish_lease_deadline_at_commit(DT_NOBEGIN);
+    log_lease_deadline(DT_NOBEGIN);
     doubt_heartbeats();
     return PointerGetDatum(nullptr);
 }
@@ -231,7 +231,7 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
             drop_all_kept_keys();
         });
         recount_at_commit();
-        publish_finished_anywhere_at_commit();
+        log_finished_anywhere();
         slots_freed_at_commit();
     } else {
         const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_DELETE, false);

@@ -142,12 +142,11 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const JobState job = row.state();
     tell_of_new_job(job, false);
     publish_turn(job.life);
-    if (job.life.watched) publish_lease_deadline_at_commit(DT_NOBEGIN);
+    if (job.life.rescue_indexed) log_lease_deadline(DT_NOBEGIN);
     const bool restored = TransactionIdIsValid(restoring) && restoring == GetTopTransactionIdIfAny();
     if (status_of(row) == core::JobStatus::Processing) with_spi([&] { expect_slots(slots_of(row)); });
     if (job.life.holds_key && !restored) with_spi([&] { check_kept_key(row, kJobQueue); });
-    if (status_of(row) == core::JobStatus::Blocked)
-        publish_unblocked_at_commit(Blocker::Dependency, -DatumGetInt64(row.get(kJobId)));
+    if (status_of(row) == core::JobStatus::Blocked) log_unblocked(Blocker::Dependency, -DatumGetInt64(row.get(kJobId)));
     return PointerGetDatum(nullptr);
 }
 

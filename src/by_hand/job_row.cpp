@@ -129,7 +129,7 @@ core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPla
 }
 
 void publish_turn(const core::Life &life) {
-    if (life.group_active) publish_unblocked_anywhere_at_commit(Blocker::Group);
+    if (life.group_active) log_unblocked_anywhere(Blocker::Group);
 }
 
 }  // namespace jobq

@@ -48,11 +48,11 @@ void publish_settings(const TriggerData *trigger) {
     if (strcmp(table, "limit_settings") == 0) slots_freed_at_commit();
     if (strcmp(table, "queue_settings") != 0) return;
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
-        publish_settings_at_commit({});
+        log_settings({});
         return;
     }
-    publish_settings_at_commit(queue_in(trigger, trigger->tg_trigtuple));
-    if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) publish_settings_at_commit(queue_in(trigger, trigger->tg_newtuple));
+    log_settings(queue_in(trigger, trigger->tg_trigtuple));
+    if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) log_settings(queue_in(trigger, trigger->tg_newtuple));
 }
 
 // The queue gets round_robin: its jobs get their turns in the same transaction.

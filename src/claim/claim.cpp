@@ -16,7 +16,7 @@
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
 #include "leases/suspects.h"
-#include "leases/watch.h"
+#include "leases/rescue_index.h"
 #include "leases/young_leases.h"
 #include "limits/limiter.h"
 #include "limits/throttle.h"
@@ -121,9 +121,9 @@ core::Micros max_runtime_of(const Claim &claim) {
     return core::bounded(core::kMaxRuntime, span_of(DatumGetIntervalP(value)));
 }
 
-// Writes the claim into the row. *unattended: for how long nobody need look at it. `watched`: the rescue's index has it
-// at once. False: another claim was first.
-bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool watched, core::Micros *unattended) {
+// Writes the claim into the row. *unattended: for how long nobody need look at it. `rescue_indexed`: the rescue's index
+// has it at once. False: another claim was first.
+bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_indexed, core::Micros *unattended) {
     JobsTable *jobs = &claim->jobs;
     const JobState before = state_of(*jobs);
     core::Event event = {core::EventKind::Claimed, claim->now};
@@ -131,9 +131,10 @@ bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool watched,
     event.timeout = timeout;
     event.max_runtime = max_runtime_of(*claim);
     *unattended = core::first_deadline(timeout, event.max_runtime);
-    event.watched = watched || !enter_lease(before.id, lease, claim->worker_hash,
-                                            core::saturating_add(claim->now, Min(*unattended, kUnwatched)));
-    if (!event.watched) watch_before_prepare();
+    event.rescue_indexed =
+        rescue_indexed || !enter_lease(before.id, lease, claim->worker_hash,
+                                       core::saturating_add(claim->now, Min(*unattended, kUnindexed)));
+    if (!event.rescue_indexed) index_before_prepare();
     if (claim->limiter != nullptr) enter_permits(*claim->limiter, &event);
     OtherColumns others = {};
     others.set(kJobWorkerId, PointerGetDatum(claim->request.worker_id)).set(kJobClaimXid, claim->xid);
@@ -171,7 +172,7 @@ bool take_job(Claim *claim) {
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;
     if (!reach_row_or_skip(&claim->jobs.table)) return false;
-    publish_claim_at_abort();
+    log_claim();
     remember_claim(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
     if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
@@ -422,13 +423,13 @@ bool next_turn_of_lanes(Claim *claim, const LaneCursor *lanes, int count, int64 
 // Of the jobs of a turn that are gone, those that were enqueued together lie in one piece, which later claims are
 // spared.
 void refresh_from_turn(Claim *claim, const LaneCursor *cursors, int count) {
-    bool learned = false;
+    bool refreshed = false;
     for (const LaneCursor *cursor = cursors; cursor < cursors + count; cursor++) {
         if (!cursor->skip_empty_ranges || cursor->passed < kWorthRefreshing) continue;
         refresh_lane(&claim->jobs, cursor->lane, cursor->next, kRefreshPause, cursor->first_entry);
-        learned = true;
+        refreshed = true;
     }
-    if (!learned) return;
+    if (!refreshed) return;
     // What has been taken must not be seen again.
     CommandCounterIncrement();
     renew_snapshot(&claim->jobs);
@@ -550,7 +551,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     }
     if (claim.is_open) close_jobs(&claim.jobs);
     if (claim.count > 0)
-        publish_due_at_commit(core::saturating_add(now, claim.earliest_timeout));
+        log_due(core::saturating_add(now, claim.earliest_timeout));
     else if (lanes.skipped)
         ask_for_round(now);
     error_context_stack = context.previous;

@@ -23,7 +23,7 @@
 #include "lanes/retire.h"
 #include "leases/horizon.h"
 #include "leases/suspects.h"
-#include "leases/watch.h"
+#include "leases/rescue_index.h"
 #include "leases/young_leases.h"
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
@@ -53,13 +53,13 @@ namespace {
 
 // Whether its time was over before its worker was lost.
 Statement lock_expired = {"SELECT j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE
-                          ", false) FROM jobq.jobs j WHERE j._watched AND j.status = 'processing' AND " DEADLINE
+                          ", false) FROM jobq.jobs j WHERE j._rescue_indexed AND j.status = 'processing' AND " DEADLINE
                           " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
                           {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
 
 Statement lock_overdue = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j._watched AND j.status = 'processing' AND j.cancel_requested_at < $1
+       WHERE j._rescue_indexed AND j.status = 'processing' AND j.cancel_requested_at < $1
        LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID, INT8OID}};
 
@@ -120,19 +120,19 @@ constexpr const char *kLockTimeout = "50ms";
 // that is missing.
 Statement lock_unlikely_heartbeats = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j._watched AND j.status = 'processing'
+       WHERE j._rescue_indexed AND j.status = 'processing'
          AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL)
        FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID}};
 // $2 as in LEASE_DEADLINE.
 Statement get_horizon = {"SELECT min(" DEADLINE R"(), min(j.cancel_requested_at)
-       FROM jobq.jobs j WHERE j._watched AND j.status = 'processing')",
+       FROM jobq.jobs j WHERE j._rescue_indexed AND j.status = 'processing')",
                          {TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
 Statement get_next_due = {"SELECT j.run_at FROM jobq.jobs j WHERE j._due ORDER BY j.run_at, j.id LIMIT 1", {}};
 
 Statement find_unfinished = {
-    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._watched)
+    R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._rescue_indexed)
            OR EXISTS (SELECT FROM jobq.jobs j WHERE j._due)
            OR EXISTS (SELECT FROM jobq.jobs j WHERE j._ready))",
     {}};
@@ -317,14 +317,14 @@ const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome
 
 // Marks the running jobs whose time as young leases is over, at most `batch`. Those that somebody holds hold up no
 // other.
-void watch_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
+void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
     // An old snapshot would not see what must be judged.
     if (IsolationUsesXactSnapshot()) return;
     auto *due = room_for<YoungLease>(static_cast<uint64>(max_recent_claims()));
     const int count = due_leases(now, due, max_recent_claims());
     int settled = 0;
     change_jobs(
-        count, [&](int first, int n) { settled += watch_leases(due + first, n, batch - settled); },
+        count, [&](int first, int n) { settled += index_leases(due + first, n, batch - settled); },
         [&](int i) { return due[i].job; }, outcome);
     outcome->more = settled == batch;
     outcome->done = 0;
@@ -387,7 +387,7 @@ void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
     const int64 done_before = outcome->done;
     let_happen_to_each(rows, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
     // Their leases run out earlier now than the rescue has seen.
-    if (outcome->done > done_before) publish_lease_deadline_at_commit(DT_NOBEGIN);
+    if (outcome->done > done_before) log_lease_deadline(DT_NOBEGIN);
 }
 
 void restore_trigger() {
@@ -429,10 +429,10 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
 
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
     DutyOutcome outcome = {};
-    const UnwatchedSearch search = find_unwatched_jobs();
+    const UnindexedSearch search = find_unindexed_jobs();
     if (search.left_out != 0) leave_out(&outcome, search.left_out, search.failure);
-    watch_due_leases(now, batch, &outcome);
-    // Who is lost together is told by those that are watched.
+    index_due_leases(now, batch, &outcome);
+    // Who is lost together is told by those that are rescue-indexed.
     if (outcome.more) return outcome;
     const Horizon known = horizon();
     if (!search.looked && known.deadline > now && known.cancel_asked >= requested_before) return outcome;
@@ -451,8 +451,7 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     end_all(ended, static_cast<int>(rows.size()), now, &outcome);
     if (rows.size() < static_cast<uint64>(batch) && version != 0) {
         const Horizon found = find_horizon(grace_start);
-        publish_horizon_at_commit(version,
-                                  {Min(found.deadline, GetCurrentTimestamp() + kLongestHorizon), found.cancel_asked});
+        log_horizon(version, {Min(found.deadline, GetCurrentTimestamp() + kLongestHorizon), found.cancel_asked});
     }
     if (rows.size() == static_cast<uint64>(batch) && outcome.done > 0) outcome.more = true;
     return outcome;
@@ -528,7 +527,7 @@ TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace
     TimestampTz earliest = Min(known.deadline, core::saturating_add(known.cancel_asked, cancel_grace));
     const Rows rows = run(get_next_due, Params());
     if (rows.size() == 1) earliest = Min(earliest, DatumGetTimestampTz(rows[0].get(1)));
-    return Min(Min(earliest, next_young_due()), next_search_for_unwatched());
+    return Min(Min(earliest, next_young_due()), next_search_for_unindexed());
 }
 
 bool any_unfinished_job() {

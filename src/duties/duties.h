@@ -8,8 +8,8 @@
 namespace jobq {
 
 // A job that cannot be changed (a trigger of somebody's raises, say) is left out, counted and named; the rest goes on.
-// First, running jobs that nobody watches yet are marked. The watched ones are looked at when the horizon has come:
-// something is due at `now`, or was asked to cancel before `requested_before`.
+// First, running jobs enter the rescue's index that are not in it yet. Those in it are looked at when the horizon has
+// come: something is due at `now`, or was asked to cancel before `requested_before`.
 DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch);
 DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch);
 DutyOutcome promote_due(TimestampTz now, int batch);

@@ -26,11 +26,11 @@ struct Entry {
     Oid database;
     bool all;  // of kDatabase: there was no room for one of its jobs
     int32 next;
-    uint64 search;  // the last one that had begun when it was watched; of kDatabase: when there was no room
+    uint64 search;  // the last one that had begun when it was awaited; of kDatabase: when there was no room
 };
 
-struct Watched {
-    bool no_room;  // not even for a database: everything is watched everywhere, until the server restarts
+struct AwaitedJobs {
+    bool no_room;  // not even for a database: everything is awaited everywhere, until the server restarts
     int32 free;
     uint64 searches;  // that have begun
     pg_atomic_uint32 count;
@@ -39,22 +39,22 @@ struct Watched {
     Entry entries[kEntries];
 };
 
-Watched *watched = nullptr;
+AwaitedJobs *awaited = nullptr;
 
-LWLock *lock() { return shared_lock(Lock::Watched); }
+LWLock *lock() { return shared_lock(Lock::AwaitedJobs); }
 
 int bucket_of(int64 job) { return static_cast<int>(spread(MyDatabaseId, job) >> (32 - kBucketBits)); }
 
 // ---- under the lock
 
-int32 first_of(int bucket) { return static_cast<int32>(pg_atomic_read_u32(&watched->buckets[bucket])) - 1; }
+int32 first_of(int bucket) { return static_cast<int32>(pg_atomic_read_u32(&awaited->buckets[bucket])) - 1; }
 void set_first(int bucket, int32 entry) {
-    pg_atomic_write_u32(&watched->buckets[bucket], static_cast<uint32>(entry + 1));
+    pg_atomic_write_u32(&awaited->buckets[bucket], static_cast<uint32>(entry + 1));
 }
 
 Entry *find(int64 job) {
-    for (int32 i = first_of(bucket_of(job)); i != kNone; i = watched->entries[i].next) {
-        Entry *entry = &watched->entries[i];
+    for (int32 i = first_of(bucket_of(job)); i != kNone; i = awaited->entries[i].next) {
+        Entry *entry = &awaited->entries[i];
         if (entry->job == job && entry->database == MyDatabaseId) return entry;
     }
     return nullptr;
@@ -64,16 +64,16 @@ enum class Added { New, Known, NoRoom };
 
 Added add(int64 job) {
     if (Entry *known = find(job)) {
-        if (job != kDatabase) known->search = watched->searches;
+        if (job != kDatabase) known->search = awaited->searches;
         return Added::Known;
     }
-    const int32 added = watched->free;
+    const int32 added = awaited->free;
     if (added == kNone) return Added::NoRoom;
     const int bucket = bucket_of(job);
-    watched->free = watched->entries[added].next;
-    watched->entries[added] = {job, MyDatabaseId, false, first_of(bucket), watched->searches};
+    awaited->free = awaited->entries[added].next;
+    awaited->entries[added] = {job, MyDatabaseId, false, first_of(bucket), awaited->searches};
     set_first(bucket, added);
-    pg_atomic_fetch_add_u32(&watched->count, 1);
+    pg_atomic_fetch_add_u32(&awaited->count, 1);
     return Added::New;
 }
 
@@ -82,7 +82,7 @@ template <typename Fits>
 void remove(int bucket, Fits fits) {
     int32 *link = nullptr;
     for (int32 i = first_of(bucket); i != kNone;) {
-        Entry *entry = &watched->entries[i];
+        Entry *entry = &awaited->entries[i];
         const int32 next = entry->next;
         if (!fits(*entry)) {
             link = &entry->next;
@@ -91,10 +91,10 @@ void remove(int bucket, Fits fits) {
                 set_first(bucket, next);
             else
                 *link = next;
-            if (entry->all) pg_atomic_fetch_sub_u32(&watched->all_count, 1);
-            entry->next = watched->free;
-            watched->free = i;
-            pg_atomic_fetch_sub_u32(&watched->count, 1);
+            if (entry->all) pg_atomic_fetch_sub_u32(&awaited->all_count, 1);
+            entry->next = awaited->free;
+            awaited->free = i;
+            pg_atomic_fetch_sub_u32(&awaited->count, 1);
         }
         i = next;
     }
@@ -105,10 +105,10 @@ void remove(int bucket, Fits fits) {
 bool usable() { return shared_memory_ready() && IsUnderPostmaster; }
 
 // What the caller committed is visible before it concludes that nobody cares.
-bool anything_watched() {
+bool anything_awaited() {
     if (!usable()) return false;
     pg_memory_barrier();
-    return pg_atomic_read_u32(&watched->count) != 0 || watched->no_room;
+    return pg_atomic_read_u32(&awaited->count) != 0 || awaited->no_room;
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ bool anything_watched() {
 void note_dependencies() {
     if (!usable()) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    if (add(kDatabase) == Added::NoRoom) watched->no_room = true;
+    if (add(kDatabase) == Added::NoRoom) awaited->no_room = true;
     LWLockRelease(lock());
 }
 
@@ -127,11 +127,11 @@ bool await_job(int64 job) {
     if (added == Added::NoRoom) {
         Entry *database = find(kDatabase);
         if (database == nullptr) {
-            watched->no_room = true;
+            awaited->no_room = true;
         } else {
-            if (!database->all) pg_atomic_fetch_add_u32(&watched->all_count, 1);
+            if (!database->all) pg_atomic_fetch_add_u32(&awaited->all_count, 1);
             database->all = true;
-            database->search = watched->searches;
+            database->search = awaited->searches;
         }
     }
     LWLockRelease(lock());
@@ -148,7 +148,7 @@ void stop_awaiting_job(int64 job) {
 uint64 begin_awaiting_anew() {
     if (!usable()) return 0;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    const uint64 search = ++watched->searches;
+    const uint64 search = ++awaited->searches;
     LWLockRelease(lock());
     return search;
 }
@@ -163,7 +163,7 @@ void end_awaiting_anew(uint64 search) {
     Entry *database = find(kDatabase);
     if (database != nullptr && database->all && database->search < search) {
         database->all = false;
-        pg_atomic_fetch_sub_u32(&watched->all_count, 1);
+        pg_atomic_fetch_sub_u32(&awaited->all_count, 1);
     }
     LWLockRelease(lock());
 }
@@ -177,18 +177,18 @@ void forget_awaited_jobs(Oid database) {
 }
 
 bool dependencies_noted() {
-    if (!anything_watched()) return false;
+    if (!anything_awaited()) return false;
     LWLockAcquire(lock(), LW_SHARED);
-    const bool noted = watched->no_room || find(kDatabase) != nullptr;
+    const bool noted = awaited->no_room || find(kDatabase) != nullptr;
     LWLockRelease(lock());
     return noted;
 }
 
 bool job_is_awaited(int64 job) {
-    // Told of a job that is not watched, the promoter finds nothing to do.
-    if (pg_atomic_read_u32(&watched->buckets[bucket_of(job)]) != 0) return true;
-    if (watched->no_room) return true;
-    if (pg_atomic_read_u32(&watched->all_count) == 0) return false;
+    // Told of a job that is not awaited, the promoter finds nothing to do.
+    if (pg_atomic_read_u32(&awaited->buckets[bucket_of(job)]) != 0) return true;
+    if (awaited->no_room) return true;
+    if (pg_atomic_read_u32(&awaited->all_count) == 0) return false;
     LWLockAcquire(lock(), LW_SHARED);
     const Entry *database = find(kDatabase);
     const bool all = database != nullptr && database->all;
@@ -196,16 +196,16 @@ bool job_is_awaited(int64 job) {
     return all;
 }
 
-Size awaited_jobs_size() { return sizeof(Watched); }
+Size awaited_jobs_size() { return sizeof(AwaitedJobs); }
 
 void make_awaited_jobs(void *memory, bool fresh) {
-    watched = static_cast<Watched *>(memory);
+    awaited = static_cast<AwaitedJobs *>(memory);
     if (!fresh) return;
-    memset(memory, 0, sizeof(Watched));
-    pg_atomic_init_u32(&watched->count, 0);
-    pg_atomic_init_u32(&watched->all_count, 0);
-    for (pg_atomic_uint32 &bucket : watched->buckets) pg_atomic_init_u32(&bucket, 0);
-    for (int32 i = 0; i < kEntries; i++) watched->entries[i].next = i + 1 < kEntries ? i + 1 : kNone;
+    memset(memory, 0, sizeof(AwaitedJobs));
+    pg_atomic_init_u32(&awaited->count, 0);
+    pg_atomic_init_u32(&awaited->all_count, 0);
+    for (pg_atomic_uint32 &bucket : awaited->buckets) pg_atomic_init_u32(&bucket, 0);
+    for (int32 i = 0; i < kEntries; i++) awaited->entries[i].next = i + 1 < kEntries ? i + 1 : kNone;
 }
 
 }  // namespace jobq

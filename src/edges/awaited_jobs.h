@@ -17,12 +17,12 @@ void note_dependencies();
 // Commits tell of this job from now on. No room: of every job. False when they did already.
 bool await_job(int64 job);
 void stop_awaiting_job(int64 job);
-// A search for all that is to be watched begins. Meanwhile what was watched stays so: commits that complete those jobs
+// A search for all that is to be awaited begins. Meanwhile what was awaited stays so: commits that complete those jobs
 // shall not go unnoticed until the search comes by.
 uint64 begin_awaiting_anew();
-// It has come to its end: what nobody has watched since it began is watched no more.
+// It has come to its end: what nobody has awaited since it began is awaited no more.
 void end_awaiting_anew(uint64 search);
-// Nothing is watched in this database any more, nor known of it.
+// Nothing is awaited in this database any more, nor known of it.
 void forget_awaited_jobs(Oid database);
 
 // ---- for a commit, once everybody can see it

@@ -20,9 +20,9 @@ namespace jobq {
 namespace {
 
 Statement add = {
-    R"(INSERT INTO jobq.dependencies (job_id, depends_on, on_failure, watched)
-       SELECT u.job_id, u.depends_on, u.on_failure, u.watched
-       FROM unnest($1, $2, $3, $4) AS u(job_id, depends_on, on_failure, watched))",
+    R"(INSERT INTO jobq.dependencies (job_id, depends_on, on_failure, active)
+       SELECT u.job_id, u.depends_on, u.on_failure, u.active
+       FROM unnest($1, $2, $3, $4) AS u(job_id, depends_on, on_failure, active))",
     {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, BOOLARRAYOID}};
 
 // Waits for nobody but who deletes the job. No row when it is gone then.
@@ -111,8 +111,8 @@ Statement get_edges = {
 
 // All edges of all dependents as columns.
 struct EdgeColumns {
-    Datum *jobs, *depends_on, *on_failure, *watched;
-    bool *not_watched;
+    Datum *jobs, *depends_on, *on_failure, *active;
+    bool *not_active;
     int count;
 };
 
@@ -140,9 +140,9 @@ EdgeColumns columns_of(const NewDependent *dependents, int count, const QueueSco
             columns.jobs[at] = Int64GetDatum(one.job);
             columns.depends_on[at] = Int64GetDatum(one.depends_on[k]);
             columns.on_failure[at] = one.on_failure == core::OnDependencyFailure::Run ? run_anyway : cancel;
-            columns.watched[at] = BoolGetDatum(true);
+            columns.active[at] = BoolGetDatum(true);
             // The last one: most likely the others have finished when it has.
-            columns.not_watched[at] = k < one.count - 1;
+            columns.not_active[at] = k < one.count - 1;
         }
     }
     return columns;
@@ -247,14 +247,13 @@ void add_dependencies(const NewDependent *dependents, int count, const QueueScop
                          .add(array_of(columns.jobs, columns.count, INT8OID))
                          .add(array_of(columns.depends_on, columns.count, INT8OID))
                          .add(array_of(columns.on_failure, columns.count, TEXTOID))
-                         .add(array_of(columns.watched, columns.not_watched, columns.count, BOOLOID)));
+                         .add(array_of(columns.active, columns.not_active, columns.count, BOOLOID)));
             check_existence(dependents, count, columns, scope, number);
         });
     });
-    // The one that a job watches is looked at alone. Of several, others may have failed a moment ago.
+    // The one that is active is looked at alone. Of several, others may have failed a moment ago.
     for (int i = 0; i < count; i++)
-        publish_unblocked_at_commit(Blocker::Dependency,
-                                    dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
+        log_unblocked(Blocker::Dependency, dependents[i].count == 1 ? dependents[i].depends_on[0] : -dependents[i].job);
 }
 
 void require_jobs_of_edge(int64 job, int64 depends_on) {

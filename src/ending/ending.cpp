@@ -166,7 +166,7 @@ int64 delete_jobs(Datum *ids, int count) {
     for (int first = 0; first < count; first += kDeletedAtOnce) {
         Rows gone = delete_rows(ids + first, Min(count - first, kDeletedAtOnce));
         for (uint64 i = 0; i < gone.size(); i++) {
-            publish_finished_at_commit(gone[i].int64_at(3));
+            log_finished(gone[i].int64_at(3));
             if (!gone[i].is_null(4)) publish_group_free(gone[i].int64_at(4));
         }
         deleted += static_cast<int64>(gone.size());

@@ -10,7 +10,7 @@
 #include "job/change_job.h"
 #include "job/owner.h"
 #include "job/transaction_log.h"
-#include "leases/watch.h"
+#include "leases/rescue_index.h"
 #include "queues/directory.h"
 
 #include <algorithm>
@@ -19,11 +19,11 @@ namespace jobq {
 
 namespace {
 
-// Those that are watched, and those that were claimed just now, whose ids are $2. No UNION: it might sort.
+// Those that are rescue-indexed, and those that were claimed just now, whose ids are $2. No UNION: it might sort.
 Statement find_jobs_of_worker = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($2 || ARRAY (SELECT w.id FROM jobq.jobs w
-                                      WHERE w._watched AND w.worker_id = $1 AND w.status = 'processing'))
+                                      WHERE w._rescue_indexed AND w.worker_id = $1 AND w.status = 'processing'))
          AND j.worker_id = $1 AND j.status = 'processing' AND )" IN_SCOPE("$3") R"(
        ORDER BY j.id)",
     {TEXTOID, INT8ARRAYOID, TEXTARRAYOID}};
@@ -249,7 +249,7 @@ void heartbeat_jobs(HeldJob *held, int count, const QueueScope *scope, Timestamp
 int heartbeat_worker(text *worker_id, const QueueScope *scope, TimestampTz now, HeldJob **held) {
     const Rows rows = run(find_jobs_of_worker, Params()
                                                    .add(PointerGetDatum(worker_id))
-                                                   .add(unwatched_jobs_of_worker(worker_id))
+                                                   .add(unindexed_jobs_of_worker(worker_id))
                                                    .add_if(scope != nullptr, scope_array(scope)));
     auto *found = room_for<HeldJob>(rows.size());
     int count = 0;

@@ -24,7 +24,7 @@ namespace {
 
 using core::ClaimKey;
 
-// Pending, scheduled and blocked jobs, by the indexes that they alone are in, and by the edges that those watch which
+// Pending, scheduled and blocked jobs, by the indexes that they alone are in, and by the active edges of those which
 // wait for dependencies; at most $2 of each.
 Statement count_waiting = {
     R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
@@ -35,7 +35,7 @@ Statement count_waiting = {
                                      WHERE j._due AND j.queue = $1 LIMIT $2) s)
             + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
                                      WHERE j._group_waiting IS NOT NULL AND j.queue = $1 LIMIT $2) g)
-            + (SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT d.job_id FROM jobq.dependencies d WHERE d.watched) d,
+            + (SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT d.job_id FROM jobq.dependencies d WHERE d.active) d,
                                                  LATERAL (SELECT FROM jobq.jobs j
                                                           WHERE j.id = ANY (ARRAY[d.job_id]) AND j.status = 'blocked'
                                                             AND j._group_waiting IS NULL AND j.queue = $1) j
@@ -102,7 +102,7 @@ void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
     const int passed = walk_priorities(jobs, lane, skip_empty_ranges, [&](const ClaimKey &key) {
         push_stream(streams, {lane, key});
     });
-    // The entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes who would learn.
+    // The entries of dropped jobs stay while an old transaction is open, and perhaps no worker comes who would refresh.
     if (!skip_empty_ranges || passed < kWorthRefreshing) return;
     refresh_lane(jobs, lane, core::kLastKey, kRefreshPause);
     renew_snapshot(jobs);

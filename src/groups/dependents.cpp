@@ -43,26 +43,27 @@ Statement get_states = {
     "SELECT u.id, s.status::text FROM unnest($1) AS u(id) LEFT JOIN LATERAL " STATE_OF("u.id") " s ON true",
     {INT8ARRAYOID}};
 
-// Whom it concerns that these jobs have finished: those that watch one of them, and those that shall be cancelled.
+// Whom it concerns that these jobs have finished: those whose active edge leads to one of them, and those that shall be
+// cancelled.
 Statement find_dependents = {
     R"(SELECT d.job_id, d.depends_on, u.failed AND d.on_failure = 'cancel',
-              (SELECT max(w.depends_on) FROM jobq.dependencies w WHERE w.job_id = d.job_id AND w.watched)
+              (SELECT max(w.depends_on) FROM jobq.dependencies w WHERE w.job_id = d.job_id AND w.active)
        FROM unnest($1, $2) AS u(id, failed),
             LATERAL (SELECT * FROM jobq.dependencies e
-                     WHERE e.depends_on = u.id AND (e.watched OR u.failed AND e.on_failure = 'cancel')
+                     WHERE e.depends_on = u.id AND (e.active OR u.failed AND e.on_failure = 'cancel')
                      ORDER BY e.job_id) d,
             LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id]) AND )" WAITS_HERE R"() x
        LIMIT $3)",
     {INT8ARRAYOID, BOOLARRAYOID, INT8OID}};
 
 // Of each of these jobs that is blocked and has dependencies, the first it must be cancelled for, and the one that it
-// watches if that has yet to finish. One that has none is not ours, or in the middle of a restore: its edges come
+// active one if that has yet to finish. One that has none is not ours, or in the middle of a restore: its edges come
 // later.
 Statement find_failed = {
     R"(SELECT u.id, f.depends_on,
               (SELECT max(d.depends_on)
                FROM jobq.dependencies d, LATERAL )" STATE_OF("d.depends_on") R"( s
-               WHERE d.job_id = u.id AND d.watched AND )" UNFINISHED R"()
+               WHERE d.job_id = u.id AND d.active AND )" UNFINISHED R"()
        FROM unnest($1) AS u(id),
             LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
                      AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id)) x
@@ -74,7 +75,7 @@ Statement find_failed = {
     {INT8ARRAYOID}};
 
 // Locks those that are blocked and that nobody holds, and finds the highest of their dependencies below a given one
-// that is not behind them: NULL, none. Which one they watch until now: the last column.
+// that is not behind them: NULL, none. Their active one until now: the last column.
 Statement look = {
     R"(SELECT x.id, f.depends_on, f.status::text, f.error, w.depends_on
        FROM unnest($1, $2) AS u(id, below),
@@ -87,7 +88,7 @@ Statement look = {
                                       OR d.on_failure = 'cancel' AND s.status IS DISTINCT FROM 'completed')
                                ORDER BY d.depends_on DESC LIMIT 1) f ON true
             LEFT JOIN LATERAL (SELECT d.depends_on FROM jobq.dependencies d
-                               WHERE d.job_id = u.id AND d.watched LIMIT 1) w ON true)",
+                               WHERE d.job_id = u.id AND d.active LIMIT 1) w ON true)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
 // Edges that somebody holds are left as they are.
@@ -95,14 +96,14 @@ Statement look = {
     "d.ctid = ANY (ARRAY (SELECT e.ctid FROM unnest($1, $2) AS u(id, depends_on), "        \
     "LATERAL (SELECT l.ctid FROM jobq.dependencies l WHERE l.job_id = u.id AND " condition \
     " FOR UPDATE SKIP LOCKED) e))"
-Statement watch = {
-    "UPDATE jobq.dependencies d SET watched = true "
+Statement activate = {
+    "UPDATE jobq.dependencies d SET active = true "
     "WHERE " EDGES_BY_PLACE("l.depends_on = u.depends_on") " RETURNING d.job_id",
     {INT8ARRAYOID, INT8ARRAYOID}};
-// All but the one that is watched from now on; 0: none is.
-Statement unwatch = {
-    "UPDATE jobq.dependencies d SET watched = NULL "
-    "WHERE " EDGES_BY_PLACE("l.watched AND l.depends_on <> u.depends_on"),
+// All but the one that is active from now on; 0: none is.
+Statement deactivate = {
+    "UPDATE jobq.dependencies d SET active = NULL "
+    "WHERE " EDGES_BY_PLACE("l.active AND l.depends_on <> u.depends_on"),
     {INT8ARRAYOID, INT8ARRAYOID}};
 
 // Jobs that wait, and those that have ceased to without our doing.
@@ -110,7 +111,7 @@ Statement find_waiting = {
     R"(SELECT d.job_id, d.depends_on, x.status = 'blocked'
        FROM jobq.dependencies d
             LEFT JOIN LATERAL (SELECT j.status FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id])) x ON true
-       WHERE d.watched AND d.job_id > $1
+       WHERE d.active AND d.job_id > $1
        ORDER BY d.job_id LIMIT $2)",
     {INT8OID, INT8OID}};
 
@@ -126,10 +127,10 @@ Statement find_reason_to_wait = {
                         AND (d.on_failure = 'cancel' OR )" UNFINISHED R"()))",
     {INT8OID}};
 
-// Blocked jobs, the highest of their dependencies and the one that they watch.
+// Blocked jobs, the highest of their dependencies and the active one.
 Statement find_blocked = {
     R"(SELECT u.id, (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id),
-              (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id AND d.watched)
+              (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id AND d.active)
        FROM unnest($1) AS u(id),
             LATERAL (SELECT FROM jobq.jobs j
                      WHERE j.id = ANY (ARRAY[u.id]) AND j.status = 'blocked'
@@ -228,20 +229,20 @@ void change_each(const Datum *ids, int count, Change change, Results *results, D
 // A dependency that had not finished when it was looked at. Unless commits told of it already then, it is to be looked
 // at once more.
 void look_later(int64 job) {
-    if (await_job(job)) publish_unblocked_at_commit(Blocker::Dependency, job);
+    if (await_job(job)) log_unblocked(Blocker::Dependency, job);
 }
 
-void watch_next(Results *results, Unblocking *done) {
+void activate_next(Results *results, Unblocking *done) {
     if (results->moved_count == 0) return;
     const Datum jobs = array_of(results->moved, results->moved_count, INT8OID);
     const Datum to = array_of(results->moved_to, results->moved_count, INT8OID);
-    run(watch, Params().add(jobs).add(to));
+    run(activate, Params().add(jobs).add(to));
     if (affected() != results->moved_count)
-        // Somebody holds an edge. Whoever watches two is looked at too often, whoever watches none too late.
+        // Somebody holds an edge. Whoever has two active ones is looked at too often, whoever has none too late.
         for (int i = 0; i < results->moved_count; i++)
             look_again({-DatumGetInt64(results->moved[i]), kNoJob, Blocker::Dependency});
     else {
-        run(unwatch, Params().add(jobs).add(to));
+        run(deactivate, Params().add(jobs).add(to));
         done->moved += affected();
     }
     for (int i = 0; i < results->moved_count; i++) look_later(DatumGetInt64(results->moved_to[i]));
@@ -303,7 +304,7 @@ int64 settle(Candidate *candidates, int count, Unblocking *done) {
         const Row row = rows[next++];
         // Its failed dependency was retried since: those above that one have not been looked at.
         if (candidates[i].fails && (row.is_null(2) || state_at(row, 3) == core::DependencyState::Unfinished))
-            publish_unblocked_at_commit(Blocker::Dependency, -candidates[i].job);
+            log_unblocked(Blocker::Dependency, -candidates[i].job);
         else
             sort_result(row, &results);
     }
@@ -316,12 +317,12 @@ int64 settle(Candidate *candidates, int count, Unblocking *done) {
         [&](int first, int n) { cancel_jobs(results.cancelled + first, results.reasons + first, n, done->now); },
         &results, &done->outcome);
     const int64 cancelled = done->outcome.done - done_before;
-    watch_next(&results, done);
+    activate_next(&results, done);
     memset(results.nothing, 0, sizeof(Datum) * Max(count, 1));
     if (results.settled_count > 0)
-        run(unwatch, Params()
-                         .add(array_of(results.settled, results.settled_count, INT8OID))
-                         .add(array_of(results.nothing, results.settled_count, INT8OID)));
+        run(deactivate, Params()
+                            .add(array_of(results.settled, results.settled_count, INT8OID))
+                            .add(array_of(results.nothing, results.settled_count, INT8OID)));
     return cancelled;
 }
 
@@ -353,7 +354,7 @@ void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
     for (uint64 i = 0; i < states.size(); i++) {
         const core::DependencyState state = state_at(states[i], 2);
         if (state == core::DependencyState::Unfinished) continue;
-        // Before the next look: who finds it unfinished there, since it was retried, watches it again.
+        // Before the next look: who finds it unfinished there, since it was retried, makes it active again.
         stop_awaiting_job(DatumGetInt64(states[i].get(1)));
         finished[finished_count] = states[i].get(1);
         failed[finished_count++] = BoolGetDatum(state != core::DependencyState::Completed);
@@ -367,7 +368,7 @@ void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 dependency = rows[i].int64_at(2);
         const bool fails = rows[i].bool_at(3);
-        // By hand it may have come to watch a higher one as well.
+        // By hand a higher one may have become active as well.
         const int64 highest = fails || rows[i].is_null(4) ? dependency : Max(dependency, rows[i].int64_at(4));
         candidates[i] = {rows[i].int64_at(1), highest + 1, fails, dependency};
     }
@@ -379,7 +380,7 @@ void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
     for (int i = 0; i < finished_count; i++) {
         const int64 job = DatumGetInt64(finished[i]);
         if (more)
-            publish_unblocked_at_commit(Blocker::Dependency, job);
+            log_unblocked(Blocker::Dependency, job);
         else if (full && done->outcome.failed == failed_before)
             look_again({job, kNoJob, Blocker::Dependency});
     }
@@ -433,7 +434,7 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
     // Who is cancelled may have dependents among these: they have higher ids.
     while (look_at_whole_jobs(jobs, count, done) > 0) CHECK_FOR_INTERRUPTS();
     if (left_count > 0)
-        run(unwatch, Params().add(array_of(left, left_count, INT8OID)).add(array_of(nothing, left_count, INT8OID)));
+        run(deactivate, Params().add(array_of(left, left_count, INT8OID)).add(array_of(nothing, left_count, INT8OID)));
     at_once = GetCurrentTimestamp() - begun > kLongSearch ? Max(at_once / 2, 1) : Min(at_once * 2, kSearchBatch);
     const bool more = waiting.size() == static_cast<uint64>(limit);
     if (!more) end_awaiting_anew(place->began);
@@ -453,22 +454,22 @@ void block_dependents(Datum jobs) {
 void settle_dependents(Datum jobs) {
     const Rows blocked = run(find_blocked, Params().add(jobs));
     const auto count = static_cast<int64>(blocked.size());
-    Datum *dependents = room_for<Datum>(count), *unwatched = room_for<Datum>(count), *watched = room_for<Datum>(count);
-    int dependent_count = 0, unwatched_count = 0;
+    Datum *dependents = room_for<Datum>(count), *inactive = room_for<Datum>(count), *active = room_for<Datum>(count);
+    int dependent_count = 0, inactive_count = 0;
     for (uint64 i = 0; i < blocked.size(); i++) {
         const Row row = blocked[i];
         if (row.is_null(2)) continue;
         dependents[dependent_count++] = row.get(1);
         if (row.is_null(3) || row.int64_at(3) < row.int64_at(2)) {
-            unwatched[unwatched_count] = row.get(1);
-            watched[unwatched_count++] = row.get(2);
+            inactive[inactive_count] = row.get(1);
+            active[inactive_count++] = row.get(2);
         }
-        publish_unblocked_at_commit(Blocker::Dependency, -row.int64_at(1));
+        log_unblocked(Blocker::Dependency, -row.int64_at(1));
     }
     leave_lines(dependents, dependent_count);
-    if (unwatched_count == 0) return;
-    run(watch,
-        Params().add(array_of(unwatched, unwatched_count, INT8OID)).add(array_of(watched, unwatched_count, INT8OID)));
+    if (inactive_count == 0) return;
+    run(activate,
+        Params().add(array_of(inactive, inactive_count, INT8OID)).add(array_of(active, inactive_count, INT8OID)));
 }
 
 void free_dependents(Datum jobs, TimestampTz now) {

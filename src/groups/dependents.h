@@ -1,4 +1,4 @@
-// Jobs that wait for others (edges/dependencies.h). Each of them watches one unfinished
+// Jobs that wait for others (edges/dependencies.h). Of each of them one edge is active, to an unfinished
 // dependency, the one with the highest id at first; when that has finished, the next lower one that has not. So each
 // edge is looked at once, however many jobs wait for however many others. A dependency that ends otherwise than by
 // completing is looked at from the other side: all jobs that depend on it are found by the index.
@@ -16,7 +16,7 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done);
 
 // Those below are called inside with_spi(), when jobs (bigint[]) have not been blocked by an enqueue.
 
-// Those of these jobs that are blocked watch a dependency from now on.
+// Those of these jobs that are blocked have an active edge from now on.
 void settle_dependents(Datum jobs);
 // Those that have none any more, and no group, are set free.
 void free_dependents(Datum jobs, TimestampTz now);

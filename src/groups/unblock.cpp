@@ -218,7 +218,7 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
         begin_promoting();
         unblocking_until_commit(true);
         search_everything(batch, &done);
-        // What is watched is complete now, and right whether this commits or not.
+        // What is active is complete now, and right whether this commits or not.
         unblocking_until_commit(false);
         return done.outcome;
     }
@@ -273,7 +273,7 @@ TimestampTz next_unblocking(TimestampTz now) {
 
 void undo_unblocking() {
     if (!transaction_log().unblocking) return;
-    // By hand: what is watched may be incomplete now.
+    // By hand: what is active may be incomplete now.
     if (state.slot == nullptr) {
         unblock_anything();
         return;

@@ -18,7 +18,7 @@ struct Unblocking {
     TimestampTz now;
     bool careful;  // a job that cannot be changed may be among them: each in a subtransaction of its own
     DutyOutcome outcome;
-    int64 moved;  // dependencies that are not watched any more
+    int64 moved;  // dependencies that are not active any more
 };
 
 // One kind of blocker, for unblock.cpp. All of it runs inside with_spi(), under fresh snapshots, with the lock on

@@ -154,7 +154,7 @@ void tell_of_waiting(const JobState &before, const JobState &after) {
     const core::Life &is = after.life;
     if (is.ready && may_be_claimed_anew(before, after))
         readers->ready(after.queue, after.lane, {is.run_at, after.id, after.priority}, false);
-    if (is.due && (!before.life.due || before.life.run_at != is.run_at)) publish_due_at_commit(is.run_at);
+    if (is.due && (!before.life.due || before.life.run_at != is.run_at)) log_due(is.run_at);
 }
 
 // The rescue looks when a lease of a job in its index runs out; of a job whose cancellation was asked for it works out
@@ -162,12 +162,12 @@ void tell_of_waiting(const JobState &before, const JobState &after) {
 void tell_of_running(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.lease && was.lease != is.lease) readers->lease_ended(before.id, *was.lease);
-    if (is.status != core::JobStatus::Processing || !is.watched) return;
+    if (is.status != core::JobStatus::Processing || !is.rescue_indexed) return;
     const bool asked = is.cancel_requested_at && was.cancel_requested_at != is.cancel_requested_at;
     if (asked)
-        publish_lease_deadline_at_commit(DT_NOBEGIN);
-    else if (!was.watched || was.lease != is.lease)
-        publish_lease_deadline_at_commit(core::deadline_of(is));
+        log_lease_deadline(DT_NOBEGIN);
+    else if (!was.rescue_indexed || was.lease != is.lease)
+        log_lease_deadline(core::deadline_of(is));
 }
 
 }  // namespace
@@ -275,9 +275,9 @@ void hint_at_change(const JobState &before, const JobState &after) {
     tell_of_slots(before, after);
     tell_of_place(before, after);
     tell_of_waiting(before, after);
-    if (before.id != after.id) publish_finished_at_commit(before.id);
+    if (before.id != after.id) log_finished(before.id);
     if (core::is_finished(after.life.status) && !core::is_finished(before.life.status))
-        publish_finished_at_commit(after.id, after.life.status == core::JobStatus::Completed);
+        log_finished(after.id, after.life.status == core::JobStatus::Completed);
 }
 
 void tell_of_change(const JobState &before, const JobState &after) {
@@ -294,7 +294,7 @@ void tell_of_new_job(const JobState &job, bool unclaimed) {
     count_inserts_at_commit(job.queue, is.status, 1);
     if (is.group_waiting) publish_group_waits(*is.group_waiting, job.id);
     if (is.ready) readers->ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
-    if (is.due) publish_due_at_commit(is.run_at);
+    if (is.due) log_due(is.run_at);
 }
 
 void tell_of_gone_job(const JobState &job) {
@@ -305,7 +305,7 @@ void tell_of_gone_job(const JobState &job) {
     gone.life.queue_slot = gone.life.key_slot = gone.life.group_active = {};
     tell_of_slots(job, gone);
     tell_of_place(job, gone);
-    publish_finished_at_commit(job.id, was.status == core::JobStatus::Completed);
+    log_finished(job.id, was.status == core::JobStatus::Completed);
 }
 
 }  // namespace jobq

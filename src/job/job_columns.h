@@ -31,7 +31,7 @@ namespace jobq {
     COLUMN(HoldsKey, "_holds_key", BOOLOID, false, Refused, Jobq)                          \
     COLUMN(Ready, "_ready", BOOLOID, false, Refused, Jobq)                                 \
     COLUMN(Due, "_due", BOOLOID, false, Refused, Jobq)                                     \
-    COLUMN(Watched, "_watched", BOOLOID, false, Refused, Jobq)                              \
+    COLUMN(RescueIndexed, "_rescue_indexed", BOOLOID, false, Refused, Jobq)                  \
     COLUMN(Status, "status", InvalidOid, true, Unused, Producer)                           \
     COLUMN(Attempts, "attempts", INT4OID, true, Unused, Jobq)                              \
     COLUMN(LostAttempts, "lost_attempts", INT4OID, true, Unused, Jobq)                     \

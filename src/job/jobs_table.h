@@ -65,7 +65,7 @@ void require_usable_jobs();
 // The epoch of the empty ranges (lanes/empty_ranges.h) as this session sees it now: another one whenever the triggers
 // of jobq.jobs that tell of changes by hand have been changed. kNoEpoch when one of them is missing or switched off,
 // this very transaction has changed them, or other tables inherit jobq.jobs, of whose rows nobody tells. The triggers
-// cannot change while somebody else writes to the table or has opened it with open_jobs: whoever learns holds that
+// cannot change while somebody else writes to the table or has opened it with open_jobs: whoever refreshes holds that
 // lock, and so does a change that nobody is told of.
 uint64 trigger_epoch();
 

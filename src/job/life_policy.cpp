@@ -20,7 +20,7 @@ void follow_status(Life *life, Micros now) {
     if (!runs) {
         life->lease.reset();
         life->must_end_at.reset();
-        life->watched = false;
+        life->rescue_indexed = false;
         life->queue_slot.reset();
         life->key_slot.reset();
     }
@@ -49,7 +49,7 @@ void claim(Life *life, const Event &event) {
     // None stands for the usual one: 16 bytes less in each version of the row.
     life->lease_timeout = event.timeout == kDefaultSettings.heartbeat_timeout ? Maybe() : Maybe(event.timeout);
     life->must_end_at = event.max_runtime > 0 ? Maybe(saturating_add(event.now, event.max_runtime)) : Maybe();
-    life->watched = event.watched;
+    life->rescue_indexed = event.rescue_indexed;
     life->cancel_requested_at.reset();
     life->queue_slot = event.queue_slot;
     life->key_slot = event.key_slot;
@@ -95,7 +95,7 @@ void lose(Life *life, const Event &event) {
 void cancel(Life *life, const Event &event) {
     if (!life->cancel_requested_at) life->cancel_requested_at = event.now;
     if (life->status == JobStatus::Processing)
-        life->watched = true;
+        life->rescue_indexed = true;
     else
         life->status = JobStatus::Cancelled;
 }
@@ -172,8 +172,8 @@ void happen(Life *life, const Event &event) {
     switch (event.kind) {
         case EventKind::Claimed:
             return claim(life, event);
-        case EventKind::Watched:
-            life->watched = true;
+        case EventKind::RescueIndexed:
+            life->rescue_indexed = true;
             return;
         case EventKind::SlotsGiven:
             return give_slots(life, event);
@@ -240,7 +240,7 @@ bool applies(EventKind kind, const Life &before) noexcept {
     switch (kind) {
         case EventKind::Claimed:
             return status == JobStatus::Pending;
-        case EventKind::Watched:
+        case EventKind::RescueIndexed:
         case EventKind::SlotsGiven:
         case EventKind::InCompany:
         case EventKind::Heartbeat:
@@ -310,7 +310,7 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
     if (life.status == JobStatus::Processing) {
         // Without a lease of ours it still gets a deadline, so that it cannot run for ever. With one it has what its
         // claim has said: no timeout stands for the usual one.
-        life.watched = true;
+        life.rescue_indexed = true;
         if (!life.last_heartbeat) life.last_heartbeat = now;
         if (!life.lease_timeout && !life.lease) life.lease_timeout = facts.timeout;
         const Micros start = life.started_at.value_or(*life.last_heartbeat);

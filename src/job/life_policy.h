@@ -35,7 +35,7 @@ using Maybe = std::optional<std::int64_t>;
     COLUMN(CompanyLease, company_lease, Number)              \
     COLUMN(LeaseTimeout, lease_timeout, Span)                \
     COLUMN(MustEndAt, must_end_at, Number)                   \
-    COLUMN(Watched, watched, Flag)                           \
+    COLUMN(RescueIndexed, rescue_indexed, Flag)              \
     COLUMN(QueueSlot, queue_slot, Number)                    \
     COLUMN(KeySlot, key_slot, Number)                        \
     COLUMN(SlotSeq, slot_seq, Number)                        \
@@ -78,9 +78,9 @@ std::uint32_t differing(const Life &a, const Life &b) noexcept;
 
 enum class EventKind : std::uint8_t {
     Claimed,
-    Watched,     // it runs, and the rescue's index shall have it from now on
-    SlotsGiven,  // to a job that runs without: its limit is new
-    InCompany,   // its worker has lost other jobs: should it be lost, too, the blame is not its own
+    RescueIndexed,  // it runs, and the rescue's index shall have it from now on
+    SlotsGiven,     // to a job that runs without: its limit is new
+    InCompany,      // its worker has lost other jobs: should it be lost, too, the blame is not its own
     Heartbeat,
     Completed,
     Failed,        // its worker said so
@@ -116,7 +116,7 @@ struct Event {
     int max_attempts = 0;      // Replaced
     OnMaxRuntime on_max_runtime = OnMaxRuntime::Fail;     // Overran
     bool waits = false;                                   // Retried, StartedOver: for its dependencies again
-    bool watched = false;                                 // Claimed: the rescue's index has it at once
+    bool rescue_indexed = false;                          // Claimed: the rescue's index has it at once
     std::int64_t lease = 0;                               // Claimed
     Micros timeout = 0;                                   // Claimed
     Micros max_runtime = 0;                               // Claimed; 0: none

@@ -61,8 +61,8 @@ struct LoggedRound {
     bool any;        // else nothing else here means anything
     bool extension;  // jobq.announce() was called
     TimestampTz due;
-    TimestampTz lease_deadline;  // of the jobs that are watched from now on
-    Horizon horizon;             // what a look at all watched jobs has found
+    TimestampTz lease_deadline;  // of the jobs that are rescue-indexed from now on
+    Horizon horizon;             // what a look at all rescue-indexed jobs has found
     uint64 horizon_version;      // 0: there was none
     SubTransactionId looked_in;
 };

@@ -15,7 +15,7 @@ namespace {
 // Zero throughout when it is empty: memory that is never written to costs nothing.
 TransactionLog log = {};
 
-bool anybody_learns() { return shared_memory_ready() && IsUnderPostmaster; }
+bool has_readers() { return shared_memory_ready() && IsUnderPostmaster; }
 
 // ---- numbers of jobs
 
@@ -42,7 +42,7 @@ core::Counts *counts_at(const char *name, int level) {
 
 core::Counts *counts_of(std::string_view queue) {
     QueueName name;
-    if (!anybody_learns() || !copy_queue(name, queue)) return nullptr;
+    if (!has_readers() || !copy_queue(name, queue)) return nullptr;
     return counts_at(name, GetCurrentTransactionNestLevel());
 }
 
@@ -156,13 +156,13 @@ void count_event_at_commit(std::string_view queue, core::CountedEvent event, int
 }
 
 void recount_at_commit() {
-    if (!anybody_learns()) return;
+    if (!has_readers()) return;
     log.counts_unknown = true;
-    publish_due_at_commit(GetCurrentTimestamp());
+    log_due(GetCurrentTimestamp());
 }
 
-bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {
-    if (!anybody_learns()) return false;
+bool log_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {
+    if (!has_readers()) return false;
     round_of_worker();
     if (!is_new) log.claimed_before = true;
     if (log.ready_unknown) return false;
@@ -197,8 +197,8 @@ void describe_ready_lane(int64 lane, const core::LaneTraits &traits) {
     log.queues.items[ready->queue].undescribed--;
 }
 
-void publish_settings_at_commit(std::string_view queue) {
-    if (!anybody_learns()) return;
+void log_settings(std::string_view queue) {
+    if (!has_readers()) return;
     round_of_worker();
     LoggedQueue *logged = queue.empty() ? nullptr : logged_queue(queue);
     if (logged != nullptr)
@@ -207,17 +207,17 @@ void publish_settings_at_commit(std::string_view queue) {
         log.queues_unknown = true;
 }
 
-void publish_claim_at_abort() {
-    if (anybody_learns()) log.claims = true;
+void log_claim() {
+    if (has_readers()) log.claims = true;
 }
 
-bool publish_lanes_at_commit() {
+bool log_lanes() {
     log.lanes_in = Max(log.lanes_in, GetCurrentSubTransactionId());
     return log.news_sent;
 }
 
-void publish_finished_at_commit(int64 job, bool completed) {
-    if (!anybody_learns()) return;
+void log_finished(int64 job, bool completed) {
+    if (!has_readers()) return;
     if (log.finished_count < kMaxLoggedFinished) {
         log.completed[log.finished_count] = completed;
         log.finished[log.finished_count++] = job;
@@ -226,12 +226,12 @@ void publish_finished_at_commit(int64 job, bool completed) {
     }
 }
 
-void publish_finished_anywhere_at_commit() {
-    if (anybody_learns()) log.finished_unknown = true;
+void log_finished_anywhere() {
+    if (has_readers()) log.finished_unknown = true;
 }
 
-void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job) {
-    if (!anybody_learns() || (log.unblocked_unknown & bit_of(blocker)) != 0) return;
+void log_unblocked(Blocker blocker, int64 key, int64 job) {
+    if (!has_readers() || (log.unblocked_unknown & bit_of(blocker)) != 0) return;
     uint16 *recent = &log.recently_unblocked[static_cast<uint64>(key) % kRecentlyUnblocked];
     Unblocked *known = &log.unblocked[*recent];
     if (*recent < log.unblocked_count && known->key == key && known->blocker == blocker) {
@@ -246,14 +246,14 @@ void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job) {
     log.unblocked[log.unblocked_count++] = {key, job, blocker};
 }
 
-void publish_unblocked_anywhere_at_commit(Blocker blocker) {
-    if (anybody_learns()) log.unblocked_unknown |= bit_of(blocker);
+void log_unblocked_anywhere(Blocker blocker) {
+    if (has_readers()) log.unblocked_unknown |= bit_of(blocker);
 }
 
 void unblocking_until_commit(bool going_on) { log.unblocking = going_on; }
 
 bool publish_slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq, uint64 ticket) {
-    if (!anybody_learns()) return false;
+    if (!has_readers()) return false;
     LoggedSlot *logged = logged_slot(queue, key, slot);
     if (logged == nullptr) {
         log.slots_taken_unknown = true;
@@ -266,7 +266,7 @@ bool publish_slot_taken(std::string_view queue, std::string_view key, int64 slot
 }
 
 void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 slot) {
-    if (!anybody_learns()) return;
+    if (!has_readers()) return;
     LoggedSlot *logged = logged_slot(queue, key, slot);
     if (logged == nullptr) {
         log.slots_freed_unknown = true;
@@ -281,21 +281,21 @@ void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 sl
 }
 
 void slots_freed_at_commit() {
-    if (anybody_learns()) log.slots_freed_unknown = true;
+    if (has_readers()) log.slots_freed_unknown = true;
 }
 
-void publish_due_at_commit(TimestampTz when) {
-    if (!anybody_learns()) return;
+void log_due(TimestampTz when) {
+    if (!has_readers()) return;
     LoggedRound *round = round_of_worker();
     if (when < round->due) round->due = when;
 }
 
-void publish_lease_deadline_at_commit(TimestampTz when) {
-    publish_due_at_commit(when);
+void log_lease_deadline(TimestampTz when) {
+    log_due(when);
     if (log.round.any && when < log.round.lease_deadline) log.round.lease_deadline = when;
 }
 
-void publish_horizon_at_commit(uint64 version, const Horizon &found) {
+void log_horizon(uint64 version, const Horizon &found) {
     if (version == 0) return;
     LoggedRound *round = round_of_worker();
     round->horizon_version = version;
@@ -304,11 +304,11 @@ void publish_horizon_at_commit(uint64 version, const Horizon &found) {
 }
 
 void announce_extension_at_commit() {
-    if (anybody_learns()) round_of_worker()->extension = true;
+    if (has_readers()) round_of_worker()->extension = true;
 }
 
 void announce_databases_at_commit() {
-    if (anybody_learns()) log.databases = true;
+    if (has_readers()) log.databases = true;
 }
 
 bool has_unpublished_jobs(int64 lane) {

@@ -1,6 +1,6 @@
 // The log of the transaction: all that it will tell others when it commits, and some of it when it does not. Whoever
-// changes something says so here, in a few stores; who learns of it, when and in which order, stands in main/jobq.cpp.
-// The learners read it by job/logged.h, and nobody who writes knows them.
+// changes something says so here, in a few stores; who reads it, when and in which order, stands in main/jobq.cpp.
+// They read it by job/logged.h, and nobody who writes knows them.
 //
 // It is folded while it is written, and has room for a fixed number of entries: a transaction of any size costs the
 // same memory, half a megabyte at most and none of it allocated, and beyond that it is told less precisely.
@@ -54,22 +54,22 @@ void recount_at_commit();
 // A job of this queue and lane does. For tell_ready() (lanes/lanes.h), which every statement that makes a job pending
 // calls for each of its jobs. `is_new`: nobody can have claimed it before. True: the lane is to be described, once, for
 // those who sleep; otherwise they look for themselves.
-bool publish_ready_at_commit(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
+bool log_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
 void describe_ready_lane(int64 lane, const core::LaneTraits &traits);
 // The settings of a queue change, or of any queue when the name is empty: it may have been resumed.
-void publish_settings_at_commit(std::string_view queue);
+void log_settings(std::string_view queue);
 // Jobs are claimed: should the transaction or a savepoint of it roll back, they are claimable again.
-void publish_claim_at_abort();
+void log_claim();
 // The directory of lanes gets other rows. True: the message about all of them has been sent, this needs one of its own.
-bool publish_lanes_at_commit();
+bool log_lanes();
 
 // ---- jobs that end
 
 // A job finishes, or goes: whoever waits for it is woken, jobs too. Every statement that ends jobs must say so for each
 // of its jobs, or for any when nobody knows which. `completed`: it did, for sure, which concerns fewer of those that
 // depend on it.
-void publish_finished_at_commit(int64 job, bool completed = false);
-void publish_finished_anywhere_at_commit();
+void log_finished(int64 job, bool completed = false);
+void log_finished_anywhere();
 
 // ---- jobs that are no longer blocked
 
@@ -87,13 +87,13 @@ struct Unblocked {
 };
 constexpr int64 kNoJob = PG_INT64_MAX;
 
-void publish_unblocked_at_commit(Blocker blocker, int64 key, int64 job = kNoJob);
+void log_unblocked(Blocker blocker, int64 key, int64 job = kNoJob);
 // Nobody knows which ones.
-void publish_unblocked_anywhere_at_commit(Blocker blocker);
+void log_unblocked_anywhere(Blocker blocker);
 // A job of the group waits for its turn from now on.
-inline void publish_group_waits(int64 group, int64 job) { publish_unblocked_at_commit(Blocker::Group, group, job); }
+inline void publish_group_waits(int64 group, int64 job) { log_unblocked(Blocker::Group, group, job); }
 // The job of the group whose turn it was has ended, or is gone.
-inline void publish_group_free(int64 group) { publish_unblocked_at_commit(Blocker::Group, group); }
+inline void publish_group_free(int64 group) { log_unblocked(Blocker::Group, group); }
 // Blocked jobs are being set free, by who alone may do so, until it is done: what it remembers is wrong if it fails.
 void unblocking_until_commit(bool going_on);
 
@@ -109,15 +109,15 @@ void slots_freed_at_commit();
 // ---- the background worker
 
 // Something is due at `when` (a lease runs out, a job becomes due).
-void publish_due_at_commit(TimestampTz when);
-// The same for a running job that the table marks as watched: its lease runs out, or its cancellation is to be forced,
+void log_due(TimestampTz when);
+// The same for a running job that is rescue-indexed: its lease runs out, or its cancellation is to be forced,
 // at `when`; DT_NOBEGIN: perhaps at once.
-void publish_lease_deadline_at_commit(TimestampTz when);
+void log_lease_deadline(TimestampTz when);
 
 // `version`: of begin_horizon_scan() (leases/horizon.h).
-void publish_horizon_at_commit(uint64 version, const Horizon &found);
+void log_horizon(uint64 version, const Horizon &found);
 
-// The extension has come or gone: like publish_due_at_commit(now), and the worker looks whether it is there.
+// The extension has come or gone: like log_due(now), and the worker looks whether it is there.
 void announce_extension_at_commit();
 // The launcher is to look through pg_database again.
 void announce_databases_at_commit();

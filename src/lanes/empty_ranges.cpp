@@ -1,4 +1,4 @@
-// See empty_ranges.h. In a set of the table, the lane that learned something longest ago makes room for a new one.
+// See empty_ranges.h. In a set of the table, the lane that was refreshed longest ago makes room for a new one.
 #include "compat/pg.h"
 
 #include "compat/settings.h"
@@ -13,9 +13,9 @@ namespace {
 using core::ClaimKey;
 using core::EmptyRanges;
 
-// Publications that a learner is told of one by one; later ones widen the last.
+// Publications that a reader is told of one by one; later ones widen the last.
 constexpr int kMaxPublished = 4;
-// A learner that took longer has ended without a word.
+// A reader that took longer has ended without a word.
 constexpr core::Micros kLongestRefresh = core::kSecond;
 
 struct Published {

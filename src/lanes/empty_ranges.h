@@ -7,7 +7,7 @@
 //  - Whatever makes a job claimable publishes the job's key after its transaction has become visible
 //  (wait/at_commit.h),
 //    which takes the key out of the ranges.
-//  - A range is learned from a plain read under a fresh snapshot that does not see the reader's own changes: a row that
+//  - A range comes from a plain read under a fresh snapshot that does not see the reader's own changes: a row that
 //    anybody holds, or has changed without having committed, still counts as a job. The reader says so before it
 //    takes the snapshot, and what is published from then on limits what it may add.
 // By hand, triggers publish. So empty ranges are of an epoch, the time between two changes of the table's triggers, and
@@ -34,7 +34,7 @@ core::ClaimKey first_possible_key(uint64 epoch, int64 lane);
 core::ClaimKey expected_end(int64 lane);
 void expect_end(int64 lane, const core::ClaimKey &key);
 
-// A read that may learn something begins: to be called before its snapshot is taken, and before read_empty_ranges. 0:
+// A read that may find empty ranges begins: to be called before its snapshot is taken, and before read_empty_ranges. 0:
 // not now, since another one is going on or began less than `pause` ago.
 uint64 begin_refresh(uint64 epoch, int64 lane, core::Micros pause);
 // What the read found empty; `ticket` is what begin_refresh returned.

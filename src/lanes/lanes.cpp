@@ -499,7 +499,7 @@ void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, b
     if (!is_settled) {
         if (stays(lane_of(known_of(queue), lane)) || ensure_lane_of_job(lane, key.id)) settle(lane);
     }
-    if (!publish_ready_at_commit(queue, lane, key, is_new)) return;
+    if (!log_ready(queue, lane, key, is_new)) return;
     const Lane *found = lane_of(known_of(queue), lane);
     if (found != nullptr)
         describe_ready_lane(lane,
@@ -535,7 +535,7 @@ void lanes_changed_at_commit() {
     open_cache();
     if (!OidIsValid(news)) find_relations();
     // Triggers that fire at the end of the transaction may enter lanes yet.
-    if (publish_lanes_at_commit()) send_news();
+    if (log_lanes()) send_news();
 }
 
 void invalidate_lanes() {

@@ -6,9 +6,9 @@
 
 namespace jobq {
 
-// Of the watched jobs, the current transaction's included.
+// Of the rescue-indexed jobs, the current transaction's included.
 Horizon horizon();
-// A look at all watched jobs begins, whose result publish_horizon_at_commit tells. What others publish in between goes
+// A look at all rescue-indexed jobs begins, whose result log_horizon tells. What others publish in between goes
 // first. 0: it shall not be told of, since the transaction's snapshot is older than the look, or nobody would be.
 uint64 begin_horizon_scan();
 

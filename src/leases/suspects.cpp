@@ -9,7 +9,7 @@
 #include "job/owner.h"
 #include "job/retry_policy.h"
 #include "leases/suspects.h"
-#include "leases/watch.h"
+#include "leases/rescue_index.h"
 #include "queues/queue_settings_policy.h"
 
 #include <algorithm>
@@ -29,13 +29,13 @@ Statement read_held = {
     R"(SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h._lease_timeout, h.lease,
               h._company_lease = h.lease
        FROM jobq.jobs h
-       WHERE h._watched AND h.status = 'processing'
+       WHERE h._rescue_indexed AND h.status = 'processing'
          AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1)))
        UNION ALL
        SELECT h.id, h.worker_id, coalesce(h.last_heartbeat, h.created_at), h._lease_timeout, h.lease,
               h._company_lease = h.lease
        FROM jobq.jobs h
-       WHERE h.id = ANY ($2) AND h._watched IS NOT TRUE AND h.status = 'processing'
+       WHERE h.id = ANY ($2) AND h._rescue_indexed IS NOT TRUE AND h.status = 'processing'
          AND h.worker_id = ANY (ARRAY (SELECT j.worker_id FROM jobq.jobs j WHERE j.id = ANY ($1))))",
     {INT8ARRAYOID, INT8ARRAYOID}};
 enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease, kHeldMarked };
@@ -43,7 +43,7 @@ enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease,
 // The suspects that a worker holds; one in company under its current lease need not have been one at its claim.
 Statement read_suspects = {
     R"(SELECT j.started_at, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
-       WHERE j._watched AND j.worker_id = $1 AND j.status = 'processing'
+       WHERE j._rescue_indexed AND j.worker_id = $1 AND j.status = 'processing'
          AND (j.lost_attempts > 0 OR j._company_lease <> j.lease) AND j.started_at IS NOT NULL
          AND j.last_heartbeat IS NOT NULL)",
     {TEXTOID}};
@@ -88,7 +88,7 @@ Company find_company_of(Datum *ids, const bool *lost, int count, Snapshot before
         std::fill_n(all.lost_together, count, true);
         return all;
     }
-    const Rows rows = read(read_held, Params().add(jobs).add(unwatched_jobs()), before);
+    const Rows rows = read(read_held, Params().add(jobs).add(unindexed_jobs()), before);
     const int held_count = static_cast<int>(rows.size());
     auto *locked = room_for<LockedJob>(count);
     for (int i = 0; i < count; i++) locked[i] = {DatumGetInt64(ids[i]), i};

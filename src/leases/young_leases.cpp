@@ -19,7 +19,7 @@ namespace {
 struct Entry {
     Oid database;         // InvalidOid: free
     TransactionId made;   // by the (sub)transaction that claimed; FrozenTransactionId: long ago
-    TransactionId ended;  // by the (sub)transaction that completed the job, or marked it as watched
+    TransactionId ended;  // by the (sub)transaction that completed the job, or entered it into the rescue's index
     uint32 worker_hash;
     int64 job;
     int64 lease;
@@ -139,7 +139,7 @@ int list_leases(YoungLease *young, int room, Wanted wanted) {
 }  // namespace
 
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due) {
-    if (!table.exists() || !watching_is_lazy()) return false;
+    if (!table.exists() || !indexing_is_lazy()) return false;
     return enter({MyDatabaseId, GetCurrentTransactionId(), InvalidTransactionId, worker_hash, job, lease, due});
 }
 

@@ -1,13 +1,13 @@
 // The leases of the last second or so: jobs that have been claimed and that the rescue's index does not hold yet. A job
 // that is completed soon never gets there, which spares its claim and its completion an index entry each, and lets the
-// completion be a HOT update. Only a job that still runs when its time here is over is marked `watched` in the table.
+// completion be a HOT update. Only a job that still runs when its time here is over enters the rescue's index.
 //
 // An entry carries the numbers of the transactions that made it and that ended its purpose (completed the job, or
-// marked it as watched). Whoever reads it asks what became of these: nothing has to be put right when one rolls back,
-// is prepared, or dies.
+// entered it into the rescue's index). Whoever reads it asks what became of these: nothing has to be put right when one
+// rolls back, is prepared, or dies.
 //
 // Bounded memory: without room, without preload or where no background worker comes by, the claim marks the job as
-// watched itself. What a restart forgets, the first round after it finds in the table.
+// rescue-indexed itself. What a restart forgets, the first round after it finds in the table.
 #pragma once
 
 #include "compat/pg.h"
@@ -21,7 +21,7 @@ struct YoungLease {
 };
 
 // Enters the lease that the current transaction gives; `due`: when the rescue shall have a look. False: no room or no
-// use, the claim must mark the job as watched.
+// use, the claim must put the job into the rescue's index.
 bool enter_lease(int64 job, int64 lease, uint32 worker_hash, TimestampTz due);
 // The same for a job that the table shows as running, claimed by nobody knows whom; unless it has been entered.
 bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash);
@@ -48,12 +48,12 @@ uint32 worker_hash_of(const text *worker_id);
 // How many there can be; 0 without preload.
 int max_recent_claims();
 
-// When running jobs that nobody watches must be looked for in the whole table, and that this has been done, begun at
-// `begin`. `epoch`: of the triggers, as the look has seen it (trigger_epoch() in job/jobs_table.h). What comes behind
-// the triggers' back has been committed before the next epoch begins: one look in each finds it; and where they are
-// switched off for long, one now and then. `held`: some were held by others, it must be done again before long.
-TimestampTz next_look_for_unwatched(uint64 epoch);
-void looked_for_unwatched(uint64 epoch, TimestampTz begin, bool held);
+// When running jobs that the rescue's index lacks must be looked for in the whole table, and that this has been done,
+// begun at `begin`. `epoch`: of the triggers, as the look has seen it (trigger_epoch() in job/jobs_table.h). What comes
+// behind the triggers' back has been committed before the next epoch begins: one look in each finds it; and where they
+// are switched off for long, one now and then. `held`: some were held by others, it must be done again before long.
+TimestampTz next_look_for_unindexed(uint64 epoch);
+void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held);
 
 // For shmem/memory.cpp.
 Size young_leases_size();

@@ -6,7 +6,7 @@
 #include "job/change_job.h"
 #include "job/jobs_table.h"
 #include "job/transaction_log.h"
-#include "leases/watch.h"
+#include "leases/rescue_index.h"
 #include "limits/limit_settings.h"
 #include "limits/limit_slots.h"
 #include "limits/limiter.h"
@@ -77,10 +77,10 @@ Statement count_of_other_keys = {
          AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.concurrency_key))",
     {TEXTOID}};
 
-// Of the jobs that run these are watched, or their ids are $1.
+// Of the jobs that run these are rescue-indexed, or their ids are $1.
 Statement find_unslotted = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._watched)) AND j.status = 'processing'
+       WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) AND j.status = 'processing'
          AND (j._queue_slot IS NULL AND EXISTS (SELECT FROM jobq.limit_settings l
                                                WHERE l.queue = j.queue AND l.key = '' AND l.max_running IS NOT NULL)
               OR j._key_slot IS NULL AND j.concurrency_key IS NOT NULL
@@ -143,7 +143,7 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
 
 // Gives slots to all running jobs that lack them; false when some could not be looked at.
 bool give_all_slots(TimestampTz now, int64 *given) {
-    const Rows rows = run(find_unslotted, Params().add(unwatched_jobs()));
+    const Rows rows = run(find_unslotted, Params().add(unindexed_jobs()));
     bool all = true;
     Given last[2] = {};
     if (rows.size() == 0) return all;
@@ -164,7 +164,7 @@ bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcom
     if (attempt([&] { all = give_all_slots(now, given); }, &failure)) return all;
     *given = 0;
     all = true;
-    const Rows rows = run(find_unslotted, Params().add(unwatched_jobs()));
+    const Rows rows = run(find_unslotted, Params().add(unindexed_jobs()));
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 id = rows[i].int64_at(1);
         const auto give = [&] {
@@ -250,7 +250,7 @@ void look_for_unslotted() {
     run(ask, Params());
     asked_in = xid;
     asked_in_sub = GetCurrentSubTransactionId();
-    publish_due_at_commit(GetCurrentTimestamp());
+    log_due(GetCurrentTimestamp());
 }
 
 void settle_slots(TimestampTz now, DutyOutcome *outcome) {

@@ -113,11 +113,11 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, int64 lane,
         if (all) publish_keys(throttled, core::kFirstKey, core::kLastKey);
         if (length == kNothingKept) return {};
         // Asked first: what ends in between is in the ranges then.
-        const bool learning = is_being_refreshed(throttled);
+        const bool refreshing = is_being_refreshed(throttled);
         const EmptyRanges ranges = read_empty_ranges(epoch, throttled);
         if (length == 0) return ranges;
         const std::string_view unthrottled(key, static_cast<size_t>(length));
-        if (!unthrottle_first(jobs, lane, unthrottled, ranges) && learning)
+        if (!unthrottle_first(jobs, lane, unthrottled, ranges) && refreshing)
             unthrottle_key(name, unthrottled, core::saturating_add(now, kWhileRefreshing));
     }
 }

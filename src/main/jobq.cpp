@@ -18,7 +18,7 @@
 #include "job/logged.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
-#include "leases/watch.h"
+#include "leases/rescue_index.h"
 #include "leases/young_leases.h"
 #include "limits/limit_state.h"
 #include "limits/throttled_ranges.h"
@@ -46,7 +46,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforeCommit, choose_async_commit},  // the last: nothing may be written behind it
 
     {Phase::BeforePrepare, adopt_prepared},
-    {Phase::BeforePrepare, watch_own_leases},  // runs triggers, which may claim and enter lanes
+    {Phase::BeforePrepare, index_own_leases},  // runs triggers, which may claim and enter lanes
     {Phase::BeforePrepare, send_news_of_lanes},
 
     {Phase::Prepare, keep_log},

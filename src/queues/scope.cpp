@@ -45,8 +45,8 @@ enum class Restriction : uint8 { Unknown, Nobody, Somebody };
 Restriction restriction = Restriction::Unknown;
 
 // jobq.queue_grants and the views whose privileges matter.
-constexpr const char *kWatched[] = {"queue_grants", "producer_queues", "worker_queues", "operator_queues"};
-Oid watched[lengthof(kWatched)];
+constexpr const char *kGrantRelations[] = {"queue_grants", "producer_queues", "worker_queues", "operator_queues"};
+Oid grant_relations[lengthof(kGrantRelations)];
 
 Statement find_restriction = {
     R"(SELECT 1 FROM jobq.queue_grants
@@ -62,8 +62,8 @@ Statement find_home_in_scope = {
     "SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND coalesce(j.dead_from, j.queue) = ANY ($2)", {INT8OID, TEXTARRAYOID}};
 
 void on_relcache_invalidation(Oid relation) {
-    if (relation != InvalidOid &&
-        std::find(watched, watched + lengthof(watched), relation) == watched + lengthof(watched))
+    if (relation != InvalidOid && std::find(grant_relations, grant_relations + lengthof(grant_relations), relation) ==
+                                      grant_relations + lengthof(grant_relations))
         return;
     restriction = Restriction::Unknown;
     current_generation++;
@@ -96,16 +96,16 @@ void open_cache() {
 
 bool read_restriction() {
     const Oid schema = get_namespace_oid("jobq", false);
-    Datum views[lengthof(kWatched)];
-    for (int i = 0; i < static_cast<int>(lengthof(kWatched)); i++) {
-        watched[i] = get_relname_relid(kWatched[i], schema);
-        views[i] = ObjectIdGetDatum(watched[i]);
+    Datum views[lengthof(kGrantRelations)];
+    for (int i = 0; i < static_cast<int>(lengthof(kGrantRelations)); i++) {
+        grant_relations[i] = get_relname_relid(kGrantRelations[i], schema);
+        views[i] = ObjectIdGetDatum(grant_relations[i]);
     }
     bool found = false;
     as_owner_now([&] {
         with_spi([&] {
             // The table itself may be granted to whoever shall read it.
-            const Datum array = array_of(views + 1, lengthof(kWatched) - 1, OIDOID);
+            const Datum array = array_of(views + 1, lengthof(kGrantRelations) - 1, OIDOID);
             found = read(find_restriction, Params().add(array), GetActiveSnapshot()).size() > 0;
         });
     });

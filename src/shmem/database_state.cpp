@@ -16,7 +16,7 @@ namespace {
 
 SharedState *shared = nullptr;
 
-// The search for running jobs that nobody watches rests so many times as long as it took.
+// The search for running jobs that the rescue's index lacks rests so many times as long as it took.
 constexpr int kLookRest = 50;
 // Where it has left out some that were held: those wait for the next look.
 constexpr int kHeldLookRest = 10;
@@ -141,7 +141,7 @@ Slot *known_session_slot() {
     return own_slot;
 }
 
-bool watching_is_lazy() {
+bool indexing_is_lazy() {
     const Slot *slot = served_slot();
     return slot != nullptr && slot->leases_found;
 }
@@ -151,7 +151,7 @@ bool worker_comes_by() {
     return slot != nullptr && slot->rounds > 0;
 }
 
-TimestampTz next_look_for_unwatched(uint64 epoch) {
+TimestampTz next_look_for_unindexed(uint64 epoch) {
     const Slot *slot = shared == nullptr ? nullptr : session_slot();
     if (slot == nullptr) return DT_NOEND;
     const bool looked = slot->leases_found || slot->look_held;
@@ -162,7 +162,7 @@ TimestampTz next_look_for_unwatched(uint64 epoch) {
     return GetCurrentTimestamp() < slot->looked_at ? DT_NOBEGIN : slot->looked_at + rest;
 }
 
-void looked_for_unwatched(uint64 epoch, TimestampTz begin, bool held) {
+void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held) {
     Slot *slot = known_session_slot();
     if (slot == nullptr) return;
     if (!held) slot->leases_found = true;

@@ -75,11 +75,11 @@ struct Slot {
     TimestampTz not_before;
 
     volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
-    bool leases_found;       // running jobs that nobody watched have been looked for since this slot was taken
-    bool look_held;          // the last look left out jobs that somebody held
-    int last_error_step;     // what last_error is about; kWorkerStep: a whole worker
-    uint64 looked_epoch;     // the epoch of the triggers in which that was last, see leases/young_leases.h
-    TimestampTz looked_at;   // and when
+    bool leases_found;      // running jobs that the rescue's index lacks have been looked for since this slot was taken
+    bool look_held;         // the last look left out jobs that somebody held
+    int last_error_step;    // what last_error is about; kWorkerStep: a whole worker
+    uint64 looked_epoch;    // the epoch of the triggers in which that was last, see leases/young_leases.h
+    TimestampTz looked_at;  // and when
     core::Micros look_took;  // and how long it took
     Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered
@@ -131,9 +131,9 @@ bool release_slot(Slot *slot);
 Slot *session_slot();
 Slot *known_session_slot();
 
-// Whether a claim may leave it to the background worker to watch the job (leases/young_leases.h): there is one, and it
-// knows which jobs were running before.
-bool watching_is_lazy();
+// Whether a claim may leave it to the background worker to put the job into the rescue's index (leases/young_leases.h):
+// there is one, and it knows which jobs were running before.
+bool indexing_is_lazy();
 
 // Whether heartbeats from the future must be looked for: the clock has stepped, somebody has changed a job by hand, or
 // it was long ago. Always without preload.

@@ -39,7 +39,7 @@ enum class Lock {
     Limits = JobWaiters + kLockPartitions,
     Throttled = Limits + kLockPartitions,
     Unblock,
-    Watched,
+    AwaitedJobs,
     RecentFilters,
     WakeNotes
 };

@@ -71,7 +71,7 @@ CREATE TABLE jobq.jobs (
                                   --: the unique index
     _ready              boolean,  --: true while the job is pending, else NULL: it is in the claim index
     _due                boolean,  --: true while the job is scheduled, else NULL: promotion looks for it
-    _watched            boolean,  --: true while the rescue must look at this job, else NULL
+    _rescue_indexed     boolean,  --: true while the rescue must look at this job, else NULL
     -- its life
     status              jobq.job_status NOT NULL,  --: where it is in its life: the comment of the type says what each means
     attempts            integer NOT NULL DEFAULT 0,  --: starts so far, counted at the claim; a release or snooze gives
@@ -131,7 +131,7 @@ CREATE INDEX jobs_turn_idx ON jobq.jobs (_lane, _turn, priority, run_at, id) WHE
 -- What promotion looks for.
 CREATE INDEX jobs_due_idx ON jobq.jobs (run_at, id) WHERE _due;
 -- What the rescue looks through, for both clocks of a job: leased jobs only.
-CREATE INDEX jobs_watched_idx ON jobq.jobs (worker_id, id) WHERE _watched;
+CREATE INDEX jobs_rescue_idx ON jobq.jobs (worker_id, id) WHERE _rescue_indexed;
 -- One unfinished job per key and queue. Empty for jobs without a key. Bytes are compared: no change of the operating
 -- system's collations can break it.
 CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C") WHERE _holds_key;
@@ -262,9 +262,9 @@ CREATE TABLE jobq.tick_state (
     prune_after  bigint NOT NULL DEFAULT 0,  --: the prune has looked at jobs up to this id on its current walk from the
                                              --: oldest
     lap_after    bigint NOT NULL DEFAULT 0,  --: the same of its slow lap round the whole table
-    unwatched_found_for timestamptz,  --: without preload: the start of the server since which running jobs that nobody
-                                      --: watched have been looked for
-    unwatched_found_in  bigint  --: without preload: the epoch of the triggers in which that was
+    unindexed_found_for timestamptz,  --: without preload: the start of the server since which running jobs that
+                                      --: the rescue's index lacks have been looked for
+    unindexed_found_in  bigint  --: without preload: the epoch of the triggers in which that was
 );
 INSERT INTO jobq.tick_state DEFAULT VALUES;
 

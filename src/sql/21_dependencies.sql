@@ -8,7 +8,7 @@ CREATE TABLE jobq.dependencies (
     depends_on bigint NOT NULL,  --: the job that it waits for: always one with a lower id
     on_failure text NOT NULL DEFAULT 'cancel',  --: what job_id does when depends_on ends without having completed:
                                                 --: cancel or run
-    watched    boolean,  --: true for the one unfinished dependency at whose end job_id is looked at again, else NULL
+    active    boolean,  --: true for the one unfinished dependency at whose end job_id is looked at again, else NULL
     PRIMARY KEY (job_id, depends_on),
     CONSTRAINT dependencies_on_older_jobs_only CHECK (depends_on < job_id),
     CONSTRAINT dependencies_on_failure_choice CHECK (on_failure IN ('cancel', 'run'))
@@ -16,7 +16,7 @@ CREATE TABLE jobq.dependencies (
 -- Whom the end of a job concerns.
 CREATE INDEX dependencies_depends_on_idx ON jobq.dependencies (depends_on, job_id);
 -- One edge of each job that waits.
-CREATE INDEX dependencies_watched_idx ON jobq.dependencies (job_id) WHERE watched;
+CREATE INDEX dependencies_active_idx ON jobq.dependencies (job_id) WHERE active;
 
 -- Completed jobs that were deleted while others still depended on them. No unique index: whoever deletes a job waits
 -- for nobody and cannot fail for it.

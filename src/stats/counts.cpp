@@ -9,7 +9,7 @@
 #include "job/rows.h"
 #include "lanes/lanes.h"
 #include "lanes/ready_walk.h"
-#include "leases/watch.h"
+#include "leases/rescue_index.h"
 #include "stats/counters.h"
 #include "stats/counts.h"
 
@@ -40,10 +40,10 @@ Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 671088
 Statement get_lanes = {
     "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 ORDER BY d.lane", {TEXTOID}, Planning::Free};
 
-// Of the jobs that are watched, and of those that were claimed just now, whose ids are $1. A queue may come twice.
+// Of the rescue-indexed jobs, and of those that were claimed just now, whose ids are $1. A queue may come twice.
 Statement get_oldest_heartbeats = {
     R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
-       WHERE j._watched AND j.status = 'processing' GROUP BY j.queue
+       WHERE j._rescue_indexed AND j.status = 'processing' GROUP BY j.queue
        UNION ALL
        SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j.status = 'processing' GROUP BY j.queue)",
@@ -226,6 +226,6 @@ bool oldest_ready(text *queue, TimestampTz *run_at) {
     return *run_at != DT_NOEND;
 }
 
-Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params().add(unwatched_jobs())); }
+Rows oldest_heartbeats() { return read(get_oldest_heartbeats, Params().add(unindexed_jobs())); }
 
 }  // namespace jobq

@@ -66,7 +66,7 @@ void look_at_rules(Relation table) {
         const RewriteRule *rule = rules->rules[i];
         if (rule->enabled == RULE_DISABLED) continue;
         found("it has a rule, \"%s\"", rule_name(rule->ruleId));
-        verdict.attached.watches_ends = true;
+        verdict.attached.sees_ends = true;
         verdict.attached.has_rule |= rule->event == CMD_INSERT || rule->event == CMD_UPDATE;
     }
 }
@@ -90,7 +90,7 @@ void look_at_triggers(Relation table) {
         } else {
             found("it has a trigger, \"%s\"", trigger.tgname);
         }
-        verdict.attached.watches_ends |= (trigger.tgtype & (TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE)) != 0;
+        verdict.attached.sees_ends |= (trigger.tgtype & (TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_DELETE)) != 0;
     }
 }
 
@@ -123,13 +123,13 @@ void look_at_columns(Relation table) {
     TupleDesc desc = RelationGetDescr(table);
     if (desc->constr->num_check > 0) found("it has a CHECK constraint, \"%s\"", desc->constr->check[0].ccname);
     if (desc->constr->has_generated_stored) found("it has a generated column");
-    attached->watches_ends |= desc->constr->num_check > 0 || desc->constr->has_generated_stored;
+    attached->sees_ends |= desc->constr->num_check > 0 || desc->constr->has_generated_stored;
     for (int i = 0; i < desc->natts; i++) {
         Form_pg_attribute column = TupleDescAttr(desc, i);
         if (column->attisdropped) continue;
         if (column->attnotnull && may_be_null_to_us(*attached, i)) {
             found("column \"%s\" is NOT NULL", NameStr(column->attname));
-            attached->watches_ends = true;
+            attached->sees_ends = true;
         }
         if (column->attgenerated != '\0') continue;
         if (default_counts(*attached, column) && default_of(table, column) != nullptr) {

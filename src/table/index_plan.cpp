@@ -26,13 +26,13 @@ struct Known {
     IndexPlan plan;
 };
 Known known = {};
-Oid watched_table = InvalidOid;
+Oid planned_table = InvalidOid;
 uint64 changes = 0;
 bool callback_registered = false;
 
 // An index that is made or dropped invalidates its table, too.
 void note_change(Oid relation) {
-    if (relation == InvalidOid || relation == watched_table) changes++;
+    if (relation == InvalidOid || relation == planned_table) changes++;
 }
 
 // A term of a predicate, "column IS NOT NULL" or a boolean column; no column: it is another one.
@@ -90,13 +90,13 @@ IndexPlan index_plan_of(Relation table) {
         on_relation_change(note_change);
         callback_registered = true;
     }
-    watched_table = RelationGetRelid(table);
-    if (!is_known(watched_table)) {
+    planned_table = RelationGetRelid(table);
+    if (!is_known(planned_table)) {
         // Reading takes locks, and whoever takes a lock hears of what others have changed: then the next call reads
         // again. For this one the table has been locked before, and whoever makes or drops an index waits for that
         // lock.
         const uint64 before = changes;
-        known = {watched_table, before, read_plan(table)};
+        known = {planned_table, before, read_plan(table)};
     }
     return known.plan;
 }

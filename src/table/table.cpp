@@ -321,7 +321,7 @@ bool update_row(Table *table, const AttrNumber *columns, int column_count, LockW
 
 bool can_delete_rows(const Table &table) {
     CheckCmdReplicaIdentity(table.relation, CMD_DELETE);
-    return !table.attached.watches_ends;
+    return !table.attached.sees_ends;
 }
 
 bool delete_row(Table *table) { return table->by_sql ? delete_by_sql(table) : delete_directly(table); }

@@ -20,8 +20,8 @@ namespace jobq {
 
 namespace {
 
-// Jobs that depend on those that have finished. A completion concerns only who watches the job, any other end all that
-// depend on it.
+// Jobs that depend on those that have finished. A completion concerns only those whose active edge leads to the job,
+// any other end all that depend on it.
 void unblock_dependents(const TransactionLog &log) {
     if (!dependencies_noted()) return;
     if (log.finished_unknown) {

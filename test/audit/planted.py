@@ -22,7 +22,7 @@ CREATE FUNCTION broken.complete(job_id bigint, lease bigint DEFAULT NULL, result
                                 must_hold boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE jobq.jobs SET status = 'completed', lease = NULL, _watched = NULL, finished_at = clock_timestamp()
+    UPDATE jobq.jobs SET status = 'completed', lease = NULL, _rescue_indexed = NULL, finished_at = clock_timestamp()
     WHERE id = job_id;
     RETURN FOUND;
 END $$;
@@ -44,7 +44,7 @@ BEGIN
     UPDATE jobq.jobs j
     SET status = 'processing', lease = 1 + floor(random() * 9e15)::bigint, worker_id = worker,
         attempts = j.attempts + 1, started_at = clock_timestamp(), last_heartbeat = clock_timestamp(),
-        _lease_timeout = '0.5 s', _watched = true
+        _lease_timeout = '0.5 s', _rescue_indexed = true
     WHERE j.id = ANY (seen)
     RETURNING j.id, j.lease, j.payload, j.attempts;
 END $$;
@@ -62,7 +62,7 @@ BEGIN
     PERFORM pg_sleep(0.2);
     INSERT INTO jobq.attempts (job_id, lease, attempt, outcome)
     SELECT id, lease, attempts, 'lost' FROM jobq.jobs WHERE id = ANY (silent) AND lease IS NOT NULL;
-    UPDATE jobq.jobs SET status = 'pending', lease = NULL, _watched = NULL, finished_at = NULL
+    UPDATE jobq.jobs SET status = 'pending', lease = NULL, _rescue_indexed = NULL, finished_at = NULL
     WHERE id = ANY (silent);
 END $$;
 """

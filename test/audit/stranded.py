@@ -428,7 +428,7 @@ def main():
                 conn.execute("SELECT jobq_enqueue('stranded', kind => %s)", (kind,))
             came = wait_until(lambda: conn.execute("SELECT bool_or(rounds > 0) FROM jobq.workers"
                                                    " WHERE database = current_database()").fetchone()[0], 30)
-            results.check(came, "a background worker comes by: there are marks")
+            results.check(came, "a background worker comes by: there are empty ranges")
         totals, stranded = {}, {}
         for number in range(PHASES):
             passed_over = phase(results, database, number, seed, totals)

@@ -10,8 +10,8 @@ ROWS = ("SELECT j.id, j.queue, j.status, to_jsonb(j) - ARRAY['payload', 'metadat
 FINISHED = "j.status > 'processing'"
 DEPENDS = ("EXISTS (SELECT FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d.depends_on WHERE d.job_id = j.id"
            " AND o.status <= 'processing')")
-# A dependency that is retried does not call back who has got past it: they no longer watch it.
-WATCHES = "(SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.watched)"
+# A dependency that is retried does not call back who has got past it: it is no longer active.
+ACTIVE = "(SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.active)"
 
 LAWS = {
     "_ready while the job is pending":
@@ -24,15 +24,15 @@ LAWS = {
         ROWS + "j._lane IS DISTINCT FROM jobq.lane_of(j.queue, j.kind, j.version, j.requires)",
     "a claimable job's lane is in the directory":
         ROWS + "j.status = 'pending' AND NOT EXISTS (SELECT FROM jobq.lane_directory l WHERE l.lane = j._lane AND l.queue = j.queue)",
-    "a running job has a lease with its times, and is watched":
+    "a running job has a lease with its times, and is rescue-indexed":
         ROWS + "j.status = 'processing' AND (j.lease IS NULL OR j.lease NOT BETWEEN 1 AND 9007199254740991 OR j.started_at IS NULL"
         " OR j.last_heartbeat IS NULL OR j.last_heartbeat > clock_timestamp() OR j.attempts < 1"
-        " OR j._watched IS NOT TRUE)",
+        " OR j._rescue_indexed IS NOT TRUE)",
     "no lease outlives its deadline":
         ROWS + "j.status = 'processing' AND least(j.last_heartbeat + coalesce(j._lease_timeout, '60 s'), j._must_end_at)"
         " < clock_timestamp() - interval '2 s'",
     "a job that does not run has neither lease nor slot nor deadline":
-        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j._watched, j._must_end_at, j._queue_slot, j._key_slot) > 0",
+        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j._rescue_indexed, j._must_end_at, j._queue_slot, j._key_slot) > 0",
     "finished_at is when the job finished":
         ROWS + f"(j.finished_at IS NOT NULL) IS DISTINCT FROM ({FINISHED})",
     "only a completed job has a result":
@@ -49,7 +49,7 @@ LAWS = {
         ROWS + f"CASE WHEN {FINISHED} THEN j._holds_key IS NOT NULL ELSE j._holds_key IS DISTINCT FROM CASE WHEN j.unique_key IS NOT NULL THEN true END END",
     "a job of a group waits, or has its turn, until it has finished":
         ROWS + f"CASE WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
-        f" WHEN j.status = 'blocked' AND {WATCHES} = 1 THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
+        f" WHEN j.status = 'blocked' AND {ACTIVE} = 1 THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
         " ELSE coalesce(j._group_waiting, j._group_active) IS DISTINCT FROM jobq.group_of(j.queue, j.group_key)"
         " OR num_nonnulls(j._group_waiting, j._group_active) <> 1 OR j.status <> 'blocked' AND j._group_waiting IS NOT NULL END",
     "one job of a group is active":
@@ -58,9 +58,9 @@ LAWS = {
     "a blocked job has something to wait for":
         ROWS + f"j.status = 'blocked' AND NOT {DEPENDS}"
         " AND NOT EXISTS (SELECT FROM jobq.jobs o WHERE o._group_active = j._group_waiting)",
-    "a waiting job with dependencies watches one of them, in the line of its group none":
+    "a waiting job with dependencies has one active edge, in the line of its group none":
         ROWS + "j.status = 'blocked' AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id)"
-        f" AND {WATCHES} <> CASE WHEN j._group_waiting IS NULL THEN 1 ELSE 0 END",
+        f" AND {ACTIVE} <> CASE WHEN j._group_waiting IS NULL THEN 1 ELSE 0 END",
     "dependencies are of jobs that there are":
         "SELECT d.job_id, d.depends_on FROM jobq.dependencies d WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = d.job_id)",
     "in a queue with round_robin each unfinished job has its turn":

@@ -52,7 +52,7 @@ SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.q
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,
                $$SELECT unnest('{pid,database,state,last_round,last_error,last_error_at,last_error_over_at}'::text[])$$, 'workers: who, where, since when, what went wrong');
 SELECT columns_are('jobq', 'kept_keys', '{queue,unique_key,job_id,kept_until}'::name[]);
-SELECT columns_are('jobq', 'dependencies', '{job_id,depends_on,on_failure,watched}'::name[]);
+SELECT columns_are('jobq', 'dependencies', '{job_id,depends_on,on_failure,active}'::name[]);
 SELECT col_is_pk('jobq', 'dependencies', '{job_id,depends_on}'::name[], 'the primary key of dependencies');
 SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (1, 2)$$, '23514', NULL, 'a job depends on older ones only: no cycles');
 SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on, on_failure) VALUES (2, 1, 'wait')$$, '23514', NULL, 'on_failure has two choices');

@@ -1,5 +1,5 @@
 # Running jobs that no claim of this server knows of: they come by logical replication, in replica role, or from a dump that
-# is restored with triggers disabled, watched or not. Each is rescued when its lease has run out, and no later.
+# is restored with triggers disabled, rescue-indexed or not. Each is rescued when its lease has run out, and no later.
 use strict;
 use warnings FATAL => 'all';
 
@@ -22,17 +22,17 @@ sub looked_after
     value($node, $name, q{SELECT jobq_create_queue('q', heartbeat_timeout => '1 s', max_lost => 1000), jobq_create_queue('long', heartbeat_timeout => '1 day'), jobq_enqueue('long')});
     becomes_true($node, $name, "SELECT rounds > 0 FROM jobq.workers WHERE database = '$name'", "$name: a worker comes");
     value($node, $name, q{SELECT id FROM jobq_claim('long', 'slow')});
-    becomes_true($node, $name, q{SELECT _watched FROM jobq.jobs WHERE queue = 'long'}, "$name: a job runs that is watched");
+    becomes_true($node, $name, q{SELECT _rescue_indexed FROM jobq.jobs WHERE queue = 'long'}, "$name: a job runs that is rescue-indexed");
     return;
 }
 
 # An INSERT of a running job, its lease run out: `lane` and all, as another server has left it.
 sub running
 {
-    my ($worker, $watched, $lease) = @_;
+    my ($worker, $indexed, $lease) = @_;
     $lease //= 4711;
-    return qq{INSERT INTO jobq.jobs (queue, run_at, status, attempts, max_attempts, lease, worker_id, started_at, last_heartbeat, _lease_timeout, _watched, _lane)
-              SELECT 'q', now(), 'processing', 1, 9, $lease, '$worker', now(), now(), '100 ms', $watched, jobq.lane_of('q', '', 0, NULL);};
+    return qq{INSERT INTO jobq.jobs (queue, run_at, status, attempts, max_attempts, lease, worker_id, started_at, last_heartbeat, _lease_timeout, _rescue_indexed, _lane)
+              SELECT 'q', now(), 'processing', 1, 9, $lease, '$worker', now(), now(), '100 ms', $indexed, jobq.lane_of('q', '', 0, NULL);};
 }
 
 sub rescued
@@ -50,16 +50,16 @@ my $on = 'ALTER TABLE jobq.jobs ENABLE TRIGGER ALL;';
 # ---- by hand
 
 looked_after('work');
-for my $watched ('NULL', 'true')
+for my $indexed ('NULL', 'true')
 {
-    value($node, 'work', $replica . running("replica $watched", $watched));
-    rescued('work', "replica $watched", "in replica role, watched $watched");
-    value($node, 'work', $replica . running("no lease $watched", $watched, 'NULL'));
-    rescued('work', "no lease $watched", "without a lease, watched $watched");
-    value($node, 'work', $off . running("disabled $watched", $watched) . $on);
-    rescued('work', "disabled $watched", "with triggers disabled, watched $watched");
-    value($node, 'work', "BEGIN; $off " . running("at once $watched", $watched) . "$on COMMIT");
-    rescued('work', "at once $watched", "with triggers disabled in one transaction, watched $watched");
+    value($node, 'work', $replica . running("replica $indexed", $indexed));
+    rescued('work', "replica $indexed", "in replica role, rescue-indexed $indexed");
+    value($node, 'work', $replica . running("no lease $indexed", $indexed, 'NULL'));
+    rescued('work', "no lease $indexed", "without a lease, rescue-indexed $indexed");
+    value($node, 'work', $off . running("disabled $indexed", $indexed) . $on);
+    rescued('work', "disabled $indexed", "with triggers disabled, rescue-indexed $indexed");
+    value($node, 'work', "BEGIN; $off " . running("at once $indexed", $indexed) . "$on COMMIT");
+    rescued('work', "at once $indexed", "with triggers disabled in one transaction, rescue-indexed $indexed");
 }
 value($node, 'work', $replica . 'BEGIN; ' . running('prepared', 'NULL') . q{PREPARE TRANSACTION 'p'});
 value($node, 'work', q{COMMIT PREPARED 'p'});
@@ -70,10 +70,10 @@ value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'claimed')});
 value($node, 'work', $replica . q{UPDATE jobq.jobs SET status = 'processing', _ready = NULL, attempts = 1, lease = 5, worker_id = 'elsewhere', started_at = now(), last_heartbeat = now(), _lease_timeout = '3 s'
                                   WHERE kind = 'claimed'});
 # A machine that stands still may let its time run out first.
-my $watched = q{SELECT _watched IS TRUE OR status <> 'processing' FROM jobq.jobs WHERE kind = 'claimed'};
-becomes_true($node, 'work', $watched, 'claimed elsewhere: watched when it has grown up');
-value($node, 'work', $replica . q{UPDATE jobq.jobs SET _watched = NULL, last_heartbeat = clock_timestamp() WHERE kind = 'claimed'});
-becomes_true($node, 'work', $watched, 'a heartbeat comes, not watched there: watched again');
+my $indexed = q{SELECT _rescue_indexed IS TRUE OR status <> 'processing' FROM jobq.jobs WHERE kind = 'claimed'};
+becomes_true($node, 'work', $indexed, 'claimed elsewhere: rescue-indexed when it has grown up');
+value($node, 'work', $replica . q{UPDATE jobq.jobs SET _rescue_indexed = NULL, last_heartbeat = clock_timestamp() WHERE kind = 'claimed'});
+becomes_true($node, 'work', $indexed, 'a heartbeat comes, not rescue-indexed there: indexed again');
 rescued('work', 'elsewhere', 'claimed elsewhere');
 is(value($node, 'work', q{SELECT finished_at - started_at > interval '3 s' FROM jobq.attempts WHERE worker_id = 'elsewhere'}), 't', 'and not before its time was over');
 
@@ -89,16 +89,16 @@ value($node, 'work', $on);
 
 value($node, 'work', $off);
 my $holder = session($node, 'work');
-my $hold = 'COMMIT; BEGIN; ' . running('held', 'NULL', 'NULL') . q{COMMIT; BEGIN; SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE worker_id = 'held' AND _watched IS NULL FOR UPDATE) h};
+my $hold = 'COMMIT; BEGIN; ' . running('held', 'NULL', 'NULL') . q{COMMIT; BEGIN; SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE worker_id = 'held' AND _rescue_indexed IS NULL FOR UPDATE) h};
 # The worker may be there first.
-ok(defined seconds_until(sub { $holder->query($hold) =~ /[1-9]\s*\z/ }), 'a session holds a running job that nobody watches');
+ok(defined seconds_until(sub { $holder->query($hold) =~ /[1-9]\s*\z/ }), 'a session holds a running job that the rescue's index lacks');
 value($node, 'work', $on);
 my $effort = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.workers WHERE database = 'work'};
 my ($begin, $rounds_before) = split /\|/, value($node, 'work', $effort);
 becomes_true($node, 'work', "SELECT extract(epoch FROM clock_timestamp()) > $begin + 4 AND rounds > $rounds_before + 2 FROM jobq.workers WHERE database = 'work'", 'it holds it for seconds, the worker comes by');
 my ($end, $rounds_after) = split /\|/, value($node, 'work', $effort);
 cmp_ok($rounds_after - $rounds_before, '<', 20 * ($end - $begin), 'a few times a second');
-is(value($node, 'work', q{SELECT status, _watched FROM jobq.jobs WHERE worker_id = 'held'}), 'processing|', 'it is as it was');
+is(value($node, 'work', q{SELECT status, _rescue_indexed FROM jobq.jobs WHERE worker_id = 'held'}), 'processing|', 'it is as it was');
 end_sessions($holder);
 becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE worker_id = 'held' AND status = 'processing'}, 'released: rescued');
 

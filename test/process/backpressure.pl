@@ -6,7 +6,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
-use JobqMarks;
+use JobqLanes;
 use JobqSleep;
 use JobqTest;
 use JobqTime;
@@ -118,7 +118,7 @@ end_sessions($session, map { $_->{session} } @crowd);
 
 # ---- nor are the entries of dropped jobs read again and again while an old transaction keeps them, and no worker comes
 
-marked_database($node, 'old');
+lane_database($node, 'old');
 my $holder = hold_snapshot($node, 'old');
 value($node, 'old', q{SELECT jobq_create_queue('drops', max_depth => 20, on_full => 'drop_oldest');
     DO $$ BEGIN FOR i IN 1..3000 LOOP PERFORM jobq_enqueue('drops'); COMMIT; END LOOP; END $$});

@@ -63,13 +63,13 @@ becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue 
 is_left_out('rescue', 'bad jobs stay as they are');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
-# ---- running jobs are marked as watched
+# ---- running jobs enter the rescue's index
 
 value(
     $node, 'd', q{
     CREATE FUNCTION unwatched() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        IF NEW.payload = '"bad"' AND NEW._watched THEN
+        IF NEW.payload = '"bad"' AND NEW._rescue_indexed THEN
             RAISE 'nobody watches bad jobs';
         END IF;
         RETURN NULL;
@@ -87,7 +87,7 @@ becomes_true($node, 'd', "SELECT extract(epoch FROM clock_timestamp()) > $begin 
 my ($end, $after) = split /\|/, value($node, 'd', $rounds);
 cmp_ok($after - $before, '<', 20 * ($end - $begin), 'a few times a second');
 value($node, 'd', q{DROP FUNCTION unwatched CASCADE});
-becomes_true($node, 'd', q{SELECT _watched FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"bad"'}, 'the other one, when it can be');
+becomes_true($node, 'd', q{SELECT _rescue_indexed FROM jobq.jobs WHERE queue = 'rescue' AND payload = '"bad"'}, 'the other one, when it can be');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
 # ---- forced cancellation

@@ -83,7 +83,7 @@ my $median = value($node, 'work', 'SELECT percentile_cont(0.5) WITHIN GROUP (ORD
 diag sprintf('from a completion to the claim of the next: median %.2f ms', $median);
 in_time($median / 1000, 0.1, 'the worker is told at once', 30);
 
-# ---- a failure of one that the job does not watch; thousands at once
+# ---- a failure of one that is not active; thousands at once
 
 value($node, 'work', <<'SQL');
 SELECT count(*) FROM jobq_enqueue_many('many', array_fill('{}'::jsonb, ARRAY[6000]));

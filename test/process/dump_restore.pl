@@ -78,9 +78,9 @@ sub claims_as_postman
 }
 
 my @contents = (
-    # All but _claim_xid, a transaction of the other cluster, which means nothing here and must not, and watched, which a
+    # All but _claim_xid, a transaction of the other cluster, which means nothing here and must not, and _rescue_indexed, which a
     # young lease gets late, and a restored one at once; and the slots of limits, which the tick gives it.
-    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_watched,_queue_slot,_key_slot,_slot_seq}'::text[] FROM jobq.jobs j ORDER BY id} ],
+    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_rescue_indexed,_queue_slot,_key_slot,_slot_seq}'::text[] FROM jobq.jobs j ORDER BY id} ],
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
     [ 'limits', 'SELECT queue, key, max_running, rate, per, created_at FROM jobq.limit_settings ORDER BY queue, key' ],

@@ -18,21 +18,21 @@ my $jobs = 500;
 work(<<'SQL');
 CREATE FUNCTION tick(later interval DEFAULT '0') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    watched oid := 'jobq.jobs_watched_idx'::regclass;
-    before bigint := pg_stat_get_xact_tuples_returned(watched);
+    rescue_index oid := 'jobq.jobs_rescue_idx'::regclass;
+    before bigint := pg_stat_get_xact_tuples_returned(rescue_index);
     rescued bigint;
     cancelled bigint;
     reads bigint;
 BEGIN
     SELECT sum(done) FILTER (WHERE duty = 'rescue'), sum(done) FILTER (WHERE duty = 'cancel') INTO rescued, cancelled
     FROM jobq_tick(clock_timestamp() + later);
-    reads := pg_stat_get_xact_tuples_returned(watched) - before;
+    reads := pg_stat_get_xact_tuples_returned(rescue_index) - before;
     RETURN format('%s rescued, %s cancelled, %s', rescued, cancelled, CASE WHEN reads >= 500 THEN 'looked' ELSE 'knew' END);
 END $$;
 SELECT jobq_create_queue('q', max_lost => 1000), jobq_create_queue('short', heartbeat_timeout => '10 ms', max_lost => 1000);
 SQL
 work("SELECT count(*) FROM jobq_enqueue_many('q', array_fill('{}'::jsonb, ARRAY[$jobs]))");
-is(work(q{SELECT count(*), count(j._watched) FROM jobq_claim('q', 'w', batch => 1000, heartbeat_timeout => '1 hour') c JOIN jobq.jobs j USING (id)}),
+is(work(q{SELECT count(*), count(j._rescue_indexed) FROM jobq_claim('q', 'w', batch => 1000, heartbeat_timeout => '1 hour') c JOIN jobq.jobs j USING (id)}),
     "$jobs|0", 'jobs are running');
 
 # ---- known

@@ -8,13 +8,13 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
-use JobqMarks;
+use JobqLanes;
 use JobqSleep;
 use JobqTest;
 use Test::More;
 
-my $node = marked_server('large_transactions');
-marked_database($node, 'work');
+my $node = lane_server('large_transactions');
+lane_database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
 work(q{
     -- Each is beyond a bound: lanes, queues, jobs that end, groups.
@@ -59,7 +59,7 @@ sub wakes_at_once
 my $snapshot = hold_snapshot($node, 'work');
 for my $filler ('many_lanes', 'many_queues', 'many_ends')
 {
-    learn_empty($node, 'work', $filler);
+    make_empty($node, 'work', $filler);
     work("BEGIN; SELECT $filler(); SELECT jobq_enqueue('$filler', '\"one\"'); COMMIT");
     claims_next($node, 'work', $filler, ['one'], "$filler: the next claim has the job");
     wakes_at_once($filler, "BEGIN; SELECT $filler(); SAVEPOINT s; SELECT jobq_enqueue('$filler', kind => 'two'); RELEASE s; COMMIT",

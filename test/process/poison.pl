@@ -173,7 +173,7 @@ start($waiting, q{SET jobq.worker_id = 'w trial'}, q{CALL jobq_wait('trial', '2 
 asleep($waiting);
 work(q{UPDATE jobq.jobs SET started_at = started_at - interval '1 hour' WHERE queue = 'trial' AND payload = '2'});
 ok(seconds_to_end($waiting) < 1e9, 'by the setting too, and when it has outlived a timeout');
-# Two claims of one worker a moment apart, with a timeout so short that only shared memory watches them.
+# Two claims of one worker a moment apart, with a timeout so short that only shared memory knows them.
 work(q{SELECT jobq_create_queue('short', heartbeat_timeout => '1 s', max_lost => 1)});
 work(q{SELECT count(jobq_enqueue('short')) FROM generate_series(1, 2)});
 work(q{SELECT count(*) FROM jobq_claim('short', 'W'); SELECT pg_sleep(0.2); SELECT count(*) FROM jobq_claim('short', 'W')});

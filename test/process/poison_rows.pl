@@ -51,7 +51,7 @@ BEGIN
     IF status = 'processing' THEN
         cols := cols || '{lease,worker_id,started_at,last_heartbeat,_lease_timeout,attempts}';
         vals := vals || ARRAY[(random() * 1e12)::bigint::text, 'w', now, now, '100 ms', '1'];
-        IF random() < 0.5 THEN cols := cols || '_watched'::text; vals := vals || 't'::text; END IF;
+        IF random() < 0.5 THEN cols := cols || '_rescue_indexed'::text; vals := vals || 't'::text; END IF;
     ELSIF status = 'pending' THEN cols := cols || '_ready'::text; vals := vals || 't'::text;
     ELSIF status = 'scheduled' THEN cols := cols || '_due'::text; vals := vals || 't'::text;
     ELSIF status <> 'blocked' THEN cols := cols || 'finished_at'::text; vals := vals || now;

@@ -21,8 +21,8 @@ SELECT count(jobq_enqueue('waits', depends_on => '{1}')) FROM generate_series(1,
 SELECT jobq_enqueue('quiet', kind => 'a');
 SELECT jobq_enqueue('quiet', kind => 'b', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE queue = 'quiet'));
 SQL
-my $unwatched = q{SELECT NOT EXISTS (SELECT FROM jobq.dependencies d WHERE watched IS NOT TRUE)};
-becomes_true($node, 'work', $unwatched, 'each job watches its dependency');
+my $inactive = q{SELECT NOT EXISTS (SELECT FROM jobq.dependencies d WHERE active IS NOT TRUE)};
+becomes_true($node, 'work', $inactive, 'each job has an active dependency');
 keep_in_use($node, $_) for qw(other third);
 
 # The turns of workers, as often as a database has had one.

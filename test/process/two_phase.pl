@@ -7,13 +7,13 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
-use JobqMarks;
+use JobqLanes;
 use JobqSleep;
 use JobqTest;
 use Test::More;
 
-my $node = marked_server('two_phase', init => { allows_streaming => 'logical' }, conf => ['max_connections = 40']);
-marked_database($node, 'work');
+my $node = lane_server('two_phase', init => { allows_streaming => 'logical' }, conf => ['max_connections = 40']);
+lane_database($node, 'work');
 database($node, 'source');
 sub work { return value($node, 'work', $_[0]); }
 sub source { return value($node, 'source', $_[0]); }
@@ -68,7 +68,7 @@ for my $way ([ 'ROLLBACK', q{SELECT id FROM jobq_claim('here', 'two phases')}, '
 
 # ---- empty ranges
 
-learn_empty($node, 'work', 'far');
+make_empty($node, 'work', 'far');
 work(q{BEGIN; CREATE TABLE other (); PREPARE TRANSACTION 'other'; COMMIT PREPARED 'other'});
 is(index_reads($node, 'work', q{SELECT count(*) FROM jobq_claim('far')}), '0', 'one that has nothing to do with jobs leaves them alone');
 prepare('enqueue', q{SELECT jobq_enqueue('far', '"new"')});

@@ -145,13 +145,13 @@ becomes_true($node, 'plain', q{SELECT done = 1 FROM jobq_tick() WHERE duty = 're
 
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal)/, 'no crash');
 
-# ---- jobs that were claimed while the library was preloaded, and that nobody watches
+# ---- jobs that were claimed while the library was preloaded, and that the rescue's index lacks
 
 value($node, 'plain', q{SELECT jobq_enqueue('left over')});
 value($node, 'plain', q{SELECT id FROM jobq_claim('left over', 'gone', heartbeat_timeout => '1 s')});
 value($node, 'plain', q{SET session_replication_role = replica;
-    UPDATE jobq.jobs SET _watched = NULL WHERE queue = 'left over';
-    UPDATE jobq.tick_state SET unwatched_found_for = now() - interval '1 day'});
+    UPDATE jobq.jobs SET _rescue_indexed = NULL WHERE queue = 'left over';
+    UPDATE jobq.tick_state SET unindexed_found_for = now() - interval '1 day'});
 is(value($node, 'plain', q{SELECT done FROM jobq_tick(now() + interval '1 h') WHERE duty = 'rescue'}),
     '1', 'the first tick after the start of the server finds and rescues them');
 

@@ -56,11 +56,11 @@ sub rescued_in_time
 # ---- a young job is not in the rescue's index, one that runs on is
 
 enqueue(20);
-is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 5, heartbeat_timeout => '1 h'); SELECT count(*), count(_watched) $running}),
-    "5\n5|0", 'a claim leaves its jobs unwatched');
-becomes_true($node, 'work', qq{SELECT count(*) = count(_watched) AND count(*) = 5 $running}, 'jobs that run on are watched');
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 5, heartbeat_timeout => '1 h'); SELECT count(*), count(_rescue_indexed) $running}),
+    "5\n5|0", 'a claim leaves its jobs out of the rescue's index');
+becomes_true($node, 'work', qq{SELECT count(*) = count(_rescue_indexed) AND count(*) = 5 $running}, 'jobs that run on are rescue-indexed');
 is(work(q{SELECT bool_and(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'}), 't', 'and completed');
-is(work(q{SELECT count(_watched) FROM jobq.jobs}), '0', 'and not watched any more');
+is(work(q{SELECT count(_rescue_indexed) FROM jobq.jobs}), '0', 'and not rescue-indexed any more');
 finish_all();
 
 # ---- short jobs: their completion is a HOT update
@@ -143,7 +143,7 @@ for my $way (
     enqueue(1);
     work(q{SELECT id FROM jobq_claim('q', 'w')});
     work($sql);
-    is(work(q{SELECT status, lease IS NULL, _watched IS NULL FROM jobq.jobs WHERE queue = 'q'}), $status eq '' ? '' : "$status|t|t", "$name of a young job");
+    is(work(q{SELECT status, lease IS NULL, _rescue_indexed IS NULL FROM jobq.jobs WHERE queue = 'q'}), $status eq '' ? '' : "$status|t|t", "$name of a young job");
     my $next = '';
     if ($status eq 'pending')
     {
@@ -158,7 +158,7 @@ for my $way (
 }
 enqueue(1);
 my $id = work(q{SELECT id FROM jobq_claim('q', 'w', heartbeat_timeout => '1 h')});
-is(work("SELECT jobq_cancel($id); SELECT _watched FROM jobq.jobs WHERE id = $id"), "processing\nt", 'jobq_cancel of a young job');
+is(work("SELECT jobq_cancel($id); SELECT _rescue_indexed FROM jobq.jobs WHERE id = $id"), "processing\nt", 'jobq_cancel of a young job');
 is(work("SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE id = $id"), 'cancel', 'its worker is told');
 finish_all();
 
@@ -167,7 +167,7 @@ finish_all();
 enqueue(20);
 is(work(q{SELECT count(*) FROM jobq_claim('q', 'beating', batch => 6, heartbeat_timeout => '8 s'); SELECT count(*), count(DISTINCT job_id), min(state), max(state) FROM jobq_heartbeat_worker('beating')}),
     "6\n6|6|held|held", 'jobq_heartbeat_worker finds young jobs, each once');
-becomes_true($node, 'work', qq{SELECT count(_watched) = 6 $running}, 'they grow older');
+becomes_true($node, 'work', qq{SELECT count(_rescue_indexed) = 6 $running}, 'they grow older');
 is(work(q{SELECT count(*) FROM jobq_claim('q', 'beating', batch => 4, heartbeat_timeout => '8 s'); SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating')}),
     "4\n10|10", 'young and old ones together');
 is($session->query(q{BEGIN; SELECT count(*) FROM jobq_claim('q', 'beating', batch => 2, heartbeat_timeout => '8 s'); SAVEPOINT s; SELECT count(*) FROM jobq_claim('q', 'beating', batch => 2);
@@ -220,9 +220,9 @@ work(q{CREATE TABLE told (job bigint, was boolean, became boolean);
        DECLARE
            left_open refcursor;
        BEGIN
-           INSERT INTO public.told VALUES (NEW.id, OLD._watched, NEW._watched);
+           INSERT INTO public.told VALUES (NEW.id, OLD._rescue_indexed, NEW._rescue_indexed);
            OPEN left_open FOR SELECT 1;
-           IF NEW._watched THEN PERFORM public.jobq_claim('q', 'trigger', heartbeat_timeout => '1 h'); END IF;
+           IF NEW._rescue_indexed THEN PERFORM public.jobq_claim('q', 'trigger', heartbeat_timeout => '1 h'); END IF;
            RETURN NULL;
        END $$;
        CREATE CONSTRAINT TRIGGER told AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell()});
@@ -230,7 +230,7 @@ enqueue(3);
 prepare('told', q{SELECT id FROM jobq_claim('q', 'told', heartbeat_timeout => '1 h')});
 work(q{COMMIT PREPARED 'told'});
 is(work(q{SELECT count(*), count(DISTINCT job), count(became) FROM told}), '6|3|3', 'a deferred trigger hears of each change of each job');
-is(work(qq{SELECT count(_watched) $running}), '3', 'all are watched, those that it has claimed as well');
+is(work(qq{SELECT count(_rescue_indexed) $running}), '3', 'all are rescue-indexed, those that it has claimed as well');
 work(q{DROP TRIGGER told ON jobq.jobs; DROP TABLE told});
 finish_all();
 
@@ -251,7 +251,7 @@ work(q{SELECT id FROM jobq_claim('q', 'before', batch => 1)});
 settings($node, 'jobq.enabled = off');
 $node->reload;
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'switched off');
-is(work(qq{SELECT count(*) FROM jobq_claim('q', 'off'); SELECT _watched $running AND worker_id = 'off'}), "1\nt", 'a claim watches for itself');
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'off'); SELECT _rescue_indexed $running AND worker_id = 'off'}), "1\nt", 'a claim does it by itself');
 is(work(q{SELECT count(*) FROM jobq_heartbeat_worker('before'); SELECT count(*) FROM jobq_heartbeat_worker('off')}), "1\n1", 'heartbeats find both');
 is(work(q{SELECT done FROM jobq_tick(clock_timestamp() + interval '1 hour') WHERE duty = 'rescue'}), '2', 'jobq_tick() rescues both');
 work(q{SELECT count(*) FROM jobq_claim('q', 'off', batch => 2)});
@@ -263,7 +263,7 @@ finish_all();
 # ---- a crash
 
 enqueue(30);
-is(work(qq{SELECT count(*) FROM jobq_claim('q', 'crashed', batch => 20); SELECT count(*), count(_watched) $running}), "20\n20|0", 'twenty young jobs');
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'crashed', batch => 20); SELECT count(*), count(_rescue_indexed) $running}), "20\n20|0", 'twenty young jobs');
 my $kept = work(qq{SELECT id || ', ' || lease $running LIMIT 1});
 kill_server($node);
 starts_again($node);
@@ -284,14 +284,14 @@ database($node, 'work');
 work(qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s', max_lost => 1000)});
 served('work');
 enqueue(300);
-is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 300); SELECT count(_watched) $running}), "300\n292", 'eight are left to the worker, the others watched at once');
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 300); SELECT count(_rescue_indexed) $running}), "300\n292", 'eight are left to the worker, the others rescue-indexed at once');
 is(work(q{SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('w')}), '300|300', 'one heartbeat for all');
 becomes_true($node, 'work', qq{SELECT NOT EXISTS (SELECT $running)}, 'no longer running');
 my ($rescues, $of, $longest) = split /\|/, work(q{SELECT count(*), count(DISTINCT job_id), max(extract(epoch FROM finished_at - started_at)) FROM jobq.attempts WHERE outcome = 'lost'});
 is("$rescues|$of", '300|300', 'all are rescued once');
 in_time($longest, $timeout + 4, 'soon');
 work(q{DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM jobq_complete(c.id, c.lease) FROM jobq_claim('q') c; COMMIT; END LOOP; END $$});
-is(work(q{SELECT count(_watched), count(*) FROM jobq.jobs WHERE status = 'completed'}), '0|100', 'completed ones make room for the next');
+is(work(q{SELECT count(_rescue_indexed), count(*) FROM jobq.jobs WHERE status = 'completed'}), '0|100', 'completed ones make room for the next');
 
 # After a restart all of these are young for the server, more than it has room for; one is held by somebody.
 # Others, since those that have been lost together are handed out one at a time.
@@ -302,7 +302,7 @@ for my $try (1 .. 20)
     enqueue(200);
     $restarted = "restarted $try";
     work(qq{SELECT count(*) FROM jobq_claim('q', '$restarted', batch => 200)});
-    work(q{SET session_replication_role = replica; UPDATE jobq.jobs SET _watched = NULL WHERE status = 'processing'});
+    work(q{SET session_replication_role = replica; UPDATE jobq.jobs SET _rescue_indexed = NULL WHERE status = 'processing'});
     $held = work(qq{SELECT string_agg(id::text, ', ' ORDER BY id) FROM (SELECT id, row_number() OVER (ORDER BY id) AS n $running) r WHERE n % 20 = 1});
     prepare('holds', "SELECT id FROM jobq.jobs WHERE id IN (0$held) FOR UPDATE");
     # Their leases may have run out where the machine has stood still.
@@ -312,7 +312,7 @@ for my $try (1 .. 20)
 }
 is(work(qq{SELECT count(*) $running}), '200', 'two hundred are claimed');
 $node->restart;
-becomes_true($node, 'work', qq{SELECT count(*) = 10 $running}, 'more unwatched jobs than there is room for after a restart: rescued');
+becomes_true($node, 'work', qq{SELECT count(*) = 10 $running}, 'more jobs outside the rescue's index than there is room for after a restart: rescued');
 is(work(qq{SELECT string_agg(id::text, ', ' ORDER BY id) $running}), $held, 'but for those that somebody holds');
 is(work(qq{SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = '$restarted'}), '190', 'and each once');
 work(q{ROLLBACK PREPARED 'holds'});

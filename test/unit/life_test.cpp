@@ -38,7 +38,7 @@ Life job_in(Place place) {
         life.attempts = 1;
         life.lease = kLease;
         life.started_at = life.last_heartbeat = kNow - kSecond;
-        life.watched = true;
+        life.rescue_indexed = true;
         life.queue_slot = 3;
         life.must_end_at = kNow + kHour;
     }
@@ -55,7 +55,7 @@ Event event_of(EventKind kind) {
     event.max_lost = 3;
     event.lease = kLease + 1;
     event.timeout = kDefaultSettings.heartbeat_timeout;
-    event.watched = true;
+    event.rescue_indexed = true;
     event.group = kGroup + 1;
     return event;
 }
@@ -66,7 +66,7 @@ std::string broken_law(const Life &life) {
     if (life.ready != (life.status == JobStatus::Pending)) return "ready";
     if (life.due != (life.status == JobStatus::Scheduled)) return "due";
     if (life.lease.has_value() && !runs) return "lease";
-    if (life.watched && !runs) return "watched";
+    if (life.rescue_indexed && !runs) return "rescue_indexed";
     if (life.must_end_at && !runs) return "must_end_at";
     if ((life.queue_slot || life.key_slot) && !runs) return "slots";
     if (life.finished_at.has_value() != finished) return "finished_at";
@@ -86,7 +86,7 @@ struct Line {
 constexpr Line kTable[] = {
     // scheduled, blocked, in line, pending, running, completed, failed, cancelled
     {EventKind::Claimed, "...R...."},
-    {EventKind::Watched, "....R..."},
+    {EventKind::RescueIndexed, "....R..."},
     {EventKind::SlotsGiven, "....R..."},
     {EventKind::InCompany, "....R..."},
     {EventKind::Heartbeat, "....R..."},
@@ -315,8 +315,8 @@ TEST(Life, ByHandEveryStatusBecomesConsistent) {
             EXPECT_EQ(broken_law(changed_by_hand(written, facts, kNow)), "") << from << " to " << to;
             EXPECT_EQ(broken_law(inserted_by_hand(written, facts, kNow)), "") << from << " to " << to;
             // Whoever says so: nobody else looks at a job that runs.
-            written.watched = !written.watched;
-            EXPECT_EQ(changed_by_hand(written, facts, kNow).watched, written.status == JobStatus::Processing)
+            written.rescue_indexed = !written.rescue_indexed;
+            EXPECT_EQ(changed_by_hand(written, facts, kNow).rescue_indexed, written.status == JobStatus::Processing)
                 << from << " to " << to;
         }
     }
@@ -363,7 +363,7 @@ TEST(Life, DifferingNamesExactlyTheColumnsThatDiffer) {
     EXPECT_EQ(differing(before, before), 0U);
     EXPECT_EQ(differing(before, after_event(before, event_of(EventKind::Heartbeat))), 1U << kLifeLastHeartbeat);
     const std::uint32_t ended = differing(before, after_event(before, event_of(EventKind::CancelForced)));
-    EXPECT_EQ(ended, 1U << kLifeStatus | 1U << kLifeFinishedAt | 1U << kLifeLease | 1U << kLifeWatched |
+    EXPECT_EQ(ended, 1U << kLifeStatus | 1U << kLifeFinishedAt | 1U << kLifeLease | 1U << kLifeRescueIndexed |
                          1U << kLifeMustEndAt | 1U << kLifeQueueSlot | 1U << kLifeHoldsKey);
 }
 

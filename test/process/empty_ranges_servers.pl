@@ -7,7 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 
 use IPC::Run;
-use JobqMarks;
+use JobqLanes;
 use JobqTest;
 use JobqTime;
 use PostgreSQL::Test::Cluster;
@@ -18,14 +18,14 @@ use Time::HiRes qw(time usleep);
 # With room for a machine that is busy: the repair comes once a second.
 my $moment = 6;
 
-my $node = marked_server('servers', conf => ['max_connections = 40'], init => { allows_streaming => 1 });
-marked_database($node, 'work');
+my $node = lane_server('servers', conf => ['max_connections = 40'], init => { allows_streaming => 1 });
+lane_database($node, 'work');
 my $holder = hold_snapshot($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
 
 # ---- backends that are terminated at random moments of a loop of enqueues
 
-learn_empty($node, 'work', 'killed');
+make_empty($node, 'work', 'killed');
 my %acknowledged;
 my $terminated = 0;
 for my $round (1 .. 12)
@@ -55,7 +55,7 @@ is(work(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'killed' AND status = 'pe
 
 # ---- a restart, with transactions prepared before
 
-learn_empty($node, 'work', 'again');
+make_empty($node, 'work', 'again');
 work(q{SELECT jobq_enqueue('again', '"kept"'), jobq_enqueue('again', '"held"', priority => -1)});
 work(q{BEGIN; SELECT id FROM jobq_claim('again'); PREPARE TRANSACTION 'claim'});
 work(q{BEGIN; SELECT jobq_enqueue('again', '"prepared"', priority => -2); PREPARE TRANSACTION 'enqueue'});
@@ -63,7 +63,7 @@ end_sessions($holder);
 $node->restart;
 claims_next($node, 'work', 'again', ['kept'], 'after a restart what was enqueued before it is claimed');
 becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
-learn_empty($node, 'work', 'other');
+make_empty($node, 'work', 'other');
 is(work(q{SELECT count(*) FROM jobq_claim('again'); SELECT count(*) FROM jobq_claim('again')}), "0\n0", 'nothing but what is prepared');
 work(q{COMMIT PREPARED 'enqueue'});
 claims_next($node, 'work', 'again', ['prepared'], 'an enqueue prepared before the restart');
@@ -72,7 +72,7 @@ claims_next($node, 'work', 'again', ['held'], 'a claim prepared before the resta
 
 # ---- kill -9, with an open claim
 
-learn_empty($node, 'work', 'crash');
+make_empty($node, 'work', 'crash');
 work(q{SELECT jobq_enqueue('crash', '"one"'), jobq_enqueue('crash', '"two"')});
 my $open = session($node, 'work');
 $open->query(q{BEGIN; SELECT id FROM jobq_claim('crash')});
@@ -85,7 +85,7 @@ claims_next($node, 'work', 'crash', [ 'one', 'two' ], 'after a crash both are cl
 # ---- a crash of one backend: the server makes its shared memory anew
 
 becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
-learn_empty($node, 'work', 'backend');
+make_empty($node, 'work', 'backend');
 work(q{SELECT jobq_enqueue('backend', '"job"')});
 $open = session($node, 'work');
 my $pid = $open->query('SELECT pg_backend_pid()');
@@ -101,7 +101,7 @@ claims_next($node, 'work', 'backend', ['job'], 'and the job is claimed');
 # ---- promotion
 
 becomes_true($node, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'the worker has been there');
-learn_empty($node, 'work', 'promoted');
+make_empty($node, 'work', 'promoted');
 $node->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('servers_standby');
 $standby->init_from_backup($node, 'copy', has_streaming => 1);
@@ -115,7 +115,7 @@ $standby->promote;
 claims_next($standby, 'work', 'promoted', [ 'old', 'before' ], 'after a promotion they are claimed');
 becomes_true($standby, 'work', q{SELECT rounds > 0 FROM jobq.workers WHERE database = 'work'}, 'a worker comes there too');
 my $old = hold_snapshot($standby, 'work');
-learn_empty($standby, 'work', 'promoted');
+make_empty($standby, 'work', 'promoted');
 value($standby, 'work', q{SELECT jobq_enqueue('promoted', '"after"')});
 claims_next($standby, 'work', 'promoted', ['after'], 'and what is enqueued there');
 end_sessions($old);
@@ -125,9 +125,9 @@ $node->stop;
 
 # ---- more lanes than there is room for, in several databases
 
-my $small = marked_server('small', tick => '1 s', conf => [ 'jobq.max_tracked_lanes = 8', "jobq.databases = 'one, two, three, idle'" ]);
+my $small = lane_server('small', tick => '1 s', conf => [ 'jobq.max_tracked_lanes = 8', "jobq.databases = 'one, two, three, idle'" ]);
 my @databases = ('one', 'two', 'three');
-marked_database($small, $_) for @databases;
+lane_database($small, $_) for @databases;
 my @holders = map { hold_snapshot($small, $_) } @databases;
 my $kinds = 200;
 for my $turn (1 .. 2)
@@ -178,7 +178,7 @@ for my $way ([ 'triggers disabled', $silently ], [ 'as logical replication appli
     my ($what, $sql) = @$way;
     for my $count (1, 1000)
     {
-        learn_empty($small, 'one', 'unseen');
+        make_empty($small, 'one', 'unseen');
         value($small, 'one', sprintf $sql, $count);
         all_claimed_soon('one', $count, "$what, $count jobs");
     }
@@ -222,8 +222,8 @@ database_without_work('alone', 'not served');
 # ---- empty ranges are used only where a worker comes by
 
 my $kept_two = hold_snapshot($small, 'two');
-learn_empty($small, 'two', 'unserved');
-sub marks_are_used
+make_empty($small, 'two', 'unserved');
+sub ranges_are_used
 {
     my ($used, $what) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -236,16 +236,16 @@ for my $way ([ "jobq.databases = 'one, three'", "jobq.databases = 'one, two, thr
     my ($without, $with) = @$way;
     settings($small, $without);
     $small->reload;
-    marks_are_used(0, "$without: claims in database two use no marks");
+    ranges_are_used(0, "$without: claims in database two use no empty ranges");
     value($small, 'two', q{SELECT jobq_enqueue('unserved', '"alone"')});
     claims_next($small, 'two', 'unserved', ['alone'], "$without: and have what comes");
     is(value($small, 'two', q{SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT jobq_enqueue('unserved', '"watched"') > 0;
-            SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT _watched FROM jobq.jobs WHERE payload = '"watched"' AND status = 'processing'}),
-        "0\nt\n1\nt", "$without: leases are watched in the table");
+            SELECT count(*) FROM jobq_claim('unserved', 'w'); SELECT _rescue_indexed FROM jobq.jobs WHERE payload = '"watched"' AND status = 'processing'}),
+        "0\nt\n1\nt", "$without: leases are rescue-indexed at once");
     value($small, 'two', q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'unserved' AND status = 'processing'});
     settings($small, $with);
     $small->reload;
-    marks_are_used(1, "$with: marks are used again");
+    ranges_are_used(1, "$with: empty ranges are used again");
 }
 settings($small, "jobq.databases = 'one, two, three, idle'");
 $small->reload;
@@ -262,12 +262,12 @@ is( value($small, 'two', q{
             RETURN reads;
         END $$;
         SELECT reads_without_launcher() >= 40}), 't', 'while there is no launcher claims use no empty ranges');
-marks_are_used(1, 'its successor is enough');
+ranges_are_used(1, 'its successor is enough');
 end_sessions($kept_two);
 
 # ---- switched off and on
 
-learn_empty($small, 'one', 'switch');
+make_empty($small, 'one', 'switch');
 settings($small, 'jobq.enabled = off');
 $small->reload;
 becomes_true($small, 'one', q{SELECT state = 'disabled' OR pid IS NULL FROM jobq.workers WHERE database = 'one'}, 'the workers are switched off');

@@ -6,19 +6,19 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
-use JobqMarks;
+use JobqLanes;
 use JobqTest;
 use Test::More;
 
-my $node = marked_server('marks', init => { allows_streaming => 'logical' });
-marked_database($node, 'work');
+my $node = lane_server('empty_ranges', init => { allows_streaming => 'logical' });
+lane_database($node, 'work');
 my $holder = hold_snapshot($node, 'work');
 my $dba = session($node, 'work');
 my $worker = session($node, 'work');
 my $nothing = q{SELECT count(*) FROM jobq_claim('%s', batch => 100)};
 
 sub work { return value($node, 'work', $_[0]); }
-sub known_empty { learn_empty($node, 'work', $_[0]); return; }
+sub known_empty { make_empty($node, 'work', $_[0]); return; }
 
 sub claims
 {

@@ -3,7 +3,7 @@
 # A session that holds an old snapshot keeps the index entries of finished jobs from being removed, so that what a claim
 # reads in the index shows whether it knew where to begin. The tick interval of a minute keeps the repair out: whatever
 # is claimable must be found without it, at the very next claim.
-package JobqMarks;
+package JobqLanes;
 
 use strict;
 use warnings FATAL => 'all';
@@ -12,9 +12,9 @@ use Exporter 'import';
 use JobqTest;
 use Test::More;
 
-our @EXPORT = qw(marked_server marked_database hold_snapshot learn_empty claims_next index_reads);
+our @EXPORT = qw(lane_server lane_database hold_snapshot make_empty claims_next index_reads);
 
-sub marked_server
+sub lane_server
 {
     my ($name, %option) = @_;
     my $tick = delete $option{tick} // '60 s';
@@ -26,7 +26,7 @@ sub marked_server
 }
 
 # A database with jobq in which a worker has been.
-sub marked_database
+sub lane_database
 {
     my ($node, $name) = @_;
     database($node, $name);
@@ -73,7 +73,7 @@ sub index_reads
 }
 
 # The lane (queue, kind '') is known to be empty from its first key to its last, and jobs of it have been there.
-sub learn_empty
+sub make_empty
 {
     my ($node, $database, $queue) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
