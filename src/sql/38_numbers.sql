@@ -1,0 +1,42 @@
+-- What stands behind the views.
+
+-- For the view jobq.queue_stats. STABLE: the planner leaves out what a query does not ask for.
+--: jobs by status and rates of every queue: from the counters where there are any, else from the rows
+CREATE FUNCTION jobq.queue_counters()
+    RETURNS TABLE (queue text,
+                   --@ each status: {name} bigint,
+                   enqueued_per_second double precision, claimed_per_second double precision,
+                   completed_per_second double precision, failed_per_second double precision,
+                   lost_per_second double precision, paused boolean, source text)
+    AS 'MODULE_PATHNAME', 'jobq_queue_counters'
+    LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+
+--: for how long the oldest claimable job of a queue has been due; NULL: there is none
+CREATE FUNCTION jobq.oldest_pending_age(queue text)
+    RETURNS interval
+    AS 'MODULE_PATHNAME', 'jobq_oldest_pending_age'
+    LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+
+--: the oldest heartbeat of the running jobs of each queue
+CREATE FUNCTION jobq.oldest_heartbeats()
+    RETURNS TABLE (queue text, oldest_heartbeat timestamptz)
+    AS 'MODULE_PATHNAME', 'jobq_oldest_heartbeats'
+    LANGUAGE C STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+
+-- For the view jobq.lanes.
+--: the lanes of this database of which shared memory knows where their first jobs can be
+CREATE FUNCTION jobq.tracked_lanes()
+    RETURNS TABLE (lane bigint, first_priority smallint, first_run_at timestamptz, first_id bigint, known_empty boolean,
+                   ranges integer, refreshed_at timestamptz)
+    AS 'MODULE_PATHNAME', 'jobq_tracked_lanes'
+    LANGUAGE C VOLATILE PARALLEL SAFE;
+
+-- For the view jobq.workers.
+--: what the launcher and the background workers report
+CREATE FUNCTION jobq.background_workers()
+    RETURNS TABLE (pid integer, database text, state text, last_round timestamptz, next_round timestamptz,
+                   last_error text, last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint,
+                   rescued bigint, cancelled bigint, promoted bigint, unblocked bigint, pruned bigint,
+                   repaired bigint, reconciled bigint, note text)
+    AS 'MODULE_PATHNAME', 'jobq_background_workers'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
