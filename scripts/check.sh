@@ -2,6 +2,7 @@
 # Every test of jobq, each suite against a throw-away server of its own where it needs one.
 #   make check                     all suites
 #   make check SUITE=isolation     one, or several: SUITE="regress isolation"
+# JOBQ_AUDIT_JOBS (50000) and JOBQ_FUZZ_CALLS (6000) say how long two of them go on.
 # Exits non-zero when a test fails or a suite has none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -125,7 +126,7 @@ suite_process() {
         case " $alone ${others[*]} " in *" $test "*) ;; *) others+=("$test") ;; esac
     done
     PGPORT=65432 in_source prove --timer "$alone" || failed=$?
-    PGPORT=65432 in_source prove --timer -j 4 "${others[@]}" || failed=$?
+    PGPORT=65432 in_source prove --timer -j 6 "${others[@]}" || failed=$?
     return $failed
 }
 
@@ -149,7 +150,8 @@ suite_docs() {
 
 suite_audit() {
     scratch_server audit "$preloaded" 'max_connections = 200' 'max_prepared_transactions = 50'
-    JOBQ_AUDIT_PARTS='checker_test.py seeds.py planted.py stranded.py audit.py' in_source test/audit/run.sh
+    JOBQ_AUDIT_PARTS='checker_test.py seeds.py planted.py stranded.py audit.py' JOBQ_AUDIT_JOBS=${JOBQ_AUDIT_JOBS:-50000} \
+        in_source test/audit/run.sh
 }
 # All features together, judged from the server's log of changes.
 together_server() {
@@ -205,7 +207,7 @@ fuzz_server() {  # name
 }
 suite_fuzz() {
     fuzz_server fuzz
-    in_source test/fuzz/run.sh
+    JOBQ_FUZZ_CALLS=${JOBQ_FUZZ_CALLS:-6000} in_source test/fuzz/run.sh
 }
 # They must catch an error that nobody has made,
 suite_fuzz_unsorted() { caught_by_fuzz batch_not_sorted 'undocumented SQLSTATE 27000'; }
