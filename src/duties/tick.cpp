@@ -26,15 +26,16 @@ bool may_run_duties() {
     return with_spi([] { return no_restore(); });
 }
 
-DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start) {
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches) {
+    const auto jobs = [&](int batch) { return static_cast<int>(Min(int64{batch} * batches, core::kMaxBatch)); };
     return with_spi([&] {
         switch (duty) {
             case Duty::Rescue:
-                return rescue_expired(now, grace_over(now), grace_start, settings.rescue_batch);
+                return rescue_expired(now, grace_over(now), grace_start, jobs(settings.rescue_batch));
             case Duty::Cancel:
-                return cancel_overdue(now, grace_over(now), settings.rescue_batch);
+                return cancel_overdue(now, grace_over(now), jobs(settings.rescue_batch));
             case Duty::Promote:
-                return promote_due(now, settings.promote_batch);
+                return promote_due(now, jobs(settings.promote_batch));
             case Duty::Unblock:
                 return unblock_jobs(now, settings.promote_batch);
             case Duty::Prune:

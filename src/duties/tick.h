@@ -17,8 +17,9 @@ using core::kDutyCount;
 bool may_run_duties();
 
 // One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
-// `grace_start`: leases claimed before it run out one timeout after it at the earliest.
-DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start);
+// `grace_start`: leases claimed before it run out one timeout after it at the earliest. `batches`: so many in one, for
+// who goes on in the same transaction: each batch reads past the index entries of those that it has changed before.
+DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches = 1);
 
 // The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);

@@ -17,6 +17,8 @@ namespace {
 
 // How long one jobq_tick() looks through jobs that must be kept before it leaves the rest to the next.
 constexpr core::Micros kIdleTimeByHand = 5000;
+// Each step does twice as many jobs as the one before.
+constexpr int kMostBatches = 1024;
 
 void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
     ereport(WARNING, (errcode(ERRCODE_WARNING),
@@ -38,8 +40,9 @@ void tick(ResultSet *results, TimestampTz now) {
         int64 failed = 0;
         const TimestampTz begin = GetCurrentTimestamp();
         const auto has_time = [&] { return GetCurrentTimestamp() - begin < kIdleTimeByHand; };
-        while (batch.more || ((batch.unread || batch.lapping) && has_time())) {
-            batch = run_duty(duty, now, grace_start());
+        for (int batches = 1; batch.more || ((batch.unread || batch.lapping) && has_time());
+             batches = Min(2 * batches, kMostBatches)) {
+            batch = run_duty(duty, now, grace_start(), batches);
             done += batch.done;
             failed += batch.failed;
             if (batch.failed > 0 && failed == batch.failed) warn_of_failed_jobs(duty, batch);

@@ -91,7 +91,7 @@ value($node, 'work', $off);
 my $holder = session($node, 'work');
 my $hold = 'COMMIT; BEGIN; ' . running('held', 'NULL', 'NULL') . q{COMMIT; BEGIN; SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE worker_id = 'held' AND _rescue_indexed IS NULL FOR UPDATE) h};
 # The worker may be there first.
-ok(defined seconds_until(sub { $holder->query($hold) =~ /[1-9]\s*\z/ }), 'a session holds a running job that the rescue's index lacks');
+ok(defined seconds_until(sub { $holder->query($hold) =~ /[1-9]\s*\z/ }), 'a session holds a running job that the rescue index lacks');
 value($node, 'work', $on);
 my $effort = q{SELECT extract(epoch FROM clock_timestamp()), rounds FROM jobq.workers WHERE database = 'work'};
 my ($begin, $rounds_before) = split /\|/, value($node, 'work', $effort);

@@ -1,5 +1,5 @@
 # The leases of the last second stand in shared memory (src/leases/young_leases.h): a job that is completed soon never enters
-# the rescue's index. Whatever happens to such a job, its worker or its server, it is rescued in time, and only then.
+# the rescue index. Whatever happens to such a job, its worker or its server, it is rescued in time, and only then.
 use strict;
 use warnings FATAL => 'all';
 
@@ -53,11 +53,11 @@ sub rescued_in_time
     return;
 }
 
-# ---- a young job is not in the rescue's index, one that runs on is
+# ---- a young job is not in the rescue index, one that runs on is
 
 enqueue(20);
 is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 5, heartbeat_timeout => '1 h'); SELECT count(*), count(_rescue_indexed) $running}),
-    "5\n5|0", 'a claim leaves its jobs out of the rescue's index');
+    "5\n5|0", 'a claim leaves its jobs out of the rescue index');
 becomes_true($node, 'work', qq{SELECT count(*) = count(_rescue_indexed) AND count(*) = 5 $running}, 'jobs that run on are rescue-indexed');
 is(work(q{SELECT bool_and(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'}), 't', 'and completed');
 is(work(q{SELECT count(_rescue_indexed) FROM jobq.jobs}), '0', 'and not rescue-indexed any more');
@@ -312,7 +312,7 @@ for my $try (1 .. 20)
 }
 is(work(qq{SELECT count(*) $running}), '200', 'two hundred are claimed');
 $node->restart;
-becomes_true($node, 'work', qq{SELECT count(*) = 10 $running}, 'more jobs outside the rescue's index than there is room for after a restart: rescued');
+becomes_true($node, 'work', qq{SELECT count(*) = 10 $running}, 'more jobs outside the rescue index than there is room for after a restart: rescued');
 is(work(qq{SELECT string_agg(id::text, ', ' ORDER BY id) $running}), $held, 'but for those that somebody holds');
 is(work(qq{SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = '$restarted'}), '190', 'and each once');
 work(q{ROLLBACK PREPARED 'holds'});
