@@ -2,6 +2,8 @@
 -- the job, get those of jobq's owner only if their functions come from somebody who has them anyway.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
+-- A message names the job.
+SELECT setval('jobq.jobs_id_seq', 999999) \g /dev/null
 CREATE ROLE regress_jobq_app;
 CREATE ROLE regress_jobq_doer;
 SELECT jobq_grant('regress_jobq_doer', 'worker'), jobq_grant('regress_jobq_doer', 'operator');
@@ -118,8 +120,6 @@ SELECT jobq_set_limit('unkept', 'k');
 CREATE TABLE regress_jobq_app.edges (job_id bigint, depends_on bigint, FOREIGN KEY (job_id, depends_on) REFERENCES jobq.dependencies ON DELETE CASCADE);
 ALTER TABLE regress_jobq_app.edges OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.edges FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
--- A message names the job.
-SELECT setval('jobq.jobs_id_seq', 999999) \g /dev/null
 SELECT jobq_enqueue('unkept') AS first \gset
 SELECT jobq_enqueue('unkept', depends_on => ARRAY[:first]) AS second \gset
 INSERT INTO regress_jobq_app.edges SELECT job_id, depends_on FROM jobq.dependencies;
