@@ -2,11 +2,12 @@
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
 # of the sources, for what has changed; ALL=1: for everything. make docs-check: the examples and links of README and docs/.
 # make docs: the table of functions in docs/reference.md, after a change of their comments or of who calls them.
+# make matrix: make check for each version of PostgreSQL that Debian has; make check PG=17: for one.
 # make fuzz: the attackers of test/fuzz at length.
 # make bench: the benchmark (see docs/benchmarks.md).
 # make chaos, make ddl: load, and faults of every kind or a DBA at work (see test/chaos/README.md).
 
-script_goals = demo check docs-check lint fuzz bench setup chaos ddl
+script_goals = demo check docs-check matrix lint fuzz bench setup chaos ddl
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -17,7 +18,9 @@ setup:
 demo:
 	@scripts/demo.sh
 check:
-	@scripts/check.sh
+	@$(if $(PG),scripts/matrix.sh one,scripts/check.sh)
+matrix:
+	@scripts/matrix.sh
 docs-check:
 	@SUITE=docs scripts/check.sh
 lint:

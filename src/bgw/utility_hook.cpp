@@ -189,30 +189,38 @@ void run_previous(PlannedStmt *planned, const char *query, bool read_only_tree, 
     next(planned, query, read_only_tree, context, params, environment, dest, completion);
 }
 
+// The workers of a database are kept out until its statement has ended, one way or the other.
+template <typename Run>
+void run_without_workers(bool dropped, Run run) {
+    PG_TRY();
+    {
+        wait_until_gone();
+        run();
+        if (dropped) forget_dropped();
+    }
+    PG_FINALLY();
+    { let_workers_in(); }
+    PG_END_TRY();
+}
+
 void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
                 ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion) {
+    const auto run = [&] {
+        run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
+    };
     Node *statement = planned->utilityStmt;
     if (!changes_databases(statement) || !IsUnderPostmaster || !IsTransactionState() || RecoveryInProgress()) {
-        run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
+        run();
         return;
     }
 
     const Target target = target_of(statement);
     announce_databases_at_commit();
     if (!OidIsValid(target.database) || target.database == MyDatabaseId || kept_out != nullptr ||
-        !keep_workers_out(target.database)) {
-        run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
-        return;
-    }
-    PG_TRY();
-    {
-        wait_until_gone();
-        run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
-        if (target.dropped) forget_dropped();
-    }
-    PG_FINALLY();
-    { let_workers_in(); }
-    PG_END_TRY();
+        !keep_workers_out(target.database))
+        run();
+    else
+        run_without_workers(target.dropped, run);
 }
 
 }  // namespace

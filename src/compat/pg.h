@@ -49,7 +49,7 @@ extern "C" {
 
 namespace jobq {
 // On newer servers than this release has been tested with nothing is done below SQL (table/attached.h).
-constexpr int kNewestTested = 15;
+constexpr int kNewestTested = 18;
 inline bool newer_than_tested() { return PG_VERSION_NUM / 10000 > kNewestTested; }
 
 // What table_tuple_update says of the indexes: which of them want an entry for the new version.

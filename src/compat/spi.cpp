@@ -104,19 +104,29 @@ PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, Param
                                    : standard_planner(query, text, cursor_options, params);
 }
 
-PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, ParamListInfo params) {
-    if (own.planning != Planning::Fixed || !is_own_text(text)) return plan_next(query, text, cursor_options, params);
-    const PlannerSwitches saved = current_switches();
+// `saved`: the switches of the session, which are those again behind it.
+PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const char *text, int cursor_options,
+                           ParamListInfo params) {
     PlannedStmt *volatile planned = nullptr;
     PG_TRY();
     {
         set_switches(kFixed);
         planned = plan_next(query, text, cursor_options, params);
     }
-    PG_FINALLY();
-    { set_switches(saved); }
+    PG_CATCH();
+    {
+        set_switches(saved);
+        PG_RE_THROW();
+    }
     PG_END_TRY();
+    set_switches(saved);
     return planned;
+}
+
+PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, ParamListInfo params) {
+    if (own.planning != Planning::Fixed || !is_own_text(text)) return plan_next(query, text, cursor_options, params);
+    const PlannerSwitches saved = current_switches();
+    return plan_switched(saved, query, text, cursor_options, params);
 }
 
 PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options, ParamListInfo params) {

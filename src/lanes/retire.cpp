@@ -161,7 +161,7 @@ void delete_marked() {
 bool retire_lanes(TimestampTz now) {
     // An old snapshot would not see what must be judged.
     if (settings.keep_lanes_s == 0 || IsolationUsesXactSnapshot()) return false;
-    if (IsBackgroundWorker && resting.from <= now && now < resting.until) return false;
+    if (MyBackendType == B_BG_WORKER && resting.from <= now && now < resting.until) return false;
     if (!lock_directory()) return true;
     const Rows state = run(get_state, Params());
     if (state.size() == 0 || state[0].bool_at(2)) return state.size() > 0;

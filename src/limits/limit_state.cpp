@@ -142,9 +142,9 @@ bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_vie
         if (entry == nullptr) return false;
         change(entry);
         add_free(entry, core::number_of_slot(logged.slot));
-        const bool missed = entry->missed;
+        const bool waited_for = entry->missed;
         entry->missed = false;
-        return missed;
+        return waited_for;
     });
     // Its limit's entry knows that it has room.
     if (key.empty()) return missed;

@@ -47,7 +47,7 @@ sub finish
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     source("$end PREPARED '$name'");
     return becomes_true($node, 'work', qq{SELECT ($replicated) = 0 AND bool_and(xact_start IS NULL)
-        FROM pg_stat_activity WHERE backend_type = 'logical replication worker'}, "$name: ended by the apply worker");
+        FROM pg_stat_activity WHERE backend_type LIKE 'logical replication%worker'}, "$name: ended by the apply worker");
 }
 
 my $sleeper = sleeper($node);
