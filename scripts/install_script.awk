@@ -33,6 +33,7 @@ function arguments(line, into,    n, i, c, quoted, one) {
 # '14 * kDay' as SQL writes it: '14 days'.
 function span(value,    number, unit) {
     if (value == "0") return "interval '0'"
+    if (value !~ /^([0-9]+ \* )?k(Millisecond|Second|Minute|Hour|Day)$/) fail("a span is so many of kDay and the like: " value)
     number = value ~ /\*/ ? value + 0 : 1
     unit = value
     sub(/^.*k/, "", unit)
@@ -44,6 +45,11 @@ function add(table, name) {
     field[table, rows[table], "name"] = name
 }
 function set(table, key, value) { field[table, rows[table], key] = value }
+
+function number(value) {
+    if (value !~ /^[0-9]+$/) fail("a number is written as one: " value)
+    return value
+}
 
 function bounds(name, lowest, highest) {
     return "CONSTRAINT queue_settings_" name "_check CHECK (" \
@@ -63,7 +69,7 @@ function setting(name, type, check, otherwise, text) {
 
 FILENAME ~ /\.h$/ && /^ +(NUMBER|SPAN|CHOICE|QUEUE|SWITCH|STATUS)\("?[A-Za-z_]+"?, / {
     n = arguments($0, a)
-    if (/^ +NUMBER/) setting(a[1], "integer", bounds(a[1], a[3], a[4]), a[2] == 0 && a[3] > 0 ? "" : a[2], a[5])
+    if (/^ +NUMBER/) setting(a[1], "integer", bounds(a[1], number(a[3]), a[4] ~ /Any/ ? a[4] : number(a[4])), a[2] == 0 && a[3] > 0 ? "" : a[2], a[5])
     if (/^ +SPAN/) setting(a[1], "interval", bounds(a[1], span(a[3]), a[4] ~ /Any/ ? a[4] : span(a[4])), a[2] == "0" && a[3] != "0" ? "" : span(a[2]), a[5])
     if (/^ +CHOICE/) {
         gsub(/ /, "', '", a[4])

@@ -80,11 +80,8 @@ DISCARD PLANS;
 \! psql -Xqc "LOAD 'auto_explain'" -c "DO 'DECLARE n bigint; BEGIN n := jobq_retry_jobs(''plans''); n := jobq_redrive(''plans''); n := jobq_cancel_jobs(''plans'', max_jobs => 0); n := jobq_purge_queue(''nobodys''); END'" >plans.tmp 2>&1
 \! grep -cE 'j.id (LIMIT|FOR UPDATE)' plans.tmp; grep -cE '^ *JIT:' plans.tmp; rm plans.tmp
 SELECT pg_jit_available() AS jit \gset
-\if :jit
-\! psql -Xqc "LOAD 'auto_explain'" -c "DO 'DECLARE n bigint; BEGIN n := (SELECT count(*) FROM generate_series(1, 1000) m WHERE m % 7 = 1); END'" 2>&1 | grep -cE '^ *JIT:'
-\else
-\echo 1
-\endif
+\setenv JIT :jit
+\! if [ "$JIT" = t ]; then psql -Xqc "LOAD 'auto_explain'" -c "DO 'DECLARE n bigint; BEGIN n := (SELECT count(*) FROM generate_series(1, 1000) m WHERE m % 7 = 1); END'" 2>&1 | grep -cE '^ *JIT:'; else echo 1; fi
 \setenv PGOPTIONS
 -- The caller's settings are the caller's afterwards, also after an error.
 SET enable_seqscan = off;

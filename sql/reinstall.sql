@@ -6,6 +6,8 @@ SELECT jobq_enqueue('reinstall');
 SELECT to_regnamespace('jobq') IS NULL AS schema_is_gone;
 SELECT count(*) FROM pg_proc WHERE proname LIKE 'jobq%';
 
+-- PostgreSQL 18 says in which line of the script.
+\set SHOW_CONTEXT never
 CREATE EXTENSION jobq;
 SELECT count(*) FROM jobq.jobs;
 SELECT * FROM jobq_claim('reinstall');

@@ -47,7 +47,7 @@ SELECT jobq_pause_queue('email');
 RESET jobq.require_queues;
 
 -- Many queues, one with many lanes: a hint looks at a thousand names, not at every lane.
-INSERT INTO jobq.lane_directory (queue, kind, version) SELECT 'many lanes', 'kind ' || i, 0 FROM generate_series(1, 3000) i;
+INSERT INTO jobq.lane_directory (lane, queue, kind, version) SELECT jobq.lane_of('many lanes', 'kind ' || i, 0, NULL), 'many lanes', 'kind ' || i, 0 FROM generate_series(1, 3000) i;
 INSERT INTO jobq.queue_settings (queue) SELECT 'queue ' || i FROM generate_series(1, 3000) i;
 SELECT jobq_retry_jobs('many lane');
 SELECT jobq_retry_jobs('emailss');

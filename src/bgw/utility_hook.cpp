@@ -198,9 +198,13 @@ void run_without_workers(bool dropped, Run run) {
         run();
         if (dropped) forget_dropped();
     }
-    PG_FINALLY();
-    { let_workers_in(); }
+    PG_CATCH();
+    {
+        let_workers_in();
+        PG_RE_THROW();
+    }
     PG_END_TRY();
+    let_workers_in();
 }
 
 void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,

@@ -31,13 +31,13 @@ enum class JobStatus : std::uint8_t {
 };
 
 struct StatusRow {
-    JobStatus status;
     const char *label;
-    Phase phase;
     const char *does;
+    JobStatus status;
+    Phase phase;
 };
 constexpr StatusRow kJobStatuses[] = {
-#define JOBQ_ROW(name, label, phase, does) {JobStatus::name, label, Phase::phase, does},
+#define JOBQ_ROW(name, label, phase, does) {label, does, JobStatus::name, Phase::phase},
     JOBQ_JOB_STATUSES(JOBQ_ROW)
 #undef JOBQ_ROW
 };

@@ -98,8 +98,10 @@ Statement read_new = {LANE_COLUMNS
                       {TEXTOID, XID8OID, XID8OID, XID8OID}};
 Statement read_late = {LANE_COLUMNS "WHERE d.queue = $1 AND d.changed_xid = $2", {TEXTOID, XID8OID}};
 Statement read_deleted = {"SELECT r.deleted_xid FROM jobq.lane_retirement r WHERE r.deleted_xid IS NOT NULL", {}};
-Statement insert_lane = {"INSERT INTO jobq.lane_directory (queue, kind, version, requires) VALUES ($1, $2, $3, $4)",
-                         {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
+Statement insert_lane = {
+    "INSERT INTO jobq.lane_directory (lane, queue, kind, version, requires) "
+    "VALUES (jobq.lane_of($1, $2, $3, $4), $1, $2, $3, $4)",
+    {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
 Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires FROM jobq.jobs j WHERE j.id = $1", {INT8OID}};
 
 void on_relcache_invalidation(Oid relation) {

@@ -18,8 +18,8 @@ namespace jobq::core {
 constexpr std::int32_t kAnyNumber = INT32_MAX;
 constexpr Micros kAnySpan = INT64_MAX;
 
-// NUMBER(name, default, lowest, highest, text): an integer
-// SPAN(name, default, lowest, highest, text):   an interval
+// NUMBER(name, default, lowest, highest, text): an integer; its bounds are literals, or kAnyNumber
+// SPAN(name, default, lowest, highest, text):   an interval; 0, kDay, 14 * kDay and the like, or kAnySpan
 // CHOICE(name, enum, default, words, text):     a text, one of the words; the enum names them in the same order
 // QUEUE(name, text):                            the name of another queue; by default none
 // SWITCH(name, text):                           a boolean; by default false
@@ -65,12 +65,12 @@ enum class SettingType : std::uint8_t { Number, Span, Choice, Queue, Switch };
 
 struct QueueSetting {
     const char *name;
-    SettingType type;
-    std::int64_t lowest;  // of a number, or a span in microseconds
-    std::int64_t highest;
-    bool removable;     // 0, or the empty name, takes it away
     const char *words;  // of a choice
     const char *text;
+    std::int64_t lowest;  // of a number, or a span in microseconds
+    std::int64_t highest;
+    SettingType type;
+    bool removable;  // 0, or the empty name, takes it away
 };
 
 // One number for each, in the order of the table.
@@ -84,12 +84,12 @@ constexpr int kQueueSettings = static_cast<int>(SettingNumber::Count);
 
 constexpr QueueSetting kQueueSettingTable[kQueueSettings] = {
 #define JOBQ_NUMBER(name, otherwise, lowest, highest, text) \
-    {#name, SettingType::Number, lowest, highest, otherwise < lowest, "", text},
+    {#name, "", text, lowest, highest, SettingType::Number, otherwise < lowest},
 #define JOBQ_SPAN(name, otherwise, lowest, highest, text) \
-    {#name, SettingType::Span, lowest, highest, otherwise < lowest, "", text},
-#define JOBQ_CHOICE(name, type, otherwise, words, text) {#name, SettingType::Choice, 0, 0, false, words, text},
-#define JOBQ_QUEUE(name, text) {#name, SettingType::Queue, 0, 0, true, "", text},
-#define JOBQ_SWITCH(name, text) {#name, SettingType::Switch, 0, 0, false, "", text},
+    {#name, "", text, lowest, highest, SettingType::Span, otherwise < lowest},
+#define JOBQ_CHOICE(name, type, otherwise, words, text) {#name, words, text, 0, 0, SettingType::Choice, false},
+#define JOBQ_QUEUE(name, text) {#name, "", text, 0, 0, SettingType::Queue, true},
+#define JOBQ_SWITCH(name, text) {#name, "", text, 0, 0, SettingType::Switch, false},
     JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER, JOBQ_SPAN, JOBQ_CHOICE, JOBQ_QUEUE, JOBQ_SWITCH)
 #undef JOBQ_NUMBER
 #undef JOBQ_SPAN

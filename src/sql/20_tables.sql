@@ -212,10 +212,11 @@ CREATE TABLE jobq.unslotted (
 );
 
 -- Which lanes a queue has. No unique index: two producers that meet a new lane at once must not wait for
--- each other, and a second row for a lane is harmless.
+-- each other, and a second row for a lane is harmless. No generated column: where somebody publishes the table it would be
+-- part of what identifies a row, which PostgreSQL 18 refuses.
 --: the lanes in use: each distinct (queue, kind, version, requires)
 CREATE TABLE jobq.lane_directory (
-    lane     bigint NOT NULL GENERATED ALWAYS AS (jobq.lane_of(queue, kind, version, requires)) STORED,
+    lane     bigint NOT NULL CHECK (lane = jobq.lane_of(queue, kind, version, requires)),
     queue    text NOT NULL,
     kind     text NOT NULL,
     version  integer NOT NULL,
