@@ -1,5 +1,5 @@
 // The process that counts a large table for the counters: a pass of seconds, during which the worker of the database
-// must go on with its rounds. Who may call it: round.cpp and evict.cpp.
+// must go on with its rounds. Who may call it: round.cpp and utility_hook.cpp.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,5 +1,5 @@
 // DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE, and CREATE DATABASE ... TEMPLATE refuse to run while
-// anybody is connected. See evict.h: this makes them succeed in spite of a worker, also for an owner who is no
+// anybody is connected. See utility_hook.h: this makes them succeed in spite of a worker, also for an owner who is no
 // superuser and could not terminate it, and keeps workers out until the command has ended, however it ends.
 #include "compat/pg.h"
 
@@ -102,7 +102,7 @@ void wait_until_gone() {
 
 bool owns(Oid database) { return pg_database_ownercheck(database, GetUserId()); }
 
-// What a command may not do it shall not evict anybody for.
+// What a command may not do it shall not send anybody away for.
 bool may_copy(Oid database, bool is_template) {
     if (superuser()) return true;
     const bool creates = catalog_value(AUTHOID, GetUserId(), &FormData_pg_authid::rolcreatedb, false);

@@ -119,7 +119,7 @@ void take_turn(Life *life, const Event &event) {
 }
 
 // A finished job, or one that waits for a retry, is to run again.
-void revive(Life *life, Micros run_at, const Event &event) {
+void start_again(Life *life, Micros run_at, const Event &event) {
     // Why one was cancelled that never ran says nothing about the job that it is now.
     if (!life->started_at) life->has_error = false;
     life->has_result = false;
@@ -132,12 +132,12 @@ void revive(Life *life, Micros run_at, const Event &event) {
 }
 
 void retry(Life *life, const Event &event) {
-    revive(life, event.now, event);
+    start_again(life, event.now, event);
     life->max_attempts = std::max(life->max_attempts, std::min(life->attempts, INT32_MAX - 1) + 1);
 }
 
 void start_over(Life *life, const Event &event) {
-    revive(life, event.run_at, event);
+    start_again(life, event.run_at, event);
     life->attempts = 0;
 }
 

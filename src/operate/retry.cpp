@@ -33,7 +33,7 @@ Statement lock_letters = {"SELECT " LOCKED_COLUMNS R"( FROM jobq.jobs j
                           Planning::Free};
 
 // Jobs that are locked, and how they are to run again.
-struct Revival {
+struct Retries {
     const Rows &locked;
     TimestampTz now;
     // Of jobq_redrive; nullptr: as jobq_retry does, now, with the attempts that they had.
@@ -116,33 +116,33 @@ void check_pacing(int count, double per_second) {
 bool lower_id(Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); }
 
 // When a job runs again: the n-th in the order of the ids.
-TimestampTz paced_run_at(const Revival &revival, int64 id) {
+TimestampTz paced_run_at(const Retries &retries, int64 id) {
     const Datum wanted = Int64GetDatum(id);
     const auto place =
-        std::lower_bound(revival.paced, revival.paced + revival.paced_count, wanted, lower_id) - revival.paced;
-    return core::paced(revival.now, place, revival.per_second);
+        std::lower_bound(retries.paced, retries.paced + retries.paced_count, wanted, lower_id) - retries.paced;
+    return core::paced(retries.now, place, retries.per_second);
 }
 
 // What was repaired meanwhile may fail again, and shall then have all its attempts and short delays: a redrive starts
 // over. What they were the first time is in jobq.attempts.
-core::Event event_of(const Revival &revival, int64 id) {
-    if (revival.paced == nullptr) return {core::EventKind::Retried, revival.now};
-    core::Event event = {core::EventKind::StartedOver, revival.now};
-    event.run_at = paced_run_at(revival, id);
+core::Event event_of(const Retries &retries, int64 id) {
+    if (retries.paced == nullptr) return {core::EventKind::Retried, retries.now};
+    core::Event event = {core::EventKind::StartedOver, retries.now};
+    event.run_at = paced_run_at(retries, id);
     return event;
 }
 
 // Makes jobs that are locked run again, in the order of `ids`.
-Operated revive(const Revival &revival, Datum *ids, int count) {
+Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     Operated operated = {count, core::JobStatus::Pending};
     Notes<Datum> waiting = {};
     Edges edges = {};
-    send_letters_home(revival.locked, ids, count);
+    send_letters_home(retries.locked, ids, count);
     change_locked_jobs(
         count, [&](int i) { return DatumGetInt64(ids[i]); },
         [&](JobsTable *jobs, int) {
             const JobState before = state_of(*jobs);
-            core::Event event = event_of(revival, before.id);
+            core::Event event = event_of(retries, before.id);
             if (!core::applies(event.kind, before.life)) return true;
             // A job that has never started may have been cancelled for one of its dependencies: it waits for them
             // again. Then a job of a group waits for its turn, unless it still has it.
@@ -160,15 +160,15 @@ Operated revive(const Revival &revival, Datum *ids, int count) {
 }
 
 // The same without those whose keys have been taken a moment ago. Any other failure is raised.
-int64 revive_those_with_free_keys(const Revival &revival, const Retriable &found) {
+int64 retry_those_with_free_keys(const Retries &retries, const Retriable &found) {
     Datum *keyed = found.ids + found.without_key;
     int64 done = found.without_key;
-    if (found.without_key > 0) revive(revival, found.ids, found.without_key);
+    if (found.without_key > 0) retry_locked(retries, found.ids, found.without_key);
     change_all_or_each(
-        found.count - found.without_key, [&](int first, int n) { revive(revival, keyed + first, n); },
+        found.count - found.without_key, [&](int first, int n) { retry_locked(retries, keyed + first, n); },
         [&](int) { done++; },
         [&](int i, const FailureText &failure) {
-            if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION) done += revive(revival, keyed + i, 1).count;
+            if (failure.sqlstate != ERRCODE_UNIQUE_VIOLATION) done += retry_locked(retries, keyed + i, 1).count;
         });
     return done;
 }
@@ -178,12 +178,12 @@ int64 revive_those_with_free_keys(const Revival &revival, const Retriable &found
 Operated retry_jobs(Datum ids, TimestampTz now) {
     const Rows locked = lock_applicable(Operation::Retry, ids);
     const Retriable found = retriable(locked, now, true);
-    return revive({locked, now, nullptr, 0, 0}, found.ids, found.count);
+    return retry_locked({locked, now, nullptr, 0, 0}, found.ids, found.count);
 }
 
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
     const Rows locked = lock_applicable(Operation::Retry, ids);
-    return revive_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
+    return retry_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
 }
 
 int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_second, TimestampTz now) {
@@ -198,7 +198,7 @@ int64 redrive(text *queue, const QueueScope *scope, int64 max_jobs, double per_s
     auto *paced = static_cast<Datum *>(palloc_extended(sizeof(Datum) * (found.count + 1), MCXT_ALLOC_HUGE));
     std::copy(found.ids, found.ids + found.count, paced);
     std::sort(paced, paced + found.count, lower_id);
-    return revive_those_with_free_keys({locked, now, paced, found.count, per_second}, found);
+    return retry_those_with_free_keys({locked, now, paced, found.count, per_second}, found);
 }
 
 }  // namespace jobq
