@@ -3,7 +3,7 @@
 // They read it by job/logged.h, and nobody who writes knows them.
 //
 // It is folded while it is written, and has room for a fixed number of entries: a transaction of any size costs the
-// same memory, half a megabyte at most and none of it allocated, and beyond that it is told less precisely.
+// same memory, some half a megabyte and none of it allocated, and beyond that it is told less precisely.
 //
 // | what                              | folded by                     | room    | and beyond                      |
 // |-----------------------------------|-------------------------------|---------|---------------------------------|
