@@ -193,14 +193,15 @@ void look_up() {
     const uint64 before = changes;
     known.schema = get_namespace_oid("jobq", false);
     known.table = get_relname_relid("jobs", known.schema);
-    for (int i = 0; i < kJobIndexes; i++) {
-        known.indexes[i] = get_relname_relid(kIndexes[i].name, known.schema);
-        known.checked[i] = false;
-    }
     known.attempts = get_relname_relid("attempts", known.schema);
     known.attempts_index = get_relname_relid("attempts_job_idx", known.schema);
     if (!OidIsValid(known.table) || !OidIsValid(known.attempts)) unknown_table();
     Relation table = table_open(known.table, AccessShareLock);
+    // Behind the lock, which whoever drops an index waits for: else it might be gone before it is opened.
+    for (int i = 0; i < kJobIndexes; i++) {
+        known.indexes[i] = get_relname_relid(kIndexes[i].name, known.schema);
+        known.checked[i] = false;
+    }
     known.attached = attached_to(table, kOwnJobColumns, kJobColumns);
     if (known.attached.reason == nullptr) known.attached.reason = reason_in_indexes();
     known.epoch = known.attached.has_children ? kNoEpoch : epoch_of(known.table);

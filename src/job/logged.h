@@ -116,7 +116,8 @@ struct TransactionLog {
     std::string_view key_of(const LoggedSlot &slot) const { return {keys + slot.key_begin, slot.key_bytes}; }
 };
 // 8 kB of it for each status.
-static_assert(sizeof(TransactionLog) <= 589824, "what a transaction of any size costs");
+constexpr Size kLargestLog = 589824;
+static_assert(sizeof(TransactionLog) <= kLargestLog, "what a transaction of any size costs");
 
 const TransactionLog &transaction_log();
 
