@@ -2,7 +2,7 @@
 # Every test of jobq, each suite against a throw-away server of its own where it needs one.
 #   make check                     all suites
 #   make check SUITE=isolation     one, or several: SUITE="regress isolation"
-# JOBQ_AUDIT_JOBS (50000) and JOBQ_FUZZ_CALLS (6000) say how long two of them go on.
+# JOBQ_AUDIT_JOBS (50000) and JOBQ_FUZZ_CALLS (4000) say how long two of them go on.
 # Exits non-zero when a test fails or a suite has none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -207,7 +207,7 @@ fuzz_server() {  # name
 }
 suite_fuzz() {
     fuzz_server fuzz
-    JOBQ_FUZZ_CALLS=${JOBQ_FUZZ_CALLS:-6000} in_source test/fuzz/run.sh
+    JOBQ_FUZZ_CALLS=${JOBQ_FUZZ_CALLS:-4000} in_source test/fuzz/run.sh
 }
 # They must catch an error that nobody has made,
 suite_fuzz_unsorted() { caught_by_fuzz batch_not_sorted 'undocumented SQLSTATE 27000'; }
