@@ -1,8 +1,11 @@
 # A transaction held open under full load, 4 clients, single jobs: once REPEATABLE READ with a snapshot, once idle with a
-# transaction id. Against the same without, second by second; the textbook for comparison.
+# transaction id. Against the same without, in rounds that begin with another of them each, second by second; the textbook
+# for comparison.
 
-from cells import prepare
-from contenders import JOBQ, TEXTBOOK
+import statistics
+
+from cells import interleave, prepare
+from contenders import BASE, JOBQ, TEXTBOOK
 from load import Drained, Running, pgbench
 
 TITLE = 'A transaction held open under full load, 4 clients'
@@ -14,59 +17,73 @@ HOLDERS = {
 }
 
 
-def run_held(bench, contender, statements, seconds, rate):
-    for _ in range(3):
-        jobs = int(rate * seconds * 1.3 / 1000 + 1) * 1000
-        prepare(bench, contender, jobs)
-        holder = bench.connect()
-        try:
-            load = Running(contender.lifecycle(), CLIENTS, seconds=seconds)
-            for statement in statements:
-                holder.execute(statement)
-            done = load.finish()
-        except Drained:
-            rate *= 1.6
-            continue
-        finally:
-            holder.close()
-        for problem in contender.audit(bench.conn, jobs).problems(done.transactions):
-            bench.fail(f'held, {contender.title}: {problem}')
-        contender.reset(bench.conn)
-        return done
-    raise RuntimeError('the queue drained at every attempt')
+class Held:
+    """A contender under load while the statements' transaction stays open."""
+
+    def __init__(self, bench, contender, seconds):
+        self.bench, self.contender, self.seconds = bench, contender, seconds
+        self.edge = min(10, seconds // 3)
+        prepare(bench, contender, 60_000)
+        self.rate = pgbench(contender.lifecycle(), CLIENTS, transactions=10_000, host=contender.host).tps
+        contender.reset(bench.conn_of(contender))
+
+    def run(self, statements):
+        for _ in range(4):
+            jobs = int(self.rate * self.seconds * 1.3 / 1000 + 1) * 1000
+            prepare(self.bench, self.contender, jobs)
+            holder = self.bench.connect(**({'host': self.contender.host} if self.contender.host else {}))
+            try:
+                load = Running(self.contender.lifecycle(), CLIENTS, seconds=self.seconds, host=self.contender.host)
+                for statement in statements:
+                    holder.execute(statement)
+                done = load.finish()
+            except Drained:
+                self.rate *= 1.6
+                continue
+            finally:
+                holder.close()
+            for problem in self.contender.audit(self.bench.conn_of(self.contender), jobs).problems(done.transactions):
+                self.bench.fail(f'held, {self.contender.title}: {problem}')
+            self.contender.reset(self.bench.conn_of(self.contender))
+            self.rate = max(self.rate, done.tps)
+            return done
+        raise RuntimeError('the queue drained at every attempt')
+
+    def cell(self, name, statements, series):
+        load = self.run(statements)
+        whole = load.per_second[:self.seconds]
+        first, last = sum(whole[:self.edge]) / self.edge, sum(whole[-self.edge:]) / self.edge
+        series.setdefault(name, [[second, count] for second, count in enumerate(whole)])
+        self.bench.say(f'held: {name}: first {self.edge} s {first:,.0f}, last {self.edge} s {last:,.0f}')
+        return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99),
+                'first': first, 'last': last, 'flatness': last / first}
 
 
-def calibrate(bench, contender):
-    prepare(bench, contender, 60_000)
-    speed = pgbench(contender.lifecycle(), CLIENTS, transactions=10_000).tps
-    contender.reset(bench.conn)
-    return speed
+def judge(bench, contender, holder, seconds, edge):
+    cell = f'{contender.title}, {holder}'
+    ratio, interval = bench.paired('held', cell, f'{contender.title}, nothing held', 'off')
+    flatness = bench.values('held', cell, 'off', 'flatness')
+    rounds = f'{len(flatness)} rounds, {min(flatness):.2f} to {max(flatness):.2f}'
+    if contender is BASE:
+        bench.note('held', f'The state before, {holder}: {ratio:.2f} of its speed without ({interval}), its last {edge} s '
+                           f'{statistics.median(flatness):.2f} of its first ({rounds}).')
+        return
+    bench.goal('held', f'{holder} for {seconds} s, 4 clients: times the same without', ratio, '>=', 0.95, note=interval)
+    bench.goal('held', f'{holder}: last {edge} s by first {edge} s', statistics.median(flatness), '>=', 0.95, note=rounds)
 
 
 def run(bench):
     seconds = bench.scale(60, 12)
-    edge = min(10, seconds // 3)
     series = {}
-    for contender in (JOBQ, TEXTBOOK):
-        rate = calibrate(bench, contender)
-        for holder, statements in HOLDERS.items():
-            if contender is TEXTBOOK and holder == 'idle with an xid':
-                continue
-            load = run_held(bench, contender, statements, seconds, rate)
-            rate = max(rate, load.tps) if not statements else rate
-            whole = load.per_second[:seconds]
-            first, last = sum(whole[:edge]) / edge, sum(whole[-edge:]) / edge
-            cell = f'{contender.title}, {holder}'
-            series[cell] = [[second, count] for second, count in enumerate(whole)]
-            bench.add('held', cell, 'off', 0, {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5),
-                                             'p99_ms': load.percentile_ms(0.99), 'first': first, 'last': last,
-                                             'flatness': last / first})
-            bench.say(f'held: {cell}: {load.tps:,.0f}/s, first {edge} s {first:,.0f}, last {edge} s {last:,.0f}')
+    for contender in filter(None, (JOBQ, BASE, TEXTBOOK)):
+        held = Held(bench, contender, seconds)
+        cells = {f'{contender.title}, {holder}': lambda name=f'{contender.title}, {holder}', statements=statements:
+                 held.cell(name, statements, series) for holder, statements in HOLDERS.items()
+                 if contender is not TEXTBOOK or holder != 'idle with an xid'}
+        interleave(bench, 'held', cells, 1 if contender is TEXTBOOK else bench.scale(5, 1), 'off')
     bench.series['held'] = series
     for holder in list(HOLDERS)[1:]:
-        bench.goal('held', f'{holder} for {seconds} s, 4 clients: times the same without',
-                   bench.ratio('held', f'jobq, {holder}', 'jobq, nothing held', 'off'), '>=', 0.95)
-        bench.goal('held', f'{holder}: last {edge} s by first {edge} s',
-                   bench.median('held', f'jobq, {holder}', 'off', 'flatness'), '>=', 0.95)
+        for contender in filter(None, (JOBQ, BASE)):
+            judge(bench, contender, holder, seconds, held.edge)
     base = bench.ratio('held', 'textbook, REPEATABLE READ held', 'textbook, nothing held', 'off')
     bench.note('held', f'The textbook keeps {base:.2f} of its speed on average over the {seconds} s.')
