@@ -1,0 +1,87 @@
+#!/bin/bash
+# make deb: the Debian package for the PostgreSQL of this release of Debian, built in a copy of the checkout; lintian may find
+# nothing. The packages are left in build/deb, the tree that they were built from and what was said in a directory beside them.
+#   make deb              installs what it needs
+#   make deb PG=17        in a directory with the release that has it (scripts/releases.sh), as root
+#   make deb TEST=1       then installs them in a fresh directory with that release, and runs debian/tests there, as root
+# Tests while it is built are left out here; dpkg-buildpackage by itself has them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/releases.sh
+
+own_release() {
+    case $(cat /etc/debian_version) in
+        */sid) echo sid ;;
+        *) sed -n 's/^VERSION_CODENAME=//p' /etc/os-release ;;
+    esac
+}
+
+quietly() {  # log command...
+    local log=$1
+    shift
+    "$@" >>"$log" 2>&1 || { tail -n 40 "$log" >&2; fail "$1 failed; all that was said is in $log"; }
+}
+
+build_here() {
+    local copy log=$result/build.log
+    scripts/setup.sh deb
+    copy=$(mktemp -d /tmp/jobq-deb.XXXXXX)
+    # shellcheck disable=SC2064
+    trap "rm -rf '$copy'" EXIT
+    mkdir "$copy/jobq"
+    tar -cf - --exclude=./build --exclude=./.git --exclude='*.so' . | tar -xf - -C "$copy/jobq"
+    say "building for $release"
+    (
+        export DEB_BUILD_OPTIONS="nocheck ${DEB_BUILD_OPTIONS-}" DEB_BUILD_PROFILES=nocheck
+        cd "$copy/jobq"
+        quietly "$OLDPWD/$log" dpkg-buildpackage -us -uc -b
+    )
+    mv "$copy/jobq" "$result/source"
+    mv "$copy"/* "$result/"
+    rmdir "$copy"
+    trap - EXIT
+    say "lintian"
+    lintian --allow-root --display-info --fail-on error,warning,info "$result"/*.changes
+}
+
+build_inside() {
+    local source
+    use_release "$release"
+    source=$(copy_into "$release")
+    # shellcheck disable=SC2016
+    inside "$release" bash -c 'cd "$1" && scripts/deb.sh' - "$source"
+    mv "$releases/$release$source/$result"/* "$result/"
+    rm -rf "${releases:?}/$release$source"
+}
+
+# Where nothing is but what debootstrap has put there, a compiler and Python.
+test_fresh() {
+    local fresh source log=$result/test.log status=0
+    releases=$releases/fresh
+    fresh=$releases/$release.$$
+    # shellcheck disable=SC2064
+    trap "rm -rf --one-file-system '$fresh'" EXIT
+    (use_release "$release" && mkdir "$fresh" && cp -a "$releases/$release" "$fresh/")
+    releases=$fresh
+    source=$(cd "$result" && copy_into "$release")
+    say "debian/tests, by autopkgtest"
+    # shellcheck disable=SC2016
+    (inside "$release" sh -ec '
+        apt-get -q update
+        apt-get -q -y install --no-install-recommends autopkgtest
+        cd "$1"
+        autopkgtest --no-built-binaries --summary-file=summary ./*.deb source/ -- null' - "$source") >"$log" 2>&1 || status=$?
+    cat "$fresh/$release$source/summary" 2>/dev/null || tail -n 40 "$log"
+    [ $status = 0 ] || fail "the tests failed; all that was said is in $log"
+}
+
+own=$(own_release)
+release=${PG:+$(release_of "$PG")}
+release=${release:-$own}
+result=build/deb/$release
+rm -rf "$result"
+mkdir -p "$result"
+if [ "$release" = "$own" ]; then build_here; else build_inside; fi
+if [ "${TEST-}" = 1 ]; then test_fresh; fi
+mv "$result"/*.deb build/deb/
+ls build/deb/*.deb

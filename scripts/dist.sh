@@ -1,0 +1,46 @@
+#!/bin/bash
+# make dist: build/jobq-VERSION.zip for PGXN, of what is committed, less what .gitattributes leaves out; META.json at its top.
+# Then does with it what a user does: unpacks it, builds it with PGXS, installs it into a copy of the server's tree and runs
+# some of its tests there; and installs it into a directory of its own, as docker/Dockerfile.extension does.
+#   make dist TESTS='claim wait'      these tests; TESTS=all: all
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/scratch.sh
+scripts/setup.sh dist
+find_pg_config
+TESTS=${TESTS:-00_install access claim report}
+# The checkout may belong to somebody else than who runs this.
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$PWD
+
+version=$(git show HEAD:jobq.control | sed -n "s/^default_version *= *'\(.*\)'/\1/p")
+name=jobq-$version
+zip=$PWD/build/$name.zip
+scratch_begin dist
+head=$SCRATCH/head
+mkdir -p build "$head"
+git archive HEAD | tar -xf - -C "$head"
+make -s -C "$head" PG_CONFIG="$PG_CONFIG" META.json "jobq--$version.sql"
+git archive --format=zip --prefix="$name/" --add-file="$head/META.json" --add-file="$head/jobq--$version.sql" -o "$zip" HEAD
+rm -rf "$head"
+
+# Python's unpacking drops the right to execute, as PGXN's client did.
+python3 -m zipfile -e "$zip" "$SCRATCH/unpacked"
+[ "$(ls "$SCRATCH/unpacked")" = "$name" ]
+python3 scripts/meta.py "$SCRATCH/unpacked/$name/META.json" "$SCRATCH/unpacked/$name"
+JOBQ_ROOT=$SCRATCH/unpacked/$name
+log=$SCRATCH/build.log
+make -s -j"$(nproc)" -C "$JOBQ_ROOT" PG_CONFIG="$PG_CONFIG" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+make -s -C "$JOBQ_ROOT" PG_CONFIG="$PG_CONFIG" install DESTDIR="$SCRATCH/files" datadir=/share pkglibdir=/lib >"$log" 2>&1
+(
+    cd "$SCRATCH/files"
+    [ -e lib/jobq.so ] && [ -e share/extension/jobq.control ] && [ -e "share/extension/jobq--$version.sql" ]
+    ! find . -type f | grep -vxE '\./lib/jobq\.so|\./share/extension/jobq(--[0-9.-]+\.sql|\.control)'
+)
+scratch_tree
+scratch_server dist "shared_preload_libraries = 'jobq'"
+if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$JOBQ_ROOT"; fi
+tests=(ISOLATION= REGRESS="$TESTS")
+if [ "$TESTS" = all ]; then tests=(); fi
+run_group make -s -C "$JOBQ_ROOT" PG_CONFIG="$SCRATCH_PG_CONFIG" installcheck "${tests[@]}" ||
+    { cat "$JOBQ_ROOT"/regression.diffs "$JOBQ_ROOT"/output_iso/regression.diffs 2>/dev/null; exit 1; }
+echo "$(($(stat -c %s "$zip") / 1024)) kB, $(python3 -m zipfile -l "$zip" | wc -l) files: ${zip#"$PWD/"}"
