@@ -1,0 +1,75 @@
+// See zones.h. The server loads a zone once in a session and keeps it.
+#include "compat/pg.h"
+
+#include "schedules/zones.h"
+
+extern "C" {
+#include "mb/pg_wchar.h"
+#include "pgtime.h"
+#include "utils/memutils.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// The zones that have been found, by the server's address of them: to look through the directory of all takes
+// milliseconds.
+struct KnownZones {
+    pg_tz **items;
+    int count, room;
+};
+KnownZones known = {nullptr, 0, 0};
+
+bool is_known(const pg_tz *zone) {
+    for (int i = 0; i < known.count; i++)
+        if (known.items[i] == zone) return true;
+    return false;
+}
+
+void remember(pg_tz *zone) {
+    if (known.count == known.room) {
+        const int room = Max(2 * known.room, 16);
+        known.items =
+            static_cast<pg_tz **>(known.items == nullptr ? MemoryContextAlloc(TopMemoryContext, sizeof(pg_tz *) * room)
+                                                         : repalloc(known.items, sizeof(pg_tz *) * room));
+        known.room = room;
+    }
+    known.items[known.count++] = zone;
+}
+
+bool is_listed(const char *name) {
+    pg_tzenum *list = pg_tzenumerate_start();
+    bool found = false;
+    for (pg_tz *zone = pg_tzenumerate_next(list); zone != nullptr && !found; zone = pg_tzenumerate_next(list))
+        found = pg_strcasecmp(pg_get_timezone_name(zone), name) == 0;
+    pg_tzenumerate_end(list);
+    return found;
+}
+
+core::ZoneSpan span_at(const void *data, int64 second) {
+    auto *zone = static_cast<pg_tz *>(const_cast<void *>(data));
+    const pg_time_t at = second;
+    long offset = 0, offset_behind = 0;
+    int is_dst = 0, is_dst_behind = 0;
+    pg_time_t end = 0;
+    const int found = pg_next_dst_boundary(&at, &offset, &is_dst, &end, &offset_behind, &is_dst_behind, zone);
+    return {found == 1 ? int64{end} : core::kEndOfTime, static_cast<int32>(offset)};
+}
+
+}  // namespace
+
+core::Zone find_zone(std::string_view name, ArgumentName argument) {
+    char *given = pnstrdup(name.data(), name.size());
+    pg_tz *zone = name.empty() || name.size() > TZ_STRLEN_MAX ? nullptr : pg_tzset(given);
+    if (zone == nullptr || (!is_known(zone) && !is_listed(pg_get_timezone_name(zone))))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"%s\" is not the name of a time zone: \"%.*s\"", argument.name,
+                               pg_mbcliplen(given, static_cast<int>(name.size()), 100), given),
+                        errhint("Take a name of the view pg_timezone_names, such as Europe/Berlin.")));
+    if (!is_known(zone)) remember(zone);
+    pfree(given);
+    return {zone, span_at};
+}
+
+}  // namespace jobq
