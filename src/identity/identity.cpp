@@ -1,0 +1,169 @@
+// See identity.h. The rows of jobq.identity: what CREATE EXTENSION wrote here, and what came with a dump, with a
+// template, with the files of the database. A change of them sends a relation cache invalidation, as those of the
+// directory of queues do.
+#include "compat/pg.h"
+
+#include "compat/catalog_row.h"
+#include "compat/relation_changes.h"
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "identity/data_directory.h"
+#include "identity/identity.h"
+#include "job/owner.h"
+
+extern "C" {
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr int kMaxOrigins = 100;
+
+Statement read_origins = {
+    R"(SELECT i.system_identifier, i.database, i.major_version, i.data_directory, i.copied, i.adopted_at
+       FROM jobq.identity i LIMIT 100)",
+    {}};
+Statement lock_origins = {"LOCK TABLE jobq.identity IN SHARE ROW EXCLUSIVE MODE", {}, Planning::Free};
+Statement delete_origins = {"DELETE FROM jobq.identity", {}, Planning::Free};
+Statement add_origin = {
+    R"(INSERT INTO jobq.identity (system_identifier, database, major_version, data_directory, adopted_at)
+       VALUES ($1, $2, $3, $4, $5))",
+    {INT8OID, OIDOID, INT4OID, INT8OID, TIMESTAMPTZOID},
+    Planning::Free};
+Statement mark_copied = {"UPDATE jobq.identity i SET copied = true WHERE NOT i.copied", {}, Planning::Free};
+
+// What follows from the rows.
+struct Known {
+    core::Identity identity;
+    bool noted;          // that it is a copy stands in all rows
+    core::Place origin;  // of a copy: of which place its jobs are
+    TimestampTz adopted_at;
+};
+Known known = {core::Identity::Own, false, {}, 0};
+// Valid while it equals the current one.
+uint64 known_generation = 0;
+uint64 current_generation = 1;
+bool listens = false;
+Oid identity_table = InvalidOid;
+
+void on_relcache_invalidation(Oid relation) {
+    if (relation == InvalidOid || relation == identity_table) current_generation++;
+}
+
+core::Place here() { return {GetSystemIdentifier(), MyDatabaseId, kServerMajor, data_directory_mark()}; }
+
+Known judge(const Rows &rows) {
+    Known found = {core::Identity::Own, true, {}, 0};
+    core::Origin origins[kMaxOrigins];
+    const int count = static_cast<int>(Min(rows.size(), static_cast<uint64>(kMaxOrigins)));
+    for (int i = 0; i < count; i++) {
+        const Row row = rows[i];
+        const Oid database = DatumGetObjectId(row.get(2));
+        origins[i] = {{static_cast<uint64>(row.int64_at(1)), database, row.int32_at(3), row.int64_at(4)},
+                      row.bool_at(5),
+                      catalog_value(DATABASEOID, database, &FormData_pg_database::datistemplate, false)};
+        found.noted &= origins[i].copied;
+        found.adopted_at = Max(found.adopted_at, DatumGetTimestampTz(row.get(6)));
+    }
+    int foreign;
+    found.identity = core::identify(here(), origins, count, &foreign);
+    if (found.identity == core::Identity::Copy) found.origin = origins[foreign].place;
+    return found;
+}
+
+const Known &know() {
+    if (known_generation == current_generation) return known;
+    if (!listens) on_relation_change(on_relcache_invalidation);
+    listens = true;
+    // Taken before anything is read: an invalidation that arrives meanwhile makes it stale at once.
+    const uint64 generation = current_generation;
+    identity_table = get_relname_relid("identity", get_namespace_oid("jobq", false));
+    // The extension may be older than the library.
+    Known found = {core::Identity::Own, true, {}, 0};
+    if (OidIsValid(identity_table))
+        as_owner_now([&] { with_spi([&] { found = judge(read(read_origins, Params(), GetActiveSnapshot())); }); });
+    known = found;
+    known_generation = generation;
+    return known;
+}
+
+void write_origin(TimestampTz adopted_at) {
+    const core::Place place = here();
+    run(delete_origins, Params());
+    run(add_origin, Params()
+                        .add(Int64GetDatum(static_cast<int64>(place.system)))
+                        .add(ObjectIdGetDatum(place.database))
+                        .add(Int32GetDatum(place.major))
+                        .add(Int64GetDatum(place.data_directory))
+                        .add(TimestampTzGetDatum(adopted_at)));
+}
+
+// Two at once would write two rows, and a dump that is being restored goes first.
+core::Identity lock_identity() {
+    run(lock_origins, Params());
+    AcceptInvalidationMessages();
+    return identity();
+}
+
+}  // namespace
+
+core::Identity identity() { return know().identity; }
+
+bool leaves_jobs_alone() { return identity() == core::Identity::Copy && settings.adopt != Adopt::Auto; }
+
+void require_own_jobs() {
+    if (!leaves_jobs_alone()) return;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("database \"%s\" is a copy, and leaves its jobs alone", get_database_name(MyDatabaseId)),
+                    errdetail("%s.", describe_origin()),
+                    errhint("If they shall run here, and no longer there: SELECT jobq_adopt(), as the owner or an "
+                            "operator.")));
+}
+
+const char *describe_origin() {
+    const core::Place origin = know().origin;
+    const core::Place place = here();
+    if (origin.system != place.system)
+        return psprintf("They are of database %u of the system %llu; this is database %u of the system %llu",
+                        origin.database, static_cast<unsigned long long>(origin.system), place.database,
+                        static_cast<unsigned long long>(place.system));
+    if (origin.database != place.database)
+        return psprintf("They are of database %u; this is database %u", origin.database, place.database);
+    return pstrdup("The data directory is a restored base backup, or another copy");
+}
+
+TimestampTz adopted_at() { return know().adopted_at; }
+
+bool adopt() {
+    AcceptInvalidationMessages();
+    if (identity() == core::Identity::Own) return false;
+    const core::Identity was = lock_identity();
+    if (was == core::Identity::Own) return false;
+    // What is inherited has been its own all along: leases get the grace of a start, and no other.
+    const bool copy = was == core::Identity::Copy;
+    write_origin(copy ? GetCurrentTimestamp() : adopted_at());
+    return copy;
+}
+
+void settle_identity() {
+    const Known found = know();
+    if (found.identity == core::Identity::Own) return;
+    const bool copy = found.identity == core::Identity::Copy;
+    if (copy && settings.adopt != Adopt::Auto) {
+        if (!found.noted) run(mark_copied, Params());
+        return;
+    }
+    const char *from = copy ? describe_origin() : nullptr;
+    if (adopt()) ereport(LOG, (errmsg("jobq: the jobs were adopted, as jobq.adopt says"), errdetail("%s.", from)));
+}
+
+void found_identity() {
+    know();
+    if (OidIsValid(identity_table) && read(read_origins, Params()).size() == 0) write_origin(GetCurrentTimestamp());
+}
+
+}  // namespace jobq

@@ -1,0 +1,41 @@
+// Whether this database is a copy of another, which leaves its jobs alone until somebody calls jobq_adopt(). Kept in
+// each session until jobq.identity changes.
+#pragma once
+
+#include "compat/args.h"
+#include "compat/pg.h"
+#include "identity/identity_policy.h"
+
+namespace jobq {
+
+core::Identity identity();
+
+// A copy that nobody has adopted, nor the setting jobq.adopt: its jobs are left alone.
+bool leaves_jobs_alone();
+
+// 55000 then. Costs one test where the database is its own.
+void require_own_jobs();
+
+// What workers call begins with it.
+inline void require_worker_may(FunctionCallInfo fcinfo) {
+    require_writable(fcinfo);
+    require_own_jobs();
+}
+
+// Which place the jobs of a copy are of, for people.
+const char *describe_origin();
+
+// When the jobs became this database's own; 0: long ago.
+TimestampTz adopted_at();
+
+// Inside with_spi(), with the owner's rights. Makes the jobs this database's own. False: they were.
+bool adopt();
+
+// The same. What a tick does about it: writes down what it has inherited, or that it is a copy, or adopts it if the
+// setting says so.
+void settle_identity();
+
+// The same, for the install script: the jobs that will come are of here. Nothing where something is written down.
+void found_identity();
+
+}  // namespace jobq

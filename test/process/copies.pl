@@ -1,0 +1,301 @@
+# A copy of a database leaves its jobs alone until it is adopted, however it was made: from a template, from a dump, from a
+# base backup, from the files. A promoted standby is no copy, nor is a server that was rewound or has crashed.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $directory = PostgreSQL::Test::Utils::tempdir;
+my @conf = ('max_connections = 30', 'wal_log_hints = on', 'wal_keep_size = 256MB', 'jobq.tick_interval = 100ms');
+my $node = preloaded('original', init => { allows_streaming => 'logical', has_archiving => 1 }, conf => \@conf);
+database($node, 'work');
+
+# What every copy has: a job that waits, one that is not due, two that run.
+value($node, 'work', <<'SQL');
+SELECT jobq_enqueue('mail', '"waits"'), jobq_enqueue('later', run_at => now() + interval '1 day'),
+       jobq_enqueue('runs', kind => 'silent', heartbeat_timeout => '2 s'), jobq_enqueue('runs', kind => 'lively');
+SELECT count(*) FROM jobq_claim('runs', 'w1', batch => 9, heartbeat_timeout => '1 day');
+SQL
+my ($held, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq.jobs WHERE kind = 'lively'});
+# The one whose worker has been silent for long, where there is a worker to see it.
+my $silence = q{UPDATE jobq.jobs SET last_heartbeat = now() - interval '1 hour', _lease_timeout = '2 s' WHERE kind = 'silent'};
+my $statuses = q{SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue <> 'load'};
+
+sub claims { return sqlstate($_[0], $_[1], q{SELECT count(*) FROM jobq_claim('nothing')}) }
+
+sub is_own
+{
+    my ($where, $database, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is(claims($where, $database), '00000', "$name: is no copy");
+    is(value($where, $database, 'SELECT jobq_adopt()'), 'f', "$name: there is nothing to adopt");
+    return;
+}
+
+# Whatever a worker calls is refused, the duties rest, and everybody is told.
+sub is_copy
+{
+    my ($where, $database, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my (undef, $error) = run_sql($where, $database, q{SELECT jobq_claim('mail')});
+    like($error, qr/"$database" is a copy.*\nDETAIL: .*\nHINT: .*jobq_adopt/, "$name: a claim is refused");
+    for my $call (q{SELECT jobq_claim('mail')}, "SELECT jobq_complete($held, $lease)", "SELECT jobq_heartbeat($held, $lease)", q{CALL jobq_wait('mail')})
+    {
+        is(sqlstate($where, $database, $call), '55000', "$name: $call");
+    }
+    becomes_true($where, $database,
+        q{SELECT state = 'copy' AND note ~ 'jobq_adopt' FROM jobq.workers WHERE database = current_database()}, "$name: jobq.workers says so");
+    value($where, $database, $silence);
+    my $rounds = value($where, $database, 'SELECT rounds FROM jobq.workers WHERE database = current_database()');
+    value($where, $database, q{SELECT jobq_enqueue('own', '"new"', run_at => now() + interval '100 ms')});
+    becomes_true($where, $database, qq{SELECT rounds > $rounds AND (SELECT run_at < clock_timestamp() FROM jobq.jobs WHERE queue = 'own')
+        FROM jobq.workers WHERE database = current_database()}, "$name: the worker comes");
+    (undef, $error) = run_sql($where, $database, 'SELECT count(*) FROM jobq_tick()');
+    like($error, qr/WARNING: .*is a copy: nothing was done/, "$name: a tick does nothing");
+    is(value($where, $database, $statuses), 'pending scheduled processing processing scheduled', "$name: all jobs are left as they are");
+    is(value($where, $database, q{SELECT string_agg(reason, ' ') FROM jobq_explain_queue('mail') WHERE reason = 'copy'}), 'copy', "$name: so it is explained");
+    return;
+}
+
+# Adopted, it is a queue as any other. Its leases have a grace from then on: that of the silent worker runs out.
+sub adopts
+{
+    my ($where, $database, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is(value($where, $database, 'SELECT jobq_adopt()'), 't', "$name: is adopted");
+    is_own($where, $database, "$name, adopted");
+    is(value($where, $database, "SELECT jobq_heartbeat($held, $lease)"), 'held', "$name: leases of before hold");
+    becomes_true($where, $database, qq{SELECT ($statuses) = 'pending scheduled pending processing pending'}, "$name: the duties are done");
+    is( value($where, $database, q{SELECT a.finished_at > i.adopted_at + interval '2 s' FROM jobq.attempts a, jobq.identity i WHERE a.outcome = 'lost'}),
+        't', "$name: the silent worker had its time");
+    is(value($where, $database, q{SELECT payload FROM jobq_claim('mail')}), '"waits"', "$name: a job runs");
+    return;
+}
+
+# A server with what a base backup of another has.
+sub restored
+{
+    my ($name, $backup, %option) = @_;
+    my $copy = PostgreSQL::Test::Cluster->new($name);
+    $copy->init_from_backup($option{from} // $node, $backup, standby => 0, %option);
+    settings($copy, 'archive_mode = off');
+    $copy->start;
+    return $copy;
+}
+
+is_own($node, 'work', 'the original');
+
+# ---- a template copy
+
+value($node, 'postgres', 'CREATE DATABASE twin TEMPLATE work');
+is_copy($node, 'twin', 'template copy');
+is_own($node, 'work', 'its original');
+value($node, 'postgres', 'CREATE DATABASE grandchild TEMPLATE twin');
+is(claims($node, 'grandchild'), '55000', 'a copy of a copy is one');
+adopts($node, 'twin', 'template copy');
+value($node, 'postgres', 'DROP DATABASE grandchild');
+
+# What is in a template database is meant to be copied.
+value($node, 'postgres', 'CREATE DATABASE pattern');
+value($node, 'pattern', q{CREATE EXTENSION jobq; SELECT jobq_enqueue('mail')});
+value($node, 'postgres', 'ALTER DATABASE pattern IS_TEMPLATE true');
+value($node, 'postgres', 'CREATE DATABASE made TEMPLATE pattern');
+is(claims($node, 'made'), '00000', 'a database made from a template database is none');
+becomes_true($node, 'made', q{SELECT database = (SELECT oid FROM pg_database WHERE datname = 'made') FROM jobq.identity}, 'and knows itself soon');
+value($node, 'postgres', 'ALTER DATABASE pattern IS_TEMPLATE false');
+is_own($node, 'made', 'the pattern being none any more, what was made from it');
+
+# ---- a restored dump
+
+my $dump = "$directory/dump";
+$node->command_ok([ 'pg_dump', '-Fc', '-f', $dump, $node->connstr('work') ], 'pg_dump');
+sub restores
+{
+    my ($where, $database, @how) = @_;
+    $where->command_ok([ 'pg_restore', '--exit-on-error', @how, '-d', $where->connstr($database), $dump ], "pg_restore @how into $database");
+    becomes_true($where, 'postgres', qq{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '$database' AND backend_type = 'client backend')},
+        'which has ended');
+    return;
+}
+
+value($node, 'postgres', 'CREATE DATABASE staging');
+restores($node, 'staging', '-j2');
+is_copy($node, 'staging', 'dump in the same server');
+adopts($node, 'staging', 'dump in the same server');
+
+my $other = preloaded('other', conf => \@conf);
+value($other, 'postgres', 'CREATE DATABASE work');
+restores($other, 'work');
+is_copy($other, 'work', 'dump in another server');
+adopts($other, 'work', 'dump in another server');
+
+# By mistake into a database with jobs of its own: they are left alone, too.
+value($other, 'postgres', 'CREATE DATABASE mixed');
+value($other, 'mixed', 'CREATE EXTENSION jobq');
+is_own($other, 'mixed', 'an empty database');
+restores($other, 'mixed', '--data-only', '--disable-triggers');
+is(claims($other, 'mixed'), '55000', 'jobs of another database have come to it');
+
+# The row comes by replication as well, to sessions that know better so far.
+database($other, 'subscriber');
+my $knows = session($other, 'subscriber');
+is($knows->query(q{SELECT count(*) FROM jobq_claim('nothing')}), '0', 'a subscriber before it subscribes');
+value($node, 'work', 'CREATE PUBLICATION everything FOR TABLE jobq.jobs, jobq.identity');
+value($other, 'subscriber', sprintf q{CREATE SUBSCRIPTION everything CONNECTION $c$%s$c$ PUBLICATION everything}, $node->connstr('work'));
+becomes_true($other, 'subscriber', 'SELECT count(*) = 2 FROM jobq.identity', 'a subscriber gets the row of the publisher');
+is(claims($other, 'subscriber'), '55000', 'and is a copy');
+$knows->query(q{SELECT count(*) FROM jobq_claim('nothing')});
+like($knows->{stderr}, qr/is a copy/, 'which is known to sessions of before');
+end_sessions($knows);
+value($other, 'subscriber', 'DROP SUBSCRIPTION everything');
+value($node, 'work', 'DROP PUBLICATION everything');
+is(value($other, 'subscriber', 'SELECT jobq_adopt()'), 't', 'after the switchover it is adopted');
+is_own($other, 'subscriber', 'a subscriber, adopted');
+
+# Into the database that it is of, which has lost everything.
+value($node, 'work', 'DROP EXTENSION jobq');
+restores($node, 'work');
+is_own($node, 'work', 'dump in its own database');
+is(value($node, 'work', $statuses), 'pending scheduled processing processing', 'all jobs are there again');
+
+# ---- the setting
+
+my $log = log_size($other);
+settings($other, 'jobq.adopt = auto');
+$other->reload;
+becomes_true($other, 'mixed', q{SELECT count(*) = 1 AND NOT bool_or(copied) FROM jobq.identity}, 'auto: a copy adopts itself');
+is(claims($other, 'mixed'), '00000', 'auto: claims are served');
+like(log_since($other, $log), qr/the jobs were adopted, as jobq\.adopt says/, 'auto: the log says so');
+$other->adjust_conf('postgresql.conf', 'jobq.adopt', 'manual');
+$other->reload;
+is_own($other, 'mixed', 'auto, and manual again');
+
+# ---- the files of a server that does not run
+
+value($node, 'postgres', 'DROP DATABASE staging');
+$node->stop;
+$node->backup_fs_cold('cold');
+$node->start;
+is_own($node, 'work', 'the server whose files were copied');
+my $cold = restored('cold', 'cold');
+is_copy($cold, 'work', 'files');
+is(claims($cold, 'twin'), '55000', 'files: each database is a copy');
+$cold->restart;
+is(claims($cold, 'work'), '55000', 'files, started again: still a copy');
+kill_server($cold);
+starts_again($cold);
+is(claims($cold, 'work'), '55000', 'files, after a crash: still a copy');
+adopts($cold, 'work', 'files');
+is(claims($cold, 'twin'), '55000', 'files: adopted is the one database');
+database($cold, 'young');
+is_own($cold, 'young', 'files: and a new one is none');
+$cold->restart;
+is_own($cold, 'work', 'files, adopted and started again');
+$cold->stop;
+
+# ---- a base backup
+
+$node->backup('base');
+my $beside = restored('beside', 'base');
+is_copy($beside, 'work', 'base backup');
+is(value($beside, 'work', q{SELECT bool_and(copied) FROM jobq.identity}), 't', 'base backup: it is written down');
+# Its standby, and what that becomes: as much a copy.
+$beside->backup('of_copy');
+my $standby_of_copy = PostgreSQL::Test::Cluster->new('standby_of_copy');
+$standby_of_copy->init_from_backup($beside, 'of_copy', has_streaming => 1);
+$standby_of_copy->start;
+$beside->wait_for_catchup($standby_of_copy);
+$standby_of_copy->promote;
+is(claims($standby_of_copy, 'work'), '55000', 'base backup: the standby of a copy is promoted, and a copy');
+$standby_of_copy->stop;
+adopts($beside, 'work', 'base backup');
+$beside->stop;
+
+# ---- to a point in time, under load: what was acknowledged before it is there, and runs
+
+my @producers = map { session($node, 'work') } 1 .. 2;
+for my $producer (@producers)
+{
+    $producer->query_until(qr/begun/, <<'SQL');
+\echo begun
+DO $$ BEGIN LOOP PERFORM jobq_enqueue('load'); COMMIT; PERFORM pg_sleep(0.002); EXIT WHEN EXISTS (SELECT FROM pg_class WHERE relname = 'enough'); END LOOP; END $$;
+SQL
+}
+my $worker = session($node, 'work');
+$worker->query_until(qr/begun/, <<'SQL');
+\echo begun
+DO $$ BEGIN LOOP PERFORM jobq_complete(id, lease) FROM jobq_claim('load', 'w2', 3); COMMIT; PERFORM pg_sleep(0.005); EXIT WHEN EXISTS (SELECT FROM pg_class WHERE relname = 'enough'); END LOOP; END $$;
+SQL
+becomes_true($node, 'work', q{SELECT count(*) > 300 AND count(*) FILTER (WHERE status = 'completed') > 100 FROM jobq.jobs WHERE queue = 'load'}, 'there is load');
+my $known = value($node, 'work', q{SELECT array_agg(id) FROM jobq.jobs WHERE queue = 'load'});
+my $completed = value($node, 'work', q{SELECT array_agg(id) FROM jobq.jobs WHERE queue = 'load' AND status = 'completed'});
+value($node, 'work', q{SELECT pg_create_restore_point('the point')});
+my $more = value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'load'});
+becomes_true($node, 'work', "SELECT count(*) > $more + 100 FROM jobq.jobs WHERE queue = 'load'", 'which goes on');
+value($node, 'work', 'CREATE TABLE enough ()');
+end_sessions(@producers, $worker);
+my $segment = value($node, 'postgres', 'SELECT pg_walfile_name(pg_current_wal_lsn())');
+value($node, 'postgres', 'SELECT pg_switch_wal()');
+becomes_true($node, 'postgres', "SELECT last_archived_wal >= '$segment' FROM pg_stat_archiver", 'the WAL is archived');
+my $last = value($node, 'work', 'SELECT max(id) FROM jobq.jobs');
+
+my $point = PostgreSQL::Test::Cluster->new('point');
+$point->init_from_backup($node, 'base', has_restoring => 1, standby => 0);
+settings($point, 'archive_mode = off', q{recovery_target_name = 'the point'}, q{recovery_target_action = 'promote'});
+$point->start;
+becomes_true($point, 'work', 'SELECT NOT pg_is_in_recovery()', 'the point is reached');
+is_copy($point, 'work', 'point in time');
+adopts($point, 'work', 'point in time');
+is(value($point, 'work', "SELECT count(*) FROM unnest('$known'::bigint[]) k(id) WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = k.id)"), 0,
+    'no job of before the point is lost');
+is(value($point, 'work', "SELECT count(*) FROM jobq.jobs j WHERE j.id = ANY ('$completed') AND status <> 'completed'"), 0, 'nor that it was completed');
+cmp_ok(value($point, 'work', 'SELECT max(id) FROM jobq.jobs'), '<', $last, 'those of after it are not there');
+my $unfinished = value($point, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'load' AND status = 'pending'});
+is( value($point, 'work', q{SELECT count(*) FROM (SELECT jobq_complete(id, lease) AS done FROM jobq_claim('load', 'w3', 9999)) d WHERE done}),
+    $unfinished, 'each unfinished one runs');
+$point->stop;
+is_own($node, 'work', 'the original of all that');
+
+# ---- a standby is none
+
+$node->backup('followed');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'followed', has_streaming => 1);
+settings($standby, 'archive_mode = off');
+$standby->start;
+$node->wait_for_catchup($standby);
+is(claims($standby, 'work'), '25006', 'a standby only reads');
+$node->stop('immediate');
+$standby->promote;
+is_own($standby, 'work', 'a promoted standby');
+is(claims($standby, 'made'), '00000', 'all its databases are what they were');
+value($standby, 'postgres', 'CREATE DATABASE twin2 TEMPLATE work');
+is(claims($standby, 'twin2'), '55000', 'a template copy there is one');
+
+# The old primary has gone on for a moment, is rewound, and becomes the primary again.
+$standby->safe_psql('postgres', 'CHECKPOINT');
+$standby->stop;
+command_ok([ 'pg_rewind', '--target-pgdata', $node->data_dir, '--source-pgdata', $standby->data_dir, '--no-sync', '--config-file', $node->data_dir . '/postgresql.conf' ],
+    'pg_rewind');
+settings($node, 'port = ' . $node->port, 'archive_mode = off', "unix_socket_directories = '" . $node->host . "'");
+$standby->start;
+$node->enable_streaming($standby);
+$node->start;
+$standby->wait_for_catchup($node);
+$standby->stop;
+$node->promote;
+is_own($node, 'work', 'a server that was rewound and promoted');
+is(claims($node, 'twin2'), '55000', 'what was a copy is one');
+kill_server($node);
+starts_again($node);
+is_own($node, 'work', 'after a crash');
+
+unlike(log_since($_), qr/(?:PANIC|TRAP|terminated by signal 1[01]|XX000|cache lookup failed)/, $_->name . ': no crash, no internal error')
+  for $node, $other, $standby, $point, $beside, $cold;
+done_testing();

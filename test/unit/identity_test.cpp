@@ -1,0 +1,92 @@
+// Which database is a copy, and what a server's start makes of the mark of its data directory.
+#include "identity/identity_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace jobq::core {
+namespace {
+
+constexpr Place kHere = {71, 16384, 17, 0};
+
+Origin from(Place place, bool copied = false, bool is_template = false) { return {place, copied, is_template}; }
+
+struct Judged {
+    Identity identity;
+    int foreign;
+};
+Judged judge(const Place &here, const std::vector<Origin> &origins) {
+    Judged judged = {};
+    judged.identity = identify(here, origins.data(), static_cast<int>(origins.size()), &judged.foreign);
+    return judged;
+}
+Identity identity_of(const Place &here, const std::vector<Origin> &origins) { return judge(here, origins).identity; }
+
+TEST(Identify, TheDatabaseItself) {
+    EXPECT_EQ(identity_of(kHere, {from(kHere)}), Identity::Own);
+    // A dump restored into the database that it is of.
+    EXPECT_EQ(identity_of(kHere, {from(kHere), from(kHere)}), Identity::Own);
+    // Somebody has emptied the table.
+    EXPECT_EQ(identity_of(kHere, {}), Identity::Inherited);
+}
+
+TEST(Identify, RestoredDump) {
+    const Judged judged = judge(kHere, {from(kHere), from({70, 16384, 17, 0})});
+    EXPECT_EQ(judged.identity, Identity::Copy);
+    EXPECT_EQ(judged.foreign, 1);
+    EXPECT_EQ(judge(kHere, {from({71, 16385, 17, 0}), from(kHere)}).foreign, 0);
+    // Of an older server, or of a template: it has a row of its own as well.
+    EXPECT_EQ(identity_of(kHere, {from(kHere), from({70, 16384, 15, 0})}), Identity::Copy);
+    EXPECT_EQ(identity_of(kHere, {from(kHere), from({71, 1, 17, 0}, false, true)}), Identity::Copy);
+}
+
+TEST(Identify, TemplateCopy) {
+    EXPECT_EQ(identity_of(kHere, {from({71, 16385, 17, 0})}), Identity::Copy);
+    EXPECT_EQ(identity_of(kHere, {from({71, 1, 17, 0}, false, true)}), Identity::Inherited);
+    // The template has come through pg_upgrade, where nobody served it.
+    EXPECT_EQ(identity_of(kHere, {from({70, 1, 15, 0}, false, true)}), Identity::Inherited);
+    EXPECT_EQ(identity_of(kHere, {from({70, 1, 17, 0}, false, true)}), Identity::Copy);
+    EXPECT_EQ(identity_of(kHere, {from({71, 1, 17, 0}, true, true)}), Identity::Copy);
+}
+
+TEST(Identify, Upgrade) {
+    EXPECT_EQ(identity_of(kHere, {from({70, 16384, 15, 9})}), Identity::Inherited);
+    EXPECT_EQ(identity_of(kHere, {from({70, 16384, 17, 0})}), Identity::Copy);
+    EXPECT_EQ(identity_of(kHere, {from({70, 16384, 18, 0})}), Identity::Copy);
+    EXPECT_EQ(identity_of(kHere, {from({70, 16385, 15, 0})}), Identity::Copy);
+    // What was upgraded had been found to be a copy.
+    EXPECT_EQ(identity_of(kHere, {from({70, 16384, 15, 0}, true)}), Identity::Copy);
+}
+
+TEST(Identify, BaseBackup) {
+    Place here = kHere;
+    here.data_directory = 9;
+    EXPECT_EQ(judge(here, {from(kHere)}).identity, Identity::Copy);
+    EXPECT_EQ(judge(here, {from(kHere)}).foreign, 0);
+    EXPECT_EQ(identity_of(here, {from(here)}), Identity::Own);
+    EXPECT_EQ(identity_of(here, {from({70, 16384, 15, 0})}), Identity::Copy);
+    // The standby of an adopted copy; and of one that nobody has adopted.
+    EXPECT_EQ(identity_of(kHere, {from(here)}), Identity::Own);
+    EXPECT_EQ(identity_of(kHere, {from(kHere, true)}), Identity::Copy);
+}
+
+TEST(ChangeOfMark, AStandbyIsNoCopy) {
+    for (const bool from_backup : {false, true})
+        for (const bool has_mark : {false, true})
+            EXPECT_EQ(change_of_mark({true, from_backup, has_mark, false}), MarkChange::Clear);
+}
+
+TEST(ChangeOfMark, ABackupIsACopy) {
+    EXPECT_EQ(change_of_mark({false, true, false, false}), MarkChange::Renew);
+    EXPECT_EQ(change_of_mark({false, true, true, true}), MarkChange::Renew);
+    EXPECT_EQ(change_of_mark({false, false, true, false}), MarkChange::Renew);
+}
+
+TEST(ChangeOfMark, AnyOtherStartIsNone) {
+    EXPECT_EQ(change_of_mark({false, false, true, true}), MarkChange::Keep);
+    EXPECT_EQ(change_of_mark({false, false, false, false}), MarkChange::Clear);
+}
+
+}  // namespace
+}  // namespace jobq::core
