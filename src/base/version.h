@@ -1,0 +1,33 @@
+// Versions: numbers with dots between them, "1.10.0". One that is missing counts as 0.
+#pragma once
+
+#include <string_view>
+
+namespace jobq::core {
+
+// The number in front, taken off with the dot behind it. Saturates; what is no number ends the version.
+constexpr int take_number(std::string_view *version) noexcept {
+    constexpr int kHighest = 100000000;  // ten times as much fits
+    int number = 0;
+    while (!version->empty() && version->front() >= '0' && version->front() <= '9') {
+        if (number < kHighest) number = number * 10 + (version->front() - '0');
+        version->remove_prefix(1);
+    }
+    if (!version->empty() && version->front() == '.')
+        version->remove_prefix(1);
+    else
+        *version = {};
+    return number;
+}
+
+// Below 0: a is older than b; 0: the same version.
+constexpr int compare_versions(std::string_view a, std::string_view b) noexcept {
+    while (!a.empty() || !b.empty()) {
+        const int of_a = take_number(&a);
+        const int of_b = take_number(&b);
+        if (of_a != of_b) return of_a < of_b ? -1 : 1;
+    }
+    return 0;
+}
+
+}  // namespace jobq::core

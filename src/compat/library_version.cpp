@@ -1,0 +1,38 @@
+// See library_version.h. The one file that is compiled anew for another version.
+#include "compat/pg.h"
+
+#include "base/version.h"
+#include "compat/library_version.h"
+
+namespace jobq {
+
+namespace {
+
+// Known to all libraries of the process.
+void **loaded_library() { return find_rendezvous_variable("jobq library"); }
+
+}  // namespace
+
+const char *const kLibraryVersion = JOBQ_VERSION;
+
+void require_library(const char *version, const char *who) {
+    if (core::compare_versions(kLibraryVersion, version) >= 0) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("%s needs jobq's library %s or a newer one, this session has %s", who, version, kLibraryVersion),
+             errhint("Install that library. Then restart the server where jobq is preloaded, else connect "
+                     "again.")));
+}
+
+void require_only_library() {
+    const auto *other = static_cast<const char *>(*loaded_library());
+    if (other == nullptr) return;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("jobq's library %s is loaded already, from another file than %s", other, kLibraryVersion),
+                    errhint("Name jobq in shared_preload_libraries as module_pathname of jobq.control does, and "
+                            "restart the server.")));
+}
+
+void be_only_library() { *loaded_library() = const_cast<char *>(kLibraryVersion); }
+
+}  // namespace jobq

@@ -1,0 +1,28 @@
+// SQL functions about versions: the library's, and whether it fits the extension.
+#include "compat/pg.h"
+
+#include "bgw/extension.h"
+#include "compat/library_version.h"
+
+namespace jobq {
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_version);
+PGDLLEXPORT Datum jobq_version(PG_FUNCTION_ARGS) {
+    (void)fcinfo;
+    PG_RETURN_TEXT_P(cstring_to_text(kLibraryVersion));
+}
+
+// Called first by each script, when pg_extension has the version that the script makes.
+PG_FUNCTION_INFO_V1(jobq_require_library);
+PGDLLEXPORT Datum jobq_require_library(PG_FUNCTION_ARGS) {
+    (void)fcinfo;
+    const InstalledExtension extension = installed_extension();
+    require_library(extension.version, psprintf("version %s of the extension", extension.version));
+    PG_RETURN_VOID();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

@@ -1,0 +1,44 @@
+# Somebody alters jobq.jobs over and over, by what needs no more than a weak lock, while sessions and the background worker look
+# up what is attached to the table: whatever they look at may be built anew meanwhile.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use Test::More;
+
+my $alters = 4000;
+
+my $node = preloaded('altered', conf => ['jobq.tick_interval = 50ms']);
+database($node, 'work');
+value($node, 'work', q{
+    CREATE TABLE ended (n int);
+    CREATE PROCEDURE alter_it(times int) LANGUAGE plpgsql AS $$
+    BEGIN
+        FOR i IN 1 .. times LOOP
+            EXECUTE 'ALTER TABLE jobq.jobs ALTER payload SET STATISTICS ' || i % 100;
+            COMMIT;
+        END LOOP;
+        INSERT INTO ended VALUES (times);
+    END $$;
+    CREATE PROCEDURE work_on() LANGUAGE plpgsql AS $$
+    BEGIN
+        WHILE NOT EXISTS (SELECT FROM ended) LOOP
+            PERFORM jobq_enqueue('q');
+            COMMIT;
+            PERFORM jobq_complete(id, lease) FROM jobq_claim('q');
+            COMMIT;
+        END LOOP;
+    END $$});
+
+my @workers = map { session($node, 'work') } 1 .. 2;
+$_->query_until(qr/begun/, "\\echo begun\nCALL work_on();\n") for @workers;
+my (undef, $error, $altered) = run_sql($node, 'work', "CALL alter_it($alters)");
+ok($altered, "altered $alters times") or diag($error);
+unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000)/, 'nobody has looked at what was there no more');
+is(value($node, 'work', q{SELECT count(*) > 0 FROM jobq.jobs WHERE status = 'completed'}), 't', 'and jobs were done meanwhile');
+end_sessions(@workers) if $altered;
+$node->stop;
+done_testing();
