@@ -1,13 +1,14 @@
 #!/bin/bash
 # make chaos: producers and workers over two drivers while processes, servers, clients and the disk fail.
-# make ddl: the same while a DBA rebuilds, alters and moves the tables. See test/chaos/README.md for their settings.
+# make ddl: the same while a DBA rebuilds, alters and moves the tables. make failover: while standbys are promoted.
+# See test/chaos/README.md for their settings.
 # DEFECT=name: with that patch of test/planted; passes if the defect is caught.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/planted.sh
-attacker=${1:-chaos}   # or ddl
-scripts/setup.sh "${attacker/chaos/check}"
+attacker=${1:-chaos}   # or ddl, failover
+if [ "$attacker" = ddl ]; then scripts/setup.sh ddl; else scripts/setup.sh check; fi
 find_pg_config
 make -s -j"$(nproc)" all >/dev/null
 scratch_begin chaos
@@ -26,7 +27,9 @@ unmount_disk() {
     done
     umount -l "$SCRATCH/disk"
 }
-if [ "$(id -u)" = 0 ] && mkdir "$SCRATCH/disk" && mount -t tmpfs -o "size=${JOBQ_CHAOS_DISK_SIZE:-1g}" jobq-chaos "$SCRATCH/disk" 2>/dev/null; then
+if [ "$attacker" = failover ]; then
+    :   # three servers, and no full disk
+elif [ "$(id -u)" = 0 ] && mkdir "$SCRATCH/disk" && mount -t tmpfs -o "size=${JOBQ_CHAOS_DISK_SIZE:-1g}" jobq-chaos "$SCRATCH/disk" 2>/dev/null; then
     disk=$SCRATCH/disk
     chown "$SCRATCH_USER" "$disk"
     scratch_hook=unmount_disk

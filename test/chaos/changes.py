@@ -185,6 +185,8 @@ class Changes:
         subprocess.run(["pg_restore", *where, "-d", "copy", dump], check=True)
         os.remove(dump)
         with run.primary.connect("copy") as conn:
+            if not conn.execute("SELECT jobq_adopt()").fetchone()[0]:
+                raise AssertionError("a restored dump does not know that it is a copy")
             unfinished = "SELECT count(*) FROM jobq.jobs WHERE queue = 'audit' AND status <= 'processing'"
             finished = "SELECT count(*) FROM jobq.jobs WHERE queue = 'audit' AND status = 'completed'"
             open_jobs, done = conn.execute(unfinished).fetchone()[0], conn.execute(finished).fetchone()[0]

@@ -3,7 +3,8 @@
     clients.py producer|worker NAME DIRECTORY
 
 DIRECTORY has `plan.json`, `endpoint` (the port of the server that is the primary now), and later `stop`. A statement is
-cut off now and then by a statement_timeout of a few milliseconds, unless there is a file `calm`.
+cut off now and then by a statement_timeout of a few milliseconds, unless there is a file `calm`; producers stop when
+there is a file `enough`.
 """
 
 import json
@@ -40,17 +41,37 @@ class Flags:
 class Chaotic:
     """Mixed into the audit's clients."""
 
+    placed = False      # whether the history says where in the log it is what was acknowledged
+
     def reconnect(self):
         self.cut = False
+        self.timeline = "?"
         # Killed at any moment, it leaves all lines but the last.
         self.history.flush_each_line()
+        if self.placed:
+            self.history.place = self._place
         super().reconnect()
+        if self.placed:
+            self._place()    # the timeline: as long as a session lasts it is the same
 
     def sql(self, text, *parameters):
         if text == "ROLLBACK":
             return self._roll_back()
         self._cut_off()
-        return super().sql(text, *parameters)
+        try:
+            return super().sql(text, *parameters)
+        except client.SessionLost as lost:
+            self.history.outcome(self.history.invoke("lost"), "lost", "fail", detail=getattr(lost.__cause__, "sqlstate", None) or "no SQLSTATE")
+            raise
+
+    def _place(self):
+        """All that this session has been told of is in the log up to here, on this timeline."""
+        try:
+            self.timeline, place = self.conn.execute(
+                "SELECT left(pg_walfile_name(place), 8), place FROM pg_current_wal_insert_lsn() place").fetchone()
+            return f"{self.timeline} {place}"
+        except psycopg.Error:
+            return f"{self.timeline} ?"
 
     def _roll_back(self):
         """However little time it has."""
@@ -93,6 +114,9 @@ class Producer(Chaotic, client.Producer):
     begun = time.monotonic()
     done = 0
 
+    def enough(self):
+        return self.flags("enough")
+
     def enqueue(self, keys):
         share = self.plan.jobs / self.plan.producers
         ahead = self.done / share * self.pace - (time.monotonic() - self.begun)
@@ -134,6 +158,7 @@ def main(role, name, directory):
         settings = json.load(file)
     Chaotic.explained = EXPLAINED + tuple(settings.pop("explained"))
     Producer.pace = settings.pop("pace")
+    Chaotic.placed = settings.pop("placed")
     plan = client.Plan(directory=os.path.join(directory, "history"), **settings)
     kind = Producer if role == "producer" else Worker
     kind.flags = Flags(directory)

@@ -1,8 +1,9 @@
-"""The clients of a run, the server that they use, and the judgement in the end: shared by chaos.py and ddl.py."""
+"""The clients of a run, the server that they use, and the judgement in the end: shared by chaos.py, ddl.py and failover.py."""
 
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,6 @@ import psycopg  # noqa: E402
 from client import Plan  # noqa: E402
 from servers import Server  # noqa: E402
 
-CLIENTS = 8    # of each role
 STUCK = 90     # seconds in which no job comes and none is finished, after which nobody waits for the rest
 # What no server may ever say. After a disk has been full, or a process killed, the server's own messages say so.
 ALARMS = re.compile(r"^.*(?:TRAP:|XX000|could not find (?:tuple|block)|invalid memory alloc|cache lookup failed|right sibling|"
@@ -25,6 +25,10 @@ ALARMS = re.compile(r"^.*(?:TRAP:|XX000|could not find (?:tuple|block)|invalid m
 
 
 class Run:
+    producers = workers = 8
+    probes = 20000      # jobs of a queue of their own, for those who look whether a server works
+    placed = False      # whether histories say where in the log it is what was acknowledged
+
     def __init__(self, directory, disk, jobs, seconds, seed, explained=(), conf=""):
         self.directory, self.disk = directory, disk or directory
         self.can_fill = bool(disk)
@@ -36,9 +40,13 @@ class Run:
         self.time_to_count = 0    # seconds after which the counters must be right in the end
         self.clients, self.names, self.alarms = {}, {}, []
         self.recorder = None
+        # Who ends this run early ends its servers and clients, too.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         sockets = os.path.join(directory, "sockets")
         os.mkdir(sockets)
         os.mkdir(os.path.join(directory, "history"))
+        for name in [name for name in os.environ if re.match("PG[A-Z]", name)]:
+            del os.environ[name]    # a standby would call itself by its caller's PGAPPNAME
         os.environ.update(PGHOST=sockets, PGUSER="postgres")
         self.primary = Server(bin_directory(), self.disk, sockets, "server1", 5501)
         self.servers = [self.primary]
@@ -80,22 +88,23 @@ class Run:
         self.set_endpoint(self.primary.port)
         with self.primary.connect() as conn:
             conn.execute(f"CREATE DATABASE {self.database}")
-        plan = dict(database=self.database, jobs=self.jobs, timeout=self.timeout, workers=CLIENTS, producers=CLIENTS, queue="audit",
+        plan = dict(database=self.database, jobs=self.jobs, timeout=self.timeout, workers=self.workers, producers=self.producers, queue="audit",
                     seed=self.seed, zombie_wait=self.timeout + 2.5, kill_share=0.0, seconds=self.seconds * 4 + 600)
         with open(os.path.join(self.directory, "plan.json"), "w", encoding="utf-8") as file:
-            json.dump(dict(plan, explained=self.explained, pace=self.seconds), file)
+            json.dump(dict(plan, explained=self.explained, pace=self.seconds, placed=self.placed), file)
         with self.primary.connect(self.database) as conn:
             conn.execute("CREATE EXTENSION jobq")
             audit.set_up(conn, Plan(directory="", **plan))
-            conn.execute("SELECT count(*) FROM jobq_enqueue_many('probe', array_fill('{}'::jsonb, ARRAY[20000]))")
-        for number in range(CLIENTS):
+            conn.execute("SELECT count(*) FROM jobq_enqueue_many('probe', array_fill('{}'::jsonb, ARRAY[%s]))", (self.probes,))
+        for number in range(self.producers):
             self.launch(f"p{number}")
+        for number in range(self.workers):
             self.launch(f"w{number}")
 
     def launch(self, name):
         role = "producer" if name.startswith("p") else "worker"
         number = int(re.match(r"\D+(\d+)", name).group(1))
-        program = ([os.environ.get("PYTHON", "/usr/bin/python3"), os.path.join(HERE, "clients.py")] if number % 2 == 0
+        program = ([os.environ.get("PYTHON", "/usr/bin/python3"), os.path.join(HERE, "clients.py")] if number % 2 == 0 or self.placed
                    else ["node", os.path.join(HERE, "client.js")])
         errors = open(os.path.join(self.directory, f"{name}.err"), "wb")
         self.clients[name] = subprocess.Popen([*program, role, name, self.directory], stdout=errors, stderr=errors, start_new_session=True)
@@ -138,10 +147,13 @@ class Run:
             results.note(f"{at - begun:6.1f} s  {name}, {time.monotonic() - at:.1f} s")
             rest = pause * sum(done.values()) - (time.monotonic() - begun)
             time.sleep(max(0.3, min(rest, pause) * attacker.random.uniform(0.5, 1.5)))
-            for client, process in self.clients.items():
-                if process.poll() not in (None, 0):
-                    raise RuntimeError(f"client {client} ended with {process.returncode}")
+            self.check_clients()
         return done
+
+    def check_clients(self):
+        for client, process in self.clients.items():
+            if process.poll() not in (None, 0):
+                raise RuntimeError(f"client {client} ended with {process.returncode}")
 
     def drain(self):
         """Until all have been enqueued and finished, without faults."""
@@ -156,6 +168,10 @@ class Run:
     def check_log(self, server, position=0):
         self.alarms += ALARMS.findall(server.log_since(position))
 
+    def counted(self, events):
+        """The events that count."""
+        return events
+
     def judgement(self):
         # What a killed client had not finished to write is no line.
         paths = [os.path.join(self.directory, "history", name) for name in os.listdir(os.path.join(self.directory, "history"))]
@@ -163,7 +179,7 @@ class Run:
             with open(path, "rb+") as file:
                 text = file.read()
                 file.truncate(text.rfind(b"\n") + 1)
-        events = history.read(paths)
+        events = self.counted(history.read(paths))
         with self.primary.connect(self.database) as conn:
             final = audit._final_state(conn, Plan(self.database, "", self.jobs, self.timeout))
             rows = conn.execute("SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),"

@@ -15,6 +15,7 @@ CONF = """
 listen_addresses = ''
 unix_socket_directories = '{sockets}'
 port = {port}
+cluster_name = '{name}'
 max_connections = 120
 max_wal_senders = 5
 wal_level = replica
@@ -50,7 +51,7 @@ def wait_for(condition, what, seconds=120):
 
 class Server:
     def __init__(self, bin_directory, base, sockets, name, port):
-        self.bin, self.sockets, self.port = bin_directory, sockets, port
+        self.bin, self.sockets, self.name, self.port = bin_directory, sockets, name, port
         self.data = os.path.join(base, name)
         self.log = os.path.join(sockets, f"{name}.log")
         self.postmaster = None
@@ -62,14 +63,25 @@ class Server:
         subprocess.run([self.program("initdb"), "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8",
                         "--no-sync"], check=True, stdout=subprocess.DEVNULL)
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="utf-8") as file:
-            file.write(CONF.format(sockets=self.sockets, port=self.port) + conf)
+            file.write(CONF.format(sockets=self.sockets, port=self.port, name=self.name) + conf)
 
     def copy_of(self, primary):
-        """A standby that streams from the primary, which from then on waits for it at each commit."""
+        """A standby that streams from the primary, or from another standby."""
         subprocess.run([self.program("pg_basebackup"), "-D", self.data, "-h", primary.sockets, "-p", str(primary.port), "-U", "postgres",
                         "-R", "--checkpoint=fast", "--no-sync"], check=True)
+        self._differ()
+
+    def _differ(self):
+        """From the server whose configuration it has."""
         with open(os.path.join(self.data, "postgresql.conf"), "a", encoding="utf-8") as file:
-            file.write(f"port = {self.port}\n")
+            file.write(f"port = {self.port}\ncluster_name = '{self.name}'\n")
+
+    def rewind_to(self, primary):
+        """Stopped, and overtaken by another server, it becomes a standby of that one: pg_rewind."""
+        with open(self.log, "ab") as log:
+            subprocess.run([self.program("pg_rewind"), "-D", self.data, "-R", "--no-sync", "--source-server",
+                            f"host={primary.sockets} port={primary.port} user=postgres dbname=postgres"], check=True, stdout=log, stderr=log)
+        self._differ()
 
     def start(self):
         """Starts the postmaster and does not wait for it."""
@@ -130,10 +142,11 @@ class Server:
     def promote(self):
         subprocess.run([self.program("pg_ctl"), "-D", self.data, "-s", "promote", "-W"], check=True)
 
-    def stop(self):
+    def stop(self, how=signal.SIGQUIT):
+        """At once, by default."""
         if self.postmaster is not None and self.postmaster.poll() is None:
-            self.postmaster.send_signal(signal.SIGQUIT)
-            self.postmaster.wait(60)
+            self.postmaster.send_signal(how)
+            self.postmaster.wait(120)
 
     def log_size(self):
         return os.path.getsize(self.log) if os.path.exists(self.log) else 0

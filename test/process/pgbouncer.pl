@@ -1,5 +1,6 @@
-# Waiting workers behind PgBouncer in transaction mode, where no call of theirs has a connection of its own: jobq_wake
-# ends the wait of the worker that is meant, through the pool as well as past it, and the pooler lives on.
+# Workers behind PgBouncer in transaction mode, where no call of theirs has a connection of its own. Claims, heartbeats and
+# reports go through one connection or another, and what is set for a transaction stays there. jobq_wake ends the wait of the
+# worker that is meant, through the pool as well as past it, and the pooler lives on.
 #
 # Waits last an hour here: one that ends has been ended. Skipped where there is no PgBouncer; `make setup` installs it.
 use strict;
@@ -19,6 +20,8 @@ use Test::More;
 my ($bouncer) = grep { -x } map { "$_/pgbouncer" } split(/:/, $ENV{PATH}), '/usr/sbin';
 plan skip_all => 'there is no pgbouncer: apt-get install pgbouncer' unless $bouncer;
 
+my ($major, $minor) = `$bouncer --version` =~ /PgBouncer (\d+)\.(\d+)/;
+my $prepares  = $major > 1 || $minor >= 21;
 my $pool_size = 5;
 my $node = preloaded('pooled', conf => ['max_connections = 60']);
 database($node, 'work');
@@ -41,6 +44,7 @@ listen_addr =
 listen_port = $pooled->{_port}
 unix_socket_dir = $directory
 auth_type = any
+@{[ $prepares ? 'max_prepared_statements = 50' : '' ]}
 admin_users = $user
 ignore_startup_parameters = extra_float_digits,options
 logfile = $directory/log
@@ -71,6 +75,40 @@ sub waiting
 
 my @workers = map { sleeper($pooled) } 0 .. 3;
 is($workers[0]{session}->query('SHOW port'), $port, 'sessions go through the pooler');
+
+# ---- twenty workers over five connections, by each protocol that the pooler knows
+# A thread each: while pgbench prepares for one client, it does not serve the others of its thread, which may hold all connections.
+
+value($node, 'work', 'CREATE TABLE effects (job bigint, claimed_by int, completed_by int)');
+PostgreSQL::Test::Utils::append_to_file("$directory/worker.sql", <<'SQL');
+SELECT jobq_enqueue('many');
+SELECT coalesce(max(id), -1) AS id, coalesce(max(lease), 1) AS lease, pg_backend_pid() AS pid FROM jobq_claim('many', 'c' || :client_id::text) \gset
+SELECT jobq_heartbeat(:id, :lease);
+BEGIN;
+INSERT INTO effects SELECT :id::bigint, :pid::int, pg_backend_pid() WHERE jobq_complete(:id, :lease);
+END;
+SQL
+my @protocols = ('simple', 'extended', $prepares ? 'prepared' : ());
+for my $protocol (@protocols)
+{
+    $pooled->command_ok([ qw(pgbench -n -c 20 -j 20 -t 15 -M), $protocol, '-f', "$directory/worker.sql", '-h', $directory, '-p', $pooled->{_port}, 'work' ],
+        "protocol $protocol");
+}
+# Jobs that nobody got because others were just taking them.
+value($pooled, 'work', q{INSERT INTO effects SELECT id, 0, 1 FROM jobq_claim('many', batch => 1000) WHERE jobq_complete(id, lease)});
+is(value($node, 'work', q{SELECT count(*), count(DISTINCT e.job), count(*) FILTER (WHERE j.status = 'completed' AND j.attempts = 1)
+        FROM effects e FULL JOIN jobq.jobs j ON j.id = e.job WHERE j.queue = 'many'}),
+    join('|', (300 * @protocols) x 3), 'each job once');
+cmp_ok(value($node, 'work', 'SELECT count(*) FROM effects WHERE claimed_by <> completed_by'), '>', 100, 'reports by other connections than the claims');
+
+# ---- settings of a transaction, and of nobody else
+
+value($pooled, 'work', q{SELECT jobq_enqueue('named') FROM generate_series(1, 11)});
+value($pooled, 'work', q{BEGIN; SET LOCAL jobq.worker_id = 'local'; SELECT count(*) FROM jobq_claim('named'); COMMIT});
+value($pooled, 'work', q{SELECT count(*) FROM jobq_claim('named')}) for 1 .. 10;
+is(value($node, 'work', q{SELECT count(*) FILTER (WHERE worker_id = 'local'), count(*) FILTER (WHERE worker_id LIKE 'backend:%') FROM jobq.jobs WHERE queue = 'named'}),
+    '1|10', 'a name for one transaction');
+is(value($pooled, 'work', q{SELECT count(*) FROM jobq_heartbeat_worker('local')}), '1', 'and its heartbeats');
 
 # ---- one of them, through the pool
 

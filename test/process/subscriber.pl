@@ -1,0 +1,172 @@
+# Logical subscribers of jobq.jobs, under load: a plain table, a database with jobq whose background workers are kept out,
+# and what becomes of the jobs where they are not. From 17 on: a slot that fails over with the publisher.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use IPC::Run;
+use JobqTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my @conf = ('max_connections = 50', 'wal_level = logical', 'max_wal_senders = 10', 'max_replication_slots = 10');
+my $publisher = preloaded('publisher', init => { allows_streaming => 'logical' }, conf => [@conf]);
+my $subscriber = preloaded('subscriber', init => { allows_streaming => 'logical' },
+    conf => [ @conf, 'max_logical_replication_workers = 8', 'wal_retrieve_retry_interval = 200ms', q{jobq.databases = 'awake'} ]);
+my $since17 = $publisher->pg_version >= 17;
+
+database($publisher, 'work');
+value($publisher, 'work', q{SELECT jobq_create_queue('q', heartbeat_timeout => '1 hour', backoff_base => '10 ms'), jobq_create_queue('short', heartbeat_timeout => '5 s')});
+value($publisher, 'work', q{SELECT jobq_set_limit('q', max_running => 1000), count(*) FROM jobq_enqueue_many('q', array_fill('{"x": 1}'::jsonb, ARRAY[300]))});
+
+# ---- every way that a job can go
+
+my $script = PostgreSQL::Test::Utils::tempdir . '/load.sql';
+append_to_file($script, q{
+\set n random(1, 1000)
+SELECT jobq_enqueue('q', jsonb_build_object('n', :n), kind => 'k' || :n % 3, priority => :n % 5, unique_key => CASE :n % 4 WHEN 0 THEN 'u' || :n END,
+                    concurrency_key => 'c' || :n % 7, group_key => CASE :n % 9 WHEN 0 THEN 'g' || :n % 2 END, metadata => '{"m": null}', requires => CASE :n % 50 WHEN 0 THEN '{gpu}'::text[] END);
+SELECT jobq_complete(id, lease, payload) FROM jobq_claim('q', 'w', batch => 2);
+SELECT jobq_fail(id, lease, E'tab\t' || id, retry => :n % 2 = 0) FROM jobq_claim('q', 'w');
+SELECT jobq_heartbeat(id, lease, jsonb_build_object('percent', :n)) FROM jobq_claim('q', 'w', batch => :n % 2);
+SELECT jobq_cancel(id), jobq_snooze(id, '20 ms', lease) FROM jobq_claim('q', 'w', batch => :n % 2);
+SELECT jobq_delete(j.id) FROM (SELECT id FROM jobq.jobs WHERE queue = 'q' AND status = 'completed' ORDER BY id LIMIT 1) j;
+UPDATE jobq.jobs SET priority = 3 WHERE id = (SELECT max(id) FROM jobq.jobs WHERE queue = 'q');
+});
+
+my ($pgbench, $said);
+sub load
+{
+    my ($node) = @_;
+    $said = '';
+    $pgbench = IPC::Run::start([ 'pgbench', '-n', '-c', '3', '-T', '3600', '-f', $script, $node->connstr('work') ], '<', \undef, '>', \$said, '2>', \$said);
+    return;
+}
+
+sub loaded
+{
+    my ($node, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $before = value($node, 'work', q{SELECT last_value FROM jobq.jobs_id_seq});
+    becomes_true($node, 'work', "SELECT last_value > $before + 60 FROM jobq.jobs_id_seq", "$name: jobs come and go") > 1000 and diag($said);
+    return;
+}
+
+sub rest
+{
+    my ($node) = @_;
+    $pgbench->kill_kill(grace => 5);
+    # Nobody claims any more: when all that is due has been done, jobs no longer change.
+    becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgbench')
+        AND NOT EXISTS (SELECT FROM jobq.jobs WHERE status = 'scheduled' AND queue = 'q')}, 'nothing goes on');
+    return;
+}
+
+# ---- comparing
+
+# A row as text is the same whatever types its columns have.
+my $digest = q{SELECT count(*), md5(string_agg(j::text, '|' ORDER BY id)) FROM jobq.jobs j WHERE queue <> 'short'};
+sub same
+{
+    my ($node, $from, @databases) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    for my $database (@databases)
+    {
+        # The publisher's own worker may be at work yet.
+        my ($wanted, $found);
+        seconds_until(sub { $wanted = value($from, 'work', $digest); $found = value($node, $database, $digest); return $found eq $wanted });
+        next if is($found, $wanted, "$database: all columns of all jobs are the publisher's");
+        my $rows = q{SELECT j FROM jobq.jobs j WHERE queue <> 'short' ORDER BY id};
+        my %there = map { $_ => 1 } split /\n/, value($from, 'work', $rows);
+        my @other = grep { !delete $there{$_} } split /\n/, value($node, $database, $rows);
+        diag(join "\n", 'there:', sort(keys %there), 'here:', @other);
+    }
+    return;
+}
+
+sub subscribe
+{
+    my ($database, $options) = @_;
+    value($subscriber, $database, "CREATE SUBSCRIPTION $database CONNECTION \$c\$" . $publisher->connstr('work') . "\$c\$ PUBLICATION jobs $options");
+    return;
+}
+
+# ---- a plain table, and two databases with jobq: background workers serve one of them
+
+value($publisher, 'work', q{CREATE PUBLICATION jobs FOR TABLE jobq.jobs});
+my $columns = value($publisher, 'work', q{SELECT string_agg(format('%I %s', attname, CASE atttypid WHEN 'jobq.job_status'::regtype THEN 'text' ELSE format_type(atttypid, atttypmod) END), ', ' ORDER BY attnum)
+    FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attnum > 0 AND NOT attisdropped});
+$subscriber->safe_psql('postgres', 'CREATE DATABASE plain');
+value($subscriber, 'plain', "CREATE SCHEMA jobq; CREATE TABLE jobq.jobs ($columns, PRIMARY KEY (id))");
+database($subscriber, $_) for 'asleep', 'awake';
+becomes_true($subscriber, 'awake', q{SELECT state IN ('running', 'idle') FROM jobq.workers WHERE database = 'awake'}, 'background workers look after one');
+
+load($publisher);
+loaded($publisher, 'before the copy');
+subscribe($_, $since17 ? 'WITH (failover = true)' : '') for 'plain', 'asleep', 'awake';
+loaded($publisher, 'during the copy');
+becomes_true($subscriber, $_, q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srsubid = (SELECT oid FROM pg_subscription WHERE subname = current_database())}, "$_: copied")
+  for 'plain', 'asleep', 'awake';
+loaded($publisher, 'after it');
+rest($publisher);
+same($subscriber, $publisher, 'plain', 'asleep');
+
+# A running job whose worker heartbeats elsewhere, and one that falls due: whoever has a background worker does both himself.
+# The publisher's own is kept out, so that what changes is the subscriber's doing.
+value($publisher, 'work', q{ALTER SYSTEM SET jobq.enabled = off; SELECT pg_reload_conf()});
+becomes_true($publisher, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'the publisher has no background worker');
+value($publisher, 'work', q{SELECT jobq_enqueue('short', kind => 'due', run_at => clock_timestamp() + interval '3 s'), jobq_enqueue('short', kind => 'runs'); SELECT id FROM jobq_claim('short', 'far away')});
+my $state = q{SELECT string_agg(kind || ' ' || status, ', ' ORDER BY kind) FROM jobq.jobs WHERE queue = 'short'};
+becomes_true($subscriber, 'awake', "SELECT ($state) = 'due pending, runs pending'", 'where they run, background workers take a foreign worker for dead, and promote');
+becomes_true($subscriber, 'asleep', q{SELECT count(*) = 2 AND bool_and(clock_timestamp() > coalesce(last_heartbeat + interval '6 s', run_at)) FROM jobq.jobs WHERE queue = 'short'}, 'both are over');
+is(value($subscriber, 'asleep', $state), 'due scheduled, runs processing', 'where they do not, jobs stay as they come');
+is(value($publisher, 'work', $state), 'due scheduled, runs processing', 'as the publisher has them');
+# The next change of a job brings it all over.
+is(value($publisher, 'work', q{SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE kind = 'runs'}), 'held', 'the publisher knows nothing of it');
+becomes_true($subscriber, 'awake', q{SELECT count(*) = 1 FROM jobq.attempts WHERE outcome = 'lost' AND job_id = (SELECT id FROM jobq.jobs WHERE kind = 'runs')}, 'only the subscriber does');
+becomes_true($subscriber, 'awake', q{SELECT status = 'processing' FROM jobq.jobs WHERE kind = 'runs'}, 'the next change of the job is that of the publisher, whole');
+# So it does away with a claim there.
+my $early = value($publisher, 'work', q{SELECT jobq_enqueue('early')});
+my ($id, $lease) = @{ claim_when_ready($subscriber, 'asleep', 'early') }{qw(id lease)};
+is($id, $early, 'the functions work on a subscriber, too');
+value($publisher, 'work', qq{UPDATE jobq.jobs SET metadata = '{"changed": true}' WHERE id = $id});
+becomes_true($subscriber, 'asleep', qq{SELECT metadata IS NOT NULL AND lease IS NULL AND status = 'pending' FROM jobq.jobs WHERE id = $id AND metadata = '{"changed": true}'}, 'a job claimed on the subscriber goes back with the next change');
+is(value($subscriber, 'asleep', "SELECT jobq_complete($id, $lease)"), 'f', 'and its lease is void');
+is(value($subscriber, 'asleep', q{SELECT count(*) FROM jobq.attempts}), '0', 'attempts do not come with the jobs');
+
+# ---- the publisher fails over, and the slot with it
+
+SKIP:
+{
+    skip 'the slots of subscriptions fail over from PostgreSQL 17 on', 1 unless $since17;
+    value($publisher, 'work', q{ALTER SYSTEM RESET jobq.enabled; SELECT pg_reload_conf()});
+    value($subscriber, $_, "DROP SUBSCRIPTION $_") for 'plain', 'awake';
+    value($publisher, 'postgres', q{SELECT pg_create_physical_replication_slot('standby')});
+    $publisher->backup('copy');
+    my $standby = PostgreSQL::Test::Cluster->new('standby');
+    $standby->init_from_backup($publisher, 'copy', has_streaming => 1);
+    my $from = $publisher->connstr('postgres') =~ s/'/''/gr;
+    settings($standby, 'sync_replication_slots = on', 'hot_standby_feedback = on', q{primary_slot_name = 'standby'},
+        "primary_conninfo = '$from'");
+    $standby->start;
+    # The subscriber is told of nothing that the standby does not have.
+    value($publisher, 'postgres', q{ALTER SYSTEM SET synchronized_standby_slots = 'standby'; SELECT pg_reload_conf()});
+    load($publisher);
+    loaded($publisher, 'with a standby');
+    becomes_true($standby, 'postgres', q{SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = 'asleep' AND synced AND NOT temporary AND invalidation_reason IS NULL}, 'the standby has the slot');
+    loaded($publisher, 'before the failover');
+    $publisher->stop('immediate');
+    $pgbench->finish;
+    $standby->promote;
+    load($standby);
+    value($subscriber, 'asleep', 'ALTER SUBSCRIPTION asleep CONNECTION $c$' . $standby->connstr('work') . '$c$');
+    loaded($standby, 'after the failover');
+    rest($standby);
+    same($subscriber, $standby, 'asleep');
+}
+
+unlike(log_since($_), qr/(?:PANIC|TRAP|terminated by signal)/, $_->name . ': no crash') for $publisher, $subscriber;
+done_testing();
