@@ -2,12 +2,20 @@
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
 # of the sources, for what has changed; ALL=1: for everything. make docs-check: the examples and links of README and docs/.
 # make docs: the table of functions in docs/reference.md, after a change of their comments or of who calls them.
-# make matrix: make check for each version of PostgreSQL that Debian has; make check PG=17: for one.
+# make matrix: make check for each version of PostgreSQL that Debian has; make check PG=17: for one. make warnings: compiles with
+# each compiler there is, also for arm64; warnings are errors. make pg-upgrade: pg_upgrade between versions, with jobs in every
+# state.
+# make memcheck: tests on a server with assertions, with discarded caches, under valgrind, with sanitizers.
 # make fuzz: the attackers of test/fuzz at length.
 # make bench: the benchmark (see docs/benchmarks.md).
-# make chaos, make ddl: load, and faults of every kind or a DBA at work (see test/chaos/README.md).
+# make chaos, make ddl, make failover: load, and faults of every kind, a DBA at work or standbys that are promoted (see
+# test/chaos/README.md).
+# make deb: the Debian package (PG=17: in a directory with the release that has it; TEST=1: and its tests in a clean one).
+# make dist: the zip for PGXN, and what becomes of it.
+# make upgrade: ALTER EXTENSION jobq UPDATE from every release, old and new libraries (see test/upgrade/README.md).
+# make release VERSION=1.0.0: freezes the install script, commits and tags (see CONTRIBUTING.md).
 
-script_goals = demo check docs-check matrix lint fuzz bench setup chaos ddl
+script_goals = demo check docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -19,17 +27,27 @@ demo:
 	@scripts/demo.sh
 check:
 	@$(if $(PG),scripts/matrix.sh one,scripts/check.sh)
-matrix:
-	@scripts/matrix.sh
+matrix warnings:
+	@scripts/$@.sh
+pg-upgrade:
+	@scripts/pg_upgrade.sh
 docs-check:
 	@SUITE=docs scripts/check.sh
+upgrade:
+	@SUITE=upgrade scripts/check.sh
+release:
+	@scripts/release.sh $(VERSION)
+memcheck:
+	@scripts/memcheck.sh
 lint:
 	@scripts/lint.sh
 fuzz:
 	@scripts/fuzz.sh
 bench:
 	@bench/run.sh
-chaos ddl:
+deb dist:
+	@scripts/$@.sh
+chaos ddl failover:
 	@scripts/chaos.sh $@
 $(filter-out $(script_goals),$(MAKECMDGOALS)):
 	@$(MAKE) $@
@@ -56,7 +74,8 @@ MODULE_big = jobq
 policies := $(call objects_of,src/base/*.cpp src/*/*_policy.cpp)
 OBJS = $(policies) $(filter-out $(policies),$(call objects_of,src/*/*.cpp))
 SHLIB_EXPORTS = build/exports.txt
-DATA = $(filter-out jobq--$(version).sql,$(wildcard jobq--*.sql))
+# What was released stays installable, and the ways up from it; docs: CONTRIBUTING.md, "Releases".
+DATA = $(filter-out %/jobq--$(version).sql,$(sort $(wildcard src/sql/releases/jobq--*.sql))) $(sort $(wildcard src/sql/upgrades/jobq--*.sql))
 DATA_built = jobq--$(version).sql
 REGRESS = $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
 ISOLATION = $(sort $(patsubst test/isolation/specs/%.spec,%,$(wildcard test/isolation/specs/*.spec)))
@@ -64,8 +83,8 @@ ISOLATION_OPTS = --inputdir=test/isolation --load-extension=jobq
 EXTRA_CLEAN = META.json build/exports.txt build/server $(objects)
 
 # As system headers, the server's own are exempt from our warnings.
-PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -Isrc
-PG_CXXFLAGS = -std=c++17 -Wall -Wextra -fvisibility-inlines-hidden -MMD -MP -DJOBQ_VERSION='"$(version)"' $(COPT)
+PG_CPPFLAGS = -isystem $(includedir_server) -Isrc
+PG_CXXFLAGS = -std=c++17 -Wall -Wextra -fvisibility-inlines-hidden -MMD -MP $(COPT)
 
 # PGXS would link with the C compiler, and its bitcode step knows neither C++17 nor our flags.
 override COMPILER = $(CXX) $(CXXFLAGS)
@@ -73,7 +92,8 @@ override with_llvm = no
 include $(PGXS)
 
 $(policies): override CPPFLAGS += -DJOBQ_CORE_ONLY
-$(OBJS): jobq.control
+$(objects)/compat/library_version.o: override CPPFLAGS += -DJOBQ_VERSION='"$(version)"'
+$(objects)/compat/library_version.o: jobq.control
 -include $(OBJS:.o=.d)
 $(objects)/%.o: src/%.cpp
 	@mkdir -p $(@D)
@@ -85,13 +105,13 @@ build/server: FORCE
 	@mkdir -p build; echo $(server) | cmp -s - $@ || echo $(server) >$@
 
 jobq--$(version).sql: $(wildcard src/sql/*.sql src/*/*_policy.h) scripts/install_script.sh scripts/install_script.awk jobq.control
-	scripts/install_script.sh > $@.new
+	sh scripts/install_script.sh > $@.new
 	mv $@.new $@
 
 # A released script stays, and so do the symbols that it names.
 build/exports.txt: $(DATA_built) $(DATA) scripts/exports.sh
 	@mkdir -p build
-	scripts/exports.sh $(filter %.sql,$^) > $@.new
+	bash scripts/exports.sh $(filter %.sql,$^) > $@.new
 	mv $@.new $@
 
 all: META.json
@@ -106,6 +126,6 @@ docs check-reference: $(DATA_built)
 # The linker passes over a symbol that the library has not.
 .PHONY: check-exports
 check-exports: $(shlib)
-	@scripts/exports.sh --check $(SHLIB_EXPORTS) $(shlib)
+	@bash scripts/exports.sh --check $(SHLIB_EXPORTS) $(shlib)
 
 endif

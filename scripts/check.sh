@@ -1,20 +1,24 @@
 #!/bin/bash
 # Every test of jobq, each suite against a throw-away server of its own where it needs one.
-#   make check                     all suites
-#   make check SUITE=isolation     one, or several: SUITE="regress isolation"
-# JOBQ_AUDIT_JOBS (50000) and JOBQ_FUZZ_CALLS (4000) say how long two of them go on.
+#   make check                     every test
+#   make check SUITE=isolation     one suite, or several: SUITE="regress isolation"
+#   make check SUITE=controls      planted defects, which the suites must catch, and sanitizers
+# JOBQ_AUDIT_JOBS (50000) and JOBQ_FUZZ_CALLS (4000) say how long two of them go on. What scripts/memcheck.sh steers:
+# JOBQ_REGRESS, JOBQ_ISOLATION, JOBQ_DRIVERS (only these tests), JOBQ_SETTINGS (of the servers of SQL tests),
+# JOBQ_RUN_UNDER (a command that servers run under), JOBQ_LIMIT (seconds for one suite).
 # Exits non-zero when a test fails or a suite has none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/planted.sh
+. scripts/old_library.sh
 
 # The suites: a name, which is that of a function below, in which lane it runs, and what it is made of. The lanes run side
-# by side, the suites of a lane in this order.
+# by side, the suites of a lane in this order. Those with a + are the controls; those with a - run when they are named only.
 suites='
 exports       1  scripts/exports.sh
 unit          1  test/unit/*_test.cpp
-sanitizers    1  test/unit/*_test.cpp
+sanitizers    1+ test/unit/*_test.cpp
 regress       1  sql/*.sql
 plain         1  sql/*.sql
 isolation     1  test/isolation/specs/*.spec
@@ -25,23 +29,26 @@ pgtap         1  test/pgtap/*.sql
 process       2  test/process/*.pl
 drivers       1  test/drivers/run.sh
 docs          1  test/docs/*.py
-audit         1  test/audit/run.sh
-together      1  test/audit/run.sh
-audit_sql     2  test/audit/run.sh
-broken        1  test/planted/lease_not_checked.patch
-unpublished   1  test/planted/jobs_not_published.patch
-unlimited     1  test/planted/limits_by_snapshot.patch
-crowded       1  test/planted/turns_not_awaited.patch
-impatient     1  test/planted/retry_is_end.patch
-raced         1  test/planted/claim_not_first.patch
-fuzz          2  test/fuzz/run.sh
-fuzz_unsorted 2  test/planted/batch_not_sorted.patch
-fuzz_crash    2  test/planted/null_elements_let_in.patch
-fuzz_counters 2  test/planted/ends_not_counted.patch
+audit         3  test/audit/run.sh
+together      3  test/audit/run.sh
+audit_sql     3  test/audit/run.sh
+calendar      2- test/calendar/croner.mjs
+broken        1+ test/planted/lease_not_checked.patch
+unpublished   1+ test/planted/jobs_not_published.patch
+unlimited     1+ test/planted/limits_by_snapshot.patch
+crowded       2+ test/planted/group_head_not_awaited.patch
+impatient     2+ test/planted/retry_is_end.patch
+raced         2+ test/planted/claim_not_first.patch
+copied        2+ test/planted/copy_not_left_alone.patch
+fuzz          3  test/fuzz/run.sh
+fuzz_unsorted 3+ test/planted/batch_not_sorted.patch
+fuzz_crash    3+ test/planted/null_elements_let_in.patch
+fuzz_counters 3+ test/planted/ends_not_counted.patch
+upgrade       2- test/upgrade/*.pl
 '
 preloaded="shared_preload_libraries = 'jobq'"
 by_sql='jobq.access = sql'   # the rows of jobq.jobs are reached by SQL, where the same is usually done below it
-limit=1200   # seconds for one suite; one that takes longer is cut off, and has failed
+limit=${JOBQ_LIMIT:-1200}   # seconds for one suite; one that takes longer is cut off, and has failed
 
 # ---- the suites; what a suite prints goes to its log, its last lines say how many tests ran
 
@@ -62,20 +69,24 @@ suite_sanitizers() { unit_tests sanitize -DJOBQ_SANITIZE=ON; }
 
 # The same expected output with and without preload: the functions promise no less.
 regress() {
-    run_make installcheck ISOLATION= || with_differences $? regression.diffs
+    run_make installcheck ISOLATION= ${JOBQ_REGRESS:+REGRESS="$JOBQ_REGRESS"} || with_differences $? regression.diffs
+}
+isolation() {
+    run_make installcheck REGRESS= ${JOBQ_ISOLATION:+ISOLATION="$JOBQ_ISOLATION"} ||
+        with_differences $? output_iso/regression.diffs
 }
 suite_regress() {
-    scratch_server regress "$preloaded"
+    scratch_server regress "$preloaded" "${JOBQ_SETTINGS-}"
     regress
 }
 suite_plain() {
-    scratch_server plain
+    scratch_server plain "${JOBQ_SETTINGS-}"
     regress
 }
 
 suite_isolation() {
-    scratch_server isolation "$preloaded"
-    run_make installcheck REGRESS= || with_differences $? output_iso/regression.diffs
+    scratch_server isolation "$preloaded" "${JOBQ_SETTINGS-}"
+    isolation
 }
 
 # The same expected output whichever way the rows are reached.
@@ -89,7 +100,7 @@ suite_plain_sql() {
 }
 suite_isolation_sql() {
     scratch_server isolation_sql "$preloaded" "$by_sql"
-    run_make installcheck REGRESS= || with_differences $? output_iso/regression.diffs
+    isolation
 }
 
 suite_pgtap() {
@@ -112,16 +123,19 @@ leave_memory() {
     umount -l "$SCRATCH/process"
 }
 
-suite_process() {
+for_process() {
     mkdir -p "$SCRATCH/process"
     memory_for_process
     chown "$SCRATCH_USER" "$SCRATCH/process"
     export PERL5LIB=$SCRATCH_PGXS/src/test/perl PG_REGRESS=$SCRATCH_PGXS/src/test/regress/pg_regress
     export TESTDIR=$SCRATCH/process TESTDATADIR=$SCRATCH/process/tmp_check TESTLOGDIR=$SCRATCH/process/tmp_check/log
+}
+suite_process() {
+    for_process
     # One test holds DDL to two seconds: for itself, since the others keep the processors busy. They mostly wait; those
     # that wait longest come first.
     local alone=test/process/lifecycle.pl test failed=0
-    local others=(test/process/{arrived_leases,restore_order,young_leases,limits,empty_ranges_servers}.pl)
+    local others=(test/process/{arrived_leases,restore_order,young_leases,limits,empty_ranges_servers,failover}.pl)
     for test in test/process/*.pl; do
         case " $alone ${others[*]} " in *" $test "*) ;; *) others+=("$test") ;; esac
     done
@@ -130,9 +144,16 @@ suite_process() {
     return $failed
 }
 
+# The whole of updates: from each release, and with its library.
+suite_upgrade() {
+    upgrade_tree
+    for_process
+    PGPORT=65432 in_source prove --timer test/process/extension_update.pl test/upgrade/*.pl
+}
+
 suite_drivers() {
     scratch_server drivers "$preloaded"
-    NODE_PATH=$SCRATCH/node/node_modules:/usr/share/nodejs in_source test/drivers/run.sh
+    NODE_PATH=$SCRATCH/node/node_modules:/usr/share/nodejs in_source test/drivers/run.sh ${JOBQ_DRIVERS-}
 }
 
 # The links of all pages, and what README and docs/ show.
@@ -144,7 +165,7 @@ suite_docs() {
     scratch_server docs "$preloaded"
     in_source "$python" test/docs/examples_test.py || failed=1
     in_source "$python" test/docs/functions.py || failed=1
-    in_source "$python" test/docs/examples.py README.md docs/{concepts,reference,production,operations,by_hand,design}.md || failed=1
+    in_source "$python" test/docs/examples.py README.md docs/{concepts,reference,production,operations,by_hand,server,design}.md || failed=1
     return $failed
 }
 
@@ -162,6 +183,17 @@ suite_together() {
     JOBQ_AUDIT_PARTS='laws_test.py everything.py' in_source test/audit/run.sh
 }
 
+# Runs of cron expressions, against somebody else's.
+suite_calendar() {
+    local modules=$JOBQ_ROOT/build/croner
+    "$JOBQ_ROOT/scripts/setup.sh" calendar
+    [ -d "$modules/node_modules/croner" ] || npm install --silent --no-audit --no-fund --prefix "$modules" croner@11
+    cp -R "$modules/node_modules" "$source/test/calendar/"
+    scratch_server calendar "$preloaded"
+    "$SCRATCH_BIN/psql" -Xq -c 'CREATE EXTENSION jobq'
+    in_source node test/calendar/croner.mjs
+}
+
 # Both, shorter, by SQL.
 suite_audit_sql() {
     scratch_server audit_sql "$preloaded" "$by_sql" 'max_connections = 200' 'max_prepared_transactions = 50' \
@@ -170,11 +202,15 @@ suite_audit_sql() {
         in_source test/audit/run.sh
 }
 
-# The audit must catch a library that leaves the lease check out,
+# The audit must catch a library that leaves the lease check out, and so must the promotions of standbys,
 suite_broken() {
+    local failed=0
     plant_defect lease_not_checked
     scratch_server broken "$preloaded" 'max_connections = 200'
-    JOBQ_AUDIT_EXPECT=caught JOBQ_AUDIT_JOBS=20000 in_source test/audit/run.sh
+    JOBQ_AUDIT_EXPECT=caught JOBQ_AUDIT_JOBS=20000 in_source test/audit/run.sh || failed=1
+    run_as mkdir "$SCRATCH/promoted"
+    JOBQ_CHAOS_EXPECT=caught JOBQ_FAILOVERS=1 in_source "${PYTHON:-/usr/bin/python3}" -B test/chaos/failover.py "$SCRATCH/promoted" || failed=1
+    return $failed
 }
 # and one that tells nobody of new jobs.
 suite_unpublished() {
@@ -186,7 +222,7 @@ suite_unpublished() {
 # The run of all features together must catch limits that count what each claim sees committed,
 suite_unlimited() { caught_together limits_by_snapshot 'limit exceeded'; }
 # groups whose next job is let go without a look for the active one,
-suite_crowded() { caught_together turns_not_awaited 'group crowded'; }
+suite_crowded() { caught_together group_head_not_awaited 'group crowded'; }
 # dependencies that are held to have finished when they wait for a retry,
 suite_impatient() { caught_together retry_is_end 'dependency ignored'; }
 # and claims that do not see that another one was first.
@@ -196,6 +232,14 @@ caught_together() {  # defect law
     plant_defect "$1"
     together_server
     JOBQ_AUDIT_EXPECT=$2 JOBQ_AUDIT_SECONDS=10 in_source test/audit/run.sh
+}
+
+# Regress must catch a copy of a database that hands out jobs before it is adopted.
+suite_copied() {
+    plant_defect copy_not_left_alone
+    scratch_server copied "$preloaded"
+    run_make installcheck ISOLATION= REGRESS='00_install adopt' >"$SCRATCH/copied.log" 2>&1 && return 1
+    grep '^-ERROR:  database "contrib_regression" is a copy' "$source/regression.diffs" && echo "1 passed, 0 failed"
 }
 
 # Every function with nasty values, hostile triggers, indexes and constraints: `make fuzz` at length.
@@ -274,9 +318,15 @@ name_failures() {  # suite log
         { more-- }' "$2"
 }
 
+# What a server has found wrong with itself, or who watches over it: also where every test has passed.
+name_findings() {  # suite
+    grep -E 'TRAP: |reference leak|refcount leak|problem in (alloc set|Slab|Generation)|left non-empty SPI stack|runtime error: |AddressSanitizer|^==[0-9]+==|^ +#[0-9]+ 0x' \
+        "$SCRATCH/$1.log" 2>/dev/null | head -n 200 || true
+}
+
 # One suite: its output goes to a log, what comes of it to $logs/NAME.result: passed failed seconds, and a word.
 run_suite() {  # name
-    local name=$1 log=$logs/$1 begun=$SECONDS status=0 result=ok parts passed failed took
+    local name=$1 log=$logs/$1 begun=$SECONDS status=0 result=ok parts passed failed took findings
     parts=$(awk -v name="$name" '$1 == name { print $3 }' <<<"$suites")
     if compgen -G "$JOBQ_ROOT/$parts" >/dev/null; then
         set +e   # inside a condition the shell would ignore failures in the suite
@@ -289,6 +339,11 @@ run_suite() {  # name
     fi
     took=$((SECONDS - begun))
     read -r passed failed < <(count_tests "$log")
+    findings=$(name_findings "$name")
+    if [ -n "$findings" ]; then
+        printf '%s\n' "the server's log:" "$findings" >>"$log"
+        failed=$((failed + 1))
+    fi
     if [ $status -ne 0 ] || [ "$failed" -ne 0 ] || [ "$passed" -eq 0 ]; then
         result=FAILED
         [ "$failed" -gt 0 ] || failed=1
@@ -306,14 +361,15 @@ run_suite() {  # name
 run_lane() {  # lane
     local name
     for name in $wanted; do
-        if grep -q "^$name  *$1 " <<<"$suites"; then run_suite "$name"; fi
+        if grep -q "^$name  *$1[+-]* " <<<"$suites"; then run_suite "$name"; fi
     done
 }
 
 scripts/setup.sh check
 find_pg_config
 all=$(awk 'NF { print $1 }' <<<"$suites")
-wanted=${SUITE:-$all}
+wanted=${SUITE:-$(awk 'NF && $2 !~ /[+-]/ { print $1 }' <<<"$suites")}
+if [ "$wanted" = controls ]; then wanted=$(awk '$2 ~ /[+]/ { print $1 }' <<<"$suites"); fi
 for name in $wanted; do
     grep -qx "$name" <<<"$all" || { echo "no such suite: $name; there are:" $all >&2; exit 2; }
 done
@@ -326,11 +382,12 @@ warnings=$(grep -c 'warning:' build/build.log || true)
 scratch_begin check
 scratch_tree
 scratch_template
+[ -z "${JOBQ_RUN_UNDER-}" ] || scratch_run_under "$JOBQ_RUN_UNDER"
 copy_tests
 logs=$SCRATCH/logs
 mkdir "$logs"
 
-for lane in $(awk 'NF { print $2 }' <<<"$suites" | sort -u); do
+for lane in 1 2 3; do
     start_apart run_lane "$lane"
 done
 lanes_ended=0
@@ -351,7 +408,7 @@ for name in $wanted; do
     total_passed=$((total_passed + passed))
     total_failed=$((total_failed + failed))
 done
-[ "$total_failed" -eq 0 ] && [ "$lanes_ended" -eq 0 ] || export SCRATCH_KEEP=1
+[ "$total_failed" -eq 0 ] && [ "$lanes_ended" -eq 0 ] || export SCRATCH_KEEP=${SCRATCH_KEEP-1}
 
 printf '\n%-13s %6s %6s %8s  %s\n%s\n' suite tests failed seconds result "$table"
 cat "$logs"/*.failures 2>/dev/null || true

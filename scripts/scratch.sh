@@ -1,9 +1,10 @@
 # Library for bash scripts: throw-away servers that touch nothing outside one directory in /tmp.
 #
-#   find_pg_config        sets PG_CONFIG to a complete server installation, or fails
+#   find_pg_config        sets PG_CONFIG to a complete server installation, of version $PG if that is set, or fails
 #   scratch_begin NAME    makes the directory $SCRATCH; it is removed on exit, or kept when SCRATCH_KEEP=1
 #   scratch_tree          copies the server's bin, lib and share there and installs jobq into the copy;
 #                         sets SCRATCH_PG_CONFIG, SCRATCH_BIN and SCRATCH_PGXS
+#   scratch_run_under COMMAND   servers that start from now on run under it, such as valgrind
 #   scratch_server NAME [SETTING...]   starts a server and sets PGHOST, PGPORT, PGUSER, PGDATABASE to it
 #   scratch_stop NAME     stops it
 #   run_as COMMAND...     runs a command as the owner of all this: never root
@@ -23,7 +24,8 @@ find_pg_config() {
     fi
     for candidate in $candidates; do
         if candidate=$(command -v "$candidate") && [ -x "$("$candidate" --bindir)/postgres" ] &&
-            [ -e "$("$candidate" --pgxs)" ] && [ -e "$("$candidate" --includedir-server)/postgres.h" ]; then
+            [ -e "$("$candidate" --pgxs)" ] && [ -e "$("$candidate" --includedir-server)/postgres.h" ] &&
+            [[ $("$candidate" --version) == "PostgreSQL ${PG-}"* ]]; then
             PG_CONFIG=$candidate
             export PG_CONFIG
             return 0
@@ -186,6 +188,12 @@ scratch_tree() {
         { cat "$SCRATCH/install.log" >&2; return 1; }
     # Everything from here on happens in the copy, with its programs.
     export PATH=$SCRATCH_BIN:$PATH
+}
+
+scratch_run_under() {  # command with its arguments
+    mv "$SCRATCH_BIN/postgres" "$SCRATCH_BIN/postgres.bare"
+    printf '#!/bin/sh\nexec %s "%s" "$@"\n' "$1" "$SCRATCH_BIN/postgres.bare" >"$SCRATCH_BIN/postgres"
+    chmod +x "$SCRATCH_BIN/postgres"
 }
 
 # What all servers begin as.

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Installs with apt what is missing to build jobq and to run a server, with "check" what the tests need too, with "ddl" what
-# `make ddl` needs beside that, with "lint" what the lint needs, with "fuzz" what `make fuzz` needs, with "bench" what the benchmark needs (its peers from npm
-# go into build/).
+# Installs with apt what is missing to build jobq and to run a server (of version $PG if that is set), with "check" what the
+# tests need too, with "ddl" and "memcheck" what these need beside that, with "lint", "warnings", "fuzz", "upgrade" (make
+# pg-upgrade) and "bench" what these need (the peers of the benchmark go from npm into build/), with "matrix" what makes
+# directories with other releases.
 # Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,12 +22,18 @@ installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = i
 # The release for which jobq is developed if the distribution has it, else the distribution's own.
 server_version() {
     local found
+    if [ -n "${PG-}" ]; then echo "$PG"; return; fi
     found=$(apt-cache pkgnames postgresql-server-dev- | sed -n 's/^postgresql-server-dev-\([0-9]*\)$/\1/p' | sort -n)
     if grep -qx 15 <<<"$found"; then echo 15; else tail -n 1 <<<"$found"; fi
 }
 
 list_needs() {
     packages=() reasons=()
+    if [ "$what" = deb ]; then list_deb_needs; return; fi
+    if [ "$what" = matrix ]; then
+        have debootstrap || need "debootstrap, which makes directories with other releases" debootstrap
+        return 0
+    fi
     have make || need "make, to build" make
     have g++ || need "a C++ compiler" g++
     have runuser || need "runuser, to start the server as another user than root" util-linux
@@ -49,18 +56,35 @@ list_needs() {
             have clang && have clang-format && have clang-tidy || need "clang's tools" clang clang-format clang-tidy
             return 0
             ;;
+        warnings)
+            local newest
+            newest=$(apt-cache pkgnames clang- | grep -xE 'clang-[0-9]+' | sort -V | tail -n 1 || true)
+            have clang++ || have "${newest/clang/clang++}" || need "clang, another compiler" "${newest:-clang}"
+            [ "$(dpkg --print-architecture)" = arm64 ] || have aarch64-linux-gnu-g++ ||
+                need "a compiler for arm64" g++-aarch64-linux-gnu
+            return 0
+            ;;
         fuzz) list_fuzz_needs; return ;;
+        dist) have git && have python3 || need "git and Python, to pack and unpack" git python3 ; return 0 ;;
+        upgrade) list_process_needs; return ;;
+        calendar) have npm || need "npm, to get croner" npm; have node || need "node, to run it" nodejs; return 0 ;;
         ddl) need_if_there "$version" repack "pg_repack, which rebuilds a table in use" ;;
+        memcheck) have valgrind && have bzip2 || need "valgrind, and what unpacks the server's sources" valgrind bzip2 ;;
         check) ;;
         *) return 0 ;;
     esac
 
-    if ! { [ -n "${PG_CONFIG-}" ] && [ -e "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ]; } && [ -n "$version" ]; then
+    if ! { [ -n "${PG_CONFIG-}" ] && [ -e "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ]; } && [ -n "$version" ] &&
+        ! lacks "$version" pgtap; then
         need "pgTAP, for the tests of the catalogue" "postgresql-$version-pgtap"
     fi
     have pg_prove || need "pg_prove, which runs them" libtap-parser-sourcehandler-pgtap-perl
-    have prove || need "prove, for the process tests" perl
-    perl -MIPC::Run -e 1 2>/dev/null || need "IPC::Run, for the process tests" libipc-run-perl
+    list_process_needs
+    need_if_there "$version" cron "pg_cron, a neighbour in a process test"
+    need_if_there "$version" pgaudit "pgAudit, another"
+    need_if_there "$version" partman "pg_partman, another"
+    need_if_there "$version" timescaledb "TimescaleDB, another"
+    need_if_there "$version" wal2json "wal2json, for a process test of decoded changes"
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, for a process test" pgbouncer
     have cmake || need "cmake, for the unit tests" cmake
     [ -e /usr/include/gtest/gtest.h ] || need "GoogleTest, for the unit tests" libgtest-dev
@@ -69,6 +93,19 @@ list_needs() {
     have node || need "node, for the tests of the drivers" nodejs
     have_node_pg || need_node_pg
     have patch || need "patch, to plant defects" patch
+}
+
+# What debian/control names is for the PostgreSQL of the distribution.
+list_deb_needs() {
+    installed build-essential && have dpkg-buildpackage || need "what packages are built with" build-essential dpkg-dev
+    have dh || need "debhelper, which builds them" debhelper
+    installed postgresql-server-dev-all || need "PostgreSQL's headers, and what builds packages of extensions" postgresql-server-dev-all
+    have lintian || need "lintian, which looks at packages" lintian
+}
+
+list_process_needs() {
+    have prove || need "prove, for the process tests" perl
+    perl -MIPC::Run -e 1 2>/dev/null || need "IPC::Run, for the process tests" libipc-run-perl
 }
 
 list_fuzz_needs() {
@@ -89,6 +126,11 @@ need_if_there() {  # version extension reason
     if [ -n "$1" ] && ! installed "postgresql-$1-$2" && apt-cache show "postgresql-$1-$2" >/dev/null 2>&1; then
         need "$3" "postgresql-$1-$2"
     fi
+}
+
+# The distribution has that version of the server, but not that extension of it.
+lacks() {  # version extension
+    apt-cache show "postgresql-$1" >/dev/null 2>&1 && ! apt-cache show "postgresql-$1-$2" >/dev/null 2>&1
 }
 
 have_node_pg() {

@@ -13,3 +13,20 @@ SELECT relname, relkind FROM pg_class WHERE relnamespace = 'jobq'::regnamespace 
 
 -- A second time is refused, and so is loading the script by hand.
 CREATE EXTENSION jobq;
+
+-- For the tests that follow, beside a background worker and however slow the server is. A tick leaves what the worker is at
+-- to the worker: this one ticks until it has looked itself for what can be set free. It keeps the lock of whoever does.
+CREATE FUNCTION settle() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    LOOP
+        PERFORM jobq_tick();
+        EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'object' AND classid = 'pg_class'::regclass
+                          AND objid = 'jobq.jobs'::regclass AND mode = 'ExclusiveLock');
+    END LOOP;
+END $$;
+-- And this one waits until the worker has no row in hand, which the rescue would pass over.
+CREATE FUNCTION tick_alone(now timestamptz) RETURNS TABLE (duty text, done bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE;
+    RETURN QUERY SELECT t.duty, t.done FROM jobq_tick(now) t;
+END $$;

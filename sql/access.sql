@@ -112,19 +112,19 @@ WITH moved AS (DELETE FROM ONLY jobq.jobs WHERE payload IN ('2', '3', '4') AND s
 INSERT INTO access_child SELECT * FROM moved;
 SELECT why();
 -- Whoever does it, we or the background worker.
-CREATE PROCEDURE have_turn(job jsonb) LANGUAGE plpgsql AS $$
+CREATE PROCEDURE become_head(job jsonb) LANGUAGE plpgsql AS $$
 BEGIN
     WHILE EXISTS (SELECT FROM jobq.jobs WHERE queue = 'access' AND status = 'blocked' AND payload = job) LOOP
         PERFORM jobq_tick();
         COMMIT;
     END LOOP;
 END $$;
-CALL have_turn('3');
+CALL become_head('3');
 CREATE TABLE access_held AS SELECT * FROM jobq_claim('access', 'w', batch => 10);
 SELECT tableoid::regclass, payload, status FROM jobq.jobs WHERE status <> 'completed' ORDER BY id;
 SELECT payload, state FROM access_held h, jobq_heartbeat_many(ARRAY[h.id], ARRAY[h.lease]) b(id, state) ORDER BY h.id;
 SELECT payload, jobq_complete(id, lease) FROM access_held ORDER BY id;
-CALL have_turn('4');
+CALL become_head('4');
 SELECT tableoid::regclass, payload, status FROM jobq.jobs WHERE payload = '4' AND queue = 'access' AND group_key = 'g';
 SELECT jobq_set_limit('access', max_running => 2);
 SELECT count(*) FROM jobq_enqueue_many('access', ARRAY[jsonb '1', '2', '3']);
@@ -155,5 +155,5 @@ SELECT count(*) AS left_over FROM access_child;
 DROP TABLE access_child, access_held, access_seen;
 
 DROP FUNCTION why, live, with_it, nothing, count_new;
-DROP PROCEDURE have_turn;
+DROP PROCEDURE become_head;
 DELETE FROM jobq.jobs;

@@ -56,7 +56,7 @@ BEGIN
     PERFORM set_valid(index, true);
 END $$;
 SELECT use_without('jobs_ready_idx');
-SELECT use_without('jobs_turn_idx');
+SELECT use_without('jobs_round_robin_idx');
 SELECT use_without('jobs_queue_slot_idx');
 SELECT use_without('jobs_key_slot_idx');
 SELECT use_without('jobs_group_waiting_idx');
@@ -83,19 +83,19 @@ SELECT set_valid('jobs_due_idx', true), set_valid('jobs_rescue_idx', true), set_
 -- Missing; and with other columns.
 SELECT jobq_enqueue('long') > 0 AS enqueued;
 SELECT count(*) > 0 AS claimed FROM jobq_claim('long', 'v');
-DROP INDEX jobq.jobs_ready_idx, jobq.jobs_turn_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
+DROP INDEX jobq.jobs_ready_idx, jobq.jobs_round_robin_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
 SELECT why();
 SELECT * FROM use_all();
-CREATE INDEX jobs_turn_idx ON jobq.jobs (_lane, _turn, run_at, priority, id) WHERE _turn IS NOT NULL AND _ready;
+CREATE INDEX jobs_round_robin_idx ON jobq.jobs (_lane, _round_robin_key, run_at, priority, id) WHERE _round_robin_key IS NOT NULL AND _ready;
 CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (_queue_slot, _slot_seq) WHERE _queue_slot > 0;
 CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (_group_waiting DESC, id) WHERE _group_waiting IS NOT NULL;
 CREATE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C") WHERE _holds_key;
 CREATE INDEX jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id);
 SELECT why();
 SELECT * FROM use_all();
-DROP INDEX jobq.jobs_ready_idx, jobq.jobs_turn_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
+DROP INDEX jobq.jobs_ready_idx, jobq.jobs_round_robin_idx, jobq.jobs_queue_slot_idx, jobq.jobs_group_waiting_idx, jobq.jobs_unique_idx;
 CREATE INDEX jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id) WHERE _ready;
-CREATE INDEX jobs_turn_idx ON jobq.jobs (_lane, _turn, priority, run_at, id) WHERE _turn IS NOT NULL AND _ready;
+CREATE INDEX jobs_round_robin_idx ON jobq.jobs (_lane, _round_robin_key, priority, run_at, id) WHERE _round_robin_key IS NOT NULL AND _ready;
 CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (_queue_slot, _slot_seq) WHERE _queue_slot IS NOT NULL;
 CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (_group_waiting, id) WHERE _group_waiting IS NOT NULL;
 CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C") WHERE _holds_key;

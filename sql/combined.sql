@@ -1,6 +1,6 @@
--- Jobs with a group_key that also depend on others: first the dependencies, then the turn.
-CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT count(*) FROM jobq_tick()';
-CREATE FUNCTION pg_temp.jobs() RETURNS TABLE (payload jsonb, status jobq.job_status, in_line boolean, has_turn boolean, error text) LANGUAGE sql AS
+-- Jobs with a group_key that also depend on others: first the dependencies, then the group.
+CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT settle()';
+CREATE FUNCTION pg_temp.jobs() RETURNS TABLE (payload jsonb, status jobq.job_status, in_line boolean, is_head boolean, error text) LANGUAGE sql AS
     $$ SELECT payload, status, _group_waiting IS NOT NULL, _group_active IS NOT NULL, regexp_replace(error, '\d+', 'N') FROM jobq.jobs WHERE queue = 'combined' ORDER BY id $$;
 SELECT jobq_enqueue('combined', '"a"') AS a \gset
 SELECT jobq_enqueue('combined', '"b"', depends_on => ARRAY[:a], group_key => 'g') AS b \gset
@@ -11,7 +11,7 @@ SELECT pg_temp.tick();
 SELECT * FROM pg_temp.jobs();
 SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
 SELECT pg_temp.tick();
--- It may run now, and waits for c, which has the turn.
+-- It may run now, and waits for c, which is the head of the group.
 SELECT * FROM pg_temp.jobs();
 SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
 SELECT pg_temp.tick();
@@ -52,7 +52,7 @@ SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
 SELECT pg_temp.tick();
 SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
 
--- With a limit on top: what has its turn still needs a slot, and what waits takes none.
+-- With a limit on top: the head of the group still needs a slot, and what waits takes none.
 SELECT jobq_set_limit('combined', max_running => 1);
 SELECT jobq_enqueue('combined', '"a"') AS a \gset
 SELECT jobq_enqueue('combined', '"b"', depends_on => ARRAY[:a], group_key => 'g', concurrency_key => 'k') AS b \gset

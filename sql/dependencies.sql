@@ -1,5 +1,4 @@
 -- Dependencies: a job that runs when others have completed. The background worker sets it free, or jobq_tick().
-CREATE FUNCTION pg_temp.settle() RETURNS void LANGUAGE sql AS 'SELECT FROM jobq_tick()';
 -- Completes so many jobs of the queue, with their kind as the result.
 CREATE FUNCTION pg_temp.work(jobs int) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE job record;
@@ -8,7 +7,7 @@ BEGIN
         PERFORM jobq_complete(job.id, job.lease, to_jsonb(job.kind));
         RETURN NEXT job.kind;
     END LOOP;
-    PERFORM pg_temp.settle();
+    PERFORM settle();
 END $$;
 CREATE FUNCTION pg_temp.fail(job bigint) RETURNS jobq.job_status LANGUAGE plpgsql AS $$
 DECLARE claimed record; status jobq.job_status;
@@ -16,7 +15,7 @@ BEGIN
     SELECT c.id, c.lease INTO STRICT claimed FROM jobq_claim('deps') c;
     IF claimed.id <> job THEN RAISE 'claimed job %', claimed.id; END IF;
     status := jobq_fail(claimed.id, claimed.lease, 'no paper', retry => false);
-    PERFORM pg_temp.settle();
+    PERFORM settle();
     RETURN status;
 END $$;
 CREATE FUNCTION pg_temp.states() RETURNS TABLE (kind text, status jobq.job_status, error text) LANGUAGE sql AS
@@ -28,7 +27,7 @@ SELECT jobq_enqueue('deps', kind => 'left', depends_on => ARRAY[:split]) AS left
 SELECT jobq_enqueue('deps', kind => 'right', depends_on => ARRAY[:split, :split]) AS right \gset
 SELECT jobq_enqueue('deps', kind => 'join', depends_on => ARRAY[:right, :left]) AS join \gset
 SELECT * FROM pg_temp.states();
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT * FROM pg_temp.work(10);
 SELECT * FROM pg_temp.states();
 -- One is not enough.
@@ -58,7 +57,7 @@ SELECT * FROM pg_temp.work(10);
 -- Dependencies that have completed already do not hold anything up, nor does an empty array.
 SELECT jobq_enqueue('deps', kind => 'after', depends_on => ARRAY[:join]) > 0 AS enqueued;
 SELECT jobq_enqueue('deps', kind => 'free', depends_on => '{}') > 0 AS enqueued;
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT * FROM pg_temp.work(10);
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 SELECT count(*) AS edges FROM jobq.dependencies;
@@ -87,21 +86,21 @@ SELECT jobq_enqueue('deps', kind => 'print', depends_on => ARRAY[:paper, :other]
 SELECT jobq_enqueue('deps', kind => 'send', depends_on => ARRAY[:print]) AS send \gset
 -- This one runs whatever happens.
 SELECT jobq_enqueue('deps', kind => 'tidy up', depends_on => ARRAY[:send], on_dependency_failure => 'run') AS tidy \gset
-SELECT pg_temp.settle();
+SELECT settle();
 -- A failed attempt that is to be repeated is not the end.
 SELECT jobq_fail(id, lease, 'paper jam', retry_in => '0') FROM jobq_claim('deps');
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT * FROM pg_temp.states();
 SELECT pg_temp.fail(:paper);
 SELECT * FROM pg_temp.states();
 SELECT r.job_id - :paper AS job, r.status, r.result FROM jobq_dependency_results(:tidy) r;
 -- A retry of what failed does not bring the others back.
 SELECT jobq_retry(:paper);
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT * FROM pg_temp.states();
 -- They are retried one by one, and wait again.
 SELECT jobq_retry(:print), jobq_retry(:send);
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT kind, status FROM pg_temp.states();
 SELECT * FROM pg_temp.work(2);
 SELECT * FROM pg_temp.work(2);
@@ -113,7 +112,7 @@ SELECT jobq_enqueue('deps', kind => 'b') AS b \gset
 SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
 SELECT jobq_enqueue('deps', kind => 'after b', depends_on => ARRAY[:b]) AS bb \gset
 SELECT jobq_cancel(:a), jobq_delete(:b);
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT * FROM pg_temp.states();
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 
@@ -130,7 +129,7 @@ SELECT r.status, r.result FROM jobq_dependency_results(:both) r;
 -- Until the last job that depends on it has gone, too.
 SELECT count(*) FROM jobq.deleted_dependencies;
 SELECT jobq_delete(:both);
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT count(*) FROM jobq.deleted_dependencies;
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 
@@ -142,14 +141,14 @@ SELECT * FROM pg_temp.work(1);
 SELECT * FROM pg_temp.states();
 SELECT r.status, r.result FROM jobq_dependency_results(:aa) r;
 SELECT * FROM pg_temp.work(1);
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT * FROM pg_temp.states();
 SELECT count(*) FROM jobq.dependencies;
 -- Cancelled dependents go at once, too.
 SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
 SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
 SELECT pg_temp.fail(:a);
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT * FROM pg_temp.states();
 SELECT jobq_drop_queue('deps');
 
@@ -157,11 +156,11 @@ SELECT jobq_drop_queue('deps');
 SELECT jobq_enqueue('deps', kind => 'a') AS a \gset
 SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :aa;
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT kind, status FROM pg_temp.states();
 -- ... make it wait again, ...
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT kind, status FROM pg_temp.states();
 -- ... take a dependency away, ...
 DELETE FROM jobq.dependencies WHERE job_id = :aa;
@@ -170,11 +169,11 @@ SELECT kind, status FROM pg_temp.states();
 INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (:aa, :a);
 SELECT kind, status FROM pg_temp.states();
 UPDATE jobq.jobs SET status = 'completed', result = '"by hand"' WHERE id = :a;
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT kind, status FROM pg_temp.states();
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
 DELETE FROM jobq.jobs WHERE id = :a;
-SELECT pg_temp.settle();
+SELECT settle();
 SELECT kind, status FROM pg_temp.states();
 SELECT status, result FROM jobq_dependency_results(:aa);
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
@@ -233,5 +232,5 @@ BEGIN;
 SET LOCAL check_function_bodies = off;
 INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (9e18, 1);
 ROLLBACK;
-DROP FUNCTION pg_temp.settle, pg_temp.work, pg_temp.fail, pg_temp.states, pg_temp.outcome;
+DROP FUNCTION pg_temp.work, pg_temp.fail, pg_temp.states, pg_temp.outcome;
 SELECT jobq_drop_queue('deps', force => true), jobq_drop_queue('deps quoted', force => true);

@@ -62,7 +62,7 @@ SELECT jobq_fail(c.id, c.lease, 'no route', retry_in => '1 hour') FROM jobq_clai
 SELECT * FROM pg_temp.explain(7);
 SELECT * FROM pg_temp.explain('why later');
 
--- Blocked: by dependencies, by the group. The tick gives the first of the group its turn.
+-- Blocked: by dependencies, by the group. The tick makes the first of the group its head.
 SELECT count(jobq_enqueue('why line', group_key => 'g')) FROM generate_series(1, 3);
 SELECT count(jobq_enqueue('why line', depends_on => ARRAY[id - 2, id])) FROM (SELECT max(id) AS id FROM jobq.jobs) j;
 SELECT count(*) FROM jobq_tick() WHERE done < 0;

@@ -77,7 +77,7 @@ SELECT jobq_drop_queue('aged', force => true);
 
 -- ---- Round-robin
 
--- A hundred jobs of one customer, then one of another: without turns it waits for all of them.
+-- A hundred jobs of one customer, then one of another: without round_robin it waits for all of them.
 SELECT count(*) FROM jobq_enqueue_many('turns', (SELECT array_agg('"big"'::jsonb) FROM generate_series(1, 100)), concurrency_keys => (SELECT array_agg(text 'big') FROM generate_series(1, 100)));
 SELECT jobq_enqueue('turns', '"small"', concurrency_key => 'small') > 0 AS enqueued;
 BEGIN;
@@ -138,52 +138,52 @@ BEGIN;
 SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 3);
 ROLLBACK;
 
--- What comes back takes its turn again: released, retried, promoted; one that is moved by hand follows.
+-- What comes back keeps its round-robin key: released, retried, promoted; one that is moved by hand follows.
 BEGIN;
 SELECT count(jobq_release(id, lease)) FROM jobq_claim('turns', batch => 6);
 SELECT count(jobq_fail(id, lease, retry_in => '0')) FROM jobq_claim('turns', batch => 6);
 SELECT count(*) FROM jobq_claim('turns', batch => 6);
 ROLLBACK;
 UPDATE jobq.jobs SET concurrency_key = 'c' WHERE queue = 'turns' AND payload = '"b2"';
-SELECT count(*) AS in_turn, count(*) FILTER (WHERE _turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+SELECT count(*) AS has_key, count(*) FILTER (WHERE _round_robin_key = jobq.round_robin_key_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
 UPDATE jobq.jobs SET queue = 'no turns' WHERE queue = 'turns' AND payload = '"none2"';
-SELECT _turn FROM jobq.jobs WHERE queue = 'no turns';
+SELECT _round_robin_key FROM jobq.jobs WHERE queue = 'no turns';
 UPDATE jobq.jobs SET queue = 'turns' WHERE queue = 'no turns';
 INSERT INTO jobq.jobs (queue, payload, concurrency_key) VALUES ('turns', '"inserted"', 'd');
 SELECT jobq_enqueue('turns', '"unique"', concurrency_key => 'e', unique_key => 'u') > 0 AS enqueued;
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "turns", "payload": "spec", "concurrency_key": "f"}, {"queue": "turns", "payload": "unique spec", "concurrency_key": "f", "unique_key": "v"}]');
-SELECT count(*) AS in_turn, count(*) FILTER (WHERE _turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
--- A job that got in behind the triggers' back has no turn; it is taken all the same, when nobody else waits.
+SELECT count(*) AS has_key, count(*) FILTER (WHERE _round_robin_key = jobq.round_robin_key_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+-- A job that got in behind the triggers' back has no round-robin key; it is taken all the same, when nobody else waits.
 SET session_replication_role = replica;
 INSERT INTO jobq.jobs (queue, payload, run_at, _ready, max_attempts, status, _lane)
 VALUES ('turns', '"replicated"', '2001-01-01', true, 3, 'pending', jobq.lane_of('turns', '', 0, NULL));
 RESET session_replication_role;
 SELECT array_agg(payload #>> '{}' ORDER BY payload #>> '{}') FROM jobq_claim('turns', batch => 100);
 
--- Switched on for a queue that has jobs, running and finished ones too: all get their turns. Switched off: the usual
--- order, and what was in turn is not lost.
+-- Switched on for a queue that has jobs, running and finished ones too: all get their keys. Switched off: the usual
+-- order, and what had a key is not lost.
 SELECT jobq_alter_queue('turns', round_robin => false);
 SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'turns' AND payload = '"a1"';
 SELECT count(jobq_release(id, lease)) FROM jobq.jobs WHERE queue = 'turns' AND status = 'processing' AND payload <> '"a2"';
 SELECT jobq_enqueue('turns', '"new"', concurrency_key => 'a') > 0 AS enqueued;
-SELECT payload FROM jobq.jobs WHERE queue = 'turns' AND _turn IS NULL ORDER BY id;
+SELECT payload FROM jobq.jobs WHERE queue = 'turns' AND _round_robin_key IS NULL ORDER BY id;
 SELECT payload FROM jobq_claim('turns');
 UPDATE jobq.queue_settings SET round_robin = true WHERE queue = 'turns';
-SELECT count(*) FILTER (WHERE _turn IS NULL) AS without, count(*) FILTER (WHERE _turn = jobq.turn_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
+SELECT count(*) FILTER (WHERE _round_robin_key IS NULL) AS without, count(*) FILTER (WHERE _round_robin_key = jobq.round_robin_key_of(concurrency_key)) AS in_their_own FROM jobq.jobs WHERE queue = 'turns';
 \set VERBOSITY terse
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT jobq_create_queue('other turns', round_robin => true);
 ROLLBACK;
 \set VERBOSITY default
--- A dead letter leaves its turn behind, and gets it back at home.
+-- A dead letter leaves its round-robin key behind, and gets it back at home.
 SELECT jobq_alter_queue('turns', dead_letter_queue => 'dead turns');
 SELECT jobq_fail(id, lease, 'no', retry => false) FROM jobq_claim('turns');
-SELECT count(*) AS letters, count(_turn) AS in_turn FROM jobq.jobs WHERE queue = 'dead turns';
+SELECT count(*) AS letters, count(_round_robin_key) AS has_key FROM jobq.jobs WHERE queue = 'dead turns';
 SELECT jobq_redrive('dead turns');
-SELECT count(*) FILTER (WHERE _turn IS NULL) AS without FROM jobq.jobs WHERE queue = 'turns';
+SELECT count(*) FILTER (WHERE _round_robin_key IS NULL) AS without FROM jobq.jobs WHERE queue = 'turns';
 SELECT jobq_drop_queue('turns', force => true);
 
--- With limits: a key that may not run more jobs leaves its turns to the others.
+-- With limits: a key that may not run more jobs is passed over.
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT jobq_set_limit('turns', 'a', max_running => 1);
 SELECT count(*) FROM jobq_enqueue_many('turns', (SELECT array_agg('{}'::jsonb) FROM generate_series(1, 30)), concurrency_keys => (SELECT array_agg(substr('abc', n % 3 + 1, 1)) FROM generate_series(1, 30) n));
@@ -191,10 +191,10 @@ SELECT j.concurrency_key, count(*) FROM jobq_claim('turns', batch => 9) c JOIN j
 SELECT j.concurrency_key, count(*) FROM jobq_claim('turns', batch => 100) c JOIN jobq.jobs j USING (id) GROUP BY 1 ORDER BY 1;
 SELECT jobq_drop_queue('turns', force => true);
 
--- A replaced job takes the turns of its new key.
+-- A replaced job has the round-robin key of its new concurrency_key.
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT jobq_enqueue('turns', concurrency_key => 'a', unique_key => 'u') = jobq_enqueue('turns', concurrency_key => 'b', unique_key => 'u', on_conflict => 'replace') AS same;
-SELECT concurrency_key, _turn = jobq.turn_of('b') AS its_turn FROM jobq.jobs WHERE queue = 'turns';
+SELECT concurrency_key, _round_robin_key = jobq.round_robin_key_of('b') AS its_key FROM jobq.jobs WHERE queue = 'turns';
 SELECT jobq_drop_queue('turns', force => true);
 
 -- Bad input.

@@ -1,12 +1,12 @@
 -- Groups: the jobs of a queue with the same group_key run one at a time, in the order of their ids. What follows is
--- the same with the background worker, which gives a job its turn within about a millisecond, and without: then the tick
--- does, as here.
+-- the same with the background worker, which makes a job the head of its group within about a millisecond, and without:
+-- then the tick does, as here.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
-CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT count(*) FROM jobq_tick()';
+CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT settle()';
 CREATE FUNCTION pg_temp.shown(name text) RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(format('%s %s%s', payload #>> '{}', status,
-                             CASE WHEN _group_active IS NOT NULL THEN ' (turn)' WHEN _group_waiting IS NOT NULL THEN ' (waits)' END), ', ' ORDER BY id)
+                             CASE WHEN _group_active IS NOT NULL THEN ' (head)' WHEN _group_waiting IS NOT NULL THEN ' (waits)' END), ', ' ORDER BY id)
     FROM jobq.jobs WHERE queue = name $$;
 CREATE FUNCTION pg_temp.id(name text, job text) RETURNS bigint LANGUAGE sql AS $$
     SELECT id FROM jobq.jobs WHERE queue = name AND payload = to_jsonb(job) $$;
@@ -21,7 +21,7 @@ SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "g", "payload": "a3", "group_
 SELECT pg_temp.shown('g');
 SELECT queue, blocked, pending FROM jobq.queue_stats WHERE queue = 'g';
 COMMIT;
--- One of each group has its turn; jobs without a group are pending at once. A group belongs to its queue.
+-- One of each group is its head; jobs without a group are pending at once. A group belongs to its queue.
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('g'), pg_temp.shown('g 2');
 SELECT queue, blocked, pending FROM jobq.queue_stats WHERE queue = 'g';
@@ -49,7 +49,7 @@ SELECT pg_temp.tick();
 SELECT pg_temp.shown('g');
 SELECT attempts, lost_attempts FROM jobq.jobs WHERE id = :id;
 
--- Whatever ends it gives the next one its turn. Each of these gets a running job, with another one behind it.
+-- Whatever ends the head makes the next one the head. Each of these gets a running job, with another one behind it.
 CREATE TABLE group_ends (n serial, how text, id bigint, lease bigint);
 CREATE FUNCTION pg_temp.followed(job group_ends) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
@@ -91,7 +91,7 @@ SELECT jobq_drop_queue('ends', force => true);
 DROP FUNCTION pg_temp.followed;
 DROP TABLE group_ends;
 
--- A dead letter has left its group. Redriven, it waits for its turn there again.
+-- A dead letter has left its group. Redriven, it gets into its line again.
 SELECT jobq_create_queue('shop', dead_letter_queue => 'shop dead');
 SELECT jobq_enqueue('shop', to_jsonb('s' || n), group_key => 's', max_attempts => 1) > 0 AS enqueued FROM generate_series(1, 3) n;
 SELECT pg_temp.tick();
@@ -140,7 +140,7 @@ SELECT pg_temp.tick();
 SELECT jobq_enqueue('both', '"too"', unique_key => 'u1', on_conflict => 'replace') = :u1 AS replaced;
 SELECT pg_temp.shown('both');
 
--- A paused queue: the turn is given, nothing is claimed.
+-- A paused queue: a job becomes the head, nothing is claimed.
 SELECT jobq_pause_queue('both');
 SELECT jobq_cancel(:u1);
 SELECT pg_temp.tick();
@@ -161,7 +161,7 @@ SELECT jobq_enqueue('narrow', '4', group_key => 'n') > 0 AS enqueued;
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('narrow');
 
--- By hand. A job of a group waits for its turn whatever status it is given; it cannot be made to run.
+-- By hand. A job of a group waits in its line whatever status it is given; it cannot be made to run.
 INSERT INTO jobq.jobs (queue, payload, group_key) VALUES ('hand', '"h1"', 'h'), ('hand', '"h2"', 'h');
 INSERT INTO jobq.jobs (queue, payload, group_key, status) VALUES ('hand', '"h3"', 'h', 'pending'), ('hand', '"h4"', 'h', 'completed');
 INSERT INTO jobq.jobs (queue, payload, group_key, status) VALUES ('hand', '"h5"', 'h', 'processing');
@@ -180,7 +180,7 @@ SELECT pg_temp.shown('hand');
 UPDATE jobq.jobs SET group_key = CASE WHEN payload = '"h2"' THEN 'k' END WHERE queue = 'hand' AND payload IN ('"h2"', '"h3"');
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('hand');
--- Blocking the job gives its turn back: to whoever has the lowest id, itself here. So does whatever makes it leave the group.
+-- Blocking the head puts it back into the line, and the lowest id becomes the head, itself here. The head may also leave the group.
 UPDATE jobq.jobs SET status = 'blocked' WHERE queue = 'hand' AND payload = '"h1"';
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('hand');

@@ -26,7 +26,7 @@ INSERT INTO jobq.jobs (queue, _lane) VALUES ('narrow', 0), ('narrow', 0);
 INSERT INTO jobq.jobs (queue, _lane) VALUES ('narrow', 0);
 RESET ROLE;
 
--- Nor is a turn given by hand: of a group one job runs.
+-- Nor is the head of a group made by hand: one job of it runs.
 BEGIN;
 SET ROLE regress_jobq_inserter;
 INSERT INTO jobq.jobs (queue, _lane, group_key, _group_active, status) SELECT 'grouped', 0, 'g', jobq.lane_of('', '', 0, NULL), 'pending' FROM generate_series(1, 2);
@@ -34,7 +34,7 @@ INSERT INTO jobq.jobs (queue, _lane, group_key, _group_active, status) VALUES ('
 RESET ROLE;
 SELECT status, _group_active IS NOT NULL AS active, _group_waiting = jobq.group_of('grouped', 'g') AS waits FROM jobq.jobs WHERE queue = 'grouped';
 COMMIT;
--- The worker gives one its turn, or we do.
+-- The worker makes one the head, or we do.
 DO $$ BEGIN
     FOR n IN 1..6000 LOOP
         PERFORM pg_sleep(0.01), jobq_tick();
@@ -49,7 +49,7 @@ SET ROLE regress_jobq_inserter;
 INSERT INTO jobq.jobs (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key,
     unique_for, concurrency_key, run_at, _ready, _due, _holds_key, status, attempts, lost_attempts, lease, _claim_xid, started_at,
     last_heartbeat, finished_at, _lease_timeout, cancel_requested_at, _rescue_indexed, worker_id, error, progress, result, dead_from, _must_end_at, _queue_slot, _key_slot,
-    _slot_seq, _group_waiting, _group_active, _turn)
+    _slot_seq, _group_waiting, _group_active, _round_robin_key)
 VALUES (1, '2001-01-01', 7, 3, 2, -5, 'fair', 'k', '1', '2', '{gpu}', '2 min', '3 min', 'u', '4 min', 'c', '2100-01-01', true, true, false,
     'processing', 99, 99, 99, '99', '2001-01-01', '2001-01-01', '2001-01-01', '9 s', '2001-01-01', true, 'w', 'e', '3', '4', 'granted', '2001-01-01', 9, 9, 9, 9, 9, 9);
 RESET ROLE;
@@ -58,7 +58,7 @@ SELECT created_at > now() - interval '1 hour' AS created_now, _lane = jobq.lane_
     payload, metadata, requires, heartbeat_timeout, max_runtime, unique_key, unique_for, group_key, concurrency_key, run_at = '2100-01-01' AS as_asked, _ready,
     _due AS due, _holds_key, status, attempts, lost_attempts, lease, _claim_xid, started_at, last_heartbeat, finished_at, _lease_timeout,
     cancel_requested_at, _rescue_indexed, worker_id, error, progress, result, dead_from, _must_end_at, _queue_slot, _key_slot, _slot_seq, _group_waiting, _group_active,
-    _turn = jobq.turn_of('c') AS its_turn
+    _round_robin_key = jobq.round_robin_key_of('c') AS its_key
 FROM jobq.jobs WHERE queue = 'fair';
 \x off
 

@@ -71,16 +71,16 @@ SELECT * FROM jobq_release_many('{}', '{}');
 DELETE FROM many_held;
 INSERT INTO many_held SELECT payload::integer, id, lease FROM jobq_claim('many', 'w', batch => 1, heartbeat_timeout => '1 hour');
 SELECT payload, attempt, worker_id FROM pg_temp.jobs(8),
-    LATERAL (SELECT c.*, j.worker_id FROM jobq_complete_and_claim(ids, leases, ARRAY['"done"']::jsonb[], 'many', 'w2', batch => 5) c
+    LATERAL (SELECT c.*, j.worker_id FROM jobq_complete_and_claim(ids, leases, ARRAY['"done"']::jsonb[], 'many', 'w2', batch => 5, heartbeat_timeout => '1 hour') c
              JOIN jobq.jobs j USING (id)) c;
 SELECT payload, status, result, worker_id FROM jobq.jobs WHERE queue = 'many' AND payload >= '8' ORDER BY id;
 -- Lost leases are a warning: what is left is completed and the next jobs are claimed all the same.
 SELECT jobq_enqueue('many', '"next"') > 0 AS enqueued;
 \set VERBOSITY terse
-SELECT payload FROM jobq_complete_and_claim('{-1}', '{1}', queue => 'many');
+SELECT payload FROM jobq_complete_and_claim('{-1}', '{1}', queue => 'many', heartbeat_timeout => '1 hour');
 \set VERBOSITY default
 -- With nothing to complete it is a claim; with batch 0 it only completes.
-SELECT payload FROM jobq_complete_and_claim('{}', '{}', queue => 'many');
+SELECT payload FROM jobq_complete_and_claim('{}', '{}', queue => 'many', heartbeat_timeout => '1 hour');
 
 -- Unequal lengths, NULL elements, two dimensions: refused.
 SELECT * FROM jobq_complete_many('{1,2}', '{1}');

@@ -1,7 +1,7 @@
 -- The two clocks of a running job. heartbeat_timeout: how long its worker may be silent. max_runtime: how long one
 -- attempt may take, however often its worker is heard of. The argument of jobq_tick() stands for the time that passes.
 CREATE FUNCTION pg_temp.tick(job_id bigint, after interval) RETURNS TABLE (duty text, done bigint) LANGUAGE sql AS
-$$ SELECT t.duty, t.done FROM jobq.jobs j, jobq_tick(j.started_at + after) t WHERE j.id = job_id AND t.duty IN ('rescue', 'cancel') AND t.done > 0 $$;
+$$ SELECT t.duty, t.done FROM jobq.jobs j, tick_alone(j.started_at + after) t WHERE j.id = job_id AND t.duty IN ('rescue', 'cancel') AND t.done > 0 $$;
 CREATE FUNCTION pg_temp.show(job_id bigint, OUT status jobq.job_status, OUT attempts int, OUT lost int, OUT held boolean, OUT due_in_future boolean, OUT error text, OUT history text) LANGUAGE sql AS
 $$ SELECT j.status, j.attempts, j.lost_attempts, j.lease IS NOT NULL, j._due AND j.run_at > j.last_heartbeat, j.error,
           (SELECT string_agg(a.attempt || ' ' || a.outcome || ': ' || coalesce(a.error, '-'), '; ' ORDER BY a.attempt, a.finished_at) FROM jobq.attempts a WHERE a.job_id = j.id)
@@ -86,7 +86,7 @@ SELECT payload, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE
 -- on_max_runtime 'cancel': the job is cancelled, and does not run again. It is decided when the time is over.
 SELECT jobq_alter_queue('clocks', on_max_runtime => 'cancel');
 BEGIN;
-SELECT done AS ended FROM jobq_tick(clock_timestamp() + interval '90 min') WHERE duty = 'rescue';
+SELECT done AS ended FROM tick_alone(clock_timestamp() + interval '90 min') WHERE duty = 'rescue';
 SELECT j.payload, j.status, j.finished_at IS NOT NULL AS finished, j.error, a.outcome, a.error = j.error AS says_why FROM jobq.jobs j LEFT JOIN jobq.attempts a ON a.job_id = j.id WHERE j.queue = 'clocks' ORDER BY j.id;
 ROLLBACK;
 -- No limit any more.
@@ -102,7 +102,7 @@ SELECT jobq_create_queue('clocks', max_attempts => 1, max_runtime => '1 hour');
 SELECT count(*) FROM jobq_enqueue_many('clocks', array_fill('{}'::jsonb, ARRAY[700]));
 SELECT count(*) FROM jobq_claim('clocks', 'w', batch => 700, heartbeat_timeout => '10 hours');
 SELECT count(jobq_complete(id, lease)) AS completed FROM jobq.jobs WHERE queue = 'clocks' AND (id - (SELECT min(id) FROM jobq.jobs WHERE queue = 'clocks')) % 7 = 0;
-SELECT done AS ended FROM jobq_tick(clock_timestamp() + interval '61 min') WHERE duty = 'rescue';
+SELECT done AS ended FROM tick_alone(clock_timestamp() + interval '61 min') WHERE duty = 'rescue';
 SELECT status, count(*), min(error) AS error, max(error) = min(error) AS same FROM jobq.jobs WHERE queue = 'clocks' GROUP BY status ORDER BY status;
 SELECT jobq_drop_queue('clocks', force => true);
 
@@ -122,7 +122,7 @@ UPDATE jobq.jobs SET started_at = started_at + interval '15 min' WHERE queue = '
 UPDATE jobq.jobs SET status = 'pending' WHERE queue = 'clocks' AND payload = '3';
 SELECT payload, status, _must_end_at - started_at AS must_end_after, _must_end_at - last_heartbeat AS left_at_heartbeat FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 BEGIN;
-SELECT done AS ended FROM jobq_tick(clock_timestamp() + interval '31 min') WHERE duty = 'rescue';
+SELECT done AS ended FROM tick_alone(clock_timestamp() + interval '31 min') WHERE duty = 'rescue';
 SELECT payload, status, error FROM jobq.jobs WHERE queue = 'clocks' AND error IS NOT NULL ORDER BY id;
 ROLLBACK;
 -- One that is inserted as running has its time from started_at, or from now.
@@ -136,17 +136,17 @@ SELECT jobq_drop_queue('clocks', force => true);
 SELECT jobq_create_queue('poison', max_lost => 2, max_runtime => '10 hours');
 SELECT jobq_enqueue('poison', '"kills its worker"') AS id \gset
 SELECT attempt FROM jobq_claim('poison', 'w1', heartbeat_timeout => '1 hour');
-SELECT done AS rescued FROM jobq_tick(clock_timestamp() + interval '61 min') WHERE duty = 'rescue';
+SELECT done AS rescued FROM tick_alone(clock_timestamp() + interval '61 min') WHERE duty = 'rescue';
 SELECT * FROM pg_temp.show(:id);
 SELECT attempt FROM jobq_claim('poison', 'w2', heartbeat_timeout => '1 hour');
-SELECT done AS rescued FROM jobq_tick(clock_timestamp() + interval '61 min') WHERE duty = 'rescue';
+SELECT done AS rescued FROM tick_alone(clock_timestamp() + interval '61 min') WHERE duty = 'rescue';
 SELECT * FROM pg_temp.show(:id);
 -- The default is 3. Attempts that took too long, failed or were given back are not lost ones.
 SELECT max_lost FROM jobq.queues WHERE queue = 'poison';
 SELECT jobq_retry(:id);
 SELECT lost_attempts FROM jobq.jobs WHERE id = :id;
 SELECT attempt, lease FROM jobq_claim('poison', 'w3', heartbeat_timeout => '20 hours') \gset
-SELECT done AS ended FROM jobq_tick(clock_timestamp() + interval '601 min') WHERE duty = 'rescue';
+SELECT done AS ended FROM tick_alone(clock_timestamp() + interval '601 min') WHERE duty = 'rescue';
 SELECT status, lost, error FROM pg_temp.show(:id);
 SELECT jobq_drop_queue('poison', force => true);
 

@@ -28,7 +28,7 @@ SELECT hold(50);
 DELETE FROM jobq.jobs WHERE queue = 'moved';
 VACUUM jobq.jobs;
 SELECT count(*) FROM jobq_enqueue_many('moved', array_fill('{}'::jsonb, ARRAY[200]));
-SELECT count(*) FROM jobq_claim('moved', 'x', 100);
+SELECT count(*) FROM jobq_claim('moved', 'x', 100, heartbeat_timeout => '1 hour');
 SELECT * FROM finish();
 -- The table has become shorter.
 SELECT hold(50);
@@ -39,7 +39,7 @@ SELECT hold(50);
 TRUNCATE jobq.jobs;
 SELECT * FROM finish();
 -- The same ids once more, under other leases and under none.
-INSERT INTO jobq.jobs (id, queue, status, lease) SELECT id, 'moved', 'processing', lease + 1 FROM moved_held WHERE id % 2 = 0;
+INSERT INTO jobq.jobs (id, queue, status, lease, _lease_timeout) SELECT id, 'moved', 'processing', lease + 1, '1 hour' FROM moved_held WHERE id % 2 = 0;
 INSERT INTO jobq.jobs (id, queue) SELECT id, 'moved' FROM moved_held WHERE id % 2 = 1;
 SELECT * FROM finish();
 UPDATE moved_held SET lease = lease + 1;

@@ -91,7 +91,7 @@ SELECT count(jobq_enqueue('aged', CASE n WHEN 11 THEN '"guilty"' ELSE to_jsonb(n
 CALL pg_temp.work_off('aged', 40);
 SELECT * FROM pg_temp.fate('aged');
 -- Deaths: one that takes the batch, and three of each guilty one.
-SELECT * FROM rounds WHERE queue <> 'turns' ORDER BY queue;  -- where turns begin is not known
+SELECT * FROM rounds WHERE queue <> 'turns' ORDER BY queue;  -- where the round begins is not known
 
 -- A claim ends before a job that is to be alone, so the order stays what it is.
 SELECT count(jobq_enqueue('order', to_jsonb(n))) FROM generate_series(1, 6) n;
@@ -100,11 +100,11 @@ UPDATE jobq.jobs SET priority = 1 WHERE queue = 'order' AND payload IN ('1', '2'
 SELECT count(jobq_enqueue('order', to_jsonb(n), priority => -1)) FROM generate_series(7, 8) n;
 SELECT pg_temp.claim('order'), pg_temp.complete('order') FROM generate_series(1, 6);
 -- Where keys take turns, its key does not lose its own.
-SELECT jobq_create_queue('turn kept', round_robin => true);
-SELECT count(jobq_enqueue('turn kept', to_jsonb('a' || n), concurrency_key => 'a')) FROM generate_series(1, 2) n;
-SELECT pg_temp.claim('turn kept'), pg_temp.pass();
-SELECT count(jobq_enqueue('turn kept', to_jsonb('b' || n), concurrency_key => 'b')) FROM generate_series(1, 9) n;
-SELECT string_agg(taken, ', ') AS taken FROM (SELECT pg_temp.claim('turn kept', 3) AS taken, pg_temp.complete('turn kept') FROM generate_series(1, 7)) c;
+SELECT jobq_create_queue('key kept', round_robin => true);
+SELECT count(jobq_enqueue('key kept', to_jsonb('a' || n), concurrency_key => 'a')) FROM generate_series(1, 2) n;
+SELECT pg_temp.claim('key kept'), pg_temp.pass();
+SELECT count(jobq_enqueue('key kept', to_jsonb('b' || n), concurrency_key => 'b')) FROM generate_series(1, 9) n;
+SELECT string_agg(taken, ', ') AS taken FROM (SELECT pg_temp.claim('key kept', 3) AS taken, pg_temp.complete('key kept') FROM generate_series(1, 7)) c;
 
 -- Several claims of one worker: what it held when it was last heard of was lost together.
 SELECT count(jobq_enqueue('threads', to_jsonb(n))) FROM generate_series(1, 3) n;

@@ -148,14 +148,16 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_explain',            $$SELECT string_agg(reason, ', ') FROM jobq_explain({dependent})$$),
     ('jobq_access',             $$SELECT allowed FROM jobq_access()$$),
     ('jobq_explain_queue',      $$SELECT count(*) > 0 FROM jobq_explain_queue({q})$$),
+    ('jobq_next_runs',          $$SELECT count(*) FROM jobq_next_runs('@daily')$$),
     ('jobq_tick',               $$SELECT count(*) FROM jobq_tick()$$),
+    ('jobq_adopt',              $$SELECT jobq_adopt()$$),
     ('jobq_version',            $$SELECT jobq_version() IS NOT NULL$$);
 -- Procedures, further below; one that knows workers and no queues; and those that nobody is granted.
 INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wake'), ('jobq_grant'), ('jobq_revoke');
 SELECT coalesce(o.proname, g.function) AS "not in the table, or no more a function"
 FROM own o FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname::text
 WHERE o.proname IS NULL OR g.function IS NULL AND o.proname NOT IN (SELECT function FROM derived);
--- A role of one queue calls what a role of all may call, but for the tick.
+-- A role of one queue calls what a role of all may call, but for the tick and the adoption.
 SELECT k.kind, p.proname AS "only for all queues" FROM unnest('{producer,worker,operator}'::text[]) k(kind), own p
 WHERE has_function_privilege('regress_jobq_all', p.oid, 'EXECUTE')
   AND NOT has_function_privilege('regress_jobq_producer', p.oid, 'EXECUTE') AND NOT has_function_privilege('regress_jobq_worker', p.oid, 'EXECUTE')

@@ -2,7 +2,12 @@
 // view jobq.workers, and jobq.announce(), which the install script calls.
 #include "compat/pg.h"
 
+#include "base/version.h"
+#include "compat/library_version.h"
 #include "compat/settings.h"
+#include "compat/spi.h"
+#include "identity/identity.h"
+#include "job/owner.h"
 #include "job/transaction_log.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
@@ -88,62 +93,68 @@ void report_launcher(ReturnSetInfo *result, const SharedState &state) {
     tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 }
 
-const char *status_of(const Slot &slot, TimestampTz due, bool selected, const SharedState &state, TimestampTz now) {
-    if (slot.pid != 0) return "running";
+const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, const SharedState &state,
+                      TimestampTz now) {
+    if (db.rests == core::Rest::Copy) return "copy";
+    if (db.pid != 0) return "running";
     if (!settings.enabled || !selected) return "disabled";
-    if (slot.keep_out > 0) return "kept out";
-    if (slot.starting) return "starting";
-    if (slot.not_before > now) return "backing off";
+    if (db.keep_out > 0) return "kept out";
+    if (db.starting) return "starting";
+    if (db.not_before > now) return "backing off";
     // The launcher starts a worker at once, unless it cannot.
-    if (due <= now && state.launcher_pid != 0) return "waiting for a worker slot";
+    if (due <= now && state.launcher_pid != 0) return "waiting for a worker db";
     return "idle";
 }
 
-const char *note_of(const Slot &slot, const char *status, bool selected) {
+const char *note_of(const DatabaseState &db, const char *status, bool selected) {
     if (settings.enabled && !selected) return "the database is not in jobq.databases";
-    if (strcmp(status, "waiting for a worker slot") == 0)
+    if (strcmp(status, "waiting for a worker db") == 0)
         return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
     if (strcmp(status, "kept out") == 0) return "a command needs the database without sessions";
-    if (slot.rests) return "a dump is being restored: jobs are left alone until that session has disconnected";
-    if (slot.version[0] != '\0' && strcmp(slot.version, JOBQ_VERSION) != 0)
-        return psprintf("the extension is version %s, the library %s: run ALTER EXTENSION jobq UPDATE", slot.version,
-                        JOBQ_VERSION);
-    return nullptr;
+    if (db.rests == core::Rest::Copy)
+        return "a copy of another database: its jobs are left alone until SELECT jobq_adopt() there";
+    if (db.rests == core::Rest::Restore)
+        return "a dump is being restored: jobs are left alone until that session has disconnected";
+    if (db.version[0] == '\0') return nullptr;
+    const int library_is = core::compare_versions(kLibraryVersion, db.version);
+    if (library_is == 0) return nullptr;
+    return psprintf("the extension is version %s, the library %s: %s", db.version, kLibraryVersion,
+                    library_is > 0 ? "run ALTER EXTENSION jobq UPDATE" : "install that library and restart the server");
 }
 
 // An error's text may hold data of its database.
-bool may_read_error(const Slot *slot) {
-    return pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&slot->database)) == MyDatabaseId ||
+bool may_read_error(const DatabaseState *db) {
+    return pg_atomic_read_u32(const_cast<pg_atomic_uint32 *>(&db->database)) == MyDatabaseId ||
            has_privs_of_role(GetOuterUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-void report_database(ReturnSetInfo *result, Slot *slot, const SharedState &state, TimestampTz now) {
-    const char *name = get_database_name(pg_atomic_read_u32(&slot->database));
+void report_database(ReturnSetInfo *result, DatabaseState *db, const SharedState &state, TimestampTz now) {
+    const char *name = get_database_name(pg_atomic_read_u32(&db->database));
     if (name == nullptr) return;
     const bool selected = database_selected(name);
-    const TimestampTz due = due_of(slot);
-    const char *status = status_of(*slot, due, selected, state, now);
+    const TimestampTz due = due_of(db);
+    const char *status = status_of(*db, due, selected, state, now);
 
     ReportRow row = empty_row();
-    if (slot->pid != 0) put(&row, kPid, Int32GetDatum(slot->pid));
+    if (db->pid != 0) put(&row, kPid, Int32GetDatum(db->pid));
     put_text(&row, kDatabase, name);
     put_text(&row, kState, status);
-    put_time(&row, kLastRound, slot->last_round);
+    put_time(&row, kLastRound, db->last_round);
     put_time(&row, kNextRound, due);
-    if (may_read_error(slot)) put_text(&row, kLastError, readable(slot->last_error));
-    put_time(&row, kLastErrorAt, slot->last_error_at);
-    put_time(&row, kLastErrorOverAt, slot->last_error_over_at);
-    put(&row, kRounds, Int64GetDatum(slot->rounds));
-    for (int i = 0; i < core::kDutyCount; i++) put(&row, kFirstDuty + i, Int64GetDatum(slot->steps[i].done));
-    put_text(&row, kNote, note_of(*slot, status, selected));
+    if (may_read_error(db)) put_text(&row, kLastError, readable(db->last_error));
+    put_time(&row, kLastErrorAt, db->last_error_at);
+    put_time(&row, kLastErrorOverAt, db->last_error_over_at);
+    put(&row, kRounds, Int64GetDatum(db->rounds));
+    for (int i = 0; i < core::kDutyCount; i++) put(&row, kFirstDuty + i, Int64GetDatum(db->steps[i].done));
+    put_text(&row, kNote, note_of(*db, status, selected));
     tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 }
 
 // Databases that are only being looked into are nobody's concern, unless that fails.
-bool worth_reporting(Slot *slot) {
-    if (pg_atomic_read_u32(&slot->database) == InvalidOid) return false;
-    return slot->extension == Presence::Present || slot->failures > 0 || slot->last_error[0] != '\0' ||
-           (slot->extension == Presence::Unknown && due_of(slot) != kNothingDue);
+bool worth_reporting(DatabaseState *db) {
+    if (pg_atomic_read_u32(&db->database) == InvalidOid) return false;
+    return db->extension == Presence::Present || db->failures > 0 || db->last_error[0] != '\0' ||
+           (db->extension == Presence::Unknown && due_of(db) != kNothingDue);
 }
 
 void report_absence(ReturnSetInfo *result) {
@@ -170,14 +181,14 @@ PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
     }
     // A copy: what follows reads catalogs, which must not happen under the lock.
     auto *state = static_cast<SharedState *>(palloc(sizeof(SharedState)));
-    LWLockAcquire(slots_lock(), LW_SHARED);
+    LWLockAcquire(database_states_lock(), LW_SHARED);
     memcpy(static_cast<void *>(state), shared_state(), sizeof(SharedState));
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 
     report_launcher(result, *state);
     const TimestampTz now = GetCurrentTimestamp();
-    for (Slot &slot : state->slots) {
-        if (worth_reporting(&slot)) report_database(result, &slot, *state, now);
+    for (DatabaseState &db : state->databases) {
+        if (worth_reporting(&db)) report_database(result, &db, *state, now);
     }
     pfree(state);
     return Datum(0);
@@ -186,6 +197,7 @@ PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_announce);
 PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
     (void)fcinfo;
+    with_owner_spi([] { found_identity(); });
     announce_extension_at_commit();
     // What was counted here belonged to another installation.
     recount_at_commit();

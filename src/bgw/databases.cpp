@@ -82,7 +82,7 @@ Database *find_database(Oid oid) {
 const Database *unvisited_database() {
     for (int i = 0; i < known.count; i++) {
         const Database *database = &known.items[i];
-        if (database->served && !database->visited && find_slot(database->oid) == nullptr) return database;
+        if (database->served && !database->visited && find_database_state(database->oid) == nullptr) return database;
     }
     return nullptr;
 }

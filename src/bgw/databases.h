@@ -19,7 +19,7 @@ void read_databases();
 // nullptr when the last read did not see it.
 Database *find_database(Oid oid);
 
-// One that is served, was never visited and has no slot; nullptr when there is none.
+// One that is served, was never visited and has no state; nullptr when there is none.
 const Database *unvisited_database();
 
 }  // namespace jobq

@@ -25,16 +25,16 @@ bool drops_extension(Node *statement) {
 // It holds a lock that DROP EXTENSION waits for, maybe for seconds.
 void stop_recount_here() {
     if (!shared_memory_ready()) return;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    const Slot *slot = find_slot(MyDatabaseId);
-    if (slot != nullptr) stop_recount(slot);
-    LWLockRelease(slots_lock());
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const DatabaseState *db = find_database_state(MyDatabaseId);
+    if (db != nullptr) stop_recount(db);
+    LWLockRelease(database_states_lock());
 }
 
 void look_at_commit() {
     if (!shared_memory_ready()) return;
-    const Slot *slot = find_slot(MyDatabaseId);
-    if (slot != nullptr && slot->extension == Presence::Present) log_due(GetCurrentTimestamp());
+    const DatabaseState *db = find_database_state(MyDatabaseId);
+    if (db != nullptr && db->extension == Presence::Present) log_due(GetCurrentTimestamp());
 }
 
 void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,

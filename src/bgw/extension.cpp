@@ -25,7 +25,9 @@ void copy_version(HeapTuple tuple, TupleDesc desc, InstalledExtension *extension
         strlcpy(extension->version, TextDatumGetCString(values[kVersion]), sizeof(extension->version));
 }
 
-InstalledExtension look_up() {
+}  // namespace
+
+InstalledExtension installed_extension() {
     InstalledExtension extension = {};
     Relation relation = table_open(ExtensionRelationId, AccessShareLock);
     ScanKeyData key;
@@ -43,15 +45,13 @@ InstalledExtension look_up() {
     return extension;
 }
 
-}  // namespace
-
 InstalledExtension lock_extension() {
     for (;;) {
-        const InstalledExtension found = look_up();
+        const InstalledExtension found = installed_extension();
         if (!OidIsValid(found.oid)) return found;
         LockDatabaseObject(ExtensionRelationId, found.oid, 0, AccessShareLock);
         // It may have been dropped, or dropped and made again, while we waited.
-        const InstalledExtension locked = look_up();
+        const InstalledExtension locked = installed_extension();
         if (locked.oid == found.oid) return locked;
         UnlockDatabaseObject(ExtensionRelationId, found.oid, 0, AccessShareLock);
     }

@@ -1,5 +1,5 @@
 // The extension as seen from inside a database: is it there, whose is it, which version.
-// Who may call it: worker.cpp and round.cpp, inside a transaction.
+// Who may call it: worker.cpp, round.cpp and main/version_functions.cpp, inside a transaction.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,6 +12,9 @@ struct InstalledExtension {
     Oid owner;
     char version[kVersionBytes];
 };
+
+// As this transaction sees it.
+InstalledExtension installed_extension();
 
 // Looks for the extension and locks it against DROP EXTENSION until the end of the transaction, so that what runs
 // afterwards finds all its tables. Waits for a DROP EXTENSION that is going on, as long as lock_timeout allows.

@@ -41,46 +41,46 @@ constexpr int kMaxRefusalBackoff = 3;
 constexpr core::Micros kCalm = core::kMinute;
 
 struct Launcher {
-    BackgroundWorkerHandle *handles[kMaxDatabases];  // of the workers we started, by slot
+    BackgroundWorkerHandle *handles[kMaxDatabases];  // of the workers we started, by database state
     TimestampTz last_scan;
     int refusals;  // by the postmaster, in a row
     TimestampTz refused_till;
     TimestampTz last_refusal;
-    TimestampTz full_till;  // no free slot: leave the databases that have none alone
+    TimestampTz full_till;  // no state is free: leave the databases that have none alone
     bool told_table_full;
 };
 Launcher self;
 
-// One line of the plan: a database and its slot, -1 when it has none yet.
+// One line of the plan: a database and the number of its state, -1 when it has none yet.
 struct Plan {
     core::DatabaseFacts facts[kMaxDatabases + 1];
-    int slots[kMaxDatabases + 1];
+    int states[kMaxDatabases + 1];
     int count;
     int running;
     bool unknown_database;  // one that the last scan did not see
 };
 
-int index_of(const Slot *slot) { return static_cast<int>(slot - shared_state()->slots); }
+int index_of(const DatabaseState *db) { return static_cast<int>(db - shared_state()->databases); }
 
 void leave_shared_memory(int, Datum) {
     SharedState *state = shared_state();
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     if (state->launcher_pid == MyProcPid) {
         state->launcher = nullptr;
         state->launcher_pid = 0;
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
 void enter_shared_memory() {
     SharedState *state = shared_state();
     on_shmem_exit(leave_shared_memory, Datum(0));
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     state->launcher_pid = MyProcPid;
     state->launcher = MyProc;
     // Whatever our predecessor registered will attach, or never will.
-    for (Slot &slot : state->slots) slot.starting = false;
-    LWLockRelease(slots_lock());
+    for (DatabaseState &db : state->databases) db.starting = false;
+    LWLockRelease(database_states_lock());
     // The server was a standby until now, maybe.
     writing_since();
 }
@@ -93,119 +93,119 @@ void collect_workers(TimestampTz now) {
         pfree(self.handles[i]);
         self.handles[i] = nullptr;
         self.refused_till = 0;
-        Slot *slot = &shared_state()->slots[i];
-        LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-        if (slot->starting) {
+        DatabaseState *db = &shared_state()->databases[i];
+        LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+        if (db->starting) {
             // It never came: the server could not fork it.
-            slot->starting = false;
-            slot->failures++;
-            slot->not_before = now + core::launch_backoff(slot->failures);
+            db->starting = false;
+            db->failures++;
+            db->not_before = now + core::launch_backoff(db->failures);
         }
-        LWLockRelease(slots_lock());
+        LWLockRelease(database_states_lock());
     }
 }
 
-bool is_occupied(const Slot &slot) {
-    return slot.pid != 0 || slot.starting || self.handles[index_of(&slot)] != nullptr;
+bool is_occupied(const DatabaseState &db) {
+    return db.pid != 0 || db.starting || self.handles[index_of(&db)] != nullptr;
 }
 
-// Whether somebody still holds the slot for its database.
-bool is_held(const Slot &slot) { return is_occupied(slot) || slot.recount_pid != 0 || slot.keep_out > 0; }
+// Whether somebody still holds the state for its database.
+bool is_held(const DatabaseState &db) { return is_occupied(db) || db.recount_pid != 0 || db.keep_out > 0; }
 
-// Gives back the slots of databases that do not have the extension.
-void tidy_slots() {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    for (Slot &slot : shared_state()->slots) {
-        const Oid oid = pg_atomic_read_u32(&slot.database);
-        if (oid == InvalidOid || is_held(slot)) continue;
+// Gives back the states of databases that do not have the extension.
+void tidy_states() {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    for (DatabaseState &db : shared_state()->databases) {
+        const Oid oid = pg_atomic_read_u32(&db.database);
+        if (oid == InvalidOid || is_held(db)) continue;
         Database *database = find_database(oid);
         if (database == nullptr) continue;
-        if (slot.extension != Presence::Unknown) database->visited = true;
-        const bool unused = slot.extension != Presence::Present && database->visited;
-        if (unused && due_of(&slot) == kNothingDue && release_slot(&slot))
+        if (db.extension != Presence::Unknown) database->visited = true;
+        const bool unused = db.extension != Presence::Present && database->visited;
+        if (unused && due_of(&db) == kNothingDue && release_database_state(&db))
             pg_atomic_write_u32(&shared_state()->table_full, 0);
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
-// Frees the slots of dropped databases: those that had one already when we read pg_database, and were not in it.
-void forget_dropped(const Oid *had_slot) {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+// Frees the states of dropped databases: those that had one already when we read pg_database, and were not in it.
+void forget_dropped(const Oid *had_state) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (int i = 0; i < kMaxDatabases; i++) {
-        Slot &slot = shared_state()->slots[i];
-        const Oid oid = pg_atomic_read_u32(&slot.database);
-        if (oid == InvalidOid || oid != had_slot[i] || find_database(oid) != nullptr) continue;
-        if (is_held(slot)) continue;
+        DatabaseState &db = shared_state()->databases[i];
+        const Oid oid = pg_atomic_read_u32(&db.database);
+        if (oid == InvalidOid || oid != had_state[i] || find_database(oid) != nullptr) continue;
+        if (is_held(db)) continue;
         drop_counters(oid);
         forget_awaited_jobs(oid);
-        reset_unblocked(&slot);
-        pg_atomic_write_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
-        pg_atomic_write_u32(&slot.database, InvalidOid);
+        reset_unblocked(&db);
+        pg_atomic_write_u64(&db.next_due, static_cast<uint64>(kNothingDue));
+        pg_atomic_write_u32(&db.database, InvalidOid);
         pg_atomic_write_u32(&shared_state()->table_full, 0);
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
 // Tells the sessions of databases that have been taken out of jobq.databases, or put in again.
 void note_served() {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    for (Slot &slot : shared_state()->slots) {
-        const Database *database = find_database(pg_atomic_read_u32(&slot.database));
-        if (database != nullptr) slot.unserved = !database->served;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    for (DatabaseState &db : shared_state()->databases) {
+        const Database *database = find_database(pg_atomic_read_u32(&db.database));
+        if (database != nullptr) db.unserved = !database->served;
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
 void scan_databases(TimestampTz now) {
     pg_atomic_write_u32(&shared_state()->databases_changed, 0);
-    Oid had_slot[kMaxDatabases];
-    for (int i = 0; i < kMaxDatabases; i++) had_slot[i] = pg_atomic_read_u32(&shared_state()->slots[i].database);
+    Oid had_state[kMaxDatabases];
+    for (int i = 0; i < kMaxDatabases; i++) had_state[i] = pg_atomic_read_u32(&shared_state()->databases[i].database);
     pg_memory_barrier();
     read_databases();
-    forget_dropped(had_slot);
+    forget_dropped(had_state);
     note_served();
     self.last_scan = now;
 }
 
-// What is due in a database with a slot; kNever when nothing may be started there.
-void add_slot(Plan *plan, Slot *slot, const Database *database, TimestampTz now) {
-    const int i = index_of(slot);
+// What is due in a database that has a state; kNever when nothing may be started there.
+void add_database_state(Plan *plan, DatabaseState *db, const Database *database, TimestampTz now) {
+    const int i = index_of(db);
     core::DatabaseFacts &facts = plan->facts[plan->count];
     facts.database = database->oid;
-    facts.next_due = due_of(slot);
-    if (slot->extension == Presence::Unknown && !database->visited) facts.next_due = Min(facts.next_due, 0);
+    facts.next_due = due_of(db);
+    if (db->extension == Presence::Unknown && !database->visited) facts.next_due = Min(facts.next_due, 0);
     // After its last round it queues up behind the others, which is what plan_launch asks for.
-    const TimestampTz last_round = Min(slot->last_round, now);
-    const TimestampTz restart = bounded(slot->started_at + kMinRestart, now, kMinRestart);
-    facts.not_before = Max(bounded(slot->not_before, now, kMaxBackoff), Max(last_round, restart));
-    if (slot->keep_out > 0) facts.not_before = core::kNever;
-    facts.running = is_occupied(*slot);
-    plan->slots[plan->count++] = i;
+    const TimestampTz last_round = Min(db->last_round, now);
+    const TimestampTz restart = bounded(db->started_at + kMinRestart, now, kMinRestart);
+    facts.not_before = Max(bounded(db->not_before, now, kMaxBackoff), Max(last_round, restart));
+    if (db->keep_out > 0) facts.not_before = core::kNever;
+    facts.running = is_occupied(*db);
+    plan->states[plan->count++] = i;
 }
 
 void make_plan(Plan *plan, TimestampTz now) {
     plan->count = 0;
     plan->running = 0;
     plan->unknown_database = false;
-    LWLockAcquire(slots_lock(), LW_SHARED);
-    for (Slot &slot : shared_state()->slots) {
-        const Oid oid = pg_atomic_read_u32(&slot.database);
+    LWLockAcquire(database_states_lock(), LW_SHARED);
+    for (DatabaseState &db : shared_state()->databases) {
+        const Oid oid = pg_atomic_read_u32(&db.database);
         if (oid == InvalidOid) continue;
-        if (is_occupied(slot)) plan->running++;
+        if (is_occupied(db)) plan->running++;
         const Database *database = find_database(oid);
         if (database == nullptr) {
-            if (due_of(&slot) != kNothingDue) plan->unknown_database = true;
+            if (due_of(&db) != kNothingDue) plan->unknown_database = true;
         } else if (database->served) {
-            add_slot(plan, &slot, database, now);
+            add_database_state(plan, &db, database, now);
         }
     }
     // Of the databases nobody has looked at yet one is enough: the next plan has the next.
     const Database *unvisited = now < bounded(self.full_till, now, kScanInterval) ? nullptr : unvisited_database();
     if (unvisited != nullptr) {
         plan->facts[plan->count] = {unvisited->oid, 0, 0, false};
-        plan->slots[plan->count++] = -1;
+        plan->states[plan->count++] = -1;
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
 void tell_table_full(TimestampTz now) {
@@ -238,46 +238,46 @@ void note_room(TimestampTz now) {
     ereport(LOG, (errmsg("jobq: background workers can be started again")));
 }
 
-bool register_worker(const Database *database, const Slot *slot, BackgroundWorkerHandle **handle) {
+bool register_worker(const Database *database, const DatabaseState *db, BackgroundWorkerHandle **handle) {
     char name[BGW_MAXLEN];
     snprintf(name, sizeof(name), "%s for %s", kWorker.type, database->name);
-    return start_process(kWorker, name, slot, database->oid, handle);
+    return start_process(kWorker, name, db, database->oid, handle);
 }
 
 void start_worker(Oid oid, TimestampTz now) {
     const Database *database = find_database(oid);
-    Slot *slot = obtain_slot(oid);
-    if (slot == nullptr) {
+    DatabaseState *db = obtain_database_state(oid);
+    if (db == nullptr) {
         tell_table_full(now);
         return;
     }
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     // Somebody may have asked us to keep out since we made the plan.
-    const bool free = slot->keep_out == 0 && slot->pid == 0 && !slot->starting;
+    const bool free = db->keep_out == 0 && db->pid == 0 && !db->starting;
     if (free) {
-        slot->starting = true;
-        slot->started_at = now;
-        slot->leave = false;
+        db->starting = true;
+        db->started_at = now;
+        db->leave = false;
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
     if (!free) return;
 
-    const int i = index_of(slot);
+    const int i = index_of(db);
     // The handle must outlive every transaction.
     MemoryContextSwitchTo(TopMemoryContext);
-    if (register_worker(database, slot, &self.handles[i])) {
+    if (register_worker(database, db, &self.handles[i])) {
         self.refusals = 0;
         return;
     }
     self.handles[i] = nullptr;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->starting = false;
-    LWLockRelease(slots_lock());
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->starting = false;
+    LWLockRelease(database_states_lock());
     note_refusal(now);
 }
 
 // Whether `a` is rather the one to go: a worker that waits, for the longest time, before one that has its hands full.
-bool rather(Slot *a, Slot *b) {
+bool rather(DatabaseState *a, DatabaseState *b) {
     if (a->in_round != b->in_round) return b->in_round;
     return a->in_round ? a->started_at < b->started_at : due_of(a) > due_of(b);
 }
@@ -285,24 +285,24 @@ bool rather(Slot *a, Slot *b) {
 // Asks one worker to make room, unless one that was asked will do so at once. One that is starting is asked as well:
 // nobody wakes us when it is there.
 void ask_one_to_leave() {
-    Slot *best = nullptr;
+    DatabaseState *best = nullptr;
     bool asked_one = false;
     bool one_is_leaving = false;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    for (Slot &slot : shared_state()->slots) {
-        if (slot.pid == 0 && !slot.starting) continue;
-        if (slot.leave) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    for (DatabaseState &db : shared_state()->databases) {
+        if (db.pid == 0 && !db.starting) continue;
+        if (db.leave) {
             asked_one = true;
-            one_is_leaving |= !slot.in_round;
-        } else if (best == nullptr || rather(&slot, best)) {
-            best = &slot;
+            one_is_leaving |= !db.in_round;
+        } else if (best == nullptr || rather(&db, best)) {
+            best = &db;
         }
     }
     if (best != nullptr && !one_is_leaving && !(asked_one && best->in_round)) {
         best->leave = true;
         if (best->worker != nullptr) SetLatch(&best->worker->procLatch);
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
 // Starts what is due. Returns when to look again.
@@ -339,7 +339,7 @@ TimestampTz start_due_workers(TimestampTz now) {
         if (reloaded || pg_atomic_read_u32(&shared_state()->databases_changed) != 0 || now < self.last_scan ||
             now >= self.last_scan + kScanInterval)
             scan_databases(now);
-        tidy_slots();
+        tidy_states();
         const TimestampTz wake_at = settings.enabled ? start_due_workers(now) : kNothingDue;
         wait_for_latch(core::clamp_sleep(now, wake_at, kMinSleep, kMaxSleep));
     }

@@ -35,22 +35,22 @@ void send_taken() {
 }
 
 // The notification queue is full, since somebody listens but never reads. Logged once.
-void note_failure(Slot *slot, MemoryContext memory) {
+void note_failure(DatabaseState *db, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     if (!failing) EmitErrorReport();
     failing = true;
     AbortOutOfAnyTransaction();
     FlushErrorState();
-    post_notice_of_anything(slot);
+    post_notice_of_anything(db);
 }
 
 }  // namespace
 
-TimestampTz send_notices(Slot *slot, TimestampTz now) {
-    if (!notices_waiting(slot)) return kNothingDue;
+TimestampTz send_notices(DatabaseState *db, TimestampTz now) {
+    if (!notices_waiting(db)) return kNothingDue;
     not_before = bounded(not_before, now, kFailurePause);
     if (not_before > now) return not_before;
-    take_notices(slot, &taken);
+    take_notices(db, &taken);
     MemoryContext memory = CurrentMemoryContext;
     volatile bool sent = false;
     PG_TRY();
@@ -61,7 +61,7 @@ TimestampTz send_notices(Slot *slot, TimestampTz now) {
     PG_CATCH();
     {
         HOLD_INTERRUPTS();
-        note_failure(slot, memory);
+        note_failure(db, memory);
         RESUME_INTERRUPTS();
     }
     PG_END_TRY();
@@ -71,7 +71,7 @@ TimestampTz send_notices(Slot *slot, TimestampTz now) {
     not_before = now + (sent ? kGap : kFailurePause);
     pgstat_report_stat(false);
     pgstat_report_activity(STATE_IDLE, nullptr);
-    return notices_waiting(slot) ? not_before : kNothingDue;
+    return notices_waiting(db) ? not_before : kNothingDue;
 }
 
 bool more_notices_likely(TimestampTz now) { return last_sent != 0 && bounded(last_sent + kStay, now, kStay) > now; }

@@ -8,7 +8,7 @@
 namespace jobq {
 
 // Sends what waits to be sent, unless it has just done so. Returns when to call again; kNothingDue: nothing waits.
-TimestampTz send_notices(Slot *slot, TimestampTz now);
+TimestampTz send_notices(DatabaseState *db, TimestampTz now);
 
 // Whether it sent anything so recently that staying for the next one costs less than coming back.
 bool more_notices_likely(TimestampTz now);

@@ -45,7 +45,7 @@ constexpr OwnSetting kOwnSettings[] = {
 
 }  // namespace
 
-bool start_process(const ProcessKind &kind, const char *name, const Slot *slot, Oid database,
+bool start_process(const ProcessKind &kind, const char *name, const DatabaseState *db, Oid database,
                    BackgroundWorkerHandle **handle) {
     BackgroundWorker worker = {};
     strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));
@@ -55,17 +55,18 @@ bool start_process(const ProcessKind &kind, const char *name, const Slot *slot, 
     worker.bgw_restart_time = BGW_NEVER_RESTART;
     strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
     strlcpy(worker.bgw_function_name, kind.main_function, sizeof(worker.bgw_function_name));
-    worker.bgw_main_arg = Int32GetDatum(static_cast<int32>(slot - shared_state()->slots));
+    worker.bgw_main_arg = Int32GetDatum(static_cast<int32>(db - shared_state()->databases));
     memcpy(worker.bgw_extra, &database, sizeof(database));
     if (handle != nullptr) worker.bgw_notify_pid = MyProcPid;
     return RegisterDynamicBackgroundWorker(&worker, handle);
 }
 
-void begin_process(Datum slot_index, bool (*attach)(Slot *slot, Oid database)) {
+void begin_process(Datum database_index, bool (*attach)(DatabaseState *db, Oid database)) {
     install_signal_handlers();
     Oid database;
     memcpy(&database, MyBgworkerEntry->bgw_extra, sizeof(database));
-    if (shared_state() == nullptr || !attach(&shared_state()->slots[DatumGetInt32(slot_index)], database)) proc_exit(0);
+    if (shared_state() == nullptr || !attach(&shared_state()->databases[DatumGetInt32(database_index)], database))
+        proc_exit(0);
 
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);

@@ -18,14 +18,14 @@ struct ProcessKind {
     const char *main_function;
 };
 
-// Asks the postmaster for a process of the slot's database; `name` tells them apart. False when max_worker_processes
+// Asks the postmaster for a process of the state's database; `name` tells them apart. False when max_worker_processes
 // leaves no room. With a handle the caller is told of the start and the end.
-bool start_process(const ProcessKind &kind, const char *name, const Slot *slot, Oid database,
+bool start_process(const ProcessKind &kind, const char *name, const DatabaseState *db, Oid database,
                    BackgroundWorkerHandle **handle);
 
-// How such a process begins: with attach(slot, database), where it enters its slot before it can be seen in the
+// How such a process begins: with attach(db, database), where it enters its state before it can be seen in the
 // database, then connected, with settings of its own. It ends here when attach returns false.
-void begin_process(Datum slot_index, bool (*attach)(Slot *slot, Oid database));
+void begin_process(Datum database_index, bool (*attach)(DatabaseState *db, Oid database));
 
 // Handlers of SIGHUP and SIGTERM. Called first, while signals are still blocked.
 void install_signal_handlers();

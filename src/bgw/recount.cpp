@@ -20,23 +20,22 @@ namespace {
 constexpr ProcessKind kRecount = {"jobq recount", "jobq_recount_main"};
 constexpr core::Micros kRestart = 5 * core::kSecond;
 
-Slot *own = nullptr;
+DatabaseState *own = nullptr;
 
 // Runs after the process has left the list of sessions, as the worker's does.
 void detach(int, Datum) {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     if (own->recount_pid == MyProcPid) own->recount_pid = 0;
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
-bool attach(Slot *slot, Oid database) {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    const bool welcome =
-        pg_atomic_read_u32(&slot->database) == database && slot->recount_pid == 0 && slot->keep_out == 0;
-    if (welcome) slot->recount_pid = MyProcPid;
-    LWLockRelease(slots_lock());
+bool attach(DatabaseState *db, Oid database) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const bool welcome = pg_atomic_read_u32(&db->database) == database && db->recount_pid == 0 && db->keep_out == 0;
+    if (welcome) db->recount_pid = MyProcPid;
+    LWLockRelease(database_states_lock());
     if (welcome) {
-        own = slot;
+        own = db;
         on_shmem_exit(detach, Datum(0));
     }
     return welcome;
@@ -44,30 +43,30 @@ bool attach(Slot *slot, Oid database) {
 
 }  // namespace
 
-bool may_start_recount(const Slot *slot, TimestampTz now) {
-    return slot->recount_pid == 0 && bounded(slot->recount_started + kRestart, now, kRestart) <= now;
+bool may_start_recount(const DatabaseState *db, TimestampTz now) {
+    return db->recount_pid == 0 && bounded(db->recount_started + kRestart, now, kRestart) <= now;
 }
 
-void start_recount(Slot *slot, TimestampTz now) {
+void start_recount(DatabaseState *db, TimestampTz now) {
     char name[BGW_MAXLEN];
     const char *database = strstr(MyBgworkerEntry->bgw_name, " for ");
     snprintf(name, sizeof(name), "%s%s", kRecount.type, database != nullptr ? database : "");
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->recount_started = now;
-    LWLockRelease(slots_lock());
-    if (!start_process(kRecount, name, slot, MyDatabaseId, nullptr))
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->recount_started = now;
+    LWLockRelease(database_states_lock());
+    if (!start_process(kRecount, name, db, MyDatabaseId, nullptr))
         ereport(DEBUG1, (errmsg_internal("%s: max_worker_processes leaves no room", name)));
 }
 
-void stop_recount(const Slot *slot) {
+void stop_recount(const DatabaseState *db) {
     // Under the lock, without which the process cannot go, its pid is its own.
-    if (slot->recount_pid != 0) kill(slot->recount_pid, SIGTERM);
+    if (db->recount_pid != 0) kill(db->recount_pid, SIGTERM);
 }
 
 extern "C" {
 
-PGDLLEXPORT void jobq_recount_main(Datum slot_index) {
-    begin_process(slot_index, attach);
+PGDLLEXPORT void jobq_recount_main(Datum database_index) {
+    begin_process(database_index, attach);
     if (!asked_to_stop()) run_recount(own);
     proc_exit(0);
 }

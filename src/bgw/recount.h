@@ -8,11 +8,11 @@
 namespace jobq {
 
 // Whether one may be started: none runs, and the last one was not started just now.
-bool may_start_recount(const Slot *slot, TimestampTz now);
+bool may_start_recount(const DatabaseState *db, TimestampTz now);
 // Starts it for this worker's database. When max_worker_processes leaves no room, the next round tries again after a
 // while.
-void start_recount(Slot *slot, TimestampTz now);
-// Somebody wants the database, or its extension, for himself. Slots lock held.
-void stop_recount(const Slot *slot);
+void start_recount(DatabaseState *db, TimestampTz now);
+// Somebody wants the database, or its extension, for himself. Lock of the database states held.
+void stop_recount(const DatabaseState *db);
 
 }  // namespace jobq

@@ -40,6 +40,8 @@ constexpr core::Micros kMaxStepBackoff = 5 * core::kSecond;
 // The search for lanes that the directory lacks costs by the number of lanes, for what hardly ever happens: it rests so
 // many times as long as it took.
 constexpr int kRepairRest = 50;
+// How often a copy is visited that nobody has adopted: somebody may have changed jobq.identity by hand.
+constexpr core::Micros kCopyInterval = core::kMinute;
 // Rounds keep this distance, so that jobs that become due one after the other are promoted together.
 constexpr core::Micros kRoundGap = 10000;
 
@@ -57,6 +59,7 @@ struct Step {
     bool apart;     // in the process that only counts the table
     bool too_long;  // the duty was left to that process
     DutyOutcome duty;
+    Rest rest;
     TimestampTz deadline;
     bool in_use;
     InstalledExtension extension;
@@ -67,10 +70,10 @@ const char *step_name(int index) { return index == kPlanStep ? "planning" : core
 // A pass over the whole table.
 bool is_recount(int index) { return index == static_cast<int>(Duty::Reconcile); }
 
-// Has its own turn: run_unblocking().
+// Is run apart: run_unblocking().
 bool is_unblocking(int index) { return index == static_cast<int>(Duty::Unblock); }
 
-// Whether a restore stops it.
+// Whether it rests while jobs are to be left alone.
 bool changes_jobs(int index) { return index != kPlanStep && !is_recount(index); }
 
 void add_step_context(void *step) {
@@ -84,7 +87,7 @@ void work(Step *step) {
         step->in_use = database_in_use();
     } else if (is_recount(step->index) && !step->apart && recount_takes_long()) {
         step->too_long = true;
-    } else if (changes_jobs(step->index) && !may_run_duties()) {
+    } else if (changes_jobs(step->index) && (step->rest = rest_of_duties()) != Rest::None) {
         step->outcome = Outcome::Rests;
     } else {
         // A job that fails one is left out.
@@ -143,64 +146,64 @@ uint32 fingerprint_of(const char *message) {
 }
 
 // Shows an error in jobq.workers. Under the lock.
-void show_error(Slot *slot, int index, const char *message, TimestampTz now) {
+void show_error(DatabaseState *db, int index, const char *message, TimestampTz now) {
     const char *name = step_name(index);
     const int room = kErrorBytes - 1 - static_cast<int>(strlen(name) + strlen(": "));
     // Cut at a character boundary.
     const int length = pg_mbcliplen(message, static_cast<int>(strlen(message)), room);
-    snprintf(slot->last_error, sizeof(slot->last_error), "%s: %.*s", name, length, message);
-    slot->last_error_at = now;
-    slot->last_error_step = index;
-    slot->last_error_over_at = 0;
+    snprintf(db->last_error, sizeof(db->last_error), "%s: %.*s", name, length, message);
+    db->last_error_at = now;
+    db->last_error_step = index;
+    db->last_error_over_at = 0;
 }
 
 // What has failed last, if it was this, works again. Under the lock.
-void show_end_of_error(Slot *slot, int index, TimestampTz now) {
-    if (slot->last_error_at != 0 && slot->last_error_over_at == 0 && slot->last_error_step == index)
-        slot->last_error_over_at = now;
+void show_end_of_error(DatabaseState *db, int index, TimestampTz now) {
+    if (db->last_error_at != 0 && db->last_error_over_at == 0 && db->last_error_step == index)
+        db->last_error_over_at = now;
 }
 
 // Records the error being handled. It goes to the log when it is another than the last time.
-void record_error(Slot *slot, const Step *step, MemoryContext memory) {
+void record_error(DatabaseState *db, const Step *step, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     const ErrorData *error = CopyErrorData();
     const char *message = error->message != nullptr ? error->message : "unknown error";
     const uint32 fingerprint = fingerprint_of(message);
-    StepReport *report = &slot->steps[step->index];
+    StepReport *report = &db->steps[step->index];
     const bool passing = is_passing(error->sqlerrcode);
     const bool to_log = !passing || report->failures + 1 >= kPassingFailures;
     if (to_log && report->logged != fingerprint) EmitErrorReport();
 
     const TimestampTz now = GetCurrentTimestamp();
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     if (to_log) report->logged = fingerprint;
     report->failures++;
     report->not_before = now + (passing ? core::kSecond : Min(core::launch_backoff(report->failures), kMaxStepBackoff));
-    show_error(slot, step->index, message, now);
-    LWLockRelease(slots_lock());
+    show_error(db, step->index, message, now);
+    LWLockRelease(database_states_lock());
 }
 
-void record_success(Slot *slot, const Step *step) {
-    StepReport *report = &slot->steps[step->index];
+void record_success(DatabaseState *db, const Step *step) {
+    StepReport *report = &db->steps[step->index];
     const uint32 logged = report->logged;
     const TimestampTz now = GetCurrentTimestamp();
     const bool left_out = step->duty.failed > 0;
     // It deals with what commits tell of: that others could be changed says nothing of those left out before.
     const bool as_before = !left_out && is_unblocking(step->index) && unblocking_fails();
     const uint32 fingerprint = left_out ? fingerprint_of(step->duty.error) : as_before ? logged : 0;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    const bool rested = slot->rests && changes_jobs(step->index);
-    if (rested) slot->rests = false;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const bool rested = db->rests != Rest::None && changes_jobs(step->index);
+    if (rested) db->rests = Rest::None;
     report->failures = 0;
     report->not_before =
         step->index == static_cast<int>(Duty::Repair) ? now + kRepairRest * Max(now - step->now, 0) : 0;
     report->logged = fingerprint;
     report->done += step->duty.done;
     if (left_out)
-        show_error(slot, step->index, step->duty.error, now);
+        show_error(db, step->index, step->duty.error, now);
     else if (!as_before && !step->too_long)
-        show_end_of_error(slot, step->index, now);
-    LWLockRelease(slots_lock());
+        show_end_of_error(db, step->index, now);
+    LWLockRelease(database_states_lock());
     if (rested) ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
     if (left_out && logged != fingerprint)
         ereport(WARNING,
@@ -210,20 +213,25 @@ void record_success(Slot *slot, const Step *step) {
         ereport(LOG, (errmsg("%s: %s works again", MyBgworkerEntry->bgw_name, step_name(step->index))));
 }
 
-// A dump is being restored: nothing tells of its end.
-void rest(Slot *slot, const Step *step) {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    const bool begins = !slot->rests;
-    slot->rests = true;
-    slot->steps[step->index].not_before = GetCurrentTimestamp() + core::kSecond;
-    LWLockRelease(slots_lock());
-    if (begins)
+// Nothing tells of the end of a restore; an adoption asks for a round.
+void rest(DatabaseState *db, const Step *step) {
+    const Rest why = step->rest;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const bool begins = db->rests != why;
+    db->rests = why;
+    if (why == Rest::Restore) db->steps[step->index].not_before = GetCurrentTimestamp() + core::kSecond;
+    LWLockRelease(database_states_lock());
+    if (begins && why == Rest::Copy)
+        ereport(WARNING, (errmsg("%s leaves the jobs alone: the database is a copy", MyBgworkerEntry->bgw_name),
+                          errhint("If they shall run here, and no longer where they come from: SELECT jobq_adopt() in "
+                                  "this database.")));
+    if (begins && why == Rest::Restore)
         ereport(LOG, (errmsg("%s rests while a dump is being restored", MyBgworkerEntry->bgw_name),
                       errdetail("It goes on when the session that restores has disconnected, or has been idle for a "
                                 "minute.")));
 }
 
-void run_step(Slot *slot, Step *step, MemoryContext memory) {
+void run_step(DatabaseState *db, Step *step, MemoryContext memory) {
     step->outcome = Outcome::Failed;
     step->too_long = false;
     step->duty = {};
@@ -234,7 +242,7 @@ void run_step(Slot *slot, Step *step, MemoryContext memory) {
         HOLD_INTERRUPTS();
         disable_all_timeouts(false);
         QueryCancelPending = false;
-        record_error(slot, step, memory);
+        record_error(db, step, memory);
         AbortOutOfAnyTransaction();
         FlushErrorState();
         step->outcome = Outcome::Failed;
@@ -242,12 +250,12 @@ void run_step(Slot *slot, Step *step, MemoryContext memory) {
     }
     PG_END_TRY();
     MemoryContextSwitchTo(memory);
-    if (step->outcome == Outcome::Done) record_success(slot, step);
-    if (step->outcome == Outcome::Rests) rest(slot, step);
+    if (step->outcome == Outcome::Done) record_success(db, step);
+    if (step->outcome == Outcome::Rests) rest(db, step);
 }
 
 // The rest of the round can wait: somebody cannot.
-bool interrupted(const Slot *slot) { return must_make_room(slot) || ProcDiePending; }
+bool interrupted(const DatabaseState *db) { return must_make_room(db) || ProcDiePending; }
 
 void prepare_step(Step *step, int index, bool apart = false) {
     step->index = index;
@@ -260,12 +268,12 @@ void prepare_step(Step *step, int index, bool apart = false) {
 // Prune and repair do what nobody waits for: once per tick interval is enough.
 bool is_chore(int index) { return index == static_cast<int>(Duty::Prune) || index == static_cast<int>(Duty::Repair); }
 
-bool recount_wanted(const Slot *slot, TimestampTz now) {
-    return recount_due(false) <= now && may_start_recount(slot, now);
+bool recount_wanted(const DatabaseState *db, TimestampTz now) {
+    return recount_due(false) <= now && may_start_recount(db, now);
 }
 
-bool chores_due(const Slot *slot, TimestampTz now) {
-    return now - slot->last_chores >= tick_interval() || now < slot->last_chores;
+bool chores_due(const DatabaseState *db, TimestampTz now) {
+    return now - db->last_chores >= tick_interval() || now < db->last_chores;
 }
 
 struct Duties {
@@ -278,13 +286,13 @@ struct Duties {
 };
 
 // False: no extension.
-bool run_duties(Slot *slot, Duties *duties, RoundState *state) {
+bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
     const TimestampTz begin = checked_now();
-    duties->chores = chores_due(slot, begin);
+    duties->chores = chores_due(db, begin);
     for (int i = 0; i < kDutyCount; i++) {
-        const bool allowed = bounded(slot->steps[i].not_before, begin, kMaxBackoff) <= begin;
+        const bool allowed = bounded(db->steps[i].not_before, begin, kMaxBackoff) <= begin;
         duties->wanted[i] = allowed && !is_unblocking(i) && (!is_chore(i) || duties->chores) &&
-                            (!is_recount(i) || recount_wanted(slot, begin));
+                            (!is_recount(i) || recount_wanted(db, begin));
     }
     duties->any_wanted = true;
     // One batch of each in turn: a backlog of one duty must not delay another.
@@ -292,26 +300,26 @@ bool run_duties(Slot *slot, Duties *duties, RoundState *state) {
         duties->any_wanted = false;
         for (int i = 0; i < kDutyCount; i++) {
             if (!duties->wanted[i]) continue;
-            if (interrupted(slot)) return true;
+            if (interrupted(db)) return true;
             Step step;
             prepare_step(&step, i);
-            run_step(slot, &step, state->context);
+            run_step(db, &step, state->context);
             if (step.outcome == Outcome::NoExtension) return false;
-            if (step.too_long) start_recount(slot, step.now);
+            if (step.too_long) start_recount(db, step.now);
             duties->done[i] += step.duty.done;
             duties->any_done |= step.duty.done > 0;
             duties->wanted[i] = step.duty.more;
             duties->unread |= step.duty.goes_on || (step.duty.unread && !step.duty.more);
             duties->any_wanted |= step.duty.more;
-            send_notices(slot, step.now);
-            run_unblocking(slot, state);
+            send_notices(db, step.now);
+            run_unblocking(db, state);
         }
     }
     return true;
 }
 
-void log_duties(const Slot *slot, const Duties &duties, RoundState *state) {
-    const int64 unblocked = slot->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
+void log_duties(const DatabaseState *db, const Duties &duties, RoundState *state) {
+    const int64 unblocked = db->steps[static_cast<int>(Duty::Unblock)].done - state->unblocked;
     state->unblocked += unblocked;
     if (!duties.any_done && unblocked == 0) return;
     const auto done = [&](Duty duty) { return duties.done[static_cast<int>(duty)]; };
@@ -324,17 +332,18 @@ void log_duties(const Slot *slot, const Duties &duties, RoundState *state) {
 }
 
 // When the next round is due, by what the duties left and what the database says.
-TimestampTz next_round(const Slot *slot, const Duties &duties, const Step &plan, RoundState *state) {
+TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step &plan, RoundState *state) {
     const TimestampTz now = plan.now;
     if (duties.any_wanted) return now;
+    if (db->rests == Rest::Copy) return now + kCopyInterval;
     const core::Micros tick = tick_interval();
-    TimestampTz next = plan.outcome == Outcome::Failed ? slot->steps[kPlanStep].not_before : plan.deadline;
+    TimestampTz next = plan.outcome == Outcome::Failed ? db->steps[kPlanStep].not_before : plan.deadline;
     // Claims that come again and again and find nothing rely on the repair.
-    const bool relied_on = bounded(slot->relied_on + 2 * tick, now, 2 * tick) > now;
+    const bool relied_on = bounded(db->relied_on + 2 * tick, now, 2 * tick) > now;
     if (plan.outcome == Outcome::Done && (plan.in_use || duties.unread || relied_on)) next = Min(next, now + tick);
     for (int i = 0; i < kDutyCount; i++) {
-        if (slot->steps[i].failures == 0) continue;
-        TimestampTz again = bounded(slot->steps[i].not_before, now, kMaxBackoff);
+        if (db->steps[i].failures == 0) continue;
+        TimestampTz again = bounded(db->steps[i].not_before, now, kMaxBackoff);
         if (is_chore(i)) again = Max(again, now + tick);
         next = Min(next, Max(again, now + kRoundGap));
     }
@@ -345,64 +354,63 @@ TimestampTz next_round(const Slot *slot, const Duties &duties, const Step &plan,
     return Max(next, now + pause);
 }
 
-void begin_round(Slot *slot) {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->in_round = true;
+void begin_round(DatabaseState *db) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->in_round = true;
     // Commits from here on that this round may not see lower it again, and are not overwritten at the end.
-    slot->round_due =
-        static_cast<TimestampTz>(pg_atomic_exchange_u64(&slot->next_due, static_cast<uint64>(kNothingDue)));
-    LWLockRelease(slots_lock());
+    db->round_due = static_cast<TimestampTz>(pg_atomic_exchange_u64(&db->next_due, static_cast<uint64>(kNothingDue)));
+    LWLockRelease(database_states_lock());
 }
 
-void end_round(Slot *slot, const Duties &duties, const Step &plan, TimestampTz next) {
+void end_round(DatabaseState *db, const Duties &duties, const Step &plan, TimestampTz next) {
     const TimestampTz now = GetCurrentTimestamp();
-    lower_due(slot, next);
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->in_round = false;
-    slot->rounds++;
-    slot->last_round = now;
-    if (duties.chores) slot->last_chores = now;
-    slot->failures = 0;
-    slot->not_before = 0;
-    show_end_of_error(slot, kWorkerStep, now);
+    lower_due(db, next);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->in_round = false;
+    db->rounds++;
+    db->last_round = now;
+    if (duties.chores) db->last_chores = now;
+    db->failures = 0;
+    db->not_before = 0;
+    show_end_of_error(db, kWorkerStep, now);
     if (OidIsValid(plan.extension.oid)) {
-        slot->extension = Presence::Present;
-        strlcpy(slot->version, plan.extension.version, sizeof(slot->version));
-    } else if (slot->extension == Presence::Unknown) {
+        db->extension = Presence::Present;
+        strlcpy(db->version, plan.extension.version, sizeof(db->version));
+    } else if (db->extension == Presence::Unknown) {
         // Not even that could be found out: the visit is to be repeated, but not at once.
-        slot->failures = slot->steps[kPlanStep].failures;
-        slot->not_before = slot->steps[kPlanStep].not_before;
+        db->failures = db->steps[kPlanStep].failures;
+        db->not_before = db->steps[kPlanStep].not_before;
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
-void end_without_extension(Slot *slot) {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->in_round = false;
-    slot->extension = Presence::Absent;
-    slot->failures = 0;
-    slot->not_before = 0;
-    memset(slot->steps, 0, sizeof(slot->steps));
-    show_end_of_error(slot, slot->last_error_step, GetCurrentTimestamp());
-    LWLockRelease(slots_lock());
-    reset_unblocked(slot);
+void end_without_extension(DatabaseState *db) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->in_round = false;
+    db->extension = Presence::Absent;
+    db->failures = 0;
+    db->not_before = 0;
+    memset(db->steps, 0, sizeof(db->steps));
+    show_end_of_error(db, db->last_error_step, GetCurrentTimestamp());
+    LWLockRelease(database_states_lock());
+    reset_unblocked(db);
     forget_awaited_jobs(MyDatabaseId);
     drop_counters(MyDatabaseId);
 }
 
 }  // namespace
 
-bool must_make_room(const Slot *slot) { return slot->keep_out > 0; }
+bool must_make_room(const DatabaseState *db) { return db->keep_out > 0; }
 
-TimestampTz run_unblocking(Slot *slot, RoundState *state) {
-    const StepReport &report = slot->steps[static_cast<int>(Duty::Unblock)];
+TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
+    const StepReport &report = db->steps[static_cast<int>(Duty::Unblock)];
     for (int pass = 0; pass < kPassesPerRound; pass++) {
         const TimestampTz now = checked_now();
         const TimestampTz due = Max(next_unblocking(now), bounded(report.not_before, now, kMaxBackoff));
-        if (due > now || interrupted(slot)) return due;
+        if (due > now || interrupted(db)) return due;
         Step step;
         prepare_step(&step, static_cast<int>(Duty::Unblock));
-        run_step(slot, &step, state->context);
+        run_step(db, &step, state->context);
         if (step.outcome == Outcome::NoExtension) return kNothingDue;
         pgstat_report_stat(false);
         pgstat_report_activity(STATE_IDLE, nullptr);
@@ -410,40 +418,40 @@ TimestampTz run_unblocking(Slot *slot, RoundState *state) {
     return GetCurrentTimestamp();
 }
 
-void run_recount(Slot *slot) {
+void run_recount(DatabaseState *db) {
     Step step;
     prepare_step(&step, static_cast<int>(Duty::Reconcile), true);
-    run_step(slot, &step, CurrentMemoryContext);
+    run_step(db, &step, CurrentMemoryContext);
     pgstat_report_stat(true);
 }
 
-void give_up_round(Slot *slot) {
-    if (!slot->in_round) return;
-    lower_due(slot, Min(slot->round_due, GetCurrentTimestamp()));
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->in_round = false;
-    LWLockRelease(slots_lock());
+void give_up_round(DatabaseState *db) {
+    if (!db->in_round) return;
+    lower_due(db, Min(db->round_due, GetCurrentTimestamp()));
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->in_round = false;
+    LWLockRelease(database_states_lock());
 }
 
-bool run_round(Slot *slot, RoundState *state) {
-    begin_round(slot);
+bool run_round(DatabaseState *db, RoundState *state) {
+    begin_round(db);
     settle_prepared();
     Duties duties = {};
     Step plan = {};
     plan.outcome = Outcome::Skipped;
-    bool present = run_duties(slot, &duties, state);
-    if (present && !interrupted(slot)) {
+    bool present = run_duties(db, &duties, state);
+    if (present && !interrupted(db)) {
         prepare_step(&plan, kPlanStep);
-        run_step(slot, &plan, state->context);
+        run_step(db, &plan, state->context);
         present = plan.outcome != Outcome::NoExtension;
     }
     if (!present)
-        end_without_extension(slot);
+        end_without_extension(db);
     else if (plan.outcome == Outcome::Skipped)
-        give_up_round(slot);
+        give_up_round(db);
     else
-        end_round(slot, duties, plan, next_round(slot, duties, plan, state));
-    log_duties(slot, duties, state);
+        end_round(db, duties, plan, next_round(db, duties, plan, state));
+    log_duties(db, duties, state);
     pgstat_report_stat(false);
     pgstat_report_activity(STATE_IDLE, nullptr);
     MemoryContextReset(state->context);

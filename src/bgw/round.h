@@ -14,21 +14,21 @@ struct RoundState {
     int64 unblocked;        // jobs that the log has told of
 };
 
-// False when the database does not have the extension (any more). Errors of single steps are recorded in the slot and
-// logged once; afterwards the slot's next_due says when the next round is.
-bool run_round(Slot *slot, RoundState *state);
+// False when the database does not have the extension (any more). Errors of single steps are recorded in the state and
+// logged once; afterwards its next_due says when the next round is.
+bool run_round(DatabaseState *db, RoundState *state);
 
 // Promotes blocked jobs that commits have set free, in transactions of its own: at once, between the steps of a round
 // too. Returns when to call it again; kNothingDue: when a commit wakes the worker.
-TimestampTz run_unblocking(Slot *slot, RoundState *state);
+TimestampTz run_unblocking(DatabaseState *db, RoundState *state);
 
 // Counts the table for the counters, in one transaction, whatever its size. Errors are recorded as those of a round.
-void run_recount(Slot *slot);
+void run_recount(DatabaseState *db);
 
 // The worker ends in the middle of a round: the round counts as not done. Safe while the process exits.
-void give_up_round(Slot *slot);
+void give_up_round(DatabaseState *db);
 
 // Why a worker shall go although rounds are due: it stands in somebody's way.
-bool must_make_room(const Slot *slot);
+bool must_make_room(const DatabaseState *db);
 
 }  // namespace jobq

@@ -35,8 +35,8 @@ constexpr long kPollMs = 5;
 
 ProcessUtility_hook_type previous_hook = nullptr;
 
-// The slot this session keeps workers out of.
-Slot *kept_out = nullptr;
+// The database that this session keeps workers out of.
+DatabaseState *kept_out = nullptr;
 bool exit_callback_registered = false;
 
 struct Target {
@@ -45,36 +45,36 @@ struct Target {
 };
 
 void let_workers_in() {
-    Slot *slot = kept_out;
-    if (slot == nullptr) return;
+    DatabaseState *db = kept_out;
+    if (db == nullptr) return;
     kept_out = nullptr;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->keep_out--;
-    LWLockRelease(slots_lock());
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->keep_out = db->keep_out - 1;
+    LWLockRelease(database_states_lock());
     wake_launcher();
 }
 
 // Nothing else runs when the session is terminated in the middle of the command.
 void let_workers_in_at_exit(int, Datum) { let_workers_in(); }
 
-// False when the table of slots is full, which means that no worker runs in that database.
+// False when all database states are taken, which means that no worker runs in that database.
 bool keep_workers_out(Oid database) {
     if (!exit_callback_registered) {
         before_shmem_exit(let_workers_in_at_exit, Datum(0));
         exit_callback_registered = true;
     }
     for (;;) {
-        Slot *slot = obtain_slot(database);
-        if (slot == nullptr) return false;
-        LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-        const bool still_ours = pg_atomic_read_u32(&slot->database) == database;
+        DatabaseState *db = obtain_database_state(database);
+        if (db == nullptr) return false;
+        LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+        const bool still_ours = pg_atomic_read_u32(&db->database) == database;
         if (still_ours) {
-            slot->keep_out++;
-            stop_recount(slot);
-            kept_out = slot;
-            if (slot->worker != nullptr) SetLatch(&slot->worker->procLatch);
+            db->keep_out = db->keep_out + 1;
+            stop_recount(db);
+            kept_out = db;
+            if (db->worker != nullptr) SetLatch(&db->worker->procLatch);
         }
-        LWLockRelease(slots_lock());
+        LWLockRelease(database_states_lock());
         if (still_ours) return true;
     }
 }
@@ -86,14 +86,14 @@ void wait_until_gone() {
     for (;;) {
         CHECK_FOR_INTERRUPTS();
         const core::Micros waited = GetCurrentTimestamp() - begin;
-        LWLockAcquire(slots_lock(), LW_SHARED);
+        LWLockAcquire(database_states_lock(), LW_SHARED);
         const bool gone = kept_out->pid == 0 && !kept_out->starting && kept_out->recount_pid == 0;
         // Under the lock, without which the process cannot go, its pid is its own.
         if (!gone && !terminated && waited > kPatience && kept_out->pid != 0) {
             kill(kept_out->pid, SIGTERM);
             terminated = true;
         }
-        LWLockRelease(slots_lock());
+        LWLockRelease(database_states_lock());
         if (gone || waited > kLongestWait || waited < 0) return;
         WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kPollMs, PG_WAIT_EXTENSION);
         ResetLatch(MyLatch);
@@ -133,8 +133,8 @@ Target copied_database(const CreatedbStmt *statement) {
     const Oid database = get_database_oid(name, true);
     if (!OidIsValid(database)) return {InvalidOid, false};
     const bool is_template = is_template_database(database);
-    // No worker ever visits a template, so the usual CREATE DATABASE takes no slot for it.
-    if (is_template && find_slot(database) == nullptr) return {InvalidOid, false};
+    // No worker ever visits a template, so the usual CREATE DATABASE takes no state for it.
+    if (is_template && find_database_state(database) == nullptr) return {InvalidOid, false};
     return {may_copy(database, is_template) ? database : InvalidOid, false};
 }
 
@@ -176,10 +176,10 @@ bool changes_databases(Node *statement) {
 
 // The database is gone when the command commits: nothing may be started there meanwhile.
 void forget_dropped() {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     kept_out->extension = Presence::Absent;
     pg_atomic_write_u64(&kept_out->next_due, static_cast<uint64>(kNothingDue));
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
 }
 
 void run_previous(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,

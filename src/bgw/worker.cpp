@@ -1,7 +1,7 @@
 // The worker of one database, started by the launcher: the postmaster looks up jobq_worker_main by name. It connects,
 // does its rounds while the next one is due within about a second, then leaves: a session that stayed would be in the
-// way of DROP DATABASE. Everything that anybody else must know stands in its slot, and is put in order by an exit
-// callback, whatever ended the process.
+// way of DROP DATABASE. Everything that anybody else must know stands in the state of its database, and is put in order
+// by an exit callback, whatever ended the process.
 #include "compat/pg.h"
 
 #include "bgw/launch_policy.h"
@@ -30,17 +30,18 @@ namespace {
 constexpr core::Micros kLinger = core::kSecond + 100000;
 constexpr core::Micros kMinWait = 1000;
 
-Slot *own = nullptr;
+DatabaseState *own = nullptr;
 bool leaving_in_order = false;
 
 // Runs after the process has left the list of sessions (callbacks run last in, first out, and this one is registered
-// before it joins the list): once the slot has no pid, DROP DATABASE finds nobody. Errors and SIGTERM come by here too.
+// before it joins the list): once the state has no pid, DROP DATABASE finds nobody. Errors and SIGTERM come by here
+// too.
 void detach(int, Datum) {
     const bool counts_as_failure = !leaving_in_order && !must_make_room(own);
     give_up_round(own);
     stop_unblocking();
     const TimestampTz now = GetCurrentTimestamp();
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     if (counts_as_failure) {
         own->failures++;
         own->not_before = now + core::launch_backoff(own->failures);
@@ -52,7 +53,7 @@ void detach(int, Datum) {
     own->worker = nullptr;
     own->pid = 0;
     own->leave = false;
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
     // Only now: what a commit lowered without telling anybody is there for the launcher to see.
     pg_memory_barrier();
     if (notices_waiting(own) || unblocked_waiting(own)) lower_due(own, now);
@@ -60,20 +61,20 @@ void detach(int, Datum) {
 }
 
 // False when there is no work for this process: its predecessor is still there, or the database must be left alone.
-bool attach(Slot *slot, Oid database) {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    const bool mine = pg_atomic_read_u32(&slot->database) == database && slot->pid == 0;
-    const bool welcome = mine && slot->keep_out == 0;
-    if (mine) slot->starting = false;
+bool attach(DatabaseState *db, Oid database) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const bool mine = pg_atomic_read_u32(&db->database) == database && db->pid == 0;
+    const bool welcome = mine && db->keep_out == 0;
+    if (mine) db->starting = false;
     if (welcome) {
-        slot->pid = MyProcPid;
-        slot->worker = MyProc;
-        slot->in_round = false;
+        db->pid = MyProcPid;
+        db->worker = MyProc;
+        db->in_round = false;
     }
-    LWLockRelease(slots_lock());
+    LWLockRelease(database_states_lock());
     if (welcome) {
-        own = slot;
-        start_unblocking(slot);
+        own = db;
+        start_unblocking(db);
         on_shmem_exit(detach, Datum(0));
     }
     return welcome;
@@ -130,8 +131,8 @@ void run_rounds() {
 
 extern "C" {
 
-PGDLLEXPORT void jobq_worker_main(Datum slot_index) {
-    begin_process(slot_index, attach);
+PGDLLEXPORT void jobq_worker_main(Datum database_index) {
+    begin_process(database_index, attach);
     // The launcher may not have read the settings yet that this process was born with.
     if (database_served()) run_rounds();
     leave_in_order();

@@ -66,7 +66,7 @@ PGDLLEXPORT Datum jobq_follow_dependency(PG_FUNCTION_ARGS) {
     const Oid owner = owner_of(trigger);
     const bool restored = TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && restores(owner);
     as_role(owner, [&] { with_spi([&] { follow_edges(trigger, restored); }); });
-    return PointerGetDatum(nullptr);
+    return Datum(0);
 }
 
 }  // extern "C"

@@ -25,7 +25,7 @@ namespace {
 [[noreturn]] void refuse_move() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("a running job cannot be moved to another group"),
-                    errdetail("Another job of that group may have its turn."),
+                    errdetail("Another job may be the head of that group."),
                     errhint("Change queue or group_key when it does not run.")));
     pg_unreachable();
 }
@@ -46,7 +46,7 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     const bool same_group = before.has(kJobGroupKey) && group_of(before) == group_of(row);
     if (!core::place_updated(same_group ? had : core::GroupPlace::None, status_of(row), &place)) {
         if (status_of(before) == core::JobStatus::Processing) refuse_move();
-        refuse_turn();
+        refuse_not_group_head();
     }
     return place;
 }
@@ -69,7 +69,7 @@ void settle(const JobRow &before, const JobRow &row) {
     const int64 lane = lane_of(row);
     const Queue *queue = find_queue(text_of(row, kJobQueue));
     const core::ByHand facts = facts_by_hand(row, *queue, place, has_left);
-    const bool in_turns = queue->round_robin;
+    const bool round_robin = queue->round_robin;
     const core::Life was = before.state().life;
     const TimestampTz now = GetCurrentTimestamp();
     Endings endings = {};
@@ -92,10 +92,11 @@ void settle(const JobRow &before, const JobRow &row) {
                 if (job_has(*jobs, flag.column) && !(current.life.*flag.member) && !(life.*flag.member))
                     others.clear(flag.column);
             if (current.lane != lane) others.set(kJobLane, Int64GetDatum(lane));
-            const Datum turn = Int64GetDatum(core::turn_of(current.concurrency_key));
-            bool turnless;
-            if (in_turns != job_has(*jobs, kJobTurn) || (in_turns && job_value(*jobs, kJobTurn, &turnless) != turn))
-                others.set_if(in_turns, kJobTurn, turn);
+            const Datum round_robin_key = Int64GetDatum(core::round_robin_key_of(current.concurrency_key));
+            bool keyless;
+            if (round_robin != job_has(*jobs, kJobRoundRobinKey) ||
+                (round_robin && job_value(*jobs, kJobRoundRobinKey, &keyless) != round_robin_key))
+                others.set_if(round_robin, kJobRoundRobinKey, round_robin_key);
             if (!write_life(jobs, current, life, others)) return false;
             // What it was before is known to this trigger alone.
             current.life = was;
@@ -188,10 +189,10 @@ PGDLLEXPORT Datum jobq_tell_job(PG_FUNCTION_ARGS) {
     // What it was is nowhere: it is told of as one that was nothing so far.
     if (!update) was.life = {};
     hint_at_change(was, is);
-    if (was.life.group_active != is.life.group_active) publish_turn(is.life);
+    if (was.life.group_active != is.life.group_active) log_group_head(is.life);
     if (update && is.life.status == core::JobStatus::Processing && was.life.status != core::JobStatus::Processing)
         log_claim();
-    return PointerGetDatum(nullptr);
+    return Datum(0);
 }
 
 PG_FUNCTION_INFO_V1(jobq_follow_job);
@@ -219,7 +220,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     });
     log_lease_deadline(DT_NOBEGIN);
     doubt_heartbeats();
-    return PointerGetDatum(nullptr);
+    return Datum(0);
 }
 
 PG_FUNCTION_INFO_V1(jobq_forget_job);
@@ -244,7 +245,7 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
             forget_row_dependencies(row);
         });
     }
-    return PointerGetDatum(nullptr);
+    return Datum(0);
 }
 
 }  // extern "C"

@@ -49,7 +49,7 @@ void fill(JobRow *row) {
 core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
-    if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_turn();
+    if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_not_group_head();
     // It waited for its dependencies: their edges are restored as well.
     if (restored && status == core::JobStatus::Blocked && !row.has(kJobGroupWaiting)) return core::GroupPlace::None;
     return place;
@@ -88,11 +88,11 @@ void derive(JobRow *row, bool restored) {
     row->clear(kJobClaimXid);
 }
 
-// Its turn among the keys of a queue with round_robin. A dump brings its own: the queue's settings may come later.
-void derive_turn(JobRow *row) {
-    if (row->has(kJobTurn) || !find_queue(text_of(*row, kJobQueue))->round_robin) return;
+// In a queue with round_robin. A dump brings its own: the queue's settings may come later.
+void derive_round_robin_key(JobRow *row) {
+    if (row->has(kJobRoundRobinKey) || !find_queue(text_of(*row, kJobQueue))->round_robin) return;
     const std::string_view key = row->has(kJobConcurrencyKey) ? text_of(*row, kJobConcurrencyKey) : std::string_view();
-    row->set(kJobTurn, Int64GetDatum(core::turn_of(key)));
+    row->set(kJobRoundRobinKey, Int64GetDatum(core::round_robin_key_of(key)));
 }
 
 // The transaction that has inserted rows from a dump, which bring their lane: whatever those held, a restore must not
@@ -109,7 +109,7 @@ void complete_row(JobRow *row, bool producer) {
     if (is_new) check_history(*row);
     if (is_new) ask_for_room(*row);
     derive(row, !is_new);
-    derive_turn(row);
+    derive_round_robin_key(row);
 }
 
 }  // namespace
@@ -141,13 +141,13 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const JobRow row(trigger->tg_trigtuple, desc);
     const JobState job = row.state();
     tell_of_new_job(job, false);
-    publish_turn(job.life);
+    log_group_head(job.life);
     if (job.life.rescue_indexed) log_lease_deadline(DT_NOBEGIN);
     const bool restored = TransactionIdIsValid(restoring) && restoring == GetTopTransactionIdIfAny();
     if (status_of(row) == core::JobStatus::Processing) with_spi([&] { expect_slots(slots_of(row)); });
     if (job.life.holds_key && !restored) with_spi([&] { check_kept_key(row, kJobQueue); });
     if (status_of(row) == core::JobStatus::Blocked) log_unblocked(Blocker::Dependency, -DatumGetInt64(row.get(kJobId)));
-    return PointerGetDatum(nullptr);
+    return Datum(0);
 }
 
 }  // extern "C"

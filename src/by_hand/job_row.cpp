@@ -108,11 +108,11 @@ void check_kept_key(const JobRow &row, JobColumn queue) {
     refuse_kept_key(DatumGetInt64(row.get(kJobId)), text_of(row, queue), text_of(row, kJobUniqueKey));
 }
 
-[[noreturn]] void refuse_turn() {
+[[noreturn]] void refuse_not_group_head() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("a job of a group cannot be set to processing by hand"),
-                    errdetail("Another job of the group may have its turn."),
-                    errhint("Set it to pending: it becomes claimable when its turn comes.")));
+                    errdetail("Another job may be the head of the group."),
+                    errhint("Set it to pending: it becomes claimable when it is the head of its group.")));
     pg_unreachable();
 }
 
@@ -128,7 +128,7 @@ core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPla
     return facts;
 }
 
-void publish_turn(const core::Life &life) {
+void log_group_head(const core::Life &life) {
     if (life.group_active) log_unblocked_anywhere(Blocker::Group);
 }
 

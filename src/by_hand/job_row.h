@@ -85,8 +85,8 @@ void check_history(const JobRow &row);
 // 23505 when a key that outlives its job is the one that a job takes by hand, in the queue that `queue` names.
 void check_kept_key(const JobRow &row, JobColumn queue);
 
-// 55000: a job of a group that does not have its turn is made to run.
-[[noreturn]] void refuse_turn();
+// 55000: a job that is not the head of its group is made to run.
+[[noreturn]] void refuse_not_group_head();
 
 // The row's lane, entered into the directory.
 int64 lane_of(const JobRow &row);
@@ -95,7 +95,7 @@ int64 lane_of(const JobRow &row);
 // it may run.
 core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left);
 
-// A row that came with its turn in its group: who has it is not what promoters remember.
-void publish_turn(const core::Life &life);
+// Of a row that came as the head of its group: what promoters remember of heads is void.
+void log_group_head(const core::Life &life);
 
 }  // namespace jobq

@@ -1,4 +1,5 @@
-// The triggers of jobq's other tables, what all triggers ask first, and the hashes behind lanes, turns and groups.
+// The triggers of jobq's other tables, what all triggers ask first, and the hashes behind lanes, round-robin keys and
+// groups.
 #include "compat/pg.h"
 
 #include "by_hand/job_row.h"
@@ -37,9 +38,9 @@ std::string_view queue_in(const TriggerData *trigger, HeapTuple row) {
     return column_in(trigger, row, "queue", &queue) ? view(DatumGetTextPP(queue)) : std::string_view();
 }
 
-bool has_turns(const TriggerData *trigger, HeapTuple row) {
-    Datum turns;
-    return column_in(trigger, row, "round_robin", &turns) && DatumGetBool(turns);
+bool has_round_robin(const TriggerData *trigger, HeapTuple row) {
+    Datum value;
+    return column_in(trigger, row, "round_robin", &value) && DatumGetBool(value);
 }
 
 // Tells whoever waits for a queue that its settings change. Lanes are told of where they are made.
@@ -55,16 +56,16 @@ void publish_settings(const TriggerData *trigger) {
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event)) log_settings(queue_in(trigger, trigger->tg_newtuple));
 }
 
-// The queue gets round_robin: its jobs get their turns in the same transaction.
-void begin_turns(const TriggerData *trigger) {
+// The queue gets round_robin: its jobs get their round-robin keys in the same transaction.
+void begin_round_robin(const TriggerData *trigger) {
     if (strcmp(RelationGetRelationName(trigger->tg_relation), "queue_settings") != 0 ||
         !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || TRIGGER_FIRED_BY_DELETE(trigger->tg_event))
         return;
     const bool update = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
     HeapTuple after = update ? trigger->tg_newtuple : trigger->tg_trigtuple, before = trigger->tg_trigtuple;
     const std::string_view queue = queue_in(trigger, after);
-    const bool had = update && has_turns(trigger, before) && queue_in(trigger, before) == queue;
-    if (has_turns(trigger, after) && !had) with_spi([&] { give_turns(make_text(queue)); });
+    const bool had = update && has_round_robin(trigger, before) && queue_in(trigger, before) == queue;
+    if (has_round_robin(trigger, after) && !had) with_spi([&] { give_round_robin_keys(make_text(queue)); });
 }
 
 }  // namespace
@@ -79,9 +80,9 @@ PGDLLEXPORT Datum jobq_lane_of(PG_FUNCTION_ARGS) {
     PG_RETURN_INT64(lane_id(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1)), PG_GETARG_INT32(2), required));
 }
 
-PG_FUNCTION_INFO_V1(jobq_turn_of);
-PGDLLEXPORT Datum jobq_turn_of(PG_FUNCTION_ARGS) {
-    PG_RETURN_INT64(core::turn_of(PG_ARGISNULL(0) ? std::string_view() : view(PG_GETARG_TEXT_PP(0))));
+PG_FUNCTION_INFO_V1(jobq_round_robin_key_of);
+PGDLLEXPORT Datum jobq_round_robin_key_of(PG_FUNCTION_ARGS) {
+    PG_RETURN_INT64(core::round_robin_key_of(PG_ARGISNULL(0) ? std::string_view() : view(PG_GETARG_TEXT_PP(0))));
 }
 
 PG_FUNCTION_INFO_V1(jobq_group_of);
@@ -107,7 +108,7 @@ PGDLLEXPORT Datum jobq_apart(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_note_restore);
 PGDLLEXPORT Datum jobq_note_restore(PG_FUNCTION_ARGS) {
     if (restores(owner_of(trigger_data(fcinfo)))) note_restore();
-    return PointerGetDatum(nullptr);
+    return Datum(0);
 }
 
 PG_FUNCTION_INFO_V1(jobq_directory_changed);
@@ -115,15 +116,15 @@ PGDLLEXPORT Datum jobq_directory_changed(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_data(fcinfo);
     invalidate_directory(RelationGetRelid(trigger->tg_relation));
     publish_settings(trigger);
-    begin_turns(trigger);
-    return PointerGetDatum(nullptr);
+    begin_round_robin(trigger);
+    return Datum(0);
 }
 
 PG_FUNCTION_INFO_V1(jobq_limits_changed);
 PGDLLEXPORT Datum jobq_limits_changed(PG_FUNCTION_ARGS) {
     trigger_data(fcinfo);
     with_spi([] { distrust_limits(); });
-    return PointerGetDatum(nullptr);
+    return Datum(0);
 }
 
 }  // extern "C"

@@ -44,18 +44,18 @@ int jobs_since_refresh = 0;
 // The next so many single claims shall read no more of the index than they need. Whoever claims as many at a time reads
 // most of a page anyway.
 constexpr int kReadAhead = 32;
-// So many turns may go to other claims that run at the same time before this one takes a job out of turn.
+// So often may other claims move the position first before this one takes a job all the same.
 constexpr int kMaxRaces = 64;
-// So many keys that have no room now, or suspects only, may have their turns in vain before the claim takes the first
-// job of one that has.
+// So many keys that have no room now, or suspects only, may come up in vain before the claim takes the first job of one
+// that has.
 constexpr int kMaxInVain = 256;
 
-constexpr int64 kAnyTurn = core::kBeforeFirstTurn;
+constexpr int64 kAnyRoundRobinKey = core::kBeforeFirstRoundRobinKey;
 
 // A lane that the worker may take jobs from, or a part of one, and where its next job can be at the earliest.
 struct LaneCursor {
     int64 lane;
-    int64 turn;  // only jobs of this one; kAnyTurn
+    int64 round_robin_key;  // only jobs of this one; kAnyRoundRobinKey
     ClaimKey begin;
     ClaimKey first_entry;  // that the claim has met, of whatever job; kLastKey: none yet
     ClaimKey next;
@@ -188,10 +188,10 @@ bool take_job(Claim *claim) {
 bool has_usual_order(const Claim &claim) { return claim.queue.priority_ageing == 0 && !claim.queue.round_robin; }
 
 void seek_job(JobsTable *jobs, const LaneCursor &cursor, const ClaimKey &from, const ClaimKey &expected) {
-    if (cursor.turn == kAnyTurn)
+    if (cursor.round_robin_key == kAnyRoundRobinKey)
         seek_ready(jobs, cursor.lane, from, expected);
     else
-        seek_turn(jobs, cursor.lane, cursor.turn, from);
+        seek_round_robin_key(jobs, cursor.lane, cursor.round_robin_key, from);
 }
 
 // The same as take_job where the queue has limits. False when the job's key has no room.
@@ -259,8 +259,8 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
             if (cursor->suspects++ == 0) know_suspects();
         } else if (claim->limiter == nullptr)
             take_job(claim);
-        else if (!take_limited_job(claim, cursor) && cursor->turn != kAnyTurn) {
-            // Nor has any other job of the turn.
+        else if (!take_limited_job(claim, cursor) && cursor->round_robin_key != kAnyRoundRobinKey) {
+            // Nor has any other job of the key.
             cursor->next = core::kLastKey;
             return;
         }
@@ -291,7 +291,7 @@ void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey f
     }
     if (first == core::kLastKey) return;
     cursors->items[cursors->count++] = {
-        lane, kAnyTurn, core::kFirstKey, core::kLastKey, first, 0, 0, false, skip_empty_ranges, 0, 0};
+        lane, kAnyRoundRobinKey, core::kFirstKey, core::kLastKey, first, 0, 0, false, skip_empty_ranges, 0, 0};
 }
 
 void open_for_claim(Claim *claim) {
@@ -406,23 +406,23 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     return std::any_of(cursors, cursors + lane_count, [](const LaneCursor &cursor) { return cursor.noted > 0; });
 }
 
-// The first turn behind `*turn` in any of the lanes; false when there is none.
-bool next_turn_of_lanes(Claim *claim, const LaneCursor *lanes, int count, int64 *turn) {
+// The first key behind `*key` in any of the lanes; false when there is none.
+bool next_round_robin_key_of_lanes(Claim *claim, const LaneCursor *lanes, int count, int64 *key) {
     bool found = false;
     int64 first = 0;
     for (int i = 0; i < count; i++) {
-        int64 next = *turn;
-        if (!next_turn(&claim->jobs, lanes[i].lane, &next)) continue;
+        int64 next = *key;
+        if (!next_round_robin_key(&claim->jobs, lanes[i].lane, &next)) continue;
         if (!found || next < first) first = next;
         found = true;
     }
-    *turn = first;
+    *key = first;
     return found;
 }
 
-// Of the jobs of a turn that are gone, those that were enqueued together lie in one piece, which later claims are
+// Of the jobs of a key that are gone, those that were enqueued together lie in one piece, which later claims are
 // spared.
-void refresh_from_turn(Claim *claim, const LaneCursor *cursors, int count) {
+void refresh_from_round_robin_key(Claim *claim, const LaneCursor *cursors, int count) {
     bool refreshed = false;
     for (const LaneCursor *cursor = cursors; cursor < cursors + count; cursor++) {
         if (!cursor->skip_empty_ranges || cursor->passed < kWorthRefreshing) continue;
@@ -435,40 +435,42 @@ void refresh_from_turn(Claim *claim, const LaneCursor *cursors, int count) {
     renew_snapshot(&claim->jobs);
 }
 
-// Takes the first job of one turn. Returns whether there was one.
-bool take_one_of_turn(Claim *claim, const LaneCursor *lanes, int count, int64 turn) {
+// Takes the first job of one key. Returns whether there was one.
+bool take_one_of_round_robin_key(Claim *claim, const LaneCursor *lanes, int count, int64 key) {
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * count));
     LaneCursor *first = cursors;
     for (int i = 0; i < count; i++) {
         cursors[i] = lanes[i];
-        cursors[i].turn = turn;
+        cursors[i].round_robin_key = key;
     }
     if (claim->queue.priority_ageing > 0) count = split_by_priority(claim, &first, count);
     const int before = claim->count;
     claim->wanted = before + 1;
     take_in_order(claim, first, count);
-    refresh_from_turn(claim, first, count);
+    refresh_from_round_robin_key(claim, first, count);
     if (first != cursors) pfree(first);
     pfree(cursors);
     return claim->count > before;
 }
 
-// The next turn behind round->at, the first one when there is none. False when all have been visited in vain.
+// The next key behind round->at, the first one when there is none. False when all have been visited in vain.
 bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round) {
-    int64 turn = round->at;
-    if (next_turn_of_lanes(claim, lanes, count, &turn)) return core::go_to(round, turn);
-    turn = core::kBeforeFirstTurn;
-    return next_turn_of_lanes(claim, lanes, count, &turn) && core::go_to(round, turn);
+    int64 key = round->at;
+    if (next_round_robin_key_of_lanes(claim, lanes, count, &key)) return core::go_to(round, key);
+    key = core::kBeforeFirstRoundRobinKey;
+    return next_round_robin_key_of_lanes(claim, lanes, count, &key) && core::go_to(round, key);
 }
 
-// The keys take turns, from where the last claim of anybody has left off. Whoever moves the position on has the turn.
-void take_in_turns(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
+// The keys take turns, from where the last claim of anybody has left off. Whoever moves the position on to a
+// key serves it.
+void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
     pg_atomic_uint64 *position = round_robin_position(name);
     uint64 last = pg_atomic_read_u64(position);
     core::Round round = core::begin_round(static_cast<int64>(last));
     int races = 0;
     int in_vain = 0;
-    int64 newest = core::kBeforeFirstTurn;  // of those that have got a job under this snapshot, the last in order
+    int64 newest =
+        core::kBeforeFirstRoundRobinKey;  // of those that have got a job under this snapshot, the last in order
     while (claim->count < claim->request.batch && !claim->closed) {
         CHECK_FOR_INTERRUPTS();
         if (!go_on(claim, lanes, count, &round)) break;
@@ -480,11 +482,11 @@ void take_in_turns(Claim *claim, std::string_view name, const LaneCursor *lanes,
         last = static_cast<uint64>(round.at);
         if (round.at <= newest) {
             // What has been taken must not be seen again.
-            newest = core::kBeforeFirstTurn;
+            newest = core::kBeforeFirstRoundRobinKey;
             CommandCounterIncrement();
             renew_snapshot(&claim->jobs);
         }
-        if (!take_one_of_turn(claim, lanes, count, round.at)) {
+        if (!take_one_of_round_robin_key(claim, lanes, count, round.at)) {
             // The next claim begins with it.
             if (claim->behind_suspect) pg_atomic_compare_exchange_u64(position, &last, before);
             if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver) && ++in_vain == kMaxInVain)
@@ -531,11 +533,11 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
             claim.limiter = &limiter;
         }
         if (queue.round_robin) {
-            take_in_turns(&claim, name, lanes.items, lanes.count);
+            take_round_robin(&claim, name, lanes.items, lanes.count);
             if (claim.count > 0) CommandCounterIncrement();
             renew_snapshot(&claim.jobs);
         }
-        // With turns: what has none, since it was inserted behind the triggers' back; and see kMaxInVain.
+        // With round_robin: what has no key, since it was inserted behind the triggers' back; and see kMaxInVain.
         const bool noted =
             claim.count < request.batch && !claim.closed && take_across_lanes(&claim, lanes.items, lanes.count);
         if (noted && claim.count < request.batch && !claim.closed) {

@@ -5,6 +5,7 @@
 #include "compat/args.h"
 #include "compat/async_commit.h"
 #include "compat/settings.h"
+#include "identity/identity.h"
 #include "job/retry_policy.h"
 #include "queues/granted.h"
 #include "stats/recent_filters.h"
@@ -131,7 +132,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_claim);
 PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     const text *queue = granted_queue(fcinfo, 0, "queue");
     const ClaimRequest request = claim_request(fcinfo, 1);
     ResultSet results(fcinfo);
@@ -143,7 +144,7 @@ PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_claim_any);
 PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     require(fcinfo, 0, "queues");
     const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, kMaxNames);
     const QueueScope *scope = scope_of(fcinfo);

@@ -1,4 +1,4 @@
-// Ageing and turns: see fairness.h.
+// See fairness_policy.h.
 #include "claim/fairness_policy.h"
 
 #include "base/stable_hash.h"
@@ -31,7 +31,7 @@ ClaimKey aged_limit(std::int16_t priority, const ClaimKey &other, Micros ageing)
     return {run_at, priority < other.priority ? INT64_MAX : INT64_MIN, priority};
 }
 
-std::int64_t turn_of(std::string_view concurrency_key) noexcept {
+std::int64_t round_robin_key_of(std::string_view concurrency_key) noexcept {
     // FNV-1a and the finisher of MurmurHash3, as for lanes.
     std::uint64_t hash = 14695981039346656037U;
     for (const char c : concurrency_key) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
@@ -40,13 +40,13 @@ std::int64_t turn_of(std::string_view concurrency_key) noexcept {
 
 Round begin_round(std::int64_t at) noexcept { return {at, at, false}; }
 
-bool go_to(Round *round, std::int64_t turn) noexcept {
-    if (turn <= round->at) {
+bool go_to(Round *round, std::int64_t key) noexcept {
+    if (key <= round->at) {
         if (round->wrapped) return false;
         round->wrapped = true;
     }
-    if (round->wrapped && turn > round->start) return false;
-    round->at = turn;
+    if (round->wrapped && key > round->start) return false;
+    round->at = key;
     return true;
 }
 

@@ -4,7 +4,7 @@
 // their order never changes while they wait: it is that of run_at + priority * ageing. Among jobs of one priority it
 // is the order of the claim index, so only the heads of the priorities need to be compared.
 //
-// Turns: the keys of a queue, in the order of their hashes, get a job each in turn, round and round.
+// Round robin: the keys of a queue, in the order of their hashes, get a job each in turn, round and round.
 #pragma once
 
 #include "lanes/claim_key_policy.h"
@@ -21,21 +21,21 @@ bool aged_before(const ClaimKey &a, const ClaimKey &b, Micros ageing) noexcept;
 ClaimKey aged_limit(std::int16_t priority, const ClaimKey &other, Micros ageing) noexcept;
 
 // The place of a concurrency key among the keys of its queue: a stable hash, never negative. Stored in a table.
-std::int64_t turn_of(std::string_view concurrency_key) noexcept;
-constexpr std::int64_t kBeforeFirstTurn = -1;
+std::int64_t round_robin_key_of(std::string_view concurrency_key) noexcept;
+constexpr std::int64_t kBeforeFirstRoundRobinKey = -1;
 
 // A claim's way round the keys.
 struct Round {
-    std::int64_t at;     // the key that had the last turn
+    std::int64_t at;     // the key that was served last
     std::int64_t start;  // since this one no job has been found
     bool wrapped;        // and the last key has been passed
 };
 static_assert(std::is_trivially_copyable_v<Round>, "may live where a longjmp skips destructors");
 
 Round begin_round(std::int64_t at) noexcept;
-// Goes to the next key, `turn`: the first one behind `at`, or the very first when there is none. False when all keys
-// have been visited since the last job: nobody has one.
-bool go_to(Round *round, std::int64_t turn) noexcept;
+// Goes to `key`, the next one: the first behind `at`, or the very first when there is none. False when all keys have
+// been visited since the last job: none has one.
+bool go_to(Round *round, std::int64_t key) noexcept;
 // The key had a job.
 void found_job(Round *round) noexcept;
 

@@ -1,5 +1,5 @@
-// Which key of a queue with round_robin had the last turn: a number per queue in shared memory, so that the claims of
-// all sessions go round together. A hint: queues that meet in one place, a restart or a crash only let the round go on
+// Which key of a queue with round_robin was served last: a number per queue in shared memory, so that the claims of all
+// sessions go round together. A hint: queues that meet in one place, a restart or a crash only let the round go on
 // elsewhere. Without preload each session goes round by itself, from a random place.
 #pragma once
 

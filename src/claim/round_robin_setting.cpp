@@ -12,15 +12,15 @@ Statement lock_jobs = {"LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE", {}, P
 
 // Whoever has enqueued into the queue has left a lane: a queue without any is not searched for in the table.
 Statement give = {
-    R"(UPDATE jobq.jobs j SET _turn = jobq.turn_of(j.concurrency_key)
+    R"(UPDATE jobq.jobs j SET _round_robin_key = jobq.round_robin_key_of(j.concurrency_key)
        WHERE EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1) AND j.queue = $1
-         AND j._turn IS DISTINCT FROM jobq.turn_of(j.concurrency_key))",
+         AND j._round_robin_key IS DISTINCT FROM jobq.round_robin_key_of(j.concurrency_key))",
     {TEXTOID},
     Planning::Free};
 
 }  // namespace
 
-void give_turns(text *queue) {
+void give_round_robin_keys(text *queue) {
     // What was committed while we waited for the lock must be seen.
     if (IsolationUsesXactSnapshot())
         ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),

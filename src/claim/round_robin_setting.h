@@ -5,9 +5,9 @@
 
 namespace jobq {
 
-// All jobs of the queue get their turns, which has round_robin from now on. Waits for every transaction that has
+// The queue has round_robin from now on: all its jobs get their round-robin keys. Waits for every transaction that has
 // changed jobq.jobs, and keeps others from changing it until this one ends: so no job is left without. 25001 in
 // REPEATABLE READ and above. Inside with_spi().
-void give_turns(text *queue);
+void give_round_robin_keys(text *queue);
 
 }  // namespace jobq

@@ -8,6 +8,7 @@
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "ending/held_jobs.h"
+#include "identity/identity.h"
 #include "job/owner.h"
 #include "job/payload.h"
 #include "job/status.h"
@@ -141,7 +142,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_complete);
 PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "result");
     const bool must_hold = required_bool(fcinfo, 3, "must_hold");
@@ -156,7 +157,7 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_complete_many);
 PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
     const bool must_hold = required_bool(fcinfo, 3, "must_hold");
     ResultSet results(fcinfo);
@@ -170,7 +171,7 @@ PGDLLEXPORT Datum jobq_complete_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_complete_and_claim);
 PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, JSONBOID, "results");
     const text *queue = granted_queue(fcinfo, 3, "queue");
     const ClaimRequest request = claim_request(fcinfo, 4);
@@ -183,7 +184,7 @@ PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_fail);
 PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
@@ -200,7 +201,7 @@ PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_fail_many);
 PGDLLEXPORT Datum jobq_fail_many(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     Batch batch = read_batch_with(fcinfo, 2, TEXTOID, "errors");
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
@@ -219,7 +220,7 @@ PGDLLEXPORT Datum jobq_fail_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_heartbeat);
 PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "progress");
     HeldJob job = held_job(fcinfo, 1);
@@ -230,7 +231,7 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_heartbeat_many);
 PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
     ResultSet results(fcinfo);
     may_be_lost([&] { heartbeat_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp()); });
@@ -242,7 +243,7 @@ PGDLLEXPORT Datum jobq_heartbeat_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_heartbeat_worker);
 PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     text *worker_id = require_text(fcinfo, 0, "worker_id");
     check_worker_id(view(worker_id));
     const QueueScope *scope = scope_of(fcinfo);
@@ -260,7 +261,7 @@ PGDLLEXPORT Datum jobq_heartbeat_worker(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_release);
 PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
@@ -272,7 +273,7 @@ PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_release_many);
 PGDLLEXPORT Datum jobq_release_many(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     Batch batch = read_batch(fcinfo, nullptr);
     const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
@@ -285,7 +286,7 @@ PGDLLEXPORT Datum jobq_release_many(PG_FUNCTION_ARGS) {
 
 PG_FUNCTION_INFO_V1(jobq_snooze);
 PGDLLEXPORT Datum jobq_snooze(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
     require(fcinfo, 1, "delay");
     const core::Micros delay = check_span(PG_GETARG_INTERVAL_P(1), "delay", Zero::Allowed);

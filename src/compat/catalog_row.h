@@ -3,10 +3,6 @@
 
 #include "compat/pg.h"
 
-extern "C" {
-#include "utils/syscache.h"
-}
-
 namespace jobq {
 
 // `none` when there is no such row. For columns of a fixed size.

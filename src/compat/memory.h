@@ -3,6 +3,7 @@
 
 #include "compat/pg.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace jobq {
@@ -43,7 +44,7 @@ inline HTAB *make_hash_table(const char *name, Size key, Size entry, MemoryConte
 // A copy that lives as long as the context.
 inline std::string_view keep(MemoryContext context, std::string_view value) {
     auto *copy = static_cast<char *>(MemoryContextAlloc(context, Max(value.size(), 1)));
-    memcpy(copy, value.data(), value.size());
+    std::copy(value.begin(), value.end(), copy);
     return {copy, value.size()};
 }
 

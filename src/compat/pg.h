@@ -8,6 +8,7 @@
 extern "C" {
 #include "postgres.h"
 
+#include "access/amapi.h"
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -25,6 +26,7 @@ extern "C" {
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parse_relation.h"
+#include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -34,7 +36,9 @@ extern "C" {
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 #include "utils/xid8.h"
 }
 
@@ -48,9 +52,17 @@ extern "C" {
 #endif
 
 namespace jobq {
+constexpr int kServerMajor = PG_VERSION_NUM / 10000;
 // On newer servers than this release has been tested with nothing is done below SQL (table/attached.h).
 constexpr int kNewestTested = 18;
-inline bool newer_than_tested() { return PG_VERSION_NUM / 10000 > kNewestTested; }
+inline bool newer_than_tested() { return kServerMajor > kNewestTested; }
+
+// Names a cache of the server's catalogue to those who are told of changes.
+#if PG_VERSION_NUM >= 190000
+using CatalogCache = SysCacheIdentifier;
+#else
+using CatalogCache = int;
+#endif
 
 // What table_tuple_update says of the indexes: which of them want an entry for the new version.
 #if PG_VERSION_NUM >= 160000
@@ -105,10 +117,47 @@ inline bool holds_lock(const LOCKTAG &tag, LOCKMODE mode) {
 }
 
 inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot snapshot, int keys) {
-#if PG_VERSION_NUM >= 180000
+#if PG_VERSION_NUM >= 190000
+    return index_beginscan(table, index, snapshot, nullptr, keys, 0, SO_NONE);
+#elif PG_VERSION_NUM >= 180000
     return index_beginscan(table, index, snapshot, nullptr, keys, 0);
 #else
     return index_beginscan(table, index, snapshot, keys, 0);
+#endif
+}
+
+inline TableScanDesc begin_table_scan(Relation table, Snapshot snapshot, int count, ScanKeyData *keys) {
+#if PG_VERSION_NUM >= 190000
+    return table_beginscan(table, snapshot, count, keys, SO_NONE);
+#else
+    return table_beginscan(table, snapshot, count, keys);
+#endif
+}
+
+inline IndexFetchTableData *begin_fetch_by_place(Relation table) {
+#if PG_VERSION_NUM >= 190000
+    return table_index_fetch_begin(table, SO_NONE);
+#else
+    return table_index_fetch_begin(table);
+#endif
+}
+
+inline TM_Result update_tuple(Relation table, ItemPointer tid, TupleTableSlot *row, Snapshot snapshot, bool wait,
+                              TM_FailureData *failure, LockTupleMode *mode, IndexUpdate *indexes) {
+    const CommandId command = GetCurrentCommandId(true);
+#if PG_VERSION_NUM >= 190000
+    return table_tuple_update(table, tid, row, command, 0, snapshot, InvalidSnapshot, wait, failure, mode, indexes);
+#else
+    return table_tuple_update(table, tid, row, command, snapshot, InvalidSnapshot, wait, failure, mode, indexes);
+#endif
+}
+
+inline TM_Result delete_tuple(Relation table, ItemPointer tid, Snapshot snapshot, TM_FailureData *failure) {
+    const CommandId command = GetCurrentCommandId(true);
+#if PG_VERSION_NUM >= 190000
+    return table_tuple_delete(table, tid, command, 0, snapshot, InvalidSnapshot, true, failure);
+#else
+    return table_tuple_delete(table, tid, command, snapshot, InvalidSnapshot, true, failure, false);
 #endif
 }
 }  // namespace jobq

@@ -22,6 +22,9 @@ const config_enum_entry kLogLevels[] = {{"debug5", DEBUG5, false}, {"debug4", DE
 const config_enum_entry kAccess[] = {
     {"auto", Access::Auto, false}, {"sql", Access::Sql, false}, {"direct", Access::Direct, false}, {nullptr, 0, false}};
 
+const config_enum_entry kAdopt[] = {
+    {"manual", Adopt::Manual, false}, {"auto", Adopt::Auto, false}, {nullptr, 0, false}};
+
 // Case matters and nothing is folded: the names are those of pg_database.
 bool split_names(char *copy, List **names) { return SplitGUCList(copy, ',', names); }
 
@@ -76,6 +79,9 @@ void define_worker_settings() {
                             "One that is in use is entered again by the next producer. 0: for ever.",
                             &settings.keep_lanes_s, 86400, 0, 86400 * 365, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr,
                             nullptr);
+    DefineCustomEnumVariable("jobq.adopt", "How a copy of a database comes to run its jobs.",
+                             "manual: by jobq_adopt(), until then they are left alone. auto: by itself.",
+                             &settings.adopt, Adopt::Manual, kAdopt, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.cancel_grace", "How long a running job may ignore that it was cancelled.",
                             "After that it is taken from its worker.", &settings.cancel_grace_ms, 60000, 0, INT_MAX,
                             PGC_SUSET, GUC_UNIT_MS, nullptr, nullptr, nullptr);
@@ -93,10 +99,10 @@ void define_memory_settings() {
                             "Claims of the last second that shared memory can keep an eye on.",
                             "Claims beyond that cost an index entry more.", &settings.max_recent_claims, 16384, 8,
                             10000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable(
-        "jobq.max_counted_queues", "Queues with counters, in all databases together.",
-        "Further queues are counted row by row. About 1.2 kB of shared memory each; 0: no counters.",
-        &settings.max_counted_queues, 1024, 0, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.max_counted_queues", "Queues with counters, in all databases together.",
+                            "Further queues are counted row by row. About 1 kB of shared memory each; 0: no counters.",
+                            &settings.max_counted_queues, 1024, 0, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr,
+                            nullptr);
 }
 
 void define_session_settings() {

@@ -11,6 +11,11 @@ struct Access {
     enum Way : int { Auto, Sql, Direct };
 };
 
+// jobq.adopt: what becomes of a copy (identity/identity.h).
+struct Adopt {
+    enum When : int { Manual, Auto };
+};
+
 struct Settings {
     bool enabled;              // jobq.enabled: background workers run
     char *databases;           // jobq.databases: comma-separated names, empty: every one that has the extension
@@ -33,6 +38,7 @@ struct Settings {
     int max_counted_queues;    // jobq.max_counted_queues: queues with counters, in the whole server
     int keep_lanes_s;          // jobq.keep_lanes: a lane that was entered so long ago may be retired; 0: never
     int access;                // jobq.access
+    int adopt;                 // jobq.adopt
     int reconcile_interval_s;  // jobq.reconcile_interval: at least so long between two counts of the table
 };
 

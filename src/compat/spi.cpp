@@ -99,19 +99,22 @@ ExecutorStart_hook_type next_start = nullptr;
 
 bool is_own_text(const char *text) { return own.text != nullptr && text == own.text; }
 
-PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, ParamListInfo params) {
-    return next_planner != nullptr ? next_planner(query, text, cursor_options, params)
-                                   : standard_planner(query, text, cursor_options, params);
+// From PostgreSQL 19 the planner is also told of an EXPLAIN.
+template <typename... Explain>
+PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, ParamListInfo params, Explain... explain) {
+    return next_planner != nullptr ? next_planner(query, text, cursor_options, params, explain...)
+                                   : standard_planner(query, text, cursor_options, params, explain...);
 }
 
 // `saved`: the switches of the session, which are those again behind it.
+template <typename... Explain>
 PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const char *text, int cursor_options,
-                           ParamListInfo params) {
+                           ParamListInfo params, Explain... explain) {
     PlannedStmt *volatile planned = nullptr;
     PG_TRY();
     {
         set_switches(kFixed);
-        planned = plan_next(query, text, cursor_options, params);
+        planned = plan_next(query, text, cursor_options, params, explain...);
     }
     PG_CATCH();
     {
@@ -123,14 +126,18 @@ PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const cha
     return planned;
 }
 
-PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, ParamListInfo params) {
-    if (own.planning != Planning::Fixed || !is_own_text(text)) return plan_next(query, text, cursor_options, params);
+template <typename... Explain>
+PlannedStmt *plan_fixed(Query *query, const char *text, int cursor_options, ParamListInfo params, Explain... explain) {
+    if (own.planning != Planning::Fixed || !is_own_text(text))
+        return plan_next(query, text, cursor_options, params, explain...);
     const PlannerSwitches saved = current_switches();
-    return plan_switched(saved, query, text, cursor_options, params);
+    return plan_switched(saved, query, text, cursor_options, params, explain...);
 }
 
-PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options, ParamListInfo params) {
-    PlannedStmt *planned = plan_fixed(query, text, cursor_options, params);
+template <typename... Explain>
+PlannedStmt *plan_uncompiled(Query *query, const char *text, int cursor_options, ParamListInfo params,
+                             Explain... explain) {
+    PlannedStmt *planned = plan_fixed(query, text, cursor_options, params, explain...);
     if (is_own_text(text)) planned->jitFlags = PGJIT_NONE;
     return planned;
 }

@@ -6,6 +6,9 @@ namespace jobq::core {
 enum class Duty { Rescue, Cancel, Promote, Unblock, Prune, Repair, Reconcile };
 constexpr int kDutyCount = 7;
 
+// Why the jobs of a database are left alone.
+enum class Rest : unsigned char { None, Restore, Copy };
+
 const char *duty_name(Duty duty) noexcept;
 
 }  // namespace jobq::core

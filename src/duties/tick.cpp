@@ -7,6 +7,7 @@
 #include "duties/duties.h"
 #include "duties/tick.h"
 #include "groups/unblock.h"
+#include "identity/identity.h"
 #include "job/job_policy.h"
 #include "stats/counters.h"
 #include "stats/counts.h"
@@ -20,13 +21,24 @@ constexpr core::Micros kPruneInterval = core::kMinute;
 
 TimestampTz grace_over(TimestampTz now) { return core::saturating_subtract(now, cancel_grace()); }
 
+// The workers of adopted jobs, if they know of this database, could not reach it before.
+TimestampTz later_grace(TimestampTz grace_start) {
+    const TimestampTz adopted = adopted_at();
+    return adopted > GetCurrentTimestamp() ? grace_start : Max(grace_start, adopted);
+}
+
 }  // namespace
 
-bool may_run_duties() {
-    return with_spi([] { return no_restore(); });
+Rest rest_of_duties() {
+    return with_spi([] {
+        if (!no_restore()) return Rest::Restore;
+        settle_identity();
+        return leaves_jobs_alone() ? Rest::Copy : Rest::None;
+    });
 }
 
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches) {
+    grace_start = later_grace(grace_start);
     const auto jobs = [&](int batch) { return static_cast<int>(Min(int64{batch} * batches, core::kMaxBatch)); };
     return with_spi([&] {
         switch (duty) {
@@ -50,6 +62,7 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int ba
 }
 
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
+    grace_start = later_grace(grace_start);
     return with_spi([&] {
         // Unknown counters make every reader count the rows.
         const TimestampTz earliest = Min(earliest_deadline(grace_start, cancel_grace()), recount_due(true));

@@ -10,15 +10,17 @@ namespace jobq {
 
 using core::Duty;
 using core::kDutyCount;
+using core::Rest;
 
-// False while a dump is being restored: jobs without their dependencies or their queue's settings must be left alone.
-// True keeps restores from beginning until the transaction ends. Only Duty::Reconcile, which changes no job, need not
-// ask.
-bool may_run_duties();
+// Whether jobs must be left alone: while a dump is being restored they may lack their dependencies or their queue's
+// settings; those of a copy are another's. None keeps restores from beginning until the transaction ends. Only
+// Duty::Reconcile, which changes no job, need not ask.
+Rest rest_of_duties();
 
 // One batch of one duty at time `now`, inside the current transaction (an SPI connection is opened within).
-// `grace_start`: leases claimed before it run out one timeout after it at the earliest. `batches`: so many in one, for
-// who goes on in the same transaction: each batch reads past the index entries of those that it has changed before.
+// `grace_start`: leases claimed before it, or before the jobs were adopted, run out one timeout after it at the
+// earliest. `batches`: so many in one, for who goes on in the same transaction: each batch reads past the index entries
+// of those that it has changed before.
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches = 1);
 
 // The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.

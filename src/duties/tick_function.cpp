@@ -5,6 +5,7 @@
 #include "compat/result_set.h"
 #include "compat/spi.h"
 #include "duties/tick.h"
+#include "identity/identity.h"
 #include "job/owner.h"
 #include "queues/granted.h"
 #include "queues/scope.h"
@@ -28,14 +29,18 @@ void warn_of_failed_jobs(Duty duty, const DutyOutcome &batch) {
 }
 
 void tick(ResultSet *results, TimestampTz now) {
-    const bool rests = !may_run_duties();
-    if (rests)
+    const Rest rest = rest_of_duties();
+    if (rest == Rest::Restore)
         ereport(NOTICE, (errmsg("a dump is being restored: nothing was done"),
                          errhint("Call it again when the session that restores has disconnected.")));
+    if (rest == Rest::Copy)
+        ereport(WARNING, (errcode(ERRCODE_WARNING), errmsg("the database is a copy: nothing was done"),
+                          errdetail("%s.", describe_origin()),
+                          errhint("If its jobs shall run here, and no longer there: SELECT jobq_adopt().")));
     for (int i = 0; i < kDutyCount; i++) {
         const auto duty = static_cast<Duty>(i);
         DutyOutcome batch = {};
-        batch.more = !rests;
+        batch.more = rest == Rest::None;
         int64 done = 0;
         int64 failed = 0;
         const TimestampTz begin = GetCurrentTimestamp();

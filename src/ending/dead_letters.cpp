@@ -40,7 +40,8 @@ bool move_letter(JobsTable *jobs, Direction direction) {
     others.set(kJobQueue, PointerGetDatum(queue))
         .set(kJobLane, Int64GetDatum(lane))
         .set_if(direction == Direction::Away, kJobDeadFrom, job_value(*jobs, kJobQueue))
-        .set_if(find_queue(view(queue))->round_robin, kJobTurn, Int64GetDatum(core::turn_of(before.concurrency_key)));
+        .set_if(find_queue(view(queue))->round_robin, kJobRoundRobinKey,
+                Int64GetDatum(core::round_robin_key_of(before.concurrency_key)));
     return write_life(jobs, before, core::after_event(before.life, event), others);
 }
 

@@ -18,7 +18,7 @@ struct SharedColumns {
     const JobSpec &spec;
     int64 lane;
     TimestampTz now;
-    bool in_turns;
+    bool round_robin;
 };
 
 // The next row to be inserted.
@@ -38,9 +38,10 @@ void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, Timest
     if (spec.required != nullptr) set_column(row, kJobRequires, PointerGetDatum(spec.required));
     if (spec.heartbeat_timeout != nullptr)
         set_column(row, kJobHeartbeatTimeout, IntervalPGetDatum(spec.heartbeat_timeout));
-    if (shared.in_turns) {
-        const int64 turn = core::turn_of(concurrency_key == nullptr ? std::string_view() : view(concurrency_key));
-        set_column(row, kJobTurn, Int64GetDatum(turn));
+    if (shared.round_robin) {
+        const int64 round_robin_key =
+            core::round_robin_key_of(concurrency_key == nullptr ? std::string_view() : view(concurrency_key));
+        set_column(row, kJobRoundRobinKey, Int64GetDatum(round_robin_key));
     }
     if (spec.max_runtime != nullptr) set_column(row, kJobMaxRuntime, IntervalPGetDatum(spec.max_runtime));
     if (concurrency_key != nullptr) set_column(row, kJobConcurrencyKey, PointerGetDatum(concurrency_key));
@@ -50,7 +51,7 @@ void add_job(JobsTable *jobs, const SharedColumns &shared, Datum payload, Timest
 
 }  // namespace
 
-// Whether those that it depends on have finished, or it is its turn, is not for the producer to say: see
+// Whether those that it depends on have finished, or it heads its group, is not for the producer to say: see
 // groups/unblock.h.
 core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *unique_key, const text *group_key,
                            TimestampTz now) {

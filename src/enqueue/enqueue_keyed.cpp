@@ -41,15 +41,15 @@ Statement lock_one = {
 Statement insert = {
     R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload, metadata,
                                    requires, heartbeat_timeout, unique_key, unique_for, _holds_key, run_at, _ready,
-                                   _due, status, max_runtime, concurrency_key, group_key, _group_waiting, _turn)
+                                   _due, status, max_runtime, concurrency_key, group_key, _group_waiting, _round_robin_key)
        SELECT u.id, $14, $15, $16, $17, u.priority, $18, $19,
               CASE WHEN $24 THEN jobq.apart(u.payload) ELSE u.payload END,
               CASE WHEN $24 THEN jobq.apart($20) ELSE $20 END, $21, $22, u.unique_key,
               CASE WHEN u.unique_key IS NOT NULL THEN $23 END, u.holds_key, u.run_at, u.ready, u.due,
-              u.status::jobq.job_status, $13, u.concurrency_key, u.group_key, u.group_waiting, u.turn
+              u.status::jobq.job_status, $13, u.concurrency_key, u.group_key, u.group_waiting, u.round_robin_key
        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $25, $11, $12)
             AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready, due, holds_key,
-                 group_waiting, turn)
+                 group_waiting, round_robin_key)
        ON CONFLICT (unique_key, queue) WHERE _holds_key DO NOTHING
        RETURNING j.id, j.queue, j._lane, j.priority, j.run_at, j._ready, j._due, j.status::text, j._group_waiting)",
     {INT8ARRAYOID, JSONBARRAYOID,  TIMESTAMPTZARRAYOID,
@@ -112,7 +112,8 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
         .clear(kJobWorkerId)
         .clear(kJobProgress);
     const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
-    return columns.set_if(find_queue(view(spec.queue))->round_robin, kJobTurn, Int64GetDatum(core::turn_of(key)));
+    return columns.set_if(find_queue(view(spec.queue))->round_robin, kJobRoundRobinKey,
+                          Int64GetDatum(core::round_robin_key_of(key)));
 }
 
 // Only when something is to be written: one whose key is taken needs no transaction number.
@@ -192,7 +193,7 @@ int settle_conflicts(const Call &call, KeyedJob **jobs, int count, bool look) {
 // What the rows of an INSERT have of their own.
 struct InsertedColumns {
     ArrayColumn ids, payloads, run_ats, priorities, unique_keys, concurrency_keys, group_keys, statuses, ready, due,
-        holds_key, waiting, turns;
+        holds_key, waiting, round_robin_keys;
 
     explicit InsertedColumns(int room)
         : ids(room),
@@ -207,7 +208,7 @@ struct InsertedColumns {
           due(room),
           holds_key(room),
           waiting(room),
-          turns(room) {}
+          round_robin_keys(room) {}
 };
 
 void add_text(ArrayColumn *column, const text *value) { column->add_if(value != nullptr, PointerGetDatum(value)); }
@@ -215,7 +216,7 @@ void add_number(ArrayColumn *column, const core::Maybe &value) {
     column->add_if(value.has_value(), Int64GetDatum(value.value_or(0)));
 }
 
-void add_row(InsertedColumns *columns, const Call &call, const KeyedJob &job, bool in_turns) {
+void add_row(InsertedColumns *columns, const Call &call, const KeyedJob &job, bool round_robin) {
     const core::Life life = life_of_new_job(call.spec, job.run_at, job.unique_key, job.group_key, call.now);
     const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
     columns->ids.add(Int64GetDatum(job.new_id));
@@ -230,17 +231,17 @@ void add_row(InsertedColumns *columns, const Call &call, const KeyedJob &job, bo
     columns->due.add_if(life.due, BoolGetDatum(true));
     columns->holds_key.add_if(life.holds_key, BoolGetDatum(true));
     add_number(&columns->waiting, life.group_waiting);
-    columns->turns.add_if(in_turns, Int64GetDatum(core::turn_of(key)));
+    columns->round_robin_keys.add_if(round_robin, Int64GetDatum(core::round_robin_key_of(key)));
 }
 
 Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
     const JobSpec &spec = call.spec;
     enter_lane(spec);
-    const bool in_turns = find_queue(view(spec.queue))->round_robin;
+    const bool round_robin = find_queue(view(spec.queue))->round_robin;
     InsertedColumns columns(count);
     for (int i = 0; i < count; i++) {
         if (jobs[i]->new_id == 0) jobs[i]->new_id = next_job_id();
-        add_row(&columns, call, *jobs[i], in_turns);
+        add_row(&columns, call, *jobs[i], round_robin);
     }
     Params params;
     params.add(columns.ids.array(INT8OID))
@@ -254,7 +255,7 @@ Rows run_insert(const Call &call, KeyedJob *const *jobs, int count) {
         .add(columns.ready.array(BOOLOID))
         .add(columns.due.array(BOOLOID))
         .add(columns.waiting.array(INT8OID))
-        .add(columns.turns.array(INT8OID))
+        .add(columns.round_robin_keys.array(INT8OID))
         .add_if(spec.max_runtime != nullptr, IntervalPGetDatum(spec.max_runtime))
         .add(TimestampTzGetDatum(call.now))
         .add(Int64GetDatum(call.lane))
@@ -397,7 +398,8 @@ JobSpec with_defaults(JobSpec spec, Table *table) {
 }  // namespace
 
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now) {
-    // The lock on the table stays: under it is found out whether the queue has turns, see claim/round_robin_setting.h.
+    // The lock on the table stays: under it is found out whether the queue has round_robin, see
+    // claim/round_robin_setting.h.
     JobsTable table;
     open_jobs(&table);
     require_no_rules(table.table.relation, table.table.attached);

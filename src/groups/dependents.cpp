@@ -34,7 +34,7 @@ constexpr core::Micros kLongSearch = 50000;
     "UNION ALL SELECT 'completed', NULL FROM jobq.deleted_dependencies r WHERE r.job_id = ANY (ARRAY[" id \
     "]) "                                                                                                 \
     "LIMIT 1)"
-// A blocked job that waits for its turn in its group (groups/groups.h) has its dependencies behind it.
+// A blocked job that stands in the line of its group (groups/groups.h) has its dependencies behind it.
 #define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL"
 // Of STATE_OF: it may complete yet.
 #define UNFINISHED "s.status <= 'processing'"
@@ -206,7 +206,7 @@ void cancel_jobs(const Datum *ids, const Datum *reasons, int count, TimestampTz 
     settle_endings(endings, now);
 }
 
-// A job that waits for its turn has its dependencies behind it: not one that has got new ones.
+// A job in the line of its group has its dependencies behind it: not one that has got new ones.
 void leave_lines(Datum *ids, int count) {
     if (count == 0) return;
     const Rows in_line = run(lock_in_line, Params().add(array_of(ids, count, INT8OID)));

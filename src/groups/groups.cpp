@@ -1,9 +1,8 @@
-// See groups.h. Two looks into an index per group, and an update for the job whose turn it is.
+// See groups.h. Two looks into an index per group, and an update for the job that becomes its head.
 //
-// While an old transaction is open, the entries of jobs that have had their turn stay in both indexes, and every look
-// at a long group would pass all of them. So the process remembers of each group which job had the last turn: whether
-// that one is still active is one look-up by its id, and no job waits in front of the next one except those that
-// commits tell of.
+// While an old transaction is open, the entries of former heads stay in both indexes, and every look at a long group
+// would pass all of them. So the process remembers the last head of each group: whether that job is still active is one
+// look-up by its id, and no job waits in front of the next one except those that commits tell of.
 #include "compat/pg.h"
 
 #include "compat/spi.h"
@@ -26,7 +25,7 @@ enum GroupColumn : AttrNumber { kGroup = 1, kWaitingId };
 
 struct Remembered {
     int64 group;
-    int64 active;  // the job that had the last turn; nobody else can be active
+    int64 active;  // its last head; no other job can be active
     int64 first;   // no job with a lower id waits
     bool used;
 };
@@ -90,7 +89,7 @@ bool is_active(GroupScan *scan, int64 job, int64 group) {
            DatumGetInt64(job_value(scan->jobs, kJobGroupActive)) == group;
 }
 
-// Leaves the job in the row whose turn is next, of those with this id or a higher one.
+// Leaves the job in the row that is next in the line, of those with this id or a higher one.
 bool find_next(GroupScan *scan, int64 group, int64 first) {
     if (scan->jobs.table.by_sql) return find_waiting_by_sql(&scan->jobs.table, group, first);
     ScanKeyData keys[2];
@@ -112,7 +111,7 @@ bool next_group(GroupScan *scan, int64 *group) {
     return true;
 }
 
-// Gives the next job of a group its turn, unless one has it. What is remembered is not believed when `told` is nullptr.
+// Makes the next job of a group its head, unless it has one. What is remembered is not believed when `told` is nullptr.
 void promote_group(GroupScan *scan, int64 group, const Unblocked *told, Unblocking *done) {
     Remembered *known = told == nullptr ? nullptr : recall(group);
     if (known != nullptr && told->job < known->first) known->first = told->job;
@@ -124,13 +123,13 @@ void promote_group(GroupScan *scan, int64 group, const Unblocked *told, Unblocki
     }
     if (!find_next(scan, group, known == nullptr ? PG_INT64_MIN : known->first)) return;
     const int64 job = DatumGetInt64(job_value(scan->jobs, kJobId));
-    // Not the one behind it: that would be out of turn.
+    // Not the one behind it: that would overtake it.
     if (!lock_row_or_skip(&scan->jobs.table)) {
         look_again({group, kNoJob, Blocker::Group});
         return;
     }
     // A deadline that has passed since the step began has passed.
-    change_locked_job(&scan->jobs, {core::EventKind::TurnCame, Max(done->now, GetCurrentTimestamp())});
+    change_locked_job(&scan->jobs, {core::EventKind::BecameGroupHead, Max(done->now, GetCurrentTimestamp())});
     remember(group, job, job);
     done->outcome.done++;
 }

@@ -1,6 +1,6 @@
-// The jobs of a queue with the same group_key run one at a time. Those that wait for their turn have
-// the group's number in _group_waiting, the one whose turn it is has it in _group_active until it is finished. Only
-// unblocking (groups/unblock.h) gives a job its turn.
+// The jobs of a queue with the same group_key run one at a time: the head of the group, which has the group's number in
+// _group_active until it is finished. Those in the line behind it have the number in _group_waiting. Only unblocking
+// (groups/unblock.h) makes a job the head.
 #pragma once
 
 #include "compat/pg.h"
@@ -16,7 +16,7 @@ void look_at_groups(const Unblocked *told, int count, Unblocking *done);
 bool search_groups(SearchPlace *place, int limit, Unblocking *done);
 void forget_groups();
 
-// Whether any job waits for its turn. Inside with_spi().
+// Whether any job stands in the line of a group. Inside with_spi().
 bool any_group_waits();
 
 }  // namespace jobq

@@ -47,10 +47,10 @@ struct Search {
 
 // Of the worker's process; by hand only what one call needs.
 struct State {
-    const Slot *slot;  // nullptr: by hand
-    bool looked;       // at the list, since the process began
-    bool careful;      // since a transaction has failed, until a search finds nothing that fails
-    bool failing;      // a job could not be changed; until then too
+    const DatabaseState *db;  // nullptr: by hand
+    bool looked;              // at the list, since the process began
+    bool careful;             // since a transaction has failed, until a search finds nothing that fails
+    bool failing;             // a job could not be changed; until then too
     Search searches[kBlockers];
     Unblocked again[kMaxAgain];  // somebody held what they are about
     int again_count;
@@ -129,7 +129,7 @@ void go_on_searching(int kind, int limit, Unblocking *done) {
     if (more) return;
     search->going = false;
     const TimestampTz now = GetCurrentTimestamp();
-    rest_from_searches(state.slot, static_cast<Blocker>(kind),
+    rest_from_searches(state.db, static_cast<Blocker>(kind),
                        core::saturating_add(now, kSearchRest * Max(now - search->begun, 0)));
     if (!search->once_more) return;
     search->once_more = false;
@@ -159,7 +159,7 @@ core::Micros longer(core::Micros pause) { return Min(Max(pause * 2, kShortestPau
 void go_on_with_searches() {
     for (int kind = 0; kind < kBlockers; kind++) {
         SearchPlace place;
-        if (!take_search(state.slot, static_cast<Blocker>(kind), &place)) continue;
+        if (!take_search(state.db, static_cast<Blocker>(kind), &place)) continue;
         search_for(kind);
         state.searches[kind].place = place;
     }
@@ -169,7 +169,7 @@ void go_on_with_searches() {
 int take_told(Unblocked *told, TimestampTz now, int *held) {
     Blockers anything = 0;
     if (!state.looked) go_on_with_searches();
-    int count = take_unblocked(state.slot, told, kTakeAtOnce, &anything);
+    int count = take_unblocked(state.db, told, kTakeAtOnce, &anything);
     state.looked = true;
     for (int kind = 0; kind < kBlockers; kind++) {
         if ((anything & (1U << kind)) == 0) continue;
@@ -201,7 +201,7 @@ void unblock_told(Unblocking *done) {
 }  // namespace
 
 void look_again(const Unblocked &told) {
-    if (state.slot == nullptr) return;
+    if (state.db == nullptr) return;
     for (int i = 0; i < state.again_count; i++)
         if (state.again[i].blocker == told.blocker && state.again[i].key == told.key) return;
     if (state.again_count < kMaxAgain)
@@ -211,9 +211,9 @@ void look_again(const Unblocked &told) {
 }
 
 DutyOutcome unblock_jobs(TimestampTz now, int batch) {
-    Unblocking done = {now, state.careful || state.slot == nullptr, {}, 0};
+    Unblocking done = {now, state.careful || state.db == nullptr, {}, 0};
     if (IsolationUsesXactSnapshot()) return done.outcome;
-    if (state.slot == nullptr) {
+    if (state.db == nullptr) {
         if (!lock_by_hand()) return done.outcome;
         begin_promoting();
         unblocking_until_commit(true);
@@ -244,37 +244,36 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
 bool unblocking_fails() { return state.failing; }
 
 void repair_unblocking(TimestampTz now) {
-    if (state.slot == nullptr) return;
+    if (state.db == nullptr) return;
     for (int kind = 0; kind < kBlockers; kind++)
-        if (!state.searches[kind].going && !searches_rest(state.slot, static_cast<Blocker>(kind), now))
-            search_for(kind);
+        if (!state.searches[kind].going && !searches_rest(state.db, static_cast<Blocker>(kind), now)) search_for(kind);
 }
 
-void start_unblocking(const Slot *slot) { state.slot = slot; }
+void start_unblocking(const DatabaseState *db) { state.db = db; }
 
 void stop_unblocking() {
-    if (state.slot == nullptr) return;
+    if (state.db == nullptr) return;
     Blockers anything = 0;
     for (int kind = 0; kind < kBlockers; kind++) {
         const Search &search = state.searches[kind];
-        if (search.going) hand_on_search(state.slot, static_cast<Blocker>(kind), search.place);
+        if (search.going) hand_on_search(state.db, static_cast<Blocker>(kind), search.place);
         if (search.once_more) anything |= 1U << kind;
     }
-    give_back_unblocked(state.slot, anything, state.again, state.again_count);
+    give_back_unblocked(state.db, anything, state.again, state.again_count);
 }
 
 TimestampTz next_unblocking(TimestampTz now) {
     // The clock may have stepped back.
     const auto bounded_pause = [now](TimestampTz until) { return until > now + 2 * kLongestPause ? now : until; };
     const TimestampTz free_at = state.lock_pause > 0 ? bounded_pause(state.locked_until) : now;
-    if (!state.looked || searching() || unblocked_waiting(state.slot)) return free_at;
+    if (!state.looked || searching() || unblocked_waiting(state.db)) return free_at;
     return state.again_count > 0 ? Max(bounded_pause(state.again_at), free_at) : kNothingDue;
 }
 
 void undo_unblocking() {
     if (!transaction_log().unblocking) return;
     // By hand: what is active may be incomplete now.
-    if (state.slot == nullptr) {
+    if (state.db == nullptr) {
         unblock_anything();
         return;
     }
@@ -288,7 +287,7 @@ void undo_unblocking() {
 }
 
 void undo_unblocking_of_savepoint() {
-    if (state.slot == nullptr && transaction_log().unblocking) unblock_anything();
+    if (state.db == nullptr && transaction_log().unblocking) unblock_anything();
 }
 
 }  // namespace jobq

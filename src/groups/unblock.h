@@ -45,7 +45,7 @@ void repair_unblocking(TimestampTz now);
 // ---- for the worker
 
 // From here on this process deals with what commits tell of; until it ends.
-void start_unblocking(const Slot *slot);
+void start_unblocking(const DatabaseState *db);
 // Hands on what it has not dealt with. Safe while the process exits.
 void stop_unblocking();
 // Whether a job could not be changed, and no search since has gone through without meeting such a one.

@@ -1,5 +1,5 @@
-// See unblocked_list.h. A list for each slot, made of entries of one common pool. What does not fit is replaced by one
-// bit that asks for a search.
+// See unblocked_list.h. A list for each database state, made of entries of one common pool. What does not fit is
+// replaced by one bit that asks for a search.
 #include "compat/pg.h"
 
 #include "groups/unblocked_list.h"
@@ -40,7 +40,7 @@ struct Lists {
 
 Lists *lists = nullptr;
 
-List *list_of(const Slot *slot) { return &lists->lists[slot - shared_state()->slots]; }
+List *list_of(const DatabaseState *db) { return &lists->lists[db - shared_state()->databases]; }
 
 LWLock *unblock_lock() { return shared_lock(Lock::Unblock); }
 
@@ -58,7 +58,7 @@ void empty_list(List *list) {
     list->count = 0;
 }
 
-// A slot that was another database's, or nobody's: its history is unknown.
+// A state that was another database's, or nobody's: its history is unknown.
 void start_list(List *list) {
     empty_list(list);
     list->database = MyDatabaseId;
@@ -102,8 +102,8 @@ bool take_entry(List *list, Unblocked *taken) {
 
 // ----
 
-void post(const Slot *slot, Blockers anything, const Unblocked *entries, int count) {
-    List *list = list_of(slot);
+void post(const DatabaseState *db, Blockers anything, const Unblocked *entries, int count) {
+    List *list = list_of(db);
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
     if (list->database != MyDatabaseId) start_list(list);
     list->anything |= anything;
@@ -114,15 +114,15 @@ void post(const Slot *slot, Blockers anything, const Unblocked *entries, int cou
 
 void tell(Blockers anything, const Unblocked *entries, int count) {
     for (;;) {
-        Slot *slot = session_slot();
-        // Without a slot no worker comes, and the tick by hand searches.
-        if (slot == nullptr) return;
-        post(slot, anything, entries, count);
+        DatabaseState *db = session_database();
+        // Without a state no worker comes, and the tick by hand searches.
+        if (db == nullptr) return;
+        post(db, anything, entries, count);
         // It may have taken the list down just now, so it is told even if somebody else has told it already: a latch
         // that is set costs next to nothing.
-        call_worker(slot);
-        // The launcher may have given the slot away meanwhile.
-        if (pg_atomic_read_u32(&slot->database) == MyDatabaseId) return;
+        call_worker(db);
+        // The launcher may have given the state away meanwhile.
+        if (pg_atomic_read_u32(&db->database) == MyDatabaseId) return;
     }
 }
 
@@ -147,13 +147,13 @@ void unblock_anything() {
     if (shared_memory_ready() && IsUnderPostmaster) tell(kAllBlockers, nullptr, 0);
 }
 
-bool unblocked_waiting(const Slot *slot) {
-    List *list = list_of(slot);
+bool unblocked_waiting(const DatabaseState *db) {
+    List *list = list_of(db);
     return list->database == MyDatabaseId && pg_atomic_read_u32(&list->waiting) != 0;
 }
 
-int take_unblocked(const Slot *slot, Unblocked *taken, int room, Blockers *anything) {
-    List *list = list_of(slot);
+int take_unblocked(const DatabaseState *db, Unblocked *taken, int room, Blockers *anything) {
+    List *list = list_of(db);
     int count = 0;
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
     if (list->database != MyDatabaseId) start_list(list);
@@ -165,18 +165,18 @@ int take_unblocked(const Slot *slot, Unblocked *taken, int room, Blockers *anyth
     return count;
 }
 
-void reset_unblocked(const Slot *slot) {
+void reset_unblocked(const DatabaseState *db) {
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
-    start_list(list_of(slot));
+    start_list(list_of(db));
     LWLockRelease(unblock_lock());
 }
 
-void give_back_unblocked(const Slot *slot, Blockers anything, const Unblocked *entries, int count) {
-    if (anything != 0 || count > 0) post(slot, anything, entries, count);
+void give_back_unblocked(const DatabaseState *db, Blockers anything, const Unblocked *entries, int count) {
+    if (anything != 0 || count > 0) post(db, anything, entries, count);
 }
 
-void hand_on_search(const Slot *slot, Blocker blocker, const SearchPlace &place) {
-    List *list = list_of(slot);
+void hand_on_search(const DatabaseState *db, Blocker blocker, const SearchPlace &place) {
+    List *list = list_of(db);
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
     if (list->database != MyDatabaseId) start_list(list);
     list->searches |= bit_of(blocker);
@@ -185,8 +185,8 @@ void hand_on_search(const Slot *slot, Blocker blocker, const SearchPlace &place)
     LWLockRelease(unblock_lock());
 }
 
-bool take_search(const Slot *slot, Blocker blocker, SearchPlace *place) {
-    List *list = list_of(slot);
+bool take_search(const DatabaseState *db, Blocker blocker, SearchPlace *place) {
+    List *list = list_of(db);
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
     const bool found = list->database == MyDatabaseId && (list->searches & bit_of(blocker)) != 0;
     if (found) *place = list->places[static_cast<int>(blocker)];
@@ -195,15 +195,15 @@ bool take_search(const Slot *slot, Blocker blocker, SearchPlace *place) {
     return found;
 }
 
-void rest_from_searches(const Slot *slot, Blocker blocker, TimestampTz until) {
-    List *list = list_of(slot);
+void rest_from_searches(const DatabaseState *db, Blocker blocker, TimestampTz until) {
+    List *list = list_of(db);
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
     if (list->database == MyDatabaseId) list->rest_until[static_cast<int>(blocker)] = until;
     LWLockRelease(unblock_lock());
 }
 
-bool searches_rest(const Slot *slot, Blocker blocker, TimestampTz now) {
-    const List *list = list_of(slot);
+bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now) {
+    const List *list = list_of(db);
     LWLockAcquire(unblock_lock(), LW_SHARED);
     const TimestampTz until = list->database == MyDatabaseId ? list->rest_until[static_cast<int>(blocker)] : 0;
     LWLockRelease(unblock_lock());
@@ -211,8 +211,8 @@ bool searches_rest(const Slot *slot, Blocker blocker, TimestampTz now) {
 }
 
 bool begin_promoting() {
-    const Slot *slot = known_session_slot();
-    return slot != nullptr && pg_atomic_exchange_u64(&list_of(slot)->promoter, own_number()) == own_number();
+    const DatabaseState *db = known_session_database();
+    return db != nullptr && pg_atomic_exchange_u64(&list_of(db)->promoter, own_number()) == own_number();
 }
 
 Size unblocked_list_size() { return sizeof(Lists); }

@@ -20,16 +20,16 @@ void unblock_now(const Unblocked *unblocked, int count, Blockers anything);
 // Everybody can see already what may have unblocked anything, and nobody has told of it. Raises no error.
 void unblock_anything();
 
-// ---- for the worker. `slot` is that of its database.
+// ---- for the worker. `db` is the state of its database.
 
 // Whether a commit has told of anything that nobody has taken yet. Needs no lock.
-bool unblocked_waiting(const Slot *slot);
+bool unblocked_waiting(const DatabaseState *db);
 // Takes up to `room` entries, in the order of the commits. What is set in *anything must be searched for in the table.
-int take_unblocked(const Slot *slot, Unblocked *taken, int room, Blockers *anything);
+int take_unblocked(const DatabaseState *db, Unblocked *taken, int room, Blockers *anything);
 // The database has no jobs any more, or unknown ones: whoever takes next searches.
-void reset_unblocked(const Slot *slot);
+void reset_unblocked(const DatabaseState *db);
 // What was taken and not dealt with. Safe while the process exits.
-void give_back_unblocked(const Slot *slot, Blockers anything, const Unblocked *entries, int count);
+void give_back_unblocked(const DatabaseState *db, Blockers anything, const Unblocked *entries, int count);
 
 // Where a search through the table goes on, a piece a transaction.
 struct SearchPlace {
@@ -38,12 +38,12 @@ struct SearchPlace {
 };
 // A worker that has to make room leaves its search to the next one: where there are more databases than workers none
 // would ever come to its end. Safe while the process exits.
-void hand_on_search(const Slot *slot, Blocker blocker, const SearchPlace &place);
+void hand_on_search(const DatabaseState *db, Blocker blocker, const SearchPlace &place);
 // False: there is none to go on with.
-bool take_search(const Slot *slot, Blocker blocker, SearchPlace *place);
+bool take_search(const DatabaseState *db, Blocker blocker, SearchPlace *place);
 // Searches that nobody has asked for rest until then, whoever makes them; at most an hour.
-void rest_from_searches(const Slot *slot, Blocker blocker, TimestampTz until);
-bool searches_rest(const Slot *slot, Blocker blocker, TimestampTz now);
+void rest_from_searches(const DatabaseState *db, Blocker blocker, TimestampTz until);
+bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now);
 
 // ---- for whoever promotes, while holding the lock that only one may have
 

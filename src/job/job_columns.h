@@ -56,7 +56,7 @@ namespace jobq {
     COLUMN(SlotSeq, "_slot_seq", INT8OID, false, Refused, Jobq)                             \
     COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                   \
     COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                     \
-    COLUMN(Turn, "_turn", INT8OID, false, Refused, Jobq)                                    \
+    COLUMN(RoundRobinKey, "_round_robin_key", INT8OID, false, Refused, Jobq)                                    \
     COLUMN(Lane, "_lane", INT8OID, true, Unused, Jobq)
 // clang-format on
 

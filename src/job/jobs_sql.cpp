@@ -24,17 +24,17 @@ Statement read_lane = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
          AND (j.priority, j.run_at, j.id) >= ($2, $3, $4) AND (j.priority, j.run_at, j.id) <= ($5, $6, $7) )" IN_ORDER
                        "8",
                        {INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
-Statement read_turn = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
-       WHERE j._lane = $1 AND j._turn = $2 AND j._ready AND (j.priority, j.run_at, j.id) >= ($3, $4, $5) )" IN_ORDER
-                       "6",
-                       {INT8OID, INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
+Statement read_round_robin_key = {"SELECT " JOBQ_WHOLE_ROW R"( FROM jobq.jobs j
+       WHERE j._lane = $1 AND j._round_robin_key = $2 AND j._ready AND (j.priority, j.run_at, j.id) >= ($3, $4, $5) )" IN_ORDER
+                                  "6",
+                                  {INT8OID, INT8OID, INT2OID, TIMESTAMPTZOID, INT8OID, INT8OID}};
 Statement find_lane = {
     R"(SELECT j._lane, j.priority, j.run_at, j.id FROM jobq.jobs j WHERE j._lane > $1 AND j._ready
        ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT 1)",
     {INT8OID}};
-Statement find_turn = {
-    R"(SELECT j._turn FROM jobq.jobs j WHERE j._lane = $1 AND j._turn > $2 AND j._ready
-       ORDER BY j._turn LIMIT 1)",
+Statement find_round_robin_key = {
+    R"(SELECT j._round_robin_key FROM jobq.jobs j WHERE j._lane = $1 AND j._round_robin_key > $2 AND j._ready
+       ORDER BY j._round_robin_key LIMIT 1)",
     {INT8OID, INT8OID}};
 Statement find_id = {"SELECT " JOBQ_WHOLE_ROW " FROM jobq.jobs j WHERE j.id = $1 LIMIT 1", {INT8OID}};
 Statement find_active = {"SELECT " JOBQ_WHOLE_ROW " FROM jobq.jobs j WHERE j._group_active = $1 LIMIT 1", {INT8OID}};
@@ -93,12 +93,14 @@ void keep_piece(SqlWalk *walk, const Table &table, const Rows &rows) {
 void read_piece(SqlWalk *walk, const Table &table) {
     Params params;
     params.add(Int64GetDatum(walk->lane));
-    if (walk->of_turn) params.add(Int64GetDatum(walk->turn));
+    if (walk->of_round_robin_key) params.add(Int64GetDatum(walk->round_robin_key));
     add_key(&params, walk->from);
-    if (!walk->of_turn) add_key(&params, walk->to);
+    if (!walk->of_round_robin_key) add_key(&params, walk->to);
     params.add(Int64GetDatum(walk->piece));
-    with_sql_of(table.relation,
-                [&] { keep_piece(walk, table, read(walk->of_turn ? read_turn : read_lane, params, table.snapshot)); });
+    with_sql_of(table.relation, [&] {
+        keep_piece(walk, table,
+                   read(walk->of_round_robin_key ? read_round_robin_key : read_lane, params, table.snapshot));
+    });
     if (walk->count < walk->piece)
         walk->piece = 0;
     else if (!IsolationIsSerializable())
@@ -115,16 +117,16 @@ ClaimKey key_of(const Row &row) {
 void seek_by_sql(SqlWalk *walk, int64 lane, const ClaimKey &from, const ClaimKey &to) {
     begin_walk(walk);
     walk->lane = lane;
-    walk->of_turn = false;
+    walk->of_round_robin_key = false;
     walk->from = from;
     walk->to = to;
 }
 
-void seek_turn_by_sql(SqlWalk *walk, int64 lane, int64 turn, const ClaimKey &from) {
+void seek_round_robin_key_by_sql(SqlWalk *walk, int64 lane, int64 key, const ClaimKey &from) {
     begin_walk(walk);
     walk->lane = lane;
-    walk->of_turn = true;
-    walk->turn = turn;
+    walk->of_round_robin_key = true;
+    walk->round_robin_key = key;
     walk->from = from;
 }
 
@@ -159,8 +161,8 @@ bool next_lane_by_sql(const Table &table, int64 *lane, ClaimKey *first) {
     return found;
 }
 
-bool next_turn_by_sql(const Table &table, int64 lane, int64 *turn) {
-    return find_number(table, find_turn, Params().add(Int64GetDatum(lane)).add(Int64GetDatum(*turn)), turn);
+bool next_round_robin_key_by_sql(const Table &table, int64 lane, int64 *key) {
+    return find_number(table, find_round_robin_key, Params().add(Int64GetDatum(lane)).add(Int64GetDatum(*key)), key);
 }
 
 bool find_job_by_sql(Table *table, int64 id) { return find_row(table, find_id, Params().add(Int64GetDatum(id))); }

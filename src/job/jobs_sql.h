@@ -7,8 +7,8 @@
 
 namespace jobq {
 
-// The walk over the claimable jobs of a lane, or of one turn in it, in the order in which they are claimed: read in
-// pieces.
+// The walk over the claimable jobs of a lane, or of one round-robin key in it, in the order in which they are claimed:
+// read in pieces.
 struct SqlWalk {
     MemoryContext memory;  // of the piece
     TupleDesc desc;
@@ -17,22 +17,23 @@ struct SqlWalk {
     int at;     // the next one
     int piece;  // how many are read next; 0: there are no more
     int64 lane;
-    bool of_turn;
-    int64 turn;
+    bool of_round_robin_key;
+    int64 round_robin_key;
     core::ClaimKey from, to;
 };
 
 void seek_by_sql(SqlWalk *walk, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to);
-void seek_turn_by_sql(SqlWalk *walk, int64 lane, int64 turn, const core::ClaimKey &from);
+void seek_round_robin_key_by_sql(SqlWalk *walk, int64 lane, int64 key, const core::ClaimKey &from);
 // The key of the next job, as its row has it; false: there are no more.
 bool next_by_sql(SqlWalk *walk, const Table &table, core::ClaimKey *key);
 // Leaves that job in table.row.
 void fetch_by_sql(const SqlWalk &walk, Table *table);
 void end_walk(SqlWalk *walk);
 
-// The next lane behind *lane that has claimable jobs, and the key of the first; the next turn behind *turn of a lane.
+// The next lane behind *lane that has claimable jobs, and the key of the first; the next round-robin key of a lane
+// behind *key.
 bool next_lane_by_sql(const Table &table, int64 *lane, core::ClaimKey *first);
-bool next_turn_by_sql(const Table &table, int64 lane, int64 *turn);
+bool next_round_robin_key_by_sql(const Table &table, int64 lane, int64 *key);
 
 // Each leaves a job in table.row; false: there is none.
 bool find_job_by_sql(Table *table, int64 id);

@@ -1,6 +1,7 @@
 // See jobs_table.h.
 #include "compat/pg.h"
 
+#include "compat/library_version.h"
 #include "compat/relation_changes.h"
 #include "compat/settings.h"
 #include "job/jobs_table.h"
@@ -14,7 +15,6 @@ extern "C" {
 #include "common/hashfn.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/syscache.h"
 }
 
 namespace jobq {
@@ -31,7 +31,10 @@ struct IndexLayout {
 constexpr IndexLayout kIndexes[kJobIndexes] = {
     {"jobs_pkey", true, {kJobId}, {}},
     {"jobs_ready_idx", false, {kJobLane, kJobPriority, kJobRunAt, kJobId}, {{kJobReady, true}}},
-    {"jobs_turn_idx", false, {kJobLane, kJobTurn, kJobPriority, kJobRunAt, kJobId}, {{kJobTurn}, {kJobReady, true}}},
+    {"jobs_round_robin_idx",
+     false,
+     {kJobLane, kJobRoundRobinKey, kJobPriority, kJobRunAt, kJobId},
+     {{kJobRoundRobinKey}, {kJobReady, true}}},
     {"jobs_key_idx",
      false,
      {kJobLane, kJobConcurrencyKey, kJobPriority, kJobRunAt, kJobId},
@@ -71,13 +74,25 @@ void forget(Oid relation) {
         forget_all();
 }
 
-void forget_types(Datum, int, uint32) { forget_all(); }
+void forget_types(Datum, CatalogCache, uint32) { forget_all(); }
 
 [[noreturn]] void unknown_table() {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("table jobq.jobs is not as this version of the library expects it"),
                     errhint("Install the extension's files of one version and run ALTER EXTENSION jobq UPDATE.")));
     pg_unreachable();
+}
+
+constexpr char kFollows[] = "follow_job";
+
+// SQL that an older library would get wrong names the oldest one that does not, as the argument of a trigger.
+void require_library_for(Relation table) {
+    const TriggerDesc *triggers = table->trigdesc;
+    for (int i = 0; triggers != nullptr && i < triggers->numtriggers; i++) {
+        const Trigger &trigger = triggers->triggers[i];
+        if (trigger.tgnargs > 0 && strcmp(trigger.tgname, kFollows) == 0)
+            require_library(trigger.tgargs[0], "table jobq.jobs");
+    }
 }
 
 Oid status_value(Oid type, core::JobStatus status) {
@@ -89,7 +104,7 @@ Oid status_value(Oid type, core::JobStatus status) {
 bool tells_of_changes(const FormData_pg_trigger &trigger) {
     const char *name = NameStr(trigger.tgname);
     const bool always = trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
-    if (strcmp(name, "count_job") == 0 || strcmp(name, "follow_job") == 0)
+    if (strcmp(name, "count_job") == 0 || strcmp(name, kFollows) == 0)
         return always || trigger.tgenabled == TRIGGER_FIRES_ON_ORIGIN;
     return strcmp(name, "tell_job") == 0 && (always || trigger.tgenabled == TRIGGER_FIRES_ON_REPLICA);
 }
@@ -202,6 +217,7 @@ void look_up() {
         known.indexes[i] = get_relname_relid(kIndexes[i].name, known.schema);
         known.checked[i] = false;
     }
+    require_library_for(table);
     known.attached = attached_to(table, kOwnJobColumns, kJobColumns);
     if (known.attached.reason == nullptr) known.attached.reason = reason_in_indexes();
     known.epoch = known.attached.has_children ? kNoEpoch : epoch_of(known.table);
@@ -240,7 +256,7 @@ bool find_in_place(JobsTable *jobs, int64 id) {
     // The table may have been truncated since; while we have it locked it does not get shorter.
     if (jobs->block_count == 0) jobs->block_count = RelationGetNumberOfBlocks(jobs->table.relation);
     if (ItemPointerGetBlockNumber(&place.tid) >= jobs->block_count) return false;
-    if (jobs->by_place == nullptr) jobs->by_place = table_index_fetch_begin(jobs->table.relation);
+    if (jobs->by_place == nullptr) jobs->by_place = begin_fetch_by_place(jobs->table.relation);
     ItemPointerData tid = place.tid;
     bool more = false;
     return table_index_fetch_tuple(jobs->by_place, &tid, jobs->table.snapshot, jobs->table.row, &more, nullptr) &&
@@ -252,8 +268,8 @@ ReadyScan *open_ready(JobsTable *jobs) {
     return &jobs->ready;
 }
 
-ReadyScan *open_turns(JobsTable *jobs) {
-    if (jobs->ready.turns == nullptr) jobs->ready.turns = open_job_index(JobIndex::Turns);
+ReadyScan *open_round_robin(JobsTable *jobs) {
+    if (jobs->ready.round_robin == nullptr) jobs->ready.round_robin = open_job_index(JobIndex::RoundRobin);
     return &jobs->ready;
 }
 
@@ -301,7 +317,7 @@ void close_jobs(JobsTable *jobs) {
     end_scans(jobs);
     if (jobs->ids != nullptr) index_close(jobs->ids, NoLock);
     if (jobs->ready.index != nullptr) index_close(jobs->ready.index, NoLock);
-    if (jobs->ready.turns != nullptr) index_close(jobs->ready.turns, NoLock);
+    if (jobs->ready.round_robin != nullptr) index_close(jobs->ready.round_robin, NoLock);
     if (jobs->attempts_index != nullptr) index_close(jobs->attempts_index, NoLock);
     if (jobs->attempt != nullptr) ExecDropSingleTupleTableSlot(jobs->attempt);
     if (jobs->attempts != nullptr) table_close(jobs->attempts, NoLock);
@@ -449,16 +465,16 @@ void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, c
         seek_entry_range(open_ready(jobs), jobs->table, lane, from, to);
 }
 
-bool next_turn(JobsTable *jobs, int64 lane, int64 *turn) {
-    return jobs->table.by_sql ? next_turn_by_sql(jobs->table, lane, turn)
-                              : next_turn_of(open_turns(jobs), jobs->table, lane, turn);
+bool next_round_robin_key(JobsTable *jobs, int64 lane, int64 *key) {
+    return jobs->table.by_sql ? next_round_robin_key_by_sql(jobs->table, lane, key)
+                              : next_round_robin_key_of(open_round_robin(jobs), jobs->table, lane, key);
 }
 
-void seek_turn(JobsTable *jobs, int64 lane, int64 turn, const core::ClaimKey &from) {
+void seek_round_robin_key(JobsTable *jobs, int64 lane, int64 key, const core::ClaimKey &from) {
     if (jobs->table.by_sql)
-        seek_turn_by_sql(&jobs->walk, lane, turn, from);
+        seek_round_robin_key_by_sql(&jobs->walk, lane, key, from);
     else
-        seek_entry_of_turn(open_turns(jobs), jobs->table, lane, turn, from);
+        seek_entry_of_round_robin_key(open_round_robin(jobs), jobs->table, lane, key, from);
 }
 
 bool next_ready(JobsTable *jobs, core::ClaimKey *key) {

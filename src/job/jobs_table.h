@@ -13,7 +13,7 @@
 namespace jobq {
 
 // The indexes that the library reads itself.
-enum class JobIndex : uint8 { Ids, Ready, Turns, Keys, QueueSlot, KeySlot, GroupWaiting, GroupActive, Unique };
+enum class JobIndex : uint8 { Ids, Ready, RoundRobin, Keys, QueueSlot, KeySlot, GroupWaiting, GroupActive, Unique };
 constexpr int kJobIndexes = static_cast<int>(JobIndex::Unique) + 1;
 
 // The table, and what a session has to know of it: looked up again when the catalogue changes.
@@ -102,10 +102,10 @@ void seek_ready(JobsTable *jobs, int64 lane, const core::ClaimKey &from,
                 const core::ClaimKey &expected = core::kLastKey);
 // The same for the entries up to `to` only, and perhaps some more.
 void seek_ready_range(JobsTable *jobs, int64 lane, const core::ClaimKey &from, const core::ClaimKey &to);
-// The same in the index of queues with round_robin, for the jobs of one turn.
-void seek_turn(JobsTable *jobs, int64 lane, int64 turn, const core::ClaimKey &from);
-// The next turn behind *turn of which the lane has entries, of whatever jobs; false when there is none.
-bool next_turn(JobsTable *jobs, int64 lane, int64 *turn);
+// The same in the index of queues with round_robin, for the jobs of one round-robin key.
+void seek_round_robin_key(JobsTable *jobs, int64 lane, int64 key, const core::ClaimKey &from);
+// The next round-robin key behind *key of which the lane has entries, of whatever jobs; false when there is none.
+bool next_round_robin_key(JobsTable *jobs, int64 lane, int64 *key);
 // The next entry's key; false at the end of the lane or the range. The entry may be of a version that nobody sees any
 // more.
 bool next_ready(JobsTable *jobs, core::ClaimKey *key);

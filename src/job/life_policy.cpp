@@ -39,7 +39,7 @@ void wait_until(Life *life, Micros run_at, Micros now) {
     life->status = waiting_status(run_at, now);
 }
 
-bool needs_turn(const Life &life) { return life.group && !life.group_active; }
+bool waits_for_group(const Life &life) { return life.group && !life.group_active; }
 
 void claim(Life *life, const Event &event) {
     life->status = JobStatus::Processing;
@@ -105,15 +105,15 @@ void block(Life *life) {
     life->group_waiting.reset();
 }
 
-// Into the line of its group, unless it has its turn; else as soon as it is due.
+// Into the line of its group, unless it is the head; else as soon as it is due.
 void unblock(Life *life, const Event &event) {
-    if (needs_turn(*life))
+    if (waits_for_group(*life))
         life->group_waiting = life->group;
     else
         wait_until(life, life->run_at, event.now);
 }
 
-void take_turn(Life *life, const Event &event) {
+void become_group_head(Life *life, const Event &event) {
     life->group_active = life->group_waiting;
     wait_until(life, life->run_at, event.now);
 }
@@ -127,8 +127,8 @@ void start_again(Life *life, Micros run_at, const Event &event) {
     life->company_lease.reset();
     life->holds_key = life->has_key;
     wait_until(life, run_at, event.now);
-    if (event.waits || needs_turn(*life)) life->status = JobStatus::Blocked;
-    if (!event.waits && needs_turn(*life)) life->group_waiting = life->group;
+    if (event.waits || waits_for_group(*life)) life->status = JobStatus::Blocked;
+    if (!event.waits && waits_for_group(*life)) life->group_waiting = life->group;
 }
 
 void retry(Life *life, const Event &event) {
@@ -207,8 +207,8 @@ void happen(Life *life, const Event &event) {
             return block(life);
         case EventKind::DependenciesDone:
             return unblock(life, event);
-        case EventKind::TurnCame:
-            return take_turn(life, event);
+        case EventKind::BecameGroupHead:
+            return become_group_head(life, event);
         case EventKind::Rescheduled:
             return wait_until(life, event.run_at, event.now);
         case EventKind::Retried:
@@ -261,7 +261,7 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::Rescheduled:
             return status == JobStatus::Pending || status == JobStatus::Scheduled;
         case EventKind::LeftLine:
-        case EventKind::TurnCame:
+        case EventKind::BecameGroupHead:
             return status == JobStatus::Blocked && before.group_waiting;
         case EventKind::DependenciesDone:
             return status == JobStatus::Blocked && !before.group_waiting;
@@ -289,8 +289,8 @@ Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcep
     Life life = before;
     wait_until(&life, run_at, now);
     life.holds_key = life.has_key;
-    if (waits || needs_turn(life)) life.status = JobStatus::Blocked;
-    if (!waits && needs_turn(life)) life.group_waiting = life.group;
+    if (waits || waits_for_group(life)) life.status = JobStatus::Blocked;
+    if (!waits && waits_for_group(life)) life.group_waiting = life.group;
     follow_status(&life, now);
     return life;
 }

@@ -92,9 +92,9 @@ enum class EventKind : std::uint8_t {
     Dropped,       // by jobq: a dependency has failed, or its queue was full
     Due,
     Blocked,           // it waits for a dependency again
-    LeftLine,          // the same of one that waits for its turn: that comes after the dependencies
+    LeftLine,          // the same of one in the line of its group: that comes after the dependencies
     DependenciesDone,  // of a blocked job
-    TurnCame,          // of the job of its group that is next
+    BecameGroupHead,   // of the job of its group that is next
     Rescheduled,
     Retried,      // now, with one attempt more at least
     StartedOver,  // with all its attempts, at a time

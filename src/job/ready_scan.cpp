@@ -16,9 +16,9 @@ namespace {
 using core::ClaimKey;
 
 enum ReadyColumn : AttrNumber { kLane = 1, kPriority, kRunAt, kId };
-// The index of turns has the same columns, and the turn behind the lane.
-constexpr AttrNumber kTurn = 2;
-constexpr int kTurnShift = 1;
+// The index of queues with round_robin has the same columns, and the round-robin key behind the lane.
+constexpr AttrNumber kRoundRobinKey = 2;
+constexpr int kRoundRobinShift = 1;
 constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
 
 // Fewer entries ahead than this are not worth telling of.
@@ -82,7 +82,8 @@ ClaimKey key_of(IndexTuple entry, TupleDesc desc, int shift = 0) {
 void begin_scan(ReadyScan *ready, const Table &table, Reach reach, int keys) {
     IndexScanDesc &scan = ready->scans[static_cast<int>(reach)];
     if (scan == nullptr) {
-        Relation index = reach == Reach::Turn || reach == Reach::BehindTurn ? ready->turns : ready->index;
+        Relation index =
+            reach == Reach::RoundRobinKey || reach == Reach::BehindRoundRobinKey ? ready->round_robin : ready->index;
         scan = begin_index_scan(table.relation, index, table.snapshot, keys);
         // The key of an entry is read from the index, before anybody looks at the row.
         scan->xs_want_itup = true;
@@ -117,22 +118,22 @@ void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const Cl
     ready->go_on_behind = core::kLastKey;
 }
 
-void seek_entry_of_turn(ReadyScan *ready, const Table &table, int64 lane, int64 turn, const ClaimKey &from) {
+void seek_entry_of_round_robin_key(ReadyScan *ready, const Table &table, int64 lane, int64 key, const ClaimKey &from) {
     ScanKeyInit(&ready->keys[0], kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
-    ScanKeyInit(&ready->keys[1], kTurn, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(turn));
-    set_row_key(&ready->keys[2], ready->row, kPriority, from, kTurnShift);
-    begin_scan(ready, table, Reach::Turn, 3);
+    ScanKeyInit(&ready->keys[1], kRoundRobinKey, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(key));
+    set_row_key(&ready->keys[2], ready->row, kPriority, from, kRoundRobinShift);
+    begin_scan(ready, table, Reach::RoundRobinKey, 3);
     ready->lane = lane;
     ready->go_on_behind = core::kLastKey;
 }
 
-bool next_turn_of(ReadyScan *ready, const Table &table, int64 lane, int64 *turn) {
+bool next_round_robin_key_of(ReadyScan *ready, const Table &table, int64 lane, int64 *key) {
     ScanKeyInit(&ready->keys[0], kLane, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(lane));
-    ScanKeyInit(&ready->keys[1], kTurn, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*turn));
-    begin_scan(ready, table, Reach::BehindTurn, 2);
+    ScanKeyInit(&ready->keys[1], kRoundRobinKey, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(*key));
+    begin_scan(ready, table, Reach::BehindRoundRobinKey, 2);
     if (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) return false;
     bool is_null;
-    *turn = DatumGetInt64(index_getattr(ready->current->xs_itup, kTurn, ready->current->xs_itupdesc, &is_null));
+    *key = DatumGetInt64(index_getattr(ready->current->xs_itup, kRoundRobinKey, ready->current->xs_itupdesc, &is_null));
     return true;
 }
 
@@ -141,7 +142,7 @@ bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
         if (ready->go_on_behind == core::kLastKey) return false;
         seek_entry(ready, table, ready->lane, core::next_key(ready->go_on_behind), core::kLastKey);
     }
-    const int shift = ready->current == ready->scans[static_cast<int>(Reach::Turn)] ? kTurnShift : 0;
+    const int shift = ready->current == ready->scans[static_cast<int>(Reach::RoundRobinKey)] ? kRoundRobinShift : 0;
     *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc, shift);
     return true;
 }

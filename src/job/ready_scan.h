@@ -12,14 +12,14 @@ namespace jobq {
 
 // How much of a lane a scan reads, or any entry of the lanes behind it. The index' key is (lane, priority, run_at,
 // id).
-// The last two are of the index whose key is (lane, turn, priority, run_at, id): the rest of a turn, or any turn
-// behind one.
-enum class Reach { Rest, UpToMoment, WithinMoment, Behind, Turn, BehindTurn };
+// The last two are of the index of queues with round_robin, (lane, round-robin key, priority, run_at, id): the rest of
+// one round-robin key, or any key behind it.
+enum class Reach { Rest, UpToMoment, WithinMoment, Behind, RoundRobinKey, BehindRoundRobinKey };
 constexpr int kReaches = 6;
 
 struct ReadyScan {
     Relation index;
-    Relation turns;
+    Relation round_robin;
     IndexScanDesc scans[kReaches];  // nullptr: not used yet
     IndexScanDesc current;
     int64 lane;
@@ -39,10 +39,11 @@ void seek_entry(ReadyScan *ready, const Table &table, int64 lane, const core::Cl
 // The same for a caller who wants the entries up to `to` only: the scan ends about there, some entries too late.
 void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const core::ClaimKey &from,
                       const core::ClaimKey &to);
-// Goes to the first entry of a turn of a lane at or behind `from`, in the index of turns.
-void seek_entry_of_turn(ReadyScan *ready, const Table &table, int64 lane, int64 turn, const core::ClaimKey &from);
-// The next turn of a lane behind *turn that has entries, of whatever jobs; false when there is none.
-bool next_turn_of(ReadyScan *ready, const Table &table, int64 lane, int64 *turn);
+// Goes to the first entry of a round-robin key in a lane at or behind `from`.
+void seek_entry_of_round_robin_key(ReadyScan *ready, const Table &table, int64 lane, int64 key,
+                                   const core::ClaimKey &from);
+// The next round-robin key of a lane behind *key that has entries, of whatever jobs; false when there is none.
+bool next_round_robin_key_of(ReadyScan *ready, const Table &table, int64 lane, int64 *key);
 // The next entry's key; false at the end.
 bool next_entry(ReadyScan *ready, const Table &table, core::ClaimKey *key);
 

@@ -4,10 +4,6 @@
 #include "compat/args.h"
 #include "job/status.h"
 
-extern "C" {
-#include "utils/syscache.h"
-}
-
 namespace jobq {
 
 Oid status_type() {

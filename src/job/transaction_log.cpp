@@ -82,7 +82,7 @@ uint64 hash_of_lane(int64 lane, int16 priority) {
 // The key's name, behind the others; -1: there is no room.
 int32 keep_key(std::string_view key) {
     if (key.size() > core::kMaxConcurrencyKeyBytes || log.key_bytes + key.size() > sizeof(log.keys)) return -1;
-    memcpy(log.keys + log.key_bytes, key.data(), key.size());
+    std::copy(key.begin(), key.end(), log.keys + log.key_bytes);
     log.key_bytes += static_cast<int>(key.size());
     return log.key_bytes - static_cast<int32>(key.size());
 }

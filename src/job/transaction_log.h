@@ -90,9 +90,9 @@ constexpr int64 kNoJob = PG_INT64_MAX;
 void log_unblocked(Blocker blocker, int64 key, int64 job = kNoJob);
 // Nobody knows which ones.
 void log_unblocked_anywhere(Blocker blocker);
-// A job of the group waits for its turn from now on.
+// A job stands in the line of the group from now on.
 inline void publish_group_waits(int64 group, int64 job) { log_unblocked(Blocker::Group, group, job); }
-// The job of the group whose turn it was has ended, or is gone.
+// The head of the group has ended, or is gone.
 inline void publish_group_free(int64 group) { log_unblocked(Blocker::Group, group); }
 // Blocked jobs are being set free, by who alone may do so, until it is done: what it remembers is wrong if it fails.
 void unblocking_until_commit(bool going_on);

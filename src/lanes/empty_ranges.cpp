@@ -192,21 +192,21 @@ int tracked_lanes(uint64 epoch, TrackedLane *held, int room) {
 int max_tracked_lanes() { return table.room(); }
 
 RepairPlace take_repair_place() {
-    Slot *slot = known_session_slot();
-    if (slot == nullptr) return kRepairBegins;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    const RepairPlace place = slot->repaired_to;
-    slot->repaired_to = kRepairBegins;
-    LWLockRelease(slots_lock());
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return kRepairBegins;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    const RepairPlace place = db->repaired_to;
+    db->repaired_to = kRepairBegins;
+    LWLockRelease(database_states_lock());
     return place;
 }
 
 void leave_repair_place(const RepairPlace &place) {
-    Slot *slot = known_session_slot();
-    if (slot == nullptr) return;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->repaired_to = place;
-    LWLockRelease(slots_lock());
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->repaired_to = place;
+    LWLockRelease(database_states_lock());
 }
 
 Size empty_ranges_size() { return offsetof(LaneRanges, sets) + sizeof(Set) * set_count(); }

@@ -17,10 +17,6 @@
 
 #include <algorithm>
 
-extern "C" {
-#include "utils/syscache.h"
-}
-
 namespace jobq {
 
 namespace {

@@ -9,11 +9,11 @@
 namespace jobq {
 
 Horizon horizon() {
-    const Slot *slot = known_session_slot();
-    if (slot == nullptr) return kUnknownHorizon;
-    LWLockAcquire(slots_lock(), LW_SHARED);
-    Horizon known = slot->horizon;
-    LWLockRelease(slots_lock());
+    const DatabaseState *db = known_session_database();
+    if (db == nullptr) return kUnknownHorizon;
+    LWLockAcquire(database_states_lock(), LW_SHARED);
+    Horizon known = db->horizon;
+    LWLockRelease(database_states_lock());
     const LoggedRound &own = transaction_log().round;
     if (own.any) known.deadline = Min(known.deadline, own.lease_deadline);
     return known;
@@ -21,13 +21,13 @@ Horizon horizon() {
 
 uint64 begin_horizon_scan() {
     if (IsolationUsesXactSnapshot() || !shared_memory_ready() || !IsUnderPostmaster) return 0;
-    Slot *slot = session_slot();
-    if (slot == nullptr) return 0;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    slot->horizon_version = ++shared_state()->horizon_versions;
-    slot->horizon = kUnknownHorizon;
-    const uint64 version = slot->horizon_version;
-    LWLockRelease(slots_lock());
+    DatabaseState *db = session_database();
+    if (db == nullptr) return 0;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    db->horizon_version = ++shared_state()->horizon_versions;
+    db->horizon = kUnknownHorizon;
+    const uint64 version = db->horizon_version;
+    LWLockRelease(database_states_lock());
     return version;
 }
 

@@ -61,7 +61,7 @@ void scan(Slots *slots, SlotOf of, Snapshot snapshot, ScanKeyData *keys, int cou
     } else {
         for (int i = 0; i < count; i++)
             keys[i].sk_attno = keys[i].sk_attno == kSlot ? AttrNumber(column_of_slot(of)) : AttrNumber(kJobSlotSeq);
-        TableScanDesc scan = table_beginscan(table, snapshot, count, keys);
+        TableScanDesc scan = begin_table_scan(table, snapshot, count, keys);
         while (table_scan_getnextslot(scan, ForwardScanDirection, slots->found)) {
             CHECK_FOR_INTERRUPTS();
             if (!body()) break;

@@ -1,4 +1,4 @@
-// The library's entry: magic block, _PG_init, version; and who takes part in the end of a transaction, in which order.
+// The library's entry: magic block, _PG_init; and who takes part in the end of a transaction, in which order.
 #include "compat/pg.h"
 
 #include "bgw/drop_extension.h"
@@ -8,12 +8,14 @@
 #include "claim/recent_claims.h"
 #include "claim/round_robin.h"
 #include "compat/async_commit.h"
+#include "compat/library_version.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "compat/transaction.h"
 #include "edges/awaited_jobs.h"
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
+#include "identity/data_directory.h"
 #include "job/change_job.h"
 #include "job/logged.h"
 #include "lanes/empty_ranges.h"
@@ -92,6 +94,7 @@ static_assert(in_order(kTransactionParts));
 
 // The pieces of the shared memory.
 constexpr SharedPart kSharedParts[] = {
+    {"jobq data directory", data_directory_size, make_data_directory},
     {"jobq empty ranges", empty_ranges_size, make_empty_ranges},
     {"jobq young leases", young_leases_size, make_young_leases},
     {"jobq recent claims", recent_claims_size, make_recent_claims},
@@ -100,7 +103,7 @@ constexpr SharedPart kSharedParts[] = {
     {"jobq job waiters", job_waiters_size, make_job_waiters},
     {"jobq limits", limits_size, make_limits},
     {"jobq throttled ranges", throttled_ranges_size, make_throttled_ranges},
-    {"jobq databases", slots_size, make_slots},
+    {"jobq databases", database_states_size, make_database_states},
     {"jobq counters", counters_size, make_counters},
     {"jobq prepared", prepared_size, make_prepared},
     {"jobq round robin", round_robin_size, make_round_robin},
@@ -126,22 +129,18 @@ PGDLLEXPORT void _PG_init(void);
 // Defines the settings and takes part in transactions; while preloading, also reserves the shared memory, hooks into
 // utility commands and registers the launcher.
 void _PG_init(void) {
+    jobq::require_only_library();
     jobq::define_settings();
     jobq::install_query_hooks();
     jobq::tell_of_changes(&jobq::kDoorReaders);
     jobq::take_part_in_transactions(jobq::kTransactionParts, lengthof(jobq::kTransactionParts));
+    jobq::be_only_library();
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_memory(jobq::kSharedParts, lengthof(jobq::kSharedParts));
     jobq::install_utility_hook();
     jobq::install_drop_extension_hook();
     jobq::install_triggers_hook();
     jobq::register_launcher();
-}
-
-PG_FUNCTION_INFO_V1(jobq_version);
-PGDLLEXPORT Datum jobq_version(PG_FUNCTION_ARGS) {
-    (void)fcinfo;
-    PG_RETURN_TEXT_P(cstring_to_text(JOBQ_VERSION));
 }
 
 }  // extern "C"

@@ -164,7 +164,7 @@ bool explain_group(const Subject &job) {
     const char *waiting = psprintf("%s wait%s before it", count_text(before), before == 1 ? "s" : "");
     job.sink->take({"group",
                     head.size() > 0
-                        ? psprintf("job %lld has the turn of group \"%s\"; %s",
+                        ? psprintf("job %lld is the head of group \"%s\"; %s",
                                    static_cast<long long>(head[0].int64_at(1)), string_at(job, kGroupKey), waiting)
                         : psprintf("in group \"%s\" %s", string_at(job, kGroupKey), waiting),
                     head.size() > 0 ? ids_in(head) : 0, 0, DT_NOEND});

@@ -150,7 +150,7 @@ void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *si
 
 void explain_blocked(int64 count, ReasonSink *sink) {
     sink->take({"blocked",
-                psprintf("%s for dependencies or for the turn in a group: jobq_explain of one of them",
+                psprintf("%s for dependencies or behind the head of a group: jobq_explain of one of them",
                          psprintf("%s wait%s", jobs_text(count), count == 1 ? "s" : "")),
                 0, 0, DT_NOEND});
     explain_unserved("jobs are blocked", sink);

@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "identity/identity.h"
 #include "lanes/lanes.h"
 #include "limits/limit_settings.h"
 #include "limits/limit_state.h"
@@ -371,7 +372,11 @@ void explain_holders(const RowHolders &holders, Datum jobs, int64 count, ReasonS
 
 bool explain_refusal(ReasonSink *sink) {
     FailureText failure;
-    const bool locked = explain_table_locks(sink);
+    const bool copy = leaves_jobs_alone();
+    if (copy)
+        sink->take(
+            {"copy", psprintf("the database is a copy, see jobq_adopt(). %s", describe_origin()), 0, 0, DT_NOEND});
+    const bool locked = explain_table_locks(sink) || copy;
     if (attempt(require_usable_jobs, &failure)) return locked;
     refused(failure, sink);
     return true;

@@ -145,7 +145,7 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             core::Event event = event_of(retries, before.id);
             if (!core::applies(event.kind, before.life)) return true;
             // A job that has never started may have been cancelled for one of its dependencies: it waits for them
-            // again. Then a job of a group waits for its turn, unless it still has it.
+            // again. Then a job of a group gets into its line, unless it still is the head.
             event.waits = !before.life.started_at && has_dependencies(&edges, before.id);
             core::Life after = core::after_event(before.life, event);
             if (!write_life(jobs, before, after, {}, &after)) return false;

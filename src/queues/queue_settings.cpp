@@ -48,29 +48,33 @@ void check_choice(const core::QueueSetting &setting, std::string_view word) {
                     errhint("Use %s.", described_words(setting.words))));
 }
 
+// The field of a setting from the column that has its value.
+void read_setting(const Row &row, int column, MemoryContext, const char *, int32 *field) {
+    *field = row.int32_at(column);
+}
+void read_setting(const Row &row, int column, MemoryContext, const char *, core::Micros *field) {
+    *field = span_of(DatumGetIntervalP(row.get(column)));
+}
+void read_setting(const Row &row, int column, MemoryContext, const char *, bool *field) {
+    *field = row.bool_at(column);
+}
+void read_setting(const Row &row, int column, MemoryContext context, const char *, std::string_view *field) {
+    *field = keep(context, row.text_at(column));
+}
+template <typename Choice>
+void read_setting(const Row &row, int column, MemoryContext, const char *words, Choice *field) {
+    const int choice = core::choice_of(words, row.text_at(column));
+    if (choice >= 0) *field = static_cast<Choice>(choice);
+}
+
 }  // namespace
 
 void read_settings_at(const Row &row, int first, MemoryContext context, core::QueueSettings *settings) {
     int column = first - 1;
-#define JOBQ_NUMBER(name, ...) \
-    if (!row.is_null(++column)) settings->name = row.int32_at(column);
-#define JOBQ_SPAN(name, ...) \
-    if (!row.is_null(++column)) settings->name = span_of(DatumGetIntervalP(row.get(column)));
-#define JOBQ_CHOICE(name, type, otherwise, words, text)                    \
-    if (!row.is_null(++column)) {                                          \
-        const int choice = core::choice_of(words, row.text_at(column));    \
-        if (choice >= 0) settings->name = static_cast<core::type>(choice); \
-    }
-#define JOBQ_QUEUE(name, ...) \
-    if (!row.is_null(++column)) settings->name = keep(context, row.text_at(column));
-#define JOBQ_SWITCH(name, ...) \
-    if (!row.is_null(++column)) settings->name = row.bool_at(column);
-    JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER, JOBQ_SPAN, JOBQ_CHOICE, JOBQ_QUEUE, JOBQ_SWITCH)
-#undef JOBQ_NUMBER
-#undef JOBQ_SPAN
-#undef JOBQ_CHOICE
-#undef JOBQ_QUEUE
-#undef JOBQ_SWITCH
+#define JOBQ_SETTING(name, kind, type, otherwise, words, ...) \
+    if (!row.is_null(++column)) read_setting(row, column, context, words, &settings->name);
+    JOBQ_EACH_SETTING
+#undef JOBQ_SETTING
 }
 
 Oid setting_type(const core::QueueSetting &setting) {

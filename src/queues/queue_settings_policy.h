@@ -44,19 +44,24 @@ constexpr Micros kAnySpan = INT64_MAX;
     SWITCH(round_robin, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs")
 // clang-format on
 
+// The rows alike, whatever their kind: JOBQ_EACH_SETTING is one JOBQ_SETTING for each, which whoever uses it defines.
+#define JOBQ_NUMBER_SETTING(name, otherwise, lowest, highest, text) \
+    JOBQ_SETTING(name, Number, std::int32_t, otherwise, "", lowest, highest, otherwise < lowest, text)
+#define JOBQ_SPAN_SETTING(name, otherwise, lowest, highest, text) \
+    JOBQ_SETTING(name, Span, Micros, otherwise, "", lowest, highest, otherwise < lowest, text)
+#define JOBQ_CHOICE_SETTING(name, type, otherwise, words, text) \
+    JOBQ_SETTING(name, Choice, type, type::otherwise, words, 0, 0, false, text)
+#define JOBQ_QUEUE_SETTING(name, text) JOBQ_SETTING(name, Queue, std::string_view, {}, "", 0, 0, true, text)
+#define JOBQ_SWITCH_SETTING(name, text) JOBQ_SETTING(name, Switch, bool, false, "", 0, 0, false, text)
+#define JOBQ_EACH_SETTING                                                                                \
+    JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER_SETTING, JOBQ_SPAN_SETTING, JOBQ_CHOICE_SETTING, JOBQ_QUEUE_SETTING, \
+                        JOBQ_SWITCH_SETTING)
+
 // The settings in force, with the defaults.
 struct QueueSettings {
-#define JOBQ_NUMBER(name, otherwise, lowest, highest, text) std::int32_t name = otherwise;
-#define JOBQ_SPAN(name, otherwise, lowest, highest, text) Micros name = otherwise;
-#define JOBQ_CHOICE(name, type, otherwise, words, text) type name = type::otherwise;
-#define JOBQ_QUEUE(name, text) std::string_view name = {};
-#define JOBQ_SWITCH(name, text) bool name = false;
-    JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER, JOBQ_SPAN, JOBQ_CHOICE, JOBQ_QUEUE, JOBQ_SWITCH)
-#undef JOBQ_NUMBER
-#undef JOBQ_SPAN
-#undef JOBQ_CHOICE
-#undef JOBQ_QUEUE
-#undef JOBQ_SWITCH
+#define JOBQ_SETTING(name, kind, type, otherwise, ...) type name = otherwise;
+    JOBQ_EACH_SETTING
+#undef JOBQ_SETTING
 };
 static_assert(std::is_trivially_copyable_v<QueueSettings>, "may live where a longjmp skips destructors");
 constexpr QueueSettings kDefaultSettings = {};
@@ -75,27 +80,18 @@ struct QueueSetting {
 
 // One number for each, in the order of the table.
 enum class SettingNumber : std::uint8_t {
-#define JOBQ_NUMBERED(name, ...) name,
-    JOBQ_QUEUE_SETTINGS(JOBQ_NUMBERED, JOBQ_NUMBERED, JOBQ_NUMBERED, JOBQ_NUMBERED, JOBQ_NUMBERED)
-#undef JOBQ_NUMBERED
+#define JOBQ_SETTING(name, ...) name,
+    JOBQ_EACH_SETTING
+#undef JOBQ_SETTING
         Count
 };
 constexpr int kQueueSettings = static_cast<int>(SettingNumber::Count);
 
 constexpr QueueSetting kQueueSettingTable[kQueueSettings] = {
-#define JOBQ_NUMBER(name, otherwise, lowest, highest, text) \
-    {#name, "", text, lowest, highest, SettingType::Number, otherwise < lowest},
-#define JOBQ_SPAN(name, otherwise, lowest, highest, text) \
-    {#name, "", text, lowest, highest, SettingType::Span, otherwise < lowest},
-#define JOBQ_CHOICE(name, type, otherwise, words, text) {#name, words, text, 0, 0, SettingType::Choice, false},
-#define JOBQ_QUEUE(name, text) {#name, "", text, 0, 0, SettingType::Queue, true},
-#define JOBQ_SWITCH(name, text) {#name, "", text, 0, 0, SettingType::Switch, false},
-    JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER, JOBQ_SPAN, JOBQ_CHOICE, JOBQ_QUEUE, JOBQ_SWITCH)
-#undef JOBQ_NUMBER
-#undef JOBQ_SPAN
-#undef JOBQ_CHOICE
-#undef JOBQ_QUEUE
-#undef JOBQ_SWITCH
+#define JOBQ_SETTING(name, kind, type, otherwise, words, lowest, highest, removable, text) \
+    {#name, words, text, lowest, highest, SettingType::kind, removable},
+    JOBQ_EACH_SETTING
+#undef JOBQ_SETTING
 };
 
 constexpr const QueueSetting &setting_of(SettingNumber number) { return kQueueSettingTable[static_cast<int>(number)]; }

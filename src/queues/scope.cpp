@@ -14,7 +14,6 @@
 extern "C" {
 #include "catalog/pg_proc.h"
 #include "utils/acl.h"
-#include "utils/syscache.h"
 }
 
 namespace jobq {
@@ -69,7 +68,7 @@ void on_relcache_invalidation(Oid relation) {
     current_generation++;
 }
 
-void on_syscache_invalidation(Datum, int, uint32) { current_generation++; }
+void on_syscache_invalidation(Datum, CatalogCache, uint32) { current_generation++; }
 
 // Somebody may use it until the transaction ends.
 void retire(CacheEntry *entry) {
@@ -82,7 +81,7 @@ void open_cache() {
     if (cache == nullptr) {
         cache = make_hash_table("jobq scopes", sizeof(CacheKey), sizeof(CacheEntry), CacheMemoryContext);
         on_relation_change(on_relcache_invalidation);
-        for (const int id : {AUTHMEMROLEMEM, AUTHOID, PROCOID})
+        for (const CatalogCache id : {AUTHMEMROLEMEM, AUTHOID, PROCOID})
             CacheRegisterSyscacheCallback(id, on_syscache_invalidation, Datum(0));
     }
     if (hash_get_num_entries(cache) < kMaxCached) return;

@@ -21,59 +21,59 @@ constexpr int kLookRest = 50;
 // Where it has left out some that were held: those wait for the next look.
 constexpr int kHeldLookRest = 10;
 
-// Where this session found its slot last.
-Slot *own_slot = nullptr;
+// Where this session found the state of its database last.
+DatabaseState *own_database = nullptr;
 
-void init_slot(Slot *slot) {
-    pg_atomic_write_u64(&slot->next_due, static_cast<uint64>(kNothingDue));
-    slot->worker = nullptr;
-    slot->leave = false;
-    slot->keep_out = 0;
-    slot->starting = false;
-    slot->started_at = 0;
-    slot->pid = 0;
-    slot->recount_pid = 0;
-    slot->recount_started = 0;
-    slot->in_round = false;
-    slot->rests = false;
-    slot->round_due = kNothingDue;
-    slot->extension = Presence::Unknown;
-    slot->version[0] = '\0';
-    slot->failures = 0;
-    slot->not_before = 0;
-    slot->unserved = false;
-    slot->leases_found = false;
-    slot->looked_epoch = kNoEpoch;
-    slot->looked_at = 0;
-    slot->look_took = 0;
-    slot->look_held = false;
-    slot->horizon = kUnknownHorizon;
-    slot->horizon_version = 0;
-    slot->repaired_to = kRepairBegins;
-    slot->heartbeats_checked = 0;
-    slot->heartbeats_checked_grace = 0;
-    slot->last_round = 0;
-    slot->last_chores = 0;
-    slot->rounds = 0;
-    slot->relied_on = 0;
-    memset(slot->steps, 0, sizeof(slot->steps));
-    slot->last_error[0] = '\0';
-    slot->last_error_at = 0;
-    slot->last_error_step = kWorkerStep;
-    slot->last_error_over_at = 0;
+void init_database_state(DatabaseState *db) {
+    pg_atomic_write_u64(&db->next_due, static_cast<uint64>(kNothingDue));
+    db->worker = nullptr;
+    db->leave = false;
+    db->keep_out = 0;
+    db->starting = false;
+    db->started_at = 0;
+    db->pid = 0;
+    db->recount_pid = 0;
+    db->recount_started = 0;
+    db->in_round = false;
+    db->rests = core::Rest::None;
+    db->round_due = kNothingDue;
+    db->extension = Presence::Unknown;
+    db->version[0] = '\0';
+    db->failures = 0;
+    db->not_before = 0;
+    db->unserved = false;
+    db->leases_found = false;
+    db->looked_epoch = kNoEpoch;
+    db->looked_at = 0;
+    db->look_took = 0;
+    db->look_held = false;
+    db->horizon = kUnknownHorizon;
+    db->horizon_version = 0;
+    db->repaired_to = kRepairBegins;
+    db->heartbeats_checked = 0;
+    db->heartbeats_checked_grace = 0;
+    db->last_round = 0;
+    db->last_chores = 0;
+    db->rounds = 0;
+    db->relied_on = 0;
+    memset(db->steps, 0, sizeof(db->steps));
+    db->last_error[0] = '\0';
+    db->last_error_at = 0;
+    db->last_error_step = kWorkerStep;
+    db->last_error_over_at = 0;
 }
 
-// The slot of this session's database; nullptr when no worker will be started in it.
-const Slot *served_slot() {
-    const Slot *slot = settings.enabled ? known_session_slot() : nullptr;
-    return slot != nullptr && !slot->unserved && shared->launcher != nullptr ? slot : nullptr;
+// The state of this session's database; nullptr when no worker will be started in it.
+const DatabaseState *served_database() {
+    const DatabaseState *db = settings.enabled ? known_session_database() : nullptr;
+    return db != nullptr && !db->unserved && shared->launcher != nullptr ? db : nullptr;
 }
 
 }  // namespace
 
-Size slots_size() { return sizeof(SharedState); }
+Size database_states_size() { return sizeof(SharedState); }
 
-void make_slots(void *memory, bool fresh) {
+void make_database_states(void *memory, bool fresh) {
     shared = static_cast<SharedState *>(memory);
     if (!fresh) return;
     memset(memory, 0, sizeof(SharedState));
@@ -82,141 +82,141 @@ void make_slots(void *memory, bool fresh) {
     pg_atomic_init_u64(&shared->grace_start, 0);
     pg_atomic_init_u64(&shared->writing_since, 0);
     pg_atomic_init_u64(&shared->clock_offset, 0);
-    for (Slot &slot : shared->slots) {
-        pg_atomic_init_u32(&slot.database, InvalidOid);
-        pg_atomic_init_u64(&slot.next_due, static_cast<uint64>(kNothingDue));
-        init_slot(&slot);
+    for (DatabaseState &db : shared->databases) {
+        pg_atomic_init_u32(&db.database, InvalidOid);
+        pg_atomic_init_u64(&db.next_due, static_cast<uint64>(kNothingDue));
+        init_database_state(&db);
     }
     start_clock();
 }
 
 SharedState *shared_state() { return shared; }
 
-LWLock *slots_lock() { return shared_lock(Lock::Slots); }
+LWLock *database_states_lock() { return shared_lock(Lock::DatabaseStates); }
 
-Slot *find_slot(Oid database) {
-    for (Slot &slot : shared->slots) {
-        if (pg_atomic_read_u32(&slot.database) == database) return &slot;
+DatabaseState *find_database_state(Oid database) {
+    for (DatabaseState &db : shared->databases) {
+        if (pg_atomic_read_u32(&db.database) == database) return &db;
     }
     return nullptr;
 }
 
-Slot *obtain_slot(Oid database) {
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    Slot *slot = find_slot(database);
-    if (slot == nullptr) {
-        slot = find_slot(InvalidOid);
-        if (slot != nullptr) {
-            init_slot(slot);
+DatabaseState *obtain_database_state(Oid database) {
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    DatabaseState *db = find_database_state(database);
+    if (db == nullptr) {
+        db = find_database_state(InvalidOid);
+        if (db != nullptr) {
+            init_database_state(db);
             pg_write_barrier();
-            pg_atomic_write_u32(&slot->database, database);
+            pg_atomic_write_u32(&db->database, database);
         } else {
             pg_atomic_write_u32(&shared->table_full, 1);
         }
     }
-    LWLockRelease(slots_lock());
-    return slot;
+    LWLockRelease(database_states_lock());
+    return db;
 }
 
-bool release_slot(Slot *slot) {
-    const Oid database = pg_atomic_read_u32(&slot->database);
-    pg_atomic_write_u32(&slot->database, InvalidOid);
+bool release_database_state(DatabaseState *db) {
+    const Oid database = pg_atomic_read_u32(&db->database);
+    pg_atomic_write_u32(&db->database, InvalidOid);
     // A commit lowers next_due first and looks at the database afterwards, so one of the two notices the other.
     pg_memory_barrier();
-    if (due_of(slot) == kNothingDue) return true;
-    pg_atomic_write_u32(&slot->database, database);
+    if (due_of(db) == kNothingDue) return true;
+    pg_atomic_write_u32(&db->database, database);
     return false;
 }
 
-Slot *session_slot() {
-    Slot *slot = known_session_slot();
-    if (slot == nullptr) slot = own_slot = obtain_slot(MyDatabaseId);
-    return slot;
+DatabaseState *session_database() {
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) db = own_database = obtain_database_state(MyDatabaseId);
+    return db;
 }
 
-Slot *known_session_slot() {
+DatabaseState *known_session_database() {
     if (shared == nullptr) return nullptr;
-    if (own_slot == nullptr || pg_atomic_read_u32(&own_slot->database) != MyDatabaseId)
-        own_slot = find_slot(MyDatabaseId);
-    return own_slot;
+    if (own_database == nullptr || pg_atomic_read_u32(&own_database->database) != MyDatabaseId)
+        own_database = find_database_state(MyDatabaseId);
+    return own_database;
 }
 
 bool indexing_is_lazy() {
-    const Slot *slot = served_slot();
-    return slot != nullptr && slot->leases_found;
+    const DatabaseState *db = served_database();
+    return db != nullptr && db->leases_found;
 }
 
 bool worker_comes_by() {
-    const Slot *slot = served_slot();
-    return slot != nullptr && slot->rounds > 0;
+    const DatabaseState *db = served_database();
+    return db != nullptr && db->rounds > 0;
 }
 
 TimestampTz next_look_for_unindexed(uint64 epoch) {
-    const Slot *slot = shared == nullptr ? nullptr : session_slot();
-    if (slot == nullptr) return DT_NOEND;
-    const bool looked = slot->leases_found || slot->look_held;
-    if (!looked || slot->looked_epoch != epoch) return DT_NOBEGIN;
-    if (!slot->look_held && epoch != kNoEpoch) return DT_NOEND;
-    const core::Micros rest = slot->look_held ? Max(core::kSecond, kHeldLookRest * slot->look_took)
-                                              : Max(core::kMinute, kLookRest * slot->look_took);
-    return GetCurrentTimestamp() < slot->looked_at ? DT_NOBEGIN : slot->looked_at + rest;
+    const DatabaseState *db = shared == nullptr ? nullptr : session_database();
+    if (db == nullptr) return DT_NOEND;
+    const bool looked = db->leases_found || db->look_held;
+    if (!looked || db->looked_epoch != epoch) return DT_NOBEGIN;
+    if (!db->look_held && epoch != kNoEpoch) return DT_NOEND;
+    const core::Micros rest = db->look_held ? Max(core::kSecond, kHeldLookRest * db->look_took)
+                                            : Max(core::kMinute, kLookRest * db->look_took);
+    return GetCurrentTimestamp() < db->looked_at ? DT_NOBEGIN : db->looked_at + rest;
 }
 
 void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held) {
-    Slot *slot = known_session_slot();
-    if (slot == nullptr) return;
-    if (!held) slot->leases_found = true;
-    slot->look_held = held;
-    slot->looked_epoch = epoch;
-    slot->looked_at = GetCurrentTimestamp();
-    slot->look_took = Max(slot->looked_at - begin, 0);
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return;
+    if (!held) db->leases_found = true;
+    db->look_held = held;
+    db->looked_epoch = epoch;
+    db->looked_at = GetCurrentTimestamp();
+    db->look_took = Max(db->looked_at - begin, 0);
 }
 
 bool heartbeats_doubtful(TimestampTz grace_start) {
-    const Slot *slot = known_session_slot();
-    const core::Micros age = slot == nullptr ? 0 : GetCurrentTimestamp() - slot->heartbeats_checked;
-    return slot == nullptr || slot->heartbeats_checked_grace != grace_start || age < 0 || age > core::kMinute;
+    const DatabaseState *db = known_session_database();
+    const core::Micros age = db == nullptr ? 0 : GetCurrentTimestamp() - db->heartbeats_checked;
+    return db == nullptr || db->heartbeats_checked_grace != grace_start || age < 0 || age > core::kMinute;
 }
 
 void heartbeats_checked(TimestampTz grace_start) {
-    Slot *slot = known_session_slot();
-    if (slot == nullptr) return;
-    slot->heartbeats_checked = GetCurrentTimestamp();
-    slot->heartbeats_checked_grace = grace_start;
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return;
+    db->heartbeats_checked = GetCurrentTimestamp();
+    db->heartbeats_checked_grace = grace_start;
 }
 
 void doubt_heartbeats() {
-    if (Slot *slot = known_session_slot()) slot->heartbeats_checked_grace = 0;
+    if (DatabaseState *db = known_session_database()) db->heartbeats_checked_grace = 0;
 }
 
-bool lower_due(Slot *slot, TimestampTz due) {
+bool lower_due(DatabaseState *db, TimestampTz due) {
     // What the caller committed must be visible before it concludes that a round still to come will see it.
     pg_memory_barrier();
-    uint64 known = pg_atomic_read_u64(&slot->next_due);
+    uint64 known = pg_atomic_read_u64(&db->next_due);
     while (static_cast<TimestampTz>(known) > due) {
-        if (pg_atomic_compare_exchange_u64(&slot->next_due, &known, static_cast<uint64>(due))) return true;
+        if (pg_atomic_compare_exchange_u64(&db->next_due, &known, static_cast<uint64>(due))) return true;
     }
     return false;
 }
 
-void publish_due(Slot *slot, TimestampTz due) {
-    if (!lower_due(slot, due)) return;
+void publish_due(DatabaseState *db, TimestampTz due) {
+    if (!lower_due(db, due)) return;
     pg_memory_barrier();
     // A worker that goes clears this first and tells the launcher afterwards, which then reads next_due.
-    PGPROC *worker = slot->worker;
+    PGPROC *worker = db->worker;
     if (worker != nullptr)
         SetLatch(&worker->procLatch);
     else
         wake_launcher();
 }
 
-void call_worker(Slot *slot) {
+void call_worker(DatabaseState *db) {
     pg_memory_barrier();
-    PGPROC *worker = slot->worker;
+    PGPROC *worker = db->worker;
     if (worker != nullptr)
         SetLatch(&worker->procLatch);
     else
-        publish_due(slot, GetCurrentTimestamp());
+        publish_due(db, GetCurrentTimestamp());
 }
 
 void wake_launcher() {
@@ -225,10 +225,10 @@ void wake_launcher() {
 }
 
 void ask_for_round(TimestampTz now) {
-    Slot *slot = known_session_slot();
-    if (slot == nullptr) return;
-    slot->relied_on = now;
-    publish_due(slot, now + tick_interval());
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return;
+    db->relied_on = now;
+    publish_due(db, now + tick_interval());
 }
 
 }  // namespace jobq

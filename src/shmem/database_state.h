@@ -1,7 +1,7 @@
-// The slots of the databases in shared memory, and the rules for touching them.
+// The states of the databases in shared memory, and the rules for touching them.
 //
-// A slot belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
-// commit that publishes a deadline; everything else is written under the lock, most of it by the slot's worker.
+// A state belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
+// commit that publishes a deadline; everything else is written under the lock, most of it by the database's worker.
 // No error may be raised while the lock is held.
 #pragma once
 
@@ -53,7 +53,7 @@ struct RepairPlace {
 };
 constexpr RepairPlace kRepairBegins = {PG_INT64_MIN, core::kFirstKey};
 
-struct Slot {
+struct DatabaseState {
     pg_atomic_uint32 database;  // InvalidOid: free
     pg_atomic_uint64 next_due;  // TimestampTz of the next round; kNothingDue: none, or one is going on
     PGPROC *volatile worker;    // whose latch to set; cleared before the process ends
@@ -67,7 +67,7 @@ struct Slot {
     TimestampTz recount_started;  // when the last one was registered
     bool starting;                // registered, not attached yet
     bool in_round;
-    bool rests;             // a dump is being restored
+    core::Rest rests;       // the duties leave the jobs alone
     TimestampTz round_due;  // what next_due was when the round began
     Presence extension;
     char version[kVersionBytes];  // of the installed extension
@@ -75,11 +75,11 @@ struct Slot {
     TimestampTz not_before;
 
     volatile bool unserved;  // the launcher has found that the database is none that it may start workers in
-    bool leases_found;      // running jobs that the rescue's index lacks have been looked for since this slot was taken
-    bool look_held;         // the last look left out jobs that somebody held
-    int last_error_step;    // what last_error is about; kWorkerStep: a whole worker
-    uint64 looked_epoch;    // the epoch of the triggers in which that was last, see leases/young_leases.h
-    TimestampTz looked_at;  // and when
+    bool leases_found;    // running jobs that the rescue's index lacks have been looked for since this state was taken
+    bool look_held;       // the last look left out jobs that somebody held
+    int last_error_step;  // what last_error is about; kWorkerStep: a whole worker
+    uint64 looked_epoch;  // the epoch of the triggers in which that was last, see leases/young_leases.h
+    TimestampTz looked_at;   // and when
     core::Micros look_took;  // and how long it took
     Horizon horizon;
     uint64 horizon_version;  // another one whenever the horizon is lowered
@@ -105,31 +105,31 @@ struct SharedState {
     bool out_of_worker_slots;  // max_worker_processes is exhausted
     pg_atomic_uint32 databases_changed;
     uint64 horizon_versions;      // the last one given; under the lock
-    pg_atomic_uint32 table_full;  // a database found no free slot
+    pg_atomic_uint32 table_full;  // a database found no free state
     pg_atomic_uint64 grace_start;
     pg_atomic_uint64 writing_since;  // 0: nobody has asked since the server writes
     pg_atomic_uint64 clock_offset;   // wall clock minus monotonic clock
-    Slot slots[kMaxDatabases];
+    DatabaseState databases[kMaxDatabases];
 };
 
 // nullptr without preload.
 SharedState *shared_state();
-LWLock *slots_lock();
+LWLock *database_states_lock();
 
 // For shmem/memory.cpp.
-Size slots_size();
-void make_slots(void *memory, bool fresh);
+Size database_states_size();
+void make_database_states(void *memory, bool fresh);
 
-// The slot of a database, nullptr when it has none. Needs no lock, but it may be given away without one.
-Slot *find_slot(Oid database);
+// The state of a database, nullptr when it has none. Needs no lock, but it may be given away without one.
+DatabaseState *find_database_state(Oid database);
 // The same, taking a free one. Takes the lock. nullptr when the table is full.
-Slot *obtain_slot(Oid database);
-// Frees a slot in which nothing is due. Lock held. False when a commit published something just now.
-bool release_slot(Slot *slot);
+DatabaseState *obtain_database_state(Oid database);
+// Frees a state in which nothing is due. Lock held. False when a commit published something just now.
+bool release_database_state(DatabaseState *db);
 
-// The slot of this session's database; the first takes one if need be, the second returns nullptr. No error is raised.
-Slot *session_slot();
-Slot *known_session_slot();
+// The state of this session's database; the first takes one if need be, the second returns nullptr. No error is raised.
+DatabaseState *session_database();
+DatabaseState *known_session_database();
 
 // Whether a claim may leave it to the background worker to put the job into the rescue's index (leases/young_leases.h):
 // there is one, and it knows which jobs were running before.
@@ -144,7 +144,7 @@ void doubt_heartbeats();
 // Whether a background worker repairs what is wrong in this session's database: one has been there, and may come again.
 bool worker_comes_by();
 
-inline TimestampTz due_of(Slot *slot) { return static_cast<TimestampTz>(pg_atomic_read_u64(&slot->next_due)); }
+inline TimestampTz due_of(DatabaseState *db) { return static_cast<TimestampTz>(pg_atomic_read_u64(&db->next_due)); }
 // `until` as it binds somebody now. One that is further off than `longest`, counted from a moment that may be a little
 // later than `now`, was set before the clock stepped back.
 inline TimestampTz bounded(TimestampTz until, TimestampTz now, core::Micros longest) {
@@ -152,12 +152,12 @@ inline TimestampTz bounded(TimestampTz until, TimestampTz now, core::Micros long
 }
 
 // True when nothing as early was known.
-bool lower_due(Slot *slot, TimestampTz due);
-// Lowers it and tells the worker of the slot, else the launcher.
-void publish_due(Slot *slot, TimestampTz due);
+bool lower_due(DatabaseState *db, TimestampTz due);
+// Lowers it and tells the worker of the database, else the launcher.
+void publish_due(DatabaseState *db, TimestampTz due);
 // There is something for the worker besides its rounds: tells it, or has one started. A worker that goes looks once
 // more after it has said so.
-void call_worker(Slot *slot);
+void call_worker(DatabaseState *db);
 
 void wake_launcher();
 

@@ -28,7 +28,7 @@ bool shared_memory_ready();
 // partition.
 constexpr int kLockPartitions = 16;
 enum class Lock {
-    Slots,
+    DatabaseStates,
     Counters,
     Prepared,
     Notices,

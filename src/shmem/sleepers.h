@@ -14,9 +14,9 @@ extern "C" {
 
 namespace jobq {
 
-// The first member of a session's slot.
+// The first member of a session's entry.
 struct Sleeper {
-    dlist_node node;  // first: a pointer to it is a pointer to the slot
+    dlist_node node;  // first: a pointer to it is a pointer to the entry
     PGPROC *proc;
     Oid database;
 };
@@ -45,31 +45,31 @@ inline void remove_sleeper(SleeperList *list, Sleeper *sleeper) {
     pg_atomic_fetch_sub_u32(&list->count, 1);
 }
 
-// Calls visit for the slots of this database in a list, the longest waiting first. Lock held.
-template <typename Slot, typename Visit>
+// Calls visit for the entries of this database in a list, the longest waiting first. Lock held.
+template <typename Entry, typename Visit>
 void for_each_sleeper(SleeperList *list, Visit visit) {
     static_assert(offsetof(Sleeper, node) == 0);
     // The server's macros for this are not for C++.
     const dlist_node *end = &list->sleeping.head;
     for (dlist_node *node = end->next; node != end; node = node->next) {
-        auto *slot = reinterpret_cast<Slot *>(node);
-        if (slot->sleeper.database == MyDatabaseId) visit(slot);
+        auto *entry = reinterpret_cast<Entry *>(node);
+        if (entry->sleeper.database == MyDatabaseId) visit(entry);
     }
 }
 
-// The session's own slot of an array with one for each backend: ordinary backends and background workers come first
+// The session's own entry of an array with one for each backend: ordinary backends and background workers come first
 // among the server's processes. leave() is called when the session ends without a chance to leave in order.
-template <typename Slot>
-Slot *own_slot(Slot *slots, pg_on_exit_callback leave) {
+template <typename Entry>
+Entry *own_entry(Entry *entries, pg_on_exit_callback leave) {
     static bool registered = false;
     if (!registered) {
         before_shmem_exit(leave, Datum(0));
         registered = true;
     }
-    Slot *slot = &slots[MyProc - ProcGlobal->allProcs];
-    slot->sleeper.proc = MyProc;
-    slot->sleeper.database = MyDatabaseId;
-    return slot;
+    Entry *entry = &entries[MyProc - ProcGlobal->allProcs];
+    entry->sleeper.proc = MyProc;
+    entry->sleeper.database = MyDatabaseId;
+    return entry;
 }
 
 // Latches to be set after the lock has been released: who wakes up wants it next.

@@ -44,15 +44,14 @@ core::Micros monotonic_now() {
 
 void everything_is_due(TimestampTz now) {
     SharedState *state = shared_state();
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    for (Slot &slot : state->slots) {
-        slot.horizon = kUnknownHorizon;
-        slot.horizon_version = ++state->horizon_versions;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    for (DatabaseState &db : state->databases) {
+        db.horizon = kUnknownHorizon;
+        db.horizon_version = ++state->horizon_versions;
     }
-    LWLockRelease(slots_lock());
-    for (Slot &slot : state->slots) {
-        if (pg_atomic_read_u32(&slot.database) != InvalidOid && slot.extension == Presence::Present)
-            publish_due(&slot, now);
+    LWLockRelease(database_states_lock());
+    for (DatabaseState &db : state->databases) {
+        if (pg_atomic_read_u32(&db.database) != InvalidOid && db.extension == Presence::Present) publish_due(&db, now);
     }
 }
 

@@ -15,9 +15,9 @@ CREATE FUNCTION jobq.group_of(queue text, group_key text)
 
 -- The place of a concurrency key among the keys of a queue with round_robin.
 --: the place of a concurrency key among the keys of a queue: a stable hash; NULL counts as the empty key
-CREATE FUNCTION jobq.turn_of(concurrency_key text)
+CREATE FUNCTION jobq.round_robin_key_of(concurrency_key text)
     RETURNS bigint
-    AS 'MODULE_PATHNAME', 'jobq_turn_of'
+    AS 'MODULE_PATHNAME', 'jobq_round_robin_key_of'
     LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- Whether the statement that runs is anybody's but jobq's own. The triggers on jobq.jobs ask it first.
@@ -101,9 +101,9 @@ CREATE TABLE jobq.jobs (
     _queue_slot         bigint,  --: while it runs: its slot of the limit of the queue; NULL without one
     _key_slot           bigint,  --: while it runs: its slot of the limit of its concurrency_key; NULL without one
     _slot_seq           bigint,  --: rises each time a slot is taken
-    _group_waiting      bigint,  --: number of the group (jobq.group_of) while the job waits for its turn, else NULL
-    _group_active       bigint,  --: number of the group from the job's turn on until it is finished, else NULL
-    _turn               bigint,  --: hash of concurrency_key in a queue with round_robin, else NULL: its place in the
+    _group_waiting      bigint,  --: number of the group (jobq.group_of) while the job waits in its line, else NULL
+    _group_active       bigint,  --: number of the group from when the job heads it until it is finished, else NULL
+    _round_robin_key    bigint,  --: hash of concurrency_key in a queue with round_robin, else NULL: its place in the
                                  --: round
     _lane               bigint NOT NULL  --: hash of (queue, kind, version, requires): jobs of one lane may be taken by
                                          --: the same workers
@@ -127,7 +127,7 @@ ALTER TABLE jobq.jobs
 -- The claim index. Its predicate is _ready, never status: a completion leaves every indexed column alone and can be HOT.
 CREATE INDEX jobs_ready_idx ON jobq.jobs (_lane, priority, run_at, id) WHERE _ready;
 -- The claim index of queues with round_robin: of each key apart. NULL, hence absent, for all other jobs.
-CREATE INDEX jobs_turn_idx ON jobq.jobs (_lane, _turn, priority, run_at, id) WHERE _turn IS NOT NULL AND _ready;
+CREATE INDEX jobs_round_robin_idx ON jobq.jobs (_lane, _round_robin_key, priority, run_at, id) WHERE _round_robin_key IS NOT NULL AND _ready;
 -- What promotion looks for.
 CREATE INDEX jobs_due_idx ON jobq.jobs (run_at, id) WHERE _due;
 -- What the rescue looks through, for both clocks of a job: leased jobs only.
@@ -143,9 +143,9 @@ CREATE INDEX jobs_key_slot_idx ON jobq.jobs (_key_slot, _slot_seq) WHERE _key_sl
 CREATE INDEX jobs_key_idx ON jobq.jobs (_lane, concurrency_key COLLATE "C", priority, run_at, id)
     WHERE concurrency_key IS NOT NULL AND _ready;
 
--- The jobs that wait for their turn in their group, and the one whose turn it is. Empty for jobs without a group. That
--- there is one active job at most, no index checks: it would pass the entries of all that have been, at each turn, while
--- an old transaction keeps them.
+-- The jobs in the line of their group, and its head. Empty for jobs without a group. That there is one head at most, no
+-- index checks: each time a job becomes the head it would pass the entries of all former ones, while an old transaction
+-- keeps them.
 CREATE INDEX jobs_group_waiting_idx ON jobq.jobs (_group_waiting, id) WHERE _group_waiting IS NOT NULL;
 CREATE INDEX jobs_group_active_idx ON jobq.jobs (_group_active) WHERE _group_active IS NOT NULL;
 

@@ -1,4 +1,4 @@
--- What the background worker does, by hand; and the version.
+-- What the background worker does, by hand.
 
 --: do what the background worker does: rescue, cancel, promote, unblock, prune, repair, reconcile
 CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
@@ -6,8 +6,8 @@ CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: version of the jobq library
-CREATE FUNCTION jobq_version()
-    RETURNS text
+--: make the jobs of a copied or restored database its own, so that they run; true when they were not
+CREATE FUNCTION jobq_adopt()
+    RETURNS boolean
     AS 'MODULE_PATHNAME'
-    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -1,6 +1,6 @@
--- The launcher looks at this database from now on.
+-- The jobs are this database's own, and the launcher looks at it from now on.
 
---: tells the launcher to visit this database
+--: writes down that the jobs are this database's own, and tells the launcher to visit it
 CREATE FUNCTION jobq.announce()
     RETURNS void
     AS 'MODULE_PATHNAME', 'jobq_announce'

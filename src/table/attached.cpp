@@ -78,7 +78,8 @@ bool is_own_trigger(const Trigger &trigger, Oid extension) {
 }
 
 void look_at_triggers(Relation table) {
-    const TriggerDesc *triggers = table->trigdesc;
+    // A copy: what is looked up meanwhile may build the relation's entry in the cache anew.
+    const TriggerDesc *triggers = CopyTriggerDesc(table->trigdesc);
     if (triggers == nullptr) return;
     const Oid extension = getExtensionOfObject(RelationRelationId, RelationGetRelid(table));
     for (int i = 0; i < triggers->numtriggers; i++) {

@@ -136,13 +136,15 @@ bool obtained(TM_Result result) {
 }
 
 bool update_directly(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
+    // The server asserts that nobody asks it not to wait for a row that is held, by ourselves too: the lock tells.
+    if (wait == LockWaitSkip && TransactionIdIsValid(holder_of_row(*table)))
+        return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     TM_FailureData failure;
     LockTupleMode lock_mode;
     IndexUpdate indexes;
-    const TM_Result result =
-        table_tuple_update(table->relation, &table->row->tts_tid, table->changed, GetCurrentCommandId(true),
-                           table->snapshot, InvalidSnapshot, wait == LockWaitBlock, &failure, &lock_mode, &indexes);
-    // Somebody has come in between, or it is ours already, or a lock that is in nobody's way: the lock tells.
+    const TM_Result result = update_tuple(table->relation, &table->row->tts_tid, table->changed, table->snapshot,
+                                          wait == LockWaitBlock, &failure, &lock_mode, &indexes);
+    // Somebody has come in between.
     if (result == TM_BeingModified)
         return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     if (!obtained(result)) return false;
@@ -152,8 +154,7 @@ bool update_directly(Table *table, const AttrNumber *columns, int column_count, 
 
 bool delete_directly(Table *table) {
     TM_FailureData failure;
-    return obtained(table_tuple_delete(table->relation, &table->row->tts_tid, GetCurrentCommandId(true),
-                                       table->snapshot, InvalidSnapshot, true, &failure, false));
+    return obtained(delete_tuple(table->relation, &table->row->tts_tid, table->snapshot, &failure));
 }
 
 // The row that has been inserted, with the value that has left it: what indexes are made of.

@@ -41,13 +41,13 @@ void unblock_dependents(const TransactionLog &log) {
     if (count > 0) unblock_now(unblocked, count, 0);
 }
 
-void publish_horizon(const LoggedRound &logged, Slot *slot) {
+void publish_horizon(const LoggedRound &logged, DatabaseState *db) {
     if (logged.lease_deadline == kNothingDue && logged.horizon_version == 0) return;
-    LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-    if (logged.horizon_version != 0 && slot->horizon_version == logged.horizon_version) slot->horizon = logged.horizon;
-    if (logged.lease_deadline < slot->horizon.deadline) slot->horizon.deadline = logged.lease_deadline;
-    if (logged.lease_deadline != kNothingDue) slot->horizon_version = ++shared_state()->horizon_versions;
-    LWLockRelease(slots_lock());
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    if (logged.horizon_version != 0 && db->horizon_version == logged.horizon_version) db->horizon = logged.horizon;
+    if (logged.lease_deadline < db->horizon.deadline) db->horizon.deadline = logged.lease_deadline;
+    if (logged.lease_deadline != kNothingDue) db->horizon_version = ++shared_state()->horizon_versions;
+    LWLockRelease(database_states_lock());
 }
 
 // What the database's worker does next.
@@ -58,18 +58,18 @@ void publish_round(const LoggedRound &logged) {
     const TimestampTz round = now + tick_interval();
     const TimestampTz due = logged.extension ? now : Min(logged.due, round);
     for (;;) {
-        Slot *slot = session_slot();
-        if (slot == nullptr) return;
+        DatabaseState *db = session_database();
+        if (db == nullptr) return;
         if (logged.extension) {
-            LWLockAcquire(slots_lock(), LW_EXCLUSIVE);
-            slot->extension = Presence::Unknown;
-            slot->not_before = 0;
-            LWLockRelease(slots_lock());
+            LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+            db->extension = Presence::Unknown;
+            db->not_before = 0;
+            LWLockRelease(database_states_lock());
         }
-        publish_horizon(logged, slot);
-        publish_due(slot, due);
-        // The launcher may have given the slot away meanwhile; it looks at next_due after it has done so.
-        if (pg_atomic_read_u32(&slot->database) == MyDatabaseId) return;
+        publish_horizon(logged, db);
+        publish_due(db, due);
+        // The launcher may have given the state away meanwhile; it looks at next_due after it has done so.
+        if (pg_atomic_read_u32(&db->database) == MyDatabaseId) return;
     }
 }
 
@@ -78,11 +78,11 @@ void publish_databases() {
     wake_launcher();
 }
 
-Slot *slot_for_notices() { return settings.notify && settings.enabled ? session_slot() : nullptr; }
+DatabaseState *database_for_notices() { return settings.notify && settings.enabled ? session_database() : nullptr; }
 
 void wake_anybody() {
     let_all_waiters_look();
-    if (Slot *slot = slot_for_notices()) post_notice_of_anything(slot);
+    if (DatabaseState *db = database_for_notices()) post_notice_of_anything(db);
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ void wake_for_claimable() {
     for (const LoggedQueue &queue : log.queues) {
         if (sleepers_look(queue)) let_waiters_look(queue.name);
         if (!queue.notify) continue;
-        if (Slot *slot = slot_for_notices()) post_notice(slot, queue.name);
+        if (DatabaseState *db = database_for_notices()) post_notice(db, queue.name);
     }
     if (log.ready_unknown || log.queues_unknown) wake_anybody();
 }

@@ -1,5 +1,5 @@
-// See job_waiters.h. A slot for each backend; those that wait stand in the list of their job's bucket. Each bucket has
-// a count, which a commit reads before it takes the lock, and there is one of all buckets together, which it reads
+// See job_waiters.h. An entry for each backend; those that wait stand in the list of their job's bucket. Each bucket
+// has a count, which a commit reads before it takes the lock, and there is one of all buckets together, which it reads
 // first.
 #include "compat/pg.h"
 
@@ -24,11 +24,11 @@ struct JobWaiter {
 struct JobWaiters {
     pg_atomic_uint32 count;
     SleeperList buckets[kBuckets];
-    JobWaiter slots[FLEXIBLE_ARRAY_MEMBER];
+    JobWaiter entries[FLEXIBLE_ARRAY_MEMBER];
 };
 
 JobWaiters *waiters = nullptr;
-// This session's slot while it waits.
+// This session's entry while it waits.
 JobWaiter *own = nullptr;
 
 int bucket_of(Oid database, int64 job) { return static_cast<int>(spread(database, job) >> (32 - kBucketBits)); }
@@ -61,7 +61,7 @@ void leave_at_exit(int, Datum) { leave_job_waiters(); }
 
 }  // namespace
 
-Size job_waiters_size() { return add_size(offsetof(JobWaiters, slots), mul_size(MaxBackends, sizeof(JobWaiter))); }
+Size job_waiters_size() { return add_size(offsetof(JobWaiters, entries), mul_size(MaxBackends, sizeof(JobWaiter))); }
 
 void make_job_waiters(void *memory, bool fresh) {
     waiters = static_cast<JobWaiters *>(memory);
@@ -69,13 +69,13 @@ void make_job_waiters(void *memory, bool fresh) {
     memset(memory, 0, job_waiters_size());
     pg_atomic_init_u32(&waiters->count, 0);
     for (SleeperList &bucket : waiters->buckets) make_list(&bucket);
-    for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->slots[i].signalled, 0);
+    for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->entries[i].signalled, 0);
 }
 
 void enter_job_waiters(int64 job) {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     Assert(own == nullptr);
-    JobWaiter *waiter = own_slot(waiters->slots, leave_at_exit);
+    JobWaiter *waiter = own_entry(waiters->entries, leave_at_exit);
     waiter->job = job;
     pg_atomic_write_u32(&waiter->signalled, 0);
     const int index = bucket_of(MyDatabaseId, job);

@@ -1,5 +1,5 @@
-// See notices.h. Each slot has a board: a small hash table of names, emptied at once by the worker. A commit that finds
-// its queue's tag there is done: the worker has yet to take it down, and sends afterwards.
+// See notices.h. Each database has a board: a small hash table of names, emptied at once by the worker. A commit that
+// finds its queue's tag there is done: the worker has yet to take it down, and sends afterwards.
 #include "compat/pg.h"
 
 #include "shmem/memory.h"
@@ -23,7 +23,7 @@ struct Board {
 
 Board *boards = nullptr;
 
-Board *board_of(const Slot *slot) { return &boards[slot - shared_state()->slots]; }
+Board *board_of(const DatabaseState *db) { return &boards[db - shared_state()->databases]; }
 
 LWLock *notices_lock() { return shared_lock(Lock::Notices); }
 
@@ -54,16 +54,16 @@ bool is_posted(Board *board, uint64 tag) {
 }
 
 template <typename Write>
-void post(Slot *slot, Write write) {
-    Board *board = board_of(slot);
+void post(DatabaseState *db, Write write) {
+    Board *board = board_of(db);
     LWLockAcquire(notices_lock(), LW_EXCLUSIVE);
-    // The slot was another database's, whose worker is gone.
+    // The state was another database's, whose worker is gone.
     if (board->database != MyDatabaseId) wipe(board, MyDatabaseId);
     write(board);
     const bool first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
     LWLockRelease(notices_lock());
     // Only the first needs to wake anybody.
-    if (first) call_worker(slot);
+    if (first) call_worker(db);
 }
 
 }  // namespace
@@ -81,10 +81,10 @@ void make_notices(void *memory, bool fresh) {
     }
 }
 
-void post_notice(Slot *slot, const char *queue) {
+void post_notice(DatabaseState *db, const char *queue) {
     const uint64 tag = tag_of(queue);
-    if (is_posted(board_of(slot), tag)) return;
-    post(slot, [&](Board *board) {
+    if (is_posted(board_of(db), tag)) return;
+    post(db, [&](Board *board) {
         Notice *notice = find_notice(board, tag);
         if (notice == nullptr) {
             pg_atomic_write_u32(&board->anything, 1);
@@ -95,15 +95,15 @@ void post_notice(Slot *slot, const char *queue) {
     });
 }
 
-void post_notice_of_anything(Slot *slot) {
-    post(slot, [](Board *board) { pg_atomic_write_u32(&board->anything, 1); });
+void post_notice_of_anything(DatabaseState *db) {
+    post(db, [](Board *board) { pg_atomic_write_u32(&board->anything, 1); });
 }
 
-bool notices_waiting(Slot *slot) { return pg_atomic_read_u32(&board_of(slot)->waiting) != 0; }
+bool notices_waiting(DatabaseState *db) { return pg_atomic_read_u32(&board_of(db)->waiting) != 0; }
 
-void take_notices(Slot *slot, Notices *taken) {
+void take_notices(DatabaseState *db, Notices *taken) {
     taken->count = 0;
-    Board *board = board_of(slot);
+    Board *board = board_of(db);
     LWLockAcquire(notices_lock(), LW_EXCLUSIVE);
     const bool ours = board->database == MyDatabaseId;
     taken->anything = ours && pg_atomic_read_u32(&board->anything) != 0;

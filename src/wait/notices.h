@@ -11,12 +11,12 @@ namespace jobq {
 // More queues than this between two notifications are told as "any queue".
 constexpr int kMaxNotices = 32;
 
-// ---- for a commit, once everybody can see it: neither raises an error. `slot` is that of this database.
+// ---- for a commit, once everybody can see it: neither raises an error. `db` is the state of this database.
 
 // Costs a few comparisons while the queue's notice is waiting already. `queue` is zero padded.
-void post_notice(Slot *slot, const char *queue);
+void post_notice(DatabaseState *db, const char *queue);
 // Jobs of any queue may be claimable.
-void post_notice_of_anything(Slot *slot);
+void post_notice_of_anything(DatabaseState *db);
 
 // ---- for the worker
 
@@ -27,9 +27,9 @@ struct Notices {
 };
 
 // Whether there are any. Needs no lock.
-bool notices_waiting(Slot *slot);
+bool notices_waiting(DatabaseState *db);
 // Takes them down.
-void take_notices(Slot *slot, Notices *taken);
+void take_notices(DatabaseState *db, Notices *taken);
 
 // For shmem/memory.cpp.
 Size notices_size();

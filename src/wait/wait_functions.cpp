@@ -6,6 +6,7 @@
 #include "claim/claim_functions.h"
 #include "compat/args.h"
 #include "compat/spi.h"
+#include "identity/identity.h"
 #include "job/job_policy.h"
 #include "queues/granted.h"
 #include "shmem/memory.h"
@@ -150,7 +151,7 @@ extern "C" {
 PG_FUNCTION_INFO_V1(jobq_wait);
 PGDLLEXPORT Datum jobq_wait(PG_FUNCTION_ARGS) {
     require_autocommit(fcinfo, kName);
-    require_writable(fcinfo);
+    require_worker_may(fcinfo);
     // From here on memory outlives the transactions.
     SPI_connect_ext(SPI_OPT_NONATOMIC);
     Wait wait = {};

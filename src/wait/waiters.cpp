@@ -1,5 +1,5 @@
-// See waiters.h. A slot for each backend; those that wait stand in lists, one per partition, in the order in which they
-// came. A partition has a lock of its own, and a count that a commit reads before it takes it.
+// See waiters.h. An entry for each backend; those that wait stand in lists, one per partition, in the order in which
+// they came. A partition has a lock of its own, and a count that a commit reads before it takes it.
 #include "compat/pg.h"
 
 #include "compat/queue_name.h"
@@ -27,11 +27,11 @@ struct Waiter {
 
 struct Waiters {
     SleeperList partitions[kLockPartitions];
-    Waiter slots[FLEXIBLE_ARRAY_MEMBER];
+    Waiter entries[FLEXIBLE_ARRAY_MEMBER];
 };
 
 Waiters *waiters = nullptr;
-// This session's slot while it waits, and the partition that it stands in.
+// This session's entry while it waits, and the partition that it stands in.
 Waiter *own = nullptr;
 int own_partition = 0;
 
@@ -110,20 +110,20 @@ void leave_at_exit(int, Datum) { leave_waiters(false); }
 
 }  // namespace
 
-Size waiters_size() { return add_size(offsetof(Waiters, slots), mul_size(MaxBackends, sizeof(Waiter))); }
+Size waiters_size() { return add_size(offsetof(Waiters, entries), mul_size(MaxBackends, sizeof(Waiter))); }
 
 void make_waiters(void *memory, bool fresh) {
     waiters = static_cast<Waiters *>(memory);
     if (!fresh) return;
     memset(memory, 0, waiters_size());
     for (SleeperList &partition : waiters->partitions) make_list(&partition);
-    for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->slots[i].signals, 0);
+    for (int i = 0; i < MaxBackends; i++) pg_atomic_init_u32(&waiters->entries[i].signals, 0);
 }
 
 void enter_waiters(std::string_view queue, const core::FilterDigest &digest, int64 worker) {
     if (!shared_memory_ready() || !IsUnderPostmaster) return;
     Assert(own == nullptr);
-    Waiter *waiter = own_slot(waiters->slots, leave_at_exit);
+    Waiter *waiter = own_entry(waiters->entries, leave_at_exit);
     waiter->paused = false;
     waiter->worker = worker;
     copy_queue(waiter->queue, queue);

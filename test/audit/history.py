@@ -5,14 +5,15 @@ A line has seven fields, separated by tabs:
     time      seconds on the clock that all processes of the machine share (CLOCK_MONOTONIC)
     client    w0, w1, ... a worker; p0, ... a producer
     number    of the operation; the lines of one operation share it
-    op        enqueue, claim, complete, fail, heartbeat, session (a connection made), zombie (found still leased: a late rescue)
+    op        enqueue, claim, complete, fail, heartbeat, session (a connection made), lost (a connection broke; the detail is its
+              SQLSTATE), zombie (found still leased: a late rescue)
     phase     invoke   asked for
               ok       the server said that it is done
               fail     the server said that it is not done, or it was rolled back
               unknown  the connection broke before the answer: done or not done
               error    the server answered with an error that nothing in the run explains
     items     key@id:lease:attempt, ... ("-" for what is not known)
-    detail    free text
+    detail    free text; of what was acknowledged where somebody wants to know: timeline and place in the log, or "?"
 """
 
 import time
@@ -47,6 +48,8 @@ def _number(text):
 
 
 class Recorder:
+    place = None    # a function that says where in the server's log all is that has been acknowledged until now
+
     def __init__(self, path, client):
         self.client = client
         self._file = open(path, "a", encoding="utf-8")
@@ -58,6 +61,8 @@ class Recorder:
         return self._number
 
     def outcome(self, number, op, phase, items=(), detail=""):
+        if phase == "ok" and op != "session" and self.place is not None:
+            detail = self.place()
         self._write(number, op, phase, items, detail)
 
     def flush_each_line(self):

@@ -1,6 +1,6 @@
 """The laws about who is next: of all jobs of a queue, and of its keys where they take turns.
 
-Claims pass over a job that somebody holds, and one that is rolled back has spent its turn. Neither is on record. So these
+Claims pass over a job that somebody holds, and the key of one that is rolled back has been served. Neither is on record. So these
 laws allow for moments: a violation is what happens again and again.
 """
 
@@ -78,14 +78,14 @@ def place(row, rules):
 def turns(world, rules, report):
     """Between two jobs of a key every other key that has jobs gets one. Jobs without a key are one party among the keys.
 
-    What is not on record makes a key wait for a second turn of another one now and then, so single turns cannot be judged.
+    What is not on record makes a key wait for a second job of another one now and then, so single claims cannot be judged.
     But third ones are rare; where keys do not take turns at all, every third claim is one.
     """
     pending = _pending(world, lambda row: (row.queue, row.concurrency_key))
     claimed = _claimed_from(world)
     for queue in rules.in_turn:
         waiting = [span for span in pending if span.start.after.queue == queue]
-        since = defaultdict(Counter)    # key that waits: turns that the others have had since its last one
+        since = defaultdict(Counter)    # key that waits: jobs that the others have had since its last one
         contested, thirds = 0, []
         for claim, beside in _beside(claimed[queue], waiting):
             served = (claim.before or claim.after).concurrency_key
@@ -98,7 +98,7 @@ def turns(world, rules, report):
             if any(since[key][served] > 2 for key in keys):
                 thirds.append(claim.change.row.id)
         report.counts["claims while another key waited"] += contested
-        report.counts["third turns while another key waited"] += len(thirds)
+        report.counts["third jobs of a key while another waited"] += len(thirds)
         if len(thirds) > 10 and len(thirds) > contested / 10:
             report.add("turns skipped", f"{len(thirds)} of {contested} claims from {queue} were a key's third one or later"
                        f" while another key waited, the first job {thirds[0]}")

@@ -380,22 +380,22 @@ def take_turns(log, keys, pause=1.0):
 
 
 def turns_of_many(log):
-    """However many keys there are, each may have one turn before it is a's."""
+    """However many keys there are, each may have one job before a has one."""
     take_turns(log, [f"k{number}" for number in range(50)])
 
 
 def turn_about(log):
-    """The key has had its turns; job 8 is its last by priority."""
+    """The key has been served; job 8 is its last by priority."""
     take_turns(log, ["b", "a"] * 30)
 
 
 def turns_lost_now_and_then(log):
-    """Claims that were rolled back have spent a's turns, three times in a row."""
+    """Claims that were rolled back have served a, three times in a row."""
     take_turns(log, ["b", "a"] * 30 + ["b"] * 4)
 
 
 def nobody_waited(log):
-    """A key may have one turn after the other while no other one has a job."""
+    """A key may have one job after the other while no other one has any."""
     for job in range(8, 48):
         log.enqueue(job, queue="fair", concurrency_key="b")
         log.run(job, job)

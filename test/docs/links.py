@@ -12,7 +12,7 @@ SOURCES = ("src", "test", "scripts", "examples", "bench", "sql")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 GOAL = re.compile(r"make ([a-z]+(?:-[a-z]+)*)\b")
-OF_PGXS = {"install", "installcheck", "clean"}
+OF_PGXS = {"install", "uninstall", "installcheck", "clean"}
 NAMED = re.compile(r"(?<![\w/])docs/[\w/]+\.md")
 
 

@@ -47,7 +47,7 @@ LAWS = {
         " OR octet_length(j.error) > 32768",
     "an unfinished job holds its unique key, a finished one none":
         ROWS + f"CASE WHEN {FINISHED} THEN j._holds_key IS NOT NULL ELSE j._holds_key IS DISTINCT FROM CASE WHEN j.unique_key IS NOT NULL THEN true END END",
-    "a job of a group waits, or has its turn, until it has finished":
+    "a job of a group waits, or is its head, until it has finished":
         ROWS + f"CASE WHEN j.group_key IS NULL OR {FINISHED} THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
         f" WHEN j.status = 'blocked' AND {ACTIVE} = 1 THEN num_nonnulls(j._group_waiting, j._group_active) > 0"
         " ELSE coalesce(j._group_waiting, j._group_active) IS DISTINCT FROM jobq.group_of(j.queue, j.group_key)"
@@ -63,9 +63,9 @@ LAWS = {
         f" AND {ACTIVE} <> CASE WHEN j._group_waiting IS NULL THEN 1 ELSE 0 END",
     "dependencies are of jobs that there are":
         "SELECT d.job_id, d.depends_on FROM jobq.dependencies d WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = d.job_id)",
-    "in a queue with round_robin each unfinished job has its turn":
+    "in a queue with round_robin each unfinished job has its round-robin key":
         ROWS + f"NOT {FINISHED} AND EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = j.queue AND s.round_robin)"
-        " AND j._turn IS DISTINCT FROM jobq.turn_of(j.concurrency_key)",
+        " AND j._round_robin_key IS DISTINCT FROM jobq.round_robin_key_of(j.concurrency_key)",
     "a dead letter has failed, and is not at home":
         ROWS + "j.dead_from IS NOT NULL AND (j.status <> 'failed' OR j.dead_from = j.queue)",
     "a slot of a queue is held once":

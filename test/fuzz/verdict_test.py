@@ -92,7 +92,7 @@ def make_calls(results):
 
 
 def find_useless(results):
-    inner = Function(5, "jobq", "turn_of", False, False, "bigint", False, False, (Argument("key", "text", False),))
+    inner = Function(5, "jobq", "round_robin_key_of", False, False, "bigint", False, False, (Argument("key", "text", False),))
     for label, function, succeeded, failed, refused, expected in (
             ("a function that never succeeds", ENQUEUE, 0, 29, 1, "never succeeded"),
             ("one that never fails", ENQUEUE, 30, 0, 0, "never failed"),

@@ -5,7 +5,7 @@ CREATE EXTENSION IF NOT EXISTS jobq;
 SELECT plan(32);
 
 CREATE TEMP VIEW job_indexes AS SELECT i.*, pg_get_indexdef(i.indexrelid) AS def FROM pg_index i WHERE i.indrelid = 'jobq.jobs'::regclass;
-SELECT indexes_are('jobq', 'jobs', '{jobs_pkey,jobs_ready_idx,jobs_due_idx,jobs_rescue_idx,jobs_unique_idx,jobs_queue_slot_idx,jobs_key_slot_idx,jobs_key_idx,jobs_group_waiting_idx,jobs_group_active_idx,jobs_turn_idx}'::name[]);
+SELECT indexes_are('jobq', 'jobs', '{jobs_pkey,jobs_ready_idx,jobs_due_idx,jobs_rescue_idx,jobs_unique_idx,jobs_queue_slot_idx,jobs_key_slot_idx,jobs_key_idx,jobs_group_waiting_idx,jobs_group_active_idx,jobs_round_robin_idx}'::name[]);
 SELECT is((SELECT count(*) FROM job_indexes WHERE def ~ '\mstatus\M'), 0::bigint, 'no index key and no predicate mentions status');
 SELECT is((SELECT count(*) FROM job_indexes i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::smallint[])
            WHERE a.attname IN ('status', 'last_heartbeat', 'progress', 'result', 'error', 'finished_at', 'lease', 'attempts')), 0::bigint,
@@ -46,7 +46,7 @@ SELECT is((SELECT count(*) FROM held h JOIN jobq.jobs j ON j.id = h.id WHERE (j.
 SELECT is((SELECT progress FROM held h JOIN jobq.jobs j ON j.id = h.id), '{"done": 5}'::jsonb, 'nothing of it was lost');
 
 -- Groups: the same, and what is active keeps its heartbeats HOT.
-SELECT ok((SELECT def LIKE '%(_group_waiting, id) WHERE (_group_waiting IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_waiting_idx'::regclass), 'the index of jobs that wait for their turn');
+SELECT ok((SELECT def LIKE '%(_group_waiting, id) WHERE (_group_waiting IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_waiting_idx'::regclass), 'the index of jobs in the line of their group');
 SELECT ok((SELECT NOT indisunique AND def LIKE '%(_group_active) WHERE (_group_active IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_active_idx'::regclass), 'the index of active jobs checks nothing');
 SELECT is(pg_relation_size('jobq.jobs_group_waiting_idx') + pg_relation_size('jobq.jobs_group_active_idx'), 2 * current_setting('block_size')::bigint, 'no job without a group has an entry in them');
 SELECT jobq_enqueue('indexes', group_key => 'k') AS id \gset

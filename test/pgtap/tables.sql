@@ -8,13 +8,13 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(43 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(44 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants,identity}'::name[]);
 SELECT views_are('jobq', '{lanes,limits,queues,queue_stats,workers,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
@@ -31,7 +31,7 @@ INSERT INTO wanted VALUES
     ('result', 'jsonb', true, false), ('error', 'text', true, false), ('progress', 'jsonb', true, false), ('version', 'integer', false, true),
     ('requires', 'text[]', true, false), ('unique_key', 'text', true, false), ('group_key', 'text', true, false), ('concurrency_key', 'text', true, false),
     ('unique_for', 'interval', true, false), ('_holds_key', 'boolean', true, false), ('_queue_slot', 'bigint', true, false), ('_key_slot', 'bigint', true, false), ('max_runtime', 'interval', true, false), ('cancel_requested_at', 'timestamp with time zone', true, false), ('metadata', 'jsonb', true, false),
-    ('dead_from', 'text', true, false), ('_must_end_at', 'timestamp with time zone', true, false), ('_group_waiting', 'bigint', true, false), ('_group_active', 'bigint', true, false), ('_turn', 'bigint', true, false), ('lost_attempts', 'integer', false, true), ('_company_lease', 'bigint', true, false);
+    ('dead_from', 'text', true, false), ('_must_end_at', 'timestamp with time zone', true, false), ('_group_waiting', 'bigint', true, false), ('_group_active', 'bigint', true, false), ('_round_robin_key', 'bigint', true, false), ('lost_attempts', 'integer', false, true), ('_company_lease', 'bigint', true, false);
 SELECT set_has($$SELECT attname::text, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attnum > 0$$,
                'SELECT * FROM wanted', 'jobq.jobs has the columns of the contract, with these types, NULLs and defaults');
 SELECT is((SELECT attidentity FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attname = 'id'), 'd'::"char", 'id is an identity that a dump may give');
@@ -57,6 +57,7 @@ SELECT col_is_pk('jobq', 'dependencies', '{job_id,depends_on}'::name[], 'the pri
 SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on) VALUES (1, 2)$$, '23514', NULL, 'a job depends on older ones only: no cycles');
 SELECT throws_ok($$INSERT INTO jobq.dependencies (job_id, depends_on, on_failure) VALUES (2, 1, 'wait')$$, '23514', NULL, 'on_failure has two choices');
 SELECT columns_are('jobq', 'queue_grants', '{role,profile,queue}'::name[]);
+SELECT columns_are('jobq', 'identity', '{system_identifier,database,major_version,data_directory,copied,adopted_at}'::name[]);
 SELECT columns_are('jobq', 'deleted_dependencies', '{job_id,result}'::name[]);
 SELECT is((SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND connamespace = 'jobq'::regnamespace), 0::bigint, 'no foreign keys at all');
 SELECT is((SELECT count(*) FROM pg_index WHERE indrelid = 'jobq.kept_keys'::regclass AND indisunique), 0::bigint, 'nobody who keeps a key can fail for it');
@@ -64,7 +65,7 @@ SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies,jobq.queue_grants}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity}'::text[], 'pg_dump keeps the rows of these');
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass), false, 'no row security: it breaks dumps by others than the owner');
 -- Hot tables are kept in shape.
 SELECT ok((SELECT reloptions::text ~ 'fillfactor=60' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');
@@ -73,7 +74,7 @@ SELECT triggers_are('jobq', 'jobs', '{note_restore,fill_job,count_job,tell_job,f
 SELECT trigger_is('jobq', 'jobs', 'fill_job', 'jobq', 'fill_job');
 SELECT trigger_is('jobq', 'jobs', 'follow_job', 'jobq', 'follow_job');
 SELECT is((SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclass AND tgname = 'tell_job'), 'R', 'claimable jobs are told of in replica role');
-SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass, 'jobq.queue_grants'::regclass) AND tgenabled = 'A'), 6::bigint, 'settings, lanes and grants are noticed in replica role too');
+SELECT is((SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('jobq.queue_settings'::regclass, 'jobq.lane_directory'::regclass, 'jobq.queue_grants'::regclass, 'jobq.identity'::regclass) AND tgenabled = 'A'), 8::bigint, 'settings, lanes, grants and identity are noticed in replica role too');
 
 -- Nobody but the owner has rights, and pg_monitor reads the views.
 SELECT is(has_table_privilege('pg_monitor', oid, 'SELECT'), relkind = 'v' AND relname !~ '^(producer|worker|operator)_queues$' OR relname = 'attempts', 'pg_monitor and ' || relname) FROM relations ORDER BY relname;

@@ -117,6 +117,7 @@ value($node, 'work', q{SELECT count(*) FROM jobq_claim('q', 'dumped', kinds => '
 $node->command_ok([ 'pg_dump', '-a', '--disable-triggers', '-Fc', '-f', "$directory/dump", $node->connstr('work') ], 'pg_dump -a');
 database($node, 'copy');
 $node->command_ok([ 'pg_restore', '-a', '--disable-triggers', '-d', $node->connstr('copy'), "$directory/dump" ], 'pg_restore -a --disable-triggers');
+value($node, 'copy', 'SELECT jobq_adopt()');
 becomes_true($node, 'copy', q{SELECT count(*) = 3 FROM jobq.attempts WHERE worker_id = 'dumped' AND outcome = 'lost'}, 'all are rescued in the copy');
 
 # ---- logical replication, then the switchover

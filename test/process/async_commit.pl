@@ -26,7 +26,7 @@ sub flushes
     my ($sql) = @_;
     my $count = sub {
         $session->query('SELECT pg_stat_force_next_flush()');
-        return $session->query('SELECT wal_sync FROM pg_stat_wal');
+        return $session->query($node->pg_version < 18 ? 'SELECT wal_sync FROM pg_stat_wal' : q{SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal'});
     };
     my $before = $count->();
     $session->query($sql) for 1 .. $runs;

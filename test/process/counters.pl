@@ -20,13 +20,7 @@ my $node = preloaded('counters', conf => ['max_prepared_transactions = 10', 'job
 database($node, 'work');
 
 # What the counters say differently from the rows; empty: nothing.
-my $differs = q{
-    SELECT string_agg(format('%s %s: %s counted, %s rows', coalesce(s.queue, j.queue), coalesce(s.status, j.status), s.shown, j.rows), ', ')
-    FROM (SELECT q.queue, u.status, (to_jsonb(q) ->> u.status)::bigint AS shown
-          FROM jobq.queue_stats q, unnest(enum_range(NULL::jobq.job_status)::text[]) u(status)) s
-    FULL JOIN (SELECT queue, status::text, count(*) AS rows FROM jobq.jobs GROUP BY 1, 2) j
-         ON j.queue = s.queue AND j.status = s.status
-    WHERE coalesce(s.shown, 0) <> coalesce(j.rows, 0)};
+my $differs = counters_differ();
 my $sources = q{SELECT string_agg(DISTINCT source, ' ') FROM jobq.queue_stats};
 my $from_counters = "SELECT ($sources) = 'counters'";
 my $pending = q{SELECT pending FROM jobq.queue_stats WHERE queue = '%s'};

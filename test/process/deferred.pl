@@ -98,10 +98,10 @@ becomes_true($node, 'd', q{SELECT status = 'cancelled' FROM jobq.jobs WHERE queu
 is_left_out('cancel', 'bad jobs stay as they are');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 
-# ---- a turn in a group, and what a dependency sets free
+# ---- the head of a group, and what a dependency sets free
 
 value($node, 'd', q{SELECT jobq_enqueue('groups', '"bad"', group_key => 'b'), jobq_enqueue('groups', '"good"', group_key => 'g')});
-becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'groups' AND payload = '"good"'}, 'a job gets its turn');
+becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'groups' AND payload = '"good"'}, 'a job becomes the head of its group');
 becomes_true($node, 'd', q{SELECT last_error ~ 'bad jobs stay' FROM jobq.workers WHERE database = 'd'}, 'another does not, and is named');
 value($node, 'd', q{DELETE FROM jobq.jobs});
 

@@ -128,6 +128,7 @@ for my $way (sort keys %restore)
     # The sessions of pg_restore end a moment after it.
     becomes_true($node, $way, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'},
         "$way: the restore has ended");
+    is(value($node, $way, 'SELECT jobq_adopt()'), 't', "$way: it is a copy, which is adopted");
     value($node, $way, 'SELECT count(*) FROM jobq_tick()');
     is(value($node, $way, 'SELECT count(*) FROM jobq.queue_grants'), 1, "$way: nothing is left of a dropped role");
     is(claims_as_postman($way, 'idle'), '42501', "$way: a role of one queue is kept from others");
@@ -185,7 +186,7 @@ for my $way (sort keys %restore)
         '7 8', "$way: with the results of them all");
 
     my $steps = q{SELECT string_agg(format('%s %s', payload, status), ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'steps'};
-    is(value($node, $way, $steps), '1 processing, 2 blocked, 3 blocked, 4 pending, 5 blocked', "$way: groups have who has the turn");
+    is(value($node, $way, $steps), '1 processing, 2 blocked, 3 blocked, 4 pending, 5 blocked', "$way: groups have their heads");
     value($node, $way, q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'steps' AND status = 'processing'});
     becomes_true($node, $way, "SELECT ($steps) = '1 completed, 2 pending, 3 blocked, 4 pending, 5 blocked'", "$way: and go on from there");
 
@@ -206,14 +207,15 @@ value($node, 'empty', q{SELECT jobq_grant('postman', 'worker', '{mail}')});
 is(claims_as_postman('empty', 'mail'), 'may', 'until it is granted one');
 is(claims_as_postman('empty', 'idle'), '42501', 'and no other');
 
-# ---- a restored dump alone, before anybody calls anything: leases run out and jobs come due
+# ---- a restored dump alone, which is adopted before anybody calls anything else: leases run out and jobs come due
 
 value($node, 'source', q{SELECT jobq_enqueue('dead')});
 value($node, 'source', q{SELECT id FROM jobq_claim('dead', 'w', heartbeat_timeout => '1 s')});
 $node->command_ok([ 'pg_dump', '-f', "$directory/late", $node->connstr('source') ], 'pg_dump with a lease that runs out');
 value($node, 'postgres', 'CREATE DATABASE late');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$directory/late", $node->connstr('late') ], 'psql');
+value($node, 'late', 'SELECT jobq_adopt()');
 becomes_true($node, 'late', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'dead'},
-    'it is rescued in the copy, though nothing was called there');
+    'it is rescued in the copy, though nothing else was called there');
 
 done_testing();

@@ -46,7 +46,7 @@ is(enqueue('long', 'big', 100000), '100000', 'a hundred thousand jobs of one key
 enqueue('long', 'small', 1);
 work(q{CALL take('long', 4)});
 is(work(q{SELECT count(*) FILTER (WHERE key = 'small'), min(place) FILTER (WHERE key = 'small') <= 2 FROM taken WHERE queue = 'long'}), '1|t', 'one of another key behind them is next, or next but one');
-# A key that comes later gets its turn as soon as the round comes by.
+# A key that comes later is served as soon as the round comes by.
 enqueue('long', "late $_", 1) for 1 .. 3;
 work(q{TRUNCATE taken RESTART IDENTITY; CALL take('long', 8)});
 is(work(q{SELECT count(*), max(place) <= 5 FROM taken WHERE key LIKE 'late %'}), '3|t', 'so are three that come later');
@@ -77,7 +77,7 @@ is(work(q{SELECT count(*) FROM taken}), '1600', 'every claim found a job');
 together(q{CALL take('many', 10000)});
 is(work(q{SELECT count(*), count(*) FILTER (WHERE status = 'completed') FROM jobq.jobs WHERE queue = 'many'}), '6000|6000', 'every job is done, none twice');
 
-# Batches, whose turns others take meanwhile, some of which are rolled back: no job is met twice by one claim.
+# Batches, between whose keys others are served, some of which are rolled back: no job is met twice by one claim.
 work(q{CREATE PROCEDURE drain(q text) LANGUAGE plpgsql AS $$
        DECLARE
            got int := 1;

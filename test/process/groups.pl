@@ -1,4 +1,4 @@
-# Groups: how soon the next job has its turn, and that it gets it whatever is lost on the way: the server, the worker,
+# Groups: how soon the next job becomes the head, and that it does whatever is lost on the way: the server, the worker,
 # the memory of what commits told of. One job of a group at a time, in the order of the ids.
 use strict;
 use warnings FATAL => 'all';
@@ -96,16 +96,16 @@ my $late = session($node, 'work');
 $late->query('BEGIN');
 my $first = $late->query(q{SELECT jobq_enqueue('late', group_key => '0')});
 value($node, 'work', q{CALL enqueue_groups('late', 1, 3)});
-for my $turn (1 .. 4)
+for my $place (1 .. 4)
 {
     my $got = claim_when_ready($node, 'work', 'late', 10);
-    is($got && $got->{id} == $first ? 'late' : 'other', $turn == 3 ? 'late' : 'other', "turn $turn is the right job's");
-    if ($turn == 2)
+    is($got && $got->{id} == $first ? 'late' : 'other', $place == 3 ? 'late' : 'other', "at place $place comes the right job");
+    if ($place == 2)
     {
         $late->query('COMMIT');
-        # The worker has looked at what that commit told of when it has given a turn to what came after it.
+        # The worker has looked at what that commit told of when it has made a head of what came after it.
         value($node, 'work', q{CALL enqueue_groups('after late', 1, 1)});
-        becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'after late'}, 'a later job of another group has its turn');
+        becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'after late'}, 'a later job of another group is its head');
         is(value($node, 'work', "SELECT status FROM jobq.jobs WHERE id = $first"), 'blocked', 'the late one waits while another runs');
     }
     value($node, 'work', "SELECT jobq_complete($got->{id}, $got->{lease})");
@@ -118,7 +118,7 @@ $node->reload;
 
 value($node, 'work', q{CALL enqueue_groups('wide', 6000, 2)});
 becomes_true($node, 'work', q{SELECT count(*) FILTER (WHERE status = 'pending') = 6000 AND count(*) FILTER (WHERE status = 'blocked') = 6000
-    FROM jobq.jobs WHERE queue = 'wide'}, 'a transaction with jobs of 6000 groups: one of each has its turn');
+    FROM jobq.jobs WHERE queue = 'wide'}, 'a transaction with jobs of 6000 groups: one of each is its head');
 settings($node, 'jobq.enabled = off');
 $node->reload;
 becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'no worker is left');
@@ -154,20 +154,20 @@ is(value($node, 'work', q{SELECT in_order('beside')}), 't', 'other groups go on 
 is(blocked('held'), '1', 'which stays where it is');
 $holder->query('COMMIT');
 my $job = claim_when_ready($node, 'work', 'held', 10);
-ok($job, 'and has its turn soon after');
+ok($job, 'and becomes the head soon after');
 
 value($node, 'work', q{
-    CREATE FUNCTION no_turn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
-    CREATE TRIGGER no_turn BEFORE UPDATE ON jobq.jobs FOR EACH ROW WHEN (new.queue = 'stuck' AND new.status = 'pending' AND new.group_key = '0') EXECUTE FUNCTION no_turn();
+    CREATE FUNCTION not_this_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+    CREATE TRIGGER not_this_one BEFORE UPDATE ON jobq.jobs FOR EACH ROW WHEN (new.queue = 'stuck' AND new.status = 'pending' AND new.group_key = '0') EXECUTE FUNCTION not_this_one();
     CALL enqueue_groups('stuck', 3, 3)});
 becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'a job that cannot be changed is left out');
 becomes_true($node, 'work', q{SELECT last_error LIKE 'unblock: the next job of group %: not this one' FROM jobq.workers WHERE database = 'work'}, 'jobq.workers says why');
-value($node, 'work', q{DROP TRIGGER no_turn ON jobq.jobs});
-becomes_true($node, 'work', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'it has its turn when it can be changed again');
+value($node, 'work', q{DROP TRIGGER not_this_one ON jobq.jobs});
+becomes_true($node, 'work', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'stuck' AND status = 'pending'}, 'it becomes the head when it can be changed again');
 value($node, 'work', q{CALL work('stuck')});
 is(value($node, 'work', q{SELECT in_order('stuck')}), 't', 'and then the others');
 
-# ---- an old transaction keeps what the index had: no turn may cost more than the one before
+# ---- an old transaction keeps what the index had: no head may cost more than the one before
 
 my $old = session($node, 'work');
 $old->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
@@ -177,9 +177,9 @@ value($node, 'work', q{CALL enqueue_groups('long', 1, 2000); CALL work('long', g
 is(value($node, 'work', q{SELECT in_order('long')}), 't', '2000 jobs of one group under an old snapshot');
 usleep(1_500_000);    # the worker's statistics are on their way
 my $read = value($node, 'work', $reads);
-diag("index entries read for 2000 turns: $read");
+diag("index entries read for 2000 heads: $read");
 # The repair searches from time to time, and passes all of them.
-cmp_ok($read, '<', 1_000_000, 'a turn does not pass the entries of those before it');
+cmp_ok($read, '<', 1_000_000, 'a new head does not pass the entries of those before it');
 end_sessions($old, $holder);
 
 # ---- prepared transactions
@@ -189,7 +189,7 @@ becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = '
 is(sqlstate($node, 'work', q{BEGIN; SELECT jobq_complete(id, lease) FROM jobq_claim('prepared'); PREPARE TRANSACTION 'end'}), '00000', 'an end is prepared');
 is(blocked('prepared'), '2', 'the others wait');
 value($node, 'work', q{COMMIT PREPARED 'end'});
-ok(claim_when_ready($node, 'work', 'prepared', 10), 'committed by another session, it gives the next one its turn');
+ok(claim_when_ready($node, 'work', 'prepared', 10), 'committed by another session, it makes the next one the head');
 # The background worker may be promoting for longer than a tick waits.
 ok(defined seconds_until(
         sub {
@@ -197,10 +197,10 @@ ok(defined seconds_until(
             return 1 if $state eq '00000' && value($node, 'work', q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND objid = 'jobq.jobs'::regclass AND pid IS NULL}) > 0;
             value($node, 'work', q{ROLLBACK PREPARED 'tick'});
             return 0;
-        }), 'a tick is prepared that may have given a turn');
+        }), 'a tick is prepared that may have made a head');
 value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
 value($node, 'work', q{SELECT count(*) FROM jobq_tick()});
-is(blocked('prepared'), '1', 'while it may have given a turn, nobody else does');
+is(blocked('prepared'), '1', 'while it may have made a head, nobody else does');
 value($node, 'work', q{ROLLBACK PREPARED 'tick'});
 ok(claim_when_ready($node, 'work', 'prepared', 10), 'afterwards somebody does');
 value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
@@ -216,12 +216,12 @@ $_->{run}->finish for @working;
 starts_again($node);
 cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash' AND finished_at IS NULL}), '>', 100, 'most of them are unfinished');
 is(value($node, 'work', q{SELECT count(*) FROM (SELECT _group_active FROM jobq.jobs WHERE _group_active IS NOT NULL GROUP BY 1 HAVING count(*) > 1) g}),
-    '0', 'after a crash no group has two that have their turn');
+    '0', 'after a crash no group has two heads');
 work(3, q{work('crash', 2)});
 wait_for_them();
 is(value($node, 'work', q{SELECT in_order('crash')}), 't', 'and all have run, in order');
 
-# ---- two that remember at once: a tick by hand between the turns that the worker gives
+# ---- two that remember at once: a tick by hand between the heads that the worker makes
 
 value($node, 'work', q{CALL enqueue_groups('mixed', 3, 60)});
 work(3, q{work('mixed')});

@@ -73,7 +73,7 @@ work(qq{SELECT jobq_enqueue('chain', kind => 'second', depends_on => '{$first}')
 work(q{BEGIN; SELECT many_ends(); SELECT jobq_complete(id, lease) FROM jobq_claim('chain'); COMMIT});
 soon(q{status = 'pending' FROM jobq.jobs WHERE kind = 'second' AND queue = 'chain'}, 'a job that depends on one of too many that ended');
 work(q{SELECT many_groups()});
-soon(q{count(*) = 5000 FROM jobq.jobs WHERE _group_active IS NOT NULL AND status = 'pending'}, 'each of too many groups has its turn');
+soon(q{count(*) = 5000 FROM jobq.jobs WHERE _group_active IS NOT NULL AND status = 'pending'}, 'each of too many groups has its head');
 
 # ---- slots
 

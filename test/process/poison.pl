@@ -99,7 +99,7 @@ work(q{SELECT count(jobq_enqueue('many', CASE WHEN n % 50 = 13 THEN '"guilty"' E
 $begin = time;
 $deaths = work_off('many', 4, 20, 1);
 report_seconds('300 jobs, six of them guilty, four workers', time - $begin);
-is(fate('many'), '6 guilty failed, 294 innocent completed', 'with four workers, limits, groups and turns only the guilty ones fail');
+is(fate('many'), '6 guilty failed, 294 innocent completed', 'with four workers, limits, groups and round robin only the guilty ones fail');
 cmp_ok($deaths, '<=', 6 * 4, 'none of them took more than four workers');
 is(work(q{SELECT max(lost_attempts) FROM jobq.jobs WHERE queue = 'many' AND status = 'completed'}), '0', 'and no other job has a loss of its own');
 is(work(q{SELECT count(*) FROM jobq.jobs WHERE _queue_slot IS NOT NULL OR _key_slot IS NOT NULL OR lease IS NOT NULL}), '0', 'nothing is held any more');

@@ -59,9 +59,9 @@ sub restore_into
 }
 
 my @late = grep { !/^(rest|jobs|dependencies)$/ } sort keys %part;
-is("@late", 'attempts deleted_dependencies kept_keys lane_directory limit_settings queue_grants queue_settings', 'the other tables');
+is("@late", 'attempts deleted_dependencies identity kept_keys lane_directory limit_settings queue_grants queue_settings', 'the other tables');
 
-# ---- jobs first, then their edges, and what else there is when the tick has had its turns
+# ---- jobs first, then their edges, and what else there is when ticks have run
 
 value($node, 'postgres', 'CREATE DATABASE copy');
 my $restores = session($node, 'copy');
@@ -86,6 +86,7 @@ end_sessions($restores);
 
 # ---- the restore has ended
 
+value($node, 'copy', 'SELECT jobq_adopt()');
 becomes_true($node, 'copy', "SELECT ($note) IS NULL", 'it goes on when the session has disconnected');
 value($node, 'copy', 'SELECT FROM jobq_tick()');
 is(value($node, 'copy', $jobs), $before, 'there was nothing to do');

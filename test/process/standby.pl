@@ -34,24 +34,31 @@ $primary->wait_for_catchup($standby);
 
 # ---- on the standby
 
-my @writes = (
-    q{jobq_enqueue('q')}, q{jobq_enqueue_many('q', ARRAY['1'::jsonb])},
-    q{jobq_enqueue_jobs('[{"queue": "q"}]')}, q{jobq_claim('q')}, q{jobq_claim('nothing')}, q{jobq_claim_any('{q}')},
-    qq{jobq_complete($job, 1)}, qq{jobq_complete_many('{$job}', '{1}')}, q{jobq_complete_and_claim('{}', '{}', queue => 'q')},
-    qq{jobq_fail($job, 1)}, qq{jobq_fail_many('{$job}', '{1}')}, qq{jobq_heartbeat($job, 1)},
-    qq{jobq_heartbeat_many('{$job}', '{1}')}, q{jobq_heartbeat_worker('w')}, q{jobq_wake('w')}, qq{jobq_release($job, 1)},
-    qq{jobq_release_many('{$job}', '{1}')}, qq{jobq_snooze($job, '1 s', 1)}, qq{jobq_cancel($job)}, qq{jobq_retry($job)},
-    qq{jobq_reschedule($job, 'tomorrow')}, qq{jobq_delete($job)}, q{jobq_cancel_jobs('q')}, q{jobq_retry_jobs('q')},
-    q{jobq_reschedule_jobs('q', 'tomorrow')}, q{jobq_delete_jobs('q')}, q{jobq_create_queue('r')},
-    q{jobq_alter_queue('q', 3)}, q{jobq_drop_queue('q', force => true)}, q{jobq_pause_queue('q')}, q{jobq_resume_queue('q')},
-    q{jobq_purge_queue('q')}, q{jobq_tick()}, q{jobq_grant('pg_monitor', 'monitor')}, q{jobq_revoke('pg_monitor', 'monitor')});
-for my $call (@writes)
+# Every function and procedure, with what it must be given, and whether it may write. These read although they are volatile.
+my @reads = qw(jobq_explain jobq_explain_queue jobq_access jobq_wait_job);
+my @functions = split /\n/, value($standby, 'work', qq{
+    SELECT p.proname, p.provolatile = 'v', CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE 'SELECT ' END || p.proname || '(' ||
+           coalesce(string_agg(format('%s => %L::%s', a.name, CASE WHEN a.name = 'queue' THEN 'q' WHEN a.name = 'job_id' THEN '$job' WHEN a.name = 'timeout' THEN '300 ms'
+                                      WHEN a.name = 'cron' THEN '\@daily' WHEN a.name = 'role' THEN 'pg_monitor' WHEN a.name = 'profile' THEN 'monitor' WHEN a.name = 'specs' THEN '[{"queue": "q"}]'
+                                      WHEN t.type = 'timestamp with time zone' THEN 'tomorrow' WHEN t.type = 'interval' THEN '1 s'
+                                      WHEN t.type LIKE '%[]' THEN '{1}' ELSE '1' END, t.type), ', ' ORDER BY a.n) FILTER (WHERE a.n IS NOT NULL), '') || ')'
+    FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+         LEFT JOIN LATERAL unnest(p.proargnames[:p.pronargs], p.proargtypes::oid[]) WITH ORDINALITY a(name, oid, n) ON a.n <= p.pronargs - p.pronargdefaults OR a.name = 'timeout'
+         LEFT JOIN LATERAL format_type(a.oid, NULL) t(type) ON true
+    WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'jobq') AND p.pronamespace <> 'jobq'::regnamespace
+    GROUP BY p.oid ORDER BY p.proname});
+cmp_ok(scalar @functions, '>', 40, scalar(@functions) . ' functions');
+for my $line (@functions)
 {
-    is(sqlstate($standby, 'work', "SELECT $call"), '25006', $call);
+    my ($name, $volatile, $call) = split /\|/, $line, 3;
+    my $writes = $volatile eq 't' && !grep { $_ eq $name } @reads;
+    is(sqlstate($standby, 'work', $call), $writes ? '25006' : '00000', $call);
 }
-is(sqlstate($standby, 'work', q{CALL jobq_wait('q', '0 s')}), '25006', 'jobq_wait');
+for my $view (split /\n/, value($standby, 'work', q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'v' ORDER BY 1}))
+{
+    is(sqlstate($standby, 'work', "SELECT * FROM $view"), '00000', "$view answers");
+}
 is(value($standby, 'work', "SELECT queue, status FROM jobq_get($job)"), 'kept|pending', 'jobq_get reads there');
-is(sqlstate($standby, 'work', "CALL jobq_wait_job($job, '300 ms')"), '00000', 'jobq_wait_job waits there');
 is(value($standby, 'work', "SELECT jobq_result($job) IS NULL"), 't', 'jobq_result reads');
 is(value($standby, 'work', q{SELECT pending, oldest_pending_age > '0' FROM jobq.queue_stats WHERE queue = 'q'}), '5|t', 'so do the views');
 is( value($standby, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'jobq%'}),
@@ -63,7 +70,7 @@ is(value($standby, 'work', q{SELECT tokens FROM jobq.limits WHERE queue = 'rate'
 
 # ---- promotion
 
-# While this transaction may have given turns, nobody else does: the group arrives without one.
+# While this transaction may have made heads, nobody else does: the group arrives without one.
 my $ticker = session($primary, 'work');
 $ticker->query('BEGIN');
 $ticker->query('SELECT count(*) FROM jobq_tick()');
@@ -73,7 +80,7 @@ value($primary, 'work', q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 3)}
 my ($back, $lease, $claimed_at) = split /\|/,
   value($primary, 'work', q{SELECT id, lease, extract(epoch FROM last_heartbeat) FROM jobq.jobs WHERE worker_id = 'w' LIMIT 1});
 $primary->wait_for_catchup($standby);
-is(value($standby, 'work', q{SELECT blocked FROM jobq.queue_stats WHERE queue = 'grouped'}), '2', 'a group without a turn has arrived');
+is(value($standby, 'work', q{SELECT blocked FROM jobq.queue_stats WHERE queue = 'grouped'}), '2', 'a group without a head has arrived');
 $primary->stop('immediate');
 $ticker->{run}->finish;
 seconds_until(sub { time > $claimed_at + $timeout + 0.1 });
@@ -94,7 +101,7 @@ in_time($active, 5, 'soon');
 is(value($standby, 'work', "SELECT jobq_heartbeat($back, $lease)"), 'held', 'a worker that comes back has its lease still');
 becomes_true($standby, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'later'}, 'delayed jobs are promoted');
 becomes_true($standby, 'work', q{SELECT string_agg(status::text, ' ' ORDER BY id) = 'pending blocked' FROM jobq.jobs WHERE queue = 'grouped'},
-    'the group has its first turn');
+    'the group has its first head');
 becomes_true($standby, 'work', q{SELECT count(*) >= 2 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'w'},
     'the leases of those who do not come back are rescued');
 my ($first, $last) = split /\|/, value($standby, 'work', qq{

@@ -95,10 +95,12 @@ my @calls = (
     [ q{SELECT has_function_privilege('shop', 'jobq_version()', 'EXECUTE')},                  't' ],
     [ q{SELECT jobq_revoke('shop', 'producer')},                                              '' ],
     [ q{SELECT reason FROM jobq_explain_queue('never heard of')},                             'unknown' ],
+    [ q{SELECT count(*) FROM jobq_next_runs('@daily')},                                       '5' ],
     [ q{SELECT way FROM jobq_access()},                                                       'direct' ],
     [ q{SELECT count(*) FROM jobq_explain(-1)},                                               '0' ],
     [ q{CALL jobq_wait('ops', '0 s')},                                                       '' ],
     [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote unblock prune repair reconcile' ],
+    [ q{SELECT jobq_adopt()},                                                                 'f' ],
 );
 my %called = (jobq_wake => 1);    # refused without preload: below
 for my $call (@calls)
@@ -154,5 +156,16 @@ value($node, 'plain', q{SET session_replication_role = replica;
     UPDATE jobq.tick_state SET unindexed_found_for = now() - interval '1 day'});
 is(value($node, 'plain', q{SELECT done FROM jobq_tick(now() + interval '1 h') WHERE duty = 'rescue'}),
     '1', 'the first tick after the start of the server finds and rescues them');
+
+# ---- a copy
+
+value($node, 'postgres', 'CREATE DATABASE twin TEMPLATE plain');
+is(sqlstate($node, 'twin', q{SELECT jobq_claim('left over')}), '55000', 'a template copy leaves its jobs alone');
+my ($done, $warning) = run_sql($node, 'twin', q{SELECT sum(done) FROM jobq_tick(now() + interval '1 h')});
+is($done, '0', 'a tick does nothing there');
+like($warning, qr/WARNING: .*is a copy: nothing was done/, 'and says so');
+is(value($node, 'twin', 'SELECT bool_and(copied) FROM jobq.identity'), 't', 'it is written down');
+is(value($node, 'twin', 'SELECT jobq_adopt()'), 't', 'it is adopted');
+is(value($node, 'twin', q{SELECT count(*) FROM jobq_claim('left over')}), '1', 'and runs its jobs');
 
 done_testing();

@@ -1,4 +1,4 @@
-// The orders of queues with priority ageing or turns, against brute force.
+// The orders of queues with priority ageing or round_robin, against brute force.
 #include "claim/fairness_policy.h"
 #include "queues/queue_settings_policy.h"
 
@@ -71,21 +71,21 @@ TEST(Ageing, MergedHeadsAreInOrder) {
     EXPECT_EQ(merged, wanted);
 }
 
-TEST(TurnOf, IsTheSameForEver) {
-    EXPECT_EQ(turn_of(""), 8640173135264257171);
-    EXPECT_EQ(turn_of("tenant 1"), turn_of("tenant 1"));
+TEST(RoundRobinKeyOf, IsTheSameForEver) {
+    EXPECT_EQ(round_robin_key_of(""), 8640173135264257171);
+    EXPECT_EQ(round_robin_key_of("tenant 1"), round_robin_key_of("tenant 1"));
 }
 
-TEST(TurnOf, TellsKeysApartAndIsNeverNegative) {
-    std::set<std::int64_t> turns;
-    for (int n = 0; n < 100000; n++) turns.insert(turn_of("tenant " + std::to_string(n)));
-    EXPECT_EQ(turns.size(), 100000U);
-    EXPECT_GT(*turns.begin(), kBeforeFirstTurn);
+TEST(RoundRobinKeyOf, TellsKeysApartAndIsNeverNegative) {
+    std::set<std::int64_t> found;
+    for (int n = 0; n < 100000; n++) found.insert(round_robin_key_of("tenant " + std::to_string(n)));
+    EXPECT_EQ(found.size(), 100000U);
+    EXPECT_GT(*found.begin(), kBeforeFirstRoundRobinKey);
 }
 
 // Keys with so many jobs each; the order in which a way round them takes the jobs.
 struct Key {
-    std::int64_t turn;
+    std::int64_t hash;
     int jobs;
 };
 
@@ -95,13 +95,13 @@ std::vector<std::int64_t> take_all(std::vector<Key> keys, std::int64_t at) {
     for (;;) {
         const Key *next = nullptr;
         for (const Key &key : keys)
-            if (key.turn > round.at && next == nullptr) next = &key;
+            if (key.hash > round.at && next == nullptr) next = &key;
         if (next == nullptr) next = keys.data();
-        if (keys.empty() || !go_to(&round, next->turn)) return taken;
+        if (keys.empty() || !go_to(&round, next->hash)) return taken;
         Key *key = &keys[static_cast<std::size_t>(next - keys.data())];
         if (key->jobs == 0) continue;
         key->jobs--;
-        taken.push_back(key->turn);
+        taken.push_back(key->hash);
         found_job(&round);
     }
 }
@@ -119,7 +119,7 @@ TEST(Round, EndsWhenNoKeyHasAJob) {
 }
 
 TEST(Round, StartsAnywhere) {
-    for (const std::int64_t at : {kBeforeFirstTurn, std::int64_t{0}, std::int64_t{10}, std::int64_t{15},
+    for (const std::int64_t at : {kBeforeFirstRoundRobinKey, std::int64_t{0}, std::int64_t{10}, std::int64_t{15},
                                   std::int64_t{30}, std::int64_t{31}, INT64_MAX}) {
         std::vector<std::int64_t> taken = take_all({{10, 1}, {20, 0}, {30, 3}}, at);
         std::sort(taken.begin(), taken.end());
@@ -132,11 +132,11 @@ TEST(Round, NoKeyIsOvertakenTwice) {
     std::mt19937 random(3);
     for (int n = 0; n < 200; n++) {
         std::vector<Key> keys;
-        std::int64_t turn = 0;
+        std::int64_t hash = 0;
         std::size_t total = 0;
         for (int k = 0; k < 8; k++) {
-            turn += 1 + random() % 5;
-            keys.push_back({turn, static_cast<int>(random() % 6)});
+            hash += 1 + random() % 5;
+            keys.push_back({hash, static_cast<int>(random() % 6)});
             total += static_cast<std::size_t>(keys.back().jobs);
         }
         const std::vector<std::int64_t> taken = take_all(keys, static_cast<std::int64_t>(random() % 40));
@@ -146,7 +146,7 @@ TEST(Round, NoKeyIsOvertakenTwice) {
             int left = key.jobs;
             for (const std::int64_t one : taken) {
                 if (left == 0) break;
-                if (one == key.turn) {
+                if (one == key.hash) {
                     left--;
                     since.clear();
                 } else {

@@ -29,7 +29,7 @@ TEST(GroupHash, ScattersKeysThatDifferLittle) {
 TEST(PlaceInserted, WhatIsNewWaits) {
     for (const StatusRow &row : kJobStatuses) {
         if (!is_waiting(row.status)) continue;
-        // Whatever the INSERT says of its turn.
+        // Even if the INSERT says that it is the head.
         for (bool active : {false, true}) {
             GroupPlace place = GroupPlace::None;
             EXPECT_TRUE(place_inserted(row.status, false, active, &place));
@@ -57,7 +57,7 @@ TEST(PlaceInserted, ARunningJobComesOnlyFromADump) {
     EXPECT_EQ(place, GroupPlace::Active);
 }
 
-TEST(PlaceInserted, ADumpKeepsTheTurn) {
+TEST(PlaceInserted, ADumpKeepsTheHead) {
     for (JobStatus status : {JobStatus::Scheduled, JobStatus::Pending}) {
         GroupPlace place = GroupPlace::None;
         EXPECT_TRUE(place_inserted(status, true, true, &place));
@@ -70,7 +70,7 @@ TEST(PlaceInserted, ADumpKeepsTheTurn) {
     EXPECT_EQ(place, GroupPlace::Waiting);
 }
 
-TEST(PlaceUpdated, AnActiveJobKeepsItsTurnUntilItIsFinishedOrBlocked) {
+TEST(PlaceUpdated, AnActiveJobStaysTheHeadUntilItIsFinishedOrBlocked) {
     for (const StatusRow &row : kJobStatuses) {
         GroupPlace place = GroupPlace::None;
         EXPECT_TRUE(place_updated(GroupPlace::Active, row.status, &place));
@@ -81,7 +81,7 @@ TEST(PlaceUpdated, AnActiveJobKeepsItsTurnUntilItIsFinishedOrBlocked) {
     }
 }
 
-TEST(PlaceUpdated, NobodyGetsATurnByHand) {
+TEST(PlaceUpdated, NobodyBecomesTheHeadByHand) {
     for (GroupPlace before : {GroupPlace::None, GroupPlace::Waiting}) {
         for (const StatusRow &row : kJobStatuses) {
             if (!is_waiting(row.status)) continue;

@@ -13,7 +13,7 @@ namespace {
 constexpr Micros kNow = 1000 * kSecond;
 constexpr std::int64_t kLease = 77, kGroup = 5;
 
-// Where a job can be: its status, and of a blocked one whether it waits for its turn in its group.
+// Where a job can be: its status, and of a blocked one whether it is in the line of its group.
 enum Place { kScheduled, kBlocked, kInLine, kPending, kRunning, kDone, kFailed, kCancelled };
 constexpr struct {
     JobStatus status;
@@ -102,7 +102,7 @@ constexpr Line kTable[] = {
     {EventKind::Blocked, "B..B...."},
     {EventKind::LeftLine, "..B....."},
     {EventKind::DependenciesDone, ".P......"},
-    {EventKind::TurnCame, "..P....."},
+    {EventKind::BecameGroupHead, "..P....."},
     {EventKind::Rescheduled, "S..S...."},
     {EventKind::Retried, "P....PPP"},
     {EventKind::StartedOver, "S....SSS"},
@@ -239,7 +239,7 @@ TEST(Life, ARetryGivesOneMoreAttemptAndStartingOverAll) {
     EXPECT_FALSE(after_event(failed, event_of(EventKind::Retried)).has_error);
 }
 
-TEST(Life, ARetriedJobWaitsForItsDependenciesThenForItsTurn) {
+TEST(Life, ARetriedJobWaitsForItsDependenciesThenInItsGroup) {
     Life cancelled = job_in(kCancelled);
     cancelled.group = kGroup;
     Event retry = event_of(EventKind::Retried);
@@ -252,10 +252,10 @@ TEST(Life, ARetriedJobWaitsForItsDependenciesThenForItsTurn) {
     EXPECT_FALSE(after.group_waiting.has_value());
     after = after_event(after, event_of(EventKind::DependenciesDone));
     EXPECT_EQ(after.group_waiting, kGroup);
-    after = after_event(after, event_of(EventKind::TurnCame));
+    after = after_event(after, event_of(EventKind::BecameGroupHead));
     EXPECT_EQ(after.status, JobStatus::Pending);
     EXPECT_EQ(after.group_active, kGroup);
-    // It keeps its turn until it has finished.
+    // It stays the head until it has finished.
     after = after_event(after_event(after, event_of(EventKind::Claimed)), event_of(EventKind::Failed));
     EXPECT_EQ(after.group_active, kGroup);
     EXPECT_EQ(after_event(after, event_of(EventKind::Retried)).status, JobStatus::Pending);

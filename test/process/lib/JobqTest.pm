@@ -17,17 +17,18 @@ use Time::HiRes qw(time usleep);
 
 our @EXPORT = qw(server preloaded database value run_sql sqlstate session seconds_until becomes_true
   claim_when_ready end_sessions await_worker worker_pid launcher_pid report_seconds report_spread log_size log_since
-  count_in_log settings connect_as keep_in_use server_pids kill_server starts_again);
+  count_in_log settings connect_as keep_in_use server_pids kill_server starts_again counters_differ);
 
 my $poll_pause = 0.02;    # seconds between two probes at first; then a fifth of the wait, up to
 my $longest    = 0.15;    # so many: a probe is a psql of its own, which takes the processor from others for 20 ms
 my $patience   = 90;      # seconds: how long any one wait may last before its test fails
 
-# A running server. `conf`: lines for postgresql.conf, which win over everything.
+# A running server. `conf`: lines for postgresql.conf, which win over everything; `cluster`, `init`: options of the
+# PostgreSQL::Test::Cluster and of its init.
 sub server
 {
     my ($name, %option) = @_;
-    my $node = PostgreSQL::Test::Cluster->new($name);
+    my $node = PostgreSQL::Test::Cluster->new($name, %{ $option{cluster} // {} });
     $node->init(%{ $option{init} // {} });
     settings($node, 'restart_after_crash = on', 'log_statement = none', @{ $option{conf} // [] });
     $node->start unless $option{stopped};
@@ -203,6 +204,18 @@ sub claim_when_ready
     my %job;
     @job{qw(id lease attempt at)} = split /\|/, $row;
     return \%job;
+}
+
+# SQL that says what jobq.queue_stats shows otherwise than the rows are; nothing if it is right.
+sub counters_differ
+{
+    return q{
+    SELECT string_agg(format('%s %s: %s counted, %s rows', coalesce(s.queue, j.queue), coalesce(s.status, j.status), s.shown, j.rows), ', ')
+    FROM (SELECT q.queue, u.status, (to_jsonb(q) ->> u.status)::bigint AS shown
+          FROM jobq.queue_stats q, unnest(enum_range(NULL::jobq.job_status)::text[]) u(status)) s
+    FULL JOIN (SELECT queue, status::text, count(*) AS rows FROM jobq.jobs GROUP BY 1, 2) j
+         ON j.queue = s.queue AND j.status = s.status
+    WHERE coalesce(s.shown, 0) <> coalesce(j.rows, 0)};
 }
 
 sub worker_pid
