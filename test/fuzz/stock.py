@@ -225,6 +225,8 @@ _BY_NAME = {
     "queue": Case.queue, "name": Case.name, "dead_letter_queue": lambda case: case.text("fuzz dead", "fuzz other dead"),
     "queues": lambda case: case.array(case.queue, 1),
     "specs": Case.specs,
+    "cron": lambda case: case.text("*/5 * * * *", "0 9 * * mon-fri", "30 2 29 2 *"), "after": Case.when,
+    "timezone": lambda case: case.text("UTC", "Europe/Berlin"), "n": lambda case: case.one("1", "5", "100"),
     "payloads": lambda case: case.array(case.json), "results": lambda case: case.array(case.json),
     "kind": lambda case: case.text("", "other"), "kinds": lambda case: case.array(lambda: case.text("", "other"), 1),
     "versions": lambda case: case.array(lambda: case.one("0", "1"), 1), "version": lambda case: case.one("0", "1", "-5"),
