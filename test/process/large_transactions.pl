@@ -130,7 +130,7 @@ my %changes = (
             IF i % 10 = 0 THEN RAISE division_by_zero; END IF;
         EXCEPTION WHEN division_by_zero THEN NULL;
         END;},
-    '2 claim' => q{INSERT INTO taken SELECT c.id, c.lease, i FROM unnest(ARRAY['slots', 'large ' || i % 300]) q, jobq_claim(q, batch => 160) c;},
+    '2 claim' => q{INSERT INTO taken SELECT c.id, c.lease, i FROM unnest(ARRAY['slots', 'large ' || i % 300]) q, jobq_claim(q, batch => 160, heartbeat_timeout => '1 day') c;},
     '3 complete' => q{PERFORM jobq_complete(t.id, t.lease) FROM taken t WHERE t.n = i;});
 sub memory { return $large->query(q{SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE name IN ('TopMemoryContext', 'TopTransactionContext')}); }
 for my $change (sort keys %changes)
