@@ -50,7 +50,7 @@ build_inside() {
     source=$(copy_into "$release")
     # shellcheck disable=SC2016
     inside "$release" bash -c 'cd "$1" && scripts/deb.sh' - "$source"
-    mv "$releases/$release$source/$result"/* "$result/"
+    mv "$releases/$release$source/$result"/* "$releases/$release$source"/build/deb/*.deb "$result/"
     rm -rf "${releases:?}/$release$source"
 }
 

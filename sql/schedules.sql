@@ -26,9 +26,12 @@ SELECT jobq_next_runs('0 12 * * *', 'Foo5');
 SELECT jobq_next_runs('0 12 * * *', '');
 SELECT jobq_next_runs('0 12 * * *', repeat('x', 1000)) IS NULL;
 
+-- Behind the last change that its file lists, a zone goes on by the rule of its last years.
+SELECT jobq_next_runs('0 12 1 7 *', 'America/New_York', '2769-07-01', 2);
+
 -- Rare days are found, the end of time ends the search.
 SELECT jobq_next_runs('0 0 29 2 */7', after => '2088-03-01', n => 1);
-SELECT count(*) FROM jobq_next_runs('@yearly', after => '294276-12-30');
+SELECT count(*) FROM jobq_next_runs('@yearly', after => '6008-02-01');
 SELECT count(*) FROM jobq_next_runs('@every 366d', after => '5990-01-01', n => 10000);
 
 -- An error names the field and the position.
@@ -43,5 +46,7 @@ SELECT jobq_next_runs('@every 1w');
 SELECT jobq_next_runs(NULL);
 SELECT jobq_next_runs('@daily', NULL);
 SELECT jobq_next_runs('@daily', after => 'infinity');
+SELECT jobq_next_runs('@daily', after => '294276-12-30');
+SELECT jobq_next_runs('@daily', after => '4713-01-01 BC');
 SELECT jobq_next_runs('@daily', n => 0);
 SELECT jobq_next_runs('@daily', n => 10001);

@@ -93,6 +93,8 @@ void report_launcher(ReturnSetInfo *result, const SharedState &state) {
     tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 }
 
+constexpr char kNoRoom[] = "waiting for a worker slot";
+
 const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, const SharedState &state,
                       TimestampTz now) {
     if (db.rests == core::Rest::Copy) return "copy";
@@ -102,14 +104,13 @@ const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, c
     if (db.starting) return "starting";
     if (db.not_before > now) return "backing off";
     // The launcher starts a worker at once, unless it cannot.
-    if (due <= now && state.launcher_pid != 0) return "waiting for a worker db";
+    if (due <= now && state.launcher_pid != 0) return kNoRoom;
     return "idle";
 }
 
 const char *note_of(const DatabaseState &db, const char *status, bool selected) {
     if (settings.enabled && !selected) return "the database is not in jobq.databases";
-    if (strcmp(status, "waiting for a worker db") == 0)
-        return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
+    if (strcmp(status, kNoRoom) == 0) return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
     if (strcmp(status, "kept out") == 0) return "a command needs the database without sessions";
     if (db.rests == core::Rest::Copy)
         return "a copy of another database: its jobs are left alone until SELECT jobq_adopt() there";

@@ -403,6 +403,8 @@ void end_without_extension(DatabaseState *db) {
 bool must_make_room(const DatabaseState *db) { return db->keep_out > 0; }
 
 TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
+    // That a copy has been adopted only a round finds out.
+    if (db->rests == Rest::Copy) return kNothingDue;
     const StepReport &report = db->steps[static_cast<int>(Duty::Unblock)];
     for (int pass = 0; pass < kPassesPerRound; pass++) {
         const TimestampTz now = checked_now();

@@ -56,7 +56,7 @@ void detach(int, Datum) {
     LWLockRelease(database_states_lock());
     // Only now: what a commit lowered without telling anybody is there for the launcher to see.
     pg_memory_barrier();
-    if (notices_waiting(own) || unblocked_waiting(own)) lower_due(own, now);
+    if (notices_waiting(own) || (unblocked_waiting(own) && own->rests != core::Rest::Copy)) lower_due(own, now);
     wake_launcher();
 }
 

@@ -21,12 +21,13 @@ namespace jobq {
 
 namespace {
 
+// More rows than come together by any number of copies: somebody's own doing.
 constexpr int kMaxOrigins = 100;
 
 Statement read_origins = {
     R"(SELECT i.system_identifier, i.database, i.major_version, i.data_directory, i.copied, i.adopted_at
-       FROM jobq.identity i LIMIT 100)",
-    {}};
+       FROM jobq.identity i LIMIT $1)",
+    {INT4OID}};
 Statement lock_origins = {"LOCK TABLE jobq.identity IN SHARE ROW EXCLUSIVE MODE", {}, Planning::Free};
 Statement delete_origins = {"DELETE FROM jobq.identity", {}, Planning::Free};
 Statement add_origin = {
@@ -71,6 +72,10 @@ Known judge(const Rows &rows) {
     }
     int foreign;
     found.identity = core::identify(here(), origins, count, &foreign);
+    if (rows.size() > kMaxOrigins) {
+        found.identity = core::Identity::Copy;
+        foreign = Max(foreign, 0);
+    }
     if (found.identity == core::Identity::Copy) found.origin = origins[foreign].place;
     return found;
 }
@@ -85,7 +90,11 @@ const Known &know() {
     // The extension may be older than the library.
     Known found = {core::Identity::Own, true, {}, 0};
     if (OidIsValid(identity_table))
-        as_owner_now([&] { with_spi([&] { found = judge(read(read_origins, Params(), GetActiveSnapshot())); }); });
+        as_owner_now([&] {
+            with_spi([&] {
+                found = judge(read(read_origins, Params().add(Int32GetDatum(kMaxOrigins + 1)), GetActiveSnapshot()));
+            });
+        });
     known = found;
     known_generation = generation;
     return known;
@@ -163,7 +172,8 @@ void settle_identity() {
 
 void found_identity() {
     know();
-    if (OidIsValid(identity_table) && read(read_origins, Params()).size() == 0) write_origin(GetCurrentTimestamp());
+    if (OidIsValid(identity_table) && read(read_origins, Params().add(Int32GetDatum(1))).size() == 0)
+        write_origin(GetCurrentTimestamp());
 }
 
 }  // namespace jobq

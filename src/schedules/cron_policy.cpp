@@ -1,6 +1,7 @@
 // See cron_policy.h.
 #include "schedules/cron_policy.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace jobq::core {
@@ -137,7 +138,7 @@ bool read_element(Reader *reader, const FieldKind &kind, std::uint64_t *set, boo
         if (!read_number(reader, &step) || step < 1 || step > kind.highest)
             return reader->fail("has no step there that fits into its range", where);
         // 5/10: from 5 on.
-        if (!many && kind.field == CronField::Weekday) last = 6;
+        if (!many && kind.field == CronField::Weekday) last = std::max(first, 6);
     } else if (!many) {
         last = first;
     }

@@ -55,14 +55,16 @@ PGDLLEXPORT Datum jobq_next_runs(PG_FUNCTION_ARGS) {
     enum { Expression, Timezone, After, Count };
     const core::Cron cron = require_cron(fcinfo, Expression, "cron");
     const core::Zone zone = find_zone(view(require_text(fcinfo, Timezone, "timezone")), "timezone");
-    TimestampTz after =
-        given(fcinfo, After) ? check_finite(PG_GETARG_TIMESTAMPTZ(After), "after") : GetCurrentTimestamp();
+    TimestampTz after = given(fcinfo, After) ? check_finite(PG_GETARG_TIMESTAMPTZ(After), "after")
+                                             : GetCurrentStatementStartTimestamp();
     require(fcinfo, Count, "n");
     const int32 count = check_positive(PG_GETARG_INT32(Count), "n");
     if (count > kMaxRuns)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"n\" is too large: %d", count),
                         errhint("At most %d runs are returned.", kMaxRuns)));
-    after = core::bounded_moment(after);
+    if (after != core::bounded_moment(after))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"after\" is out of range"),
+                        errhint("Take a moment of the years 1 to 6000.")));
 
     ResultSet results(fcinfo);
     const TimestampTz start = after;

@@ -13,8 +13,8 @@ namespace jobq {
 
 namespace {
 
-// The zones that have been found, by the server's address of them: to look through the directory of all takes
-// milliseconds.
+// The zones that have been found, by the server's address of them: to look through the directory of all takes a
+// tenth of a second and more.
 struct KnownZones {
     pg_tz **items;
     int count, room;
@@ -41,8 +41,10 @@ void remember(pg_tz *zone) {
 bool is_listed(const char *name) {
     pg_tzenum *list = pg_tzenumerate_start();
     bool found = false;
-    for (pg_tz *zone = pg_tzenumerate_next(list); zone != nullptr && !found; zone = pg_tzenumerate_next(list))
+    for (pg_tz *zone = pg_tzenumerate_next(list); zone != nullptr && !found; zone = pg_tzenumerate_next(list)) {
+        CHECK_FOR_INTERRUPTS();
         found = pg_strcasecmp(pg_get_timezone_name(zone), name) == 0;
+    }
     pg_tzenumerate_end(list);
     return found;
 }
@@ -53,7 +55,13 @@ core::ZoneSpan span_at(const void *data, int64 second) {
     long offset = 0, offset_behind = 0;
     int is_dst = 0, is_dst_behind = 0;
     pg_time_t end = 0;
-    const int found = pg_next_dst_boundary(&at, &offset, &is_dst, &end, &offset_behind, &is_dst_behind, zone);
+    int found = pg_next_dst_boundary(&at, &offset, &is_dst, &end, &offset_behind, &is_dst_behind, zone);
+    if (found == 0) {
+        // Also at the last change that the zone's file lists: a second later the server goes on by the rule behind it.
+        const pg_time_t behind = at + 1;
+        long offset_then = 0;
+        found = pg_next_dst_boundary(&behind, &offset_then, &is_dst, &end, &offset_behind, &is_dst_behind, zone);
+    }
     return {found == 1 ? int64{end} : core::kEndOfTime, static_cast<int32>(offset)};
 }
 

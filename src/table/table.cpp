@@ -136,7 +136,8 @@ bool obtained(TM_Result result) {
 }
 
 bool update_directly(Table *table, const AttrNumber *columns, int column_count, LockWaitPolicy wait) {
-    // The server asserts that nobody asks it not to wait for a row that is held, by ourselves too: the lock tells.
+    // A server with assertions has one that nobody asks it not to wait for a row that is held, by ourselves too: the
+    // lock tells. Who comes in between trips it, there only.
     if (wait == LockWaitSkip && TransactionIdIsValid(holder_of_row(*table)))
         return lock_row_or_skip(table) && update_directly(table, columns, column_count, LockWaitBlock);
     TM_FailureData failure;

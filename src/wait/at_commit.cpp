@@ -63,6 +63,7 @@ void publish_round(const LoggedRound &logged) {
         if (logged.extension) {
             LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
             db->extension = Presence::Unknown;
+            db->rests = core::Rest::None;
             db->not_before = 0;
             LWLockRelease(database_states_lock());
         }

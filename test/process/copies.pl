@@ -56,6 +56,7 @@ sub is_copy
     value($where, $database, q{SELECT jobq_enqueue('own', '"new"', run_at => now() + interval '100 ms')});
     becomes_true($where, $database, qq{SELECT rounds > $rounds AND (SELECT run_at < clock_timestamp() FROM jobq.jobs WHERE queue = 'own')
         FROM jobq.workers WHERE database = current_database()}, "$name: the worker comes");
+    becomes_true($where, $database, q{SELECT pid IS NULL FROM jobq.workers WHERE database = current_database()}, "$name: and goes");
     (undef, $error) = run_sql($where, $database, 'SELECT count(*) FROM jobq_tick()');
     like($error, qr/WARNING: .*is a copy: nothing was done/, "$name: a tick does nothing");
     is(value($where, $database, $statuses), 'pending scheduled processing processing scheduled', "$name: all jobs are left as they are");
@@ -92,6 +93,17 @@ sub restored
 is_own($node, 'work', 'the original');
 
 # ---- a template copy
+
+# That it is one is forgotten when it is adopted, also where no worker comes.
+value($node, 'postgres', 'CREATE DATABASE unattended TEMPLATE work');
+is_copy($node, 'unattended', 'unattended copy');
+settings($node, 'jobq.enabled = off');
+$node->reload;
+becomes_true($node, 'unattended', q{SELECT current_setting('jobq.enabled') = 'off'}, 'no worker comes');
+value($node, 'unattended', 'SELECT jobq_adopt()');
+becomes_true($node, 'unattended', q{SELECT state = 'disabled' FROM jobq.workers WHERE database = current_database()}, 'adopted, it is none');
+settings($node, 'jobq.enabled = on');
+$node->reload;
 
 value($node, 'postgres', 'CREATE DATABASE twin TEMPLATE work');
 is_copy($node, 'twin', 'template copy');

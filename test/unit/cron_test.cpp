@@ -63,6 +63,9 @@ TEST(Cron, ListsRangesStepsAndNames) {
 TEST(Cron, SundayIsBothZeroAndSeven) {
     EXPECT_EQ(members(parsed("0 0 * * 7").weekdays), Numbers{0});
     EXPECT_EQ(members(parsed("0 0 * * 5-7").weekdays), (Numbers{0, 5, 6}));
+    EXPECT_EQ(members(parsed("0 0 * * 5/2").weekdays), Numbers{5});
+    EXPECT_EQ(members(parsed("0 0 * * 7/1").weekdays), Numbers{0});
+    EXPECT_EQ(members(parsed("0 0 * * 7/2").weekdays), Numbers{0});
     EXPECT_EQ(members(parsed("0 0 * * 0-7").weekdays), (Numbers{0, 1, 2, 3, 4, 5, 6}));
     EXPECT_EQ(members(parsed("0 0 * * 0-0,sun-sun/2").weekdays), Numbers{0});
 }
