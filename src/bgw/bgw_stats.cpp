@@ -3,6 +3,7 @@
 #include "compat/pg.h"
 
 #include "base/version.h"
+#include "compat/catalog_row.h"
 #include "compat/library_version.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
@@ -15,6 +16,7 @@
 extern "C" {
 #include "access/xlog.h"
 #include "catalog/pg_authid_d.h"
+#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "utils/acl.h"
 }
@@ -94,6 +96,7 @@ void report_launcher(ReturnSetInfo *result, const SharedState &state) {
 }
 
 constexpr char kNoRoom[] = "waiting for a worker slot";
+constexpr char kTemplate[] = "template";
 
 const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, const SharedState &state,
                       TimestampTz now) {
@@ -111,6 +114,7 @@ const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, c
 const char *note_of(const DatabaseState &db, const char *status, bool selected) {
     if (settings.enabled && !selected) return "the database is not in jobq.databases";
     if (strcmp(status, kNoRoom) == 0) return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
+    if (strcmp(status, kTemplate) == 0) return "no worker serves a template: ALTER DATABASE ... IS_TEMPLATE false";
     if (strcmp(status, "kept out") == 0) return "a command needs the database without sessions";
     if (db.rests == core::Rest::Copy)
         return "a copy of another database: its jobs are left alone until SELECT jobq_adopt() there";
@@ -132,9 +136,13 @@ bool may_read_error(const DatabaseState *db) {
 void report_database(ReturnSetInfo *result, DatabaseState *db, const SharedState &state, TimestampTz now) {
     const char *name = get_database_name(pg_atomic_read_u32(&db->database));
     if (name == nullptr) return;
+    const bool is_template =
+        catalog_value(DATABASEOID, pg_atomic_read_u32(&db->database), &FormData_pg_database::datistemplate, false);
+    // Nobody looks into one.
+    if (is_template && db->extension == Presence::Unknown) return;
     const bool selected = database_selected(name);
     const TimestampTz due = due_of(db);
-    const char *status = status_of(*db, due, selected, state, now);
+    const char *status = is_template ? kTemplate : status_of(*db, due, selected, state, now);
 
     ReportRow row = empty_row();
     if (db->pid != 0) put(&row, kPid, Int32GetDatum(db->pid));

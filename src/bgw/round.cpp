@@ -12,6 +12,7 @@
 #include "edges/awaited_jobs.h"
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
+#include "identity/identity.h"
 #include "shmem/wall_clock.h"
 #include "stats/counters.h"
 #include "table/attached.h"
@@ -223,8 +224,7 @@ void rest(DatabaseState *db, const Step *step) {
     LWLockRelease(database_states_lock());
     if (begins && why == Rest::Copy)
         ereport(WARNING, (errmsg("%s leaves the jobs alone: the database is a copy", MyBgworkerEntry->bgw_name),
-                          errhint("If they shall run here, and no longer where they come from: SELECT jobq_adopt() in "
-                                  "this database.")));
+                          errhint("%s", adoption_hint())));
     if (begins && why == Rest::Restore)
         ereport(LOG, (errmsg("%s rests while a dump is being restored", MyBgworkerEntry->bgw_name),
                       errdetail("It goes on when the session that restores has disconnected, or has been idle for a "

@@ -115,7 +115,9 @@ bool is_template_database(Oid database) {
 
 Target target_by_name(const char *name, bool dropped) {
     const Oid database = name != nullptr ? get_database_oid(name, true) : InvalidOid;
-    return {OidIsValid(database) && owns(database) ? database : InvalidOid, dropped};
+    // Of the database that it is called in the server refuses each of these.
+    const bool may = OidIsValid(database) && database != MyDatabaseId && owns(database);
+    return {may ? database : InvalidOid, dropped};
 }
 
 DefElem *find_option(const List *options, const char *name) {
@@ -220,8 +222,7 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
 
     const Target target = target_of(statement);
     announce_databases_at_commit();
-    if (!OidIsValid(target.database) || target.database == MyDatabaseId || kept_out != nullptr ||
-        !keep_workers_out(target.database))
+    if (!OidIsValid(target.database) || kept_out != nullptr || !keep_workers_out(target.database))
         run();
     else
         run_without_workers(target.dropped, run);

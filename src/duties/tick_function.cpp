@@ -34,9 +34,9 @@ void tick(ResultSet *results, TimestampTz now) {
         ereport(NOTICE, (errmsg("a dump is being restored: nothing was done"),
                          errhint("Call it again when the session that restores has disconnected.")));
     if (rest == Rest::Copy)
-        ereport(WARNING, (errcode(ERRCODE_WARNING), errmsg("the database is a copy: nothing was done"),
-                          errdetail("%s.", describe_origin()),
-                          errhint("If its jobs shall run here, and no longer there: SELECT jobq_adopt().")));
+        ereport(WARNING, (errcode(ERRCODE_WARNING),
+                          errmsg("the database is a copy, and leaves its jobs alone: nothing was done"),
+                          errdetail("%s", describe_origin()), errhint("%s", adoption_hint())));
     for (int i = 0; i < kDutyCount; i++) {
         const auto duty = static_cast<Duty>(i);
         DutyOutcome batch = {};

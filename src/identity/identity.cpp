@@ -128,21 +128,24 @@ void require_own_jobs() {
     if (!leaves_jobs_alone()) return;
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("database \"%s\" is a copy, and leaves its jobs alone", get_database_name(MyDatabaseId)),
-                    errdetail("%s.", describe_origin()),
-                    errhint("If they shall run here, and no longer there: SELECT jobq_adopt(), as the owner or an "
-                            "operator.")));
+                    errdetail("%s", describe_origin()), errhint("%s", adoption_hint())));
 }
 
 const char *describe_origin() {
     const core::Place origin = know().origin;
     const core::Place place = here();
     if (origin.system != place.system)
-        return psprintf("They are of database %u of the system %llu; this is database %u of the system %llu",
+        return psprintf("Its jobs are those of database %u of the system %llu; this is database %u of the system %llu.",
                         origin.database, static_cast<unsigned long long>(origin.system), place.database,
                         static_cast<unsigned long long>(place.system));
-    if (origin.database != place.database)
-        return psprintf("They are of database %u; this is database %u", origin.database, place.database);
-    return pstrdup("The data directory is a restored base backup, or another copy");
+    if (origin.database == place.database) return "The data directory is a restored base backup, or another copy.";
+    const char *name = get_database_name(origin.database);
+    if (name == nullptr) return psprintf("Its jobs are those of database %u, which is gone.", origin.database);
+    return psprintf("Its jobs are those of database \"%s\".", name);
+}
+
+const char *adoption_hint() {
+    return _("To run them here, and nowhere else: SELECT jobq_adopt() in this database, as its owner or an operator.");
 }
 
 TimestampTz adopted_at() { return know().adopted_at; }
@@ -167,7 +170,7 @@ void settle_identity() {
         return;
     }
     const char *from = copy ? describe_origin() : nullptr;
-    if (adopt()) ereport(LOG, (errmsg("jobq: the jobs were adopted, as jobq.adopt says"), errdetail("%s.", from)));
+    if (adopt()) ereport(LOG, (errmsg("jobq: the jobs were adopted, as jobq.adopt says"), errdetail("%s", from)));
 }
 
 void found_identity() {

@@ -22,8 +22,9 @@ inline void require_worker_may(FunctionCallInfo fcinfo) {
     require_own_jobs();
 }
 
-// Which place the jobs of a copy are of, for people.
+// Of which database the jobs of a copy are, and what to do: a detail and a hint, for people.
 const char *describe_origin();
+const char *adoption_hint();
 
 // When the jobs became this database's own; 0: long ago.
 TimestampTz adopted_at();

@@ -38,7 +38,8 @@ Identity identify(const Place &here, const Origin *origins, int count, int *fore
             own++;
             continue;
         }
-        if (*foreign < 0) *foreign = i;
+        // What is of another place tells more than a row of here that has been found in a copy.
+        if (*foreign < 0 || (is_of(here, origins[*foreign]) && !is_of(here, origins[i]))) *foreign = i;
         if (good && is_inherited(here, origins[i])) inherited++;
     }
     if (count > 0 && own == count) return Identity::Own;

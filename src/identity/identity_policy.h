@@ -24,7 +24,7 @@ struct Origin {
 // anew. Copy: the jobs are left alone.
 enum class Identity : std::uint8_t { Own, Inherited, Copy };
 
-// *foreign: in a copy, the first row that is not of here.
+// *foreign: in a copy, the first row of another place; where there is none, the first that is not its own.
 Identity identify(const Place &here, const Origin *origins, int count, int *foreign) noexcept;
 
 // What a server finds in its data directory when it starts.

@@ -79,7 +79,7 @@ constexpr Call kCalls[] = {
     {"jobq_purge_queue", kOperator},
     {"jobq_drop_queue", kOperator},
     {"jobq_set_limit", kOperator},
-    {"jobq_next_runs", kOperator | kMonitor},
+    {"jobq_next_runs", kProducer | kOperator | kMonitor},
     {"jobq_tick", kOperator | kOfAllQueues},
     {"jobq_adopt", kOperator | kOfAllQueues},
 

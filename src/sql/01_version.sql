@@ -5,7 +5,7 @@
 CREATE FUNCTION jobq_version()
     RETURNS text
     AS 'MODULE_PATHNAME'
-    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+    LANGUAGE C STABLE PARALLEL SAFE;
 
 --: raises an error unless the library is at least as new as the extension; the first call of each upgrade script
 CREATE FUNCTION jobq.require_library()

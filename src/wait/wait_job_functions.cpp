@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "identity/identity.h"
 #include "job/current_status.h"
 #include "queues/scope.h"
 #include "shmem/memory.h"
@@ -49,6 +50,8 @@ bool look(Wait *wait) {
     forget_job_signal();
     look_as_owner(wait->procedure, kName, [&] {
         finished = !job_is_in_scope(scope_of(wait->user, wait->procedure), wait->job) || has_finished(wait->job);
+        // In a copy it never would.
+        if (!finished) require_own_jobs();
     });
     wait->last_look = monotonic_now();
     return finished;

@@ -18,7 +18,7 @@ SELECT is((SELECT count(*) FROM public_ones), (SELECT count(DISTINCT proname) FR
 SELECT is((SELECT count(DISTINCT nspname) FROM public_ones), 1::bigint, 'they are in one schema');
 
 -- What the functions that only compute may promise, the others must not. STABLE is who only reads: see test/fuzz/verdict.py.
-SELECT set_eq($$SELECT proname::text FROM own WHERE provolatile = 'i'$$, '{jobq_version,lane_of,group_of,round_robin_key_of}'::text[], 'who only computes is immutable');
+SELECT set_eq($$SELECT proname::text FROM own WHERE provolatile = 'i'$$, '{lane_of,group_of,round_robin_key_of}'::text[], 'who only computes is immutable');
 SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'jobq_next_runs', 'lane_of', 'group_of', 'round_robin_key_of', 'tracked_lanes') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats', 'limit_running', 'limit_tokens') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
 FROM own o ORDER BY o.signature::text;
 -- What others are granted knows by the current user who calls: the owner's rights it takes within. Triggers, and what stands

@@ -58,7 +58,7 @@ sub is_copy
         FROM jobq.workers WHERE database = current_database()}, "$name: the worker comes");
     becomes_true($where, $database, q{SELECT pid IS NULL FROM jobq.workers WHERE database = current_database()}, "$name: and goes");
     (undef, $error) = run_sql($where, $database, 'SELECT count(*) FROM jobq_tick()');
-    like($error, qr/WARNING: .*is a copy: nothing was done/, "$name: a tick does nothing");
+    like($error, qr/WARNING: .*is a copy, .*: nothing was done/, "$name: a tick does nothing");
     is(value($where, $database, $statuses), 'pending scheduled processing processing scheduled', "$name: all jobs are left as they are");
     is(value($where, $database, q{SELECT string_agg(reason, ' ') FROM jobq_explain_queue('mail') WHERE reason = 'copy'}), 'copy', "$name: so it is explained");
     return;
@@ -105,7 +105,8 @@ becomes_true($node, 'unattended', q{SELECT state = 'disabled' FROM jobq.workers 
 settings($node, 'jobq.enabled = on');
 $node->reload;
 
-value($node, 'postgres', 'CREATE DATABASE twin TEMPLATE work');
+# From within the original: its own worker makes room too.
+value($node, 'work', 'CREATE DATABASE twin TEMPLATE work');
 is_copy($node, 'twin', 'template copy');
 is_own($node, 'work', 'its original');
 value($node, 'postgres', 'CREATE DATABASE grandchild TEMPLATE twin');

@@ -36,6 +36,8 @@ TEST(Identify, RestoredDump) {
     EXPECT_EQ(judged.identity, Identity::Copy);
     EXPECT_EQ(judged.foreign, 1);
     EXPECT_EQ(judge(kHere, {from({71, 16385, 17, 0}), from(kHere)}).foreign, 0);
+    // Noted in all rows it is told by the same one.
+    EXPECT_EQ(judge(kHere, {from(kHere, true), from({70, 16384, 17, 0}, true)}).foreign, 1);
     // Of an older server, or of a template: it has a row of its own as well.
     EXPECT_EQ(identity_of(kHere, {from(kHere), from({70, 16384, 15, 0})}), Identity::Copy);
     EXPECT_EQ(identity_of(kHere, {from(kHere), from({71, 1, 17, 0}, false, true)}), Identity::Copy);
