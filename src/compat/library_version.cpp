@@ -4,6 +4,15 @@
 #include "base/version.h"
 #include "compat/library_version.h"
 
+// From PostgreSQL 18 on pg_get_loaded_modules() shows both.
+extern "C" {
+#ifdef PG_MODULE_MAGIC_EXT
+PG_MODULE_MAGIC_EXT(.name = "jobq", .version = JOBQ_VERSION);
+#else
+PG_MODULE_MAGIC;
+#endif
+}
+
 namespace jobq {
 
 namespace {

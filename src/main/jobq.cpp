@@ -122,8 +122,6 @@ constexpr DoorReaders kDoorReaders = {tell_ready, end_lease};
 
 extern "C" {
 
-PG_MODULE_MAGIC;
-
 PGDLLEXPORT void _PG_init(void);
 
 // Defines the settings and takes part in transactions; while preloading, also reserves the shared memory, hooks into
