@@ -52,7 +52,9 @@ watchful_build() {  # directory of the sources, of the server
     sed -i 's/^SUBDIRS = libpq ecpg/SUBDIRS = libpq/' src/interfaces/Makefile
     local part
     for part in . $(printf 'contrib/%s ' $watchful_contrib); do
-        nice make -s -j"$(nproc)" -C "$part" install
+        # Only the former makes headers first.
+        nice make -s -j"$(nproc)" -C "$part" all
+        nice make -s -C "$part" install
     done
     cp src/tools/valgrind.supp "$2/"
     cp "$(/usr/lib/postgresql/15/bin/pg_config --sharedir)"/extension/pgtap* "$("$2/bin/pg_config" --sharedir)/extension/"
