@@ -111,8 +111,8 @@ PGDLLEXPORT Datum jobq_note_restore(PG_FUNCTION_ARGS) {
     return Datum(0);
 }
 
-PG_FUNCTION_INFO_V1(jobq_directory_changed);
-PGDLLEXPORT Datum jobq_directory_changed(PG_FUNCTION_ARGS) {
+PG_FUNCTION_INFO_V1(jobq_invalidate_caches);
+PGDLLEXPORT Datum jobq_invalidate_caches(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_data(fcinfo);
     invalidate_directory(RelationGetRelid(trigger->tg_relation));
     publish_settings(trigger);

@@ -72,7 +72,7 @@ int32 check_positive(int32 value, const char *name) {
     if (value < 1)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"%s\" must be at least 1, not %d", name, value),
-                        errhint("Leave it out to take the default, or to keep what is set.")));
+                        errhint("Leave it out to take the default.")));
     return value;
 }
 

@@ -307,9 +307,9 @@ CREATE FUNCTION jobq.follow_job() RETURNS trigger
 CREATE FUNCTION jobq.forget_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_forget_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: makes every session read queue settings, queue grants and lanes again
-CREATE FUNCTION jobq.directory_changed() RETURNS trigger
-    AS 'MODULE_PATHNAME', 'jobq_directory_changed'
+--: makes every session read again what it keeps of a table: queue settings and grants, limits, lanes, the identity
+CREATE FUNCTION jobq.invalidate_caches() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_invalidate_caches'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
 --: makes the tick leave all jobs alone until a session of the owner that restores a dump has disconnected
@@ -344,16 +344,16 @@ CREATE TRIGGER forget_job AFTER DELETE ON jobq.jobs FOR EACH ROW
 CREATE TRIGGER forget_jobs AFTER TRUNCATE ON jobq.jobs FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.forget_job();
 
-CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.queue_settings FOR EACH ROW
-    EXECUTE FUNCTION jobq.directory_changed();
-CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.queue_settings FOR EACH STATEMENT
-    EXECUTE FUNCTION jobq.directory_changed();
+CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.queue_settings FOR EACH ROW
+    EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.queue_settings FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.invalidate_caches();
 -- What jobq itself writes there it tells of in its own way: not every lane at once.
-CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.lane_directory FOR EACH ROW
+CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.lane_directory FOR EACH ROW
     WHEN (jobq.by_hand())
-    EXECUTE FUNCTION jobq.directory_changed();
-CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.lane_directory FOR EACH STATEMENT
-    EXECUTE FUNCTION jobq.directory_changed();
+    EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.lane_directory FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.invalidate_caches();
 --: makes the tick look for running jobs that hold no slot of a limit that was changed by hand
 CREATE FUNCTION jobq.limits_changed() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_limits_changed'
@@ -362,13 +362,13 @@ CREATE TRIGGER limits_changed AFTER INSERT OR UPDATE ON jobq.limit_settings FOR 
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.limits_changed();
 ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER limits_changed;
-CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.limit_settings FOR EACH ROW
-    EXECUTE FUNCTION jobq.directory_changed();
-CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.limit_settings FOR EACH STATEMENT
-    EXECUTE FUNCTION jobq.directory_changed();
-ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER directory_changed;
-ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER directory_truncated;
-ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER directory_changed;
-ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER directory_truncated;
-ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER directory_changed;
-ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER directory_truncated;
+CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.limit_settings FOR EACH ROW
+    EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.limit_settings FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.invalidate_caches();
+ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
+ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
+ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.lane_directory ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;

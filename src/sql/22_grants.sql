@@ -14,9 +14,9 @@ CREATE TABLE jobq.queue_grants (
 SELECT pg_catalog.pg_extension_config_dump('jobq.queue_grants',
     'WHERE role::pg_catalog.oid IN (SELECT oid FROM pg_catalog.pg_roles)');
 
-CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.queue_grants FOR EACH ROW
-    EXECUTE FUNCTION jobq.directory_changed();
-CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.queue_grants FOR EACH STATEMENT
-    EXECUTE FUNCTION jobq.directory_changed();
-ALTER TABLE jobq.queue_grants ENABLE ALWAYS TRIGGER directory_changed;
-ALTER TABLE jobq.queue_grants ENABLE ALWAYS TRIGGER directory_truncated;
+CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.queue_grants FOR EACH ROW
+    EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.queue_grants FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.invalidate_caches();
+ALTER TABLE jobq.queue_grants ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.queue_grants ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;

@@ -13,9 +13,9 @@ ALTER TABLE jobq.identity REPLICA IDENTITY FULL;
 
 SELECT pg_catalog.pg_extension_config_dump('jobq.identity', '');
 
-CREATE TRIGGER directory_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.identity FOR EACH ROW
-    EXECUTE FUNCTION jobq.directory_changed();
-CREATE TRIGGER directory_truncated AFTER TRUNCATE ON jobq.identity FOR EACH STATEMENT
-    EXECUTE FUNCTION jobq.directory_changed();
-ALTER TABLE jobq.identity ENABLE ALWAYS TRIGGER directory_changed;
-ALTER TABLE jobq.identity ENABLE ALWAYS TRIGGER directory_truncated;
+CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.identity FOR EACH ROW
+    EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.identity FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.invalidate_caches();
+ALTER TABLE jobq.identity ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.identity ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;

@@ -1,5 +1,5 @@
--- Privileges. PUBLIC may do nothing: a role that may call every function is an operator, whatever its name
--- says (PgQue#96). jobq_grant(role, what) hands out what each kind of role needs.
+-- Privileges. PUBLIC may do nothing: a role that may call every function is an operator, whatever it was made for.
+-- jobq_grant(role, profile) hands out what each profile needs.
 DO $$
 DECLARE
     f regprocedure;
