@@ -289,7 +289,7 @@ with_differences() {  # status file
 copy_tests() {
     source=$SCRATCH/source
     mkdir "$source" "$SCRATCH/node"
-    cp -R Makefile jobq.control src sql expected test examples docs README.md "$source/"
+    cp -R Makefile jobq.control src sql expected test examples docs README.md CHANGELOG.md debian scripts "$source/"
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
     if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
 }

@@ -2,9 +2,10 @@
 # Releases, and what holds of them. CONTRIBUTING.md, "Releases", says when and what else.
 #
 #   scripts/release.sh VERSION [NEXT]   (make release VERSION=1.0.0) two commits and a tag: the release, and NEXT in the making, by
-#                                       default the next minor version
-#   scripts/release.sh --check          what `make lint` asks: released scripts are as they were, and from each a way leads to
-#                                       the version in the making
+#                                       default the next minor version. On a branch from a tag, for a patch: one commit and a tag
+#   scripts/release.sh --carry VERSION  one commit: what was released on another branch belongs to the history of this one, too
+#   scripts/release.sh --check          what `make lint` asks: released scripts are as they were, from each a way leads to the
+#                                       version in the making, and none was released elsewhere that is older and not here
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly RELEASES=src/sql/releases UPGRADES=src/sql/upgrades SUMS=src/sql/releases/SHA256SUMS
@@ -16,6 +17,12 @@ upgrade() { echo "$UPGRADES/jobq--$1--$2.sql"; }
 is_newer() { [ "$1" != "$2" ] && [ "$(printf '%s\n' "$1" "$2" | sort -V | tail -n 1)" = "$1" ]; }
 # Beyond comments and the question that each begins with.
 statements() { sed -e 's/^ *--.*//' -e '/^SELECT jobq\.require_library();$/d' -e '/^\\echo /d' "$1" | grep -v '^ *$' || true; }
+
+is_released() { [ -e "$(frozen "$1")" ]; }
+tags() { { git tag --list 'v[0-9]*' 2>/dev/null || true; } | sed -n 's/^v\([0-9]*\.[0-9]*\.[0-9]*\)$/\1/p' | sort -V; }
+# The release before or after a version, of those that are here; after the last one the version in the making.
+before() { releases | while read -r other; do ! is_newer "$1" "$other" || echo "$other"; done | tail -n 1; }
+after() { { releases; making; } | while read -r other; do ! is_newer "$other" "$1" || echo "$other"; done | sed -n 1p; }
 
 # ---- the check: a line for each thing that is wrong
 
@@ -58,67 +65,154 @@ check_way() {
     fi
 }
 
+# Newer ones are of branches that go on where this one ends.
+check_tags() {
+    local version
+    for version in $(tags); do
+        is_released "$version" || ! is_newer "$(making)" "$version" ||
+            echo "v$version: was released on another branch, and is missing here: scripts/release.sh --carry $version"
+    done
+}
+
 if [ "${1-}" = --check ]; then
-    found=$(check_sums; check_way)
+    found=$(check_sums; check_way; check_tags)
     [ -z "$found" ] || { printf '%s\n' "$found"; exit 1; }
     exit
 fi
 
-# ---- the release
+# ---- what both that follow need
 
 fail() {
     echo "release: $*" >&2
     exit 1
 }
 
+require_clean() { [ -z "$(git status --porcelain)" ] || fail "the tree has changes: commit them first"; }
+
+commit() {  # message
+    local problems
+    git add -A jobq.control CHANGELOG.md debian docs src/sql
+    problems=$(check_sums; check_way)
+    [ -z "$problems" ] || fail "$problems"
+    git commit -q -m "$1"
+}
+
+note_sums() { sha256sum "$@" >>$SUMS; }
+
 # Also in what the documentation shows of it: rows of versions.
 set_version() {  # version
     local old
     old=$(making)
     sed -i "s/^default_version = .*/default_version = '$1'/" jobq.control
-    sed -i -e "1s/([^-]*-/($1-/" -e "s/^\( -- .*>\)  .*/\1  $(date -uR)/" debian/changelog
     OLD=$old NEW=$1 perl -pi -e 's/(?<![\d.])\Q$ENV{OLD}\E(?![\d.])/$ENV{NEW}/g if /^[ \d.|tf]+$/' docs/*.md
 }
+
+# The entry at the top of debian/changelog, of a version that nobody has yet, is of this one, and of now.
+name_entry() {  # version
+    sed -i -e "1s/([^-]*-[^)]*)/($1-0jobq1)/" -e "0,/^ -- /s/^\( -- .*>\)  .*/\1  $(date -uR)/" debian/changelog
+}
+
+# Another one on top of it. Later by a second: lintian wants each later than that below it.
+begin_entry() {  # version
+    { sed '/^ -- /q' debian/changelog; echo; cat debian/changelog; } >debian/changelog.new
+    mv debian/changelog.new debian/changelog
+    name_entry "$1"
+    sed -i "0,/^ -- /s/^\( -- .*>\)  .*/\1  $(date -uR -d '1 second')/" debian/changelog
+}
+
+begin_upgrade() {  # from to
+    mkdir -p $UPGRADES
+    cat >"$(upgrade "$1" "$2")" <<SQL
+-- What has changed in src/sql since $1. CONTRIBUTING.md, "Change SQL after a release".
+\\echo Use "ALTER EXTENSION jobq UPDATE" to load this file. \\quit
+
+SELECT jobq.require_library();
+SQL
+}
+
+# ---- what was released elsewhere
+
+if [ "${1-}" = --carry ]; then
+    version=${2-}
+    tag=v$version
+    git rev-parse -q --verify "refs/tags/$tag" >/dev/null || fail "there is no tag $tag"
+    require_clean
+    ! is_released "$version" || fail "$version is here already"
+    from=$(before "$version")
+    to=$(after "$version")
+    [ -n "${from:+$to}" ] || fail "$version is not between what was released here and $(making)"
+    git cat-file -e "$tag:$(upgrade "$from" "$version")" 2>/dev/null ||
+        fail "$tag has no script from $from: carry what was released between them first"
+    # So what leads up from one leads up from the other.
+    git show "$tag:$(frozen "$version")" | cmp -s - "$(frozen "$from")" || fail "$version is no patch of $from: its SQL is another"
+    for file in "$(frozen "$version")" "$(upgrade "$from" "$version")"; do
+        git show "$tag:$file" >"$file"
+        note_sums "$file"
+    done
+    if is_released "$to"; then
+        cp "$(upgrade "$from" "$to")" "$(upgrade "$version" "$to")"
+        note_sums "$(upgrade "$version" "$to")"
+    else
+        git mv "$(upgrade "$from" "$to")" "$(upgrade "$version" "$to")"
+        sed -i "1s/since $from\./since $version./" "$(upgrade "$version" "$to")"
+    fi
+    FROM=$from VERSION=$version perl -0pi -e '
+        my $other = qx(git show "v$ENV{VERSION}:CHANGELOG.md");
+        my ($section) = $other =~ /^(## \[\Q$ENV{VERSION}\E\].*?)(?=^## |\z)/ms;
+        s/^(?=## \[\Q$ENV{FROM}\E\])/$section/m' CHANGELOG.md
+    FROM=$from VERSION=$version perl -0pi -e '
+        my $other = qx(git show "v$ENV{VERSION}:debian/changelog");
+        my ($entry) = $other =~ /^(jobq \(\Q$ENV{VERSION}\E-.*?)(?=^jobq \(|\z)/ms;
+        s/^(?=jobq \(\Q$ENV{FROM}\E-)/$entry/m' debian/changelog
+    is_released "$(making)" || name_entry "$(making)"
+    commit "$version, released on a branch of its own, belongs to the history"
+    git log --oneline --decorate -1
+    exit
+fi
+
+# ---- the release
 
 changes() { awk '/^## / { inside = $0 == "## [Unreleased]"; next } inside && NF' CHANGELOG.md; }
 
 version=${1-}
 next=${2-}
-[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "say which version: make release VERSION=1.0.0"
-[ -n "$next" ] || next=${version%%.*}.$(($(cut -d. -f2 <<<"$version") + 1)).0
-is_newer "$next" "$version" || fail "$next is not newer than $version"
-[ -z "$(git status --porcelain)" ] || fail "the tree has changes: commit them first"
-! git rev-parse -q --verify "refs/tags/v$version" >/dev/null || fail "there is a tag v$version"
+was=$(making)
 newest=$(releases | tail -n 1)
+[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "say which version: make release VERSION=1.0.0"
+# On a branch from a tag nothing is in the making.
+if [ -z "$next" ] && [ "$was" != "$newest" ]; then next=${version%%.*}.$(($(cut -d. -f2 <<<"$version") + 1)).0; fi
+[ -z "$next" ] || is_newer "$next" "$version" || fail "$next is not newer than $version"
+require_clean
+! git rev-parse -q --verify "refs/tags/v$version" >/dev/null || fail "there is a tag v$version"
 [ -z "$newest" ] || is_newer "$version" "$newest" || fail "$newest is released already"
+if [ "$was" = "$newest" ] && [ "${version%.*}" != "${newest%.*}" ]; then
+    fail "this branch begins at v$newest: patches of it are ${newest%.*}.$((${newest##*.} + 1)) and so on"
+fi
 [ -n "$(changes)" ] || fail "CHANGELOG.md says nothing under [Unreleased]"
 problems=$("$0" --check) || fail "$problems"
 if [ -n "$newest" ] && [ "${version%.*}" = "${newest%.*}" ] && ! scripts/install_script.sh | cmp -s - "$(frozen "$newest")"; then
-    fail "$version would be a patch of $newest, but src/sql has changed"
+    fail "$version would be a patch of $newest, but src/sql has changed: make it on a branch from v$newest"
 fi
 
-was=$(making)
-if [ -n "$newest" ] && [ "$was" != "$version" ]; then
+if [ "$was" = "$newest" ]; then
+    begin_upgrade "$newest" "$version"
+    begin_entry "$version"
+elif [ -n "$newest" ] && [ "$was" != "$version" ]; then
     git mv "$(upgrade "$newest" "$was")" "$(upgrade "$newest" "$version")"
 fi
 set_version "$version"
+name_entry "$version"
 sed -i "s/^## \[Unreleased\]\$/&\n\n## [$version] - $(date -u +%F)/" CHANGELOG.md
 mkdir -p $RELEASES $UPGRADES
 scripts/install_script.sh >"$(frozen "$version")"
-sha256sum "$(frozen "$version")" ${newest:+"$(upgrade "$newest" "$version")"} >>$SUMS
-git add -A jobq.control CHANGELOG.md debian docs src/sql
-problems=$("$0" --check) || fail "$problems"
-git commit -q -m "Release $version"
+note_sums "$(frozen "$version")" ${newest:+"$(upgrade "$newest" "$version")"}
+commit "Release $version"
 git tag -a "v$version" -m "jobq $version"
 
-set_version "$next"
-cat >"$(upgrade "$version" "$next")" <<SQL
--- What has changed in src/sql since $version. CONTRIBUTING.md, "Change SQL after a release".
-\\echo Use "ALTER EXTENSION jobq UPDATE" to load this file. \\quit
-
-SELECT jobq.require_library();
-SQL
-git add -A jobq.control debian docs src/sql
-problems=$("$0" --check) || fail "$problems"
-git commit -q -m "$next in the making"
+if [ -n "$next" ]; then
+    set_version "$next"
+    begin_entry "$next"
+    begin_upgrade "$version" "$next"
+    commit "$next in the making"
+fi
 git log --oneline --decorate -2
