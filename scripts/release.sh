@@ -108,16 +108,18 @@ set_version() {  # version
 }
 
 # The entry at the top of debian/changelog, of a version that nobody has yet, is of this one, and of now.
-name_entry() {  # version
-    sed -i -e "1s/([^-]*-[^)]*)/($1-0jobq1)/" -e "0,/^ -- /s/^\( -- .*>\)  .*/\1  $(date -uR)/" debian/changelog
+name_entry() {  # version [when]
+    sed -i -e "1s/([^-]*-[^)]*)/($1-0jobq1)/" -e "0,/^ -- /s/^\( -- .*>\)  .*/\1  $(date -uR -d "${2:-now}")/" debian/changelog
 }
 
-# Another one on top of it. Later by a second: lintian wants each later than that below it.
+# lintian wants each entry later than that below it.
+readonly behind='1 second'
+
+# Another one on top of it.
 begin_entry() {  # version
     { sed '/^ -- /q' debian/changelog; echo; cat debian/changelog; } >debian/changelog.new
     mv debian/changelog.new debian/changelog
-    name_entry "$1"
-    sed -i "0,/^ -- /s/^\( -- .*>\)  .*/\1  $(date -uR -d '1 second')/" debian/changelog
+    name_entry "$1" "$behind"
 }
 
 begin_upgrade() {  # from to
@@ -164,7 +166,7 @@ if [ "${1-}" = --carry ]; then
         my $other = qx(git show "v$ENV{VERSION}:debian/changelog");
         my ($entry) = $other =~ /^(jobq \(\Q$ENV{VERSION}\E-.*?)(?=^jobq \(|\z)/ms;
         s/^(?=jobq \(\Q$ENV{FROM}\E-)/$entry/m' debian/changelog
-    is_released "$(making)" || name_entry "$(making)"
+    is_released "$(making)" || name_entry "$(making)" "$behind"
     commit "$version, released on a branch of its own, belongs to the history"
     git log --oneline --decorate -1
     exit
