@@ -45,6 +45,8 @@ watchful_sources() {
 watchful_build() {  # directory of the sources, of the server
     set -e
     cd "$1"
+    # Below another make it would leave out headers that it has to make.
+    unset MAKEFLAGS MFLAGS MAKELEVEL
     # shellcheck disable=SC2086
     ./configure -q --prefix="$2" $watchful_options CFLAGS="$watchful_flags" CXXFLAGS="$watchful_cxxflags"
     # What no test asks for.
@@ -52,9 +54,7 @@ watchful_build() {  # directory of the sources, of the server
     sed -i 's/^SUBDIRS = libpq ecpg/SUBDIRS = libpq/' src/interfaces/Makefile
     local part
     for part in . $(printf 'contrib/%s ' $watchful_contrib); do
-        # Only the former makes headers first.
-        nice make -s -j"$(nproc)" -C "$part" all
-        nice make -s -C "$part" install
+        nice make -s -j"$(nproc)" -C "$part" install
     done
     cp src/tools/valgrind.supp "$2/"
     cp "$(/usr/lib/postgresql/15/bin/pg_config --sharedir)"/extension/pgtap* "$("$2/bin/pg_config" --sharedir)/extension/"
