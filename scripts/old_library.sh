@@ -25,7 +25,7 @@ upgrade_tree() {
     if [ -n "$JOBQ_OLD_VERSION" ] && git -c safe.directory="$PWD" archive "v$JOBQ_OLD_VERSION" 2>/dev/null | tar -C "$build" -xf - 2>/dev/null; then
         echo "# the library $JOBQ_OLD_VERSION, from its tag"
     else
-        release_of_now "$build" "$extension"
+        release_of_now "$build"
     fi
     make -s -C "$build" PG_CONFIG="$SCRATCH_PG_CONFIG" all
     if [ -e "$build/exports" ]; then
@@ -41,35 +41,11 @@ upgrade_tree() {
 current_version() { sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control; }
 
 # The sources of now under the other version, which export what its script names: that is in `exports`.
-release_of_now() {  # build extension
-    local script=src/sql/releases/jobq--$JOBQ_OLD_VERSION.sql
-    if [ -z "$JOBQ_OLD_VERSION" ]; then
-        JOBQ_OLD_VERSION=0.0.1
-        script=$2/jobq--0.0.1.sql
-        release_without jobq_dot "$2"
-    fi
+release_of_now() {  # build
     echo "# the library $JOBQ_OLD_VERSION, of the sources of now"
     cp -Rp Makefile jobq.control META.json.in scripts src "$1/"
     mkdir -p "$1/build"
     cp -Rp build/server build/[0-9]* "$1/build/"
     sed -i "s/^default_version = .*/default_version = '$JOBQ_OLD_VERSION'/" "$1/jobq.control"
-    scripts/exports.sh "$script" >"$1/exports"
-}
-
-# Which lines of an install script make a function.
-own_statements='
-    index($0, "CREATE FUNCTION " name "(") == 1 || index($0, "COMMENT ON FUNCTION " name " ") == 1 { inside = 1 }
-    { mine = inside }
-    /;$/ { inside = 0 }'
-
-# Before the first release: one without this function, and the way up from it.
-release_without() {  # function extension
-    local current=$2/jobq--$(current_version).sql script=$2/jobq--0.0.1.sql upgrade
-    upgrade=$2/jobq--0.0.1--$(current_version).sql
-    {
-        echo 'SELECT jobq.require_library();'
-        awk -v name="$1" "$own_statements mine" "$current"
-        echo "REVOKE ALL ON FUNCTION $1 FROM PUBLIC;"
-    } >"$upgrade"
-    awk -v name="$1" "$own_statements !mine" "$current" >"$script"
+    scripts/exports.sh "src/sql/releases/jobq--$JOBQ_OLD_VERSION.sql" >"$1/exports"
 }
