@@ -1,6 +1,6 @@
 #!/bin/bash
-# The demonstration: a throw-away server with jobq preloaded, one job per header file of the server, four worker
-# processes of which one is killed with SIGKILL while it holds jobs. Checks every result and exits non-zero if
+# The demonstration: a throw-away server with jobq preloaded, one job per header file of the server and three more by a
+# schedule, four worker processes of which one is killed with SIGKILL while it holds jobs. Checks every result and exits non-zero if
 # anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,8 +45,15 @@ CREATE TABLE files (n int GENERATED ALWAYS AS IDENTITY, name text NOT NULL);
 SELECT count(*) FROM (SELECT jobq_enqueue('hashes', jsonb_build_object('file', name, 'fails', CASE n WHEN 20 THEN 2 ELSE 0 END),
                           kind => 'sha256', run_at => CASE n WHEN 10 THEN clock_timestamp() + interval '3 s' END)
                       FROM files ORDER BY n OFFSET 0) e \g enqueued
+-- The first file again, every second, three times: one of the workers is killed meanwhile.
+SELECT jobq_schedule('again', '@every 1s', 'hashes', jsonb_build_object('file', name), kind => 'sha256', missed => 'all',
+                     starts_at => clock_timestamp() + interval '1 s', ends_at => clock_timestamp() + interval '3.5 s')
+FROM files WHERE n = 1;
 SQL
-say "enqueued $(cat enqueued) jobs, one per file under $headers"
+runs=3
+first=$(head -n 1 files)
+for ((n = 0; n < runs; n++)); do echo "$first"; done >>files
+say "enqueued $(cat enqueued) jobs, one per file under $headers; a schedule follows with $runs, one a second"
 
 for name in "${workers[@]}"; do
     if [ "$(id -u)" = 0 ]; then
@@ -90,17 +97,17 @@ kill_victim
 told=
 quiet=0
 while [ $quiet -lt 40 ]; do   # gives up when nothing happened for 20 seconds
-    IFS=' ' read -r completed failed running pending scheduled rescued < <(sql -F ' ' -c "
+    IFS=' ' read -r completed failed running pending scheduled rescued to_come < <(sql -F ' ' -c "
         SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),
                count(*) FILTER (WHERE status = 'processing'), count(*) FILTER (WHERE status = 'pending'),
                count(*) FILTER (WHERE status = 'scheduled'),
-               (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost')
+               (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost'), (SELECT count(next_run) FROM jobq.schedules)
         FROM jobq.jobs")
     news="completed $completed, running $running, waiting $pending, for later $scheduled, rescued $rescued"
     quiet=$((quiet + 1))
     if [ "$news" != "$told" ]; then say "$news"; quiet=0; fi
     told=$news
-    if [ $((running + pending + scheduled)) = 0 ]; then break; fi
+    if [ $((running + pending + scheduled + to_come)) = 0 ]; then break; fi
     sleep 0.5
 done
 scratch_hook=
@@ -110,11 +117,12 @@ took=$(seconds)
 # What the workers reported against what sha256sum says about the same files.
 sql -F '  ' -c "SELECT result->>'sha256', payload->>'file' FROM jobq.jobs WHERE status = 'completed'" | LC_ALL=C sort >reported
 xargs -d '\n' sha256sum <files | LC_ALL=C sort >expected
-IFS=' ' read -r enqueued completed retried rescued lost twice late tries < <(sql -F ' ' -c "
-    SELECT $(cat enqueued), count(*) FILTER (WHERE status = 'completed'),
+IFS=' ' read -r enqueued completed retried rescued by_schedule lost twice late tries < <(sql -F ' ' -c "
+    SELECT $(cat enqueued) + $runs, count(*) FILTER (WHERE status = 'completed'),
            (SELECT count(*) FROM jobq.attempts WHERE outcome = 'failed'),
            (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost'),
-           $(cat enqueued) - (SELECT count(DISTINCT job_id) FROM effects),
+           count(DISTINCT metadata->>'scheduled_for'),
+           $(cat enqueued) + $runs - (SELECT count(DISTINCT job_id) FROM effects),
            (SELECT count(*) - count(DISTINCT job_id) FROM effects),
            count(*) FILTER (WHERE run_at > created_at + interval '2.9 s' AND started_at >= run_at AND attempts = 1),
            max(attempts) FILTER (WHERE payload->>'fails' = '2')
@@ -122,7 +130,7 @@ IFS=' ' read -r enqueued completed retried rescued lost twice late tries < <(sql
 
 echo
 printf '%-10s %6s\n' enqueued "$enqueued" completed "$completed" retried "$retried" rescued "$rescued" \
-    lost "$lost" twice "$twice" seconds "$took"
+    scheduled "$by_schedule" lost "$lost" twice "$twice" seconds "$took"
 echo
 status=0
 wrong() { echo "WRONG: $*"; status=1; }
@@ -131,14 +139,15 @@ cmp -s reported expected || { wrong "results differ from sha256sum's"; diff repo
 [ "$lost" = 0 ] && [ "$twice" = 0 ] || wrong "jobs were lost or done twice"
 [ "$rescued" -gt 0 ] || wrong "no job of the killed worker was rescued"
 [ "$retried" = 2 ] && [ "$tries" = 3 ] || wrong "the failing job was not retried twice"
+[ "$by_schedule" = "$runs" ] || wrong "the schedule did not run $runs times"
 [ "$late" = 1 ] || wrong "the delayed job did not wait"
 if [ $status != 0 ]; then
     SCRATCH_KEEP=1
     echo "The end of the server's log:"
     tail -n 20 server.log
 else
-    echo "All $completed digests agree with sha256sum, among them a delayed job, one that failed twice, and those that"
-    echo "$victim held when it was killed."
+    echo "All $completed digests agree with sha256sum, among them a delayed job, one that failed twice, those of"
+    echo "a schedule, and those that $victim held when it was killed."
 fi
 
 if [ "${KEEP-}" = 1 ]; then

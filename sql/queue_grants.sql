@@ -34,6 +34,7 @@ BEGIN
         SELECT c.lease INTO t.lease FROM jobq_claim(q, t.worker) c;
         t.waiting := jobq_enqueue(q, kind => 'waiting');
         t.dependent := jobq_enqueue(q, kind => 'dependent', depends_on => ARRAY[t.running]);
+        PERFORM jobq_schedule('of ' || q, '@yearly', q);
         INSERT INTO target SELECT t.*;
     END LOOP;
 END $$;
@@ -42,6 +43,7 @@ END $$;
 CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
     SELECT md5(concat((SELECT string_agg((to_jsonb(j) - '_rescue_indexed')::text, ',' ORDER BY id) FROM jobq.jobs j WHERE 'grants theirs' IN (queue, dead_from)),
                       (SELECT string_agg(s::text, ',') FROM jobq.queue_settings s WHERE queue = 'grants theirs'),
+                      (SELECT string_agg(s::text, ',') FROM jobq.schedule_settings s WHERE queue = 'grants theirs'),
                       (SELECT string_agg(l::text, ',') FROM jobq.limit_settings l WHERE queue = 'grants theirs'),
                       (SELECT string_agg(d::text, ',' ORDER BY d.job_id, d.depends_on) FROM jobq.dependencies d, target t WHERE t.name = 'theirs' AND (d.job_id = t.dependent OR d.depends_on IN (t.running, t.waiting, t.done))),
                       (SELECT count(*) FROM jobq.attempts a, target t WHERE t.name = 'theirs' AND a.job_id IN (t.failed, t.letter, t.running))))
@@ -148,6 +150,13 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_explain',            $$SELECT string_agg(reason, ', ') FROM jobq_explain({dependent})$$),
     ('jobq_access',             $$SELECT allowed FROM jobq_access()$$),
     ('jobq_explain_queue',      $$SELECT count(*) > 0 FROM jobq_explain_queue({q})$$),
+    ('jobq_schedule',           $$SELECT jobq_schedule('new', '@daily', {q}) > now()$$),
+    ('jobq_schedule',           $$SELECT jobq_schedule('of ' || {q}, '@daily', 'grants mine') > now()$$),
+    ('jobq_schedules',          $$SELECT string_agg(name || ' ' || change, ', ' ORDER BY name) FROM jobq_schedules(jsonb_build_array(jsonb_build_object('name', 'new', 'cron', '@daily', 'queue', {q})), prune => true)$$),
+    ('jobq_unschedule',         $$SELECT jobq_unschedule('of ' || {q})$$),
+    ('jobq_pause_schedule',     $$SELECT jobq_pause_schedule('of ' || {q})$$),
+    ('jobq_resume_schedule',    $$SELECT jobq_resume_schedule('of ' || {q})$$),
+    ('jobq_run_schedule',       $$SELECT jobq_run_schedule('of ' || {q}) > 0$$),
     ('jobq_next_runs',          $$SELECT count(*) FROM jobq_next_runs('@daily')$$),
     ('jobq_tick',               $$SELECT count(*) FROM jobq_tick()$$),
     ('jobq_adopt',              $$SELECT jobq_adopt()$$),

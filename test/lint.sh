@@ -28,7 +28,8 @@ queues
 lanes keys edges leases
 stats limits
 ending
-enqueue claim groups schedules
+enqueue claim groups
+schedules
 wait duties operate
 by_hand bgw
 main

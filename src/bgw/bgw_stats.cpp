@@ -25,6 +25,11 @@ namespace jobq {
 
 namespace {
 
+// The duties that have a column, in the order of the columns. What schedules have done jobq.schedules tells.
+constexpr core::Duty kShown[] = {core::Duty::Rescue, core::Duty::Cancel, core::Duty::Promote,  core::Duty::Unblock,
+                                 core::Duty::Prune,  core::Duty::Repair, core::Duty::Reconcile};
+constexpr int kShownCount = static_cast<int>(lengthof(kShown));
+
 enum Column {
     kPid,
     kDatabase,
@@ -36,7 +41,7 @@ enum Column {
     kLastErrorOverAt,
     kRounds,
     kFirstDuty,
-    kNote = kFirstDuty + core::kDutyCount,
+    kNote = kFirstDuty + kShownCount,
     kColumnCount
 };
 
@@ -154,7 +159,8 @@ void report_database(ReturnSetInfo *result, DatabaseState *db, const SharedState
     put_time(&row, kLastErrorAt, db->last_error_at);
     put_time(&row, kLastErrorOverAt, db->last_error_over_at);
     put(&row, kRounds, Int64GetDatum(db->rounds));
-    for (int i = 0; i < core::kDutyCount; i++) put(&row, kFirstDuty + i, Int64GetDatum(db->steps[i].done));
+    for (int i = 0; i < kShownCount; i++)
+        put(&row, kFirstDuty + i, Int64GetDatum(db->steps[static_cast<int>(kShown[i])].done));
     put_text(&row, kNote, note_of(*db, status, selected));
     tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 }

@@ -325,10 +325,10 @@ void log_duties(const DatabaseState *db, const Duties &duties, RoundState *state
     const auto done = [&](Duty duty) { return duties.done[static_cast<int>(duty)]; };
     ereport(settings.log_duties,
             (errmsg("%s: rescued " INT64_FORMAT ", cancelled " INT64_FORMAT ", promoted " INT64_FORMAT
-                    ", unblocked " INT64_FORMAT ", pruned " INT64_FORMAT ", repaired " INT64_FORMAT
-                    ", reconciled " INT64_FORMAT,
-                    MyBgworkerEntry->bgw_name, done(Duty::Rescue), done(Duty::Cancel), done(Duty::Promote), unblocked,
-                    done(Duty::Prune), done(Duty::Repair), done(Duty::Reconcile))));
+                    ", schedules " INT64_FORMAT ", unblocked " INT64_FORMAT ", pruned " INT64_FORMAT
+                    ", repaired " INT64_FORMAT ", reconciled " INT64_FORMAT,
+                    MyBgworkerEntry->bgw_name, done(Duty::Rescue), done(Duty::Cancel), done(Duty::Promote),
+                    done(Duty::Schedules), unblocked, done(Duty::Prune), done(Duty::Repair), done(Duty::Reconcile))));
 }
 
 // When the next round is due, by what the duties left and what the database says.

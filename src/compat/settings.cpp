@@ -56,6 +56,9 @@ void define_worker_settings() {
                              "became claimable.",
                              "At most every 10 ms. Off: only jobq_wait() hears of new jobs.", &settings.notify, true,
                              PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable("jobq.schedules", "Schedules enqueue their jobs when they are due.",
+                             "Off: all of them wait, as while the server is down. jobq_run_schedule() goes on to work.",
+                             &settings.schedules, true, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "jobq.tick_interval", "Longest pause between two rounds while a database has unfinished jobs.", nullptr,
         &settings.tick_interval_ms, 1000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);

@@ -39,6 +39,7 @@ struct Settings {
     int keep_lanes_s;          // jobq.keep_lanes: a lane that was entered so long ago may be retired; 0: never
     int access;                // jobq.access
     int adopt;                 // jobq.adopt
+    bool schedules;            // jobq.schedules: schedules fire
     int reconcile_interval_s;  // jobq.reconcile_interval: at least so long between two counts of the table
 };
 

@@ -7,11 +7,12 @@ namespace jobq {
 
 namespace {
 
-// Errors that say nothing about the row that was being changed.
+// Errors that say nothing about the row that was being changed. A queue that is full is one queue.
 bool concerns_everybody(int sqlstate) {
     return sqlstate == ERRCODE_QUERY_CANCELED || ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_OPERATOR_INTERVENTION ||
            ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TRANSACTION_ROLLBACK ||
-           ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_INSUFFICIENT_RESOURCES;
+           (ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_INSUFFICIENT_RESOURCES &&
+            sqlstate != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED);
 }
 
 ErrorData *roll_back_failed(MemoryContext context, ResourceOwner owner) {

@@ -4,8 +4,8 @@
 namespace jobq::core {
 
 const char *duty_name(Duty duty) noexcept {
-    constexpr const char *names[kDutyCount] = {"rescue", "cancel", "promote",  "unblock",
-                                               "prune",  "repair", "reconcile"};
+    constexpr const char *names[kDutyCount] = {"rescue",  "cancel", "promote", "schedules",
+                                               "unblock", "prune",  "repair",  "reconcile"};
     return names[static_cast<int>(duty)];
 }
 

@@ -3,8 +3,8 @@
 
 namespace jobq::core {
 
-enum class Duty { Rescue, Cancel, Promote, Unblock, Prune, Repair, Reconcile };
-constexpr int kDutyCount = 7;
+enum class Duty { Rescue, Cancel, Promote, Schedules, Unblock, Prune, Repair, Reconcile };
+constexpr int kDutyCount = 8;
 
 // Why the jobs of a database are left alone.
 enum class Rest : unsigned char { None, Restore, Copy };

@@ -9,6 +9,7 @@
 #include "groups/unblock.h"
 #include "identity/identity.h"
 #include "job/job_policy.h"
+#include "schedules/firing.h"
 #include "stats/counters.h"
 #include "stats/counts.h"
 
@@ -48,6 +49,8 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int ba
                 return cancel_overdue(now, grace_over(now), jobs(settings.rescue_batch));
             case Duty::Promote:
                 return promote_due(now, jobs(settings.promote_batch));
+            case Duty::Schedules:
+                return fire_due(now, grace_start);
             case Duty::Unblock:
                 return unblock_jobs(now, settings.promote_batch);
             case Duty::Prune:
@@ -65,7 +68,8 @@ TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
     grace_start = later_grace(grace_start);
     return with_spi([&] {
         // Unknown counters make every reader count the rows.
-        const TimestampTz earliest = Min(earliest_deadline(grace_start, cancel_grace()), recount_due(true));
+        const TimestampTz earliest =
+            Min(Min(earliest_deadline(grace_start, cancel_grace()), next_schedule_due()), recount_due(true));
         return any_job() ? Min(earliest, core::saturating_add(now, kPruneInterval)) : earliest;
     });
 }

@@ -23,7 +23,7 @@ Rest rest_of_duties();
 // of those that it has changed before.
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches = 1);
 
-// The earliest moment at which rescue, cancel or promote has something to do; DT_NOEND when never.
+// The earliest moment at which rescue, cancel, promote or a schedule has something to do; DT_NOEND when never.
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);
 
 // Whether Duty::Reconcile would keep the other duties waiting.

@@ -150,6 +150,24 @@ void settle_endings_as_owner(const Endings &endings, TimestampTz now) {
     as_owner([&] { with_spi([&] { settle_endings(endings, now); }); });
 }
 
+Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event) {
+    Operated operated = {0, core::JobStatus::Pending};
+    Endings endings = {};
+    change_locked_jobs(
+        count, [&](int i) { return DatumGetInt64(ids[i]); },
+        [&](JobsTable *jobs, int) {
+            const JobState before = state_of(*jobs);
+            if (!core::applies(event.kind, before.life)) return true;
+            core::Life after = core::after_event(before.life, event);
+            if (!write_life(jobs, before, after, {}, &after)) return false;
+            operated = {operated.count + 1, after.status};
+            note_end(*jobs, before, after, event.now, &endings);
+            return true;
+        });
+    settle_endings(endings, event.now);
+    return operated;
+}
+
 void delete_attempts(Datum *ids, int count) {
     if (count > 0) run(delete_attempts_of, Params().add(array_of(ids, count, INT8OID)));
 }

@@ -6,6 +6,7 @@
 #include "compat/memory.h"
 #include "compat/pg.h"
 #include "job/change_job.h"
+#include "job/locked_jobs.h"
 #include "keys/kept_keys.h"
 #include "queues/directory.h"
 
@@ -50,6 +51,10 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
 // Does what follows, when the table is closed. Inside with_spi(), or with the owner's rights by itself.
 void settle_endings(const Endings &endings, TimestampTz now);
 void settle_endings_as_owner(const Endings &endings, TimestampTz now);
+
+// Lets an event that may end them happen to jobs that are locked, where it applies, and does what follows. Inside
+// with_spi().
+Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event);
 
 // Deletes the attempts of jobs that somebody deleted by hand; all attempts.
 void delete_attempts(Datum *ids, int count);

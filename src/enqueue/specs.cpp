@@ -149,20 +149,20 @@ constexpr Key kKeys[] = {
      false},
 };
 
-const Key &find_key(std::string_view name) {
+const Key &find_key(std::string_view name, const char *argument) {
     for (const Key &key : kKeys)
         if (name == key.name) return key;
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-             errmsg("argument \"specs\" has an unknown key \"%.*s\"", static_cast<int>(name.size()), name.data()),
-             errhint("The keys are the names of the parameters of jobq_enqueue().")));
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"%s\" has an unknown key \"%.*s\"", argument, static_cast<int>(name.size()),
+                           name.data()),
+                    errhint("The keys are the names of the parameters of jobq_enqueue().")));
     pg_unreachable();
 }
 
 void add_key_context(void *reading) { errcontext("key \"%s\"", static_cast<Reading *>(reading)->key); }
 
-void read_key(std::string_view name, const JsonbValue &value, ParsedSpec *spec) {
-    const Key &key = find_key(name);
+void read_key(std::string_view name, const JsonbValue &value, const char *argument, ParsedSpec *spec) {
+    const Key &key = find_key(name, argument);
     if (value.type == jbvNull && !key.null_is_value) return;
     Reading reading = {key.name, value, spec};
     ErrorContextCallback context = {error_context_stack, add_key_context, &reading};
@@ -206,7 +206,7 @@ void take_dependencies(JobSpec *spec, const Datum *ids, int count) {
         static_cast<int>(std::unique(spec->depends_on, spec->depends_on + count) - spec->depends_on);
 }
 
-ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now) {
+ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const char *argument) {
     ParsedSpec spec = {};
     spec.job.run_at = now;
     JsonbIterator *iterator = JsonbIteratorInit(object);
@@ -215,7 +215,7 @@ ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now) {
     JsonbIteratorNext(&iterator, &key, true);  // the object itself
     while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY) {
         JsonbIteratorNext(&iterator, &value, true);
-        read_key({key.val.string.val, static_cast<size_t>(key.val.string.len)}, value, &spec);
+        read_key({key.val.string.val, static_cast<size_t>(key.val.string.len)}, value, argument, &spec);
     }
     if (spec.job.queue == nullptr) spec.job.queue = make_text(core::kDefaultQueue);
     if (spec.job.kind == nullptr) spec.job.kind = make_text("");

@@ -13,8 +13,8 @@ struct ParsedSpec {
 };
 
 // Reads one object. 22023 for an unknown key or a value of the wrong JSON type, the input function's own error (22P02,
-// 22007, ...) for a text that is no such value; the context names the key.
-ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now);
+// 22007, ...) for a text that is no such value; the context names the key. `argument`: which has the object.
+ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const char *argument = "specs");
 
 // 22023 unless it is one of the choices that jobq_enqueue documents.
 core::OnConflict check_on_conflict(const text *value);

@@ -101,23 +101,10 @@ Statement get_log = {
        ORDER BY e.at, e.rank, e.attempt)",
     {INT8OID}};
 
-// Lets an event happen to jobs that are locked.
 Operated let_happen(const Rows &locked, const core::Event &event) {
-    Operated operated = {0, core::JobStatus::Pending};
-    Endings endings = {};
-    change_locked_jobs(
-        static_cast<int>(locked.size()), [&](int i) { return locked[i].int64_at(1); },
-        [&](JobsTable *jobs, int) {
-            const JobState before = state_of(*jobs);
-            if (!core::applies(event.kind, before.life)) return true;
-            core::Life after = core::after_event(before.life, event);
-            if (!write_life(jobs, before, after, {}, &after)) return false;
-            operated = {operated.count + 1, after.status};
-            note_end(*jobs, before, after, event.now, &endings);
-            return true;
-        });
-    settle_endings(endings, event.now);
-    return operated;
+    auto *ids = room_for<Datum>(locked.size());
+    for (uint64 i = 0; i < locked.size(); i++) ids[i] = locked[i].get(1);
+    return let_happen_and_end(ids, static_cast<int>(locked.size()), event);
 }
 
 Datum applicable_statuses(Operation operation) {

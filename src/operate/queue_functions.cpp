@@ -15,6 +15,7 @@
 #include "queues/granted.h"
 #include "queues/known_queues.h"
 #include "queues/queue_settings.h"
+#include "schedules/schedule_settings.h"
 #include "table/attached.h"
 
 namespace jobq {
@@ -140,7 +141,13 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
                                 errhint("Bring them back with jobq_redrive(), delete them with jobq_delete_jobs(), or "
                                         "drop the queue with force => true.")));
         }
-        const bool forgotten = forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
+        if (!force && lock_schedules_of(queue))
+            ereport(ERROR,
+                    (errcode(ERRCODE_OBJECT_IN_USE), errmsg("queue \"%s\" has schedules", text_to_cstring(queue)),
+                     errhint("Remove them with jobq_unschedule(), or drop the queue with force => true.")));
+        const bool any_schedule = remove_schedules_of(queue) > 0;
+        const bool forgotten =
+            any_schedule | forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
         if (!forgotten) warn_of_unknown_queue(view(queue), scope);
         return forgotten;
     }));

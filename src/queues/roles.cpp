@@ -4,6 +4,7 @@
 #include "compat/spi.h"
 #include "job/owner.h"
 #include "queues/roles.h"
+#include "queues/schedules_table.h"
 
 #include <algorithm>
 
@@ -37,6 +38,7 @@ constexpr Call kCalls[] = {
     {"jobq_enqueue", kProducer},
     {"jobq_enqueue_many", kProducer},
     {"jobq_enqueue_jobs", kProducer},
+    {"jobq_next_runs", kProducer | kOperator | kMonitor},
     {"jobq_get", kProducer | kWorker | kOperator},
     {"jobq_result", kProducer | kWorker | kOperator},
     {"jobq_wait_job", kProducer | kWorker | kOperator},
@@ -79,7 +81,12 @@ constexpr Call kCalls[] = {
     {"jobq_purge_queue", kOperator},
     {"jobq_drop_queue", kOperator},
     {"jobq_set_limit", kOperator},
-    {"jobq_next_runs", kProducer | kOperator | kMonitor},
+    {"jobq_schedule", kOperator},
+    {"jobq_schedules", kOperator},
+    {"jobq_unschedule", kOperator},
+    {"jobq_pause_schedule", kOperator},
+    {"jobq_resume_schedule", kOperator},
+    {"jobq_run_schedule", kOperator},
     {"jobq_tick", kOperator | kOfAllQueues},
     {"jobq_adopt", kOperator | kOfAllQueues},
 
@@ -197,6 +204,11 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
                    "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text), "
                    "jobq.limit_tokens(text, text, integer, interval)",
                    role);
+    }
+    // SQL of a release before has no schedules.
+    if (has_schedules()) {
+        if (kind.reads_views) change_one(grant, "SELECT", "jobq.schedules", role);
+        if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.schedule_settings", role);
     }
     if (kind.reads_ticks) change_one(grant, "SELECT", "jobq.tick_state", role);
     // To free a key. There is nothing to insert or update by hand.

@@ -1,14 +1,17 @@
-// jobq_next_runs: arguments checked, the runs of an expression returned.
+// jobq_schedule and the like, jobq_next_runs: arguments checked, then handed on.
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/memory.h"
 #include "compat/result_set.h"
-#include "schedules/calendar_policy.h"
+#include "job/owner.h"
+#include "queues/known_queues.h"
+#include "schedules/firing.h"
+#include "schedules/schedule_arguments.h"
+#include "schedules/schedule_settings.h"
 #include "schedules/zones.h"
 
-extern "C" {
-#include "mb/pg_wchar.h"
-}
+#include <algorithm>
 
 namespace jobq {
 
@@ -16,60 +19,214 @@ namespace {
 
 constexpr int kMaxRuns = 10000;
 
-core::Cron require_cron(FunctionCallInfo fcinfo, int n, const char *name) {
-    core::Cron cron;
-    core::CronError error = {};
-    const std::string_view expression = view(require_text(fcinfo, n, name));
-    if (core::parse_cron(expression, &cron, &error)) return cron;
-    const bool whole = error.field == core::CronField::Expression;
+core::Timing timing_of_runs(FunctionCallInfo fcinfo, int expression, int timezone, TimestampTz after) {
+    ScheduleSpec spec = {};
+    spec.cron = require_text(fcinfo, expression, "cron");
+    spec.timezone = require_text(fcinfo, timezone, "timezone");
+    return timing_of(spec, after);
+}
+
+void warn_of_unknown_schedule(const text *name) {
+    ereport(NOTICE, (errmsg("schedule \"%s\" does not exist", text_to_cstring(name)),
+                     errhint("jobq.schedules has those that there are.")));
+}
+
+// What a call does to the schedule that it names; false where there is none that the caller may use.
+template <typename Body>
+bool with_schedule(FunctionCallInfo fcinfo, Body body) {
+    require_writable(fcinfo);
+    text *name = name_argument(fcinfo, 0);
+    const QueueScope *scope = scope_of(fcinfo);
+    return with_owner_spi([&] {
+        Schedule schedule;
+        if (lock_schedule(name, scope, &schedule)) return body(schedule);
+        warn_of_unknown_schedule(name);
+        return false;
+    });
+}
+
+[[noreturn]] void specs_not_objects() {
     ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-             errmsg("argument \"%s\"%s%s %s", name, whole ? "" : ": field ", whole ? "" : core::field_name(error.field),
-                    error.problem),
-             errdetail("At position %d of \"%.*s\".", error.position,
-                       pg_mbcliplen(expression.data(), static_cast<int>(expression.size()), 100), expression.data()),
-             errhint("Five fields: minute, hour, day of month, month, weekday; six: second in front of them. For "
-                     "example '*/15 8-18 * * mon-fri', '@daily', '@every 90s'.")));
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
+             errhint("For example '[{\"name\": \"nightly\", \"cron\": \"0 3 * * *\", \"queue\": \"reports\"}]'.")));
     pg_unreachable();
 }
 
-// The first run behind `after`; false: there is none.
-bool run_behind(const core::Cron &cron, const core::Zone &zone, TimestampTz start, TimestampTz after,
-                TimestampTz *run) {
-    if (cron.every > 0) {
-        *run = core::next_every(cron.every, start, after);
-    } else {
-        const int64 second = core::next_run(cron, zone, unix_seconds(after));
-        if (second == core::kEndOfTime) return false;
-        *run = timestamp_of(second);
+// Names the element in every error that its checks and its change raise.
+void add_element_context(void *number) {
+    const int element = *static_cast<int *>(number);
+    if (element > 0) errcontext("element %d of argument \"specs\"", element);
+}
+
+// One of the specs, and its place among them.
+struct Element {
+    ScheduleSpec spec;
+    int number;  // from 1
+    Scheduled scheduled;
+};
+
+Element *read_elements(Jsonb *specs, text *source, const QueueScope *scope, TimestampTz now, int *number) {
+    auto *elements = room_for<Element>(JB_ROOT_COUNT(specs));
+    JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
+    JsonbValue element;
+    JsonbIteratorNext(&iterator, &element, true);  // the array itself
+    while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
+        ++*number;
+        if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
+        elements[*number - 1] = {schedule_of_object(element.val.binary.data, source, scope, now), *number, {}};
     }
-    return *run <= core::kLastMoment;
+    return elements;
+}
+
+// In the order of the names, in which all that set many do it. Returns the names.
+Datum put_elements(Element *elements, int count, const QueueScope *scope, TimestampTz now, int *number) {
+    auto *order = room_for<int>(static_cast<uint64>(count));
+    auto *names = room_for<Datum>(static_cast<uint64>(count));
+    for (int i = 0; i < count; i++) order[i] = i;
+    const auto name_of = [&](int i) { return view(elements[i].spec.name); };
+    std::sort(order, order + count,
+              [&](int a, int b) { return name_of(a) != name_of(b) ? name_of(a) < name_of(b) : a < b; });
+    for (int i = 0; i < count; i++) {
+        Element *element = elements + order[i];
+        *number = element->number;
+        names[i] = PointerGetDatum(element->spec.name);
+        if (i > 0 && name_of(order[i - 1]) == name_of(order[i]))
+            ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                            errmsg("argument \"specs\" names \"%s\" twice", text_to_cstring(element->spec.name)),
+                            errhint("Each schedule has a name of its own.")));
+        element->scheduled = put_schedule(element->spec, scope, now);
+    }
+    *number = 0;
+    return array_of(names, count, TEXTOID);
+}
+
+void return_change(ResultSet *results, const text *name, const char *change, const core::Maybe &next_run) {
+    const Datum values[] = {PointerGetDatum(name), CStringGetTextDatum(change),
+                            TimestampTzGetDatum(next_run.value_or(0))};
+    const bool nulls[] = {false, false, !next_run.has_value()};
+    results->row(values, nulls);
 }
 
 }  // namespace
 
 extern "C" {
 
+PG_FUNCTION_INFO_V1(jobq_schedule);
+PGDLLEXPORT Datum jobq_schedule(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const TimestampTz now = GetCurrentTimestamp();
+    const QueueScope *scope = scope_of(fcinfo);
+    const ScheduleSpec spec = schedule_of_arguments(fcinfo, scope, now);
+    const Scheduled scheduled = with_owner_spi([&] {
+        warn_of_mistyped_queue(view(spec.queue), scope);
+        return put_schedule(spec, scope, now);
+    });
+    if (!scheduled.next_run) PG_RETURN_NULL();
+    PG_RETURN_TIMESTAMPTZ(*scheduled.next_run);
+}
+
+PG_FUNCTION_INFO_V1(jobq_schedules);
+PGDLLEXPORT Datum jobq_schedules(PG_FUNCTION_ARGS) {
+    enum { Specs, Prune, Source };
+    constexpr const char *changes[] = {"unchanged", "created", "changed"};
+    require_writable(fcinfo);
+    require(fcinfo, Specs, "specs");
+    require(fcinfo, Prune, "prune");
+    text *source = require_text(fcinfo, Source, "source");
+    check_source(view(source));
+    Jsonb *specs = PG_GETARG_JSONB_P(Specs);
+    if (!JB_ROOT_IS_ARRAY(specs) || JB_ROOT_IS_SCALAR(specs)) specs_not_objects();
+    const int count = static_cast<int>(JB_ROOT_COUNT(specs));
+    if (count > core::kMaxBatch)
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"specs\" has too many elements: %d", count),
+                 errhint("At most %d are allowed in one call.", core::kMaxBatch)));
+    const bool prune = PG_GETARG_BOOL(Prune);
+    const TimestampTz now = GetCurrentTimestamp();
+    const QueueScope *scope = scope_of(fcinfo);
+
+    ResultSet results(fcinfo);
+    int number = 0;
+    ErrorContextCallback context = {error_context_stack, add_element_context, &number};
+    error_context_stack = &context;
+    Element *elements = read_elements(specs, source, scope, now, &number);
+    number = 0;
+    with_owner_spi([&] {
+        wait_for_other_sets();
+        const Datum names = put_elements(elements, count, scope, now, &number);
+        for (int i = 0; i < count; i++) {
+            const Scheduled &scheduled = elements[i].scheduled;
+            return_change(&results, elements[i].spec.name, changes[static_cast<int>(scheduled.change)],
+                          scheduled.next_run);
+        }
+        if (!prune) return;
+        const Rows removed = remove_others_of(source, names, scope);
+        for (uint64 i = 0; i < removed.size(); i++)
+            return_change(&results, DatumGetTextPP(removed[i].get(1)), "pruned", {});
+    });
+    error_context_stack = context.previous;
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_unschedule);
+PGDLLEXPORT Datum jobq_unschedule(PG_FUNCTION_ARGS) {
+    PG_RETURN_BOOL(with_schedule(fcinfo, [](const Schedule &schedule) {
+        remove_schedule(schedule.spec.name);
+        return true;
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_pause_schedule);
+PGDLLEXPORT Datum jobq_pause_schedule(PG_FUNCTION_ARGS) {
+    PG_RETURN_BOOL(with_schedule(fcinfo, [](const Schedule &schedule) {
+        if (*schedule.spec.paused) return false;
+        pause_schedule(schedule.spec.name);
+        return true;
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_resume_schedule);
+PGDLLEXPORT Datum jobq_resume_schedule(PG_FUNCTION_ARGS) {
+    PG_RETURN_BOOL(with_schedule(fcinfo, [](const Schedule &schedule) {
+        if (!*schedule.spec.paused) return false;
+        resume_schedule(schedule, GetCurrentTimestamp());
+        return true;
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_run_schedule);
+PGDLLEXPORT Datum jobq_run_schedule(PG_FUNCTION_ARGS) {
+    core::Maybe job;
+    const bool found = with_schedule(fcinfo, [&](const Schedule &schedule) {
+        job = fire_now(schedule, GetCurrentTimestamp());
+        return true;
+    });
+    if (!found || !job) PG_RETURN_NULL();
+    PG_RETURN_INT64(*job);
+}
+
 PG_FUNCTION_INFO_V1(jobq_next_runs);
 PGDLLEXPORT Datum jobq_next_runs(PG_FUNCTION_ARGS) {
     enum { Expression, Timezone, After, Count };
-    const core::Cron cron = require_cron(fcinfo, Expression, "cron");
-    const core::Zone zone = find_zone(view(require_text(fcinfo, Timezone, "timezone")), "timezone");
+    require(fcinfo, Expression, "cron");
+    require(fcinfo, Timezone, "timezone");
     TimestampTz after = given(fcinfo, After) ? check_finite(PG_GETARG_TIMESTAMPTZ(After), "after")
                                              : GetCurrentStatementStartTimestamp();
+    if (after != core::bounded_moment(after))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"after\" is out of range"),
+                        errhint("Take a moment of the years 1 to 6000.")));
+    const core::Timing timing = timing_of_runs(fcinfo, Expression, Timezone, after);
     require(fcinfo, Count, "n");
     const int32 count = check_positive(PG_GETARG_INT32(Count), "n");
     if (count > kMaxRuns)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"n\" is too large: %d", count),
                         errhint("At most %d runs are returned.", kMaxRuns)));
-    if (after != core::bounded_moment(after))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"after\" is out of range"),
-                        errhint("Take a moment of the years 1 to 6000.")));
 
     ResultSet results(fcinfo);
-    const TimestampTz start = after;
-    for (int32 i = 0; i < count && run_behind(cron, zone, start, after, &after); i++) {
+    for (int32 i = 0; i < count; i++) {
         CHECK_FOR_INTERRUPTS();
+        after = core::run_behind(timing, after);
+        if (after == core::kNoMoment) break;
         results.row({TimestampTzGetDatum(after)});
     }
     return results.done();

@@ -1,6 +1,7 @@
 // See zones.h. The server loads a zone once in a session and keeps it.
 #include "compat/pg.h"
 
+#include "schedules/timing_policy.h"
 #include "schedules/zones.h"
 
 extern "C" {
@@ -12,6 +13,8 @@ extern "C" {
 namespace jobq {
 
 namespace {
+
+static_assert(core::unix_second_of(0) == int64{POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE} * SECS_PER_DAY);
 
 // The zones that have been found, by the server's address of them: to look through the directory of all takes a
 // tenth of a second and more.

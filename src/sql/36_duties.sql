@@ -1,6 +1,6 @@
 -- What the background worker does, by hand.
 
---: do what the background worker does: rescue, cancel, promote, unblock, prune, repair, reconcile
+--: do what the background worker does: rescue, cancel, promote, schedules, unblock, prune, repair, reconcile
 CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
     RETURNS TABLE (duty text, done bigint)
     AS 'MODULE_PATHNAME'

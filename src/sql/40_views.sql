@@ -58,6 +58,15 @@ SELECT l.queue,
 FROM jobq.limit_settings l
 LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t ON l.key <> '*';
 
+-- Without the payload and the options: who watches need not read what jobs are told.
+--: every schedule: when it runs next and ran last, its last job, what it has skipped and why, its error
+CREATE VIEW jobq.schedules AS
+SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.last_job, s.paused,
+       s.skipped, s.last_skipped, s.skip_reason,
+       s.error, s.failures, CASE WHEN s.error IS NOT NULL THEN s._due_at END AS retry_at,
+       s.missed, s.max_missed, s.overlap, s.deadline, s.jitter, s.starts_at, s.ends_at, s.source, s.created_at
+FROM jobq.schedule_settings s;
+
 -- The privilege on the column of one of these is what makes a role's grant one of certain queues (queues/scope.h): it
 -- survives the loss of jobq.queue_grants, and such a role then has no queue rather than all.
 --: the queues that you were granted as a producer

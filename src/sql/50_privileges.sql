@@ -16,7 +16,7 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
-GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits TO pg_monitor;
+GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits, jobq.schedules TO pg_monitor;
 -- The views call these with the rights of the reader.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),
     jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text),

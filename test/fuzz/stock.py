@@ -172,6 +172,8 @@ class Case:
         return self.text(*QUEUES, "fuzz dead", "fuzz other")
 
     def name(self):
+        if "schedule" in self.function.name:
+            return quoted(f"fuzz {self.chance.randrange(20)}")
         if "create" in self.function.name:
             return quoted(f"fuzz {self.chance.randrange(200)}")
         # Jobs of others would be gone: rarely.
@@ -183,6 +185,10 @@ class Case:
         return self.text("{}", "1", '"x"', '{"n": [1, 2, {"deep": null}]}', "[]", '{"percent": 50}')
 
     def specs(self):
+        if "schedule" in self.function.name:
+            texts = [f'{{"name": "fuzz {number}", "cron": "@every 1s", "queue": "fuzz plain"{rest}}}'
+                     for number, rest in enumerate(("", ', "overlap": "replace", "jitter": "1 s"', ', "missed": "all", "paused": false'))]
+            return quoted("[" + ", ".join(self.chance.sample(texts, self.chance.randrange(len(texts) + 1))) + "]")
         texts = ('{"queue": "fuzz plain"}', '{"queue": "fuzz fair", "payload": 1, "priority": -1, "concurrency_key": "k1"}',
                  '{"queue": "fuzz keyed", "unique_key": "s1", "on_conflict": "replace", "unique_for": "1 s"}',
                  '{"queue": "fuzz plain", "group_key": "g1", "metadata": {"a": 1}, "requires": ["gpu"], "max_attempts": 2}',
@@ -226,6 +232,13 @@ _BY_NAME = {
     "queues": lambda case: case.array(case.queue, 1),
     "specs": Case.specs,
     "cron": lambda case: case.text("*/5 * * * *", "0 9 * * mon-fri", "30 2 29 2 *"), "after": Case.when,
+    "missed": lambda case: case.text("once", "all", "skip"), "max_missed": lambda case: case.one("1", "1000"),
+    "overlap": lambda case: case.text("allow", "skip", "replace"), "deadline": Case.long_enough, "jitter": Case.span,
+    "starts_at": lambda case: case.one("clock_timestamp()", "clock_timestamp() - interval '1 day'"),
+    "ends_at": lambda case: case.one("clock_timestamp() + interval '1 s'", "clock_timestamp() + interval '1 day'"),
+    "source": lambda case: case.text("", "fuzz"), "prune": lambda case: case.one("false", "false", "true"),
+    "paused": lambda case: case.one("false", "false", "true"),
+    "options": lambda case: case.text("{}", '{"priority": 1, "max_attempts": 2}', '{"unique_key": "u1", "metadata": {"a": 1}}'),
     "timezone": lambda case: case.text("UTC", "Europe/Berlin"), "n": lambda case: case.one("1", "5", "100"),
     "payloads": lambda case: case.array(case.json), "results": lambda case: case.array(case.json),
     "kind": lambda case: case.text("", "other"), "kinds": lambda case: case.array(lambda: case.text("", "other"), 1),

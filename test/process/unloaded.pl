@@ -96,10 +96,17 @@ my @calls = (
     [ q{SELECT jobq_revoke('shop', 'producer')},                                              '' ],
     [ q{SELECT reason FROM jobq_explain_queue('never heard of')},                             'unknown' ],
     [ q{SELECT count(*) FROM jobq_next_runs('@daily')},                                       '5' ],
+    [ q{SELECT jobq_schedule('often', '@every 1s', 'often') > now()},                         't' ],
+    [ q{SELECT name, change FROM jobq_schedules('[{"name": "rarely", "cron": "@yearly", "queue": "often"}]')}, 'rarely|created' ],
+    [ q{SELECT jobq_pause_schedule('rarely'), jobq_resume_schedule('rarely')},                't|t' ],
+    [ q{SELECT jobq_run_schedule('rarely') > 0},                                              't' ],
+    [ q{SELECT done FROM jobq_tick(now() + interval '1 min') WHERE duty = 'schedules'},       '1' ],
+    [ q{SELECT count(*) FROM jobq.jobs WHERE metadata->>'schedule' = 'often'},                '1' ],
+    [ q{SELECT jobq_unschedule('often'), jobq_unschedule('rarely')},                          't|t' ],
     [ q{SELECT way FROM jobq_access()},                                                       'direct' ],
     [ q{SELECT count(*) FROM jobq_explain(-1)},                                               '0' ],
     [ q{CALL jobq_wait('ops', '0 s')},                                                       '' ],
-    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote unblock prune repair reconcile' ],
+    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel promote schedules unblock prune repair reconcile' ],
     [ q{SELECT jobq_adopt()},                                                                 'f' ],
 );
 my %called = (jobq_wake => 1);    # refused without preload: below
@@ -131,13 +138,13 @@ value($node, 'plain', q{SELECT jobq_complete(id, lease) FROM jobq_claim('duty', 
 value($node, 'plain', q{SELECT jobq_enqueue('timed', max_runtime => '5 min')});
 value($node, 'plain', q{SELECT id FROM jobq_claim('timed', 'endless', heartbeat_timeout => '10 h')});
 
-is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, unblock 0, prune 0, repair 0, reconcile 0', 'nothing is due');
+is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, promote 0, schedules 0, unblock 0, prune 0, repair 0, reconcile 0', 'nothing is due');
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '10 min'}),
-    'rescue 2, cancel 1, promote 0, unblock 0, prune 0, repair 0, reconcile 0', 'a dead worker is noticed, a deaf one taken its job, and so is one beyond max_runtime');
+    'rescue 2, cancel 1, promote 0, schedules 0, unblock 0, prune 0, repair 0, reconcile 0', 'a dead worker is noticed, a deaf one taken its job, and so is one beyond max_runtime');
 is(value($node, 'plain', q{SELECT error FROM jobq.jobs WHERE queue = 'timed'}), 'ran longer than max_runtime (300 s)', 'which says so');
 value($node, 'plain', q{SELECT jobq_drop_queue('timed', force => true)});
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '2 h'}),
-    'rescue 0, cancel 0, promote 1, unblock 0, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, an old one pruned');
+    'rescue 0, cancel 0, promote 1, schedules 0, unblock 0, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, an old one pruned');
 is( value($node, 'plain', 'SELECT string_agg(queue || status, chr(32) ORDER BY id) FROM jobq.jobs'),
     'dutypending dutycancelled laterpending', 'the jobs are what these duties make of them');
 

@@ -1,0 +1,171 @@
+// See enqueue_specs.h.
+#include "compat/pg.h"
+
+#include "compat/memory.h"
+#include "enqueue/enqueue_keyed.h"
+#include "enqueue/enqueue_specs.h"
+#include "job/payload.h"
+#include "queues/directory.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// 'ignore' is the default: whether it was given cannot be told.
+void check_conflict_has_key(const JobSpec &spec) {
+    if (spec.on_conflict == core::OnConflict::Ignore || spec.unique_key != nullptr) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"on_conflict\" needs a \"unique_key\""),
+                    errhint("Give the key that another job may have, or leave on_conflict out.")));
+}
+
+// One of the jobs. Those that have a unique key are inserted last, in the order of their keys.
+struct Element {
+    const JobSpec *spec;
+    int number;  // its place in the array, from 1
+    int64 id;    // of one that has a key
+};
+
+// Those of them that are new and depend on others.
+struct Dependents {
+    NewDependent *items;
+    int count;
+};
+
+void add_dependent(Dependents *dependents, const JobSpec &spec, int64 id, int number, int room) {
+    if (spec.depends_on_count == 0) return;
+    if (dependents->items == nullptr)
+        dependents->items = static_cast<NewDependent *>(palloc_extended(sizeof(NewDependent) * room, MCXT_ALLOC_HUGE));
+    dependents->items[dependents->count++] = dependent_of(spec, id, number);
+}
+
+// All of a queue at once: what this call enqueues must not be dropped for what it enqueues next.
+void admit_elements(const Element *elements, int count, TimestampTz now) {
+    auto *newcomers = static_cast<Newcomer *>(palloc_extended(sizeof(Newcomer) * count, MCXT_ALLOC_HUGE));
+    int limited = 0;
+    for (const Element *element = elements; element < elements + count; element++)
+        if (find_queue(view(element->spec->queue))->max_depth > 0)
+            newcomers[limited++] = newcomer_of(*element->spec, element->spec->unique_key);
+    admit_jobs(newcomers, limited, now);
+    pfree(newcomers);
+}
+
+bool key_comes_first(const Element &a, const Element &b) {
+    const std::string_view queue_a = view(a.spec->queue), key_a = view(a.spec->unique_key);
+    const std::string_view queue_b = view(b.spec->queue), key_b = view(b.spec->unique_key);
+    if (core::key_before(queue_a, key_a, queue_b, key_b)) return true;
+    return queue_a == queue_b && key_a == key_b && a.number < b.number;
+}
+
+bool same_interval(const Interval *a, const Interval *b) {
+    if (a == nullptr || b == nullptr) return a == b;
+    return a->month == b->month && a->day == b->day && a->time == b->time;
+}
+
+// Whether two jobs can be enqueued together: they differ in nothing but what a KeyedJob says. One with metadata,
+// requirements or dependencies goes alone.
+bool go_together(const JobSpec &a, const JobSpec &b) {
+    return view(a.queue) == view(b.queue) && view(a.kind) == view(b.kind) && a.version == b.version &&
+           a.max_attempts == b.max_attempts && a.on_conflict == b.on_conflict && !a.has_metadata && !b.has_metadata &&
+           a.required == nullptr && b.required == nullptr && a.depends_on_count == 0 && b.depends_on_count == 0 &&
+           same_interval(a.heartbeat_timeout, b.heartbeat_timeout) && same_interval(a.max_runtime, b.max_runtime) &&
+           same_interval(a.unique_for, b.unique_for);
+}
+
+// So many elements at most are enqueued together.
+constexpr int kTogether = 1000;
+
+// `number` is set to the element that is dealt with, 0: several.
+void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *number, Enqueued *enqueued,
+                            Dependents *dependents, int room) {
+    std::sort(elements, elements + count, key_comes_first);
+    auto *jobs = static_cast<KeyedJob *>(palloc(sizeof(KeyedJob) * kTogether));
+    for (int first = 0, end = 0; first < count; first = end) {
+        const JobSpec &spec = *elements[first].spec;
+        while (end < count && end - first < kTogether && (end == first || go_together(spec, *elements[end].spec))) {
+            const JobSpec &own = *elements[end].spec;
+            jobs[end - first] = {own.unique_key, own.payload,         own.run_at,   own.priority, elements[end].id, 0,
+                                 false,          own.concurrency_key, own.group_key};
+            end++;
+        }
+        *number = end - first == 1 ? elements[first].number : 0;
+        enqueue_keyed(spec, jobs, end - first, now);
+        for (int i = first; i < end; i++) {
+            enqueued[elements[i].number - 1] = {jobs[i - first].id, jobs[i - first].is_new};
+            if (jobs[i - first].is_new)
+                add_dependent(dependents, *elements[i].spec, jobs[i - first].id, elements[i].number, room);
+        }
+    }
+    pfree(jobs);
+}
+
+}  // namespace
+
+void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope) {
+    check_queue_name(view(spec->queue), "queue");
+    check_scope(scope, view(spec->queue));
+    check_name(view(spec->kind), "kind", core::kMaxKindBytes, true);
+    if (spec->has_metadata) check_json_size(spec->metadata, "metadata");
+    if (spec->required != nullptr) {
+        names_of(spec->required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
+        if (ARR_NDIM(spec->required) == 0) spec->required = nullptr;
+    }
+    if (spec->heartbeat_timeout != nullptr) check_heartbeat_timeout(spec->heartbeat_timeout);
+    if (spec->max_runtime != nullptr) check_max_runtime(spec->max_runtime);
+    if (has_max_attempts) check_positive(spec->max_attempts, "max_attempts");
+    if (spec->unique_key != nullptr) check_unique_key(view(spec->unique_key), "unique_key");
+    check_conflict_has_key(*spec);
+    if (spec->unique_for != nullptr) check_unique_for(spec->unique_for, spec->unique_key != nullptr);
+    if (spec->concurrency_key != nullptr) check_concurrency_key(view(spec->concurrency_key), "concurrency_key");
+    if (spec->group_key != nullptr) check_group_key(view(spec->group_key), "group_key");
+}
+
+void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
+    const std::string_view name = view(spec->queue);
+    require_known_queue(name);
+    if (!has_max_attempts) spec->max_attempts = find_queue(name)->max_attempts;
+}
+
+int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now) {
+    int64 id;
+    insert_jobs(jobs, spec, {&spec.payload, nullptr, nullptr, {}, {}}, 1, now, &id);
+    return id;
+}
+
+NewDependent dependent_of(const JobSpec &spec, int64 id, int number) {
+    return {id, spec.depends_on, spec.depends_on_count, spec.on_dependency_failure, number};
+}
+
+Newcomer newcomer_of(const JobSpec &spec, text *unique_key) { return {spec.queue, unique_key, spec.on_conflict}; }
+
+Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope, TimestampTz now, int *number) {
+    auto *enqueued = room_for<Enqueued>(static_cast<uint64>(count));
+    auto *elements = room_for<Element>(static_cast<uint64>(count));
+    for (int i = 0; i < count; i++) elements[i] = {specs + i, i + 1, 0};
+    Dependents dependents = {};
+    *number = 0;
+    admit_elements(elements, count, now);
+    JobsTable jobs;
+    open_jobs(&jobs);
+    int keyed_count = 0;
+    for (int i = 0; i < count; i++) {
+        *number = elements[i].number;
+        if (elements[i].spec->unique_key != nullptr) {
+            elements[keyed_count] = elements[i];
+            elements[keyed_count++].id = next_job_id();
+            continue;
+        }
+        const int64 id = insert_one(&jobs, *elements[i].spec, now);
+        enqueued[i] = {id, true};
+        add_dependent(&dependents, *elements[i].spec, id, *number, count);
+        // Somebody's trigger on the next element sees this one.
+        CommandCounterIncrement();
+    }
+    close_jobs(&jobs);
+    if (keyed_count > 0) enqueue_keyed_elements(elements, keyed_count, now, number, enqueued, &dependents, count);
+    add_dependencies(dependents.items, dependents.count, scope, number);
+    return enqueued;
+}
+
+}  // namespace jobq

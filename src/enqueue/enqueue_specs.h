@@ -1,0 +1,32 @@
+// Jobs that are enqueued together and differ in anything; and what every enqueue does with a job before it enters.
+#pragma once
+
+#include "compat/pg.h"
+#include "edges/dependencies.h"
+#include "enqueue/admission.h"
+#include "enqueue/enqueue.h"
+#include "queues/scope.h"
+
+namespace jobq {
+
+// What can be said of a job without its queue's settings: the errors name the parameters of jobq_enqueue.
+void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope);
+// What the queue decides of what it does not say.
+void fill_from_queue(JobSpec *spec, bool has_max_attempts);
+
+// One without a key, into the open table.
+int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now);
+// What a job depends on; `number` is its place among the arguments.
+NewDependent dependent_of(const JobSpec &spec, int64 id, int number);
+Newcomer newcomer_of(const JobSpec &spec, text *unique_key);
+
+// What became of one: its id, or that of the job that has its key.
+struct Enqueued {
+    int64 id;
+    bool is_new;
+};
+// Enqueues checked and filled jobs; in their order. *number is, while an error is raised, the place of the job that it
+// is about, from 1; 0: it is about none of them alone.
+Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope, TimestampTz now, int *number);
+
+}  // namespace jobq

@@ -1,0 +1,298 @@
+// See firing.h.
+#include "compat/pg.h"
+
+#include "compat/memory.h"
+#include "compat/settings.h"
+#include "enqueue/enqueue_specs.h"
+#include "enqueue/specs.h"
+#include "identity/identity.h"
+#include "queues/schedules_table.h"
+#include "schedules/firing.h"
+#include "schedules/overlap.h"
+
+namespace jobq {
+
+namespace {
+
+// So many schedules in one transaction; no further one is begun when there are so many jobs.
+constexpr int kBatch = 500;
+// The duty waits no longer for who holds a job or a unique key; it tries again.
+constexpr const char *kLockTimeout = "50ms";
+
+Statement lock_due = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
+       WHERE s._due_at <= $1 ORDER BY s._due_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
+                      {TIMESTAMPTZOID, INT8OID}};
+
+Statement advance = {
+    R"(UPDATE jobq.schedule_settings s
+       SET next_run = u.next_run, _due_at = u.next_run, last_run = coalesce(u.last_run, s.last_run),
+           last_job = coalesce(u.last_job, s.last_job), skipped = s.skipped + u.skipped,
+           last_skipped = coalesce(u.last_skipped, s.last_skipped), skip_reason = coalesce(u.skip_reason, s.skip_reason),
+           error = NULL, failures = 0, _unfinished = u.unfinished::bigint[]
+       FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)
+            AS u(name, next_run, last_run, last_job, skipped, last_skipped, skip_reason, unfinished)
+       WHERE s.name = u.name)",
+    {TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID,
+     TEXTARRAYOID, TEXTARRAYOID}};
+
+// Of one that was fired by hand, whatever its times.
+Statement note_run = {
+    R"(UPDATE jobq.schedule_settings s
+       SET last_run = $2, last_job = coalesce($3, s.last_job), _unfinished = $4::bigint[] WHERE s.name = $1)",
+    {TEXTOID, TIMESTAMPTZOID, INT8OID, TEXTOID}};
+
+Statement note_failure = {
+    R"(UPDATE jobq.schedule_settings s
+       SET error = $2, failures = $3, _due_at = $4 WHERE s.name = $1)",
+    {TEXTOID, TEXTOID, INT4OID, TIMESTAMPTZOID}};
+
+Statement get_next_due = {
+    "SELECT s._due_at FROM jobq.schedule_settings s WHERE s._due_at IS NOT NULL ORDER BY s._due_at LIMIT 1", {}};
+
+// Without a lock: hardly any of them changes.
+Statement read_page = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
+       WHERE s.name > $1 AND s.next_run > $2 ORDER BY s.name LIMIT $3)",
+                       {TEXTOID, TIMESTAMPTZOID, INT8OID}};
+Statement renew = {
+    R"(UPDATE jobq.schedule_settings s SET next_run = $3, _due_at = $3
+       WHERE s.name = $1 AND s.next_run = $2 AND s.cron = $4 AND s.timezone = $5)",
+    {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
+
+// What becomes of a schedule.
+struct Firing {
+    Schedule schedule;
+    bool planned;  // else it waits for the next batch
+    TimestampTz next;
+    core::Maybe last_run, last_job;
+    int first_job, job_count;  // among those of the batch
+    int64 skipped;
+    core::Maybe last_skipped;
+    const char *skip_reason;  // nullptr: none
+    JobIds unfinished;        // of overlap replace
+};
+
+void skip(Firing *firing, int64 count, TimestampTz last, const char *reason) {
+    firing->skipped += count;
+    firing->last_skipped = last;
+    firing->skip_reason = reason;
+}
+
+// A copy goes on from its adoption, and what came from elsewhere without a next run from now.
+TimestampTz first_due(const Schedule &schedule, const core::Timing &timing, TimestampTz now) {
+    const TimestampTz adopted = adopted_at();
+    if (!schedule.next_run) return core::run_behind(timing, core::resume_behind(now, schedule.last_run.value_or(now)));
+    if (*schedule.next_run > adopted || adopted > GetCurrentTimestamp()) return *schedule.next_run;
+    return core::run_behind(timing, adopted);
+}
+
+// What the overlap makes of a run: false, none; else *dependencies is what its job waits for.
+bool passes_overlap(Firing *firing, TimestampTz now) {
+    switch (overlap_of(firing->schedule.spec)) {
+        case core::Overlap::Allow:
+            break;
+        case core::Overlap::Skip:
+            return !last_job_unfinished(firing->schedule);
+        case core::Overlap::Replace:
+            firing->unfinished = cancel_unfinished(firing->schedule, now);
+            break;
+    }
+    return true;
+}
+
+void add_job(Firing *firing, TimestampTz run, Notes<JobSpec> *jobs) {
+    JobSpec job = job_of_run(firing->schedule.spec, run, nullptr);
+    if (firing->unfinished.count > 0) {
+        take_dependencies(&job, firing->unfinished.items, firing->unfinished.count);
+        job.on_dependency_failure = core::OnDependencyFailure::Run;
+    }
+    if (firing->job_count++ == 0) firing->first_job = jobs->count;
+    jobs->add(job);
+}
+
+void plan(Firing *firing, TimestampTz now, Notes<JobSpec> *jobs) {
+    const ScheduleSpec &spec = firing->schedule.spec;
+    const core::Timing timing = timing_of(spec, firing->schedule.created_at);
+    firing->planned = true;
+    firing->next = first_due(firing->schedule, timing, now);
+    if (firing->next > now) return;
+    const core::FiringRules rules = {missed_of(spec), overlap_of(spec) == core::Overlap::Allow ? spec.max_missed : 1,
+                                     spec.deadline == nullptr ? core::kNoMoment : span_of(spec.deadline)};
+    auto *runs = room_for<core::Micros>(core::kMaxMissed);
+    const core::DueRuns due = core::due_runs(timing, rules, firing->next, now, runs);
+    firing->next = due.next;
+    if (due.left > 0) skip(firing, due.left, due.last_left, due.too_late ? "deadline" : "missed");
+    if (due.count > 0 && !passes_overlap(firing, now)) {
+        skip(firing, due.count, runs[due.count - 1], "overlap");
+    } else if (due.count > 0) {
+        for (int i = 0; i < due.count; i++) add_job(firing, runs[i], jobs);
+        firing->last_run = runs[due.count - 1];
+    }
+    pfree(runs);
+}
+
+// What its jobs have become: one whose unique key is taken is none.
+void take_jobs(Firing *firing, const Enqueued *enqueued) {
+    for (int i = 0; i < firing->job_count; i++) {
+        const Enqueued &job = enqueued[firing->first_job + i];
+        if (job.is_new) firing->last_job = job.id;
+    }
+}
+
+// As the column has them; nullptr: none.
+char *unfinished_text(const JobIds &ids) {
+    if (ids.count == 0) return nullptr;
+    Oid output;
+    bool is_varlena;
+    getTypeOutputInfo(INT8ARRAYOID, &output, &is_varlena);
+    return OidOutputFunctionCall(output, array_of(ids.items, ids.count, INT8OID));
+}
+
+void write_firings(const Firing *firings, int count) {
+    ArrayColumn names(count), next(count), last_runs(count), last_jobs(count), skipped(count), last_skipped(count),
+        reasons(count), unfinished(count);
+    for (const Firing *firing = firings; firing < firings + count; firing++) {
+        if (!firing->planned) continue;
+        names.add(PointerGetDatum(firing->schedule.spec.name));
+        next.add_if(firing->next != core::kNoMoment, TimestampTzGetDatum(firing->next));
+        last_runs.add_if(firing->last_run.has_value(), TimestampTzGetDatum(firing->last_run.value_or(0)));
+        last_jobs.add_if(firing->last_job.has_value(), Int64GetDatum(firing->last_job.value_or(0)));
+        skipped.add(Int64GetDatum(firing->skipped));
+        last_skipped.add_if(firing->last_skipped.has_value(), TimestampTzGetDatum(firing->last_skipped.value_or(0)));
+        const char *reason = firing->skip_reason;
+        reasons.add_if(reason != nullptr, reason == nullptr ? Datum(0) : CStringGetTextDatum(reason));
+        const char *ids = unfinished_text(firing->unfinished);
+        unfinished.add_if(ids != nullptr, ids == nullptr ? Datum(0) : CStringGetTextDatum(ids));
+    }
+    if (names.count == 0) return;
+    run(advance, Params()
+                     .add(names.array(TEXTOID))
+                     .add(next.array(TIMESTAMPTZOID))
+                     .add(last_runs.array(TIMESTAMPTZOID))
+                     .add(last_jobs.array(INT8OID))
+                     .add(skipped.array(INT8OID))
+                     .add(last_skipped.array(TIMESTAMPTZOID))
+                     .add(reasons.array(TEXTOID))
+                     .add(unfinished.array(TEXTOID)));
+}
+
+// Fires some of a batch. *jobs_so_far: how many others of it have enqueued.
+void fire(Firing *firings, int count, TimestampTz now, int *jobs_so_far) {
+    Notes<JobSpec> jobs = {};
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        firings[i] = {firings[i].schedule, false, 0, {}, {}, 0, 0, 0, {}, nullptr, {}};
+        if (*jobs_so_far + jobs.count < kBatch) plan(&firings[i], now, &jobs);
+    }
+    if (jobs.count > 0) {
+        int number;
+        const Enqueued *enqueued = enqueue_specs(jobs.items, jobs.count, nullptr, now, &number);
+        for (int i = 0; i < count; i++) take_jobs(&firings[i], enqueued);
+    }
+    write_firings(firings, count);
+    *jobs_so_far += jobs.count;
+}
+
+void leave_out(const Schedule &schedule, const FailureText &failure, TimestampTz now, DutyOutcome *outcome) {
+    const int failures = schedule.failures < PG_INT32_MAX ? schedule.failures + 1 : schedule.failures;
+    run(note_failure, Params()
+                          .add(PointerGetDatum(schedule.spec.name))
+                          .add(CStringGetTextDatum(failure.message))
+                          .add(Int32GetDatum(failures))
+                          .add(TimestampTzGetDatum(now + core::firing_backoff(failures))));
+    if (outcome->failed++ > 0) return;
+    const std::string_view name = view(schedule.spec.name);
+    snprintf(outcome->error, sizeof(outcome->error), "schedule \"%.*s\": %s",
+             pg_mbcliplen(name.data(), static_cast<int>(name.size()), 30), name.data(), failure.message);
+}
+
+void fire_batch(TimestampTz now, DutyOutcome *outcome) {
+    const Rows due = run(lock_due, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(kBatch)));
+    const int count = static_cast<int>(due.size());
+    auto *firings = room_for<Firing>(due.size());
+    for (int i = 0; i < count; i++) firings[i].schedule = schedule_of(due[static_cast<uint64>(i)]);
+    int jobs = 0;
+    bool postponed = false;
+    change_all_or_each(
+        count, [&](int first, int n) { fire(firings + first, n, now, &jobs); },
+        [&](int i) {
+            postponed |= !firings[i].planned;
+            outcome->done += firings[i].planned ? 1 : 0;
+        },
+        [&](int i, const FailureText &failure) { leave_out(firings[i].schedule, failure, now, outcome); });
+    outcome->more = outcome->done > 0 && (postponed || count == kBatch);
+}
+
+// How far the runs to come have been computed anew in this session.
+struct {
+    TimestampTz grace_start;
+    bool done;
+    char behind[kMaxScheduleNameBytes + 1];
+} renewal = {DT_NOBEGIN, true, ""};
+
+// A page of them. One that cannot be computed stays as it is: that shows when it is fired.
+void renew_page(TimestampTz now, DutyOutcome *outcome) {
+    const Rows page = read(
+        read_page,
+        Params().add(CStringGetTextDatum(renewal.behind)).add(TimestampTzGetDatum(now)).add(Int64GetDatum(kBatch)));
+    for (uint64 i = 0; i < page.size(); i++) {
+        const Schedule schedule = schedule_of(page[i]);
+        FailureText failure;
+        const auto renew_one = [&] {
+            const core::Timing timing = timing_of(schedule.spec, schedule.created_at);
+            const TimestampTz next =
+                core::run_behind(timing, core::resume_behind(now, schedule.last_run.value_or(now)));
+            if (next == *schedule.next_run) return;
+            run(renew, Params()
+                           .add(PointerGetDatum(schedule.spec.name))
+                           .add(TimestampTzGetDatum(*schedule.next_run))
+                           .add_if(next != core::kNoMoment, TimestampTzGetDatum(next))
+                           .add(PointerGetDatum(schedule.spec.cron))
+                           .add(PointerGetDatum(schedule.spec.timezone)));
+            outcome->done++;
+        };
+        attempt(renew_one, &failure);
+        text_to_cstring_buffer(schedule.spec.name, renewal.behind, sizeof(renewal.behind));
+    }
+    renewal.done = page.size() < static_cast<uint64>(kBatch);
+    if (!renewal.done) outcome->more = true;
+}
+
+}  // namespace
+
+DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start) {
+    DutyOutcome outcome = {};
+    if (!settings.schedules || !has_schedules()) return outcome;
+    const int nest_level = NewGUCNestLevel();
+    set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+    fire_batch(now, &outcome);
+    if (renewal.grace_start != grace_start) renewal = {grace_start, false, ""};
+    if (!renewal.done && !outcome.more) renew_page(now, &outcome);
+    AtEOXact_GUC(true, nest_level);
+    return outcome;
+}
+
+TimestampTz next_schedule_due() {
+    if (!settings.schedules || !has_schedules()) return DT_NOEND;
+    const Rows rows = run(get_next_due, Params());
+    return rows.size() == 1 ? DatumGetTimestampTz(rows[0].get(1)) : DT_NOEND;
+}
+
+core::Maybe fire_now(const Schedule &schedule, TimestampTz now) {
+    Firing firing = {};
+    firing.schedule = schedule;
+    if (!passes_overlap(&firing, now)) return {};
+    Notes<JobSpec> jobs = {};
+    add_job(&firing, now, &jobs);
+    int number;
+    const Enqueued *enqueued = enqueue_specs(jobs.items, jobs.count, nullptr, now, &number);
+    take_jobs(&firing, enqueued);
+    const char *ids = unfinished_text(firing.unfinished);
+    run(note_run, Params()
+                      .add(PointerGetDatum(schedule.spec.name))
+                      .add(TimestampTzGetDatum(now))
+                      .add_if(firing.last_job.has_value(), Int64GetDatum(firing.last_job.value_or(0)))
+                      .add_if(ids != nullptr, ids == nullptr ? Datum(0) : CStringGetTextDatum(ids)));
+    return enqueued[0].id;
+}
+
+}  // namespace jobq

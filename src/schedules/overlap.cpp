@@ -1,0 +1,58 @@
+// See overlap.h.
+#include "compat/pg.h"
+
+#include "compat/memory.h"
+#include "ending/ending.h"
+#include "schedules/overlap.h"
+
+namespace jobq {
+
+namespace {
+
+#define UNFINISHED "FROM jobq.jobs j WHERE j.status <= 'processing' AND j.metadata ->> 'schedule' = $1 "
+
+Statement is_unfinished = {"SELECT 1 " UNFINISHED "AND j.id = $2", {TEXTOID, INT8OID}};
+Statement lock_unfinished = {"SELECT j.id " UNFINISHED "AND j.id = ANY ($2) ORDER BY j.id FOR NO KEY UPDATE",
+                             {TEXTOID, INT8ARRAYOID}};
+Statement find_all = {"SELECT j.id " UNFINISHED "ORDER BY j.id LIMIT 10000", {TEXTOID}, Planning::Free};
+
+JobIds ids_of(const Rows &rows) {
+    JobIds ids = {room_for<Datum>(rows.size()), static_cast<int>(rows.size())};
+    for (int i = 0; i < ids.count; i++) ids.items[i] = rows[static_cast<uint64>(i)].get(1);
+    return ids;
+}
+
+// Those that were unfinished when it was fired last, and the one that was fired then.
+Datum candidates(const Schedule &schedule) {
+    Elements before = {};
+    if (schedule.unfinished != nullptr)
+        before = elements_of(schedule.unfinished, INT8OID, "_unfinished", PG_INT32_MAX, NullElements::Refused);
+    auto *ids = room_for<Datum>(static_cast<uint64>(before.count) + 1);
+    int count = 0;
+    while (count < before.count) {
+        ids[count] = before.values[count];
+        count++;
+    }
+    if (schedule.last_job) ids[count++] = Int64GetDatum(*schedule.last_job);
+    return array_of(ids, count, INT8OID);
+}
+
+}  // namespace
+
+bool last_job_unfinished(const Schedule &schedule) {
+    if (!schedule.last_job) return false;
+    const Params params = Params().add(PointerGetDatum(schedule.spec.name)).add(Int64GetDatum(*schedule.last_job));
+    return run(is_unfinished, params).size() > 0;
+}
+
+JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now) {
+    const Params params = Params().add(PointerGetDatum(schedule.spec.name)).add(candidates(schedule));
+    const JobIds locked = ids_of(run(lock_unfinished, params));
+    if (locked.count == 0) return locked;
+    let_happen_and_end(locked.items, locked.count, {core::EventKind::Cancelled, now});
+    return ids_of(run(lock_unfinished, params));
+}
+
+JobIds find_unfinished(const text *schedule) { return ids_of(run(find_all, Params().add(PointerGetDatum(schedule)))); }
+
+}  // namespace jobq

@@ -1,0 +1,164 @@
+// See schedule.h.
+#include "compat/pg.h"
+
+#include "enqueue/enqueue_specs.h"
+#include "enqueue/specs.h"
+#include "schedules/schedule.h"
+#include "schedules/zones.h"
+
+extern "C" {
+#include "mb/pg_wchar.h"
+#include "utils/datetime.h"
+#include "utils/json.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Of `options`: the job has them from the schedule itself, or cannot have them.
+constexpr const char *kNoOptions[] = {"queue", "payload", "kind", "run_at", "depends_on"};
+
+text *text_of(const Row &row, int column) { return DatumGetTextPP(row.get(column)); }
+core::Maybe moment_of(const Row &row, int column) {
+    if (row.is_null(column)) return {};
+    return DatumGetInt64(row.get(column));
+}
+Interval *interval_of(const Row &row, int column) {
+    return row.is_null(column) ? nullptr : DatumGetIntervalP(row.get(column));
+}
+// The value itself: what is stored of it stands in another table than the jobs.
+Datum json_of(const Row &row, int column) { return PointerGetDatum(PG_DETOAST_DATUM(row.get(column))); }
+
+void refuse_options(const Jsonb *options) {
+    for (const char *key : kNoOptions) {
+        JsonbValue found;
+        if (getKeyJsonValueFromContainer(const_cast<JsonbContainer *>(&options->root), key,
+                                         static_cast<int>(strlen(key)), &found) == nullptr)
+            continue;
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"options\" must not have the key \"%s\"", key),
+             errhint("Queue, payload and kind are arguments of their own; run_at is the time of the run, and "
+                     "the jobs of a schedule depend on no others.")));
+    }
+}
+
+void add_text(JsonbParseState **state, const char *key, const char *value) {
+    JsonbValue item;
+    item.type = jbvString;
+    item.val.string.val = const_cast<char *>(key);
+    item.val.string.len = static_cast<int>(strlen(key));
+    pushJsonbValue(state, WJB_KEY, &item);
+    item.val.string.val = const_cast<char *>(value);
+    item.val.string.len = static_cast<int>(strlen(value));
+    pushJsonbValue(state, WJB_VALUE, &item);
+}
+
+// Which run it is: {"schedule": ..., "scheduled_for": ...}, the time in UTC whoever fires it.
+Datum run_metadata(const text *name, TimestampTz run) {
+    char moment[MAXDATELEN + 1];
+    const int utc = 0;
+    JsonEncodeDateTime(moment, TimestampTzGetDatum(run), TIMESTAMPTZOID, &utc);
+    JsonbParseState *state = nullptr;
+    pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
+    add_text(&state, "schedule", text_to_cstring(name));
+    add_text(&state, "scheduled_for", moment);
+    return PointerGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
+}
+
+}  // namespace
+
+Schedule schedule_of(const Row &row) {
+    Schedule schedule = {};
+    ScheduleSpec *spec = &schedule.spec;
+    int column = 0;
+    spec->name = text_of(row, ++column);
+    spec->cron = text_of(row, ++column);
+    spec->timezone = text_of(row, ++column);
+    spec->queue = text_of(row, ++column);
+    spec->kind = text_of(row, ++column);
+    spec->payload = json_of(row, ++column);
+    spec->options = json_of(row, ++column);
+    spec->missed = text_of(row, ++column);
+    spec->overlap = text_of(row, ++column);
+    spec->max_missed = row.int32_at(++column);
+    spec->deadline = interval_of(row, ++column);
+    spec->jitter = interval_of(row, ++column);
+    spec->starts_at = moment_of(row, ++column);
+    spec->ends_at = moment_of(row, ++column);
+    spec->paused = row.bool_at(++column);
+    spec->source = text_of(row, ++column);
+    schedule.created_at = DatumGetTimestampTz(row.get(++column));
+    schedule.next_run = moment_of(row, ++column);
+    schedule.last_run = moment_of(row, ++column);
+    schedule.last_job = moment_of(row, ++column);
+    schedule.failures = row.int32_at(++column);
+    column++;
+    if (!row.is_null(column)) schedule.unfinished = DatumGetArrayTypeP(row.get(column));
+    return schedule;
+}
+
+core::Cron cron_of(const text *expression, const char *argument) {
+    core::Cron cron;
+    core::CronError error = {};
+    const std::string_view words = view(expression);
+    if (core::parse_cron(words, &cron, &error)) return cron;
+    const bool whole = error.field == core::CronField::Expression;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"%s\"%s%s %s", argument, whole ? "" : ": field ",
+                           whole ? "" : core::field_name(error.field), error.problem),
+                    errdetail("At position %d of \"%.*s\".", error.position,
+                              pg_mbcliplen(words.data(), static_cast<int>(words.size()), 100), words.data()),
+                    errhint("Five fields: minute, hour, day of month, month, weekday; six: second in front of them. "
+                            "For example '*/15 8-18 * * mon-fri', '@daily', '@every 90s'.")));
+    pg_unreachable();
+}
+
+core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at) {
+    core::Timing timing = {};
+    timing.cron = cron_of(spec.cron, "cron");
+    timing.zone = find_zone(view(spec.timezone), "timezone");
+    timing.every_from = core::bounded_moment(spec.starts_at.value_or(created_at));
+    timing.starts_at = spec.starts_at.value_or(-core::kNoMoment);
+    timing.ends_at = spec.ends_at.value_or(core::kNoMoment);
+    return timing;
+}
+
+core::Missed missed_of(const ScheduleSpec &spec) {
+    core::Missed missed = core::Missed::Once;
+    core::parse_missed(view(spec.missed), &missed);
+    return missed;
+}
+
+core::Overlap overlap_of(const ScheduleSpec &spec) {
+    core::Overlap overlap = core::Overlap::Allow;
+    core::parse_overlap(view(spec.overlap), &overlap);
+    return overlap;
+}
+
+JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *scope) {
+    auto *options = DatumGetJsonbP(spec.options);
+    refuse_options(options);
+    ParsedSpec parsed = parse_spec(&options->root, run, "options");
+    JobSpec job = parsed.job;
+    job.queue = spec.queue;
+    job.kind = spec.kind;
+    job.payload = spec.payload;
+    if (job.has_metadata && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(job.metadata)))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("key \"metadata\" of argument \"options\" must be an object"),
+                        errhint("The schedule and the time of the run are added to it.")));
+    const Datum of_run = run_metadata(spec.name, run);
+    job.metadata = job.has_metadata ? DirectFunctionCall2(jsonb_concat, job.metadata, of_run) : of_run;
+    job.has_metadata = true;
+    check_spec(&job, parsed.has_max_attempts, scope);
+    fill_from_queue(&job, parsed.has_max_attempts);
+    // Nobody would hear the error: the run counts as fired, as with 'ignore'.
+    if (job.on_conflict == core::OnConflict::Error) job.on_conflict = core::OnConflict::Ignore;
+    const core::Micros jitter = spec.jitter == nullptr ? 0 : span_of(spec.jitter);
+    job.run_at = core::saturating_add(run, core::jitter_of(view(spec.name), run, jitter));
+    return job;
+}
+
+}  // namespace jobq

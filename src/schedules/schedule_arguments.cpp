@@ -1,0 +1,255 @@
+// See schedule_arguments.h. Whoever tells it, each argument is a row of one table.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "job/payload.h"
+#include "schedules/schedule_arguments.h"
+
+namespace jobq {
+
+namespace {
+
+// In the order of jobq_schedule.
+enum Argument {
+    kName,
+    kCron,
+    kQueue,
+    kPayload,
+    kKind,
+    kTimezone,
+    kMissed,
+    kMaxMissed,
+    kOverlap,
+    kDeadline,
+    kJitter,
+    kStartsAt,
+    kEndsAt,
+    kPaused,
+    kSource,
+    kOptions,
+    kArgumentCount
+};
+
+struct ArgumentInfo {
+    const char *name;
+    Oid type;
+    bool may_be_null;
+    const char *otherwise;  // where an object has no such key; nullptr: NULL
+};
+constexpr ArgumentInfo kArguments[kArgumentCount] = {
+    {"name", TEXTOID, false, nullptr},
+    {"cron", TEXTOID, false, nullptr},
+    {"queue", TEXTOID, false, nullptr},
+    {"payload", JSONBOID, false, "{}"},
+    {"kind", TEXTOID, false, ""},
+    {"timezone", TEXTOID, false, "UTC"},
+    {"missed", TEXTOID, false, "once"},
+    {"max_missed", INT4OID, false, "100"},
+    {"overlap", TEXTOID, false, "allow"},
+    {"deadline", INTERVALOID, true, nullptr},
+    {"jitter", INTERVALOID, true, nullptr},
+    {"starts_at", TIMESTAMPTZOID, true, nullptr},
+    {"ends_at", TIMESTAMPTZOID, true, nullptr},
+    {"paused", BOOLOID, true, nullptr},
+    {"source", TEXTOID, false, ""},
+    {"options", JSONBOID, false, "{}"},
+};
+
+struct Values {
+    Datum values[kArgumentCount];
+    bool nulls[kArgumentCount];
+
+    bool has(Argument n) const { return !nulls[n]; }
+    text *text_at(Argument n) const { return DatumGetTextPP(values[n]); }
+    Interval *interval_at(Argument n) const { return nulls[n] ? nullptr : DatumGetIntervalP(values[n]); }
+};
+
+// 'a', 'b' or 'c'.
+const char *described(const std::string_view (&names)[3]) {
+    return psprintf("'%s', '%s' or '%s'", names[0].data(), names[1].data(), names[2].data());
+}
+
+template <typename Choice>
+void check_choice(const Values &values, Argument n, bool (*parse)(std::string_view, Choice *),
+                  const std::string_view (&names)[3]) {
+    Choice choice;
+    const std::string_view given = view(values.text_at(n));
+    if (parse(given, &choice)) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", kArguments[n].name,
+                           static_cast<int>(given.size()), given.data()),
+                    errhint("Use %s.", described(names))));
+}
+
+void check_max_missed(int32 value) {
+    if (value >= 1 && value <= core::kMaxMissed) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"max_missed\" must be between 1 and %d, not %d", core::kMaxMissed, value),
+                    errhint("So many missed runs are fired with missed => 'all'.")));
+}
+
+void check_jitter(const Interval *jitter) {
+    constexpr core::Micros longest = 365 * core::kDay;
+    if (jitter == nullptr || check_span(jitter, "jitter", Zero::Allowed) <= longest) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"jitter\" must be at most 365 days"),
+                    errhint("Use an interval such as '30 seconds'.")));
+}
+
+core::Maybe moment_at(const Values &values, Argument n) {
+    if (!values.has(n)) return {};
+    return check_finite(DatumGetTimestampTz(values.values[n]), kArguments[n].name);
+}
+
+void check_bounds(const ScheduleSpec &spec) {
+    if (!spec.starts_at || !spec.ends_at || *spec.starts_at <= *spec.ends_at) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"ends_at\" must not be earlier than \"starts_at\""),
+                    errhint("No run lies between them.")));
+}
+
+void check_options(Datum options) {
+    check_json_size(options, "options");
+    if (JB_ROOT_IS_OBJECT(DatumGetJsonbP(options))) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"options\" must be a JSON object"),
+                    errhint("For example '{\"priority\": -10, \"max_attempts\": 3}'.")));
+}
+
+// However it may be bounded, it runs at some time.
+void check_fires(const ScheduleSpec &spec, TimestampTz now) {
+    ScheduleSpec unbounded = spec;
+    unbounded.starts_at = unbounded.ends_at = {};
+    if (core::run_behind(timing_of(unbounded, now), now) != core::kNoMoment) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"cron\" names no time that comes"),
+                    errhint("jobq_next_runs() shows the runs of an expression.")));
+}
+
+ScheduleSpec checked_spec(const Values &values, const QueueScope *scope, TimestampTz now) {
+    for (int n = 0; n < kArgumentCount; n++)
+        if (values.nulls[n] && !kArguments[n].may_be_null) null_argument(kArguments[n].name);
+    ScheduleSpec spec = {};
+    spec.name = values.text_at(kName);
+    check_name(view(spec.name), "name", kMaxScheduleNameBytes, false);
+    spec.queue = values.text_at(kQueue);
+    check_queue_name(view(spec.queue), "queue");
+    check_scope(scope, view(spec.queue));
+    spec.cron = values.text_at(kCron);
+    spec.timezone = values.text_at(kTimezone);
+    spec.payload = values.values[kPayload];
+    check_json_size(spec.payload, "payload");
+    spec.kind = values.text_at(kKind);
+    spec.missed = values.text_at(kMissed);
+    check_choice(values, kMissed, core::parse_missed, core::kMissedNames);
+    spec.overlap = values.text_at(kOverlap);
+    check_choice(values, kOverlap, core::parse_overlap, core::kOverlapNames);
+    spec.max_missed = DatumGetInt32(values.values[kMaxMissed]);
+    check_max_missed(spec.max_missed);
+    spec.deadline = values.interval_at(kDeadline);
+    if (spec.deadline != nullptr) check_span(spec.deadline, "deadline", Zero::Refused);
+    spec.jitter = values.interval_at(kJitter);
+    check_jitter(spec.jitter);
+    spec.starts_at = moment_at(values, kStartsAt);
+    spec.ends_at = moment_at(values, kEndsAt);
+    check_bounds(spec);
+    if (values.has(kPaused)) spec.paused = DatumGetBool(values.values[kPaused]);
+    spec.source = values.text_at(kSource);
+    check_source(view(spec.source));
+    spec.options = values.values[kOptions];
+    check_options(spec.options);
+    check_fires(spec, now);
+    // What of its jobs jobq_enqueue would refuse.
+    job_of_run(spec, now, scope);
+    return spec;
+}
+
+Datum input_of(Oid type, const char *value) {
+    Oid input, parameter;
+    getTypeInputInfo(type, &input, &parameter);
+    return OidInputFunctionCall(input, const_cast<char *>(value), parameter, -1);
+}
+
+[[noreturn]] void wrong_json_type(const ArgumentInfo &argument, const char *wanted) {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be %s", argument.name, wanted),
+             errhint("The value must be of the JSON type that the parameter of jobq_schedule() would be written as.")));
+    pg_unreachable();
+}
+
+Datum value_of(const ArgumentInfo &argument, const JsonbValue &value) {
+    switch (argument.type) {
+        case JSONBOID:
+            return PointerGetDatum(JsonbValueToJsonb(const_cast<JsonbValue *>(&value)));
+        case BOOLOID:
+            if (value.type != jbvBool) wrong_json_type(argument, "true or false");
+            return BoolGetDatum(value.val.boolean);
+        case INT4OID:
+            if (value.type != jbvNumeric) wrong_json_type(argument, "a number");
+            return input_of(INT4OID,
+                            DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric))));
+        default:
+            break;
+    }
+    if (value.type != jbvString) wrong_json_type(argument, "a string");
+    return input_of(argument.type, pnstrdup(value.val.string.val, value.val.string.len));
+}
+
+// The source is the same for all objects of a call.
+int argument_of_key(std::string_view key) {
+    for (int n = 0; n < kArgumentCount; n++)
+        if (n != kSource && key == kArguments[n].name) return n;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"specs\" has an unknown key \"%.*s\"", static_cast<int>(key.size()), key.data()),
+                    errhint("The keys are the names of the parameters of jobq_schedule() but source.")));
+    pg_unreachable();
+}
+
+void add_key_context(void *name) { errcontext("key \"%s\"", static_cast<const char *>(name)); }
+
+void read_key(std::string_view key, const JsonbValue &value, Values *values) {
+    const int n = argument_of_key(key);
+    // A null counts as absent, but as a payload it is one.
+    if (value.type == jbvNull && n != kPayload) return;
+    ErrorContextCallback context = {error_context_stack, add_key_context, const_cast<char *>(kArguments[n].name)};
+    error_context_stack = &context;
+    values->values[n] = value_of(kArguments[n], value);
+    values->nulls[n] = false;
+    error_context_stack = context.previous;
+}
+
+}  // namespace
+
+text *name_argument(FunctionCallInfo fcinfo, int n) {
+    text *name = require_text(fcinfo, n, "name");
+    check_name(view(name), "name", kMaxScheduleNameBytes, false);
+    return name;
+}
+
+void check_source(std::string_view source) { check_name(source, "source", kMaxScheduleNameBytes, true); }
+
+ScheduleSpec schedule_of_arguments(FunctionCallInfo fcinfo, const QueueScope *scope, TimestampTz now) {
+    Values values = {};
+    for (int n = 0; n < kArgumentCount; n++) {
+        values.nulls[n] = PG_ARGISNULL(n);
+        values.values[n] = PG_GETARG_DATUM(n);
+    }
+    return checked_spec(values, scope, now);
+}
+
+ScheduleSpec schedule_of_object(JsonbContainer *object, text *source, const QueueScope *scope, TimestampTz now) {
+    Values values = {};
+    for (int n = 0; n < kArgumentCount; n++) {
+        const char *otherwise = kArguments[n].otherwise;
+        values.nulls[n] = otherwise == nullptr;
+        if (otherwise != nullptr) values.values[n] = input_of(kArguments[n].type, otherwise);
+    }
+    values.values[kSource] = PointerGetDatum(source);
+    JsonbIterator *iterator = JsonbIteratorInit(object);
+    JsonbValue key, value;
+    JsonbIteratorNext(&iterator, &key, true);  // the object itself
+    while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY) {
+        JsonbIteratorNext(&iterator, &value, true);
+        read_key({key.val.string.val, static_cast<size_t>(key.val.string.len)}, value, &values);
+    }
+    return checked_spec(values, scope, now);
+}
+
+}  // namespace jobq

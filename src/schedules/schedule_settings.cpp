@@ -1,0 +1,204 @@
+// See schedule_settings.h.
+#include "compat/pg.h"
+
+#include "job/transaction_log.h"
+#include "queues/schedules_table.h"
+#include "schedules/overlap.h"
+#include "schedules/schedule_settings.h"
+
+namespace jobq {
+
+namespace {
+
+Statement lock_one = {"SELECT " SCHEDULE_COLUMNS " FROM jobq.schedule_settings s WHERE s.name = $1 FOR UPDATE",
+                      {TEXTOID},
+                      Planning::Free};
+
+#define SPEC_COLUMNS                                                                                            \
+    "cron, timezone, queue, kind, payload, options, missed, overlap, max_missed, deadline, jitter, starts_at, " \
+    "ends_at, paused, source"
+#define SPEC_PARAMETERS "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
+#define SPEC_TYPES                                                                                           \
+    TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, INT4OID, INTERVALOID, \
+        INTERVALOID, TIMESTAMPTZOID, TIMESTAMPTZOID, BOOLOID, TEXTOID
+
+Statement insert = {"INSERT INTO jobq.schedule_settings AS s (name, " SPEC_COLUMNS
+                    ", created_at, next_run, _due_at) VALUES ($1, " SPEC_PARAMETERS
+                    ", $17, $18, $18) ON CONFLICT (name) DO NOTHING",
+                    {SPEC_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID},
+                    Planning::Free};
+
+// Of a row that is locked. What it was told before may have been why it failed: it is tried again at once. By their
+// texts: an interval of a month equals one of 30 days.
+Statement update = {"UPDATE jobq.schedule_settings s SET (" SPEC_COLUMNS
+                    ", next_run, _due_at, error, failures, _unfinished) = (" SPEC_PARAMETERS
+                    ", $17, $17, NULL, 0, $18) WHERE s.name = $1 AND ROW(" SPEC_PARAMETERS
+                    ")::text "
+                    "IS DISTINCT FROM ROW(" SPEC_COLUMNS ")::text",
+                    {SPEC_TYPES, TIMESTAMPTZOID, INT8ARRAYOID},
+                    Planning::Free};
+
+Statement remove = {"DELETE FROM jobq.schedule_settings s WHERE s.name = $1", {TEXTOID}, Planning::Free};
+
+Statement pause = {
+    R"(UPDATE jobq.schedule_settings s SET paused = true, next_run = NULL, _due_at = NULL, error = NULL, failures = 0
+       WHERE s.name = $1)",
+    {TEXTOID},
+    Planning::Free};
+Statement resume = {
+    R"(UPDATE jobq.schedule_settings s SET paused = false, next_run = $2, _due_at = $2, error = NULL, failures = 0
+       WHERE s.name = $1)",
+    {TEXTOID, TIMESTAMPTZOID},
+    Planning::Free};
+
+Statement lock_sets = {"LOCK TABLE jobq.schedule_settings IN SHARE UPDATE EXCLUSIVE MODE", {}, Planning::Free};
+// Locked in the order in which who sets many locks them.
+Statement remove_others = {
+    R"(WITH others AS MATERIALIZED (
+           SELECT s.name FROM jobq.schedule_settings s
+           WHERE s.source = $1 AND s.name <> ALL ($2) AND ($3 IS NULL OR s.queue = ANY ($3)) ORDER BY s.name FOR UPDATE),
+       gone AS (DELETE FROM jobq.schedule_settings s USING others o WHERE s.name = o.name RETURNING s.name)
+       SELECT g.name FROM gone g ORDER BY g.name)",
+    {TEXTOID, TEXTARRAYOID, TEXTARRAYOID},
+    Planning::Free};
+
+Statement lock_of_queue = {
+    "SELECT 1 FROM jobq.schedule_settings s WHERE s.queue = $1 ORDER BY s.name FOR UPDATE", {TEXTOID}, Planning::Free};
+Statement remove_of_queue = {"DELETE FROM jobq.schedule_settings s WHERE s.queue = $1", {TEXTOID}, Planning::Free};
+
+Params params_of(const ScheduleSpec &spec, bool paused) {
+    return Params()
+        .add(PointerGetDatum(spec.name))
+        .add(PointerGetDatum(spec.cron))
+        .add(PointerGetDatum(spec.timezone))
+        .add(PointerGetDatum(spec.queue))
+        .add(PointerGetDatum(spec.kind))
+        .add(spec.payload)
+        .add(spec.options)
+        .add(PointerGetDatum(spec.missed))
+        .add(PointerGetDatum(spec.overlap))
+        .add(Int32GetDatum(spec.max_missed))
+        .add_if(spec.deadline != nullptr, IntervalPGetDatum(spec.deadline))
+        .add_if(spec.jitter != nullptr, IntervalPGetDatum(spec.jitter))
+        .add_if(spec.starts_at.has_value(), TimestampTzGetDatum(spec.starts_at.value_or(0)))
+        .add_if(spec.ends_at.has_value(), TimestampTzGetDatum(spec.ends_at.value_or(0)))
+        .add(BoolGetDatum(paused))
+        .add(PointerGetDatum(spec.source));
+}
+
+core::Maybe next_behind(const ScheduleSpec &spec, TimestampTz created_at, TimestampTz after) {
+    const core::Micros next = core::run_behind(timing_of(spec, created_at), after);
+    if (next == core::kNoMoment) return {};
+    return next;
+}
+
+bool same_times(const ScheduleSpec &a, const ScheduleSpec &b) {
+    return view(a.cron) == view(b.cron) && view(a.timezone) == view(b.timezone) && a.starts_at == b.starts_at &&
+           a.ends_at == b.ends_at;
+}
+
+void tell_worker(const core::Maybe &next_run) {
+    if (next_run) log_due(*next_run);
+}
+
+[[noreturn]] void refuse_foreign(const text *name) {
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("permission denied for schedule \"%s\"", text_to_cstring(name)),
+             errdetail("It is one of a queue that the role was not granted."), errhint("Give yours another name.")));
+    pg_unreachable();
+}
+
+Datum unfinished_of(const Schedule &before, const ScheduleSpec &spec, bool *any) {
+    *any = false;
+    if (overlap_of(spec) != core::Overlap::Replace) return Datum(0);
+    if (overlap_of(before.spec) == core::Overlap::Replace) {
+        *any = before.unfinished != nullptr;
+        return PointerGetDatum(before.unfinished);
+    }
+    if (!before.last_job) return Datum(0);
+    const JobIds ids = find_unfinished(spec.name);
+    *any = ids.count > 0;
+    return array_of(ids.items, ids.count, INT8OID);
+}
+
+Scheduled change_schedule(const Schedule &before, const ScheduleSpec &spec, TimestampTz now) {
+    const bool was_paused = *before.spec.paused, paused = spec.paused.value_or(was_paused);
+    core::Maybe next_run = before.next_run;
+    if (paused)
+        next_run = {};
+    else if (was_paused || !same_times(before.spec, spec))
+        next_run = next_behind(spec, before.created_at, Max(now, before.last_run.value_or(now)));
+    bool any_unfinished;
+    const Datum unfinished = unfinished_of(before, spec, &any_unfinished);
+    run(update, params_of(spec, paused)
+                    .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0)))
+                    .add_if(any_unfinished, unfinished));
+    if (affected() == 0) return {Change::Unchanged, before.next_run};
+    tell_worker(next_run);
+    return {Change::Changed, next_run};
+}
+
+}  // namespace
+
+Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, TimestampTz now) {
+    constexpr int kMostTries = 100;
+    for (int tries = 0; tries < kMostTries; tries++) {
+        const Rows found = run(lock_one, Params().add(PointerGetDatum(spec.name)));
+        if (found.size() > 0) {
+            const Schedule before = schedule_of(found[0]);
+            if (!is_in_scope(scope, view(before.spec.queue))) refuse_foreign(spec.name);
+            return change_schedule(before, spec, now);
+        }
+        const bool paused = spec.paused.value_or(false);
+        const core::Maybe next_run = paused ? core::Maybe() : next_behind(spec, now, now);
+        run(insert, params_of(spec, paused)
+                        .add(TimestampTzGetDatum(now))
+                        .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0))));
+        if (affected() == 0) continue;  // somebody else has just made it
+        tell_worker(next_run);
+        return {Change::Created, next_run};
+    }
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("schedule \"%s\" comes and goes", text_to_cstring(spec.name)), errhint("Try again.")));
+    pg_unreachable();
+}
+
+bool lock_schedule(const text *name, const QueueScope *scope, Schedule *schedule) {
+    const Rows found = run(lock_one, Params().add(PointerGetDatum(name)));
+    if (found.size() == 0) return false;
+    *schedule = schedule_of(found[0]);
+    return is_in_scope(scope, view(schedule->spec.queue));
+}
+
+void remove_schedule(const text *name) { run(remove, Params().add(PointerGetDatum(name))); }
+
+void pause_schedule(const text *name) { run(pause, Params().add(PointerGetDatum(name))); }
+
+void resume_schedule(const Schedule &schedule, TimestampTz now) {
+    const TimestampTz after = core::resume_behind(now, schedule.last_run.value_or(now));
+    const core::Maybe next_run = next_behind(schedule.spec, schedule.created_at, after);
+    run(resume, Params()
+                    .add(PointerGetDatum(schedule.spec.name))
+                    .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0))));
+    tell_worker(next_run);
+}
+
+bool lock_schedules_of(const text *queue) {
+    return has_schedules() && run(lock_of_queue, Params().add(PointerGetDatum(queue))).size() > 0;
+}
+
+int64 remove_schedules_of(const text *queue) {
+    if (!lock_schedules_of(queue)) return 0;
+    run(remove_of_queue, Params().add(PointerGetDatum(queue)));
+    return affected();
+}
+
+void wait_for_other_sets() { run(lock_sets, Params()); }
+
+Rows remove_others_of(const text *source, Datum names, const QueueScope *scope) {
+    return run(remove_others,
+               Params().add(PointerGetDatum(source)).add(names).add_if(scope != nullptr, scope_array(scope)));
+}
+
+}  // namespace jobq

@@ -1,0 +1,125 @@
+// See timing_policy.h.
+#include "schedules/timing_policy.h"
+
+#include "base/clock.h"
+#include "base/stable_hash.h"
+
+#include <algorithm>
+
+namespace jobq::core {
+
+namespace {
+
+template <typename Choice, std::size_t count>
+bool parse_choice(const std::string_view (&names)[count], std::string_view name, Choice *choice) {
+    for (std::size_t i = 0; i < count; i++) {
+        if (name != names[i]) continue;
+        *choice = static_cast<Choice>(i);
+        return true;
+    }
+    return false;
+}
+
+Micros occurrence_behind(const Timing &timing, Micros after) {
+    if (timing.cron.every > 0) return next_every(timing.cron.every, timing.every_from, after);
+    const std::int64_t second = next_run(timing.cron, timing.zone, unix_second_of(after));
+    return second == kEndOfTime ? kNoMoment : micros_of(second);
+}
+
+// Of @every it is a division.
+Micros last_every_between(const Timing &timing, Micros after, Micros until) {
+    const Micros bound = std::min(until, timing.ends_at);
+    if (bound < timing.every_from) return kNoMoment;
+    const Micros last = timing.every_from + (bound - timing.every_from) / timing.cron.every * timing.cron.every;
+    return last > after && last >= timing.starts_at ? last : kNoMoment;
+}
+
+}  // namespace
+
+bool parse_missed(std::string_view name, Missed *choice) noexcept { return parse_choice(kMissedNames, name, choice); }
+bool parse_overlap(std::string_view name, Overlap *choice) noexcept {
+    return parse_choice(kOverlapNames, name, choice);
+}
+
+Micros run_behind(const Timing &timing, Micros after) noexcept {
+    const Micros bounded = std::max(std::max(after, timing.starts_at - 1), kFirstMoment);
+    if (bounded >= kLastMoment) return kNoMoment;
+    const Micros run = occurrence_behind(timing, bounded);
+    return run > timing.ends_at || run > kLastMoment ? kNoMoment : run;
+}
+
+Micros last_run_between(const Timing &timing, Micros after, Micros until) noexcept {
+    if (timing.cron.every > 0) return last_every_between(timing, after, until);
+    // Backwards in ever longer steps, until there is a run behind `low`; then by halves, until it is the last.
+    Micros low = until, high = until, found = kNoMoment;
+    for (Micros step = kSecond; found > until; step *= 2) {
+        if (low <= after) return kNoMoment;
+        high = low;
+        low = until - after > step ? until - step : after;
+        found = run_behind(timing, low);
+    }
+    while (run_behind(timing, found) <= until) {
+        const Micros middle = found + (high - found) / 2;
+        const Micros run = run_behind(timing, middle);
+        if (run <= until)
+            found = run;
+        else if (middle == found)
+            break;
+        else
+            high = middle;
+    }
+    return found;
+}
+
+DueRuns due_runs(const Timing &timing, const FiringRules &rules, Micros due, Micros now, Micros *runs) noexcept {
+    DueRuns result = {};
+    std::int64_t total = 1;
+    result.next = run_behind(timing, due);
+    while (result.next <= now && total < kMostCounted) {
+        total++;
+        result.next = run_behind(timing, result.next);
+    }
+    if (result.next <= now) result.next = run_behind(timing, now);
+
+    const Micros longest = rules.missed == Missed::Skip && rules.deadline == kNoMoment ? kSkipDeadline : rules.deadline;
+    const Micros oldest = longest == kNoMoment ? -kNoMoment : saturating_subtract(now, longest);
+    const int wanted = rules.missed == Missed::All ? std::min(rules.most, kMaxMissed) : 1;
+    result.last_left = kNoMoment;
+    for (Micros until = now;;) {
+        const Micros found = last_run_between(timing, due, until);
+        // That there is one at `due` is known, even if the calendar says otherwise by now.
+        const Micros run = found == kNoMoment ? due : found;
+        const bool late = run < oldest;
+        if (late || result.count == wanted) {
+            result.last_left = run;
+            result.too_late = late;
+            result.left = std::max<std::int64_t>(total - result.count, 1);
+            break;
+        }
+        runs[result.count++] = run;
+        if (run == due) break;
+        until = run - 1;
+    }
+    std::reverse(runs, runs + result.count);
+    return result;
+}
+
+Micros resume_behind(Micros now, Micros last_run) noexcept {
+    return last_run > now && saturating_subtract(last_run, now) <= kDay ? last_run : now;
+}
+
+Micros jitter_of(std::string_view schedule, Micros run, Micros jitter) noexcept {
+    if (jitter <= 0) return 0;
+    StableHash hash;
+    hash.add_part(schedule);
+    hash.add_number(static_cast<std::uint64_t>(run), 8);
+    return static_cast<Micros>(static_cast<std::uint64_t>(hash.value()) % static_cast<std::uint64_t>(jitter));
+}
+
+Micros firing_backoff(int failures) noexcept {
+    constexpr Micros longest = 5 * kMinute;
+    const int doublings = std::clamp(failures - 1, 0, 16);
+    return std::min(kSecond << doublings, longest);
+}
+
+}  // namespace jobq::core

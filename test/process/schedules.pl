@@ -1,0 +1,208 @@
+# Schedules fire by the background worker: on time, at most once, and every run, whatever is killed, restarted or promoted; what
+# nobody fired in time follows as `missed` says. Restored, copied, and when the clock was wrong they go on from now.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use IPC::Run ();
+use JobqTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $directory = PostgreSQL::Test::Utils::tempdir;
+my $node = preloaded('first', init => { allows_streaming => 1 }, conf => ['max_connections = 40']);
+database($node, 'work');
+database($node, 'idle');
+
+# ---- the laws of schedules that lose nothing, each with what breaks it
+
+value($node, 'work', <<'SQL');
+CREATE VIEW runs AS
+SELECT j.id, s.name, s.missed, s.starts_at, (j.metadata->>'scheduled_for')::timestamptz AS run, j.created_at
+FROM jobq.schedules s JOIN jobq.jobs j ON j.metadata->>'schedule' = s.name;
+CREATE VIEW broken AS
+SELECT 'fired twice' AS law, name || ' ' || run AS what FROM runs GROUP BY name, run HAVING count(*) > 1
+UNION ALL
+SELECT 'lost', s.name || ' ' || g FROM jobq.schedules s, generate_series(s.starts_at, s.last_run, interval '1 second') g
+WHERE s.missed = 'all' AND NOT EXISTS (SELECT FROM runs r WHERE r.name = s.name AND r.run = g)
+UNION ALL
+SELECT 'no run of it', name || ' ' || run FROM runs WHERE run < starts_at OR extract(epoch FROM run - starts_at) % 1 <> 0
+UNION ALL
+SELECT 'too early', name || ' ' || run FROM runs WHERE run > created_at
+UNION ALL
+SELECT 'out of order', name || ' ' || run FROM (SELECT name, run, lag(run) OVER (PARTITION BY name ORDER BY id) > run AS back FROM runs) r WHERE back
+UNION ALL
+SELECT 'next before last', name FROM jobq.schedules WHERE next_run <= last_run;
+SQL
+
+sub keeps_laws
+{
+    my ($where, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is(value($where, 'work', q{SELECT DISTINCT law FROM broken ORDER BY 1}), '', "$name: no law is broken")
+        or diag(value($where, 'work', 'SELECT law, count(*), min(what) FROM broken GROUP BY 1'));
+    return;
+}
+
+my $schedules = 12;
+my $put = qq{SELECT count(jobq_schedule('s' || n, '\@every 1s', 'q' || n %% 3, missed => 'all', max_missed => 1000,
+    starts_at => '%s')) FROM generate_series(1, $schedules) n};
+my $start = value($node, 'work', q{SELECT date_trunc('second', now()) + interval '2 s'});
+value($node, 'work', sprintf $put, $start);
+value($node, 'work', q{SELECT jobq_schedule('once', '@every 1s', 'once'), jobq_schedule('skip', '@every 1s', 'skip', missed => 'skip', deadline => '500 ms')});
+
+# All have run so often since.
+sub goes_on
+{
+    my ($where, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $since = sprintf 'to_timestamp(%.3f)', time;    # by our clock: the server may be down for a while
+    becomes_true($where, 'work', qq{SELECT count(*) = $schedules FROM (SELECT name FROM runs WHERE missed = 'all' AND run > $since
+        GROUP BY name HAVING count(*) >= 2) r}, "$name: all go on");
+    return;
+}
+
+goes_on($node, 'at first');
+diag('late by: ' . value($node, 'work', q{SELECT format('median %s, most %s, of %s runs', percentile_disc(0.5) WITHIN GROUP (ORDER BY created_at - run), max(created_at - run), count(*)) FROM runs}));
+
+# A database in which nothing else happens.
+value($node, 'idle', q{SELECT jobq_schedule('alone', '@every 2s', 'alone')});
+becomes_true($node, 'idle', q{SELECT count(*) >= 2 FROM jobq.jobs WHERE queue = 'alone'}, 'an idle database is visited for its schedules');
+
+# ---- faults, while others tick by hand and deploy the same set again and again
+
+my @beside;
+sub begin_beside
+{
+    my $ticks = q{DO $$ BEGIN LOOP PERFORM jobq_tick(); COMMIT; PERFORM pg_sleep(0.01); END LOOP; END $$};
+    my $deploys = sprintf q{DO $$ BEGIN LOOP PERFORM (%s); COMMIT; PERFORM pg_sleep(0.03); END LOOP; END $$}, sprintf $put, $start;
+    for my $sql ($ticks, $ticks, $deploys)
+    {
+        my ($out, $err) = ('', '');
+        push @beside, IPC::Run::start([ 'psql', '-X', '-q', '-d', $node->connstr('work'), '-c', $sql ], '<', \undef, '>', \$out, '2>', \$err);
+    }
+    return;
+}
+sub end_beside
+{
+    my $theirs = q{FROM pg_stat_activity WHERE query ~ '^DO .*LOOP' AND pid <> pg_backend_pid()};
+    becomes_true($node, 'postgres', "SELECT count(pg_terminate_backend(pid)) = 0 $theirs", 'nobody ticks beside');
+    $_->kill_kill(grace => 5) for @beside;
+    @beside = ();
+    return;
+}
+
+$node->backup('copy');
+my $standby = PostgreSQL::Test::Cluster->new('second');
+$standby->init_from_backup($node, 'copy', has_streaming => 1);
+$standby->start;
+
+my %fault = (
+    'a worker that is terminated' => sub { $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'jobq worker'}) },
+    'a worker that is killed' => sub {
+        my $pid = await_worker($node, 'work');
+        kill 'KILL', $pid if $pid;
+    },
+    'ticks that are terminated' => sub { $node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'jobq_tick' AND pid <> pg_backend_pid()}) },
+    'a server that stops at once' => sub { $node->stop('immediate'); starts_again($node) },
+    'a server that restarts' => sub { $node->restart },
+);
+# With JOBQ_FAULTS only so many, and nothing else.
+my @faults = sort keys %fault;
+for my $name ($ENV{JOBQ_FAULTS} ? splice(@faults, 0, $ENV{JOBQ_FAULTS}) : @faults)
+{
+    begin_beside();
+    goes_on($node, "before $name");
+    $fault{$name}->();
+    goes_on($node, $name);
+    end_beside();
+    keeps_laws($node, $name);
+}
+
+if ($ENV{JOBQ_FAULTS})
+{
+    done_testing();
+    exit;
+}
+
+begin_beside();
+goes_on($node, 'before the promotion');
+end_beside();
+$node->stop('fast');
+$standby->promote;
+$node = $standby;
+begin_beside();
+goes_on($node, 'a promotion');
+end_beside();
+keeps_laws($node, 'a promotion');
+
+# ---- nobody is there for some seconds: by the setting, as if the server were down
+
+settings($node, 'jobq.schedules = off');
+$node->reload;
+becomes_true($node, 'work', q{SELECT NOT current_setting('jobq.schedules')::boolean}, 'schedules are off');
+my $quiet = value($node, 'work', 'SELECT clock_timestamp()');
+becomes_true($node, 'work', qq{SELECT min(next_run) + interval '4 s' < clock_timestamp() AND clock_timestamp() > '$quiet'::timestamptz + interval '5 s'
+    FROM jobq.schedules WHERE next_run IS NOT NULL}, 'they are due for seconds');
+is(value($node, 'work', qq{SELECT count(*) FROM runs WHERE created_at > '$quiet'::timestamptz + interval '2 s'}), '0', 'nothing is fired meanwhile');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'schedules'}), '0', 'nor by hand');
+my $once = value($node, 'work', q{SELECT skipped FROM jobq.schedules WHERE name = 'once'});
+settings($node, 'jobq.schedules = on');
+$node->reload;
+goes_on($node, 'on again');
+keeps_laws($node, 'on again');
+is(value($node, 'work', qq{SELECT skipped >= $once + 3 AND last_skipped > '$quiet' AND skip_reason = 'missed' FROM jobq.schedules WHERE name = 'once'}), 't', 'once: of what was missed the latest is fired');
+is(value($node, 'work', q{SELECT count(*) FROM runs WHERE name = 'skip' AND created_at > run + interval '500 ms'}), '0', 'skip: nothing late is fired');
+is(value($node, 'work', q{SELECT skipped > 2 AND skip_reason = 'deadline' FROM jobq.schedules WHERE name = 'skip'}), 't', 'and it says so');
+
+# ---- a failure shows, holds up nobody, and ends
+
+value($node, 'work', q{SELECT jobq_create_queue('full', max_depth => 1), jobq_schedule('full', '@every 1s', 'full')});
+becomes_true($node, 'work', q{SELECT failures >= 2 AND error ~ 'full' AND retry_at > now() FROM jobq.schedules WHERE name = 'full'}, 'a full queue shows');
+becomes_true($node, 'work', q{SELECT last_error ~ 'schedule "full": queue "full" is full' FROM jobq.workers WHERE database = 'work'}, 'and is an error of the worker');
+goes_on($node, 'beside a full queue');
+value($node, 'work', q{SELECT jobq_purge_queue('full'), jobq_alter_queue('full', max_depth => 1000)});
+becomes_true($node, 'work', q{SELECT failures = 0 AND error IS NULL FROM jobq.schedules WHERE name = 'full'}, 'it is tried again');
+
+# ---- the clock was wrong, or zones have changed: what is to come is computed anew when a worker starts
+
+value($node, 'work', q{SELECT jobq_schedule('ahead', '@every 1s', 'ahead'), jobq_schedule('back', '@every 1s', 'back')});
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.schedules WHERE name IN ('ahead', 'back') AND last_run IS NOT NULL}, 'both have run');
+value($node, 'work', <<'SQL');
+UPDATE jobq.schedule_settings SET next_run = now() + interval '3 days', last_run = now() + interval '2 days' WHERE name = 'ahead';
+UPDATE jobq.schedule_settings SET next_run = now() + interval '3 hours 1 s', last_run = now() + interval '3 hours' WHERE name = 'back';
+SQL
+$node->restart;
+becomes_true($node, 'work', q{SELECT next_run < clock_timestamp() + interval '1 minute' FROM jobq.schedules WHERE name = 'ahead'}, 'a clock that was days ahead leaves nothing behind');
+is(value($node, 'work', q{SELECT next_run > last_run AND last_run > clock_timestamp() + interval '2 hours' FROM jobq.schedules WHERE name = 'back'}), 't', 'what was fired for hours that come again is not fired again');
+value($node, 'work', q{SELECT jobq_unschedule('ahead'), jobq_unschedule('back')});
+
+# ---- copies go on from their adoption, restored ones from their restore
+
+value($node, 'postgres', q{ALTER DATABASE work ALLOW_CONNECTIONS false});
+value($node, 'postgres', q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = 'work'});
+becomes_true($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'work'}, 'nobody is there');
+value($node, 'postgres', q{CREATE DATABASE copied TEMPLATE work});
+value($node, 'postgres', q{ALTER DATABASE work ALLOW_CONNECTIONS true});
+goes_on($node, 'the original');
+$node->command_ok([ 'pg_dump', '-f', "$directory/dump", $node->connstr('work') ], 'pg_dump');
+value($node, 'postgres', q{CREATE DATABASE restored});
+$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', "$directory/dump", $node->connstr('restored') ], 'the dump is restored');
+for my $copy ('copied', 'restored')
+{
+    my $until = value($node, $copy, q{SELECT max(run) FROM runs});
+    becomes_true($node, $copy, q{SELECT state = 'copy' FROM jobq.workers WHERE database = current_database()}, "$copy: is a copy");
+    value($node, $copy, q{SELECT jobq_adopt()});
+    my $adopted = value($node, $copy, q{SELECT max(adopted_at) FROM jobq.identity});
+    becomes_true($node, $copy, qq{SELECT count(*) = $schedules FROM (SELECT name FROM runs WHERE missed = 'all' AND run > '$adopted' GROUP BY name HAVING count(*) >= 2) r}, "$copy: all go on");
+    is(value($node, $copy, qq{SELECT count(*) FROM runs WHERE run > '$until' AND run <= '$adopted'}), '0', "$copy: from its adoption");
+}
+goes_on($node, 'beside its copies');
+keeps_laws($node, 'in the end');
+diag('late by: ' . value($node, 'work', q{SELECT format('median %s, p99 %s, of %s runs', percentile_disc(0.5) WITHIN GROUP (ORDER BY created_at - run), percentile_disc(0.99) WITHIN GROUP (ORDER BY created_at - run), count(*)) FROM runs}));
+
+done_testing();
