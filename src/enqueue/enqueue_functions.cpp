@@ -391,6 +391,7 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     auto *are_new = static_cast<bool *>(palloc_extended(sizeof(bool) * count, MCXT_ALLOC_HUGE));
     auto *elements = static_cast<Element *>(palloc_extended(sizeof(Element) * count, MCXT_ALLOC_HUGE));
     Dependents dependents = {};
+    Refs refs = {};
     int number = 0;
     ErrorContextCallback context = {error_context_stack, add_element_context, &number};
     error_context_stack = &context;
@@ -400,7 +401,8 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
         number++;
         if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
-        ParsedSpec spec = parse_spec(element.val.binary.data, now);
+        ParsedSpec spec = parse_spec(element.val.binary.data, now, refs);
+        if (spec.ref != nullptr) add_ref(&refs, spec.ref, number);
         check_spec(&spec.job, spec.has_max_attempts, scope);
         fill_from_queue(&spec.job, spec.has_max_attempts);
         elements[number - 1] = {spec.job, number, 0};
@@ -426,6 +428,8 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     }
     close_jobs(&jobs);
     if (keyed_count > 0) enqueue_keyed_elements(elements, keyed_count, now, &number, ids, are_new, &dependents, count);
+    for (int i = 0; i < dependents.count; i++)
+        resolve_elements(dependents.items[i].depends_on, &dependents.items[i].count, ids);
     add_dependencies(dependents.items, dependents.count, scope, &number);
     error_context_stack = context.previous;
     for (int i = 0; i < count; i++) results.row({ids[i], BoolGetDatum(are_new[i])});
