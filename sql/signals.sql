@@ -99,6 +99,17 @@ SELECT jobq_signal_job(:job, 'new way');
 SELECT settle();
 SELECT status FROM pg_temp.parcels WHERE id = :job;
 
+-- In another queue it awaits the signals of that.
+SELECT lease AS l FROM pg_temp.claimed() \gset
+SELECT state FROM jobq_await(:job, :l, 'moved');
+UPDATE jobq.jobs SET queue = 'parcels 2' WHERE id = :job;
+SELECT a.state FROM jobq_claim('parcels 2', 'w') c, jobq_await(c.id, c.lease, 'moved') a;
+SELECT jobq_signal('parcels', 'moved'), settle();
+SELECT count(*) FROM jobq_claim('parcels 2', 'w');
+SELECT jobq_signal('parcels 2', 'moved'), settle();
+UPDATE jobq.jobs SET queue = 'parcels' WHERE id = :job;
+SELECT jobq_drop_queue('parcels 2');
+
 -- A job that waits can be cancelled, deleted, and retried, which keeps its deadline.
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state FROM jobq_await(:job, :l, 'x', '1 hour');

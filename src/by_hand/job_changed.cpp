@@ -152,6 +152,9 @@ void forget_row_dependencies(const JobRow &row) {
 void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
     if (status_of(row) == core::JobStatus::Blocked) settle_dependents(array_of(&id, 1, INT8OID));
+    // In another queue it awaits another's signals: it looks for them.
+    if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
+        let_happen(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
     const int64 old_id = DatumGetInt64(before.get(kJobId));
     if (old_id == DatumGetInt64(id)) return;
     forget_row_dependencies(before);

@@ -25,7 +25,7 @@ Statement decide = {
     {INT8OID, TEXTOID, TEXTOID, JSONBOID}};
 
 Statement arm = {
-    R"(UPDATE jobq.steps s SET _awaited = $3 WHERE s.job_id = $1 AND s.name = $2 COLLATE "C" AND s._awaited IS NULL)",
+    R"(UPDATE jobq.steps s SET _awaited = $3 WHERE s.job_id = $1 AND s.name = $2 COLLATE "C" AND s._awaited IS DISTINCT FROM $3)",
     {INT8OID, TEXTOID, INT8OID}};
 Statement disarm = {
     R"(UPDATE jobq.steps s SET _awaited = NULL
