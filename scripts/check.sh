@@ -41,6 +41,7 @@ impatient     2+ test/planted/retry_is_end.patch
 raced         2+ test/planted/claim_not_first.patch
 copied        2+ test/planted/copy_not_left_alone.patch
 fired_twice   2+ test/planted/run_not_locked.patch
+asleep        2+ test/planted/wait_not_told.patch
 fuzz          3  test/fuzz/run.sh
 fuzz_unsorted 3+ test/planted/batch_not_sorted.patch
 fuzz_crash    3+ test/planted/null_elements_let_in.patch
@@ -249,6 +250,14 @@ suite_fired_twice() {
     for_process
     JOBQ_FAULTS=1 PGPORT=65433 in_source prove test/process/schedules.pl >"$SCRATCH/fired_twice.log" 2>&1 && return 1
     grep "got: 'fired twice'" "$SCRATCH/fired_twice.log" && echo "1 passed, 0 failed"
+}
+
+# The races of a wait with its signal must catch jobs that nobody wakes.
+suite_asleep() {
+    plant_defect wait_not_told
+    scratch_server asleep "$preloaded"
+    run_make installcheck REGRESS= ISOLATION=signals >"$SCRATCH/asleep.log" 2>&1 && return 1
+    grep '^+sleeps on' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
 # Every function with nasty values, hostile triggers, indexes and constraints: `make fuzz` at length.

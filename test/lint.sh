@@ -25,12 +25,12 @@ table
 job
 identity
 queues
-lanes keys edges leases
+lanes keys edges leases steps
 stats limits
 ending
 enqueue claim groups
 schedules
-wait duties operate
+wait duties operate workflows
 by_hand bgw
 main
 '

@@ -17,6 +17,7 @@
 #include "leases/rescue_index.h"
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
+#include "steps/steps.h"
 
 namespace jobq {
 
@@ -44,7 +45,9 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
     const bool same_group = before.has(kJobGroupKey) && group_of(before) == group_of(row);
-    if (!core::place_updated(same_group ? had : core::GroupPlace::None, status_of(row), &place)) {
+    // One that awaits something keeps its turn.
+    const core::JobStatus status = core::awaits(row.state().life) ? core::JobStatus::Scheduled : status_of(row);
+    if (!core::place_updated(same_group ? had : core::GroupPlace::None, status, &place)) {
         if (status_of(before) == core::JobStatus::Processing) refuse_move();
         refuse_not_group_head();
     }
@@ -149,8 +152,13 @@ void forget_row_dependencies(const JobRow &row) {
 void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
     if (status_of(row) == core::JobStatus::Blocked) settle_dependents(array_of(&id, 1, INT8OID));
+    // In another queue it awaits another's signals: it looks for them.
+    if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
+        let_happen(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
     const int64 old_id = DatumGetInt64(before.get(kJobId));
-    if (old_id != DatumGetInt64(id)) forget_row_dependencies(before);
+    if (old_id == DatumGetInt64(id)) return;
+    forget_row_dependencies(before);
+    move_steps(old_id, DatumGetInt64(id));
 }
 
 // A running job that has come, or has been claimed elsewhere: the rescue must know of it. `before`: nullptr, it is new.
@@ -228,6 +236,7 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
     if (TRIGGER_FIRED_BY_TRUNCATE(trigger_data(fcinfo)->tg_event)) {
         with_spi([] {
             delete_all_attempts();
+            delete_all_steps();
             forget_all_dependencies();
             drop_all_kept_keys();
         });
@@ -242,6 +251,7 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
         Datum id = row.get(kJobId);
         with_spi([&] {
             delete_attempts(&id, 1);
+            delete_steps(&id, 1);
             forget_row_dependencies(row);
         });
     }

@@ -49,6 +49,8 @@ void fill(JobRow *row) {
 core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
+    // One that awaits something has its turn.
+    if (restored && core::awaits(row.state().life)) status = core::JobStatus::Scheduled;
     if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_not_group_head();
     // It waited for its dependencies: their edges are restored as well.
     if (restored && status == core::JobStatus::Blocked && !row.has(kJobGroupWaiting)) return core::GroupPlace::None;
@@ -67,6 +69,8 @@ void check_producer(JobRow *row) {
                             (column != kJobStatus || !row->has(kJobStatus) || core::is_waiting(status_of(*row)));
         if (!is_his && row->has(column)) row->clear(column);
     }
+    if (const auto steps = static_cast<JobColumn>(steps_column()); steps != kBeforeFirstJobColumn && row->has(steps))
+        row->clear(steps);
     // Not the one that the statement has given, or has drawn, which look the same from here.
     row->set(kJobId, Int64GetDatum(next_job_id()));
 }
@@ -146,7 +150,10 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
     const bool restored = TransactionIdIsValid(restoring) && restoring == GetTopTransactionIdIfAny();
     if (status_of(row) == core::JobStatus::Processing) with_spi([&] { expect_slots(slots_of(row)); });
     if (job.life.holds_key && !restored) with_spi([&] { check_kept_key(row, kJobQueue); });
-    if (status_of(row) == core::JobStatus::Blocked) log_unblocked(Blocker::Dependency, -DatumGetInt64(row.get(kJobId)));
+    if (core::awaits(job.life))
+        log_unblocked(Blocker::Wait, job.id, kFromTheFirst);
+    else if (job.life.status == core::JobStatus::Blocked)
+        log_unblocked(Blocker::Dependency, -job.id);
     return Datum(0);
 }
 

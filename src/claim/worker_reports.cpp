@@ -20,10 +20,6 @@ namespace jobq {
 
 namespace {
 
-// A lost lease where jobq_complete was told that it must hold.
-constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
-#define LOST_HINT "Another worker has the job, or it was finished or deleted. Roll back and drop this work."
-
 // The jobs of a batch: sorted by (id, lease) and without duplicates to be worked on, in the caller's order for the
 // answer.
 struct Batch {
@@ -133,7 +129,7 @@ void report_lost_leases(int level, const Batch &batch) {
         ereport(level, (errcode(kErrcodeLeaseLost), errmsg("%d of %d leases were lost", lost, batch.count),
                         level < ERROR ? errdetail("Not completed: job %s.", ids.data)
                                       : errdetail("Lost: job %s. Nothing was completed.", ids.data),
-                        level < ERROR ? 0 : errhint(LOST_HINT)));
+                        level < ERROR ? 0 : errhint(JOBQ_LOST_HINT)));
 }
 
 }  // namespace
@@ -149,9 +145,7 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
     HeldJob job = held_job(fcinfo, 1);
     take_extra(&job, fcinfo, 2);
     complete_jobs(&job, 1, scope_of(fcinfo), GetCurrentTimestamp());
-    if (!job.held && must_hold)
-        ereport(ERROR, (errcode(kErrcodeLeaseLost),
-                        errmsg("the lease on job %lld is lost", static_cast<long long>(job.id)), errhint(LOST_HINT)));
+    if (!job.held && must_hold) lease_is_lost(job.id);
     PG_RETURN_BOOL(job.held);
 }
 

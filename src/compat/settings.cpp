@@ -82,6 +82,9 @@ void define_worker_settings() {
                             "One that is in use is entered again by the next producer. 0: for ever.",
                             &settings.keep_lanes_s, 86400, 0, 86400 * 365, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr,
                             nullptr);
+    DefineCustomIntVariable("jobq.keep_signals", "How long signals to a queue are kept.",
+                            "Jobs that await one later do not see it any more. 0: for ever.", &settings.keep_signals_s,
+                            86400 * 30, 0, 86400 * 3650, PGC_SIGHUP, GUC_UNIT_S, nullptr, nullptr, nullptr);
     DefineCustomEnumVariable("jobq.adopt", "How a copy of a database comes to run its jobs.",
                              "manual: by jobq_adopt(), until then they are left alone. auto: by itself.",
                              &settings.adopt, Adopt::Manual, kAdopt, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
@@ -116,6 +119,10 @@ void define_session_settings() {
     DefineCustomIntVariable("jobq.max_payload", "Largest payload, result, progress or metadata of a job.", nullptr,
                             &settings.max_payload_kb, 65536, 1, 262143, PGC_SUSET, GUC_UNIT_KB, nullptr, nullptr,
                             nullptr);
+    DefineCustomIntVariable("jobq.max_steps", "Steps that one job may save, what it sleeps for and awaits included.",
+                            nullptr, &settings.max_steps, 10000, 1, 1000000, PGC_SUSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.max_step_bytes", "Largest result of a step, and payload of a signal.", nullptr,
+                            &settings.max_step_kb, 1024, 1, 262143, PGC_SUSET, GUC_UNIT_KB, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable("jobq.async_heartbeats",
                              "Heartbeats that are their whole transaction do not wait for the disk.",
                              "As with synchronous_commit = off: a crash of the server may forget the last of them.",

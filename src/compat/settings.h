@@ -40,6 +40,9 @@ struct Settings {
     int access;                // jobq.access
     int adopt;                 // jobq.adopt
     bool schedules;            // jobq.schedules: schedules fire
+    int max_steps;             // jobq.max_steps: of one job
+    int max_step_kb;           // jobq.max_step_bytes: the result of one step
+    int keep_signals_s;        // jobq.keep_signals: signals to a queue are kept so long; 0: for ever
     int reconcile_interval_s;  // jobq.reconcile_interval: at least so long between two counts of the table
 };
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "compat/args.h"
 #include "compat/memory.h"
+#include "compat/settings.h"
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "duties/duties.h"
@@ -28,6 +29,7 @@
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
 #include "shmem/database_state.h"
+#include "steps/signals.h"
 
 namespace jobq {
 
@@ -408,6 +410,11 @@ void change_beside(const char *table, Change change, DutyOutcome *outcome) {
         snprintf(outcome->error, sizeof(outcome->error), "%s: %s", table, failure.message);
 }
 
+TimestampTz signals_kept_since(TimestampTz now) {
+    return settings.keep_signals_s == 0 ? DT_NOBEGIN
+                                        : core::saturating_subtract(now, settings.keep_signals_s * core::kSecond);
+}
+
 void delete_page(const Page &page, DutyOutcome *outcome) {
     FailureText failure;
     if (page.count == 0) return;
@@ -484,6 +491,10 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
         "jobq.kept_keys", [&] { more_keys = prune_kept_keys(now, batch); }, &outcome);
     change_beside(
         "jobq.deleted_dependencies", [&] { prune_deleted_dependencies(batch); }, &outcome);
+    bool more_signals = false;
+    change_beside(
+        "jobq.signals", [&] { more_signals = prune_signals(signals_kept_since(now), batch); }, &outcome);
+    more_keys |= more_signals;
     outcome.more = more_keys;
     const Rows state = run(get_prune_position, Params());
     if (state.size() == 0) return outcome;

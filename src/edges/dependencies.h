@@ -20,7 +20,7 @@ namespace jobq {
 // A new job, and the jobs that it depends on: at least one, in ascending order.
 struct NewDependent {
     int64 job;
-    const int64 *depends_on;
+    int64 *depends_on;
     int count;
     core::OnDependencyFailure on_failure;
     int number;  // its place among the caller's arguments

@@ -11,6 +11,7 @@
 #include "job/retry_policy.h"
 #include "job/rows.h"
 #include "job/transaction_log.h"
+#include "steps/steps.h"
 
 extern "C" {
 #include "common/pg_prng.h"
@@ -100,6 +101,7 @@ Rows delete_rows(Datum *ids, int count) {
     delete_attempts(ids, count);
     const Rows gone = run(delete_all_of, Params().add(array_of(ids, count, INT8OID)));
     count_deleted_rows(gone, 1);
+    delete_steps(ids, count);
     forget_dependencies_of(gone);
     return gone;
 }

@@ -12,6 +12,7 @@
 #include "job/transaction_log.h"
 #include "leases/rescue_index.h"
 #include "queues/directory.h"
+#include "steps/steps.h"
 
 #include <algorithm>
 
@@ -41,39 +42,11 @@ Statement find_ended = {
        LEFT JOIN LATERAL (SELECT * FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" IN_SCOPE("$3") ") j ON true",
     {INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID}};
 
-// Calls change(before) for a job that is(), in table.row. False when it is not. change() waits for whoever has the row
-// locked; when it answers false, the row has changed meanwhile: look again.
-template <typename Is, typename Change>
-bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
-    for (;;) {
-        if (!find_job(jobs, id) || !is()) return false;
-        if (change(state_of(*jobs))) return true;
-        renew_snapshot(jobs);
-    }
-}
-
-// The same with each of these jobs that is held, in an open table of its own. Returns whether all are.
-template <typename Change>
-bool change_held(HeldJob *held, int count, const QueueScope *scope, Change change) {
-    JobsTable jobs;
-    bool all = true;
-    open_jobs(&jobs);
-    renew_snapshot(&jobs);
-    for (HeldJob *job = held; job < held + count; job++) {
-        job->held = change_while(
-            &jobs, job->id, [&] { return runs_under(jobs, job->lease) && is_in_scope(scope, jobs); },
-            [&](const JobState &before) { return change(&jobs, before, job); });
-        all &= job->held;
-    }
-    close_jobs(&jobs);
-    return all;
-}
-
 // Jobs that were deleted on their completion.
 struct Deleted {
     Edges edges;
     Notes<HeldJob> jobs;
-    Notes<Datum> with_attempts;
+    Notes<Datum> with_attempts, with_steps;
 };
 
 // Leaves those that have dependencies, or that somebody has made others depend on at the last moment.
@@ -98,6 +71,7 @@ bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life 
     tell_of_change(before, completed);
     count_deletes_at_commit(before.queue, after.status, 1);
     if (may_have_attempts(jobs, before.id)) gone->with_attempts.add(Int64GetDatum(before.id));
+    if (before.life.steps) gone->with_steps.add(Int64GetDatum(before.id));
     return true;
 }
 
@@ -186,6 +160,12 @@ int64 lease_claimed_here(int64 job_id) {
     pg_unreachable();
 }
 
+void lease_is_lost(int64 job) {
+    ereport(ERROR, (errcode(kErrcodeLeaseLost), errmsg("the lease on job %lld is lost", static_cast<long long>(job)),
+                    errhint(JOBQ_LOST_HINT)));
+    pg_unreachable();
+}
+
 void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now) {
     if (count == 0) return;
     Deleted gone = {};
@@ -207,11 +187,12 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
         return true;
     });
     leave_needed(&gone);
-    if (gone.jobs.count > 0 || gone.with_attempts.count > 0)
+    if (gone.jobs.count > 0 || gone.with_attempts.count > 0 || gone.with_steps.count > 0)
         as_owner([&] {
             with_spi([&] {
                 for (int i = 0; i < gone.jobs.count; i++) forget_job(gone.jobs.items[i]);
                 delete_attempts(gone.with_attempts.items, gone.with_attempts.count);
+                delete_steps(gone.with_steps.items, gone.with_steps.count);
             });
         });
     settle_endings_as_owner(endings, now);

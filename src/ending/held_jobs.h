@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "job/change_job.h"
 #include "job/job_policy.h"
 #include "queues/scope.h"
 
@@ -23,8 +24,42 @@ struct HeldJob {
     core::JobStatus status;  // out: the job's new status
 };
 
+// Calls change(before) for a job that is(), in table.row. False when it is not. change() waits for whoever has the row
+// locked; when it answers false, the row has changed meanwhile: look again.
+template <typename Is, typename Change>
+bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
+    for (;;) {
+        if (!find_job(jobs, id) || !is()) return false;
+        if (change(state_of(*jobs))) return true;
+        renew_snapshot(jobs);
+    }
+}
+
+// Calls change(jobs, before, job) with each of these jobs that is held, in an open table of its own. Returns whether
+// all are.
+template <typename Change>
+bool change_held(HeldJob *held, int count, const QueueScope *scope, Change change) {
+    JobsTable jobs;
+    bool all = true;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (HeldJob *job = held; job < held + count; job++) {
+        job->held = change_while(
+            &jobs, job->id, [&] { return runs_under(jobs, job->lease) && is_in_scope(scope, jobs); },
+            [&](const JobState &before) { return change(&jobs, before, job); });
+        all &= job->held;
+    }
+    close_jobs(&jobs);
+    return all;
+}
+
 // The current lease of a job that this very transaction has claimed; 22004 in every other case.
 int64 lease_claimed_here(int64 job_id);
+
+// JQ001: a worker wanted the lease to hold, so that what it has done in this transaction is undone.
+constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');
+#define JOBQ_LOST_HINT "Another worker has the job, or it was finished or deleted. Roll back and drop this work."
+[[noreturn]] void lease_is_lost(int64 job);
 
 // processing -> completed, where held; `extra` is the result.
 void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampTz now);

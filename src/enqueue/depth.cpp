@@ -15,6 +15,7 @@
 #include "lanes/refresh.h"
 #include "queues/directory.h"
 #include "stats/counters.h"
+#include "steps/steps.h"
 
 #include <algorithm>
 
@@ -50,13 +51,22 @@ struct Limit {
 
 Limit limit_of(const Queue &queue) { return {queue.max_depth, queue.on_full}; }
 
+// Those that await something for ever; with a timeout they are among the scheduled ones above.
+Statement count_awaiting = {
+    R"(SELECT count(*) FROM (SELECT FROM (SELECT DISTINCT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL) s,
+                                         LATERAL (SELECT FROM jobq.jobs j
+                                                  WHERE j.id = ANY (ARRAY[s.job_id]) AND j.status = 'blocked'
+                                                    AND j._must_end_at = 'infinity' AND j.queue = $1) j
+                             LIMIT $2) a)",
+    {TEXTOID, INT8OID}};
+
 int64 count_rows(std::string_view name, int64 at_most) {
     int64 count = 0;
     as_owner([&] {
         with_spi([&] {
-            const Rows rows =
-                run(count_waiting, Params().add(PointerGetDatum(make_text(name))).add(Int64GetDatum(at_most)));
-            count = rows[0].int64_at(1);
+            const Params params = Params().add(PointerGetDatum(make_text(name))).add(Int64GetDatum(at_most));
+            count = run(count_waiting, params)[0].int64_at(1);
+            if (any_step()) count += run(count_awaiting, params)[0].int64_at(1);
         });
     });
     return count;
@@ -119,13 +129,14 @@ struct Drop {
     Endings endings;
 };
 
-// Cancels the job that the scan has found, unless it is spared or somebody holds it.
+// Cancels the job that the scan has found, unless it is spared, has begun or somebody holds it.
 void drop_found(Drop *drop) {
     JobsTable *jobs = &drop->jobs;
     const SparedJobs &spared = drop->spared;
     if (std::binary_search(spared.ids, spared.ids + spared.count, DatumGetInt64(job_value(*jobs, kJobId)))) return;
     if (!has_status(*jobs, core::JobStatus::Pending) || !lock_row_or_skip(&jobs->table)) return;
     const JobState before = state_of(*jobs);
+    if (!core::applies(core::EventKind::Dropped, before.life)) return;
     const core::Life after = core::after_event(before.life, {core::EventKind::Dropped, drop->now});
     OtherColumns others = {};
     others.set(kJobError, PointerGetDatum(drop->error));

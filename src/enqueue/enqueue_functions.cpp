@@ -258,6 +258,7 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     const int count = static_cast<int>(JB_ROOT_COUNT(specs));
     if (count == 0) return results.done();
     auto *jobs = room_for<JobSpec>(static_cast<uint64>(count));
+    Refs refs = {};
     int number = 0;
     ErrorContextCallback context = {error_context_stack, add_element_context, &number};
     error_context_stack = &context;
@@ -267,7 +268,8 @@ PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
         number++;
         if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
-        ParsedSpec spec = parse_spec(element.val.binary.data, now);
+        ParsedSpec spec = parse_spec(element.val.binary.data, now, refs);
+        if (spec.ref != nullptr) add_ref(&refs, spec.ref, number);
         check_spec(&spec.job, spec.has_max_attempts, scope);
         fill_from_queue(&spec.job, spec.has_max_attempts);
         jobs[number - 1] = spec.job;

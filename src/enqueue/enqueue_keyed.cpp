@@ -119,6 +119,18 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
 // Only when something is to be written: one whose key is taken needs no transaction number.
 void enter_lane(const JobSpec &spec) { ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required); }
 
+// Of a job that is locked.
+bool has_steps(int64 id) {
+    bool has = false;
+    change_locked_jobs(
+        1, [&](int) { return id; },
+        [&](JobsTable *jobs, int) {
+            has = state_of(*jobs).life.steps.has_value();
+            return true;
+        });
+    return has;
+}
+
 // Gives what is new to the job that has the key, or takes the key away from it. False when the key is free then.
 bool replace_holder(const Call &call, KeyedJob *job) {
     const Rows locked =
@@ -130,10 +142,11 @@ bool replace_holder(const Call &call, KeyedJob *job) {
         change_locked_jobs(
             1, [&](int) { return id; }, [&](JobsTable *jobs, int) { return try_change(jobs, event, others); });
     };
-    if (core::resolve_conflict(core::OnConflict::Replace, before) == core::Conflict::TakeKey) {
+    const bool started = has_steps(id);
+    if (core::resolve_conflict(core::OnConflict::Replace, before, started) == core::Conflict::TakeKey) {
         OtherColumns lost = {};
-        // A running job loses the key for good.
-        if (before == core::JobStatus::Processing) lost.clear(kJobUniqueKey).clear(kJobUniqueFor);
+        // A job that runs, or has begun, loses the key for good.
+        if (before == core::JobStatus::Processing || started) lost.clear(kJobUniqueKey).clear(kJobUniqueFor);
         change({core::EventKind::KeyTaken, call.now}, lost);
         return false;
     }

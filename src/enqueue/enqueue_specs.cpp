@@ -4,6 +4,7 @@
 #include "compat/memory.h"
 #include "enqueue/enqueue_keyed.h"
 #include "enqueue/enqueue_specs.h"
+#include "enqueue/specs.h"
 #include "job/payload.h"
 #include "queues/directory.h"
 
@@ -38,6 +39,15 @@ void add_dependent(Dependents *dependents, const JobSpec &spec, int64 id, int nu
     if (dependents->items == nullptr)
         dependents->items = static_cast<NewDependent *>(palloc_extended(sizeof(NewDependent) * room, MCXT_ALLOC_HUGE));
     dependents->items[dependents->count++] = dependent_of(spec, id, number);
+}
+
+// Puts ids in the place of the numbers of elements.
+void resolve_elements(int64 *depends_on, int *count, const Enqueued *enqueued) {
+    if (*count == 0 || depends_on[0] >= kLowestDependency) return;
+    for (int i = 0; i < *count && depends_on[i] < kLowestDependency; i++)
+        depends_on[i] = enqueued[depends_on[i] - dependency_on_element(1)].id;
+    std::sort(depends_on, depends_on + *count);
+    *count = static_cast<int>(std::unique(depends_on, depends_on + *count) - depends_on);
 }
 
 // All of a queue at once: what this call enqueues must not be dropped for what it enqueues next.
@@ -164,6 +174,8 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
     }
     close_jobs(&jobs);
     if (keyed_count > 0) enqueue_keyed_elements(elements, keyed_count, now, number, enqueued, &dependents, count);
+    for (int i = 0; i < dependents.count; i++)
+        resolve_elements(dependents.items[i].depends_on, &dependents.items[i].count, enqueued);
     add_dependencies(dependents.items, dependents.count, scope, number);
     return enqueued;
 }

@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/memory.h"
 #include "enqueue/specs.h"
 #include "job/payload.h"
 
@@ -16,7 +17,19 @@ struct Reading {
     const char *key;
     JsonbValue value;
     ParsedSpec *spec;
+    const Refs *refs;
 };
+
+constexpr size_t kMaxRefBytes = 63;
+struct Ref {
+    char name[kMaxRefBytes + 1];  // filled up with zeros
+    int number;
+};
+
+void copy_name(std::string_view name, Ref *ref) {
+    memset(ref, 0, sizeof(Ref));
+    memcpy(ref->name, name.data(), Min(name.size(), kMaxRefBytes));
+}
 
 [[noreturn]] void wrong_type(const Reading &reading, const char *wanted) {
     ereport(ERROR,
@@ -71,6 +84,20 @@ Datum read_json(const Reading &reading) {
     return json;
 }
 
+int64 element_of_ref(const Refs &refs, std::string_view name) {
+    Ref wanted;
+    copy_name(name, &wanted);
+    const auto *found = refs.table == nullptr || name.size() > kMaxRefBytes
+                            ? nullptr
+                            : static_cast<Ref *>(hash_search(refs.table, wanted.name, HASH_FIND, nullptr));
+    if (found != nullptr) return dependency_on_element(found->number);
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"depends_on\" names \"@%s\", which is the ref of no earlier element",
+                           pnstrdup(name.data(), name.size())),
+                    errhint("An element may depend on those that stand before it in the array.")));
+    pg_unreachable();
+}
+
 void read_dependencies(const Reading &reading) {
     if (reading.value.type != jbvBinary || !JsonContainerIsArray(reading.value.val.binary.data))
         wrong_type(reading, "an array of numbers");
@@ -89,7 +116,13 @@ void read_dependencies(const Reading &reading) {
             ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                             errmsg("argument \"%s\" must not contain NULL elements", reading.key),
                             errhint("Name jobs by their ids.")));
-        ids[count++] = read_number(reading, value, int8in, "an array of numbers");
+        if (value.type == jbvString && value.val.string.len > 0 && value.val.string.val[0] == '@') {
+            const size_t length = static_cast<size_t>(value.val.string.len) - 1;
+            ids[count++] = Int64GetDatum(element_of_ref(*reading.refs, {value.val.string.val + 1, length}));
+        } else {
+            const int64 id = DatumGetInt64(read_number(reading, value, int8in, "an array of numbers"));
+            ids[count++] = Int64GetDatum(Max(id, kLowestDependency));
+        }
     }
     take_dependencies(&reading.spec->job, ids, count);
 }
@@ -140,6 +173,12 @@ constexpr Key kKeys[] = {
     {"on_dependency_failure",
      [](const Reading &r) { r.spec->job.on_dependency_failure = check_on_dependency_failure(read_text(r)); }, false},
     {"depends_on", read_dependencies, false},
+    {"ref",
+     [](const Reading &r) {
+         r.spec->ref = read_text(r);
+         check_name(view(r.spec->ref), r.key, kMaxRefBytes, false);
+     },
+     false},
     {"group_key", [](const Reading &r) { r.spec->job.group_key = read_text(r); }, false},
     {"concurrency_key", [](const Reading &r) { r.spec->job.concurrency_key = read_text(r); }, false},
     {"max_runtime",
@@ -161,10 +200,11 @@ const Key &find_key(std::string_view name, const char *argument) {
 
 void add_key_context(void *reading) { errcontext("key \"%s\"", static_cast<Reading *>(reading)->key); }
 
-void read_key(std::string_view name, const JsonbValue &value, const char *argument, ParsedSpec *spec) {
+void read_key(std::string_view name, const JsonbValue &value, const char *argument, ParsedSpec *spec,
+              const Refs &refs) {
     const Key &key = find_key(name, argument);
     if (value.type == jbvNull && !key.null_is_value) return;
-    Reading reading = {key.name, value, spec};
+    Reading reading = {key.name, value, spec, &refs};
     ErrorContextCallback context = {error_context_stack, add_key_context, &reading};
     error_context_stack = &context;
     key.read(reading);
@@ -206,7 +246,21 @@ void take_dependencies(JobSpec *spec, const Datum *ids, int count) {
         static_cast<int>(std::unique(spec->depends_on, spec->depends_on + count) - spec->depends_on);
 }
 
-ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const char *argument) {
+void add_ref(Refs *refs, const text *ref, int number) {
+    if (refs->table == nullptr)
+        refs->table = make_hash_table("jobq refs", kMaxRefBytes + 1, sizeof(Ref), CurrentMemoryContext);
+    Ref added;
+    copy_name(view(ref), &added);
+    bool found;
+    auto *entry = static_cast<Ref *>(hash_search(refs->table, added.name, HASH_ENTER, &found));
+    if (found)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"ref\" is that of element %d already: \"%s\"", entry->number, added.name),
+                        errhint("Give each element that others depend on a ref of its own.")));
+    entry->number = number;
+}
+
+ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, const char *argument) {
     ParsedSpec spec = {};
     spec.job.run_at = now;
     JsonbIterator *iterator = JsonbIteratorInit(object);
@@ -215,7 +269,7 @@ ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const char *argum
     JsonbIteratorNext(&iterator, &key, true);  // the object itself
     while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY) {
         JsonbIteratorNext(&iterator, &value, true);
-        read_key({key.val.string.val, static_cast<size_t>(key.val.string.len)}, value, argument, &spec);
+        read_key({key.val.string.val, static_cast<size_t>(key.val.string.len)}, value, argument, &spec, refs);
     }
     if (spec.job.queue == nullptr) spec.job.queue = make_text(core::kDefaultQueue);
     if (spec.job.kind == nullptr) spec.job.kind = make_text("");

@@ -35,7 +35,8 @@ constexpr core::Micros kLongSearch = 50000;
     "]) "                                                                                                 \
     "LIMIT 1)"
 // A blocked job that stands in the line of its group (groups/groups.h) has its dependencies behind it.
-#define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL"
+// One that awaits something (groups/waits.h) says until when.
+#define WAITS_HERE "j.status = 'blocked' AND j._group_waiting IS NULL AND j._must_end_at IS NULL"
 // Of STATE_OF: it may complete yet.
 #define UNFINISHED "s.status <= 'processing'"
 
@@ -108,9 +109,10 @@ Statement deactivate = {
 
 // Jobs that wait, and those that have ceased to without our doing.
 Statement find_waiting = {
-    R"(SELECT d.job_id, d.depends_on, x.status = 'blocked'
+    R"(SELECT d.job_id, d.depends_on, x.waits
        FROM jobq.dependencies d
-            LEFT JOIN LATERAL (SELECT j.status FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id])) x ON true
+            LEFT JOIN LATERAL (SELECT j.status = 'blocked' AND j._must_end_at IS NULL AS waits FROM jobq.jobs j
+                               WHERE j.id = ANY (ARRAY[d.job_id])) x ON true
        WHERE d.active AND d.job_id > $1
        ORDER BY d.job_id LIMIT $2)",
     {INT8OID, INT8OID}};
@@ -133,7 +135,7 @@ Statement find_blocked = {
               (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id AND d.active)
        FROM unnest($1) AS u(id),
             LATERAL (SELECT FROM jobq.jobs j
-                     WHERE j.id = ANY (ARRAY[u.id]) AND j.status = 'blocked'
+                     WHERE j.id = ANY (ARRAY[u.id]) AND j.status = 'blocked' AND j._must_end_at IS NULL
                        AND (j._group_waiting IS NULL
                             OR EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id))) x)",
     {INT8ARRAYOID}};

@@ -5,6 +5,7 @@
 #include "groups/dependents.h"
 #include "groups/groups.h"
 #include "groups/unblock.h"
+#include "groups/waits.h"
 #include "job/logged.h"
 
 #include <algorithm>
@@ -20,7 +21,8 @@ namespace jobq {
 namespace {
 
 constexpr UnblockingKind kKinds[kBlockers] = {{look_at_groups, search_groups, forget_groups},
-                                              {look_at_dependencies, search_dependents, nullptr}};
+                                              {look_at_dependencies, search_dependents, nullptr},
+                                              {look_at_waits, search_waits, nullptr}};
 
 // So many of those that commits tell of in one transaction: the first shall not wait long for the last.
 constexpr int kTakeAtOnce = 256;

@@ -15,6 +15,7 @@ extern "C" {
 #include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
+#include "storage/lmgr.h"
 }
 
 namespace jobq {
@@ -118,6 +119,13 @@ core::Identity lock_identity() {
     return identity();
 }
 
+// What somebody adopts meanwhile must not be marked: another time, then.
+void note_copy() {
+    if (!ConditionalLockRelationOid(identity_table, ShareRowExclusiveLock)) return;
+    AcceptInvalidationMessages();
+    if (know().identity == core::Identity::Copy) run(mark_copied, Params());
+}
+
 }  // namespace
 
 core::Identity identity() { return know().identity; }
@@ -166,7 +174,7 @@ void settle_identity() {
     if (found.identity == core::Identity::Own) return;
     const bool copy = found.identity == core::Identity::Copy;
     if (copy && settings.adopt != Adopt::Auto) {
-        if (!found.noted) run(mark_copied, Params());
+        if (!found.noted) note_copy();
         return;
     }
     const char *from = copy ? describe_origin() : nullptr;

@@ -17,11 +17,19 @@ const DoorReaders *readers = nullptr;
 
 using core::Maybe;
 
+AttrNumber number_of(JobColumn column) {
+    return column == kJobSteps ? steps_column() : static_cast<AttrNumber>(column);
+}
+
 struct Column {
     TupleTableSlot *row;
     JobColumn number;
     bool none = false;
-    Datum value() { return slot_getattr(row, number, &none); }
+    Datum value() {
+        const AttrNumber at = number_of(number);
+        none = at == InvalidAttrNumber;
+        return none ? Datum(0) : slot_getattr(row, at, &none);
+    }
 };
 
 core::JobStatus read_Status(Column column) { return job_status_of(column.value()); }
@@ -53,7 +61,9 @@ struct Written {
     bool nulls[lengthof(columns)];
 
     void set_if(bool present, JobColumn column, Datum value) {
-        columns[count] = column;
+        const AttrNumber at = number_of(column);
+        if (at == InvalidAttrNumber) return;
+        columns[count] = at;
         values[count] = value;
         nulls[count++] = !present;
     }
@@ -223,7 +233,7 @@ void fill_life(TupleTableSlot *row, const core::Life &life) {
     Written written;
     collect_all(&written, row, life);
     for (int i = 0; i < written.count; i++)
-        if (!written.nulls[i]) set_column(row, static_cast<JobColumn>(written.columns[i]), written.values[i]);
+        if (!written.nulls[i]) set_column(row, written.columns[i], written.values[i]);
 }
 
 HeapTuple with_life(HeapTuple row, TupleDesc desc, const core::Life &life) {

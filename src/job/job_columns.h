@@ -69,6 +69,11 @@ enum JobColumn : AttrNumber {
 };
 constexpr int kJobColumns = kBehindLastJobColumn - 1;
 
+// Came later: an older jobq.jobs lacks it, and stands wherever an upgrade has put it, behind columns that somebody has
+// added. steps_column() of job/jobs_table.h knows where.
+constexpr JobColumn kJobSteps = kBeforeFirstJobColumn;
+constexpr const char *kStepsColumn = "_steps";
+
 constexpr OwnColumn kOwnJobColumns[kJobColumns] = {
 #define JOBQ_OWN(name, column, type, not_null, with_default, filled_by) \
     {column, type, not_null, OwnDefault::with_default},

@@ -14,13 +14,13 @@ enum class Phase : std::uint8_t { Waiting, Running, Finished };
 // By phase, so that SQL can say status < 'processing' of those that wait and status > 'processing' of those that have
 // finished: (name, label in SQL, phase, what such a job does).
 // clang-format off
-#define JOBQ_JOB_STATUSES(STATUS)                                                                     \
-    STATUS(Scheduled, "scheduled", Waiting, "waits for its time")                                     \
-    STATUS(Blocked, "blocked", Waiting, "waits for its dependencies or behind the head of its group") \
-    STATUS(Pending, "pending", Waiting, "may be claimed")                                             \
-    STATUS(Processing, "processing", Running, "is held by a worker under a lease")                    \
-    STATUS(Completed, "completed", Finished, "has been done")                                         \
-    STATUS(Failed, "failed", Finished, "has failed for good")                                         \
+#define JOBQ_JOB_STATUSES(STATUS)                                                                                   \
+    STATUS(Scheduled, "scheduled", Waiting, "waits for its time")                                                   \
+    STATUS(Blocked, "blocked", Waiting, "waits for its dependencies, for a signal or behind the head of its group") \
+    STATUS(Pending, "pending", Waiting, "may be claimed")                                                           \
+    STATUS(Processing, "processing", Running, "is held by a worker under a lease")                                  \
+    STATUS(Completed, "completed", Finished, "has been done")                                                       \
+    STATUS(Failed, "failed", Finished, "has failed for good")                                                       \
     STATUS(Cancelled, "cancelled", Finished, "is not to be done")
 // clang-format on
 

@@ -15,15 +15,15 @@ namespace {
 void follow_status(Life *life, Micros now) {
     const bool runs = life->status == JobStatus::Processing, finished = is_finished(life->status);
     life->ready = life->status == JobStatus::Pending;
-    life->due = life->status == JobStatus::Scheduled;
     if (life->status != JobStatus::Blocked) life->group_waiting.reset();
     if (!runs) {
         life->lease.reset();
-        life->must_end_at.reset();
         life->rescue_indexed = false;
         life->queue_slot.reset();
         life->key_slot.reset();
+        if (!awaits(*life)) life->must_end_at.reset();
     }
+    life->due = life->status == JobStatus::Scheduled || (awaits(*life) && *life->must_end_at != kForever);
     if (finished) {
         if (!life->finished_at) life->finished_at = now;
         life->group_active.reset();
@@ -82,6 +82,29 @@ void release(Life *life, const Event &event) {
     if (life->cancel_requested_at) life->status = JobStatus::Cancelled;
 }
 
+// What it has come to is kept: workers that it has lost on the way count no more.
+void save_step(Life *life, const Event &event) {
+    life->last_heartbeat = event.now;
+    life->lost_attempts = 0;
+    life->company_lease.reset();
+    life->steps = event.last_step;
+}
+
+void wait(Life *life, const Event &event) {
+    save_step(life, event);
+    life->attempts = std::max(life->attempts - 1, 0);
+    if (life->cancel_requested_at) {
+        life->status = JobStatus::Cancelled;
+    } else if (event.sleeps) {
+        wait_until(life, event.run_at, event.now);
+    } else {
+        life->status = JobStatus::Blocked;
+        life->must_end_at = event.deadline.value_or(kForever);
+        // By it the promotion finds the job.
+        if (event.deadline) life->run_at = *event.deadline;
+    }
+}
+
 void lose(Life *life, const Event &event) {
     // 0: without a lease, as one has that was set to processing by hand.
     if (event.in_company)
@@ -118,8 +141,13 @@ void become_group_head(Life *life, const Event &event) {
     wait_until(life, life->run_at, event.now);
 }
 
-// A finished job, or one that waits for a retry, is to run again.
+// A finished job, or one that waits for a retry, is to run again. What it has done is done, unless it is to be done
+// anew.
 void start_again(Life *life, Micros run_at, const Event &event) {
+    if (event.last_step)
+        life->steps = *event.last_step > 0 ? event.last_step : Maybe();
+    else if (life->status == JobStatus::Completed)
+        life->steps.reset();
     // Why one was cancelled that never ran says nothing about the job that it is now.
     if (!life->started_at) life->has_error = false;
     life->has_result = false;
@@ -158,7 +186,7 @@ void replace(Life *life, const Event &event) {
 
 void take_key(Life *life) {
     // For good: a retry must not want it back.
-    if (life->status == JobStatus::Processing) life->has_key = false;
+    if (life->status == JobStatus::Processing || life->steps) life->has_key = false;
     life->holds_key = false;
 }
 
@@ -189,6 +217,10 @@ void happen(Life *life, const Event &event) {
             return fail(life, after_failure(life->attempts, life->max_attempts, event.wants_retry, asked), event);
         case EventKind::Released:
             return release(life, event);
+        case EventKind::StepSaved:
+            return save_step(life, event);
+        case EventKind::Waited:
+            return wait(life, event);
         case EventKind::Lost:
             return lose(life, event);
         case EventKind::Overran:
@@ -209,6 +241,11 @@ void happen(Life *life, const Event &event) {
             return unblock(life, event);
         case EventKind::BecameGroupHead:
             return become_group_head(life, event);
+        case EventKind::WaitOver:
+            // It has begun: not behind those that have not.
+            life->run_at = std::min(life->run_at, event.now);
+            life->status = JobStatus::Pending;
+            return;
         case EventKind::Rescheduled:
             return wait_until(life, event.run_at, event.now);
         case EventKind::Retried:
@@ -247,6 +284,8 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::Completed:
         case EventKind::Failed:
         case EventKind::Released:
+        case EventKind::StepSaved:
+        case EventKind::Waited:
         case EventKind::Lost:
         case EventKind::Overran:
         case EventKind::CancelForced:
@@ -254,22 +293,27 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::Cancelled:
             return !is_finished(status);
         case EventKind::Dropped:
+            if (before.steps) return false;
             return status == JobStatus::Pending || (status == JobStatus::Blocked && !before.group_waiting);
         case EventKind::Due:
-            return status == JobStatus::Scheduled;
+            return status == JobStatus::Scheduled || awaits(before);
         case EventKind::Blocked:
+            if (before.steps) return false;
+            [[fallthrough]];
         case EventKind::Rescheduled:
             return status == JobStatus::Pending || status == JobStatus::Scheduled;
         case EventKind::LeftLine:
         case EventKind::BecameGroupHead:
             return status == JobStatus::Blocked && before.group_waiting;
         case EventKind::DependenciesDone:
-            return status == JobStatus::Blocked && !before.group_waiting;
+            return status == JobStatus::Blocked && !before.group_waiting && !awaits(before);
+        case EventKind::WaitOver:
+            return awaits(before);
         case EventKind::Retried:
         case EventKind::StartedOver:
             return is_finished(status) || status == JobStatus::Scheduled;
         case EventKind::Replaced:
-            return is_waiting(status);
+            return is_waiting(status) && !before.steps;
         case EventKind::KeyTaken:
         case EventKind::Moved:
             return true;
@@ -307,6 +351,8 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
         wait_until(&life, life.run_at, now);
     life.holds_key = life.has_key;
     if (life.status != JobStatus::Completed) life.has_result = false;
+    // Until when it might run is not until when it waits.
+    if (life.lease || life.rescue_indexed) life.must_end_at.reset();
     if (life.status == JobStatus::Processing) {
         // Without a lease of ours it still gets a deadline, so that it cannot run for ever. With one it has what its
         // claim has said: no timeout stands for the usual one.

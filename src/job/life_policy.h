@@ -44,6 +44,7 @@ using Maybe = std::optional<std::int64_t>;
     COLUMN(GroupWaiting, group_waiting, Number)              \
     COLUMN(GroupActive, group_active, Number)                \
     COLUMN(HoldsKey, holds_key, Flag)                        \
+    COLUMN(Steps, steps, Number)                             \
     COLUMN(Result, has_result, Kept)                         \
     COLUMN(Error, has_error, Kept)
 // clang-format on
@@ -85,6 +86,8 @@ enum class EventKind : std::uint8_t {
     Completed,
     Failed,        // its worker said so
     Released,      // its worker gives it back; the attempt does not count
+    StepSaved,     // its worker has saved a step
+    Waited,        // the same, and gives it back until a time, or until what it awaits has come; nor does this count
     Lost,          // its worker is silent
     Overran,       // it ran longer than max_runtime
     CancelForced,  // its worker was asked to stop and did not
@@ -95,6 +98,7 @@ enum class EventKind : std::uint8_t {
     LeftLine,          // the same of one in the line of its group: that comes after the dependencies
     DependenciesDone,  // of a blocked job
     BecameGroupHead,   // of the job of its group that is next
+    WaitOver,          // what it awaits may have come: its worker looks
     Rescheduled,
     Retried,      // now, with one attempt more at least
     StartedOver,  // with all its attempts, at a time
@@ -108,7 +112,7 @@ constexpr int kEventKinds = static_cast<int>(EventKind::Moved) + 1;
 struct Event {
     EventKind kind;
     Micros now;
-    Micros run_at = 0;         // Rescheduled, StartedOver, Replaced
+    Micros run_at = 0;         // Rescheduled, StartedOver, Replaced; Waited, of one that sleeps
     Micros delay = 0;          // Failed, Overran: until the next attempt; Released: 0, in its old place
     bool wants_retry = false;  // Failed
     bool in_company = false;   // Lost
@@ -116,6 +120,9 @@ struct Event {
     int max_attempts = 0;      // Replaced
     OnMaxRuntime on_max_runtime = OnMaxRuntime::Fail;     // Overran
     bool waits = false;                                   // Retried, StartedOver: for its dependencies again
+    bool sleeps = false;                                  // Waited: for a time only, run_at
+    Maybe deadline = {};                                  // Waited: when it stops to wait; none: never
+    Maybe last_step = {};                                 // StepSaved, Waited; Retried: of those that stay
     bool rescue_indexed = false;                          // Claimed: the rescue's index has it at once
     std::int64_t lease = 0;                               // Claimed
     Micros timeout = 0;                                   // Claimed
@@ -123,6 +130,14 @@ struct Event {
     Maybe queue_slot = {}, key_slot = {}, slot_seq = {};  // Claimed, SlotsGiven
     Maybe group = {};                                     // Moved: the number of its group there
 };
+
+// The deadline of a job that waits without one: infinity, as a timestamp has it.
+constexpr Micros kForever = INT64_MAX;
+// Whether a job is blocked since its worker awaits something: then must_end_at says until when.
+inline bool awaits(const Life &life) noexcept {
+    return life.status == JobStatus::Blocked && life.must_end_at && !life.lease && !life.rescue_indexed &&
+           !life.group_waiting;
+}
 
 // Whether the event can happen to such a job. Nothing happens where it cannot.
 bool applies(EventKind kind, const Life &before) noexcept;

@@ -73,19 +73,21 @@ void log_finished_anywhere();
 
 // ---- jobs that are no longer blocked
 
-enum class Blocker : uint8 { Group, Dependency };
-constexpr int kBlockers = 2;
+enum class Blocker : uint8 { Group, Dependency, Wait };
+constexpr int kBlockers = 3;
 using Blockers = uint32;  // a bit for each
 constexpr Blockers bit_of(Blocker blocker) { return 1U << static_cast<int>(blocker); }
 constexpr Blockers kAllBlockers = (1U << kBlockers) - 1;
 
 // What may have set blocked jobs free.
 struct Unblocked {
-    int64 key;  // the group; the job that others depend on
-    int64 job;  // groups: the lowest id among the jobs that wait for it from now on; kNoJob: none is new
+    int64 key;  // the group; the job that others depend on; the job that awaits something, or minus what is awaited
+    int64 job;  // groups: the lowest id among the jobs that wait for it from now on; kNoJob: none is new. Waits: from
+                // which job on those that await it are to be looked at
     Blocker blocker;
 };
 constexpr int64 kNoJob = PG_INT64_MAX;
+constexpr int64 kFromTheFirst = 0;
 
 void log_unblocked(Blocker blocker, int64 key, int64 job = kNoJob);
 // Nobody knows which ones.

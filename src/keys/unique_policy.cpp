@@ -15,11 +15,11 @@ bool parse_on_conflict(std::string_view name, OnConflict *choice) noexcept {
     return true;
 }
 
-Conflict resolve_conflict(OnConflict choice, JobStatus holder) noexcept {
+Conflict resolve_conflict(OnConflict choice, JobStatus holder, bool started) noexcept {
     if (is_finished(holder)) return Conflict::TakeKey;
     if (choice == OnConflict::Error) return Conflict::Refuse;
     if (choice == OnConflict::Ignore) return Conflict::Existing;
-    return holder == JobStatus::Processing ? Conflict::TakeKey : Conflict::Change;
+    return holder == JobStatus::Processing || started ? Conflict::TakeKey : Conflict::Change;
 }
 
 Micros kept_until(Micros now, Micros unique_for) noexcept {

@@ -22,9 +22,10 @@ enum class Conflict : std::uint8_t {
     Refuse,    // an error
 };
 
-// What happens when a job of this status has the key. A finished one has lost its right to it: it only holds a key that
-// a change behind the triggers' back has left there.
-Conflict resolve_conflict(OnConflict choice, JobStatus holder) noexcept;
+// What happens when a job of this status has the key; `started`: it has saved steps, and is left alone like one that
+// runs. A finished one has lost its right to it: it only holds a key that a change behind the triggers' back has left
+// there.
+Conflict resolve_conflict(OnConflict choice, JobStatus holder, bool started = false) noexcept;
 
 // Until when the key of a job that finishes now stays taken.
 Micros kept_until(Micros now, Micros unique_for) noexcept;

@@ -6,6 +6,7 @@
 #include "job/rows.h"
 #include "operate/explain.h"
 #include "queues/queue_settings_policy.h"
+#include "steps/steps.h"
 
 extern "C" {
 #include "lib/stringinfo.h"
@@ -171,7 +172,18 @@ bool explain_group(const Subject &job) {
     return true;
 }
 
+void explain_awaiting(const Subject &job) {
+    const Rows awaited = read_awaited(job.id);
+    const bool known = awaited.size() > 0 && !awaited[0].is_null(3);
+    const auto event = known ? awaited[0].text_at(3) : std::string_view();
+    job.sink->take({"awaiting",
+                    known ? psprintf("it awaits the signal \"%.*s\"", static_cast<int>(event.size()), event.data())
+                          : "it awaits something that jobq.steps does not have: set it to pending",
+                    0, 0, time_at(job, kMustEndAt)});
+}
+
 void explain_blocked(const Subject &job) {
+    if (has(job, kMustEndAt) && !has(job, kGroupWaiting)) return explain_awaiting(job);
     const bool depends = explain_dependencies(job);
     if (explain_group(job) || depends) return;
     if (!has(job, kGroupKey) && !read(find_edge, Params().add(Int64GetDatum(job.id)))[0].bool_at(1)) {

@@ -47,7 +47,7 @@ Statement read_running_keys = {
 
 // Of the jobs that are promoted next, in whatever queue, the first of this one.
 Statement read_next_due = {
-    R"(SELECT n.run_at FROM (SELECT j.run_at, j.queue FROM jobq.jobs j WHERE j._due
+    R"(SELECT n.run_at FROM (SELECT j.run_at, j.queue FROM jobq.jobs j WHERE j._due AND j.status = 'scheduled'
                              ORDER BY j.run_at, j.id LIMIT $2) n
        WHERE n.queue = $1 ORDER BY n.run_at LIMIT 1)",
     {TEXTOID, INT8OID}};
@@ -150,7 +150,7 @@ void explain_scheduled(int64 count, text *queue, TimestampTz now, ReasonSink *si
 
 void explain_blocked(int64 count, ReasonSink *sink) {
     sink->take({"blocked",
-                psprintf("%s for dependencies or behind the head of a group: jobq_explain of one of them",
+                psprintf("%s for dependencies, a signal or behind the head of a group: jobq_explain of one of them",
                          psprintf("%s wait%s", jobs_text(count), count == 1 ? "s" : "")),
                 0, 0, DT_NOEND});
     explain_unserved("jobs are blocked", sink);

@@ -11,6 +11,7 @@
 #include "operate/operate.h"
 #include "operate/retry.h"
 #include "queues/directory.h"
+#include "steps/steps.h"
 
 namespace jobq {
 
@@ -96,10 +97,12 @@ Statement get_log = {
                      SELECT j.finished_at, 6, 'dead letter', NULL, NULL, j.queue
                      WHERE j.finished_at IS NOT NULL AND j.dead_from IS NOT NULL
                      UNION ALL
+                     SELECT u.at, 2, u.event, NULL, NULL, u.detail FROM unnest($2, $3, $4) AS u(at, event, detail)
+                     UNION ALL
                      SELECT j.run_at, 7, 'due', NULL, NULL, NULL WHERE j.status = 'scheduled') e
        WHERE j.id = $1
        ORDER BY e.at, e.rank, e.attempt)",
-    {INT8OID}};
+    {INT8OID, TIMESTAMPTZARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
 Operated let_happen(const Rows &locked, const core::Event &event) {
     auto *ids = room_for<Datum>(locked.size());
@@ -193,6 +196,16 @@ Rows read_result(int64 job_id) { return read(get_result, Params().add(Int64GetDa
 
 Rows read_job(int64 job_id) { return read(get_job, Params().add(Int64GetDatum(job_id))); }
 
-Rows read_log(int64 job_id) { return read(get_log, Params().add(Int64GetDatum(job_id))); }
+Rows read_log(int64 job_id) {
+    Params params;
+    params.add(Int64GetDatum(job_id));
+    const Rows events = read_step_events(job_id);
+    for (int i = 1; i <= 3; i++) {
+        bool none = true;
+        const Datum column = events.size() == 1 ? events[0].get(i, &none) : Datum(0);
+        params.add_if(!none, column);
+    }
+    return read(get_log, params);
+}
 
 }  // namespace jobq

@@ -12,6 +12,7 @@
 #include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"
+#include "steps/step_policy.h"
 
 #include <cmath>
 
@@ -176,6 +177,24 @@ PG_FUNCTION_INFO_V1(jobq_retry);
 PGDLLEXPORT Datum jobq_retry(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     return operate_on_one(fcinfo, Operation::Retry, 0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_retry_from);
+PGDLLEXPORT Datum jobq_retry_from(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    text *step = require_text(fcinfo, 1, "step");
+    check_name(view(step), "step", core::kMaxStepBytes, false);
+    const QueueScope *scope = scope_of(fcinfo);
+    bool found = false;
+    core::JobStatus status = core::JobStatus::Pending;
+    with_owner_spi([&] {
+        if (!may_operate(Operation::Retry, scope, id)) return;
+        retry_from(id, step, GetCurrentTimestamp());
+        found = current_status(id, &status);
+    });
+    if (!found) PG_RETURN_NULL();
+    PG_RETURN_DATUM(status_datum(status));
 }
 
 PG_FUNCTION_INFO_V1(jobq_reschedule);

@@ -7,6 +7,7 @@
 #include "lanes/lanes.h"
 #include "operate/queues.h"
 #include "queues/queue_settings.h"
+#include "steps/signals.h"
 
 extern "C" {
 #include "lib/stringinfo.h"
@@ -130,6 +131,7 @@ Rows lock_queue(text *queue) { return run(lock_jobs, Params().add(PointerGetDatu
 bool forget_queue(text *queue, Datum ids) {
     const int64 deleted = delete_locked(ids);
     const Rows others = run(forget, Params().add(PointerGetDatum(queue)));
+    delete_signals_of_queue(queue);
     invalidate_lanes();
     return others[0].bool_at(1) || deleted > 0;
 }

@@ -16,6 +16,7 @@
 #include "operate/operate.h"
 #include "operate/retry.h"
 #include "queues/directory.h"
+#include "steps/steps.h"
 
 #include <algorithm>
 
@@ -40,6 +41,7 @@ struct Retries {
     Datum *paced;  // the ids in the order in which they become due
     int paced_count;
     double per_second;
+    core::Maybe last_step = {};  // of those that stay
 };
 
 bool wants_before(const WantedKey &a, const WantedKey &b) {
@@ -126,8 +128,10 @@ TimestampTz paced_run_at(const Retries &retries, int64 id) {
 // What was repaired meanwhile may fail again, and shall then have all its attempts and short delays: a redrive starts
 // over. What they were the first time is in jobq.attempts.
 core::Event event_of(const Retries &retries, int64 id) {
-    if (retries.paced == nullptr) return {core::EventKind::Retried, retries.now};
-    core::Event event = {core::EventKind::StartedOver, retries.now};
+    core::Event event = {core::EventKind::Retried, retries.now};
+    event.last_step = retries.last_step;
+    if (retries.paced == nullptr) return event;
+    event.kind = core::EventKind::StartedOver;
     event.run_at = paced_run_at(retries, id);
     return event;
 }
@@ -135,7 +139,7 @@ core::Event event_of(const Retries &retries, int64 id) {
 // Makes jobs that are locked run again, in the order of `ids`.
 Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     Operated operated = {count, core::JobStatus::Pending};
-    Notes<Datum> waiting = {};
+    Notes<Datum> waiting = {}, anew = {};
     Edges edges = {};
     send_letters_home(retries.locked, ids, count);
     change_locked_jobs(
@@ -150,10 +154,12 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             core::Life after = core::after_event(before.life, event);
             if (!write_life(jobs, before, after, {}, &after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));
+            if (before.life.steps && !after.steps) anew.add(Int64GetDatum(before.id));
             operated.status = after.status;
             return true;
         });
     close_edges(&edges);
+    drop_all_steps_of(anew.items, anew.count);
     if (waiting.count > 0) settle_dependents(array_of(waiting.items, waiting.count, INT8OID));
     drop_own_kept_keys(ids, count);
     return operated;
@@ -179,6 +185,19 @@ Operated retry_jobs(Datum ids, TimestampTz now) {
     const Rows locked = lock_applicable(Operation::Retry, ids);
     const Retriable found = retriable(locked, now, true);
     return retry_locked({locked, now, nullptr, 0, 0}, found.ids, found.count);
+}
+
+int64 retry_from(int64 id, text *step, TimestampTz now) {
+    Datum job = Int64GetDatum(id);
+    const Rows locked = lock_applicable(Operation::Retry, array_of(&job, 1, INT8OID));
+    if (locked.size() == 0) return 0;
+    const int64 number = number_of_step(id, step);
+    if (number == 0)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("job %lld has no step \"%s\"", static_cast<long long>(id), text_to_cstring(step)),
+                        errhint("jobq_log() has its steps.")));
+    const Retriable found = retriable(locked, now, true);
+    return retry_locked({locked, now, nullptr, 0, 0, drop_steps_from(id, number)}, found.ids, found.count).count;
 }
 
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {

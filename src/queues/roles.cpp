@@ -42,6 +42,8 @@ constexpr Call kCalls[] = {
     {"jobq_get", kProducer | kWorker | kOperator},
     {"jobq_result", kProducer | kWorker | kOperator},
     {"jobq_wait_job", kProducer | kWorker | kOperator},
+    {"jobq_signal", kProducer | kWorker},
+    {"jobq_signal_job", kProducer | kWorker},
 
     {"jobq_claim", kWorker},
     {"jobq_claim_any", kWorker},
@@ -58,6 +60,11 @@ constexpr Call kCalls[] = {
     {"jobq_snooze", kWorker},
     {"jobq_wait", kWorker},
     {"jobq_wake", kWorker | kOperator},
+    {"jobq_step", kWorker},
+    {"jobq_step_done", kWorker},
+    {"jobq_steps", kWorker},
+    {"jobq_sleep", kWorker},
+    {"jobq_await", kWorker},
     {"jobq_dependency_results", kWorker | kOperator},
 
     {"jobq_dot", kOperator},
@@ -69,6 +76,7 @@ constexpr Call kCalls[] = {
     {"jobq_cancel_jobs", kOperator},
     {"jobq_retry", kOperator},
     {"jobq_retry_jobs", kOperator},
+    {"jobq_retry_from", kOperator},
     {"jobq_reschedule", kOperator},
     {"jobq_reschedule_jobs", kOperator},
     {"jobq_delete", kOperator},
@@ -218,6 +226,9 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
                    "jobq.jobs, jobq.queue_settings, jobq.lane_directory, jobq.kept_keys, jobq.limit_settings, "
                    "jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants",
                    role);
+    // Where the SQL is not older.
+    if (kind.reads_jobs && OidIsValid(get_relname_relid("steps", get_namespace_oid("jobq", false))))
+        change_one(grant, "SELECT", "jobq.steps, jobq.signals, jobq.job_signals", role);
 }
 
 enum class Reach { SomeQueues, AllQueues };

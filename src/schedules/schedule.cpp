@@ -17,7 +17,7 @@ namespace jobq {
 namespace {
 
 // Of `options`: the job has them from the schedule itself, or cannot have them.
-constexpr const char *kNoOptions[] = {"queue", "payload", "kind", "run_at", "depends_on"};
+constexpr const char *kNoOptions[] = {"queue", "payload", "kind", "run_at", "depends_on", "ref"};
 
 text *text_of(const Row &row, int column) { return DatumGetTextPP(row.get(column)); }
 core::Maybe moment_of(const Row &row, int column) {
@@ -140,7 +140,7 @@ core::Overlap overlap_of(const ScheduleSpec &spec) {
 JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *scope) {
     auto *options = DatumGetJsonbP(spec.options);
     refuse_options(options);
-    ParsedSpec parsed = parse_spec(&options->root, run, "options");
+    ParsedSpec parsed = parse_spec(&options->root, run, Refs{}, "options");
     JobSpec job = parsed.job;
     job.queue = spec.queue;
     job.kind = spec.kind;

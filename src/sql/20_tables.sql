@@ -70,7 +70,8 @@ CREATE TABLE jobq.jobs (
     _holds_key          boolean,  --: true while the job has its unique_key, until it is finished, else NULL: it is in
                                   --: the unique index
     _ready              boolean,  --: true while the job is pending, else NULL: it is in the claim index
-    _due                boolean,  --: true while the job is scheduled, else NULL: promotion looks for it
+    _due                boolean,  --: true while the job is scheduled, or blocked with a timeout, else NULL: promotion
+                                  --: looks for it
     _rescue_indexed     boolean,  --: true while the rescue must look at this job, else NULL
     -- its life
     status              jobq.job_status NOT NULL,  --: where it is in its life: the comment of the type says what each means
@@ -97,7 +98,7 @@ CREATE TABLE jobq.jobs (
                                --: left out
     _lease_timeout      interval,  --: the heartbeat timeout that the current claim was given; NULL: 60 seconds
     _must_end_at        timestamptz,  --: started_at + max_runtime while the job runs: then it is taken from its worker;
-                                      --: NULL: no limit
+                                      --: NULL: no limit. While it awaits something: until when, infinity: for ever
     _queue_slot         bigint,  --: while it runs: its slot of the limit of the queue; NULL without one
     _key_slot           bigint,  --: while it runs: its slot of the limit of its concurrency_key; NULL without one
     _slot_seq           bigint,  --: rises each time a slot is taken
@@ -105,8 +106,9 @@ CREATE TABLE jobq.jobs (
     _group_active       bigint,  --: number of the group from when the job heads it until it is finished, else NULL
     _round_robin_key    bigint,  --: hash of concurrency_key in a queue with round_robin, else NULL: its place in the
                                  --: round
-    _lane               bigint NOT NULL  --: hash of (queue, kind, version, requires): jobs of one lane may be taken by
-                                         --: the same workers
+    _lane               bigint NOT NULL,  --: hash of (queue, kind, version, requires): jobs of one lane may be taken by
+                                          --: the same workers
+    _steps              bigint  --: number of its last step in jobq.steps; NULL: it has none
 ) WITH (fillfactor = 60,
         toast_tuple_target = 300,
         autovacuum_vacuum_scale_factor = 0.02,

@@ -34,7 +34,7 @@ struct Made {
 HTAB *made = nullptr;
 
 uint64 bit_of(AttrNumber column) {
-    Assert(column > 0 && column <= 64);
+    Assert(column > 0 && column <= kMaxWrittenColumn);
     return uint64(1) << (column - 1);
 }
 

@@ -101,6 +101,15 @@ async function main() {
   await client.query('CALL jobq_wait($1, $2, $3, $4, $5, $6)', ['node', '0 s', ['mail'], [2], ['gpu'], 'node worker']);
   await equal(0, 'jobq_wake', 'SELECT jobq_wake($1)', ['node worker']);
   await client.query('CALL jobq_wait($1, $2, worker_id => $3)', ['nothing here', '1 hour', 'node worker']);
+  await equal('run', 'jobq_step', 'SELECT state FROM jobq_step($1, $2, $3)', [claim.id, claim.lease, 'a']);
+  const [saved] = await rows('SELECT * FROM jobq_step_done($1, $2, $3, $4)', [claim.id, claim.lease, 'a', { n: 1 }]);
+  check(saved.state === 'saved' && saved.result.n === 1, 'jobq_step_done');
+  const steps = await rows('SELECT * FROM jobq_steps($1, $2)', [[claim.id], [claim.lease]]);
+  check(steps.length === 1 && steps[0].name === 'a' && steps[0].state === 'done', 'jobq_steps');
+  await equal('ready', 'jobq_sleep', 'SELECT jobq_sleep($1, $2, $3, $4)', [claim.id, claim.lease, 'b', '0 s']);
+  await equal(true, 'jobq_signal', 'SELECT jobq_signal($1, $2, $3)', [queue, 'node event', { n: 2 }]);
+  const [signal] = await rows('SELECT * FROM jobq_await($1, $2, $3, $4)', [claim.id, claim.lease, 'node event', '1 hour']);
+  check(signal.state === 'ready' && signal.payload.n === 2, 'jobq_await');
   await equal(true, 'jobq_snooze', 'SELECT jobq_snooze($1, $2, $3)', [claim.id, '1 hour', claim.lease]);
   const awaited = await value('SELECT jobq_enqueue($1)', ['node results']);
   await client.query('CALL jobq_wait_job($1, $2)', [awaited, '1 ms']);

@@ -184,6 +184,15 @@ def scenario(d):
     d.equal(0, "jobq_wake", "SELECT jobq_wake(%s)", "a worker")
     d.check(d.rows("CALL jobq_wait(%s, %s, worker_id => %s)", "nothing here", "1 hour", "a worker") == [],
             "jobq_wait of a worker that has been woken")
+    d.check(d.rows("SELECT * FROM jobq_step(%s, %s, %s)", n(job), n(lease), "a")[0][0] == "run", "jobq_step")
+    d.check(list(d.rows("SELECT * FROM jobq_step_done(%s, %s, %s, %s)", n(job), n(lease), "a", d.json({"n": 1}))[0]) == ["saved", {"n": 1}],
+            "jobq_step_done")
+    d.check([row[1:3] for row in map(list, d.rows("SELECT * FROM jobq_steps(%s, %s)", d.list([n(job)]), d.list([n(lease)])))] == [["a", "done"]],
+            "jobq_steps")
+    d.equal("ready", "jobq_sleep", "SELECT jobq_sleep(%s, %s, %s, %s)", n(job), n(lease), "b", "0 s")
+    d.equal(True, "jobq_signal", "SELECT jobq_signal(%s, %s, %s)", queue, "python event", d.json({"n": 2}))
+    d.check(list(d.rows("SELECT * FROM jobq_await(%s, %s, %s, %s)", n(job), n(lease), "python event", "1 hour")[0]) == ["ready", {"n": 2}],
+            "jobq_await")
     d.equal(True, "jobq_snooze", "SELECT jobq_snooze(%s, %s, %s)", n(job), "1 hour", n(lease))
     job = d.value("SELECT jobq_enqueue(%s)", "python results")
     d.check(d.rows("CALL jobq_wait_job(%s, %s)", n(job), "1 ms") == [], "jobq_wait_job of a job that waits")

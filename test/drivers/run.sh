@@ -28,7 +28,7 @@ call_everything() {
     case $1 in
     psql) psql -X -v ON_ERROR_STOP=1 -v role="$JOBQ_TEST_ROLE" -f "$here/literals.psql" ;;
     node) node "$here/node_postgres.js" ;;
-    examples) "$python" "$here/examples.py" ;;
+    examples) "$python" "$here/examples.py" && "$python" "$here/order_kills.py" ;;
     *) "$python" "$here/python_drivers.py" "$1" ;;
     esac
 }

@@ -8,6 +8,7 @@ from support import wait_until
 MOMENT = 60     # seconds: a busy machine stands still for some
 ROWS = ("SELECT j.id, j.queue, j.status, to_jsonb(j) - ARRAY['payload', 'metadata', 'result', 'progress', 'error'] FROM jobq.jobs j WHERE ")
 FINISHED = "j.status > 'processing'"
+AWAITS = "j.status = 'blocked' AND j._must_end_at IS NOT NULL"
 DEPENDS = ("EXISTS (SELECT FROM jobq.dependencies d JOIN jobq.jobs o ON o.id = d.depends_on WHERE d.job_id = j.id"
            " AND o.status <= 'processing')")
 # A dependency that is retried does not call back who has got past it: it is no longer active.
@@ -16,8 +17,8 @@ ACTIVE = "(SELECT count(*) FROM jobq.dependencies d WHERE d.job_id = j.id AND d.
 LAWS = {
     "_ready while the job is pending":
         ROWS + "j._ready IS DISTINCT FROM CASE j.status WHEN 'pending' THEN true END",
-    "_due while the job is scheduled":
-        ROWS + "j._due IS DISTINCT FROM CASE j.status WHEN 'scheduled' THEN true END",
+    "_due while the job is scheduled, or awaits something with a timeout":
+        ROWS + f"j._due IS DISTINCT FROM CASE WHEN j.status = 'scheduled' OR {AWAITS} AND j._must_end_at < 'infinity' THEN true END",
     "a job that is due is not scheduled for long":
         ROWS + "j.status = 'scheduled' AND j.run_at < clock_timestamp() - interval '1 s'",
     "the lane is that of queue, kind, version and requires":
@@ -32,7 +33,14 @@ LAWS = {
         ROWS + "j.status = 'processing' AND least(j.last_heartbeat + coalesce(j._lease_timeout, '60 s'), j._must_end_at)"
         " < clock_timestamp() - interval '2 s'",
     "a job that does not run has neither lease nor slot nor deadline":
-        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j._rescue_indexed, j._must_end_at, j._queue_slot, j._key_slot) > 0",
+        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j._rescue_indexed, j._queue_slot, j._key_slot) > 0"
+        f" OR j.status <> 'processing' AND j._must_end_at IS NOT NULL AND NOT ({AWAITS})",
+    "a job that awaits something has one step that says what":
+        ROWS + f"{AWAITS} AND (SELECT count(*) FROM jobq.steps s WHERE s.job_id = j.id AND s.state = 'waiting' AND s._awaited IS NOT NULL) <> 1",
+    "a job with steps says so":
+        ROWS + "j._steps IS DISTINCT FROM (SELECT max(s.number) FROM jobq.steps s WHERE s.job_id = j.id)",
+    "steps are of jobs that there are":
+        "SELECT s.job_id, s.name FROM jobq.steps s WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = s.job_id)",
     "finished_at is when the job finished":
         ROWS + f"(j.finished_at IS NOT NULL) IS DISTINCT FROM ({FINISHED})",
     "only a completed job has a result":
@@ -56,10 +64,10 @@ LAWS = {
         "SELECT j._group_active, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j._group_active IS NOT NULL"
         " GROUP BY j._group_active HAVING count(*) > 1",
     "a blocked job has something to wait for":
-        ROWS + f"j.status = 'blocked' AND NOT {DEPENDS}"
+        ROWS + f"j.status = 'blocked' AND NOT ({AWAITS}) AND NOT {DEPENDS}"
         " AND NOT EXISTS (SELECT FROM jobq.jobs o WHERE o._group_active = j._group_waiting)",
     "a waiting job with dependencies has one active edge, in the line of its group none":
-        ROWS + "j.status = 'blocked' AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id)"
+        ROWS + f"j.status = 'blocked' AND NOT ({AWAITS}) AND EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = j.id)"
         f" AND {ACTIVE} <> CASE WHEN j._group_waiting IS NULL THEN 1 ELSE 0 END",
     "dependencies are of jobs that there are":
         "SELECT d.job_id, d.depends_on FROM jobq.dependencies d WHERE NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = d.job_id)",

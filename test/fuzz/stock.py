@@ -66,8 +66,9 @@ BEGIN
             FROM jobq_claim(q, 'supplier', batch => amount + 4, heartbeat_timeout => '3 s') c;
             PERFORM jobq_complete(taken[1], leases[1], '"good"'), jobq_fail(taken[2], leases[2], 'bad', retry => false),
                     jobq_fail(taken[3], leases[3], 'bad'), jobq_cancel(taken[4]), jobq_cancel(taken[5]),
+                    jobq_step_done(taken[6], leases[6], 'charge'), jobq_await(taken[8], leases[8], 'delivered', '1 s'),
                     jobq_snooze(taken[6], '1 s', leases[6]), jobq_cancel(taken[7]), jobq_release(taken[7], leases[7])
-            WHERE taken[7] IS NOT NULL;
+            WHERE taken[8] IS NOT NULL;
         EXCEPTION WHEN others THEN
             -- Full, dropped, or deadlocked with a call: another time. What must not be is nobody's to hide.
             IF sqlstate = 'XX000' THEN RAISE; END IF;
@@ -119,6 +120,7 @@ class Stock:
 
 
 # An argument that is refused without another.
+EITHER = ("delay", "until")
 NEEDS = {"on_conflict": "unique_key", "unique_for": "unique_key", "rate": "per", "per": "rate"}
 
 
@@ -143,6 +145,10 @@ class Case:
         names = {argument.name for argument in given}
         wanted = {NEEDS[name] for name in names if name in NEEDS} - names
         given += [argument for argument in self.function.arguments if argument.name in wanted]
+        if {argument.name for argument in self.function.arguments} >= set(EITHER):
+            one = self.chance.choice(EITHER)
+            given = [argument for argument in given if argument.name not in EITHER]
+            given += [argument for argument in self.function.arguments if argument.name == one]
         order = {argument.name: number for number, argument in enumerate(self.function.arguments)}
         given.sort(key=lambda argument: order[argument.name])
         return {argument.name: self.value(argument) for argument in given}
@@ -174,12 +180,20 @@ class Case:
     def name(self):
         if "schedule" in self.function.name:
             return quoted(f"fuzz {self.chance.randrange(20)}")
+        if self.leased:
+            return self.step()
         if "create" in self.function.name:
             return quoted(f"fuzz {self.chance.randrange(200)}")
         # Jobs of others would be gone: rarely.
         if "drop" in self.function.name or "purge" in self.function.name:
             return quoted(f"fuzz {self.chance.randrange(200)}") if self.chance.random() < 0.8 else self.queue()
         return self.queue()
+
+    def step(self):
+        return self.text("charge", "ship", "pause", "mail")
+
+    def event(self):
+        return self.text("delivered", "paid")
 
     def json(self):
         return self.text("{}", "1", '"x"', '{"n": [1, 2, {"deep": null}]}', "[]", '{"percent": 50}')
@@ -228,6 +242,7 @@ class Case:
 
 
 _BY_NAME = {
+    "step": Case.step, "event": Case.event, "until": Case.when,
     "queue": Case.queue, "name": Case.name, "dead_letter_queue": lambda case: case.text("fuzz dead", "fuzz other dead"),
     "queues": lambda case: case.array(case.queue, 1),
     "specs": Case.specs,

@@ -52,6 +52,12 @@ SELECT jobq_cancel(jobq_enqueue('mail', unique_key => 'kept', unique_for => '1 d
 SELECT count(*) FROM jobq_enqueue_many('steps', '{1,2,3,4,5}', group_keys => '{a,a,a,b,b}');
 SELECT count(*) FROM jobq_tick();
 SELECT count(*) FROM jobq_claim('steps', 'w1', heartbeat_timeout => '2 h');
+SELECT jobq_enqueue('waits', kind => k, group_key => 'g' || k) FROM unnest('{signalled,told,late,runs}'::text[]) k;
+SELECT count(*) FROM jobq_tick();
+SELECT jobq_step_done(id, lease, 'a', '1') FROM jobq_claim('waits', 'w1', batch => 4, heartbeat_timeout => '2 h');
+SELECT jobq_await(id, lease, CASE kind WHEN 'late' THEN 'nothing' ELSE 'e' END, CASE kind WHEN 'late' THEN interval '10 h' END)
+FROM jobq.jobs WHERE queue = 'waits' AND kind <> 'runs';
+SELECT jobq_signal('elsewhere', 'kept', '7'), jobq_signal_job(id, 'kept', '8') FROM jobq.jobs WHERE queue = 'waits' AND kind = 'told';
 -- As only replication can leave it: no INSERT is allowed this, but a dump has it.
 SET session_replication_role = replica;
 UPDATE jobq.jobs SET created_at = '-infinity', attempts = -5, _lease_timeout = '0', worker_id = repeat('w', 300) WHERE queue = 'idle';
@@ -87,6 +93,9 @@ my @contents = (
     [ 'kept keys', 'SELECT * FROM jobq.kept_keys ORDER BY job_id' ],
     [ 'dependencies', 'SELECT * FROM jobq.dependencies ORDER BY job_id, depends_on' ],
     [ 'deleted dependencies', 'SELECT * FROM jobq.deleted_dependencies ORDER BY job_id' ],
+    [ 'steps', 'SELECT * FROM jobq.steps ORDER BY job_id, number' ],
+    [ 'signals', 'SELECT * FROM jobq.signals ORDER BY queue, event' ],
+    [ 'signals to jobs', 'SELECT * FROM jobq.job_signals ORDER BY job_id, event' ],
     [ 'lanes', 'SELECT DISTINCT lane, queue, kind, version, requires FROM jobq.lane_directory ORDER BY lane' ],
     [ 'queues', 'SELECT * FROM jobq.queues ORDER BY queue' ],
     [ 'queues of roles', 'SELECT * FROM jobq.queue_grants WHERE role::oid IN (SELECT oid FROM pg_roles)' ],
@@ -189,6 +198,21 @@ for my $way (sort keys %restore)
     is(value($node, $way, $steps), '1 processing, 2 blocked, 3 blocked, 4 pending, 5 blocked', "$way: groups have their heads");
     value($node, $way, q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'steps' AND status = 'processing'});
     becomes_true($node, $way, "SELECT ($steps) = '1 completed, 2 pending, 3 blocked, 4 pending, 5 blocked'", "$way: and go on from there");
+
+    my $waits = q{SELECT string_agg(format('%s %s', kind, status), ', ' ORDER BY id) FROM jobq.jobs WHERE queue = 'waits'};
+    is(value($node, $way, $waits), 'signalled blocked, told blocked, late blocked, runs processing', "$way: jobs await what they awaited");
+    is(value($node, $way, q{SELECT count(*) FROM jobq.jobs WHERE queue = 'waits' AND _group_active IS NOT NULL}), '4', "$way: and have their turns");
+    value($node, $way, q{SELECT jobq_signal_job(id, 'e', '9') FROM jobq.jobs WHERE queue = 'waits' AND kind = 'told'});
+    becomes_true($node, $way, "SELECT ($waits) = 'signalled blocked, told pending, late blocked, runs processing'", "$way: a signal wakes one");
+    value($node, $way, q{SELECT jobq_signal('waits', 'e', '10')});
+    becomes_true($node, $way, "SELECT ($waits) = 'signalled pending, told pending, late blocked, runs processing'", "$way: and one to the queue");
+    is(value($node, $way, q{SELECT string_agg(format('%s %s %s', a.state, a.payload, s.result), ', ' ORDER BY c.id) FROM jobq_claim('waits', 'n', 3) c,
+        jobq_await(c.id, c.lease, 'e') a, jobq_step(c.id, c.lease, 'a') s}), 'ready 10 1, ready 9 1', "$way: which go on behind their steps");
+    is(value($node, $way, q{SELECT a.state, a.payload FROM jobq.jobs j, jobq_await(j.id, j.lease, 'kept') a WHERE queue = 'waits' AND kind = 'told'}),
+        'ready|8', "$way: a signal of before the dump is there");
+    value($node, $way, q{UPDATE jobq.steps SET until = now() WHERE event = 'nothing'; UPDATE jobq.jobs SET run_at = now() WHERE queue = 'waits' AND kind = 'late'});
+    becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'waits' AND kind = 'late'}, "$way: a time that is over wakes one");
+    is(value($node, $way, q{SELECT a.state FROM jobq_claim('waits', 'n') c, jobq_await(c.id, c.lease, 'nothing') a}), 'timeout', "$way: for a timeout");
 
     # The server found the restored database by itself.
     value($node, $way, q{UPDATE jobq.jobs SET run_at = clock_timestamp() + interval '50 ms' WHERE status = 'scheduled'});

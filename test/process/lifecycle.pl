@@ -15,7 +15,8 @@ my $rounds = $ENV{JOBQ_LIFECYCLE_ROUNDS} // 20;
 my $limit = 2;    # seconds for one command
 
 # With the short interval the worker is back soon after each command; it is met waiting as well as working.
-my $node = preloaded('lifecycle', conf => [ 'allow_in_place_tablespaces = on', 'jobq.tick_interval = 100ms' ]);
+# A copy has one, too: it is adopted.
+my $node = preloaded('lifecycle', conf => [ 'allow_in_place_tablespaces = on', 'jobq.tick_interval = 100ms', 'jobq.adopt = auto' ]);
 value($node, 'postgres', q{CREATE ROLE keeper LOGIN CREATEDB});
 value($node, 'postgres', q{CREATE TABLESPACE elsewhere LOCATION ''});
 value($node, 'postgres', q{GRANT CREATE ON TABLESPACE elsewhere TO keeper});

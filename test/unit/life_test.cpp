@@ -13,14 +13,14 @@ namespace {
 constexpr Micros kNow = 1000 * kSecond;
 constexpr std::int64_t kLease = 77, kGroup = 5;
 
-// Where a job can be: its status, and of a blocked one whether it is in the line of its group.
-enum Place { kScheduled, kBlocked, kInLine, kPending, kRunning, kDone, kFailed, kCancelled };
+// Where a job can be: its status, and of a blocked one whether it is in the line of its group, or awaits something.
+enum Place { kScheduled, kBlocked, kInLine, kAwaiting, kPending, kRunning, kDone, kFailed, kCancelled };
 constexpr struct {
     JobStatus status;
     char letter;  // in the table below
-} kPlaceRows[] = {{JobStatus::Scheduled, 'S'}, {JobStatus::Blocked, 'B'},    {JobStatus::Blocked, 'B'},
-                  {JobStatus::Pending, 'P'},   {JobStatus::Processing, 'R'}, {JobStatus::Completed, 'C'},
-                  {JobStatus::Failed, 'F'},    {JobStatus::Cancelled, 'X'}};
+} kPlaceRows[] = {{JobStatus::Scheduled, 'S'}, {JobStatus::Blocked, 'B'}, {JobStatus::Blocked, 'B'},
+                  {JobStatus::Blocked, 'B'},   {JobStatus::Pending, 'P'}, {JobStatus::Processing, 'R'},
+                  {JobStatus::Completed, 'C'}, {JobStatus::Failed, 'F'},  {JobStatus::Cancelled, 'X'}};
 constexpr int kPlaces = static_cast<int>(std::size(kPlaceRows));
 
 // As jobq itself leaves it there.
@@ -31,9 +31,13 @@ Life job_in(Place place) {
     life.run_at = place == kScheduled ? kNow + kHour : kNow - kMinute;
     life.has_key = true;
     life.holds_key = !is_finished(life.status);
-    life.due = place == kScheduled;
+    life.due = place == kScheduled || place == kAwaiting;
     life.ready = place == kPending;
     if (place == kInLine) life.group = life.group_waiting = kGroup;
+    if (place == kAwaiting) {
+        life.steps = 1;
+        life.must_end_at = life.run_at = kNow + kHour;
+    }
     if (place == kRunning) {
         life.attempts = 1;
         life.lease = kLease;
@@ -64,10 +68,11 @@ Event event_of(EventKind kind) {
 std::string broken_law(const Life &life) {
     const bool runs = life.status == JobStatus::Processing, finished = is_finished(life.status);
     if (life.ready != (life.status == JobStatus::Pending)) return "ready";
-    if (life.due != (life.status == JobStatus::Scheduled)) return "due";
+    if (life.due != (life.status == JobStatus::Scheduled || (awaits(life) && life.must_end_at != kForever)))
+        return "due";
     if (life.lease.has_value() && !runs) return "lease";
     if (life.rescue_indexed && !runs) return "rescue_indexed";
-    if (life.must_end_at && !runs) return "must_end_at";
+    if (life.must_end_at && !runs && !awaits(life)) return "must_end_at";
     if ((life.queue_slot || life.key_slot) && !runs) return "slots";
     if (life.finished_at.has_value() != finished) return "finished_at";
     if (finished && life.holds_key) return "holds_key";
@@ -84,31 +89,34 @@ struct Line {
     const char *becomes;
 };
 constexpr Line kTable[] = {
-    // scheduled, blocked, in line, pending, running, completed, failed, cancelled
-    {EventKind::Claimed, "...R...."},
-    {EventKind::RescueIndexed, "....R..."},
-    {EventKind::SlotsGiven, "....R..."},
-    {EventKind::InCompany, "....R..."},
-    {EventKind::Heartbeat, "....R..."},
-    {EventKind::Completed, "....C..."},
-    {EventKind::Failed, "....S..."},
-    {EventKind::Released, "....P..."},
-    {EventKind::Lost, "....P..."},
-    {EventKind::Overran, "....S..."},
-    {EventKind::CancelForced, "....X..."},
-    {EventKind::Cancelled, "XXXXR..."},
-    {EventKind::Dropped, ".X.X...."},
-    {EventKind::Due, "P......."},
-    {EventKind::Blocked, "B..B...."},
-    {EventKind::LeftLine, "..B....."},
-    {EventKind::DependenciesDone, ".P......"},
-    {EventKind::BecameGroupHead, "..P....."},
-    {EventKind::Rescheduled, "S..S...."},
-    {EventKind::Retried, "P....PPP"},
-    {EventKind::StartedOver, "S....SSS"},
-    {EventKind::Replaced, "SBBS...."},
-    {EventKind::KeyTaken, "SBBPRCFX"},
-    {EventKind::Moved, "SBBPRCFX"},
+    // scheduled, blocked, in line, awaiting, pending, running, completed, failed, cancelled
+    {EventKind::Claimed, "....R...."},
+    {EventKind::RescueIndexed, ".....R..."},
+    {EventKind::SlotsGiven, ".....R..."},
+    {EventKind::InCompany, ".....R..."},
+    {EventKind::Heartbeat, ".....R..."},
+    {EventKind::Completed, ".....C..."},
+    {EventKind::Failed, ".....S..."},
+    {EventKind::Released, ".....P..."},
+    {EventKind::StepSaved, ".....R..."},
+    {EventKind::Waited, ".....B..."},
+    {EventKind::Lost, ".....P..."},
+    {EventKind::Overran, ".....S..."},
+    {EventKind::CancelForced, ".....X..."},
+    {EventKind::Cancelled, "XXXXXR..."},
+    {EventKind::Dropped, ".X..X...."},
+    {EventKind::Due, "P..P....."},
+    {EventKind::Blocked, "B...B...."},
+    {EventKind::LeftLine, "..B......"},
+    {EventKind::DependenciesDone, ".P......."},
+    {EventKind::BecameGroupHead, "..P......"},
+    {EventKind::WaitOver, "...P....."},
+    {EventKind::Rescheduled, "S...S...."},
+    {EventKind::Retried, "P.....PPP"},
+    {EventKind::StartedOver, "S.....SSS"},
+    {EventKind::Replaced, "SBB.S...."},
+    {EventKind::KeyTaken, "SBBBPRCFX"},
+    {EventKind::Moved, "SBBBPRCFX"},
 };
 
 char letter(JobStatus status) {
@@ -184,8 +192,8 @@ TEST(Life, AFailureIsTriedAgainWhileAttemptsAreLeft) {
 TEST(Life, WhoeverWasAskedToStopIsCancelledHoweverItEnds) {
     Life asked = job_in(kRunning);
     asked.cancel_requested_at = kNow - 1;
-    for (const EventKind kind :
-         {EventKind::Failed, EventKind::Released, EventKind::Lost, EventKind::Overran, EventKind::CancelForced}) {
+    for (const EventKind kind : {EventKind::Failed, EventKind::Released, EventKind::Waited, EventKind::Lost,
+                                 EventKind::Overran, EventKind::CancelForced}) {
         const Life after = after_event(asked, event_of(kind));
         EXPECT_EQ(after.status, JobStatus::Cancelled);
         EXPECT_EQ(after.cancel_requested_at, kNow - 1);
@@ -203,6 +211,90 @@ TEST(Life, AReleaseBurnsNoAttemptAndKeepsItsPlace) {
     after = after_event(job_in(kRunning), snooze);
     EXPECT_EQ(after.status, JobStatus::Scheduled);
     EXPECT_EQ(after.run_at, kNow + kHour);
+}
+
+TEST(Life, AStepForgetsLostWorkersAndIsCounted) {
+    Life running = job_in(kRunning);
+    running.lost_attempts = 2;
+    running.company_lease = 9;
+    Event saved = event_of(EventKind::StepSaved);
+    saved.last_step = 3;
+    const Life after = after_event(running, saved);
+    EXPECT_EQ(after.steps, 3);
+    EXPECT_EQ(after.lost_attempts, 0);
+    EXPECT_FALSE(after.company_lease.has_value());
+    EXPECT_EQ(after.last_heartbeat, kNow);
+    EXPECT_EQ(after.attempts, 1);
+    EXPECT_EQ(after.lease, kLease);
+    EXPECT_EQ(after.must_end_at, running.must_end_at);
+}
+
+TEST(Life, AWaitGivesEverythingBackButTurnAndKey) {
+    Life running = job_in(kRunning);
+    running.group = running.group_active = kGroup;
+    Event wait = event_of(EventKind::Waited);
+    wait.last_step = 1;
+    Life after = after_event(running, wait);
+    EXPECT_EQ(after.status, JobStatus::Blocked);
+    EXPECT_TRUE(awaits(after));
+    EXPECT_EQ(after.must_end_at, kForever);
+    EXPECT_FALSE(after.due);
+    EXPECT_EQ(after.attempts, 0);
+    EXPECT_EQ(after.run_at, running.run_at);
+    EXPECT_EQ(after.group_active, kGroup);
+    EXPECT_TRUE(after.holds_key);
+    EXPECT_FALSE(after.queue_slot.has_value());
+    // What has begun goes before what has not.
+    EXPECT_EQ(after_event(after, event_of(EventKind::WaitOver)).run_at, running.run_at);
+    EXPECT_EQ(broken_law(after_event(after, event_of(EventKind::WaitOver))), "");
+    wait.deadline = kNow + kDay;
+    after = after_event(running, wait);
+    EXPECT_EQ(after.run_at, kNow + kDay);
+    EXPECT_EQ(after.must_end_at, kNow + kDay);
+    EXPECT_TRUE(after.due);
+    EXPECT_EQ(after_event(after, event_of(EventKind::WaitOver)).run_at, kNow);
+    EXPECT_EQ(after_event(after, event_of(EventKind::Due)).status, JobStatus::Pending);
+    EXPECT_FALSE(after_event(after, event_of(EventKind::Due)).must_end_at.has_value());
+    wait.sleeps = true;
+    after = after_event(running, wait);
+    EXPECT_EQ(after.status, JobStatus::Scheduled);
+    EXPECT_EQ(after.run_at, kNow + 2 * kHour);
+    EXPECT_FALSE(after.must_end_at.has_value());
+}
+
+TEST(Life, AJobWithStepsHasBegun) {
+    Life pending = job_in(kPending);
+    pending.steps = 2;
+    for (const EventKind kind : {EventKind::Dropped, EventKind::Replaced, EventKind::Blocked})
+        EXPECT_FALSE(applies(kind, pending));
+    EXPECT_FALSE(after_event(pending, event_of(EventKind::KeyTaken)).has_key);
+}
+
+TEST(Life, ARetryKeepsTheStepsOfWhatHasNotCompleted) {
+    for (const Place place : {kScheduled, kFailed, kCancelled}) {
+        Life job = job_in(place);
+        job.steps = 4;
+        EXPECT_EQ(after_event(job, event_of(EventKind::Retried)).steps, 4);
+        EXPECT_EQ(after_event(job, event_of(EventKind::StartedOver)).steps, 4);
+    }
+    Life done = job_in(kDone);
+    done.steps = 4;
+    Event retry = event_of(EventKind::Retried);
+    EXPECT_FALSE(after_event(done, retry).steps.has_value());
+    retry.last_step = 2;
+    EXPECT_EQ(after_event(done, retry).steps, 2);
+    retry.last_step = 0;
+    EXPECT_FALSE(after_event(done, retry).steps.has_value());
+}
+
+TEST(Life, ByHandAWaitStaysOneAndARunIsNone) {
+    const Life waits = job_in(kAwaiting);
+    const Life same = changed_by_hand(waits, {GroupPlace::None, false, 0, 0}, kNow);
+    EXPECT_TRUE(awaits(same));
+    EXPECT_TRUE(same.due);
+    Life stopped = job_in(kRunning);
+    stopped.status = JobStatus::Blocked;
+    EXPECT_FALSE(changed_by_hand(stopped, {GroupPlace::None, false, 0, 0}, kNow).must_end_at.has_value());
 }
 
 TEST(Life, ALossInCompanyIsNotCounted) {

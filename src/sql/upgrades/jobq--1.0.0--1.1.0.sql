@@ -3,6 +3,11 @@
 
 SELECT jobq.require_library();
 
+COMMENT ON TYPE jobq.job_status IS 'where a job is in its life: it waits for its time (scheduled), waits for its dependencies, for a signal or behind the head of its group (blocked), may be claimed (pending), is held by a worker under a lease (processing), has been done (completed), has failed for good (failed), is not to be done (cancelled)';
+ALTER TABLE jobq.jobs ADD COLUMN _steps bigint;
+COMMENT ON COLUMN jobq.jobs._due IS 'true while the job is scheduled, or blocked with a timeout, else NULL: promotion looks for it';
+COMMENT ON COLUMN jobq.jobs._must_end_at IS 'started_at + max_runtime while the job runs: then it is taken from its worker; NULL: no limit. While it awaits something: until when, infinity: for ever';
+COMMENT ON COLUMN jobq.jobs._steps IS 'number of its last step in jobq.steps; NULL: it has none';
 -- Schedules: what is enqueued again and again.
 
 -- The functions check and write it, the duty "schedules" fires what is due. `_due_at` is what that looks for.
@@ -76,6 +81,70 @@ CREATE TRIGGER fill_schedule BEFORE INSERT OR UPDATE ON jobq.schedule_settings F
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.schedule_settings FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.note_restore();
+-- Durable steps and signals: tables, their indexes and triggers.
+
+-- The job's row says that there are some (_steps): jobs without any pay nothing. Under the lock of that row they are
+-- written, so two workers never save the same one.
+CREATE TABLE jobq.steps (
+    job_id   bigint NOT NULL,
+    number   bigint NOT NULL,
+    name     text COLLATE "C" NOT NULL,
+    kind     text NOT NULL,
+    state    text NOT NULL,
+    saved_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    until    timestamptz,
+    event    text COLLATE "C",
+    result   jsonb,
+    _awaited bigint,
+    PRIMARY KEY (job_id, name),
+    CONSTRAINT steps_name_length CHECK (octet_length(name) BETWEEN 1 AND 255),
+    CONSTRAINT steps_kind_choice CHECK (kind IN ('step', 'sleep', 'event')),
+    CONSTRAINT steps_state_choice CHECK (state IN ('done', 'timeout', 'waiting'))
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+COMMENT ON TABLE jobq.steps IS 'what jobs have done, and what they await: jobq_step_done, jobq_sleep, jobq_await';
+COMMENT ON COLUMN jobq.steps.number IS 'rises within the job; jobq_retry_from drops a step and those with higher numbers';
+COMMENT ON COLUMN jobq.steps.kind IS 'step, sleep or event';
+COMMENT ON COLUMN jobq.steps.state IS 'done; timeout: the event had not come in time; waiting: it is not decided yet';
+COMMENT ON COLUMN jobq.steps.saved_at IS 'when it was done, or first waited for';
+COMMENT ON COLUMN jobq.steps.until IS 'sleep: when it is over; event: when it stops to wait; NULL: never';
+COMMENT ON COLUMN jobq.steps.event IS 'kind event: the signal that it awaits';
+COMMENT ON COLUMN jobq.steps.result IS 'of a step, or what came with the signal';
+COMMENT ON COLUMN jobq.steps._awaited IS 'hash of the queue and the event while the state is waiting, else NULL';
+-- Whom a signal concerns; the search for all that wait.
+CREATE INDEX steps_awaited_idx ON jobq.steps (_awaited, job_id) WHERE _awaited IS NOT NULL;
+CREATE INDEX steps_waiting_idx ON jobq.steps (job_id) WHERE _awaited IS NOT NULL;
+
+-- A signal is a fact: the first one stays, for whoever awaits it now or later.
+CREATE TABLE jobq.signals (
+    queue   text COLLATE "C" NOT NULL,
+    event   text COLLATE "C" NOT NULL,
+    payload jsonb,
+    sent_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (queue, event)
+);
+COMMENT ON TABLE jobq.signals IS 'signals to a queue, jobq_signal; the tick deletes them after jobq.keep_signals';
+CREATE INDEX signals_sent_idx ON jobq.signals (sent_at);
+
+CREATE TABLE jobq.job_signals (
+    job_id  bigint NOT NULL,
+    event   text COLLATE "C" NOT NULL,
+    payload jsonb,
+    sent_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job_id, event)
+);
+COMMENT ON TABLE jobq.job_signals IS 'signals to a job, jobq_signal_job; they go with it';
+
+-- pg_dump keeps the rows of these.
+SELECT pg_catalog.pg_extension_config_dump('jobq.steps', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.signals', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.job_signals', '');
+
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.steps FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_signals FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
 COMMENT ON FUNCTION jobq_drop_queue IS 'drop a queue and its finished jobs; with force its other jobs and its schedules too; false when there was none';
 COMMENT ON FUNCTION jobq_tick IS 'do what the background worker does: rescue, cancel, promote, schedules, unblock, prune, repair, reconcile';
 
@@ -130,6 +199,55 @@ CREATE FUNCTION jobq_run_schedule(name text)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_run_schedule IS 'fire a schedule now, whatever its times; returns the job, NULL when the last one is in its way';
+-- Durable steps: what a worker keeps of a job between its attempts, and what it awaits.
+
+CREATE FUNCTION jobq_step(job_id bigint, lease bigint, name text)
+    RETURNS TABLE (state text, result jsonb)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_step IS 'whether a step of a held job is to be done: run, done with its result, cancel, or lost';
+
+CREATE FUNCTION jobq_step_done(job_id bigint, lease bigint, name text, result jsonb DEFAULT NULL, must_hold boolean DEFAULT true)
+    RETURNS TABLE (state text, result jsonb)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_step_done IS 'save a step of a held job, once; the first result stays: saved or kept; lost: an error (JQ001) with must_hold';
+
+CREATE FUNCTION jobq_steps(job_ids bigint[], leases bigint[])
+    RETURNS TABLE (job_id bigint, name text, state text, result jsonb)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_steps IS 'the saved steps of held jobs, in the order in which they were saved';
+
+CREATE FUNCTION jobq_retry_from(job_id bigint, step text)
+    RETURNS jobq.job_status
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_retry_from IS 'make a finished or scheduled job run again from one of its steps on; returns its status';
+
+CREATE FUNCTION jobq_sleep(job_id bigint, lease bigint, name text, delay interval DEFAULT NULL, until timestamptz DEFAULT NULL)
+    RETURNS text
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_sleep IS 'give a held job back until a time; ready when it has come, waiting, cancelled or lost';
+
+CREATE FUNCTION jobq_await(job_id bigint, lease bigint, event text, timeout interval DEFAULT NULL, name text DEFAULT NULL)
+    RETURNS TABLE (state text, payload jsonb)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_await IS 'give a held job back until a signal has come; ready with its payload, timeout, waiting, cancelled or lost';
+
+CREATE FUNCTION jobq_signal(queue text, event text, payload jsonb DEFAULT NULL)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_signal IS 'tell all jobs of a queue that something has happened, also those that ask later; false when somebody has before';
+
+CREATE FUNCTION jobq_signal_job(job_id bigint, event text, payload jsonb DEFAULT NULL)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_signal_job IS 'tell one job that something has happened; false when somebody has before, NULL when it is unknown or has finished';
 -- Without the payload and the options: who watches need not read what jobs are told.
 CREATE VIEW jobq.schedules AS
 SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.last_job, s.paused,
@@ -146,4 +264,12 @@ REVOKE ALL ON FUNCTION jobq_unschedule FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_pause_schedule FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_resume_schedule FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_run_schedule FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_step FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_step_done FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_steps FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_retry_from FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_sleep FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_await FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_signal FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_signal_job FROM PUBLIC;
 GRANT SELECT ON jobq.schedules TO pg_monitor;

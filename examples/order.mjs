@@ -1,0 +1,95 @@
+#!/usr/bin/env node
+// The order of order.py in Node: charge, ship, wait for the carrier, and refund when it does not deliver in time. Its tables and
+// what it promises are there.
+//
+//     node order.mjs [QUEUE]          connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
+//
+// Wants node-postgres: npm install pg.
+import os from 'node:os';
+import process from 'node:process';
+import { pathToFileURL } from 'node:url';
+import { createRequire } from 'node:module';
+
+const pg = createRequire(import.meta.url)('pg');
+const workerId = `${os.hostname()}-${process.pid}`;
+
+// This worker is done with the job: it waits, was cancelled, or is another worker's by now.
+class Stop extends Error {}
+
+class Workflow {
+  constructor(client, job) {
+    this.client = client;
+    this.held = [job.id, job.lease];
+  }
+
+  // effect(client) writes, and returns the result: once, however often the job is claimed.
+  async step(name, effect) {
+    const { client, held } = this;
+    const { rows: [asked] } = await client.query('SELECT * FROM jobq_step($1, $2, $3)', [...held, name]);
+    if (asked.state === 'done') return asked.result;
+    if (asked.state !== 'run') throw new Stop(asked.state);
+    await client.query('BEGIN');
+    try {
+      const result = await effect(client);
+      // The last statement of the transaction. A lost lease is an error, which rolls back what effect() has written.
+      await client.query('SELECT jobq_step_done($1, $2, $3, $4)', [...held, name, result]);
+      await client.query('COMMIT');
+      return result;
+    } catch (error) {
+      await client.query('ROLLBACK');
+      throw error;
+    }
+  }
+
+  // { state: ready or timeout, payload }; throws Stop while there is neither.
+  async wait(event, timeout) {
+    const { rows: [answer] } = await this.client.query('SELECT * FROM jobq_await($1, $2, $3, $4)', [...this.held, event, timeout]);
+    if (!['ready', 'timeout'].includes(answer.state)) throw new Stop(answer.state);
+    return answer;
+  }
+
+  async complete(result) {
+    await this.client.query('SELECT jobq_complete($1, $2, $3, must_hold => true)', [...this.held, result]);
+  }
+}
+
+const insert = (table, ...values) => async (client) => {
+  await client.query(`INSERT INTO ${table} VALUES (${values.map((_, i) => `$${i + 1}`)})`, values);
+  return { at: Date.now() };
+};
+
+async function order(workflow, { order: number, cents }, patience) {
+  await workflow.step('charge', insert('charges', number, cents));
+  await workflow.step('ship', insert('shipments', number));
+  const { state } = await workflow.wait('delivered', patience);
+  if (state === 'timeout') await workflow.step('refund', insert('refunds', number, cents));
+  await workflow.complete({ delivered: state === 'ready' });
+  return state === 'ready' ? 'delivered' : 'refunded';
+}
+
+// False: there is no job.
+export async function serveOne(client, queue, patience = '3 days') {
+  const { rows: [job] } = await client.query('SELECT * FROM jobq_claim($1, $2)', [queue, workerId]);
+  if (!job) return false;
+  let outcome;
+  try {
+    outcome = await order(new Workflow(client, job), job.payload, patience);
+  } catch (error) {
+    if (error instanceof Stop) {
+      outcome = error.message;
+      if (outcome.startsWith('cancel')) await client.query('SELECT jobq_release($1, $2)', [job.id, job.lease]);
+    } else if (error.code) {
+      outcome = error.code === 'JQ001' ? 'lost' : `failed: ${error.message}`;
+      await client.query('SELECT jobq_fail($1, $2, $3)', [job.id, job.lease, error.message]);
+    } else throw error;
+  }
+  console.log(`job ${job.id}: ${outcome}`);
+  return true;
+}
+
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  const queue = process.argv[2] ?? 'orders';
+  const client = new pg.Client();
+  await client.connect();
+  for (;;) if (!(await serveOne(client, queue))) await client.query("CALL jobq_wait($1, '2 s', worker_id => $2)", [queue, workerId]);
+}

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""An order as a job of several steps: charge, ship, wait for the carrier, and refund when it does not deliver in time.
+
+    python3 order.py [QUEUE]          connects by PGHOST, PGPORT, PGUSER, PGDATABASE as psql does
+
+Wants psycopg 3. Its tables:
+
+    CREATE TABLE charges (order_id bigint, cents int);
+    CREATE TABLE shipments (order_id bigint);
+    CREATE TABLE refunds (order_id bigint, cents int);
+
+An order: SELECT jobq_enqueue('orders', '{"order": 1, "cents": 1299}'). It has been delivered: SELECT jobq_signal_job(ID, 'delivered').
+
+Kill it whenever you like: each step is saved in the transaction of what it writes, and the next worker goes on behind the last one.
+What a step does outside of this database, a call to a bank, may happen twice: give it a key, such as "order 1 charge".
+"""
+import os
+import socket
+import sys
+import time
+
+try:
+    import psycopg
+    from psycopg.rows import dict_row
+    from psycopg.types.json import Jsonb
+except ImportError as error:
+    sys.exit(f"order.py: {error}. It needs psycopg 3: apt-get install python3-psycopg, or pip install 'psycopg[binary]'")
+
+WORKER_ID = f"{socket.gethostname()}-{os.getpid()}"
+PATIENCE = "3 days"
+
+
+class Stop(Exception):
+    """This worker is done with the job: it waits, was cancelled, or is another worker's by now."""
+
+
+class Workflow:
+    """A job that is held, step by step."""
+
+    def __init__(self, conn, job):
+        self.conn, self.id, self.lease = conn, job["id"], job["lease"]
+
+    def step(self, name, effect):
+        """effect(conn) writes, and returns the result: once, however often the job is claimed."""
+        state, result = self.conn.execute("SELECT * FROM jobq_step(%s, %s, %s)", (self.id, self.lease, name)).fetchone()
+        if state == "done":
+            return result
+        if state != "run":
+            raise Stop(state)
+        with self.conn.transaction():
+            result = effect(self.conn)
+            # The last statement of the transaction. A lost lease is an error, which rolls back what effect() has written.
+            self.conn.execute("SELECT jobq_step_done(%s, %s, %s, %s)", (self.id, self.lease, name, Jsonb(result)))
+        return result
+
+    def wait(self, event, timeout):
+        """(ready or timeout, what came with the signal); raises Stop while there is neither."""
+        state, payload = self.conn.execute("SELECT * FROM jobq_await(%s, %s, %s, %s)",
+                                           (self.id, self.lease, event, timeout)).fetchone()
+        if state not in ("ready", "timeout"):
+            raise Stop(state)
+        return state, payload
+
+    def complete(self, result):
+        self.conn.execute("SELECT jobq_complete(%s, %s, %s, must_hold => true)", (self.id, self.lease, Jsonb(result)))
+
+
+def insert(table, *values):
+    marks = ", ".join(["%s"] * len(values))
+
+    def effect(conn):
+        conn.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+        return {"at": time.time()}
+    return effect
+
+
+def order(workflow, payload, patience=PATIENCE):
+    number, cents = payload["order"], payload["cents"]
+    workflow.step("charge", insert("charges", number, cents))
+    workflow.step("ship", insert("shipments", number))
+    state, _ = workflow.wait("delivered", patience)
+    if state == "timeout":
+        workflow.step("refund", insert("refunds", number, cents))
+    workflow.complete({"delivered": state == "ready"})
+    return "delivered" if state == "ready" else "refunded"
+
+
+def serve_one(conn, queue, patience=PATIENCE):
+    """False: there is no job."""
+    with conn.cursor(row_factory=dict_row) as cursor:
+        job = cursor.execute("SELECT * FROM jobq_claim(%s, %s)", (queue, WORKER_ID)).fetchone()
+    if job is None:
+        return False
+    workflow = Workflow(conn, job)
+    try:
+        outcome = order(workflow, job["payload"], patience)
+    except Stop as stop:
+        outcome = str(stop)
+        if outcome in ("cancel", "cancelled"):
+            conn.execute("SELECT jobq_release(%s, %s)", (workflow.id, workflow.lease))
+    except psycopg.Error as error:
+        if conn.closed:
+            raise
+        outcome = "lost" if error.sqlstate == "JQ001" else f"failed: {error}"
+        conn.execute("SELECT jobq_fail(%s, %s, %s)", (workflow.id, workflow.lease, str(error)))
+    print(f"job {job['id']}: {outcome}", flush=True)
+    return True
+
+
+def main():
+    queue = sys.argv[1] if len(sys.argv) > 1 else "orders"
+    with psycopg.connect(autocommit=True, client_encoding="utf8") as conn:
+        while True:
+            if not serve_one(conn, queue):
+                conn.execute("CALL jobq_wait(%s, '2 s', worker_id => %s)", (queue, WORKER_ID))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+-- Durable steps: what a job has done is done, however often it is claimed.
+SET client_min_messages = warning;
+SELECT jobq_create_queue('orders', heartbeat_timeout => '1 hour', backoff_base => '0', max_attempts => 3) AS created;
+
+-- A worker asks before it does a step, and saves what came of it with its own writes.
+SELECT jobq_enqueue('orders', '{"order": 1}') AS order \gset
+SELECT lease AS l FROM jobq_claim('orders', 'w1') \gset
+SELECT * FROM jobq_step(:order, :l, 'charge');
+SELECT * FROM jobq_step_done(:order, :l, 'charge', '{"receipt": 17}');
+SELECT * FROM jobq_step(:order, :l, 'charge');
+-- The first result stays.
+SELECT * FROM jobq_step_done(:order, :l, 'charge', '{"receipt": 18}');
+-- It fails behind that; the next attempt goes on where this one was.
+SELECT jobq_fail(:order, :l, 'the carrier does not answer');
+SELECT lease AS l2 FROM jobq_claim('orders', 'w2') \gset
+SELECT * FROM jobq_step(:order, :l2, 'charge');
+SELECT * FROM jobq_step(:order, :l2, 'ship');
+-- The former worker is told, by an error, so that its transaction rolls back; or by an answer.
+SELECT * FROM jobq_step(:order, :l, 'ship');
+\set VERBOSITY sqlstate
+SELECT * FROM jobq_step_done(:order, :l, 'ship', '1');
+\set VERBOSITY default
+SELECT * FROM jobq_step_done(:order, :l, 'ship', '1', must_hold => false);
+SELECT name, kind, state, number, result FROM jobq.steps WHERE job_id = :order;
+-- No result is one, too.
+SELECT * FROM jobq_step_done(:order, :l2, 'ship');
+SELECT * FROM jobq_step(:order, :l2, 'ship');
+-- A rolled-back step has not happened.
+BEGIN;
+SELECT state FROM jobq_step_done(:order, :l2, 'mail');
+SELECT state FROM jobq_step(:order, :l2, 'mail');
+ROLLBACK;
+SELECT state FROM jobq_step(:order, :l2, 'mail');
+
+-- All steps of a batch in one call; of a lease that is lost, that.
+SELECT job_id = :order AS "order", name, state, result FROM jobq_steps(ARRAY[:order, :order], ARRAY[:l2, :l]::bigint[]) ORDER BY name NULLS FIRST;
+SELECT count(*) FROM jobq_steps('{}', '{}');
+
+-- A cancellation: what is saved is still answered, nothing new is begun.
+SELECT jobq_cancel(:order);
+SELECT state FROM jobq_step(:order, :l2, 'ship');
+SELECT state FROM jobq_step(:order, :l2, 'mail');
+SELECT jobq_sleep(:order, :l2, 'pause', '1 hour');
+SELECT * FROM jobq_await(:order, :l2, 'delivered');
+SELECT jobq_release(:order, :l2);
+SELECT status FROM jobq.jobs WHERE id = :order;
+
+-- A retry of a cancelled or failed job keeps its steps, one of a completed job does not.
+SELECT jobq_retry(:order);
+SELECT lease AS l FROM jobq_claim('orders', 'w') \gset
+SELECT name FROM jobq_steps(ARRAY[:order], ARRAY[:l]::bigint[]);
+SELECT state FROM jobq_step_done(:order, :l, 'mail', '3');
+SELECT jobq_complete(:order, :l);
+SELECT name, number FROM jobq.steps WHERE job_id = :order ORDER BY number;
+-- From a step on: it, and what was saved after it, is done anew.
+SELECT jobq_retry_from(:order, 'ship');
+SELECT name, number FROM jobq.steps WHERE job_id = :order ORDER BY number;
+SELECT lease AS l FROM jobq_claim('orders', 'w') \gset
+SELECT state FROM jobq_step_done(:order, :l, 'ship', '"again"');
+SELECT name, number, result FROM jobq.steps WHERE job_id = :order ORDER BY number;
+-- A running job is left alone.
+SELECT jobq_retry_from(:order, 'charge');
+SELECT jobq_complete(:order, :l);
+\set VERBOSITY sqlstate
+SELECT jobq_retry_from(:order, 'nothing');
+\set VERBOSITY default
+SELECT jobq_retry(:order);
+SELECT count(*) AS steps, (SELECT _steps FROM jobq.jobs WHERE id = :order) FROM jobq.steps WHERE job_id = :order;
+SELECT jobq_retry_from(-1, 'nothing') IS NULL AS unknown;
+
+-- The log of the job has them.
+SELECT lease AS l FROM jobq_claim('orders', 'w') \gset
+SELECT state FROM jobq_step_done(:order, :l, 'charge');
+SELECT event, detail FROM jobq_log(:order) WHERE event LIKE 'step%' OR event LIKE '%begun';
+
+-- A job that makes progress is no suspect: workers that it has lost on the way do not count.
+UPDATE jobq.jobs SET lost_attempts = 2, _company_lease = 5 WHERE id = :order;
+SELECT state FROM jobq_step_done(:order, :l, 'ship');
+SELECT lost_attempts, _company_lease, last_heartbeat > started_at AS heard FROM jobq.jobs WHERE id = :order;
+SELECT jobq_complete(:order, :l);
+
+-- A job with saved steps has begun: no enqueue replaces it, no full queue drops it.
+SELECT jobq_enqueue('orders', '"first"', unique_key => 'k') AS begun \gset
+SELECT lease AS l FROM jobq_claim('orders', 'w') \gset
+SELECT state FROM jobq_step_done(:begun, :l, 'charge', '1');
+SELECT jobq_snooze(:begun, '0', :l);
+SELECT jobq_enqueue('orders', '"other"', unique_key => 'k') = :begun AS ignored;
+SELECT jobq_enqueue('orders', '"second"', unique_key => 'k', on_conflict => 'replace') AS second \gset
+SELECT id = :begun AS begun, payload, status, unique_key, _holds_key, _steps FROM jobq.jobs WHERE id IN (:begun, :second) ORDER BY id;
+SELECT jobq_alter_queue('orders', max_depth => 2, on_full => 'drop_oldest');
+SELECT jobq_enqueue('orders', '"third"') AS third \gset
+SELECT id = :begun AS begun, payload, status FROM jobq.jobs WHERE id IN (:begun, :second, :third) ORDER BY id;
+SELECT jobq_alter_queue('orders', max_depth => 0);
+SELECT jobq_purge_queue('orders') > 0 AS purged;
+
+-- Steps go with their job, however it goes.
+CREATE FUNCTION pg_temp.stepped(queue text, OUT id bigint, OUT lease bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    id := jobq_enqueue(queue);
+    SELECT c.lease INTO STRICT lease FROM jobq_claim(queue, 'w') c WHERE c.id = stepped.id;
+    PERFORM jobq_step_done(id, lease, 'a', '1'), jobq_step_done(id, lease, 'b', '2');
+END $$;
+SELECT id, lease FROM pg_temp.stepped('orders') \gset
+SELECT jobq_release(:id, :lease), jobq_delete(:id);
+SELECT count(*) FROM jobq.steps WHERE job_id = :id;
+SELECT id, lease FROM pg_temp.stepped('orders') \gset
+DELETE FROM jobq.jobs WHERE id = :id;
+SELECT count(*) FROM jobq.steps WHERE job_id = :id;
+SELECT id, lease FROM pg_temp.stepped('orders') \gset
+SELECT jobq_complete(:id, :lease);
+SELECT done > 0 AS pruned FROM jobq_tick(now() + interval '1 year') WHERE duty = 'prune';
+SELECT count(*) FROM jobq.steps WHERE job_id = :id;
+SELECT jobq_alter_queue('orders', keep_completed => '0');
+SELECT id, lease FROM pg_temp.stepped('orders') \gset
+SELECT jobq_complete(:id, :lease);
+SELECT (SELECT count(*) FROM jobq.jobs WHERE id = :id), (SELECT count(*) FROM jobq.steps WHERE job_id = :id);
+-- Another id takes them along.
+SELECT id, lease FROM pg_temp.stepped('orders') \gset
+UPDATE jobq.jobs SET id = :id + 1000000 WHERE id = :id;
+SELECT count(*) FROM jobq.steps WHERE job_id = :id + 1000000;
+SELECT jobq_release(:id + 1000000, :lease), jobq_delete(:id + 1000000);
+-- A dead letter keeps them, and goes on where it was when it is redriven.
+SELECT jobq_create_queue('dead'), jobq_alter_queue('orders', dead_letter_queue => 'dead');
+SELECT id, lease FROM pg_temp.stepped('orders') \gset
+SELECT jobq_fail(:id, :lease, 'no', retry => false), jobq_redrive('dead');
+SELECT lease AS l FROM jobq_claim('orders', 'w') \gset
+SELECT name, state, result FROM jobq_steps(ARRAY[:id], ARRAY[:l]::bigint[]);
+SELECT jobq_complete(:id, :l);
+
+-- Bounds, and what is refused.
+SELECT id, lease FROM pg_temp.stepped('orders') \gset
+SET jobq.max_steps = 2;
+\set VERBOSITY sqlstate
+SELECT * FROM jobq_step_done(:id, :lease, 'c');
+\set VERBOSITY default
+SELECT state FROM jobq_step_done(:id, :lease, 'a');
+RESET jobq.max_steps;
+SET jobq.max_step_bytes = '1kB';
+SELECT * FROM jobq_step_done(:id, :lease, 'c', to_jsonb(repeat('x', 2000)));
+RESET jobq.max_step_bytes;
+SELECT * FROM jobq_step(:id, :lease, '');
+SELECT * FROM jobq_step(:id, :lease, repeat('x', 256));
+SELECT * FROM jobq_step(:id, :lease, NULL);
+SELECT * FROM jobq_step(NULL, :lease, 'a');
+\set VERBOSITY sqlstate
+SELECT * FROM jobq_step(:id, NULL, 'a');
+\set VERBOSITY default
+SELECT * FROM jobq_step_done(:id, :lease, 'c', must_hold => NULL);
+SELECT * FROM jobq_steps(ARRAY[1], ARRAY[1, 2]::bigint[]);
+-- One namespace.
+SELECT jobq_sleep(:id, :lease, 'a', '1 s');
+SELECT jobq_await(:id, :lease, 'a');
+SELECT jobq_sleep(:id, :lease, 'nap', '0');
+SELECT * FROM jobq_step(:id, :lease, 'nap');
+SELECT * FROM jobq_step_done(:id, :lease, 'nap');
+SELECT name, kind, state FROM jobq.steps WHERE job_id = :id ORDER BY number;
+-- Within the transaction of the claim the lease may be left out.
+SELECT jobq_release(:id, :lease);
+BEGIN;
+SELECT id = :id AS same FROM jobq_claim('orders', 'w');
+SELECT * FROM jobq_step(:id, NULL, 'a');
+SELECT * FROM jobq_step_done(:id, NULL, 'z');
+COMMIT;
+-- All rows at once.
+TRUNCATE jobq.jobs;
+SELECT count(*) FROM jobq.steps;
+SELECT jobq_drop_queue('orders', force => true), jobq_drop_queue('dead', force => true);

@@ -1,0 +1,107 @@
+// See signals.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "steps/signals.h"
+#include "steps/table_in_use.h"
+
+namespace jobq {
+
+namespace {
+
+Statement add_to_queue = {"INSERT INTO jobq.signals (queue, event, payload) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+                          {TEXTOID, TEXTOID, JSONBOID}};
+Statement add_to_job = {
+    "INSERT INTO jobq.job_signals (job_id, event, payload) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+    {INT8OID, TEXTOID, JSONBOID}};
+
+Statement find = {
+    R"(SELECT g.payload
+       FROM (SELECT 1 AS rank, s.payload FROM jobq.job_signals s WHERE s.job_id = $1 AND s.event = $3 COLLATE "C"
+             UNION ALL
+             SELECT 2, s.payload FROM jobq.signals s WHERE s.queue = $2 COLLATE "C" AND s.event = $3 COLLATE "C") g
+       ORDER BY g.rank LIMIT 1)",
+    {INT8OID, TEXTOID, TEXTOID}};
+
+Statement delete_of_queue = {R"(DELETE FROM jobq.signals s WHERE s.queue = $1 COLLATE "C")", {TEXTOID}, Planning::Free};
+Statement delete_of_jobs = {"DELETE FROM jobq.job_signals s WHERE s.job_id = ANY ($1)", {INT8ARRAYOID}};
+Statement delete_all = {"DELETE FROM jobq.job_signals", {}, Planning::Free};
+Statement move = {"UPDATE jobq.job_signals s SET job_id = $2 WHERE s.job_id = $1", {INT8OID, INT8OID}};
+
+Statement delete_old = {
+    R"(DELETE FROM jobq.signals s
+       WHERE s.ctid = ANY (ARRAY (SELECT o.ctid FROM jobq.signals o WHERE o.sent_at < $1 ORDER BY o.sent_at LIMIT $2
+                                  FOR UPDATE SKIP LOCKED)))",
+    {TIMESTAMPTZOID, INT8OID}};
+
+// A completion that deletes its job leaves them, where the job has saved no step.
+Statement find_next_jobs = {
+    R"(SELECT u.job_id, NOT EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.job_id]))
+       FROM (SELECT s.job_id FROM jobq.job_signals s WHERE s.job_id > $1 ORDER BY s.job_id LIMIT $2) u
+       ORDER BY u.job_id)",
+    {INT8OID, INT8OID}};
+
+Params addition(Datum to, text *event, bool has_payload, Datum payload) {
+    return Params().add(to).add(PointerGetDatum(event)).add_if(has_payload, payload);
+}
+
+// A lap through the signals to jobs, a piece at a time.
+void prune_job_signals(int batch) {
+    static int64 behind = 0;
+    if (!is_in_use("job_signals")) return;
+    const Rows rows = run(find_next_jobs, Params().add(Int64GetDatum(behind)).add(Int64GetDatum(batch)));
+    ArrayColumn gone(static_cast<int>(rows.size()));
+    for (uint64 i = 0; i < rows.size(); i++)
+        if (rows[i].bool_at(2)) gone.add(rows[i].get(1));
+    behind = rows.size() == static_cast<uint64>(batch) ? rows[rows.size() - 1].int64_at(1) : 0;
+    if (gone.count > 0) run(delete_of_jobs, Params().add(gone.array(INT8OID)));
+}
+
+}  // namespace
+
+bool add_signal(text *queue, text *event, bool has_payload, Datum payload) {
+    run(add_to_queue, addition(PointerGetDatum(queue), event, has_payload, payload));
+    return affected() == 1;
+}
+
+bool add_job_signal(int64 job, text *event, bool has_payload, Datum payload) {
+    run(add_to_job, addition(Int64GetDatum(job), event, has_payload, payload));
+    return affected() == 1;
+}
+
+Signal find_signal(int64 job, text *queue, text *event, Snapshot snapshot) {
+    Signal signal = {};
+    const Rows rows =
+        read(find, Params().add(Int64GetDatum(job)).add(PointerGetDatum(queue)).add(PointerGetDatum(event)), snapshot);
+    signal.there = rows.size() > 0;
+    if (!signal.there) return signal;
+    bool none;
+    signal.payload = rows[0].get(1, &none);
+    signal.has_payload = !none;
+    return signal;
+}
+
+void delete_signals_of_queue(text *queue) {
+    if (is_in_use("signals")) run(delete_of_queue, Params().add(PointerGetDatum(queue)));
+}
+
+void delete_job_signals(Datum *ids, int count) {
+    if (count > 0 && is_in_use("job_signals")) run(delete_of_jobs, Params().add(array_of(ids, count, INT8OID)));
+}
+
+void delete_all_job_signals() {
+    if (is_in_use("job_signals")) run(delete_all, Params());
+}
+
+void move_job_signals(int64 from, int64 to) {
+    if (is_in_use("job_signals")) run(move, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
+}
+
+bool prune_signals(TimestampTz sent_before, int batch) {
+    prune_job_signals(batch);
+    if (!is_in_use("signals")) return false;
+    run(delete_old, Params().add(TimestampTzGetDatum(sent_before)).add(Int64GetDatum(batch)));
+    return affected() == batch;
+}
+
+}  // namespace jobq

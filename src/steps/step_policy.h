@@ -1,0 +1,53 @@
+// Durable steps: what a name stands for, and what a call that waits is answered. Pure decisions.
+#pragma once
+
+#include "job/job_policy.h"
+#include "job/life_policy.h"
+
+#include <string_view>
+
+namespace jobq::core {
+
+constexpr std::size_t kMaxStepBytes = 255;   // of a name
+constexpr std::size_t kMaxEventBytes = 255;  // the same
+
+// What a name of a job stands for: it cannot stand for two things. (name, label in SQL)
+#define JOBQ_STEP_KINDS(KIND) \
+    KIND(Step, "step")        \
+    KIND(Sleep, "sleep")      \
+    KIND(Event, "event")
+
+enum class StepKind : std::uint8_t {
+#define JOBQ_NAME(name, label) name,
+    JOBQ_STEP_KINDS(JOBQ_NAME)
+#undef JOBQ_NAME
+};
+const char *step_kind_name(StepKind kind) noexcept;
+
+enum class StepState : std::uint8_t { Done, Timeout, Waiting };
+const char *step_state_name(StepState state) noexcept;
+// False when `label` is none; `*state` is then left alone.
+bool parse_step_state(std::string_view label, StepState *state) noexcept;
+
+// What a worker is answered that would wait.
+enum class WaitAnswer : std::uint8_t { Ready, Timeout, Waiting, Cancelled };
+const char *wait_answer_name(WaitAnswer answer) noexcept;
+
+// What there is to decide by.
+struct Wait {
+    bool come;       // what it awaits is there
+    bool cancel;     // a cancellation was asked for
+    bool sleeps;     // it awaits a time only: the deadline
+    Maybe deadline;  // none: never
+};
+// Of a wait that has not been decided yet. What has come counts also when it comes behind the deadline: only this call
+// decides, and it has not before.
+WaitAnswer decide_wait(const Wait &wait, Micros now) noexcept;
+// Of one that has.
+WaitAnswer decided_wait(StepState state) noexcept;
+
+// Whom a signal to a queue concerns: a hash above 0. Two events that have the same one by chance make the jobs that
+// await them look in vain.
+std::int64_t event_hash(std::string_view queue, std::string_view event) noexcept;
+
+}  // namespace jobq::core

@@ -1,0 +1,174 @@
+// See steps.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "steps/signals.h"
+#include "steps/steps.h"
+#include "steps/table_in_use.h"
+
+namespace jobq {
+
+namespace {
+
+Statement find = {
+    R"(SELECT s.kind, s.event, s.state, s.until, s.result FROM jobq.steps s
+       WHERE s.job_id = $1 AND s.name = $2 COLLATE "C")",
+    {INT8OID, TEXTOID}};
+
+Statement add = {
+    R"(INSERT INTO jobq.steps (job_id, number, name, kind, state, until, event, _awaited, result)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9))",
+    {INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TEXTOID, INT8OID, JSONBOID}};
+
+Statement decide = {
+    R"(UPDATE jobq.steps s SET state = $3, result = $4, _awaited = NULL WHERE s.job_id = $1 AND s.name = $2 COLLATE "C")",
+    {INT8OID, TEXTOID, TEXTOID, JSONBOID}};
+
+Statement arm = {
+    R"(UPDATE jobq.steps s SET _awaited = $3 WHERE s.job_id = $1 AND s.name = $2 COLLATE "C" AND s._awaited IS DISTINCT FROM $3)",
+    {INT8OID, TEXTOID, INT8OID}};
+Statement disarm = {
+    R"(UPDATE jobq.steps s SET _awaited = NULL
+       WHERE s.job_id = $1 AND s._awaited IS NOT NULL AND s.name <> $2 COLLATE "C")",
+    {INT8OID, TEXTOID}};
+
+Statement read_of = {
+    R"(SELECT s.job_id, s.name, s.state, s.result FROM jobq.steps s WHERE s.job_id = ANY ($1) ORDER BY s.job_id, s.number)",
+    {INT8ARRAYOID}};
+
+Statement find_number = {R"(SELECT s.number FROM jobq.steps s WHERE s.job_id = $1 AND s.name = $2 COLLATE "C")",
+                         {INT8OID, TEXTOID}};
+Statement delete_from = {"DELETE FROM jobq.steps s WHERE s.job_id = $1 AND s.number >= $2", {INT8OID, INT8OID}};
+Statement find_last = {"SELECT coalesce(max(s.number), 0) FROM jobq.steps s WHERE s.job_id = $1", {INT8OID}};
+
+Statement delete_of = {"DELETE FROM jobq.steps s WHERE s.job_id = ANY ($1)", {INT8ARRAYOID}};
+Statement delete_all = {"DELETE FROM jobq.steps", {}, Planning::Free};
+Statement move = {"UPDATE jobq.steps s SET job_id = $2 WHERE s.job_id = $1", {INT8OID, INT8OID}};
+
+Statement find_awaited = {
+    R"(SELECT s.name, s.kind, s.event, s.until FROM jobq.steps s
+       WHERE s.job_id = $1 AND s._awaited IS NOT NULL ORDER BY s.number)",
+    {INT8OID}};
+
+Statement find_events = {
+    R"(SELECT array_agg(e.at), array_agg(e.event), array_agg(e.detail)
+       FROM (SELECT s.saved_at AS at,
+                    CASE s.kind WHEN 'step' THEN 'step done' WHEN 'sleep' THEN 'sleep begun' ELSE 'wait begun' END AS event,
+                    s.name || CASE s.state WHEN 'done' THEN '' ELSE ': ' || s.state END AS detail
+             FROM jobq.steps s WHERE s.job_id = $1
+             UNION ALL
+             SELECT g.sent_at, 'signal', g.event FROM jobq.job_signals g WHERE g.job_id = $1) e)",
+    {INT8OID}};
+
+[[noreturn]] void other_use(text *name, const Row &row, core::StepKind kind) {
+    const auto chars = [](std::string_view value) { return pnstrdup(value.data(), value.size()); };
+    const std::string_view is = row.text_at(1);
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("the name \"%s\" stands for something else in this job", chars(view(name))),
+                    row.is_null(2) ? errdetail("It is that of a %s.", chars(is))
+                                   : errdetail("It is that of a wait for the event \"%s\".", chars(row.text_at(2))),
+                    errhint("What a job does, sleeps for and awaits has one namespace: give this %s a name of its own.",
+                            core::step_kind_name(kind))));
+    pg_unreachable();
+}
+
+bool is_use(const Row &row, core::StepKind kind, const text *event) {
+    if (row.text_at(1) != core::step_kind_name(kind)) return false;
+    return row.is_null(2) ? event == nullptr : event != nullptr && row.text_at(2) == view(event);
+}
+
+}  // namespace
+
+bool any_step() { return is_in_use("steps"); }
+
+void require_steps() {
+    require_job_columns();
+    if (steps_column() != InvalidAttrNumber) return;
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("table jobq.jobs has no column \"%s\"", kStepsColumn),
+                    errhint("Run ALTER EXTENSION jobq UPDATE.")));
+}
+
+SavedStep find_step(const JobsTable &jobs, int64 job, text *name, core::StepKind kind, text *event) {
+    SavedStep step = {};
+    const Rows rows = read(find, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)), jobs.table.snapshot);
+    if (rows.size() == 0) return step;
+    const Row row = rows[0];
+    if (!is_use(row, kind, event)) other_use(name, row, kind);
+    step.found = true;
+    core::parse_step_state(row.text_at(3), &step.state);
+    if (!row.is_null(4)) step.until = DatumGetTimestampTz(row.get(4));
+    bool none;
+    step.result = row.get(5, &none);
+    step.has_result = !none;
+    return step;
+}
+
+void add_step(const NewStep &step) {
+    run(add, Params()
+                 .add(Int64GetDatum(step.job))
+                 .add(Int64GetDatum(step.number))
+                 .add(PointerGetDatum(step.name))
+                 .add(CStringGetTextDatum(core::step_kind_name(step.kind)))
+                 .add(CStringGetTextDatum(core::step_state_name(step.state)))
+                 .add_if(step.until.has_value(), TimestampTzGetDatum(step.until.value_or(0)))
+                 .add_if(step.event != nullptr, PointerGetDatum(step.event))
+                 .add_if(step.awaited != 0, Int64GetDatum(step.awaited))
+                 .add_if(step.has_result, step.result));
+}
+
+void arm_step(int64 job, text *name, int64 awaited) {
+    run(arm, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)).add(Int64GetDatum(awaited)));
+}
+
+void disarm_other_steps(int64 job, text *name) {
+    run(disarm, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)));
+}
+
+void decide_step(int64 job, text *name, core::StepState state, bool has_result, Datum result) {
+    run(decide, Params()
+                    .add(Int64GetDatum(job))
+                    .add(PointerGetDatum(name))
+                    .add(CStringGetTextDatum(core::step_state_name(state)))
+                    .add_if(has_result, result));
+}
+
+Rows read_steps(Datum jobs) { return run(read_of, Params().add(jobs)); }
+
+int64 number_of_step(int64 job, text *name) {
+    const Rows rows = run(find_number, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)));
+    return rows.size() == 0 ? 0 : rows[0].int64_at(1);
+}
+
+int64 drop_steps_from(int64 job, int64 number) {
+    run(delete_from, Params().add(Int64GetDatum(job)).add(Int64GetDatum(number)));
+    return run(find_last, Params().add(Int64GetDatum(job)))[0].int64_at(1);
+}
+
+void drop_all_steps_of(Datum *ids, int count) {
+    if (count > 0 && any_step()) run(delete_of, Params().add(array_of(ids, count, INT8OID)));
+}
+
+void delete_steps(Datum *ids, int count) {
+    drop_all_steps_of(ids, count);
+    delete_job_signals(ids, count);
+}
+
+void delete_all_steps() {
+    if (any_step()) run(delete_all, Params());
+    delete_all_job_signals();
+}
+
+void move_steps(int64 from, int64 to) {
+    if (any_step()) run(move, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
+    move_job_signals(from, to);
+}
+
+Rows read_step_events(int64 job) {
+    if (!any_step() && !is_in_use("job_signals")) return {nullptr, 0};
+    return read(find_events, Params().add(Int64GetDatum(job)));
+}
+
+Rows read_awaited(int64 job) { return read(find_awaited, Params().add(Int64GetDatum(job))); }
+
+}  // namespace jobq
