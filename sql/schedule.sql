@@ -124,6 +124,12 @@ SELECT failures, retry_at FROM jobq.schedules WHERE name = 'full';
 RESET client_min_messages;
 SELECT jobq_purge_queue('full'), tick('2035-01-01 00:01');
 SELECT name, runs(name), last_run, failures, error, retry_at FROM jobq.schedules ORDER BY name;
+-- More of them than one batch has.
+SELECT count(jobq_schedule('bad ' || n, '@every 1h', 'full', starts_at => '2035-01-02')) FROM generate_series(1, 510) n;
+SELECT jobq_schedule('behind them', '@every 1h', 'good', starts_at => '2035-01-02 00:00:00.1') > now();
+SET LOCAL client_min_messages = error;
+SELECT tick('2035-01-02 00:00:00.2') > 0;
+SELECT runs('behind them'), count(*) FILTER (WHERE failures = 1) AS failed FROM jobq.schedules WHERE name LIKE 'bad%';
 ROLLBACK;
 
 -- ---- Rows that come by COPY or INSERT, from a dump say, go on from now; one whose zone is unknown here says so.

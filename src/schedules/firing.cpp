@@ -219,7 +219,8 @@ void fire_batch(TimestampTz now, DutyOutcome *outcome) {
             outcome->done += firings[i].planned ? 1 : 0;
         },
         [&](int i, const FailureText &failure) { leave_out(firings[i].schedule, failure, now, outcome); });
-    outcome->more = outcome->done > 0 && (postponed || count == kBatch);
+    // Each of them has moved on or waits for its next try: this ends.
+    outcome->more = postponed || count == kBatch;
 }
 
 // How far the runs to come have been computed anew in this session.

@@ -182,7 +182,7 @@ async function main() {
 
   // What is not above, with values that follow from the types of the arguments.
   await rows('SELECT pg_stat_force_next_flush()');
-  const natural = { bigint: String, 'bigint[]': (ids) => ids.map(String), 'timestamp with time zone': (time) => new Date(time) };
+  const natural = { bigint: String, jsonb: (json) => (Array.isArray(json) ? JSON.stringify(json) : json), 'bigint[]': (ids) => ids.map(String), 'timestamp with time zone': (time) => new Date(time) };
   for (const call of await rows('SELECT * FROM derived_calls')) {
     const values = call.vals.map((given, n) => (given !== null && natural[call.types[n]] ? natural[call.types[n]](given) : given));
     const list = call.names.map((name, n) => `${name} => $${n + 1}`).join(', ');

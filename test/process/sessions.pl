@@ -152,7 +152,7 @@ is($b->query(q{SELECT count(*) FROM jobq.queues}), '1', 'views');
 $a->query(q{BEGIN; DROP EXTENSION jobq; CREATE EXTENSION jobq; SELECT jobq_create_queue('q', max_attempts => 3); COMMIT});
 is(max_attempts($b, 'q'), 3, 'the same in one transaction');
 is(claimed($b, q{'q', 'w'}), 'probe', 'claims');
-is($c->query(q{SELECT count(*) FROM jobq_tick()}), '7', 'and ticks');
+is($c->query(q{SELECT count(*) FROM jobq_tick()}), '8', 'and ticks');
 
 $_->quit for $a, $b, $c;
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000|cache lookup failed)/, 'no crash, no internal error');
