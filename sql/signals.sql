@@ -99,7 +99,8 @@ SELECT jobq_signal_job(:job, 'new way');
 SELECT settle();
 SELECT status FROM pg_temp.parcels WHERE id = :job;
 
--- In another queue it awaits the signals of that.
+-- In another queue it awaits the signals of that. (Without its group: there it would get into line.)
+UPDATE jobq.jobs SET group_key = NULL WHERE id = :job;
 SELECT lease AS l FROM pg_temp.claimed() \gset
 SELECT state FROM jobq_await(:job, :l, 'moved');
 UPDATE jobq.jobs SET queue = 'parcels 2' WHERE id = :job;
