@@ -8,6 +8,11 @@ ALTER TABLE jobq.jobs ADD COLUMN _steps bigint;
 COMMENT ON COLUMN jobq.jobs._due IS 'true while the job is scheduled, or blocked with a timeout, else NULL: promotion looks for it';
 COMMENT ON COLUMN jobq.jobs._must_end_at IS 'started_at + max_runtime while the job runs: then it is taken from its worker; NULL: no limit. While it awaits something: until when, infinity: for ever';
 COMMENT ON COLUMN jobq.jobs._steps IS 'number of its last step in jobq.steps; NULL: it has none';
+-- A library of 1.0 refuses from here on.
+DROP TRIGGER follow_job ON jobq.jobs;
+CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.follow_job('1.1');
 -- Schedules: what is enqueued again and again.
 
 -- The functions check and write it, the duty "schedules" fires what is due. `_due_at` is what that looks for.
