@@ -101,11 +101,9 @@ is_installed('work', $new, "the SQL is $new");
 install($old_library);
 $node->restart;
 is(value($node, 'work', 'SELECT jobq_version()'), $old, 'the old library, and the new SQL');
-is(value($node, 'work', q{SELECT jobq_enqueue('back') > 0}), 't', 'an enqueue works');
-$load = begin_load($node, 'work');
-load_goes_on($load, 'so does everything that the old library knows');
-is(end_load($load), '', 'no client met an error');
-check_load($load);
+# The table may have jobs that it would get wrong: src/sql/20_tables.sql, follow_job.
+refused('work', $_, "refused: $_") for q{SELECT jobq_enqueue('back')}, q{SELECT jobq_claim('crash')}, q{SELECT jobq_tick()},
+    q{UPDATE jobq.jobs SET priority = 1 WHERE queue = 'crash'};
 becomes_true($node, 'work', qq{SELECT note LIKE 'the extension is version $new, the library $old: install that library and restart%' FROM jobq.workers WHERE database = current_database()},
     'jobq.workers says what to do');
 # What it does not know.
@@ -119,7 +117,7 @@ for my $symbol (@missing)
     my (undef, $errors) = run_sql($node, 'work', "\\set VERBOSITY verbose\n$call");
     like($errors, qr/42883: could not find function "$symbol" in file/, "$call says that the library has it not");
 }
-is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue IN ('crash', 'back')}), 2, 'nothing is lost');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'crash'}), 1, 'nothing is lost');
 install($new_library);
 $node->restart;
 $load = begin_load($node, 'work');
@@ -147,13 +145,12 @@ $early->query('ALTER EXTENSION jobq UPDATE');
 like($early->{stderr}, qr/needs jobq's library \Q$new\E.*HINT/s, 'there the update is refused');
 value($node, 'apart', 'ALTER EXTENSION jobq UPDATE');
 is_installed('apart', $new, 'and done in the other');
-is($early->query("EXECUTE done($id, $lease)"), 't', 'the session with the old library reports on the job that it held');
-($id, $lease) = split /\|/, $early->query('EXECUTE claim');
-is(value($node, 'apart', "SELECT jobq_complete($id, $lease)"), 't', 'claims one that a session with the new library completes');
-my $claimed = value($node, 'apart', q{SELECT id || ', ' || lease FROM jobq_claim('q', 'late')});
-is($early->query("EXECUTE done($claimed)"), 't', 'and the other way round');
+$early->{stderr} = '';
+$early->query("EXECUTE done($id, $lease)");
+like($early->{stderr}, qr/needs jobq's library \S+ or a newer one, this session has \Q$old\E.*connect again/s, 'the session with the old library is told to connect again');
+is(value($node, 'apart', "SELECT jobq_complete($id, $lease)"), 't', 'connected again it reports on the job that it held');
 is(value($node, 'apart', q{SELECT string_agg(status || ' ' || count, ', ' ORDER BY status) FROM (SELECT status, count(*) FROM jobq.jobs GROUP BY 1) s}),
-    'pending 17, completed 3', 'nothing is lost');
+    'pending 19, completed 1', 'nothing is lost');
 end_sessions($early);
 
 unlike(log_since($node, $since), qr/PANIC|TRAP|terminated by signal (?!9)/, 'and nothing crashed');
