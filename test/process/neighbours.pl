@@ -74,6 +74,8 @@ value($node, 'empty', q{
             PERFORM pg_sleep(0.02);
         END LOOP;
     END $$});
+# Some neighbours look into every database when the server starts, and would be in the way of who copies it.
+value($node, 'postgres', 'ALTER DATABASE empty ALLOW_CONNECTIONS false');
 
 for my $name (@there)
 {
