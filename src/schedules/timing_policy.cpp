@@ -49,6 +49,8 @@ Micros run_behind(const Timing &timing, Micros after) noexcept {
 }
 
 Micros last_run_between(const Timing &timing, Micros after, Micros until) noexcept {
+    // There is none later, and differences must not overflow.
+    until = std::min(until, kLastMoment);
     if (timing.cron.every > 0) return last_every_between(timing, after, until);
     // Backwards in ever longer steps, until there is a run behind `low`; then by halves, until it is the last.
     Micros low = until, high = until, found = kNoMoment;

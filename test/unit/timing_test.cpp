@@ -74,6 +74,16 @@ TEST(Timing, EveryCountsFromItsStart) {
     EXPECT_EQ(run_behind(timing, kMorning - kDay), kMorning + 7);
 }
 
+// The moments of a timestamp go further than a difference of two of them.
+TEST(Timing, TheSearchEndsAtTheEndOfTime) {
+    const Micros latest = 9223371331199999999, epoch = -946684800 * kSecond;
+    for (const char *text : {"0 0 1 1 *", "@every 90s"}) {
+        const Micros last = last_run_between(timing_of(text), epoch, latest);
+        EXPECT_GT(last, kMorning);
+        EXPECT_LE(last, kLastMoment);
+    }
+}
+
 TEST(Timing, OneThatIsOnTimeIsFiredWhateverTheRules) {
     const Timing timing = timing_of("0 * * * *");
     for (const FiringRules &rules : {kOnce, kAll, kSkip}) {
