@@ -60,6 +60,8 @@ struct Step {
     bool apart;     // in the process that only counts the table
     bool too_long;  // the duty was left to that process
     DutyOutcome duty;
+    bool failed_before;  // and nothing has been said of its end
+    bool fails_still;    // though it has left out nothing
     Rest rest;
     TimestampTz deadline;
     bool in_use;
@@ -93,7 +95,9 @@ void work(Step *step) {
     } else {
         // A job that fails one is left out.
         check_deferred_constraints();
-        step->duty = run_duty(static_cast<Duty>(step->index), step->now, step->grace);
+        const auto duty = static_cast<Duty>(step->index);
+        step->duty = run_duty(duty, step->now, step->grace);
+        step->fails_still = step->failed_before && step->duty.failed == 0 && leaves_out_still(duty);
     }
 }
 
@@ -189,9 +193,7 @@ void record_success(DatabaseState *db, const Step *step) {
     const uint32 logged = report->logged;
     const TimestampTz now = GetCurrentTimestamp();
     const bool left_out = step->duty.failed > 0;
-    // It deals with what commits tell of: that others could be changed says nothing of those left out before.
-    const bool as_before = !left_out && is_unblocking(step->index) && unblocking_fails();
-    const uint32 fingerprint = left_out ? fingerprint_of(step->duty.error) : as_before ? logged : 0;
+    const uint32 fingerprint = left_out ? fingerprint_of(step->duty.error) : step->fails_still ? logged : 0;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     const bool rested = db->rests != Rest::None && changes_jobs(step->index);
     if (rested) db->rests = Rest::None;
@@ -202,7 +204,7 @@ void record_success(DatabaseState *db, const Step *step) {
     report->done += step->duty.done;
     if (left_out)
         show_error(db, step->index, step->duty.error, now);
-    else if (!as_before && !step->too_long)
+    else if (!step->fails_still && !step->too_long)
         show_end_of_error(db, step->index, now);
     LWLockRelease(database_states_lock());
     if (rested) ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
@@ -235,6 +237,8 @@ void run_step(DatabaseState *db, Step *step, MemoryContext memory) {
     step->outcome = Outcome::Failed;
     step->too_long = false;
     step->duty = {};
+    step->failed_before = db->steps[step->index].logged != 0;
+    step->fails_still = false;
     PG_TRY();
     { run_transaction(step); }
     PG_CATCH();

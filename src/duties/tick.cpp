@@ -64,6 +64,11 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int ba
     });
 }
 
+bool leaves_out_still(Duty duty) {
+    if (duty == Duty::Unblock) return unblocking_fails();
+    return duty == Duty::Schedules && with_spi([] { return any_schedule_fails(); });
+}
+
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start) {
     grace_start = later_grace(grace_start);
     return with_spi([&] {

@@ -23,6 +23,10 @@ Rest rest_of_duties();
 // of those that it has changed before.
 DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int batches = 1);
 
+// Whether rows that a batch before has left out would be left out still: a batch that leaves out none has not looked at
+// them, where a duty tries them more rarely than others. An SPI connection is opened within.
+bool leaves_out_still(Duty duty);
+
 // The earliest moment at which rescue, cancel, promote or a schedule has something to do; DT_NOEND when never.
 TimestampTz next_deadline(TimestampTz now, TimestampTz grace_start);
 

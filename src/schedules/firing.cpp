@@ -49,6 +49,9 @@ Statement note_failure = {
 Statement get_next_due = {
     "SELECT s._due_at FROM jobq.schedule_settings s WHERE s._due_at IS NOT NULL ORDER BY s._due_at LIMIT 1", {}};
 
+Statement find_failing = {
+    "SELECT 1 FROM jobq.schedule_settings s WHERE s.error IS NOT NULL LIMIT 1", {}, Planning::Free};
+
 // Without a lock: hardly any of them changes.
 Statement read_page = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
        WHERE s.name > $1 AND s.next_run > $2 ORDER BY s.name LIMIT $3)",
@@ -271,6 +274,8 @@ DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start) {
     AtEOXact_GUC(true, nest_level);
     return outcome;
 }
+
+bool any_schedule_fails() { return has_schedules() && run(find_failing, Params()).size() > 0; }
 
 TimestampTz next_schedule_due() {
     if (!settings.schedules || !has_schedules()) return DT_NOEND;

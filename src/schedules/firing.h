@@ -15,6 +15,9 @@ namespace jobq {
 // the first call of a session, runs to come are computed anew: zones may have changed, or the time.
 DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start);
 
+// Whether there is one that could not be fired when it was tried last.
+bool any_schedule_fails();
+
 // When the next one is due; DT_NOEND: none is.
 TimestampTz next_schedule_due();
 

@@ -161,12 +161,18 @@ is(value($node, 'work', q{SELECT skipped > 2 AND skip_reason = 'deadline' FROM j
 
 # ---- a failure shows, holds up nobody, and ends
 
+my $position = log_size($node);
 value($node, 'work', q{SELECT jobq_create_queue('full', max_depth => 1), jobq_schedule('full', '@every 1s', 'full')});
 becomes_true($node, 'work', q{SELECT failures >= 2 AND error ~ 'full' AND retry_at > now() FROM jobq.schedules WHERE name = 'full'}, 'a full queue shows');
 becomes_true($node, 'work', q{SELECT last_error ~ 'schedule "full": queue "full" is full' FROM jobq.workers WHERE database = 'work'}, 'and is an error of the worker');
 goes_on($node, 'beside a full queue');
+becomes_true($node, 'work', q{SELECT failures >= 4 FROM jobq.schedules WHERE name = 'full'}, 'it goes on to fail while others are fired');
+is(count_in_log($node, qr/schedules works again/, $position), 0, 'the log does not say that it is over');
+is(count_in_log($node, qr/schedules: left out/, $position), 1, 'and says but once that it began');
+is(value($node, 'work', q{SELECT last_error_over_at FROM jobq.workers WHERE database = 'work'}), '', 'nor does jobq.workers');
 value($node, 'work', q{SELECT jobq_purge_queue('full'), jobq_alter_queue('full', max_depth => 1000)});
 becomes_true($node, 'work', q{SELECT failures = 0 AND error IS NULL FROM jobq.schedules WHERE name = 'full'}, 'it is tried again');
+becomes_true($node, 'work', q{SELECT last_error_over_at > last_error_at FROM jobq.workers WHERE database = 'work'}, 'jobq.workers says that it is over');
 
 # ---- the clock was wrong, or zones have changed: what is to come is computed anew when a worker starts
 
