@@ -151,6 +151,15 @@ UPDATE jobq.schedule_settings SET next_run = now() WHERE name = 'copied';
 UPDATE jobq.schedule_settings SET paused = false WHERE name = 'paused';
 SELECT tick(now());
 SELECT name, next_run > now() AS later, last_run = now() AS ran, error FROM jobq.schedules ORDER BY name;
+-- Infinity is no bound. What was fired while the clock was hours ahead is not fired again; one that was days ahead was wrong.
+UPDATE jobq.schedule_settings SET starts_at = '-infinity', ends_at = 'infinity' WHERE name = 'copied';
+UPDATE jobq.schedule_settings SET timezone = 'Europe/Berlin', last_run = date_trunc('hour', now()) + interval '3 hours' WHERE name = 'paused';
+UPDATE jobq.schedule_settings SET timezone = 'Europe/Berlin', last_run = now() + interval '2 days' WHERE name = 'stranger';
+SELECT name, next_run <= now() + interval '1 hour' AS within_the_hour, next_run = last_run + interval '1 hour' AS behind FROM jobq.schedules WHERE name <> 'stranger' ORDER BY name;
+SELECT jobq_schedule('stranger', '@hourly', 'q', timezone => 'Europe/London') <= now() + interval '1 hour' AS days_ahead;
+-- One without a next run, though it has some, gets it back when it is deployed again.
+UPDATE jobq.schedule_settings SET next_run = NULL WHERE name = 'stranger';
+SELECT change, next_run > now() AS later FROM jobq_schedules('[{"name": "stranger", "cron": "@hourly", "queue": "q", "timezone": "Europe/London"}]');
 ROLLBACK;
 
 -- ---- A deployment: the set is what the JSON says, within its source.

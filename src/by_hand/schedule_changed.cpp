@@ -75,8 +75,7 @@ void go_on_from_now(ScheduleRow *schedule) {
     FailureText failure;
     const auto compute = [&] {
         const core::Timing timing = timing_of(spec, schedule->moment("created_at").value_or(now));
-        const core::Micros next = core::run_behind(timing, now);
-        if (next != core::kNoMoment) next_run = next;
+        next_run = next_run_from(timing, schedule->moment("last_run"), now);
     };
     if (!schedule->flag("paused")) due = attempt(compute, &failure) ? next_run : core::Maybe(now);
     schedule->put_moment("next_run", next_run);

@@ -80,10 +80,14 @@ void skip(Firing *firing, int64 count, TimestampTz last, const char *reason) {
     firing->skip_reason = reason;
 }
 
+TimestampTz next_from(const Schedule &schedule, const core::Timing &timing, TimestampTz now) {
+    return next_run_from(timing, schedule.last_run, now).value_or(core::kNoMoment);
+}
+
 // A copy goes on from its adoption, and what came from elsewhere without a next run from now.
 TimestampTz first_due(const Schedule &schedule, const core::Timing &timing, TimestampTz now) {
     const TimestampTz adopted = adopted_at();
-    if (!schedule.next_run) return core::run_behind(timing, core::resume_behind(now, schedule.last_run.value_or(now)));
+    if (!schedule.next_run) return next_from(schedule, timing, now);
     if (*schedule.next_run > adopted || adopted > GetCurrentTimestamp()) return *schedule.next_run;
     return core::run_behind(timing, adopted);
 }
@@ -243,8 +247,7 @@ void renew_page(TimestampTz now, DutyOutcome *outcome) {
         FailureText failure;
         const auto renew_one = [&] {
             const core::Timing timing = timing_of(schedule.spec, schedule.created_at);
-            const TimestampTz next =
-                core::run_behind(timing, core::resume_behind(now, schedule.last_run.value_or(now)));
+            const TimestampTz next = next_from(schedule, timing, now);
             if (next == *schedule.next_run) return;
             run(renew, Params()
                            .add(PointerGetDatum(schedule.spec.name))

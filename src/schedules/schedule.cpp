@@ -120,9 +120,16 @@ core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at) {
     timing.cron = cron_of(spec.cron, "cron");
     timing.zone = find_zone(view(spec.timezone), "timezone");
     timing.every_from = core::bounded_moment(spec.starts_at.value_or(created_at));
-    timing.starts_at = spec.starts_at.value_or(-core::kNoMoment);
-    timing.ends_at = spec.ends_at.value_or(core::kNoMoment);
+    // By hand they may be infinite.
+    timing.starts_at = core::bounded_moment(spec.starts_at.value_or(-core::kNoMoment));
+    timing.ends_at = core::bounded_moment(spec.ends_at.value_or(core::kNoMoment));
     return timing;
+}
+
+core::Maybe next_run_from(const core::Timing &timing, const core::Maybe &last_run, TimestampTz now) {
+    const core::Micros next = core::run_behind(timing, core::resume_behind(now, last_run.value_or(now)));
+    if (next == core::kNoMoment) return {};
+    return next;
 }
 
 core::Missed missed_of(const ScheduleSpec &spec) {

@@ -44,6 +44,9 @@ core::Cron cron_of(const text *expression, const char *argument);
 // 22023 for an expression, a zone, or bounds between which it never runs.
 core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at);
 
+// The next run of one that goes on from `now`; none: there is none any more.
+core::Maybe next_run_from(const core::Timing &timing, const core::Maybe &last_run, TimestampTz now);
+
 core::Missed missed_of(const ScheduleSpec &spec);
 core::Overlap overlap_of(const ScheduleSpec &spec);
 

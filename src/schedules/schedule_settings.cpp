@@ -29,12 +29,13 @@ Statement insert = {"INSERT INTO jobq.schedule_settings AS s (name, " SPEC_COLUM
                     Planning::Free};
 
 // Of a row that is locked. What it was told before may have been why it failed: it is tried again at once. By their
-// texts: an interval of a month equals one of 30 days.
+// texts: an interval of a month equals one of 30 days. One that nobody looks at any more, though it has runs to come,
+// is changed too.
 Statement update = {"UPDATE jobq.schedule_settings s SET (" SPEC_COLUMNS
                     ", next_run, _due_at, error, failures, _unfinished) = (" SPEC_PARAMETERS
-                    ", $17, $17, NULL, 0, $18) WHERE s.name = $1 AND ROW(" SPEC_PARAMETERS
+                    ", $17, $17, NULL, 0, $18) WHERE s.name = $1 AND (ROW(" SPEC_PARAMETERS
                     ")::text "
-                    "IS DISTINCT FROM ROW(" SPEC_COLUMNS ")::text",
+                    "IS DISTINCT FROM ROW(" SPEC_COLUMNS ")::text OR s._due_at IS NULL AND $17 IS NOT NULL)",
                     {SPEC_TYPES, TIMESTAMPTZOID, INT8ARRAYOID},
                     Planning::Free};
 
@@ -86,12 +87,6 @@ Params params_of(const ScheduleSpec &spec, bool paused) {
         .add(PointerGetDatum(spec.source));
 }
 
-core::Maybe next_behind(const ScheduleSpec &spec, TimestampTz created_at, TimestampTz after) {
-    const core::Micros next = core::run_behind(timing_of(spec, created_at), after);
-    if (next == core::kNoMoment) return {};
-    return next;
-}
-
 bool same_times(const ScheduleSpec &a, const ScheduleSpec &b) {
     return view(a.cron) == view(b.cron) && view(a.timezone) == view(b.timezone) && a.starts_at == b.starts_at &&
            a.ends_at == b.ends_at;
@@ -127,8 +122,8 @@ Scheduled change_schedule(const Schedule &before, const ScheduleSpec &spec, Time
     core::Maybe next_run = before.next_run;
     if (paused)
         next_run = {};
-    else if (was_paused || !same_times(before.spec, spec))
-        next_run = next_behind(spec, before.created_at, Max(now, before.last_run.value_or(now)));
+    else if (was_paused || !before.next_run || !same_times(before.spec, spec))
+        next_run = next_run_from(timing_of(spec, before.created_at), before.last_run, now);
     bool any_unfinished;
     const Datum unfinished = unfinished_of(before, spec, &any_unfinished);
     run(update, params_of(spec, paused)
@@ -151,7 +146,7 @@ Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, Timest
             return change_schedule(before, spec, now);
         }
         const bool paused = spec.paused.value_or(false);
-        const core::Maybe next_run = paused ? core::Maybe() : next_behind(spec, now, now);
+        const core::Maybe next_run = paused ? core::Maybe() : next_run_from(timing_of(spec, now), {}, now);
         run(insert, params_of(spec, paused)
                         .add(TimestampTzGetDatum(now))
                         .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0))));
@@ -176,8 +171,7 @@ void remove_schedule(const text *name) { run(remove, Params().add(PointerGetDatu
 void pause_schedule(const text *name) { run(pause, Params().add(PointerGetDatum(name))); }
 
 void resume_schedule(const Schedule &schedule, TimestampTz now) {
-    const TimestampTz after = core::resume_behind(now, schedule.last_run.value_or(now));
-    const core::Maybe next_run = next_behind(schedule.spec, schedule.created_at, after);
+    const core::Maybe next_run = next_run_from(timing_of(schedule.spec, schedule.created_at), schedule.last_run, now);
     run(resume, Params()
                     .add(PointerGetDatum(schedule.spec.name))
                     .add_if(next_run.has_value(), TimestampTzGetDatum(next_run.value_or(0))));
