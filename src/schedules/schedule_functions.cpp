@@ -71,6 +71,7 @@ Element *read_elements(Jsonb *specs, text *source, const QueueScope *scope, Time
     JsonbValue element;
     JsonbIteratorNext(&iterator, &element, true);  // the array itself
     while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
+        CHECK_FOR_INTERRUPTS();
         ++*number;
         if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
         elements[*number - 1] = {schedule_of_object(element.val.binary.data, source, scope, now), *number, {}};

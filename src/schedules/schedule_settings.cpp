@@ -57,11 +57,14 @@ Statement lock_sets = {"LOCK TABLE jobq.schedule_settings IN SHARE UPDATE EXCLUS
 Statement remove_others = {
     R"(WITH others AS MATERIALIZED (
            SELECT s.name FROM jobq.schedule_settings s
-           WHERE s.source = $1 AND s.name <> ALL ($2) AND ($3 IS NULL OR s.queue = ANY ($3)) ORDER BY s.name FOR UPDATE),
+           WHERE s.name = ANY (ARRAY (SELECT o.name FROM jobq.schedule_settings o
+                                      WHERE o.source = $1 AND ($3 IS NULL OR o.queue = ANY ($3))
+                                      EXCEPT SELECT unnest($2)))
+             AND s.source = $1 AND ($3 IS NULL OR s.queue = ANY ($3))
+           ORDER BY s.name FOR UPDATE),
        gone AS (DELETE FROM jobq.schedule_settings s USING others o WHERE s.name = o.name RETURNING s.name)
        SELECT g.name FROM gone g ORDER BY g.name)",
-    {TEXTOID, TEXTARRAYOID, TEXTARRAYOID},
-    Planning::Free};
+    {TEXTOID, TEXTARRAYOID, TEXTARRAYOID}};
 
 Statement lock_of_queue = {
     "SELECT 1 FROM jobq.schedule_settings s WHERE s.queue = $1 ORDER BY s.name FOR UPDATE", {TEXTOID}, Planning::Free};
