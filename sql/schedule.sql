@@ -212,6 +212,7 @@ SELECT jobq_schedule('bad', '@daily', 'q', NULL);
 SELECT jobq_schedule('bad', '@daily', 'q', kind => repeat('k', 256));
 SELECT jobq_schedule('bad', '@daily', 'q', missed => 'never');
 SELECT jobq_schedule('bad', '@daily', 'q', overlap => 'Skip');
+SELECT jobq_schedule('bad', '@daily', 'q', overlap => repeat('x', 1000));
 SELECT jobq_schedule('bad', '@daily', 'q', max_missed => 0);
 SELECT jobq_schedule('bad', '@daily', 'q', max_missed => 1001);
 SELECT jobq_schedule('bad', '@daily', 'q', deadline => '0');

@@ -10,6 +10,7 @@
 
 extern "C" {
 #include "access/detoast.h"
+#include "lib/stringinfo.h"
 #include "tcop/utility.h"
 }
 
@@ -58,6 +59,30 @@ void check_name(std::string_view value, ArgumentName name, size_t limit, bool al
 
 void check_queue_name(std::string_view queue, ArgumentName name) {
     check_name(queue, name, core::kMaxQueueBytes, false);
+}
+
+int shown_bytes(std::string_view given) { return pg_mbcliplen(given.data(), static_cast<int>(given.size()), 100); }
+
+void refuse_choice(const char *name, std::string_view given, const std::string_view *choices, int count) {
+    StringInfoData words;
+    initStringInfo(&words);
+    for (int i = 0; i < count; i++)
+        appendStringInfo(&words, "%s'%.*s'",
+                         i == 0          ? ""
+                         : i < count - 1 ? ", "
+                                         : " or ",
+                         static_cast<int>(choices[i].size()), choices[i].data());
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", name, shown_bytes(given), given.data()),
+                    errhint("Use %s.", words.data)));
+    pg_unreachable();
+}
+
+void refuse_key(const char *name, std::string_view key, const char *hint) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"%s\" has an unknown key \"%.*s\"", name, shown_bytes(key), key.data()),
+                    errhint("%s", hint)));
+    pg_unreachable();
 }
 
 int16 check_priority(int32 priority, const char *name) {

@@ -42,6 +42,11 @@ text *require_text(FunctionCallInfo fcinfo, int n, const char *name);
 void check_queue_name(std::string_view queue, ArgumentName name);
 // 42622 when longer than `limit` bytes; 42602 when empty and `allow_empty` is not set.
 void check_name(std::string_view value, ArgumentName name, size_t limit, bool allow_empty);
+// How much of what somebody has given an error shows, in bytes: it may be long.
+int shown_bytes(std::string_view given);
+// 22023: what is given is none of the choices, or of the keys of an object.
+[[noreturn]] void refuse_choice(const char *name, std::string_view given, const std::string_view *choices, int count);
+[[noreturn]] void refuse_key(const char *name, std::string_view key, const char *hint);
 // 22003 outside smallint.
 int16 check_priority(int32 priority, const char *name);
 // 22023 below 1.

@@ -191,11 +191,7 @@ constexpr Key kKeys[] = {
 const Key &find_key(std::string_view name, const char *argument) {
     for (const Key &key : kKeys)
         if (name == key.name) return key;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\" has an unknown key \"%.*s\"", argument, static_cast<int>(name.size()),
-                           name.data()),
-                    errhint("The keys are the names of the parameters of jobq_enqueue().")));
-    pg_unreachable();
+    refuse_key(argument, name, "The keys are the names of the parameters of jobq_enqueue().");
 }
 
 void add_key_context(void *reading) { errcontext("key \"%s\"", static_cast<Reading *>(reading)->key); }
@@ -211,30 +207,20 @@ void read_key(std::string_view name, const JsonbValue &value, const char *argume
     error_context_stack = context.previous;
 }
 
-// 22023 unless `value` is one of the choices; the last may be empty.
-void check_choice(const text *value, const char *name, std::string_view a, std::string_view b, std::string_view c) {
-    const std::string_view chosen = view(value);
-    if (chosen == a || chosen == b || (!c.empty() && chosen == c)) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", name, static_cast<int>(chosen.size()),
-                           chosen.data()),
-                    c.empty() ? errhint("Use '%s' or '%s'.", a.data(), b.data())
-                              : errhint("Use '%s', '%s' or '%s'.", a.data(), b.data(), c.data())));
-}
-
 }  // namespace
 
 core::OnConflict check_on_conflict(const text *value) {
+    constexpr std::string_view choices[] = {"ignore", "replace", "error"};
     core::OnConflict choice = core::OnConflict::Ignore;
-    check_choice(value, "on_conflict", "ignore", "replace", "error");
-    core::parse_on_conflict(view(value), &choice);
+    if (!core::parse_on_conflict(view(value), &choice)) refuse_choice("on_conflict", view(value), choices, 3);
     return choice;
 }
 
 core::OnDependencyFailure check_on_dependency_failure(const text *value) {
+    constexpr std::string_view choices[] = {"cancel", "run"};
     core::OnDependencyFailure choice = core::OnDependencyFailure::Cancel;
-    check_choice(value, "on_dependency_failure", "cancel", "run", "");
-    core::parse_on_dependency_failure(view(value), &choice);
+    if (!core::parse_on_dependency_failure(view(value), &choice))
+        refuse_choice("on_dependency_failure", view(value), choices, 2);
     return choice;
 }
 

@@ -5,10 +5,6 @@
 #include "compat/memory.h"
 #include "queues/queue_settings.h"
 
-extern "C" {
-#include "lib/stringinfo.h"
-}
-
 namespace jobq {
 
 namespace {
@@ -26,26 +22,11 @@ void check_number(const core::QueueSetting &setting, int32 value) {
                     errhint("Leave it out to take the default, or to keep what is set.")));
 }
 
-// 'reject' or 'drop_oldest'.
-const char *described_words(std::string_view words) {
-    StringInfoData text;
-    initStringInfo(&text);
-    appendStringInfoChar(&text, '\'');
-    for (const char c : words)
-        if (c == ' ')
-            appendStringInfoString(&text, "' or '");
-        else
-            appendStringInfoChar(&text, c);
-    appendStringInfoChar(&text, '\'');
-    return text.data;
-}
-
 void check_choice(const core::QueueSetting &setting, std::string_view word) {
     if (core::choice_of(setting.words, word) >= 0) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", setting.name, static_cast<int>(word.size()),
-                           word.data()),
-                    errhint("Use %s.", described_words(setting.words))));
+    std::string_view choices[core::kMostChoices];
+    const int count = core::split_choices(setting.words, choices);
+    refuse_choice(setting.name, word, choices, count);
 }
 
 // The field of a setting from the column that has its value.

@@ -5,13 +5,21 @@
 
 namespace jobq::core {
 
-int choice_of(std::string_view words, std::string_view word) noexcept {
-    for (int i = 0; !words.empty(); i++) {
+int split_choices(std::string_view words, std::string_view (&choices)[kMostChoices]) noexcept {
+    int count = 0;
+    while (!words.empty() && count < kMostChoices) {
         const std::size_t end = std::min(words.find(' '), words.size());
-        if (words.substr(0, end) == word) return i;
+        choices[count++] = words.substr(0, end);
         words.remove_prefix(std::min(end + 1, words.size()));
     }
-    return -1;
+    return count;
+}
+
+int choice_of(std::string_view words, std::string_view word) noexcept {
+    std::string_view choices[kMostChoices];
+    const int count = split_choices(words, choices);
+    const std::string_view *found = std::find(choices, choices + count, word);
+    return found == choices + count ? -1 : static_cast<int>(found - choices);
 }
 
 Micros bounded(const QueueSetting &setting, Micros span) noexcept {

@@ -100,6 +100,9 @@ constexpr const QueueSetting &setting_of(SettingNumber number) { return kQueueSe
 constexpr QueueSetting kHeartbeatTimeout = setting_of(SettingNumber::heartbeat_timeout);
 constexpr QueueSetting kMaxRuntime = setting_of(SettingNumber::max_runtime);
 
+constexpr int kMostChoices = 8;
+// The words apart: how many they are.
+int split_choices(std::string_view words, std::string_view (&choices)[kMostChoices]) noexcept;
 // Which of the words this is, counted from 0; -1: none of them.
 int choice_of(std::string_view words, std::string_view word) noexcept;
 

@@ -108,8 +108,7 @@ core::Cron cron_of(const text *expression, const char *argument) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"%s\"%s%s %s", argument, whole ? "" : ": field ",
                            whole ? "" : core::field_name(error.field), error.problem),
-                    errdetail("At position %d of \"%.*s\".", error.position,
-                              pg_mbcliplen(words.data(), static_cast<int>(words.size()), 100), words.data()),
+                    errdetail("At position %d of \"%.*s\".", error.position, shown_bytes(words), words.data()),
                     errhint("Five fields: minute, hour, day of month, month, weekday; six: second in front of them. "
                             "For example '*/15 8-18 * * mon-fri', '@daily', '@every 90s'.")));
     pg_unreachable();

@@ -64,21 +64,12 @@ struct Values {
     Interval *interval_at(Argument n) const { return nulls[n] ? nullptr : DatumGetIntervalP(values[n]); }
 };
 
-// 'a', 'b' or 'c'.
-const char *described(const std::string_view (&names)[3]) {
-    return psprintf("'%s', '%s' or '%s'", names[0].data(), names[1].data(), names[2].data());
-}
-
-template <typename Choice>
+template <typename Choice, int count>
 void check_choice(const Values &values, Argument n, bool (*parse)(std::string_view, Choice *),
-                  const std::string_view (&names)[3]) {
+                  const std::string_view (&names)[count]) {
     Choice choice;
     const std::string_view given = view(values.text_at(n));
-    if (parse(given, &choice)) return;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"%s\" has no such choice: \"%.*s\"", kArguments[n].name,
-                           static_cast<int>(given.size()), given.data()),
-                    errhint("Use %s.", described(names))));
+    if (!parse(given, &choice)) refuse_choice(kArguments[n].name, given, names, count);
 }
 
 void check_max_missed(int32 value) {
@@ -196,10 +187,7 @@ Datum value_of(const ArgumentInfo &argument, const JsonbValue &value) {
 int argument_of_key(std::string_view key) {
     for (int n = 0; n < kArgumentCount; n++)
         if (n != kSource && key == kArguments[n].name) return n;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"specs\" has an unknown key \"%.*s\"", static_cast<int>(key.size()), key.data()),
-                    errhint("The keys are the names of the parameters of jobq_schedule() but source.")));
-    pg_unreachable();
+    refuse_key("specs", key, "The keys are the names of the parameters of jobq_schedule() but source.");
 }
 
 void add_key_context(void *name) { errcontext("key \"%s\"", static_cast<const char *>(name)); }

@@ -76,7 +76,7 @@ core::Zone find_zone(std::string_view name, ArgumentName argument) {
     if (zone == nullptr || (!is_known(zone) && !is_listed(pg_get_timezone_name(zone))))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"%s\" is not the name of a time zone: \"%.*s\"", argument.name,
-                               pg_mbcliplen(given, static_cast<int>(name.size()), 100), given),
+                               shown_bytes(name), name.data()),
                         errhint("Take a name of the view pg_timezone_names, such as Europe/Berlin.")));
     if (!is_known(zone)) remember(zone);
     pfree(given);
