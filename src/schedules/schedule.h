@@ -41,7 +41,7 @@ Schedule schedule_of(const Row &row);
 
 // The expression of an argument; 22023 with field and position where it is none.
 core::Cron cron_of(const text *expression, const char *argument);
-// 22023 for an expression, a zone, or bounds between which it never runs.
+// 22023 for an expression or a zone that is none.
 core::Timing timing_of(const ScheduleSpec &spec, TimestampTz created_at);
 
 // The next run of one that goes on from `now`; none: there is none any more.
