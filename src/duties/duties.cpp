@@ -371,6 +371,8 @@ void add_missing_lanes(DutyOutcome *outcome) {
         for (count = 0; count < kLanesAtOnce && next_lane(&jobs, &lane);) lanes[count++] = Int64GetDatum(lane);
         if (count == 0) break;
         Rows missing = run(find_missing_lanes, Params().add(array_of(lanes, count, INT8OID)));
+        // Behind the look at the directory: a queue that was dropped before it has no jobs either.
+        if (missing.size() > 0) renew_snapshot(&jobs);
         for (uint64 i = 0; i < missing.size() && entries > 0; i++) {
             const int64 id = missing[i].int64_at(1);
             if (id != from.lane) from = {id, core::kFirstKey};
