@@ -78,10 +78,11 @@ export async function serveOne(client, queue, patience = '3 days') {
     if (error instanceof Stop) {
       outcome = error.message;
       if (outcome.startsWith('cancel')) await client.query('SELECT jobq_release($1, $2)', [job.id, job.lease]);
-    } else if (error.code) {
+    } else {
+      // Of whatever kind: one bad order must not end the worker. One whose connection is gone ends here.
       outcome = error.code === 'JQ001' ? 'lost' : `failed: ${error.message}`;
       await client.query('SELECT jobq_fail($1, $2, $3)', [job.id, job.lease, error.message]);
-    } else throw error;
+    }
   }
   console.log(`job ${job.id}: ${outcome}`);
   return true;

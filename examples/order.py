@@ -98,10 +98,10 @@ def serve_one(conn, queue, patience=PATIENCE):
         outcome = str(stop)
         if outcome in ("cancel", "cancelled"):
             conn.execute("SELECT jobq_release(%s, %s)", (workflow.id, workflow.lease))
-    except psycopg.Error as error:
+    except Exception as error:  # of whatever kind: one bad order must not end the worker
         if conn.closed:
             raise
-        outcome = "lost" if error.sqlstate == "JQ001" else f"failed: {error}"
+        outcome = "lost" if getattr(error, "sqlstate", None) == "JQ001" else f"failed: {error!r}"
         conn.execute("SELECT jobq_fail(%s, %s, %s)", (workflow.id, workflow.lease, str(error)))
     print(f"job {job['id']}: {outcome}", flush=True)
     return True

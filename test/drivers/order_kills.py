@@ -103,8 +103,9 @@ def kill_many(language, command):
 
 
 def finish(language, command, orders):
-    """Nobody is killed any more."""
+    """Nobody is killed any more, not by a bad order either."""
     queue = f"{language} orders"
+    bad = value("SELECT jobq_enqueue(%s, 'null', max_attempts => 1, priority => -1)", queue)
     worker = subprocess.Popen([*command, "1000000000"], stdout=subprocess.DEVNULL, cwd=ROOT / "examples")
     give_up = time.monotonic() + 120
     left = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status <= 'processing'"
@@ -114,7 +115,8 @@ def finish(language, command, orders):
         time.sleep(0.02)
     worker.kill()
     worker.wait()
-    check(value("SELECT string_agg(DISTINCT status::text, ' ') FROM jobq.jobs WHERE queue = %s", queue), "completed", f"{language}: all orders are done")
+    check(value("SELECT string_agg(DISTINCT status::text, ' ') FROM jobq.jobs WHERE queue = %s AND id <> %s", queue, bad), "completed", f"{language}: all orders are done")
+    check(value("SELECT status::text FROM jobq_get(%s)", bad), "failed", f"{language}: a bad one fails, and its worker goes on")
     lost = value("SELECT count(*) FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = %s AND a.outcome = 'lost'", queue)
     check(lost > KILLS / 3, True, f"{language}: {orders} orders; {lost} attempts lost their workers")
 
@@ -126,7 +128,7 @@ def judge(language):
                (SELECT count(*) FROM charges c WHERE c.order_id = (j.payload->>'order')::bigint),
                (SELECT count(*) FROM shipments s WHERE s.order_id = (j.payload->>'order')::bigint),
                (SELECT count(*) FROM refunds r WHERE r.order_id = (j.payload->>'order')::bigint)
-        FROM jobq.jobs j WHERE j.queue = %s""", (f"{language} orders",)).fetchall()
+        FROM jobq.jobs j WHERE j.queue = %s AND j.status = 'completed'""", (f"{language} orders",)).fetchall()
     wrong = [row for row in rows if row[2:] != (1, 1, 0 if row[1] else 1)]
     check(wrong, [], f"{language}: each order was charged and shipped once, and refunded once where it was not delivered")
     check(len({row[1] for row in rows}), 2, f"{language}: some were delivered, and of some the time was over")
