@@ -45,7 +45,7 @@ core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *ha
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
     const bool same_group = before.has(kJobGroupKey) && group_of(before) == group_of(row);
-    // One that awaits something keeps its turn.
+    // One that awaits something stays the head.
     const core::JobStatus status = core::awaits(row.state().life) ? core::JobStatus::Scheduled : status_of(row);
     if (!core::place_updated(same_group ? had : core::GroupPlace::None, status, &place)) {
         if (status_of(before) == core::JobStatus::Processing) refuse_move();
