@@ -49,7 +49,7 @@ void fill(JobRow *row) {
 core::GroupPlace inserted_place(const JobRow &row, core::JobStatus status, bool restored) {
     core::GroupPlace place = core::GroupPlace::None;
     if (!row.has(kJobGroupKey)) return place;
-    // One that awaits something has its turn.
+    // One that awaits something is the head.
     if (restored && core::awaits(row.state().life)) status = core::JobStatus::Scheduled;
     if (!core::place_inserted(status, restored, row.has(kJobGroupActive), &place)) refuse_not_group_head();
     // It waited for its dependencies: their edges are restored as well.
