@@ -425,11 +425,11 @@ def _in_order(world, group, active, waiting, rules, report):
                 report.add("group order", f"job {span.job} of {group} was let go before job {other.job}")
 
 
-def _left_waiting(delay, what, job, rules, report):
+def _left_waiting(delay, what, job, rules, report, named=None):
     name = f"longest wait after the last of the {what} (ms)"
     report.counts[name] = max(report.counts[name], round(delay * 1000))
     if delay > rules.promised + rules.busy:
-        report.add("left waiting", f"job {job} was let go {delay:.2f} s after the last of its {what}")
+        report.add("left waiting", f"job {job} was let go {delay:.2f} s after the last of its {named or what}")
 
 
 # Dependencies
@@ -439,12 +439,16 @@ def _depends(world, job):
     return _detail(fact).get("depends_on", ()) if fact else ()
 
 
+def _is_before(at, change):
+    return at.commit < change.place or (at.xid == change.xid and at.place < change.place)
+
+
 def _outcomes(world, job, change):
     """How a job had ended, if it had, by the time `change` was written: completed, failed, cancelled, deleted."""
     found = {}
     for step in world.history.get(job, ()):
         at = step.change
-        if not (at.commit < change.place or (at.xid == change.xid and at.place < change.place)):
+        if not _is_before(at, change):
             continue
         before, after = step.statuses()
         if after is None and "complete" in world.ops.get(at.xid, ()) and before == "processing":
@@ -454,6 +458,30 @@ def _outcomes(world, job, change):
         elif after in FINISHED:
             found.setdefault(after, at)
     return found
+
+
+def _periods_behind(world, need, change, anyway):
+    """From when to when, until `change`, a job held up nobody who depends on it: one that is retried does again."""
+    periods, since = [], None
+    for step in world.history.get(need, ()):
+        at = step.change
+        if not _is_before(at, change):
+            continue
+        before, after = step.statuses()
+        completed = after == "completed" or after is None and (
+            since is not None or before == "processing" and "complete" in world.ops.get(at.xid, ()))
+        behind = completed or anyway and (after is None or after in FINISHED)
+        if behind and since is None:
+            since = at.time
+        elif not behind and since is not None:
+            periods.append((since, at.time))
+            since = None
+    return periods + ([(since, change.time)] if since is not None else [])
+
+
+def _overlaps(some, others):
+    found = [(max(a, c), min(b, d)) for a, b in some for c, d in others]
+    return [(begin, end) for begin, end in found if begin < end]
 
 
 def _dependencies(world, rules, report):
@@ -481,9 +509,12 @@ def _dependencies(world, rules, report):
                     report.add("dependency ignored", f"job {job} became {after} before job {need}: {_words(outcomes)}")
             report.counts["let go after their dependencies"] += 1
             if step.after.group_key is None:
-                times = [min(at.time for at in found.values()) for found in outcomes.values() if found]
-                delay = step.change.time - max(times + [fact.time])
-                _left_waiting(delay, "dependencies", job, rules, report)
+                free = [(fact.time, step.change.time)]
+                for need in needs:
+                    free = _overlaps(free, _periods_behind(world, need, step.change, anyway))
+                delay = max((end - begin for begin, end in free), default=0)
+                what = f"dependencies {', '.join(f'(job {need})' for need in needs)}"
+                _left_waiting(delay, "dependencies", job, rules, report, what)
 
 
 def _words(outcomes):

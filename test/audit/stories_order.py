@@ -365,6 +365,32 @@ def dependent_left_waiting(log):
     log.run(9, 2)
 
 
+def retried_before_it_was_seen(log):
+    """The dependency fails and comes back at once: whoever depends on it waits for its next end."""
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8], run="run")
+    log.claim(8, 1)
+    log.fail(8, 1)
+    log.begin().job(8, "pending").fact("retry", 8, client="o0").commit()
+    log.pass_time(10)
+    log.run(8, 2)
+    log.server(9, "pending")
+    log.run(9, 3)
+
+
+def retried_too_late(log):
+    """The same after ten seconds in which nothing held the other one up."""
+    log.enqueue(8)
+    log.enqueue(9, "blocked", depends_on=[8], run="run")
+    log.claim(8, 1)
+    log.fail(8, 1)
+    log.pass_time(10)
+    log.begin().job(8, "pending").fact("retry", 8, client="o0").commit()
+    log.run(8, 2)
+    log.server(9, "pending")
+    log.run(9, 3)
+
+
 CASES = {
     paused: {"paused"}, paused_while_claiming: set(), resumed: set(), within_the_limit: set(),
     over_the_limit: {"limit exceeded"}, slot_not_yet_free: {"limit exceeded"}, slot_of_its_own: set(),
@@ -378,4 +404,5 @@ CASES = {
     before_the_commit_of_its_dependency: {"dependency ignored"}, after_a_failure: set(), anyway: set(),
     failure_ignored: {"dependency ignored"}, retry_taken_for_failure: {"dependency ignored"},
     cancelled_although_anyway: {"dependency ignored"}, dependent_left_waiting: {"left waiting"},
+    retried_before_it_was_seen: set(), retried_too_late: {"left waiting"},
 }
