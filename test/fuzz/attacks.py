@@ -115,6 +115,9 @@ INDEXES = (
     Attack("an index on payloads that are too large",
            "CREATE INDEX hostile_idx ON jobq.jobs (payload) WHERE queue = 'hostile'", "DROP INDEX jobq.hostile_idx", ("54000",)),
 )
+# From PostgreSQL 18 on RESTRICT has a code of its own.
+RESTRICTED = ("23503", "23001")
+
 CONSTRAINTS = (
     Attack("a CHECK that existing jobs break", TABLE + "ADD CONSTRAINT hostile CHECK (queue <> 'hostile') NOT VALID",
            TABLE + "DROP CONSTRAINT hostile", ("23514",)),
@@ -132,7 +135,7 @@ CONSTRAINTS = (
            f"CREATE TABLE fuzz.notes (job bigint REFERENCES jobq.jobs {action});"
            f" INSERT INTO fuzz.notes SELECT id FROM jobq.jobs WHERE queue = 'hostile'", "DROP TABLE fuzz.notes", may_raise)
     for label, action, may_raise in (
-        ("", "", ("23503",)), (", RESTRICT", "ON DELETE RESTRICT", ("23503",)), (", CASCADE", "ON DELETE CASCADE", ()),
+        ("", "", ("23503",)), (", RESTRICT", "ON DELETE RESTRICT", RESTRICTED), (", CASCADE", "ON DELETE CASCADE", ()),
         (", SET NULL", "ON DELETE SET NULL", ()), (", deferred", "DEFERRABLE INITIALLY DEFERRED", ("23503",)))
 ) + (
     Attack("a deferrable UNIQUE constraint", TABLE + "ADD CONSTRAINT hostile UNIQUE (id, queue) DEFERRABLE INITIALLY DEFERRED",
