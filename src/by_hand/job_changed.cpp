@@ -6,7 +6,9 @@
 #include "claim/fairness_policy.h"
 #include "compat/args.h"
 #include "compat/spi.h"
-#include "edges/dependencies.h"
+#include "edges/children.h"
+#include "edges/edges.h"
+#include "edges/job_waits.h"
 #include "ending/dead_letters.h"
 #include "ending/ending.h"
 #include "enqueue/enqueue.h"
@@ -140,11 +142,11 @@ bool takes_key(const JobRow &before, const JobRow &row) {
 }
 
 // A row that is gone.
-void forget_row_dependencies(const JobRow &row) {
+void forget_row_edges(const JobRow &row) {
     bool none;
     const Datum result = row.get(kJobResult, &none);
-    forget_dependencies(DatumGetInt64(row.get(kJobId)), status_of(row) == core::JobStatus::Completed,
-                        none ? nullptr : &result);
+    forget_edges(DatumGetInt64(row.get(kJobId)), status_of(row) == core::JobStatus::Completed,
+                 none ? nullptr : &result);
 }
 
 // A job that is blocked by hand waits for its dependencies again. One that gets another id leaves its old one behind
@@ -157,8 +159,11 @@ void follow_dependent(const JobRow &before, const JobRow &row) {
         let_happen(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
     const int64 old_id = DatumGetInt64(before.get(kJobId));
     if (old_id == DatumGetInt64(id)) return;
-    forget_row_dependencies(before);
-    move_steps(old_id, DatumGetInt64(id));
+    const int64 new_id = DatumGetInt64(id);
+    move_steps(old_id, new_id);
+    move_children(old_id, new_id);
+    move_waits(old_id, new_id);
+    forget_row_edges(before);
 }
 
 // A running job that has come, or has been claimed elsewhere: the rescue must know of it. `before`: nullptr, it is new.
@@ -237,7 +242,7 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
         with_spi([] {
             delete_all_attempts();
             delete_all_steps();
-            forget_all_dependencies();
+            forget_all_edges();
             drop_all_kept_keys();
         });
         recount_at_commit();
@@ -252,7 +257,7 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
         with_spi([&] {
             delete_attempts(&id, 1);
             delete_steps(&id, 1);
-            forget_row_dependencies(row);
+            forget_row_edges(row);
         });
     }
     return Datum(0);

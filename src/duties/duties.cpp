@@ -8,7 +8,7 @@
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "duties/duties.h"
-#include "edges/dependencies.h"
+#include "edges/edges.h"
 #include "ending/ending.h"
 #include "ending/references.h"
 #include "groups/groups.h"
@@ -264,7 +264,7 @@ Page read_prune_page(int64 after, TimestampTz now, int batch) {
         page.ids[page.count] = row.get(1);
         page.finished[page.count++] = row.get(4);
     }
-    page.count = without_dependents(page.ids, page.finished, page.count);
+    page.count = without_needed(page.ids, page.finished, page.count);
     return page;
 }
 

@@ -8,12 +8,7 @@
 #include "job/owner.h"
 #include "job/rows.h"
 #include "job/transaction_log.h"
-
-extern "C" {
-#include "access/tableam.h"
-#include "storage/bufmgr.h"
-#include "utils/fmgroids.h"
-}
+#include "table/table_in_use.h"
 
 namespace jobq {
 
@@ -28,32 +23,8 @@ Statement add = {
 // Waits for nobody but who deletes the job. No row when it is gone then.
 Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = $1 FOR KEY SHARE", {INT8OID}};
 
-Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
-
 Statement find_result = {"SELECT 1 FROM jobq.deleted_dependencies g WHERE g.job_id = $1 LIMIT 1 FOR KEY SHARE",
                          {INT8OID}};
-
-Statement delete_edges_of = {"DELETE FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
-Statement delete_all_edges = {"DELETE FROM jobq.dependencies", {}, Planning::Free};
-Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
-
-// Finished dependents are passed by, one by one: OFFSET 0 keeps the search for an unfinished one on the indexes.
-Statement find_needed = {
-    R"(SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n)
-       WHERE EXISTS (SELECT FROM jobq.dependencies d,
-                            LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[d.job_id])
-                                     AND j.status <= 'processing') j
-                     WHERE d.depends_on = u.id OFFSET 0)
-       ORDER BY u.n)",
-    {INT8ARRAYOID}};
-
-Statement find_unneeded_results = {
-    R"(SELECT g.job_id FROM jobq.deleted_dependencies g
-       WHERE NOT EXISTS (SELECT FROM jobq.dependencies d WHERE d.depends_on = g.job_id) LIMIT $1
-       FOR UPDATE SKIP LOCKED)",
-    {INT8OID},
-    Planning::Free};
-Statement delete_results = {"DELETE FROM jobq.deleted_dependencies g WHERE g.job_id = ANY ($1)", {INT8ARRAYOID}};
 
 Statement get_results = {
     R"(SELECT d.depends_on, coalesce(j.status, g.status), CASE WHEN j.id IS NULL THEN g.result ELSE j.result END
@@ -194,48 +165,6 @@ void check_existence(const NewDependent *dependents, int count, const EdgeColumn
     unknown_dependency(missing);
 }
 
-enum class Which { Any, Uncommitted };
-
-// Whether there is an edge with this key, whatever the snapshot; one that was just deleted counts while that is
-// uncommitted.
-bool found_in(Relation index, const Edges &edges, int64 key, Which which) {
-    SnapshotData any;
-    InitDirtySnapshot(any);
-    ScanKeyData scan_key;
-    ScanKeyInit(&scan_key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(key));
-    IndexScanDesc scan = begin_index_scan(edges.table, index, &any, 1);
-    index_rescan(scan, &scan_key, 1, nullptr, 0);
-    bool found = false;
-    // Of a row that another transaction is inserting the snapshot tells which.
-    while (!found && index_getnext_slot(scan, ForwardScanDirection, edges.row))
-        found = which == Which::Any || TransactionIdIsValid(any.xmin);
-    index_endscan(scan);
-    ExecClearTuple(edges.row);
-    return found;
-}
-
-Oid relation_of(const char *name) { return get_relname_relid(name, get_namespace_oid("jobq", false)); }
-
-// False while the table is empty.
-bool open_edges(Edges *edges) {
-    if (edges->table == nullptr) edges->table = table_open(relation_of("dependencies"), AccessShareLock);
-    return RelationGetNumberOfBlocks(edges->table) > 0;
-}
-
-bool found_by(Edges *edges, Relation *index, const char *index_name, int64 key, Which which = Which::Any) {
-    if (!open_edges(edges)) return false;
-    if (edges->row == nullptr) edges->row = table_slot_create(edges->table, nullptr);
-    if (*index == nullptr) *index = open_whole_index(relation_of(index_name));
-    // Somebody has dropped it: better too much than too little.
-    if (*index == nullptr) return true;
-    return found_in(*index, *edges, key, which);
-}
-
-// Somebody is just making a new job depend on it.
-bool has_uncommitted_dependents(Edges *edges, int64 job) {
-    return found_by(edges, &edges->to_index, "dependencies_depends_on_idx", job, Which::Uncommitted);
-}
-
 }  // namespace
 
 void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number) {
@@ -270,73 +199,7 @@ void require_jobs_of_edge(int64 job, int64 depends_on) {
         missing("depends_on", depends_on, "one that is not there counts as deleted before it completed");
 }
 
-bool has_dependents(Edges *edges, int64 job) {
-    return found_by(edges, &edges->to_index, "dependencies_depends_on_idx", job);
-}
-
-bool has_dependencies(Edges *edges, int64 job) { return found_by(edges, &edges->from_index, "dependencies_pkey", job); }
-
-void close_edges(Edges *edges) {
-    if (edges->row != nullptr) ExecDropSingleTupleTableSlot(edges->row);
-    if (edges->from_index != nullptr) index_close(edges->from_index, AccessShareLock);
-    if (edges->to_index != nullptr) index_close(edges->to_index, AccessShareLock);
-    if (edges->table != nullptr) table_close(edges->table, AccessShareLock);
-    *edges = {};
-}
-
-bool any_dependency() {
-    Edges edges = {};
-    const bool any = open_edges(&edges);
-    close_edges(&edges);
-    return any;
-}
-
-void forget_dependencies(int64 job, bool completed, const Datum *result) {
-    Edges edges = {};
-    const bool depends = has_dependencies(&edges, job);
-    const bool needed = completed && has_dependents(&edges, job);
-    close_edges(&edges);
-    if (depends) run(delete_edges_of, Params().add(Int64GetDatum(job)));
-    if (needed)
-        run(keep_result,
-            Params().add(Int64GetDatum(job)).add_if(result != nullptr, result != nullptr ? *result : Datum(0)));
-}
-
-void forget_all_dependencies() {
-    run(delete_all_edges, Params());
-    run(delete_all_results, Params());
-}
-
-int without_dependents(Datum *ids, Datum *others, int count) {
-    if (count == 0 || !any_dependency()) return count;
-    const Rows needed = run(find_needed, Params().add(array_of(ids, count, INT8OID)));
-    int left = 0;
-    uint64 next = 0;
-    Edges edges = {};
-    for (int i = 0; i < count; i++) {
-        if (next < needed.size() && needed[next].int64_at(1) == i + 1) {
-            next++;
-            continue;
-        }
-        if (has_uncommitted_dependents(&edges, DatumGetInt64(ids[i]))) continue;
-        if (others != nullptr) others[left] = others[i];
-        ids[left++] = ids[i];
-    }
-    close_edges(&edges);
-    return left;
-}
-
-void prune_deleted_dependencies(int batch) {
-    const Rows rows = run(find_unneeded_results, Params().add(Int64GetDatum(batch)));
-    if (rows.size() == 0) return;
-    Datum *ids = room_for<Datum>(rows.size());
-    int count = 0;
-    Edges edges = {};
-    for (uint64 i = 0; i < rows.size(); i++)
-        if (!has_dependents(&edges, rows[i].int64_at(1))) ids[count++] = rows[i].get(1);
-    close_edges(&edges);
-    if (count > 0) run(delete_results, Params().add(array_of(ids, count, INT8OID)));
-}
+bool any_dependency() { return is_in_use("dependencies"); }
 
 Rows read_dependency_results(int64 job) { return read(get_results, Params().add(Int64GetDatum(job))); }
 

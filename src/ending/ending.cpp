@@ -4,7 +4,7 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/spi.h"
-#include "edges/dependencies.h"
+#include "edges/edges.h"
 #include "ending/dead_letters.h"
 #include "ending/ending.h"
 #include "job/owner.h"
@@ -85,14 +85,14 @@ void count_event(std::string_view queue, const char *outcome) {
     if (strcmp(outcome, "lost") == 0) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
 }
 
-// Of jobs that are gone: their edges, and what others that still depend on one have to know.
-void forget_dependencies_of(const Rows &gone) {
-    if (!any_dependency()) return;
+// Of jobs that are gone: their edges, and what others that still need one have to know.
+void forget_edges_of(const Rows &gone) {
+    if (!any_edge()) return;
     for (uint64 i = 0; i < gone.size(); i++) {
         bool none;
         const Datum result = gone[i].get(5, &none);
-        forget_dependencies(gone[i].int64_at(3), status_at(gone[i], 2) == core::JobStatus::Completed,
-                            none ? nullptr : &result);
+        forget_edges(gone[i].int64_at(3), status_at(gone[i], 2) == core::JobStatus::Completed,
+                     none ? nullptr : &result);
     }
 }
 
@@ -102,7 +102,7 @@ Rows delete_rows(Datum *ids, int count) {
     const Rows gone = run(delete_all_of, Params().add(array_of(ids, count, INT8OID)));
     count_deleted_rows(gone, 1);
     delete_steps(ids, count);
-    forget_dependencies_of(gone);
+    forget_edges_of(gone);
     return gone;
 }
 
@@ -177,7 +177,7 @@ void delete_attempts(Datum *ids, int count) {
 void delete_all_attempts() { run(delete_every_attempt, Params()); }
 
 void delete_jobs_and_attempts(Datum *ids, int count) {
-    count = without_dependents(ids, nullptr, count);
+    count = without_needed(ids, nullptr, count);
     if (count > 0) delete_rows(ids, count);
 }
 

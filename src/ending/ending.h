@@ -60,10 +60,9 @@ Operated let_happen_and_end(const Datum *ids, int count, const core::Event &even
 void delete_attempts(Datum *ids, int count);
 void delete_all_attempts();
 
-// Deletes jobs and their attempts, whatever their status, but for those on which unfinished jobs depend. `ids` is
-// changed.
+// Deletes jobs and their attempts, whatever their status, but for those that unfinished jobs need. `ids` is changed.
 void delete_jobs_and_attempts(Datum *ids, int count);
-// The same of jobs that are locked, and that somebody wants to be gone whoever depends on them. Returns how many.
+// The same of jobs that are locked, and that somebody wants to be gone whoever needs them. Returns how many.
 int64 delete_jobs(Datum *ids, int count);
 
 }  // namespace jobq

@@ -4,7 +4,7 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/spi.h"
-#include "edges/dependencies.h"
+#include "edges/edges.h"
 #include "ending/ending.h"
 #include "ending/held_jobs.h"
 #include "job/change_job.h"
@@ -49,21 +49,21 @@ struct Deleted {
     Notes<Datum> with_attempts, with_steps;
 };
 
-// Leaves those that have dependencies, or that somebody has made others depend on at the last moment.
+// Leaves those that have edges of their own, or that somebody has made another job need at the last moment.
 void leave_needed(Deleted *gone) {
     const int count = gone->jobs.count;
     gone->jobs.count = 0;
     for (int i = 0; i < count; i++) {
         const HeldJob job = gone->jobs.items[i];
-        if (has_dependencies(&gone->edges, job.id) || has_dependents(&gone->edges, job.id)) gone->jobs.add(job);
+        if (has_edges_from(&gone->edges, job.id) || has_edges_to(&gone->edges, job.id)) gone->jobs.add(job);
     }
     close_edges(&gone->edges);
 }
 
-void forget_job(const HeldJob &job) { forget_dependencies(job.id, true, job.has_extra ? &job.extra : nullptr); }
+void forget_job(const HeldJob &job) { forget_edges(job.id, true, job.has_extra ? &job.extra : nullptr); }
 
 // A job that its queue does not keep is deleted as it is, unless somebody's trigger or constraint has a say, or others
-// depend on it: those see it completed first, the result too.
+// need it: those see it completed first, the result too.
 bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life &after, Deleted *gone) {
     if (!delete_row(&jobs->table)) return false;
     JobState completed = before;
@@ -173,7 +173,7 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
     change_held(held, count, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *job) {
         core::Life after = core::after_event(before.life, {core::EventKind::Completed, now});
         job->status = after.status;
-        const bool unkept = find_queue(before.queue)->keep_completed == 0 && !has_dependents(&gone.edges, job->id);
+        const bool unkept = find_queue(before.queue)->keep_completed == 0 && !has_edges_to(&gone.edges, job->id);
         if (unkept && can_delete_rows(jobs->table)) {
             if (!delete_completed(jobs, before, after, &gone)) return false;
             gone.jobs.add(*job);

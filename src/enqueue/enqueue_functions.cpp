@@ -74,19 +74,6 @@ TextColumn read_keys(ArrayType *array, const Elements &payloads, const char *nam
     return {keys.values, keys.nulls};
 }
 
-[[noreturn]] void specs_not_objects() {
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
-             errhint("For example '[{\"queue\": \"emails\", \"payload\": {}}]'.")));
-    pg_unreachable();
-}
-
-// Names the element in every error that its checks and its insert raise; 0: it is about none of them alone.
-void add_element_context(void *number) {
-    const int element = *static_cast<int *>(number);
-    if (element > 0) errcontext("element %d of argument \"specs\"", element);
-}
-
 }  // namespace
 
 extern "C" {
@@ -245,37 +232,10 @@ PG_FUNCTION_INFO_V1(jobq_enqueue_jobs);
 PGDLLEXPORT Datum jobq_enqueue_jobs(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     require(fcinfo, 0, "specs");
-    Jsonb *specs = PG_GETARG_JSONB_P(0);
-    if (!JB_ROOT_IS_ARRAY(specs) || JB_ROOT_IS_SCALAR(specs)) specs_not_objects();
-    if (JB_ROOT_COUNT(specs) > static_cast<uint32>(core::kMaxEnqueue))
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("argument \"specs\" has too many elements: %u", JB_ROOT_COUNT(specs)),
-                        errhint("At most %d are allowed in one call.", core::kMaxEnqueue)));
-
-    const TimestampTz now = GetCurrentTimestamp();
-    const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
-    const int count = static_cast<int>(JB_ROOT_COUNT(specs));
-    if (count == 0) return results.done();
-    auto *jobs = room_for<JobSpec>(static_cast<uint64>(count));
-    Refs refs = {};
-    int number = 0;
-    ErrorContextCallback context = {error_context_stack, add_element_context, &number};
-    error_context_stack = &context;
-    JsonbIterator *iterator = JsonbIteratorInit(&specs->root);
-    JsonbValue element;
-    JsonbIteratorNext(&iterator, &element, true);  // the array itself
-    while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
-        number++;
-        if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
-        ParsedSpec spec = parse_spec(element.val.binary.data, now, refs);
-        if (spec.ref != nullptr) add_ref(&refs, spec.ref, number);
-        check_spec(&spec.job, spec.has_max_attempts, scope);
-        fill_from_queue(&spec.job, spec.has_max_attempts);
-        jobs[number - 1] = spec.job;
-    }
-    const Enqueued *enqueued = enqueue_specs(jobs, count, scope, now, &number);
-    error_context_stack = context.previous;
+    int count;
+    const Enqueued *enqueued =
+        enqueue_json(PG_GETARG_JSONB_P(0), core::kMaxEnqueue, scope_of(fcinfo), GetCurrentTimestamp(), &count);
     for (int i = 0; i < count; i++) results.row({Int64GetDatum(enqueued[i].id), BoolGetDatum(enqueued[i].is_new)});
     return results.done();
 }

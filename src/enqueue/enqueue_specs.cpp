@@ -110,6 +110,38 @@ void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *
     pfree(jobs);
 }
 
+[[noreturn]] void specs_not_objects() {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"specs\" must be a JSON array of objects"),
+             errhint("For example '[{\"queue\": \"emails\", \"payload\": {}}]'.")));
+    pg_unreachable();
+}
+
+// Names the element in every error that its checks and its insert raise; 0: it is about none of them alone.
+void add_element_context(void *number) {
+    const int element = *static_cast<int *>(number);
+    if (element > 0) errcontext("element %d of argument \"specs\"", element);
+}
+
+// Checked and filled; *number is that of the element that is dealt with.
+JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, TimestampTz now, int *number) {
+    auto *jobs = room_for<JobSpec>(static_cast<uint64>(count));
+    Refs refs = {};
+    JsonbIterator *iterator = JsonbIteratorInit(const_cast<JsonbContainer *>(&specs->root));
+    JsonbValue element;
+    JsonbIteratorNext(&iterator, &element, true);  // the array itself
+    while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
+        ++*number;
+        if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
+        ParsedSpec spec = parse_spec(element.val.binary.data, now, refs);
+        if (spec.ref != nullptr) add_ref(&refs, spec.ref, *number);
+        check_spec(&spec.job, spec.has_max_attempts, scope);
+        fill_from_queue(&spec.job, spec.has_max_attempts);
+        jobs[*number - 1] = spec.job;
+    }
+    return jobs;
+}
+
 }  // namespace
 
 void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope) {
@@ -177,6 +209,23 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
     for (int i = 0; i < dependents.count; i++)
         resolve_elements(dependents.items[i].depends_on, &dependents.items[i].count, enqueued);
     add_dependencies(dependents.items, dependents.count, scope, number);
+    return enqueued;
+}
+
+Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, TimestampTz now, int *count) {
+    if (!JB_ROOT_IS_ARRAY(specs) || JB_ROOT_IS_SCALAR(specs)) specs_not_objects();
+    if (JB_ROOT_COUNT(specs) > static_cast<uint32>(limit))
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("argument \"specs\" has too many elements: %u", JB_ROOT_COUNT(specs)),
+                        errhint("At most %d are allowed in one call.", limit)));
+    *count = static_cast<int>(JB_ROOT_COUNT(specs));
+    if (*count == 0) return nullptr;
+    int number = 0;
+    ErrorContextCallback context = {error_context_stack, add_element_context, &number};
+    error_context_stack = &context;
+    const JobSpec *jobs = read_specs(specs, *count, scope, now, &number);
+    Enqueued *enqueued = enqueue_specs(jobs, *count, scope, now, &number);
+    error_context_stack = context.previous;
     return enqueued;
 }
 

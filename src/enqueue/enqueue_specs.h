@@ -29,4 +29,8 @@ struct Enqueued {
 // is about, from 1; 0: it is about none of them alone.
 Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope, TimestampTz now, int *number);
 
+// The same for those that a JSON array describes, at most `limit`: what jobq_enqueue_jobs is given, as argument
+// "specs". 22023 and 54000 for what is none, and whatever the checks of one raise; the context names the element.
+Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, TimestampTz now, int *count);
+
 }  // namespace jobq

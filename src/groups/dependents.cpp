@@ -231,7 +231,7 @@ void change_each(const Datum *ids, int count, Change change, Results *results, D
 // A dependency that had not finished when it was looked at. Unless commits told of it already then, it is to be looked
 // at once more.
 void look_later(int64 job) {
-    if (await_job(job)) log_unblocked(Blocker::Dependency, job);
+    if (await_job(Audience::Dependents, job)) log_unblocked(Blocker::Dependency, job);
 }
 
 void activate_next(Results *results, Unblocking *done) {
@@ -349,7 +349,7 @@ int64 look_at_whole_jobs(Datum *jobs, int count, Unblocking *done) {
 // Those of these jobs that have finished, and whom that concerns.
 void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
     if (count == 0) return;
-    for (int i = 0; i < count; i++) await_job(DatumGetInt64(jobs[i]));
+    for (int i = 0; i < count; i++) await_job(Audience::Dependents, DatumGetInt64(jobs[i]));
     const Rows states = run(get_states, Params().add(array_of(jobs, count, INT8OID)));
     Datum *finished = room_for<Datum>(count), *failed = room_for<Datum>(count);
     int finished_count = 0;
@@ -357,7 +357,7 @@ void look_at_finished_jobs(Datum *jobs, int count, Unblocking *done) {
         const core::DependencyState state = state_at(states[i], 2);
         if (state == core::DependencyState::Unfinished) continue;
         // Before the next look: who finds it unfinished there, since it was retried, makes it active again.
-        stop_awaiting_job(DatumGetInt64(states[i].get(1)));
+        stop_awaiting_job(Audience::Dependents, DatumGetInt64(states[i].get(1)));
         finished[finished_count] = states[i].get(1);
         failed[finished_count++] = BoolGetDatum(state != core::DependencyState::Completed);
     }
@@ -399,7 +399,7 @@ void look_at_dependencies(const Unblocked *told, int count, Unblocking *done) {
         else
             jobs[job_count++] = Int64GetDatum(told[i].key);
     }
-    note_dependencies();
+    note_awaiting(Audience::Dependents);
     look_at_finished_jobs(jobs, job_count, done);
     look_at_whole_jobs(whole, whole_count, done);
 }
@@ -407,10 +407,10 @@ void look_at_dependencies(const Unblocked *told, int count, Unblocking *done) {
 bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
     if (place->behind == PG_INT64_MIN) {
         if (!any_dependency()) {
-            forget_awaited_jobs(MyDatabaseId);
+            forget_awaited_jobs(Audience::Dependents);
             return false;
         }
-        note_dependencies();
+        note_awaiting(Audience::Dependents);
         place->began = begin_awaiting_anew();
     }
     // Of jobs with many dependencies fewer at a time: others wait for the end of this transaction.
@@ -426,7 +426,7 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
         // Its row may come later: a restore.
         if (row.is_null(3)) continue;
         if (row.bool_at(3)) {
-            await_job(row.int64_at(2));
+            await_job(Audience::Dependents, row.int64_at(2));
             jobs[count++] = row.get(1);
         } else {
             nothing[left_count] = Int64GetDatum(0);
@@ -439,7 +439,7 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
         run(deactivate, Params().add(array_of(left, left_count, INT8OID)).add(array_of(nothing, left_count, INT8OID)));
     at_once = GetCurrentTimestamp() - begun > kLongSearch ? Max(at_once / 2, 1) : Min(at_once * 2, kSearchBatch);
     const bool more = waiting.size() == static_cast<uint64>(limit);
-    if (!more) end_awaiting_anew(place->began);
+    if (!more) end_awaiting_anew(Audience::Dependents, place->began);
     return more;
 }
 

@@ -16,7 +16,7 @@ enum class Phase : std::uint8_t { Waiting, Running, Finished };
 // clang-format off
 #define JOBQ_JOB_STATUSES(STATUS)                                                                                   \
     STATUS(Scheduled, "scheduled", Waiting, "waits for its time")                                                   \
-    STATUS(Blocked, "blocked", Waiting, "waits for its dependencies, for a signal or behind the head of its group") \
+    STATUS(Blocked, "blocked", Waiting, "waits for its dependencies, for a signal, for other jobs it awaits, or behind the head of its group") \
     STATUS(Pending, "pending", Waiting, "may be claimed")                                                           \
     STATUS(Processing, "processing", Running, "is held by a worker under a lease")                                  \
     STATUS(Completed, "completed", Finished, "has been done")                                                       \

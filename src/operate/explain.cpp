@@ -55,6 +55,12 @@ Statement read_blockers = {
        ORDER BY d.depends_on LIMIT $2)",
     {INT8OID, INT8OID}};
 
+Statement read_awaited_unfinished = {
+    R"(SELECT w.awaits FROM jobq.job_waits w JOIN jobq.jobs j ON j.id = w.awaits
+       WHERE w.job_id = $1 AND j.status <= 'processing'
+       ORDER BY w.awaits LIMIT $2)",
+    {INT8OID, INT8OID}};
+
 Statement find_edge = {"SELECT EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = $1)", {INT8OID}};
 
 Statement read_group_head = {"SELECT j.id FROM jobq.jobs j WHERE j._group_active = $1 ORDER BY j.id LIMIT 1",
@@ -172,9 +178,23 @@ bool explain_group(const Subject &job) {
     return true;
 }
 
+void explain_awaited_jobs(const Subject &job, const Row &wait) {
+    const Rows unfinished =
+        read(read_awaited_unfinished, Params().add(Int64GetDatum(job.id)).add(Int64GetDatum(kNamedJobs + 1)));
+    const bool more = unfinished.size() > kNamedJobs;
+    const auto count = static_cast<int>(Min(unfinished.size(), static_cast<uint64>(kNamedJobs)));
+    const int of = wait.int32_at(5);
+    job.sink->take({"awaiting",
+                    psprintf("it awaits the end of %s of %d job%s, of which %s%d %s not finished",
+                             TextDatumGetCString(wait.get(2)), of, of == 1 ? "" : "s", more ? "more than " : "", count,
+                             count == 1 ? "has" : "have"),
+                    ids_in(unfinished), 0, time_at(job, kMustEndAt)});
+}
+
 void explain_awaiting(const Subject &job) {
     const Rows awaited = read_awaited(job.id);
-    const bool known = awaited.size() > 0 && !awaited[0].is_null(3);
+    if (awaited.size() > 0 && awaited[0].is_null(3)) return explain_awaited_jobs(job, awaited[0]);
+    const bool known = awaited.size() > 0;
     const auto event = known ? awaited[0].text_at(3) : std::string_view();
     job.sink->take({"awaiting",
                     known ? psprintf("it awaits the signal \"%.*s\"", static_cast<int>(event.size()), event.data())

@@ -4,7 +4,8 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/subtransaction.h"
-#include "edges/dependencies.h"
+#include "edges/children.h"
+#include "edges/edges.h"
 #include "ending/dead_letters.h"
 #include "groups/dependents.h"
 #include "job/change_job.h"
@@ -160,6 +161,7 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
         });
     close_edges(&edges);
     drop_all_steps_of(anew.items, anew.count);
+    for (int i = 0; i < anew.count; i++) forget_children(DatumGetInt64(anew.items[i]));
     if (waiting.count > 0) settle_dependents(array_of(waiting.items, waiting.count, INT8OID));
     drop_own_kept_keys(ids, count);
     return operated;

@@ -62,9 +62,11 @@ constexpr Call kCalls[] = {
     {"jobq_wake", kWorker | kOperator},
     {"jobq_step", kWorker},
     {"jobq_step_done", kWorker},
+    {"jobq_spawn", kWorker},
     {"jobq_steps", kWorker},
     {"jobq_sleep", kWorker},
     {"jobq_await", kWorker},
+    {"jobq_await_jobs", kWorker},
     {"jobq_dependency_results", kWorker | kOperator},
 
     {"jobq_dot", kOperator},
@@ -228,7 +230,7 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
                    role);
     // Where the SQL is not older.
     if (kind.reads_jobs && OidIsValid(get_relname_relid("steps", get_namespace_oid("jobq", false))))
-        change_one(grant, "SELECT", "jobq.steps, jobq.signals, jobq.job_signals", role);
+        change_one(grant, "SELECT", "jobq.steps, jobq.children, jobq.job_waits, jobq.signals, jobq.job_signals", role);
 }
 
 enum class Reach { SomeQueues, AllQueues };

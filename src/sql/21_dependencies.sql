@@ -20,7 +20,7 @@ CREATE INDEX dependencies_active_idx ON jobq.dependencies (job_id) WHERE active;
 
 -- Completed jobs that were deleted while others still depended on them. No unique index: whoever deletes a job waits
 -- for nobody and cannot fail for it.
---: completed jobs that were deleted although others depended on them
+--: completed jobs that were deleted although others depended on them, had spawned them or awaited them
 CREATE TABLE jobq.deleted_dependencies (
     job_id bigint NOT NULL,
     result jsonb

@@ -2,26 +2,49 @@
 
 -- The job's row says that there are some (_steps): jobs without any pay nothing. Under the lock of that row they are
 -- written, so two workers never save the same one.
---: what jobs have done, and what they await: jobq_step_done, jobq_sleep, jobq_await
+--: what jobs have done, and what they await: jobq_step_done, jobq_spawn, jobq_sleep, jobq_await, jobq_await_jobs
 CREATE TABLE jobq.steps (
     job_id   bigint NOT NULL,
     number   bigint NOT NULL,  --: rises within the job; jobq_retry_from drops a step and those with higher numbers
     name     text COLLATE "C" NOT NULL,
-    kind     text NOT NULL,  --: step, sleep or event
-    state    text NOT NULL,  --: done; timeout: the event had not come in time; waiting: it is not decided yet
+    kind     text NOT NULL,  --: step, spawn, sleep, event, or all and any: a wait for other jobs
+    state    text NOT NULL,  --: done; timeout: what it awaits had not come in time; waiting: it is not decided yet
     saved_at timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when it was done, or first waited for
-    until    timestamptz,  --: sleep: when it is over; event: when it stops to wait; NULL: never
+    until    timestamptz,  --: sleep: when it is over; other waits: when it stops to wait; NULL: never
     event    text COLLATE "C",  --: kind event: the signal that it awaits
-    result   jsonb,  --: of a step, or what came with the signal
-    _awaited bigint,  --: hash of the queue and the event while the state is waiting, else NULL
+    result   jsonb,  --: of a step, what came with the signal, or what became of the jobs
+    _awaited bigint,  --: while the state is waiting: hash of the queue and the event, -1: other jobs; else NULL
+    jobs     bigint[],  --: spawn: the children; all and any: the jobs that it awaits
     PRIMARY KEY (job_id, name),
     CONSTRAINT steps_name_length CHECK (octet_length(name) BETWEEN 1 AND 255),
-    CONSTRAINT steps_kind_choice CHECK (kind IN ('step', 'sleep', 'event')),
+    CONSTRAINT steps_kind_choice CHECK (kind IN ('step', 'spawn', 'sleep', 'event', 'all', 'any')),
     CONSTRAINT steps_state_choice CHECK (state IN ('done', 'timeout', 'waiting'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
 -- Whom a signal concerns; the search for all that wait.
 CREATE INDEX steps_awaited_idx ON jobq.steps (_awaited, job_id) WHERE _awaited IS NOT NULL;
 CREATE INDEX steps_waiting_idx ON jobq.steps (job_id) WHERE _awaited IS NOT NULL;
+
+-- The step says as well which jobs it has spawned. By these rows the child finds its parent: it is kept until that has
+-- finished. An edge may lead to a job that another has spawned, or nobody: who has its unique key.
+--: which jobs have spawned which: jobq_spawn
+CREATE TABLE jobq.children (
+    parent_id bigint NOT NULL,
+    child_id  bigint NOT NULL,
+    PRIMARY KEY (parent_id, child_id)
+);
+CREATE INDEX children_child_idx ON jobq.children (child_id);
+
+-- The wait that a job is in, no earlier ones.
+--: which jobs await the end of which others: jobq_await_jobs
+CREATE TABLE jobq.job_waits (
+    job_id bigint NOT NULL,  --: the job that waits
+    awaits bigint NOT NULL,  --: the job whose end it awaits; it may be gone
+    active boolean,  --: true where its end makes jobq look whether job_id need wait any more, else NULL
+    PRIMARY KEY (job_id, awaits)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX job_waits_awaits_idx ON jobq.job_waits (awaits, job_id);
+-- Those of each job that waits.
+CREATE INDEX job_waits_active_idx ON jobq.job_waits (job_id, awaits) WHERE active;
 
 -- A signal is a fact: the first one stays, for whoever awaits it now or later.
 --: signals to a queue, jobq_signal; the tick deletes them after jobq.keep_signals
@@ -45,10 +68,18 @@ CREATE TABLE jobq.job_signals (
 
 -- pg_dump keeps the rows of these.
 SELECT pg_catalog.pg_extension_config_dump('jobq.steps', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.children', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.job_waits', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.signals', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.job_signals', '');
 
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.steps FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.children FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_waits FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.note_restore();
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_signals FOR EACH STATEMENT

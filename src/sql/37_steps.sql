@@ -12,6 +12,12 @@ CREATE FUNCTION jobq_step_done(job_id bigint, lease bigint, name text, result js
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+--: enqueue jobs of a held job, as jobq_enqueue_jobs does, once; they are kept until it has finished: saved or kept; an error (JQ001) when the lease is lost
+CREATE FUNCTION jobq_spawn(job_id bigint, lease bigint, name text, specs jsonb)
+    RETURNS TABLE (state text, job_ids bigint[])
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
 --: the saved steps of held jobs, in the order in which they were saved
 CREATE FUNCTION jobq_steps(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, name text, state text, result jsonb)
@@ -33,6 +39,12 @@ CREATE FUNCTION jobq_sleep(job_id bigint, lease bigint, name text, delay interva
 --: give a held job back until a signal has come; ready with its payload, timeout, waiting, cancelled or lost
 CREATE FUNCTION jobq_await(job_id bigint, lease bigint, event text, timeout interval DEFAULT NULL, name text DEFAULT NULL)
     RETURNS TABLE (state text, payload jsonb)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+--: give a held job back until other jobs have ended, all or any of them; ready or timeout with what became of them, waiting, cancelled or lost
+CREATE FUNCTION jobq_await_jobs(job_id bigint, lease bigint, ids bigint[], name text, mode text DEFAULT 'all', timeout interval DEFAULT NULL)
+    RETURNS TABLE (state text, results jsonb)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 

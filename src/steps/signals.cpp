@@ -3,7 +3,7 @@
 
 #include "compat/args.h"
 #include "steps/signals.h"
-#include "steps/table_in_use.h"
+#include "table/table_in_use.h"
 
 namespace jobq {
 

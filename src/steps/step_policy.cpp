@@ -30,6 +30,15 @@ bool parse_step_state(std::string_view label, StepState *state) noexcept {
     return false;
 }
 
+bool parse_await_mode(std::string_view mode, StepKind *kind) noexcept {
+    for (const StepKind one : {StepKind::All, StepKind::Any}) {
+        if (mode != step_kind_name(one)) continue;
+        *kind = one;
+        return true;
+    }
+    return false;
+}
+
 WaitAnswer decide_wait(const Wait &wait, Micros now) noexcept {
     if (wait.cancel) return WaitAnswer::Cancelled;
     if (wait.come) return WaitAnswer::Ready;

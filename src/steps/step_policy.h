@@ -15,7 +15,10 @@ constexpr std::size_t kMaxEventBytes = 255;  // the same
 #define JOBQ_STEP_KINDS(KIND) \
     KIND(Step, "step")        \
     KIND(Sleep, "sleep")      \
-    KIND(Event, "event")
+    KIND(Event, "event")      \
+    KIND(Spawn, "spawn")      \
+    KIND(All, "all")          \
+    KIND(Any, "any")
 
 enum class StepKind : std::uint8_t {
 #define JOBQ_NAME(name, label) name,
@@ -23,6 +26,14 @@ enum class StepKind : std::uint8_t {
 #undef JOBQ_NAME
 };
 const char *step_kind_name(StepKind kind) noexcept;
+// Whether it is a wait for the end of other jobs.
+constexpr bool awaits_jobs(StepKind kind) noexcept { return kind == StepKind::All || kind == StepKind::Any; }
+// Which one the mode of jobq_await_jobs means. False when it is none; `*kind` is then left alone.
+bool parse_await_mode(std::string_view mode, StepKind *kind) noexcept;
+// Whether what it awaits has come, when so many of the jobs have ended.
+constexpr bool jobs_have_ended(StepKind kind, int ended, int count) noexcept {
+    return kind == StepKind::Any ? ended > 0 : ended == count;
+}
 
 enum class StepState : std::uint8_t { Done, Timeout, Waiting };
 const char *step_state_name(StepState state) noexcept;
@@ -46,6 +57,8 @@ WaitAnswer decide_wait(const Wait &wait, Micros now) noexcept;
 // Of one that has.
 WaitAnswer decided_wait(StepState state) noexcept;
 
+// In the place of that hash: the job awaits others.
+constexpr std::int64_t kAwaitsJobs = -1;
 // Whom a signal to a queue concerns: a hash above 0. Two events that have the same one by chance make the jobs that
 // await them look in vain.
 std::int64_t event_hash(std::string_view queue, std::string_view event) noexcept;

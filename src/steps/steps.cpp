@@ -4,21 +4,21 @@
 #include "compat/args.h"
 #include "steps/signals.h"
 #include "steps/steps.h"
-#include "steps/table_in_use.h"
+#include "table/table_in_use.h"
 
 namespace jobq {
 
 namespace {
 
 Statement find = {
-    R"(SELECT s.kind, s.event, s.state, s.until, s.result FROM jobq.steps s
+    R"(SELECT s.kind, s.event, s.state, s.until, s.result, s.jobs FROM jobq.steps s
        WHERE s.job_id = $1 AND s.name = $2 COLLATE "C")",
     {INT8OID, TEXTOID}};
 
 Statement add = {
-    R"(INSERT INTO jobq.steps (job_id, number, name, kind, state, until, event, _awaited, result)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9))",
-    {INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TEXTOID, INT8OID, JSONBOID}};
+    R"(INSERT INTO jobq.steps (job_id, number, name, kind, state, until, event, _awaited, result, jobs)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CASE $4 WHEN 'spawn' THEN to_jsonb($10) ELSE $9 END, $10))",
+    {INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TEXTOID, INT8OID, JSONBOID, INT8ARRAYOID}};
 
 Statement decide = {
     R"(UPDATE jobq.steps s SET state = $3, result = $4, _awaited = NULL WHERE s.job_id = $1 AND s.name = $2 COLLATE "C")",
@@ -46,35 +46,54 @@ Statement delete_all = {"DELETE FROM jobq.steps", {}, Planning::Free};
 Statement move = {"UPDATE jobq.steps s SET job_id = $2 WHERE s.job_id = $1", {INT8OID, INT8OID}};
 
 Statement find_awaited = {
-    R"(SELECT s.name, s.kind, s.event, s.until FROM jobq.steps s
+    R"(SELECT s.name, s.kind, s.event, s.until, cardinality(s.jobs) FROM jobq.steps s
        WHERE s.job_id = $1 AND s._awaited IS NOT NULL ORDER BY s.number)",
     {INT8OID}};
 
 Statement find_events = {
     R"(SELECT array_agg(e.at), array_agg(e.event), array_agg(e.detail)
        FROM (SELECT s.saved_at AS at,
-                    CASE s.kind WHEN 'step' THEN 'step done' WHEN 'sleep' THEN 'sleep begun' ELSE 'wait begun' END AS event,
-                    s.name || CASE s.state WHEN 'done' THEN '' ELSE ': ' || s.state END AS detail
+                    CASE s.kind WHEN 'step' THEN 'step done' WHEN 'spawn' THEN 'spawned' WHEN 'sleep' THEN 'sleep begun'
+                                ELSE 'wait begun' END AS event,
+                    s.name || CASE WHEN s.kind = 'spawn' THEN ': ' || cardinality(s.jobs) || ' jobs'
+                                   WHEN s.state = 'done' THEN '' ELSE ': ' || s.state END AS detail
              FROM jobq.steps s WHERE s.job_id = $1
              UNION ALL
              SELECT g.sent_at, 'signal', g.event FROM jobq.job_signals g WHERE g.job_id = $1) e)",
     {INT8OID}};
 
-[[noreturn]] void other_use(text *name, const Row &row, core::StepKind kind) {
-    const auto chars = [](std::string_view value) { return pnstrdup(value.data(), value.size()); };
-    const std::string_view is = row.text_at(1);
+ArrayType *jobs_at(const Row &row) { return row.is_null(6) ? nullptr : DatumGetArrayTypePCopy(row.get(6)); }
+
+int count_of(const ArrayType *jobs) { return ArrayGetNItems(ARR_NDIM(jobs), ARR_DIMS(jobs)); }
+
+// What a name stands for already, for people.
+const char *described_use(const Row &row) {
+    const char *kind = TextDatumGetCString(row.get(1));
+    if (!row.is_null(2)) return psprintf("a wait for the event \"%s\"", TextDatumGetCString(row.get(2)));
+    const ArrayType *jobs = jobs_at(row);
+    if (jobs == nullptr) return psprintf("a %s", kind);
+    if (strcmp(kind, core::step_kind_name(core::StepKind::Spawn)) == 0) return "the jobs that it has spawned";
+    return psprintf("a wait for %s of %d job%s", kind, count_of(jobs), count_of(jobs) == 1 ? "" : "s");
+}
+
+[[noreturn]] void other_use(const StepUse &use, const Row &row) {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("the name \"%s\" stands for something else in this job", chars(view(name))),
-                    row.is_null(2) ? errdetail("It is that of a %s.", chars(is))
-                                   : errdetail("It is that of a wait for the event \"%s\".", chars(row.text_at(2))),
-                    errhint("What a job does, sleeps for and awaits has one namespace: give this %s a name of its own.",
-                            core::step_kind_name(kind))));
+                    errmsg("the name \"%s\" stands for something else in this job", text_to_cstring(use.name)),
+                    errdetail("It is that of %s.", described_use(row)),
+                    errhint("What a job does, spawns, sleeps for and awaits has one namespace: give this one a name of "
+                            "its own.")));
     pg_unreachable();
 }
 
-bool is_use(const Row &row, core::StepKind kind, const text *event) {
-    if (row.text_at(1) != core::step_kind_name(kind)) return false;
-    return row.is_null(2) ? event == nullptr : event != nullptr && row.text_at(2) == view(event);
+bool same_jobs(const ArrayType *a, const ArrayType *b) {
+    const int count = count_of(a);
+    return count == count_of(b) && memcmp(ARR_DATA_PTR(a), ARR_DATA_PTR(b), sizeof(int64) * count) == 0;
+}
+
+bool is_use(const Row &row, const StepUse &use) {
+    if (row.text_at(1) != core::step_kind_name(use.kind)) return false;
+    if (core::awaits_jobs(use.kind)) return same_jobs(jobs_at(row), use.jobs);
+    return row.is_null(2) ? use.event == nullptr : use.event != nullptr && row.text_at(2) == view(use.event);
 }
 
 }  // namespace
@@ -89,18 +108,19 @@ void require_steps() {
                     errhint("Run ALTER EXTENSION jobq UPDATE.")));
 }
 
-SavedStep find_step(const JobsTable &jobs, int64 job, text *name, core::StepKind kind, text *event) {
+SavedStep find_step(const JobsTable &jobs, int64 job, const StepUse &use) {
     SavedStep step = {};
-    const Rows rows = read(find, Params().add(Int64GetDatum(job)).add(PointerGetDatum(name)), jobs.table.snapshot);
+    const Rows rows = read(find, Params().add(Int64GetDatum(job)).add(PointerGetDatum(use.name)), jobs.table.snapshot);
     if (rows.size() == 0) return step;
     const Row row = rows[0];
-    if (!is_use(row, kind, event)) other_use(name, row, kind);
+    if (!is_use(row, use)) other_use(use, row);
     step.found = true;
     core::parse_step_state(row.text_at(3), &step.state);
     if (!row.is_null(4)) step.until = DatumGetTimestampTz(row.get(4));
     bool none;
     step.result = row.get(5, &none);
     step.has_result = !none;
+    step.jobs = jobs_at(row);
     return step;
 }
 
@@ -108,13 +128,14 @@ void add_step(const NewStep &step) {
     run(add, Params()
                  .add(Int64GetDatum(step.job))
                  .add(Int64GetDatum(step.number))
-                 .add(PointerGetDatum(step.name))
-                 .add(CStringGetTextDatum(core::step_kind_name(step.kind)))
+                 .add(PointerGetDatum(step.use.name))
+                 .add(CStringGetTextDatum(core::step_kind_name(step.use.kind)))
                  .add(CStringGetTextDatum(core::step_state_name(step.state)))
                  .add_if(step.until.has_value(), TimestampTzGetDatum(step.until.value_or(0)))
-                 .add_if(step.event != nullptr, PointerGetDatum(step.event))
+                 .add_if(step.use.event != nullptr, PointerGetDatum(step.use.event))
                  .add_if(step.awaited != 0, Int64GetDatum(step.awaited))
-                 .add_if(step.has_result, step.result));
+                 .add_if(step.has_result, step.result)
+                 .add_if(step.use.jobs != nullptr, PointerGetDatum(step.use.jobs)));
 }
 
 void arm_step(int64 job, text *name, int64 awaited) {

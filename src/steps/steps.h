@@ -19,6 +19,14 @@ void require_steps();
 // Whether any job has steps: next to free, and false where there is no such table.
 bool any_step();
 
+// What a name stands for.
+struct StepUse {
+    text *name;
+    core::StepKind kind;
+    text *event;      // kind Event
+    ArrayType *jobs;  // kinds All and Any: bigint[]
+};
+
 // One that is there, read as the rows of the open table are: `found` false, there is none of that name. The datums
 // live as long as the memory of SPI.
 struct SavedStep {
@@ -27,19 +35,18 @@ struct SavedStep {
     core::Maybe until;
     Datum result;  // jsonb
     bool has_result;
+    ArrayType *jobs;  // bigint[]: of Spawn the children, of All and Any those that it awaits
 };
-// 22023 when the name stands for something else: another kind, or another event.
-SavedStep find_step(const JobsTable &jobs, int64 job, text *name, core::StepKind kind, text *event = nullptr);
+// 22023 when the name stands for something else: another kind, another event, other jobs.
+SavedStep find_step(const JobsTable &jobs, int64 job, const StepUse &use);
 
 struct NewStep {
     int64 job;
     int64 number;
-    text *name;
-    core::StepKind kind;
+    StepUse use;  // of Spawn with the children; its result says them, too
     core::StepState state;
     core::Maybe until;
-    text *event;    // nullptr: none
-    int64 awaited;  // while it waits: event_hash; 0: none
+    int64 awaited;  // while it waits: event_hash, or kAwaitsJobs; 0: none
     Datum result;   // jsonb
     bool has_result;
 };
@@ -66,7 +73,7 @@ void drop_all_steps_of(Datum *ids, int count);
 
 // What the log of a job says of its steps and signals: one row of arrays (at, event, detail), or none.
 Rows read_step_events(int64 job);
-// What a job awaits, for people: (name, kind, event, until); no row when it awaits nothing.
+// What a job awaits, for people: (name, kind, event, until, how many jobs); no row when it awaits nothing.
 Rows read_awaited(int64 job);
 
 }  // namespace jobq

@@ -20,20 +20,30 @@ namespace jobq {
 
 namespace {
 
-// Jobs that depend on those that have finished. A completion concerns only those whose active edge leads to the job,
-// any other end all that depend on it.
-void unblock_dependents(const TransactionLog &log) {
-    if (!dependencies_noted()) return;
+// Who waits for jobs of any kind, of those that are known.
+Blockers blockers_noted(Audiences noted) {
+    return ((noted & bit_of(Audience::Dependents)) != 0 ? bit_of(Blocker::Dependency) : 0) |
+           ((noted & bit_of(Audience::Waiters)) != 0 ? bit_of(Blocker::Wait) : 0);
+}
+
+// Jobs that depend on those that have finished, or await them. A completion concerns only those whose active edge leads
+// to the job, any other end all that depend on it.
+void unblock_followers(const TransactionLog &log) {
+    const Blockers noted = blockers_noted(audiences_noted());
+    if (noted == 0) return;
     if (log.finished_unknown) {
-        unblock_now(nullptr, 0, bit_of(Blocker::Dependency));
+        unblock_now(nullptr, 0, noted);
         return;
     }
     constexpr int kAtOnce = 64;
-    Unblocked unblocked[kAtOnce];
+    Unblocked unblocked[kAtOnce + 1];
     int count = 0;
     for (int i = 0; i < log.finished_count; i++) {
-        if (log.completed[i] && !job_is_awaited(log.finished[i])) continue;
-        unblocked[count++] = {log.finished[i], kNoJob, Blocker::Dependency};
+        const bool awaited = job_is_awaited(log.finished[i]);
+        if ((noted & bit_of(Blocker::Dependency)) != 0 && (awaited || !log.completed[i]))
+            unblocked[count++] = {log.finished[i], kNoJob, Blocker::Dependency};
+        if ((noted & bit_of(Blocker::Wait)) != 0 && awaited)
+            unblocked[count++] = {log.finished[i], kFromTheFirst, Blocker::Wait};
         if (count < kAtOnce) continue;
         unblock_now(unblocked, count, 0);
         count = 0;
@@ -127,7 +137,7 @@ void wake_for_slots_not_taken() { publish_slots_not_taken({let_waiters_look, let
 void wake_for_finished() {
     const TransactionLog &log = transaction_log();
     if (log.finished_count == 0 && !log.finished_unknown) return;
-    unblock_dependents(log);
+    unblock_followers(log);
     if (log.finished_unknown)
         let_all_job_waiters_look();
     else
@@ -159,7 +169,8 @@ void publish_prepared(PreparedEffects effects) {
     if (has(kReadyJobs | kLooks)) wake_anybody();
     if (has(kClaimedJobs | kFreedSlots)) let_all_waiters_look();
     if (has(kFinishedJobs)) {
-        if (dependencies_noted()) unblock_now(nullptr, 0, bit_of(Blocker::Dependency));
+        const Blockers noted = blockers_noted(audiences_noted());
+        if (noted != 0) unblock_now(nullptr, 0, noted);
         let_all_job_waiters_look();
     }
     if (has(kUnblockedJobs)) unblock_anything();

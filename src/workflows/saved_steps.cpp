@@ -49,7 +49,7 @@ PGDLLEXPORT Datum jobq_step(PG_FUNCTION_ARGS) {
         const bool held = look_at_held(job, scope, [&](const JobsTable &jobs) {
             const core::Life life = state_of(jobs).life;
             SavedStep saved = {};
-            if (life.steps) saved = find_step(jobs, job.id, name, core::StepKind::Step);
+            if (life.steps) saved = find_step(jobs, job.id, {name, core::StepKind::Step, nullptr, nullptr});
             if (saved.found)
                 answer(&results, "done", saved.has_result, saved.result);
             else
@@ -64,9 +64,8 @@ PG_FUNCTION_INFO_V1(jobq_step_done);
 PGDLLEXPORT Datum jobq_step_done(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
-    text *name = step_name_argument(fcinfo, 2, "name");
     NewStep step = {};
-    step.name = name;
+    step.use = {step_name_argument(fcinfo, 2, "name"), core::StepKind::Step, nullptr, nullptr};
     step.has_result = given(fcinfo, 3);
     if (step.has_result) step.result = PG_GETARG_DATUM(3);
     if (step.has_result) check_step_size(step.result, "result");
@@ -80,7 +79,7 @@ PGDLLEXPORT Datum jobq_step_done(PG_FUNCTION_ARGS) {
         SavedStep saved = {};
         change_held(&job, 1, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
             saved = {};
-            if (before.life.steps) saved = find_step(*jobs, job.id, name, core::StepKind::Step);
+            if (before.life.steps) saved = find_step(*jobs, job.id, step.use);
             core::Event event = {core::EventKind::StepSaved, GetCurrentTimestamp()};
             step.number = saved.found ? *before.life.steps : next_step(before);
             event.last_step = step.number;

@@ -1,14 +1,16 @@
-// jobq_sleep and jobq_await: a job that waits holds no worker. Its deadline is saved with the first call, and what it
-// waited for is decided by a later one, under its lease, and nowhere else.
+// jobq_sleep, jobq_await and jobq_await_jobs: a job that waits holds no worker. Its deadline is saved with the first
+// call, and what it waited for is decided by a later one, under its lease, and nowhere else.
 #include "compat/pg.h"
 
 #include "base/clock.h"
 #include "compat/args.h"
 #include "compat/result_set.h"
+#include "edges/job_waits.h"
 #include "ending/ending.h"
 #include "identity/identity.h"
 #include "job/change_job.h"
 #include "job/owner.h"
+#include "job/rows.h"
 #include "job/transaction_log.h"
 #include "queues/scope.h"
 #include "steps/signals.h"
@@ -21,10 +23,9 @@ namespace {
 
 // What a call waits for.
 struct Awaited {
-    text *name;
-    core::StepKind kind;
-    text *event;           // nullptr: a time only
+    StepUse use;
     core::Maybe deadline;  // of the first call
+    const QueueScope *scope;
 };
 
 // What it is answered.
@@ -39,30 +40,87 @@ struct Answered {
 struct Look {
     SavedStep saved;
     core::Maybe deadline;
-    Signal signal;
+    bool come;
+    Datum result;  // jsonb: what has come
+    bool has_result;
     core::WaitAnswer answer;
     bool decided;  // by a call before
     int64 number;
     int64 awaited;
+    Datum jobs;        // bigint[]: of those that it awaits the ones that are there
+    int64 unfinished;  // the highest of those that have not ended
 };
 
+void look_at_signal(const JobsTable &jobs, const JobState &before, text *event, Look *look) {
+    const Signal signal = find_signal(before.id, make_text(before.queue), event, jobs.table.snapshot);
+    look->come = signal.there;
+    look->result = signal.payload;
+    look->has_result = signal.has_payload;
+    look->awaited = core::event_hash(before.queue, view(event));
+}
+
+Awaiter awaiter_of(const JobsTable &jobs, const JobState &before, const QueueScope *scope) {
+    bool none;
+    const Datum group_key = job_value(jobs, kJobGroupKey, &none);
+    return {before.id, make_text(before.queue), none ? nullptr : DatumGetTextPP(group_key), scope};
+}
+
+// Returns the id of one that has not ended and is of the same group; 0: there is none.
+int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const StepUse &use, Look *look) {
+    const Rows rows = read_awaited_jobs(awaiter, PointerGetDatum(use.jobs), jobs.table.snapshot);
+    const int count = static_cast<int>(rows.size());
+    ArrayColumn there(count);
+    int ended = 0;
+    int64 of_own_group = 0;
+    look->unfinished = 0;
+    for (int i = 0; i < count; i++) {
+        const Row row = rows[i];
+        const bool gone = row.is_null(2);
+        if (!gone) there.add(row.get(1));
+        if (gone || core::is_finished(status_at(row, 2))) {
+            ended++;
+            continue;
+        }
+        look->unfinished = Max(look->unfinished, row.int64_at(1));
+        if (!row.is_null(3) && row.bool_at(3)) of_own_group = row.int64_at(1);
+    }
+    look->come = core::jobs_have_ended(use.kind, ended, count);
+    look->jobs = there.array(INT8OID);
+    look->awaited = core::kAwaitsJobs;
+    return of_own_group;
+}
+
+[[noreturn]] void never_ends(int64 job, const char *why) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"ids\" names job %lld, %s", static_cast<long long>(job), why),
+                    errhint("It would not end before this one does.")));
+    pg_unreachable();
+}
+
 Look look_at(const JobsTable &jobs, const JobState &before, const Awaited &awaited, TimestampTz now) {
+    const StepUse &use = awaited.use;
     Look look = {};
-    if (before.life.steps) look.saved = find_step(jobs, before.id, awaited.name, awaited.kind, awaited.event);
+    if (before.life.steps) look.saved = find_step(jobs, before.id, use);
     look.decided = look.saved.found && look.saved.state != core::StepState::Waiting;
     if (look.decided) {
         look.answer = core::decided_wait(look.saved.state);
         return look;
     }
     look.deadline = look.saved.found ? look.saved.until : awaited.deadline;
-    if (awaited.event != nullptr) {
-        look.signal = find_signal(before.id, make_text(before.queue), awaited.event, jobs.table.snapshot);
-        look.awaited = core::event_hash(before.queue, view(awaited.event));
-    }
-    const core::Wait wait = {look.signal.there, before.life.cancel_requested_at.has_value(), awaited.event == nullptr,
+    const Awaiter awaiter = awaiter_of(jobs, before, awaited.scope);
+    int64 of_own_group = 0;
+    if (use.kind == core::StepKind::Event) look_at_signal(jobs, before, use.event, &look);
+    if (core::awaits_jobs(use.kind)) of_own_group = look_at_awaited_jobs(jobs, awaiter, use, &look);
+    const core::Wait wait = {look.come, before.life.cancel_requested_at.has_value(), use.kind == core::StepKind::Sleep,
                              look.deadline};
     look.answer = core::decide_wait(wait, now);
     look.number = look.saved.found ? *before.life.steps : 0;
+    if (look.answer == core::WaitAnswer::Waiting && of_own_group != 0)
+        never_ends(of_own_group, "which stands in the line of its own group");
+    look.has_result |= core::awaits_jobs(use.kind) &&
+                       (look.answer == core::WaitAnswer::Ready || look.answer == core::WaitAnswer::Timeout);
+    if (core::awaits_jobs(use.kind) && look.has_result)
+        look.result = read_results(awaiter, PointerGetDatum(use.jobs), jobs.table.snapshot);
     return look;
 }
 
@@ -74,7 +132,7 @@ bool write_look(JobsTable *jobs, const JobState &before, const Awaited &awaited,
     const bool waits = look->answer == core::WaitAnswer::Waiting;
     core::Event event = {waits ? core::EventKind::Waited : core::EventKind::StepSaved, now};
     event.last_step = look->number;
-    event.sleeps = awaited.event == nullptr;
+    event.sleeps = awaited.use.kind == core::StepKind::Sleep;
     event.deadline = look->deadline;
     if (event.sleeps) event.run_at = look->deadline.value_or(now);
     const core::Life after = core::after_event(before.life, event);
@@ -88,25 +146,30 @@ void save_look(int64 job, const Awaited &awaited, const Look &look) {
     const core::StepState state = waits                                      ? core::StepState::Waiting
                                   : look.answer == core::WaitAnswer::Timeout ? core::StepState::Timeout
                                                                              : core::StepState::Done;
+    text *name = awaited.use.name;
     if (!look.saved.found)
-        add_step({job, look.number, awaited.name, awaited.kind, state, look.deadline, awaited.event,
-                  waits ? look.awaited : 0, look.signal.payload, look.signal.has_payload});
+        add_step({job, look.number, awaited.use, state, look.deadline, waits ? look.awaited : 0, look.result,
+                  look.has_result});
     else if (!waits)
-        decide_step(job, awaited.name, state, look.signal.has_payload, look.signal.payload);
+        decide_step(job, name, state, look.has_result, look.result);
     else if (look.awaited != 0)
-        arm_step(job, awaited.name, look.awaited);
+        arm_step(job, name, look.awaited);
+    if (waits && look.awaited == core::kAwaitsJobs)
+        await_jobs(job, look.jobs, awaited.use.kind == core::StepKind::Any ? 0 : look.unfinished);
+    else
+        forget_waits(job);
     if (!waits || look.awaited == 0) return;
-    disarm_other_steps(job, awaited.name);
-    // The signal may have been sent since we looked.
+    disarm_other_steps(job, name);
+    // What it awaits may have come since we looked.
     log_unblocked(Blocker::Wait, job, kFromTheFirst);
 }
 
 // Inside with_spi().
-Answered wait_for(HeldJob job, const QueueScope *scope, const Awaited &awaited, TimestampTz now) {
+Answered wait_for(HeldJob job, const Awaited &awaited, TimestampTz now) {
     require_steps();
     Look look = {};
     Endings endings = {};
-    change_held(&job, 1, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
+    change_held(&job, 1, awaited.scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
         look = look_at(*jobs, before, awaited, now);
         return write_look(jobs, before, awaited, &look, now, &endings);
     });
@@ -117,8 +180,8 @@ Answered wait_for(HeldJob job, const QueueScope *scope, const Awaited &awaited, 
         answered.has_payload = look.saved.has_result;
     } else if (look.answer != core::WaitAnswer::Cancelled) {
         save_look(job.id, awaited, look);
-        answered.payload = look.signal.payload;
-        answered.has_payload = look.signal.has_payload;
+        answered.payload = look.result;
+        answered.has_payload = look.has_result;
     }
     settle_endings(endings, now);
     return answered;
@@ -138,6 +201,34 @@ TimestampTz checked_until(FunctionCallInfo fcinfo, int delay, int until, Timesta
         core::saturating_add(now, check_span(PG_GETARG_INTERVAL_P(delay), "delay", Zero::Allowed)));
 }
 
+core::Maybe deadline_argument(FunctionCallInfo fcinfo, int timeout, TimestampTz now) {
+    if (!given(fcinfo, timeout)) return {};
+    return core::bounded_moment(
+        core::saturating_add(now, check_span(PG_GETARG_INTERVAL_P(timeout), "timeout", Zero::Allowed)));
+}
+
+core::StepKind mode_argument(FunctionCallInfo fcinfo, int n) {
+    const text *mode = require_text(fcinfo, n, "mode");
+    core::StepKind kind = core::StepKind::All;
+    if (core::parse_await_mode(view(mode), &kind)) return kind;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                    errmsg("argument \"mode\" has no such choice: \"%s\"", text_to_cstring(mode)),
+                    errhint("Use 'all' or 'any'.")));
+    pg_unreachable();
+}
+
+// One row: the state, and what has come.
+Datum answer(FunctionCallInfo fcinfo, const Awaited &awaited, TimestampTz now) {
+    ResultSet results(fcinfo);
+    with_owner_spi([&] {
+        const Answered answered = wait_for(held_argument(fcinfo), awaited, now);
+        const Datum values[2] = {CStringGetTextDatum(state_name(answered)), answered.payload};
+        const bool nulls[2] = {false, !answered.has_payload};
+        results.row(values, nulls);
+    });
+    return results.done();
+}
+
 }  // namespace
 
 extern "C" {
@@ -147,10 +238,9 @@ PGDLLEXPORT Datum jobq_sleep(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
     const TimestampTz now = GetCurrentTimestamp();
-    Awaited awaited = {step_name_argument(fcinfo, 2, "name"), core::StepKind::Sleep, nullptr, {}};
-    awaited.deadline = checked_until(fcinfo, 3, 4, now);
-    const QueueScope *scope = scope_of(fcinfo);
-    const Answered answered = with_owner_spi([&] { return wait_for(held_argument(fcinfo), scope, awaited, now); });
+    const StepUse use = {step_name_argument(fcinfo, 2, "name"), core::StepKind::Sleep, nullptr, nullptr};
+    const Awaited awaited = {use, checked_until(fcinfo, 3, 4, now), scope_of(fcinfo)};
+    const Answered answered = with_owner_spi([&] { return wait_for(held_argument(fcinfo), awaited, now); });
     PG_RETURN_TEXT_P(cstring_to_text(state_name(answered)));
 }
 
@@ -159,20 +249,28 @@ PGDLLEXPORT Datum jobq_await(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
     const TimestampTz now = GetCurrentTimestamp();
-    Awaited awaited = {nullptr, core::StepKind::Event, event_argument(fcinfo, 2), {}};
-    if (given(fcinfo, 3))
-        awaited.deadline = core::bounded_moment(
-            core::saturating_add(now, check_span(PG_GETARG_INTERVAL_P(3), "timeout", Zero::Allowed)));
-    awaited.name = given(fcinfo, 4) ? step_name_argument(fcinfo, 4, "name") : awaited.event;
-    const QueueScope *scope = scope_of(fcinfo);
-    ResultSet results(fcinfo);
-    with_owner_spi([&] {
-        const Answered answered = wait_for(held_argument(fcinfo), scope, awaited, now);
-        const Datum values[2] = {CStringGetTextDatum(state_name(answered)), answered.payload};
-        const bool nulls[2] = {false, !answered.has_payload};
-        results.row(values, nulls);
-    });
-    return results.done();
+    StepUse use = {nullptr, core::StepKind::Event, event_argument(fcinfo, 2), nullptr};
+    const core::Maybe deadline = deadline_argument(fcinfo, 3, now);
+    use.name = given(fcinfo, 4) ? step_name_argument(fcinfo, 4, "name") : use.event;
+    return answer(fcinfo, {use, deadline, scope_of(fcinfo)}, now);
+}
+
+PG_FUNCTION_INFO_V1(jobq_await_jobs);
+PGDLLEXPORT Datum jobq_await_jobs(PG_FUNCTION_ARGS) {
+    require_worker_may(fcinfo);
+    const int64 id = require_int64(fcinfo, 0, "job_id");
+    const TimestampTz now = GetCurrentTimestamp();
+    const Elements ids = require_elements(fcinfo, 2, INT8OID, "ids", core::kMaxBatch);
+    StepUse use = {step_name_argument(fcinfo, 3, "name"), mode_argument(fcinfo, 4), nullptr,
+                   DatumGetArrayTypeP(array_of(ids.values, ids.count, INT8OID))};
+    for (int i = 0; i < ids.count; i++)
+        if (DatumGetInt64(ids.values[i]) == id) never_ends(id, "which is the one that waits");
+    if (use.kind == core::StepKind::Any && ids.count == 0)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"ids\" must not be empty in mode 'any'"),
+                 errhint("None of no jobs ever ends. In mode 'all' that is ready at once.")));
+    const core::Maybe deadline = deadline_argument(fcinfo, 5, now);
+    return answer(fcinfo, {use, deadline, scope_of(fcinfo)}, now);
 }
 
 }  // extern "C"

@@ -18,8 +18,8 @@ SELECT p.proname::text AS name, p.prokind = 'p' AS procedure, coalesce(g.names, 
 FROM pg_proc p
 CROSS JOIN LATERAL (
     SELECT array_agg(a.name ORDER BY a.n) AS names, array_agg(format_type(a.type, NULL) ORDER BY a.n) AS types,
-           array_agg(CASE a.name WHEN 'cron' THEN '@daily' WHEN 'options' THEN '{}' WHEN 'specs' THEN '[]' ELSE s.literal END ORDER BY a.n) AS literals,
-           jsonb_agg(CASE a.name WHEN 'cron' THEN '"@daily"' WHEN 'options' THEN '{}' WHEN 'specs' THEN '[]' ELSE s.val END ORDER BY a.n) AS vals
+           array_agg(CASE a.name WHEN 'cron' THEN '@daily' WHEN 'options' THEN '{}' WHEN 'specs' THEN '[]' WHEN 'ids' THEN '{}' ELSE s.literal END ORDER BY a.n) AS literals,
+           jsonb_agg(CASE a.name WHEN 'cron' THEN '"@daily"' WHEN 'options' THEN '{}' WHEN 'specs' THEN '[]' WHEN 'ids' THEN '[]' ELSE s.val END ORDER BY a.n) AS vals
     FROM unnest(p.proargtypes, p.proargnames) WITH ORDINALITY a(type, name, n)
     LEFT JOIN (
         SELECT * FROM (SELECT coalesce(max(id), 1) AS job FROM jobq.jobs) j, LATERAL (VALUES

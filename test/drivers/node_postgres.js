@@ -106,6 +106,11 @@ async function main() {
   check(saved.state === 'saved' && saved.result.n === 1, 'jobq_step_done');
   const steps = await rows('SELECT * FROM jobq_steps($1, $2)', [[claim.id], [claim.lease]]);
   check(steps.length === 1 && steps[0].name === 'a' && steps[0].state === 'done', 'jobq_steps');
+  const [spawned] = await rows('SELECT * FROM jobq_spawn($1, $2, $3, $4)', [claim.id, claim.lease, 'c', '[{"queue": "node children"}]']);
+  check(spawned.state === 'saved' && spawned.job_ids.length === 1, 'jobq_spawn');
+  await rows('SELECT jobq_complete(id, lease, $2) FROM jobq_claim($1)', ['node children', { n: 3 }]);
+  const [ended] = await rows('SELECT * FROM jobq_await_jobs($1, $2, $3, $4)', [claim.id, claim.lease, spawned.job_ids, 'd']);
+  check(ended.state === 'ready' && ended.results[0].status === 'completed' && ended.results[0].result.n === 3, 'jobq_await_jobs');
   await equal('ready', 'jobq_sleep', 'SELECT jobq_sleep($1, $2, $3, $4)', [claim.id, claim.lease, 'b', '0 s']);
   await equal(true, 'jobq_signal', 'SELECT jobq_signal($1, $2, $3)', [queue, 'node event', { n: 2 }]);
   const [signal] = await rows('SELECT * FROM jobq_await($1, $2, $3, $4)', [claim.id, claim.lease, 'node event', '1 hour']);

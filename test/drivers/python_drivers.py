@@ -189,6 +189,11 @@ def scenario(d):
             "jobq_step_done")
     d.check([row[1:3] for row in map(list, d.rows("SELECT * FROM jobq_steps(%s, %s)", d.list([n(job)]), d.list([n(lease)])))] == [["a", "done"]],
             "jobq_steps")
+    spawned = d.rows("SELECT * FROM jobq_spawn(%s, %s, %s, %s)", n(job), n(lease), "c", d.json([{"queue": "python children"}]))[0]
+    d.check(spawned[0] == "saved" and len(spawned[1]) == 1, "jobq_spawn")
+    d.rows("SELECT jobq_complete(id, lease, %s) FROM jobq_claim(%s)", d.json({"n": 3}), "python children")
+    state, ended = d.rows("SELECT * FROM jobq_await_jobs(%s, %s, %s, %s)", n(job), n(lease), d.list(list(spawned[1])), "d")[0]
+    d.check(state == "ready" and [(end["status"], end["result"]) for end in ended] == [("completed", {"n": 3})], "jobq_await_jobs")
     d.equal("ready", "jobq_sleep", "SELECT jobq_sleep(%s, %s, %s, %s)", n(job), n(lease), "b", "0 s")
     d.equal(True, "jobq_signal", "SELECT jobq_signal(%s, %s, %s)", queue, "python event", d.json({"n": 2}))
     d.check(list(d.rows("SELECT * FROM jobq_await(%s, %s, %s, %s)", n(job), n(lease), "python event", "1 hour")[0]) == ["ready", {"n": 2}],

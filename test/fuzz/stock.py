@@ -192,6 +192,14 @@ class Case:
     def step(self):
         return self.text("charge", "ship", "pause", "mail")
 
+    def ids(self):
+        # Those that it has spawned, and any others.
+        return f"coalesce((SELECT s.jobs FROM jobq.steps s WHERE s.job_id = {self.job()} AND s.kind = 'spawn' LIMIT 1), '{{}}') || " \
+            + self.array(lambda: str(self.chance.choice(self.others)[0]))
+
+    def mode(self):
+        return self.text("all", "any")
+
     def event(self):
         return self.text("delivered", "paid")
 
@@ -203,6 +211,14 @@ class Case:
             texts = [f'{{"name": "fuzz {number}", "cron": "@every 1s", "queue": "fuzz plain"{rest}}}'
                      for number, rest in enumerate(("", ', "overlap": "replace", "jitter": "1 s"', ', "missed": "all", "paused": false'))]
             return quoted("[" + ", ".join(self.chance.sample(texts, self.chance.randrange(len(texts) + 1))) + "]")
+        if self.chance.random() < 0.3:
+            # A graph; now and then one that names what is not there, or not yet.
+            return quoted(self.one(
+                '[{"queue": "fuzz plain", "ref": "a"}, {"queue": "fuzz fair", "ref": "b", "depends_on": ["@a"]}, '
+                '{"queue": "fuzz plain", "depends_on": ["@a", "@b"], "on_dependency_failure": "run"}]',
+                '[{"queue": "fuzz keyed", "ref": "a", "unique_key": "s1"}, {"queue": "fuzz plain", "depends_on": ["@a"]}]',
+                '[{"queue": "fuzz plain", "ref": "a"}, {"queue": "fuzz plain", "ref": "a"}]',
+                '[{"queue": "fuzz plain", "depends_on": ["@b"]}, {"queue": "fuzz plain", "ref": "b"}]'))
         texts = ('{"queue": "fuzz plain"}', '{"queue": "fuzz fair", "payload": 1, "priority": -1, "concurrency_key": "k1"}',
                  '{"queue": "fuzz keyed", "unique_key": "s1", "on_conflict": "replace", "unique_for": "1 s"}',
                  '{"queue": "fuzz plain", "group_key": "g1", "metadata": {"a": 1}, "requires": ["gpu"], "max_attempts": 2}',
@@ -242,7 +258,7 @@ class Case:
 
 
 _BY_NAME = {
-    "step": Case.step, "event": Case.event, "until": Case.when,
+    "step": Case.step, "event": Case.event, "until": Case.when, "ids": Case.ids, "mode": Case.mode,
     "queue": Case.queue, "name": Case.name, "dead_letter_queue": lambda case: case.text("fuzz dead", "fuzz other dead"),
     "queues": lambda case: case.array(case.queue, 1),
     "specs": Case.specs,

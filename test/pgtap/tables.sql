@@ -8,13 +8,13 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(47 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(49 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants,identity,schedule_settings,steps,children,job_waits,signals,job_signals}'::name[]);
 SELECT views_are('jobq', '{lanes,limits,queues,queue_stats,workers,schedules,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
@@ -52,7 +52,9 @@ SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.q
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.workers'::regclass AND attnum > 0$$,
                $$SELECT unnest('{pid,database,state,last_round,last_error,last_error_at,last_error_over_at}'::text[])$$, 'workers: who, where, since when, what went wrong');
 SELECT columns_are('jobq', 'kept_keys', '{queue,unique_key,job_id,kept_until}'::name[]);
-SELECT columns_are('jobq', 'steps', '{job_id,number,name,kind,state,saved_at,until,event,result,_awaited}'::name[]);
+SELECT columns_are('jobq', 'steps', '{job_id,number,name,kind,state,saved_at,until,event,result,_awaited,jobs}'::name[]);
+SELECT columns_are('jobq', 'children', '{parent_id,child_id}'::name[]);
+SELECT columns_are('jobq', 'job_waits', '{job_id,awaits,active}'::name[]);
 SELECT columns_are('jobq', 'signals', '{queue,event,payload,sent_at}'::name[]);
 SELECT columns_are('jobq', 'job_signals', '{job_id,event,payload,sent_at}'::name[]);
 SELECT columns_are('jobq', 'dependencies', '{job_id,depends_on,on_failure,active}'::name[]);
@@ -68,7 +70,7 @@ SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.job_signals}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.children,jobq.job_waits,jobq.signals,jobq.job_signals}'::text[], 'pg_dump keeps the rows of these');
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass), false, 'no row security: it breaks dumps by others than the owner');
 -- Hot tables are kept in shape.
 SELECT ok((SELECT reloptions::text ~ 'fillfactor=60' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');

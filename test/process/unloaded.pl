@@ -92,6 +92,16 @@ my @calls = (
     [ q{SELECT d.state, s.state, d.result FROM jobq_claim('steps') c, jobq_step(c.id, c.lease, 'a') s,
         jobq_step_done(c.id, c.lease, 'a', '1') d},                                           'saved|run|1' ],
     [ q{SELECT s.name, s.state FROM jobq.jobs j, jobq_steps(ARRAY[j.id], ARRAY[j.lease]) s WHERE queue = 'steps'}, 'a|done' ],
+    [ q{SELECT s.state, cardinality(s.job_ids) FROM jobq.jobs j, jobq_spawn(j.id, j.lease, 'c', '[{"queue": "steps 2"}, {"queue": "steps 2"}]') s
+        WHERE queue = 'steps'},                                                               'saved|2' ],
+    [ q{SELECT a.state FROM jobq.jobs j, jobq.steps s, jobq_await_jobs(j.id, j.lease, s.jobs, 'd') a
+        WHERE queue = 'steps' AND s.job_id = j.id AND s.name = 'c'},                          'waiting' ],
+    [ q{SELECT jobq_complete(id, lease, '8') FROM jobq_claim('steps 2')},                     't' ],
+    [ q{SELECT done FROM jobq_tick() WHERE duty = 'unblock'},                                 '0' ],
+    [ q{SELECT jobq_complete(id, lease, '9') FROM jobq_claim('steps 2')},                     't' ],
+    [ q{SELECT done FROM jobq_tick() WHERE duty = 'unblock'},                                 '1' ],
+    [ q{SELECT a.state, a.results->1->'result' FROM jobq_claim('steps') c, jobq.steps s, jobq_await_jobs(c.id, c.lease, s.jobs, 'd') a
+        WHERE s.job_id = c.id AND s.name = 'c'},                                              'ready|9' ],
     [ q{SELECT jobq_sleep(id, lease, 'b', '0 s') FROM jobq.jobs WHERE queue = 'steps'},       'ready' ],
     [ q{SELECT a.state FROM jobq.jobs j, jobq_await(j.id, j.lease, 'paid') a WHERE queue = 'steps'}, 'waiting' ],
     [ q{SELECT jobq_signal('steps', 'sent'), jobq_signal_job(id, 'paid', '7') FROM jobq.jobs WHERE queue = 'steps'}, 't|t' ],

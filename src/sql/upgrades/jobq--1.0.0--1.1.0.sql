@@ -3,11 +3,12 @@
 
 SELECT jobq.require_library();
 
-COMMENT ON TYPE jobq.job_status IS 'where a job is in its life: it waits for its time (scheduled), waits for its dependencies, for a signal or behind the head of its group (blocked), may be claimed (pending), is held by a worker under a lease (processing), has been done (completed), has failed for good (failed), is not to be done (cancelled)';
+COMMENT ON TYPE jobq.job_status IS 'where a job is in its life: it waits for its time (scheduled), waits for its dependencies, for a signal, for other jobs it awaits, or behind the head of its group (blocked), may be claimed (pending), is held by a worker under a lease (processing), has been done (completed), has failed for good (failed), is not to be done (cancelled)';
 ALTER TABLE jobq.jobs ADD COLUMN _steps bigint;
 COMMENT ON COLUMN jobq.jobs._due IS 'true while the job is scheduled, or blocked with a timeout, else NULL: promotion looks for it';
 COMMENT ON COLUMN jobq.jobs._must_end_at IS 'started_at + max_runtime while the job runs: then it is taken from its worker; NULL: no limit. While it awaits something: until when, infinity: for ever';
 COMMENT ON COLUMN jobq.jobs._steps IS 'number of its last step in jobq.steps; NULL: it has none';
+COMMENT ON TABLE jobq.deleted_dependencies IS 'completed jobs that were deleted although others depended on them, had spawned them or awaited them';
 -- A library of 1.0 refuses from here on.
 DROP TRIGGER follow_job ON jobq.jobs;
 CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
@@ -101,23 +102,50 @@ CREATE TABLE jobq.steps (
     event    text COLLATE "C",
     result   jsonb,
     _awaited bigint,
+    jobs     bigint[],
     PRIMARY KEY (job_id, name),
     CONSTRAINT steps_name_length CHECK (octet_length(name) BETWEEN 1 AND 255),
-    CONSTRAINT steps_kind_choice CHECK (kind IN ('step', 'sleep', 'event')),
+    CONSTRAINT steps_kind_choice CHECK (kind IN ('step', 'spawn', 'sleep', 'event', 'all', 'any')),
     CONSTRAINT steps_state_choice CHECK (state IN ('done', 'timeout', 'waiting'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
-COMMENT ON TABLE jobq.steps IS 'what jobs have done, and what they await: jobq_step_done, jobq_sleep, jobq_await';
+COMMENT ON TABLE jobq.steps IS 'what jobs have done, and what they await: jobq_step_done, jobq_spawn, jobq_sleep, jobq_await, jobq_await_jobs';
 COMMENT ON COLUMN jobq.steps.number IS 'rises within the job; jobq_retry_from drops a step and those with higher numbers';
-COMMENT ON COLUMN jobq.steps.kind IS 'step, sleep or event';
-COMMENT ON COLUMN jobq.steps.state IS 'done; timeout: the event had not come in time; waiting: it is not decided yet';
+COMMENT ON COLUMN jobq.steps.kind IS 'step, spawn, sleep, event, or all and any: a wait for other jobs';
+COMMENT ON COLUMN jobq.steps.state IS 'done; timeout: what it awaits had not come in time; waiting: it is not decided yet';
 COMMENT ON COLUMN jobq.steps.saved_at IS 'when it was done, or first waited for';
-COMMENT ON COLUMN jobq.steps.until IS 'sleep: when it is over; event: when it stops to wait; NULL: never';
+COMMENT ON COLUMN jobq.steps.until IS 'sleep: when it is over; other waits: when it stops to wait; NULL: never';
 COMMENT ON COLUMN jobq.steps.event IS 'kind event: the signal that it awaits';
-COMMENT ON COLUMN jobq.steps.result IS 'of a step, or what came with the signal';
-COMMENT ON COLUMN jobq.steps._awaited IS 'hash of the queue and the event while the state is waiting, else NULL';
+COMMENT ON COLUMN jobq.steps.result IS 'of a step, what came with the signal, or what became of the jobs';
+COMMENT ON COLUMN jobq.steps._awaited IS 'while the state is waiting: hash of the queue and the event, -1: other jobs; else NULL';
+COMMENT ON COLUMN jobq.steps.jobs IS 'spawn: the children; all and any: the jobs that it awaits';
 -- Whom a signal concerns; the search for all that wait.
 CREATE INDEX steps_awaited_idx ON jobq.steps (_awaited, job_id) WHERE _awaited IS NOT NULL;
 CREATE INDEX steps_waiting_idx ON jobq.steps (job_id) WHERE _awaited IS NOT NULL;
+
+-- The step says as well which jobs it has spawned. By these rows the child finds its parent: it is kept until that has
+-- finished. An edge may lead to a job that another has spawned, or nobody: who has its unique key.
+CREATE TABLE jobq.children (
+    parent_id bigint NOT NULL,
+    child_id  bigint NOT NULL,
+    PRIMARY KEY (parent_id, child_id)
+);
+COMMENT ON TABLE jobq.children IS 'which jobs have spawned which: jobq_spawn';
+CREATE INDEX children_child_idx ON jobq.children (child_id);
+
+-- The wait that a job is in, no earlier ones.
+CREATE TABLE jobq.job_waits (
+    job_id bigint NOT NULL,
+    awaits bigint NOT NULL,
+    active boolean,
+    PRIMARY KEY (job_id, awaits)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+COMMENT ON TABLE jobq.job_waits IS 'which jobs await the end of which others: jobq_await_jobs';
+COMMENT ON COLUMN jobq.job_waits.job_id IS 'the job that waits';
+COMMENT ON COLUMN jobq.job_waits.awaits IS 'the job whose end it awaits; it may be gone';
+COMMENT ON COLUMN jobq.job_waits.active IS 'true where its end makes jobq look whether job_id need wait any more, else NULL';
+CREATE INDEX job_waits_awaits_idx ON jobq.job_waits (awaits, job_id);
+-- Those of each job that waits.
+CREATE INDEX job_waits_active_idx ON jobq.job_waits (job_id, awaits) WHERE active;
 
 -- A signal is a fact: the first one stays, for whoever awaits it now or later.
 CREATE TABLE jobq.signals (
@@ -141,10 +169,18 @@ COMMENT ON TABLE jobq.job_signals IS 'signals to a job, jobq_signal_job; they go
 
 -- pg_dump keeps the rows of these.
 SELECT pg_catalog.pg_extension_config_dump('jobq.steps', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.children', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.job_waits', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.signals', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.job_signals', '');
 
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.steps FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.children FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_waits FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.note_restore();
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_signals FOR EACH STATEMENT
@@ -218,6 +254,12 @@ CREATE FUNCTION jobq_step_done(job_id bigint, lease bigint, name text, result js
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_step_done IS 'save a step of a held job, once; the first result stays: saved or kept; lost: an error (JQ001) with must_hold';
 
+CREATE FUNCTION jobq_spawn(job_id bigint, lease bigint, name text, specs jsonb)
+    RETURNS TABLE (state text, job_ids bigint[])
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_spawn IS 'enqueue jobs of a held job, as jobq_enqueue_jobs does, once; they are kept until it has finished: saved or kept; an error (JQ001) when the lease is lost';
+
 CREATE FUNCTION jobq_steps(job_ids bigint[], leases bigint[])
     RETURNS TABLE (job_id bigint, name text, state text, result jsonb)
     AS 'MODULE_PATHNAME'
@@ -241,6 +283,12 @@ CREATE FUNCTION jobq_await(job_id bigint, lease bigint, event text, timeout inte
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION jobq_await IS 'give a held job back until a signal has come; ready with its payload, timeout, waiting, cancelled or lost';
+
+CREATE FUNCTION jobq_await_jobs(job_id bigint, lease bigint, ids bigint[], name text, mode text DEFAULT 'all', timeout interval DEFAULT NULL)
+    RETURNS TABLE (state text, results jsonb)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_await_jobs IS 'give a held job back until other jobs have ended, all or any of them; ready or timeout with what became of them, waiting, cancelled or lost';
 
 CREATE FUNCTION jobq_signal(queue text, event text, payload jsonb DEFAULT NULL)
     RETURNS boolean
@@ -271,10 +319,12 @@ REVOKE ALL ON FUNCTION jobq_resume_schedule FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_run_schedule FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_step FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_step_done FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_spawn FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_steps FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_retry_from FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_sleep FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_await FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_await_jobs FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_signal FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_signal_job FROM PUBLIC;
 GRANT SELECT ON jobq.schedules TO pg_monitor;

@@ -1,4 +1,4 @@
-// Whether a table of the steps is worth a look.
+// Whether a table is worth a look that came with a later release, or that most databases leave empty.
 #pragma once
 
 #include "compat/pg.h"

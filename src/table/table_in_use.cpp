@@ -1,7 +1,7 @@
 // See table_in_use.h.
 #include "compat/pg.h"
 
-#include "steps/table_in_use.h"
+#include "table/table_in_use.h"
 
 extern "C" {
 #include "storage/bufmgr.h"

@@ -1,0 +1,158 @@
+// See edges.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/spi.h"
+#include "edges/children.h"
+#include "edges/edges.h"
+#include "edges/job_waits.h"
+
+namespace jobq {
+
+namespace {
+
+constexpr EdgeTable kDependencies = {"dependencies", "dependencies_pkey", "dependencies_depends_on_idx"};
+constexpr EdgeTable kChildren = {"children", "children_pkey", "children_child_idx"};
+constexpr EdgeTable kWaits = {"job_waits", "job_waits_pkey", "job_waits_awaits_idx"};
+
+Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
+
+Statement delete_dependencies_of = {"DELETE FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
+Statement delete_all_dependencies = {"DELETE FROM jobq.dependencies", {}, Planning::Free};
+Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
+
+// Of a job that others name: whether one of these has not finished. Finished ones are passed by, one by one: OFFSET 0
+// keeps the search for an unfinished one on the indexes.
+#define UNFINISHED_IN(table, job, other)                                                               \
+    "EXISTS (SELECT FROM " table " e, LATERAL (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[e." job \
+    "]) AND j.status <= 'processing') j "                                                              \
+    "WHERE e." other " = u.id OFFSET 0)"
+Statement find_depended_on = {
+    "SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n) "
+    "WHERE " UNFINISHED_IN("jobq.dependencies", "job_id", "depends_on") " ORDER BY u.n",
+    {INT8ARRAYOID}};
+Statement find_followed = {
+    "SELECT u.n FROM unnest($1) WITH ORDINALITY AS u(id, n) "
+    "WHERE " UNFINISHED_IN("jobq.children", "parent_id", "child_id") " OR " UNFINISHED_IN("jobq.job_waits", "job_id",
+                                                                                          "awaits") " ORDER BY u.n",
+    {INT8ARRAYOID}};
+
+#define UNNEEDED_RESULTS                                \
+    "SELECT g.job_id FROM jobq.deleted_dependencies g " \
+    "WHERE NOT EXISTS (SELECT FROM jobq.dependencies d WHERE d.depends_on = g.job_id) "
+Statement find_unneeded_results = {UNNEEDED_RESULTS "LIMIT $1 FOR UPDATE SKIP LOCKED", {INT8OID}, Planning::Free};
+// The same where there are children and waits.
+Statement find_unfollowed_results = {UNNEEDED_RESULTS
+                                     "AND NOT EXISTS (SELECT FROM jobq.children c WHERE c.child_id = g.job_id) "
+                                     "AND NOT EXISTS (SELECT FROM jobq.job_waits w WHERE w.awaits = g.job_id) "
+                                     "LIMIT $1 FOR UPDATE SKIP LOCKED",
+                                     {INT8OID},
+                                     Planning::Free};
+Statement delete_results = {"DELETE FROM jobq.deleted_dependencies g WHERE g.job_id = ANY ($1)", {INT8ARRAYOID}};
+
+bool has_edges_to(Edges *edges, int64 job, Which which) {
+    return has_edge_to(&edges->dependencies, kDependencies, job, which) ||
+           has_edge_to(&edges->children, kChildren, job, which) || has_edge_to(&edges->waits, kWaits, job, which);
+}
+
+bool any_followed(Edges *edges) {
+    return any_edge_in(&edges->children, kChildren) || any_edge_in(&edges->waits, kWaits);
+}
+
+// Leaves those in front that a statement does not find.
+int without_found(Statement &find, Datum *ids, Datum *others, int count) {
+    if (count == 0) return 0;
+    const Rows needed = run(find, Params().add(array_of(ids, count, INT8OID)));
+    int left = 0;
+    uint64 next = 0;
+    for (int i = 0; i < count; i++) {
+        if (next < needed.size() && needed[next].int64_at(1) == i + 1) {
+            next++;
+            continue;
+        }
+        if (others != nullptr) others[left] = others[i];
+        ids[left++] = ids[i];
+    }
+    return left;
+}
+
+}  // namespace
+
+bool has_edges_to(Edges *edges, int64 job) { return has_edges_to(edges, job, Which::Any); }
+
+bool has_edges_from(Edges *edges, int64 job) {
+    return has_dependencies(edges, job) || has_edge_from(&edges->children, kChildren, job) ||
+           has_edge_from(&edges->waits, kWaits, job);
+}
+
+bool has_dependencies(Edges *edges, int64 job) { return has_edge_from(&edges->dependencies, kDependencies, job); }
+
+void close_edges(Edges *edges) {
+    close_edge_table(&edges->dependencies);
+    close_edge_table(&edges->children);
+    close_edge_table(&edges->waits);
+}
+
+bool any_edge() {
+    Edges edges = {};
+    const bool any = any_edge_in(&edges.dependencies, kDependencies) || any_followed(&edges);
+    close_edges(&edges);
+    return any;
+}
+
+int without_needed(Datum *ids, Datum *others, int count) {
+    if (count == 0) return 0;
+    Edges edges = {};
+    const bool depended_on = any_edge_in(&edges.dependencies, kDependencies), followed = any_followed(&edges);
+    if (depended_on) count = without_found(find_depended_on, ids, others, count);
+    if (followed) count = without_found(find_followed, ids, others, count);
+    // Of those that are left somebody may just be making another job need one.
+    const int doubtful = depended_on || followed ? count : 0;
+    int left = count - doubtful;
+    for (int i = 0; i < doubtful; i++) {
+        if (has_edges_to(&edges, DatumGetInt64(ids[i]), Which::Uncommitted)) continue;
+        if (others != nullptr) others[left] = others[i];
+        ids[left++] = ids[i];
+    }
+    close_edges(&edges);
+    return left;
+}
+
+void forget_edges(int64 job, bool completed, const Datum *result) {
+    Edges edges = {};
+    const bool depends = has_dependencies(&edges, job);
+    const bool needed = completed && has_edges_to(&edges, job);
+    if (depends) run(delete_dependencies_of, Params().add(Int64GetDatum(job)));
+    if (has_edge_from(&edges.children, kChildren, job)) forget_children(job);
+    if (has_edge_from(&edges.waits, kWaits, job)) forget_waits(job);
+    close_edges(&edges);
+    if (needed)
+        run(keep_result,
+            Params().add(Int64GetDatum(job)).add_if(result != nullptr, result != nullptr ? *result : Datum(0)));
+}
+
+void forget_all_edges() {
+    run(delete_all_dependencies, Params());
+    run(delete_all_results, Params());
+    Edges edges = {};
+    const bool followed = any_followed(&edges);
+    close_edges(&edges);
+    if (!followed) return;
+    forget_all_children();
+    forget_all_waits();
+}
+
+void prune_deleted_dependencies(int batch) {
+    Edges edges = {};
+    const Rows rows =
+        run(any_followed(&edges) ? find_unfollowed_results : find_unneeded_results, Params().add(Int64GetDatum(batch)));
+    Datum *ids = room_for<Datum>(rows.size());
+    int count = 0;
+    for (uint64 i = 0; i < rows.size(); i++)
+        if (!has_edges_to(&edges, rows[i].int64_at(1))) ids[count++] = rows[i].get(1);
+    close_edges(&edges);
+    if (count > 0) run(delete_results, Params().add(array_of(ids, count, INT8OID)));
+}
+
+}  // namespace jobq

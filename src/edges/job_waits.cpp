@@ -1,0 +1,88 @@
+// See job_waits.h.
+#include "compat/pg.h"
+
+#include "edges/job_waits.h"
+#include "table/table_in_use.h"
+
+namespace jobq {
+
+namespace {
+
+// $1 the awaiter, $3 its scope. Jobs that it has spawned it may see wherever they are.
+#define IS_OWN_CHILD(id) "EXISTS (SELECT FROM jobq.children c WHERE c.parent_id = $1 AND c.child_id = " id ")"
+#define VISIBLE "(" IN_SCOPE("$3") " OR " IS_OWN_CHILD("j.id") ")"
+
+Statement get_states = {
+    R"(SELECT u.id, j.status::text, j.queue = $4 COLLATE "C" AND j.group_key = $5
+       FROM unnest($2) WITH ORDINALITY AS u(id, n)
+            LEFT JOIN LATERAL (SELECT j.status, j.queue, j.group_key FROM jobq.jobs j
+                               WHERE j.id = ANY (ARRAY[u.id]) AND )" VISIBLE R"() j ON true
+       ORDER BY u.n)",
+    {INT8OID, INT8ARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID}};
+
+Statement get_results = {
+    R"(SELECT coalesce(jsonb_agg(jsonb_build_object('job_id', u.id, 'status', coalesce(j.status::text, g.status), 'result',
+                                                    CASE WHEN j.status IS NULL THEN g.result ELSE j.result END)
+                                 ORDER BY u.n), '[]')
+       FROM unnest($2) WITH ORDINALITY AS u(id, n)
+            LEFT JOIN LATERAL (SELECT j.status, j.result FROM jobq.jobs j
+                               WHERE j.id = ANY (ARRAY[u.id]) AND )" VISIBLE R"() j ON true
+            LEFT JOIN LATERAL (SELECT 'completed' AS status, r.result FROM jobq.deleted_dependencies r
+                               WHERE r.job_id = ANY (ARRAY[u.id]) AND j.status IS NULL
+                                 AND ()" IS_OWN_CHILD("u.id") R"(
+                                      OR EXISTS (SELECT FROM jobq.job_waits w WHERE w.job_id = $1 AND w.awaits = u.id))
+                               LIMIT 1) g ON true)",
+    {INT8OID, INT8ARRAYOID, TEXTARRAYOID}};
+
+Statement add = {
+    R"(INSERT INTO jobq.job_waits (job_id, awaits, active)
+       SELECT $1, u.id, CASE WHEN $3 IN (0, u.id) THEN true END FROM unnest($2) AS u(id)
+       ON CONFLICT DO NOTHING)",
+    {INT8OID, INT8ARRAYOID, INT8OID}};
+Statement delete_of = {"DELETE FROM jobq.job_waits w WHERE w.job_id = $1", {INT8OID}};
+Statement delete_all = {"DELETE FROM jobq.job_waits", {}, Planning::Free};
+Statement move = {"UPDATE jobq.job_waits w SET job_id = $2 WHERE w.job_id = $1", {INT8OID, INT8OID}};
+
+}  // namespace
+
+bool any_job_wait() { return is_in_use("job_waits"); }
+
+Rows read_awaited_jobs(const Awaiter &awaiter, Datum ids, Snapshot snapshot) {
+    return read(get_states,
+                Params()
+                    .add(Int64GetDatum(awaiter.job))
+                    .add(ids)
+                    .add_if(awaiter.scope != nullptr, scope_array(awaiter.scope))
+                    .add(PointerGetDatum(awaiter.queue))
+                    .add_if(awaiter.group_key != nullptr, PointerGetDatum(awaiter.group_key)),
+                snapshot);
+}
+
+Datum read_results(const Awaiter &awaiter, Datum ids, Snapshot snapshot) {
+    return read(get_results,
+                Params()
+                    .add(Int64GetDatum(awaiter.job))
+                    .add(ids)
+                    .add_if(awaiter.scope != nullptr, scope_array(awaiter.scope)),
+                snapshot)[0]
+        .get(1);
+}
+
+void await_jobs(int64 job, Datum ids, int64 active) {
+    forget_waits(job);
+    run(add, Params().add(Int64GetDatum(job)).add(ids).add(Int64GetDatum(active)));
+}
+
+void forget_waits(int64 job) {
+    if (any_job_wait()) run(delete_of, Params().add(Int64GetDatum(job)));
+}
+
+void forget_all_waits() {
+    if (any_job_wait()) run(delete_all, Params());
+}
+
+void move_waits(int64 from, int64 to) {
+    if (any_job_wait()) run(move, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
+}
+
+}  // namespace jobq

@@ -1,0 +1,105 @@
+// jobq_spawn: jobs that another one enqueues, exactly once, however often it is claimed.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/result_set.h"
+#include "edges/children.h"
+#include "enqueue/enqueue_specs.h"
+#include "identity/identity.h"
+#include "job/change_job.h"
+#include "job/owner.h"
+#include "queues/scope.h"
+#include "steps/steps.h"
+#include "workflows/step_arguments.h"
+
+extern "C" {
+#include "nodes/value.h"
+#include "parser/parse_func.h"
+#include "utils/datum.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// The queues in which the caller may enqueue jobs, by any call. 42501 when there are none.
+const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
+    constexpr const char *kEnqueue = "jobq_enqueue_jobs";
+    const Oid argument = JSONBOID;
+    char *schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
+    List *name = list_make2(makeString(schema), makeString(pstrdup(kEnqueue)));
+    const Oid enqueue = LookupFuncName(name, 1, &argument, false);
+    if (!DatumGetBool(
+            DirectFunctionCall2(has_function_privilege_id, ObjectIdGetDatum(enqueue), CStringGetTextDatum("EXECUTE"))))
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for function %s", kEnqueue),
+                        errhint("Whoever spawns jobs is a producer, too: jobq_grant(role, 'producer').")));
+    return scope_of(GetUserId(), enqueue);
+}
+
+// Locks the job's row, under its lease, and takes a number for the step. Returns the children that it has spawned by
+// this name before (bigint[], in `context`), or 0. JQ001 when the lease is lost.
+Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int64 *number, MemoryContext context) {
+    SavedStep saved = {};
+    change_held(&job, 1, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
+        saved = {};
+        if (before.life.steps) saved = find_step(*jobs, job.id, use);
+        *number = saved.found ? *before.life.steps : next_step(before);
+        core::Event event = {core::EventKind::StepSaved, GetCurrentTimestamp()};
+        event.last_step = *number;
+        return write_life(jobs, before, core::after_event(before.life, event));
+    });
+    if (!job.held) lease_is_lost(job.id);
+    if (!saved.found) return Datum(0);
+    MemoryContext inner = MemoryContextSwitchTo(context);
+    const Datum children = datumCopy(PointerGetDatum(saved.jobs), false, -1);
+    MemoryContextSwitchTo(inner);
+    return children;
+}
+
+void save_children(int64 parent, int64 number, StepUse use, const Enqueued *enqueued, int count, Datum *children) {
+    for (int i = 0; i < count; i++) children[i] = Int64GetDatum(enqueued[i].id);
+    const Datum ids = array_of(children, count, INT8OID);
+    use.jobs = DatumGetArrayTypeP(ids);
+    add_step({parent, number, use, core::StepState::Done, {}, 0, Datum(0), false});
+    if (count > 0) add_children(parent, ids);
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_spawn);
+PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
+    require_worker_may(fcinfo);
+    require(fcinfo, 0, "job_id");
+    const StepUse use = {step_name_argument(fcinfo, 2, "name"), core::StepKind::Spawn, nullptr, nullptr};
+    require(fcinfo, 3, "specs");
+    const QueueScope *scope = scope_of(fcinfo);
+    const QueueScope *queues = producer_scope(fcinfo);
+    MemoryContext context = CurrentMemoryContext;
+    ResultSet results(fcinfo);
+    HeldJob job = {};
+    int64 number = 0;
+    const Datum kept = with_owner_spi([&] {
+        require_steps();
+        job = held_argument(fcinfo);
+        return begin_spawn(job, scope, use, &number, context);
+    });
+    if (kept != Datum(0)) {
+        results.row({CStringGetTextDatum("kept"), kept});
+        return results.done();
+    }
+    // As the caller, like any enqueue: triggers on the new jobs are the caller's.
+    int count = 0;
+    const Enqueued *enqueued =
+        enqueue_json(PG_GETARG_JSONB_P(3), core::kMaxBatch, queues, GetCurrentTimestamp(), &count);
+    auto *children = room_for<Datum>(static_cast<uint64>(count));
+    with_owner_spi([&] { save_children(job.id, number, use, enqueued, count, children); });
+    results.row({CStringGetTextDatum("saved"), array_of(children, count, INT8OID)});
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq
