@@ -62,7 +62,17 @@ void save_children(int64 parent, int64 number, StepUse use, const Enqueued *enqu
     const Datum ids = array_of(children, count, INT8OID);
     use.jobs = DatumGetArrayTypeP(ids);
     add_step({parent, number, use, core::StepState::Done, {}, 0, Datum(0), false});
-    if (count > 0) add_children(parent, ids);
+    if (count == 0) return;
+    add_children(parent, ids);
+    ArrayColumn known(count);
+    for (int i = 0; i < count; i++)
+        if (!enqueued[i].is_new) known.add(children[i]);
+    const int64 gone = known.count == 0 ? 0 : hold_children(known.array(INT8OID));
+    if (gone != 0)
+        ereport(ERROR,
+                (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                 errmsg("job %lld, which had the unique key, was deleted meanwhile", static_cast<long long>(gone)),
+                 errhint("Roll back and call again: the key is free.")));
 }
 
 }  // namespace
