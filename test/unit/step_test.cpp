@@ -41,6 +41,28 @@ TEST(StepState, NamesAreRead) {
     EXPECT_FALSE(parse_step_state("ready", &state));
 }
 
+TEST(JobsHaveEnded, AllOrAnyOfThem) {
+    EXPECT_FALSE(jobs_have_ended(StepKind::All, 1, 2));
+    EXPECT_TRUE(jobs_have_ended(StepKind::All, 2, 2));
+    EXPECT_TRUE(jobs_have_ended(StepKind::All, 0, 0));
+    EXPECT_FALSE(jobs_have_ended(StepKind::Any, 0, 2));
+    EXPECT_TRUE(jobs_have_ended(StepKind::Any, 1, 2));
+}
+
+TEST(AwaitMode, NamesAreRead) {
+    StepKind kind = StepKind::Step;
+    EXPECT_FALSE(parse_await_mode("event", &kind));
+    EXPECT_FALSE(parse_await_mode("", &kind));
+    EXPECT_EQ(kind, StepKind::Step);
+    for (const StepKind one : {StepKind::All, StepKind::Any}) {
+        EXPECT_TRUE(parse_await_mode(step_kind_name(one), &kind));
+        EXPECT_EQ(kind, one);
+        EXPECT_TRUE(awaits_jobs(one));
+    }
+    EXPECT_FALSE(awaits_jobs(StepKind::Spawn));
+    EXPECT_FALSE(awaits_jobs(StepKind::Event));
+}
+
 TEST(EventHash, IsPositiveAndTellsNamesApart) {
     EXPECT_GT(event_hash("a", "bc"), 0);
     EXPECT_NE(event_hash("a", "bc"), event_hash("ab", "c"));
