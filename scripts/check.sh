@@ -42,6 +42,7 @@ raced         2+ test/planted/claim_not_first.patch
 copied        2+ test/planted/copy_not_left_alone.patch
 fired_twice   2+ test/planted/run_not_locked.patch
 asleep        2+ test/planted/wait_not_told.patch
+unwatched     2+ test/planted/ends_not_watched.patch
 fuzz          3  test/fuzz/run.sh
 fuzz_unsorted 3+ test/planted/batch_not_sorted.patch
 fuzz_crash    3+ test/planted/null_elements_let_in.patch
@@ -173,7 +174,7 @@ suite_docs() {
 
 suite_audit() {
     scratch_server audit "$preloaded" 'max_connections = 200' 'max_prepared_transactions = 50'
-    JOBQ_AUDIT_PARTS='checker_test.py seeds.py planted.py stranded.py audit.py' JOBQ_AUDIT_JOBS=${JOBQ_AUDIT_JOBS:-50000} \
+    JOBQ_AUDIT_PARTS='checker_test.py workflow_laws_test.py seeds.py planted.py stranded.py audit.py workflows.py' JOBQ_AUDIT_JOBS=${JOBQ_AUDIT_JOBS:-50000} \
         in_source test/audit/run.sh
 }
 # All features together, judged from the server's log of changes.
@@ -262,6 +263,13 @@ suite_asleep() {
     scratch_server asleep "$preloaded"
     run_make installcheck REGRESS= ISOLATION=signals >"$SCRATCH/asleep.log" 2>&1 && return 1
     grep '^+sleeps on' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
+}
+
+# The run of workflows must catch jobs that nobody tells of the end of their children.
+suite_unwatched() {
+    plant_defect ends_not_watched
+    scratch_server unwatched "$preloaded" 'max_connections = 200'
+    JOBQ_AUDIT_PARTS=workflows.py JOBQ_AUDIT_EXPECT='sleeps for good' JOBQ_AUDIT_SECONDS=10 in_source test/audit/run.sh
 }
 
 # Every function with nasty values, hostile triggers, indexes and constraints: `make fuzz` at length.

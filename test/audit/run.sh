@@ -1,6 +1,6 @@
 #!/bin/sh
-# The audit: the seeds of the design, the tests of checker and laws, planted defects, stranded jobs, the main run, and
-# all features together.
+# The audit: the seeds of the design, the tests of checker and laws, planted defects, stranded jobs, the main run, all
+# features together, and workflows.
 # Wants a server with jobq preloaded (PGHOST, PGPORT, PGUSER, PGDATABASE). See README.md in this directory.
 #   JOBQ_AUDIT_PARTS='a b'     only these scripts
 #   JOBQ_AUDIT_JOBS=n          jobs of the main run (100000)
@@ -8,14 +8,14 @@
 #   JOBQ_AUDIT_EXPECT=caught   only the main run, which passes if the checker finds stale leases accepted
 #   JOBQ_AUDIT_EXPECT=stranded only stranded.py, which passes if it finds stranded jobs
 #   JOBQ_AUDIT_EXPECT=law      only everything.py, which passes if it finds that law broken ('limit exceeded', ...)
-#   JOBQ_AUDIT_SECONDS=n       how long everything.py goes on (60)
+#   JOBQ_AUDIT_SECONDS=n       how long everything.py goes on (60), and the faults of workflows.py (30)
 set -u
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT
 case ${JOBQ_AUDIT_EXPECT:-} in
-    '') scripts="checker_test.py laws_test.py seeds.py planted.py stranded.py audit.py everything.py" ;;
+    '') scripts="checker_test.py laws_test.py workflow_laws_test.py seeds.py planted.py stranded.py audit.py everything.py workflows.py" ;;
     caught) scripts=audit.py ;;
     stranded) scripts=stranded.py ;;
     *) scripts=everything.py ;;

@@ -29,6 +29,7 @@ def results(run):
 
 def asleep(run):
     run.flows[0] = (FLOW, NUMBER, "blocked", None)
+    run.saved[0] = (FLOW, "joined", "waiting", None)
 
 
 def other_result(run):
