@@ -58,6 +58,12 @@ SELECT jobq_step_done(id, lease, 'a', '1') FROM jobq_claim('waits', 'w1', batch 
 SELECT jobq_await(id, lease, CASE kind WHEN 'late' THEN 'nothing' ELSE 'e' END, CASE kind WHEN 'late' THEN interval '10 h' END)
 FROM jobq.jobs WHERE queue = 'waits' AND kind <> 'runs';
 SELECT jobq_signal('elsewhere', 'kept', '7'), jobq_signal_job(id, 'kept', '8') FROM jobq.jobs WHERE queue = 'waits' AND kind = 'told';
+-- A parent that awaits two children, of which one has ended in a queue that keeps nothing.
+SELECT jobq_create_queue('children', keep_completed => '0'), jobq_enqueue('parents');
+SELECT s.state FROM jobq_claim('parents', 'w1', heartbeat_timeout => '2 h') c,
+     jobq_spawn(c.id, c.lease, 'split', '[{"queue": "children", "payload": 1}, {"queue": "children", "payload": 2}]') s;
+SELECT a.state FROM jobq.jobs j, jobq.steps s, jobq_await_jobs(j.id, j.lease, s.jobs, 'joined') a WHERE j.queue = 'parents' AND s.job_id = j.id;
+SELECT jobq_complete(id, lease, payload) FROM jobq_claim('children', 'w1');
 -- As only replication can leave it: no INSERT is allowed this, but a dump has it.
 SET session_replication_role = replica;
 UPDATE jobq.jobs SET created_at = '-infinity', attempts = -5, _lease_timeout = '0', worker_id = repeat('w', 300) WHERE queue = 'idle';
@@ -94,6 +100,8 @@ my @contents = (
     [ 'dependencies', 'SELECT * FROM jobq.dependencies ORDER BY job_id, depends_on' ],
     [ 'deleted dependencies', 'SELECT * FROM jobq.deleted_dependencies ORDER BY job_id' ],
     [ 'steps', 'SELECT * FROM jobq.steps ORDER BY job_id, number' ],
+    [ 'children', 'SELECT * FROM jobq.children ORDER BY parent_id, child_id' ],
+    [ 'waits for jobs', 'SELECT job_id, awaits FROM jobq.job_waits ORDER BY job_id, awaits' ],
     [ 'signals', 'SELECT * FROM jobq.signals ORDER BY queue, event' ],
     [ 'signals to jobs', 'SELECT * FROM jobq.job_signals ORDER BY job_id, event' ],
     [ 'lanes', 'SELECT DISTINCT lane, queue, kind, version, requires FROM jobq.lane_directory ORDER BY lane' ],
@@ -213,6 +221,13 @@ for my $way (sort keys %restore)
     value($node, $way, q{UPDATE jobq.steps SET until = now() WHERE event = 'nothing'; UPDATE jobq.jobs SET run_at = now() WHERE queue = 'waits' AND kind = 'late'});
     becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'waits' AND kind = 'late'}, "$way: a time that is over wakes one");
     is(value($node, $way, q{SELECT a.state FROM jobq_claim('waits', 'n') c, jobq_await(c.id, c.lease, 'nothing') a}), 'timeout', "$way: for a timeout");
+
+    is(value($node, $way, q{SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue IN ('parents', 'children')}), 'blocked completed pending',
+        "$way: a job awaits its children");
+    value($node, $way, q{SELECT jobq_complete(id, lease, payload) FROM jobq_claim('children', 'n')});
+    becomes_true($node, $way, q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'parents'}, "$way: the end of the last wakes it");
+    is(value($node, $way, q{SELECT a.state, a.results->0->'result', a.results->1->'result' FROM jobq_claim('parents', 'n') c, jobq.steps s,
+        jobq_await_jobs(c.id, c.lease, s.jobs, 'joined') a WHERE s.job_id = c.id AND s.kind = 'spawn'}), 'ready|1|2', "$way: with the results of both");
 
     # The server found the restored database by itself.
     value($node, $way, q{UPDATE jobq.jobs SET run_at = clock_timestamp() + interval '50 ms' WHERE status = 'scheduled'});
