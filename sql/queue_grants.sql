@@ -252,6 +252,27 @@ ROLLBACK;
 RESET ROLE;
 SELECT jobq_set_limit('grants theirs', 'c'), jobq_set_limit('grants theirs'), jobq_delete(:keyed);
 
+-- Who spawns jobs enqueues them: a producer, too, and of these queues. Its children it sees wherever they are, nobody else's.
+\set VERBOSITY terse
+SET ROLE regress_jobq_worker;
+SELECT jobq_spawn(:mine, :my_lease, 's', '[]');
+RESET ROLE;
+BEGIN;
+GRANT regress_jobq_producer TO regress_jobq_worker;
+SET LOCAL ROLE regress_jobq_worker;
+SELECT state FROM jobq_spawn(:mine, :my_lease, 's', '[{"queue": "grants mine"}]');
+SAVEPOINT s;
+SELECT state FROM jobq_spawn(:mine, :my_lease, 't', '[{"queue": "grants theirs"}]');
+ROLLBACK TO s;
+RESET ROLE;
+SELECT job_ids[1] AS child FROM jobq_spawn(:mine, :my_lease, 't', '[{"queue": "grants theirs"}]') \gset
+SET LOCAL ROLE regress_jobq_worker;
+SELECT a.state, r.value->>'status' AS status, (r.value->>'job_id')::bigint = :child AS child
+FROM jobq_await_jobs(:mine, :my_lease, ARRAY[:child, :their_waiting]::bigint[], 'w', timeout => '0') a, jsonb_array_elements(a.results) r;
+SELECT state FROM jobq_await_jobs(:mine, :my_lease, ARRAY[:their_waiting]::bigint[], 'x');
+ROLLBACK;
+\set VERBOSITY default
+
 -- A worker of both names: only the jobs of its queues are extended, and told of.
 BEGIN;
 UPDATE jobq.jobs SET worker_id = 'same', last_heartbeat = '2020-01-01' WHERE id IN (:mine, :theirs);
