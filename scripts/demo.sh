@@ -1,7 +1,7 @@
 #!/bin/bash
 # The demonstration: a throw-away server with jobq preloaded, one job per header file of the server and three more by a
-# schedule, four worker processes of which one is killed with SIGKILL while it holds jobs. Checks every result and exits non-zero if
-# anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
+# schedule, four worker processes of which one is killed with SIGKILL while it holds jobs, and a workflow whose worker is killed in the
+# middle, which another one finishes. Checks every result and exits non-zero if anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -14,8 +14,8 @@ make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1;
 
 scratch_begin demo
 scratch_tree
-cp scripts/demo_worker.sh "$SCRATCH/"
-chmod 755 "$SCRATCH/demo_worker.sh"
+cp scripts/demo_worker.sh scripts/demo_flow.sh "$SCRATCH/"
+chmod 755 "$SCRATCH/demo_worker.sh" "$SCRATCH/demo_flow.sh"
 headers=$("$PG_CONFIG" --includedir-server)
 cd "$SCRATCH"
 if ! run_as test -x "$headers"; then
@@ -39,6 +39,8 @@ sql >/dev/null <<'SQL'
 CREATE EXTENSION jobq;
 SELECT jobq_create_queue('hashes', backoff_base => '500 ms', heartbeat_timeout => '2 s');
 CREATE TABLE effects (job_id bigint NOT NULL, worker text NOT NULL, done_at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE flow_effects (step text NOT NULL, worker text NOT NULL);
+SELECT jobq_create_queue('flows', heartbeat_timeout => '2 s');
 CREATE TABLE files (n int GENERATED ALWAYS AS IDENTITY, name text NOT NULL);
 \copy files (name) from 'files'
 -- One job per file: the tenth only in three seconds, the twentieth fails on its first two attempts.
@@ -53,16 +55,21 @@ SQL
 runs=3
 first=$(head -n 1 files)
 for ((n = 0; n < runs; n++)); do echo "$first"; done >>files
+parts=3   # that the workflow lets others do
+head -n "$parts" files >parts
+sql -c "SELECT jobq_enqueue('flows', kind => 'three digests')" >/dev/null
 say "enqueued $(cat enqueued) jobs, one per file under $headers; a schedule follows with $runs, one a second"
 
-for name in "${workers[@]}"; do
+start() {  # script name
     if [ "$(id -u)" = 0 ]; then
-        setpriv --reuid="$SCRATCH_USER" --regid="$(id -g "$SCRATCH_USER")" --clear-groups ./demo_worker.sh "$name" &
+        setpriv --reuid="$SCRATCH_USER" --regid="$(id -g "$SCRATCH_USER")" --clear-groups "./$1" "$2" &
     else
-        ./demo_worker.sh "$name" &
+        "./$1" "$2" &
     fi
-    pid[$name]=$!
-done
+    pid[$2]=$!
+}
+for name in "${workers[@]}"; do start demo_worker.sh "$name"; done
+PAUSE=1 start demo_flow.sh erin
 stop_workers() {
     local name
     for name in "${!pid[@]}"; do kill -TERM "${pid[$name]}" 2>/dev/null || true; done
@@ -90,9 +97,27 @@ kill_victim() {
     echo "$victim never held a job" >&2
     return 1
 }
-say "started the workers ${workers[*]}, each a process of its own"
+# In the middle of the workflow: two steps are saved, and its children have been enqueued.
+kill_flow() {
+    local try
+    for try in {1..600}; do
+        if [ -e erin.paused ]; then
+            kill -KILL "${pid[erin]}"
+            wait "${pid[erin]}" 2>/dev/null || true
+            unset "pid[erin]"
+            say "killed erin with SIGKILL in the middle of a workflow, behind its steps $(sql -c "SELECT string_agg(name, ', ' ORDER BY number) FROM jobq.steps")"
+            return 0
+        fi
+        sleep 0.1
+    done
+    echo "erin never came to the middle" >&2
+    return 1
+}
+say "started the workers ${workers[*]} and erin, each a process of its own"
 sleep 0.3
 kill_victim
+kill_flow
+start demo_flow.sh frank
 
 told=
 quiet=0
@@ -101,8 +126,9 @@ while [ $quiet -lt 40 ]; do   # gives up when nothing happened for 20 seconds
         SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),
                count(*) FILTER (WHERE status = 'processing'), count(*) FILTER (WHERE status = 'pending'),
                count(*) FILTER (WHERE status = 'scheduled'),
-               (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost'), (SELECT count(next_run) FROM jobq.schedules)
-        FROM jobq.jobs")
+               (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost'),
+               (SELECT count(next_run) FROM jobq.schedules) + (SELECT count(*) FROM jobq.jobs WHERE queue = 'flows' AND status <= 'processing')
+        FROM jobq.jobs WHERE queue = 'hashes'")
     news="completed $completed, running $running, waiting $pending, for later $scheduled, rescued $rescued"
     quiet=$((quiet + 1))
     if [ "$news" != "$told" ]; then say "$news"; quiet=0; fi
@@ -115,18 +141,22 @@ stop_workers
 took=$(seconds)
 
 # What the workers reported against what sha256sum says about the same files.
-sql -F '  ' -c "SELECT result->>'sha256', payload->>'file' FROM jobq.jobs WHERE status = 'completed'" | LC_ALL=C sort >reported
+cat parts >>files
+sql -F '  ' -c "SELECT result->>'sha256', payload->>'file' FROM jobq.jobs WHERE queue = 'hashes' AND status = 'completed'" | LC_ALL=C sort >reported
 xargs -d '\n' sha256sum <files | LC_ALL=C sort >expected
 IFS=' ' read -r enqueued completed retried rescued by_schedule lost twice late tries < <(sql -F ' ' -c "
-    SELECT $(cat enqueued) + $runs, count(*) FILTER (WHERE status = 'completed'),
+    SELECT $(cat enqueued) + $runs + $parts, count(*) FILTER (WHERE status = 'completed'),
            (SELECT count(*) FROM jobq.attempts WHERE outcome = 'failed'),
-           (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost'),
+           (SELECT count(*) FROM jobq.attempts a WHERE outcome = 'lost' AND EXISTS (SELECT FROM effects e WHERE e.job_id = a.job_id)),
            count(DISTINCT metadata->>'scheduled_for'),
-           $(cat enqueued) + $runs - (SELECT count(DISTINCT job_id) FROM effects),
+           $(cat enqueued) + $runs + $parts - (SELECT count(DISTINCT job_id) FROM effects),
            (SELECT count(*) - count(DISTINCT job_id) FROM effects),
            count(*) FILTER (WHERE run_at > created_at + interval '2.9 s' AND started_at >= run_at AND attempts = 1),
            max(attempts) FILTER (WHERE payload->>'fails' = '2')
-    FROM jobq.jobs")
+    FROM jobq.jobs WHERE queue = 'hashes'")
+flow=$(sql -F ' ' -c "SELECT j.status, (SELECT string_agg(step || ' by ' || worker, ', ' ORDER BY step) FROM flow_effects) FROM jobq.jobs j WHERE j.queue = 'flows'")
+sql -c "SELECT jsonb_array_elements_text(result) FROM jobq.jobs WHERE queue = 'flows'" >flow_digests
+xargs -d '\n' sha256sum <parts | cut -d ' ' -f 1 >parts_digests
 
 echo
 printf '%-10s %6s\n' enqueued "$enqueued" completed "$completed" retried "$retried" rescued "$rescued" \
@@ -140,6 +170,8 @@ cmp -s reported expected || { wrong "results differ from sha256sum's"; diff repo
 [ "$rescued" -gt 0 ] || wrong "no job of the killed worker was rescued"
 [ "$retried" = 2 ] && [ "$tries" = 3 ] || wrong "the failing job was not retried twice"
 [ "$by_schedule" = "$runs" ] || wrong "the schedule did not run $runs times"
+[ "$flow" = "completed count by erin, sum by frank" ] || wrong "the workflow did not go on where it was: $flow"
+cmp -s flow_digests parts_digests || wrong "the workflow has other digests than sha256sum"
 [ "$late" = 1 ] || wrong "the delayed job did not wait"
 if [ $status != 0 ]; then
     SCRATCH_KEEP=1
@@ -147,7 +179,8 @@ if [ $status != 0 ]; then
     tail -n 20 server.log
 else
     echo "All $completed digests agree with sha256sum, among them a delayed job, one that failed twice, those of"
-    echo "a schedule, and those that $victim held when it was killed."
+    echo "a schedule, and those that $victim held when it was killed. The workflow, whose worker was killed, went on where it was:"
+    sql -F '  ' -c "SELECT to_char(at, 'HH24:MI:SS.MS'), event, coalesce(worker_id, detail) FROM jobq.jobs j, jobq_log(j.id) WHERE j.queue = 'flows'"
 fi
 
 if [ "${KEEP-}" = 1 ]; then

@@ -1,0 +1,59 @@
+#!/bin/bash
+# One worker of the demonstration's workflow: counts the files, lets others compute the digests of three, waits for them, and puts these
+# together. Each step is saved with what it writes, so that whoever claims the job next goes on behind the last one. Runs until SIGTERM.
+# With PAUSE=1 it stops in the middle, and waits for its death.
+# usage: demo_flow.sh NAME    (the server by PGHOST, PGPORT, PGUSER, PGDATABASE)
+set -u
+name=$1
+stop=
+trap 'stop=1' TERM
+coproc db { exec psql -XqAt -F $'\t' -v VERBOSITY=terse 2>&1; }
+
+# Runs SQL and puts what it prints into $answer.
+ask() {
+    local line
+    answer=
+    printf '%s\n\\echo end-of-answer\n' "$1" >&"${db[1]}"
+    while IFS= read -r line <&"${db[0]}"; do
+        [ "$line" != end-of-answer ] || { answer=${answer%$'\n'}; return 0; }
+        answer+=$line$'\n'
+    done
+    echo "$name: the connection is lost" >&2
+    exit 1
+}
+
+step() {  # job lease name result
+    ask "SELECT state FROM jobq_step($1, $2, '$3');"
+    [ "$answer" = run ] || return 0
+    ask "BEGIN;
+         INSERT INTO flow_effects VALUES ('$3', '$name');
+         SELECT state FROM jobq_step_done($1, $2, '$3', $4);
+         COMMIT;"
+}
+
+flow() {  # job lease
+    local ids
+    step "$1" "$2" count 'to_jsonb((SELECT count(*) FROM files))'
+    ask "SELECT job_ids FROM jobq_spawn($1, $2, 'split', (SELECT jsonb_agg(jsonb_build_object('queue', 'hashes', 'kind', 'sha256',
+             'payload', jsonb_build_object('file', f.name))) FROM (SELECT name FROM files ORDER BY n LIMIT 3) f));"
+    ids=$answer
+    if [ "${PAUSE-}" = 1 ]; then
+        touch "$name.paused"
+        sleep 600
+    fi
+    ask "SELECT state FROM jobq_await_jobs($1, $2, '$ids', 'joined', timeout => '2 minutes');"
+    [ "$answer" = ready ] || return 0
+    step "$1" "$2" sum "(SELECT jsonb_agg(r->'result'->'sha256') FROM jobq_await_jobs($1, $2, '$ids', 'joined') a, jsonb_array_elements(a.results) r)"
+    ask "SELECT jobq_complete($1, $2, s.result, must_hold => true) FROM jobq_step($1, $2, 'sum') s;"
+}
+
+while [ -z "$stop" ]; do
+    ask "SELECT id, lease FROM jobq_claim('flows', '$name');"
+    case $answer in *ERROR*) echo "$name: $answer" >&2; exit 1 ;; esac
+    if [ -z "$answer" ]; then
+        sleep 0.05
+        continue
+    fi
+    IFS=$'\t' read -r id lease <<<"$answer"
+    flow "$id" "$lease"
+done
