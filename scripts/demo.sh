@@ -180,7 +180,7 @@ if [ $status != 0 ]; then
 else
     echo "All $completed digests agree with sha256sum, among them a delayed job, one that failed twice, those of"
     echo "a schedule, and those that $victim held when it was killed. The workflow, whose worker was killed, went on where it was:"
-    sql -F '  ' -c "SELECT to_char(at, 'HH24:MI:SS.MS'), event, coalesce(worker_id, detail) FROM jobq.jobs j, jobq_log(j.id) WHERE j.queue = 'flows'"
+    sql -F '  ' -c "SELECT to_char(l.at, 'HH24:MI:SS.MS'), l.event, coalesce(l.worker_id, l.detail) FROM jobq.jobs j, jobq_log(j.id) l WHERE j.queue = 'flows'"
 fi
 
 if [ "${KEEP-}" = 1 ]; then
