@@ -10,8 +10,8 @@ namespace jobq {
 
 // `children`: bigint[]; one that is its child already stays so.
 void add_children(int64 parent, Datum children);
-// Of children (bigint[]) that are there already, whose edges have been added: waits for whoever is just deleting one, and
-// from now on nobody can unnoticed until the transaction ends. Returns one that was deleted meanwhile; 0: none was.
+// Of children (bigint[]) that are there already, whose edges have been added: waits for whoever is just deleting one,
+// and from now on nobody can unnoticed until the transaction ends. Returns one that was deleted meanwhile; 0: none was.
 int64 hold_children(Datum children);
 
 // Of parents that are gone, or start anew; of all; of one that gets another id.
