@@ -211,10 +211,8 @@ core::StepKind mode_argument(FunctionCallInfo fcinfo, int n) {
     const text *mode = require_text(fcinfo, n, "mode");
     core::StepKind kind = core::StepKind::All;
     if (core::parse_await_mode(view(mode), &kind)) return kind;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"mode\" has no such choice: \"%s\"", text_to_cstring(mode)),
-                    errhint("Use 'all' or 'any'.")));
-    pg_unreachable();
+    constexpr std::string_view choices[] = {"all", "any"};
+    refuse_choice("mode", view(mode), choices, lengthof(choices));
 }
 
 // One row: the state, and what has come.
