@@ -193,9 +193,7 @@ class Case:
         return self.text("charge", "ship", "pause", "mail")
 
     def ids(self):
-        # Those that it has spawned, and any others.
-        return f"coalesce((SELECT s.jobs FROM jobq.steps s WHERE s.job_id = {self.job()} AND s.kind = 'spawn' LIMIT 1), '{{}}') || " \
-            + self.array(lambda: str(self.chance.choice(self.others)[0]))
+        return self.array(lambda: str(self.chance.choice(self.others)[0]))
 
     def mode(self):
         return self.text("all", "any")
