@@ -44,7 +44,12 @@ class Plan:
     @property
     def parts_timeout(self):
         """Short enough that some flows do not see the end of their children."""
-        return "30 ms" if self.number % 11 == 7 else None
+        return "5 ms" if self.number % 4 == 3 else None
+
+    @property
+    def parts_begin_late(self):
+        """Long behind that timeout. The others race with theirs."""
+        return self.number % 8 == 7
 
     @property
     def event(self):
