@@ -22,7 +22,7 @@ functions() {
 list() {
     local found
     found=$(functions "$@")
-    printf '%s\n' Pg_magic_func _PG_init jobq_launcher_main jobq_worker_main jobq_recount_main
+    printf '%s\n' Pg_magic_func _PG_init jobq_launcher_main jobq_worker_main jobq_recount_main jobq_executor_main
     printf '%s\n' "$found"
     sed 's/^/pg_finfo_/' <<<"$found"
 }

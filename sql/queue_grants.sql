@@ -8,6 +8,11 @@ SELECT jobq_grant('regress_jobq_all', kind) FROM unnest('{producer,worker,operat
 SELECT jobq_grant('regress_jobq_' || kind, kind, queues => '{grants mine}') FROM unnest('{producer,worker,operator}'::text[]) kind \g /dev/null
 SELECT * FROM jobq.queue_grants ORDER BY role::text;
 
+-- What they can have run as handlers.
+CREATE FUNCTION handles(job jsonb) RETURNS void LANGUAGE sql AS '';
+ALTER ROLE regress_jobq_all LOGIN;
+ALTER ROLE regress_jobq_operator LOGIN;
+
 -- The same jobs in both queues. Each has been given to a worker of that name.
 CREATE TABLE target (name text PRIMARY KEY, queue text, worker text, done bigint, failed bigint, letter bigint, running bigint, lease bigint, waiting bigint, dependent bigint);
 INSERT INTO target VALUES ('unknown', 'grants of nobody', 'nobody', 9000000000000001, 9000000000000002, 9000000000000003, 9000000000000004, 5, 9000000000000006, 9000000000000007);
@@ -35,6 +40,7 @@ BEGIN
         t.waiting := jobq_enqueue(q, kind => 'waiting');
         t.dependent := jobq_enqueue(q, kind => 'dependent', depends_on => ARRAY[t.running]);
         PERFORM jobq_schedule('of ' || q, '@yearly', q);
+        PERFORM jobq_set_handler(q, 'handled', 'handles(jsonb)', 'regress_jobq_operator');
         INSERT INTO target SELECT t.*;
     END LOOP;
 END $$;
@@ -44,6 +50,7 @@ CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
     SELECT md5(concat((SELECT string_agg((to_jsonb(j) - '_rescue_indexed')::text, ',' ORDER BY id) FROM jobq.jobs j WHERE 'grants theirs' IN (queue, dead_from)),
                       (SELECT string_agg(s::text, ',') FROM jobq.queue_settings s WHERE queue = 'grants theirs'),
                       (SELECT string_agg(s::text, ',') FROM jobq.schedule_settings s WHERE queue = 'grants theirs'),
+                      (SELECT string_agg(h::text, ',') FROM jobq.handler_settings h WHERE queue = 'grants theirs'),
                       (SELECT string_agg(l::text, ',') FROM jobq.limit_settings l WHERE queue = 'grants theirs'),
                       (SELECT string_agg(d::text, ',' ORDER BY d.job_id, d.depends_on) FROM jobq.dependencies d, target t WHERE t.name = 'theirs' AND (d.job_id = t.dependent OR d.depends_on IN (t.running, t.waiting, t.done))),
                       (SELECT count(*) FROM jobq.attempts a, target t WHERE t.name = 'theirs' AND a.job_id IN (t.failed, t.letter, t.running))))
@@ -171,6 +178,8 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_pause_schedule',     $$SELECT jobq_pause_schedule('of ' || {q})$$),
     ('jobq_resume_schedule',    $$SELECT jobq_resume_schedule('of ' || {q})$$),
     ('jobq_run_schedule',       $$SELECT jobq_run_schedule('of ' || {q}) > 0$$),
+    ('jobq_set_handler',        $$SELECT jobq_set_handler({q}, 'new', 'handles(jsonb)')$$),
+    ('jobq_drop_handler',       $$SELECT jobq_drop_handler({q}, 'handled')$$),
     ('jobq_next_runs',          $$SELECT count(*) FROM jobq_next_runs('@daily')$$),
     ('jobq_tick',               $$SELECT count(*) FROM jobq_tick()$$),
     ('jobq_adopt',              $$SELECT jobq_adopt()$$),
@@ -467,5 +476,6 @@ DROP FUNCTION may(text);
 DROP FUNCTION answer(text, text, text);
 DROP FUNCTION outcome(text, text);
 DROP FUNCTION theirs();
+DROP FUNCTION handles(jsonb);
 DROP VIEW derived, own;
 DROP TABLE golden, target;

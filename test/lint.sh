@@ -29,7 +29,7 @@ lanes keys edges leases steps
 stats limits
 ending
 enqueue claim groups
-schedules
+schedules handlers
 wait duties operate workflows
 by_hand bgw
 main

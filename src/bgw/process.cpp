@@ -2,8 +2,10 @@
 #include "compat/pg.h"
 
 #include "bgw/process.h"
+#include "compat/settings.h"
 
 extern "C" {
+#include "commands/dbcommands.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -45,8 +47,8 @@ constexpr OwnSetting kOwnSettings[] = {
 
 }  // namespace
 
-bool start_process(const ProcessKind &kind, const char *name, const DatabaseState *db, Oid database,
-                   BackgroundWorkerHandle **handle) {
+bool register_process(const ProcessKind &kind, const char *name, Datum argument, const void *extra, Size bytes,
+                      BackgroundWorkerHandle **handle) {
     BackgroundWorker worker = {};
     strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));
     strlcpy(worker.bgw_type, kind.type, sizeof(worker.bgw_type));
@@ -55,10 +57,17 @@ bool start_process(const ProcessKind &kind, const char *name, const DatabaseStat
     worker.bgw_restart_time = BGW_NEVER_RESTART;
     strlcpy(worker.bgw_library_name, "jobq", sizeof(worker.bgw_library_name));
     strlcpy(worker.bgw_function_name, kind.main_function, sizeof(worker.bgw_function_name));
-    worker.bgw_main_arg = Int32GetDatum(static_cast<int32>(db - shared_state()->databases));
-    memcpy(worker.bgw_extra, &database, sizeof(database));
+    worker.bgw_main_arg = argument;
+    Assert(bytes <= sizeof(worker.bgw_extra));
+    memcpy(worker.bgw_extra, extra, bytes);
     if (handle != nullptr) worker.bgw_notify_pid = MyProcPid;
     return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+bool start_process(const ProcessKind &kind, const char *name, const DatabaseState *db, Oid database,
+                   BackgroundWorkerHandle **handle) {
+    const Datum index = Int32GetDatum(static_cast<int32>(db - shared_state()->databases));
+    return register_process(kind, name, index, &database, sizeof(database), handle);
 }
 
 void begin_process(Datum database_index, bool (*attach)(DatabaseState *db, Oid database)) {
@@ -103,6 +112,15 @@ bool reload_settings() {
     if (!ConfigReloadPending) return false;
     read_settings();
     return true;
+}
+
+bool database_served() {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+    const char *name = get_database_name(MyDatabaseId);
+    const bool served = name != nullptr && database_selected(name);
+    CommitTransactionCommand();
+    return served;
 }
 
 void wait_for_latch(core::Micros span) {

@@ -18,6 +18,11 @@ struct ProcessKind {
     const char *main_function;
 };
 
+// Asks the postmaster for a process, which finds `bytes` of `extra` in its MyBgworkerEntry->bgw_extra. False when
+// max_worker_processes leaves no room.
+bool register_process(const ProcessKind &kind, const char *name, Datum argument, const void *extra, Size bytes,
+                      BackgroundWorkerHandle **handle);
+
 // Asks the postmaster for a process of the state's database; `name` tells them apart. False when max_worker_processes
 // leaves no room. With a handle the caller is told of the start and the end.
 bool start_process(const ProcessKind &kind, const char *name, const DatabaseState *db, Oid database,
@@ -42,6 +47,9 @@ bool asked_to_stop();
 
 // Reads the configuration files again if the server was told to. True when it did.
 bool reload_settings();
+
+// Whether jobq.databases names the database of this process. In a transaction of its own.
+bool database_served();
 
 // Until the latch is set, the span has passed or the server has died. The latch is reset.
 void wait_for_latch(core::Micros span);

@@ -7,6 +7,7 @@
 #include "bgw/notify.h"
 #include "bgw/recount.h"
 #include "bgw/round.h"
+#include "bgw/supervise.h"
 #include "compat/settings.h"
 #include "duties/tick.h"
 #include "edges/awaited_jobs.h"
@@ -46,6 +47,9 @@ constexpr core::Micros kCopyInterval = core::kMinute;
 // Rounds keep this distance, so that jobs that become due one after the other are promoted together.
 constexpr core::Micros kRoundGap = 10000;
 
+// So are looks after executors, each of which a commit may call for.
+constexpr core::Micros kSupervisionGap = 5000;
+
 // A lock in the way is worth a line in the log only when it stays: DDL takes its time.
 constexpr int kPassingFailures = 5;
 
@@ -68,7 +72,10 @@ struct Step {
     InstalledExtension extension;
 };
 
-const char *step_name(int index) { return index == kPlanStep ? "planning" : core::duty_name(static_cast<Duty>(index)); }
+const char *step_name(int index) {
+    if (index == kPlanStep) return "planning";
+    return index == kExecutorsStep ? "executors" : core::duty_name(static_cast<Duty>(index));
+}
 
 // A pass over the whole table.
 bool is_recount(int index) { return index == static_cast<int>(Duty::Reconcile); }
@@ -92,6 +99,8 @@ void work(Step *step) {
         step->too_long = true;
     } else if (changes_jobs(step->index) && (step->rest = rest_of_duties()) != Rest::None) {
         step->outcome = Outcome::Rests;
+    } else if (step->index == kExecutorsStep) {
+        supervise_executors(step->now);
     } else {
         // A job that fails one is left out.
         check_deferred_constraints();
@@ -424,6 +433,24 @@ TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
     return GetCurrentTimestamp();
 }
 
+TimestampTz run_supervision(DatabaseState *db, RoundState *state) {
+    if (pg_atomic_read_u32(&db->supervision) == 0 || interrupted(db) || db->extension != Presence::Present)
+        return kNothingDue;
+    const TimestampTz now = checked_now();
+    state->supervised_at = bounded(state->supervised_at, now, kSupervisionGap);
+    const TimestampTz due =
+        Max(bounded(db->steps[kExecutorsStep].not_before, now, kMaxBackoff), state->supervised_at + kSupervisionGap);
+    if (due > now) return due;
+    pg_atomic_write_u32(&db->supervision, 0);
+    state->supervised_at = now;
+    Step step;
+    prepare_step(&step, kExecutorsStep);
+    run_step(db, &step, state->context);
+    pgstat_report_stat(false);
+    pgstat_report_activity(STATE_IDLE, nullptr);
+    return kNothingDue;
+}
+
 void run_recount(DatabaseState *db) {
     Step step;
     prepare_step(&step, static_cast<int>(Duty::Reconcile), true);
@@ -446,6 +473,11 @@ bool run_round(DatabaseState *db, RoundState *state) {
     Step plan = {};
     plan.outcome = Outcome::Skipped;
     bool present = run_duties(db, &duties, state);
+    if (present && !interrupted(db)) {
+        db->extension = Presence::Present;
+        pg_atomic_write_u32(&db->supervision, 1);
+        run_supervision(db, state);
+    }
     if (present && !interrupted(db)) {
         prepare_step(&plan, kPlanStep);
         run_step(db, &plan, state->context);

@@ -12,6 +12,7 @@ struct RoundState {
     MemoryContext context;  // reset after each round
     int stalled;            // rounds in a row that were due but found nothing they could do
     int64 unblocked;        // jobs that the log has told of
+    TimestampTz supervised_at;
 };
 
 // False when the database does not have the extension (any more). Errors of single steps are recorded in the state and
@@ -21,6 +22,10 @@ bool run_round(DatabaseState *db, RoundState *state);
 // Promotes blocked jobs that commits have set free, in transactions of its own: at once, between the steps of a round
 // too. Returns when to call it again; kNothingDue: when a commit wakes the worker.
 TimestampTz run_unblocking(DatabaseState *db, RoundState *state);
+
+// Looks after the executors, if somebody has called for that. Returns when to call it again; kNothingDue: when a commit
+// wakes the worker.
+TimestampTz run_supervision(DatabaseState *db, RoundState *state);
 
 // Counts the table for the counters, in one transaction, whatever its size. Errors are recorded as those of a round.
 void run_recount(DatabaseState *db);

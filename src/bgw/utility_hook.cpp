@@ -8,6 +8,7 @@
 #include "compat/catalog_row.h"
 #include "job/transaction_log.h"
 #include "shmem/database_state.h"
+#include "shmem/executors.h"
 
 extern "C" {
 #include "catalog/pg_authid.h"
@@ -94,7 +95,8 @@ void wait_until_gone() {
             terminated = true;
         }
         LWLockRelease(database_states_lock());
-        if (gone || waited > kLongestWait || waited < 0) return;
+        const bool executors = send_executors_away(pg_atomic_read_u32(&kept_out->database), waited > kPatience);
+        if ((gone && !executors) || waited > kLongestWait || waited < 0) return;
         WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kPollMs, PG_WAIT_EXTENSION);
         ResetLatch(MyLatch);
     }

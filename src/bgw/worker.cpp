@@ -16,7 +16,6 @@
 #include "wait/notices.h"
 
 extern "C" {
-#include "commands/dbcommands.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
@@ -85,19 +84,10 @@ bool attach(DatabaseState *db, Oid database) {
     proc_exit(0);
 }
 
-bool database_served() {
-    SetCurrentStatementStartTimestamp();
-    StartTransactionCommand();
-    const char *name = get_database_name(MyDatabaseId);
-    const bool served = name != nullptr && database_selected(name);
-    CommitTransactionCommand();
-    return served;
-}
-
 // Rounds until nothing is due soon, or somebody wants us to go.
 void run_rounds() {
     RoundState state = {AllocSetContextCreate(TopMemoryContext, "jobq round", ALLOCSET_DEFAULT_SIZES), 0,
-                        own->steps[static_cast<int>(core::Duty::Unblock)].done};
+                        own->steps[static_cast<int>(core::Duty::Unblock)].done, 0};
     bool done_one = false;
     for (;;) {
         if (asked_to_stop()) return;
@@ -111,6 +101,7 @@ void run_rounds() {
         const TimestampTz notices_due = send_notices(own, now);
         // Others want our place: not before we did what we came for.
         if (own->leave && done_one) return;
+        const TimestampTz supervision_due = run_supervision(own, &state);
         const TimestampTz unblock_due = own->extension == Presence::Present ? run_unblocking(own, &state) : kNothingDue;
 
         const bool first_visit = !done_one && own->extension == Presence::Unknown;
@@ -121,7 +112,7 @@ void run_rounds() {
             continue;
         }
         const bool far_off = due == kNothingDue || due - now > kLinger;
-        const TimestampTz next = Min(notices_due, unblock_due);
+        const TimestampTz next = Min(Min(notices_due, unblock_due), supervision_due);
         if (far_off && next == kNothingDue && !more_notices_likely(now)) return;
         wait_for_latch(core::clamp_sleep(now, Min(due, next), kMinWait, kLinger));
     }

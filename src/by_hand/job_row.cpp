@@ -36,7 +36,8 @@ void check_moment(const JobRow &row, JobColumn column) {
 
 void check_lease_timeout(const Interval *value) {
     const core::Micros span = span_of(value);
-    if (span != core::bounded(core::kHeartbeatTimeout, span))
+    // A dump brings the leases of executors as they were.
+    if (span != core::kEndlessLease && span != core::bounded(core::kHeartbeatTimeout, span))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("column \"_lease_timeout\" must be between 10 ms and 365 days"),
                         errhint("Leave it out to take the timeout of the job or its queue.")));

@@ -47,6 +47,8 @@ bool has_round_robin(const TriggerData *trigger, HeapTuple row) {
 void publish_settings(const TriggerData *trigger) {
     const char *table = RelationGetRelationName(trigger->tg_relation);
     if (strcmp(table, "limit_settings") == 0) slots_freed_at_commit();
+    // The worker looks which executors there are to be.
+    if (strcmp(table, "handler_settings") == 0) log_due(GetCurrentTimestamp());
     if (strcmp(table, "queue_settings") != 0) return;
     if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) {
         log_settings({});

@@ -26,7 +26,11 @@ extern "C" {
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parse_relation.h"
+#include "postmaster/bgworker.h"
 #include "storage/lock.h"
+#include "tcop/dest.h"
+#include "tcop/pquery.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -34,6 +38,7 @@ extern "C" {
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -152,6 +157,32 @@ inline TM_Result update_tuple(Relation table, ItemPointer tid, TupleTableSlot *r
 #endif
 }
 
+// Whether SET ROLE to a role is allowed: since PostgreSQL 16 being a member is not enough.
+inline bool may_set_role(Oid member, Oid role) {
+#if PG_VERSION_NUM >= 160000
+    return member_can_set_role(member, role);
+#else
+    return is_member_of_role(member, role);
+#endif
+}
+
+// A background worker connects as a role that may not log in.
+#if PG_VERSION_NUM >= 170000
+constexpr bool kRunsWithoutLogin = true;
+constexpr uint32 kConnectWithoutLogin = BGWORKER_BYPASS_ROLELOGINCHECK;
+#else
+constexpr bool kRunsWithoutLogin = false;
+constexpr uint32 kConnectWithoutLogin = 0;
+#endif
+
+inline void run_portal(Portal portal) {
+#if PG_VERSION_NUM >= 180000
+    PortalRun(portal, FETCH_ALL, true, None_Receiver, None_Receiver, nullptr);
+#else
+    PortalRun(portal, FETCH_ALL, true, true, None_Receiver, None_Receiver, nullptr);
+#endif
+}
+
 inline TM_Result delete_tuple(Relation table, ItemPointer tid, Snapshot snapshot, TM_FailureData *failure) {
     const CommandId command = GetCurrentCommandId(true);
 #if PG_VERSION_NUM >= 190000
@@ -165,4 +196,7 @@ inline TM_Result delete_tuple(Relation table, ItemPointer tid, Snapshot snapshot
 #if PG_VERSION_NUM >= 160000
 // One function for all kinds of objects since PostgreSQL 16.
 #define pg_database_ownercheck(database, role) object_ownercheck(DatabaseRelationId, database, role)
+#define pg_database_aclcheck(database, role, mode) object_aclcheck(DatabaseRelationId, database, role, mode)
+#define pg_namespace_aclcheck(schema, role, mode) object_aclcheck(NamespaceRelationId, schema, role, mode)
+#define pg_proc_aclcheck(function, role, mode) object_aclcheck(ProcedureRelationId, function, role, mode)
 #endif

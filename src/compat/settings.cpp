@@ -59,6 +59,12 @@ void define_worker_settings() {
     DefineCustomBoolVariable("jobq.schedules", "Schedules enqueue their jobs when they are due.",
                              "Off: all of them wait, as while the server is down. jobq_run_schedule() goes on to work.",
                              &settings.schedules, true, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomIntVariable("jobq.max_executors", "Processes that run handlers at the same time, in all databases.",
+                            "They count towards max_worker_processes. 0: no handler runs.", &settings.max_executors, 2,
+                            0, kMaxExecutors, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable("jobq.superuser_handlers", "Handlers may run as superusers.",
+                             "Off: one that shall is refused, and one that does is broken.",
+                             &settings.superuser_handlers, false, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable(
         "jobq.tick_interval", "Longest pause between two rounds while a database has unfinished jobs.", nullptr,
         &settings.tick_interval_ms, 1000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);

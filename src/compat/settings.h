@@ -40,6 +40,8 @@ struct Settings {
     int access;                // jobq.access
     int adopt;                 // jobq.adopt
     bool schedules;            // jobq.schedules: schedules fire
+    int max_executors;         // jobq.max_executors: processes that run handlers, in the whole server
+    bool superuser_handlers;   // jobq.superuser_handlers: they may run as superusers
     int max_steps;             // jobq.max_steps: of one job
     int max_step_kb;           // jobq.max_step_bytes: the result of one step
     int keep_signals_s;        // jobq.keep_signals: signals to a queue are kept so long; 0: for ever
@@ -50,6 +52,9 @@ extern Settings settings;
 
 inline core::Micros tick_interval() { return settings.tick_interval_ms * core::kMillisecond; }
 inline core::Micros cancel_grace() { return settings.cancel_grace_ms * core::kMillisecond; }
+
+// As many executors as the server may have, whatever the setting says.
+constexpr int kMaxExecutors = 64;
 
 // Called once by _PG_init.
 void define_settings();

@@ -8,6 +8,7 @@
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "duties/duties.h"
+#include "duties/orphans.h"
 #include "edges/edges.h"
 #include "ending/ending.h"
 #include "ending/references.h"
@@ -43,9 +44,12 @@ namespace {
 #define TIMEOUT                                                                                                     \
     "least(greatest(coalesce(j._lease_timeout, interval '60 seconds'), interval '10 milliseconds'), interval '365 " \
     "days')"
+// That of an executor has no clock (duties/orphans.h).
 #define LEASE_DEADLINE \
-    "greatest(" BOUNDED("coalesce(j.last_heartbeat, j.created_at)") ", CASE " \
-    "WHEN j.started_at < $2 THEN $2 END) + " TIMEOUT
+    "CASE WHEN j._lease_timeout >= interval '365000 days' AND j.lease IS NOT NULL THEN "     \
+    "timestamptz 'infinity' ELSE "                                                           \
+    "greatest(" BOUNDED("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
+    "WHEN j.started_at < $2 THEN $2 END) + " TIMEOUT " END"
 
 // When its time is over; NULL: it may run for ever. The grace is the same: the worker could not report.
 #define RUNTIME_DEADLINE                                                                                     \
@@ -155,13 +159,18 @@ Horizon find_horizon(TimestampTz grace_start) {
 // A running job that the rescue has locked, and why.
 struct Ended {
     int64 id;
-    enum { Lost, LostInCompany, Overran, CancelForced } how;
+    enum { Lost, LostInCompany, GivenBack, Overran, CancelForced } how;
 };
+
+constexpr const char *kExecutorEnded = "the process that ran its handler has ended";
 
 const char *lost_error(const core::Life &before, const core::Life &after, int max_lost, bool in_company) {
     const core::Micros span = before.lease_timeout.value_or(core::kDefaultSettings.heartbeat_timeout);
-    const char *lead = psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
-    if (in_company) lead = psprintf("%s, together with other jobs of its worker", lead);
+    const bool by_executor = span >= core::kEndlessLease;
+    const char *lead =
+        by_executor ? kExecutorEnded : psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
+    if (in_company)
+        lead = psprintf("%s, together with other %s", lead, by_executor ? "executors" : "jobs of its worker");
     if (after.status != core::JobStatus::Failed) return lead;
     if (!in_company && after.lost_attempts >= max_lost)
         return psprintf("%s; lost its worker %d time%s (max_lost %d)", lead, after.lost_attempts,
@@ -200,6 +209,14 @@ bool end_overrun(JobsTable *jobs, const JobState &before, TimestampTz now, Endin
     return end_attempt(jobs, before, after, {cancelled ? "cancelled" : "failed", error, false}, now, endings);
 }
 
+// The attempt does not count.
+bool end_given_back(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
+    const core::Life after = core::after_event(before.life, {core::EventKind::Released, now});
+    const bool cancelled = after.status == core::JobStatus::Cancelled;
+    return end_attempt(jobs, before, after,
+                       {cancelled ? "cancelled" : "released", cstring_to_text(kExecutorEnded), false}, now, endings);
+}
+
 bool end_forced(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
     text *error = cstring_to_text("cancelled while running: its worker did not stop in time");
     return end_attempt(jobs, before, core::after_event(before.life, {core::EventKind::CancelForced, now}),
@@ -213,6 +230,8 @@ bool end_one(JobsTable *jobs, const Ended &ended, TimestampTz now, Endings *endi
         case Ended::Lost:
         case Ended::LostInCompany:
             return end_lost(jobs, before, ended.how == Ended::LostInCompany, now, endings);
+        case Ended::GivenBack:
+            return end_given_back(jobs, before, now, endings);
         case Ended::Overran:
             return end_overrun(jobs, before, now, endings);
         case Ended::CancelForced:
@@ -296,6 +315,20 @@ void let_happen_to_each(const Rows &locked, const core::Event &event, DutyOutcom
     change_jobs(
         static_cast<int>(locked.size()), [&](int first, int n) { let_happen(ids + first, n, event); },
         [&](int i) { return DatumGetInt64(ids[i]); }, outcome);
+}
+
+// Ends the attempts whose executors have gone. `search`: in the whole rescue's index, too.
+void end_orphans(TimestampTz now, bool search, int batch, DutyOutcome *outcome) {
+    const Orphans orphans = lock_orphans(search, batch);
+    auto *ended = room_for<Ended>(static_cast<uint64>(orphans.count));
+    for (int i = 0; i < orphans.count; i++) {
+        const core::OrphanEnd end = orphans.items[i].end;
+        ended[i] = {orphans.items[i].job, end == core::OrphanEnd::Lost            ? Ended::Lost
+                                          : end == core::OrphanEnd::LostInCompany ? Ended::LostInCompany
+                                                                                  : Ended::GivenBack};
+    }
+    end_all(ended, orphans.count, now, outcome);
+    outcome->more |= orphans.count == batch;
 }
 
 // Which of the locked jobs were lost together with others. Tells it of the others, too.
@@ -444,7 +477,9 @@ DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, Timest
     // Who is lost together is told by those that are rescue-indexed.
     if (outcome.more) return outcome;
     const Horizon known = horizon();
-    if (!search.looked && known.deadline > now && known.cancel_asked >= requested_before) return outcome;
+    const bool looks = search.looked || known.deadline <= now || known.cancel_asked < requested_before;
+    end_orphans(now, looks, batch, &outcome);
+    if (!looks) return outcome;
     const uint64 version = begin_horizon_scan();
     Snapshot before = RegisterSnapshot(GetLatestSnapshot());
     const Rows rows =

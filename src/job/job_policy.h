@@ -21,6 +21,10 @@ constexpr Micros kDay = 24 * kHour;
 // The latest moment a job may be due: end of year 294246 less a margin that arithmetic may use up.
 constexpr Micros kLatest = 9223371331200000000 - kDay;
 
+// The timeout of a lease that no clock ends, since its holder is a process of this server (shmem/executors.h): longer
+// than anybody may ask for. Statements say it as interval '365000 days'.
+constexpr Micros kEndlessLease = 365000 * kDay;
+
 // What became of a lease that is not held.
 enum class Unheld : std::uint8_t {
     Lost,      // it was taken away, or never was one

@@ -358,7 +358,8 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
         // claim has said: no timeout stands for the usual one.
         life.rescue_indexed = true;
         if (!life.last_heartbeat) life.last_heartbeat = now;
-        if (!life.lease_timeout && !life.lease) life.lease_timeout = facts.timeout;
+        const bool endless = life.lease_timeout == kEndlessLease;
+        if ((!life.lease_timeout || endless) && !life.lease) life.lease_timeout = facts.timeout;
         const Micros start = life.started_at.value_or(*life.last_heartbeat);
         life.must_end_at = facts.max_runtime > 0 ? Maybe(saturating_add(start, facts.max_runtime)) : Maybe();
     }
@@ -377,6 +378,8 @@ Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noex
 Micros deadline_of(const Life &life) noexcept {
     // Nobody knows when it was heard of: at once.
     if (!life.last_heartbeat) return INT64_MIN;
+    // Nor whether anybody has it, until somebody asks.
+    if (life.lease && life.lease_timeout == kEndlessLease) return INT64_MIN;
     const Micros lost =
         saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kDefaultSettings.heartbeat_timeout));
     return life.must_end_at ? std::min(lost, *life.must_end_at) : lost;

@@ -158,7 +158,7 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
 // The same of a job that somebody has inserted. A dump brings its own max_runtime: the queue's may come later.
 Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept;
 
-// When the first of the clocks of a job that runs is over.
+// When the first of the clocks of a job that runs is over, or somebody has to look for another reason.
 Micros deadline_of(const Life &life) noexcept;
 
 }  // namespace jobq::core

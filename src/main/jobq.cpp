@@ -15,6 +15,8 @@
 #include "edges/awaited_jobs.h"
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
+#include "handlers/call_executors.h"
+#include "handlers/handler_job.h"
 #include "identity/data_directory.h"
 #include "job/change_job.h"
 #include "job/logged.h"
@@ -25,6 +27,7 @@
 #include "limits/limit_state.h"
 #include "limits/throttled_ranges.h"
 #include "shmem/database_state.h"
+#include "shmem/executors.h"
 #include "shmem/memory.h"
 #include "stats/counters.h"
 #include "stats/recent_filters.h"
@@ -45,6 +48,7 @@ namespace {
 constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforeCommit, settle_prepared_before_commit},
     {Phase::BeforeCommit, send_news_of_lanes},
+    {Phase::BeforeCommit, note_end_before_commit},
     {Phase::BeforeCommit, choose_async_commit},  // the last: nothing may be written behind it
 
     {Phase::BeforePrepare, adopt_prepared},
@@ -66,6 +70,7 @@ constexpr TransactionPart kTransactionParts[] = {
 
     {Phase::AfterCommit, wake_for_freed_slots},
     {Phase::AfterCommit, wake_for_claimable},
+    {Phase::AfterCommit, call_executors_for_claimable},
     {Phase::AfterCommit, wake_for_finished},
     {Phase::AfterCommit, clear_log},
 
@@ -111,10 +116,16 @@ constexpr SharedPart kSharedParts[] = {
     {"jobq awaited jobs", awaited_jobs_size, make_awaited_jobs},
     {"jobq recent filters", recent_filters_size, make_recent_filters},
     {"jobq wake notes", wake_notes_size, make_wake_notes},
+    {"jobq executors", executors_size, make_executors},
 };
 
+void lease_has_ended(int64 job, int64 lease) {
+    end_lease(job, lease);
+    note_lease_end(job, lease);
+}
+
 // Who is told by the door (job/change_job.h) of what becomes of a job, at once.
-constexpr DoorReaders kDoorReaders = {tell_ready, end_lease};
+constexpr DoorReaders kDoorReaders = {tell_ready, lease_has_ended};
 
 }  // namespace
 

@@ -110,10 +110,15 @@ void explain_finished(const Subject &job) {
                         0, 0, DT_NOEND});
 }
 
+// Whether its handler is run by an executor.
+bool has_executor(const Subject &job) {
+    return has(job, kLeaseTimeout) && span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout))) >= core::kEndlessLease;
+}
+
 // When it is taken from its worker.
 TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
-    if (!has(job, kLastHeartbeat)) return must_end;
+    if (!has(job, kLastHeartbeat) || has_executor(job)) return must_end;
     const core::Micros span = has(job, kLeaseTimeout) ? span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout)))
                                                       : core::kDefaultSettings.heartbeat_timeout;
     return Min(core::saturating_add(time_at(job, kLastHeartbeat), span), must_end);
@@ -121,9 +126,11 @@ TimestampTz lease_end(const Subject &job) {
 
 void explain_running(const Subject &job) {
     const TimestampTz end = lease_end(job);
+    const char *until = has_executor(job) ? "its lease ends with the process that runs its handler"
+                                          : "its lease ends then unless a heartbeat comes";
     job.sink->take({"running",
-                    psprintf("attempt %d of %d, held by worker \"%s\"; its lease ends then unless a heartbeat comes",
-                             job.row.int32_at(kAttempts), job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId)),
+                    psprintf("attempt %d of %d, held by worker \"%s\"; %s", job.row.int32_at(kAttempts),
+                             job.row.int32_at(kMaxAttempts), string_at(job, kWorkerId), until),
                     0, 0, end});
     const TimestampTz asked = time_at(job, kCancelRequestedAt);
     const TimestampTz forced = asked == DT_NOEND ? asked : core::saturating_add(asked, cancel_grace());

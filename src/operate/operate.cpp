@@ -51,8 +51,9 @@ Statement match_with_free_key = {
 Statement get_job = {
     R"(SELECT j.id, j.queue, j.kind, j.payload, j.priority::int4, j.status, j.run_at, j.attempts, j.max_attempts,
               j.worker_id, j.started_at, j.last_heartbeat, 
-              coalesce(j._lease_timeout, CASE WHEN j.started_at IS NOT NULL THEN interval '60 seconds' END,
-                       j.heartbeat_timeout),
+              CASE WHEN j._lease_timeout >= interval '365000 days' THEN NULL
+                   ELSE coalesce(j._lease_timeout, CASE WHEN j.started_at IS NOT NULL THEN interval '60 seconds' END,
+                                 j.heartbeat_timeout) END,
               j.created_at, j.finished_at, j.result, j.error, j.progress, j.version, j.requires,
               j.cancel_requested_at, j.metadata
        FROM jobq.jobs j WHERE j.id = $1)",

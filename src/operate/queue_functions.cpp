@@ -4,6 +4,7 @@
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "compat/spi.h"
+#include "handlers/handler.h"
 #include "job/jobs_table.h"
 #include "job/owner.h"
 #include "job/status.h"
@@ -145,9 +146,12 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
             ereport(ERROR,
                     (errcode(ERRCODE_OBJECT_IN_USE), errmsg("queue \"%s\" has schedules", text_to_cstring(queue)),
                      errhint("Remove them with jobq_unschedule(), or drop the queue with force => true.")));
-        const bool any_schedule = remove_schedules_of(queue) > 0;
+        if (!force && lock_handlers_of(queue))
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("queue \"%s\" has handlers", text_to_cstring(queue)),
+                            errhint("Remove them with jobq_drop_handler(), or drop the queue with force => true.")));
+        const bool any_schedule = remove_schedules_of(queue) > 0, any_handler = remove_handlers_of(queue) > 0;
         const bool forgotten =
-            any_schedule | forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
+            any_schedule | any_handler | forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));
         if (!forgotten) warn_of_unknown_queue(view(queue), scope);
         return forgotten;
     }));

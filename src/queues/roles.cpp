@@ -97,6 +97,8 @@ constexpr Call kCalls[] = {
     {"jobq_pause_schedule", kOperator},
     {"jobq_resume_schedule", kOperator},
     {"jobq_run_schedule", kOperator},
+    {"jobq_set_handler", kOperator},
+    {"jobq_drop_handler", kOperator},
     {"jobq_tick", kOperator | kOfAllQueues},
     {"jobq_adopt", kOperator | kOfAllQueues},
 
@@ -219,6 +221,12 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
     if (has_schedules()) {
         if (kind.reads_views) change_one(grant, "SELECT", "jobq.schedules", role);
         if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.schedule_settings", role);
+    }
+    if (OidIsValid(get_relname_relid("handler_settings", get_namespace_oid("jobq", false)))) {
+        if (kind.reads_views) change_one(grant, "SELECT", "jobq.handlers", role);
+        if (kind.reads_views)
+            change_one(grant, "EXECUTE", "FUNCTION jobq.handler_state(text, text, text, text, text[])", role);
+        if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.handler_settings", role);
     }
     if (kind.reads_ticks) change_one(grant, "SELECT", "jobq.tick_state", role);
     // To free a key. There is nothing to insert or update by hand.

@@ -27,6 +27,11 @@ DatabaseState *own_database = nullptr;
 void init_database_state(DatabaseState *db) {
     pg_atomic_write_u64(&db->next_due, static_cast<uint64>(kNothingDue));
     db->worker = nullptr;
+    pg_atomic_write_u64(&db->handler_queues, 0);
+    pg_atomic_write_u32(&db->executors_wanted, 0);
+    pg_atomic_write_u32(&db->supervision, 0);
+    db->executors_wait = false;
+    db->told_of_wait = 0;
     db->leave = false;
     db->keep_out = 0;
     db->starting = false;
@@ -85,6 +90,9 @@ void make_database_states(void *memory, bool fresh) {
     for (DatabaseState &db : shared->databases) {
         pg_atomic_init_u32(&db.database, InvalidOid);
         pg_atomic_init_u64(&db.next_due, static_cast<uint64>(kNothingDue));
+        pg_atomic_init_u64(&db.handler_queues, 0);
+        pg_atomic_init_u32(&db.executors_wanted, 0);
+        pg_atomic_init_u32(&db.supervision, 0);
         init_database_state(&db);
     }
     start_clock();

@@ -22,9 +22,10 @@ namespace jobq {
 constexpr int kMaxDatabases = 128;
 constexpr int kErrorBytes = 256;
 constexpr int kVersionBytes = 32;
-// The duties, and the planning of the next round, each fail and back off for themselves.
-constexpr int kStepCount = core::kDutyCount + 1;
+// The duties, the planning of the next round, and what is done about executors each fail and back off for themselves.
+constexpr int kStepCount = core::kDutyCount + 2;
 constexpr int kPlanStep = core::kDutyCount;
+constexpr int kExecutorsStep = core::kDutyCount + 1;
 // Where an error is said to be from: a whole worker, which ended before its time.
 constexpr int kWorkerStep = -1;
 
@@ -57,6 +58,12 @@ struct DatabaseState {
     pg_atomic_uint32 database;  // InvalidOid: free
     pg_atomic_uint64 next_due;  // TimestampTz of the next round; kNothingDue: none, or one is going on
     PGPROC *volatile worker;    // whose latch to set; cleared before the process ends
+
+    pg_atomic_uint64 handler_queues;    // a bit for each queue with a handler (shmem/executors.h); 0: none
+    pg_atomic_uint32 executors_wanted;  // the worker wants to hear of jobs for them: it can start an executor
+    pg_atomic_uint32 supervision;       // the worker shall look after the executors
+    volatile bool executors_wait;       // handlers have jobs, and there is no place for another executor
+    TimestampTz told_of_wait;           // when that was logged last
 
     volatile bool leave;    // the worker shall go as soon as it can; it alone reads this without the lock
     volatile int keep_out;  // sessions that need the database for themselves

@@ -41,9 +41,10 @@ enum class Lock {
     Unblock,
     AwaitedJobs,
     RecentFilters,
-    WakeNotes
+    WakeNotes,
+    Executors
 };
-constexpr int kLockCount = static_cast<int>(Lock::WakeNotes) + 1;
+constexpr int kLockCount = static_cast<int>(Lock::Executors) + 1;
 LWLock *shared_lock(Lock lock, int partition = 0);
 
 }  // namespace jobq

@@ -17,10 +17,12 @@ END
 $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
 GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits, jobq.schedules TO pg_monitor;
+GRANT SELECT ON jobq.handlers TO pg_monitor;
 -- The views call these with the rights of the reader.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),
     jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text),
     jobq.limit_tokens(text, text, integer, interval) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO pg_monitor;
 -- What it tells of a job beyond jobq.attempts is when it was claimed and how it ended.
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_log(bigint) TO pg_monitor;
 -- Whoever may INSERT or UPDATE jobs directly runs the triggers' conditions and lane_of with rights of their own;

@@ -40,13 +40,16 @@ Statement get_large = {"SELECT pg_catalog.pg_relation_size('jobq.jobs') > 671088
 Statement get_lanes = {
     "SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1 ORDER BY d.lane", {TEXTOID}, Planning::Free};
 
-// Of the rescue-indexed jobs, and of those that were claimed just now, whose ids are $1. A queue may come twice.
+// Of the rescue-indexed jobs, and of those that were claimed just now, whose ids are $1. A queue may come twice. Nobody
+// waits for one of an executor.
 Statement get_oldest_heartbeats = {
     R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
-       WHERE j._rescue_indexed AND j.status = 'processing' GROUP BY j.queue
+       WHERE j._rescue_indexed AND j.status = 'processing'
+         AND coalesce(j._lease_timeout < interval '365000 days', true) GROUP BY j.queue
        UNION ALL
        SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
-       WHERE j.id = ANY ($1) AND j.status = 'processing' GROUP BY j.queue)",
+       WHERE j.id = ANY ($1) AND j.status = 'processing'
+         AND coalesce(j._lease_timeout < interval '365000 days', true) GROUP BY j.queue)",
     {INT8ARRAYOID}};
 
 // The numbers of rows (queue, status, count), which are in the order of the queues. `add` makes the next queue.

@@ -9,6 +9,10 @@ JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 WHERE d.deptype = 'e' AND p.proname LIKE 'jobq\_%'
   AND NOT EXISTS (SELECT FROM pg_stat_user_functions s WHERE s.funcid = p.oid AND s.calls > 0);
 
+-- What can run as a handler, and the role that it runs as.
+CREATE FUNCTION derived_handler(job jsonb) RETURNS void LANGUAGE sql AS '';
+DO $$ BEGIN CREATE ROLE derived_runner LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+
 -- Calls that follow from the catalogue: of these, and to be sure that it works of all that are not VOLATILE. So a new function is
 -- called by every driver without being named there. A text that need not be given may be a choice: it is left out. The values
 -- are there twice, as literals and for drivers.
@@ -18,8 +22,8 @@ SELECT p.proname::text AS name, p.prokind = 'p' AS procedure, coalesce(g.names, 
 FROM pg_proc p
 CROSS JOIN LATERAL (
     SELECT array_agg(a.name ORDER BY a.n) AS names, array_agg(format_type(a.type, NULL) ORDER BY a.n) AS types,
-           array_agg(CASE a.name WHEN 'cron' THEN '@daily' WHEN 'options' THEN '{}' WHEN 'specs' THEN '[]' WHEN 'ids' THEN '{}' ELSE s.literal END ORDER BY a.n) AS literals,
-           jsonb_agg(CASE a.name WHEN 'cron' THEN '"@daily"' WHEN 'options' THEN '{}' WHEN 'specs' THEN '[]' WHEN 'ids' THEN '[]' ELSE s.val END ORDER BY a.n) AS vals
+           array_agg(CASE a.name WHEN 'cron' THEN '@daily' WHEN 'options' THEN '{}' WHEN 'specs' THEN '[]' WHEN 'ids' THEN '{}' WHEN 'settings' THEN '{work_mem=4MB}' ELSE s.literal END ORDER BY a.n) AS literals,
+           jsonb_agg(CASE a.name WHEN 'cron' THEN '"@daily"' WHEN 'options' THEN '{}' WHEN 'specs' THEN '[]' WHEN 'ids' THEN '[]' WHEN 'settings' THEN '["work_mem=4MB"]' ELSE s.val END ORDER BY a.n) AS vals
     FROM unnest(p.proargtypes, p.proargnames) WITH ORDINALITY a(type, name, n)
     LEFT JOIN (
         SELECT * FROM (SELECT coalesce(max(id), 1) AS job FROM jobq.jobs) j, LATERAL (VALUES
@@ -35,6 +39,8 @@ CROSS JOIN LATERAL (
             ('timestamp with time zone', '2100-01-01', '"2100-01-01"'),
             ('jsonb', '{"n": 1}', '{"n": 1}'),
             ('jsonb[]', '{"{\"n\": 1}"}', '[{"n": 1}]'),
+            ('regprocedure', 'derived_handler(jsonb)', '"derived_handler(jsonb)"'),
+            ('regrole', 'derived_runner', '"derived_runner"'),
             ('jobq.job_status', 'pending', '"pending"'),
             ('jobq.job_status[]', '{pending}', '["pending"]')) v(type, literal, val)) s ON s.type = format_type(a.type, NULL)
     WHERE a.type IS NOT NULL AND (a.n <= p.pronargs - p.pronargdefaults OR a.type <> 'text'::regtype)) g

@@ -10,6 +10,10 @@ import roles
 import statuses
 from values import quoted
 
+def quoted_name(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
 # What the queues are for; jobs of all kinds come to each.
 QUEUES = {
     "fuzz plain": "max_attempts => 3",
@@ -88,6 +92,7 @@ def set_up(conn):
         conn.execute(f"SELECT jobq_create_queue({quoted(name)}, {settings})")
     for limit in LIMITS:
         conn.execute(f"SELECT jobq_set_limit({limit})")
+    conn.execute("CREATE FUNCTION public.fuzz_handler(job jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT job'")
     conn.execute(replenish_statement())
 
 
@@ -305,6 +310,9 @@ _BY_NAME = {
     "priority_ageing": lambda case: case.text("0", "10 ms", "1 hour"), "round_robin": lambda case: case.one("true", "false"),
     "max_running": lambda case: case.one("1", "5", "100"), "rate": lambda case: case.one("100", "5000"),
     "per": lambda case: case.text("1 s", "1 minute"),
+    "handler": lambda case: quoted("public.fuzz_handler(jsonb)"), "run_as": lambda case: quoted(quoted_name(roles.user(GRANTEE))),
+    "max_executors": lambda case: case.one("1", "2", "64"),
+    "settings": lambda case: case.array(lambda: case.text("work_mem=4MB", "search_path=public", "fuzz.x=y")),
     "role": lambda case: quoted(roles.user(GRANTEE)), "profile": lambda case: case.text("producer", "worker", "operator", "monitor"),
 }
 _BY_TYPE = {

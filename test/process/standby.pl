@@ -41,7 +41,7 @@ my @functions = split /\n/, value($standby, 'work', qq{
            coalesce(string_agg(format('%s => %L::%s', a.name, CASE WHEN a.name = 'queue' THEN 'q' WHEN a.name = 'job_id' THEN '$job' WHEN a.name = 'timeout' THEN '300 ms'
                                       WHEN a.name = 'cron' THEN '\@daily' WHEN a.name = 'role' THEN 'pg_monitor' WHEN a.name = 'profile' THEN 'monitor' WHEN a.name = 'specs' THEN '[{"queue": "q"}]'
                                       WHEN a.name = 'options' THEN '{}' WHEN t.type = 'timestamp with time zone' THEN 'tomorrow' WHEN t.type = 'interval' THEN '1 s'
-                                      WHEN t.type LIKE '%[]' THEN '{1}' ELSE '1' END, t.type), ', ' ORDER BY a.n) FILTER (WHERE a.n IS NOT NULL), '') || ')'
+                                      WHEN t.type LIKE '%[]' THEN '{1}' WHEN t.type = 'regprocedure' THEN 'now()' ELSE '1' END, t.type), ', ' ORDER BY a.n) FILTER (WHERE a.n IS NOT NULL), '') || ')'
     FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
          LEFT JOIN LATERAL unnest(p.proargnames[:p.pronargs], p.proargtypes::oid[]) WITH ORDINALITY a(name, oid, n) ON a.n <= p.pronargs - p.pronargdefaults OR a.name = 'timeout'
          LEFT JOIN LATERAL format_type(a.oid, NULL) t(type) ON true

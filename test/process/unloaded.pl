@@ -22,7 +22,7 @@ is( value($node, 'postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backe
 
 # ---- every function: name => [what to call, the answer]
 
-value($node, 'plain', 'CREATE ROLE shop');
+value($node, 'plain', 'CREATE ROLE shop; CREATE ROLE handling LOGIN; CREATE FUNCTION handles(job jsonb) RETURNS void LANGUAGE sql AS $$ $$');
 my $pick = q{(SELECT id FROM jobq.jobs WHERE queue = '%s' ORDER BY id LIMIT 1)};
 my $held = q{jobq.jobs WHERE status = 'processing'};
 my @calls = (
@@ -125,6 +125,9 @@ my @calls = (
     [ q{SELECT done FROM jobq_tick(now() + interval '1 min') WHERE duty = 'schedules'},       '1' ],
     [ q{SELECT count(*) FROM jobq.jobs WHERE metadata->>'schedule' = 'often'},                '1' ],
     [ q{SELECT jobq_unschedule('often'), jobq_unschedule('rarely')},                          't|t' ],
+    [ q{SELECT jobq_set_handler('ops', 'handled', 'handles(jsonb)', 'handling')},             't' ],
+    [ q{SELECT state, reason FROM jobq.handlers},                                             'off|handlers are run by background workers: add jobq to shared_preload_libraries' ],
+    [ q{SELECT jobq_drop_handler('ops', 'handled')},                                          't' ],
     [ q{SELECT way FROM jobq_access()},                                                       'direct' ],
     [ q{SELECT count(*) FROM jobq_explain(-1)},                                               '0' ],
     [ q{CALL jobq_wait('ops', '0 s')},                                                       '' ],

@@ -438,6 +438,13 @@ TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
     const Life settled = changed_by_hand(unleased, facts, kNow);
     EXPECT_EQ(settled.lease_timeout, 2 * kSecond);
     EXPECT_EQ(settled.must_end_at, *claimed.started_at + kHour);
+    // Without a lease there is no executor either: it gets a clock.
+    unleased.lease_timeout = kEndlessLease;
+    EXPECT_EQ(changed_by_hand(unleased, facts, kNow).lease_timeout, 2 * kSecond);
+    Life of_executor = claimed;
+    of_executor.lease_timeout = kEndlessLease;
+    EXPECT_EQ(changed_by_hand(of_executor, facts, kNow).lease_timeout, kEndlessLease);
+    EXPECT_EQ(deadline_of(of_executor), INT64_MIN);
     EXPECT_EQ(inserted_by_hand(claimed, facts, kNow).must_end_at, claimed.must_end_at);
 }
 

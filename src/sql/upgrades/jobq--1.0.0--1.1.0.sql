@@ -328,3 +328,89 @@ REVOKE ALL ON FUNCTION jobq_await_jobs FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_signal FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_signal_job FROM PUBLIC;
 GRANT SELECT ON jobq.schedules TO pg_monitor;
+-- Handlers: which function of the database runs the jobs of a queue. Runs once: an upgrade never re-runs this fragment.
+
+-- Functions and roles by their names: a column of type regprocedure keeps pg_upgrade from running, one of type regrole a dump
+-- from being restored where there is no such role. Whether they are there is looked up whenever it matters.
+CREATE TABLE jobq.handler_settings (
+    queue         text COLLATE "C" NOT NULL
+                  CONSTRAINT handler_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
+    kind          text COLLATE "C" NOT NULL
+                  CONSTRAINT handler_settings_kind_length CHECK (octet_length(kind) <= 255),
+    handler       text NOT NULL,
+    run_as        text NOT NULL,
+    max_executors integer NOT NULL DEFAULT 1
+                  CONSTRAINT handler_settings_max_executors_range CHECK (max_executors BETWEEN 1 AND 64),
+    versions      integer[]
+                  CONSTRAINT handler_settings_versions_list
+                  CHECK (array_position(versions, NULL) IS NULL AND array_length(versions, 2) IS NULL),
+    capabilities  text[]
+                  CONSTRAINT handler_settings_capabilities_list
+                  CHECK (array_position(capabilities, NULL) IS NULL AND array_length(capabilities, 2) IS NULL
+                         AND array_position(capabilities, '') IS NULL),
+    settings      text[]
+                  CONSTRAINT handler_settings_settings_list
+                  CHECK (array_position(settings, NULL) IS NULL AND array_length(settings, 2) IS NULL),
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (queue, kind)
+);
+COMMENT ON TABLE jobq.handler_settings IS 'the functions that run jobs: jobq_set_handler and jobq_drop_handler write it, jobq.handlers shows it';
+COMMENT ON COLUMN jobq.handler_settings.kind IS 'of the jobs; empty: those without a kind';
+COMMENT ON COLUMN jobq.handler_settings.handler IS 'function or procedure, schema and name as SQL writes them; it takes one jsonb';
+COMMENT ON COLUMN jobq.handler_settings.run_as IS 'the role that runs it';
+COMMENT ON COLUMN jobq.handler_settings.max_executors IS 'so many of its jobs run at once at most';
+COMMENT ON COLUMN jobq.handler_settings.versions IS 'of the jobs; NULL: any';
+COMMENT ON COLUMN jobq.handler_settings.capabilities IS 'jobs that require no others; NULL: none';
+COMMENT ON COLUMN jobq.handler_settings.settings IS 'name=value of each, in force while it runs';
+
+-- pg_dump keeps the rows.
+SELECT pg_catalog.pg_extension_config_dump('jobq.handler_settings', '');
+
+CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.handler_settings FOR EACH ROW
+    EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.handler_settings FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.invalidate_caches();
+ALTER TABLE jobq.handler_settings ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.handler_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
+CREATE TRIGGER note_restore BEFORE INSERT ON jobq.handler_settings FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.note_restore();
+
+-- Which functions of the database run jobs.
+
+CREATE FUNCTION jobq_set_handler(
+        queue text,
+        kind text,
+        handler regprocedure,
+        run_as regrole DEFAULT NULL,
+        max_executors integer DEFAULT 1,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL,
+        settings text[] DEFAULT NULL)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_set_handler IS 'let a function or procedure that takes the job as jsonb run the jobs of a kind, as a role; true when that is new or other than before';
+
+CREATE FUNCTION jobq_drop_handler(queue text, kind text)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_drop_handler IS 'take the function from the jobs of a kind; what it has in hand it ends; false when there was none';
+
+CREATE FUNCTION jobq.handler_state(queue text, kind text, handler text, run_as text, settings text[])
+    RETURNS TABLE (state text, reason text, executors integer, running integer)
+    AS 'MODULE_PATHNAME', 'jobq_handler_state'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1;
+COMMENT ON FUNCTION jobq.handler_state IS 'what stands behind the view jobq.handlers: what a handler does now, and why if it does nothing';
+
+CREATE VIEW jobq.handlers AS
+SELECT h.queue, h.kind, h.handler, h.run_as, s.state, s.reason, s.running, s.executors, h.max_executors, h.versions,
+       h.capabilities, h.settings, h.created_at
+FROM jobq.handler_settings h, LATERAL jobq.handler_state(h.queue, h.kind, h.handler, h.run_as, h.settings) s;
+COMMENT ON VIEW jobq.handlers IS 'every handler: the function, the role that runs it, what it does now, and why if it does nothing';
+REVOKE ALL ON FUNCTION jobq_set_handler FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_drop_handler FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq.handler_state FROM PUBLIC;
+GRANT SELECT ON jobq.handlers TO pg_monitor;
+GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO pg_monitor;

@@ -1,0 +1,118 @@
+// See orphans.h.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/spi.h"
+#include "duties/orphans.h"
+#include "shmem/executors.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Rows first: a lease that is to be seen here is in the slot of its executor since before it was committed, and stays
+// there until its end is.
+Statement read_endless = {
+    R"(SELECT j.id, j.lease, coalesce(j.started_at < $1, true) FROM jobq.jobs j
+       WHERE j._rescue_indexed AND j.status = 'processing' AND j.lease IS NOT NULL
+         AND j._lease_timeout >= interval '365000 days')",
+    {TIMESTAMPTZOID}};
+
+// Which of these still run.
+Statement read_running = {
+    R"(SELECT j.id, j.lease FROM unnest($1, $2) AS u(id, lease),
+            LATERAL (SELECT j.id, j.lease FROM jobq.jobs j
+                     WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing') j)",
+    {INT8ARRAYOID, INT8ARRAYOID}};
+
+// Whether they have lost a worker before.
+Statement lock_running = {
+    R"(SELECT j.id, j.lease, j.suspect FROM unnest($1, $2) AS u(id, lease),
+            LATERAL (SELECT j.id, j.lease, j.lost_attempts > 0 OR j._company_lease IS NOT NULL AS suspect
+                     FROM jobq.jobs j
+                     WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing'
+                     FOR NO KEY UPDATE SKIP LOCKED) j)",
+    {INT8ARRAYOID, INT8ARRAYOID}};
+
+// Those that nobody has, sorted by id: they are locked in this order.
+struct Leases {
+    Notes<EndedLease> found;
+
+    void add(int64 job, int64 lease, bool told_to_go) { found.add({{job, lease}, told_to_go, -1, 0}); }
+    void sort() {
+        std::sort(found.items, found.items + found.count,
+                  [](const EndedLease &a, const EndedLease &b) { return a.lease.job < b.lease.job; });
+    }
+    const EndedLease *find(int64 job, int64 lease) const {
+        const EndedLease *end = found.items + found.count;
+        const EndedLease *one = std::find_if(found.items, found.items + found.count, [&](const EndedLease &other) {
+            return other.lease.job == job && other.lease.lease == lease;
+        });
+        return one == end ? nullptr : one;
+    }
+};
+
+Params params_of(const EndedLease *leases, int count) {
+    auto *jobs = room_for<Datum>(static_cast<uint64>(count));
+    auto *numbers = room_for<Datum>(static_cast<uint64>(count));
+    for (int i = 0; i < count; i++) {
+        jobs[i] = Int64GetDatum(leases[i].lease.job);
+        numbers[i] = Int64GetDatum(leases[i].lease.lease);
+    }
+    return Params().add(array_of(jobs, count, INT8OID)).add(array_of(numbers, count, INT8OID));
+}
+
+// What executors have left behind. A slot is given up when what is committed shows that its lease is no more.
+void add_of_ended_executors(Leases *leases) {
+    EndedLease ended[2 * kMaxExecutors];
+    const int count = ended_executors(ended);
+    if (count == 0) return;
+    const Rows running = run(read_running, params_of(ended, count));
+    for (const EndedLease *one = ended; one < ended + count; one++) {
+        bool runs = false;
+        for (uint64 i = 0; i < running.size(); i++)
+            runs |= running[i].int64_at(1) == one->lease.job && running[i].int64_at(2) == one->lease.lease;
+        if (runs)
+            leases->add(one->lease.job, one->lease.lease, one->told_to_go);
+        else
+            forget_ended_executor(*one);
+    }
+}
+
+void add_of_index(Leases *leases) {
+    const bool told_to_go = executors_were_told_to_go();
+    const Rows rows = run(read_endless, Params().add(TimestampTzGetDatum(PgStartTime)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const int64 job = rows[i].int64_at(1), lease = rows[i].int64_at(2);
+        if (executor_holds(job, lease) || leases->find(job, lease) != nullptr) continue;
+        // Before the server was shut down.
+        leases->add(job, lease, told_to_go && rows[i].bool_at(3));
+    }
+}
+
+}  // namespace
+
+Orphans lock_orphans(bool search, int at_most) {
+    Leases leases = {};
+    // An old snapshot may show what has ended long ago.
+    if (IsolationUsesXactSnapshot()) return {};
+    add_of_ended_executors(&leases);
+    if (search) add_of_index(&leases);
+    if (leases.found.count == 0) return {};
+    leases.sort();
+    const Rows locked = run(lock_running, params_of(leases.found.items, Min(leases.found.count, at_most)));
+    const int count = static_cast<int>(locked.size());
+    Orphans orphans = {room_for<Orphan>(static_cast<uint64>(count)), count};
+    for (int i = 0; i < count; i++) {
+        const Row row = locked[i];
+        const EndedLease *lease = leases.find(row.int64_at(1), row.int64_at(2));
+        const bool told_to_go = lease != nullptr && lease->told_to_go;
+        orphans.items[i] = {row.int64_at(1), core::end_of_orphan(count, row.bool_at(3), told_to_go)};
+    }
+    return orphans;
+}
+
+}  // namespace jobq

@@ -1,0 +1,76 @@
+// See executor_policy.h.
+#include "handlers/executor_policy.h"
+
+#include "base/stable_hash.h"
+
+namespace jobq::core {
+
+namespace {
+
+bool is_of(const ExecutorFacts &executor, std::uint32_t database, std::uint32_t role) {
+    return executor.database == database && executor.role == role;
+}
+
+// Whether one of the pool will look for a job anyway.
+bool has_one_free(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count) {
+    for (int i = 0; i < count; i++)
+        if (is_of(executors[i], database, role) && !executors[i].leaving &&
+            (executors[i].idle || executors[i].starting))
+            return true;
+    return false;
+}
+
+// Whether `a` is rather the one to go.
+bool rather(const ExecutorFacts &a, const ExecutorFacts &b) {
+    if (a.idle != b.idle) return a.idle;
+    return a.since < b.since;
+}
+
+// The one that makes room; -1: none does, or one is about to. `surplus`: there are more than there may be.
+int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *executors, int count, bool surplus,
+               Micros now) {
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        const ExecutorFacts &executor = executors[i];
+        if (executor.leaving) return -1;
+        if (executor.starting) continue;
+        const bool may_go = surplus || (!is_of(executor, database, role) &&
+                                        (executor.idle || executor.since <= saturating_subtract(now, kSlice)));
+        if (may_go && (best < 0 || rather(executor, executors[best]))) best = i;
+    }
+    return best;
+}
+
+}  // namespace
+
+std::uint64_t handler_hash(std::string_view queue, std::string_view kind) noexcept {
+    StableHash hash;
+    hash.add_part(queue);
+    hash.add_part(kind);
+    return static_cast<std::uint64_t>(hash.value());
+}
+
+ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int pool_count,
+                            const ExecutorFacts *executors, int executor_count, int max_executors,
+                            Micros now) noexcept {
+    ExecutorPlan plan = {-1, -1, false};
+    int wanting = -1;
+    for (int i = 0; i < pool_count && wanting < 0; i++)
+        if (pools[i].wants_one && !has_one_free(database, pools[i].role, executors, executor_count)) wanting = i;
+    const bool surplus = executor_count > max_executors;
+    if (wanting >= 0 && executor_count < max_executors) {
+        plan.start = wanting;
+    } else if (wanting >= 0 || surplus) {
+        plan.shortage = wanting >= 0;
+        plan.leave =
+            who_leaves(database, wanting >= 0 ? pools[wanting].role : 0, executors, executor_count, surplus, now);
+    }
+    return plan;
+}
+
+OrphanEnd end_of_orphan(int orphans, bool suspect, bool told_to_go) noexcept {
+    if (told_to_go) return OrphanEnd::GivenBack;
+    return orphans == 1 || suspect ? OrphanEnd::Lost : OrphanEnd::LostInCompany;
+}
+
+}  // namespace jobq::core

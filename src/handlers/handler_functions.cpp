@@ -1,0 +1,190 @@
+// jobq_set_handler and jobq_drop_handler: arguments and rights checked, rows written; and what stands behind
+// jobq.handlers. They are not SECURITY DEFINER: who calls must be allowed to become the role that runs the handler.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/result_set.h"
+#include "compat/settings.h"
+#include "handlers/executor_policy.h"
+#include "handlers/handler.h"
+#include "handlers/handler_state.h"
+#include "job/owner.h"
+#include "job/transaction_log.h"
+#include "queues/granted.h"
+#include "queues/known_queues.h"
+
+extern "C" {
+#include "catalog/pg_namespace_d.h"
+#include "utils/acl.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr int kMaxNames = 1000;  // versions, capabilities and settings
+
+// By their texts: what is equal is not changed, and no session reads it again.
+Statement put = {
+    R"(INSERT INTO jobq.handler_settings AS h (queue, kind, handler, run_as, max_executors, versions, capabilities, settings)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+       ON CONFLICT (queue, kind) DO UPDATE
+       SET (handler, run_as, max_executors, versions, capabilities, settings) = ($3, $4, $5, $6, $7, $8)
+       WHERE ROW(h.handler, h.run_as, h.max_executors, h.versions, h.capabilities, h.settings)::text
+             IS DISTINCT FROM ROW($3, $4, $5, $6, $7, $8)::text)",
+    {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4ARRAYOID, TEXTARRAYOID, TEXTARRAYOID},
+    Planning::Free};
+
+Statement remove = {
+    "DELETE FROM jobq.handler_settings h WHERE h.queue = $1 AND h.kind = $2", {TEXTOID, TEXTOID}, Planning::Free};
+
+enum Argument { kQueue, kKind, kHandler, kRunAs, kMaxOfIt, kVersions, kCapabilities, kSettings };
+
+text *kind_argument(FunctionCallInfo fcinfo) {
+    text *kind = require_text(fcinfo, kKind, "kind");
+    check_name(view(kind), "kind", core::kMaxKindBytes, true);
+    return kind;
+}
+
+// The role that runs it: NULL is who calls.
+Oid role_argument(FunctionCallInfo fcinfo) {
+    const Oid role = given(fcinfo, kRunAs) ? PG_GETARG_OID(kRunAs) : GetUserId();
+    const char *name = GetUserNameFromId(role, true);
+    if (name == nullptr)
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("argument \"run_as\" is no role: %u", role),
+                        errhint("Name one that pg_roles has.")));
+    if (!may_set_role(GetUserId(), role))
+        ereport(ERROR,
+                (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to run as role \"%s\"", name),
+                 errdetail("Who sets a handler must be allowed to SET ROLE to the role that runs it."),
+                 errhint("Have that role granted to you, or take another one.")));
+    return role;
+}
+
+// As SQL writes it, whatever the caller's search_path.
+const char *handler_argument(FunctionCallInfo fcinfo) {
+    require(fcinfo, kHandler, "handler");
+    const Oid function = PG_GETARG_OID(kHandler);
+    const char *name = get_func_name(function);
+    if (name == nullptr)
+        ereport(ERROR,
+                (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("argument \"handler\" is no function: %u", function),
+                 errhint("Write it as regprocedure does, for example 'send_mail(jsonb)'.")));
+    const Oid schema = get_func_namespace(function);
+    if (isAnyTempNamespace(schema))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"handler\" is a function of this session only: %s", name),
+                        errhint("Create it in a schema that is not temporary.")));
+    Oid *types;
+    int count;
+    get_func_signature(function, &types, &count);
+    if (count != 1 || types[0] != JSONBOID)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION), errmsg("function %s is no handler", name),
+                        errhint("A handler takes one argument of type jsonb: the job.")));
+    return quote_qualified_identifier(get_namespace_name(schema), name);
+}
+
+int max_executors_argument(FunctionCallInfo fcinfo) {
+    require(fcinfo, kMaxOfIt, "max_executors");
+    const int32 most = check_positive(PG_GETARG_INT32(kMaxOfIt), "max_executors");
+    if (most > kMaxExecutors)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"max_executors\" is too large: %d", most),
+                 errhint("A server has at most %d executors.", kMaxExecutors)));
+    return most;
+}
+
+void check_lists(FunctionCallInfo fcinfo) {
+    if (given(fcinfo, kVersions)) require_elements(fcinfo, kVersions, INT4OID, "versions", kMaxNames);
+    if (given(fcinfo, kCapabilities))
+        names_of(PG_GETARG_ARRAYTYPE_P(kCapabilities), "capabilities", core::kMaxCapabilityBytes, kMaxNames);
+}
+
+void refuse(const Problem &problem) {
+    if (problem.sqlstate == 0) return;
+    ereport(ERROR, (errcode(problem.sqlstate), errmsg("%s", problem.message), errhint("%s", problem.hint)));
+}
+
+Handler handler_of_arguments(FunctionCallInfo fcinfo, text *queue, text *kind) {
+    Handler handler = {};
+    handler.queue = view(queue);
+    handler.kind = view(kind);
+    handler.run_as = GetUserNameFromId(role_argument(fcinfo), false);
+    handler.function = handler_argument(fcinfo);
+    handler.max_executors = max_executors_argument(fcinfo);
+    check_lists(fcinfo);
+    if (given(fcinfo, kSettings))
+        read_settings_of(&handler, require_elements(fcinfo, kSettings, TEXTOID, "settings", kMaxNames));
+    return handler;
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_set_handler);
+PGDLLEXPORT Datum jobq_set_handler(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    text *queue = granted_queue(fcinfo, kQueue, "queue");
+    text *kind = kind_argument(fcinfo);
+    const QueueScope *scope = scope_of(fcinfo);
+    const Handler handler = handler_of_arguments(fcinfo, queue, kind);
+    HandlerTarget target;
+    refuse(resolve_handler(handler, &target));
+    const auto argument = [&](int n) { return given(fcinfo, n) ? PG_GETARG_DATUM(n) : Datum(0); };
+    PG_RETURN_BOOL(with_owner_spi([&] {
+        warn_of_mistyped_queue(view(queue), scope);
+        run(put, Params()
+                     .add(PointerGetDatum(queue))
+                     .add(PointerGetDatum(kind))
+                     .add(CStringGetTextDatum(handler.function))
+                     .add(CStringGetTextDatum(handler.run_as))
+                     .add(Int32GetDatum(handler.max_executors))
+                     .add_if(given(fcinfo, kVersions), argument(kVersions))
+                     .add_if(given(fcinfo, kCapabilities), argument(kCapabilities))
+                     .add_if(given(fcinfo, kSettings), argument(kSettings)));
+        return affected() > 0;
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_drop_handler);
+PGDLLEXPORT Datum jobq_drop_handler(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const text *queue = granted_queue(fcinfo, kQueue, "queue");
+    const text *kind = kind_argument(fcinfo);
+    const bool dropped = with_owner_spi([&] {
+        run(remove, Params().add(PointerGetDatum(queue)).add(PointerGetDatum(kind)));
+        return affected() > 0;
+    });
+    if (!dropped)
+        ereport(NOTICE,
+                (errmsg("queue \"%s\" has no handler for kind \"%s\"", text_to_cstring(queue), text_to_cstring(kind)),
+                 errhint("jobq.handlers has those that there are.")));
+    PG_RETURN_BOOL(dropped);
+}
+
+PG_FUNCTION_INFO_V1(jobq_handler_state);
+PGDLLEXPORT Datum jobq_handler_state(PG_FUNCTION_ARGS) {
+    enum { Queue, Kind, Function, RunAs, Settings };
+    ResultSet results(fcinfo);
+    for (int i = Queue; i <= RunAs; i++)
+        if (PG_ARGISNULL(i)) return results.done();
+    Handler handler = {};
+    handler.queue = view(PG_GETARG_TEXT_PP(Queue));
+    handler.kind = view(PG_GETARG_TEXT_PP(Kind));
+    handler.function = text_to_cstring(PG_GETARG_TEXT_PP(Function));
+    handler.run_as = text_to_cstring(PG_GETARG_TEXT_PP(RunAs));
+    if (given(fcinfo, Settings))
+        read_settings_of(&handler, require_elements(fcinfo, Settings, TEXTOID, "settings", core::kMaxBatch));
+    const HandlerState state = state_of_handler(handler);
+    const Datum values[] = {CStringGetTextDatum(state.state),
+                            state.reason == nullptr ? Datum(0) : CStringGetTextDatum(state.reason),
+                            Int32GetDatum(state.executors), Int32GetDatum(state.running)};
+    const bool nulls[] = {false, state.reason == nullptr, false, false};
+    results.row(values, nulls);
+    return results.done();
+}
+
+}  // extern "C"
+
+}  // namespace jobq

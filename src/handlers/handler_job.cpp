@@ -1,0 +1,193 @@
+// See handler_job.h.
+#include "compat/pg.h"
+
+#include "claim/claim.h"
+#include "compat/args.h"
+#include "ending/held_jobs.h"
+#include "handlers/handler_job.h"
+#include "job/owner.h"
+#include "job/payload.h"
+#include "job/retry_policy.h"
+#include "shmem/executors.h"
+#include "stats/recent_filters.h"
+
+extern "C" {
+#include "utils/datetime.h"
+#include "utils/json.h"
+#include "utils/numeric.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// The lease of the job that the handler works on, and the transaction in which it has ended it, or tried to.
+int64 own_lease = 0;
+TransactionId ended_by = InvalidTransactionId;
+
+// Whether the handler has ended the job itself: a savepoint may have undone it.
+bool ended_itself() {
+    return TransactionIdIsValid(ended_by) &&
+           (TransactionIdIsCurrentTransactionId(ended_by) || TransactionIdDidCommit(ended_by));
+}
+
+// Builds the argument: an object with the columns of jobq_claim.
+class Argument {
+ public:
+    Argument() { pushJsonbValue(&state_, WJB_BEGIN_OBJECT, nullptr); }
+    void number(const char *key, int64 value) {
+        JsonbValue item;
+        item.type = jbvNumeric;
+        item.val.numeric = int64_to_numeric(value);
+        add(key, &item);
+    }
+    void text_of(const char *key, std::string_view value) {
+        JsonbValue item;
+        item.type = jbvString;
+        item.val.string.val = const_cast<char *>(value.data());
+        item.val.string.len = static_cast<int>(value.size());
+        add(key, &item);
+    }
+    void moment(const char *key, Datum value) {
+        char written[MAXDATELEN + 1];
+        JsonEncodeDateTime(written, value, TIMESTAMPTZOID, nullptr);
+        text_of(key, pstrdup(written));
+    }
+    void json(const char *key, bool none, Datum value) {
+        JsonbValue item;
+        item.type = jbvNull;
+        if (!none) {
+            const Jsonb *json = DatumGetJsonbP(value);
+            if (JB_ROOT_IS_SCALAR(json)) {
+                JsonbExtractScalar(const_cast<JsonbContainer *>(&json->root), &item);
+            } else {
+                item.type = jbvBinary;
+                item.val.binary.data = const_cast<JsonbContainer *>(&json->root);
+                item.val.binary.len = static_cast<int>(VARSIZE(json) - VARHDRSZ);
+            }
+        }
+        add(key, &item);
+    }
+    Datum made() { return PointerGetDatum(JsonbValueToJsonb(pushJsonbValue(&state_, WJB_END_OBJECT, nullptr))); }
+
+ private:
+    void add(const char *key, JsonbValue *value) {
+        JsonbValue name;
+        name.type = jbvString;
+        name.val.string.val = const_cast<char *>(key);
+        name.val.string.len = static_cast<int>(strlen(key));
+        pushJsonbValue(&state_, WJB_KEY, &name);
+        pushJsonbValue(&state_, WJB_VALUE, value);
+    }
+    JsonbParseState *state_ = nullptr;
+};
+
+Datum argument_of(const ClaimedJob &claimed) {
+    const JobsTable &jobs = *claimed.jobs;
+    bool none;
+    const auto column = [&](JobColumn which) { return job_value(jobs, which, &none); };
+    const auto text_in = [&](JobColumn which) { return view(DatumGetTextPP(column(which))); };
+    Argument argument;
+    argument.number("id", DatumGetInt64(column(kJobId)));
+    argument.number("lease", claimed.lease);
+    argument.text_of("queue", text_in(kJobQueue));
+    argument.text_of("kind", text_in(kJobKind));
+    const Datum payload = column(kJobPayload);
+    argument.json("payload", none, payload);
+    argument.number("attempt", core::next_attempt(DatumGetInt32(column(kJobAttempts))));
+    argument.number("max_attempts", DatumGetInt32(column(kJobMaxAttempts)));
+    argument.number("priority", DatumGetInt16(column(kJobPriority)));
+    argument.number("version", DatumGetInt32(column(kJobVersion)));
+    argument.moment("run_at", column(kJobRunAt));
+    argument.moment("created_at", column(kJobCreatedAt));
+    const Datum progress = column(kJobProgress);
+    argument.json("progress", none, progress);
+    const Datum metadata = column(kJobMetadata);
+    argument.json("metadata", none, metadata);
+    // Nobody waits for a heartbeat.
+    argument.json("heartbeat_seconds", true, Datum(0));
+    return argument.made();
+}
+
+// The lease stands in the slot before the claim can be seen.
+class OneJob : public ClaimSink {
+ public:
+    OneJob(MemoryContext memory, HandlerJob *job) : memory_(memory), job_(job) {}
+    void take(const ClaimedJob &claimed) override {
+        MemoryContext outer = MemoryContextSwitchTo(memory_);
+        job_->id = DatumGetInt64(job_value(*claimed.jobs, kJobId));
+        job_->lease = claimed.lease;
+        job_->argument = argument_of(claimed);
+        MemoryContextSwitchTo(outer);
+        note_next_lease(job_->id, job_->lease);
+    }
+
+ private:
+    MemoryContext memory_;
+    HandlerJob *job_;
+};
+
+HeldJob held_of(const HandlerJob &job) {
+    HeldJob held = {};
+    held.id = job.id;
+    held.lease = job.lease;
+    return held;
+}
+
+}  // namespace
+
+bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob *job) {
+    const Queue *found = find_queue(handler.queue);
+    const TimestampTz now = GetCurrentTimestamp();
+    note_filter(handler.queue, handler.filter, now);
+    if (found->paused) return false;
+    ClaimRequest request = {};
+    request.worker_id = cstring_to_text(kExecutorWorker);
+    request.batch = 1;
+    request.filter = handler.filter;
+    request.heartbeat_timeout = core::kEndlessLease;
+    OneJob sink(memory, job);
+    job->handler = handler.hash;
+    job->has_settings = handler.setting_count > 0;
+    return claim_jobs(request, handler.queue, *found, now, &sink) > 0;
+}
+
+void complete_handled(const HandlerJob &job, bool has_result, Datum result) {
+    HeldJob held = held_of(job);
+    if (has_result) check_json_size(result, "result");
+    held.extra = result;
+    held.has_extra = has_result;
+    complete_jobs(&held, 1, nullptr, GetCurrentTimestamp());
+    if (!held.held && !ended_itself()) lease_is_lost(job.id);
+}
+
+void fail_handled(const HandlerJob &job, const char *error) {
+    with_owner_spi([&] {
+        HeldJob held = held_of(job);
+        held.extra = CStringGetTextDatum(error);
+        held.has_extra = true;
+        fail_jobs(&held, 1, nullptr, -1, true, GetCurrentTimestamp());
+    });
+}
+
+void give_back_handled(const HandlerJob &job) {
+    with_owner_spi([&] {
+        HeldJob held = held_of(job);
+        give_back_jobs(&held, 1, nullptr, 0, "released", GetCurrentTimestamp());
+    });
+}
+
+void begin_handled(const HandlerJob *job) {
+    own_lease = job == nullptr ? 0 : job->lease;
+    ended_by = InvalidTransactionId;
+}
+
+void note_lease_end(int64, int64 lease) {
+    if (own_lease != 0 && lease == own_lease) ended_by = GetCurrentTransactionId();
+}
+
+void note_end_before_commit() {
+    if (own_lease != 0 && ended_itself()) note_own_report(own_lease);
+}
+
+}  // namespace jobq

@@ -1,0 +1,38 @@
+// A job in the hands of an executor: its claim, and how its attempt ends.
+#pragma once
+
+#include "compat/pg.h"
+#include "handlers/handler.h"
+
+namespace jobq {
+
+struct HandlerJob {
+    int64 id, lease;
+    uint64 handler;  // core::handler_hash()
+    bool has_settings;
+    Datum argument;  // what the handler is called with: the row that jobq_claim would return
+};
+
+// What executors are called as workers, all of a database alike: of jobs that have lost a worker before, one at a time
+// is run among all of them (leases/suspects.h), since what kills one process of a server ends them all.
+constexpr const char kExecutorWorker[] = "executor";
+
+// Claims a job of the handler. Its argument is made in `memory`. False: there is none.
+bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob *job);
+
+// Completes the job with the result. JQ001 unless it is held, or the handler has ended it itself in a transaction that
+// has committed, or that is this one.
+void complete_handled(const HandlerJob &job, bool has_result, Datum result);
+// The handler has failed.
+void fail_handled(const HandlerJob &job, const char *error);
+// Nobody has tried: the attempt does not count.
+void give_back_handled(const HandlerJob &job);
+
+// From now on the job is the one that the session's handler works on; nullptr: none is.
+void begin_handled(const HandlerJob *job);
+
+// For main/jobq.cpp: a lease has ended, whoever says so; and before the commit of a transaction in which that was done.
+void note_lease_end(int64 job, int64 lease);
+void note_end_before_commit();
+
+}  // namespace jobq

@@ -1,0 +1,78 @@
+// See handler_state.h.
+#include "compat/pg.h"
+
+#include "compat/settings.h"
+#include "handlers/executor_policy.h"
+#include "handlers/handler_state.h"
+#include "identity/identity.h"
+#include "shmem/executors.h"
+#include "shmem/memory.h"
+
+extern "C" {
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
+#include "utils/acl.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Why no handler of this database runs, whatever it is; nullptr: they may.
+const char *why_off() {
+    if (RecoveryInProgress()) return "on a standby no handler runs";
+    if (!shared_memory_ready()) return "handlers are run by background workers: add jobq to shared_preload_libraries";
+    if (!settings.enabled) return "jobq.enabled is off";
+    if (settings.max_executors == 0) return "jobq.max_executors is 0";
+    if (!database_selected(get_database_name(MyDatabaseId))) return "the database is not in jobq.databases";
+    if (leaves_jobs_alone()) return "a copy of another database: its jobs are left alone until SELECT jobq_adopt()";
+    return nullptr;
+}
+
+struct Counted {
+    int executors, running;
+    bool failed;  // one could not begin
+};
+
+Counted count_executors(const Handler &handler, Oid role) {
+    Counted counted = {};
+    if (!shared_memory_ready()) return counted;
+    const uint64 hash = core::handler_hash(handler.queue, handler.kind);
+    auto *slots = static_cast<ExecutorSlot *>(palloc(sizeof(ExecutorSlot) * kMaxExecutors));
+    read_executors(slots);
+    for (const ExecutorSlot *slot = slots; slot < slots + kMaxExecutors; slot++) {
+        if (slot->database != MyDatabaseId || slot->role != role) continue;
+        counted.executors += slot->pid != 0;
+        counted.running += slot->state == ExecutorState::Busy && slot->handler == hash;
+        counted.failed |= slot->state == ExecutorState::Failed;
+    }
+    pfree(slots);
+    return counted;
+}
+
+}  // namespace
+
+HandlerState state_of_handler(const Handler &handler) {
+    HandlerTarget target;
+    const Problem problem = resolve_handler(handler, &target);
+    const Counted counted = count_executors(handler, get_role_oid(handler.run_as, true));
+    HandlerState state = {"idle", nullptr, counted.executors, counted.running};
+    const DatabaseState *db = known_session_database();
+    if (problem.sqlstate != 0) {
+        state.state = "broken";
+        state.reason = problem.message;
+    } else if (counted.running > 0) {
+        state.state = "running";
+    } else if ((state.reason = why_off()) != nullptr) {
+        state.state = "off";
+    } else if (counted.failed) {
+        state.state = "waiting";
+        state.reason = "its executor has ended before it could begin, see the server's log";
+    } else if (counted.executors == 0 && db != nullptr && db->executors_wait) {
+        state.state = "waiting";
+        state.reason = "there is no place for another executor: increase jobq.max_executors, or max_worker_processes";
+    }
+    return state;
+}
+
+}  // namespace jobq

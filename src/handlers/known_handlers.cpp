@@ -1,0 +1,81 @@
+// See known_handlers.h.
+#include "compat/pg.h"
+
+#include "compat/memory.h"
+#include "compat/relation_changes.h"
+#include "handlers/known_handlers.h"
+#include "identity/identity.h"
+
+namespace jobq {
+
+namespace {
+
+MemoryContext memory = nullptr;
+KnownHandlers known = {nullptr, 0};
+Oid known_table = InvalidOid;
+uint64 generation = 1;
+uint64 known_generation = 0;
+
+void on_relation(Oid relation) {
+    if (relation == InvalidOid || relation == known_table) generation++;
+}
+
+void on_catalogue(Datum, CatalogCache, uint32) { generation++; }
+
+void listen() {
+    if (memory != nullptr) return;
+    memory = AllocSetContextCreate(TopMemoryContext, "jobq handlers", ALLOCSET_SMALL_SIZES);
+    on_relation_change(on_relation);
+    for (const CatalogCache cache : {PROCOID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM, DATABASEOID})
+        CacheRegisterSyscacheCallback(cache, on_catalogue, Datum(0));
+}
+
+// Whether the extension is there, and its jobs are ours.
+bool find_table() {
+    const Oid schema = get_namespace_oid("jobq", true);
+    known_table = OidIsValid(schema) ? get_relname_relid("handler_settings", schema) : InvalidOid;
+    return OidIsValid(known_table);
+}
+
+void load() {
+    known = {nullptr, 0};
+    MemoryContextReset(memory);
+    if (!find_table()) return;
+    MemoryContext outer = MemoryContextSwitchTo(memory);
+    const Handlers handlers = read_handlers(GetUserNameFromId(GetSessionUserId(), false));
+    known.items = room_for<KnownHandler>(static_cast<uint64>(handlers.count));
+    for (int i = 0; i < handlers.count; i++) {
+        KnownHandler *one = &known.items[known.count++];
+        one->handler = handlers.items[i];
+        one->problem = resolve_handler(one->handler, &one->target);
+        // The role was dropped, and there is another one of that name.
+        if (one->problem.sqlstate == 0 && one->target.role != GetSessionUserId())
+            one->problem = {ERRCODE_UNDEFINED_OBJECT, "the role is another one now", ""};
+    }
+    MemoryContextSwitchTo(outer);
+}
+
+}  // namespace
+
+KnownHandlers known_handlers() {
+    listen();
+    // Taken before anything is read: what is heard of meanwhile makes the next call read again.
+    const uint64 now = generation;
+    if (known_generation != now) {
+        load();
+        known_generation = now;
+    }
+    if (known.count > 0 && leaves_jobs_alone()) return {nullptr, 0};
+    return known;
+}
+
+const KnownHandler *known_handler(uint64 hash) {
+    const KnownHandlers all = known_handlers();
+    for (const KnownHandler *one = all.items; one < all.items + all.count; one++)
+        if (one->handler.hash == hash) return one;
+    return nullptr;
+}
+
+void forget_handlers() { generation++; }
+
+}  // namespace jobq

@@ -1,0 +1,125 @@
+// Whether a handler can run: function, role, rights and settings, as they are now. The one place that knows: it stands
+// behind jobq_set_handler, which refuses one that cannot, the view jobq.handlers, which says why, and the executors,
+// which claim nothing for it.
+#include "compat/pg.h"
+
+#include "compat/catalog_row.h"
+#include "compat/rights.h"
+#include "compat/settings.h"
+#include "handlers/handler.h"
+
+extern "C" {
+#include "catalog/pg_authid.h"
+#include "catalog/pg_namespace_d.h"
+#include "catalog/pg_proc.h"
+#include "commands/dbcommands.h"
+#include "utils/acl.h"
+#include "utils/regproc.h"
+#include "utils/varlena.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr Problem kNone = {0, nullptr, nullptr};
+
+Problem problem(int sqlstate, const char *message, const char *hint) { return {sqlstate, message, hint}; }
+
+// The function of that name with one argument of type jsonb; InvalidOid: there is none.
+Oid find_function(const char *name) {
+    List *names = NIL;
+    if (!SplitIdentifierString(pstrdup(name), '.', &names) || list_length(names) != 2) return InvalidOid;
+    const Oid space = get_namespace_oid(static_cast<const char *>(linitial(names)), true);
+    const Oid argument = JSONBOID;
+    return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+                           CStringGetDatum(static_cast<const char *>(lsecond(names))),
+                           PointerGetDatum(buildoidvector(&argument, 1)), ObjectIdGetDatum(space));
+}
+
+Problem check_role(const char *name, Oid *role) {
+    *role = get_role_oid(name, true);
+    if (!OidIsValid(*role))
+        return problem(ERRCODE_UNDEFINED_OBJECT, psprintf("role \"%s\" does not exist", name),
+                       "Create it, or set the handler again with another role.");
+    if (superuser_arg(*role) && !settings.superuser_handlers)
+        return problem(ERRCODE_INSUFFICIENT_PRIVILEGE, psprintf("role \"%s\" is a superuser", name),
+                       "Take a role with fewer rights, or set \"jobq.superuser_handlers\".");
+    if (!kRunsWithoutLogin && !catalog_value(AUTHOID, *role, &FormData_pg_authid::rolcanlogin, false))
+        return problem(ERRCODE_INSUFFICIENT_PRIVILEGE, psprintf("role \"%s\" is not permitted to log in", name),
+                       "ALTER ROLE ... LOGIN. PostgreSQL 17 and newer run handlers without it.");
+    if (pg_database_aclcheck(MyDatabaseId, *role, ACL_CONNECT) != ACLCHECK_OK)
+        return problem(
+            ERRCODE_INSUFFICIENT_PRIVILEGE,
+            psprintf("role \"%s\" may not connect to database \"%s\"", name, get_database_name(MyDatabaseId)),
+            "GRANT CONNECT ON DATABASE ... TO the role.");
+    return kNone;
+}
+
+Problem check_kind(const char *name, Oid function, HandlerTarget *target) {
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    if (!HeapTupleIsValid(tuple))
+        return problem(ERRCODE_UNDEFINED_FUNCTION, psprintf("function %s(jsonb) does not exist", name),
+                       "Create it, or set another handler.");
+    const auto *form = reinterpret_cast<FormData_pg_proc *>(GETSTRUCT(tuple));
+    const bool takes_json = form->pronargs == 1 && form->proargtypes.values[0] == JSONBOID;
+    target->is_procedure = form->prokind == PROKIND_PROCEDURE;
+    target->returns_json = form->prorettype == JSONBOID;
+    const bool returns = form->prorettype == VOIDOID || (target->returns_json && !target->is_procedure);
+    const bool fits = takes_json && returns && !form->proretset &&
+                      (form->prokind == PROKIND_FUNCTION || form->prokind == PROKIND_PROCEDURE);
+    ReleaseSysCache(tuple);
+    if (fits) return kNone;
+    return problem(ERRCODE_INVALID_FUNCTION_DEFINITION, psprintf("%s is no handler", format_procedure(function)),
+                   "A handler is a function that takes one jsonb and returns jsonb or void, or a procedure that takes "
+                   "one jsonb.");
+}
+
+Problem check_rights(const char *name, const char *role_name, Oid function, Oid role) {
+    const Oid schema = get_func_namespace(function);
+    if (pg_namespace_aclcheck(schema, role, ACL_USAGE) != ACLCHECK_OK)
+        return problem(ERRCODE_INSUFFICIENT_PRIVILEGE,
+                       psprintf("role \"%s\" has no USAGE on schema \"%s\"", role_name, get_namespace_name(schema)),
+                       "GRANT USAGE ON SCHEMA ... TO the role.");
+    if (pg_proc_aclcheck(function, role, ACL_EXECUTE) != ACLCHECK_OK)
+        return problem(ERRCODE_INSUFFICIENT_PRIVILEGE,
+                       psprintf("role \"%s\" has no EXECUTE on %s(jsonb)", role_name, name),
+                       "GRANT EXECUTE ON ROUTINE ... TO the role.");
+    return kNone;
+}
+
+// As the role may set them in a session of its own.
+Problem check_settings(const Handler &handler, Oid role) {
+    Problem found = kNone;
+    if (handler.bad_setting != nullptr)
+        return problem(ERRCODE_INVALID_PARAMETER_VALUE, handler.bad_setting, kSettingHint);
+    if (handler.setting_count == 0) return found;
+    as_role(role, [&] {
+        for (int i = 0; i < handler.setting_count && found.sqlstate == 0; i++) {
+            const HandlerSetting &setting = handler.settings[i];
+            if (set_config_option(setting.name, setting.value, superuser_arg(role) ? PGC_SUSET : PGC_USERSET,
+                                  PGC_S_SESSION, GUC_ACTION_SAVE, false, DEBUG5, false) == 0)
+                found = problem(
+                    ERRCODE_INVALID_PARAMETER_VALUE,
+                    psprintf("role \"%s\" cannot set \"%s\" to \"%s\"", handler.run_as, setting.name, setting.value),
+                    "Take what SET accepts in a session of the role.");
+        }
+    });
+    return found;
+}
+
+}  // namespace
+
+Problem resolve_handler(const Handler &handler, HandlerTarget *target) {
+    *target = {};
+    Problem found = check_role(handler.run_as, &target->role);
+    if (found.sqlstate != 0) return found;
+    target->function = find_function(handler.function);
+    found = check_kind(handler.function, target->function, target);
+    if (found.sqlstate != 0) return found;
+    found = check_rights(handler.function, handler.run_as, target->function, target->role);
+    if (found.sqlstate != 0) return found;
+    return check_settings(handler, target->role);
+}
+
+}  // namespace jobq

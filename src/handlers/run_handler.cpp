@@ -1,0 +1,346 @@
+// See run_handler.h. The order of things, by which the effects of a handler in this database come about exactly once:
+//
+// 1. The claim commits, its lease is in the executor's slot.
+// 2. One transaction: the handler, the completion, the claim of the next job. If it commits, all of that has happened;
+//    if not, nothing has.
+// 3. After an error another transaction says so, and the job is retried by the rules of its queue.
+#include "compat/pg.h"
+
+#include "handlers/executor_policy.h"
+#include "handlers/handler_job.h"
+#include "handlers/handler_session.h"
+#include "handlers/known_handlers.h"
+#include "handlers/run_handler.h"
+#include "shmem/executors.h"
+
+#include <utility>
+
+extern "C" {
+#include "catalog/objectaccess.h"
+#include "nodes/params.h"
+#include "parser/analyze.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/backend_status.h"
+#include "utils/timeout.h"
+#include "utils/wait_event.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// Where a transaction was when it failed.
+enum class Stage : uint8 { Handler, Claim, Commit };
+
+// A job, and the one that is claimed with its completion, in turns.
+struct Turn {
+    MemoryContext memory;
+    HandlerJob job;
+};
+Turn turns[2];
+
+int next_handler = 0;
+// A claim has failed beside a handler that had not: from now on they commit apart.
+bool claims_apart = false;
+// How often an error is tried to be recorded.
+constexpr int kTries = 3;
+
+// What a transaction does, and where it is. Lives in the caller's frame, because a longjmp leaves locals undefined.
+struct Work {
+    Turn *turn, *next;  // `next` nullptr: no other job is to be claimed
+    bool claimed;       // another one
+    bool unable;        // the handler is broken, or gone: nobody has tried
+    volatile Stage stage;
+};
+
+void begin_transaction() {
+    SetCurrentStatementStartTimestamp();
+    StartTransactionCommand();
+}
+
+// Runs body in a transaction. The error where it fails, in `memory`; nullptr: it has committed.
+template <typename Body>
+pg_noinline ErrorData *in_transaction(MemoryContext memory, Body body) {
+    ErrorData *volatile error = nullptr;
+    PG_TRY();
+    {
+        begin_transaction();
+        body();
+        CommitTransactionCommand();
+    }
+    PG_CATCH();
+    {
+        HOLD_INTERRUPTS();
+        disable_all_timeouts(false);
+        QueryCancelPending = false;
+        MemoryContextSwitchTo(memory);
+        error = CopyErrorData();
+        AbortOutOfAnyTransaction();
+        PortalErrorCleanup();
+        FlushErrorState();
+        RESUME_INTERRUPTS();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(memory);
+    pgstat_report_stat(false);
+    return error;
+}
+
+// What is jobq's own work is done under a snapshot; a procedure, which may commit, is called without one.
+template <typename Body>
+auto under_snapshot(Body body) {
+    PushActiveSnapshot(GetTransactionSnapshot());
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        PopActiveSnapshot();
+    } else {
+        const auto result = body();
+        PopActiveSnapshot();
+        return result;
+    }
+}
+
+// Calls a function of one argument, as the executor of a query does.
+Datum call_function(Oid function, Datum argument, bool *none) {
+    FmgrInfo info;
+    PgStat_FunctionCallUsage usage;
+    fmgr_info_cxt(function, &info, CurrentMemoryContext);
+    InvokeFunctionExecuteHook(function);
+    LOCAL_FCINFO(fcinfo, 1);
+    InitFunctionCallInfoData(*fcinfo, &info, 1, InvalidOid, nullptr, nullptr);
+    fcinfo->args[0].value = argument;
+    fcinfo->args[0].isnull = false;
+    PushActiveSnapshot(GetTransactionSnapshot());
+    pgstat_init_function_usage(fcinfo, &usage);
+    const Datum result = FunctionCallInvoke(fcinfo);
+    pgstat_end_function_usage(&usage, true);
+    PopActiveSnapshot();
+    *none = fcinfo->isnull;
+    return result;
+}
+
+// Calls a procedure as a statement that a client sends: it may commit. What it is made of stays in the job's memory.
+void call_procedure(const char *name, Datum argument, MemoryContext memory) {
+    MemoryContext outer = MemoryContextSwitchTo(memory);
+    const char *sql = psprintf("CALL %s($1)", name);
+    const Oid types[] = {JSONBOID};
+    PushActiveSnapshot(GetTransactionSnapshot());
+    auto *raw = linitial_node(RawStmt, pg_parse_query(sql));
+    List *queries = pg_analyze_and_rewrite_fixedparams(raw, sql, types, 1, nullptr);
+    List *plans = pg_plan_queries(queries, sql, CURSOR_OPT_PARALLEL_OK, nullptr);
+    PopActiveSnapshot();
+    ParamListInfo params = makeParamList(1);
+    params->params[0] = {argument, false, PARAM_FLAG_CONST, JSONBOID};
+    Portal portal = CreatePortal("", true, true);
+    portal->visible = false;
+    PortalDefineQuery(portal, nullptr, sql, CMDTAG_CALL, plans, nullptr);
+    PortalStart(portal, params, 0, InvalidSnapshot);
+    run_portal(portal);
+    PortalDrop(portal, false);
+    MemoryContextSwitchTo(outer);
+}
+
+void call_handler(const KnownHandler &known, const Turn &turn) {
+    bool none = true;
+    Datum result = Datum(0);
+    if (StatementTimeout > 0) enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+    if (known.target.is_procedure)
+        call_procedure(known.handler.function, turn.job.argument, turn.memory);
+    else
+        result = call_function(known.target.function, turn.job.argument, &none);
+    if (StatementTimeout > 0) disable_timeout(STATEMENT_TIMEOUT, false);
+    CommandCounterIncrement();
+    under_snapshot([&] { complete_handled(turn.job, known.target.returns_json && !none, result); });
+}
+
+void show_activity(const Handler &handler, const HandlerJob &job) {
+    char text[256];
+    snprintf(text, sizeof(text), "%s: job %lld of queue \"%.*s\"", handler.function, static_cast<long long>(job.id),
+             static_cast<int>(handler.queue.size()), handler.queue.data());
+    pgstat_report_activity(STATE_RUNNING, text);
+}
+
+// The second step above.
+void handle(Work *work) {
+    work->stage = Stage::Handler;
+    const KnownHandler *known = under_snapshot([&] { return known_handler(work->turn->job.handler); });
+    work->unable = known == nullptr || known->problem.sqlstate != 0;
+    if (work->unable) {
+        under_snapshot([&] { give_back_handled(work->turn->job); });
+        return;
+    }
+    begin_handled(&work->turn->job);
+    show_activity(known->handler, work->turn->job);
+    call_handler(*known, *work->turn);
+    work->stage = Stage::Claim;
+    if (work->next != nullptr)
+        work->claimed = under_snapshot([&] {
+            // Anything may have changed meanwhile.
+            const KnownHandler *again = known_handler(work->turn->job.handler);
+            return again != nullptr && again->problem.sqlstate == 0 &&
+                   claim_for_handler(again->handler, work->next->memory, &work->next->job);
+        });
+    work->stage = Stage::Commit;
+}
+
+char *describe(const ErrorData *error) {
+    const char *message = error->message != nullptr ? error->message : "unknown error";
+    const char *lead = psprintf("%s: %s", unpack_sql_state(error->sqlerrcode), message);
+    return error->context == nullptr ? pstrdup(lead) : psprintf("%s\nCONTEXT:  %s", lead, error->context);
+}
+
+// Whether the handler is broken now: that may be what the error comes from, and then it is nobody's attempt.
+bool is_broken(uint64 handler) {
+    const KnownHandler *known = known_handler(handler);
+    return known == nullptr || known->problem.sqlstate != 0;
+}
+
+// False: it could not be said; the lease goes with the process.
+bool record_failure(const Turn &turn, const ErrorData *error) {
+    const char *text = describe(error);
+    ereport(DEBUG1,
+            (errmsg_internal("jobq executor: job %lld has failed: %s", static_cast<long long>(turn.job.id), text)));
+    for (int tries = 1; tries <= kTries; tries++) {
+        const ErrorData *failure = in_transaction(turn.memory, [&] {
+            under_snapshot([&] {
+                if (is_broken(turn.job.handler))
+                    give_back_handled(turn.job);
+                else
+                    fail_handled(turn.job, text);
+            });
+        });
+        if (failure == nullptr) return true;
+        ereport(LOG, (errmsg("jobq executor: the end of job %lld could not be recorded: %s",
+                             static_cast<long long>(turn.job.id), failure->message)));
+        QueryCancelPending = false;
+        WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, tries * 1000L, PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+        CHECK_FOR_INTERRUPTS();
+    }
+    return false;
+}
+
+// The settings of the handler, and of the last one none. Gives the job back where that cannot be.
+bool prepare_session(const Turn &turn) {
+    if (!turn.job.has_settings) return true;
+    const ErrorData *error = in_transaction(turn.memory, [&] {
+        const KnownHandler *known = under_snapshot([&] { return known_handler(turn.job.handler); });
+        if (known != nullptr && known->problem.sqlstate == 0) apply_settings(known->handler);
+    });
+    if (error == nullptr) return true;
+    ereport(LOG, (errmsg("jobq executor: the settings of a handler cannot be made: %s", error->message)));
+    return false;
+}
+
+// What the job has left behind. False: another session must go on.
+bool clear_session(const Turn &turn) {
+    const ErrorData *error = in_transaction(turn.memory, [] { discard_session(); });
+    if (error == nullptr) return true;
+    ereport(LOG, (errmsg("jobq executor: its session cannot be cleared: %s", error->message)));
+    return false;
+}
+
+void give_back(const Turn &turn) {
+    const ErrorData *error = in_transaction(turn.memory, [&] { under_snapshot([&] { give_back_handled(turn.job); }); });
+    if (error == nullptr) end_lease_of_executor();
+}
+
+void clear(Turn *turn) {
+    if (turn->memory == nullptr)
+        turn->memory = AllocSetContextCreate(TopMemoryContext, "jobq handled job", ALLOCSET_DEFAULT_SIZES);
+    MemoryContextReset(turn->memory);
+    turn->job = {};
+}
+
+// The handler, and all that belongs to it, in its transaction or, where that fails, another one. *claimed: another job
+// is, in the other turn. False: the session is of no use any more.
+bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
+    Work work = {turn, claims_next && !claims_apart ? other : nullptr, false, false, Stage::Handler};
+    clear(other);
+    const ErrorData *error = in_transaction(turn->memory, [&] { handle(&work); });
+    begin_handled(nullptr);
+    *claimed = error == nullptr && work.claimed;
+    if (error == nullptr) {
+        begin_next_lease();
+        return true;
+    }
+    drop_next_lease();
+    if (work.stage == Stage::Claim && error->sqlerrcode != ERRCODE_QUERY_CANCELED) {
+        // Nothing has happened, and the job is still ours.
+        claims_apart = true;
+        return run_and_end(turn, other, false, claimed);
+    }
+    if (!record_failure(*turn, error)) return false;
+    end_lease_of_executor();
+    return true;
+}
+
+// Runs the job that is claimed.
+bool run_claimed(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
+    *claimed = false;
+    if (!prepare_session(*turn)) {
+        give_back(*turn);
+        return false;
+    }
+    if (!run_and_end(turn, other, claims_next, claimed)) return false;
+    if (clear_session(*turn)) return true;
+    if (*claimed) give_back(*other);
+    return false;
+}
+
+// Once, as long as it is the same.
+void tell_of_failed_claim(const ErrorData *error) {
+    static int told = 0;
+    if (error->sqlerrcode == told) return;
+    told = error->sqlerrcode;
+    ereport(LOG, (errmsg("jobq executor: a claim has failed: %s", error->message)));
+}
+
+// Claims for the handler whose turn it is, or the next one that has a job and a place.
+bool claim_one(Turn *turn, bool *leave) {
+    const KnownHandlers known = known_handlers();
+    *leave = known.count == 0;
+    bool claimed = false;
+    for (int i = 0; i < known.count && !claimed; i++) {
+        const KnownHandler &one = known.items[(next_handler + i) % known.count];
+        if (one.problem.sqlstate != 0 || !take_handler_place(one.handler.hash, one.handler.max_executors)) continue;
+        claimed = claim_for_handler(one.handler, turn->memory, &turn->job);
+        if (claimed) next_handler = (next_handler + i + 1) % known.count;
+    }
+    return claimed;
+}
+
+}  // namespace
+
+Served serve_handlers(bool (*may_go_on)()) {
+    Served served = {0, false};
+    Turn *turn = &turns[0], *other = &turns[1];
+    clear(turn);
+    bool claimed = false, none = false;
+    const ErrorData *error =
+        in_transaction(turn->memory, [&] { claimed = under_snapshot([&] { return claim_one(turn, &none); }); });
+    served.leave = error == nullptr && none;
+    if (error != nullptr) {
+        drop_next_lease();
+        tell_of_failed_claim(error);
+        claimed = false;
+        forget_handlers();
+    }
+    if (claimed) {
+        begin_next_lease();
+        // There may be more than one executor can do.
+        call_supervisor_if_wanted();
+    }
+    while (claimed && !served.leave) {
+        served.jobs++;
+        const bool goes_on = served.jobs < core::kInARow && may_go_on();
+        served.leave = !run_claimed(turn, other, goes_on, &claimed);
+        std::swap(turn, other);
+    }
+    take_handler_place(0, 0);
+    return served;
+}
+
+}  // namespace jobq

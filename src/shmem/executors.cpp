@@ -1,0 +1,301 @@
+// See executors.h.
+#include "compat/pg.h"
+
+#include "compat/queue_name.h"
+#include "shmem/executors.h"
+#include "shmem/memory.h"
+
+extern "C" {
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+}
+
+#include <csignal>
+
+namespace jobq {
+
+namespace {
+
+struct Executors {
+    ExecutorSlot slots[kMaxExecutors];
+    bool told_to_go;
+};
+Executors *shared = nullptr;
+
+ExecutorSlot *own = nullptr;
+
+LWLock *lock() { return shared_lock(Lock::Executors); }
+
+template <typename Body>
+auto under_lock(LWLockMode mode, Body body) {
+    LWLockAcquire(lock(), mode);
+    if constexpr (std::is_void_v<decltype(body())>) {
+        body();
+        LWLockRelease(lock());
+    } else {
+        const auto result = body();
+        LWLockRelease(lock());
+        return result;
+    }
+}
+
+bool is_taken(const ExecutorSlot &slot) {
+    return slot.state == ExecutorState::Starting || slot.state == ExecutorState::Idle ||
+           slot.state == ExecutorState::Busy;
+}
+
+void set_state(ExecutorSlot *slot, ExecutorState state) {
+    slot->state = state;
+    slot->since = GetCurrentTimestamp();
+}
+
+void free_slot(ExecutorSlot *slot) {
+    const uint32 generation = slot->generation;
+    memset(static_cast<void *>(slot), 0, sizeof(ExecutorSlot));
+    slot->generation = generation;
+}
+
+// What nobody will do anything about any more: a process that never came, and the rest after a failure.
+void tidy(ExecutorSlot *slot, TimestampTz now) {
+    constexpr core::Micros kLongestStart = core::kMinute;
+    const bool late = slot->state == ExecutorState::Starting && slot->pid == 0 &&
+                      (now - slot->since > kLongestStart || now < slot->since);
+    const bool rested =
+        slot->state == ExecutorState::Failed && bounded(slot->since + kFailedRest, now, kFailedRest) <= now;
+    if (late || rested) free_slot(slot);
+}
+
+bool was_shut_down_in_order() {
+    bool valid;
+    const ControlFileData *control = get_controlfile(DataDir, &valid);
+    return valid && control->state == DB_SHUTDOWNED;
+}
+
+// Runs after the process has left the list of sessions.
+void leave_slot(int, Datum) {
+    DatabaseState *db = find_database_state(own->database);
+    const bool orphan = under_lock(LW_EXCLUSIVE, [] {
+        const bool had_lease = own->now.job != 0 || own->next.job != 0;
+        own->pid = 0;
+        own->proc = nullptr;
+        own->handler = 0;
+        if (had_lease)
+            set_state(own, ExecutorState::Ended);
+        else if (own->state == ExecutorState::Starting)
+            set_state(own, ExecutorState::Failed);
+        else
+            free_slot(own);
+        return had_lease;
+    });
+    if (db == nullptr) return;
+    if (orphan) publish_due(db, GetCurrentTimestamp());
+    call_supervisor(db);
+}
+
+}  // namespace
+
+ExecutorSlot *take_executor_slot(Oid database, Oid role, int at_most, TimestampTz now) {
+    return under_lock(LW_EXCLUSIVE, [&]() -> ExecutorSlot * {
+        ExecutorSlot *free = nullptr;
+        int taken = 0;
+        for (ExecutorSlot &slot : shared->slots) {
+            tidy(&slot, now);
+            if (slot.state == ExecutorState::Failed && slot.database == database && slot.role == role) return nullptr;
+            taken += is_taken(slot);
+            if (slot.state == ExecutorState::Free && free == nullptr) free = &slot;
+        }
+        if (free == nullptr || taken >= at_most) return nullptr;
+        free->generation++;
+        free->database = database;
+        free->role = role;
+        free->started_at = now;
+        set_state(free, ExecutorState::Starting);
+        return free;
+    });
+}
+
+void give_back_executor_slot(ExecutorSlot *slot) {
+    under_lock(LW_EXCLUSIVE, [&] { free_slot(slot); });
+}
+
+int index_of_executor(const ExecutorSlot *slot) { return static_cast<int>(slot - shared->slots); }
+
+void read_executors(ExecutorSlot *copies) {
+    under_lock(LW_SHARED, [&] { memcpy(static_cast<void *>(copies), shared->slots, sizeof(shared->slots)); });
+}
+
+void ask_executor_to_leave(int index, uint32 generation) {
+    under_lock(LW_EXCLUSIVE, [&] {
+        ExecutorSlot *slot = &shared->slots[index];
+        if (slot->generation != generation || slot->pid == 0) return;
+        slot->leave = true;
+        SetLatch(&slot->proc->procLatch);
+    });
+}
+
+// Under the lock, without which the process can neither go nor go on to another job, the signal reaches what it is
+// meant for.
+void interrupt_executor(int index, int64 lease, TimestampTz now) {
+    under_lock(LW_EXCLUSIVE, [&] {
+        ExecutorSlot *slot = &shared->slots[index];
+        if (slot->pid == 0 || slot->now.lease != lease || slot->reported || slot->interrupted == lease) return;
+        slot->interrupted = lease;
+        slot->interrupted_at = now;
+        kill(slot->pid, SIGINT);
+    });
+}
+
+void terminate_executor(int index, int64 lease) {
+    under_lock(LW_EXCLUSIVE, [&] {
+        const ExecutorSlot *slot = &shared->slots[index];
+        if (slot->pid != 0 && slot->now.lease == lease) kill(slot->pid, SIGTERM);
+    });
+}
+
+bool send_executors_away(Oid database, bool hard) {
+    return under_lock(LW_EXCLUSIVE, [&] {
+        bool any = false;
+        for (ExecutorSlot &slot : shared->slots) {
+            if (slot.database != database || slot.pid == 0) continue;
+            any = true;
+            SetLatch(&slot.proc->procLatch);
+            if (!hard || slot.told_to_go) continue;
+            slot.told_to_go = true;
+            kill(slot.pid, SIGTERM);
+        }
+        return any;
+    });
+}
+
+bool executor_holds(int64 job, int64 lease) {
+    if (shared == nullptr) return false;
+    return under_lock(LW_SHARED, [&] {
+        const auto is = [&](const ExecutorLease &held) { return held.job == job && held.lease == lease; };
+        for (const ExecutorSlot &slot : shared->slots)
+            if (slot.pid != 0 && slot.database == MyDatabaseId && (is(slot.now) || is(slot.next))) return true;
+        return false;
+    });
+}
+
+int ended_executors(EndedLease *leases) {
+    if (shared == nullptr) return 0;
+    return under_lock(LW_SHARED, [&] {
+        int count = 0;
+        for (const ExecutorSlot &slot : shared->slots) {
+            if (slot.state != ExecutorState::Ended || slot.database != MyDatabaseId) continue;
+            for (const ExecutorLease &lease : {slot.now, slot.next})
+                if (lease.job != 0)
+                    leases[count++] = {lease, slot.told_to_go, static_cast<int>(&slot - shared->slots),
+                                       slot.generation};
+        }
+        return count;
+    });
+}
+
+void forget_ended_executor(const EndedLease &ended) {
+    under_lock(LW_EXCLUSIVE, [&] {
+        ExecutorSlot *slot = &shared->slots[ended.slot];
+        if (slot->generation != ended.generation || slot->state != ExecutorState::Ended) return;
+        for (ExecutorLease *lease : {&slot->now, &slot->next})
+            if (lease->lease == ended.lease.lease) *lease = {};
+        if (slot->now.job == 0 && slot->next.job == 0) free_slot(slot);
+    });
+}
+
+bool executors_were_told_to_go() { return shared != nullptr && shared->told_to_go; }
+
+bool enter_executor_slot(int index, uint32 generation) {
+    if (shared == nullptr) return false;
+    ExecutorSlot *slot = &shared->slots[index];
+    const bool mine = under_lock(LW_EXCLUSIVE, [&] {
+        if (slot->generation != generation || slot->state != ExecutorState::Starting) return false;
+        slot->pid = MyProcPid;
+        slot->proc = MyProc;
+        return true;
+    });
+    if (!mine) return false;
+    own = slot;
+    on_shmem_exit(leave_slot, Datum(0));
+    return true;
+}
+
+const ExecutorSlot *own_executor_slot() { return own; }
+
+void executor_is_ready() {
+    under_lock(LW_EXCLUSIVE, [] { set_state(own, ExecutorState::Idle); });
+}
+
+bool take_handler_place(uint64 handler, int at_most) {
+    return under_lock(LW_EXCLUSIVE, [&] {
+        int others = 0;
+        for (const ExecutorSlot &slot : shared->slots)
+            others += &slot != own && slot.pid != 0 && slot.database == own->database && slot.handler == handler;
+        const bool free = handler == 0 || others < at_most;
+        if (free) own->handler = handler;
+        return free;
+    });
+}
+
+void note_next_lease(int64 job, int64 lease) {
+    under_lock(LW_EXCLUSIVE, [&] { own->next = {job, lease}; });
+}
+
+void begin_next_lease() {
+    under_lock(LW_EXCLUSIVE, [] {
+        own->now = own->next;
+        own->next = {};
+        own->reported = false;
+        set_state(own, own->now.job != 0 ? ExecutorState::Busy : ExecutorState::Idle);
+    });
+    // What it was interrupted for is over; and so it is where the interrupt came a moment too late.
+    QueryCancelPending = false;
+}
+
+void drop_next_lease() {
+    under_lock(LW_EXCLUSIVE, [] { own->next = {}; });
+}
+
+void end_lease_of_executor() {
+    drop_next_lease();
+    begin_next_lease();
+}
+
+void note_own_report(int64 lease) {
+    if (own == nullptr) return;
+    under_lock(LW_EXCLUSIVE, [&] { own->reported |= own->now.lease == lease; });
+}
+
+uint64 handler_bit(const char *queue) { return UINT64CONST(1) << (hash_of_queue(queue) % 64); }
+
+void call_executors(DatabaseState *db) {
+    const Oid database = pg_atomic_read_u32(&db->database);
+    under_lock(LW_SHARED, [&] {
+        for (const ExecutorSlot &slot : shared->slots)
+            if (slot.database == database && slot.state == ExecutorState::Idle && slot.proc != nullptr)
+                SetLatch(&slot.proc->procLatch);
+    });
+    if (pg_atomic_exchange_u32(&db->executors_wanted, 0) != 0) call_supervisor(db);
+}
+
+void call_supervisor_if_wanted() {
+    DatabaseState *db = known_session_database();
+    if (db != nullptr && pg_atomic_exchange_u32(&db->executors_wanted, 0) != 0) call_supervisor(db);
+}
+
+void call_supervisor(DatabaseState *db) {
+    pg_atomic_write_u32(&db->supervision, 1);
+    call_worker(db);
+}
+
+Size executors_size() { return sizeof(Executors); }
+
+void make_executors(void *memory, bool fresh) {
+    shared = static_cast<Executors *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, executors_size());
+    shared->told_to_go = was_shut_down_in_order();
+}
+
+}  // namespace jobq

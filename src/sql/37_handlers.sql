@@ -1,0 +1,28 @@
+-- Which functions of the database run jobs.
+
+--: let a function or procedure that takes the job as jsonb run the jobs of a kind, as a role; true when that is new or other
+--: than before
+CREATE FUNCTION jobq_set_handler(
+        queue text,
+        kind text,
+        handler regprocedure,
+        run_as regrole DEFAULT NULL,
+        max_executors integer DEFAULT 1,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL,
+        settings text[] DEFAULT NULL)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+--: take the function from the jobs of a kind; what it has in hand it ends; false when there was none
+CREATE FUNCTION jobq_drop_handler(queue text, kind text)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+--: what stands behind the view jobq.handlers: what a handler does now, and why if it does nothing
+CREATE FUNCTION jobq.handler_state(queue text, kind text, handler text, run_as text, settings text[])
+    RETURNS TABLE (state text, reason text, executors integer, running integer)
+    AS 'MODULE_PATHNAME', 'jobq_handler_state'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp ROWS 1;

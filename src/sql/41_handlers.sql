@@ -1,0 +1,5 @@
+--: every handler: the function, the role that runs it, what it does now, and why if it does nothing
+CREATE VIEW jobq.handlers AS
+SELECT h.queue, h.kind, h.handler, h.run_as, s.state, s.reason, s.running, s.executors, h.max_executors, h.versions,
+       h.capabilities, h.settings, h.created_at
+FROM jobq.handler_settings h, LATERAL jobq.handler_state(h.queue, h.kind, h.handler, h.run_as, h.settings) s;

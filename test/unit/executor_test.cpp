@@ -1,0 +1,126 @@
+// Who runs handlers: which executor is started, which makes room, and who is to blame for a lost job.
+#include "handlers/executor_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace jobq::core {
+namespace {
+
+constexpr std::uint32_t kHere = 5, kElsewhere = 6;
+constexpr Micros kNow = 1000 * kSecond;
+
+ExecutorFacts idle(std::uint32_t role, Micros since = kNow - 1, std::uint32_t database = kHere) {
+    return {database, role, true, false, false, since};
+}
+ExecutorFacts busy(std::uint32_t role, Micros since = kNow - kMinute, std::uint32_t database = kHere) {
+    return {database, role, false, false, false, since};
+}
+ExecutorFacts starting(std::uint32_t role) { return {kHere, role, false, true, false, kNow}; }
+ExecutorFacts leaving(std::uint32_t role) { return {kHere, role, false, false, true, kNow - kMinute}; }
+
+ExecutorPlan plan(const std::vector<PoolFacts> &pools, const std::vector<ExecutorFacts> &executors, int most) {
+    return plan_executors(kHere, pools.data(), static_cast<int>(pools.size()), executors.data(),
+                          static_cast<int>(executors.size()), most, kNow);
+}
+
+void expect_plan(const ExecutorPlan &plan, int start, int leave, bool shortage) {
+    EXPECT_EQ(plan.start, start);
+    EXPECT_EQ(plan.leave, leave);
+    EXPECT_EQ(plan.shortage, shortage);
+}
+
+TEST(Executors, AreStartedForWhoWantsOne) {
+    expect_plan(plan({}, {}, 2), -1, -1, false);
+    expect_plan(plan({{1, false}}, {}, 2), -1, -1, false);
+    expect_plan(plan({{1, false}, {2, true}}, {}, 2), 1, -1, false);
+}
+
+TEST(Executors, AreNotStartedWhereOneIsFree) {
+    expect_plan(plan({{1, true}}, {idle(1)}, 2), -1, -1, false);
+    expect_plan(plan({{1, true}}, {starting(1)}, 2), -1, -1, false);
+    // One of another role, or in another database, does not help; one that goes does neither.
+    expect_plan(plan({{1, true}}, {idle(2)}, 2), 0, -1, false);
+    expect_plan(plan({{1, true}}, {idle(1, kNow - 1, kElsewhere)}, 2), 0, -1, false);
+    expect_plan(plan({{1, true}}, {leaving(1)}, 2), 0, -1, false);
+}
+
+TEST(Executors, GrowWithTheWork) { expect_plan(plan({{1, true}}, {busy(1)}, 2), 0, -1, false); }
+
+TEST(Executors, NeverMoreThanAllowed) {
+    expect_plan(plan({{1, true}}, {busy(1), busy(1)}, 2), -1, -1, true);
+    expect_plan(plan({{1, true}}, {}, 0), -1, -1, true);
+}
+
+TEST(Executors, AnIdleOneMakesRoomTheLongestIdleFirst) {
+    expect_plan(plan({{1, true}}, {idle(2, kNow - 5), idle(3, kNow - 9), busy(4)}, 3), -1, 1, true);
+    expect_plan(plan({{1, true}}, {busy(2), idle(3, kNow - 9, kElsewhere)}, 2), -1, 1, true);
+}
+
+TEST(Executors, ABusyOneMakesRoomWhenItHasHadItsSlice) {
+    expect_plan(plan({{1, true}}, {busy(2, kNow - kSlice + 1), busy(3, kNow - 1)}, 2), -1, -1, true);
+    expect_plan(plan({{1, true}}, {busy(2, kNow - kSlice), busy(3, kNow - 2 * kSlice)}, 2), -1, 1, true);
+}
+
+TEST(Executors, NobodyMakesRoomForItsOwnPool) { expect_plan(plan({{1, true}}, {busy(1), busy(1)}, 2), -1, -1, true); }
+
+TEST(Executors, OneAtATimeMakesRoom) {
+    expect_plan(plan({{1, true}}, {leaving(2), idle(3)}, 2), -1, -1, true);
+    // One that is starting can go nowhere yet.
+    expect_plan(plan({{1, true}}, {starting(2), starting(3)}, 2), -1, -1, true);
+}
+
+TEST(Executors, LeaveWhenTheSettingIsLowered) {
+    expect_plan(plan({}, {busy(1, kNow), idle(2), busy(3)}, 2), -1, 1, false);
+    expect_plan(plan({}, {busy(1, kNow), busy(3)}, 1), -1, 1, false);
+    expect_plan(plan({{1, true}}, {busy(1)}, 0), -1, 0, true);
+}
+
+// Pools with endless work and fewer places than pools: all get their turns.
+TEST(Executors, PoolsTakeTurns) {
+    std::vector<PoolFacts> pools = {{1, true}, {2, true}, {3, true}, {4, true}};
+    std::vector<ExecutorFacts> executors;
+    std::vector<int> served(5);
+    for (Micros now = 0; now < kMinute; now += kSecond / 10) {
+        for (auto it = executors.begin(); it != executors.end();) it = it->leaving ? executors.erase(it) : it + 1;
+        for (PoolFacts &pool : pools) {
+            pool.wants_one = true;
+            for (const ExecutorFacts &executor : executors) pool.wants_one &= executor.role != pool.role;
+        }
+        const ExecutorPlan plan =
+            plan_executors(kHere, pools.data(), 4, executors.data(), static_cast<int>(executors.size()), 2, now);
+        if (plan.leave >= 0) executors[plan.leave].leaving = true;
+        if (plan.start >= 0) executors.push_back({kHere, pools[plan.start].role, false, false, false, now});
+        for (const ExecutorFacts &executor : executors) served[executor.role]++;
+        EXPECT_LE(executors.size(), 2U);
+        // Who has had a turn comes last the next time.
+        if (plan.start >= 0) std::rotate(pools.begin(), pools.begin() + plan.start + 1, pools.end());
+    }
+    for (int role = 1; role <= 4; role++) EXPECT_GT(served[role], 100) << role;
+}
+
+TEST(Orphans, OneAloneIsToBlame) {
+    EXPECT_EQ(end_of_orphan(1, false, false), OrphanEnd::Lost);
+    EXPECT_EQ(end_of_orphan(1, true, false), OrphanEnd::Lost);
+}
+
+TEST(Orphans, OfSeveralOnlyASuspectIs) {
+    EXPECT_EQ(end_of_orphan(2, false, false), OrphanEnd::LostInCompany);
+    EXPECT_EQ(end_of_orphan(64, true, false), OrphanEnd::Lost);
+}
+
+TEST(Orphans, WhoWasToldToGoCountsForNothing) {
+    EXPECT_EQ(end_of_orphan(1, true, true), OrphanEnd::GivenBack);
+    EXPECT_EQ(end_of_orphan(3, false, true), OrphanEnd::GivenBack);
+}
+
+TEST(Handlers, HaveNumbersOfTheirOwn) {
+    EXPECT_NE(handler_hash("a", "bc"), handler_hash("ab", "c"));
+    EXPECT_NE(handler_hash("a", ""), handler_hash("", "a"));
+    EXPECT_EQ(handler_hash("emails", "welcome"), handler_hash("emails", "welcome"));
+}
+
+}  // namespace
+}  // namespace jobq::core
