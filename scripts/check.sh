@@ -43,6 +43,7 @@ copied        2+ test/planted/copy_not_left_alone.patch
 fired_twice   2+ test/planted/run_not_locked.patch
 asleep        2+ test/planted/wait_not_told.patch
 unwatched     2+ test/planted/ends_not_watched.patch
+zombie        2+ test/planted/lost_lease_committed.patch
 fuzz          3  test/fuzz/run.sh
 fuzz_unsorted 3+ test/planted/batch_not_sorted.patch
 fuzz_crash    3+ test/planted/null_elements_let_in.patch
@@ -270,6 +271,16 @@ suite_unwatched() {
     plant_defect ends_not_watched
     scratch_server unwatched "$preloaded" 'max_connections = 200'
     JOBQ_AUDIT_PARTS=workflows.py JOBQ_AUDIT_EXPECT='sleeps for good' JOBQ_AUDIT_SECONDS=10 in_source test/audit/run.sh
+}
+
+# So must those of a handler catch one that commits what it has done under a lease that it has lost.
+suite_zombie() {
+    plant_defect lost_lease_committed
+    scratch_server zombie "$preloaded"
+    run_make installcheck REGRESS= ISOLATION=handlers >"$SCRATCH/zombie.log" 2>&1 && return 1
+    # Counted twice, where it was once.
+    grep -A 25 's1_hold s2_enqueue s2_waits s2_take' "$source/output_iso/results/handlers.out" >/dev/null &&
+        grep -A 1 '^-1$' "$source/output_iso/regression.diffs" | grep -x '+2' && echo "1 passed, 0 failed"
 }
 
 # Every function with nasty values, hostile triggers, indexes and constraints: `make fuzz` at length.
