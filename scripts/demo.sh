@@ -1,7 +1,8 @@
 #!/bin/bash
 # The demonstration: a throw-away server with jobq preloaded, one job per header file of the server and three more by a
 # schedule, four worker processes of which one is killed with SIGKILL while it holds jobs, and a workflow whose worker is killed in the
-# middle, which another one finishes. Checks every result and exits non-zero if anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
+# middle, which another one finishes; and jobs
+# that a function in the server handles, whose process is terminated. Checks every result and exits non-zero if anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
@@ -51,8 +52,17 @@ SELECT count(*) FROM (SELECT jobq_enqueue('hashes', jsonb_build_object('file', n
 SELECT jobq_schedule('again', '@every 1s', 'hashes', jsonb_build_object('file', name), kind => 'sha256', missed => 'all',
                      starts_at => clock_timestamp() + interval '1 s', ends_at => clock_timestamp() + interval '3.5 s')
 FROM files WHERE n = 1;
+-- What a function of the database does: it counts. Nobody of ours has to run for that.
+CREATE ROLE clerk LOGIN;
+CREATE TABLE tally (counted int NOT NULL);
+INSERT INTO tally VALUES (0);
+GRANT ALL ON tally TO clerk;
+CREATE FUNCTION tick_off(job jsonb) RETURNS void LANGUAGE sql AS 'UPDATE tally SET counted = counted + 1; SELECT pg_sleep(0.01)';
+SELECT jobq_set_handler('desk', 'count', 'tick_off(jsonb)', run_as => 'clerk');
+SELECT count(jobq_enqueue('desk', kind => 'count')) FROM generate_series(1, 200);
 SQL
 runs=3
+handled=200
 first=$(head -n 1 files)
 for ((n = 0; n < runs; n++)); do echo "$first"; done >>files
 parts=3   # that the workflow lets others do
@@ -116,6 +126,8 @@ kill_flow() {
 say "started the workers ${workers[*]} and erin, each a process of its own"
 sleep 0.3
 kill_victim
+sql -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'jobq executor' AND query ~ 'tick_off'" >/dev/null
+say "terminated the process in the server that handles $handled jobs"
 kill_flow
 start demo_flow.sh frank
 
@@ -144,7 +156,7 @@ took=$(seconds)
 cat parts >>files
 sql -F '  ' -c "SELECT result->>'sha256', payload->>'file' FROM jobq.jobs WHERE queue = 'hashes' AND status = 'completed'" | LC_ALL=C sort >reported
 xargs -d '\n' sha256sum <files | LC_ALL=C sort >expected
-IFS=' ' read -r enqueued completed retried rescued by_schedule lost twice late tries < <(sql -F ' ' -c "
+IFS=' ' read -r enqueued completed retried rescued by_schedule lost twice late tries counted < <(sql -F ' ' -c "
     SELECT $(cat enqueued) + $runs + $parts, count(*) FILTER (WHERE status = 'completed'),
            (SELECT count(*) FROM jobq.attempts WHERE outcome = 'failed'),
            (SELECT count(*) FROM jobq.attempts a WHERE outcome = 'lost' AND EXISTS (SELECT FROM effects e WHERE e.job_id = a.job_id)),
@@ -152,7 +164,7 @@ IFS=' ' read -r enqueued completed retried rescued by_schedule lost twice late t
            $(cat enqueued) + $runs + $parts - (SELECT count(DISTINCT job_id) FROM effects),
            (SELECT count(*) - count(DISTINCT job_id) FROM effects),
            count(*) FILTER (WHERE run_at > created_at + interval '2.9 s' AND started_at >= run_at AND attempts = 1),
-           max(attempts) FILTER (WHERE payload->>'fails' = '2')
+           max(attempts) FILTER (WHERE payload->>'fails' = '2'), (SELECT counted FROM tally)
     FROM jobq.jobs WHERE queue = 'hashes'")
 flow=$(sql -F ' ' -c "SELECT j.status, (SELECT string_agg(step || ' by ' || worker, ', ' ORDER BY step) FROM flow_effects) FROM jobq.jobs j WHERE j.queue = 'flows'")
 sql -c "SELECT jsonb_array_elements_text(result) FROM jobq.jobs WHERE queue = 'flows'" >flow_digests
@@ -160,7 +172,7 @@ xargs -d '\n' sha256sum <parts | cut -d ' ' -f 1 >parts_digests
 
 echo
 printf '%-10s %6s\n' enqueued "$enqueued" completed "$completed" retried "$retried" rescued "$rescued" \
-    scheduled "$by_schedule" lost "$lost" twice "$twice" seconds "$took"
+    scheduled "$by_schedule" handled "$counted" lost "$lost" twice "$twice" seconds "$took"
 echo
 status=0
 wrong() { echo "WRONG: $*"; status=1; }
@@ -172,6 +184,7 @@ cmp -s reported expected || { wrong "results differ from sha256sum's"; diff repo
 [ "$by_schedule" = "$runs" ] || wrong "the schedule did not run $runs times"
 [ "$flow" = "completed count by erin, sum by frank" ] || wrong "the workflow did not go on where it was: $flow"
 cmp -s flow_digests parts_digests || wrong "the workflow has other digests than sha256sum"
+[ "$counted" = "$handled" ] || wrong "the handler counted $counted of $handled"
 [ "$late" = 1 ] || wrong "the delayed job did not wait"
 if [ $status != 0 ]; then
     SCRATCH_KEEP=1
