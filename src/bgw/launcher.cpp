@@ -11,6 +11,7 @@
 #include "edges/awaited_jobs.h"
 #include "groups/unblocked_list.h"
 #include "shmem/database_state.h"
+#include "shmem/executors.h"
 #include "shmem/wall_clock.h"
 #include "stats/counters.h"
 
@@ -138,6 +139,7 @@ void forget_dropped(const Oid *had_state) {
         if (is_held(db)) continue;
         drop_counters(oid);
         forget_awaited_jobs(oid);
+        forget_executors_of(oid);
         reset_unblocked(&db);
         pg_atomic_write_u64(&db.next_due, static_cast<uint64>(kNothingDue));
         pg_atomic_write_u32(&db.database, InvalidOid);

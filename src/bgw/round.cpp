@@ -14,6 +14,7 @@
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
 #include "identity/identity.h"
+#include "shmem/executors.h"
 #include "shmem/wall_clock.h"
 #include "stats/counters.h"
 #include "table/attached.h"
@@ -408,6 +409,7 @@ void end_without_extension(DatabaseState *db) {
     LWLockRelease(database_states_lock());
     reset_unblocked(db);
     forget_awaited_jobs(MyDatabaseId);
+    forget_executors_of(MyDatabaseId);
     drop_counters(MyDatabaseId);
 }
 

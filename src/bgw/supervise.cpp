@@ -201,6 +201,7 @@ void supervise_executors(TimestampTz now) {
     pg_atomic_write_u32(&db->executors_wanted, handlers.count > 0);
     pg_memory_barrier();
     auto *executors = static_cast<Executors *>(palloc(sizeof(Executors)));
+    tidy_executors(now);
     read_executors(executors->slots);
     with_spi([&] {
         end_what_is_to_stop(*executors, now);

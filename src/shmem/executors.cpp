@@ -101,7 +101,6 @@ ExecutorSlot *take_executor_slot(Oid database, Oid role, int at_most, TimestampT
         ExecutorSlot *free = nullptr;
         int taken = 0;
         for (ExecutorSlot &slot : shared->slots) {
-            tidy(&slot, now);
             if (slot.state == ExecutorState::Failed && slot.database == database && slot.role == role) return nullptr;
             taken += is_taken(slot);
             if (slot.state == ExecutorState::Free && free == nullptr) free = &slot;
@@ -121,6 +120,12 @@ void give_back_executor_slot(ExecutorSlot *slot) {
 }
 
 int index_of_executor(const ExecutorSlot *slot) { return static_cast<int>(slot - shared->slots); }
+
+void tidy_executors(TimestampTz now) {
+    under_lock(LW_EXCLUSIVE, [&] {
+        for (ExecutorSlot &slot : shared->slots) tidy(&slot, now);
+    });
+}
 
 void read_executors(ExecutorSlot *copies) {
     under_lock(LW_SHARED, [&] { memcpy(static_cast<void *>(copies), shared->slots, sizeof(shared->slots)); });
@@ -201,6 +206,13 @@ void forget_ended_executor(const EndedLease &ended) {
         for (ExecutorLease *lease : {&slot->now, &slot->next})
             if (lease->lease == ended.lease.lease) *lease = {};
         if (slot->now.job == 0 && slot->next.job == 0) free_slot(slot);
+    });
+}
+
+void forget_executors_of(Oid database) {
+    under_lock(LW_EXCLUSIVE, [&] {
+        for (ExecutorSlot &slot : shared->slots)
+            if (slot.database == database && slot.state == ExecutorState::Ended) free_slot(&slot);
     });
 }
 

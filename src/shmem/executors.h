@@ -60,6 +60,8 @@ ExecutorSlot *take_executor_slot(Oid database, Oid role, int at_most, TimestampT
 void give_back_executor_slot(ExecutorSlot *slot);
 int index_of_executor(const ExecutorSlot *slot);
 
+// Frees the slots of processes that never came, and of failures that nobody need wait for any more.
+void tidy_executors(TimestampTz now);
 // Copies all slots; kMaxExecutors of them.
 void read_executors(ExecutorSlot *copies);
 
@@ -88,6 +90,8 @@ struct EndedLease {
 int ended_executors(EndedLease *leases);
 // Its leases are no more: the slot is free.
 void forget_ended_executor(const EndedLease &ended);
+// The database, or the extension there, is no more: so is what executors have left behind.
+void forget_executors_of(Oid database);
 // Whether the server was shut down in order before it was started: executors were told to go then.
 bool executors_were_told_to_go();
 
