@@ -54,7 +54,9 @@ class Judge:
                 ("42501", True), ("40001", True)):
             return None
         if sqlstate == "42501":
-            return "granted, but refused"
+            # Of a role that the caller names, or is: whether it may run a handler is another question.
+            about_role = function.named("run_as") and re.search('role ".*"', message)
+            return None if about_role else "granted, but refused"
         if sqlstate == "25001" and function.procedure:
             return "25001 in autocommit" if kind == "autocommit" else None
         if sqlstate == "25006" and not function.volatile:

@@ -28,6 +28,7 @@ def judge_answers(results):
 
     for label, wrong in (
             ("an internal error", fault(ENQUEUE, "block", "XX000", "cache lookup failed")),
+            ("a refusal", fault(ENQUEUE, "block", "42501", 'role "x" is a superuser')),
             ("a corrupt index", fault(ENQUEUE, "block", "XX002", "index is corrupt")),
             ("an undocumented SQLSTATE", fault(ENQUEUE, "block", "22012", 'argument "queue"')),
             ("an argument that is not named", fault(ENQUEUE, "block", "22023", "value out of range")),
