@@ -10,6 +10,7 @@
 
 extern "C" {
 #include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_namespace_d.h"
 #include "catalog/pg_proc.h"
 #include "commands/dbcommands.h"
