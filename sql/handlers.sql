@@ -151,21 +151,21 @@ BEGIN;
 SELECT orphan(1);
 SELECT jobq_heartbeat(id, lease) FROM jobq.jobs WHERE queue = 'orphans';
 COMMIT;
-SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(clock_timestamp());
 SELECT status, attempts, lost_attempts, error FROM jobq.jobs WHERE queue = 'orphans';
 SELECT a.outcome, a.error FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'orphans';
 -- Of several that are lost together one may have brought down the others: none is blamed, and they are run one at a time from then on.
 SELECT jobq_purge_queue('orphans', '{pending}');
 SELECT orphan(3);
-SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(clock_timestamp());
 SELECT status, lost_attempts, error FROM jobq.jobs WHERE queue = 'orphans' ORDER BY payload;
 -- One that was suspected before is to blame.
 UPDATE jobq.jobs SET status = 'processing', lease = 2000 + payload::int, lost_attempts = CASE payload WHEN '2' THEN 1 ELSE 0 END, _company_lease = NULL, _lease_timeout = interval '365000 days', attempts = 2 WHERE queue = 'orphans';
-SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(clock_timestamp());
 SELECT status, lost_attempts, error FROM jobq.jobs WHERE queue = 'orphans' ORDER BY payload;
 -- A job that is set to run by hand has no lease, and a clock.
 UPDATE jobq.jobs SET status = 'processing', worker_id = NULL WHERE queue = 'orphans' AND payload = '1';
-SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(clock_timestamp());
 SELECT status, _lease_timeout FROM jobq.jobs WHERE queue = 'orphans' AND payload = '1';
 -- Nobody waits for a heartbeat of it.
 BEGIN;
