@@ -12,8 +12,8 @@ cd "$(dirname "$0")/.."
 readonly STEPS='assert discard valgrind asan'
 
 # Where everything takes fifty times as long: tests that call every function between them, and some that race.
-readonly FUNCTIONS='00_install attached attached_indexes attached_triggers claim dependencies explain history life limits
-    many unknown_queues wait wait_job'
+readonly FUNCTIONS='00_install attached attached_indexes attached_triggers bad_input claim combined dependencies explain history
+    keep_nothing life limits many max_runtime moved_rows schedules signals steps unknown_queues wait wait_job'
 readonly RACES='claim_reap complete_reap index_dropped two_claims'
 
 # ---- the steps; each steers scripts/check.sh
