@@ -156,7 +156,7 @@ suite_upgrade() {
 }
 
 suite_drivers() {
-    scratch_server drivers "$preloaded"
+    scratch_server drivers "$preloaded" "${JOBQ_SETTINGS-}"
     NODE_PATH=$SCRATCH/node/node_modules:/usr/share/nodejs in_source test/drivers/run.sh ${JOBQ_DRIVERS-}
 }
 

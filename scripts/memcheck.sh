@@ -15,6 +15,8 @@ readonly STEPS='assert discard valgrind asan'
 readonly FUNCTIONS='00_install attached attached_indexes attached_triggers bad_input claim combined dependencies explain history
     keep_nothing life limits many max_runtime moved_rows schedules signals steps unknown_queues wait wait_job'
 readonly RACES='claim_reap complete_reap index_dropped two_claims'
+# Where a statement takes a second. One driver calls every function.
+readonly FEW='00_install claim history wait'
 
 # ---- the steps; each steers scripts/check.sh
 
@@ -25,7 +27,7 @@ step_assert() {
 
 # Whenever the server may learn that the catalogue has changed it learns that all of it has.
 step_discard() {
-    export SUITE='regress isolation' JOBQ_REGRESS=$FUNCTIONS JOBQ_ISOLATION=$RACES JOBQ_LIMIT=7200
+    export SUITE='regress isolation drivers' JOBQ_REGRESS=$FEW JOBQ_ISOLATION=$RACES JOBQ_DRIVERS=psql JOBQ_LIMIT=7200
     export JOBQ_SETTINGS='debug_discard_caches = 1'
 }
 
