@@ -7,6 +7,7 @@ GRANT USAGE ON SCHEMA handled TO regress_jobq_runner;
 CREATE FUNCTION handled.welcome(job jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT jsonb_build_object('to', job->'payload'->'to') $$;
 CREATE FUNCTION handled.quietly(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
 CREATE PROCEDURE handled.in_pieces(job jsonb) LANGUAGE plpgsql AS $$ BEGIN COMMIT; END $$;
+CREATE FUNCTION public.echoed(job jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT job';
 -- What jobq.handlers tells of a handler that could run depends on the server: whether jobq is preloaded, and what is going on.
 CREATE VIEW seen AS SELECT queue, kind, handler, run_as, state = 'broken' AS broken, CASE state WHEN 'broken' THEN reason END AS reason FROM jobq.handlers ORDER BY 1, 2;
 
@@ -73,15 +74,15 @@ SELECT count(*) FROM jobq.handlers WHERE kind = 'x';
 \set VERBOSITY terse
 SELECT jobq_grant('regress_jobq_operates', 'operator', queues => '{emails}');
 SET ROLE regress_jobq_operates;
-SELECT jobq_set_handler('emails', 'x', 'pg_catalog.jsonb_strip_nulls(jsonb)', 'regress_jobq_runner');
+SELECT jobq_set_handler('emails', 'x', 'public.echoed(jsonb)', 'regress_jobq_runner');
 RESET ROLE;
 GRANT regress_jobq_runner TO regress_jobq_operates;
 SET ROLE regress_jobq_operates;
-SELECT jobq_set_handler('emails', 'x', 'pg_catalog.jsonb_strip_nulls(jsonb)', 'regress_jobq_runner');
-SELECT jobq_set_handler('reports', 'x', 'pg_catalog.jsonb_strip_nulls(jsonb)', 'regress_jobq_runner');
+SELECT jobq_set_handler('emails', 'x', 'public.echoed(jsonb)', 'regress_jobq_runner');
+SELECT jobq_set_handler('reports', 'x', 'public.echoed(jsonb)', 'regress_jobq_runner');
 SELECT jobq_drop_handler('reports', 'x');
 -- Without run_as it is who calls.
-SELECT jobq_set_handler('emails', 'x', 'pg_catalog.jsonb_strip_nulls(jsonb)');
+SELECT jobq_set_handler('emails', 'x', 'public.echoed(jsonb)');
 RESET ROLE;
 SELECT run_as FROM jobq.handlers WHERE kind = 'x';
 SELECT jobq_drop_handler('emails', 'x');
@@ -131,7 +132,7 @@ SELECT broken, reason FROM seen;
 -- By hand anything may come.
 UPDATE jobq.handler_settings SET handler = 'no name at all';
 SELECT broken, reason FROM seen;
-UPDATE jobq.handler_settings SET handler = 'pg_catalog.jsonb_strip_nulls', settings = '{nothing}';
+UPDATE jobq.handler_settings SET handler = 'public.echoed', settings = '{nothing}';
 SELECT broken, reason FROM seen;
 UPDATE jobq.handler_settings SET settings = NULL;
 SELECT broken, reason FROM seen;
@@ -187,6 +188,7 @@ SELECT jobq_revoke('regress_jobq_operates', 'operator');
 DROP PROCEDURE rescued();
 DROP FUNCTION orphan(int);
 DROP PROCEDURE tries(regprocedure);
+DROP FUNCTION public.echoed(jsonb);
 DROP VIEW seen;
 DROP OWNED BY regress_jobq_runner, regress_jobq_operates, regress_jobq_group CASCADE;
 DROP SCHEMA handled CASCADE;
