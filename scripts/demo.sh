@@ -25,7 +25,10 @@ if ! run_as test -x "$headers"; then
 fi
 find "$headers" -type f -name '*.h' | LC_ALL=C sort >files
 started=$(date +%s%N)
-seconds() { printf '%d.%d' $((($(date +%s%N) - started) / 1000000000)) $((($(date +%s%N) - started) / 100000000 % 10)); }
+seconds() {
+    local tenths=$((($(date +%s%N) - started) / 100000000))
+    printf '%d.%d' $((tenths / 10)) $((tenths % 10))
+}
 sql() { run_as "$SCRATCH_BIN/psql" -XqAt -v ON_ERROR_STOP=1 "$@"; }
 say() { printf '%5s s  %s\n' "$(seconds)" "$*"; }
 

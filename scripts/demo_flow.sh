@@ -39,7 +39,8 @@ flow() {  # job lease
     ids=$answer
     if [ "${PAUSE-}" = 1 ]; then
         touch "$name.paused"
-        sleep 600
+        # In this process itself: nothing outlives it.
+        IFS= read -r -t 600 _ <&"${db[0]}"
     fi
     ask "SELECT state FROM jobq_await_jobs($1, $2, '$ids', 'joined', timeout => '2 minutes');"
     [ "$answer" = ready ] || return 0
