@@ -15,8 +15,8 @@ make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1;
 
 scratch_begin demo
 scratch_tree
-cp scripts/demo_worker.sh scripts/demo_flow.sh "$SCRATCH/"
-chmod 755 "$SCRATCH/demo_worker.sh" "$SCRATCH/demo_flow.sh"
+cp scripts/demo_{session,worker,flow}.sh "$SCRATCH/"
+chmod 755 "$SCRATCH"/demo_*.sh
 headers=$("$PG_CONFIG" --includedir-server)
 cd "$SCRATCH"
 if ! run_as test -x "$headers"; then

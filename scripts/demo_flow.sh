@@ -4,23 +4,7 @@
 # With PAUSE=1 it stops in the middle, and waits for its death.
 # usage: demo_flow.sh NAME    (the server by PGHOST, PGPORT, PGUSER, PGDATABASE)
 set -u
-name=$1
-stop=
-trap 'stop=1' TERM
-coproc db { exec psql -XqAt -F $'\t' -v VERBOSITY=terse 2>&1; }
-
-# Runs SQL and puts what it prints into $answer.
-ask() {
-    local line
-    answer=
-    printf '%s\n\\echo end-of-answer\n' "$1" >&"${db[1]}"
-    while IFS= read -r line <&"${db[0]}"; do
-        [ "$line" != end-of-answer ] || { answer=${answer%$'\n'}; return 0; }
-        answer+=$line$'\n'
-    done
-    echo "$name: the connection is lost" >&2
-    exit 1
-}
+. "$(dirname "$0")/demo_session.sh"
 
 step() {  # job lease name result
     ask "SELECT state FROM jobq_step($1, $2, '$3');"

@@ -3,25 +3,7 @@
 # names, and completes the job in the same transaction in which it notes the effect. Runs until SIGTERM.
 # usage: demo_worker.sh NAME    (the server by PGHOST, PGPORT, PGUSER, PGDATABASE)
 set -u
-name=$1
-stop=
-trap 'stop=1' TERM
-
-# One session for the whole life of the worker. It ends when this process ends, however it ends.
-coproc db { exec psql -XqAt -F $'\t' -v VERBOSITY=terse 2>&1; }
-
-# Runs SQL and puts what it prints into $answer.
-ask() {
-    local line
-    answer=
-    printf '%s\n\\echo end-of-answer\n' "$1" >&"${db[1]}"
-    while IFS= read -r line <&"${db[0]}"; do
-        [ "$line" != end-of-answer ] || return 0
-        answer+=$line$'\n'
-    done
-    echo "$name: the connection is lost" >&2
-    exit 1
-}
+. "$(dirname "$0")/demo_session.sh"
 
 work() {  # job lease attempt fails file
     if [ "$3" -le "$4" ]; then
