@@ -69,6 +69,10 @@ SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_r
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{no_such_setting=1}');
 -- The refused leave nothing behind.
 SELECT count(*) FROM jobq.handlers WHERE kind = 'x';
+-- A capability may be any text, the empty one too: jobs may require it.
+SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', versions => '{}', capabilities => '{"",smtp}', settings => '{}');
+SELECT versions, capabilities, settings FROM jobq.handlers WHERE kind = 'x';
+SELECT jobq_drop_handler('emails', 'x');
 
 -- ---- Rights: an operator of the queue, who may become the role that runs the handler
 \set VERBOSITY terse

@@ -17,8 +17,7 @@ CREATE TABLE jobq.handler_settings (
                   CHECK (array_position(versions, NULL) IS NULL AND array_length(versions, 2) IS NULL),
     capabilities  text[]  --: jobs that require no others; NULL: none
                   CONSTRAINT handler_settings_capabilities_list
-                  CHECK (array_position(capabilities, NULL) IS NULL AND array_length(capabilities, 2) IS NULL
-                         AND array_position(capabilities, '') IS NULL),
+                  CHECK (array_position(capabilities, NULL) IS NULL AND array_length(capabilities, 2) IS NULL),
     settings      text[]  --: name=value of each, in force while it runs
                   CONSTRAINT handler_settings_settings_list
                   CHECK (array_position(settings, NULL) IS NULL AND array_length(settings, 2) IS NULL),
