@@ -170,9 +170,9 @@ def main():
     bench = setup()
     for name in groups:
         run_group(bench, name)
-    results = {'machine': machine.describe(bench), 'quick': bench.quick, 'groups': groups, 'results': bench.results,
+    results = {'machines': dict.fromkeys(groups, machine.describe(bench)), 'quick': bench.quick, 'groups': groups, 'results': bench.results,
                'goals': bench.goals, 'failures': bench.failures, 'skipped': bench.skipped, 'notes': bench.notes,
-               'series': bench.series, 'seconds': bench.times, 'commits': dict.fromkeys(groups, os.environ['BENCH_COMMIT']),
+               'series': bench.series, 'seconds': bench.times,
                'titles': {name: importlib.import_module(f'scenarios.{name}').TITLE for name in groups}}
     directory = os.environ['BENCH_RESULTS']
     with open(os.path.join(directory, 'results.json'), 'w') as file:

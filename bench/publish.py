@@ -24,7 +24,7 @@ def merged(before, run):
     for part in ('results', 'goals', 'failures'):
         kept = [entry for entry in before[part] if entry['group'] not in run['groups']]
         together[part] = sorted(kept + run[part], key=lambda entry: groups.index(entry['group']))
-    for part in ('skipped', 'notes', 'series', 'seconds', 'titles', 'commits'):
+    for part in ('skipped', 'notes', 'series', 'seconds', 'titles', 'machines'):
         kept = {group: value for group, value in before[part].items() if group not in run['groups']}
         together[part] = dict(kept, **run[part])
     return together

@@ -109,14 +109,19 @@ def text(results):
 
 
 def machine_lines(results):
-    machine = results['machine']
-    lines = [[name, str(value)] for name, value in machine.items() if name != 'settings' and value]
-    commits = {}
-    for group, commit in results['commits'].items():
-        commits.setdefault(commit, []).append(group)
-    if len(commits) > 1:
-        lines.append(['commits of jobq', '; '.join(f"{commit}: {', '.join(groups)}" for commit, groups in commits.items())])
-    lines.append(['settings', ', '.join(f'`{name} = {value}`' for name, value in machine['settings'].items())])
+    """Each property of the machine and the versions; the groups to each value where it is not the same for all."""
+    machines = {group: dict(machine, settings=', '.join(f'`{name} = {value}`' for name, value in machine['settings'].items()))
+                for group, machine in results['machines'].items()}
+    lines = []
+    for name in dict.fromkeys(name for machine in machines.values() for name in machine):
+        groups = {}
+        for group, machine in machines.items():
+            groups.setdefault(machine.get(name), []).append(group)
+        values = [value for value in groups if value]
+        if len(groups) > 1:
+            values = [f"{value}: {', '.join(groups[value])}" for value in values]
+        if values:
+            lines.append([name, '; '.join(map(str, values))])
     return lines
 
 
