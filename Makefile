@@ -2,6 +2,7 @@
 # make demo, make check: a demonstration and every test, on a fresh Debian machine too (see README.md). make lint: the rules
 # of the sources, for what has changed; ALL=1: for everything. make docs-check: the examples and links of README and docs/.
 # make docs: the table of functions in docs/reference.md, after a change of their comments or of who calls them.
+# make site: the documentation as a site of static pages.
 # make matrix: make check for each version of PostgreSQL that Debian has; make check PG=17: for one. make warnings: compiles with
 # each compiler there is, also for arm64; warnings are errors. make pg-upgrade: pg_upgrade between versions, with jobs in every
 # state.
@@ -15,7 +16,7 @@
 # make upgrade: ALTER EXTENSION jobq UPDATE from every release, old and new libraries (see test/upgrade/README.md).
 # make release VERSION=1.0.0: freezes the install script, commits and tags (see CONTRIBUTING.md).
 
-script_goals = demo check docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist pg-upgrade upgrade release
+script_goals = demo check docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -45,7 +46,7 @@ fuzz:
 	@scripts/fuzz.sh
 bench:
 	@bench/run.sh
-deb dist:
+deb dist site:
 	@scripts/$@.sh
 chaos ddl failover:
 	@scripts/chaos.sh $@

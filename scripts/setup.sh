@@ -65,6 +65,7 @@ list_needs() {
             return 0
             ;;
         fuzz) list_fuzz_needs; return ;;
+        site) have git && have mkdocs && installed mkdocs-material || need "mkdocs, which makes the pages" git mkdocs mkdocs-material; return 0 ;;
         dist) have git && have python3 || need "git and Python, to pack and unpack" git python3 ; return 0 ;;
         upgrade) list_process_needs; have git || need "git, for the tests of releases" git; return 0 ;;
         calendar) have npm || need "npm, to get croner" npm; have node || need "node, to run it" nodejs; return 0 ;;
