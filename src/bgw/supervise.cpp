@@ -127,14 +127,16 @@ int facts_of(const Executors &executors, core::ExecutorFacts *facts, int *indexe
     return count;
 }
 
-void tell_of_wait(DatabaseState *db, bool waits, const char *what, TimestampTz now) {
-    const bool begins = waits && !db->executors_wait;
-    db->executors_wait = waits;
+void tell_of_wait(DatabaseState *db, ExecutorWait wait, TimestampTz now) {
+    const bool begins = wait != ExecutorWait::None && db->executors_wait == ExecutorWait::None;
+    db->executors_wait = wait;
     if (!begins || bounded(db->told_of_wait + kToldOfWait, now, kToldOfWait) > now) return;
     db->told_of_wait = now;
-    ereport(LOG, (errmsg("jobq: handlers in database \"%s\" wait for an executor: %s", get_database_name(MyDatabaseId),
-                         what),
-                  errhint("Increase \"jobq.max_executors\", or \"max_worker_processes\".")));
+    const bool no_process = wait == ExecutorWait::NoProcess;
+    ereport(LOG,
+            (errmsg("jobq: handlers in database \"%s\" wait for an executor: %s", get_database_name(MyDatabaseId),
+                    no_process ? "max_worker_processes is exhausted" : "all that jobq.max_executors allows are busy"),
+             errhint("Increase \"%s\".", no_process ? "max_worker_processes" : "jobq.max_executors")));
 }
 
 // They take turns: those behind the one that was started last come first.
@@ -170,13 +172,18 @@ void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Execu
     core::ExecutorFacts facts[kMaxExecutors];
     int indexes[kMaxExecutors];
     const int count = facts_of(executors, facts, indexes);
-    const core::ExecutorPlan plan =
-        core::plan_executors(MyDatabaseId, pools.items, pools.count, facts, count, settings.max_executors, now);
+    const auto plan_with = [&](int most) {
+        return core::plan_executors(MyDatabaseId, pools.items, pools.count, facts, count, most, now);
+    };
+    core::ExecutorPlan plan = plan_with(settings.max_executors);
+    ExecutorWait wait = plan.shortage ? ExecutorWait::NoPlace : ExecutorWait::None;
+    if (plan.start >= 0 && !start_executor(pools.items[plan.start].role, pools.names[plan.start], now)) {
+        wait = ExecutorWait::NoProcess;
+        // There can be no more than there are: one makes room.
+        plan = plan_with(count);
+    }
     if (plan.leave >= 0) ask_executor_to_leave(indexes[plan.leave], executors.slots[indexes[plan.leave]].generation);
-    if (plan.start >= 0 && !start_executor(pools.items[plan.start].role, pools.names[plan.start], now))
-        tell_of_wait(db, true, "max_worker_processes is exhausted", now);
-    else
-        tell_of_wait(db, plan.shortage, "all that jobq.max_executors allows are busy", now);
+    tell_of_wait(db, wait, now);
 }
 
 uint64 queues_of(const Handlers &handlers) {
@@ -206,7 +213,7 @@ void supervise_executors(TimestampTz now) {
     with_spi([&] {
         end_what_is_to_stop(*executors, now);
         if (handlers.count == 0 || settings.max_executors == 0 || leaves_jobs_alone()) {
-            db->executors_wait = false;
+            db->executors_wait = ExecutorWait::None;
             return;
         }
         start_or_make_room(db, handlers, *executors, now);

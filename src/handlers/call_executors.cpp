@@ -7,16 +7,42 @@
 
 namespace jobq {
 
+namespace {
+
+// Calls them if the database has handlers, and is_about says so of the bits of their queues (handler_bit()).
+template <typename IsAbout>
+void call_if(IsAbout is_about) {
+    DatabaseState *db = known_session_database();
+    const uint64 wanted = db == nullptr ? 0 : pg_atomic_read_u64(&db->handler_queues);
+    if (wanted != 0 && is_about(wanted)) call_executors(db);
+}
+
+}  // namespace
+
 void call_executors_for_claimable() {
     const TransactionLog &log = transaction_log();
     const bool anything = log.ready_unknown || log.queues_unknown;
     if (log.queues.count == 0 && !anything) return;
-    DatabaseState *db = known_session_database();
-    const uint64 wanted = db == nullptr ? 0 : pg_atomic_read_u64(&db->handler_queues);
-    if (wanted == 0) return;
-    bool any = anything;
-    for (const LoggedQueue &queue : log.queues) any |= (wanted & handler_bit(queue.name)) != 0;
-    if (any) call_executors(db);
+    call_if([&](uint64 wanted) {
+        bool any = anything;
+        for (const LoggedQueue &queue : log.queues) any |= (wanted & handler_bit(queue.name)) != 0;
+        return any;
+    });
+}
+
+void call_executors_for_slots_not_taken() {
+    const TransactionLog &log = transaction_log();
+    if (log.slots.count == 0 && !log.slots_taken_unknown) return;
+    call_if([&](uint64 wanted) {
+        bool any = log.slots_taken_unknown;
+        for (const LoggedSlot &slot : log.slots)
+            any |= slot.taken && (wanted & handler_bit(log.queues.items[slot.queue].name)) != 0;
+        return any;
+    });
+}
+
+void call_executors_for_anything() {
+    call_if([](uint64) { return true; });
 }
 
 }  // namespace jobq

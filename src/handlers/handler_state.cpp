@@ -29,6 +29,13 @@ const char *why_off() {
     return nullptr;
 }
 
+// Why no executor is started; nullptr: nothing keeps it.
+const char *why_waiting(ExecutorWait wait) {
+    if (wait == ExecutorWait::NoPlace) return "all executors are busy with other handlers: increase jobq.max_executors";
+    if (wait == ExecutorWait::NoProcess) return "no executor can be started: increase max_worker_processes";
+    return nullptr;
+}
+
 struct Counted {
     int executors, running;
     bool failed;  // one could not begin
@@ -68,9 +75,8 @@ HandlerState state_of_handler(const Handler &handler) {
     } else if (counted.failed) {
         state.state = "waiting";
         state.reason = "its executor has ended before it could begin, see the server's log";
-    } else if (counted.executors == 0 && db != nullptr && db->executors_wait) {
+    } else if (counted.executors == 0 && db != nullptr && (state.reason = why_waiting(db->executors_wait)) != nullptr) {
         state.state = "waiting";
-        state.reason = "there is no place for another executor: increase jobq.max_executors, or max_worker_processes";
     }
     return state;
 }

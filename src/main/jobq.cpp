@@ -82,6 +82,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Abort, settle_prepared_at_abort},
 
     {Phase::AfterAbort, wake_for_slots_not_taken},
+    {Phase::AfterAbort, call_executors_for_slots_not_taken},
     {Phase::AfterAbort, clear_log},
 
     {Phase::SavepointCommit, hand_log_to_parent},
@@ -94,6 +95,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::SavepointAbort, roll_back_log},
 
     {Phase::AfterSavepointAbort, wake_for_slots_not_taken},
+    {Phase::AfterSavepointAbort, call_executors_for_slots_not_taken},
 };
 static_assert(in_order(kTransactionParts));
 

@@ -30,7 +30,7 @@ void init_database_state(DatabaseState *db) {
     pg_atomic_write_u64(&db->handler_queues, 0);
     pg_atomic_write_u32(&db->executors_wanted, 0);
     pg_atomic_write_u32(&db->supervision, 0);
-    db->executors_wait = false;
+    db->executors_wait = ExecutorWait::None;
     db->told_of_wait = 0;
     db->leave = false;
     db->keep_out = 0;

@@ -54,6 +54,13 @@ struct RepairPlace {
 };
 constexpr RepairPlace kRepairBegins = {PG_INT64_MIN, core::kFirstKey};
 
+// Why handlers with jobs have no executor.
+enum class ExecutorWait : uint8 {
+    None,
+    NoPlace,    // all that jobq.max_executors allows are busy
+    NoProcess,  // max_worker_processes is exhausted
+};
+
 struct DatabaseState {
     pg_atomic_uint32 database;  // InvalidOid: free
     pg_atomic_uint64 next_due;  // TimestampTz of the next round; kNothingDue: none, or one is going on
@@ -62,8 +69,8 @@ struct DatabaseState {
     pg_atomic_uint64 handler_queues;    // a bit for each queue with a handler (shmem/executors.h); 0: none
     pg_atomic_uint32 executors_wanted;  // the worker wants to hear of jobs for them: it can start an executor
     pg_atomic_uint32 supervision;       // the worker shall look after the executors
-    volatile bool executors_wait;       // handlers have jobs, and there is no place for another executor
-    TimestampTz told_of_wait;           // when that was logged last
+    volatile ExecutorWait executors_wait;
+    TimestampTz told_of_wait;  // when that was logged last
 
     volatile bool leave;    // the worker shall go as soon as it can; it alone reads this without the lock
     volatile int keep_out;  // sessions that need the database for themselves

@@ -5,6 +5,7 @@
 #include "compat/settings.h"
 #include "edges/awaited_jobs.h"
 #include "groups/unblocked_list.h"
+#include "handlers/call_executors.h"
 #include "job/logged.h"
 #include "lanes/empty_ranges.h"
 #include "limits/limit_state.h"
@@ -168,6 +169,7 @@ void publish_prepared(PreparedEffects effects) {
     if (has(kClaimedJobs | kFreedSlots)) forget_slots();
     if (has(kReadyJobs | kLooks)) wake_anybody();
     if (has(kClaimedJobs | kFreedSlots)) let_all_waiters_look();
+    if (has(kReadyJobs | kLooks | kClaimedJobs | kFreedSlots)) call_executors_for_anything();
     if (has(kFinishedJobs)) {
         const Blockers noted = blockers_noted(audiences_noted());
         if (noted != 0) unblock_now(nullptr, 0, noted);

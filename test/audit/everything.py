@@ -1,7 +1,7 @@
 """All features together: 60 seconds of everything that clients, operators and the server may do to jobs, at random.
 
-Eight producers, eight workers, two operators and somebody who ticks use every feature in one set of queues, while
-sessions and the background worker are terminated. Then all of them stop, the counters must agree with the rows, and
+Eight producers, eight workers, two operators and somebody who ticks use every feature in one set of queues, and handlers
+run one of the kinds, while sessions, the background worker and executors are terminated. Then all of them stop, the counters must agree with the rows, and
 plain workers must be able to finish all that is left. What happened meanwhile is judged by laws.py, from what the
 server's log tells.
 
@@ -17,6 +17,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 import psycopg
@@ -26,8 +27,8 @@ import laws
 import statuses
 import witness
 from everybody import Operator, Ticker, Worker
-from producers import Producer
-from support import Results, connect, scratch_database, wait_until
+from producers import HANDLED, Producer
+from support import Results, connect, scratch_database, scratch_role, wait_until
 
 processes = multiprocessing.get_context("fork")
 
@@ -58,6 +59,27 @@ QUEUES = {
 }
 DEPTHS = {"rejecting": 15, "dropping": 12}
 RATE = 30           # claims a second from queue "rated"
+# What a handler does: it writes its effect and is done, fails, ends the job itself, or takes so long that somebody stops it.
+HANDLER = """
+CREATE FUNCTION handle(job jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    id bigint := (job->>'id')::bigint;
+    lease bigint := (job->>'lease')::bigint;
+    fate float := random();
+    op text := CASE WHEN fate < 0.05 THEN 'snooze' WHEN fate < 0.1 THEN 'release' ELSE 'effect' END;
+BEGIN
+    INSERT INTO facts (client, number, op, job, lease) VALUES ('executor ' || pg_backend_pid(), mod(pg_current_xact_id()::text::bigint, 1000000000), op, id, lease);
+    PERFORM pg_sleep(random() * CASE WHEN fate > 0.9 THEN 1.0 WHEN fate > 0.5 THEN 0.02 ELSE 0 END);
+    CASE
+        WHEN fate < 0.05 THEN PERFORM jobq_snooze(id, lease, '50 ms');
+        WHEN fate < 0.1 THEN PERFORM jobq_release(id, lease);
+        WHEN fate < 0.25 THEN RAISE 'at random';
+        WHEN fate < 0.35 THEN PERFORM jobq_complete(id, lease);
+        ELSE NULL;
+    END CASE;
+    RETURN NULL;
+END $$;
+"""
 LIMITS = (("limited", None, 4), ("keyed", "*", 3), ("keyed", "c1", 2), ("mixed", "c2", 2))
 
 
@@ -79,11 +101,15 @@ class Plan:
     replaced: dict = field(default_factory=dict)
 
 
-def set_up(conn):
+def set_up(conn, runner):
     conn.execute("SELECT set_config('timezone', 'UTC', false)")
     witness.watch(conn)
+    conn.execute(HANDLER)
+    conn.execute("SELECT jobq_grant(%s, 'worker')", (runner,))
+    conn.execute(f"GRANT INSERT ON facts TO {runner}")
     for name, options in QUEUES.items():
         conn.execute(f"SELECT jobq_create_queue('{name}', {options})")
+        conn.execute("SELECT jobq_set_handler(%s, %s, 'handle(jsonb)', %s::regrole)", (name, HANDLED, runner))
     for number, (queue, key, most) in enumerate(LIMITS):
         with conn.transaction():
             conn.execute("SELECT jobq_set_limit(%s, %s, max_running => %s)", (queue, key, most))
@@ -92,11 +118,12 @@ def set_up(conn):
     conn.execute("SELECT jobq_set_limit('rated', rate => %s, per => '1 s')", (RATE,))
 
 
-def rules(sessions_lost, standstill):
+def rules(sessions_lost, executors_lost, standstill):
     return laws.Rules(
         busy=laws.Rules.busy + LAG * standstill,
         dead_letters={"dying": "dead"}, depths=DEPTHS, ageing={"aging": 0.2}, in_turn=("fair",), max_runtimes={"hasty": 0.4},
-        cancel_grace=GRACE, rates={"rated": (RATE, 1.0)}, sessions_lost=sessions_lost)
+        cancel_grace=GRACE, rates={"rated": (RATE, 1.0)}, sessions_lost=sessions_lost,
+        executors_lost=executors_lost)
 
 
 # Counters and ages
@@ -157,12 +184,16 @@ def forget_prepared(conn, older_than):
             pass    # decided meanwhile, or just being decided
 
 
+def terminate(conn, condition, *parameters):
+    return conn.execute(f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {condition}", parameters).fetchone()[0]
+
+
 def load(conn, plan, pids, chance):
-    """Terminates sessions, and now and then the background worker, until the load ends; returns how many, and for how
-    long the machine has kept us waiting at most."""
-    sessions = workers = 0
+    """Terminates sessions, and now and then the background worker or the executors, until the load ends; returns how many, and
+    for how long the machine has kept us waiting at most."""
+    killed = Counter()
     standstill = 0.0
-    next_worker = time.monotonic() + 5
+    next_worker = next_executor = time.monotonic() + 5
     while time.monotonic() < plan.until:
         pause = chance.uniform(0.05, 0.35)
         began = time.monotonic()
@@ -171,25 +202,27 @@ def load(conn, plan, pids, chance):
         standstill = max(standstill, time.monotonic() - began - pause)
         pid = pids[chance.randrange(len(pids))]
         if pid:
-            sessions += conn.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = %s"
-                                     " AND application_name LIKE 'jobq audit %%'", (pid,)).fetchone()[0]
+            killed["sessions"] += terminate(conn, "pid = %s AND application_name LIKE 'jobq audit %%'", pid)
         if time.monotonic() > next_worker:
             next_worker = time.monotonic() + chance.uniform(3, 8)
-            workers += conn.execute("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                                    " WHERE datname = current_database() AND backend_type LIKE 'jobq%%'").fetchone()[0]
-    return sessions, workers, standstill
+            killed["background workers"] += terminate(
+                conn, "datname = current_database() AND backend_type LIKE 'jobq%%' AND backend_type <> 'jobq executor'")
+        if time.monotonic() > next_executor:
+            next_executor = time.monotonic() + chance.uniform(1, 4)
+            killed["executors"] += terminate(conn, "datname = current_database() AND backend_type = 'jobq executor'")
+    return killed, standstill
 
 
 def unfinished(conn):
     return conn.execute("SELECT count(*) FROM jobq.jobs WHERE status <= 'processing'").fetchone()[0]
 
 
-def run(results, database, directory, seed, load_seconds):
+def run(results, database, runner, directory, seed, load_seconds):
     """Returns the report, and the changes that were judged."""
     chance = random.Random(seed)
     with connect(database) as conn:
         conn.execute(f"ALTER DATABASE {database} SET jobq.cancel_grace = '{GRACE} s'")
-        set_up(conn)
+        set_up(conn, runner)
     everybody = ([(Producer, f"p{n}") for n in range(PRODUCERS)] + [(Worker, f"w{n}") for n in range(WORKERS)]
                  + [(Operator, f"o{n}") for n in range(OPERATORS)] + [(Ticker, "t0")])
     pids = processes.Array("i", len(everybody), lock=False)
@@ -205,7 +238,7 @@ def run(results, database, directory, seed, load_seconds):
         for client in clients:
             client.start()
         try:
-            sessions, workers, standstill = load(conn, plan, pids, chance)
+            killed, standstill = load(conn, plan, pids, chance)
             stop.set()
             for client, (kind, _) in zip(clients, everybody):
                 if kind is not Worker:
@@ -232,10 +265,10 @@ def run(results, database, directory, seed, load_seconds):
     events = history.read([os.path.join(directory, name) for name in os.listdir(directory)])
     errors = [f"{event.client} {event.op}: {event.detail}" for event in events if event.phase == "error"]
     errors += [f"client {name} did not end as it should" for name in crashed]
-    report = laws.check(changes, rules(sessions, standstill), errors)
+    report = laws.check(changes, rules(killed["sessions"], killed["executors"], standstill), errors)
     for text in counters:
         report.add("counters", text)
-    report.counts.update({"sessions terminated": sessions, "background workers terminated": workers})
+    report.counts.update({f"{kind} terminated": count for kind, count in killed.items()})
     results.note(f"{len(changes)} changes on record, judged in {time.monotonic() - began:.1f} s; longest standstill {standstill:.1f} s;"
                  f" {left} jobs were left after the load and finished in {drained:.1f} s")
     report.counts.update(f"{event.op} {event.detail}" for event in events if event.phase == "fail" and event.op != "session")
@@ -262,7 +295,7 @@ HAPPENED = (
     "heartbeat", "met", "cancel", "retry", "reschedule", "delete", "redrive", "pause", "limit", "change", "dead letters",
     "dropped for others", "jobs in groups", "let go after their dependencies", "cancelled with a dependency",
     "claims at a rate in rated", "claims that ageing decided", "claims while another key waited",
-    "background workers terminated")
+    "background workers terminated", "executors terminated", "completed by handlers", "handlers that did not complete")
 
 
 def judge(results, report):
@@ -276,9 +309,9 @@ def judge(results, report):
 
 def play(results, seed, length):
     results.note(f"seed {seed}, {length:g} seconds")
-    with scratch_database("everything") as database, tempfile.TemporaryDirectory() as directory:
+    with scratch_role("everything") as runner, scratch_database("everything") as database, tempfile.TemporaryDirectory() as directory:
         try:
-            return run(results, database, directory, seed, length)
+            return run(results, database, runner, directory, seed, length)
         finally:
             with connect(database) as conn:
                 witness.forget(conn)

@@ -7,13 +7,15 @@ A violation is an entry in the list of its kind; a correct library leaves all li
 """
 
 import json
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+import handled
 import order
 from checker import Report
 from witness import seconds
-from world import FINISHED, SERVER, WAITING, Settings, World
+from world import COMPLETES, EXECUTOR, FINISHED, SERVER, WAITING, Settings, World
 
 KINDS = {
     "impossible step": "changes of status that no function and no duty makes, or that nobody asked for",
@@ -25,6 +27,7 @@ KINDS = {
     "false answer": "reports that were refused to the holder of the lease, or accepted without effect",
     "unexplained lease": "leases that nobody was given, or that ended without their row of jobq.attempts",
     "robbed": "leases that ended as lost before their time was over",
+    "effects": "completions by a handler without exactly one effect, or effects of attempts that did not complete",
     "overdue": "leases that outlived their heartbeat timeout, max_runtime or cancellation",
     "key doubled": "two unfinished jobs with one unique key, or unfinished ones without the key they should have",
     "paused": "claims from a queue that was paused",
@@ -59,18 +62,18 @@ STEPS = {
     ("blocked", "pending"): {SERVER}, ("blocked", "scheduled"): {SERVER},
     ("blocked", "cancelled"): {SERVER, "cancel"},
     ("processing", "processing"): {SERVER, "heartbeat", "asked", "cancel", "change", *ENQUEUE},
-    ("processing", "completed"): {"complete"},
+    ("processing", "completed"): COMPLETES,
     ("processing", "scheduled"): {"fail", "snooze", SERVER},
     ("processing", "pending"): {"fail", "snooze", "release", SERVER},
     ("processing", "failed"): {"fail", SERVER},
     ("processing", "cancelled"): {"fail", "snooze", "release", SERVER},
-    ("processing", None): {"complete"},
+    ("processing", None): COMPLETES,
 }
 for _end in FINISHED:
     for _again in WAITING:
         STEPS[_end, _again] = {"retry", "redrive"}
-    STEPS[_end, _end] = {"fail", "complete", "change", "cancel", "retry", "redrive", SERVER}
-    STEPS[_end, None] = {"delete", "complete", "fail", SERVER}
+    STEPS[_end, _end] = {"fail", *COMPLETES, "change", "cancel", "retry", "redrive", SERVER}
+    STEPS[_end, None] = {"delete", *COMPLETES, "fail", SERVER}
 for _waits in WAITING:
     STEPS[_waits, None] = {"delete"}
 
@@ -91,13 +94,14 @@ class Rules:
     promised: float = 2.0       # after a deadline has passed
     busy: float = 4.0           # what a busy machine, whose background worker is terminated, may take longer
     sessions_lost: int = 0
+    executors_lost: int = 0
 
 
 def check(changes, rules, errors=()):
     report = Report(violations={kind: [] for kind in KINDS})
     world = World(changes)
     for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _unique_keys, _pauses, _limits, _rates,
-                _groups, _dependencies, _depths, _dead_letters, order.overtaken, order.turns, _ends):
+                _groups, _dependencies, _depths, _dead_letters, order.overtaken, order.turns, handled.effects, handled.losses, _ends):
         law(world, rules, report)
     for text in errors:
         report.add("error", text)
@@ -117,6 +121,8 @@ def _steps(world, rules, report):
     for step in world.steps:
         change, (before, after) = step.change, step.statuses()
         causes = world.ops.get(change.xid) or {SERVER}
+        if (before, after) == ("pending", "processing") and step.after.worker_id == EXECUTOR:
+            causes = {SERVER}   # maybe in the transaction of the job before, whose handler has written facts
         if not causes & STEPS.get((before, after), set()):
             report.add("lost" if after is None else "impossible step",
                        f"job {change.row.id}: {before} became {after} by {sorted(causes)}")
@@ -157,7 +163,7 @@ def _leases(world, rules, report):
         facts = claims.pop(lease, ())
         if len(facts) > 1:
             report.add("lease given twice", f"job {span.job} lease {lease[1]} to {[_name(fact) for fact in facts]}")
-        if not facts:
+        if not facts and not world.is_handled(span):
             silent.add(step.change.xid)
     for lease, count in given.items():
         if count > 1:
@@ -194,7 +200,7 @@ def _reports(world, rules, report):
     # The other way round: no lease ends by a client's report that the client does not know of.
     for (xid, job, lease), end in ends.items():
         told = [fact.row for fact in world.told.get(xid, ()) if fact.row.job == job and fact.row.lease == lease]
-        if end.after is not None and end.after.status == "completed" and not any(row.op == "complete" for row in told):
+        if end.after is not None and end.after.status == "completed" and not any(row.op in COMPLETES for row in told):
             report.add("stale lease accepted", f"job {job} was completed, and nobody who held lease {lease} did that")
 
 
@@ -221,7 +227,7 @@ def _attempts(world, rules, report):
             report.add("unexplained lease", f"job {span.job} lease {lease}: {outcomes[0]}, reported as one of {wanted}")
         if (outcomes[0], end.after.status) in {("failed", "cancelled"), ("cancelled", "failed")}:
             report.add("unexplained lease", f"job {span.job} lease {lease}: {outcomes[0]}, and the job is {end.after.status}")
-        if outcomes[0] == "lost":
+        if outcomes[0] == "lost" and not world.is_handled(span):
             silent = end.change.time - seconds(end.before.last_heartbeat)
             if silent < _interval(end.before.lease_timeout):
                 report.add("robbed", f"job {span.job} lease {lease} {silent:.3f} s after its last heartbeat")
@@ -232,9 +238,11 @@ def _attempts(world, rules, report):
 
 
 def _interval(text):
-    """An interval as the server writes it, below a day, in seconds. None: the usual timeout."""
+    """An interval as the server writes it, below a day, in seconds. None: the usual timeout; days are those of a lease without end."""
     if text is None:
         return 60
+    if text.endswith("days"):
+        return math.inf
     hours, minutes, rest = text.split(":")
     return int(hours) * 3600 + int(minutes) * 60 + float(rest)
 
@@ -248,7 +256,9 @@ def _deadlines(world, rules, report):
         row = span.end.before if span.end else world.last[span.job]
         if row.status != "processing":
             continue
-        limits = [("heartbeat", seconds(row.last_heartbeat) + _interval(row.lease_timeout))]
+        limits = []
+        if not world.is_handled(span):
+            limits.append(("heartbeat", seconds(row.last_heartbeat) + _interval(row.lease_timeout)))
         longest = _interval(row.max_runtime) if row.max_runtime else rules.max_runtimes.get(row.queue)
         if longest is not None:
             limits.append(("max_runtime", seconds(row.started_at) + longest))
@@ -451,7 +461,7 @@ def _outcomes(world, job, change):
         if not _is_before(at, change):
             continue
         before, after = step.statuses()
-        if after is None and "complete" in world.ops.get(at.xid, ()) and before == "processing":
+        if after is None and COMPLETES & world.ops.get(at.xid, set()) and before == "processing":
             found.setdefault("completed", at)
         elif after is None:
             found.setdefault("deleted", at)
@@ -469,7 +479,7 @@ def _periods_behind(world, need, change, anyway):
             continue
         before, after = step.statuses()
         completed = after == "completed" or after is None and (
-            since is not None or before == "processing" and "complete" in world.ops.get(at.xid, ()))
+            since is not None or before == "processing" and COMPLETES & world.ops.get(at.xid, set()))
         behind = completed or anyway and (after is None or after in FINISHED)
         if behind and since is None:
             since = at.time

@@ -7,6 +7,7 @@ laws allow for moments: a violation is what happens again and again.
 from collections import Counter, defaultdict
 
 from witness import seconds
+from world import EXECUTOR
 
 MANY = 20       # claims
 
@@ -38,6 +39,13 @@ def _beside(claims, spans):
         yield claim, [span for span in going if span.start.change.commit < place]
 
 
+def _asked_for(claim, spans):
+    """Those that the claim would have taken, too: an executor asks for the kind of its handler only."""
+    if claim.after.worker_id != EXECUTOR:
+        return spans
+    return [span for span in spans if span.start.after.kind == claim.after.kind]
+
+
 def overtaken(world, rules, report):
     """A job with a key may have to wait for its limit. Where keys take turns, each has an order of its own."""
     limited = {change.row.queue for change in world.limits if change.row.key}
@@ -46,7 +54,8 @@ def overtaken(world, rules, report):
     for queue, claims in _claimed_from(world).items():
         waiting = [span for span in pending if span.start.after.queue == queue
                    and (span.start.after.concurrency_key is None or queue not in limited)]
-        for claim, beside in _beside(claims, waiting):
+        for claim, waits in _beside(claims, waiting):
+            beside = _asked_for(claim, waits)
             job, own = claim.before, place(claim.before, rules)
             if own is None:
                 continue    # no job that could be claimed: that is for another law
@@ -89,9 +98,9 @@ def turns(world, rules, report):
         contested, thirds = 0, []
         for claim, beside in _beside(claimed[queue], waiting):
             served = (claim.before or claim.after).concurrency_key
-            keys = {span.start.after.concurrency_key for span in beside} - {served}
-            for key in set(since) - keys:
+            for key in set(since) - {span.start.after.concurrency_key for span in beside} | {served} & set(since):
                 del since[key]
+            keys = {span.start.after.concurrency_key for span in _asked_for(claim, beside)} - {served}
             for key in keys:
                 since[key][served] += 1
             contested += bool(keys)

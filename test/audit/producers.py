@@ -14,7 +14,8 @@ import psycopg
 from client import Client, SessionLost
 from statuses import WAITING
 
-KINDS = ("", "a", "b")
+HANDLED = "handled"     # the kind that handlers run, beside workers who take any
+KINDS = ("", "a", "b", HANDLED)
 # What every call may meet: a deadlock that is documented (keys against keys in several calls).
 ANY = {"40P01"}
 

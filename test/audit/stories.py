@@ -8,7 +8,7 @@ from witness import Attempt, Change, Fact, Job
 
 RULES = laws.Rules(dead_letters={"dying": "dead"}, depths={"full": 2}, max_runtimes={"hasty": 0.5},
                    rates={"rated": (10, 1.0)}, ageing={"aged": 1.0}, in_turn=("fair",),
-                   cancel_grace=1.0, sessions_lost=0)
+                   cancel_grace=1.0, sessions_lost=0, executors_lost=1)
 
 
 def stamp(time):

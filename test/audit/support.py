@@ -36,6 +36,19 @@ def scratch_database(label):
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(identifier))
 
 
+@contextmanager
+def scratch_role(label):
+    """A role that may log in, for handlers; dropped at the end. Databases in which it has rights must be gone by then."""
+    name = f"jobq_{label}_{os.getpid()}_{random.SystemRandom().randrange(10**6)}"
+    with connect() as admin:
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
+    try:
+        yield name
+    finally:
+        with connect() as admin:
+            admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
 def wait_until(condition, seconds, pause=0.02):
     """Polls until condition() is true; False when it did not become true in time."""
     end = time.monotonic() + seconds

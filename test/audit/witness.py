@@ -21,7 +21,7 @@ CHUNK = 20000
 # What the laws look at.
 JOB_COLUMNS = (
     "id", "queue", "kind", "priority", "status", "run_at", "attempts", "max_attempts", "lease", "started_at",
-    "last_heartbeat", "_lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "_holds_key", "group_key",
+    "worker_id", "last_heartbeat", "_lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "_holds_key", "group_key",
     "concurrency_key", "dead_from", "error")
 NUMBERS = {"id", "priority", "attempts", "max_attempts", "lease", "job", "job_id", "number", "max_running"}
 FLAGS = {"paused", "holds_key"}
@@ -40,6 +40,7 @@ class Job(NamedTuple):
     max_attempts: int = 20
     lease: int = None
     started_at: str = None
+    worker_id: str = None
     last_heartbeat: str = None
     lease_timeout: str = None
     max_runtime: str = None

@@ -11,6 +11,8 @@ from witness import Attempt, Fact, Job, Limit, Setting, seconds
 
 FINISHED = set(statuses.FINISHED)
 WAITING = set(statuses.WAITING)
+COMPLETES = {"complete", "effect"}   # what a client, and what a handler writes in the transaction that completes
+EXECUTOR = "executor"   # the name of all that run handlers, as a worker
 SERVER = "the server"   # a transaction without facts: the background worker, or a tick by hand
 
 
@@ -110,6 +112,10 @@ class World:
         return self.spans(lambda step: step.after and step.after.status == "processing",
                           lambda span, step: step.after and step.after.status == "processing"
                           and step.after.lease == span.start.after.lease)
+
+    def is_handled(self, span):
+        """Whether the lease is an executor's: it has no clock, and nobody but the handler writes facts."""
+        return span.start.after.worker_id == EXECUTOR
 
     def claims(self):
         """Each lease, with the time at which the statement that claimed it had reached the server, where that is known."""

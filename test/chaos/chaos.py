@@ -1,5 +1,5 @@
 """Producers and workers over two drivers, while whatever can fail does: killed sessions, background workers, servers and
-clients, clients that stand still, cancelled statements, a full disk, promotions. Judged by the audit's checker.
+clients, executors, clients that stand still, cancelled statements, a full disk, promotions. Judged by the audit's checker.
 
     JOBQ_CHAOS_SECONDS=n   how long faults come (120)
     JOBQ_CHAOS_JOBS=n      jobs to enqueue (400 a second)
@@ -16,7 +16,8 @@ import random
 import statistics
 import sys
 
-from run import Run, judge
+from run import Run, judge  # first: it says where the audit is
+import handled_jobs
 from faults import Faults
 from support import Results
 
@@ -47,15 +48,20 @@ def main(directory):
     run = Run(directory, os.environ.get("JOBQ_CHAOS_DISK"), jobs, seconds, seed)
     try:
         run.prepare()
+        with run.primary.connect(run.database) as conn:
+            handled_jobs.set_up(conn, seconds)
         faults = Faults(run)
         done = run.disturb(results, faults, wanted)
         run.drain()
+        run.wait_while_it_moves(lambda now: now is not None and now[0] == now[1], "handlers have done their jobs", handled_jobs.QUEUE)
         if os.environ.get("JOBQ_CHAOS_EXPECT") == "caught":
             judge(results, run, jobs, ("stale lease accepted", "doubled effect"))
         else:
             report_faults(results, run, faults, done, wanted)
             report = judge(results, run, jobs)
             results.check(report.counts["attempts lost"] > 0, "leases were lost")
+            with run.primary.connect(run.database) as conn:
+                handled_jobs.judge(results, conn)
     finally:
         run.end()
     results.finish()

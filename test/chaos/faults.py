@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 
+import handled_jobs
 import psycopg
 
 from servers import Server, wait_for
@@ -17,6 +18,8 @@ WEIGHTS = {
     "kill -9 of a session": 3,
     "kill -9 of a background worker": 3,
     "kill -9 of the launcher": 2,
+    "kill -9 of an executor": 3,
+    "executors terminated": 3,
     "kill -9 of the server": 3,
     "kill -9 of a client": 4,
     "client stopped past its timeout": 4,
@@ -45,6 +48,8 @@ class Faults:
             "kill -9 of a session": lambda: self._kill_process("jobq audit|jobq_chaos .*(idle|SELECT|INSERT|COMMIT|BEGIN)"),
             "kill -9 of a background worker": lambda: self._kill_process("jobq worker"),
             "kill -9 of the launcher": lambda: self._kill_process("jobq launcher"),
+            "kill -9 of an executor": self._kill_executor,
+            "executors terminated": self._terminate_executors,
             "kill -9 of the server": self._kill_server,
             "kill -9 of a client": self._kill_client,
             "client stopped past its timeout": self._stop_client,
@@ -66,6 +71,25 @@ class Faults:
         # The postmaster restarts all of them.
         wait_for(lambda: self.run.primary.became_ready(position) or self.run.primary.postmaster.poll() is not None, "the restart")
         self._await_claim(position)
+
+    def _executor(self):
+        """Until there is one."""
+        handled_jobs.add_one(lambda: self.run.primary.connect(self.run.database, connect_timeout=10))
+        wait_for(lambda: any("jobq executor" in title for _, title in self.run.primary.processes()), "an executor", 60)
+
+    def _kill_executor(self):
+        self._executor()
+        self._kill_process("jobq executor")
+
+    def _terminate_executors(self):
+        self._executor()
+        for _ in range(5):
+            try:
+                with self.run.primary.connect(connect_timeout=10) as conn:
+                    conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'jobq executor'")
+            except psycopg.Error:
+                pass
+            time.sleep(0.1)
 
     def _kill_server(self):
         self.run.primary.kill_all()

@@ -116,18 +116,18 @@ class Run:
         self.names[base] = self.names.get(base, 0) + 1
         self.launch(f"{base}x{self.names[base]}")
 
-    def jobs_now(self):
+    def jobs_now(self, queue="audit"):
         """How many there are, and how many have finished; None when the server does not say."""
         try:
             with self.primary.connect(self.database, connect_timeout=10) as conn:
-                return conn.execute("SELECT count(*), count(finished_at) FROM jobq.jobs WHERE queue = 'audit'").fetchone()
+                return conn.execute("SELECT count(*), count(finished_at) FROM jobq.jobs WHERE queue = %s", (queue,)).fetchone()
         except psycopg.Error:
             return None
 
-    def wait_while_it_moves(self, condition, what):
+    def wait_while_it_moves(self, condition, what, queue="audit"):
         """Until a condition of the jobs holds, however long that takes, unless nothing goes on."""
         seen, since = None, time.monotonic()
-        while not condition(now := self.jobs_now()):
+        while not condition(now := self.jobs_now(queue)):
             if now != seen:
                 seen, since = now, time.monotonic()
             elif time.monotonic() - since > STUCK:

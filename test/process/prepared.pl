@@ -95,6 +95,55 @@ $other->query(q{SELECT jobq_enqueue('q')});
 is($other->query(q{SELECT max_attempts FROM jobq.jobs ORDER BY id DESC LIMIT 1}), '7', 'and then by the new ones');
 value($node, 'work', q{SELECT jobq_purge_queue('q')});
 
+# ---- handlers: idle executors are called, and do not find it out by their look each second
+
+value($node, 'work', <<'SQL');
+CREATE ROLE runner LOGIN;
+CREATE FUNCTION work(job jsonb) RETURNS void LANGUAGE sql AS $$ $$;
+SELECT jobq_set_handler('handled', '', 'work(jsonb)', 'runner'), jobq_set_handler('limited', 'handled', 'work(jsonb)', 'runner'),
+       jobq_set_limit('limited', max_running => 1);
+SQL
+my $times = 10;
+my $runs  = q{SELECT count(*) FROM jobq.jobs WHERE status = 'completed' AND queue = '%s'};
+
+# Often in a row: $way leaves a job that an executor may take from its last statement on.
+sub called
+{
+    my ($queue, $name, $way) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    value($node, 'work', "SELECT jobq_enqueue('$queue', kind => CASE '$queue' WHEN 'limited' THEN 'handled' ELSE '' END)");
+    becomes_true($node, 'work', 'SELECT (' . sprintf($runs, $queue) . ') > 0', "$name: an executor is there");
+    my $began = time;
+    for my $n (1 .. $times)
+    {
+        $way->("$queue $n");
+        value($node, 'work', "DO \$\$ DECLARE job bigint; BEGIN LOOP SELECT max(id) INTO job FROM jobq.jobs WHERE queue = '$queue' AND kind <> 'other';"
+              . " EXIT WHEN (SELECT status = 'completed' FROM jobq.jobs WHERE id = job); COMMIT; PERFORM pg_sleep(0.002); END LOOP; END \$\$");
+    }
+    my $took = time - $began;
+    report_seconds("$name, $times times", $took);
+    return in_time($took, $times / 2, "$name: executors are called");
+}
+
+called('handled', 'COMMIT PREPARED', sub {
+    prepare($_[0], q{SELECT jobq_enqueue('handled')});
+    value($node, 'work', "COMMIT PREPARED '$_[0]'");
+});
+my $take = q{SELECT jobq_enqueue('limited', kind => 'other'); SELECT id FROM jobq_claim('limited', 'two phases', kinds => '{other}')};
+my $waits = q{SELECT jobq_enqueue('limited', kind => 'handled')};
+called('limited', 'ROLLBACK PREPARED of a claim', sub {
+    prepare($_[0], $take);
+    value($node, 'work', $waits);
+    value($node, 'work', "ROLLBACK PREPARED '$_[0]'");
+});
+my $claimer = session($node, 'work');
+called('limited', 'ROLLBACK of a claim', sub {
+    $claimer->query("BEGIN; $take");
+    value($node, 'work', $waits);
+    $claimer->query('ROLLBACK');
+});
+$claimer->quit;
+
 # ---- across a restart
 
 value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'held')});
