@@ -86,7 +86,6 @@ list_needs() {
     need_if_there "$version" partman "pg_partman, another"
     need_if_there "$version" timescaledb "TimescaleDB, another"
     need_if_there "$version" wal2json "wal2json, for a process test of decoded changes"
-    [ -n "$(find /usr/lib -path '*/faketime/libfaketime.so.1' 2>/dev/null)" ] || need "libfaketime, for a process test" libfaketime
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, for a process test" pgbouncer
     have cmake || need "cmake, for the unit tests" cmake
     [ -e /usr/include/gtest/gtest.h ] || need "GoogleTest, for the unit tests" libgtest-dev

@@ -37,7 +37,7 @@ class Transaction:
         fields.setdefault("lease", row.lease if status == "processing" else None)
         if status == "processing" and row.status != "processing":
             now = stamp(self.log.time)
-            fields = {"started_at": now, "last_heartbeat": now, "lease_timeout": "00:00:01", **fields}
+            fields = {"started_at": now, "worker_id": "w", "last_heartbeat": now, "lease_timeout": "00:00:01", **fields}
         row = row._replace(status=status, **fields)
         self.log.rows[job] = row
         return self.write(row)
