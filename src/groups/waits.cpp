@@ -8,6 +8,7 @@
 #include "edges/awaited_jobs.h"
 #include "edges/job_waits.h"
 #include "groups/awaiting.h"
+#include "groups/deadlock.h"
 #include "groups/job_ends.h"
 #include "groups/waits.h"
 #include "job/change_job.h"
@@ -54,13 +55,27 @@ void free_jobs(Datum *ids, int count, Unblocking *done) {
         [&](int i, const FailureText &failure) { leave_out(&done->outcome, DatumGetInt64(ids[i]), failure); });
 }
 
+// One of a ring is set free at a time: all at once could begin to wait again at once.
+void break_ring(Datum *jobs, int count, Notes<Datum> *over) {
+    const Rows rings = find_rings(jobs, count);
+    for (uint64 i = 0; i < rings.size(); i++) {
+        if (i == 0)
+            over->add(rings[i].get(1));
+        else
+            look_again({rings[i].int64_at(1), kFromTheFirst, Blocker::Wait});
+    }
+}
+
 // Sets those free whose wait may be over.
 void look_at_jobs(Datum *jobs, int count, Unblocking *done) {
     if (count == 0) return;
     const Rows signalled = run(find_signalled, Params().add(array_of(jobs, count, INT8OID)));
     Notes<Datum> over = {};
     for (uint64 i = 0; i < signalled.size(); i++) over.add(signalled[i].get(1));
-    if (any_job_wait()) find_ended_waits(jobs, count, &over);
+    if (any_job_wait()) {
+        find_ended_waits(jobs, count, &over);
+        break_ring(jobs, count, &over);
+    }
     free_jobs(over.items, over.count, done);
 }
 

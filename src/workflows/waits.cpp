@@ -7,6 +7,7 @@
 #include "compat/result_set.h"
 #include "edges/job_waits.h"
 #include "ending/ending.h"
+#include "groups/deadlock.h"
 #include "identity/identity.h"
 #include "job/change_job.h"
 #include "job/owner.h"
@@ -49,6 +50,7 @@ struct Look {
     int64 awaited;
     Datum jobs;        // bigint[]: of those that it awaits the ones that are there
     int64 unfinished;  // the highest of those that have not ended
+    bool blocked;      // one of them is
 };
 
 void look_at_signal(const JobsTable &jobs, const JobState &before, text *event, Look *look) {
@@ -81,6 +83,7 @@ int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const 
             ended++;
             continue;
         }
+        look->blocked |= status_at(row, 2) == core::JobStatus::Blocked;
         look->unfinished = Max(look->unfinished, row.int64_at(1));
         if (!row.is_null(3) && row.bool_at(3)) of_own_group = row.int64_at(1);
     }
@@ -95,6 +98,14 @@ int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const 
                     errmsg("argument \"ids\" names job %lld, %s", static_cast<long long>(job), why),
                     errhint("It would not end before this one does.")));
     pg_unreachable();
+}
+
+// Only a wait for each of them, without a timeout, can be one of a ring.
+void refuse_deadlock(const JobsTable &jobs, int64 job, const StepUse &use, const Look &look) {
+    const int count = ArrayGetNItems(ARR_NDIM(use.jobs), ARR_DIMS(use.jobs));
+    if (!look.blocked || look.deadline || (use.kind == core::StepKind::Any && count != 1)) return;
+    const int64 behind = find_one_behind(job, PointerGetDatum(use.jobs), jobs.table.snapshot);
+    if (behind != 0) never_ends(behind, "which awaits this one, itself or through others");
 }
 
 Look look_at(const JobsTable &jobs, const JobState &before, const Awaited &awaited, TimestampTz now) {
@@ -117,6 +128,8 @@ Look look_at(const JobsTable &jobs, const JobState &before, const Awaited &await
     look.number = look.saved.found ? *before.life.steps : 0;
     if (look.answer == core::WaitAnswer::Waiting && of_own_group != 0)
         never_ends(of_own_group, "which stands in the line of its own group");
+    if (look.answer == core::WaitAnswer::Waiting && core::awaits_jobs(use.kind))
+        refuse_deadlock(jobs, before.id, use, look);
     look.has_result |= core::awaits_jobs(use.kind) &&
                        (look.answer == core::WaitAnswer::Ready || look.answer == core::WaitAnswer::Timeout);
     if (core::awaits_jobs(use.kind) && look.has_result)
