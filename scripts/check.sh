@@ -44,6 +44,7 @@ fired_twice   2+ test/planted/run_not_locked.patch
 asleep        2+ test/planted/wait_not_told.patch
 unwatched     2+ test/planted/ends_not_watched.patch
 zombie        2+ test/planted/lost_lease_committed.patch
+ringed        2+ test/planted/ring_not_broken.patch
 fuzz          3  test/fuzz/run.sh
 fuzz_unsorted 3+ test/planted/batch_not_sorted.patch
 fuzz_crash    3+ test/planted/null_elements_let_in.patch
@@ -263,6 +264,14 @@ suite_asleep() {
     plant_defect wait_not_told
     scratch_server asleep "$preloaded"
     run_make installcheck REGRESS= ISOLATION=signals >"$SCRATCH/asleep.log" 2>&1 && return 1
+    grep '^+sleeps on' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
+}
+
+# The races of two jobs that begin to wait for each other must catch that both sleep on.
+suite_ringed() {
+    plant_defect ring_not_broken
+    scratch_server ringed "$preloaded"
+    run_make installcheck REGRESS= ISOLATION=await_jobs >"$SCRATCH/ringed.log" 2>&1 && return 1
     grep '^+sleeps on' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
