@@ -27,6 +27,8 @@ constexpr UnblockingKind kKinds[kBlockers] = {{look_at_groups, search_groups, fo
 // So many of those that commits tell of in one transaction: the first shall not wait long for the last.
 constexpr int kTakeAtOnce = 256;
 constexpr int kMaxAgain = 1024;
+// The same of a search: commits tell of others meanwhile.
+constexpr int kSearchAtOnce = 200;
 // Between looks at what somebody holds.
 constexpr core::Micros kShortestPause = 2000;
 constexpr core::Micros kLongestPause = core::kSecond;
@@ -236,7 +238,7 @@ DutyOutcome unblock_jobs(TimestampTz now, int batch) {
     if (!begin_promoting())
         for (int kind = 0; kind < kBlockers; kind++) forget_kind(kind);
     unblock_told(&done);
-    for (int kind = 0; kind < kBlockers; kind++) go_on_searching(kind, batch, &done);
+    for (int kind = 0; kind < kBlockers; kind++) go_on_searching(kind, Min(batch, kSearchAtOnce), &done);
     if (done.outcome.failed > 0) state.failing = true;
     if (!searching() && !search_failed()) state.careful = state.failing = false;
     if (may_be_lost) allow_async_commit();

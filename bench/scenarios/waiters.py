@@ -1,0 +1,146 @@
+# Jobs that wait, up to a million of them: half for a signal each, half for the end of a job each. How soon one is set free, while
+# the background worker looks through all of them as after a flood and when it does not; a tick by hand, which does; what the worker
+# and the tables take. And many that wait for one job.
+
+import time
+
+from bench import Skip
+from contenders import JOBQ
+from statistic import percentile
+
+TITLE = 'Many jobs that wait'
+AT_ONCE = 10_000
+ONE_BY_ONE = 100
+
+
+def run(bench):
+    if not bench.has_function('jobq_await_jobs'):
+        raise Skip('no job of this jobq awaits others')
+    JOBQ.reset(bench.conn)
+    conn = bench.connect(options='-c synchronous_commit=off')
+    conn.execute("SELECT jobq_create_queue('waiters', heartbeat_timeout => '1 hour'), jobq_create_queue('targets', heartbeat_timeout => '1 hour')")
+    for waiting in bench.scale((20_000, 200_000, 1_000_000), (20_000, 100_000)):
+        fill(conn, waiting)
+        measure(bench, conn, waiting)
+    sizes = bench.scale((20_000, 1_000_000), (20_000, 100_000))
+    for what in ('signal', 'end'):
+        few, many = (bench.median('waiters', title(what, waiting), 'off', 'p50_ms') for waiting in sizes)
+        bench.goal('waiters', f'{TEXTS[what]}, p50 with {sizes[1]:,} waiting', many, '<=', 2, 'ms')
+        bench.note('waiters', f'{TEXTS[what]}: p50 {few:.2f} ms with {sizes[0]:,} that wait, {many:.2f} ms with {sizes[1]:,}.')
+    conn.close()
+    JOBQ.reset(bench.conn)
+    for waiting in bench.scale((10_000, 100_000), (5_000, 20_000)):
+        one_for_many(bench, waiting)
+    JOBQ.reset(bench.conn)
+
+
+TEXTS = {'signal': 'from a signal to a pending job', 'end': 'from the end of an awaited job to a pending one'}
+
+
+def title(what, waiting):
+    return f'{TEXTS[what]}, {waiting:,} waiting'
+
+
+def waiting_now(conn):
+    return conn.execute('SELECT count(*) FROM jobq.steps WHERE _awaited IS NOT NULL').fetchone()[0]
+
+
+def fill(conn, waiting):
+    """What has been set free before is out of the way."""
+    conn.execute("DELETE FROM jobq.jobs WHERE queue = 'waiters' AND status = 'pending'")
+    for number in range((waiting - waiting_now(conn)) // (2 * AT_ONCE)):
+        conn.execute("SELECT count(*) FROM jobq_enqueue_many('waiters', array_fill('{}'::jsonb, ARRAY[%s]))", (2 * AT_ONCE,))
+        conn.execute("SELECT count(*) FROM jobq_enqueue_many('targets', array_fill('{}'::jsonb, ARRAY[%s]))", (AT_ONCE,))
+        conn.execute("SELECT count(a.state) FROM jobq_claim('waiters', 'w', %s) c, jobq_await(c.id, c.lease, 'e') a", (AT_ONCE,))
+        conn.execute("""
+            SELECT count(a.state)
+            FROM (SELECT c.id, c.lease, row_number() OVER () AS n FROM jobq_claim('waiters', 'w', %s) c) c
+                 JOIN (SELECT id, row_number() OVER () AS n FROM (SELECT id FROM jobq.jobs WHERE queue = 'targets' ORDER BY id DESC LIMIT %s) t) t USING (n),
+                 jobq_await_jobs(c.id, c.lease, ARRAY[t.id], 'w') a""", (AT_ONCE, AT_ONCE))
+    conn.execute('ANALYZE jobq.jobs, jobq.steps, jobq.job_waits')
+
+
+def measure(bench, conn, waiting):
+    flooded = {what: set_free(bench, conn, what, ONE_BY_ONE // 2) for what in ('signal', 'end')}
+    calm_down(bench, conn)
+    for what in ('signal', 'end'):
+        took = set_free(bench, conn, what, ONE_BY_ONE)
+        bench.add('waiters', title(what, waiting), 'off', 0, {'p50_ms': percentile(took, 0.5), 'p99_ms': percentile(took, 0.99), 'jobs': len(took)})
+    began = time.monotonic()
+    conn.execute('SELECT count(*) FROM jobq_tick()')
+    tick = time.monotonic() - began
+    size = conn.execute("SELECT pg_total_relation_size('jobq.steps') + pg_total_relation_size('jobq.job_waits')").fetchone()[0]
+    bench.note('waiters', f'{waiting:,} waiting: behind the flood a signal p50 {percentile(flooded["signal"], 0.5):.1f} ms, an end'
+               f' {percentile(flooded["end"], 0.5):.1f} ms; a tick by hand {tick:.2f} s; the background worker {worker_memory(conn)} MB of its own;'
+               f' steps and waits {size / waiting:.0f} bytes a job.')
+
+
+def calm_down(bench, conn):
+    """Until the background worker has looked through all that wait: then nearly all are set free at once."""
+    until = time.monotonic() + 600
+    while time.monotonic() < until:
+        if percentile(set_free(bench, conn, 'signal', 20), 0.8) < 2:
+            return
+        time.sleep(1)
+    bench.fail('waiters: the background worker does not come to the end of its search')
+
+
+def set_free(bench, conn, what, count):
+    """So many one after the other: milliseconds until each is pending, as a look each half millisecond sees it."""
+    if what == 'signal':
+        jobs = [(job, None) for job, in conn.execute(
+            "SELECT s.job_id FROM jobq.steps s TABLESAMPLE SYSTEM (5) JOIN jobq.jobs j ON j.id = s.job_id"
+            " WHERE s._awaited > 0 AND j.status = 'blocked' LIMIT %s", (count,)).fetchall()]
+    else:
+        jobs = conn.execute(
+            "SELECT w.job_id, w.awaits FROM jobq.job_waits w TABLESAMPLE SYSTEM (5) JOIN jobq.jobs t ON t.id = w.awaits"
+            " JOIN jobq.jobs j ON j.id = w.job_id WHERE t.status = 'pending' AND j.status = 'blocked' LIMIT %s", (count,)).fetchall()
+    took = []
+    for job, target in jobs:
+        if target is None:
+            act, parameters = 'SELECT jobq_signal_job(%s, %s)', (job, 'e')
+        else:
+            # No claim has to find it among the others.
+            act, parameters = "UPDATE jobq.jobs SET status = 'cancelled' WHERE id = %s", (target,)
+        conn.execute(act, parameters)
+        began = time.monotonic()
+        while conn.execute('SELECT status FROM jobq.jobs WHERE id = %s', (job,)).fetchone()[0] == 'blocked':
+            if time.monotonic() - began > 60:
+                bench.fail(f'waiters: job {job} sleeps on')
+                return took or [60_000]
+            time.sleep(0.0005)
+        took.append((time.monotonic() - began) * 1e3)
+    return took or [0]
+
+
+def worker_memory(conn):
+    """Of its own, in MB; shared memory is the same whatever waits."""
+    for pid, in conn.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'jobq worker' AND datname = current_database()").fetchall():
+        with open(f'/proc/{pid}/status', encoding='utf-8') as file:
+            return round(int(next(line for line in file if line.startswith('RssAnon')).split()[1]) / 1024)
+    return '-'
+
+
+def one_for_many(bench, waiting):
+    """All of them await one job: from its end until the last is pending."""
+    JOBQ.reset(bench.conn)
+    conn = bench.connect(options='-c synchronous_commit=off')
+    one = conn.execute("SELECT jobq_enqueue('targets')").fetchone()[0]
+    conn.execute("SELECT count(*) FROM jobq_enqueue_many('waiters', array_fill('{}'::jsonb, ARRAY[%s]))", (waiting,))
+    for _ in range(0, waiting, 5000):
+        conn.execute("SELECT count(a.state) FROM jobq_claim('waiters', 'w', 5000) c, jobq_await_jobs(c.id, c.lease, %s, 'one') a", ([one],))
+    calm = time.monotonic() + 5
+    while time.monotonic() < calm:
+        time.sleep(0.5)
+    conn.execute("SELECT jobq_cancel(%s)", (one,))
+    began = time.monotonic()
+    while time.monotonic() - began < 300:
+        left = conn.execute("SELECT blocked FROM jobq.queue_stats WHERE queue = 'waiters'").fetchone()[0]
+        if left == 0:
+            break
+        time.sleep(0.01)
+    took = time.monotonic() - began
+    if left:
+        bench.fail(f'waiters: {left} of {waiting} sleep on')
+    bench.add('waiters', f'{waiting:,} that await one job', 'off', 0, {'jobs_per_s': waiting / took, 'jobs': waiting})
+    conn.close()
