@@ -175,6 +175,21 @@ constexpr bool kRunsWithoutLogin = false;
 constexpr uint32 kConnectWithoutLogin = 0;
 #endif
 
+#if PG_VERSION_NUM >= 190000
+using JsonbState = JsonbInState;
+#else
+using JsonbState = JsonbParseState *;
+#endif
+
+inline JsonbValue *push_jsonb(JsonbState *state, JsonbIteratorToken token, JsonbValue *value) {
+#if PG_VERSION_NUM >= 190000
+    pushJsonbValue(state, token, value);
+    return state->result;
+#else
+    return pushJsonbValue(state, token, value);
+#endif
+}
+
 inline void run_portal(Portal portal) {
 #if PG_VERSION_NUM >= 180000
     PortalRun(portal, FETCH_ALL, true, None_Receiver, None_Receiver, nullptr);

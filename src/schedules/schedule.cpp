@@ -1,6 +1,7 @@
 // See schedule.h.
 #include "compat/pg.h"
 
+#include "compat/json_object.h"
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
 #include "schedules/schedule.h"
@@ -9,7 +10,6 @@
 extern "C" {
 #include "mb/pg_wchar.h"
 #include "utils/datetime.h"
-#include "utils/json.h"
 }
 
 namespace jobq {
@@ -44,27 +44,13 @@ void refuse_options(const Jsonb *options) {
     }
 }
 
-void add_text(JsonbParseState **state, const char *key, const char *value) {
-    JsonbValue item;
-    item.type = jbvString;
-    item.val.string.val = const_cast<char *>(key);
-    item.val.string.len = static_cast<int>(strlen(key));
-    pushJsonbValue(state, WJB_KEY, &item);
-    item.val.string.val = const_cast<char *>(value);
-    item.val.string.len = static_cast<int>(strlen(value));
-    pushJsonbValue(state, WJB_VALUE, &item);
-}
-
 // Which run it is: {"schedule": ..., "scheduled_for": ...}, the time in UTC whoever fires it.
 Datum run_metadata(const text *name, TimestampTz run) {
-    char moment[MAXDATELEN + 1];
     const int utc = 0;
-    JsonEncodeDateTime(moment, TimestampTzGetDatum(run), TIMESTAMPTZOID, &utc);
-    JsonbParseState *state = nullptr;
-    pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
-    add_text(&state, "schedule", text_to_cstring(name));
-    add_text(&state, "scheduled_for", moment);
-    return PointerGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
+    JsonObject metadata;
+    metadata.text_of("schedule", view(name));
+    metadata.moment("scheduled_for", run, &utc);
+    return metadata.made();
 }
 
 }  // namespace
