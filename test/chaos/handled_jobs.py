@@ -40,7 +40,7 @@ def add_one(connect):
 def judge(results, conn):
     jobs = conn.execute("SELECT id, status::text FROM jobq.jobs WHERE queue = %s", (QUEUE,)).fetchall()
     written = conn.execute("SELECT job, lease FROM handled").fetchall()
-    attempts = conn.execute("SELECT job_id, lease, outcome FROM jobq.attempts JOIN jobq.jobs j ON j.id = job_id WHERE j.queue = %s", (QUEUE,)).fetchall()
+    attempts = conn.execute("SELECT a.job_id, a.lease, a.outcome FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = %s", (QUEUE,)).fetchall()
     found = handled.judge(jobs, written, [(job, lease) for job, lease, _ in attempts])
     outcomes = {outcome: sum(1 for _, _, other in attempts if other == outcome) for _, _, outcome in attempts}
     results.note(f"handlers: {len(jobs)} jobs, {len(written)} effects, attempts {outcomes}")
