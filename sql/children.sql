@@ -112,6 +112,11 @@ SELECT * FROM jobq_spawn(:flow, :l, 'x', '{}');
 SELECT * FROM jobq_spawn(:flow, :l, 'x', '[{"queue": "pieces", "depends_on": ["@a"]}]');
 SELECT * FROM jobq_spawn(:flow, :l, 'x', NULL);
 SELECT * FROM jobq_spawn(:flow, :l, '', '[]');
+-- Rows by hand may lack what these kinds have: then the name stands for something else.
+INSERT INTO jobq.steps (job_id, number, name, kind, state, jobs) VALUES (:flow, 8, 'h1', 'spawn', 'done', NULL), (:flow, 9, 'h2', 'all', 'done', NULL), (:flow, 10, 'h3', 'any', 'done', '{NULL}');
+SELECT * FROM jobq_spawn(:flow, :l, 'h1', '[]');
+SELECT * FROM jobq_await_jobs(:flow, :l, '{1}', 'h2');
+SELECT * FROM jobq_await_jobs(:flow, :l, '{1}', 'h3', 'any');
 SET jobq.max_steps = 2;
 \set VERBOSITY sqlstate
 SELECT * FROM jobq_spawn(:flow, :l, 'x', '[]');

@@ -28,6 +28,8 @@ enum class StepKind : std::uint8_t {
 const char *step_kind_name(StepKind kind) noexcept;
 // Whether it is a wait for the end of other jobs.
 constexpr bool awaits_jobs(StepKind kind) noexcept { return kind == StepKind::All || kind == StepKind::Any; }
+// Whether its row names jobs.
+constexpr bool has_jobs(StepKind kind) noexcept { return kind == StepKind::Spawn || awaits_jobs(kind); }
 // Which one the mode of jobq_await_jobs means. False when it is none; `*kind` is then left alone.
 bool parse_await_mode(std::string_view mode, StepKind *kind) noexcept;
 // Whether what it awaits has come, when so many of the jobs have ended.

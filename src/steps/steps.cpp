@@ -87,12 +87,16 @@ const char *described_use(const Row &row) {
 
 bool same_jobs(const ArrayType *a, const ArrayType *b) {
     const int count = count_of(a);
-    return count == count_of(b) && memcmp(ARR_DATA_PTR(a), ARR_DATA_PTR(b), sizeof(int64) * count) == 0;
+    return count == count_of(b) && !ARR_HASNULL(a) &&
+           memcmp(ARR_DATA_PTR(a), ARR_DATA_PTR(b), sizeof(int64) * count) == 0;
 }
 
 bool is_use(const Row &row, const StepUse &use) {
     if (row.text_at(1) != core::step_kind_name(use.kind)) return false;
-    if (core::awaits_jobs(use.kind)) return same_jobs(jobs_at(row), use.jobs);
+    // A row by hand may lack them.
+    const ArrayType *jobs = core::has_jobs(use.kind) ? jobs_at(row) : nullptr;
+    if (core::has_jobs(use.kind) && jobs == nullptr) return false;
+    if (core::awaits_jobs(use.kind)) return same_jobs(jobs, use.jobs);
     return row.is_null(2) ? use.event == nullptr : use.event != nullptr && row.text_at(2) == view(use.event);
 }
 

@@ -61,6 +61,8 @@ TEST(AwaitMode, NamesAreRead) {
     }
     EXPECT_FALSE(awaits_jobs(StepKind::Spawn));
     EXPECT_FALSE(awaits_jobs(StepKind::Event));
+    EXPECT_TRUE(has_jobs(StepKind::Spawn) && has_jobs(StepKind::All) && has_jobs(StepKind::Any));
+    EXPECT_FALSE(has_jobs(StepKind::Step) || has_jobs(StepKind::Event) || has_jobs(StepKind::Sleep));
 }
 
 TEST(EventHash, IsPositiveAndTellsNamesApart) {
