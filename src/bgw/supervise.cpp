@@ -92,13 +92,19 @@ struct Pools {
     int count;
 };
 
-void add_to_pool(Pools *pools, Oid role, const char *name, bool wants_one) {
+bool rests(const Executors &executors, Oid role) {
+    return std::any_of(std::begin(executors.slots), std::end(executors.slots), [&](const ExecutorSlot &slot) {
+        return slot.state == ExecutorState::Failed && slot.database == MyDatabaseId && slot.role == role;
+    });
+}
+
+void add_to_pool(Pools *pools, const Executors &executors, Oid role, const char *name, bool wants_one) {
     for (int i = 0; i < pools->count; i++) {
         if (pools->items[i].role != role) continue;
         pools->items[i].wants_one |= wants_one;
         return;
     }
-    pools->items[pools->count] = {role, wants_one};
+    pools->items[pools->count] = {role, wants_one, rests(executors, role)};
     pools->names[pools->count++] = name;
 }
 
@@ -109,7 +115,7 @@ Pools find_pools(const Handlers &handlers, const Executors &executors) {
         HandlerTarget target;
         if (resolve_handler(*handler, &target).sqlstate != 0) continue;
         const bool wants_one = busy_with(executors, *handler) < handler->max_executors && has_job(*handler);
-        add_to_pool(&pools, target.role, handler->run_as, wants_one);
+        add_to_pool(&pools, executors, target.role, handler->run_as, wants_one);
     }
     return pools;
 }
@@ -122,7 +128,8 @@ int facts_of(const Executors &executors, core::ExecutorFacts *facts, int *indexe
         if (!starting && slot.state != ExecutorState::Idle && slot.state != ExecutorState::Busy) continue;
         const bool idle = slot.state == ExecutorState::Idle;
         indexes[count] = i;
-        facts[count++] = {slot.database, slot.role, idle, starting, slot.leave, idle ? slot.since : slot.started_at};
+        facts[count++] = {slot.database, slot.role, idle, starting, slot.leave, idle ? slot.since : slot.started_at,
+                          slot.asked_at};
     }
     return count;
 }
@@ -182,7 +189,8 @@ void start_or_make_room(DatabaseState *db, const Handlers &handlers, const Execu
         // There can be no more than there are: one makes room.
         plan = plan_with(count);
     }
-    if (plan.leave >= 0) ask_executor_to_leave(indexes[plan.leave], executors.slots[indexes[plan.leave]].generation);
+    if (plan.leave >= 0)
+        ask_executor_to_leave(indexes[plan.leave], executors.slots[indexes[plan.leave]].generation, now);
     tell_of_wait(db, wait, now);
 }
 

@@ -32,8 +32,9 @@ int who_leaves(std::uint32_t database, std::uint32_t role, const ExecutorFacts *
     int best = -1;
     for (int i = 0; i < count; i++) {
         const ExecutorFacts &executor = executors[i];
-        if (executor.leaving) return -1;
-        if (executor.starting) continue;
+        const Micros asked_for = now - executor.asked;
+        if (executor.leaving && asked_for >= 0 && asked_for < kSlice) return -1;
+        if (executor.leaving || executor.starting) continue;
         const bool may_go = surplus || (!is_of(executor, database, role) &&
                                         (executor.idle || executor.since <= saturating_subtract(now, kSlice)));
         if (may_go && (best < 0 || rather(executor, executors[best]))) best = i;
@@ -56,7 +57,8 @@ ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int 
     ExecutorPlan plan = {-1, -1, false};
     int wanting = -1;
     for (int i = 0; i < pool_count && wanting < 0; i++)
-        if (pools[i].wants_one && !has_one_free(database, pools[i].role, executors, executor_count)) wanting = i;
+        if (pools[i].wants_one && !pools[i].rests && !has_one_free(database, pools[i].role, executors, executor_count))
+            wanting = i;
     const bool surplus = executor_count > max_executors;
     if (wanting >= 0 && executor_count < max_executors) {
         plan.start = wanting;

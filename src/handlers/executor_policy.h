@@ -17,6 +17,7 @@ std::uint64_t handler_hash(std::string_view queue, std::string_view kind) noexce
 struct PoolFacts {
     std::uint32_t role;
     bool wants_one;  // there is a job that nobody of the pool is about to take
+    bool rests;      // the last one could not begin
 };
 static_assert(std::is_trivially_copyable_v<PoolFacts>, "may live where a longjmp skips destructors");
 
@@ -27,6 +28,7 @@ struct ExecutorFacts {
     bool starting;  // it will do that in a moment
     bool leaving;   // it has been asked to go
     Micros since;   // since when it is idle, or in its place
+    Micros asked;   // when that was
 };
 static_assert(std::is_trivially_copyable_v<ExecutorFacts>, "may live where a longjmp skips destructors");
 
@@ -39,7 +41,8 @@ static_assert(std::is_trivially_copyable_v<ExecutorPlan>, "may live where a long
 
 // One at a time: the caller does it and asks again. The pools are of `database`; the first that wants one comes first,
 // so the caller lets them take turns. A place for it is made by an idle executor of another pool, the longest idle
-// first; else by one that has been in its place for kSlice, so that pools without an executor take turns.
+// first; else by one that has been in its place for kSlice, so that pools without an executor take turns. One that was
+// asked kSlice ago may have something long in hand: another one is asked.
 constexpr Micros kSlice = kSecond;
 ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int pool_count,
                             const ExecutorFacts *executors, int executor_count, int max_executors, Micros now) noexcept;

@@ -131,11 +131,12 @@ void read_executors(ExecutorSlot *copies) {
     under_lock(LW_SHARED, [&] { memcpy(static_cast<void *>(copies), shared->slots, sizeof(shared->slots)); });
 }
 
-void ask_executor_to_leave(int index, uint32 generation) {
+void ask_executor_to_leave(int index, uint32 generation, TimestampTz now) {
     under_lock(LW_EXCLUSIVE, [&] {
         ExecutorSlot *slot = &shared->slots[index];
         if (slot->generation != generation || slot->pid == 0) return;
         slot->leave = true;
+        slot->asked_at = now;
         SetLatch(&slot->proc->procLatch);
     });
 }

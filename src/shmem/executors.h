@@ -39,6 +39,7 @@ struct ExecutorSlot {
     int pid;            // 0: not there yet, or gone
     PGPROC *proc;
     bool leave;               // it shall go when it has done what it has in hand
+    TimestampTz asked_at;     // when it was told so
     bool told_to_go;          // it was ended, through no fault of its job
     uint64 handler;           // core::handler_hash() of that whose jobs it asks for, 0: none
     ExecutorLease now, next;  // `next`: claimed by a transaction that may not have committed yet
@@ -66,7 +67,7 @@ void tidy_executors(TimestampTz now);
 void read_executors(ExecutorSlot *copies);
 
 // Asks one to go when it has done what it has in hand. `generation`: of the copy that the decision was made by.
-void ask_executor_to_leave(int index, uint32 generation);
+void ask_executor_to_leave(int index, uint32 generation, TimestampTz now);
 // Interrupts what it does under the lease, as pg_cancel_backend() would, unless it does something else by now.
 void interrupt_executor(int index, int64 lease, TimestampTz now);
 // Ends the process, as pg_terminate_backend() would, unless it does something else by now.

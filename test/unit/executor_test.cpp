@@ -13,13 +13,16 @@ constexpr std::uint32_t kHere = 5, kElsewhere = 6;
 constexpr Micros kNow = 1000 * kSecond;
 
 ExecutorFacts idle(std::uint32_t role, Micros since = kNow - 1, std::uint32_t database = kHere) {
-    return {database, role, true, false, false, since};
+    return {database, role, true, false, false, since, 0};
 }
 ExecutorFacts busy(std::uint32_t role, Micros since = kNow - kMinute, std::uint32_t database = kHere) {
-    return {database, role, false, false, false, since};
+    return {database, role, false, false, false, since, 0};
 }
-ExecutorFacts starting(std::uint32_t role) { return {kHere, role, false, true, false, kNow}; }
-ExecutorFacts leaving(std::uint32_t role) { return {kHere, role, false, false, true, kNow - kMinute}; }
+ExecutorFacts starting(std::uint32_t role) { return {kHere, role, false, true, false, kNow, 0}; }
+ExecutorFacts leaving(std::uint32_t role, Micros asked = kNow - 1) {
+    return {kHere, role, false, false, true, kNow - kMinute, asked};
+}
+PoolFacts wanting(std::uint32_t role) { return {role, true, false}; }
 
 ExecutorPlan plan(const std::vector<PoolFacts> &pools, const std::vector<ExecutorFacts> &executors, int most) {
     return plan_executors(kHere, pools.data(), static_cast<int>(pools.size()), executors.data(),
@@ -34,53 +37,69 @@ void expect_plan(const ExecutorPlan &plan, int start, int leave, bool shortage) 
 
 TEST(Executors, AreStartedForWhoWantsOne) {
     expect_plan(plan({}, {}, 2), -1, -1, false);
-    expect_plan(plan({{1, false}}, {}, 2), -1, -1, false);
-    expect_plan(plan({{1, false}, {2, true}}, {}, 2), 1, -1, false);
+    expect_plan(plan({{1, false, false}}, {}, 2), -1, -1, false);
+    expect_plan(plan({{1, false, false}, wanting(2)}, {}, 2), 1, -1, false);
 }
 
 TEST(Executors, AreNotStartedWhereOneIsFree) {
-    expect_plan(plan({{1, true}}, {idle(1)}, 2), -1, -1, false);
-    expect_plan(plan({{1, true}}, {starting(1)}, 2), -1, -1, false);
+    expect_plan(plan({wanting(1)}, {idle(1)}, 2), -1, -1, false);
+    expect_plan(plan({wanting(1)}, {starting(1)}, 2), -1, -1, false);
     // One of another role, or in another database, does not help; one that goes does neither.
-    expect_plan(plan({{1, true}}, {idle(2)}, 2), 0, -1, false);
-    expect_plan(plan({{1, true}}, {idle(1, kNow - 1, kElsewhere)}, 2), 0, -1, false);
-    expect_plan(plan({{1, true}}, {leaving(1)}, 2), 0, -1, false);
+    expect_plan(plan({wanting(1)}, {idle(2)}, 2), 0, -1, false);
+    expect_plan(plan({wanting(1)}, {idle(1, kNow - 1, kElsewhere)}, 2), 0, -1, false);
+    expect_plan(plan({wanting(1)}, {leaving(1)}, 2), 0, -1, false);
 }
 
-TEST(Executors, GrowWithTheWork) { expect_plan(plan({{1, true}}, {busy(1)}, 2), 0, -1, false); }
+TEST(Executors, GrowWithTheWork) { expect_plan(plan({wanting(1)}, {busy(1)}, 2), 0, -1, false); }
 
 TEST(Executors, NeverMoreThanAllowed) {
-    expect_plan(plan({{1, true}}, {busy(1), busy(1)}, 2), -1, -1, true);
-    expect_plan(plan({{1, true}}, {}, 0), -1, -1, true);
+    expect_plan(plan({wanting(1)}, {busy(1), busy(1)}, 2), -1, -1, true);
+    expect_plan(plan({wanting(1)}, {}, 0), -1, -1, true);
 }
 
 TEST(Executors, AnIdleOneMakesRoomTheLongestIdleFirst) {
-    expect_plan(plan({{1, true}}, {idle(2, kNow - 5), idle(3, kNow - 9), busy(4)}, 3), -1, 1, true);
-    expect_plan(plan({{1, true}}, {busy(2), idle(3, kNow - 9, kElsewhere)}, 2), -1, 1, true);
+    expect_plan(plan({wanting(1)}, {idle(2, kNow - 5), idle(3, kNow - 9), busy(4)}, 3), -1, 1, true);
+    expect_plan(plan({wanting(1)}, {busy(2), idle(3, kNow - 9, kElsewhere)}, 2), -1, 1, true);
 }
 
 TEST(Executors, ABusyOneMakesRoomWhenItHasHadItsSlice) {
-    expect_plan(plan({{1, true}}, {busy(2, kNow - kSlice + 1), busy(3, kNow - 1)}, 2), -1, -1, true);
-    expect_plan(plan({{1, true}}, {busy(2, kNow - kSlice), busy(3, kNow - 2 * kSlice)}, 2), -1, 1, true);
+    expect_plan(plan({wanting(1)}, {busy(2, kNow - kSlice + 1), busy(3, kNow - 1)}, 2), -1, -1, true);
+    expect_plan(plan({wanting(1)}, {busy(2, kNow - kSlice), busy(3, kNow - 2 * kSlice)}, 2), -1, 1, true);
 }
 
-TEST(Executors, NobodyMakesRoomForItsOwnPool) { expect_plan(plan({{1, true}}, {busy(1), busy(1)}, 2), -1, -1, true); }
+TEST(Executors, NobodyMakesRoomForItsOwnPool) { expect_plan(plan({wanting(1)}, {busy(1), busy(1)}, 2), -1, -1, true); }
 
 TEST(Executors, OneAtATimeMakesRoom) {
-    expect_plan(plan({{1, true}}, {leaving(2), idle(3)}, 2), -1, -1, true);
+    expect_plan(plan({wanting(1)}, {leaving(2), idle(3)}, 2), -1, -1, true);
     // One that is starting can go nowhere yet.
-    expect_plan(plan({{1, true}}, {starting(2), starting(3)}, 2), -1, -1, true);
+    expect_plan(plan({wanting(1)}, {starting(2), starting(3)}, 2), -1, -1, true);
+}
+
+TEST(Executors, OneThatTakesLongToGoIsNotWaitedFor) {
+    expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice + 1), busy(2)}, 2), -1, -1, true);
+    expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice), busy(2)}, 2), -1, 1, true);
+    // It is asked once.
+    expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice), leaving(2, kNow - 1)}, 2), -1, -1, true);
+    expect_plan(plan({wanting(1)}, {leaving(2, kNow - kSlice), leaving(2, kNow - kSlice)}, 2), -1, -1, true);
+    // The clock went back.
+    expect_plan(plan({wanting(1)}, {leaving(2, kNow + kMinute), busy(2)}, 2), -1, 1, true);
+}
+
+TEST(Executors, APoolThatRestsIsPassedBy) {
+    expect_plan(plan({{1, true, true}}, {}, 2), -1, -1, false);
+    expect_plan(plan({{1, true, true}, {2, true, false}}, {}, 2), 1, -1, false);
+    expect_plan(plan({{1, true, true}, {2, true, false}}, {busy(3), busy(3)}, 2), -1, 0, true);
 }
 
 TEST(Executors, LeaveWhenTheSettingIsLowered) {
     expect_plan(plan({}, {busy(1, kNow), idle(2), busy(3)}, 2), -1, 1, false);
     expect_plan(plan({}, {busy(1, kNow), busy(3)}, 1), -1, 1, false);
-    expect_plan(plan({{1, true}}, {busy(1)}, 0), -1, 0, true);
+    expect_plan(plan({wanting(1)}, {busy(1)}, 0), -1, 0, true);
 }
 
 // Pools with endless work and fewer places than pools: all get their turns.
 TEST(Executors, PoolsTakeTurns) {
-    std::vector<PoolFacts> pools = {{1, true}, {2, true}, {3, true}, {4, true}};
+    std::vector<PoolFacts> pools = {wanting(1), wanting(2), wanting(3), wanting(4)};
     std::vector<ExecutorFacts> executors;
     std::vector<int> served(5);
     for (Micros now = 0; now < kMinute; now += kSecond / 10) {
@@ -92,7 +111,7 @@ TEST(Executors, PoolsTakeTurns) {
         const ExecutorPlan plan =
             plan_executors(kHere, pools.data(), 4, executors.data(), static_cast<int>(executors.size()), 2, now);
         if (plan.leave >= 0) executors[plan.leave].leaving = true;
-        if (plan.start >= 0) executors.push_back({kHere, pools[plan.start].role, false, false, false, now});
+        if (plan.start >= 0) executors.push_back({kHere, pools[plan.start].role, false, false, false, now, 0});
         for (const ExecutorFacts &executor : executors) served[executor.role]++;
         EXPECT_LE(executors.size(), 2U);
         // Who has had a turn comes last the next time.
