@@ -19,7 +19,8 @@ namespace {
 struct OwnSetting {
     const char *name, *value;
 };
-constexpr OwnSetting kOwnSettings[] = {{"default_transaction_isolation", "read committed"},
+constexpr OwnSetting kOwnSettings[] = {{"role", "none"},
+                                       {"default_transaction_isolation", "read committed"},
                                        {"default_transaction_read_only", "off"},
                                        {"default_transaction_deferrable", "off"}};
 

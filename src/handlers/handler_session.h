@@ -12,7 +12,8 @@ void discard_session();
 // The settings of a handler, until they are discarded. The same.
 void apply_settings(const Handler &handler);
 
-// The session is made independent of what the database or the role says of transactions. Once, when connected.
+// The session is made independent of what the database or the role says of transactions, and of SET ROLE. Once, when
+// connected.
 void use_settings_of_executors();
 
 }  // namespace jobq

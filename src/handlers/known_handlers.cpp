@@ -40,16 +40,20 @@ bool find_table() {
 void load() {
     known = {nullptr, 0};
     MemoryContextReset(memory);
-    if (!find_table()) return;
+    // That of the process: the session's a handler of a superuser may change.
+    const Oid role = GetAuthenticatedUserId();
+    const char *name = GetUserNameFromId(role, true);
+    // Dropped.
+    if (name == nullptr || !find_table()) return;
     MemoryContext outer = MemoryContextSwitchTo(memory);
-    const Handlers handlers = read_handlers(GetUserNameFromId(GetSessionUserId(), false));
+    const Handlers handlers = read_handlers(name);
     known.items = room_for<KnownHandler>(static_cast<uint64>(handlers.count));
     for (int i = 0; i < handlers.count; i++) {
         KnownHandler *one = &known.items[known.count++];
         one->handler = handlers.items[i];
         one->problem = resolve_handler(one->handler, &one->target);
         // The role was dropped, and there is another one of that name.
-        if (one->problem.sqlstate == 0 && one->target.role != GetSessionUserId())
+        if (one->problem.sqlstate == 0 && one->target.role != role)
             one->problem = {ERRCODE_UNDEFINED_OBJECT, "the role is another one now", ""};
     }
     MemoryContextSwitchTo(outer);
