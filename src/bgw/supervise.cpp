@@ -29,12 +29,18 @@ constexpr ProcessKind kExecutor = {"jobq executor", "jobq_executor_main"};
 // That there is no place is news again after so long.
 constexpr core::Micros kToldOfWait = 10 * core::kMinute;
 
-// What has become of the jobs that executors work on: one row each that still runs under its lease.
+// A handler that has reported on its own job has locked its row: the rescue, which ends what overruns its max_runtime,
+// has to pass it by.
+constexpr core::Micros kPassedBy = 2 * core::kSecond;
+
+// What has become of the jobs that executors work on: one row each that still runs under its lease, and whether it
+// shall stop. $3: those that should have ended by then are.
 Statement read_handled = {
-    R"(SELECT j.lease, j.cancel_requested_at FROM unnest($1, $2) AS u(id, lease),
-            LATERAL (SELECT j.lease, j.cancel_requested_at FROM jobq.jobs j
+    R"(SELECT j.lease, j.stops FROM unnest($1, $2) AS u(id, lease),
+            LATERAL (SELECT j.lease, j.cancel_requested_at IS NOT NULL OR coalesce(j._must_end_at <= $3, false) AS stops
+                     FROM jobq.jobs j
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing') j)",
-    {INT8ARRAYOID, INT8ARRAYOID}};
+    {INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
 
 // The executors of the server as they were when it was looked.
 struct Executors {
@@ -55,14 +61,16 @@ void end_what_is_to_stop(const Executors &executors, TimestampTz now) {
         leases[count++] = Int64GetDatum(slot.now.lease);
     }
     if (count == 0) return;
-    const Rows running =
-        run(read_handled, Params().add(array_of(jobs, count, INT8OID)).add(array_of(leases, count, INT8OID)));
+    const Rows running = run(read_handled, Params()
+                                               .add(array_of(jobs, count, INT8OID))
+                                               .add(array_of(leases, count, INT8OID))
+                                               .add(TimestampTzGetDatum(now - kPassedBy)));
     for (int i = 0; i < kMaxExecutors; i++) {
         const ExecutorSlot &slot = executors.slots[i];
         if (!works(slot)) continue;
         bool stops = true;
         for (uint64 row = 0; row < running.size(); row++)
-            if (running[row].int64_at(1) == slot.now.lease) stops = !running[row].is_null(2);
+            if (running[row].int64_at(1) == slot.now.lease) stops = running[row].bool_at(2);
         if (!stops) continue;
         if (slot.interrupted != slot.now.lease)
             interrupt_executor(i, slot.now.lease, now);

@@ -48,23 +48,21 @@ class Argument {
         item.val.string.len = static_cast<int>(value.size());
         add(key, &item);
     }
-    void moment(const char *key, Datum value) {
+    void moment(const char *key, TimestampTz value) {
         char written[MAXDATELEN + 1];
-        JsonEncodeDateTime(written, value, TIMESTAMPTZOID, nullptr);
+        JsonEncodeDateTime(written, TimestampTzGetDatum(value), TIMESTAMPTZOID, nullptr);
         text_of(key, pstrdup(written));
     }
-    void json(const char *key, bool none, Datum value) {
+    // nullptr: null.
+    void json(const char *key, const Jsonb *json) {
         JsonbValue item;
         item.type = jbvNull;
-        if (!none) {
-            const Jsonb *json = DatumGetJsonbP(value);
-            if (JB_ROOT_IS_SCALAR(json)) {
-                JsonbExtractScalar(const_cast<JsonbContainer *>(&json->root), &item);
-            } else {
-                item.type = jbvBinary;
-                item.val.binary.data = const_cast<JsonbContainer *>(&json->root);
-                item.val.binary.len = static_cast<int>(VARSIZE(json) - VARHDRSZ);
-            }
+        if (json != nullptr && JB_ROOT_IS_SCALAR(json)) {
+            JsonbExtractScalar(const_cast<JsonbContainer *>(&json->root), &item);
+        } else if (json != nullptr) {
+            item.type = jbvBinary;
+            item.val.binary.data = const_cast<JsonbContainer *>(&json->root);
+            item.val.binary.len = static_cast<int>(VARSIZE(json) - VARHDRSZ);
         }
         add(key, &item);
     }
@@ -82,31 +80,29 @@ class Argument {
     JsonbParseState *state_ = nullptr;
 };
 
-Datum argument_of(const ClaimedJob &claimed) {
-    const JobsTable &jobs = *claimed.jobs;
+// In the current memory context.
+HandlerJobRow row_of(const JobsTable &jobs) {
     bool none;
-    const auto column = [&](JobColumn which) { return job_value(jobs, which, &none); };
-    const auto text_in = [&](JobColumn which) { return view(DatumGetTextPP(column(which))); };
-    Argument argument;
-    argument.number("id", DatumGetInt64(column(kJobId)));
-    argument.number("lease", claimed.lease);
-    argument.text_of("queue", text_in(kJobQueue));
-    argument.text_of("kind", text_in(kJobKind));
-    const Datum payload = column(kJobPayload);
-    argument.json("payload", none, payload);
-    argument.number("attempt", core::next_attempt(DatumGetInt32(column(kJobAttempts))));
-    argument.number("max_attempts", DatumGetInt32(column(kJobMaxAttempts)));
-    argument.number("priority", DatumGetInt16(column(kJobPriority)));
-    argument.number("version", DatumGetInt32(column(kJobVersion)));
-    argument.moment("run_at", column(kJobRunAt));
-    argument.moment("created_at", column(kJobCreatedAt));
-    const Datum progress = column(kJobProgress);
-    argument.json("progress", none, progress);
-    const Datum metadata = column(kJobMetadata);
-    argument.json("metadata", none, metadata);
-    // Nobody waits for a heartbeat.
-    argument.json("heartbeat_seconds", true, Datum(0));
-    return argument.made();
+    const auto number = [&](JobColumn which) { return DatumGetInt32(job_value(jobs, which)); };
+    const auto moment = [&](JobColumn which) { return DatumGetTimestampTz(job_value(jobs, which)); };
+    const auto words = [&](JobColumn which) { return make_text(view(DatumGetTextPP(job_value(jobs, which)))); };
+    const auto json = [&](JobColumn which) {
+        const Datum value = job_value(jobs, which, &none);
+        return none ? nullptr : DatumGetJsonbPCopy(value);
+    };
+    HandlerJobRow row = {};
+    row.queue = words(kJobQueue);
+    row.kind = words(kJobKind);
+    row.payload = json(kJobPayload);
+    row.progress = json(kJobProgress);
+    row.metadata = json(kJobMetadata);
+    row.attempt = core::next_attempt(number(kJobAttempts));
+    row.max_attempts = number(kJobMaxAttempts);
+    row.priority = DatumGetInt16(job_value(jobs, kJobPriority));
+    row.version = number(kJobVersion);
+    row.run_at = moment(kJobRunAt);
+    row.created_at = moment(kJobCreatedAt);
+    return row;
 }
 
 // The lease stands in the slot before the claim can be seen.
@@ -117,7 +113,7 @@ class OneJob : public ClaimSink {
         MemoryContext outer = MemoryContextSwitchTo(memory_);
         job_->id = DatumGetInt64(job_value(*claimed.jobs, kJobId));
         job_->lease = claimed.lease;
-        job_->argument = argument_of(claimed);
+        job_->row = row_of(*claimed.jobs);
         MemoryContextSwitchTo(outer);
         note_next_lease(job_->id, job_->lease);
     }
@@ -150,6 +146,27 @@ bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob 
     job->handler = handler.hash;
     job->has_settings = handler.setting_count > 0;
     return claim_jobs(request, handler.queue, *found, now, &sink) > 0;
+}
+
+Datum argument_of(const HandlerJob &job) {
+    const HandlerJobRow &row = job.row;
+    Argument argument;
+    argument.number("id", job.id);
+    argument.number("lease", job.lease);
+    argument.text_of("queue", view(row.queue));
+    argument.text_of("kind", view(row.kind));
+    argument.json("payload", row.payload);
+    argument.number("attempt", row.attempt);
+    argument.number("max_attempts", row.max_attempts);
+    argument.number("priority", row.priority);
+    argument.number("version", row.version);
+    argument.moment("run_at", row.run_at);
+    argument.moment("created_at", row.created_at);
+    argument.json("progress", row.progress);
+    argument.json("metadata", row.metadata);
+    // Nobody waits for a heartbeat.
+    argument.json("heartbeat_seconds", nullptr);
+    return argument.made();
 }
 
 void complete_handled(const HandlerJob &job, bool has_result, Datum result) {

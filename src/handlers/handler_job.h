@@ -6,19 +6,31 @@
 
 namespace jobq {
 
+// What jobq_claim would return of it, but for its id and lease.
+struct HandlerJobRow {
+    text *queue, *kind;
+    Jsonb *payload, *progress, *metadata;  // nullptr: NULL
+    int attempt, max_attempts, priority, version;
+    TimestampTz run_at, created_at;
+};
+
 struct HandlerJob {
     int64 id, lease;
     uint64 handler;  // core::handler_hash()
     bool has_settings;
-    Datum argument;  // what the handler is called with: the row that jobq_claim would return
+    HandlerJobRow row;
 };
 
 // What executors are called as workers, all of a database alike: of jobs that have lost a worker before, one at a time
 // is run among all of them (leases/suspects.h), since what kills one process of a server ends them all.
 constexpr const char kExecutorWorker[] = "executor";
 
-// Claims a job of the handler. Its argument is made in `memory`. False: there is none.
+// Claims a job of the handler. Its row is kept in `memory`. False: there is none.
 bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob *job);
+
+// What the handler is called with: the row as an object. Not made by the claim: a job of which none can be made has
+// failed, and no other waits behind it.
+Datum argument_of(const HandlerJob &job);
 
 // Completes the job with the result. JQ001 unless it is held, or the handler has ended it itself in a transaction that
 // has committed, or that is this one.

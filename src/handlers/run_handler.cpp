@@ -142,24 +142,24 @@ void call_procedure(const char *name, Datum argument, MemoryContext memory) {
     MemoryContextSwitchTo(outer);
 }
 
-void call_handler(const KnownHandler &known, const Turn &turn) {
+void call_handler(const KnownHandler &known, const Turn &turn, Datum argument) {
     bool none = true;
     Datum result = Datum(0);
     if (StatementTimeout > 0) enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
     if (known.target.is_procedure)
-        call_procedure(known.handler.function, turn.job.argument, turn.memory);
+        call_procedure(known.handler.function, argument, turn.memory);
     else
-        result = call_function(known.target.function, turn.job.argument, &none);
-    if (StatementTimeout > 0) disable_timeout(STATEMENT_TIMEOUT, false);
+        result = call_function(known.target.function, argument, &none);
+    // Whatever the handler has made of the setting.
+    if (get_timeout_active(STATEMENT_TIMEOUT)) disable_timeout(STATEMENT_TIMEOUT, false);
     CommandCounterIncrement();
     under_snapshot([&] { complete_handled(turn.job, known.target.returns_json && !none, result); });
 }
 
 void show_activity(const Handler &handler, const HandlerJob &job) {
-    char text[256];
-    snprintf(text, sizeof(text), "%s: job %lld of queue \"%.*s\"", handler.function, static_cast<long long>(job.id),
-             static_cast<int>(handler.queue.size()), handler.queue.data());
-    pgstat_report_activity(STATE_RUNNING, text);
+    pgstat_report_activity(STATE_RUNNING,
+                           psprintf("%s: job %lld of queue \"%.*s\"", handler.function, static_cast<long long>(job.id),
+                                    static_cast<int>(handler.queue.size()), handler.queue.data()));
 }
 
 // The second step above.
@@ -173,9 +173,14 @@ void handle(Work *work) {
     }
     begin_handled(&work->turn->job);
     show_activity(known->handler, work->turn->job);
-    call_handler(*known, *work->turn);
+    // Beyond the transactions of a procedure.
+    MemoryContext outer = MemoryContextSwitchTo(work->turn->memory);
+    const Datum argument = argument_of(work->turn->job);
+    MemoryContextSwitchTo(outer);
+    call_handler(*known, *work->turn, argument);
     work->stage = Stage::Claim;
-    if (work->next != nullptr)
+    // What a procedure has committed must not be done again because a claim fails.
+    if (work->next != nullptr && !known->target.is_procedure)
         work->claimed = under_snapshot([&] {
             // Anything may have changed meanwhile.
             const KnownHandler *again = known_handler(work->turn->job.handler);
@@ -304,10 +309,11 @@ bool claim_one(Turn *turn, bool *leave) {
     *leave = known.count == 0;
     bool claimed = false;
     for (int i = 0; i < known.count && !claimed; i++) {
-        const KnownHandler &one = known.items[(next_handler + i) % known.count];
+        const KnownHandler &one = known.items[next_handler % known.count];
+        // Also when the claim fails, which must not keep the others from theirs.
+        next_handler = (next_handler + 1) % known.count;
         if (one.problem.sqlstate != 0 || !take_handler_place(one.handler.hash, one.handler.max_executors)) continue;
         claimed = claim_for_handler(one.handler, turn->memory, &turn->job);
-        if (claimed) next_handler = (next_handler + i + 1) % known.count;
     }
     return claimed;
 }

@@ -1,0 +1,125 @@
+# Handlers that do to their executor, their role or their job what none should: the next job, the next role and the other handlers do
+# not notice.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = preloaded('main', conf => [ 'max_worker_processes = 16', 'jobq.max_executors = 8', 'jobq.superuser_handlers = on', 'jobq.max_payload = 255MB' ]);
+database($node, 'work');
+value($node, 'work', <<'SQL');
+CREATE ROLE timed LOGIN; CREATE ROLE dropped LOGIN; CREATE ROLE swaps LOGIN; CREATE ROLE bob LOGIN; CREATE ROLE root LOGIN SUPERUSER;
+CREATE ROLE poisoned LOGIN; CREATE ROLE beats LOGIN;
+CREATE TABLE effects (job bigint, who text);
+CREATE TABLE may_end ();
+GRANT ALL ON effects, may_end TO PUBLIC;
+CREATE FUNCTION effect(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN INSERT INTO effects VALUES ((job->>'id')::bigint, current_user); END $$;
+SELECT jobq_create_queue('work', max_attempts => 1000, backoff_base => '10 ms', backoff_max => '20 ms');
+SQL
+
+sub handler
+{
+    my ($kind, $role, $body, $settings) = @_;
+    my $name = $body =~ /^\w+$/ ? $body : "does_$kind";
+    value($node, 'work', "CREATE FUNCTION $name(job jsonb) RETURNS void LANGUAGE plpgsql AS \$\$ BEGIN $body END \$\$") unless $body =~ /^\w+$/;
+    return value($node, 'work', "SELECT jobq_set_handler('work', '$kind', '$name(jsonb)', '$role'" . ($settings ? ", settings => '$settings')" : ')'));
+}
+sub enqueue { my ($kind, $more) = @_; return value($node, 'work', "SELECT jobq_enqueue('work', kind => '$kind'" . ($more ? ", $more)" : ')')); }
+sub becomes
+{
+    my ($id, $condition, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return becomes_true($node, 'work', "SELECT $condition FROM jobq.jobs WHERE id = $id", $name) < 1e8
+      || diag(value($node, 'work', "SELECT status, attempts, left(error, 500) FROM jobq.jobs WHERE id = $id"));
+}
+sub effects { my ($id) = @_; return value($node, 'work', "SELECT string_agg(who, ' ') FROM effects WHERE job = $id"); }
+
+# ---- a time limit that is switched off while it runs does not strike the next job
+
+value($node, 'work', q{SELECT jobq_grant('timed', 'producer')});
+handler('untimes', 'timed', q{PERFORM set_config('statement_timeout', '0', false), jobq_enqueue('work', kind => 'long');}, '{statement_timeout=1s}');
+handler('long', 'timed', 'PERFORM effect(job), pg_sleep(2);');
+my $first = enqueue('untimes');
+becomes($first, q{status = 'completed'}, 'a handler switches its time limit off');
+becomes_true($node, 'work', q{SELECT status = 'completed' FROM jobq.jobs WHERE kind = 'long'}, 'the next job takes longer than that');
+is(value($node, 'work', q{SELECT attempts FROM jobq.jobs WHERE kind = 'long'}), '1', 'and is not interrupted');
+
+# ---- the role goes while its job runs
+
+handler('till', 'dropped', 'PERFORM effect(job); WHILE NOT EXISTS (SELECT FROM may_end) LOOP PERFORM pg_sleep(0.02); END LOOP;');
+my $last = enqueue('till');
+becomes($last, q{status = 'processing'}, 'a job runs');
+my $behind = enqueue('till');
+value($node, 'work', 'DROP ROLE dropped; INSERT INTO may_end DEFAULT VALUES');
+becomes($last, q{status = 'completed' AND attempts = 1}, 'it ends, though its role was dropped');
+is(effects($last), 'dropped', 'what it did came about once');
+becomes_true($node, 'work', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'jobq executor' AND query LIKE '%does_till%'}, 'its executor leaves');
+is(value($node, 'work', "SELECT status, attempts FROM jobq.jobs WHERE id = $behind"), 'pending|0', 'the next one waits');
+
+# ---- as whom it runs
+
+value($node, 'work', q{GRANT bob TO swaps; ALTER ROLE swaps SET role = 'bob'});
+handler('who', 'swaps', 'effect');
+is(effects($_), 'swaps', 'what ALTER ROLE ... SET role says is not heeded') for map { my $id = enqueue('who'); becomes($id, q{status = 'completed'}, 'a job'); $id } 1, 2;
+# A superuser's handler becomes another role, and has looked at handlers by then: those of that role are still run by that role alone.
+handler('bobs', 'bob', 'effect');
+value($node, 'work', q{SELECT jobq_grant('bob', 'producer')});
+handler('becomes', 'root', q{PERFORM jobq_enqueue('work', kind => 'bobs') FROM generate_series(1, 50); EXECUTE 'ALTER FUNCTION effect(jsonb) COST 99'; EXECUTE 'SET SESSION AUTHORIZATION bob';});
+my $becomes = enqueue('becomes');
+becomes($becomes, q{status = 'completed'}, 'a handler of a superuser that becomes another role');
+becomes_true($node, 'work', q{SELECT count(*) = 50 FROM jobq.jobs WHERE kind = 'bobs' AND status = 'completed'}, 'the jobs of that role are done');
+is(value($node, 'work', q{SELECT DISTINCT who FROM effects e JOIN jobq.jobs j ON j.id = e.job WHERE j.kind = 'bobs'}), 'bob', 'by that role');
+
+# ---- a job that cannot be claimed
+
+value($node, 'work', <<'SQL');
+CREATE TABLE poison AS SELECT 0::bigint AS job;
+GRANT ALL ON poison TO PUBLIC;
+CREATE FUNCTION poisons() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.status = 'processing' AND OLD.status <> 'processing' AND EXISTS (SELECT FROM public.poison p WHERE p.job = NEW.id) THEN RAISE 'poison'; END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER poisons BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION poisons();
+CREATE PROCEDURE pieces(job jsonb) LANGUAGE plpgsql AS $$ BEGIN PERFORM effect(job); COMMIT; PERFORM effect(job); END $$;
+SELECT jobq_set_handler('work', 'pieces', 'pieces(jsonb)', 'poisoned');
+SQL
+handler('well', 'poisoned', 'effect');
+my ($pieces, $poison) = split /\|/, value($node, 'work', <<'SQL');
+WITH one AS MATERIALIZED (SELECT jobq_enqueue('work', kind => 'pieces') AS id),
+     two AS MATERIALIZED (SELECT jobq_enqueue('work', kind => 'pieces') AS id FROM one),
+     put AS (INSERT INTO poison SELECT id FROM two RETURNING job)
+SELECT one.id, put.job FROM one, put
+SQL
+becomes($pieces, q{status = 'completed' AND attempts = 1}, 'a procedure, with a job behind it that cannot be claimed');
+is(effects($pieces), 'poisoned poisoned', 'what it committed was done once');
+for (1 .. 3)
+{
+    my $well = enqueue('well');
+    becomes($well, q{status = 'completed'}, 'the other handler of the role goes on');
+}
+is(value($node, 'work', "SELECT status, attempts FROM jobq.jobs WHERE id = $poison"), 'pending|0', 'while that one waits');
+value($node, 'work', 'DROP TRIGGER poisons ON jobq.jobs');
+becomes($poison, q{status = 'completed'}, 'for it to be repaired');
+# Its argument would be larger than jsonb can be: it fails, and does not stand in the way.
+my $huge = value($node, 'work', q{SELECT jobq_enqueue('work', to_jsonb(repeat('x', 135000000)), kind => 'well', max_attempts => 1, metadata => to_jsonb(ARRAY[repeat('y', 135000000)]))});
+becomes($huge, q{status = 'failed' AND error LIKE '54000: %'}, 'a job of which no argument can be made fails');
+my $well = enqueue('well');
+becomes($well, q{status = 'completed'}, 'the next one is done');
+
+# ---- a handler that has locked its own job
+
+handler('beats', 'beats', q{PERFORM jobq_heartbeat((job->>'id')::bigint, (job->>'lease')::bigint, '{"percent": 50}'); PERFORM pg_sleep(600);});
+value($node, 'work', q{SELECT jobq_grant('beats', 'worker')});
+my $beats = enqueue('beats', q{max_runtime => '100 ms'});
+becomes($beats, 'attempts >= 2', 'one that has reported on its own job does not run for ever either');
+value($node, 'work', q{SELECT jobq_drop_handler('work', 'beats')});
+
+is(count_in_log($node, 'TRAP|PANIC|was terminated by signal', 0), 0, 'nothing has gone wrong');
+$node->stop('fast');
+done_testing();
