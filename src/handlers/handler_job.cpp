@@ -3,6 +3,7 @@
 
 #include "claim/claim.h"
 #include "compat/args.h"
+#include "compat/json_object.h"
 #include "ending/held_jobs.h"
 #include "handlers/handler_job.h"
 #include "job/owner.h"
@@ -10,12 +11,6 @@
 #include "job/retry_policy.h"
 #include "shmem/executors.h"
 #include "stats/recent_filters.h"
-
-extern "C" {
-#include "utils/datetime.h"
-#include "utils/json.h"
-#include "utils/numeric.h"
-}
 
 namespace jobq {
 
@@ -30,55 +25,6 @@ bool ended_itself() {
     return TransactionIdIsValid(ended_by) &&
            (TransactionIdIsCurrentTransactionId(ended_by) || TransactionIdDidCommit(ended_by));
 }
-
-// Builds the argument: an object with the columns of jobq_claim.
-class Argument {
- public:
-    Argument() { pushJsonbValue(&state_, WJB_BEGIN_OBJECT, nullptr); }
-    void number(const char *key, int64 value) {
-        JsonbValue item;
-        item.type = jbvNumeric;
-        item.val.numeric = int64_to_numeric(value);
-        add(key, &item);
-    }
-    void text_of(const char *key, std::string_view value) {
-        JsonbValue item;
-        item.type = jbvString;
-        item.val.string.val = const_cast<char *>(value.data());
-        item.val.string.len = static_cast<int>(value.size());
-        add(key, &item);
-    }
-    void moment(const char *key, TimestampTz value) {
-        char written[MAXDATELEN + 1];
-        JsonEncodeDateTime(written, TimestampTzGetDatum(value), TIMESTAMPTZOID, nullptr);
-        text_of(key, pstrdup(written));
-    }
-    // nullptr: null.
-    void json(const char *key, const Jsonb *json) {
-        JsonbValue item;
-        item.type = jbvNull;
-        if (json != nullptr && JB_ROOT_IS_SCALAR(json)) {
-            JsonbExtractScalar(const_cast<JsonbContainer *>(&json->root), &item);
-        } else if (json != nullptr) {
-            item.type = jbvBinary;
-            item.val.binary.data = const_cast<JsonbContainer *>(&json->root);
-            item.val.binary.len = static_cast<int>(VARSIZE(json) - VARHDRSZ);
-        }
-        add(key, &item);
-    }
-    Datum made() { return PointerGetDatum(JsonbValueToJsonb(pushJsonbValue(&state_, WJB_END_OBJECT, nullptr))); }
-
- private:
-    void add(const char *key, JsonbValue *value) {
-        JsonbValue name;
-        name.type = jbvString;
-        name.val.string.val = const_cast<char *>(key);
-        name.val.string.len = static_cast<int>(strlen(key));
-        pushJsonbValue(&state_, WJB_KEY, &name);
-        pushJsonbValue(&state_, WJB_VALUE, value);
-    }
-    JsonbParseState *state_ = nullptr;
-};
 
 // In the current memory context.
 HandlerJobRow row_of(const JobsTable &jobs) {
@@ -148,9 +94,10 @@ bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob 
     return claim_jobs(request, handler.queue, *found, now, &sink) > 0;
 }
 
+// An object with the columns of jobq_claim.
 Datum argument_of(const HandlerJob &job) {
     const HandlerJobRow &row = job.row;
-    Argument argument;
+    JsonObject argument;
     argument.number("id", job.id);
     argument.number("lease", job.lease);
     argument.text_of("queue", view(row.queue));
