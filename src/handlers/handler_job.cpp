@@ -125,13 +125,14 @@ void complete_handled(const HandlerJob &job, bool has_result, Datum result) {
     if (!held.held && !ended_itself()) lease_is_lost(job.id);
 }
 
-void fail_handled(const HandlerJob &job, const char *error) {
+bool fail_handled(const HandlerJob &job, const char *error) {
+    HeldJob held = held_of(job);
     with_owner_spi([&] {
-        HeldJob held = held_of(job);
         held.extra = CStringGetTextDatum(error);
         held.has_extra = true;
         fail_jobs(&held, 1, nullptr, -1, true, GetCurrentTimestamp());
     });
+    return held.held;
 }
 
 void give_back_handled(const HandlerJob &job) {

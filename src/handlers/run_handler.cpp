@@ -212,8 +212,12 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
             under_snapshot([&] {
                 if (is_broken(turn.job.handler))
                     give_back_handled(turn.job);
-                else
-                    fail_handled(turn.job, text);
+                else if (!fail_handled(turn.job, text))
+                    ereport(
+                        LOG,
+                        (errmsg(
+                            "jobq executor: the handler of job %lld failed when the job was not its own any more: %s",
+                            static_cast<long long>(turn.job.id), text)));
             });
         });
         if (failure == nullptr) return true;

@@ -125,6 +125,17 @@ my $beats = enqueue('beats', q{max_runtime => '100 ms'});
 becomes($beats, 'attempts >= 2', 'one that has reported on its own job does not run for ever either');
 value($node, 'work', q{SELECT jobq_drop_handler('work', 'beats')});
 
+# ---- one that fails when its job has ended
+
+value($node, 'work', <<'SQL');
+CREATE PROCEDURE too_late(job jsonb) LANGUAGE plpgsql AS $$
+BEGIN PERFORM jobq_complete((job->>'id')::bigint, (job->>'lease')::bigint); COMMIT; RAISE 'after its end'; END $$;
+SELECT jobq_set_handler('work', 'late', 'too_late(jsonb)', 'beats');
+SQL
+my $late = enqueue('late');
+becomes($late, q{status = 'completed'}, 'a procedure ends its job itself, commits, and fails');
+ok($node->wait_for_log("handler of job $late failed when the job was not its own any more: .*after its end", 0), 'the log has that error');
+
 is(count_in_log($node, 'TRAP|PANIC|was terminated by signal', 0), 0, 'nothing has gone wrong');
 $node->stop('fast');
 done_testing();
