@@ -8,6 +8,7 @@
 # state.
 # make memcheck: tests on a server with assertions, with discarded caches, under valgrind, with sanitizers.
 # make fuzz: the attackers of test/fuzz at length.
+# make clients: the workers of clients/, each against the same scenarios.
 # make bench: the benchmark (see docs/benchmarks.md).
 # make chaos, make ddl, make failover: load, and faults of every kind, a DBA at work or standbys that are promoted (see
 # test/chaos/README.md).
@@ -16,7 +17,7 @@
 # make upgrade: ALTER EXTENSION jobq UPDATE from every release, old and new libraries (see test/upgrade/README.md).
 # make release VERSION=1.0.0: freezes the install script, commits and tags (see CONTRIBUTING.md).
 
-script_goals = demo check docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist site pg-upgrade upgrade release
+script_goals = demo clients check docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -42,6 +43,8 @@ memcheck:
 	@scripts/memcheck.sh
 lint:
 	@scripts/lint.sh
+clients:
+	@scripts/clients.sh
 fuzz:
 	@scripts/fuzz.sh
 bench:

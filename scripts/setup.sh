@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs with apt what is missing to build jobq and to run a server (of version $PG if that is set), with "check" what the
 # tests need too, with "ddl" and "memcheck" what these need beside that, with "lint", "warnings", "fuzz", "upgrade" (make
-# pg-upgrade) and "bench" what these need (the peers of the benchmark go from npm into build/), with "matrix" what makes
+# pg-upgrade), "clients" and "bench" what these need (the peers of the benchmark go from npm into build/), with "matrix" what makes
 # directories with other releases.
 # Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
 set -euo pipefail
@@ -69,6 +69,7 @@ list_needs() {
         dist) have git && have python3 || need "git and Python, to pack and unpack" git python3 ; return 0 ;;
         upgrade) list_process_needs; have git || need "git, for the tests of releases" git; return 0 ;;
         calendar) have npm || need "npm, to get croner" npm; have node || need "node, to run it" nodejs; return 0 ;;
+        clients) list_client_needs; return 0 ;;
         ddl) need_if_there "$version" repack "pg_repack, which rebuilds a table in use" ;;
         memcheck) have valgrind && have bzip2 || need "valgrind, and what unpacks the server's sources" valgrind bzip2 ;;
         check) ;;
@@ -120,6 +121,24 @@ list_bench_needs() {
     have npm || need "npm, to get the other job queues" npm
     have node || need "node, to get a newer one for them" nodejs
     need_if_there "$version" pgq3 "PgQ, a yardstick"
+}
+
+# What the programs in clients/ say that they need, of those that CLIENT names, if it does.
+list_client_needs() {
+    /usr/bin/python3 -c 'import psycopg, yaml' 2>/dev/null || need "Python's driver and YAML, for the runner of scenarios" python3 python3-psycopg python3-yaml
+    have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, which some of them go through" pgbouncer
+    local client package
+    for client in ${CLIENT:-$(cd clients && ls)}; do
+        client=clients/${client%%_*}
+        [ -e "$client/client.json" ] || continue
+        for package in $(sed -n 's/^ *"needs": *\[\(.*\)\].*/\1/p' "$client/client.json" | tr -d '",'); do
+            if [ "$package" = node-pg ]; then
+                have_node_pg || need_node_pg
+            else
+                installed "$package" || need "$package, for $client" "$package"
+            fi
+        done
+    done
 }
 
 # An extension of that version of the server, if the distribution has it.

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""The worker that the scenarios are played with: see clients/scenarios/README.md. With the argument async by AsyncWorker."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "src"))
+
+import psycopg  # noqa: E402
+
+import jobq  # noqa: E402
+
+EVENT = "INSERT INTO scenario.events (job_id, attempt, event) VALUES (%s, %s, %s)"
+OPEN = "SELECT count(*) FROM scenario.gates WHERE name = %s"
+EFFECT = "INSERT INTO scenario.effects (job_id, attempt, name) VALUES (%s, %s, %s)"
+
+
+class Eye:
+    """Looks at the database whatever becomes of connections."""
+
+    def __init__(self):
+        self.connection = None
+
+    def ask(self, statement, parameters):
+        while True:
+            try:
+                if self.connection is None:
+                    self.connection = psycopg.connect(autocommit=True, prepare_threshold=None, connect_timeout=5)
+                cursor = self.connection.execute(statement, parameters)
+                return cursor.fetchone()[0] if cursor.description else None
+            except psycopg.Error:
+                if self.connection is not None:
+                    self.connection.close()
+                self.connection = None
+                time.sleep(0.2)
+
+    def tell(self, job, event):
+        self.ask(EVENT, (job.id, job.attempt, event))
+
+    def is_open(self, gate):
+        return gate is None or self.ask(OPEN, (gate,)) > 0
+
+
+def raise_if_early(job):
+    if job.attempt <= job.payload.get("times", 0):
+        raise ValueError(job.payload["message"])
+    return {"attempt": job.attempt}
+
+
+def snooze_once(job):
+    if job.progress is None:
+        job.set_progress({"snoozed": True})
+        raise jobq.Snooze(job.payload["delay"])
+    return {"snoozed": True}
+
+
+# ---- plain functions
+
+def echo(job):
+    return job.payload
+
+
+def reject(job):
+    raise jobq.Fail(job.payload["message"], retry=False)
+
+
+def wait(job):
+    eye = Eye()
+    eye.tell(job, "started")
+    gate = job.payload.get("gate")
+    try:
+        while not eye.is_open(gate):
+            job.pause(0.1)
+    except jobq.Stop as stop:
+        eye.tell(job, stop.reason)
+        raise
+    return {"gate": gate}
+
+
+def deaf(job):
+    eye = Eye()
+    eye.tell(job, "started")
+    while not eye.is_open(job.payload.get("gate")):
+        time.sleep(0.1)
+    return {"gate": job.payload.get("gate")}
+
+
+def sleep(job):
+    Eye().tell(job, "started")
+    time.sleep(job.payload["seconds"])
+    return {}
+
+
+def progress(job):
+    eye = Eye()
+    eye.tell(job, "started")
+    for step in range(1, job.payload["steps"] + 1):
+        job.set_progress({"step": step})
+    while not eye.is_open(job.payload.get("gate")):
+        job.pause(0.1)
+    return {"steps": job.payload["steps"]}
+
+
+def transfer(job):
+    deaf(job)
+    with job.completing({"moved": True}) as connection:
+        connection.execute(EFFECT, (job.id, job.attempt, "transfer"))
+        if "error" in job.payload and job.attempt == 1:
+            raise ValueError(job.payload["error"])
+
+
+def steps(job):
+    eye = Eye()
+    eye.tell(job, "started")
+    results = []
+    for name in job.payload["names"]:
+        while name == job.payload.get("before") and not eye.is_open(job.payload.get("gate")):
+            job.pause(0.1)
+
+        def write(connection, name=name):
+            connection.execute(EFFECT, (job.id, job.attempt, name))
+            return {"name": name}
+
+        results.append(job.step(name, write))
+    return results
+
+
+def poison(job):
+    Eye().tell(job, "started")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+HANDLERS = {"echo": echo, "fail": raise_if_early, "reject": reject, "snooze": snooze_once, "wait": wait, "deaf": deaf, "sleep": sleep,
+            "progress": progress, "transfer": transfer, "steps": steps, "poison": poison}
+
+
+# ---- coroutines: what is other with them
+
+async def in_thread(function, *arguments):
+    """Not interrupted: the connection of an eye serves one call at a time."""
+    return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, function, *arguments))
+
+
+async def async_wait(job):
+    eye = Eye()
+    await in_thread(eye.tell, job, "started")
+    gate = job.payload.get("gate")
+    try:
+        while not await in_thread(eye.is_open, gate):
+            await asyncio.sleep(0.1)
+    except asyncio.CancelledError:
+        await in_thread(Eye().tell, job, job.cancelled)
+        raise
+    return {"gate": gate}
+
+
+async def async_deaf(job):
+    """A coroutine that blocks its loop would have the others wait, too: so it looks from a thread."""
+    task = asyncio.ensure_future(in_thread(deaf, job))
+    while True:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if job.cancelled is None:
+                raise
+
+
+async def async_sleep(job):
+    await in_thread(Eye().tell, job, "started")
+    await asyncio.sleep(job.payload["seconds"])
+    return {}
+
+
+async def async_progress(job):
+    eye = Eye()
+    await in_thread(eye.tell, job, "started")
+    for step in range(1, job.payload["steps"] + 1):
+        job.set_progress({"step": step})
+    while not await in_thread(eye.is_open, job.payload.get("gate")):
+        await asyncio.sleep(0.1)
+    return {"steps": job.payload["steps"]}
+
+
+async def async_transfer(job):
+    await async_deaf(job)
+    async with job.completing({"moved": True}) as connection:
+        await connection.execute(EFFECT, (job.id, job.attempt, "transfer"))
+        if "error" in job.payload and job.attempt == 1:
+            raise ValueError(job.payload["error"])
+
+
+async def async_steps(job):
+    eye = Eye()
+    await in_thread(eye.tell, job, "started")
+    results = []
+    for name in job.payload["names"]:
+        while name == job.payload.get("before") and not await in_thread(eye.is_open, job.payload.get("gate")):
+            await asyncio.sleep(0.1)
+
+        async def write(connection, name=name):
+            await connection.execute(EFFECT, (job.id, job.attempt, name))
+            return {"name": name}
+
+        results.append(await job.step(name, write))
+    return results
+
+
+def coroutine(function):
+    async def handler(job):
+        return function(job)
+    return handler
+
+
+ASYNC_HANDLERS = {**{kind: coroutine(function) for kind, function in HANDLERS.items()}, "wait": async_wait, "deaf": async_deaf,
+                  "sleep": async_sleep, "progress": async_progress, "transfer": async_transfer, "steps": async_steps}
+
+
+def main():
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        options = jobq.options_of_environment()
+        if sys.argv[1:] == ["async"]:
+            status = asyncio.run(jobq.AsyncWorker(handlers=ASYNC_HANDLERS, **options).run())
+        else:
+            status = jobq.Worker(handlers=HANDLERS, **options).run()
+    except (jobq.OptionError, RuntimeError, psycopg.Error) as error:
+        print(f"scenario_worker: {error}", file=sys.stderr)
+        status = 1
+    # Without waiting for threads whose handlers were given up.
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Workers and producers for jobq, the job queue in PostgreSQL, with psycopg 3."""
+
+from .enqueue import (Enqueued, aenqueue, aenqueue_jobs, aenqueue_many, enqueue, enqueue_jobs, enqueue_many)
+from .errors import Cancelled, Fail, Lost, OptionError, Release, Snooze, Stop, Stopping, Waiting
+from .job import TimedOut
+from .options import Options, options_of_environment
+from .aio import AsyncJob, AsyncWorker
+from .worker import Job, Worker
+
+__version__ = "1.1.0"
+
+__all__ = [
+    "AsyncJob", "AsyncWorker", "Cancelled", "Enqueued", "Fail", "Job", "Lost", "OptionError", "Options", "Release", "Snooze", "Stop",
+    "Stopping", "TimedOut", "Waiting", "Worker", "aenqueue", "aenqueue_jobs", "aenqueue_many", "enqueue", "enqueue_jobs",
+    "enqueue_many", "options_of_environment",
+]

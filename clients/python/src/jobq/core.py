@@ -1,0 +1,371 @@
+"""What a worker does besides running handlers: one thread claims and waits, one heartbeats and reports. Both kinds of
+worker, with threads and with asyncio, hand it what came of their jobs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, Callable, List, Mapping, Optional, Sequence
+
+import psycopg
+from psycopg.rows import dict_row
+
+from . import connect, statements
+from .errors import LEASE_LOST
+from .hand import Hand, Report
+from .job import BaseJob
+from .options import Options
+from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
+from .statements import interval
+
+WAIT_WITHOUT_WAKE = 2.0
+FIRST_POLL = 0.05
+NOT_PRELOADED = "55000"
+log = logging.getLogger("jobq")
+
+
+class Broken(Exception):
+    """The connection is gone, and has been closed."""
+
+
+class Core:
+    def __init__(self, options: Options, kinds: Sequence[str], conninfo: connect.Conninfo, connect_options: Mapping[str, Any],
+                 begin: Callable[[statements.Row], BaseJob], run: Callable[[BaseJob], None]) -> None:
+        """begin makes a job of a row, run starts its handler; both are called by the thread that claims."""
+        self.options, self.kinds = options, sorted(kinds)
+        self.conninfo, self.connect_options = conninfo, connect_options
+        self.begin, self.run = begin, run
+        self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace)  # type: ignore[arg-type]
+        self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
+        self.error: Optional[BaseException] = None
+        self.over = threading.Event()
+        self.when_over: Callable[[], None] = lambda: None
+        self._claims = _Line(self, "claims")
+        self._beats = _Line(self, "beats")
+        self._threads = [threading.Thread(target=target, name=f"jobq {name}", daemon=True)
+                         for name, target in (("claims", self._claim_all), ("beats", self._beat_all))]
+
+    def start(self) -> None:
+        """The first connections must work."""
+        try:
+            self._claims.open()
+            beats = self._beats.open()
+            try:
+                beats.execute(statements.WAKE, (self.options.worker_id,))
+            except psycopg.errors.ObjectNotInPrerequisiteState as error:
+                log.info("%s: nobody can wake a wait here, so waits are short: %s", self.options.worker_id, error)
+                self.wait_timeout = min(self.wait_timeout, WAIT_WITHOUT_WAKE)
+            except psycopg.errors.UndefinedFunction as error:
+                raise RuntimeError(f'jobq is not there: no jobq_wake() in database "{beats.info.dbname}" along its search_path. '
+                                   "CREATE EXTENSION jobq, in that database, makes it.") from error
+        except BaseException:
+            self._claims.close()
+            self._beats.close()
+            raise
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        first = not self.hand.stopping()
+        if self.hand.stop():
+            with self.hand.changed:
+                count = len(self.hand.jobs)
+            log.info("%s: %s, %d jobs in hand", self.options.worker_id,
+                     f"stopping, no claims any more, {self.options.grace:g} s for handlers" if first else "stopping at once", count)
+
+    @property
+    def clean(self) -> bool:
+        return self.error is None and not self.hand.gave_up
+
+    def job_ended(self, job: BaseJob, outcome: Outcome) -> None:
+        if outcome.what == FAIL:
+            log.warning("%s: job %d of kind %r, attempt %d, has failed: %s", self.options.worker_id, job.id, job.kind, job.attempt,
+                        outcome.text)
+        elif outcome.what == NOTHING and outcome.text == "lost" and job.cancelled != "lost":
+            self._log_lost(job)
+        self.hand.ended(job, outcome)
+
+    def _log_lost(self, job: BaseJob) -> None:
+        log.warning("%s: job %d of kind %r, attempt %d: the lease is lost", self.options.worker_id, job.id, job.kind, job.attempt)
+
+    # ---- the thread that claims
+
+    def _claim_all(self) -> None:
+        try:
+            self._claim_until_stopped()
+        except BaseException as error:   # noqa: B902: whatever it is, the worker must not go on without claims
+            log.error("%s: claims have ended: %s", self.options.worker_id, error)
+            self.error = error
+            self.hand.stop()
+        finally:
+            self.hand.no_more_claims()
+            self._claims.close()
+
+    def _claim_until_stopped(self) -> None:
+        polls = 0
+        while (claim := self.hand.next_claim()) is not None:
+            completions, room = claim
+            try:
+                rows = self._claim(completions, room)
+                if rows:
+                    polls = 0
+                elif self.hand.go_away():
+                    self._wait(polls)
+                    polls += 1
+            except Broken:
+                self.hand.disconnected()
+                self._claims.reconnect()
+
+    def _claim(self, completions: List[Report], room: int) -> bool:
+        parameters = statements.claim_parameters(self.options, self.kinds, room)
+        parameters.update(ids=[job.id for job, _ in completions], leases=[job.lease for job, _ in completions],
+                          results=[outcome.result for _, outcome in completions])
+        try:
+            rows = self._claims.all(statements.COMPLETE_AND_CLAIM if completions else statements.CLAIM, parameters)
+        except Broken:
+            self.hand.not_reported(completions, uncertain=True)
+            raise
+        except psycopg.Error as error:
+            if not completions and not connect.is_again(error):
+                raise
+            # Which of them is refused, or whether it is the claim, turns out one by one.
+            self.hand.not_reported(completions, alone=not connect.is_again(error))
+            return True
+        self.hand.reported([job for job, _ in completions])
+        for row in rows:
+            job = self.begin(row)
+            if self.hand.claimed(job):
+                self.run(job)
+        return bool(rows)
+
+    def _wait(self, polls: int) -> None:
+        if self.options.poll_interval is not None:
+            longest = float(self.options.poll_interval)  # type: ignore[arg-type]
+            self.hand.rest(min(FIRST_POLL * 2 ** min(polls, 20), longest))
+            return
+        parameters = statements.claim_parameters(self.options, self.kinds, 0)
+        parameters["wait_timeout"] = interval(self.wait_timeout)
+        self._claims.all(statements.WAIT, parameters)
+
+    # ---- the thread that heartbeats
+
+    def _beat_all(self) -> None:
+        try:
+            self._beat_until_over()
+        except BaseException as error:   # noqa: B902
+            log.exception("%s: heartbeats have ended", self.options.worker_id)
+            self.error = error
+        finally:
+            self._beats.close()
+            if self.hand.gave_up:
+                log.error("%s: jobs that could not be reported: %s", self.options.worker_id,
+                          ", ".join(str(job.id) for job in self.hand.jobs.values()))
+            self.over.set()
+            self.when_over()
+
+    def _beat_until_over(self) -> None:
+        pause, retry_at = connect.Pause(), None
+        while True:
+            beat = self.hand.next_beat(retry_at)
+            if not (beat.wake or beat.reports or beat.jobs):
+                return
+            retry_at = None
+            try:
+                self._beats.open()
+                if beat.wake:
+                    self._wake()
+                self._report_all(beat.reports)
+                self._heartbeat(beat.jobs)
+                pause.reset()
+            except Broken:
+                if beat.wake:
+                    self.hand.wake_failed()
+                self.hand.not_reported(beat.reports, uncertain=True)
+                self.hand.beat_failed(beat.jobs)
+                retry_at = time.monotonic() + pause.take()
+
+    def _wake(self) -> None:
+        try:
+            self._beats.all(statements.WAKE, (self.options.worker_id,))
+        except psycopg.Error as error:
+            if error.sqlstate != NOT_PRELOADED:
+                log.warning("%s: the wait could not be woken: %s", self.options.worker_id, error)
+
+    def _heartbeat(self, jobs: List[BaseJob]) -> None:
+        plain = []
+        for job in jobs:
+            if not job.progress_is_new or not self._heartbeat_with_progress(job):
+                plain.append(job)
+        if not plain:
+            return
+        try:
+            rows = self._beats.all(statements.HEARTBEAT_MANY, ([job.id for job in plain], [job.lease for job in plain]))
+        except psycopg.Error as error:
+            log.error("%s: heartbeats were refused: %s", self.options.worker_id, error)
+            return
+        for job, row in zip(plain, rows):
+            self._heard(job, row["state"])
+
+    def _heartbeat_with_progress(self, job: BaseJob) -> bool:
+        progress = job.take_progress()
+        try:
+            rows = self._beats.all(statements.HEARTBEAT, (job.id, job.lease, progress))
+        except Broken:
+            job.progress_is_new = True
+            raise
+        except psycopg.Error as error:
+            log.error("%s: progress of job %d was refused: %s", self.options.worker_id, job.id, error)
+            return False
+        self._heard(job, rows[0]["jobq_heartbeat"])
+        return True
+
+    def _heard(self, job: BaseJob, state: str) -> None:
+        if state == "cancel":
+            job.stop("cancel")
+        elif state != "held":
+            if state != "finished":
+                self._log_lost(job)
+            self.hand.lost(job, state)
+
+    # ---- reports
+
+    def _report_all(self, reports: List[Report]) -> None:
+        """Takes from the list what has been reported."""
+        for what in (COMPLETE, RELEASE):
+            together = [report for report in reports if report[1].what == what and not report[1].alone]
+            if together:
+                self._report_together(what, together)
+                reports[:] = [report for report in reports if report[1].what != what or report[1].alone]
+        while reports:
+            self._report_alone(*reports[0])
+            del reports[0]
+
+    def _report_together(self, what: str, reports: List[Report]) -> None:
+        jobs = [job for job, _ in reports]
+        parameters: List[Any] = [[job.id for job in jobs], [job.lease for job in jobs]]
+        for job in jobs:
+            if job.progress_is_new:
+                self._heartbeat_with_progress(job)
+        try:
+            if what == COMPLETE:
+                rows = self._beats.all(statements.COMPLETE_MANY, [*parameters, [outcome.result for _, outcome in reports]])
+            else:
+                rows = self._beats.all(statements.RELEASE_MANY, parameters)
+        except psycopg.Error as error:
+            self.hand.not_reported(reports, alone=not connect.is_again(error))
+            return
+        for job, row in zip(jobs, rows):
+            if not (row["completed"] if what == COMPLETE else row["released"]):
+                self._find_out(job)
+            elif what == RELEASE:
+                log.info("%s: job %d of kind %r has been released", self.options.worker_id, job.id, job.kind)
+        self.hand.reported(jobs)
+
+    def _report_alone(self, job: BaseJob, outcome: Outcome) -> None:
+        if job.progress_is_new and outcome.what != VERIFY:
+            self._heartbeat_with_progress(job)
+        try:
+            taken = self._report(job, outcome)
+        except psycopg.Error as error:
+            if connect.is_again(error):
+                self.hand.not_reported([(job, outcome)])
+                return
+            log.error("%s: the report of job %d was refused: %s", self.options.worker_id, job.id, error)
+            try:
+                taken = self._report(job, Outcome(FAIL, statements.as_text(f"{type(error).__name__}: {error}")))
+            except psycopg.Error as again:
+                log.error("%s: job %d: so was that: %s", self.options.worker_id, job.id, again)
+                taken = True
+        if not taken:
+            self._find_out(job)
+        self.hand.reported([job])
+
+    def _report(self, job: BaseJob, outcome: Outcome) -> bool:
+        lease = (job.id, job.lease)
+        if outcome.what == COMPLETE:
+            return bool(self._beats.all(statements.COMPLETE_MANY, ([job.id], [job.lease], [outcome.result]))[0]["completed"])
+        if outcome.what == FAIL:
+            rows = self._beats.all(statements.FAIL, (*lease, outcome.text, interval(outcome.retry_in), outcome.retry))
+            return rows[0]["jobq_fail"] is not None
+        if outcome.what == SNOOZE:
+            return bool(self._beats.all(statements.SNOOZE, (job.id, interval(outcome.retry_in), job.lease))[0]["jobq_snooze"])
+        if outcome.what == RELEASE:
+            return bool(self._beats.all(statements.RELEASE_MANY, ([job.id], [job.lease]))[0]["released"])
+        return self._verify(job, outcome)
+
+    def _verify(self, job: BaseJob, outcome: Outcome) -> bool:
+        """The handler completed the job in a transaction of its own: has that committed?"""
+        state = self._beats.all(statements.HEARTBEAT, (job.id, job.lease, None))[0]["jobq_heartbeat"]
+        if state in ("held", "cancel"):
+            text = outcome.text or "the transaction that completed the job has not committed"
+            return self._report(job, Outcome(FAIL, text))
+        return state in ("finished", "gone")
+
+    def _find_out(self, job: BaseJob) -> None:
+        """The lease is lost: unless by an earlier report of our own, whose answer was lost with its connection."""
+        state = self._beats.all(statements.HEARTBEAT, (job.id, job.lease, None))[0]["jobq_heartbeat"]
+        if state != "finished":
+            self._log_lost(job)
+
+
+class _Line:
+    """A connection that is opened again when it is gone."""
+
+    def __init__(self, core: Core, name: str) -> None:
+        self.core, self.name = core, name
+        self.connection: Optional[psycopg.Connection[Any]] = None
+        self.opened = 0
+
+    def open(self) -> psycopg.Connection[Any]:
+        if self.connection is not None:
+            return self.connection
+        core = self.core
+        try:
+            self.connection = psycopg.connect(**connect.arguments(
+                core.conninfo, core.connect_options, f"jobq {core.options.queue} {core.options.worker_id}"))
+        except psycopg.Error as error:
+            if self.opened == 0:
+                raise
+            log.warning("%s: no connection for %s, trying again: %s", core.options.worker_id, self.name, error)
+            raise Broken() from error
+        self.connection.add_notice_handler(self._notice)
+        self.opened += 1
+        if self.opened > 1:
+            log.info("%s: connected again for %s", core.options.worker_id, self.name)
+        return self.connection
+
+    def all(self, statement: str, parameters: Any) -> List[Any]:
+        connection = self.open()
+        try:
+            with connection.cursor(row_factory=dict_row) as cursor:
+                cursor.execute(statement, parameters)
+                return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.Error as error:
+            if not connect.is_broken(error, connection):
+                raise
+            log.warning("%s: the connection for %s is broken: %s", self.core.options.worker_id, self.name, error)
+            self.close()
+            raise Broken() from error
+
+    def reconnect(self) -> None:
+        pause = connect.Pause()
+        while not self.core.hand.stopping():
+            self.core.hand.rest(pause.take())
+            try:
+                self.open()
+                return
+            except Broken:
+                continue
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except psycopg.Error:
+                pass
+
+    def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        if diagnostic.sqlstate == LEASE_LOST:
+            log.warning("%s: %s. %s", self.core.options.worker_id, diagnostic.message_primary, diagnostic.message_detail)

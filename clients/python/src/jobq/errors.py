@@ -1,0 +1,74 @@
+"""What a handler throws to say what shall become of its job, and what it is thrown when it shall stop."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Optional, Union
+
+Delay = Union[int, float, timedelta]
+
+
+class OptionError(ValueError):
+    """An option of a worker has a value that it cannot have."""
+
+
+class Fail(Exception):
+    """The attempt has failed: retried after retry_in, or the queue's backoff; with retry=False for good."""
+
+    def __init__(self, message: str = "", *, retry_in: Optional[Delay] = None, retry: bool = True) -> None:
+        super().__init__(message)
+        self.retry_in = retry_in
+        self.retry = retry
+
+
+class Snooze(Exception):
+    """Not now: the job is given back for later, and the attempt is not counted."""
+
+    def __init__(self, delay: Delay) -> None:
+        super().__init__(f"snoozed for {delay}")
+        self.delay = delay
+
+
+class Release(Exception):
+    """Not here: the job is given back at once, and the attempt is not counted."""
+
+
+# Those below are no Exception, so that an "except Exception" of a handler does not keep it from stopping.
+
+
+class Stop(BaseException):
+    """The handler shall stop."""
+
+    reason = ""
+
+
+class Cancelled(Stop):
+    """Somebody asked to cancel the job."""
+
+    reason = "cancel"
+
+
+class Lost(Stop):
+    """The lease is gone: another worker may have the job by now."""
+
+    reason = "lost"
+
+
+class Stopping(Stop):
+    """The worker stops, and its grace is over."""
+
+    reason = "stopping"
+
+
+class Waiting(BaseException):
+    """The job sleeps or awaits something: it has been given back, and is claimed anew when it goes on."""
+
+
+STOPS = {stop.reason: stop for stop in (Cancelled, Lost, Stopping)}
+LEASE_LOST = "JQ001"
+
+
+def is_lost_lease(error: BaseException) -> bool:
+    """Of psycopg, or of an ORM that has wrapped it."""
+    return any(getattr(cause, "sqlstate", getattr(cause, "pgcode", None)) == LEASE_LOST
+               for cause in (error, error.__cause__, getattr(error, "orig", None)))

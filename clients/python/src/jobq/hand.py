@@ -1,0 +1,271 @@
+"""The jobs that a worker has in hand: claimed, and not reported yet. Threads meet here, and nowhere else. No server: what
+is to be done next is told to the thread that claims and to the thread that heartbeats."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Callable, Deque, Dict, List, Optional, Tuple
+
+from .job import BaseJob
+from .outcome import COMPLETE, NOTHING, RELEASE, Outcome
+
+Report = Tuple[BaseJob, Outcome]
+LAST_LOOK = 1.0       # seconds in which handlers may notice that the worker stops
+LAST_REPORTS = 5.0    # seconds in which the last reports must arrive
+PROGRESS_EVERY = 1.0
+
+
+@dataclass
+class Beat:
+    """What the thread that heartbeats does next; nothing of it: it ends."""
+
+    wake: bool = False
+    reports: List[Report] = field(default_factory=list)
+    jobs: List[BaseJob] = field(default_factory=list)
+
+
+class Hand:
+    def __init__(self, slots: int, most: int, interval: Optional[float], grace: float,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self.slots, self.most, self.longest, self.grace, self.clock = slots, most, interval, grace, clock
+        self.changed = threading.Condition()
+        self.jobs: Dict[int, BaseJob] = {}          # by lease: a job may come a second time before its first handler has ended
+        self.running: set[int] = set()              # leases whose handlers have not ended
+        self.completions: Deque[Report] = deque()   # for the thread that claims, unless it is away
+        self.reports: Deque[Report] = deque()
+        self.in_flight: set[int] = set()            # leases that are being reported
+        self.claiming = True                        # that thread has not ended
+        self.away = False                           # it waits for jobs, or for a connection
+        self.must_wake = False
+        self.stopped_at: Optional[float] = None
+        self.stop_at: Optional[float] = None        # the end of the grace
+        self.released_at: Optional[float] = None
+        self.abandoned = False
+        self.gave_up = False
+
+    # ---- the thread that claims
+
+    def next_claim(self) -> Optional[Tuple[List[Report], int]]:
+        """Blocks until a slot is free. What is to be completed on the way, and the room; None: no claim any more."""
+        with self.changed:
+            self.away = False
+            while True:
+                if self.stop_at is not None:
+                    self.away = True
+                    self.changed.notify_all()
+                    return None
+                room = min(self.slots - len(self.running), self.most)
+                if room > 0:
+                    return self._take_completions(), room
+                self.changed.wait()
+
+    def claimed(self, job: BaseJob) -> bool:
+        """False: the worker is stopping, and the job goes back."""
+        with self.changed:
+            job.beat_at = self.clock()
+            self.jobs[job.lease] = job
+            if self.stop_at is not None:
+                self.reports.append((job, Outcome(RELEASE)))
+            else:
+                self.running.add(job.lease)
+            self.changed.notify_all()
+            return self.stop_at is None
+
+    def go_away(self) -> bool:
+        """Before that thread sleeps; false: there is something to do."""
+        with self.changed:
+            self.away = not self.completions and self.stop_at is None
+            return self.away
+
+    def disconnected(self) -> None:
+        """That thread has no connection: perhaps the other one has."""
+        with self.changed:
+            self.away = True
+            self.changed.notify_all()
+
+    def rest(self, seconds: float) -> None:
+        """Sleeps, unless it is to stop."""
+        until = self.clock() + seconds
+        with self.changed:
+            while self.stop_at is None and (left := until - self.clock()) > 0:
+                self.changed.wait(left)
+
+    def no_more_claims(self) -> None:
+        with self.changed:
+            self.claiming, self.away = False, True
+            self.changed.notify_all()
+
+    # ---- handlers
+
+    def ended(self, job: BaseJob, outcome: Outcome) -> None:
+        with self.changed:
+            self.running.discard(job.lease)
+            if job.lease in self.jobs and not job.abandoned:
+                if outcome.what == NOTHING:
+                    del self.jobs[job.lease]
+                elif outcome.what == COMPLETE and not job.progress_is_new:
+                    self.completions.append((job, outcome))
+                else:
+                    self.reports.append((job, outcome))
+            self.changed.notify_all()
+
+    def progressed(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    # ---- reports
+
+    def reported(self, jobs: List[BaseJob]) -> None:
+        with self.changed:
+            for job in jobs:
+                self.jobs.pop(job.lease, None)
+                self.in_flight.discard(job.lease)
+            self.changed.notify_all()
+
+    def not_reported(self, reports: List[Report], *, uncertain: bool = False, alone: bool = False) -> None:
+        """They are to be sent again, by the thread that heartbeats."""
+        with self.changed:
+            for job, outcome in reports:
+                self.in_flight.discard(job.lease)
+                self.reports.append((job, replace(outcome, uncertain=outcome.uncertain or uncertain,
+                                                  alone=outcome.alone or alone)))
+            self.changed.notify_all()
+
+    def lost(self, job: BaseJob, state: str) -> None:
+        """A heartbeat has been told so. Of a job whose report is under way the report's answer counts."""
+        with self.changed:
+            if job.lease in self.running:
+                del self.jobs[job.lease]
+                self.changed.notify_all()
+            else:
+                return
+        if state != "finished":
+            job.stop("lost")
+
+    # ---- the thread that heartbeats
+
+    def next_beat(self, retry_at: Optional[float] = None) -> Beat:
+        """Blocks until something is to be done; not before retry_at, but for the end."""
+        with self.changed:
+            while True:
+                now = self.clock()
+                self._end_of_grace(now)
+                if self._over(now):
+                    return Beat()
+                if retry_at is None or now >= retry_at:
+                    beat = Beat(self._take_wake(), self._take_reports(), self._take_due(now))
+                    if beat.wake or beat.reports or beat.jobs:
+                        return beat
+                self.changed.wait(self._until(now, retry_at))
+
+    def wake_failed(self) -> None:
+        with self.changed:
+            self.must_wake = self.claiming
+
+    def beat_failed(self, jobs: List[BaseJob]) -> None:
+        with self.changed:
+            for job in jobs:
+                job.beat_at = float("-inf")
+
+    # ---- the end
+
+    def stop(self) -> bool:
+        """The first call begins the grace, the second one ends it. False: it had ended before."""
+        with self.changed:
+            now = self.clock()
+            first = self.stop_at is None
+            if first:
+                self.stopped_at, self.stop_at, self.must_wake = now, now + self.grace, True
+            else:
+                self.stop_at = min(self.stop_at or now, now)
+            self.changed.notify_all()
+            return first or self.released_at is None
+
+    def stopping(self) -> bool:
+        with self.changed:
+            return self.stop_at is not None
+
+    # ---- under the lock
+
+    def _take_completions(self) -> List[Report]:
+        taken = list(self.completions)
+        self.completions.clear()
+        self.in_flight.update(job.lease for job, _ in taken)
+        return taken
+
+    def _take_reports(self) -> List[Report]:
+        taken = self._take_completions() if self.away else []
+        taken += self.reports
+        self.reports.clear()
+        self.in_flight.update(job.lease for job, _ in taken)
+        return taken
+
+    def _take_wake(self) -> bool:
+        wake, self.must_wake = self.must_wake, False
+        return wake
+
+    def _interval(self) -> float:
+        shortest = min(job.heartbeat_every for job in self.jobs.values())
+        return shortest if self.longest is None else min(shortest, self.longest)
+
+    def _due_at(self) -> Optional[float]:
+        if not self.jobs:
+            return None
+        return min([self._all_due_at()] + [job.progress_at + PROGRESS_EVERY for job in self._with_progress()])
+
+    def _all_due_at(self) -> float:
+        return min(job.beat_at for job in self.jobs.values()) + self._interval()
+
+    def _with_progress(self) -> List[BaseJob]:
+        return [job for job in self.jobs.values() if job.progress_is_new and job.lease in self.running]
+
+    def _take_due(self, now: float) -> List[BaseJob]:
+        if not self.jobs:
+            return []
+        if self._all_due_at() <= now:
+            # One whose report is under way is left to the report: a heartbeat would wait for it.
+            jobs = [job for job in self.jobs.values() if job.lease not in self.in_flight]
+            for job in self.jobs.values():
+                job.beat_at = now
+            return jobs
+        return [job for job in self._with_progress() if job.progress_at + PROGRESS_EVERY <= now]
+
+    def _until(self, now: float, retry_at: Optional[float]) -> Optional[float]:
+        times = [self._due_at() if retry_at is None or now >= retry_at else retry_at]
+        if self.stop_at is not None and self.stopped_at is not None:
+            if now < self.stopped_at + LAST_REPORTS:
+                times.append(self.stopped_at + LAST_REPORTS)
+            if self.released_at is None:
+                times += [self.stop_at if now < self.stop_at else None, self.stop_at + LAST_LOOK + LAST_REPORTS]
+            else:
+                times += [self.released_at + LAST_LOOK if not self.abandoned else None, self.released_at + LAST_LOOK + LAST_REPORTS]
+        known = [at for at in times if at is not None]
+        return max(0.0, min(known) - now) if known else None
+
+    def _end_of_grace(self, now: float) -> None:
+        if self.stop_at is None or now < self.stop_at or not self.jobs:
+            return
+        if self.released_at is None:
+            self.released_at = now
+            for job in list(self.jobs.values()):
+                job.stop("stopping")
+        if not self.abandoned and (now >= self.released_at + LAST_LOOK or not self.running):
+            self.abandoned = True
+            for lease in self.running:
+                job = self.jobs.get(lease)
+                if job is not None:
+                    job.abandoned = True
+                    self.reports.append((job, Outcome(RELEASE)))
+
+    def _over(self, now: float) -> bool:
+        if self.stop_at is None or self.stopped_at is None:
+            return False
+        # A wait that cannot be woken, since there is no connection for it, has nothing in hand.
+        if not self.jobs and (not self.claiming or self.away and now >= self.stopped_at + LAST_REPORTS):
+            return True
+        late = self.released_at if self.released_at is not None else self.stop_at
+        self.gave_up = now >= late + LAST_LOOK + LAST_REPORTS
+        return self.gave_up

@@ -1,0 +1,124 @@
+"""A job in the hands of a worker, as its handler sees it: what is the same with threads and with asyncio."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from datetime import datetime
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease
+from .statements import Row, as_json, interval
+
+
+class BaseJob:
+    id: int
+    lease: int
+    queue: str
+    kind: str
+    payload: Any
+    attempt: int
+    max_attempts: int
+    priority: int
+    version: int
+    run_at: datetime
+    created_at: datetime
+    progress: Any
+    """What an earlier attempt reported last."""
+    metadata: Optional[Dict[str, Any]]
+
+    def __init__(self, row: Row, heartbeat_timeout: Optional[float] = None) -> None:
+        for name in ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at",
+                     "created_at", "progress", "metadata"):
+            setattr(self, name, row[name])
+        self.result: Any = None
+        """What completing() completes it with."""
+        self.cancelled: Optional[str] = None
+        """Why the handler should stop: None, "cancel", "lost" or "stopping"."""
+        self.heartbeat_every = float(row["heartbeat_seconds"])
+        if heartbeat_timeout is not None:
+            self.heartbeat_every = min(self.heartbeat_every, heartbeat_timeout / 3)
+        self.beat_at = 0.0
+        self.progress_is_new = False
+        self.progress_at = float("-inf")
+        self.abandoned = False
+        self.ended: Optional[str] = None    # what it came to, if its handler or the server has seen to that
+        self._progress: Optional[str] = None
+        self._progressed: Callable[[], None] = lambda: None
+        self._when_stopped: Callable[[], None] = lambda: None
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} of kind {self.kind!r} in queue {self.queue!r}, attempt {self.attempt}>"
+
+    def set_progress(self, value: Any) -> None:
+        """Goes out with a heartbeat, within about a second; of several the last one. The next attempt finds it."""
+        self._progress = as_json(value)
+        self.progress_is_new = True
+        self._progressed()
+
+    def check(self) -> None:
+        """Throws Cancelled, Lost or Stopping when the handler should stop."""
+        reason = self.cancelled
+        if reason is not None:
+            raise STOPS[reason]()
+
+    def stop(self, reason: str) -> None:
+        """The first reason stays, except that "lost" replaces the others."""
+        if self.cancelled is None or reason == "lost":
+            self.cancelled = reason
+            self._when_stopped()
+
+    def take_progress(self) -> Optional[str]:
+        """What is to be reported, once."""
+        if not self.progress_is_new:
+            return None
+        self.progress_is_new = False
+        self.progress_at = time.monotonic()
+        return self._progress
+
+    # ---- what steps have in common
+
+    def _step_result(self, state: str, result: Any) -> Tuple[bool, Any]:
+        """Whether the step is done, and its result."""
+        if state == "cancel":
+            self.stop("cancel")
+            raise Cancelled()
+        if state == "lost":
+            self.stop("lost")
+            raise Lost()
+        return state != "run", result
+
+    def _ready(self, state: str, result: Any) -> Any:
+        if state == "waiting":
+            self.ended = "waiting"
+            raise Waiting()
+        if state == "timeout":
+            return TimedOut(result)
+        self._step_result("cancel" if state == "cancelled" else state, result)
+        return result
+
+    @contextlib.contextmanager
+    def _lease_held(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if not is_lost_lease(error):
+                raise
+            self.stop("lost")
+            raise Lost() from error
+
+    def _sleep_parameters(self, name: str, delay: Optional[Delay], until: Optional[datetime]) -> List[Any]:
+        return [self.id, self.lease, name, interval(delay), until]
+
+
+class TimedOut:
+    """What wait_for() and wait_for_jobs() return when the time was over; it is false. results: what became of the jobs."""
+
+    def __init__(self, results: Any = None) -> None:
+        self.results = results
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<timed out: {self.results!r}>"

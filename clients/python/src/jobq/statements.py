@@ -1,0 +1,71 @@
+"""The SQL that workers and steps use, and how values become its parameters."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any, Mapping, Optional, Union
+
+from .errors import Delay
+from .options import Options
+
+_CLAIM_ARGUMENTS = """%(queue)s::text, %(worker_id)s::text, %(batch)s::int, %(kinds)s::text[], %(versions)s::int[],
+    %(capabilities)s::text[], %(heartbeat_timeout)s::interval"""
+
+CLAIM = f"SELECT * FROM jobq_claim({_CLAIM_ARGUMENTS})"
+COMPLETE_AND_CLAIM = f"""SELECT * FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
+    {_CLAIM_ARGUMENTS})"""
+WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
+    %(capabilities)s::text[], %(worker_id)s::text)"""
+WAKE = "SELECT jobq_wake(%s::text)"
+
+HEARTBEAT = "SELECT jobq_heartbeat(%s::bigint, %s::bigint, %s::jsonb)"
+HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many(%s::bigint[], %s::bigint[])"
+COMPLETE_MANY = "SELECT job_id, completed FROM jobq_complete_many(%s::bigint[], %s::bigint[], %s::jsonb[])"
+COMPLETE_HELD = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb, must_hold => true)"
+FAIL = "SELECT jobq_fail(%s::bigint, %s::bigint, %s::text, %s::interval, %s::boolean)::text"
+RELEASE_MANY = "SELECT job_id, released FROM jobq_release_many(%s::bigint[], %s::bigint[])"
+SNOOZE = "SELECT jobq_snooze(%s::bigint, %s::interval, %s::bigint)"
+
+STEP = "SELECT state, result FROM jobq_step(%s::bigint, %s::bigint, %s::text)"
+STEP_DONE = "SELECT state, result FROM jobq_step_done(%s::bigint, %s::bigint, %s::text, %s::jsonb)"
+SLEEP = "SELECT jobq_sleep(%s::bigint, %s::bigint, %s::text, %s::interval, %s::timestamptz), NULL"
+AWAIT = "SELECT state, payload FROM jobq_await(%s::bigint, %s::bigint, %s::text, %s::interval, %s::text)"
+AWAIT_JOBS = "SELECT state, results FROM jobq_await_jobs(%s::bigint, %s::bigint, %s::bigint[], %s::text, %s::text, %s::interval)"
+SPAWN = "SELECT state, job_ids FROM jobq_spawn(%s::bigint, %s::bigint, %s::text, %s::jsonb)"
+
+TICK = "SELECT count(*) FROM jobq_tick(%s::timestamptz)"
+
+
+def claim_parameters(options: Options, kinds: list[str], batch: int) -> dict[str, Any]:
+    return {
+        "queue": options.queue, "worker_id": options.worker_id, "batch": batch, "kinds": kinds,
+        "versions": None if options.versions is None else list(options.versions),
+        "capabilities": None if options.capabilities is None else list(options.capabilities),
+        "heartbeat_timeout": interval(options.heartbeat_timeout), "wait_timeout": interval(options.wait_timeout),
+    }
+
+
+def interval(delay: Optional[Union[Delay, str]]) -> Optional[Union[timedelta, str]]:
+    """Seconds, a timedelta, or what PostgreSQL reads as an interval."""
+    if delay is None or isinstance(delay, (timedelta, str)):
+        return delay
+    return timedelta(seconds=delay)
+
+
+def as_json(value: Any) -> str:
+    """Raises TypeError or ValueError for what is no JSON."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_json(value: Any) -> Any:
+    """A jsonb value, as a driver hands it over that does not read JSON, or one that does."""
+    return json.loads(value) if isinstance(value, (str, bytes)) else value
+
+
+def as_text(message: str) -> str:
+    """What PostgreSQL takes as a text: valid UTF-8 without NUL."""
+    return message.encode("utf-8", "replace").decode().replace("\0", "\\0")
+
+
+Row = Mapping[str, Any]

@@ -1,0 +1,305 @@
+"""A worker whose handlers are plain functions, each in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import threading
+import time
+from datetime import datetime
+from queue import SimpleQueue
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+
+import psycopg
+
+from . import connect, outcome, statements, tracing
+from .core import Core
+from .enqueue import run_on
+from .errors import Delay, Lost, OptionError, is_lost_lease
+from .hand import LAST_LOOK, LAST_REPORTS
+from .job import BaseJob
+from .options import Options
+
+Handler = Callable[["Job"], Any]
+log = logging.getLogger("jobq")
+
+
+class Job(BaseJob):
+    """What a handler is given. The columns of the claim are its properties: id, kind, payload, attempt, metadata ..."""
+
+    def __init__(self, row: statements.Row, connections: "Connections", heartbeat_timeout: Optional[float] = None) -> None:
+        super().__init__(row, heartbeat_timeout)
+        self._connections = connections
+        self._stopped = threading.Event()
+        self._when_stopped = self._stopped.set
+
+    def pause(self, seconds: float) -> None:
+        """Sleeps, and throws as check() does when the handler should stop meanwhile."""
+        self._stopped.wait(seconds)
+        self.check()
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of its own, in autocommit mode. Those of ended handlers are used again."""
+        connection = self._connections.take()
+        try:
+            yield connection
+        finally:
+            self._connections.give(connection)
+
+    @contextlib.contextmanager
+    def completing(self, result: Any = None) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction in which the block's SQL and the completion of the job commit together, or neither. The result of
+        the job is the argument, or what the block assigns to job.result."""
+        self.result = result
+        try:
+            with self.connection() as connection:
+                with connection.transaction():
+                    yield connection
+                    self.complete_in(connection, self.result)
+        except BaseException:
+            self.ended = None
+            raise
+        self.ended = "completed"
+
+    def complete_in(self, connection: Any, result: Any = None) -> None:
+        """Completes the job in a transaction of the caller's, such as Django's or SQLAlchemy's, which throws when the lease is
+        lost. Whether that transaction has committed is asked when the handler has returned: until then nothing is certain."""
+        text = None if result is None else statements.as_json(result)
+        try:
+            run_on(connection, statements.COMPLETE_HELD, [self.id, self.lease, text])
+        except Exception as error:
+            if not is_lost_lease(error):
+                raise
+            self.stop("lost")
+            raise Lost() from error
+        self.ended = outcome.VERIFY
+
+    def step(self, name: str, function: Callable[[psycopg.Connection[Any]], Any]) -> Any:
+        """Calls the function once, however often the job is tried: what it writes on the connection that it is given is
+        committed with its result. Later attempts get the result."""
+        with self.connection() as connection:
+            done, result = self._step_result(*self._ask(connection, statements.STEP, [self.id, self.lease, name]))
+            if done:
+                return result
+            with self._lease_held(), connection.transaction():
+                value = function(connection)
+                text = None if value is None else statements.as_json(value)
+                return self._ask(connection, statements.STEP_DONE, [self.id, self.lease, name, text])[1]
+
+    def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
+        """Ends the handler, and the job goes on then, from its start, past what is saved of it."""
+        with self.connection() as connection:
+            self._ready(*self._ask(connection, statements.SLEEP, self._sleep_parameters(name, delay, until)))
+
+    def wait_for(self, event: str, timeout: Optional[Delay] = None, name: Optional[str] = None) -> Any:
+        """The payload of a signal, for which no worker waits; or TimedOut, which is false."""
+        with self.connection() as connection:
+            return self._ready(*self._ask(connection, statements.AWAIT, [
+                self.id, self.lease, event, statements.interval(timeout), name]))
+
+    def wait_for_jobs(self, ids: Sequence[int], name: str, mode: str = "all", timeout: Optional[Delay] = None) -> Any:
+        """What became of other jobs, a list of {"job_id": ..., "status": ..., "result": ...}; or TimedOut, which is false."""
+        with self.connection() as connection:
+            return self._ready(*self._ask(connection, statements.AWAIT_JOBS, [
+                self.id, self.lease, list(ids), name, mode, statements.interval(timeout)]))
+
+    def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
+        """Enqueues jobs once, however often the job is tried; their ids."""
+        with self._lease_held(), self.connection() as connection:
+            ids = self._ask(connection, statements.SPAWN, [self.id, self.lease, name, statements.as_json(list(specs))])[1]
+            return list(ids)
+
+    @staticmethod
+    def _ask(connection: psycopg.Connection[Any], statement: str, parameters: List[Any]) -> Any:
+        with connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
+            return cursor.execute(statement, parameters).fetchone()
+
+
+class Connections:
+    """Those of the handlers."""
+
+    def __init__(self, conninfo: connect.Conninfo, options: Mapping[str, Any], name: str) -> None:
+        self.conninfo, self.options, self.name = conninfo, options, name
+        self.idle: connect.Idle[psycopg.Connection[Any]] = connect.Idle()
+
+    def take(self) -> psycopg.Connection[Any]:
+        while (idle := self.idle.take()) is not None:
+            unseen, connection = idle
+            try:
+                if unseen:
+                    connection.execute("SELECT")
+                return connection
+            except psycopg.Error:
+                connection.close()
+        return psycopg.connect(**connect.arguments(self.conninfo, self.options, self.name))
+
+    def give(self, connection: psycopg.Connection[Any]) -> None:
+        if connect.is_reusable(connection):
+            self.idle.give(connection)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        while (idle := self.idle.take()) is not None:
+            idle[1].close()
+
+
+class Worker:
+    """Serves one queue. handlers: a function for each kind; or register them with @worker.handler("kind")."""
+
+    def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, Handler]] = None, *,
+                 conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
+                 trace_as_child: bool = False, **options: Any) -> None:
+        self.options = Options(queue=queue, **options)
+        self.handlers: Dict[str, Handler] = dict(handlers or {})
+        self.conninfo, self.connect_options = conninfo, dict(connect_options or {})
+        self.tracer = tracing.Tracer(trace_as_child)
+        self._core: Optional[Core] = None
+        self._work: SimpleQueue[Job] = SimpleQueue()
+        self._threads: List[threading.Thread] = []
+        self._connections = Connections(conninfo, self.connect_options, f"jobq {queue} {self.options.worker_id} handler")
+
+    def handler(self, kind: str) -> Callable[[Handler], Handler]:
+        def register(function: Handler) -> Handler:
+            self.handlers[kind] = function
+            return function
+        return register
+
+    def start(self) -> None:
+        """Connects, and works in threads until stop(). Signals are the caller's."""
+        if self._core is not None:
+            raise RuntimeError("this worker has been started before")
+        if not self.handlers:
+            raise OptionError('option "handlers" must name at least one kind')
+        core = Core(self.options, list(self.handlers), self.conninfo, self.connect_options, self._begin, self._run)
+        self._core = core   # its threads use it at once
+        try:
+            core.start()
+        except BaseException:
+            self._core = None
+            raise
+        log.info("%s: serves queue %r, kinds %s, %d slots", self.options.worker_id, self.options.queue,
+                 ", ".join(sorted(self.handlers)), self.options.slots)
+
+    def stop(self) -> None:
+        """No claims any more; handlers have their grace. Called again: the grace is over."""
+        if self._core is not None:
+            self._core.stop()
+
+    def join(self, timeout: Optional[float] = None) -> bool:
+        """Until it has stopped; whether it has. An error that ended it is thrown."""
+        if self._core is None:
+            return True
+        if not self._core.over.wait(timeout):
+            return False
+        self._connections.close()
+        if self._core.error is not None:
+            raise self._core.error
+        return True
+
+    def run(self, signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
+        """Works until one of the signals; for sys.exit(). To be called in the main thread. 0: everything has been reported."""
+        with _Bell(signals) as bell:
+            self.start()
+            assert self._core is not None
+            self._core.when_over = bell.ring
+            deadline: Optional[float] = None
+            while not self._core.over.is_set():
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    log.error("%s: gives up: the server does not answer", self.options.worker_id)
+                    return 1
+                if bell.wait(left):
+                    first = deadline is None
+                    self._core.stop()
+                    grace = float(self.options.grace) if first else 0.0  # type: ignore[arg-type]
+                    deadline = time.monotonic() + grace + LAST_LOOK + 2 * LAST_REPORTS
+            self.join()
+            log.info("%s: stopped", self.options.worker_id)
+            return 0 if self._core.clean else 1
+
+    # ---- called by the thread that claims
+
+    def _begin(self, row: statements.Row) -> Job:
+        assert self._core is not None
+        job = Job(row, self._connections, self.options.heartbeat_timeout)  # type: ignore[arg-type]
+        job._progressed = self._core.hand.progressed
+        return job
+
+    def _run(self, job: BaseJob) -> None:
+        assert isinstance(job, Job)
+        if len(self._threads) < self.options.slots:
+            thread = threading.Thread(target=self._handle_all, name=f"jobq slot {len(self._threads) + 1}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._work.put(job)
+
+    # ---- a slot
+
+    def _handle_all(self) -> None:
+        while True:
+            self._handle(self._work.get())
+
+    def _handle(self, job: Job) -> None:
+        assert self._core is not None
+        try:
+            with self.tracer.process(job, self.options) as span:
+                ended = _outcome(self.handlers[job.kind], job, span)
+        except BaseException as error:   # noqa: B902: of the tracer; the job must not hang
+            ended = outcome.of_error(error, job.cancelled, job.ended)
+        self._core.job_ended(job, ended)
+
+
+def _outcome(handler: Handler, job: Job, span: tracing.Span) -> outcome.Outcome:
+    try:
+        ended = outcome.of_return(handler(job), job.ended)
+    except BaseException as error:   # noqa: B902: what a handler throws is its job's
+        ended = outcome.of_error(error, job.cancelled, job.ended)
+        span.failed(error, ended)
+    span.ended(ended)
+    return ended
+
+
+class _Bell:
+    """Signals and threads wake the main thread by a pipe: a lock must not be taken in a signal's handler."""
+
+    def __init__(self, signals: Sequence[int]) -> None:
+        self.signals = signals
+        self.pending: List[int] = []
+        self.before: Dict[int, Any] = {}
+
+    def __enter__(self) -> "_Bell":
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.set_blocking(self.writer, False)
+        for number in self.signals:
+            self.before[number] = signal.signal(number, self._signalled)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for number, before in self.before.items():
+            signal.signal(number, before)
+        # The pipe stays: threads that end late may still ring.
+
+    def _signalled(self, number: int, _: Any) -> None:
+        self.pending.append(number)
+        self.ring()
+
+    def ring(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self.writer, b".")
+
+    def wait(self, timeout: Optional[float]) -> bool:
+        """Whether a signal has come."""
+        if not self.pending:
+            select.select([self.reader], [], [], timeout)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self.reader, 1000)
+        if self.pending:
+            self.pending.pop(0)
+            return True
+        return False

@@ -1,0 +1,125 @@
+"""The server and the pooler of the scenarios, which are killed and started again. The server is scripts/clients.sh's; the
+pooler is ours."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import psycopg
+
+CONFIG = """[databases]
+* = host={host} port={port}
+[pgbouncer]
+pool_mode = transaction
+listen_addr = 127.0.0.1
+listen_port = {own_port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = {directory}/users
+default_pool_size = 40
+max_client_conn = 400
+server_login_retry = 1
+ignore_startup_parameters = extra_float_digits, options
+logfile = {directory}/pgbouncer.log
+"""
+
+
+class Place:
+    """Where a program connects to."""
+
+    def __init__(self, host, port, password):
+        self.host, self.port, self.password = host, port, password
+
+    def environment(self, user, database):
+        return {"PGHOST": self.host, "PGPORT": str(self.port), "PGUSER": user, "PGPASSWORD": self.password, "PGDATABASE": database}
+
+
+class Server(Place):
+    """JOBQ_SERVER_DATA is its directory; it listens at the address of JOBQ_SERVER_PORT, and for its owner at a socket, PGHOST."""
+
+    def __init__(self):
+        super().__init__("127.0.0.1", int(os.environ["JOBQ_SERVER_PORT"]), os.environ["JOBQ_PASSWORD"])
+        self.data = os.environ["JOBQ_SERVER_DATA"]
+
+    def _control(self, *arguments):
+        subprocess.run(["pg_ctl", "-D", self.data, "-s", "-w", "-t", "120", "-l", f"{self.data}.log", *arguments], check=True)
+
+    def stop(self):
+        self._control("stop", "-m", "fast")
+
+    def start(self):
+        self._control("start")
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+
+class Pooler(Place):
+    def __init__(self, server, users, directory):
+        super().__init__("127.0.0.1", free_port(), server.password)
+        self.directory, self.process = directory, None
+        with open(f"{directory}/users", "w", encoding="utf-8") as users_file:
+            for user in users:
+                users_file.write(f'"{user}" "{server.password}"\n')
+        with open(f"{directory}/pgbouncer.ini", "w", encoding="utf-8") as config:
+            config.write(CONFIG.format(host=server.host, port=server.port, own_port=self.port, directory=directory))
+
+    def start(self):
+        environment = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin"}
+        self.process = subprocess.Popen(["pgbouncer", "-q", f"{self.directory}/pgbouncer.ini"], env=environment,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        becomes_true(lambda: listens(self.port), "the pooler listens")
+
+    def stop(self):
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+
+def free_port():
+    with socket.socket() as any_port:
+        any_port.bind(("127.0.0.1", 0))
+        return any_port.getsockname()[1]
+
+
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        return True
+    except OSError:
+        return False
+
+
+def becomes_true(condition, what, limit=120):
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
+        time.sleep(0.05)
+
+
+def set_up(users, password):
+    """Databases, tables and roles, by the superuser that PGHOST and PGUSER name."""
+    with psycopg.connect(dbname="postgres", autocommit=True) as connection:
+        connection.execute("CREATE DATABASE work")
+        connection.execute("CREATE DATABASE no_jobq")
+    with psycopg.connect(dbname="work", autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION jobq")
+        connection.execute("""
+            CREATE SCHEMA scenario;
+            CREATE TABLE scenario.gates (name text PRIMARY KEY);
+            CREATE TABLE scenario.events (job_id bigint, attempt int, event text, at timestamptz DEFAULT clock_timestamp());
+            CREATE TABLE scenario.effects (job_id bigint, attempt int, name text);
+            CREATE ROLE workers;
+            GRANT USAGE ON SCHEMA scenario TO workers;
+            GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA scenario TO workers;
+            SELECT jobq_grant('workers', 'worker')""")
+        for user in users:
+            connection.execute(f"CREATE ROLE {user} LOGIN PASSWORD '{password}' IN ROLE workers")

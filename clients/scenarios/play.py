@@ -1,0 +1,264 @@
+"""Plays a scenario with a program. A step is an object; its first key says what is done:
+
+  enqueue: {as, kind, payload, count, ...}   with the parameters of jobq_enqueue; :as is its id, or their ids
+  sql: TEXT [as: NAME]        :NAME is the first column of its first row
+  start: [environment:, database:]   the program
+  until: SQL                  true within the limit
+  check: SQL                  true now
+  changes: SQL, times: N      its value changes so often within the limit
+  open: GATE
+  signal: TERM | KILL
+  exits: STATUS | killed | failed  [says: TEXT in its output]
+  expire: JOB                 the lease ends, as after silence
+  steal: JOB                  the lease ends, and a thief has the job, under the lease :JOB_lease
+  keep_running: SQL           until that is true the program is started again whenever it was killed, and its leases end
+  restart: pooler | server
+  outage: SECONDS             the server is stopped so long
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import psycopg
+
+from places import becomes_true
+
+NAME = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+DEATHS = 20
+
+
+class Failed(Exception):
+    """The program does not do what the scenario wants."""
+
+
+class Play:
+    def __init__(self, scenario, program, place, way, server, pooler, user, limit):
+        self.scenario, self.program, self.place, self.way = scenario, program, place, way
+        self.server, self.pooler, self.user, self.limit = server, pooler, user, limit
+        self.token = uuid.uuid4().hex
+        self.queue = f"{scenario.name} {self.token[:8]}"
+        self.names = {"queue": self.queue, "user": user}
+        self.process, self.starts, self.connection = None, 0, None
+        self.output = tempfile.TemporaryFile()
+
+    def run(self):
+        """None, or what went wrong."""
+        try:
+            settings = self.scenario.queue
+            named = "".join(f", {name} => %({name})s" for name in settings)
+            self.ask(f"SELECT jobq_create_queue(%(queue)s{named})", {"queue": self.queue, **settings}, literal=True)
+            for step in self.scenario.steps:
+                try:
+                    getattr(self, f"do_{next(iter(step))}")(**step)
+                except (Failed, TimeoutError) as error:
+                    return f"{self.short(step)}: {error}\n{self.state()}"
+            return None
+        finally:
+            self.end()
+
+    # ---- steps
+
+    def do_enqueue(self, enqueue):
+        given = dict(enqueue)
+        name, count, payload = given.pop("as"), given.pop("count", None), given.pop("payload", {})
+        if isinstance(payload, dict) and "gate" in payload:
+            payload = {**payload, "gate": self.gate(payload["gate"])}
+        named = "".join(f", {key} => %({key})s" for key in given)
+        ids = [self.ask(f"SELECT jobq_enqueue(%(queue)s, %(payload)s{named})",
+                        {"queue": self.queue, "payload": json.dumps(payload), **given}, literal=True)
+               for _ in range(count or 1)]
+        self.names[name] = ids[0] if count is None else ids
+
+    def do_sql(self, sql, **given):
+        value = self.ask(sql)
+        if "as" in given:
+            self.names[given["as"]] = value
+
+    def do_start(self, start=None, environment=None, database="work"):
+        self.starts += 1
+        own = {"QUEUE": self.queue, "WORKER_ID": f"{self.scenario.name}-{self.token[:8]}-{self.starts}",
+               **self.scenario.environment, **(environment or {})}
+        variables = {**{name: value for name, value in os.environ.items() if not name.startswith(("PG", "JOBQ_"))},
+                     **{f"JOBQ_{name}": str(value) for name, value in own.items()},
+                     **self.place.environment(self.user, database), "JOBQ_WAY": self.way, "JOBQ_SCENARIO_RUN": self.token,
+                     **self.program.environment}
+        self.process = subprocess.Popen(self.program.command, cwd=self.program.directory, env=variables, start_new_session=True,
+                                        stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT)
+
+    def do_until(self, until):
+        self.becomes(until, lambda value: value is True)
+
+    def do_check(self, check):
+        value = self.ask(check)
+        if value is not True:
+            raise Failed(f"it is {value}")
+
+    def do_changes(self, changes, times):
+        seen = [self.ask(changes)]
+
+        def changed(value):
+            if value is not None and value != seen[-1]:
+                seen.append(value)
+            return len([one for one in seen if one is not None]) > times
+
+        self.becomes(changes, changed, lambda: f"{len(seen) - 1} changes")
+
+    def do_open(self, open):   # noqa: A002: the name of the step
+        self.ask("INSERT INTO scenario.gates VALUES (%(gate)s) RETURNING true", {"gate": self.gate(open)}, literal=True)
+
+    def do_signal(self, **given):
+        if self.process.poll() is not None:
+            raise Failed(f"the program has ended before, with {self.process.returncode}")
+        self.process.send_signal(getattr(signal, f"SIG{given['signal']}"))
+
+    def do_exits(self, exits, says=""):
+        try:
+            status = self.process.wait(self.limit)
+        except subprocess.TimeoutExpired:
+            raise Failed("it goes on") from None
+        if not (status == -signal.SIGKILL if exits == "killed" else status > 0 if exits == "failed" else status == exits):
+            raise Failed(f"its status is {status}")
+        if says not in self.text():
+            raise Failed(f"it does not say {says!r}")
+
+    def do_expire(self, expire):
+        self.expire([self.names[expire]])
+
+    def do_steal(self, steal):
+        job = self.names[steal]
+        with psycopg.connect(dbname="work") as connection:
+            with connection.transaction():
+                connection.execute("UPDATE jobq.jobs SET status = 'pending' WHERE id = %s", (job,))
+                taken = connection.execute("SELECT id, lease FROM jobq_claim(%s, 'thief', heartbeat_timeout => '1 day')",
+                                           (self.queue,)).fetchone()
+                if taken is None or taken[0] != job:
+                    raise RuntimeError(f"the thief has got {taken} instead of job {job}")
+        self.names[f"{steal}_lease"] = taken[1]
+
+    def do_keep_running(self, keep_running):
+        deaths = 0
+        self.do_start()
+
+        def ended(value):
+            nonlocal deaths
+            status = self.process.poll()
+            if value is not True and status is not None:
+                deaths += 1
+                if status != -signal.SIGKILL:
+                    raise Failed(f"it has ended with status {status}")
+                if deaths > DEATHS:
+                    raise Failed(f"it has died {deaths} times")
+                self.expire(self.held())
+                self.do_start()
+            return value is True
+
+        self.becomes(keep_running, ended)
+        if self.process.poll() is not None:
+            self.expire(self.held())
+            self.do_start()
+
+    def do_restart(self, restart):
+        if restart == "pooler":
+            self.pooler.restart()
+        else:
+            self.forget()
+            self.server.restart()
+
+    def do_outage(self, outage):
+        self.forget()
+        self.server.stop()
+        time.sleep(outage)
+        self.server.start()
+
+    # ---- how
+
+    def gate(self, name):
+        return f"{self.token} {name}"
+
+    def held(self):
+        return self.ask("SELECT coalesce(array_agg(id), '{}') FROM jobq.jobs WHERE queue = :queue AND status = 'processing'")
+
+    def expire(self, jobs):
+        """Running or not: a worker that was killed may have had some more of them completed than it knew."""
+        leases = self.ask("SELECT coalesce(array_agg(lease), '{}') FROM jobq.jobs WHERE id = ANY (%(jobs)s) AND status = 'processing'",
+                          {"jobs": jobs}, literal=True)
+
+        def ended():
+            self.ask("""WITH silent AS (UPDATE jobq.jobs SET last_heartbeat = now() - interval '400 days'
+                        WHERE lease = ANY (%(leases)s) AND status = 'processing' RETURNING id) SELECT count(*) FROM silent""",
+                     {"leases": leases}, literal=True)
+            self.ask("SELECT count(*) FROM jobq_tick()")
+            return self.ask("SELECT count(*) = 0 FROM jobq.jobs WHERE lease = ANY (%(leases)s) AND status = 'processing'",
+                            {"leases": leases}, literal=True)
+
+        becomes_true(ended, "leases end")
+
+    def becomes(self, statement, condition, describe=None):
+        deadline, value = time.monotonic() + self.limit, None
+        while True:
+            value = self.ask(statement)
+            if condition(value):
+                return
+            if time.monotonic() > deadline:
+                raise Failed(f"not within {self.limit} s: {describe() if describe else value}")
+            time.sleep(0.05)
+
+    def ask(self, statement, parameters=None, literal=False):
+        """The first column of the first row."""
+        if not literal:
+            parameters = self.names
+            statement = NAME.sub(r"%(\1)s", statement.replace("%", "%%"))
+        if self.connection is None:
+            self.connection = psycopg.connect(dbname="work", autocommit=True)
+        row = self.connection.execute(statement, parameters).fetchone()
+        return None if row is None else row[0]
+
+    def forget(self):
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    # ---- the end
+
+    def end(self):
+        """No process of the program is left, and no job that another run might mind."""
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"JOBQ_SCENARIO_RUN={self.token}".encode() in (directory / "environ").read_bytes():
+                    os.kill(int(directory.name), signal.SIGKILL)
+            except (OSError, ValueError):
+                continue
+        if self.process is not None:
+            self.process.wait()
+        try:
+            self.expire(self.held())
+            self.ask("SELECT jobq_drop_queue(:queue, force => true)")
+        finally:
+            self.forget()
+            self.output.close()
+
+    def text(self):
+        self.output.seek(0)
+        return self.output.read().decode(errors="replace")
+
+    def state(self):
+        """For whoever looks for the reason."""
+        with psycopg.connect(dbname="work", autocommit=True) as connection:
+            jobs = connection.execute("""SELECT id, kind, status::text, attempts, lost_attempts, left(error, 100), left(result::text, 60),
+                                         worker_id FROM jobq.jobs WHERE queue = %s ORDER BY id""", (self.queue,)).fetchall()
+            events = connection.execute("""SELECT job_id, attempt, event FROM scenario.events WHERE job_id = ANY (%s) ORDER BY at""",
+                                        ([job[0] for job in jobs],)).fetchall()
+        lines = [f"job {job}" for job in jobs[:12]] + [f"event {event}" for event in events[:12]]
+        return "\n".join(f"# {line}" for line in [*lines, *self.text().splitlines()[-25:]])
+
+    @staticmethod
+    def short(step):
+        text = json.dumps(step)
+        return text if len(text) < 300 else text[:300] + "..."

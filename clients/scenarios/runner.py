@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Plays the scenarios with the program of each language, directly and through PgBouncer, and prints a line for each.
+
+    runner.py [--client NAME...] [--scenario NAME...] [--way direct|pooler...] [--at-once N] [--limit SECONDS] [--table FILE]
+    runner.py --selftest       plants defects into a worker, each of which a scenario must find
+    runner.py --list           programs, scenarios, and what each program lacks, without a server
+
+Wants what scripts/clients.sh makes: a server whose superuser reaches it by PGHOST and PGUSER, JOBQ_SERVER_DATA, JOBQ_SERVER_PORT,
+JOBQ_PASSWORD."""
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+import places
+from play import Play
+from table import table
+
+HERE = Path(__file__).parent
+WAYS = ("direct", "pooler")
+
+
+@dataclass
+class Scenario:
+    name: str
+    says: str
+    steps: list
+    environment: dict = field(default_factory=dict)
+    queue: dict = field(default_factory=dict)
+    ways: list = field(default_factory=lambda: list(WAYS))
+    alone: bool = False
+
+
+@dataclass
+class Program:
+    name: str
+    title: str
+    command: list
+    directory: Path
+    build: list = None
+    needs: list = field(default_factory=list)
+    order: int = 1000
+    lacks: dict = field(default_factory=dict)
+    environment: dict = field(default_factory=dict)
+
+
+def read_scenarios():
+    with open(HERE / "scenarios.yaml", encoding="utf-8") as file:
+        return [Scenario(name, **given) for name, given in yaml.safe_load(file).items()]
+
+
+def read_programs():
+    found = []
+    for path in sorted(HERE.parent.glob("*/client.json")):
+        given = json.loads(path.read_text(encoding="utf-8"))
+        variants = given.pop("variants", [])
+        given = {"name": path.parent.name, "directory": path.parent, **given}
+        found += [Program(**given)] + [Program(**{**given, "build": None, **variant}) for variant in variants]
+    return sorted(found, key=lambda program: (program.order, program.name))
+
+
+def chosen(all_of, names, what):
+    known = {one.name for one in all_of}
+    for name in names or []:
+        if name not in known:
+            sys.exit(f"runner.py: no {what} is called {name!r}; there are {', '.join(sorted(known))}")
+    return [one for one in all_of if not names or one.name in names]
+
+
+class Runs:
+    """What is to be played, some of it at once, each with a role of its own, and what came of it."""
+
+    def __init__(self, at_once, limit):
+        self.limit, self.at_once = limit, at_once
+        self.users = [f"worker{number}" for number in range(at_once)]
+        self.free = list(self.users)
+        self.lock = threading.Lock()
+        self.results = {}
+        self.server = places.Server()
+        self.directory = tempfile.TemporaryDirectory(prefix="pooler")
+        places.set_up(self.users, self.server.password)
+        self.pooler = places.Pooler(self.server, self.users, self.directory.name)
+        self.pooler.start()
+
+    def end(self):
+        self.pooler.stop()
+
+    def play(self, runs):
+        """runs: (program, scenario, way)."""
+        apart = [run for run in runs if not run[1].alone]
+        with ThreadPoolExecutor(self.at_once) as executor:
+            list(executor.map(self.one, apart))
+        for run in runs:
+            if run[1].alone:
+                self.one(run)
+
+    def one(self, run):
+        program, scenario, way = run
+        with self.lock:
+            user = self.free.pop()
+        begun = time.monotonic()
+        try:
+            place = self.pooler if way == "pooler" else self.server
+            wrong = Play(scenario, program, place, way, self.server, self.pooler, user, self.limit).run()
+        except Exception as error:   # of the runner or the server: no less a failure
+            wrong = f"{type(error).__name__}: {error}"
+        finally:
+            with self.lock:
+                self.free.append(user)
+        with self.lock:
+            self.results[program.name, scenario.name, way] = wrong
+            print(f"{'ok' if wrong is None else 'not ok'} - {program.name}, {way}: {scenario.name}: {scenario.says} "
+                  f"({time.monotonic() - begun:.1f} s)" + ("" if wrong is None else f"\n# {wrong}"), flush=True)
+        return wrong is None
+
+
+def build(programs):
+    """The programs that could be built."""
+    built = []
+    for program in programs:
+        if program.build is not None:
+            done = subprocess.run(program.build, cwd=program.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+            if done.returncode != 0:
+                print(f"not ok - {program.name}: it cannot be built\n# " + done.stdout.decode(errors="replace").replace("\n", "\n# "))
+                continue
+        built.append(program)
+    return built
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("client", "scenario", "way"):
+        parser.add_argument(f"--{name}", action="append")
+    parser.add_argument("--at-once", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=120)
+    parser.add_argument("--table")
+    parser.add_argument("--selftest", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    given = parser.parse_args()
+    scenarios = chosen(read_scenarios(), given.scenario, "scenario")
+    programs = chosen(read_programs(), given.client, "client")
+    if given.list:
+        for program in programs:
+            print(f"{program.name}: {program.title}; needs {' '.join(program.needs) or 'nothing'}; "
+                  f"lacks {program.lacks or 'nothing'}")
+        for scenario in scenarios:
+            print(f"{scenario.name}: {scenario.says}")
+        return 0
+    runs = Runs(given.at_once, given.limit)
+    try:
+        if given.selftest:
+            from selftest import selftest
+            return selftest(runs, read_scenarios(), read_programs())
+        return play_all(runs, programs, scenarios, given.way or WAYS, given.table)
+    finally:
+        runs.end()
+
+
+def play_all(runs, programs, scenarios, ways, table_file):
+    built = build(programs)
+    planned = [(program, scenario, way) for program, scenario, way in itertools.product(built, scenarios, ways)
+               if way in scenario.ways and scenario.name not in program.lacks]
+    runs.play(planned)
+    failed = sum(wrong is not None for wrong in runs.results.values()) + len(programs) - len(built)
+    passed = sum(wrong is None for wrong in runs.results.values())
+    if table_file:
+        Path(table_file).write_text(table(programs, scenarios, runs.results), encoding="utf-8")
+    print(f"{passed} passed, {failed} failed")
+    return 0 if passed and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

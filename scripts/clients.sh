@@ -1,0 +1,49 @@
+#!/bin/bash
+# make clients: each program of clients/ plays the scenarios (clients/scenarios/README.md), on a server of its own, directly and
+# through PgBouncer.
+#   CLIENT="python node" SCENARIO="cancel poison" WAY=direct    some of them
+#   SELFTEST=1                                                  whether the scenarios find planted defects
+#   TABLE=1                                                     writes the table of results into clients/README.md
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh clients
+. scripts/scratch.sh
+find_pg_config || { echo "clients: no PostgreSQL with its headers: make setup" >&2; exit 1; }
+
+make -s PG_CONFIG="$PG_CONFIG"
+scratch_begin clients
+scratch_tree
+
+# Programs are built in a copy, as the owner of the server; not all their drivers know sockets.
+mkdir -p "$SCRATCH/clients"
+tar -C clients --exclude=node_modules --exclude=__pycache__ -cf - . | tar -C "$SCRATCH/clients" --no-same-owner -xf -
+JOBQ_PASSWORD=$(od -An -N16 -tx8 /dev/urandom | tr -d ' ')
+JOBQ_SERVER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+printf '%s\n' 'local all all trust' 'host all all 127.0.0.1/32 scram-sha-256' >"$SCRATCH/hba.conf"
+if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/clients" "$SCRATCH/hba.conf"; fi
+
+scratch_server server "shared_preload_libraries = 'jobq'" "hba_file = '$SCRATCH/hba.conf'" "listen_addresses = '127.0.0.1'" \
+    "port = $JOBQ_SERVER_PORT" "max_connections = 300" "jobq.cancel_grace = '1 h'"
+export PGPORT=$JOBQ_SERVER_PORT JOBQ_PASSWORD JOBQ_SERVER_PORT JOBQ_SERVER_DATA=$SCRATCH/server
+export NODE_PATH; NODE_PATH=$(node_path)
+export PYTHONDONTWRITEBYTECODE=1
+
+arguments=()
+for name in ${CLIENT-}; do arguments+=(--client "$name"); done
+for name in ${SCENARIO-}; do arguments+=(--scenario "$name"); done
+for name in ${WAY-}; do arguments+=(--way "$name"); done
+if [ -n "${LIMIT-}" ]; then arguments+=(--limit "$LIMIT"); fi
+if [ -n "${AT_ONCE-}" ]; then arguments+=(--at-once "$AT_ONCE"); fi
+if [ "${SELFTEST-}" = 1 ]; then arguments+=(--selftest); fi
+if [ "${TABLE-}" = 1 ]; then arguments+=(--table "$SCRATCH/clients/table.md"); fi
+status=0
+(cd "$SCRATCH" && run_group /usr/bin/python3 "$SCRATCH/clients/scenarios/runner.py" ${arguments[@]+"${arguments[@]}"}) || status=$?
+if [ "${TABLE-}" = 1 ] && [ -e "$SCRATCH/clients/table.md" ]; then
+    awk -v table="$SCRATCH/clients/table.md" '
+        /^<!-- end of table -->/ { inside = 0 }
+        !inside { print }
+        /^<!-- table: made by make clients TABLE=1 -->/ { inside = 1; print ""; while ((getline line < table) > 0) print line; print "" }
+    ' clients/README.md >"$SCRATCH/README.md"
+    cat "$SCRATCH/README.md" >clients/README.md
+fi
+exit $status
