@@ -225,16 +225,10 @@ def main():
     try:
         options = jobq.options_of_environment()
         if sys.argv[1:] == ["async"]:
-            status = asyncio.run(jobq.AsyncWorker(handlers=ASYNC_HANDLERS, **options).run())
-        else:
-            status = jobq.Worker(handlers=HANDLERS, **options).run()
+            jobq.serve(jobq.AsyncWorker(handlers=ASYNC_HANDLERS, **options))
+        jobq.serve(jobq.Worker(handlers=HANDLERS, **options))
     except (jobq.OptionError, RuntimeError, psycopg.Error) as error:
-        print(f"scenario_worker: {error}", file=sys.stderr)
-        status = 1
-    # Without waiting for threads whose handlers were given up.
-    logging.shutdown()
-    sys.stderr.flush()
-    os._exit(status)
+        sys.exit(f"scenario_worker: {error}")
 
 
 if __name__ == "__main__":

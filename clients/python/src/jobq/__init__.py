@@ -5,12 +5,13 @@ from .errors import Cancelled, Fail, Lost, OptionError, Release, Snooze, Stop, S
 from .job import TimedOut
 from .options import Options, options_of_environment
 from .aio import AsyncJob, AsyncWorker
+from .serve import serve
 from .worker import Job, Worker
 
-__version__ = "1.1.0"
+__version__ = "0.1.0"
 
 __all__ = [
     "AsyncJob", "AsyncWorker", "Cancelled", "Enqueued", "Fail", "Job", "Lost", "OptionError", "Options", "Release", "Snooze", "Stop",
     "Stopping", "TimedOut", "Waiting", "Worker", "aenqueue", "aenqueue_jobs", "aenqueue_many", "enqueue", "enqueue_jobs",
-    "enqueue_many", "options_of_environment",
+    "enqueue_many", "options_of_environment", "serve",
 ]

@@ -129,7 +129,9 @@ class AsyncConnections:
                 return connection
             except psycopg.Error:
                 await connection.close()
-        return await psycopg.AsyncConnection.connect(**connect.arguments(self.conninfo, self.options, self.name))
+        opened: psycopg.AsyncConnection[Any] = await psycopg.AsyncConnection.connect(
+            **connect.arguments(self.conninfo, self.options, self.name))
+        return opened
 
     async def give(self, connection: psycopg.AsyncConnection[Any]) -> None:
         if connect.is_reusable(connection):
@@ -225,6 +227,11 @@ class AsyncWorker:
         log.info("%s: stopped", self.options.worker_id)
         assert self._core is not None
         return 0 if self._core.clean else 1
+
+    @property
+    def left_handlers(self) -> bool:
+        """Whether some were given up when the grace was over, and still run."""
+        return self._core is not None and bool(self._core.hand.running)
 
     # ---- called by the thread that claims
 

@@ -254,11 +254,9 @@ class Hand:
                 job.stop("stopping")
         if not self.abandoned and (now >= self.released_at + LAST_LOOK or not self.running):
             self.abandoned = True
-            for lease in self.running:
-                job = self.jobs.get(lease)
-                if job is not None:
-                    job.abandoned = True
-                    self.reports.append((job, Outcome(RELEASE)))
+            for job in [job for lease, job in self.jobs.items() if lease in self.running]:
+                job.abandoned = True
+                self.reports.append((job, Outcome(RELEASE)))
 
     def _over(self, now: float) -> bool:
         if self.stop_at is None or self.stopped_at is None:

@@ -58,11 +58,6 @@ def as_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
-def from_json(value: Any) -> Any:
-    """A jsonb value, as a driver hands it over that does not read JSON, or one that does."""
-    return json.loads(value) if isinstance(value, (str, bytes)) else value
-
-
 def as_text(message: str) -> str:
     """What PostgreSQL takes as a text: valid UTF-8 without NUL."""
     return message.encode("utf-8", "replace").decode().replace("\0", "\\0")

@@ -14,7 +14,7 @@ try:
     from opentelemetry import trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:
-    trace = None  # type: ignore[assignment]
+    trace = None
 
 SYSTEM = "jobq"
 KEYS = ("traceparent", "tracestate")

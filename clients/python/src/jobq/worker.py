@@ -222,6 +222,11 @@ class Worker:
             log.info("%s: stopped", self.options.worker_id)
             return 0 if self._core.clean else 1
 
+    @property
+    def left_handlers(self) -> bool:
+        """Whether some were given up when the grace was over, and still run."""
+        return self._core is not None and bool(self._core.hand.running)
+
     # ---- called by the thread that claims
 
     def _begin(self, row: statements.Row) -> Job:

@@ -1,0 +1,211 @@
+"""For tests of handlers and of what enqueues: nothing here sleeps, and no thread is started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+
+import psycopg
+
+from . import outcome, statements
+from .enqueue import run_on
+from .errors import Delay, OptionError, Waiting
+from .job import BaseJob
+from .options import Options
+from .statements import interval
+from .worker import Handler, Job
+
+_COLUMNS = ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at", "created_at",
+            "progress", "metadata", "heartbeat_seconds")
+_JSON = ("payload", "progress", "metadata")   # as texts: some connections hand jsonb over as it is, others read it
+_CLAIM = statements.CLAIM.replace("*", ", ".join(f"{name}::text" if name in _JSON else name for name in _COLUMNS))
+_COMPLETE = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb)"
+_RELEASE = "SELECT jobq_release(%s::bigint, %s::bigint)"
+MOST_JOBS = 10000
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of an attempt."""
+
+    job: BaseJob
+    status: str
+    """completed, failed (for good), scheduled or pending (it comes again), cancelled, waiting, lost."""
+    result: Any = None
+    error: str = ""
+
+
+class _GivenConnection:
+    """In the place of a worker's connections: the test's own, which stays open."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def take(self) -> psycopg.Connection[Any]:
+        return self.connection
+
+    def give(self, connection: psycopg.Connection[Any]) -> None:
+        pass
+
+
+def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "default", *, now: Optional[datetime] = None,
+          most: int = MOST_JOBS, **options: Any) -> List[Ended]:
+    """Claims and runs the jobs of the queue one by one, here, until none of these kinds is claimable; also those that handlers
+    enqueue meanwhile. Works inside a transaction of the caller's, on jobs that it has enqueued and not committed.
+
+    now is the clock: jobs and retries that are due by then run too. Of a connection that is not psycopg's own (Django's,
+    SQLAlchemy's) handlers get none: they use the ORM's."""
+    worker = Options(queue=queue, **options)
+    if now is not None and now.tzinfo is None:
+        raise OptionError('option "now" must have a time zone')
+    raw = connection if isinstance(connection, psycopg.Connection) else None
+    ended: List[Ended] = []
+    while len(ended) < most:
+        row = _claim(connection, worker, sorted(handlers))
+        if row is None and now is not None and _due(connection, queue, sorted(handlers), now):
+            run_on(connection, statements.TICK, [now])
+            row = _claim(connection, worker, sorted(handlers))
+        if row is None:
+            return ended
+        job = Job(row, _GivenConnection(raw) if raw is not None else _NoConnection())  # type: ignore[arg-type]
+        ended.append(_finish(connection, job, _run(handlers[job.kind], job, raw)))
+    raise RuntimeError(f"{most} jobs, and there are more: do they enqueue each other?")
+
+
+def run_inline(handler: Handler, payload: Any = None, *, connection: Optional[psycopg.Connection[Any]] = None, kind: str = "",
+               attempt: int = 1, progress: Any = None, metadata: Optional[Mapping[str, Any]] = None,
+               steps: Optional[Mapping[str, Any]] = None, signals: Optional[Mapping[str, Any]] = None) -> "InlineJob":
+    """Calls a handler with a job that is in no table. What it throws comes through. The job has its .result, the .reported
+    progress and its .done_steps; steps are what earlier attempts have saved."""
+    job = InlineJob(payload, connection, kind, attempt, progress, metadata, dict(steps or {}), dict(signals or {}))
+    returned = handler(job)
+    if not job.completed:
+        job.result = json.loads(statements.as_json(returned))
+    return job
+
+
+class InlineJob(Job):
+    """A job without a table."""
+
+    def __init__(self, payload: Any, connection: Optional[psycopg.Connection[Any]], kind: str, attempt: int, progress: Any,
+                 metadata: Optional[Mapping[str, Any]], steps: Dict[str, Any], signals: Dict[str, Any]) -> None:
+        now = datetime.now(timezone.utc)
+        row = dict(id=1, lease=1, queue="inline", kind=kind, payload={} if payload is None else payload, attempt=attempt,
+                   max_attempts=20, priority=0, version=0, run_at=now, created_at=now, progress=progress, metadata=metadata,
+                   heartbeat_seconds=20)
+        super().__init__(row, _GivenConnection(connection) if connection is not None else _NoConnection())  # type: ignore[arg-type]
+        self.reported: Any = None
+        self.completed = False
+        self.done_steps, self.signals = steps, signals
+
+    def set_progress(self, value: Any) -> None:
+        self.reported = json.loads(statements.as_json(value))
+
+    def pause(self, seconds: float) -> None:
+        self.check()
+
+    @contextlib.contextmanager
+    def completing(self, result: Any = None) -> Iterator[psycopg.Connection[Any]]:
+        self.result = result
+        with self.connection() as connection, connection.transaction():
+            yield connection
+        self.completed = True
+
+    def complete_in(self, connection: Any, result: Any = None) -> None:
+        self.result, self.completed = result, True
+
+    def step(self, name: str, function: Callable[[psycopg.Connection[Any]], Any]) -> Any:
+        if name not in self.done_steps:
+            with self.connection() as connection, connection.transaction():
+                self.done_steps[name] = json.loads(statements.as_json(function(connection)))
+        return self.done_steps[name]
+
+    def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
+        """The time has come if the step is among those that are done."""
+        if name not in self.done_steps:
+            self.done_steps[name] = None
+            raise Waiting()
+
+    def wait_for(self, event: str, timeout: Optional[Delay] = None, name: Optional[str] = None) -> Any:
+        if event not in self.signals:
+            raise Waiting()
+        return self.signals[event]
+
+    def wait_for_jobs(self, ids: Sequence[int], name: str, mode: str = "all", timeout: Optional[Delay] = None) -> Any:
+        return self.wait_for(name)
+
+    def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
+        """Enqueues nothing: the specs are in done_steps."""
+        self.done_steps.setdefault(name, [dict(spec) for spec in specs])
+        return list(range(2, 2 + len(self.done_steps[name])))
+
+
+class _NoConnection:
+    def take(self) -> psycopg.Connection[Any]:
+        raise RuntimeError("this handler wants a connection: give the test's one of psycopg, or let it use its ORM's")
+
+    def give(self, connection: psycopg.Connection[Any]) -> None:
+        pass
+
+
+# ---- of drain
+
+def _claim(connection: Any, worker: Options, kinds: List[str]) -> Optional[statements.Row]:
+    parameters = statements.claim_parameters(worker, kinds, 1)
+    statement, values = _CLAIM, []
+    for name in ("queue", "worker_id", "batch", "kinds", "versions", "capabilities", "heartbeat_timeout"):
+        statement = statement.replace(f"%({name})s", "%s")
+        values.append(parameters[name])
+    rows = run_on(connection, statement, values)
+    if not rows:
+        return None
+    row = dict(zip(_COLUMNS, rows[0]))
+    for name in _JSON:
+        row[name] = None if row[name] is None else json.loads(row[name])
+    return row
+
+
+def _due(connection: Any, queue: str, kinds: List[str], now: datetime) -> bool:
+    return bool(run_on(connection, """SELECT EXISTS (SELECT FROM jobq.jobs WHERE queue = %s::text AND kind = ANY (%s::text[])
+        AND status = 'scheduled' AND run_at <= %s::timestamptz)""", [queue, kinds, now])[0][0])
+
+
+def _run(handler: Handler, job: Job, raw: Optional[psycopg.Connection[Any]]) -> "tuple[outcome.Outcome, Any]":
+    """In a savepoint, where the test has a transaction: a handler's error must not end it."""
+    within = raw is not None and raw.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+    try:
+        with raw.transaction() if raw is not None and within else contextlib.nullcontext():
+            value = handler(job)
+        return outcome.of_return(value, job.ended), value
+    except BaseException as error:   # noqa: B902: what a handler throws is its job's
+        if isinstance(error, (KeyboardInterrupt, AssertionError)):
+            raise
+        return outcome.of_error(error, job.cancelled, job.ended), None
+
+
+def _finish(connection: Any, job: Job, came: "tuple[outcome.Outcome, Any]") -> Ended:
+    what, value = came
+    lease = [job.id, job.lease]
+
+    def ask(statement: str, *values: Any) -> Any:
+        return run_on(connection, statement, list(values))[0][0]
+
+    progress = job.take_progress()
+    if progress is not None:
+        ask(statements.HEARTBEAT, *lease, progress)
+    if what.what == outcome.NOTHING:
+        return Ended(job, what.text, job.result if what.text == "completed" else None)
+    if what.what == outcome.VERIFY:
+        return Ended(job, "completed" if ask(statements.HEARTBEAT, *lease, None) in ("finished", "gone") else "lost", value)
+    if what.what == outcome.COMPLETE:
+        return Ended(job, "completed" if ask(_COMPLETE, *lease, what.result) else "lost", value)
+    if what.what == outcome.SNOOZE:
+        return Ended(job, "scheduled" if ask(statements.SNOOZE, job.id, interval(what.retry_in), job.lease) else "lost")
+    if what.what == outcome.RELEASE:
+        return Ended(job, "pending" if ask(_RELEASE, *lease) else "lost")
+    status = ask(statements.FAIL, *lease, what.text, interval(what.retry_in), what.retry)
+    return Ended(job, status or "lost", error=what.text)
+

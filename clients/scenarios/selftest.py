@@ -1,0 +1,55 @@
+"""Whether the scenarios find what they are there for: each defect below is planted into the Python worker, and a scenario that
+it names must fail with it, under a limit under which the worker as it is passes it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+LIMIT = 20
+# What is broken, by planted.py, and the scenario that finds it.
+DEFECTS = {
+    "no_heartbeats": "heartbeat",
+    "heartbeats_end_with_term": "term",
+    "blind_completion": "lost_deaf",
+    "blind_transfer": "lost_transfer",
+    "loose_transfer": "transfer",
+    "deaf_to_cancel": "cancel",
+    "deaf_to_loss": "lost",
+    "greedy": "slots",
+    "one_by_one": "batch",
+    "any_kind": "unknown_kind",
+    "claims_after_term": "term",
+    "ignores_term": "term_idle",
+    "ignores_second_term": "term_twice",
+    "fails_instead_of_release": "term_grace",
+    "waits_for_handlers": "term_deaf",
+    "forgets_report": "outage",
+    "never_reconnects": "server_restart",
+    "repeats_steps": "steps",
+    "no_progress": "progress",
+    "fails_for_good_twice": "retries",
+    "snoozes_by_failing": "snooze",
+    "any_option": "errors",
+    "cuts_payloads": "large",
+    "reports_anything": "echo",
+}
+
+
+def selftest(runs, scenarios, programs):
+    python = next(program for program in programs if program.name == "python")
+    by_name = {scenario.name: scenario for scenario in scenarios}
+    runs.limit = LIMIT
+    runs.play([(python, by_name[name], "direct") for name in sorted(set(DEFECTS.values()))])
+    controls = {name for (_, name, _), wrong in runs.results.items() if wrong is None}
+    planted = [(replace(python, name=defect, directory=Path(__file__).parent, command=["/usr/bin/python3", "planted.py", defect]),
+                by_name[name], "direct") for defect, name in DEFECTS.items()]
+    print("# what follows must fail")
+    runs.play(planted)
+    passed = failed = 0
+    for defect, name in DEFECTS.items():
+        found = runs.results[defect, name, "direct"] is not None and name in controls
+        passed, failed = passed + found, failed + (not found)
+        print(f"{'ok' if found else 'not ok'} - planted: {defect}: found by {name}")
+    unnamed = sorted(set(by_name) - set(DEFECTS.values()))
+    print(f"# scenarios that no defect was planted for: {', '.join(unnamed)}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
