@@ -30,7 +30,7 @@ import psycopg
 
 from places import becomes_true
 
-NAME = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+NAME = re.compile(r"""(?<![:\w"]):([a-z_]+)\b""")   # neither a cast nor a key of JSON
 DEATHS = 20
 
 
@@ -238,7 +238,7 @@ class Play:
         if self.process is not None:
             self.process.wait()
         try:
-            self.expire(self.held())
+            self.ask("SELECT count(jobq_release(id, lease)) FROM jobq.jobs WHERE queue = :queue AND status = 'processing'")
             self.ask("SELECT jobq_drop_queue(:queue, force => true)")
         finally:
             self.forget()

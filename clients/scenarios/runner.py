@@ -160,7 +160,7 @@ def main():
     try:
         if given.selftest:
             from selftest import selftest
-            return selftest(runs, read_scenarios(), read_programs())
+            return selftest(runs, scenarios, read_programs())
         return play_all(runs, programs, scenarios, given.way or WAYS, given.table)
     finally:
         runs.end()
