@@ -3,6 +3,7 @@
 # through PgBouncer.
 #   CLIENT="python node" SCENARIO="cancel poison" WAY=direct    some of them
 #   SELFTEST=1                                                  whether the scenarios find planted defects
+#   TESTS=1                                                     the libraries' own tests alone
 #   TABLE=1                                                     writes the table of results into clients/README.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,6 +36,7 @@ for name in ${WAY-}; do arguments+=(--way "$name"); done
 if [ -n "${LIMIT-}" ]; then arguments+=(--limit "$LIMIT"); fi
 if [ -n "${AT_ONCE-}" ]; then arguments+=(--at-once "$AT_ONCE"); fi
 if [ "${SELFTEST-}" = 1 ]; then arguments+=(--selftest); fi
+if [ "${TESTS-}" = 1 ]; then arguments+=(--tests); fi
 if [ "${TABLE-}" = 1 ]; then arguments+=(--table "$SCRATCH/clients/table.md"); fi
 status=0
 (cd "$SCRATCH" && run_group /usr/bin/python3 "$SCRATCH/clients/scenarios/runner.py" ${arguments[@]+"${arguments[@]}"}) || status=$?

@@ -2,6 +2,7 @@
 """Plays the scenarios with the program of each language, directly and through PgBouncer, and prints a line for each.
 
     runner.py [--client NAME...] [--scenario NAME...] [--way direct|pooler...] [--at-once N] [--limit SECONDS] [--table FILE]
+    runner.py --tests          the programs' own tests alone, which come with every run of all scenarios
     runner.py --selftest       plants defects into a worker, each of which a scenario must find
     runner.py --list           programs, scenarios, and what each program lacks, without a server
 
@@ -11,6 +12,8 @@ JOBQ_PASSWORD."""
 import argparse
 import itertools
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
 import yaml
 
 import places
@@ -48,6 +52,7 @@ class Program:
     command: list
     directory: Path
     build: list = None
+    tests: list = None
     needs: list = field(default_factory=list)
     order: int = 1000
     lacks: dict = field(default_factory=dict)
@@ -65,7 +70,7 @@ def read_programs():
         given = json.loads(path.read_text(encoding="utf-8"))
         variants = given.pop("variants", [])
         given = {"name": path.parent.name, "directory": path.parent, **given}
-        found += [Program(**given)] + [Program(**{**given, "build": None, **variant}) for variant in variants]
+        found += [Program(**given)] + [Program(**{**given, "build": None, "tests": None, **variant}) for variant in variants]
     return sorted(found, key=lambda program: (program.order, program.name))
 
 
@@ -145,6 +150,7 @@ def main():
     parser.add_argument("--limit", type=float, default=120)
     parser.add_argument("--table")
     parser.add_argument("--selftest", action="store_true")
+    parser.add_argument("--tests", action="store_true")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     scenarios = chosen(read_scenarios(), given.scenario, "scenario")
@@ -161,18 +167,44 @@ def main():
         if given.selftest:
             from selftest import selftest
             return selftest(runs, scenarios, read_programs())
-        return play_all(runs, programs, scenarios, given.way or WAYS, given.table)
+        if given.tests:
+            scenarios = []
+        return play_all(runs, programs, scenarios, given.way or WAYS, given.table, tests=not given.scenario)
     finally:
         runs.end()
 
 
-def play_all(runs, programs, scenarios, ways, table_file):
+def run_tests(programs):
+    """Those that a program has of its own, in a database of theirs, as its superuser."""
+    wrong = 0
+    for program in programs:
+        if program.tests is None:
+            continue
+        database = f"tests_{program.name}"
+        with psycopg.connect(dbname="postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {database}")
+        with psycopg.connect(dbname=database, autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION jobq")
+        done = subprocess.run(program.tests, cwd=program.directory, env={**os.environ, "PGDATABASE": database}, check=False,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said = done.stdout.decode(errors="replace").strip()
+        counts = " ".join(line for line in said.splitlines() if re.match(r"Ran \d|OK|# (pass|fail|skipped) \d", line))
+        print(f"{'ok' if done.returncode == 0 else 'not ok'} - {program.name}: tests of its own ({counts})", flush=True)
+        if done.returncode != 0:
+            wrong += 1
+            print("# " + said.replace("\n", "\n# "), flush=True)
+    return wrong
+
+
+def play_all(runs, programs, scenarios, ways, table_file, tests):
     built = build(programs)
+    wrong_tests = run_tests(built) if tests else 0
     planned = [(program, scenario, way) for program, scenario, way in itertools.product(built, scenarios, ways)
                if way in scenario.ways and scenario.name not in program.lacks]
     runs.play(planned)
-    failed = sum(wrong is not None for wrong in runs.results.values()) + len(programs) - len(built)
-    passed = sum(wrong is None for wrong in runs.results.values())
+    failed = sum(wrong is not None for wrong in runs.results.values()) + len(programs) - len(built) + wrong_tests
+    passed = sum(wrong is None for wrong in runs.results.values()) + (
+        sum(program.tests is not None for program in built) - wrong_tests if tests else 0)
     if table_file:
         Path(table_file).write_text(table(programs, scenarios, runs.results), encoding="utf-8")
     print(f"{passed} passed, {failed} failed")

@@ -1,0 +1,274 @@
+"""What decides, without a server: options, what becomes of an attempt, who does what next."""
+
+import asyncio
+import threading
+import unittest
+from datetime import datetime, timedelta, timezone
+
+from jobq import Cancelled, Fail, Lost, OptionError, Options, Release, Snooze, Stopping, Waiting, options_of_environment
+from jobq import connect, outcome, tracing
+from jobq.errors import is_lost_lease
+from jobq.hand import LAST_LOOK, LAST_REPORTS, Hand
+from jobq.job import BaseJob
+from jobq.outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
+
+import psycopg
+
+
+class OptionsTest(unittest.TestCase):
+    def test_wrong_values_name_their_option(self):
+        for name, value in (("queue", ""), ("queue", "x" * 64), ("queue", 7), ("slots", 0), ("slots", 1001), ("slots", True), ("slots", "3"),
+                            ("batch", 0), ("worker_id", ""), ("worker_id", "backend:7"), ("heartbeat_timeout", 0), ("grace", -1),
+                            ("grace", float("nan")), ("grace", None), ("wait_timeout", "soon"), ("versions", "1"), ("versions", [1, "2"]),
+                            ("capabilities", "gpu"), ("poll_interval", 0)):
+            with self.subTest(name=name, value=value), self.assertRaisesRegex(OptionError, f'"{name}"'):
+                Options(**{name: value})
+
+    def test_environment(self):
+        found = options_of_environment({"JOBQ_QUEUE": "q", "JOBQ_SLOTS": "3", "JOBQ_GRACE": "1.5", "JOBQ_BATCH": "", "SLOTS": "9"})
+        self.assertEqual(found, {"queue": "q", "slots": 3, "grace": 1.5})
+        for name, text in (("SLOTS", "many"), ("SLOTS", "1e3"), ("GRACE", "soon"), ("GRACE", "-1"), ("GRACE", "nan")):
+            with self.subTest(name=name, text=text), self.assertRaisesRegex(OptionError, f'"{name.lower()}"'):
+                options_of_environment({f"JOBQ_{name}": text})
+
+    def test_batch_is_never_more_than_slots(self):
+        self.assertEqual(Options(slots=4, batch=9).most_claimed, 4)
+        self.assertEqual(Options(slots=4, batch=2).most_claimed, 2)
+
+    def test_names_of_workers_differ(self):
+        self.assertNotEqual(Options().worker_id, Options().worker_id)
+
+    def test_timedelta(self):
+        self.assertEqual(Options(grace=timedelta(minutes=1)).grace, 60.0)
+
+
+class OutcomeTest(unittest.TestCase):
+    def test_results(self):
+        self.assertEqual(outcome.of_return(None, None), Outcome(COMPLETE))
+        self.assertEqual(outcome.of_return({"a": "\u00e9"}, None), Outcome(COMPLETE, result='{"a":"\u00e9"}'))
+        self.assertEqual(outcome.of_return(1, "completed"), Outcome(NOTHING, "completed"))
+        self.assertEqual(outcome.of_return(1, VERIFY).what, VERIFY)
+
+    def test_what_is_no_json_fails(self):
+        circle = []
+        circle.append(circle)
+        for value in (object(), float("nan"), {1, 2}, circle):
+            self.assertEqual(outcome.of_return(value, None).what, FAIL)
+
+    def test_errors(self):
+        for error, reason, expected in (
+                (ValueError("no"), None, Outcome(FAIL, "ValueError: no")),
+                (ValueError("a\0b\udcff"), None, Outcome(FAIL, "ValueError: a\\0b?")),
+                (KeyError(), None, Outcome(FAIL, "KeyError")),
+                (ValueError("no"), "lost", Outcome(NOTHING, "lost")),
+                (Fail("x", retry_in=3, retry=False), None, Outcome(FAIL, "x", retry_in=3, retry=False)),
+                (Snooze(5), None, Outcome(SNOOZE, retry_in=5)),
+                (Release(), None, Outcome(RELEASE)),
+                (Cancelled(), "cancel", Outcome(FAIL, "cancelled")),
+                (Lost(), "lost", Outcome(NOTHING, "lost")),
+                (Stopping(), "stopping", Outcome(RELEASE)),
+                (asyncio.CancelledError(), "cancel", Outcome(FAIL, "cancelled")),
+                (asyncio.CancelledError(), "stopping", Outcome(RELEASE)),
+                (asyncio.CancelledError(), None, Outcome(RELEASE)),
+                (Waiting(), None, Outcome(NOTHING, "waiting"))):
+            with self.subTest(error=repr(error), reason=reason):
+                self.assertEqual(outcome.of_error(error, reason, None), expected)
+
+    def test_a_completion_in_a_transaction_of_its_own_is_asked_for(self):
+        self.assertEqual(outcome.of_error(ValueError("later"), None, VERIFY), Outcome(VERIFY, "ValueError: later"))
+
+    def test_lost_lease_of_an_orm(self):
+        class Wrapped(Exception):
+            pass
+
+        inner = type("E", (Exception,), {"sqlstate": "JQ001"})()
+        outer = Wrapped()
+        outer.__cause__ = inner
+        self.assertTrue(is_lost_lease(inner))
+        self.assertTrue(is_lost_lease(outer))
+        self.assertFalse(is_lost_lease(Wrapped()))
+
+
+class ConnectTest(unittest.TestCase):
+    def test_which_errors_take_another_connection(self):
+        self.assertTrue(connect.is_broken(psycopg.OperationalError("server closed the connection")))
+        self.assertTrue(connect.is_broken(psycopg.errors.AdminShutdown()))
+        self.assertTrue(connect.is_broken(psycopg.errors.ReadOnlySqlTransaction()))
+        self.assertFalse(connect.is_broken(psycopg.errors.InsufficientPrivilege()))
+        self.assertFalse(connect.is_broken(psycopg.DataError("cannot adapt")))
+        self.assertFalse(connect.is_broken(ValueError()))
+        self.assertTrue(connect.is_again(psycopg.errors.SerializationFailure()))
+
+    def test_what_the_caller_says_wins(self):
+        made = connect.arguments("host=here connect_timeout=3", {"prepare_threshold": 5}, "x" * 100)
+        self.assertNotIn("connect_timeout", made)
+        self.assertEqual(made["prepare_threshold"], 5)
+        self.assertEqual(len(made["fallback_application_name"]), 63)
+
+    def test_pauses_double(self):
+        pause = connect.Pause()
+        taken = [pause.take() for _ in range(10)]
+        self.assertLessEqual(taken[0], 0.1)
+        self.assertTrue(2.5 <= taken[-1] <= 5)
+
+
+class TracingTest(unittest.TestCase):
+    def test_own_keys_win(self):
+        carrier = {"traceparent": "00-1-1-01"}
+        self.assertEqual(tracing.with_context(None, carrier), carrier)
+        self.assertEqual(tracing.with_context({"order": 1}, carrier), {"order": 1, **carrier})
+        self.assertEqual(tracing.with_context({"traceparent": "mine"}, carrier), {"traceparent": "mine"})
+        self.assertIsNone(tracing.with_context(None, {}))
+
+    def test_what_is_no_context_is_none(self):
+        self.assertEqual(tracing.context_of({"traceparent": 7, "tracestate": "a=b", "order": 1}), {"tracestate": "a=b"})
+        self.assertEqual(tracing.context_of(["traceparent"]), {})
+
+
+def make_job(lease, heartbeat_seconds=20):
+    now = datetime.now(timezone.utc)
+    return BaseJob(dict(id=lease, lease=lease, queue="q", kind="k", payload={}, attempt=1, max_attempts=20, priority=0, version=0,
+                        run_at=now, created_at=now, progress=None, metadata=None, heartbeat_seconds=heartbeat_seconds))
+
+
+class HandTest(unittest.TestCase):
+    def setUp(self):
+        self.now = 100.0
+        self.hand = Hand(2, 2, None, 10.0, lambda: self.now)
+
+    def claimed(self, *leases, **given):
+        jobs = [make_job(lease, **given) for lease in leases]
+        self.assertTrue(all(self.hand.claimed(job) for job in jobs))
+        return jobs
+
+    def pass_time(self, seconds):
+        self.now += seconds
+
+    def blocks(self, call):
+        """What it returns once this thread has done something; it must not return before."""
+        result = []
+        thread = threading.Thread(target=lambda: result.append(call()), daemon=True)
+        thread.start()
+        thread.join(0.05)
+        self.assertTrue(thread.is_alive())
+
+        def returned():
+            thread.join(60)
+            self.assertFalse(thread.is_alive())
+            return result[0]
+        return returned
+
+    def test_room_is_what_no_handler_has(self):
+        self.assertEqual(self.hand.next_claim(), ([], 2))
+        first, second = self.claimed(1, 2)
+        returned = self.blocks(self.hand.next_claim)
+        self.hand.ended(first, Outcome(COMPLETE))
+        self.assertEqual(returned(), ([(first, Outcome(COMPLETE))], 1))
+
+    def test_completions_go_with_the_other_thread_while_one_waits(self):
+        first, _ = self.claimed(1, 2)
+        self.assertTrue(self.hand.go_away())
+        self.hand.ended(first, Outcome(COMPLETE))
+        self.assertEqual(self.hand.next_beat().reports, [(first, Outcome(COMPLETE))])
+
+    def test_nobody_waits_while_there_is_something_to_report(self):
+        first, _ = self.claimed(1, 2)
+        self.hand.ended(first, Outcome(COMPLETE))
+        self.assertFalse(self.hand.go_away())
+
+    def test_heartbeats_are_due_by_the_shortest_lease(self):
+        slow, = self.claimed(1, heartbeat_seconds=20)
+        quick, = self.claimed(2, heartbeat_seconds=3)
+        returned = self.blocks(self.hand.next_beat)
+        self.pass_time(3)
+        self.hand.progressed()   # looks again
+        self.assertEqual(returned().jobs, [slow, quick])
+
+    def test_progress_goes_out_at_once_and_then_once_a_second(self):
+        job, other = self.claimed(1, 2)
+        job.set_progress({"n": 1})
+        self.assertEqual(self.hand.next_beat().jobs, [job])
+        self.assertEqual(job.take_progress(), '{"n":1}')
+        self.assertIsNone(job.take_progress())
+
+    def test_progress_is_reported_before_the_job(self):
+        job, _ = self.claimed(1, 2)
+        job.set_progress(1)
+        self.hand.ended(job, Outcome(COMPLETE))
+        self.assertEqual(self.hand.next_claim(), ([], 1))
+        self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
+
+    def test_lost_keeps_its_slot_until_its_handler_has_ended(self):
+        job, other = self.claimed(1, 2)
+        self.hand.lost(job, "lost")
+        self.assertEqual(job.cancelled, "lost")
+        returned = self.blocks(self.hand.next_claim)
+        self.hand.ended(job, Outcome(COMPLETE))
+        self.assertEqual(returned(), ([], 1))
+
+    def test_heartbeats_of_what_is_being_reported_do_not_count(self):
+        job, _ = self.claimed(1, 2)
+        self.hand.ended(job, Outcome(COMPLETE))
+        self.hand.next_claim()
+        self.hand.lost(job, "gone")
+        self.assertIsNone(job.cancelled)
+        self.hand.not_reported([(job, Outcome(COMPLETE))], uncertain=True)
+        self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE, uncertain=True))])
+
+    def test_a_job_may_come_twice(self):
+        first, = self.claimed(1)
+        self.hand.lost(first, "lost")
+        second = make_job(2)
+        second.id = first.id
+        self.assertTrue(self.hand.claimed(second))
+        self.hand.ended(first, Outcome(COMPLETE))
+        self.assertEqual(self.hand.next_claim(), ([], 1))
+
+    def test_grace(self):
+        job, = self.claimed(1)
+        self.hand.stop()
+        self.assertIsNone(self.hand.next_claim())
+        self.assertFalse(self.hand.claimed(make_job(9)))   # the answer of a claim that was under way
+        beat = self.hand.next_beat()
+        self.assertTrue(beat.wake)
+        self.assertEqual([(one.lease, what.what) for one, what in beat.reports], [(9, RELEASE)])
+        self.hand.reported([one for one, _ in beat.reports])
+        self.hand.no_more_claims()
+        self.assertIsNone(job.cancelled)
+        self.pass_time(10)
+        returned = self.blocks(self.hand.next_beat)
+        self.assertEqual(job.cancelled, "stopping")
+        self.pass_time(LAST_LOOK)
+        self.hand.progressed()
+        beat = returned()
+        self.assertEqual([(one.lease, what.what) for one, what in beat.reports], [(1, RELEASE)])
+        self.hand.ended(job, Outcome(COMPLETE))   # too late
+        self.hand.reported([job])
+        beat = self.hand.next_beat()
+        self.assertFalse(beat.wake or beat.reports or beat.jobs)
+        self.assertFalse(self.hand.gave_up)
+
+    def test_the_second_stop_ends_the_grace(self):
+        job, = self.claimed(1)
+        self.hand.stop()
+        self.hand.next_beat()
+        self.hand.stop()
+        self.hand.ended(job, Outcome(COMPLETE))
+        self.hand.no_more_claims()
+        self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
+
+    def test_gives_up_what_cannot_be_reported(self):
+        job, = self.claimed(1)
+        self.hand.stop()
+        self.hand.no_more_claims()
+        self.hand.next_beat()
+        self.pass_time(10)
+        self.hand.ended(job, Outcome(COMPLETE))
+        self.pass_time(LAST_LOOK + LAST_REPORTS + 1)
+        self.hand._end_of_grace(self.now - LAST_LOOK - LAST_REPORTS - 1)
+        self.assertFalse(self.hand.next_beat(self.now + 5).reports)
+        self.assertTrue(self.hand.gave_up)
+
+
+if __name__ == "__main__":
+    unittest.main()

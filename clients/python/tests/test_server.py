@@ -1,0 +1,427 @@
+"""Against a server with jobq, in the database that PGDATABASE and the like name: enqueue on connections of the caller's, the
+test kit, what a worker does that no scenario looks at. Django and SQLAlchemy are tried where they are installed."""
+
+import asyncio
+import datetime as dt
+import logging
+import threading
+import time
+import unittest
+import uuid
+
+import psycopg
+
+import jobq
+from jobq.testing import drain, run_inline
+
+try:
+    import django
+except ImportError:
+    django = None
+try:
+    import sqlalchemy
+    import sqlalchemy.orm
+except ImportError:
+    sqlalchemy = None
+
+LIMIT = 120
+
+
+def setUpModule():
+    logging.getLogger("jobq").setLevel(logging.CRITICAL)
+    with psycopg.connect(autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS notes (job_id bigint, note text)")
+
+
+class Base(unittest.TestCase):
+    def setUp(self):
+        self.queue = f"test {uuid.uuid4().hex[:12]}"
+        self.connection = psycopg.connect(autocommit=True)
+        self.addCleanup(self.connection.close)
+
+    def value(self, statement, *parameters):
+        return self.connection.execute(statement, parameters).fetchone()[0]
+
+    def becomes(self, expected, statement, *parameters):
+        deadline = time.monotonic() + LIMIT
+        while (value := self.value(statement, *parameters)) != expected:
+            self.assertLess(time.monotonic(), deadline, f"{statement}: {value}")
+            time.sleep(0.02)
+
+    def status(self, job):
+        return self.value("SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+
+    def count(self):
+        return self.value("SELECT count(*) FROM jobq.jobs WHERE queue = %s", self.queue)
+
+
+class EnqueueTest(Base):
+    def test_every_parameter(self):
+        first = jobq.enqueue(self.connection, self.queue)
+        when = dt.datetime(2035, 1, 2, tzinfo=dt.timezone.utc)
+        job = jobq.enqueue(self.connection, self.queue, {"to": "\u00e4'\"\\"}, kind="mail", priority=-5, run_at=when, max_attempts=3,
+                           unique_key="k", on_conflict="ignore", unique_for=dt.timedelta(hours=1), group_key=None, concurrency_key="c",
+                           depends_on=[first], on_dependency_failure="run", version=2, requires=["gpu", "x"], heartbeat_timeout=90,
+                           max_runtime="2 h", metadata={"order": 17})
+        row = self.connection.execute("""SELECT payload, kind, priority, run_at, max_attempts, unique_key, concurrency_key, version,
+            requires, heartbeat_timeout, max_runtime, metadata FROM jobq.jobs WHERE id = %s""", (job,)).fetchone()
+        self.assertEqual(row, ({"to": "\u00e4'\"\\"}, "mail", -5, when, 3, "k", "c", 2, ["gpu", "x"], dt.timedelta(seconds=90),
+                               dt.timedelta(hours=2), {"order": 17}))
+        self.assertEqual(jobq.enqueue(self.connection, self.queue, unique_key="k"), job)
+
+    def test_part_of_the_callers_transaction(self):
+        with psycopg.connect() as connection:
+            jobq.enqueue(connection, self.queue)
+            self.assertEqual(self.count(), 0)
+            connection.rollback()
+        self.assertEqual(self.count(), 0)
+        with psycopg.connect(row_factory=psycopg.rows.dict_row) as connection:
+            jobq.enqueue(connection, self.queue)
+        self.assertEqual(self.count(), 1)
+
+    def test_many(self):
+        rows = jobq.enqueue_many(self.connection, self.queue, [{"n": 1}, "two", None], kind="x", unique_keys=["a", None, "a"],
+                                 priorities=[1, 2, 3])
+        self.assertEqual([row.is_new for row in rows], [True, True, False])
+        self.assertEqual(rows[0].job_id, rows[2].job_id)
+
+    def test_jobs(self):
+        rows = jobq.enqueue_jobs(self.connection, [
+            {"queue": self.queue, "ref": "charge", "payload": None},
+            {"queue": self.queue, "depends_on": ["@charge"], "run_at": dt.datetime(2035, 1, 2, tzinfo=dt.timezone.utc),
+             "max_runtime": dt.timedelta(minutes=1), "kind": None}])
+        self.assertEqual(self.status(rows[1].job_id), "blocked")
+        self.assertEqual(self.value("SELECT max_runtime FROM jobq.jobs WHERE id = %s", rows[1].job_id), dt.timedelta(minutes=1))
+
+    def test_errors_are_the_servers(self):
+        with self.assertRaises(psycopg.errors.NumericValueOutOfRange):
+            jobq.enqueue(self.connection, self.queue, priority=40000)
+        with self.assertRaises(TypeError):
+            jobq.enqueue(self.connection, self.queue, prio=1)
+        with self.assertRaises(TypeError):
+            asyncio.run(jobq.aenqueue(None, self.queue, prio=1))
+
+    def test_async(self):
+        async def enqueue():
+            async with await psycopg.AsyncConnection.connect() as connection:
+                job = await jobq.aenqueue(connection, self.queue, {"n": 1}, kind="x")
+                many = await jobq.aenqueue_many(connection, self.queue, [1, 2])
+                jobs = await jobq.aenqueue_jobs(connection, [{"queue": self.queue}])
+                self.assertEqual(self.count(), 0)
+                return [job] + [row.job_id for row in many + jobs]
+        self.assertEqual(len(set(asyncio.run(enqueue()))), 4)
+        self.assertEqual(self.count(), 4)
+
+
+@unittest.skipIf(django is None, "there is no Django: apt-get install python3-django")
+class DjangoTest(Base):
+    @classmethod
+    def setUpClass(cls):
+        from django.conf import settings
+        if not settings.configured:
+            with psycopg.connect() as connection:
+                info = connection.info
+                settings.configure(USE_TZ=True, DATABASES={"default": {
+                    "ENGINE": "django.db.backends.postgresql", "NAME": info.dbname, "USER": info.user, "HOST": info.host,
+                    "PORT": str(info.port), "PASSWORD": info.password or ""}})
+            django.setup()
+
+    def tearDown(self):
+        from django.db import connection
+        connection.close()
+
+    def test_part_of_atomic(self):
+        from django.db import connection, transaction
+        with self.assertRaises(ZeroDivisionError), transaction.atomic():
+            jobq.enqueue(connection, self.queue, {"n": 1})
+            raise ZeroDivisionError
+        self.assertEqual(self.count(), 0)
+        with transaction.atomic():
+            job = jobq.enqueue(connection, self.queue, {"n": 1}, requires=["gpu"], max_runtime=60)
+            self.assertEqual(self.count(), 0)
+        self.assertEqual(self.status(job), "pending")
+
+    def test_effect_and_completion_in_atomic(self):
+        from django.db import connection, transaction
+
+        def handler(job):
+            with transaction.atomic():
+                with connection.cursor() as cursor:
+                    cursor.execute("INSERT INTO notes VALUES (%s, 'django')", [job.id])
+                job.complete_in(connection, {"by": "django"})
+
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        worker = jobq.Worker(self.queue, {"x": handler}, grace=LIMIT)
+        worker.start()
+        self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+        worker.stop()
+        self.assertTrue(worker.join(LIMIT))
+        self.assertEqual(self.value("SELECT jobq_result(%s)", job), {"by": "django"})
+        self.assertEqual(self.value("SELECT count(*) FROM notes WHERE job_id = %s", job), 1)
+
+    def test_drain_in_a_transaction_of_the_test(self):
+        from django.db import connection, transaction
+        with transaction.atomic():
+            jobq.enqueue(connection, self.queue, {"n": [1, "two"]}, kind="x")
+            ended = drain(connection, {"x": lambda job: job.payload}, self.queue)
+            transaction.set_rollback(True)
+        self.assertEqual([(one.status, one.result) for one in ended], [("completed", {"n": [1, "two"]})])
+        self.assertEqual(self.count(), 0)
+
+
+@unittest.skipIf(sqlalchemy is None, "there is no SQLAlchemy: apt-get install python3-sqlalchemy")
+class SqlAlchemyTest(Base):
+    def setUp(self):
+        super().setUp()
+        info = self.connection.info
+        self.engine = sqlalchemy.create_engine("postgresql+psycopg2://", connect_args={
+            "host": info.host, "port": info.port, "user": info.user, "password": info.password or None, "dbname": info.dbname})
+        self.addCleanup(self.engine.dispose)
+
+    def test_part_of_the_sessions_transaction(self):
+        with sqlalchemy.orm.Session(self.engine) as session:
+            job = jobq.enqueue(session, self.queue, {"percent": "100%"}, kind="x")
+            self.assertEqual(self.count(), 0)
+            session.commit()
+            self.assertEqual(self.status(job), "pending")
+            jobq.enqueue_many(session, self.queue, [1, 2])
+            session.rollback()
+        self.assertEqual(self.count(), 1)
+
+    def test_connection(self):
+        with self.engine.begin() as connection:
+            jobq.enqueue_jobs(connection, [{"queue": self.queue}])
+        self.assertEqual(self.count(), 1)
+
+    def test_a_completion_that_is_rolled_back_is_a_failure(self):
+        def handler(job):
+            with sqlalchemy.orm.Session(self.engine) as session:
+                session.execute(sqlalchemy.text("INSERT INTO notes VALUES (:job, 'alchemy')"), {"job": job.id})
+                job.complete_in(session)
+                if job.attempt > 1:
+                    session.commit()
+
+        self.value("SELECT count(*) FROM jobq_create_queue(%s, backoff_base => '10 ms')", self.queue)
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        worker = jobq.Worker(self.queue, {"x": handler}, grace=LIMIT)
+        worker.start()
+        self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+        worker.stop()
+        self.assertTrue(worker.join(LIMIT))
+        self.assertEqual(self.value("SELECT attempts FROM jobq.jobs WHERE id = %s", job), 2)
+        self.assertEqual(self.value("SELECT count(*) FROM notes WHERE job_id = %s", job), 1)
+        self.assertRegex(self.value("SELECT error FROM jobq.attempts WHERE job_id = %s", job), "has not committed")
+
+    def test_a_lost_lease(self):
+        raised = []
+
+        def handler(job):
+            self.value("SELECT count(*) FROM jobq_release(%s, %s)", job.id, job.lease)
+            with sqlalchemy.orm.Session(self.engine) as session:
+                try:
+                    job.complete_in(session)
+                except jobq.Lost as error:
+                    raised.append(error)
+                    raise
+
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        worker = jobq.Worker(self.queue, {"x": handler})
+        worker.start()
+        self.becomes(True, "SELECT count(*) > 0 FROM jobq.jobs WHERE id = %s AND worker_id IS NOT NULL", job)
+        deadline = time.monotonic() + LIMIT
+        while not raised and time.monotonic() < deadline:
+            time.sleep(0.02)
+        worker.stop()
+        self.assertTrue(worker.join(LIMIT))
+        self.assertTrue(raised)
+
+
+class DrainTest(Base):
+    def test_what_becomes_of_jobs(self):
+        def handler(job):
+            if job.payload == "fail":
+                raise ValueError("no")
+            if job.payload == "reject":
+                raise jobq.Fail("never", retry=False)
+            if job.payload == "snooze":
+                raise jobq.Snooze(60)
+            if job.payload == "more":
+                with job.connection() as connection:
+                    jobq.enqueue(connection, self.queue, "last", kind="x")
+            return job.payload
+
+        for payload in ("fail", "reject", "snooze", "more"):
+            jobq.enqueue(self.connection, self.queue, payload, kind="x")
+        jobq.enqueue(self.connection, self.queue, kind="unheard")
+        ended = drain(self.connection, {"x": handler}, self.queue)
+        self.assertEqual([(one.job.payload, one.status) for one in ended], [
+            ("fail", "scheduled"), ("reject", "failed"), ("snooze", "scheduled"), ("more", "completed"), ("last", "completed")])
+        self.assertEqual(ended[0].error, "ValueError: no")
+
+    def test_inside_a_transaction(self):
+        with psycopg.connect() as connection:
+            jobq.enqueue(connection, self.queue, kind="x")
+            jobq.enqueue(connection, self.queue, kind="y")
+
+            def writes(job):
+                with job.completing({"n": 1}) as own:
+                    own.execute("INSERT INTO notes VALUES (%s, 'drain')", (job.id,))
+
+            def breaks(job):
+                with job.connection() as own:
+                    own.execute("SELECT 1 / 0")
+
+            ended = drain(connection, {"x": writes, "y": breaks}, self.queue)
+            self.assertEqual([one.status for one in ended], ["completed", "scheduled"])
+            self.assertEqual(ended[0].result, {"n": 1})
+            connection.rollback()
+        self.assertEqual(self.count(), 0)
+
+    def test_the_fake_clock(self):
+        now = dt.datetime.now(dt.timezone.utc)
+        with psycopg.connect() as connection:   # by itself: the tick of another would find nothing
+            jobq.enqueue(connection, self.queue, "tomorrow", kind="x", run_at=now + dt.timedelta(days=1))
+            jobq.enqueue(connection, self.queue, "next year", kind="x", run_at=now + dt.timedelta(days=365))
+            handlers = {"x": lambda job: job.payload}
+            self.assertEqual(drain(connection, handlers, self.queue), [])
+            ended = drain(connection, handlers, self.queue, now=now + dt.timedelta(days=2))
+            self.assertEqual([one.result for one in ended], ["tomorrow"])
+            connection.rollback()
+        with self.assertRaisesRegex(jobq.OptionError, "now"):
+            drain(self.connection, handlers, self.queue, now=dt.datetime.now())
+
+    def test_steps(self):
+        done = []
+
+        def handler(job):
+            done.append(job.step("charge", lambda connection: {"receipt": 17}))
+            payload = job.wait_for("delivered", timeout=3600)
+            return {"to": payload}
+
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        self.assertEqual([one.status for one in drain(self.connection, {"x": handler}, self.queue)], ["waiting"])
+        self.value("SELECT jobq_signal_job(%s, 'delivered', '\"the door\"')", job)
+        self.becomes("pending", "SELECT status::text FROM jobq.jobs, (SELECT count(*) FROM jobq_tick()) t WHERE id = %s", job)
+        ended = drain(self.connection, {"x": handler}, self.queue)
+        self.assertEqual([(one.status, one.result) for one in ended], [("completed", {"to": "the door"})])
+        self.assertEqual(done, [{"receipt": 17}, {"receipt": 17}])
+
+
+class InlineTest(unittest.TestCase):
+    def test_result_progress_and_steps(self):
+        def handler(job):
+            job.set_progress({"n": 1})
+            job.sleep("a day", 86400)
+            return [job.payload["n"], job.spawn("cut", [{"queue": "x"}])]
+
+        with self.assertRaises(jobq.Waiting):
+            run_inline(handler, {"n": 1})
+        job = run_inline(handler, {"n": 1}, steps={"a day": None})
+        self.assertEqual((job.result, job.reported), ([1, [2]], {"n": 1}))
+
+    def test_errors_come_through(self):
+        def handler(job):
+            raise jobq.Fail("no", retry=False)
+
+        with self.assertRaises(jobq.Fail):
+            run_inline(handler)
+        with self.assertRaisesRegex(RuntimeError, "wants a connection"):
+            run_inline(lambda job: job.step("x", lambda connection: None))
+
+    def test_completing(self):
+        def handler(job):
+            with job.completing() as connection:
+                connection.execute("INSERT INTO notes VALUES (0, 'inline')")
+                job.result = {"n": 1}
+
+        with psycopg.connect() as connection:
+            self.assertEqual(run_inline(handler, connection=connection).result, {"n": 1})
+            self.assertEqual(connection.execute("SELECT count(*) FROM notes WHERE job_id = 0").fetchone()[0], 1)
+            connection.rollback()
+
+
+class WorkerTest(Base):
+    """What no scenario looks at."""
+
+    def start(self, handlers, **options):
+        worker = jobq.Worker(self.queue, handlers, **{"grace": LIMIT, **options})
+        worker.start()
+
+        def stop():
+            worker.stop()
+            worker.stop()
+            worker.join(LIMIT)
+        self.addCleanup(stop)
+        return worker
+
+    def test_results_that_the_server_refuses_fail_their_job_alone(self):
+        gate = threading.Event()
+
+        def handler(job):
+            gate.wait(LIMIT)
+            return job.payload.replace("nul", "\0")
+
+        jobs = [row.job_id for row in jobq.enqueue_many(self.connection, self.queue, ["a", "nul", "b"], kind="x", max_attempts=1)]
+        self.start({"x": handler}, slots=3)
+        self.becomes(3, "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'processing'", self.queue)
+        gate.set()
+        self.becomes(3, "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND finished_at IS NOT NULL", self.queue)
+        self.assertEqual([self.status(job) for job in jobs], ["completed", "failed", "completed"])
+        self.assertRegex(self.value("SELECT error FROM jobq.jobs WHERE id = %s", jobs[1]), "u0000")
+
+    def test_polls_without_jobq_wait(self):
+        self.start({"x": lambda job: job.payload}, poll_interval=0.2)
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+
+    def test_a_claim_that_is_refused_ends_it(self):
+        role = f"nobody_{uuid.uuid4().hex[:8]}"
+        self.connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'; SELECT jobq_grant('{role}', 'worker', queues => '{{other}}')")
+        self.addCleanup(self.connection.execute, f"SELECT jobq_revoke('{role}', 'worker', queues => '{{other}}'); DROP ROLE {role}")
+        worker = jobq.Worker(self.queue, {"x": lambda job: 1}, conninfo=f"user={role} password=x")
+        worker.start()
+        with self.assertRaises(psycopg.errors.InsufficientPrivilege):
+            worker.join(LIMIT)
+
+    def test_starts_once_and_with_handlers(self):
+        with self.assertRaisesRegex(jobq.OptionError, "handlers"):
+            jobq.Worker(self.queue).start()
+        worker = self.start({"x": lambda job: 1})
+        with self.assertRaises(RuntimeError):
+            worker.start()
+
+    def test_a_finished_job_whose_answer_was_lost(self):
+        """The connection of the claims breaks behind a completion that has arrived: nothing is reported as lost."""
+        first = threading.Event()
+
+        def handler(job):
+            first.set()
+            return 1
+
+        worker = self.start({"x": handler})
+        line = worker._core._claims
+        send, broken = line.all, []
+
+        def all_but_the_answer(statement, parameters):
+            rows = send(statement, parameters)
+            if "complete_and_claim" in statement and not broken:
+                broken.append(rows)
+                line.close()
+                from jobq.core import Broken
+                raise Broken()
+            return rows
+
+        line.all = all_but_the_answer
+        with self.assertLogs("jobq", "DEBUG") as logs:
+            job = jobq.enqueue(self.connection, self.queue, kind="x")
+            self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+            later = jobq.enqueue(self.connection, self.queue, kind="x")
+            self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", later)
+            worker.stop()
+            self.assertTrue(worker.join(LIMIT))
+        self.assertTrue(broken)
+        self.assertNotIn("is lost", "\n".join(logs.output))
+
+
+if __name__ == "__main__":
+    unittest.main()
