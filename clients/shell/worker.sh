@@ -1,0 +1,249 @@
+#!/bin/bash
+# A jobq worker in shell: one job at a time, by psql.     usage: worker.sh HANDLERS.sh
+#
+# HANDLERS.sh defines a function handle_KIND for each kind. It runs in a process group of its own, in the directory $JOB_DIR,
+# with JOB_ID, JOB_LEASE, JOB_KIND, JOB_ATTEMPT, the payload in the file "payload" and what an earlier attempt reported in
+# "progress_before". What it prints is the result, as JSON. Exit status 0 completes the job, any other fails it with the end of its
+# standard error. It may call
+#     progress JSON         goes out with a heartbeat
+#     snooze SECONDS        the job comes again then, its attempt not counted
+#     reject MESSAGE        fails for good
+#     completing SQL [name=value...]     the SQL and the completion in one transaction; the result is in the file "result"
+#     step NAME SQL RESULT  once, however often the job is tried: the SQL and its result, JSON, in one transaction; prints the result
+# and gets SIGTERM when it shall stop; the file "stopped" says why: cancel, lost or stopping.
+#
+# Options by their environment variables, JOBQ_QUEUE and so on; connects as psql does. Contract: clients/README.md. One slot.
+set -u
+export PSQLRC=/dev/null PGCONNECT_TIMEOUT=${PGCONNECT_TIMEOUT-10} PGCLIENTENCODING=UTF8
+die() { echo "worker.sh: $*" >&2; exit 1; }
+log() { echo "$worker: $*" >&2; }
+
+queue=${JOBQ_QUEUE:-default}
+worker=${JOBQ_WORKER_ID:-$(hostname)-$$-$RANDOM$RANDOM}
+grace=${JOBQ_GRACE:-25} wait_timeout=${JOBQ_WAIT_TIMEOUT:-30}
+heartbeat_timeout=${JOBQ_HEARTBEAT_TIMEOUT:-} heartbeat_interval=${JOBQ_HEARTBEAT_INTERVAL:-}
+number='^[0-9]{1,9}(\.[0-9]+)?$'
+[ "${JOBQ_SLOTS:-1}" -ge 1 ] 2>/dev/null || die "option \"slots\" must be an integer from 1; it is ${JOBQ_SLOTS-}"
+[[ $grace =~ $number ]] || die "option \"grace\" must be a number of seconds; it is $grace"
+[[ $wait_timeout =~ $number ]] || die "option \"wait_timeout\" must be a number of seconds; it is $wait_timeout"
+[[ -z $heartbeat_timeout || $heartbeat_timeout =~ $number ]] || die "option \"heartbeat_timeout\" must be a number of seconds"
+[[ -z $heartbeat_interval || $heartbeat_interval =~ $number ]] || die "option \"heartbeat_interval\" must be a number of seconds"
+[[ $worker != backend:* ]] || die "option \"worker_id\" must not begin with \"backend:\"; it is $worker"
+[ -n "${1-}" ] || die "usage: worker.sh HANDLERS.sh"
+# shellcheck disable=SC1090
+. "$1" || exit 1
+kinds=$(compgen -A function | sed -n 's/^handle_//p' | paste -sd, -)
+[ -n "$kinds" ] || die "$1 defines no function handle_KIND"
+
+# SQL from standard input; its values are :'name'. Status 2: no connection, 3: the server has refused it.
+sql() { psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 -v queue="$queue" -v worker="$worker" -v kinds="{$kinds}" \
+    -v timeout="${heartbeat_timeout:+$heartbeat_timeout s}" "${@/#/--set=}"; }
+
+# Tries until there is a connection.
+surely() {
+    local input status pause=0.2
+    input=$(cat)
+    while :; do
+        status=0
+        sql "$@" <<<"$input" || status=$?
+        [ $status = 2 ] || return $status
+        sleep $pause
+        [ $pause = 5 ] || pause=$([ $pause = 0.2 ] && echo 1 || echo 5)
+    done
+}
+
+# ---- for handlers
+
+progress() { printf '%s' "$1" >"$JOB_DIR/progress.new" && mv "$JOB_DIR/progress.new" "$JOB_DIR/progress"; }
+snooze() { echo "snooze $1" >"$JOB_DIR/outcome"; exit 0; }
+reject() { echo reject >"$JOB_DIR/outcome"; echo "$1" >&2; exit 1; }
+completing() {
+    local statement=$1 status=0
+    shift
+    [ -e "$JOB_DIR/result" ] || echo null >"$JOB_DIR/result"
+    sql job="$JOB_ID" lease="$JOB_LEASE" attempt="$JOB_ATTEMPT" "$@" <<<"\\set result \`cat '$JOB_DIR/result'\`
+BEGIN; $statement; SELECT jobq_complete(:job, :lease, :'result', must_hold => true) \\g /dev/null
+COMMIT;" || status=$?
+    [ $status != 0 ] || echo done >"$JOB_DIR/outcome"
+    exit $status
+}
+step() {
+    local state result
+    IFS=$'\t' read -r state result < <(surely job="$JOB_ID" lease="$JOB_LEASE" name="$1" \
+        <<<"SELECT state, result FROM jobq_step(:job, :lease, :'name')")
+    case $state in
+        done) printf '%s\n' "$result" ;;
+        run)
+            sql job="$JOB_ID" lease="$JOB_LEASE" attempt="$JOB_ATTEMPT" name="$1" result="$3" <<<"BEGIN; $2;
+SELECT result FROM jobq_step_done(:job, :lease, :'name', :'result');
+COMMIT;" || exit 1
+            ;;
+        *) exit 1 ;;
+    esac
+}
+
+# ---- a job
+
+# Beside the handler. $$ is the worker: when that was killed nobody will report on the job, so all of it ends.
+heartbeats() {  # interval of the lease, process group of the handler
+    local interval=$1 answer progress
+    [ -z "$heartbeat_interval" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_interval" 'BEGIN { print a < b ? a : b }')
+    [ -z "$heartbeat_timeout" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_timeout" 'BEGIN { print a < b / 3 ? a : b / 3 }')
+    local next
+    next=$(awk -v i="$interval" 'BEGIN { printf "%d", i * 10 }')
+    local tenths=0
+    while sleep 0.1; do
+        tenths=$((tenths + 1))
+        kill -0 $$ 2>/dev/null || { kill -KILL -- "-$2"; return; }
+        progress=
+        if [ -e "$JOB_DIR/progress" ]; then
+            mv "$JOB_DIR/progress" "$JOB_DIR/progress.sent"
+            progress=$(cat "$JOB_DIR/progress.sent")
+        elif [ $tenths -lt "$next" ]; then
+            continue
+        fi
+        if ! answer=$(sql job="$JOB_ID" lease="$JOB_LEASE" progress="$progress" \
+            <<<"SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)" 2>"$JOB_DIR/heartbeat.error"); then
+            log "job $JOB_ID: heartbeat failed, trying again: $(head -c 300 "$JOB_DIR/heartbeat.error")"
+            [ -z "$progress" ] || [ -e "$JOB_DIR/progress" ] || progress "$progress"
+            continue
+        fi
+        tenths=0
+        case $answer in
+            held) ;;
+            cancel) [ -e "$JOB_DIR/stopped" ] || { echo cancel >"$JOB_DIR/stopped"; kill -TERM -- "-$2" 2>/dev/null; } ;;
+            finished) return ;;
+            *) log "job $JOB_ID: the lease is lost"; echo lost >"$JOB_DIR/stopped"; kill -TERM -- "-$2" 2>/dev/null; return ;;
+        esac
+    done
+}
+
+alive() { kill -0 -- "-$1" 2>/dev/null; }
+
+run() {  # interval of the lease
+    local interval=$1 handler beats status=0 released=
+    set -m
+    (
+        cd "$JOB_DIR" || exit 1
+        trap 'exit 143' TERM
+        "handle_$JOB_KIND" >output 2>errors
+    ) &
+    handler=$!
+    heartbeats "$interval" "$handler" &
+    beats=$!
+    set +m
+    # A signal to us ends the wait, not the handler.
+    while kill -0 "$handler" 2>/dev/null; do
+        if [ -n "$at_once" ] && [ -z "$released" ]; then
+            released=1
+            echo stopping >"$JOB_DIR/stopped"
+            kill -TERM -- "-$handler" 2>/dev/null
+            for _ in {1..10}; do alive "$handler" || break; sleep 0.1; done
+            kill -KILL -- "-$handler" 2>/dev/null
+        fi
+        wait "$handler" 2>/dev/null
+    done
+    wait "$handler" 2>/dev/null || status=$?
+    kill -KILL -- "-$handler" 2>/dev/null
+    kill -TERM -- "-$beats" 2>/dev/null
+    wait "$beats" 2>/dev/null
+    report "$status"
+}
+
+report() {  # status of the handler
+    local outcome stopped='' answer what
+    [ ! -e "$JOB_DIR/stopped" ] || stopped=$(cat "$JOB_DIR/stopped")
+    if [ "$stopped" = lost ]; then return; fi
+    if [ -e "$JOB_DIR/progress" ]; then
+        surely job="$JOB_ID" lease="$JOB_LEASE" >/dev/null <<<"\\set progress \`cat '$JOB_DIR/progress'\`
+SELECT jobq_heartbeat(:job, :lease, :'progress')"
+    fi
+    outcome=$(cat "$JOB_DIR/outcome" 2>/dev/null)
+    if [ "$outcome" = "done" ]; then
+        what=completed answer=t
+    elif [[ $outcome == "snooze "* ]]; then
+        what=snoozed
+        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" delay="${outcome#snooze } s" <<<"SELECT jobq_snooze(:job, :'delay', :lease)")
+    elif [ "$1" = 0 ]; then
+        what=completed
+        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" 2>"$JOB_DIR/refused" <<<"\\set result \`cat '$JOB_DIR/output'\`
+SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || {
+            cat "$JOB_DIR/refused" >&2
+            cp "$JOB_DIR/refused" "$JOB_DIR/errors"
+            what=refused answer=$(fail true)
+        }
+    elif [ "$stopped" = stopping ]; then
+        what=released
+        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)")
+    else
+        [ "$stopped" != cancel ] || echo cancelled >"$JOB_DIR/errors"
+        what=failed answer=$(fail "$([ "$outcome" = reject ] && echo false || echo true)")
+    fi
+    if [ -z "$answer" ] || [ "$answer" = f ]; then
+        # Perhaps an earlier try has arrived, whose answer was lost.
+        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_heartbeat(:job, :lease)")
+        [ "$answer" = finished ] || what="the lease is lost"
+    fi
+    log "job $JOB_ID of kind $JOB_KIND: $what"
+}
+
+fail() {  # whether to retry
+    tail -c 30000 "$JOB_DIR/errors" | iconv -f UTF-8 -t UTF-8 -c | tr -d '\000' >"$JOB_DIR/message"
+    surely job="$JOB_ID" lease="$JOB_LEASE" retry="$1" <<<"\\set message \`cat '$JOB_DIR/message'\`
+SELECT jobq_fail(:job, :lease, :'message', retry => :'retry')"
+}
+
+# ---- the worker
+
+stop='' at_once='' waiting='' timer=''
+on_term() {
+    [ -z "$stop" ] || at_once=1
+    [ -n "$stop" ] || log "stopping, no claims any more"
+    stop=1
+    # Ends the wait, also one that is only about to begin. Where jobq is not preloaded, it is left behind.
+    sql <<<"SELECT jobq_wake(:'worker')" >/dev/null 2>&1 || { [ -z "$waiting" ] || kill "$waiting" 2>/dev/null; }
+    if [ -z "$timer" ]; then
+        (sleep "$grace"; kill -USR1 $$) 2>/dev/null &
+        timer=$!
+    fi
+}
+trap on_term TERM INT
+trap 'at_once=1' USR1
+
+if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
+    [[ $error == *preloaded* ]] || die "jobq does not answer: $error"
+    wait_timeout=2   # nobody can wake it
+fi
+jobs=$(mktemp -d)
+trap 'rm -rf "$jobs"' EXIT
+
+await_job() {
+    sql wait_timeout="$wait_timeout s" >/dev/null <<<"CALL jobq_wait(:'queue', :'wait_timeout', :'kinds', worker_id => :'worker')" &
+    waiting=$!
+    wait "$waiting" || [ -n "$stop" ] || sleep 1
+    waiting=
+}
+
+while [ -z "$stop" ]; do
+    status=0
+    row=$(sql <<<"SELECT id, lease, heartbeat_seconds, attempt, kind, coalesce(progress::text, ''), payload
+        FROM jobq_claim(:'queue', :'worker', kinds => :'kinds', heartbeat_timeout => nullif(:'timeout', '')::interval)") || status=$?
+    if [ $status = 2 ]; then sleep 1; continue; fi
+    [ $status = 0 ] || die "the claim was refused"
+    if [ -z "$row" ]; then await_job; continue; fi
+    # Tabs that stand together are one to read: empty fields are filled in.
+    IFS=$'\x1f' read -r JOB_ID JOB_LEASE interval JOB_ATTEMPT JOB_KIND before payload <<<"${row//$'\t'/$'\x1f'}"
+    JOB_DIR=$jobs/$JOB_ID.$JOB_LEASE
+    mkdir "$JOB_DIR"
+    printf '%s' "$payload" >"$JOB_DIR/payload"
+    [ -z "$before" ] || printf '%s' "$before" >"$JOB_DIR/progress_before"
+    export JOB_ID JOB_LEASE JOB_KIND JOB_ATTEMPT JOB_DIR
+    if [ -n "$stop" ]; then
+        surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)" >/dev/null
+        break
+    fi
+    run "$interval"
+    rm -rf "$JOB_DIR"
+done
+[ -z "$timer" ] || kill "$timer" 2>/dev/null
+log stopped
