@@ -13,7 +13,8 @@
   steal: JOB                  the lease ends, and a thief has the job, under the lease :JOB_lease
   keep_running: SQL           until that is true the program is started again whenever it was killed, and its leases end
   restart: pooler | server
-  outage: SECONDS             the server is stopped so long
+  stop: server, begin: server   it is away in between
+  outage: SECONDS             the server is away so long
 """
 
 import json
@@ -45,7 +46,7 @@ class Play:
         self.token = uuid.uuid4().hex
         self.queue = f"{scenario.name} {self.token[:8]}"
         self.names = {"queue": self.queue, "user": user}
-        self.process, self.starts, self.connection = None, 0, None
+        self.process, self.starts, self.connection, self.stopped = None, 0, None, False
         self.output = tempfile.TemporaryFile()
 
     def run(self):
@@ -58,6 +59,8 @@ class Play:
                 try:
                     getattr(self, f"do_{next(iter(step))}")(**step)
                 except (Failed, TimeoutError) as error:
+                    if self.stopped:
+                        self.do_begin("server")
                     return f"{self.short(step)}: {error}\n{self.state()}"
             return None
         finally:
@@ -171,11 +174,20 @@ class Play:
             self.forget()
             self.server.restart()
 
-    def do_outage(self, outage):
+    def do_stop(self, stop):
+        """The server, until begin."""
         self.forget()
         self.server.stop()
-        time.sleep(outage)
+        self.stopped = True
+
+    def do_begin(self, begin):
         self.server.start()
+        self.stopped = False
+
+    def do_outage(self, outage):
+        self.do_stop("server")
+        time.sleep(outage)
+        self.do_begin("server")
 
     # ---- how
 

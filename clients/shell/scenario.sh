@@ -33,7 +33,13 @@ handle_deaf() {
     until is_open "$gate"; do sleep 0.1; done
     of_payload ""
 }
-handle_sleep() { tell started; sleep "$(of_payload "->> 'seconds'")"; echo '{}'; }
+handle_sleep() {
+    local seconds
+    seconds=$(of_payload "->> 'seconds'")
+    tell started
+    sleep "$seconds"
+    echo '{}'
+}
 handle_progress() {
     tell started
     local n steps gate

@@ -147,7 +147,19 @@ run() {  # interval of the lease
     kill -KILL -- "-$handler" 2>/dev/null
     kill -TERM -- "-$beats" 2>/dev/null
     wait "$beats" 2>/dev/null
-    report "$status"
+    local reporter give_up_at=
+    report "$status" &
+    reporter=$!
+    while kill -0 "$reporter" 2>/dev/null; do
+        if [ -n "$at_once" ] && [ -z "$give_up_at" ]; then
+            give_up_at=$((SECONDS + 5))
+            (sleep 6; kill -USR1 $$) 2>/dev/null &
+        elif [ -n "$give_up_at" ] && [ "$SECONDS" -ge "$give_up_at" ]; then
+            kill "$reporter"
+            die "gives up: job $JOB_ID could not be reported"
+        fi
+        wait "$reporter"
+    done
 }
 
 report() {  # status of the handler
@@ -195,7 +207,7 @@ SELECT jobq_fail(:job, :lease, :'message', retry => :'retry')"
 
 # ---- the worker
 
-stop='' at_once='' waiting='' timer=''
+jobs='' stop='' at_once='' waiting='' timer=''
 on_term() {
     [ -z "$stop" ] || at_once=1
     [ -n "$stop" ] || log "stopping, no claims any more"
@@ -209,13 +221,13 @@ on_term() {
 }
 trap on_term TERM INT
 trap 'at_once=1' USR1
+trap 'rm -rf "$jobs"' EXIT
 
 if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
     [[ $error == *preloaded* ]] || die "jobq does not answer: $error"
     wait_timeout=2   # nobody can wake it
 fi
 jobs=$(mktemp -d)
-trap 'rm -rf "$jobs"' EXIT
 
 await_job() {
     sql wait_timeout="$wait_timeout s" >/dev/null <<<"CALL jobq_wait(:'queue', :'wait_timeout', :'kinds', worker_id => :'worker')" &

@@ -1,0 +1,758 @@
+// A jobq worker in Go, with pgx v4. Copy this file, and register handlers as main in scenario.go does. Contract: clients/README.md.
+//
+// Connections: claims claims and waits, beats heartbeats and reports, one for each job that asks for it. Behind PgBouncer before
+// 1.21 pgx must not name prepared statements, nor prepare in one message and execute in the next: stmtcache.ModeDescribe.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"math/rand"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgconn"
+	"github.com/jackc/pgconn/stmtcache"
+	"github.com/jackc/pgx/v4"
+)
+
+// Handler returns the result of the job, which is written as JSON. When ctx is done it should stop; job.Reason says why.
+type Handler func(ctx context.Context, job *Job) (interface{}, error)
+
+// Fail is a failure that says when to retry, or not at all. Any other error is retried by the queue's backoff.
+type Fail struct {
+	Message string
+	RetryIn *time.Duration
+	Final   bool
+}
+
+func (f *Fail) Error() string { return f.Message }
+
+// Snooze gives the job back for later; its attempt is not counted.
+type Snooze struct{ Delay time.Duration }
+
+func (s *Snooze) Error() string { return "snoozed" }
+
+var (
+	errLost    = errors.New("the lease is lost")
+	errWaiting = errors.New("the job has been given back, and comes again")
+)
+
+// Job is what a handler is given.
+type Job struct {
+	ID, Lease        int64
+	Kind             string
+	Payload          json.RawMessage
+	Attempt          int
+	Progress         json.RawMessage // what an earlier attempt reported last
+	Metadata         json.RawMessage
+	heartbeatSeconds int
+
+	worker    *Worker
+	cancel    context.CancelFunc
+	mutex     sync.Mutex
+	reason    string
+	progress  []byte
+	beatAt    time.Time
+	reporting bool
+	done      bool // completed by Completing
+	conn      *pgx.Conn
+}
+
+// Reason is why the handler should stop: "", "cancel", "lost" or "stopping".
+func (j *Job) Reason() string {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return j.reason
+}
+
+func (j *Job) stop(reason string) {
+	j.mutex.Lock()
+	if j.reason == "" || reason == "lost" {
+		j.reason = reason
+	}
+	j.mutex.Unlock()
+	j.cancel()
+}
+
+// SetProgress goes out with a heartbeat, within about a second.
+func (j *Job) SetProgress(value interface{}) error {
+	text, err := json.Marshal(value)
+	if err == nil {
+		j.mutex.Lock()
+		j.progress = text
+		j.mutex.Unlock()
+	}
+	return err
+}
+
+// Conn is a connection of the job's own, closed when its handler has returned.
+func (j *Job) Conn(ctx context.Context) (*pgx.Conn, error) {
+	if j.conn != nil && !j.conn.IsClosed() {
+		return j.conn, nil
+	}
+	conn, err := j.worker.connect(ctx)
+	j.conn = conn
+	return conn, err
+}
+
+// Completing commits what the function writes together with the completion of the job, or neither.
+func (j *Job) Completing(ctx context.Context, function func(tx pgx.Tx) (interface{}, error)) error {
+	conn, err := j.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	err = conn.BeginFunc(ctx, func(tx pgx.Tx) error {
+		result, err := function(tx)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(result)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, "SELECT jobq_complete($1, $2, $3::text::jsonb, must_hold => true)", j.ID, j.Lease, string(text))
+		return err
+	})
+	if isLost(err) {
+		return errLost
+	}
+	j.done = err == nil
+	return err
+}
+
+// Step calls the function once, however often the job is tried: what it writes is committed with its result.
+func (j *Job) Step(ctx context.Context, name string, function func(tx pgx.Tx) (interface{}, error)) (json.RawMessage, error) {
+	conn, err := j.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var state string
+	var saved *string
+	row := conn.QueryRow(ctx, "SELECT state, result::text FROM jobq_step($1, $2, $3)", j.ID, j.Lease, name)
+	if err := row.Scan(&state, &saved); err != nil {
+		return nil, err
+	}
+	switch state {
+	case "done":
+		return raw(saved), nil
+	case "cancel":
+		j.stop("cancel")
+		return nil, context.Canceled
+	case "lost":
+		return nil, errLost
+	}
+	err = conn.BeginFunc(ctx, func(tx pgx.Tx) error {
+		result, err := function(tx)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(result)
+		if err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, "SELECT result::text FROM jobq_step_done($1, $2, $3, $4::text::jsonb)", j.ID, j.Lease, name,
+			string(text)).Scan(&saved)
+	})
+	if isLost(err) {
+		err = errLost
+	}
+	return raw(saved), err
+}
+
+// WaitFor returns the payload of a signal, for which no worker waits: until it has come the job is given back, by an error
+// that the handler returns as it is.
+func (j *Job) WaitFor(ctx context.Context, event string) (json.RawMessage, error) {
+	conn, err := j.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var state string
+	var payload *string
+	row := conn.QueryRow(ctx, "SELECT state, payload::text FROM jobq_await($1, $2, $3)", j.ID, j.Lease, event)
+	if err := row.Scan(&state, &payload); err != nil {
+		return nil, err
+	}
+	switch state {
+	case "waiting":
+		return nil, errWaiting
+	case "lost":
+		return nil, errLost
+	case "cancelled":
+		j.stop("cancel")
+		return nil, context.Canceled
+	}
+	return raw(payload), nil
+}
+
+func raw(text *string) json.RawMessage {
+	if text == nil {
+		return nil
+	}
+	return json.RawMessage(*text)
+}
+
+func isLost(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == "JQ001"
+}
+
+// ---- the worker
+
+// Worker serves one queue.
+type Worker struct {
+	Queue, WorkerID                     string
+	Slots                               int
+	HeartbeatTimeout, HeartbeatInterval time.Duration // 0: none
+	WaitTimeout, Grace                  time.Duration
+	Handlers                            map[string]Handler
+	ConnString                          string
+	kinds                               []string
+	mutex                               sync.Mutex
+	running                             map[int64]*Job // by lease
+	slotFree                            chan struct{}
+	stopping                            bool
+	giveUpAt                            time.Time // for the last reports
+	stopped                             context.Context
+	claims, beats                       *pgx.Conn
+	beatsMutex                          sync.Mutex
+}
+
+// WorkerFromEnvironment has the options that JOBQ_QUEUE, JOBQ_SLOTS and so on say.
+func WorkerFromEnvironment(handlers map[string]Handler) (*Worker, error) {
+	host, _ := os.Hostname()
+	w := &Worker{Queue: option("QUEUE", "default"), Slots: 1, Handlers: handlers,
+		WorkerID: option("WORKER_ID", fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.New(rand.NewSource(time.Now().UnixNano())).Uint32()))}
+	if strings.HasPrefix(w.WorkerID, "backend:") {
+		return nil, fmt.Errorf(`option "worker_id" must not begin with "backend:"; it is %q`, w.WorkerID)
+	}
+	slots, err := strconv.Atoi(option("SLOTS", "1"))
+	if err != nil || slots < 1 || slots > 1000 {
+		return nil, fmt.Errorf(`option "slots" must be an integer from 1 to 1000; it is %q`, option("SLOTS", "1"))
+	}
+	w.Slots = slots
+	for _, one := range []struct {
+		name, standard string
+		value          *time.Duration
+	}{{"HEARTBEAT_TIMEOUT", "0", &w.HeartbeatTimeout}, {"HEARTBEAT_INTERVAL", "0", &w.HeartbeatInterval},
+		{"WAIT_TIMEOUT", "30", &w.WaitTimeout}, {"GRACE", "25", &w.Grace}} {
+		seconds, err := strconv.ParseFloat(option(one.name, one.standard), 64)
+		if err != nil || !(seconds >= 0 && seconds <= 365*86400) {
+			return nil, fmt.Errorf("option %q must be a number of seconds; it is %q", strings.ToLower(one.name), option(one.name, ""))
+		}
+		*one.value = time.Duration(seconds * float64(time.Second))
+	}
+	return w, nil
+}
+
+func option(name, standard string) string {
+	if value := os.Getenv("JOBQ_" + name); value != "" {
+		return value
+	}
+	return standard
+}
+
+// Run works until SIGTERM or SIGINT. The process should end when it returns: handlers that were given up still run.
+func (w *Worker) Run() error {
+	w.running, w.slotFree = map[int64]*Job{}, make(chan struct{}, w.Slots)
+	for kind := range w.Handlers {
+		w.kinds = append(w.kinds, kind)
+	}
+	if err := w.open(); err != nil {
+		return err
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	w.stopped = stopped
+	signals := make(chan os.Signal, 3)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	claimed := make(chan error, 1)
+	go w.heartbeatAll()
+	go func() { claimed <- w.claimAll() }()
+
+	var failure error
+	claiming := true
+	select {
+	case <-signals:
+	case failure = <-claimed:
+		claiming = false
+	}
+	w.mutex.Lock()
+	w.stopping = true
+	w.mutex.Unlock()
+	stop()
+	log.Printf("%s: stopping, no claims any more", w.WorkerID)
+	if claiming {
+		go w.wake()
+		failure = w.await(signals, claimed)
+	} else {
+		w.await(signals, nil)
+	}
+	given := make(chan error, 1)
+	go func() { given <- w.giveBack() }()
+	select {
+	case err := <-given:
+		if err != nil {
+			return err
+		}
+	case <-time.After(10 * time.Second): // a pooler whose server is away lets us wait
+		return errors.New("jobs could not be released: there is no answer")
+	}
+	log.Printf("%s: stopped", w.WorkerID)
+	return failure
+}
+
+// await ends when there is nothing in hand, the grace is over, or another signal has come.
+func (w *Worker) await(signals chan os.Signal, claimed chan error) (failure error) {
+	grace := time.After(w.Grace)
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for claimed != nil || w.inHand() > 0 {
+		select {
+		case failure = <-claimed:
+			claimed = nil
+		case <-look.C:
+		case <-grace:
+			return failure
+		case <-signals:
+			return failure
+		}
+	}
+	return failure
+}
+
+func (w *Worker) inHand() int {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return len(w.running)
+}
+
+func (w *Worker) held() []*Job {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	jobs := make([]*Job, 0, len(w.running))
+	for _, job := range w.running {
+		jobs = append(jobs, job)
+	}
+	return jobs
+}
+
+// giveBack: the grace is over. A second for those that look, then the others' jobs are released.
+func (w *Worker) giveBack() (failure error) {
+	w.mutex.Lock()
+	w.giveUpAt = time.Now().Add(5 * time.Second)
+	w.mutex.Unlock()
+	for _, job := range w.held() {
+		job.stop("stopping")
+	}
+	for look := 0; look < 50 && w.inHand() > 0; look++ {
+		time.Sleep(20 * time.Millisecond)
+	}
+	for _, job := range w.held() {
+		job.mutex.Lock()
+		job.reporting = true
+		job.mutex.Unlock()
+		if err := w.withBeats(func(conn *pgx.Conn) error {
+			_, err := conn.Exec(context.Background(), "SELECT jobq_release($1, $2)", job.ID, job.Lease)
+			return err
+		}); err != nil {
+			failure = fmt.Errorf("job %d could not be released: %w", job.ID, err)
+		}
+	}
+	return failure
+}
+
+// ---- connections
+
+func (w *Worker) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(w.ConnString)
+	if err != nil {
+		return nil, err
+	}
+	config.BuildStatementCache = func(conn *pgconn.PgConn) stmtcache.Cache {
+		return stmtcache.New(conn, stmtcache.ModeDescribe, 100)
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 10 * time.Second
+	}
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// open: the first connections must work.
+func (w *Worker) open() (err error) {
+	if w.claims, err = w.connect(context.Background()); err != nil {
+		return err
+	}
+	if w.beats, err = w.connect(context.Background()); err != nil {
+		return err
+	}
+	var refused *pgconn.PgError
+	_, err = w.beats.Exec(context.Background(), "SELECT jobq_wake($1)", w.WorkerID)
+	if errors.As(err, &refused) && refused.Code == "55000" && w.WaitTimeout > 2*time.Second {
+		w.WaitTimeout, err = 2*time.Second, nil // not preloaded: nobody can wake it
+	}
+	if errors.As(err, &refused) && refused.Code == "42883" {
+		err = fmt.Errorf("jobq is not in this database: %w", err)
+	}
+	return err
+}
+
+// isBroken: it takes another connection.
+func isBroken(conn *pgx.Conn, err error) bool {
+	var refused *pgconn.PgError
+	if err == nil {
+		return false
+	}
+	if conn == nil || conn.IsClosed() || !errors.As(err, &refused) {
+		return true
+	}
+	return strings.Contains(" 08 53 57 58 ", " "+refused.Code[:2]+" ") || refused.Code == "25006"
+}
+
+func pause(tries int) time.Duration {
+	longest := 100 * time.Millisecond << uint(tries)
+	if tries > 6 || longest > 5*time.Second {
+		longest = 5 * time.Second
+	}
+	return longest/2 + time.Duration(rand.Int63n(int64(longest/2)))
+}
+
+// withBeats tries until there is a connection. Nobody has the mutex while it waits for one.
+func (w *Worker) withBeats(function func(conn *pgx.Conn) error) error {
+	for tries := 0; ; tries++ {
+		err := w.tryBeats(function)
+		if !errors.Is(err, errBroken) {
+			return err
+		}
+		w.mutex.Lock()
+		late := !w.giveUpAt.IsZero() && time.Now().After(w.giveUpAt)
+		w.mutex.Unlock()
+		if late {
+			return err
+		}
+		time.Sleep(pause(tries))
+	}
+}
+
+var errBroken = errors.New("the connection is broken")
+
+func (w *Worker) tryBeats(function func(conn *pgx.Conn) error) (err error) {
+	w.beatsMutex.Lock()
+	defer w.beatsMutex.Unlock()
+	if w.beats == nil {
+		if w.beats, err = w.connect(context.Background()); err != nil {
+			log.Printf("%s: no connection, trying again: %v", w.WorkerID, err)
+			w.beats = nil
+			return errBroken
+		}
+	}
+	err = function(w.beats)
+	if isBroken(w.beats, err) {
+		log.Printf("%s: the connection is broken: %v", w.WorkerID, err)
+		w.beats.Close(context.Background())
+		w.beats = nil
+		return errBroken
+	}
+	return err
+}
+
+func (w *Worker) wake() {
+	if err := w.withBeats(func(conn *pgx.Conn) error {
+		_, err := conn.Exec(context.Background(), "SELECT jobq_wake($1)", w.WorkerID)
+		return err
+	}); err != nil {
+		log.Printf("%s: the wait could not be woken: %v", w.WorkerID, err)
+	}
+}
+
+// ---- claims
+
+func (w *Worker) claimAll() error {
+	tries := 0
+	for w.stopped.Err() == nil {
+		room := w.Slots - w.inHand()
+		if room == 0 {
+			select {
+			case <-w.slotFree:
+			case <-w.stopped.Done():
+			}
+			continue
+		}
+		err := w.claimOnce(room)
+		if isBroken(w.claims, err) {
+			log.Printf("%s: no connection for claims, trying again: %v", w.WorkerID, err)
+			if w.claims != nil {
+				w.claims.Close(context.Background())
+			}
+			select {
+			case <-time.After(pause(tries)):
+			case <-w.stopped.Done():
+			}
+			tries++
+			if w.claims, err = w.connect(w.stopped); err != nil {
+				w.claims = nil
+			}
+		} else if err != nil {
+			return fmt.Errorf("the claim was refused: %w", err)
+		} else {
+			tries = 0
+		}
+	}
+	return nil
+}
+
+func (w *Worker) claimOnce(room int) error {
+	if w.claims == nil {
+		return errBroken
+	}
+	ctx := context.Background() // not the one that ends with the worker: the answer of a claim must be read
+	var timeout *string
+	if w.HeartbeatTimeout > 0 {
+		text := seconds(w.HeartbeatTimeout)
+		timeout = &text
+	}
+	rows, err := w.claims.Query(ctx, `SELECT id, lease, kind, payload::text, attempt, progress::text, metadata::text, heartbeat_seconds
+		FROM jobq_claim($1, $2, $3, $4, heartbeat_timeout => $5::text::interval)`, w.Queue, w.WorkerID, room, w.kinds, timeout)
+	if err != nil {
+		return err
+	}
+	found := false
+	for rows.Next() {
+		job := &Job{worker: w, beatAt: time.Now()}
+		var payload string
+		var progress, metadata *string
+		if err := rows.Scan(&job.ID, &job.Lease, &job.Kind, &payload, &job.Attempt, &progress, &metadata, &job.heartbeatSeconds); err != nil {
+			return err
+		}
+		job.Payload, job.Progress, job.Metadata = json.RawMessage(payload), raw(progress), raw(metadata)
+		found = true
+		w.begin(job)
+	}
+	if rows.Err() != nil || found {
+		return rows.Err()
+	}
+	_, err = w.claims.Exec(ctx, "CALL jobq_wait($1::text, $2::text::interval, $3::text[], worker_id => $4::text)", w.Queue,
+		seconds(w.WaitTimeout), w.kinds, w.WorkerID)
+	return err
+}
+
+func seconds(duration time.Duration) string { return fmt.Sprintf("%f s", duration.Seconds()) }
+
+func (w *Worker) begin(job *Job) {
+	ctx, cancel := context.WithCancel(context.Background())
+	job.cancel = cancel
+	w.mutex.Lock()
+	w.running[job.Lease] = job
+	stopping := w.stopping
+	w.mutex.Unlock()
+	go func() {
+		defer w.end(job)
+		if stopping {
+			w.report(job, "released", "SELECT jobq_release($1, $2)", job.ID, job.Lease)
+			return
+		}
+		result, err := w.call(ctx, job)
+		w.conclude(job, result, err)
+	}()
+}
+
+func (w *Worker) call(ctx context.Context, job *Job) (result interface{}, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			log.Printf("%s: job %d: panic: %v\n%s", w.WorkerID, job.ID, broken, debug.Stack())
+			err = fmt.Errorf("panic: %v", broken)
+		}
+		if job.conn != nil {
+			job.conn.Close(context.Background())
+		}
+	}()
+	return w.Handlers[job.Kind](ctx, job)
+}
+
+func (w *Worker) end(job *Job) {
+	job.cancel()
+	w.mutex.Lock()
+	delete(w.running, job.Lease)
+	w.mutex.Unlock()
+	select {
+	case w.slotFree <- struct{}{}:
+	default:
+	}
+}
+
+// ---- reports
+
+// conclude: from what the handler returned to the report.
+func (w *Worker) conclude(job *Job, result interface{}, err error) {
+	job.mutex.Lock()
+	given, reason, progress := job.reporting, job.reason, job.progress
+	job.reporting, job.progress = true, nil
+	job.mutex.Unlock()
+	if given || job.done || errors.Is(err, errWaiting) {
+		return
+	}
+	if reason == "lost" || errors.Is(err, errLost) {
+		log.Printf("%s: job %d of kind %q: the lease is lost", w.WorkerID, job.ID, job.Kind)
+		return
+	}
+	if progress != nil {
+		w.report(job, "", "SELECT jobq_heartbeat($1, $2, $3::text::jsonb) IN ('held', 'cancel')", job.ID, job.Lease, string(progress))
+	}
+	var fail *Fail
+	var snooze *Snooze
+	text := []byte("null")
+	if err == nil && result != nil {
+		text, err = json.Marshal(result)
+	}
+	switch {
+	case err == nil:
+		w.report(job, "completed", "SELECT jobq_complete($1, $2, $3::text::jsonb)", job.ID, job.Lease, string(text))
+	case errors.As(err, &snooze):
+		w.report(job, "snoozed", "SELECT jobq_snooze($1, $3::text::interval, $2)", job.ID, job.Lease, seconds(snooze.Delay))
+	case errors.Is(err, context.Canceled) && reason == "stopping":
+		w.report(job, "released", "SELECT jobq_release($1, $2)", job.ID, job.Lease)
+	case errors.Is(err, context.Canceled) && reason == "cancel":
+		w.fail(job, &Fail{Message: "cancelled"})
+	case errors.As(err, &fail):
+		w.fail(job, fail)
+	default:
+		w.fail(job, &Fail{Message: fmt.Sprintf("%T: %v", err, err)})
+	}
+}
+
+func (w *Worker) fail(job *Job, fail *Fail) {
+	var retryIn *string
+	if fail.RetryIn != nil {
+		text := seconds(*fail.RetryIn)
+		retryIn = &text
+	}
+	message := strings.ReplaceAll(strings.ToValidUTF8(fail.Message, "?"), "\x00", "\\0")
+	log.Printf("%s: job %d of kind %q, attempt %d, has failed: %s", w.WorkerID, job.ID, job.Kind, job.Attempt, message)
+	w.report(job, "failed", "SELECT jobq_fail($1, $2, $3, $4::text::interval, $5) IS NOT NULL", job.ID, job.Lease, message, retryIn, !fail.Final)
+}
+
+// report is tried until it has arrived, and the answer is believed.
+func (w *Worker) report(job *Job, what, statement string, values ...interface{}) {
+	taken, state := false, ""
+	err := w.withBeats(func(conn *pgx.Conn) error {
+		if err := conn.QueryRow(context.Background(), statement, values...).Scan(&taken); err != nil || taken {
+			return err
+		}
+		// Perhaps an earlier try has arrived, whose answer was lost.
+		return conn.QueryRow(context.Background(), "SELECT jobq_heartbeat($1, $2)", job.ID, job.Lease).Scan(&state)
+	})
+	switch {
+	case err != nil && what != "failed":
+		log.Printf("%s: job %d: the report was refused: %v", w.WorkerID, job.ID, err)
+		if what == "completed" {
+			w.fail(job, &Fail{Message: err.Error()})
+		}
+	case err != nil:
+		log.Printf("%s: job %d: the failure was refused: %v", w.WorkerID, job.ID, err)
+	case !taken && state != "finished":
+		log.Printf("%s: job %d of kind %q: the lease is lost", w.WorkerID, job.ID, job.Kind)
+	}
+}
+
+// ---- heartbeats
+
+func (w *Worker) heartbeatAll() {
+	tries := 0
+	for {
+		time.Sleep(50 * time.Millisecond)
+		ids, leases, due := []int64{}, []int64{}, map[int64]*Job{}
+		for _, job := range w.held() {
+			job.mutex.Lock()
+			live := !job.reporting && job.reason != "lost"
+			progress, beatAt := job.progress, job.beatAt
+			job.mutex.Unlock()
+			if live && progress != nil && time.Since(beatAt) > 500*time.Millisecond {
+				w.heartbeatWithProgress(job, progress)
+			} else if live && time.Since(beatAt) >= w.interval(job) {
+				ids, leases = append(ids, job.ID), append(leases, job.Lease)
+				due[job.Lease] = job
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		states := map[int64]string{}
+		err := w.tryBeats(func(conn *pgx.Conn) error {
+			rows, err := conn.Query(context.Background(), "SELECT state FROM jobq_heartbeat_many($1, $2)", ids, leases)
+			if err != nil {
+				return err
+			}
+			for place := 0; rows.Next(); place++ { // in the order of the ids
+				var state string
+				if err := rows.Scan(&state); err != nil {
+					return err
+				}
+				states[leases[place]] = state
+			}
+			return rows.Err()
+		})
+		if err != nil {
+			log.Printf("%s: heartbeats failed, trying again: %v", w.WorkerID, err)
+			time.Sleep(pause(tries))
+			tries++
+			continue
+		}
+		tries = 0
+		for lease, state := range states {
+			due[lease].heard(state)
+		}
+	}
+}
+
+func (w *Worker) interval(job *Job) time.Duration {
+	shortest := time.Duration(job.heartbeatSeconds) * time.Second
+	for _, other := range []time.Duration{w.HeartbeatInterval, w.HeartbeatTimeout / 3} {
+		if other > 0 && other < shortest {
+			shortest = other
+		}
+	}
+	return shortest
+}
+
+func (w *Worker) heartbeatWithProgress(job *Job, progress []byte) {
+	var state string
+	err := w.tryBeats(func(conn *pgx.Conn) error {
+		return conn.QueryRow(context.Background(), "SELECT jobq_heartbeat($1, $2, $3::text::jsonb)", job.ID, job.Lease,
+			string(progress)).Scan(&state)
+	})
+	if errors.Is(err, errBroken) {
+		return
+	}
+	job.mutex.Lock()
+	if string(job.progress) == string(progress) {
+		job.progress = nil
+	}
+	job.mutex.Unlock()
+	if err != nil {
+		log.Printf("%s: progress of job %d was refused: %v", w.WorkerID, job.ID, err)
+		return
+	}
+	job.heard(state)
+}
+
+func (j *Job) heard(state string) {
+	j.mutex.Lock()
+	j.beatAt = time.Now()
+	reporting := j.reporting
+	j.mutex.Unlock()
+	switch {
+	case reporting || state == "held" || state == "finished":
+	case state == "cancel":
+		j.stop("cancel")
+	default:
+		j.stop("lost")
+	}
+}

@@ -1,0 +1,486 @@
+# frozen_string_literal: true
+
+# A jobq worker in Ruby, with pg. Copy this file. Contract: clients/README.md.
+#
+#   worker = Jobq::Worker.new(queue: 'emails', slots: 4)
+#   worker.handle('welcome') { |job| job.completing { |conn| conn.exec_params('INSERT ...'); { sent: true } } }
+#   exit worker.run
+#
+# A handler runs in a thread. The thread that claims waits in the server, another one heartbeats and reports. exec_params names no
+# prepared statement, so PgBouncer in transaction mode needs no setting.
+require 'json'
+require 'pg'
+require 'securerandom'
+require 'socket'
+
+module Jobq
+  class OptionError < ArgumentError; end
+
+  # The attempt has failed: retried after retry_in seconds, or the queue's backoff; with final: true not at all.
+  class Fail < StandardError
+    attr_reader :retry_in, :final
+
+    def initialize(message, retry_in: nil, final: false)
+      super(message)
+      @retry_in = retry_in
+      @final = final
+    end
+  end
+
+  # The job comes again later, its attempt not counted.
+  class Snooze < StandardError
+    attr_reader :delay
+
+    def initialize(delay)
+      super("snoozed for #{delay} s")
+      @delay = delay
+    end
+  end
+
+  # No StandardError, so that a rescue of a handler does not keep it from stopping. reason: cancel, lost, stopping.
+  class Stop < Exception # rubocop:disable Lint/InheritException
+    attr_reader :reason
+
+    def initialize(reason)
+      super("the handler should stop: #{reason}")
+      @reason = reason
+    end
+  end
+
+  # The job sleeps or awaits something: it has been given back.
+  class Waiting < Exception; end # rubocop:disable Lint/InheritException
+
+  class Broken < StandardError; end
+
+  LOST = 'JQ001'
+
+  def self.sqlstate(error)
+    error.respond_to?(:result) && error.result ? error.result.error_field(PG::Result::PG_DIAG_SQLSTATE) : nil
+  end
+
+  # What a handler is given.
+  class Job
+    attr_reader :id, :lease, :kind, :payload, :attempt, :progress, :metadata, :cancelled
+    attr_accessor :beat_at, :reporting, :done, :new_progress
+
+    def initialize(row, worker)
+      @worker = worker
+      @id = row['id'].to_i
+      @lease = row['lease'].to_i
+      @kind = row['kind']
+      @attempt = row['attempt'].to_i
+      @payload, @progress, @metadata = %w[payload progress metadata].map { |name| row[name] && JSON.parse(row[name]) }
+      @heartbeat_seconds = row['heartbeat_seconds'].to_f
+      @beat_at = Jobq::Worker.now
+      @mutex = Mutex.new
+      @stopped = ConditionVariable.new
+    end
+
+    def interval(*others)
+      [@heartbeat_seconds, *others.compact].min
+    end
+
+    # Goes out with a heartbeat, within about a second.
+    def report_progress(value)
+      @new_progress = JSON.generate(value)
+    end
+
+    # Raises Stop when the handler should stop.
+    def check
+      raise Stop, @cancelled if @cancelled
+    end
+
+    # Sleeps, and raises when it should stop meanwhile.
+    def pause(seconds)
+      @mutex.synchronize { @stopped.wait(@mutex, seconds) unless @cancelled }
+      check
+    end
+
+    def stop(reason)
+      @mutex.synchronize do
+        @cancelled = reason if @cancelled.nil? || reason == 'lost'
+        @stopped.broadcast
+      end
+    end
+
+    # A connection of the job's own, closed when its handler has ended.
+    def connection
+      @connection = nil if @connection&.finished?
+      @connection ||= @worker.connect
+    end
+
+    def close
+      @connection&.close unless @connection&.finished?
+    end
+
+    # What the block writes and the completion commit together, or neither. The block returns the result.
+    def completing
+      believing_loss do
+        connection.transaction do |conn|
+          result = JSON.generate(yield(conn))
+          conn.exec_params('SELECT jobq_complete($1, $2, $3::jsonb, must_hold => true)', [id, lease, result])
+        end
+      end
+      @done = true
+      nil
+    end
+
+    # Calls the block once, however often the job is tried: what it writes is committed with what it returns.
+    def step(name)
+      state, result = connection.exec_params('SELECT state, result FROM jobq_step($1, $2, $3)', [id, lease, name]).values.first
+      return result && JSON.parse(result) if state == 'done'
+
+      gone(state) unless state == 'run'
+      believing_loss do
+        connection.transaction do |conn|
+          value = JSON.generate(yield(conn))
+          saved = conn.exec_params('SELECT result FROM jobq_step_done($1, $2, $3, $4::jsonb)', [id, lease, name, value])
+          JSON.parse(saved.getvalue(0, 0))
+        end
+      end
+    end
+
+    # The payload of a signal, for which no worker waits.
+    def wait_for(event)
+      state, payload = connection.exec_params('SELECT state, payload FROM jobq_await($1, $2, $3)', [id, lease, event]).values.first
+      raise Waiting if state == 'waiting'
+
+      gone(state) unless state == 'ready'
+      payload && JSON.parse(payload)
+    end
+
+    private
+
+    def gone(state)
+      stop(state == 'lost' ? 'lost' : 'cancel')
+      check
+    end
+
+    def believing_loss
+      yield
+    rescue PG::Error => e
+      raise unless Jobq.sqlstate(e) == LOST
+
+      gone('lost')
+    end
+  end
+
+  class Worker
+    CONNECTION = /\A(08|53|57|58|25006)/.freeze
+
+    def self.now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    def self.from_environment
+      options = {}
+      { queue: :to_s, worker_id: :to_s, slots: :Integer, heartbeat_timeout: :Float, heartbeat_interval: :Float, wait_timeout: :Float,
+        grace: :Float }.each do |name, type|
+        text = ENV.fetch("JOBQ_#{name.upcase}", '')
+        next if text.empty?
+
+        options[name] = type == :to_s ? text : Kernel.send(type, text)
+      rescue ArgumentError
+        raise OptionError, "option \"#{name}\" must be a number; it is #{text.inspect}"
+      end
+      new(**options)
+    end
+
+    def initialize(queue: 'default', slots: 1, worker_id: nil, heartbeat_timeout: nil, heartbeat_interval: nil, wait_timeout: 30.0,
+                   grace: 25.0, connection: {}, log: $stderr)
+      worker_id ||= "#{Socket.gethostname}-#{Process.pid}-#{SecureRandom.hex(4)}"
+      unless slots.is_a?(Integer) && slots.between?(1, 1000)
+        raise OptionError, "option \"slots\" must be an integer from 1 to 1000; it is #{slots.inspect}"
+      end
+      { heartbeat_timeout: heartbeat_timeout, heartbeat_interval: heartbeat_interval, wait_timeout: wait_timeout,
+        grace: grace }.each do |name, value|
+        next if value.nil? || (value.is_a?(Numeric) && value >= 0 && value <= 365 * 86_400)
+
+        raise OptionError, "option \"#{name}\" must be a number of seconds; it is #{value.inspect}"
+      end
+      raise OptionError, 'option "worker_id" must not begin with "backend:"' if worker_id.start_with?('backend:')
+
+      @queue = queue
+      @slots = slots
+      @worker_id = worker_id
+      @heartbeat_timeout = heartbeat_timeout
+      @heartbeat_interval = heartbeat_interval
+      @wait_timeout = wait_timeout
+      @grace = grace
+      @settings = { connect_timeout: 10, client_encoding: 'UTF8', fallback_application_name: "jobq #{queue}"[0, 63] }.merge(connection)
+      @log = log
+      @handlers = {}
+      @mutex = Mutex.new
+      @changed = ConditionVariable.new
+      @running = {}
+      @beats_mutex = Mutex.new
+    end
+
+    def handle(kind, &block)
+      @handlers[kind] = block
+    end
+
+    # Works until SIGTERM or SIGINT; the exit status. The process should end then: handlers that were given up still run.
+    def run
+      raise OptionError, 'option "handlers" must name at least one kind' if @handlers.empty?
+
+      open
+      signals, sender = IO.pipe
+      %w[TERM INT].each { |name| trap(name) { sender.write_nonblock('.') } }
+      @claimer = Thread.new { claim_all(sender) }
+      Thread.new { heartbeat_all }
+      signals.readpartial(1)
+      say 'stopping, no claims any more'
+      @mutex.synchronize do
+        @stopping = true
+        @changed.broadcast
+      end
+      Thread.new { attempt { |conn| conn.exec_params('SELECT jobq_wake($1)', [@worker_id]) } }
+      await(signals)
+      clean = give_back
+      say 'stopped'
+      clean && @failure.nil? ? 0 : 1
+    end
+
+    def connect
+      connection = PG.connect(@settings)
+      connection.set_notice_processor { |text| say text.strip }
+      connection
+    end
+
+    private
+
+    def say(text)
+      @log.puts "#{@worker_id}: #{text}"
+    end
+
+    # The first connections must work.
+    def open
+      @claims = connect
+      @beats = connect
+      @beats.exec_params('SELECT jobq_wake($1)', [@worker_id])
+    rescue PG::ObjectNotInPrerequisiteState
+      @wait_timeout = [@wait_timeout, 2.0].min # not preloaded: nobody can wake it
+    rescue PG::UndefinedFunction => e
+      raise "jobq is not in this database: #{e.message}"
+    end
+
+    def held
+      @mutex.synchronize { @running.values }
+    end
+
+    # Until there is nothing in hand, the grace is over, or another signal has come.
+    def await(signals)
+      deadline = Worker.now + @grace
+      until held.empty? && !@claimer.alive?
+        left = deadline - Worker.now
+        return if left <= 0 || signals.wait_readable([left, 0.05].min)
+      end
+    end
+
+    # A second for handlers that look, then the others' jobs are released.
+    def give_back
+      jobs = held
+      jobs.each { |job| job.stop('stopping') }
+      deadline = Worker.now + 1
+      sleep 0.02 while held.any? && Worker.now < deadline
+      left = held
+      left.each { |job| job.reporting = true }
+      @give_up_at = Worker.now + 5
+      # In a thread: a pooler whose server is away lets us wait.
+      releases = Thread.new { left.all? { |job| attempt { |conn| conn.exec_params('SELECT jobq_release($1, $2)', [job.id, job.lease]) } } }
+      releases.join(6) ? releases.value : false
+    end
+
+    # ---- connections
+
+    def broken?(connection, error)
+      return true if connection.nil? || connection.finished? || connection.status != PG::CONNECTION_OK
+
+      state = Jobq.sqlstate(error)
+      state.nil? || state.match?(CONNECTION)
+    end
+
+    def beats
+      @beats_mutex.synchronize do
+        @beats ||= connect
+        yield @beats
+      rescue PG::Error => e
+        raise unless broken?(@beats, e)
+
+        say "the connection is broken, trying again: #{e.message.strip}"
+        @beats&.close unless @beats&.finished?
+        @beats = nil
+        raise Broken
+      end
+    end
+
+    # Until it has arrived; nil: it was given up.
+    def attempt(&block)
+      pause = 0.1
+      begin
+        beats(&block)
+      rescue Broken
+        return nil if @give_up_at && Worker.now > @give_up_at
+
+        sleep pause * rand(0.5..1.0)
+        pause = [pause * 2, 5].min
+        retry
+      end
+    end
+
+    # ---- claims
+
+    def claim_all(sender)
+      pause = 0.1
+      until @stopping
+        begin
+          room = @mutex.synchronize do
+            @changed.wait(@mutex) while @running.size >= @slots && !@stopping
+            @slots - @running.size
+          end
+          break if @stopping
+
+          @claims ||= connect
+          claim(room)
+          pause = 0.1
+        rescue PG::Error => e
+          unless broken?(@claims, e)
+            @failure = e
+            say "the claim was refused: #{e.message.strip}"
+            sender.write_nonblock('.')
+            break
+          end
+          say "no connection for claims, trying again: #{e.message.strip}"
+          @claims&.close unless @claims&.finished?
+          @claims = nil
+          @mutex.synchronize { @changed.wait(@mutex, pause) unless @stopping }
+          pause = [pause * 2, 5].min
+        end
+      end
+    end
+
+    def array(texts)
+      PG::TextEncoder::Array.new.encode(texts)
+    end
+
+    def claim(room)
+      kinds = array(@handlers.keys)
+      rows = @claims.exec_params(<<~SQL, [@queue, @worker_id, room, kinds, @heartbeat_timeout && "#{@heartbeat_timeout} s"])
+        SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
+        FROM jobq_claim($1, $2, $3::int, $4::text[], heartbeat_timeout => $5::interval)
+      SQL
+      rows.each { |row| start(Job.new(row, self)) }
+      return if rows.ntuples.positive?
+
+      @claims.exec_params('CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text)',
+                          [@queue, "#{@wait_timeout} s", kinds, @worker_id])
+    end
+
+    def start(job)
+      stopping = @mutex.synchronize do
+        @running[job.lease] = job
+        @stopping
+      end
+      Thread.new do
+        Thread.current.report_on_exception = false
+        stopping ? report(job, 'released', 'SELECT jobq_release($1, $2)', []) : conclude(job, *call(job))
+      ensure
+        @mutex.synchronize do
+          @running.delete(job.lease)
+          @changed.broadcast
+        end
+      end
+    end
+
+    def call(job)
+      value = @handlers.fetch(job.kind).call(job)
+      [value.nil? ? nil : JSON.generate(value), nil]
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      [nil, e]
+    ensure
+      job.close
+    end
+
+    # ---- reports
+
+    # From what the handler returned or raised to the report.
+    def conclude(job, result, error)
+      return if job.reporting || job.done || error.is_a?(Waiting)
+
+      job.reporting = true
+      return say("job #{job.id} of kind #{job.kind}: the lease is lost") if job.cancelled == 'lost'
+
+      if job.new_progress
+        report(job, 'progress', "SELECT jobq_heartbeat($1, $2, $3::jsonb) IN ('held', 'cancel')", [job.new_progress])
+      end
+      case error
+      when nil then report(job, 'completed', 'SELECT jobq_complete($1, $2, $3::jsonb)', [result])
+      when Snooze then report(job, 'snoozed', 'SELECT jobq_snooze($1, $3::interval, $2)', ["#{error.delay} s"])
+      when Fail then fail_job(job, error.message, error.retry_in, error.final)
+      when Stop
+        error.reason == 'cancel' ? fail_job(job, 'cancelled') : report(job, 'released', 'SELECT jobq_release($1, $2)', [])
+      else fail_job(job, "#{error.class}: #{error.message}")
+      end
+    end
+
+    def fail_job(job, message, retry_in = nil, final = false)
+      message = message.encode('UTF-8', invalid: :replace, undef: :replace).scrub('?').delete("\0")
+      say "job #{job.id} of kind #{job.kind}, attempt #{job.attempt}, has failed: #{message}"
+      report(job, 'failed', 'SELECT jobq_fail($1, $2, $3, $4::interval, $5::boolean) IS NOT NULL',
+             [message, retry_in && "#{retry_in} s", !final])
+    end
+
+    def report(job, what, statement, values)
+      state = attempt do |conn|
+        taken = conn.exec_params(statement, [job.id, job.lease, *values]).getvalue(0, 0) == 't'
+        # Perhaps an earlier try has arrived, whose answer was lost.
+        taken ? 'finished' : conn.exec_params('SELECT jobq_heartbeat($1, $2)', [job.id, job.lease]).getvalue(0, 0)
+      end
+      say "job #{job.id} of kind #{job.kind}: the lease is lost" unless %w[finished held cancel].include?(state)
+    rescue PG::Error => e
+      say "job #{job.id}: the report was refused: #{e.message.strip}"
+      fail_job(job, e.message) if what == 'completed'
+    end
+
+    # ---- heartbeats
+
+    def heartbeat_all
+      loop do
+        sleep 0.05
+        live = held.reject { |job| job.reporting || job.cancelled == 'lost' }
+        live.select { |job| job.new_progress && Worker.now - job.beat_at > 0.5 }.each { |job| beat_with_progress(job) }
+        third = @heartbeat_timeout && @heartbeat_timeout / 3
+        due = live.select { |job| Worker.now - job.beat_at >= job.interval(@heartbeat_interval, third) }
+        beat(due) if due.any?
+      rescue Broken
+        sleep 0.5
+      rescue PG::Error => e
+        say "heartbeats were refused: #{e.message.strip}"
+        sleep 1
+      end
+    end
+
+    def beat(jobs)
+      rows = beats do |conn|
+        conn.exec_params('SELECT state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])',
+                         [array(jobs.map(&:id)), array(jobs.map(&:lease))])
+      end
+      jobs.zip(rows.column_values(0)) { |job, state| heard(job, state) }
+    end
+
+    def beat_with_progress(job)
+      progress = job.new_progress
+      state = beats { |conn| conn.exec_params('SELECT jobq_heartbeat($1, $2, $3::jsonb)', [job.id, job.lease, progress]).getvalue(0, 0) }
+      job.new_progress = nil if job.new_progress.equal?(progress)
+      heard(job, state)
+    end
+
+    def heard(job, state)
+      job.beat_at = Worker.now
+      return if job.reporting || %w[held finished].include?(state)
+
+      job.stop(state == 'cancel' ? 'cancel' : 'lost')
+    end
+  end
+end
