@@ -1,0 +1,586 @@
+// A jobq worker in Java, with JDBC (17 and newer). Copy this file. Contract: clients/README.md.
+//
+//     var worker = new JobqWorker(JobqWorker.Options.fromEnvironment(), "jdbc:postgresql://host/db", properties);
+//     worker.handle("welcome", job -> job.completing(conn -> { ...; return "{\"sent\": true}"; }));
+//     System.exit(worker.run());
+//
+// Payloads, results and progress are JSON texts: read them with the library of your choice. A handler runs in a thread, and is interrupted
+// when it should stop. Settings of the driver that jobq needs: autocommit for claims (the standard), prepareThreshold=0 behind PgBouncer
+// before 1.21, and casts ("?::jsonb"), or stringtype=unspecified. run() takes SIGTERM and SIGINT by
+// sun.misc.Signal: a shutdown hook could not end the process with status 0, nor hear a second signal.
+
+import java.sql.Array;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ThreadLocalRandom;
+
+public final class JobqWorker {
+    /** Returns the result of the job as JSON, or null. */
+    public interface Handler { String handle(Job job) throws Exception; }
+
+    public interface Work { String on(Connection connection) throws Exception; }
+
+    private interface Statement<T> { T on(Connection connection) throws SQLException; }
+
+    /** The attempt has failed: retried after retryIn seconds, or the queue's backoff (null); with isFinal not at all. */
+    public static final class Fail extends Exception {
+        final Double retryIn;
+        final boolean isFinal;
+        public Fail(String message, Double retryIn, boolean isFinal) { super(message); this.retryIn = retryIn; this.isFinal = isFinal; }
+    }
+
+    /** The job comes again later, its attempt not counted. */
+    public static final class Snooze extends Exception {
+        final double delay;
+        public Snooze(double delay) { super("snoozed"); this.delay = delay; }
+    }
+
+    /** The handler should stop. An Error, so that a "catch (Exception e)" does not keep it from that. */
+    public static final class Stop extends Error {
+        public final String reason;
+        Stop(String reason) { super("the handler should stop: " + reason); this.reason = reason; }
+    }
+
+    /** The job awaits something: it has been given back. */
+    public static final class Waiting extends Error { }
+
+    private static final class Broken extends Exception { }
+
+    public record Options(String queue, String workerId, int slots, Double heartbeatTimeout, Double heartbeatInterval, double waitTimeout,
+                          double grace) {
+        public Options {
+            if (slots < 1 || slots > 1000) throw wrong("slots", slots, "be an integer from 1 to 1000");
+            if (workerId.startsWith("backend:")) throw wrong("worker_id", workerId, "not begin with \"backend:\"");
+        }
+
+        public static Options fromEnvironment() {
+            String name = System.getenv().getOrDefault("HOSTNAME", "java") + "-" + ProcessHandle.current().pid() + "-"
+                + Long.toHexString(ThreadLocalRandom.current().nextLong());
+            Double slots = number("slots", "1");
+            if (slots != Math.rint(slots)) throw wrong("slots", slots, "be an integer from 1 to 1000");
+            return new Options(text("queue", "default"), text("worker_id", name), slots.intValue(), number("heartbeat_timeout", null),
+                number("heartbeat_interval", null), number("wait_timeout", "30"), number("grace", "25"));
+        }
+
+        private static String text(String name, String standard) {
+            String value = System.getenv("JOBQ_" + name.toUpperCase());
+            return value == null || value.isEmpty() ? standard : value;
+        }
+
+        private static Double number(String name, String standard) {
+            String text = text(name, standard);
+            if (text == null) return null;
+            if (!text.matches("[0-9]{1,9}(\\.[0-9]+)?")) throw wrong(name, text, "be a number");
+            return Double.valueOf(text);
+        }
+
+        private static IllegalArgumentException wrong(String name, Object value, String rule) {
+            return new IllegalArgumentException("option \"" + name + "\" must " + rule + "; it is " + value);
+        }
+    }
+
+    /** What a handler is given. */
+    public final class Job {
+        public final long id, lease;
+        public final String kind, payload, progress, metadata;
+        public final int attempt;
+        private final int heartbeatSeconds;
+        private final Object lock = new Object();
+        private Thread thread;
+        private Connection connection;
+        private volatile String reason, newProgress;
+        private volatile long beatAt = System.nanoTime();
+        private volatile boolean reporting, done;
+
+        private Job(ResultSet row) throws SQLException {
+            id = row.getLong("id");
+            lease = row.getLong("lease");
+            kind = row.getString("kind");
+            payload = row.getString("payload");
+            progress = row.getString("progress");
+            metadata = row.getString("metadata");
+            attempt = row.getInt("attempt");
+            heartbeatSeconds = row.getInt("heartbeat_seconds");
+        }
+
+        /** Why the handler should stop: null, "cancel", "lost" or "stopping". */
+        public String cancelled() { return reason; }
+
+        public void check() { if (reason != null) throw new Stop(reason); }
+
+        /** Goes out with a heartbeat, within about a second. */
+        public void setProgress(String json) { newProgress = json; }
+
+        private void stop(String why) {
+            synchronized (lock) {
+                if (reason == null || why.equals("lost")) reason = why;
+                if (thread != null) thread.interrupt();
+            }
+        }
+
+        /** A connection of the job's own, closed when its handler has ended. */
+        public Connection connection() throws SQLException {
+            if (connection == null || connection.isClosed()) connection = connect();
+            return connection;
+        }
+
+        /** What the work writes and the completion commit together, or neither. The work returns the result. */
+        public String completing(Work work) throws Exception {
+            transaction(work, (conn, result) -> one(conn, "SELECT jobq_complete(?, ?, ?::jsonb, must_hold => true)", id, lease, result));
+            done = true;
+            return null;
+        }
+
+        /** Does the work once, however often the job is tried: what it writes is committed with what it returns. */
+        public String step(String name, Work work) throws Exception {
+            String[] state = pair(connection(), "SELECT state, result FROM jobq_step(?, ?, ?)", id, lease, name);
+            if (state[0].equals("done")) return state[1];
+            if (!state[0].equals("run")) gone(state[0]);
+            return transaction(work, (conn, result) ->
+                one(conn, "SELECT result FROM jobq_step_done(?, ?, ?, ?::jsonb)", id, lease, name, result));
+        }
+
+        /** The payload of a signal, for which no worker waits. */
+        public String waitFor(String event) throws SQLException {
+            String[] state = pair(connection(), "SELECT state, payload FROM jobq_await(?, ?, ?)", id, lease, event);
+            if (state[0].equals("waiting")) throw new Waiting();
+            if (!state[0].equals("ready")) gone(state[0]);
+            return state[1];
+        }
+
+        private void gone(String state) {
+            stop(state.equals("lost") ? "lost" : "cancel");
+            check();
+        }
+
+        private interface Last { String on(Connection connection, String result) throws SQLException; }
+
+        private String transaction(Work work, Last last) throws Exception {
+            Connection conn = connection();
+            conn.setAutoCommit(false);
+            try {
+                String said = last.on(conn, work.on(conn));
+                conn.commit();
+                return said;
+            } catch (SQLException error) {
+                if (!conn.isClosed()) conn.rollback();
+                if (LOST.equals(error.getSQLState())) gone("lost");
+                throw error;
+            } catch (Throwable error) {
+                conn.rollback();
+                throw error;
+            } finally {
+                if (!conn.isClosed()) conn.setAutoCommit(true);
+            }
+        }
+    }
+
+    private static final String LOST = "JQ001";
+    private final Options options;
+    private final String url;
+    private final Properties properties = new Properties();
+    private final Map<String, Handler> handlers = new HashMap<>();
+    private final Map<Long, Job> running = new HashMap<>();   // by lease; guarded by itself
+    private final ExecutorService threads = Executors.newCachedThreadPool(JobqWorker::daemon);
+    private final Object beatsLock = new Object();
+    private Connection claims, beats;
+    private volatile boolean stopping, atOnce;
+    private volatile long giveUpAt = Long.MAX_VALUE;
+    private volatile Exception failure;
+    private double waitTimeout;
+
+    public JobqWorker(Options options, String url, Properties properties) {
+        this.options = options;
+        this.url = url;
+        this.waitTimeout = options.waitTimeout;
+        this.properties.putAll(Map.of("connectTimeout", "10", "tcpKeepAlive", "true", "prepareThreshold", "0",
+            "ApplicationName", "jobq " + options.queue));
+        this.properties.putAll(properties);
+    }
+
+    public void handle(String kind, Handler handler) { handlers.put(kind, handler); }
+
+    /** Works until SIGTERM or SIGINT; the exit status. The process should end then: handlers that were given up still run. */
+    public int run() throws Exception {
+        if (handlers.isEmpty()) throw new IllegalArgumentException("option \"handlers\" must name at least one kind");
+        open();
+        for (String name : List.of("TERM", "INT")) onSignal(name);
+        Thread claimer = daemon(this::claimAll);
+        claimer.start();
+        daemon(this::heartbeatAll).start();
+        synchronized (running) {
+            while (!stopping) running.wait();
+        }
+        say("stopping, no claims any more");
+        daemon(() -> attempt(conn -> one(conn, "SELECT jobq_wake(?)", options.workerId))).start();
+        long deadline = System.nanoTime() + (long) (options.grace * 1e9);
+        synchronized (running) {
+            while (!(running.isEmpty() && !claimer.isAlive()) && !atOnce && System.nanoTime() < deadline) running.wait(50);
+        }
+        boolean clean = giveBack();
+        say("stopped");
+        return clean && failure == null ? 0 : 1;
+    }
+
+    private void onSignal(String name) {
+        sun.misc.Signal.handle(new sun.misc.Signal(name), signal -> {
+            synchronized (running) {
+                atOnce = stopping;
+                stopping = true;
+                running.notifyAll();
+            }
+        });
+    }
+
+    private static Thread daemon(Runnable work) {
+        Thread thread = new Thread(work);
+        thread.setDaemon(true);
+        return thread;
+    }
+
+    private void say(String text) { System.err.println(options.workerId + ": " + text); }
+
+    private List<Job> held() {
+        synchronized (running) { return new ArrayList<>(running.values()); }
+    }
+
+    /** A second for handlers that look, then the others' jobs are released. */
+    private boolean giveBack() throws InterruptedException {
+        for (Job job : held()) job.stop("stopping");
+        long deadline = System.nanoTime() + 1_000_000_000L;
+        synchronized (running) {
+            while (!running.isEmpty() && System.nanoTime() < deadline) running.wait(20);
+        }
+        List<Job> left = held();
+        giveUpAt = System.nanoTime() + 5_000_000_000L;
+        boolean[] clean = {false};
+        // In a thread: a pooler whose server is away lets us wait.
+        Thread release = daemon(() -> {
+            boolean all = true;
+            for (Job job : left) {
+                job.reporting = true;
+                all &= attempt(conn -> one(conn, "SELECT jobq_release(?, ?)", job.id, job.lease)) != null;
+            }
+            clean[0] = all;
+        });
+        release.start();
+        release.join(6000);
+        return clean[0];
+    }
+
+    // ---- connections
+
+    private Connection connect() throws SQLException { return DriverManager.getConnection(url, properties); }
+
+    /** The first connections must work. */
+    private void open() throws SQLException {
+        claims = connect();
+        beats = connect();
+        try {
+            one(beats, "SELECT jobq_wake(?)", options.workerId);
+        } catch (SQLException error) {
+            if ("42883".equals(error.getSQLState())) throw new SQLException("jobq is not in this database: " + error.getMessage(), error);
+            if (!"55000".equals(error.getSQLState())) throw error;
+            waitTimeout = Math.min(waitTimeout, 2);   // not preloaded: nobody can wake it
+        }
+    }
+
+    private static boolean isBroken(Connection connection, SQLException error) {
+        String state = error.getSQLState();
+        try {
+            return connection == null || connection.isClosed() || state == null || state.matches("(08|53|57|58).*|25006");
+        } catch (SQLException closed) {
+            return true;
+        }
+    }
+
+    private static void close(Connection connection) {
+        try {
+            if (connection != null) connection.close();
+        } catch (SQLException error) {
+            // It is gone, one way or another.
+        }
+    }
+
+    private <T> T onBeats(Statement<T> statement) throws SQLException, Broken {
+        synchronized (beatsLock) {
+            try {
+                if (beats == null) beats = connect();
+                return statement.on(beats);
+            } catch (SQLException error) {
+                if (!isBroken(beats, error)) throw error;
+                say("the connection is broken, trying again: " + error.getMessage());
+                close(beats);
+                beats = null;
+                throw new Broken();
+            }
+        }
+    }
+
+    /** Until it has arrived; null: refused, or given up. */
+    private String attempt(Statement<String> statement) {
+        for (long pause = 100; ; pause = Math.min(pause * 2, 5000)) {
+            try {
+                return onBeats(statement);
+            } catch (SQLException error) {
+                say("refused: " + error.getMessage());
+                return null;
+            } catch (Broken broken) {
+                if (System.nanoTime() - giveUpAt > 0 && giveUpAt != Long.MAX_VALUE) return null;
+                rest(ThreadLocalRandom.current().nextLong(pause / 2, pause + 1));
+            }
+        }
+    }
+
+    private static void rest(long millis) {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException again) {
+            // An interrupt is for a handler, and this is none any more.
+        }
+    }
+
+    private static PreparedStatement prepared(Connection connection, String sql, Object... values) throws SQLException {
+        PreparedStatement statement = connection.prepareStatement(sql);
+        for (int place = 0; place < values.length; place++) {
+            if (values[place] instanceof Collection<?> texts) {
+                statement.setArray(place + 1, connection.createArrayOf("text", texts.toArray()));
+            } else if (values[place] instanceof Array array) {
+                statement.setArray(place + 1, array);
+            } else if (values[place] == null) {
+                statement.setString(place + 1, null);
+            } else {
+                statement.setObject(place + 1, values[place]);
+            }
+        }
+        return statement;
+    }
+
+    private static String[] pair(Connection connection, String sql, Object... values) throws SQLException {
+        try (PreparedStatement statement = prepared(connection, sql, values); ResultSet rows = statement.executeQuery()) {
+            rows.next();
+            return new String[] {rows.getString(1), rows.getMetaData().getColumnCount() > 1 ? rows.getString(2) : null};
+        }
+    }
+
+    private static String one(Connection connection, String sql, Object... values) throws SQLException {
+        return pair(connection, sql, values)[0];
+    }
+
+    private static String seconds(Double seconds) { return seconds == null ? null : seconds + " s"; }
+
+    // ---- claims
+
+    private void claimAll() {
+        long pause = 100;
+        while (!stopping) {
+            try {
+                int room;
+                synchronized (running) {
+                    while ((room = options.slots - running.size()) <= 0 && !stopping) running.wait();
+                }
+                if (stopping) break;
+                if (claims == null) claims = connect();
+                claim(room);
+                pause = 100;
+            } catch (InterruptedException error) {
+                break;
+            } catch (SQLException error) {
+                if (!isBroken(claims, error)) {
+                    failure = error;
+                    say("the claim was refused: " + error.getMessage());
+                    break;
+                }
+                say("no connection for claims, trying again: " + error.getMessage());
+                close(claims);
+                claims = null;
+                synchronized (running) {
+                    try {
+                        if (!stopping) running.wait(pause);
+                    } catch (InterruptedException interrupted) {
+                        break;
+                    }
+                }
+                pause = Math.min(pause * 2, 5000);
+            }
+        }
+        synchronized (running) {
+            stopping = true;
+            running.notifyAll();
+        }
+    }
+
+    private void claim(int room) throws SQLException {
+        List<Job> found = new ArrayList<>();
+        try (PreparedStatement statement = prepared(claims, """
+                SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
+                FROM jobq_claim(?, ?, ?, ?, heartbeat_timeout => ?::interval)""",
+                options.queue, options.workerId, room, handlers.keySet(), seconds(options.heartbeatTimeout));
+                ResultSet rows = statement.executeQuery()) {
+            while (rows.next()) found.add(new Job(rows));
+        }
+        for (Job job : found) start(job);
+        if (!found.isEmpty()) return;
+        try (PreparedStatement statement = prepared(claims, "CALL jobq_wait(?, ?::interval, ?, worker_id => ?)",
+                options.queue, seconds(waitTimeout), handlers.keySet(), options.workerId)) {
+            statement.execute();
+        }
+    }
+
+    private void start(Job job) {
+        boolean late;
+        synchronized (running) {
+            running.put(job.lease, job);
+            late = stopping;
+        }
+        threads.execute(() -> {
+            try {
+                if (late) report(job, "released", "SELECT jobq_release(?, ?)");
+                else call(job);
+            } finally {
+                synchronized (running) {
+                    running.remove(job.lease);
+                    running.notifyAll();
+                }
+            }
+        });
+    }
+
+    private void call(Job job) {
+        String result = null;
+        Throwable thrown = null;
+        synchronized (job.lock) { job.thread = Thread.currentThread(); }
+        try {
+            result = handlers.get(job.kind).handle(job);
+        } catch (Throwable error) {
+            thrown = error;
+        }
+        synchronized (job.lock) {
+            job.thread = null;
+            Thread.interrupted();
+        }
+        close(job.connection);
+        conclude(job, result, thrown);
+    }
+
+    // ---- reports
+
+    /** From what the handler returned or threw to the report. */
+    private void conclude(Job job, String result, Throwable error) {
+        if (job.reporting || job.done || error instanceof Waiting) return;
+        job.reporting = true;
+        String reason = job.reason;
+        if ("lost".equals(reason)) {
+            say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
+            return;
+        }
+        if (job.newProgress != null) {
+            report(job, "progress", "SELECT jobq_heartbeat(?, ?, ?::jsonb) IN ('held', 'cancel')", job.newProgress);
+        }
+        boolean stopped = error instanceof Stop || error instanceof InterruptedException;
+        if (error == null) report(job, "completed", "SELECT jobq_complete(?, ?, ?::jsonb)", result);
+        else if (error instanceof Snooze snooze) report(job, "snoozed", "SELECT jobq_snooze(job_id => ?, lease => ?, delay => ?::interval)",
+            seconds(snooze.delay));
+        else if (error instanceof Fail fail) fail(job, fail.getMessage(), fail.retryIn, fail.isFinal);
+        else if (stopped && "stopping".equals(reason)) report(job, "released", "SELECT jobq_release(?, ?)");
+        else if (stopped && "cancel".equals(reason)) fail(job, "cancelled", null, false);
+        else fail(job, error.getClass().getSimpleName() + ": " + error.getMessage(), null, false);
+    }
+
+    private void fail(Job job, String message, Double retryIn, boolean isFinal) {
+        String text = message == null ? "" : message.replace("\0", "\\0");
+        say("job " + job.id + " of kind " + job.kind + ", attempt " + job.attempt + ", has failed: " + text);
+        report(job, "failed", "SELECT jobq_fail(?, ?, ?, ?::interval, ?) IS NOT NULL", text, seconds(retryIn), !isFinal);
+    }
+
+    private void report(Job job, String what, String sql, Object... more) {
+        List<Object> values = new ArrayList<>(List.of(job.id, job.lease));
+        for (Object value : more) values.add(value);
+        SQLException[] refused = {null};
+        String state = attempt(conn -> {
+            try {
+                if ("t".equals(one(conn, sql, values.toArray()))) return "finished";
+            } catch (SQLException error) {
+                if (isBroken(conn, error)) throw error;
+                refused[0] = error;
+                return "refused";
+            }
+            // Perhaps an earlier try has arrived, whose answer was lost.
+            return one(conn, "SELECT jobq_heartbeat(?, ?)", job.id, job.lease);
+        });
+        if ("refused".equals(state)) {
+            say("job " + job.id + ": the report was refused: " + refused[0].getMessage());
+            if (what.equals("completed")) fail(job, refused[0].getMessage(), null, false);
+        } else if ("lost".equals(state) || "gone".equals(state)) {
+            say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
+        }
+    }
+
+    // ---- heartbeats
+
+    private double interval(Job job) {
+        double shortest = job.heartbeatSeconds;
+        if (options.heartbeatInterval != null) shortest = Math.min(shortest, options.heartbeatInterval);
+        if (options.heartbeatTimeout != null) shortest = Math.min(shortest, options.heartbeatTimeout / 3);
+        return shortest;
+    }
+
+    private void heartbeatAll() {
+        while (true) {
+            rest(50);
+            List<Job> due = new ArrayList<>();
+            try {
+                for (Job job : held()) {
+                    if (job.reporting || "lost".equals(job.reason)) continue;
+                    double silent = (System.nanoTime() - job.beatAt) / 1e9;
+                    String progress = job.newProgress;
+                    if (progress != null && silent > 0.5) {
+                        String state = onBeats(conn -> one(conn, "SELECT jobq_heartbeat(?, ?, ?::jsonb)", job.id, job.lease, progress));
+                        if (progress.equals(job.newProgress)) job.newProgress = null;
+                        heard(job, state);
+                    } else if (silent >= interval(job)) {
+                        due.add(job);
+                    }
+                }
+                if (!due.isEmpty()) beat(due);
+            } catch (Broken broken) {
+                rest(500);
+            } catch (SQLException error) {
+                say("heartbeats were refused: " + error.getMessage());
+                rest(1000);
+            }
+        }
+    }
+
+    private void beat(List<Job> jobs) throws SQLException, Broken {
+        List<String> states = onBeats(conn -> {
+            Array ids = conn.createArrayOf("bigint", jobs.stream().map(job -> job.id).toArray());
+            Array leases = conn.createArrayOf("bigint", jobs.stream().map(job -> job.lease).toArray());
+            List<String> found = new ArrayList<>();
+            try (PreparedStatement statement = prepared(conn, "SELECT state FROM jobq_heartbeat_many(?, ?)", ids, leases);
+                    ResultSet rows = statement.executeQuery()) {
+                while (rows.next()) found.add(rows.getString(1));
+            }
+            return found;
+        });
+        for (int place = 0; place < jobs.size(); place++) heard(jobs.get(place), states.get(place));
+    }
+
+    private void heard(Job job, String state) {
+        job.beatAt = System.nanoTime();
+        if (job.reporting || state.equals("held") || state.equals("finished")) return;
+        if (!state.equals("cancel")) job.stop("lost");
+        else if (job.reason == null) job.stop("cancel");
+    }
+}

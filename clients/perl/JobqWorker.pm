@@ -1,0 +1,448 @@
+package JobqWorker;
+
+# A jobq worker in Perl, with DBD::Pg. Copy this file. Contract: clients/README.md.
+#
+#   my $worker = JobqWorker->from_environment;
+#   $worker->handle(welcome => sub { my $job = shift; ...; return { sent => JSON::PP::true } });
+#   exit $worker->run;
+#
+# A handler runs in a process of its own; this one claims, heartbeats all jobs and reports. While it waits for jobs the call is under way
+# in the server (pg_async), so nothing is blocked. Behind PgBouncer before 1.21: pg_server_prepare => 0.
+use strict;
+use warnings;
+
+use DBD::Pg qw(:async);
+use DBI;
+use Errno qw(EINTR);
+use IO::Select;
+use JSON::PP ();
+use POSIX qw(:sys_wait_h _exit);
+use Sys::Hostname qw(hostname);
+use Time::HiRes qw(sleep time);
+
+my $json = JSON::PP->new->allow_nonref->utf8(0);
+
+sub from_environment
+{
+    my ($class, %given) = @_;
+    my %option = (queue => 'default', slots => 1, wait_timeout => 30, grace => 25,
+        worker_id => sprintf('%s-%d-%08x', hostname(), $$, int(rand(2**32))), %given);
+    for my $name (qw(queue worker_id slots heartbeat_timeout heartbeat_interval wait_timeout grace))
+    {
+        my $text = $ENV{ 'JOBQ_' . uc $name } // '';
+        next if $text eq '';
+        die qq(option "$name" must be a number of seconds; it is $text\n)
+            if $name =~ /timeout|interval|grace/ && $text !~ /^[0-9]{1,9}(\.[0-9]+)?$/;
+        $option{$name} = $text;
+    }
+    die qq(option "slots" must be an integer from 1 to 1000; it is $option{slots}\n)
+        unless $option{slots} =~ /^[0-9]{1,4}$/ && $option{slots} >= 1 && $option{slots} <= 1000;
+    die qq(option "worker_id" must not begin with "backend:"; it is $option{worker_id}\n) if $option{worker_id} =~ /^backend:/;
+    return bless { option => \%option, handlers => {}, jobs => {} }, $class;
+}
+
+sub handle { my ($self, $kind, $handler) = @_; $self->{handlers}{$kind} = $handler; return; }
+sub say_it { my ($self, $text) = @_; chomp $text; print STDERR "$self->{option}{worker_id}: $text\n"; return; }
+
+# A connection by PGHOST and the like. Those of a parent are left alone by its children.
+sub connect_now
+{
+    return DBI->connect('dbi:Pg:connect_timeout=10', '', '',
+        { AutoCommit => 1, RaiseError => 1, PrintError => 0, AutoInactiveDestroy => 1, pg_enable_utf8 => 1, pg_server_prepare => 0 });
+}
+
+sub one { my ($dbh, $statement, @values) = @_; my $row = $dbh->selectrow_arrayref($statement, undef, @values); return $row && $row->[0]; }
+
+# It takes another connection.
+sub is_broken
+{
+    my ($dbh) = @_;
+    return 1 if !$dbh || !$dbh->{Active};
+    return ($dbh->state || '') =~ /^(08|53|57|58)|^25006$/ || !eval { $dbh->ping };
+}
+
+# ---- the worker
+
+# Works until SIGTERM or SIGINT; the exit status.
+sub run
+{
+    my ($self) = @_;
+    my $option = $self->{option};
+    $self->{kinds} = [ sort keys %{ $self->{handlers} } ];
+    $self->{claims} = connect_now();
+    $self->{beats}  = connect_now();
+    if (!eval { one($self->{beats}, 'SELECT jobq_wake(?)', $option->{worker_id}); 1 })
+    {
+        my $state = $self->{beats}->state;
+        die "jobq is not in this database: $@" if $state eq '42883';
+        die $@ if $state ne '55000';
+        $option->{wait_timeout} = 2 if $option->{wait_timeout} > 2;    # not preloaded: nobody can wake it
+    }
+    my $signals = 0;
+    local @SIG{qw(TERM INT)} = (sub { $signals++ }) x 2;
+    local $SIG{PIPE} = 'IGNORE';
+    my ($stop_at, $released_at, $woken);
+    $self->{retry_at} = { claims => 0, beats => 0 };
+    while (1)
+    {
+        my $now = time;
+        if ($signals && !$stop_at)
+        {
+            $self->say_it('stopping, no claims any more');
+            $stop_at = $now + $option->{grace};
+        }
+        $stop_at = $now if $stop_at && $signals > 1 && $stop_at > $now;
+        if ($stop_at)
+        {
+            $woken ||= !$self->{waiting} || $self->beats(sub { one($_[0], 'SELECT jobq_wake(?)', $option->{worker_id}); 1 });
+            last if !%{ $self->{jobs} } && !$self->{waiting};
+            if ($now >= $stop_at && !$released_at)
+            {
+                $released_at = $now;
+                $self->stop_job($_, 'stopping') for values %{ $self->{jobs} };
+            }
+            if ($released_at && $now >= $released_at + 1) { $self->abandon($_) for grep { $_->{pid} } values %{ $self->{jobs} }; }
+            last if $released_at && $now >= $released_at + 6;
+        }
+        my $begun = $self->claim($stop_at);
+        $self->report($_) for grep { $_->{outcome} } values %{ $self->{jobs} };
+        $self->heartbeat;
+        $self->sleep_until_something unless $begun;
+    }
+    my @left = map { $_->{id} } values %{ $self->{jobs} };
+    $self->say_it(@left ? "jobs that could not be reported: @left" : 'stopped');
+    kill KILL => map { $_->{pid} } grep { $_->{pid} } values %{ $self->{jobs} };
+    return @left || $self->{failure} ? 1 : 0;
+}
+
+# Until a handler has said something, the wait has ended, a signal has come; a twentieth of a second at most, since heartbeats are due then.
+sub sleep_until_something
+{
+    my ($self) = @_;
+    my $select = IO::Select->new(map { $_->{pipe} } grep { $_->{pipe} } values %{ $self->{jobs} });
+    $select->add($self->{claims}{pg_socket}) if $self->{waiting} && $self->{claims};
+    $select->count ? $select->can_read(0.05) : sleep(0.05);
+    $self->hear_handler($_) for grep { $_->{pipe} } values %{ $self->{jobs} };
+    return;
+}
+
+# ---- claims
+
+sub broken
+{
+    my ($self, $name, $error) = @_;
+    $self->say_it("the connection for $name is broken, trying again: $error");
+    eval { $self->{$name}->disconnect } if $self->{$name};
+    $self->{$name} = undef;
+    my $pause = $self->{pause}{$name} = $self->{pause}{$name} ? $self->{pause}{$name} * 2 : 0.1;
+    $self->{pause}{$name} = 5 if $pause > 5;
+    $self->{retry_at}{$name} = time + $self->{pause}{$name};
+    return;
+}
+
+# Whether jobs have begun.
+sub claim
+{
+    my ($self, $stopping) = @_;
+    my $option = $self->{option};
+    my $room   = $option->{slots} - keys %{ $self->{jobs} };
+    return 0 if time < $self->{retry_at}{claims};
+    my $begun = eval {
+        $self->{claims} ||= $stopping ? return 0 : connect_now();
+        my $dbh = $self->{claims};
+        if ($self->{waiting})
+        {
+            return 0 unless $dbh->pg_ready;
+            $self->{waiting} = 0;
+            $dbh->pg_result;
+        }
+        return 0 if $stopping || $room < 1;
+        my $rows = $dbh->selectall_arrayref(
+            'SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
+             FROM jobq_claim(?, ?, ?::int, ?::text[], heartbeat_timeout => ?::interval)',
+            { Slice => {} }, $option->{queue}, $option->{worker_id}, $room, $self->{kinds},
+            $option->{heartbeat_timeout} ? "$option->{heartbeat_timeout} s" : undef);
+        delete $self->{pause}{claims};
+        $self->begin($_) for @$rows;
+        return 1 if @$rows;
+        my $sth = $dbh->prepare('CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)', { pg_async => PG_ASYNC });
+        $sth->execute($option->{queue}, "$option->{wait_timeout} s", $self->{kinds}, $option->{worker_id});
+        $self->{waiting} = $sth;
+        return 0;
+    };
+    return $begun if defined $begun;
+    my $error = $@;
+    $self->{waiting} = 0;
+    if (is_broken($self->{claims})) { $self->broken('claims', $error); return 0; }
+    $self->say_it("the claim was refused: $error");
+    $self->{failure} = 1;
+    kill TERM => $$;
+    $self->{retry_at}{claims} = time + 1;
+    return 0;
+}
+
+# The handler's process says lines of JSON: {"progress": ...} and at the end its outcome.
+sub begin
+{
+    my ($self, $row) = @_;
+    pipe(my $reader, my $writer) or die "pipe: $!";
+    my $pid = fork // die "fork: $!";
+    if ($pid == 0)
+    {
+        close $reader;
+        setpgrp(0, 0);
+        $SIG{$_} = 'DEFAULT' for qw(TERM INT);
+        my $parent = getppid;
+        $self->{$_} and $self->{$_}{InactiveDestroy} = 1 for qw(claims beats);
+        JobqWorker::Job->new($row, $writer, $parent)->run($self->{handlers}{ $row->{kind} });
+        _exit(0);
+    }
+    close $writer;
+    $reader->blocking(0);
+    $self->{jobs}{ $row->{lease} } = { %$row, pid => $pid, pipe => $reader, said => '', beat_at => time };
+    return;
+}
+
+sub hear_handler
+{
+    my ($self, $job) = @_;
+    while (1)
+    {
+        my $count = sysread $job->{pipe}, $job->{said}, 65536, length $job->{said};
+        last if !defined $count;
+        if ($count == 0)
+        {
+            waitpid $job->{pid}, 0;
+            my $status = $?;
+            delete @$job{qw(pid pipe)};
+            $job->{outcome} ||= { what => 'fail', text => "the handler's process ended with status $status" };
+            return;
+        }
+    }
+    while ($job->{said} =~ s/^(.*)\n//)
+    {
+        my $said = JSON::PP->new->utf8->decode($1);
+        if (exists $said->{progress}) { $job->{progress_new} = $said->{progress}; }
+        else                          { $job->{outcome} = $said; $job->{ended} = 1; }
+    }
+    return;
+}
+
+sub stop_job
+{
+    my ($self, $job, $reason) = @_;
+    return if $job->{reason} && $reason ne 'lost';
+    $job->{reason} = $reason;
+    kill { cancel => 'USR1', lost => 'USR2', stopping => 'TERM' }->{$reason} => $job->{pid} if $job->{pid};
+    return;
+}
+
+sub abandon
+{
+    my ($self, $job) = @_;
+    kill KILL => $job->{pid};
+    waitpid $job->{pid}, 0;
+    delete @$job{qw(pid pipe)};
+    $job->{outcome} = { what => 'release' };
+    return;
+}
+
+# ---- heartbeats and reports
+
+# What the function returns, undef: there is no connection now.
+sub beats
+{
+    my ($self, $function) = @_;
+    return undef if time < $self->{retry_at}{beats};
+    my $answer = eval { $self->{beats} ||= connect_now(); $function->($self->{beats}); };
+    if (defined $answer) { delete $self->{pause}{beats}; return $answer; }
+    my $error = $@;
+    die $error if !is_broken($self->{beats});
+    $self->broken('beats', $error);
+    return undef;
+}
+
+sub interval
+{
+    my ($self, $job) = @_;
+    my $option = $self->{option};
+    my ($shortest) = sort { $a <=> $b } $job->{heartbeat_seconds}, $option->{heartbeat_interval} || 1e9, ($option->{heartbeat_timeout} || 3e9) / 3;
+    return $shortest;
+}
+
+sub heartbeat
+{
+    my ($self) = @_;
+    my $now  = time;
+    my @live = grep { !$_->{outcome} && ($_->{reason} || '') ne 'lost' && $_->{pid} } values %{ $self->{jobs} };
+    for my $job (grep { defined $_->{progress_new} && $now - $_->{beat_at} > 0.5 } @live)
+    {
+        my $state = eval { $self->beats(sub { one($_[0], 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', @$job{qw(id lease progress_new)}) }) };
+        if (my $error = $@) { $self->say_it("progress of job $job->{id} was refused: $error"); delete $job->{progress_new}; next; }
+        return if !defined $state;
+        delete $job->{progress_new};
+        $self->heard($job, $state);
+    }
+    my @due = grep { $now - $_->{beat_at} >= $self->interval($_) } @live;
+    return if !@due;
+    my $states = eval { $self->beats(sub {
+        $_[0]->selectcol_arrayref('SELECT state FROM jobq_heartbeat_many(?::bigint[], ?::bigint[])', undef,
+            [ map { $_->{id} } @due ], [ map { $_->{lease} } @due ]) }) };
+    if (my $error = $@) { $self->say_it("heartbeats were refused: $error"); $_->{beat_at} = $now for @due; return; }
+    if ($states) { $self->heard($due[$_], $states->[$_]) for 0 .. $#due; }
+    return;
+}
+
+sub heard
+{
+    my ($self, $job, $state) = @_;
+    $job->{beat_at} = time;
+    return if $state eq 'held' || $state eq 'finished';
+    $self->say_it("job $job->{id} of kind $job->{kind}: the lease is lost") if $state ne 'cancel';
+    $self->stop_job($job, $state eq 'cancel' ? 'cancel' : 'lost');
+    return;
+}
+
+# From what the handler said to the report; tried again until it has arrived, and the answer is believed.
+sub report
+{
+    my ($self, $job) = @_;
+    return if $job->{pid};    # its process has not ended
+    my $outcome = $job->{outcome};
+    my $what    = $outcome->{what};
+    if ($what eq 'nothing' || ($job->{reason} || '') eq 'lost') { delete $self->{jobs}{ $job->{lease} }; return; }
+    my ($statement, @values) =
+          $what eq 'complete' ? ('SELECT jobq_complete(?, ?, ?::jsonb)', $outcome->{result})
+        : $what eq 'snooze'   ? ('SELECT jobq_snooze(job_id => ?, lease => ?, delay => ?::interval)', "$outcome->{delay} s")
+        : $what eq 'release'  ? ('SELECT jobq_release(?, ?)')
+        : ('SELECT jobq_fail(?, ?, ?, ?::interval, ?::boolean) IS NOT NULL', $outcome->{text},
+            defined $outcome->{retry_in} ? "$outcome->{retry_in} s" : undef, $outcome->{final} ? 'f' : 't');
+    my $state = eval { $self->beats(sub {
+        my ($dbh) = @_;
+        one($dbh, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', @$job{qw(id lease)}, $job->{progress_new}) if defined $job->{progress_new};
+        return 'finished' if one($dbh, $statement, @$job{qw(id lease)}, @values);
+        # Perhaps an earlier try has arrived, whose answer was lost.
+        return one($dbh, 'SELECT jobq_heartbeat(?, ?)', @$job{qw(id lease)});
+    }) };
+    if (my $error = $@)
+    {
+        $self->say_it("job $job->{id}: the report was refused: $error");
+        $job->{outcome} = $outcome->{refused} ? { what => 'nothing' } : { what => 'fail', text => $error, refused => 1 };
+        return;
+    }
+    return if !defined $state;
+    $self->say_it("job $job->{id} of kind $job->{kind}: " . ($state ne 'finished' ? 'the lease is lost'
+        : $what eq 'fail' ? "failed: $outcome->{text}" : $what));
+    delete $self->{jobs}{ $job->{lease} };
+    return;
+}
+
+# ---- a job, in the process of its handler
+
+package JobqWorker::Job;
+
+sub new
+{
+    my ($class, $row, $writer, $parent) = @_;
+    my %job = map { $_ => $row->{$_} } qw(id lease kind attempt);
+    $job{$_} = defined $row->{$_} ? $json->decode($row->{$_}) : undef for qw(payload progress metadata);
+    return bless { %job, writer => $writer, parent => $parent }, $class;
+}
+
+sub tell_parent
+{
+    my ($self, $said) = @_;
+    my $line = JSON::PP->new->utf8->encode($said) . "\n";
+    while (length $line)
+    {
+        my $count = syswrite $self->{writer}, $line;
+        if (!defined $count) { next if $!{EINTR}; POSIX::_exit(1); }
+        substr $line, 0, $count, '';
+    }
+    return;
+}
+
+# Goes out with a heartbeat, within about a second.
+sub set_progress { my ($self, $value) = @_; $self->tell_parent({ progress => $json->encode($value) }); return; }
+
+# Why the handler should stop: undef, cancel, lost or stopping. A worker that was killed has lost its jobs.
+sub cancelled { my ($self) = @_; return getppid() == $self->{parent} ? $self->{cancelled} : 'lost'; }
+sub check { my ($self) = @_; my $reason = $self->cancelled; die { stop => $reason } if $reason; return; }
+
+# What a handler dies with.
+sub fail   { my ($self, $message, %given) = @_; die { what => 'fail', text => $message, %given }; }
+sub snooze { my ($self, $delay) = @_; die { what => 'snooze', delay => $delay }; }
+
+sub dbh { my ($self) = @_; return $self->{dbh} ||= JobqWorker::connect_now(); }
+
+# What the function writes and the completion commit together, or neither. The function returns the result.
+sub completing
+{
+    my ($self, $function) = @_;
+    $self->transaction(sub {
+        my ($dbh) = @_;
+        my $result = $json->encode($function->($dbh));
+        JobqWorker::one($dbh, 'SELECT jobq_complete(?, ?, ?::jsonb, must_hold => true)', @$self{qw(id lease)}, $result);
+    });
+    die { what => 'nothing' };
+}
+
+# Calls the function once, however often the job is tried: what it writes is committed with what it returns.
+sub step
+{
+    my ($self, $name, $function) = @_;
+    my ($state, $result) = $self->dbh->selectrow_array('SELECT state, result FROM jobq_step(?, ?, ?)', undef, @$self{qw(id lease)}, $name);
+    return defined $result ? $json->decode($result) : undef if $state eq 'done';
+    die { stop => $state } if $state ne 'run';
+    return $json->decode($self->transaction(sub {
+        my ($dbh) = @_;
+        my $value = $json->encode($function->($dbh));
+        return JobqWorker::one($dbh, 'SELECT result FROM jobq_step_done(?, ?, ?, ?::jsonb)', @$self{qw(id lease)}, $name, $value);
+    }));
+}
+
+# The payload of a signal, for which no worker waits.
+sub wait_for
+{
+    my ($self, $event) = @_;
+    my ($state, $payload) = $self->dbh->selectrow_array('SELECT state, payload FROM jobq_await(?, ?, ?)', undef, @$self{qw(id lease)}, $event);
+    die { what => 'nothing' } if $state eq 'waiting';
+    die { stop => $state eq 'lost' ? 'lost' : 'cancel' } if $state ne 'ready';
+    return defined $payload ? $json->decode($payload) : undef;
+}
+
+sub transaction
+{
+    my ($self, $function) = @_;
+    my $dbh = $self->dbh;
+    $dbh->begin_work;
+    my $value;
+    if (eval { $value = $function->($dbh); $dbh->commit; 1 }) { return $value; }
+    my $error = $@;
+    my $lost  = $dbh->state eq 'JQ001';
+    eval { $dbh->rollback };
+    die $lost ? { stop => 'lost' } : $error;
+}
+
+sub run
+{
+    my ($self, $handler) = @_;
+    my $stopped = sub { my ($reason) = @_; return sub { $self->{cancelled} = $reason; }; };
+    local @SIG{qw(USR1 USR2 TERM)} = map { $stopped->($_) } qw(cancel lost stopping);
+    my ($value, $outcome);
+    if (eval { $value = $handler->($self); $outcome = { what => 'complete', result => defined $value ? $json->encode($value) : undef }; 1 })
+    {
+        # as it says
+    }
+    elsif (ref $@ eq 'HASH' && $@->{stop})
+    {
+        my $reason = $@->{stop};
+        $outcome = $reason eq 'lost' ? { what => 'nothing' } : $reason eq 'cancel' ? { what => 'fail', text => 'cancelled' } : { what => 'release' };
+    }
+    elsif (ref $@ eq 'HASH') { $outcome = $@; }
+    else                     { chomp(my $text = "$@"); $text =~ s/\0/\\0/g; $outcome = { what => 'fail', text => $text }; }
+    $self->tell_parent($outcome);
+    return;
+}
+
+1;

@@ -1,0 +1,582 @@
+<?php
+// A jobq worker in PHP (8, command line, pcntl), with PDO. Copy this file. Contract: clients/README.md.
+//
+//     $worker = JobqWorker::fromEnvironment();
+//     $worker->handle('welcome', function (JobqJob $job) { ...; return ['sent' => true]; });
+//     exit($worker->run());
+//
+// A handler runs in a process of its own, and so does the call that waits for jobs; this one claims, heartbeats all jobs and
+// reports. Behind PgBouncer before 1.21: PDO::PGSQL_ATTR_DISABLE_PREPARES, which sends values beside the statement and names nothing
+// (PDO::ATTR_EMULATE_PREPARES does as well: it writes them into the statement).
+declare(strict_types=1);
+
+class JobqFail extends Exception
+{
+    public function __construct(string $message, public readonly ?float $retryIn = null, public readonly bool $final = false)
+    {
+        parent::__construct($message);
+    }
+}
+
+class JobqSnooze extends Exception
+{
+    public function __construct(public readonly float $delay)
+    {
+        parent::__construct("snoozed for $delay s");
+    }
+}
+
+/** No Exception, so that a "catch (Exception $e)" does not keep a handler from stopping. */
+class JobqStop extends Error
+{
+    public function __construct(public readonly string $reason)
+    {
+        parent::__construct("the handler should stop: $reason");
+    }
+}
+
+/** There is nothing to report: the job has been completed, or given back. */
+class JobqNothing extends Error
+{
+}
+
+final class JobqSql
+{
+    /** By PGHOST and the like. */
+    public static function connect(): PDO
+    {
+        return new PDO('pgsql:connect_timeout=10', null, null, [
+            PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION, PDO::PGSQL_ATTR_DISABLE_PREPARES => true,
+            PDO::ATTR_DEFAULT_FETCH_MODE => PDO::FETCH_ASSOC,
+        ]);
+    }
+
+    public static function rows(PDO $pdo, string $statement, array $values): array
+    {
+        $prepared = $pdo->prepare($statement);
+        $prepared->execute($values);
+        return $prepared->columnCount() ? $prepared->fetchAll() : [];
+    }
+
+    public static function one(PDO $pdo, string $statement, array $values): mixed
+    {
+        $row = self::rows($pdo, $statement, $values)[0] ?? null;
+        return $row === null ? null : array_values($row)[0];
+    }
+
+    /** It takes another connection. */
+    public static function isBroken(PDOException $error): bool
+    {
+        $state = $error->errorInfo[0] ?? '';
+        return $state === '' || preg_match('/^(08|53|57|58)|^25006$|^HY000$/', $state)
+            || preg_match('/no connection|server closed|terminat|could not connect|SSL|EOF/i', $error->getMessage());
+    }
+
+    public static function json(mixed $value): string
+    {
+        return json_encode($value, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION);
+    }
+
+    public static function list(array $values): string
+    {
+        return '{' . implode(',', array_map(fn ($one) => '"' . addcslashes((string) $one, '"\\') . '"', $values)) . '}';
+    }
+}
+
+/** What a handler is given, in its process. */
+final class JobqJob
+{
+    public readonly int $id, $lease, $attempt;
+    public readonly string $kind, $payloadText;
+    public readonly mixed $payload, $progress, $metadata;
+    private ?string $reason = null;
+    private ?PDO $pdo = null;
+
+    public function __construct(array $row, private $writer, public readonly int $worker)
+    {
+        foreach (['id', 'lease', 'attempt'] as $name) {
+            $this->$name = (int) $row[$name];
+        }
+        $this->kind = $row['kind'];
+        $this->payloadText = $row['payload'];
+        foreach (['payload', 'progress', 'metadata'] as $name) {
+            $this->$name = $row[$name] === null ? null : json_decode($row[$name], true, 512, JSON_THROW_ON_ERROR);
+        }
+    }
+
+    /** Goes out with a heartbeat, within about a second. */
+    public function setProgress(mixed $value): void
+    {
+        $this->tell(['progress' => JobqSql::json($value)]);
+    }
+
+    /** Why the handler should stop: null, cancel, lost or stopping. A worker that was killed has lost its jobs. */
+    public function cancelled(): ?string
+    {
+        pcntl_signal_dispatch();
+        return posix_getppid() === $this->worker ? $this->reason : 'lost';
+    }
+
+    public function check(): void
+    {
+        if (($reason = $this->cancelled()) !== null) {
+            throw new JobqStop($reason);
+        }
+    }
+
+    public function pdo(): PDO
+    {
+        return $this->pdo ??= JobqSql::connect();
+    }
+
+    /** What the function writes and the completion commit together, or neither. The function returns the result. */
+    public function completing(callable $function): never
+    {
+        $this->transaction(function (PDO $pdo) use ($function) {
+            $result = JobqSql::json($function($pdo));
+            JobqSql::one($pdo, 'SELECT jobq_complete(?, ?, ?::jsonb, must_hold => true)', [$this->id, $this->lease, $result]);
+        });
+        throw new JobqNothing();
+    }
+
+    /** Calls the function once, however often the job is tried: what it writes is committed with what it returns. */
+    public function step(string $name, callable $function): mixed
+    {
+        $row = JobqSql::rows($this->pdo(), 'SELECT state, result FROM jobq_step(?, ?, ?)', [$this->id, $this->lease, $name])[0];
+        if ($row['state'] === 'done') {
+            return $row['result'] === null ? null : json_decode($row['result'], true);
+        }
+        if ($row['state'] !== 'run') {
+            throw new JobqStop($row['state']);
+        }
+        return json_decode($this->transaction(fn (PDO $pdo) => JobqSql::one(
+            $pdo,
+            'SELECT result FROM jobq_step_done(?, ?, ?, ?::jsonb)',
+            [$this->id, $this->lease, $name, JobqSql::json($function($pdo))]
+        )), true);
+    }
+
+    /** The payload of a signal, for which no worker waits. */
+    public function waitFor(string $event): mixed
+    {
+        $row = JobqSql::rows($this->pdo(), 'SELECT state, payload FROM jobq_await(?, ?, ?)', [$this->id, $this->lease, $event])[0];
+        return match ($row['state']) {
+            'ready' => $row['payload'] === null ? null : json_decode($row['payload'], true),
+            'waiting' => throw new JobqNothing(),
+            default => throw new JobqStop($row['state'] === 'lost' ? 'lost' : 'cancel'),
+        };
+    }
+
+    private function transaction(callable $function): mixed
+    {
+        $pdo = $this->pdo();
+        $pdo->beginTransaction();
+        try {
+            $value = $function($pdo);
+            $pdo->commit();
+            return $value;
+        } catch (Throwable $error) {
+            try {
+                $pdo->rollBack();
+            } catch (PDOException) {
+                // The connection is gone, and the transaction with it.
+            }
+            throw $error instanceof PDOException && ($error->errorInfo[0] ?? '') === 'JQ001' ? new JobqStop('lost') : $error;
+        }
+    }
+
+    public function run(callable $handler): void
+    {
+        foreach ([SIGUSR1 => 'cancel', SIGUSR2 => 'lost', SIGTERM => 'stopping', SIGINT => 'stopping'] as $signal => $reason) {
+            pcntl_signal($signal, function () use ($reason) {
+                $this->reason = $reason;
+            });
+        }
+        try {
+            $value = $handler($this);
+            $outcome = ['what' => 'complete', 'result' => $value === null ? null : JobqSql::json($value)];
+        } catch (JobqNothing) {
+            $outcome = ['what' => 'nothing'];
+        } catch (JobqStop $stop) {
+            $outcome = match ($stop->reason) {
+                'lost' => ['what' => 'nothing'], 'cancel' => ['what' => 'fail', 'text' => 'cancelled'], default => ['what' => 'release'],
+            };
+        } catch (JobqSnooze $snooze) {
+            $outcome = ['what' => 'snooze', 'delay' => $snooze->delay];
+        } catch (JobqFail $fail) {
+            $outcome = ['what' => 'fail', 'text' => $fail->getMessage(), 'retryIn' => $fail->retryIn, 'final' => $fail->final];
+        } catch (Throwable $error) {
+            $outcome = ['what' => 'fail', 'text' => get_class($error) . ': ' . $error->getMessage()];
+        }
+        if (isset($outcome['text'])) {
+            $outcome['text'] = str_replace("\0", '\\0', $outcome['text']);
+        }
+        $this->tell($outcome);
+    }
+
+    private function tell(array $said): void
+    {
+        $line = json_encode($said, JSON_THROW_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE | JSON_UNESCAPED_UNICODE) . "\n";
+        while ($line !== '') {
+            $count = @fwrite($this->writer, $line);
+            if ($count === false || $count === 0) {
+                posix_kill(posix_getpid(), SIGKILL);   // nobody listens any more
+            }
+            $line = substr($line, $count);
+        }
+    }
+}
+
+final class JobqWorker
+{
+    private array $handlers = [], $jobs = [], $pause = [], $retryAt = ['claims' => 0.0, 'beats' => 0.0], $pdo = [];
+    private int $waiting = 0, $signals = 0;
+    private bool $failed = false;
+
+    private function __construct(private array $option)
+    {
+    }
+
+    public static function fromEnvironment(): self
+    {
+        $option = ['queue' => 'default', 'slots' => '1', 'wait_timeout' => '30', 'grace' => '25', 'heartbeat_timeout' => '',
+            'heartbeat_interval' => '', 'worker_id' => gethostname() . '-' . getmypid() . '-' . bin2hex(random_bytes(4))];
+        foreach ($option as $name => $standard) {
+            $text = getenv('JOBQ_' . strtoupper($name));
+            $option[$name] = $text === false || $text === '' ? $standard : $text;
+            if (preg_match('/timeout|interval|grace/', $name) && !preg_match('/^([0-9]{1,9}(\.[0-9]+)?)?$/', $option[$name])) {
+                throw new InvalidArgumentException("option \"$name\" must be a number of seconds; it is $text");
+            }
+        }
+        if (!preg_match('/^[0-9]{1,4}$/', $option['slots']) || $option['slots'] < 1 || $option['slots'] > 1000) {
+            throw new InvalidArgumentException("option \"slots\" must be an integer from 1 to 1000; it is {$option['slots']}");
+        }
+        if (str_starts_with($option['worker_id'], 'backend:')) {
+            throw new InvalidArgumentException('option "worker_id" must not begin with "backend:"');
+        }
+        return new self($option);
+    }
+
+    public function handle(string $kind, callable $handler): void
+    {
+        $this->handlers[$kind] = $handler;
+    }
+
+    /** Works until SIGTERM or SIGINT; the exit status. */
+    public function run(): int
+    {
+        $this->pdo = ['claims' => JobqSql::connect(), 'beats' => JobqSql::connect()];
+        try {
+            JobqSql::one($this->pdo['beats'], 'SELECT jobq_wake(?)', [$this->option['worker_id']]);
+        } catch (PDOException $error) {
+            if ($error->errorInfo[0] === '42883') {
+                throw new RuntimeException('jobq is not in this database: ' . $error->getMessage());
+            }
+            if ($error->errorInfo[0] !== '55000') {
+                throw $error;
+            }
+            $this->option['wait_timeout'] = min(2, $this->option['wait_timeout']);   // not preloaded: nobody can wake it
+        }
+        pcntl_async_signals(true);
+        foreach ([SIGTERM, SIGINT] as $signal) {
+            pcntl_signal($signal, function () {
+                $this->signals++;
+            }, false);
+        }
+        pcntl_signal(SIGPIPE, SIG_IGN);
+        $stopAt = $releasedAt = null;
+        $woken = false;
+        while (true) {
+            $now = microtime(true);
+            if ($this->signals > 0 && $stopAt === null) {
+                $this->say('stopping, no claims any more');
+                $stopAt = $now + $this->option['grace'];
+            }
+            if ($this->signals > 1 && $stopAt > $now) {
+                $stopAt = $now;
+            }
+            if ($stopAt !== null) {
+                $woken = $woken || !$this->waiting || $this->beats(fn (PDO $pdo) => JobqSql::rows($pdo, 'SELECT jobq_wake(?)', [$this->option['worker_id']]));
+                if (!$this->jobs && !$this->waiting) {
+                    break;
+                }
+                if ($now >= $stopAt && $releasedAt === null) {
+                    $releasedAt = $now;
+                    array_walk($this->jobs, fn ($job) => $this->stopJob($job, 'stopping'));
+                }
+                if ($releasedAt !== null && $now >= $releasedAt + 1) {
+                    array_walk($this->jobs, fn ($job) => $this->abandon($job));
+                }
+                if ($releasedAt !== null && $now >= $releasedAt + 6) {
+                    break;
+                }
+            }
+            $begun = $this->claim($stopAt !== null);
+            foreach ($this->jobs as $job) {
+                if ($job->outcome !== null && !$job->pid) {
+                    $this->report($job);
+                }
+            }
+            $this->heartbeat();
+            if (!$begun) {
+                $this->sleepUntilSomething();
+            }
+        }
+        foreach ($this->jobs as $job) {
+            $job->pid && posix_kill($job->pid, SIGKILL);
+        }
+        $this->waiting && posix_kill($this->waiting, SIGKILL);
+        $this->say($this->jobs ? 'jobs that could not be reported: ' . implode(' ', array_map(fn ($job) => $job->id, $this->jobs)) : 'stopped');
+        return $this->jobs || $this->failed ? 1 : 0;
+    }
+
+    private function say(string $text): void
+    {
+        fwrite(STDERR, "{$this->option['worker_id']}: " . trim($text) . "\n");
+    }
+
+    /** Until a handler has said something, or a signal has come; a twentieth of a second at most. */
+    private function sleepUntilSomething(): void
+    {
+        $readers = array_map(fn ($job) => $job->pipe, array_filter($this->jobs, fn ($job) => $job->pid));
+        $writers = $others = [];
+        if ($readers) {
+            @stream_select($readers, $writers, $others, 0, 50000);
+        } else {
+            usleep(50000);
+        }
+        foreach ($this->jobs as $job) {
+            $job->pid && $this->hear($job);
+        }
+        if ($this->waiting && pcntl_waitpid($this->waiting, $status, WNOHANG) === $this->waiting) {
+            $this->waiting = 0;
+        }
+    }
+
+    /** A child has none of its parent's connections: it must end without closing them. */
+    private function fork(callable $work): int
+    {
+        $pid = pcntl_fork();
+        if ($pid === -1) {
+            throw new RuntimeException('fork failed');
+        }
+        if ($pid === 0) {
+            try {
+                $work();
+            } finally {
+                posix_kill(posix_getpid(), SIGKILL);
+            }
+        }
+        return $pid;
+    }
+
+    // ---- claims
+
+    private function broken(string $name, PDOException $error): void
+    {
+        $this->say("the connection for $name is broken, trying again: " . $error->getMessage());
+        $this->pdo[$name] = null;
+        $this->pause[$name] = min(5.0, ($this->pause[$name] ?? 0.05) * 2);
+        $this->retryAt[$name] = microtime(true) + $this->pause[$name];
+    }
+
+    /** Whether jobs have begun. */
+    private function claim(bool $stopping): bool
+    {
+        $room = $this->option['slots'] - count($this->jobs);
+        if ($stopping || $room < 1 || $this->waiting || microtime(true) < $this->retryAt['claims']) {
+            return false;
+        }
+        $kinds = JobqSql::list(array_keys($this->handlers));
+        try {
+            $this->pdo['claims'] ??= JobqSql::connect();
+            $rows = JobqSql::rows(
+                $this->pdo['claims'],
+                'SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
+                 FROM jobq_claim(?, ?, ?::int, ?::text[], heartbeat_timeout => ?::interval)',
+                [$this->option['queue'], $this->option['worker_id'], $room, $kinds,
+                    $this->option['heartbeat_timeout'] === '' ? null : $this->option['heartbeat_timeout'] . ' s']
+            );
+            unset($this->pause['claims']);
+        } catch (PDOException $error) {
+            if (JobqSql::isBroken($error)) {
+                $this->broken('claims', $error);
+            } else {
+                $this->say('the claim was refused: ' . $error->getMessage());
+                $this->failed = true;
+                $this->signals++;
+            }
+            return false;
+        }
+        foreach ($rows as $row) {
+            $this->begin($row);
+        }
+        if (!$rows) {
+            $this->waiting = $this->fork(function () use ($kinds) {
+                pcntl_signal(SIGTERM, SIG_DFL);
+                JobqSql::rows(JobqSql::connect(), 'CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)',
+                    [$this->option['queue'], $this->option['wait_timeout'] . ' s', $kinds, $this->option['worker_id']]);
+            });
+        }
+        return (bool) $rows;
+    }
+
+    /** The handler's process says lines of JSON: {"progress": ...} and at the end its outcome. */
+    private function begin(array $row): void
+    {
+        [$reader, $writer] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        $parent = posix_getpid();
+        $pid = $this->fork(function () use ($row, $reader, $writer, $parent) {
+            fclose($reader);
+            (new JobqJob($row, $writer, $parent))->run($this->handlers[$row['kind']]);
+        });
+        fclose($writer);
+        stream_set_blocking($reader, false);
+        $this->jobs[$row['lease']] = (object) ['id' => $row['id'], 'lease' => $row['lease'], 'kind' => $row['kind'], 'pid' => $pid,
+            'pipe' => $reader, 'said' => '', 'beatAt' => microtime(true), 'every' => (float) $row['heartbeat_seconds'], 'reason' => null,
+            'outcome' => null, 'progress' => null];
+    }
+
+    private function hear(object $job): void
+    {
+        while (($read = @fread($job->pipe, 65536)) !== false && $read !== '') {
+            $job->said .= $read;
+        }
+        while (($end = strpos($job->said, "\n")) !== false) {
+            $said = json_decode(substr($job->said, 0, $end), true);
+            $job->said = substr($job->said, $end + 1);
+            if (array_key_exists('progress', $said)) {
+                $job->progress = $said['progress'];
+            } else {
+                $job->outcome = $said;
+            }
+        }
+        if (feof($job->pipe)) {
+            pcntl_waitpid($job->pid, $status);
+            fclose($job->pipe);
+            $job->pid = 0;
+            $job->outcome ??= ['what' => 'fail', 'text' => "the handler's process ended with status $status"];
+        }
+    }
+
+    private function stopJob(object $job, string $reason): void
+    {
+        if ($job->reason === null || $reason === 'lost') {
+            $job->reason = $reason;
+            $job->pid && posix_kill($job->pid, ['cancel' => SIGUSR1, 'lost' => SIGUSR2, 'stopping' => SIGTERM][$reason]);
+        }
+    }
+
+    private function abandon(object $job): void
+    {
+        if ($job->pid) {
+            posix_kill($job->pid, SIGKILL);
+            pcntl_waitpid($job->pid, $status);
+            $job->pid = 0;
+            $job->outcome = ['what' => 'release'];
+        }
+    }
+
+    // ---- heartbeats and reports
+
+    /** What the function returns; null: there is no connection now. */
+    private function beats(callable $function): mixed
+    {
+        if (microtime(true) < $this->retryAt['beats']) {
+            return null;
+        }
+        try {
+            $answer = $function($this->pdo['beats'] ??= JobqSql::connect());
+            unset($this->pause['beats']);
+            return $answer;
+        } catch (PDOException $error) {
+            if (!JobqSql::isBroken($error)) {
+                throw $error;
+            }
+            $this->broken('beats', $error);
+            return null;
+        }
+    }
+
+    private function heartbeat(): void
+    {
+        $now = microtime(true);
+        $live = array_filter($this->jobs, fn ($job) => $job->pid && $job->outcome === null && $job->reason !== 'lost');
+        $others = array_filter([(float) $this->option['heartbeat_interval'], (float) $this->option['heartbeat_timeout'] / 3]);
+        $due = [];
+        try {
+            foreach ($live as $job) {
+                if ($job->progress !== null && $now - $job->beatAt > 0.5) {
+                    $state = $this->beats(fn (PDO $pdo) => JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', [$job->id, $job->lease, $job->progress]));
+                    if ($state !== null) {
+                        $job->progress = null;
+                        $this->heard($job, $state);
+                    }
+                } elseif ($now - $job->beatAt >= min([$job->every, ...$others])) {
+                    $due[] = $job;
+                }
+            }
+            $rows = !$due ? null : $this->beats(fn (PDO $pdo) => JobqSql::rows(
+                $pdo,
+                'SELECT state FROM jobq_heartbeat_many(?::bigint[], ?::bigint[])',
+                [JobqSql::list(array_map(fn ($job) => $job->id, $due)), JobqSql::list(array_map(fn ($job) => $job->lease, $due))]
+            ));
+            foreach ($rows ?? [] as $place => $row) {
+                $this->heard($due[$place], $row['state']);
+            }
+        } catch (PDOException $error) {
+            $this->say('heartbeats were refused: ' . $error->getMessage());
+            $this->retryAt['beats'] = $now + 1;
+        }
+    }
+
+    private function heard(object $job, string $state): void
+    {
+        $job->beatAt = microtime(true);
+        if ($state === 'held' || $state === 'finished') {
+            return;
+        }
+        if ($state !== 'cancel') {
+            $this->say("job {$job->id} of kind {$job->kind}: the lease is lost");
+        }
+        $this->stopJob($job, $state === 'cancel' ? 'cancel' : 'lost');
+    }
+
+    /** Tried again until it has arrived, and the answer is believed. */
+    private function report(object $job): void
+    {
+        $outcome = $job->outcome;
+        if ($outcome['what'] === 'nothing' || $job->reason === 'lost') {
+            unset($this->jobs[$job->lease]);
+            return;
+        }
+        [$statement, $values] = match ($outcome['what']) {
+            'complete' => ['SELECT jobq_complete(?, ?, ?::jsonb)', [$outcome['result']]],
+            'snooze' => ['SELECT jobq_snooze(job_id => ?, lease => ?, delay => ?::interval)', ["{$outcome['delay']} s"]],
+            'release' => ['SELECT jobq_release(?, ?)', []],
+            default => ['SELECT jobq_fail(?, ?, ?, ?::interval, ?::boolean) IS NOT NULL', [$outcome['text'],
+                isset($outcome['retryIn']) ? "{$outcome['retryIn']} s" : null, ($outcome['final'] ?? false) ? 'f' : 't']],
+        };
+        $lease = [$job->id, $job->lease];
+        try {
+            $state = $this->beats(function (PDO $pdo) use ($job, $lease, $statement, $values) {
+                if ($job->progress !== null) {
+                    JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', [...$lease, $job->progress]);
+                }
+                if (JobqSql::one($pdo, $statement, [...$lease, ...$values])) {
+                    return 'finished';
+                }
+                // Perhaps an earlier try has arrived, whose answer was lost.
+                return JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?)', $lease);
+            });
+        } catch (PDOException $error) {
+            $this->say("job {$job->id}: the report was refused: " . $error->getMessage());
+            $job->outcome = isset($outcome['refused']) ? ['what' => 'nothing'] : ['what' => 'fail', 'text' => $error->getMessage(), 'refused' => true];
+            return;
+        }
+        if ($state !== null) {
+            $this->say("job {$job->id} of kind {$job->kind}: " . ($state !== 'finished' ? 'the lease is lost' : $outcome['what'] . ' ' . ($outcome['text'] ?? '')));
+            unset($this->jobs[$job->lease]);
+        }
+    }
+}
