@@ -7,6 +7,7 @@
 # each compiler there is, also for arm64; warnings are errors. make pg-upgrade: pg_upgrade between versions, with jobs in every
 # state.
 # make memcheck: tests on a server with assertions, with discarded caches, under valgrind, with sanitizers.
+# make web: the tests of the dashboard, in a browser; BENCH=1: how long its pages take beside ten million jobs.
 # make fuzz: the attackers of test/fuzz at length.
 # make clients: the workers of clients/, each against the same scenarios.
 # make bench: the benchmark (see docs/benchmarks.md).
@@ -17,7 +18,7 @@
 # make upgrade: ALTER EXTENSION jobq UPDATE from every release, old and new libraries (see test/upgrade/README.md).
 # make release VERSION=1.0.0: freezes the install script, commits and tags (see CONTRIBUTING.md).
 
-script_goals = demo clients check docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist site pg-upgrade upgrade release
+script_goals = demo check clients web docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -43,10 +44,8 @@ memcheck:
 	@scripts/memcheck.sh
 lint:
 	@scripts/lint.sh
-clients:
-	@scripts/clients.sh
-fuzz:
-	@scripts/fuzz.sh
+fuzz web clients:
+	@scripts/$@.sh
 bench:
 	@bench/run.sh
 deb dist site:

@@ -2,7 +2,8 @@
 # Installs with apt what is missing to build jobq and to run a server (of version $PG if that is set), with "check" what the
 # tests need too, with "ddl" and "memcheck" what these need beside that, with "lint", "warnings", "fuzz", "upgrade" (make
 # pg-upgrade), "clients" and "bench" what these need (the peers of the benchmark go from npm into build/), with "matrix" what makes
-# directories with other releases.
+# directories with other releases, with "web" what the tests of the dashboard need, with "dashboard" what runs it (npm puts its
+# packages into web/).
 # Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -52,6 +53,8 @@ list_needs() {
     fi
     case $what in
         bench) list_bench_needs; return ;;
+        web) list_dashboard_needs; have chromium || need "Chromium, which looks at the pages" chromium; return 0 ;;
+        dashboard) list_dashboard_needs; return 0 ;;
         lint)
             have clang && have clang-format && have clang-tidy || need "clang's tools" clang clang-format clang-tidy
             return 0
@@ -141,6 +144,20 @@ list_client_needs() {
     done
 }
 
+list_dashboard_needs() {
+    have node || need "node, to run the dashboard" nodejs
+    have npm || need "npm, to get what it is made with" npm
+}
+
+# What package-lock.json names, unless it is there: the dashboard alone, or its tests as well.
+get_dashboard_packages() {
+    local wanted=(--omit=dev)
+    if [ "$what" = web ]; then wanted=(); fi
+    if (cd web && npm ls --silent "${wanted[@]}" >/dev/null 2>&1); then return 0; fi
+    echo "setup: installing the packages of the dashboard with npm into web/node_modules"
+    npm ci --silent --no-audit --no-fund --prefix web "${wanted[@]}"
+}
+
 # An extension of that version of the server, if the distribution has it.
 need_if_there() {  # version extension reason
     if [ -n "$1" ] && ! installed "postgresql-$1-$2" && apt-cache show "postgresql-$1-$2" >/dev/null 2>&1; then
@@ -170,7 +187,10 @@ need_node_pg() {
 
 list_needs
 if [ ${#packages[@]} -eq 0 ] && [ -z "$node_driver_from_npm" ]; then
-    if [ "$what" = bench ]; then exec bench/node/install.sh; fi
+    case $what in
+        bench) exec bench/node/install.sh ;;
+        web | dashboard) get_dashboard_packages ;;
+    esac
     exit 0
 fi
 
@@ -232,4 +252,7 @@ if [ -n "$node_driver_from_npm" ]; then
     have_node_pg || { echo "setup: node does not find node-postgres" >&2; exit 1; }
 fi
 
-if [ "$what" = bench ]; then bench/node/install.sh; fi
+case $what in
+    bench) bench/node/install.sh ;;
+    web | dashboard) get_dashboard_packages ;;
+esac

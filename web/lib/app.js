@@ -1,0 +1,132 @@
+// The routes: a page is a function of what was asked and of one read-only transaction; a change is a POST that ends with a
+// redirect to the page it came from.
+import { readFile } from 'node:fs/promises';
+import { Hono } from 'hono';
+import { bodyLimit } from 'hono/body-limit';
+import { CHANGES, change } from './actions.js';
+import { Problem, toProblem } from './database.js';
+import { addressOf } from './options.js';
+import { bulkPage, changeMany } from './pages/bulk.js';
+import { failuresPage } from './pages/failures.js';
+import { handlersPage } from './pages/handlers.js';
+import { jobPage } from './pages/job.js';
+import { jobsPage } from './pages/jobs.js';
+import { overviewPage } from './pages/overview.js';
+import { problemPage } from './pages/problems.js';
+import { queuePage, queuesPage } from './pages/queues.js';
+import { schedulesPage } from './pages/schedules.js';
+import { workersPage } from './pages/workers.js';
+import { Sessions, checkHost, setHeaders } from './security.js';
+import { View } from './view.js';
+
+// path, page, the entry of the navigation that it belongs to
+const ROUTES = [['/', overviewPage, '/'], ['/queues', queuesPage, '/queues'], ['/queue', queuePage, '/queues'], ['/jobs', jobsPage, '/jobs'],
+  ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'],
+  ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers']];
+const FILES = { '/app.css': 'text/css; charset=utf-8', '/app.js': 'text/javascript; charset=utf-8', '/icon.svg': 'image/svg+xml' };
+const MOST_POSTED = 256 * 1024;
+
+// The names under which browsers reach it: those it was told, and where it listens itself.
+function ownOrigins(options, port) {
+  const origins = new Set(options.origins);
+  if (options.local) for (const name of ['127.0.0.1', 'localhost', '[::1]']) origins.add(`http://${name}:${port}`);
+  return origins;
+}
+
+// Back to a page of ours, never to another site.
+function localAddress(options, back) {
+  const fallback = `${options.basePath}/`;
+  if (typeof back !== 'string' || !back.startsWith(fallback) || /^\/[/\\]/.test(back) || /[\0-\x1f\\]/.test(back)) return fallback;
+  return back;
+}
+
+export function createApp({ database, sampler, options, log = console.log }) {
+  const sessions = new Sessions(options);
+  let origins = ownOrigins(options, options.port);
+  const root = new Hono();
+  const app = options.basePath === '' ? root : root.basePath(options.basePath);
+
+  const viewOf = (c, rights, path) => {
+    const session = sessions.of(c);
+    const address = new URL(c.req.url);
+    return new View({ options, rights, token: sessions.token(session), told: sessions.hear(session), path, address: address.pathname + address.search });
+  };
+  const show = (c, page, status = 200) => {
+    c.header('Cache-Control', 'no-store');
+    return c.html(String(page), status);
+  };
+  const user = (c) => (options.userHeader ? c.req.header(options.userHeader) ?? null : undefined);
+
+  root.use(async (c, next) => {
+    setHeaders(c);
+    checkHost(c, origins);
+    await next();
+  });
+
+  for (const [path, page, entry] of ROUTES) {
+    app.get(path, async (c) => {
+      const rights = await database.rights();
+      const view = viewOf(c, rights, entry);
+      const given = { ...c.req.query(), ...c.req.param() };
+      return show(c, await database.read((query) => page(view, query, given, { sampler })));
+    });
+  }
+  app.get('/job', (c) => c.redirect(`${options.basePath}/job/${encodeURIComponent(c.req.query('id') ?? '')}`, 303));
+  // For whoever watches the process: whether it reaches the database.
+  app.get('/health', async (c) => {
+    await database.read((query) => query('SELECT 1'));
+    return c.text('ok\n');
+  });
+  for (const [path, type] of Object.entries(FILES)) {
+    const text = readFile(new URL(`../public${path}`, import.meta.url));
+    app.get(path, async (c) => {
+      c.header('Content-Type', type);
+      c.header('Cache-Control', 'no-cache');
+      return c.body(await text);
+    });
+  }
+
+  const posted = async (c, work) => {
+    const body = await c.req.parseBody();
+    sessions.checkPost(c, origins, body);
+    if (!options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
+    const rights = await database.rights();
+    const session = sessions.of(c);
+    const said = Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'token' && name !== 'back'));
+    const note = { at: new Date().toISOString(), change: new URL(c.req.url).pathname.slice(options.basePath.length + 1), user: user(c), role: rights.role, said };
+    try {
+      const told = await work(body, rights);
+      log(JSON.stringify({ ...note, done: told.text }));
+      sessions.tell(session, told.kind, told.text);
+    } catch (error) {
+      log(JSON.stringify({ ...note, error: error.message }));
+      throw error;
+    }
+    return c.redirect(localAddress(options, body.back), 303);
+  };
+  app.use('*', bodyLimit({ maxSize: MOST_POSTED, onError: () => { throw new Problem('argument', 'the form is too large', { status: 413 }); } }));
+  for (const what of Object.keys(CHANGES)) {
+    app.post(`/do/${what}`, (c) => posted(c, (body, rights) => change(database, rights, what, body)));
+  }
+  app.post('/bulk', (c) => posted(c, (body, rights) => changeMany(new View({ options, rights }), database, body)));
+
+  root.notFound((c) => fail(c, new Problem('missing', 'there is no such page', { status: 404 })));
+  root.onError((error, c) => fail(c, error));
+
+  async function fail(c, error) {
+    const problem = toProblem(error);
+    if (problem.kind === 'error' && !problem.cause?.code) console.error(problem.cause ?? problem);
+    if (c.req.path.endsWith('/health')) return c.text(`${problem.message}\n`, 503);
+    setHeaders(c);
+    if (problem.status === 503) c.header('Retry-After', '5');
+    // Not from a new query: the database may be what is missing.
+    const view = new View({ options, rights: database.known, path: '', address: `${options.basePath}/` });
+    return show(c, problemPage(view, problem), problem.status);
+  }
+
+  return {
+    fetch: root.fetch,
+    listening: (port) => { origins = ownOrigins(options, port); },
+    address: (port) => addressOf(options, port),
+  };
+}

@@ -1,0 +1,155 @@
+// The database: connections, transactions with their timeouts, and what the role that we are may read and call. The only
+// file that knows node-postgres.
+import pg from 'pg';
+
+// How long what a role may do is believed.
+const RIGHTS_MS = 5000;
+
+// Why a page cannot be shown; `kind` is for pages/problems.js.
+export class Problem extends Error {
+  constructor(kind, message, { cause, hint, status = 500 } = {}) {
+    super(message, { cause });
+    this.kind = kind;
+    this.hint = hint;
+    this.status = status;
+  }
+}
+
+const CONNECTION_LOST = /^(08|57P0)/;
+const NETWORK = new Set(['ECONNREFUSED', 'ECONNRESET', 'ENOENT', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH',
+  'ENOTFOUND', 'EAI_AGAIN', 'EACCES']);
+
+function isLost(error) {
+  return CONNECTION_LOST.test(error.code ?? '') || NETWORK.has(error.code) ||
+    /Connection terminated|Query read timeout|timeout exceeded when trying to connect|Client has encountered a connection error|not queryable/.test(error.message);
+}
+
+// What a reader can do about an error of the server or of the network.
+export function toProblem(error) {
+  if (error instanceof Problem) return error;
+  const more = { cause: error, hint: error.hint };
+  if (isLost(error)) return new Problem('lost', error.message, { ...more, status: 503 });
+  switch (error.code) {
+    case '57014':
+    case '55P03':
+      return new Problem('timeout', error.message, { ...more, status: 504 });
+    case '42501':
+      return new Problem('right', error.message, { ...more, status: 403 });
+    case '53300':
+      return new Problem('lost', error.message, { ...more, status: 503 });
+    case '3D000':
+    case '28000':
+    case '28P01':
+      return new Problem('login', error.message, { ...more, status: 503 });
+    default:
+      return new Problem('error', error.message, more);
+  }
+}
+
+const GET_RIGHTS = `
+SELECT current_user AS role, current_database() AS database, pg_is_in_recovery() AS standby,
+       current_setting('server_version') AS server, e.extversion AS version, quote_ident(n.nspname) AS schema,
+       ARRAY(SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+             WHERE s.nspname = 'jobq' AND c.relkind IN ('r', 'v') AND has_schema_privilege(s.oid, 'USAGE')
+               AND has_table_privilege(c.oid, 'SELECT')) AS tables,
+       EXISTS (SELECT FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+               JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'queue'
+               WHERE s.nspname = 'jobq' AND c.relname = 'operator_queues' AND has_schema_privilege(s.oid, 'USAGE')
+                 AND has_column_privilege(c.oid, a.attnum, 'SELECT')) AS some_queues,
+       ARRAY(SELECT DISTINCT p.proname::text FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid
+             WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+               AND d.refobjid = e.oid AND has_schema_privilege(p.pronamespace, 'USAGE')
+               AND has_function_privilege(p.oid, 'EXECUTE')) AS functions
+FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'jobq'`;
+
+// What runs in every transaction of ours: nothing of the role's own settings may change what a query means or costs.
+function beginning(mode, timeout) {
+  return `BEGIN ISOLATION LEVEL READ COMMITTED ${mode};
+    SET LOCAL statement_timeout = ${timeout}; SET LOCAL lock_timeout = 0;
+    SET LOCAL idle_in_transaction_session_timeout = ${timeout + 30000};
+    SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO, MDY';
+    SET LOCAL intervalstyle = 'postgres'; SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0`;
+}
+
+export class Database {
+  constructor(options) {
+    this.options = options;
+    this.pool = new pg.Pool({
+      ...(options.database && { connectionString: options.database }),
+      max: 6,
+      application_name: 'jobq-web',
+      connectionTimeoutMillis: 5000,
+      idleTimeoutMillis: 30000,
+    });
+    // A server that goes away ends idle connections: the pool drops them, and there is nothing else to do.
+    this.pool.on('error', () => {});
+    this.known = undefined;
+    this.knownAt = 0;
+  }
+
+  // Runs `work(query)` in a transaction; the error of a server or network becomes a Problem.
+  async transaction(mode, timeout, work) {
+    let client;
+    try {
+      client = await this.pool.connect();
+    } catch (error) {
+      throw toProblem(error);
+    }
+    const query = async (text, values = []) => {
+      const result = await client.query({ text, values, query_timeout: timeout + 10000 });
+      return result.rows;
+    };
+    let broken;
+    try {
+      await client.query({ text: beginning(mode, timeout), query_timeout: timeout + 10000 });
+      const result = await work(query);
+      await client.query('COMMIT');
+      return result;
+    } catch (error) {
+      const problem = toProblem(error);
+      broken = problem.kind === 'lost' ? error : undefined;
+      if (!broken) await client.query('ROLLBACK').catch((failure) => { broken = failure; });
+      throw problem;
+    } finally {
+      client.release(broken);
+    }
+  }
+
+  read(work) {
+    return this.transaction('READ ONLY', this.options.statementTimeout, work);
+  }
+
+  change(work) {
+    if (!this.options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
+    return this.transaction('READ WRITE', this.options.actionTimeout, work);
+  }
+
+  // Who we are and what we may do, in a transaction of its own unless it is known.
+  async rights() {
+    if (this.known && Date.now() - this.knownAt < RIGHTS_MS) return this.known;
+    const [row] = await this.read((query) => query(GET_RIGHTS));
+    if (!row) throw new Problem('extension', 'the database has no extension jobq', { status: 503 });
+    const tables = new Set(row.tables);
+    const functions = new Set(row.functions);
+    this.known = {
+      ...row,
+      reads: (...names) => names.every((name) => tables.has(name)),
+      calls: (...names) => names.every((name) => functions.has(name)),
+      // Functions stand in the schema that CREATE EXTENSION named.
+      call: (name) => `${row.schema}.${name}`,
+    };
+    this.knownAt = Date.now();
+    return this.known;
+  }
+
+  end() {
+    return this.pool.end();
+  }
+}
+
+// For parts of a page that cannot be shown without.
+export function mustRead(rights, ...names) {
+  const missing = names.filter((name) => !rights.reads(name));
+  if (missing.length === 0) return;
+  throw new Problem('right', `role "${rights.role}" may not read ${missing.map((name) => `jobq.${name}`).join(', ')}`, { status: 403 });
+}

@@ -1,0 +1,225 @@
+// The search for jobs: what a filter means, along which index it walks, where the next page begins. Whatever is kept, a page
+// looks at `scan` jobs at most, and says when it stopped there. No database here: only the SQL and what to make of its rows.
+import { STATUSES } from './sampler.js';
+
+export const AGES = { '1m': '1 minute', '10m': '10 minutes', '1h': '1 hour', '1d': '1 day', '7d': '7 days' };
+export const FIELDS = ['status', 'queue', 'kind', 'nokind', 'worker', 'error', 'key', 'older', 'dead', 'metadata'];
+
+// A filter of what a form or an address says; `problems` are for the reader. Empty fields are absent.
+export function parseFilter(given) {
+  const filter = {};
+  const problems = [];
+  for (const field of FIELDS) {
+    const value = given[field];
+    if (typeof value === 'string' && value !== '') filter[field] = value;
+  }
+  if (filter.status !== undefined && !STATUSES.includes(filter.status)) {
+    problems.push(`There is no status "${filter.status}".`);
+    delete filter.status;
+  }
+  if (filter.older !== undefined && !Object.hasOwn(AGES, filter.older)) {
+    problems.push(`There is no age "${filter.older}".`);
+    delete filter.older;
+  }
+  if (filter.nokind !== undefined) {
+    delete filter.kind;
+    filter.nokind = '1';
+  }
+  if (filter.dead !== undefined) filter.dead = '1';
+  if (filter.metadata !== undefined) {
+    try {
+      JSON.parse(filter.metadata);
+    } catch {
+      problems.push('Metadata: this is no JSON.');
+      delete filter.metadata;
+    }
+  }
+  for (const field of FIELDS) {
+    if (filter[field]?.includes('\0')) {
+      problems.push(`${field}: no text has a character 0.`);
+      delete filter[field];
+    }
+  }
+  return { filter, problems };
+}
+
+const BIGINT = /^-?\d{1,19}$/;
+const ANY_TEXT = /^[^\0]*$/;
+const ID_DOWN = [['id', 'bigint', BIGINT]];
+
+// Along which index a search walks. keys: columns and types of its order; `along` says it to the reader.
+export const WALKS = {
+  newest: {
+    along: 'newest first',
+    keys: ID_DOWN,
+    down: true,
+    from: () => 'jobq.jobs j',
+    where: () => 'true',
+  },
+  // Of failed jobs each has an attempt that did not complete; far fewer jobs than are kept do.
+  attempts: {
+    along: 'newest first, along the attempts that did not complete',
+    keys: ID_DOWN,
+    down: true,
+    share: 0.25,
+    from: ({ before, add }) => `(SELECT DISTINCT ON (a.job_id) a.job_id FROM jobq.attempts a
+        WHERE ${before ? `a.job_id < ${add(before[0])}::bigint` : 'true'} ORDER BY a.job_id DESC) c JOIN jobq.jobs j ON j.id = c.job_id`,
+    order: 'c.job_id',
+    where: () => 'true',
+    needs: ['attempts'],
+  },
+  ready: {
+    along: 'kind by kind, in the order in which they are claimed',
+    keys: [['_lane', 'bigint', BIGINT], ['priority', 'smallint', /^-?\d{1,5}$/], ['run_at', 'timestamptz', /^[-0-9:. +BC]{1,60}$/], ['id', 'bigint', BIGINT]],
+    from: () => 'jobq.jobs j',
+    where: ({ filter, add }) => {
+      const conditions = ['j._ready'];
+      if (filter.queue !== undefined || filter.kind !== undefined || filter.nokind) {
+        const lanes = [];
+        if (filter.queue !== undefined) lanes.push(`d.queue = ${add(filter.queue)}`);
+        if (filter.nokind || filter.kind !== undefined) lanes.push(`d.kind = ${add(filter.nokind ? '' : filter.kind)}`);
+        conditions.push(`j._lane = ANY (ARRAY(SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE ${lanes.join(' AND ')}))`);
+      }
+      return conditions.join(' AND ');
+    },
+    needs: ['lane_directory'],
+  },
+  due: {
+    along: 'the next one first',
+    keys: [['run_at', 'timestamptz', /^[-0-9:. +BC]{1,60}$/], ['id', 'bigint', BIGINT]],
+    from: () => 'jobq.jobs j',
+    where: () => 'j._due',
+  },
+  running: {
+    along: 'worker by worker; those claimed within the last second may be missing',
+    keys: [['worker_id', 'text', ANY_TEXT], ['id', 'bigint', BIGINT]],
+    from: () => 'jobq.jobs j',
+    where: ({ filter, add }) => `j._rescue_indexed${filter.worker === undefined ? '' : ` AND j.worker_id = ${add(filter.worker)}`}`,
+  },
+  // Those that wait for others, for a signal, or in the line of their group.
+  blocked: {
+    along: 'newest first; of a line of very many in groups not all',
+    keys: ID_DOWN,
+    down: true,
+    from: ({ before, add, scan }) => {
+      const below = (column) => (before ? `AND ${column} < ${add(before[0])}::bigint` : '');
+      return `(SELECT u.id FROM (
+          (SELECT d.job_id AS id FROM jobq.dependencies d WHERE d.active ${below('d.job_id')} ORDER BY d.job_id DESC LIMIT ${scan})
+          UNION (SELECT s.job_id FROM jobq.steps s WHERE s._awaited IS NOT NULL ${below('s.job_id')} ORDER BY s.job_id DESC LIMIT ${scan})
+          UNION (SELECT g.id FROM jobq.jobs g WHERE g._group_waiting IS NOT NULL ${below('g.id')} LIMIT ${scan})) u) c
+        JOIN jobq.jobs j ON j.id = c.id`;
+    },
+    order: 'c.id',
+    where: () => 'true',
+    needs: ['dependencies', 'steps'],
+  },
+  key: {
+    along: 'the unfinished job that has the key, and finished ones for which it is kept',
+    keys: ID_DOWN,
+    down: true,
+    from: () => 'jobq.jobs j',
+    where: ({ filter, add }) => {
+      const key = add(filter.key);
+      return `j.id = ANY (ARRAY(SELECT h.id FROM jobq.jobs h WHERE h._holds_key AND h.unique_key = ${key}
+          UNION SELECT k.job_id FROM jobq.kept_keys k WHERE k.unique_key = ${key}))`;
+    },
+    needs: ['kept_keys'],
+  },
+};
+
+export function walkOf(filter) {
+  if (filter.key !== undefined) return 'key';
+  switch (filter.status) {
+    case 'pending': return 'ready';
+    case 'scheduled': return 'due';
+    case 'processing': return 'running';
+    case 'blocked': return 'blocked';
+    case 'failed': return 'attempts';
+    default: return 'newest';
+  }
+}
+
+export function encodeCursor(walk, values) {
+  return Buffer.from(JSON.stringify([walk, ...values])).toString('base64url');
+}
+
+// The values of a cursor of this walk; undefined for anything else.
+export function decodeCursor(walk, text) {
+  if (typeof text !== 'string' || text.length > 2000) return undefined;
+  let values;
+  try {
+    values = JSON.parse(Buffer.from(text, 'base64url').toString());
+  } catch {
+    return undefined;
+  }
+  const { keys } = WALKS[walk];
+  if (!Array.isArray(values) || values.length !== keys.length + 1 || values[0] !== walk) return undefined;
+  const fits = keys.every(([, , pattern], i) => typeof values[i + 1] === 'string' && pattern.test(values[i + 1]));
+  return fits ? values.slice(1) : undefined;
+}
+
+// What the filter says of a row. `add` takes a value and returns its place holder.
+export function conditionsOf(filter, add) {
+  const conditions = [];
+  if (filter.status !== undefined) conditions.push(`j.status = ${add(filter.status)}::jobq.job_status`);
+  if (filter.queue !== undefined) {
+    const queue = add(filter.queue);
+    // A dead letter is of the queue it lies in and of the one it came from.
+    conditions.push(filter.dead ? `(j.queue = ${queue} OR j.dead_from = ${queue})` : `j.queue = ${queue}`);
+  }
+  if (filter.nokind) conditions.push("j.kind = ''");
+  if (filter.kind !== undefined) conditions.push(`j.kind = ${add(filter.kind)}`);
+  if (filter.worker !== undefined) conditions.push(`j.worker_id = ${add(filter.worker)}`);
+  if (filter.error !== undefined) conditions.push(`position(${add(filter.error)} in j.error) > 0`);
+  if (filter.key !== undefined) conditions.push(`j.unique_key = ${add(filter.key)}`);
+  if (filter.older !== undefined) conditions.push(`j.created_at < clock_timestamp() - ${add(AGES[filter.older])}::interval`);
+  if (filter.dead) conditions.push('j.dead_from IS NOT NULL');
+  if (filter.metadata !== undefined) conditions.push(`j.metadata @> ${add(filter.metadata)}::jsonb`);
+  return conditions;
+}
+
+export function parameters() {
+  const values = [];
+  return { values, add: (value) => `$${values.push(value)}` };
+}
+
+// The statement for one page of `limit` jobs that shows `columns` of j. Its rows carry `matches`, `n` and the keys k0, k1 ...:
+// the last job that it looks at comes in any case, so that the next page can begin behind it. No ORDER BY outside: it would read
+// all `scan` jobs where the first few match; what the server filters and limits keeps the order of what is below.
+export function searchStatement(filter, { before, columns, limit, scan }) {
+  const name = walkOf(filter);
+  const walk = WALKS[name];
+  const { values, add } = parameters();
+  const most = Math.max(1, Math.floor(scan * (walk.share ?? 1)));
+  const given = { filter, before, add, scan: most };
+  const from = walk.from(given);
+  const where = [walk.where(given)];
+  const order = walk.order ? [walk.order] : walk.keys.map(([column]) => `j.${column}`);
+  if (before && !walk.order) {
+    const places = walk.keys.map(([, type], i) => `${add(before[i])}::${type}`);
+    where.push(walk.keys.length === 1 ? `${order[0]} ${walk.down ? '<' : '>'} ${places[0]}`
+      : `(${order.join(', ')}) ${walk.down ? '<' : '>'} (${places.join(', ')})`);
+  }
+  const sorted = order.map((column) => `${column}${walk.down ? ' DESC' : ''}`).join(', ');
+  const matches = conditionsOf(filter, add).join(' AND ') || 'true';
+  const text = `
+SELECT ${columns}, j.matches, j.n, ${walk.keys.map((_, i) => `j.k${i}::text AS k${i}`).join(', ')}
+FROM (SELECT j.*, coalesce(${matches}, false) AS matches, row_number() OVER (ORDER BY ${sorted})::int AS n,
+             ${order.map((column, i) => `${column} AS k${i}`).join(', ')}
+      FROM ${from} WHERE ${where.join(' AND ')} ORDER BY ${sorted} LIMIT ${most}) j
+WHERE j.matches OR j.n = ${most}
+LIMIT ${limit + 2}`;
+  return { text, values, walk: name, most, limit };
+}
+
+// What the rows of that statement are: the jobs of the page, where the next one begins, and whether the bound ended it.
+export function searchResult({ walk, most, limit }, rows) {
+  const keysOf = (row) => WALKS[walk].keys.map((_, i) => row[`k${i}`] ?? '');
+  rows.sort((a, b) => a.n - b.n);
+  const found = rows.filter((row) => row.matches);
+  const jobs = found.slice(0, limit);
+  if (found.length > limit) return { jobs, next: encodeCursor(walk, keysOf(jobs.at(-1))), cut: false };
+  const last = rows.at(-1);
+  if (last?.n === most) return { jobs, next: encodeCursor(walk, keysOf(last)), cut: true };
+  return { jobs, next: undefined, cut: false };
+}

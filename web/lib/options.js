@@ -1,0 +1,104 @@
+// The command line. Where the database is and who connects say PGHOST, PGUSER and the like, or --database.
+import { parseArgs } from 'node:util';
+
+export class OptionError extends Error {}
+
+const OPTIONS = {
+  'database': { type: 'string', value: 'URL', text: 'postgresql://user@host/database; else PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSFILE ...' },
+  'host': { type: 'string', default: '127.0.0.1', value: 'ADDRESS', text: 'listen there' },
+  'port': { type: 'string', default: '8630', value: 'PORT', text: 'listen there; 0: any free port' },
+  'allow-changes': { type: 'boolean', default: false, text: 'pause, retry, cancel ...; without it nothing can be changed' },
+  'origin': { type: 'string', multiple: true, value: 'URL', text: 'how browsers reach it, if not directly: https://jobs.example.com; may be repeated' },
+  'base-path': { type: 'string', default: '', value: 'PATH', text: 'its path there: /jobq' },
+  'user-header': { type: 'string', value: 'NAME', text: 'header in which the proxy says who comes, for the log of changes' },
+  'statement-timeout': { type: 'string', default: '2s', value: 'TIME', text: 'for each query of a page: ms, s or min' },
+  'action-timeout': { type: 'string', default: '60s', value: 'TIME', text: 'for each change' },
+  'scan': { type: 'string', default: '20000', value: 'JOBS', text: 'so many jobs a search without an index looks at for a page' },
+  'page-size': { type: 'string', default: '50', value: 'ROWS', text: 'rows on a page' },
+  'bulk-size': { type: 'string', default: '1000', value: 'JOBS', text: 'jobs that one bulk change takes at most' },
+  'sample-interval': { type: 'string', default: '5s', value: 'TIME', text: 'between two points of the small graphs' },
+  'help': { type: 'boolean', default: false, text: 'this text' },
+};
+const LOCAL = new Set(['127.0.0.1', '::1', 'localhost']);
+const UNITS = { ms: 1, s: 1000, min: 60000 };
+
+export function parseTime(name, text, least) {
+  const match = /^(\d{1,9})(ms|s|min)?$/.exec(text);
+  const time = match ? Number(match[1]) * UNITS[match[2] ?? 'ms'] : NaN;
+  if (!(time >= least && time <= 86400000)) {
+    throw new OptionError(`--${name}: "${text}" is no time from ${least} ms to a day: write 500ms, 2s or 1min`);
+  }
+  return time;
+}
+
+export function parseCount(name, text, least, most) {
+  const count = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
+  if (!(count >= least && count <= most)) throw new OptionError(`--${name}: "${text}" is no number from ${least} to ${most}`);
+  return count;
+}
+
+function parseOrigin(text) {
+  let url;
+  try {
+    url = new URL(text);
+  } catch {
+    url = undefined;
+  }
+  if (!url || !/^https?:$/.test(url.protocol) || url.pathname !== '/' || url.search || url.hash || url.username) {
+    throw new OptionError(`--origin: "${text}" is not like https://jobs.example.com; the path is --base-path`);
+  }
+  return url.origin;
+}
+
+export function parseOptions(args) {
+  let values;
+  try {
+    const known = Object.fromEntries(Object.entries(OPTIONS).map(([name, { type, multiple, default: value }]) => [
+      name, { type, ...(multiple && { multiple }), ...(value !== undefined && { default: value }) }]));
+    values = parseArgs({ args, options: known, allowPositionals: false }).values;
+  } catch (error) {
+    throw new OptionError(`${error.message.split('\n')[0]} (--help lists the options)`);
+  }
+  const host = values.host;
+  const origins = (values.origin ?? []).map(parseOrigin);
+  const local = LOCAL.has(host);
+  if (!local && origins.length === 0) {
+    throw new OptionError(`--host ${host} is reachable from elsewhere: say by --origin how browsers reach it`);
+  }
+  const basePath = values['base-path'].replace(/\/+$/, '');
+  if (!/^(\/[\w.~-]+)*$/.test(basePath)) throw new OptionError(`--base-path: "${values['base-path']}" is not like /jobq`);
+  if (values['user-header'] !== undefined && !/^[\w-]{1,100}$/.test(values['user-header'])) {
+    throw new OptionError(`--user-header: "${values['user-header']}" is no name of a header`);
+  }
+  return {
+    help: values.help,
+    database: values.database,
+    host,
+    local,
+    port: parseCount('port', values.port, 0, 65535),
+    allowChanges: values['allow-changes'],
+    origins,
+    basePath,
+    userHeader: values['user-header'],
+    statementTimeout: parseTime('statement-timeout', values['statement-timeout'], 10),
+    actionTimeout: parseTime('action-timeout', values['action-timeout'], 10),
+    scan: parseCount('scan', values.scan, 100, 1000000),
+    pageSize: parseCount('page-size', values['page-size'], 5, 500),
+    bulkSize: parseCount('bulk-size', values['bulk-size'], 1, 5000),
+    sampleInterval: parseTime('sample-interval', values['sample-interval'], 100),
+  };
+}
+
+export function addressOf(options, port) {
+  if (options.origins.length > 0) return options.origins[0] + options.basePath;
+  return `http://${options.host.includes(':') ? `[${options.host}]` : options.host}:${port}${options.basePath}`;
+}
+
+export function usage() {
+  const lines = Object.entries(OPTIONS).map(([name, option]) => {
+    const left = `  --${name}${option.value ? ` ${option.value}` : ''}`;
+    const standard = typeof option.default === 'string' && option.default !== '' ? ` (${option.default})` : '';
+    return `${left.padEnd(28)}${option.text}${standard}`;
+  });
+  return ['usage: jobq-web [OPTION]...', 'The dashboard of jobq, for a browser.', '', ...lines].join('\n');
+}

@@ -1,0 +1,135 @@
+// Changes of many jobs: first what they would be, then, confirmed, those jobs and no others. The functions jobq_retry_jobs and
+// the like read all jobs that are kept; here the search of the list finds some, and each is changed by its id.
+import { Problem, mustRead } from '../database.js';
+import { html, notice, number, table } from '../html.js';
+import { WALKS, conditionsOf, parameters, parseFilter, walkOf } from '../jobs_search.js';
+import { jobsTable, searchJobs } from './jobs.js';
+
+const CHUNK = 100;   // jobs of one transaction
+const SHOWN = 20;
+
+// done: the statuses afterwards in which the change has happened.
+export const ACTIONS = {
+  retry: { label: 'Retry', call: 'jobq_retry', statuses: ['scheduled', 'completed', 'failed', 'cancelled'], done: ['pending', 'blocked', 'scheduled'] },
+  cancel: { label: 'Cancel', call: 'jobq_cancel', statuses: ['scheduled', 'blocked', 'pending', 'processing'], done: ['cancelled', 'processing'], danger: true },
+  delete: { label: 'Delete', call: 'jobq_delete', statuses: ['scheduled', 'blocked', 'pending', 'completed', 'failed', 'cancelled'], done: ['scheduled', 'blocked', 'pending', 'completed', 'failed', 'cancelled'], danger: true },
+  redrive: { label: 'Redrive', call: 'jobq_redrive', statuses: ['failed'] },
+};
+
+function actionOf(view, name, filter) {
+  const action = Object.hasOwn(ACTIONS, name ?? '') ? ACTIONS[name] : undefined;
+  if (!action) throw new Problem('argument', 'there is no such change', { status: 400 });
+  if (!view.options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
+  if (!view.mayCall(action.call)) throw new Problem('right', `role "${view.rights.role}" may not call ${action.call}`, { status: 403 });
+  if (!action.statuses.includes(filter.status)) {
+    throw new Problem('argument', `choose one of the statuses ${action.statuses.join(', ')} first`, { status: 400 });
+  }
+  if (name === 'redrive' && filter.queue === undefined) throw new Problem('argument', 'choose a queue first', { status: 400 });
+  return action;
+}
+
+function summary(filter) {
+  return table('The filter', [{ label: 'Field', cell: ([name]) => name }, { label: 'Value', wide: true, cell: ([, value]) => value }], Object.entries(filter));
+}
+
+function countsBy(jobs) {
+  const counts = new Map();
+  for (const { queue, kind } of jobs) {
+    const key = JSON.stringify([queue, kind]);
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  return [...counts].map(([key, count]) => [...JSON.parse(key), count]).sort((a, b) => b[2] - a[2]).slice(0, SHOWN);
+}
+
+export async function bulkPage(view, query, given) {
+  const { filter, problems } = parseFilter(given);
+  if (problems.length > 0) throw new Problem('argument', problems.join(' '), { status: 400 });
+  const action = actionOf(view, given.action, filter);
+  const { bulkSize } = view.options;
+  const { jobs, next, cut, most } = await searchJobs(view, query, filter, { limit: bulkSize });
+  const exactly = next === undefined;
+  const verb = action.label.toLowerCase();
+  const many = exactly ? `${number(jobs.length)} job${jobs.length === 1 ? ' matches' : 's match'}.`
+    : cut ? `${number(jobs.length)} jobs match among the ${number(most)} that it has looked at. There may be more.`
+      : `More than ${number(jobs.length)} jobs match. These are the first, and the most that are changed at once.`;
+  const label = given.action === 'redrive' ? `Redrive up to ${number(bulkSize)} dead letters` : `${action.label} ${number(jobs.length)} job${jobs.length === 1 ? '' : 's'}`;
+  const confirm = html`<label class="check"><input type="checkbox" name="sure" value="1" required> I want to ${verb} them</label>`;
+  const rate = given.action === 'redrive' ? html`<p>Each begins anew, with all its attempts, in the queue it came from; the oldest first. jobq_redrive reads all jobs that are kept: some 0.1 s for each 100,000.</p>
+<label>At most so many a second <input name="per_second" inputmode="decimal" pattern="[0-9]{1,6}(\\.[0-9]{1,6})?"><small>empty: all at once</small></label>` : '';
+  return view.page(`${action.label} jobs`, html`${summary(filter)}<p><strong>${many}</strong></p>
+${jobs.length === 0 ? '' : html`${table('By queue and kind', [
+    { label: 'Queue', cell: ([queue]) => view.queue(queue) }, { label: 'Kind', cell: ([, kind]) => kind },
+    { label: 'Jobs', number: true, cell: ([, , count]) => number(count) }], countsBy(jobs))}
+${given.action === 'redrive' ? '' : notice('warn', `Exactly these jobs are changed, those that still match when you press the button. Of the unfinished ones that depend on them, cancelled jobs cancel those.`)}
+${view.form('/bulk', { label, danger: action.danger, back: view.href('/jobs', filter),
+    hidden: { ...filter, action: given.action, ids: given.action === 'redrive' ? '' : jobs.map((job) => job.id).join(' ') }, fields: html`${rate}${confirm}` })}`}
+<p class="more">${view.link('Back to the list', '/jobs', filter)}</p>
+${jobs.length === 0 ? '' : html`<h2>The first ${number(Math.min(SHOWN, jobs.length))} of them</h2>${jobsTable(view, jobs.slice(0, SHOWN), 'None.')}`}`);
+}
+
+// ---- the change
+
+function statementOf(view, action, filter, ids) {
+  const { values, add } = parameters();
+  const conditions = [`j.id = ANY (${add(ids)}::bigint[])`, ...conditionsOf(filter, add)];
+  return { text: `SELECT s.id, ${view.rights.call(action.call)}(s.id)::text AS status
+    FROM (SELECT j.id FROM jobq.jobs j WHERE ${conditions.join(' AND ')} ORDER BY j.id OFFSET 0) s`, values };
+}
+
+// A chunk in one transaction; where one job's error (its unique key is taken, a trigger of somebody's) would keep the others from
+// their change, each in its own.
+async function changeChunk(view, database, action, filter, ids, found) {
+  try {
+    const { text, values } = statementOf(view, action, filter, ids);
+    const rows = await database.change((query) => query(text, values));
+    for (const row of rows) {
+      if (action.done.includes(row.status)) found.changed += 1;
+    }
+  } catch (problem) {
+    if (problem.kind !== 'error') throw problem;
+    if (ids.length === 1) {
+      found.failed += 1;
+      found.error ??= `job ${ids[0]}: ${problem.message}`;
+      return;
+    }
+    for (const id of ids) await changeChunk(view, database, action, filter, [id], found);
+  }
+}
+
+function parseIds(text, most) {
+  const ids = (text ?? '').split(' ').filter((id) => id !== '');
+  if (ids.length === 0 || ids.length > most || !ids.every((id) => /^\d{1,19}$/.test(id) && BigInt(id) <= 9223372036854775807n)) {
+    throw new Problem('argument', 'the list of jobs is not what the preview made', { status: 400 });
+  }
+  return ids;
+}
+
+async function redrive(view, database, filter, body) {
+  const rate = body.per_second ?? '';
+  if (rate !== '' && !/^[0-9]{1,6}(\.[0-9]{1,6})?$/.test(rate)) throw new Problem('argument', 'so many a second: a number', { status: 400 });
+  const [{ count }] = await database.change((query) => query(
+    `SELECT ${view.rights.call('jobq_redrive')}($1, max_jobs => $2, per_second => $3) AS count`, [filter.queue, view.options.bulkSize, rate === '' ? null : rate]));
+  return { kind: 'good', text: `Redriven: ${number(count)} dead letters.` };
+}
+
+// What has happened, in words: { kind, text }.
+export async function changeMany(view, database, body) {
+  const { filter, problems } = parseFilter(body);
+  if (problems.length > 0) throw new Problem('argument', problems.join(' '), { status: 400 });
+  const action = actionOf(view, body.action, filter);
+  mustRead(view.rights, 'jobs', ...(WALKS[walkOf(filter)].needs ?? []));
+  if (body.sure !== '1') throw new Problem('argument', 'tick the box that says that you want it', { status: 400 });
+  if (body.action === 'redrive') return redrive(view, database, filter, body);
+  const ids = parseIds(body.ids, view.options.bulkSize);
+  const found = { changed: 0, failed: 0, error: undefined };
+  let stopped;
+  for (let i = 0; i < ids.length && !stopped; i += CHUNK) {
+    await changeChunk(view, database, action, filter, ids.slice(i, i + CHUNK), found).catch((problem) => { stopped = problem; });
+  }
+  const left = ids.length - found.changed - found.failed;
+  const texts = [`${action.label}: ${number(found.changed)} of ${number(ids.length)} jobs.`];
+  if (found.failed > 0) texts.push(`${number(found.failed)} could not be changed (${found.error}).`);
+  if (stopped) texts.push(`It stopped: ${stopped.message}. The other ${number(left)} are as they were.`);
+  else if (left > 0) texts.push(`${number(left)} no longer matched, and were left alone.`);
+  return { kind: stopped || found.failed > 0 ? 'bad' : 'good', text: texts.join(' ') };
+}

@@ -1,0 +1,163 @@
+// One job: what it is to do, what became of it and why, what it depends on; and what may be done with it. Each part needs a
+// right of its own: who lacks it sees the others.
+import { Problem } from '../database.js';
+import { badge, block, definitions, html, notice, number, span, table, time, timestamp } from '../html.js';
+import { graph } from '../graph.js';
+import { explainTable } from './queues.js';
+
+const ROWS = 100;
+const GRAPH_JOBS = 40;
+const LARGE = 262144;   // bytes as stored: what is larger is not read
+
+const value = (column) => `CASE WHEN pg_column_size(j.${column}) <= ${LARGE} THEN left(jsonb_pretty(j.${column}), 100000)
+  WHEN j.${column} IS NOT NULL THEN '(' || pg_size_pretty(pg_column_size(j.${column})::bigint) || ' as stored: read it with psql)' END AS ${column}`;
+const SHARED = `j.id, j.queue, j.kind, j.status, j.priority, j.attempts, j.max_attempts, j.version, j.requires, j.worker_id, j.created_at, j.run_at,
+  j.started_at, j.last_heartbeat, j.finished_at, j.cancel_requested_at, j.error, j.heartbeat_timeout::text,
+  ${['payload', 'metadata', 'progress', 'result'].map(value).join(', ')}`;
+const OWN = `, j.unique_key, j.unique_for::text, j.group_key, j.concurrency_key, j.lost_attempts, j.max_runtime::text, j.dead_from`;
+
+async function readJob(view, query, id) {
+  const { rights } = view;
+  if (rights.reads('jobs')) {
+    const [row] = await query(`SELECT ${SHARED}${OWN} FROM jobq.jobs j WHERE j.id = $1`, [id]);
+    return row;
+  }
+  if (!rights.calls('jobq_get')) return null;
+  const [row] = await query(`SELECT ${SHARED} FROM ${rights.call('jobq_get')}($1) j`, [id]);
+  return row;
+}
+
+const UNFINISHED = new Set(['scheduled', 'blocked', 'pending', 'processing']);
+
+export function jobActions(view, job, steps) {
+  const parts = [];
+  const id = { id: job.id };
+  if (job.status !== 'pending' && job.status !== 'processing' && job.status !== 'blocked' && view.mayCall('jobq_retry')) {
+    parts.push(view.form('/do/retry', { label: job.dead_from ? `Redrive to ${job.dead_from}` : job.status === 'scheduled' ? 'Run now' : 'Retry', hidden: id }));
+    if (steps.length > 0 && view.mayCall('jobq_retry_from')) {
+      parts.push(html`<details><summary>Retry from a step ...</summary>${view.form('/do/retry_from', { label: 'Retry from it', hidden: id, fields: html`<label>Step <select name="step">${
+        steps.map((step) => html`<option>${step.name}</option>`)}</select><small>it and what was saved after it are done anew</small></label>` })}</details>`);
+    }
+  }
+  if (UNFINISHED.has(job.status) && view.mayCall('jobq_cancel') && job.cancel_requested_at === null) {
+    parts.push(view.confirmed('/do/cancel', { label: 'Cancel', hidden: id, ask: job.status === 'processing' ? 'Its worker is asked to stop.' : 'It will not run. Jobs that depend on it are cancelled, too.' }));
+  }
+  if (job.status !== 'processing' && view.mayCall('jobq_delete')) {
+    parts.push(view.confirmed('/do/delete', { label: 'Delete', hidden: id, ask: 'The job and its attempts are gone for good.', back: view.href('/jobs', { queue: job.queue }) }));
+  }
+  return parts.length === 0 ? '' : html`<div class="actions">${parts}</div>`;
+}
+
+function factsOf(view, job) {
+  return definitions([
+    ['Queue', view.queue(job.queue)], ['Kind', job.kind], ['Priority', String(job.priority)],
+    ['Attempts', html`${number(job.attempts)} of ${number(job.max_attempts)}${job.lost_attempts ? `, ${number(job.lost_attempts)} lost their worker` : ''}`],
+    ['Enqueued', html`${timestamp(job.created_at)} (${time(job.created_at)})`],
+    ['Due', html`${timestamp(job.run_at)} (${time(job.run_at)})`],
+    ['Claimed', job.started_at && html`${timestamp(job.started_at)} (${time(job.started_at)})`],
+    ['Worker', job.worker_id],
+    ['Last heartbeat', job.status === 'processing' ? time(job.last_heartbeat) : ''],
+    ['Ended', job.finished_at && html`${timestamp(job.finished_at)} (${time(job.finished_at)}${job.started_at && job.status === 'completed' ? `, it took ${span((job.finished_at - job.started_at) / 1000)}` : ''})`],
+    ['Asked to stop', job.cancel_requested_at && time(job.cancel_requested_at)],
+    ['Dead letter from', job.dead_from && view.queue(job.dead_from)],
+    ['Version', job.version === 0 ? '' : String(job.version)], ['Requires', (job.requires ?? []).join(', ')],
+    ['Unique key', job.unique_key && html`<code>${job.unique_key}</code>${job.unique_for ? `, kept for ${job.unique_for} afterwards` : ''}`],
+    ['Group', job.group_key], ['Concurrency key', job.concurrency_key],
+    ['Heartbeat timeout', job.heartbeat_timeout], ['Longest run', job.max_runtime],
+  ]);
+}
+
+async function attemptsPart(view, query, id) {
+  if (!view.rights.reads('attempts')) return '';
+  const rows = await query(`SELECT a.attempt, a.outcome, a.worker_id, a.started_at, a.finished_at, a.reported, left(a.error, 4000) AS error
+    FROM jobq.attempts a WHERE a.job_id = $1 ORDER BY a.finished_at DESC LIMIT ${ROWS}`, [id]);
+  return html`<h2>Attempts that did not complete</h2>${table('Attempts, the latest first', [
+    { label: 'Attempt', number: true, cell: (row) => row.attempt },
+    { label: 'Outcome', cell: (row) => badge(row.outcome) },
+    { label: 'Worker', cell: (row) => html`${row.worker_id}${row.reported ? '' : ' (taken away)'}` },
+    { label: 'Began', cell: (row) => time(row.started_at) },
+    { label: 'Took', number: true, cell: (row) => (row.started_at ? span((row.finished_at - row.started_at) / 1000) : '') },
+    { label: 'Error', wide: true, cell: (row) => row.error },
+  ], rows)}`;
+}
+
+async function logPart(view, query, id) {
+  if (!view.rights.calls('jobq_log')) return { rows: undefined, part: '' };
+  const rows = await query(`SELECT * FROM ${view.rights.call('jobq_log')}($1) LIMIT ${2 * ROWS}`, [id]);
+  return { rows, part: html`<h2>History</h2>${table('Its life', [
+    { label: 'At', cell: (row) => timestamp(row.at) },
+    { label: 'Event', cell: (row) => row.event },
+    { label: 'Attempt', number: true, cell: (row) => row.attempt },
+    { label: 'Worker', cell: (row) => row.worker_id },
+    { label: 'Detail', wide: true, cell: (row) => row.detail },
+  ], rows)}` };
+}
+
+async function readSteps(view, query, id) {
+  if (!view.rights.reads('steps')) return [];
+  return query(`SELECT s.number, s.name, s.kind, s.state, s.saved_at, s.until, s.event, s.jobs,
+      CASE WHEN pg_column_size(s.result) <= 8192 THEN left(s.result::text, 500) WHEN s.result IS NOT NULL THEN '(large)' END AS result
+    FROM jobq.steps s WHERE s.job_id = $1 ORDER BY s.number LIMIT ${ROWS}`, [id]);
+}
+
+function stepsPart(view, steps) {
+  if (steps.length === 0) return '';
+  return html`<h2>Steps</h2>${table('Steps', [
+    { label: 'Step', cell: (row) => row.name },
+    { label: 'What', cell: (row) => row.kind },
+    { label: 'State', cell: (row) => badge(row.state) },
+    { label: 'At', cell: (row) => time(row.saved_at) },
+    { label: 'Until', cell: (row) => time(row.until) },
+    { label: 'Awaits', cell: (row) => html`${row.event}${(row.jobs ?? []).slice(0, 10).map((id) => html` ${view.job(id)}`)}${(row.jobs ?? []).length > 10 ? ' ...' : ''}` },
+    { label: 'Result', wide: true, cell: (row) => html`<code>${row.result}</code>` },
+  ], steps)}`;
+}
+
+const RELATED = [['dependencies', 'Depends on', 'd.depends_on', 'd.job_id'], ['dependencies', 'Others that depend on it', 'd.job_id', 'd.depends_on'],
+  ['children', 'Has spawned', 'd.child_id', 'd.parent_id'], ['children', 'Spawned by', 'd.parent_id', 'd.child_id']];
+
+async function relatedPart(view, query, id) {
+  const parts = [];
+  if (view.rights.reads('jobs')) {
+    for (const [relation, label, other, own] of RELATED) {
+      if (!view.rights.reads(relation)) continue;
+      const rows = await query(`SELECT ${other} AS id, j.status, j.kind FROM jobq.${relation} d LEFT JOIN jobq.jobs j ON j.id = ${other}
+        WHERE ${own} = $1 ORDER BY ${other} LIMIT ${ROWS + 1}`, [id]);
+      if (rows.length === 0) continue;
+      parts.push([label, html`<ul class="jobs">${rows.slice(0, ROWS).map((row) => html`<li>${view.job(row.id)} ${row.kind} ${row.status ? badge(row.status) : '(deleted)'}</li>`)}</ul>${
+        rows.length > ROWS ? `and more than ${ROWS}` : ''}`]);
+    }
+  }
+  let drawing = '';
+  if (view.rights.calls('jobq_dot')) {
+    const [{ dot }] = await query(`SELECT ${view.rights.call('jobq_dot')}($1, $2) AS dot`, [id, GRAPH_JOBS]);
+    drawing = dot === null ? '' : graph(view, dot, String(id));
+  }
+  if (parts.length === 0 && drawing === '') return '';
+  return html`<h2>Other jobs</h2>${definitions(parts)}${drawing}`;
+}
+
+export async function jobPage(view, query, { id }) {
+  if (!/^\d{1,19}$/.test(id) || BigInt(id) > 9223372036854775807n) throw new Problem('missing', `"${id}" is no number of a job`, { status: 404 });
+  const { rights } = view;
+  const job = await readJob(view, query, id);
+  const log = await logPart(view, query, id);
+  if (job === undefined || (job === null && (log.rows ?? []).length === 0)) {
+    if (job === null && log.rows === undefined) throw new Problem('right', `role "${rights.role}" may see no jobs`, { status: 403 });
+    throw new Problem('missing', `there is no job ${id}`, { status: 404 });
+  }
+  const steps = job ? await readSteps(view, query, id) : [];
+  const explained = (job === null || UNFINISHED.has(job.status)) && rights.calls('jobq_explain')
+    ? await query(`SELECT * FROM ${rights.call('jobq_explain')}($1) LIMIT 20`, [id]) : [];
+  const texts = job ? [['Error', job.error], ['Payload', job.payload], ['Result', job.result], ['Progress', job.progress], ['Metadata', job.metadata]]
+    .filter(([, text]) => text !== null) : [];
+  return view.page(`Job ${id}`, html`
+${job ? html`<p>${badge(job.status)} ${job.dead_from ? badge('failed', 'dead letter') : ''}</p>${jobActions(view, job, steps)}${factsOf(view, job)}`
+    : notice('warn', `Role "${rights.role}" may not read jobs: payload, result and settings are not shown.`)}
+${explained.length > 0 ? html`<h2>Why it does not run, or where it is</h2>${explainTable(view, explained)}` : ''}
+${texts.map(([label, text]) => html`<h2>${label}</h2>${block(label, text)}`)}
+${await attemptsPart(view, query, id)}
+${log.part}
+${stepsPart(view, steps)}
+${job ? await relatedPart(view, query, id) : ''}`, { live: true });
+}

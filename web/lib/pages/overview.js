@@ -1,0 +1,91 @@
+// The first page: how much waits and runs, at which rates, and what somebody should look at.
+import { badge, definitions, html, notice, number, rate, span, table, time } from '../html.js';
+import { sparkline } from '../sparkline.js';
+import { STATUSES } from '../sampler.js';
+import { groupsOf, groupTable } from './failures.js';
+import { agesOf, countsNotice } from './queues.js';
+
+const LATE = 60;   // seconds: a claimable job that is due for longer is worth a look
+const BUSIEST = 10;
+
+function totals(rows) {
+  const sum = {};
+  for (const status of STATUSES) sum[status] = rows.reduce((all, row) => all + row[status], 0);
+  for (const name of ['enqueued', 'claimed', 'completions', 'failures', 'losses']) {
+    const known = rows.filter((row) => row[name] !== null);
+    sum[name] = known.length === 0 ? null : known.reduce((all, row) => all + row[name], 0);
+  }
+  return sum;
+}
+
+export async function alarms(view, query, rows, ages) {
+  const found = [];
+  const { rights } = view;
+  for (const row of rows) {
+    if (row.paused && row.pending > 0) found.push(html`Queue ${view.queue(row.queue)} is paused, and ${number(row.pending)} jobs wait.`);
+    if (!row.paused && ages.get(row.queue) > LATE) {
+      found.push(html`Queue ${view.queue(row.queue)}: its oldest claimable job has been due for ${span(ages.get(row.queue))}.`);
+    }
+  }
+  if (rights.reads('schedules')) {
+    for (const row of await query('SELECT name, error FROM jobq.schedules WHERE error IS NOT NULL ORDER BY name LIMIT 10')) {
+      found.push(html`Schedule ${view.link(row.name, '/schedules')}: ${row.error}`);
+    }
+  }
+  if (rights.reads('handlers')) {
+    for (const row of await query("SELECT queue, kind, reason FROM jobq.handlers WHERE state = 'broken' ORDER BY queue, kind LIMIT 10")) {
+      found.push(html`Handler of ${view.queue(row.queue)} ${row.kind}: ${view.link('broken', '/handlers')}, ${row.reason}`);
+    }
+  }
+  return found;
+}
+
+async function worker(query) {
+  const [row] = await query(`SELECT state, last_round, next_round, last_error, last_error_at, last_error_over_at, note
+    FROM jobq.workers WHERE database = current_database()`);
+  return row;
+}
+
+function workerPart(row) {
+  if (!row) return notice('warn', 'No background worker serves this database: is jobq preloaded?');
+  const failing = row.last_error !== null && row.last_error_over_at === null;
+  return html`<p>Background worker: ${badge(failing ? 'failed' : 'idle', row.state)} last round ${time(row.last_round) || 'never'}. ${row.note ?? ''}</p>
+${failing ? notice('bad', html`Its last error, ${time(row.last_error_at)}: ${row.last_error}`) : ''}`;
+}
+
+export async function overviewPage(view, query, _, { sampler }) {
+  const { rights } = view;
+  const stats = await sampler.stats(query);
+  const { rows } = stats;
+  const sum = totals(rows);
+  // An age is looked up in an index for each queue: of those where something waits, and not of thousands.
+  const ages = await agesOf(query, rows.filter((row) => row.pending > 0).sort((a, b) => b.pending - a.pending).slice(0, 50));
+  const found = await alarms(view, query, rows, ages);
+  const seconds = sampler.seconds();
+  const rates = [['Enqueued', sum.enqueued, 'enqueued'], ['Claimed', sum.claimed, 'claimed'], ['Completed', sum.completions, 'completed'],
+    ['Failed or lost', sum.failures === null ? null : sum.failures + sum.losses, 'errors']];
+  const busiest = [...rows].sort((a, b) => b.pending + b.processing - a.pending - a.processing || (b.claimed ?? 0) - (a.claimed ?? 0)).slice(0, BUSIEST);
+  return view.page('Overview', html`
+${countsNotice(stats)}
+<ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { status })}"><b>${number(sum[status])}</b> ${badge(status)}</a></li>`)}</ul>
+<h2>What to look at</h2>
+${found.length === 0 ? html`<p class="empty">Nothing: no queue is late or paused with jobs, no schedule or handler is broken.</p>`
+    : html`<ul class="alarms">${found.slice(0, 20).map((line) => html`<li>${line}</li>`)}</ul>`}
+${rights.reads('workers') ? workerPart(await worker(query)) : ''}
+<h2>The last ${span(seconds)}</h2>
+<ul class="graphs"><li><span>Pending <b>${number(sum.pending)}</b></span>${sparkline('Pending', sampler.series('pending'), { seconds })}</li>
+<li><span>Running <b>${number(sum.processing)}</b></span>${sparkline('Running', sampler.series('processing'), { seconds })}</li>
+${rates.map(([label, value, name]) => html`<li><span>${label} <b>${rate(value)}</b></span>${sparkline(label, sampler.series(name), { rates: true, seconds })}</li>`)}</ul>
+<h2>Busiest queues</h2>
+${table('Queues with the most jobs that wait or run', [
+    { label: 'Queue', cell: (row) => html`${view.queue(row.queue)} ${row.paused ? badge('paused') : ''}` },
+    { label: 'Pending', number: true, cell: (row) => number(row.pending) },
+    { label: 'Running', number: true, cell: (row) => number(row.processing) },
+    { label: 'Oldest', number: true, cell: (row) => span(ages.get(row.queue)) },
+    { label: 'Completed', number: true, cell: (row) => rate(row.completions) },
+    { label: 'Pending before', cell: (row) => sparkline(`Pending in ${row.queue}`, sampler.series('pending', row.queue), { seconds }) },
+  ], busiest, { empty: 'There is no queue yet: SELECT jobq_enqueue(...) makes one.' })}
+${rights.reads('attempts') ? html`<h2>Latest failures</h2>${groupTable(view, (await groupsOf(view, query, { scan: 1000 })).groups.slice(0, 5))}
+${view.more('/failures', {}, 'All failures')}` : ''}
+${definitions([['Queues', number(rows.length)]])}`, { live: true });
+}

@@ -1,0 +1,163 @@
+// All queues, and one of them: its numbers, why it stands still, settings, limits, and what may be changed of it.
+import { Problem, mustRead } from '../database.js';
+import { badge, definitions, html, notice, number, rate, span, table, time } from '../html.js';
+import { sparkline } from '../sparkline.js';
+import { STATUSES } from '../sampler.js';
+
+// Seconds for which the oldest claimable job of each has been due.
+export async function agesOf(query, rows) {
+  const found = await query(`SELECT s.queue, extract(epoch FROM s.oldest_pending_age)::float8 AS age FROM jobq.queue_stats s
+    WHERE s.queue = ANY ($1)`, [rows.map((row) => row.queue)]);
+  return new Map(found.filter((row) => row.age !== null).map((row) => [row.queue, row.age]));
+}
+
+export function countsNotice({ counts, at }) {
+  if (!counts) return '';
+  return notice('warn', html`jobq is not preloaded, or still counts: these numbers come from reading all jobs, which costs more the more are kept. They are those of ${
+    at ? time(at) : 'a moment that has not come yet'}.`);
+}
+
+export async function queuesPage(view, query, given, { sampler }) {
+  if (!view.rights.reads('queue_stats') && view.rights.some_queues) return ownQueuesPage(view, query);
+  mustRead(view.rights, 'queue_stats', 'queues');
+  const stats = await sampler.stats(query);
+  const { pageSize } = view.options;
+  const search = (given.search ?? '').slice(0, 63);
+  const after = given.after ?? '';
+  // jobq.queues has those that have settings and no job yet.
+  const named = await query(`SELECT q.queue, q.paused, q.max_depth, q.dead_letter_queue FROM jobq.queues q
+    WHERE q.queue COLLATE "C" > $1 AND position($2 in q.queue) > 0 ORDER BY q.queue COLLATE "C" LIMIT $3`, [after, search, pageSize + 1]);
+  const shown = named.slice(0, pageSize);
+  const byName = new Map(stats.rows.map((row) => [row.queue, row]));
+  const rows = shown.map((row) => ({ ...Object.fromEntries(STATUSES.map((status) => [status, 0])), ...byName.get(row.queue), ...row }));
+  const ages = stats.counts ? new Map() : await agesOf(query, rows.filter((row) => row.pending > 0));
+  const seconds = sampler.seconds();
+  const count = (status) => ({ label: status, number: true, cell: (row) => (row[status] > 0 ? view.link(number(row[status]), '/jobs', { queue: row.queue, status }) : '0') });
+  return view.page('Queues', html`${countsNotice(stats)}
+<form method="get" class="filter" role="search"><label>Name contains <input name="search" value="${search}" maxlength="63"></label><button>Search</button></form>
+${table('Queues', [
+    { label: 'Queue', cell: (row) => html`${view.queue(row.queue)} ${row.paused ? badge('paused') : ''}` },
+    count('pending'), count('processing'), count('scheduled'), count('blocked'), count('completed'), count('failed'), count('cancelled'),
+    { label: 'Oldest', number: true, cell: (row) => span(ages.get(row.queue)) },
+    { label: 'Claimed', number: true, cell: (row) => rate(row.claimed) },
+    { label: 'Pending before', cell: (row) => sparkline(`Pending in ${row.queue}`, sampler.series('pending', row.queue), { seconds }) },
+    ...(view.mayCall('jobq_pause_queue', 'jobq_resume_queue') ? [{ label: 'Claims', cell: (row) => pauseForm(view, row) }] : []),
+  ], rows, { empty: search ? 'No queue has such a name.' : 'There is no queue yet.' })}
+${named.length > pageSize ? view.more('/queues', { search, after: shown.at(-1).queue }, 'More queues') : ''}`, { live: true });
+}
+
+// For a role that was granted certain queues: it sees these, and no counts.
+async function ownQueuesPage(view, query) {
+  const rows = await query('SELECT o.queue FROM jobq.operator_queues o ORDER BY o.queue COLLATE "C" LIMIT 1000');
+  return view.page('Queues', html`${notice('warn', `Role "${view.rights.role}" was granted certain queues: counts, lists and searches need the right to all of them. Single jobs it sees by their ids.`)}
+${table('Your queues', [{ label: 'Queue', cell: (row) => view.queue(row.queue) }], rows)}${jobForm(view)}`);
+}
+
+export function jobForm(view) {
+  return html`<form method="get" action="${view.href('/job')}" class="filter"><label>Job <input name="id" inputmode="numeric" pattern="[0-9]{1,19}" required></label><button>Show</button></form>`;
+}
+
+function pauseForm(view, row) {
+  return view.form('/do/' + (row.paused ? 'resume_queue' : 'pause_queue'),
+    { label: html`${row.paused ? 'Resume' : 'Pause'} <span class="hidden">${row.queue}</span>`, hidden: { queue: row.queue } });
+}
+
+export function explainTable(view, rows) {
+  return table('Why', [
+    { label: 'Reason', cell: (row) => badge(row.reason) },
+    { label: 'Detail', wide: true, cell: (row) => row.detail },
+    { label: 'Jobs', cell: (row) => html`${(row.jobs ?? []).slice(0, 10).map((id) => html`${view.job(id)} `)}${(row.jobs ?? []).length > 10 ? '...' : ''}` },
+    { label: 'Processes', cell: (row) => (row.pids ?? []).join(' ') },
+    { label: 'Until', cell: (row) => time(row.until) },
+  ], rows);
+}
+
+const SETTINGS = [['max_attempts', 'Attempts'], ['backoff_base', 'Backoff from'], ['backoff_max', 'Backoff to'],
+  ['heartbeat_timeout', 'Heartbeat timeout'], ['max_lost', 'Lost workers'], ['max_runtime', 'Longest run'], ['on_max_runtime', 'After that'],
+  ['keep_completed', 'Completed jobs are kept'], ['keep_failed', 'Failed jobs are kept'], ['max_depth', 'May wait at most'],
+  ['on_full', 'When full'], ['dead_letter_queue', 'Dead letters go to'], ['priority_ageing', 'Priority ageing'], ['round_robin', 'Keys take turns']];
+
+async function settingsOf(query, queue) {
+  const [row] = await query(`SELECT q.paused, q.has_settings, ${SETTINGS.map(([name]) => `q.${name}::text`).join(', ')}
+    FROM jobq.queues q WHERE q.queue = $1`, [queue]);
+  return row;
+}
+
+function limitsPart(view, queue, limits) {
+  const may = view.mayCall('jobq_set_limit');
+  return html`<h2>Limits</h2>
+${table('Limits', [
+    { label: 'Of', cell: (row) => (row.key === null ? 'the whole queue' : row.key === '*' ? 'each other key' : html`key <code>${row.key}</code>`) },
+    { label: 'Running', number: true, cell: (row) => (row.max_running === null ? '' : `${number(row.running)} of ${number(row.max_running)}`) },
+    { label: 'Rate', number: true, cell: (row) => (row.rate === null ? '' : `${number(row.rate)} each ${row.per}`) },
+    { label: 'May start now', number: true, cell: (row) => number(row.tokens) },
+    { label: 'Next', cell: (row) => time(row.next_token) },
+    ...(may ? [{ label: 'Change', cell: (row) => view.confirmed('/do/set_limit', { label: 'Remove', ask: 'Jobs that it holds back may run at once.', hidden: { queue, key: row.key ?? '' } }) }] : []),
+  ], limits, { empty: 'No limits.' })}
+${may ? html`<details><summary>Set a limit ...</summary>${view.form('/do/set_limit', { label: 'Set the limit', hidden: { queue }, fields: html`
+<label>Concurrency key <input name="key" maxlength="255"><small>empty: the whole queue; *: each key that has no limit of its own</small></label>
+<label>Running at once <input name="max_running" type="number" min="0" max="1000000"></label>
+<label>Starts <input name="rate" type="number" min="1" max="2147483647"></label>
+<label>in each <input name="per" placeholder="1 minute" maxlength="60"></label>` })}</details>` : ''}`;
+}
+
+function actionsPart(view, queue, settings, deadLetters) {
+  const parts = [];
+  if (view.mayCall('jobq_pause_queue', 'jobq_resume_queue')) parts.push(pauseForm(view, { queue, paused: settings.paused }));
+  if (view.mayCall('jobq_alter_queue')) {
+    parts.push(html`<details><summary>Depth ...</summary>${view.form('/do/set_depth', { label: 'Set the depth', hidden: { queue }, fields: html`
+<label>Jobs that may wait <input name="max_depth" type="number" min="0" max="2147483647" required value="${settings.max_depth ?? ''}"><small>about so many; 0: any number</small></label>
+<label>When it is full <select name="on_full">${['reject', 'drop_oldest'].map((choice) => html`<option${choice === settings.on_full ? html` selected` : ''}>${choice}</option>`)}</select></label>` })}</details>`);
+  }
+  if (deadLetters && view.mayCall('jobq_redrive') && view.rights.reads('jobs')) parts.push(view.link('Redrive dead letters ...', '/bulk', { action: 'redrive', queue, status: 'failed', dead: '1' }));
+  return parts.length === 0 ? '' : html`<div class="actions">${parts}</div>`;
+}
+
+export async function queuePage(view, query, given, { sampler }) {
+  const { rights } = view;
+  const queue = given.name ?? '';
+  if (!rights.reads('queue_stats', 'queues')) {
+    if (!rights.some_queues) mustRead(rights, 'queue_stats', 'queues');
+    return ownQueuePage(view, query, queue);
+  }
+  const settings = await settingsOf(query, queue);
+  const stats = await sampler.stats(query);
+  const row = stats.rows.find((one) => one.queue === queue);
+  if (!settings && !row) throw new Problem('missing', `there is no queue "${queue}"`, { status: 404 });
+  const ages = stats.counts ? new Map() : await agesOf(query, [{ queue }]);
+  const seconds = sampler.seconds();
+  const limits = rights.reads('limits') ? await query(`SELECT l.key, l.max_running, l.running, l.rate, l.per::text, l.tokens, l.next_token
+    FROM jobq.limits l WHERE l.queue = $1 ORDER BY l.key NULLS FIRST LIMIT 100`, [queue]) : [];
+  const explained = rights.calls('jobq_explain_queue') ? await query(`SELECT * FROM ${rights.call('jobq_explain_queue')}($1) LIMIT 50`, [queue]) : [];
+  const sources = await query('SELECT q.queue FROM jobq.queues q WHERE q.dead_letter_queue = $1 ORDER BY q.queue LIMIT 20', [queue]);
+  const lanes = rights.reads('lanes') ? await query(`SELECT l.kind, l.version, l.requires FROM jobq.lanes l WHERE l.queue = $1
+    ORDER BY l.kind, l.version, l.requires LIMIT 51`, [queue]) : [];
+  const dead = Boolean(settings?.dead_letter_queue) || sources.length > 0;
+  return view.page(`Queue ${queue}`, html`${countsNotice(stats)}
+<p>${settings?.paused ? badge('paused') : badge('idle', 'open')} ${sources.length > 0 ? html`Dead letters come from ${sources.map((one) => html`${view.queue(one.queue)} `)}` : ''}</p>
+${actionsPart(view, queue, settings ?? {}, dead)}
+<ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { queue, status })}"><b>${number(row?.[status] ?? 0)}</b> ${badge(status)}</a></li>`)}</ul>
+<ul class="graphs"><li><span>Pending, the oldest due for <b>${span(ages.get(queue)) || 'none'}</b></span>${sparkline('Pending', sampler.series('pending', queue), { seconds })}</li>
+<li><span>Running</span>${sparkline('Running', sampler.series('processing', queue), { seconds })}</li>
+<li><span>Enqueued <b>${rate(row?.enqueued)}</b></span>${sparkline('Enqueued', sampler.series('enqueued', queue), { rates: true, seconds })}</li>
+<li><span>Completed <b>${rate(row?.completions)}</b></span>${sparkline('Completed', sampler.series('completed', queue), { rates: true, seconds })}</li>
+<li><span>Failed or lost <b>${rate(row?.failures)}</b></span>${sparkline('Failed or lost', sampler.series('errors', queue), { rates: true, seconds })}</li></ul>
+<h2>What happens in it</h2>${explainTable(view, explained)}
+${limitsPart(view, queue, limits)}
+<h2>Settings</h2>${settings ? definitions(SETTINGS.map(([name, label]) => [label, name === 'dead_letter_queue' && settings[name] ? view.queue(settings[name]) : settings[name]])) : ''}
+${lanes.length > 0 ? html`<h2>Kinds</h2>${table('Kinds of its jobs', [
+    { label: 'Kind', cell: (lane) => view.link(lane.kind || '(none)', '/jobs', { queue, status: 'pending', ...(lane.kind ? { kind: lane.kind } : { nokind: '1' }) }) },
+    { label: 'Version', number: true, cell: (lane) => lane.version },
+    { label: 'Requires', cell: (lane) => (lane.requires ?? []).join(', ') },
+  ], lanes.slice(0, 50))}${lanes.length > 50 ? html`<p>There are more.</p>` : ''}` : ''}`, { live: true });
+}
+
+async function ownQueuePage(view, query, queue) {
+  const { rights } = view;
+  const [own] = await query('SELECT o.queue FROM jobq.operator_queues o WHERE o.queue = $1', [queue]);
+  if (!own) throw new Problem('missing', `role "${rights.role}" was not granted a queue "${queue}"`, { status: 404 });
+  const explained = await query(`SELECT * FROM ${rights.call('jobq_explain_queue')}($1) LIMIT 50`, [queue]);
+  const actions = ['pause_queue', 'resume_queue'].filter((name) => view.mayCall(`jobq_${name}`))
+    .map((name) => view.form(`/do/${name}`, { label: name === 'pause_queue' ? 'Pause' : 'Resume', hidden: { queue } }));
+  return view.page(`Queue ${queue}`, html`<div class="actions">${actions}</div><h2>What happens in it</h2>${explainTable(view, explained)}${jobForm(view)}`);
+}

@@ -1,0 +1,71 @@
+// What all pages share: the frame around them, links, forms that change something.
+import { html, notice } from './html.js';
+
+export const PAGES = [['/', 'Overview'], ['/queues', 'Queues'], ['/jobs', 'Jobs'], ['/failures', 'Failures'],
+  ['/schedules', 'Schedules'], ['/workers', 'Workers'], ['/handlers', 'Handlers']];
+
+// One for each request: it knows the address of the dashboard, the session, and whether anything may be changed.
+export class View {
+  constructor({ options, rights, token, told, path, address }) {
+    Object.assign(this, { options, rights, token, told, path, address });
+  }
+
+  href(path, parameters = {}) {
+    const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== '');
+    const query = new URLSearchParams(given).toString();
+    return `${this.options.basePath}${path}${query ? `?${query}` : ''}`;
+  }
+
+  link(text, path, parameters) {
+    return html`<a href="${this.href(path, parameters)}">${text}</a>`;
+  }
+
+  queue(name) {
+    return name === null ? '' : this.link(name, '/queue', { name });
+  }
+
+  job(id) {
+    return id === null ? '' : this.link(id, `/job/${id}`);
+  }
+
+  // Whether the buttons of these functions are shown: else the reader is told why not, once, in the footer.
+  mayCall(...functions) {
+    return this.options.allowChanges && !this.rights.standby && this.rights.calls(...functions);
+  }
+
+  // A form that posts; `fields` hold what the reader says, `hidden` what the page says.
+  form(action, { label, hidden = {}, fields = '', danger = false, back = this.address }) {
+    return html`<form method="post" action="${this.href(action)}"><input type="hidden" name="token" value="${this.token}">
+<input type="hidden" name="back" value="${back}">${Object.entries(hidden).map(([name, value]) =>
+      html`<input type="hidden" name="${name}" value="${value}">`)}${fields}<button${danger ? html` class="danger"` : ''}>${label}</button></form>`;
+  }
+
+  // The same for what cannot be taken back: it is opened first.
+  confirmed(action, { ask, ...form }) {
+    return html`<details class="confirm"><summary>${form.label} ...</summary>${this.form(action, { ...form, danger: true, fields: html`<p>${ask}</p>${form.fields}` })}</details>`;
+  }
+
+  more(path, parameters, text) {
+    return html`<p class="more">${this.link(text, path, parameters)}</p>`;
+  }
+
+  page(title, content, { live = false } = {}) {
+    const { rights, options } = this;
+    const state = !rights ? 'no connection' : html`${rights.database} as ${rights.role}${rights.standby ? ', a standby' : ''}`;
+    const mode = !options.allowChanges ? 'Read-only: it was started without --allow-changes.'
+      : rights?.standby ? 'Read-only: the server is a standby.' : '';
+    return html`<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>${title} - jobq</title>
+<link rel="icon" href="${this.href('/icon.svg')}"><link rel="stylesheet" href="${this.href('/app.css')}">
+<script src="${this.href('/app.js')}" defer></script></head>
+<body><a class="skip" href="#content">Skip to the content</a>
+<header><span class="brand">jobq</span><nav aria-label="Pages"><ul>${PAGES.map(([path, name]) =>
+      html`<li><a href="${this.href(path)}"${path === this.path ? html` aria-current="page"` : ''}>${name}</a></li>`)}</ul></nav></header>
+<main id="content" tabindex="-1"${live ? html` data-live` : ''}><h1>${title}</h1>
+${this.told ? html`<div role="status">${notice(this.told.kind, this.told.text)}</div>` : ''}
+${content}</main>
+<footer><p>${state}${rights ? html`, PostgreSQL ${rights.server}, jobq ${rights.version}` : ''}. Times are UTC. ${mode}</p></footer>
+</body></html>`;
+  }
+}

@@ -1,0 +1,245 @@
+// The pages in a real browser: two widths, light and dark, axe, keyboard, without JavaScript, live refresh, hostile names.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { chromium } from 'playwright-core';
+import { becomesTrue, is, like, ok } from './harness.mjs';
+import { EVIL } from './seed.mjs';
+
+const require = createRequire(import.meta.url);
+const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+const WIDTHS = { narrow: { width: 360, height: 740 }, wide: { width: 1280, height: 800 } };
+const PATIENCE = 120000;
+
+export function launch() {
+  // In a container there are no namespaces for its sandbox; it sees pages of ours only.
+  return chromium.launch({ executablePath: process.env.WEB_CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
+}
+
+async function open(browser, options = {}) {
+  const context = await browser.newContext({ viewport: WIDTHS.wide, ...options });
+  context.setDefaultTimeout(PATIENCE);
+  const page = await context.newPage();
+  const complaints = [];
+  page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) complaints.push(message.text()); });
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  page.on('dialog', (dialog) => { complaints.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  return { context, page, complaints };
+}
+
+export function pagesOf(ids) {
+  return { overview: '/', queues: '/queues', queue: '/queue?name=emails', 'queue with dead letters': '/queue?name=payments', jobs: '/jobs', 'failed jobs': '/jobs?status=failed&error=timeout',
+    job: `/job/${ids.ship}`, 'failed job': `/job/${ids.failed}`, 'dead letter': `/job/${ids.dead}`, 'job with steps': `/job/${ids.flow}`, bulk: '/bulk?action=retry&status=failed&queue=imports',
+    schedules: '/schedules', workers: '/workers', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
+    'hostile job': `/job/${ids.evil}`, 'missing job': '/job/999999999', 'empty list': '/jobs?queue=nothing' };
+}
+
+async function looks(browser, address, ids) {
+  for (const [width, viewport] of Object.entries(WIDTHS)) {
+    for (const colorScheme of ['light', 'dark']) {
+      const { context, page, complaints } = await open(browser, { viewport, colorScheme });
+      for (const [name, path] of Object.entries(pagesOf(ids))) {
+        const what = `${name}, ${width}, ${colorScheme}`;
+        complaints.length = 0;
+        const response = await page.goto(address + path);
+        const expected = name === 'missing job' ? 404 : 200;
+        is(response.status(), expected, `${what}: answers ${expected}`);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        is(wide, 0, `${what}: nothing beside the screen`);
+        const { violations } = await page.evaluate(async (source) => {
+          // eslint-disable-next-line no-new-func
+          if (!window.axe) (0, Function)(source).call(window);
+          return window.axe.run(document, { resultTypes: ['violations'] });
+        }, axe).catch(async () => {
+          // The policy of the page forbids to make functions of text: over the protocol it may.
+          await page.evaluate(axe);
+          return page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+        });
+        is(violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary?.split('\n')[1] ?? ''}`), [], `${what}: axe finds nothing`);
+        is(complaints.filter((text) => !(expected === 404 && /404/.test(text)) && !/unsafe-eval/.test(text)), [], `${what}: the browser complains of nothing`);
+        ok(await page.evaluate(() => window.xss === undefined && document.querySelector('main img, main script, [onerror]') === null), `${what}: no name has become markup`);
+      }
+      await context.close();
+    }
+  }
+}
+
+async function hostile(browser, address, ids) {
+  const { context, page } = await open(browser);
+  for (const path of ['/queues', `/queue?name=${encodeURIComponent(EVIL)}`, `/job/${ids.evil}`, '/failures', '/schedules', '/workers', '/handlers', `/jobs?queue=${encodeURIComponent(EVIL)}`,
+    `/jobs?error=${encodeURIComponent(EVIL)}&status=failed`]) {
+    await page.goto(address + path);
+    const [text, values] = await page.evaluate(() => [document.querySelector('main').textContent, [...document.querySelectorAll('input')].map((input) => input.value)]);
+    ok(text.includes(EVIL) || values.includes(EVIL), `${path.slice(0, 40)}: the hostile name is shown as it is`);
+  }
+  await page.goto(`${address}/job/${ids.evil}`);
+  const shown = await page.evaluate(() => document.querySelector('[aria-label="Payload"]').textContent);
+  like(shown, /<script>window\.xss=2<\/script>/, 'a hostile payload is shown as text');
+  like(await page.evaluate(() => document.querySelector('.graph')?.textContent ?? ''), /<script>/, 'a hostile kind in the graph is text');
+  await page.goto(`${address}/job/${ids.evilFailed}`);
+  ok((await page.evaluate(() => document.querySelector('[aria-label="Error"]').textContent)).includes(EVIL), 'a hostile error is shown as text');
+  is(await page.evaluate(() => window.xss), undefined, 'nothing of it has run');
+  await context.close();
+}
+
+async function focusOf(page) {
+  return page.evaluate(() => {
+    const one = document.activeElement;
+    const style = getComputedStyle(one);
+    const box = one.getBoundingClientRect();
+    const rect = one.querySelector('rect');
+    return { tag: one.tagName, text: (one.textContent || one.getAttribute('aria-label') || one.name || '').trim().slice(0, 60), body: one === document.body,
+      visible: (style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2) || (rect !== null && parseFloat(getComputedStyle(rect).strokeWidth) >= 4),
+      inside: box.right > 0 && box.bottom > 0 && box.left < innerWidth };
+  });
+}
+
+async function keyboard(browser, address, ids) {
+  const { context, page } = await open(browser);
+  await page.goto(address);
+  await page.keyboard.press('Tab');
+  const first = await focusOf(page);
+  is([first.text, first.inside, first.visible], ['Skip to the content', true, true], 'keyboard: the first stop is the skip link, which comes into sight');
+  await page.keyboard.press('Enter');
+  is(await page.evaluate(() => document.activeElement.id), 'content', 'keyboard: it leads to the content');
+  for (const path of ['/', '/queues', '/queue?name=emails', '/jobs?status=failed', `/job/${ids.ship}`, `/job/${ids.failed}`, '/bulk?action=retry&status=failed&queue=imports', '/schedules']) {
+    await page.goto(address + path);
+    const wanted = await page.evaluate(() => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, summary, [tabindex="0"]')]
+      .filter((one) => one.checkVisibility()).length);
+    const stops = [];
+    for (let i = 0; i < wanted + 5; i += 1) {
+      await page.keyboard.press('Tab');
+      const stop = await focusOf(page);
+      if (stop.body) break;
+      stops.push(stop);
+    }
+    is(stops.length, wanted, `keyboard: ${path}: each of ${wanted} stops is reached`);
+    is(stops.filter((stop) => !stop.visible || !stop.inside).map((stop) => `${stop.tag} ${stop.text}`), [], `keyboard: ${path}: one sees where one is`);
+    const unlabelled = await page.evaluate(() => [...document.querySelectorAll('input:not([type=hidden]), select')].filter((one) => one.labels.length === 0 || one.labels[0].textContent.trim() === '').length);
+    is(unlabelled, 0, `keyboard: ${path}: each field has a label`);
+  }
+  await context.close();
+}
+
+// A change by keyboard alone: a limit is set, and told of.
+async function changeByKeyboard(browser, address, { value, sql }) {
+  const { context, page } = await open(browser);
+  await page.goto(`${address}/queue?name=idle`);
+  const press = async (text) => {
+    for (let i = 0; i < 200; i += 1) {
+      await page.keyboard.press('Tab');
+      if ((await focusOf(page)).text.startsWith(text)) return;
+    }
+    throw new Error(`${text} is not reached`);
+  };
+  await press('Set a limit');
+  await page.keyboard.press('Enter');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('7');
+  await press('Set the limit');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('[role=status] .notice.good');
+  is(await value("SELECT max_running FROM jobq.limit_settings WHERE queue = 'idle'"), 7, 'keyboard: a limit is set');
+  await sql("SELECT jobq_set_limit('idle')");
+  await context.close();
+}
+
+async function withoutScript(browser, address, ids, { value, sql }) {
+  const { context, page, complaints } = await open(browser, { javaScriptEnabled: false });
+  for (const [name, path] of Object.entries(pagesOf(ids))) {
+    await page.goto(address + path);
+    ok((await page.locator('h1').textContent()).length > 0 && await page.locator('nav a').count() === 7, `without JavaScript: ${name}`);
+  }
+  await page.goto(`${address}/jobs`);
+  await page.getByLabel('Status').selectOption('failed');
+  await page.getByLabel('Error contains').fill('no such product');
+  await page.getByRole('button', { name: 'Search' }).click();
+  is(await page.locator('tbody tr').count(), 50, 'without JavaScript: a search fills a page');
+  is(await page.getByRole('link', { name: 'Next page' }).count(), 0, 'without JavaScript: fifty match, there is no next page');
+  await page.goto(`${address}/queue?name=backlog`);
+  await page.getByRole('button', { name: 'Resume' }).click();
+  like(await page.locator('[role=status]').textContent(), /goes on/, 'without JavaScript: a queue is resumed, and the page says so');
+  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'backlog'"), false, 'without JavaScript: it is');
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await becomesTrue('the queue is paused', () => value("SELECT paused FROM jobq.queues WHERE queue = 'backlog'"));
+  const job = await value("SELECT jobq_enqueue('emails', run_at => now() + interval '1 day')");
+  await page.goto(`${address}/job/${job}`);
+  await page.locator('summary', { hasText: 'Cancel' }).click();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  is(await value('SELECT status::text FROM jobq.jobs WHERE id = $1', [job]), 'cancelled', 'without JavaScript: a job is cancelled, after a second press');
+  await sql('SELECT jobq_delete($1)', [job]);
+  is(complaints, [], 'without JavaScript: nothing to complain of');
+  await context.close();
+}
+
+async function live(browser, address, { value, sql }) {
+  const { context, page } = await open(browser);
+  await page.goto(`${address}/queue?name=idle`);
+  await page.getByRole('button', { name: 'Live: off' }).click();
+  is(await page.getByRole('button', { name: 'Live: on' }).getAttribute('aria-pressed'), 'true', 'live: it is on');
+  const job = await value("SELECT jobq_enqueue('idle')");
+  await becomesTrue('the page shows the new job', async () => /1\s*pending/.test(await page.locator('.tiles').textContent()));
+  ok(true, 'live: the page follows');
+  await page.locator('summary', { hasText: 'Depth' }).click();
+  const rounds = await page.evaluate(() => document.querySelector('main').dataset.refreshed);
+  await page.getByLabel('Jobs that may wait').fill('77');
+  await sql('SELECT jobq_cancel($1)', [job]);
+  await page.waitForTimeout(11000);   // two rounds: that something does not happen can only be waited for
+  is([await page.evaluate(() => document.querySelector('main').dataset.refreshed), await page.getByLabel('Jobs that may wait').inputValue()], [rounds, '77'], 'live: it rests while somebody writes');
+  await page.getByLabel('Jobs that may wait').fill('1000');
+  await page.locator('summary', { hasText: 'Depth' }).click();
+  await page.locator('h1').click();
+  await becomesTrue('the page goes on', async () => /0\s*pending/.test(await page.locator('.tiles').textContent()));
+  ok(true, 'live: it goes on');
+  await context.close();
+}
+
+// Somebody else's page posts a form of its own to the dashboard, in a browser that has a session there.
+async function elsewhere(browser, address, { value }, server) {
+  const { context, page } = await open(browser);
+  await page.goto(`${address}/queues`);
+  const attack = await server(`<form method="post" action="${address}/do/pause_queue"><input name="queue" value="emails"><input name="token" value="guess"></form><script>document.forms[0].submit()</script>`);
+  const answer = page.waitForResponse((response) => response.request().method() === 'POST');
+  await page.goto(attack);
+  is((await answer).status(), 403, 'a form of somebody else\'s page is refused');
+  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), false, 'and changes nothing');
+  const framed = await server(`<iframe src="${address}/"></iframe>`);
+  await page.goto(framed);
+  const inside = await page.frames()[1]?.content().catch(() => '') ?? '';
+  ok(!inside.includes('<main'), 'somebody else\'s page cannot frame it');
+  await context.close();
+}
+
+async function screenshots(browser, address, ids, directory) {
+  const shots = [['overview', '/', {}], ['job-dark', `/job/${ids.ship}`, { colorScheme: 'dark', height: 760 }],
+    ['failures', '/failures', { height: 420 }], ['jobs-narrow', '/jobs?status=failed&queue=emails', { viewport: WIDTHS.narrow }]];
+  for (const [name, path, { height, ...options }] of shots) {
+    const { context, page } = await open(browser, { viewport: { width: 1000, height: height ?? 700 }, ...options });
+    await page.goto(address + path);
+    await page.screenshot({ path: `${directory}/${name}.png` });
+    await context.close();
+  }
+}
+
+export async function inBrowser({ readOnly, writable, ids, db, server, directory }) {
+  const browser = await launch();
+  try {
+    console.log(`# Chromium ${browser.version()}`);
+    await looks(browser, writable, ids);
+    await hostile(browser, writable, ids);
+    await keyboard(browser, writable, ids);
+    await changeByKeyboard(browser, writable, db);
+    await withoutScript(browser, writable, ids, db);
+    await live(browser, writable, db);
+    await elsewhere(browser, writable, db, server);
+    const { context, page } = await open(browser);
+    for (const [name, path] of Object.entries(pagesOf(ids))) {
+      await page.goto(readOnly + path);
+      is(await page.locator('form[method=post]').count(), 0, `read-only: ${name} has no button that changes anything`);
+    }
+    await context.close();
+    if (directory) await screenshots(browser, readOnly, ids, directory);
+  } finally {
+    await browser.close();
+  }
+}

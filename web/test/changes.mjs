@@ -1,0 +1,171 @@
+// What a dashboard refuses and what it changes, by plain HTTP: a browser would not send half of it.
+import { becomesTrue, dashboard, is, like, ok, post, request, session, textOf } from './harness.mjs';
+
+const ids = (page) => /name="ids" value="([^"]*)"/.exec(page.text)?.[1];
+
+export async function refusals({ readOnly, writable, db }) {
+  const { value } = db;
+  const paused = () => value("SELECT paused FROM jobq.queues WHERE queue = 'emails'");
+  const good = await session(writable);
+  ok(good.cookie && good.token, 'a page gives a session and a token');
+  const cookie = good.page.headers['set-cookie'][0];
+  ok(/HttpOnly/i.test(cookie) && /SameSite=Lax/i.test(cookie) && /Path=\//.test(cookie), 'the cookie is HttpOnly and SameSite', cookie);
+  const other = await session(writable);
+  const pause = { queue: 'emails', back: '/queues' };
+  for (const [name, given] of [['without a token', { ...good, token: undefined }], ['with a wrong token', { ...good, token: 'x' }], ['with the token of another session', { ...good, token: other.token }],
+    ['without a session', { ...good, cookie: undefined }], ['from another origin', { ...good, origin: 'http://evil.example' }], ['without an origin', { ...good, origin: null }],
+    ['from a null origin', { ...good, origin: 'null' }], ['from our port of another scheme', { ...good, origin: writable.replace('http:', 'https:') }]]) {
+    const answer = await post(writable, '/do/pause_queue', pause, given);
+    is(answer.status, 403, `a change ${name} is refused`);
+    is(await paused(), false, `a change ${name} changes nothing`);
+  }
+  is((await request(writable, { path: '/do/pause_queue?queue=emails', headers: { cookie: good.cookie } })).status, 404, 'no GET changes anything');
+  const rebound = await request(writable, { path: '/queues', headers: { host: 'evil.example' } });
+  is(rebound.status, 421, 'it does not answer for somebody else\'s name');
+  ok(!rebound.text.includes('emails'), 'nor tell of queues there');
+  is((await request(writable, { path: '/queues', headers: { host: `localhost:${new URL(writable).port}` } })).status, 200, 'localhost is one of its names');
+  const headers = good.page.headers;
+  like(headers['content-security-policy'], /default-src 'none'; script-src 'self'; style-src 'self'/, 'a strict policy');
+  ok(!/unsafe|\*|data:|http/.test(headers['content-security-policy']), 'without exceptions');
+  is([headers['x-content-type-options'], headers['x-frame-options'], headers['cache-control'], headers['referrer-policy']], ['nosniff', 'DENY', 'no-store', 'same-origin'], 'and its companions');
+  ok(!/ style="|<style| on[a-z]+="|<script>/.test(good.page.text), 'nothing inline');
+  const jumped = await post(writable, '/do/resume_queue', { queue: 'emails', back: '//evil.example/' }, good);
+  is([jumped.status, jumped.headers.location], [303, '/'], 'it redirects to no other site');
+  is((await post(writable, '/do/pause_queue', { queue: 'x'.repeat(300000) }, good)).status, 413, 'too large a form is refused');
+  is((await post(writable, '/do/drop_queue', { queue: 'emails' }, good)).status, 404, 'there is no such change');
+
+  // Read-only: even with the token of a session of its own.
+  const closed = await session(readOnly);
+  is(closed.token, undefined, 'read-only: no page has a form that changes anything');
+  const { createHmac } = await import('node:crypto');
+  const guess = createHmac('sha256', 'x').update('x').digest('base64url');
+  for (const [path, fields] of [['/do/pause_queue', pause], ['/do/retry', { id: '1' }], ['/do/cancel', { id: '1' }], ['/bulk', { action: 'delete', status: 'failed', ids: '1', sure: '1' }]]) {
+    is((await post(readOnly, path, fields, { ...closed, token: guess })).status, 403, `read-only: ${path} is refused`);
+  }
+  is((await request(readOnly, { path: '/bulk?action=retry&status=failed' })).status, 403, 'read-only: there is no preview');
+  like(textOf(closed.page.text), /Read-only: it was started without --allow-changes/, 'read-only: the page says so');
+}
+
+async function say(writable, path, fields, wanted, name) {
+  const who = await session(writable);
+  const answer = await post(writable, path, { back: '/queues', ...fields }, who);
+  if (!is(answer.status, 303, `${name}: is done`)) { console.log(`# ${textOf(answer.text).slice(0, 600)}`); return ''; }
+  const next = await request(writable, { path: answer.headers.location, headers: { cookie: who.cookie } });
+  const told = textOf(/<div role="status">(.*?)<\/div>/s.exec(next.text)?.[1] ?? '');
+  like(told, wanted, `${name}: and told`);
+  const again = await request(writable, { path: '/queues', headers: { cookie: who.cookie } });
+  ok(!again.text.includes('role="status"'), `${name}: once`);
+  return told;
+}
+
+async function wrong(writable, path, fields, wanted, name) {
+  const who = await session(writable);
+  const answer = await post(writable, path, { back: '/queues', ...fields }, who);
+  is(answer.status, 400, `${name}: is refused`);
+  like(textOf(answer.text), wanted, `${name}: with a reason`);
+}
+
+export async function single({ writable, db, ids: known }) {
+  const { value, sql } = db;
+  const statusOf = (id) => value('SELECT status::text FROM jobq.jobs WHERE id = $1', [id]);
+  await say(writable, '/do/pause_queue', { queue: 'emails' }, /Queue emails is paused/, 'pause');
+  is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), true, 'pause: the queue is');
+  await say(writable, '/do/resume_queue', { queue: 'emails' }, /goes on/, 'resume');
+  await say(writable, '/do/set_limit', { queue: 'idle', key: 'acme', max_running: '5', rate: '100', per: '1 minute' }, /is set/, 'limit');
+  is((await sql("SELECT max_running, rate, per::text FROM jobq.limit_settings WHERE queue = 'idle' AND key = 'acme'"))[0], { max_running: 5, rate: 100, per: '00:01:00' }, 'limit: it is there');
+  await say(writable, '/do/set_limit', { queue: 'idle', key: 'acme' }, /removed/, 'limit removed');
+  is(await value("SELECT count(*)::int FROM jobq.limit_settings WHERE queue = 'idle'"), 0, 'limit removed: it is gone');
+  await say(writable, '/do/set_depth', { queue: 'idle', max_depth: '12', on_full: 'drop_oldest' }, /depth/, 'depth');
+  is((await sql("SELECT max_depth, on_full FROM jobq.queues WHERE queue = 'idle'"))[0], { max_depth: 12, on_full: 'drop_oldest' }, 'depth: it is set');
+  await say(writable, '/do/set_depth', { queue: 'idle', max_depth: '1000', on_full: 'reject' }, /depth/, 'depth, as it was');
+  await wrong(writable, '/do/set_limit', { queue: 'idle', rate: '5' }, /how many starts and in how long/, 'half a rate');
+  await wrong(writable, '/do/set_limit', { queue: 'idle', max_running: '', rate: '', per: '' }, /a limit says/, 'an empty limit');
+  await wrong(writable, '/do/set_depth', { queue: 'idle', max_depth: 'many', on_full: 'reject' }, /a number from/, 'no number');
+  await wrong(writable, '/do/retry', { id: '1; DROP TABLE jobq.jobs' }, /named by its number/, 'no number of a job');
+  await wrong(writable, '/do/retry', { id: '9223372036854775808' }, /named by its number/, 'too large a number');
+
+  const failed = await value("SELECT id FROM jobq.jobs WHERE queue = 'imports' AND status = 'failed' ORDER BY id LIMIT 1");
+  await say(writable, '/do/retry', { id: failed }, /it is pending/, 'retry');
+  is(await statusOf(failed), 'pending', 'retry: it is pending');
+  await say(writable, '/do/cancel', { id: failed }, /it is cancelled/, 'cancel');
+  is(await statusOf(failed), 'cancelled', 'cancel: it is cancelled');
+  await say(writable, '/do/delete', { id: failed }, /is deleted/, 'delete');
+  is(await statusOf(failed), undefined, 'delete: it is gone');
+  await say(writable, '/do/delete', { id: failed }, /no job .* any more/, 'delete again');
+  await say(writable, '/do/delete', { id: known.running }, /runs: it was not deleted/, 'delete of a running job');
+  const [held] = await sql("SELECT jobq_enqueue('chased') AS id");
+  await sql("SELECT jobq_claim('chased', 'chaser', heartbeat_timeout => '1 hour')");
+  await say(writable, '/do/cancel', { id: held.id }, /asked to stop/, 'cancel of a running job');
+  await say(writable, '/do/retry', { id: known.dead }, /it is pending/, 'redrive of one dead letter');
+  is((await sql('SELECT queue, status::text FROM jobq.jobs WHERE id = $1', [known.dead]))[0], { queue: 'payments', status: 'pending' }, 'redrive of one: it is home again');
+
+  const [flow] = await sql("SELECT id FROM jobq_enqueue('stairs') AS id");
+  const [lease] = await sql("SELECT lease FROM jobq_claim('stairs')");
+  for (const step of ['one', 'two']) await sql("SELECT jobq_step_done($1, $2, $3, '1')", [flow.id, lease.lease, step]);
+  await sql("SELECT jobq_fail($1, $2, 'stumbled', retry => false)", [flow.id, lease.lease]);
+  await say(writable, '/do/retry_from', { id: flow.id, step: 'two' }, /it is pending/, 'retry from a step');
+  is((await sql('SELECT name FROM jobq.steps WHERE job_id = $1', [flow.id])).map((row) => row.name), ['one'], 'retry from a step: what came before is kept');
+
+  await say(writable, '/do/pause_schedule', { name: 'nightly report' }, /is paused/, 'pause of a schedule');
+  await say(writable, '/do/resume_schedule', { name: 'nightly report' }, /goes on/, 'resume of a schedule');
+  const told = await say(writable, '/do/run_schedule', { name: 'nightly report' }, /has enqueued job \d+/, 'run of a schedule');
+  is(await value('SELECT queue FROM jobq.jobs WHERE id = $1', [/job (\d+)/.exec(told)?.[1]]), 'reports', 'run of a schedule: the job is there');
+}
+
+export async function many({ writable, db, env }) {
+  const { value, sql } = db;
+  const countOf = (queue, status) => value('SELECT count(*)::int FROM jobq.jobs WHERE queue = $1 AND status = $2::jobq.job_status', [queue, status]);
+  const preview = (parameters) => request(writable, { path: `/bulk?${new URLSearchParams(parameters)}` });
+  const filter = { action: 'retry', status: 'failed', queue: 'imports', error: 'no such product' };
+  const wanted = await value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'imports' AND status = 'failed' AND error LIKE '%no such product%'");
+  const others = await countOf('imports', 'failed') - wanted;
+  const shown = await preview(filter);
+  like(textOf(shown.text), new RegExp(` ${wanted} jobs match\\.`), `bulk: the preview says that ${wanted} match`);
+  is(ids(shown).split(' ').length, wanted, 'bulk: and names them');
+  is(await countOf('imports', 'failed'), wanted + others, 'bulk: a preview changes nothing');
+  await wrong(writable, '/bulk', { ...filter, ids: ids(shown) }, /tick the box/, 'bulk without the box');
+  await wrong(writable, '/bulk', { ...filter, status: '', ids: ids(shown), sure: '1' }, /choose one of the statuses/, 'bulk without a status');
+  await wrong(writable, '/bulk', { ...filter, ids: '1 2 x', sure: '1' }, /not what the preview made/, 'bulk with rubbish');
+  await wrong(writable, '/bulk', { ...filter, ids: Array.from({ length: 6000 }, (_, i) => i).join(' '), sure: '1' }, /not what the preview made/, 'bulk with too many');
+  is((await preview({ ...filter, status: 'pending' })).status, 400, 'bulk: a retry does not apply to pending jobs');
+
+  // Between preview and press one of them is retried by somebody else, and another is no longer what the filter says.
+  const [first, second] = ids(shown).split(' ');
+  await sql('SELECT jobq_retry($1)', [first]);
+  await sql("UPDATE jobq.jobs SET error = 'another' WHERE id = $1", [second]);
+  await say(writable, '/bulk', { ...filter, ids: ids(shown), sure: '1' }, new RegExp(`Retry: ${wanted - 2} of ${wanted} jobs\\. 2 no longer matched`), 'bulk');
+  is([await countOf('imports', 'failed'), await value('SELECT status::text FROM jobq.jobs WHERE id = $1', [second])], [others + 1, 'failed'], 'bulk: those and no others');
+  await say(writable, '/bulk', { action: 'cancel', status: 'pending', queue: 'imports', ids: ids(await preview({ action: 'cancel', status: 'pending', queue: 'imports' })), sure: '1' }, /Cancel: \d+ of \d+ jobs\./, 'bulk cancel');
+  is(await countOf('imports', 'pending'), 0, 'bulk cancel: none is pending');
+  const cancelled = await countOf('imports', 'cancelled');
+  await say(writable, '/bulk', { action: 'delete', status: 'cancelled', queue: 'imports', ids: ids(await preview({ action: 'delete', status: 'cancelled', queue: 'imports' })), sure: '1' }, new RegExp(`Delete: ${cancelled} of ${cancelled}`), 'bulk delete');
+  is(await countOf('imports', 'cancelled'), 0, 'bulk delete: they are gone');
+
+  // One job whose unique key another has by now: the others are retried all the same.
+  for (let i = 0; i < 3; i += 1) await sql("SELECT jobq_cancel(jobq_enqueue('unique', unique_key => $1))", [`key ${i}`]);
+  await sql("SELECT jobq_enqueue('unique', unique_key => 'key 1')");
+  const unique = await preview({ action: 'retry', status: 'cancelled', queue: 'unique' });
+  await say(writable, '/bulk', { action: 'retry', status: 'cancelled', queue: 'unique', ids: ids(unique), sure: '1' }, /Retry: 2 of 3 jobs\. 1 could not be changed \(job \d+: /, 'bulk with a taken key');
+
+  // More than one change takes: it says so.
+  const narrow = await dashboard({ args: ['--allow-changes', '--bulk-size', '10', '--scan', '200'], env });
+  const bounded = await request(narrow.address, { path: '/bulk?action=cancel&status=pending&queue=backlog' });
+  like(textOf(bounded.text), /More than 10 jobs match/, 'bulk: it says that there are more than it takes');
+  is(ids(bounded).split(' ').length, 10, 'bulk: and takes no more');
+  like(textOf((await request(narrow.address, { path: '/jobs?queue=emails' })).text), /It stopped after 200 jobs/, 'a search says where it stopped');
+  await narrow.stop();
+
+  // Dead letters
+  const letters = await countOf('payments dead', 'failed');
+  const redrive = { action: 'redrive', queue: 'payments', status: 'failed', dead: '1' };
+  like(textOf((await preview(redrive)).text), new RegExp(` ${letters} jobs match`), `redrive: the preview says ${letters}`);
+  await say(writable, '/bulk', { ...redrive, ids: '', sure: '1', per_second: '0.5' }, new RegExp(`Redriven: ${letters} dead letters`), 'redrive');
+  is([await countOf('payments dead', 'failed'), await countOf('payments', 'scheduled')], [0, letters - 1], 'redrive: they are home, one after the other');
+}
+
+export async function log({ board }) {
+  await becomesTrue('changes are logged', () => board.output.text.includes('"change":"do/pause_queue"'));
+  const lines = board.output.text.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));
+  const pause = lines.find((line) => line.change === 'do/pause_queue' && line.done);
+  is([pause.role, pause.said.queue, pause.said.token], ['dash_operator', 'emails', undefined], 'the log says who changed what, and no token');
+}

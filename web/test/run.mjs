@@ -1,0 +1,57 @@
+// The tests of the dashboard, against a server that scripts/web.sh has started: PGHOST and the like name it, WEB_SERVER is its
+// data directory, WEB_PLAIN the socket of one that does not preload jobq, WEB_CHROMIUM the browser, WEB_SCREENSHOTS where pictures
+// go, if anywhere. WEB_PARTS: only these parts.
+import http from 'node:http';
+import { inBrowser } from './browser.mjs';
+import { log, many, refusals, single } from './changes.mjs';
+import { connect, count, dashboard, endAll, part } from './harness.mjs';
+import { rights } from './rights.mjs';
+import { searching } from './searching.mjs';
+import { seed } from './seed.mjs';
+import { top } from './top.mjs';
+import { ends, troubles } from './troubles.mjs';
+import { units } from './units.mjs';
+
+process.on('exit', endAll);
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.on(signal, () => process.exit(130));
+
+const wanted = process.env.WEB_PARTS?.split(' ');
+const does = (name) => wanted === undefined || wanted.includes(name);
+
+// Pages of somebody else, of another site.
+const foreign = [];
+function server(content) {
+  return new Promise((resolve) => {
+    const one = http.createServer((_, response) => { response.setHeader('content-type', 'text/html'); response.end(content); });
+    one.listen(0, 'localhost', () => resolve(`http://localhost:${one.address().port}/`));
+    foreign.push(one);
+  });
+}
+
+const ofRole = (role) => ({ PGUSER: role });
+await part('units', units);
+const db = await connect();
+const ids = await seed(db);
+const env = ofRole('dash_operator');
+const readOnly = await dashboard({ args: ['--sample-interval', '500ms'], env });
+const writable = await dashboard({ args: ['--allow-changes', '--sample-interval', '500ms'], env });
+const given = { readOnly: readOnly.address, writable: writable.address, board: writable, db, ids, env, ofRole, server, directory: process.env.WEB_SCREENSHOTS };
+
+if (does('searching')) await part('searching', () => searching(db));
+if (does('browser')) await part('browser', () => inBrowser(given));
+if (does('top')) await part('jobq top', () => top(db));
+if (does('rights')) await part('rights', () => rights(given));
+if (does('changes')) {
+  await part('refusals', () => refusals(given));
+  await part('single changes', () => single(given));
+  await part('bulk changes', () => many(given));
+  await part('log', () => log(given));
+}
+// The last one: it restarts the server.
+if (does('troubles')) await part('troubles', () => troubles({ ...given, server: process.env.WEB_SERVER, plain: process.env.WEB_PLAIN }));
+await db.end().catch(() => {});
+await part('end', () => ends({ board: readOnly }));
+await part('end', () => ends({ board: writable }));
+for (const one of foreign) one.close();
+console.log(`${count.passed} passed, ${count.failed} failed`);
+process.exit(count.failed === 0 && count.passed > 0 ? 0 : 1);

@@ -1,0 +1,71 @@
+// The search of the list against the table itself: whatever the filter, the pages together have each job that matches once, and
+// no page looks at more than it may.
+import { Database } from '../lib/database.js';
+import { decodeCursor, searchResult, searchStatement, walkOf } from '../lib/jobs_search.js';
+import { parseOptions } from '../lib/options.js';
+import { is, ok } from './harness.mjs';
+
+const FILTERS = [{}, { status: 'pending' }, { status: 'pending', queue: 'backlog' }, { status: 'pending', kind: 'thumb' }, { status: 'pending', queue: 'emails', kind: 'news' },
+  { status: 'scheduled' }, { status: 'scheduled', queue: 'emails', error: 'mailbox' }, { status: 'processing' }, { status: 'processing', worker: 'mailer-3' },
+  { status: 'blocked' }, { status: 'blocked', queue: 'lines' }, { status: 'completed' }, { status: 'failed' }, { status: 'failed', error: 'no such product' },
+  { status: 'failed', dead: '1' }, { status: 'failed', dead: '1', queue: 'payments' }, { status: 'cancelled' }, { queue: 'imports' }, { kind: 'welcome' },
+  { nokind: '1' }, { metadata: '{"tenant": 7}' }, { worker: 'importer' }, { older: '1d' }, { key: 'fay' }, { queue: 'no such queue' }];
+
+// What is asked, in the plainest words.
+function plain(filter) {
+  const all = { status: 'status::text = %', queue: filter.dead ? '(queue = % OR dead_from = %)' : 'queue = %', kind: 'kind = %', nokind: "kind = ''", worker: 'worker_id = %', error: "error LIKE '%%' || % || '%%'",
+    key: "unique_key = %", dead: 'dead_from IS NOT NULL', metadata: 'metadata @> %::jsonb', older: "created_at < now() - interval '1 day'" };
+  const values = [];
+  const where = Object.entries(filter).map(([field, value]) => all[field].replaceAll('%%', '\u0001').replaceAll('%', () => `$${values.indexOf(value) + 1 || values.push(value)}`).replaceAll('\u0001', '%'));
+  return { text: `SELECT id FROM jobq.jobs WHERE ${where.join(' AND ') || 'true'} ORDER BY id`, values };
+}
+
+async function pagesOf(database, filter, { limit, scan }) {
+  const found = [];
+  let before;
+  for (let page = 0; page < 2000; page += 1) {
+    const statement = searchStatement(filter, { before, columns: 'j.id', limit, scan });
+    const rows = await database.read((query) => query(statement.text, statement.values));
+    const { jobs, next } = searchResult(statement, rows);
+    found.push(...jobs.map((job) => job.id));
+    if (jobs.length > limit) return { found, wrong: 'a page is too long' };
+    if (next === undefined) return { found, pages: page + 1 };
+    before = decodeCursor(walkOf(filter), next);
+    if (before === undefined) return { found, wrong: `the cursor ${next} is not understood` };
+  }
+  return { found, wrong: 'it does not end' };
+}
+
+export async function searching({ sql }) {
+  const database = new Database(parseOptions([]));
+  try {
+    // Those claimed within the last second are not in the index that the search of running jobs walks along.
+    for (const filter of FILTERS) {
+      const { text, values } = plain(filter);
+      const wanted = (await sql(text, values)).map((row) => row.id);
+      for (const [limit, scan] of [[50, 20000], [7, 40], [3, 3]]) {
+        const { found, wrong } = await pagesOf(database, filter, { limit, scan });
+        const sorted = [...found].sort((a, b) => (BigInt(a) < BigInt(b) ? -1 : 1));
+        ok(wrong === undefined && JSON.stringify(sorted) === JSON.stringify(wanted), `search ${JSON.stringify(filter)}, ${limit} of ${scan}: ${wanted.length} jobs`, wrong ?? '', { found: sorted, wanted });
+      }
+    }
+    const order = (await pagesOf(database, { status: 'pending', queue: 'backlog' }, { limit: 50, scan: 20000 })).found;
+    is(order, (await sql("SELECT id FROM jobq.jobs WHERE queue = 'backlog' ORDER BY priority, run_at, id")).map((row) => row.id), 'search: pending jobs come as they will be claimed');
+    // No walk reads the table from end to end, or sorts it.
+    await sql('ANALYZE jobq.jobs, jobq.attempts');
+    for (const filter of [{}, { status: 'pending', queue: 'backlog' }, { status: 'scheduled' }, { status: 'processing' }, { status: 'failed' }, { key: 'fay' }, { status: 'completed', queue: 'emails' }]) {
+      const statement = searchStatement(filter, { before: undefined, columns: 'j.id', limit: 50, scan: 100 });
+      const plan = await database.read(async (query) => {
+        await query('SET LOCAL enable_seqscan = off');
+        return (await query(`EXPLAIN ${statement.text}`, statement.values)).map((row) => row['QUERY PLAN']).join('\n');
+      });
+      ok(/Index (Only )?Scan/.test(plan) && !/Seq Scan on jobs|Sort Key.*jobs/.test(plan), `plan of ${JSON.stringify(filter)}: along an index`, plan);
+    }
+    // In a read-only transaction nothing can be changed, whatever a page may ask for.
+    const refused = await database.read((query) => query("SELECT public.jobq_pause_queue('emails')")).then(() => 'done', (problem) => problem.cause?.code);
+    is(refused, '25006', 'a page that tried to change something would be refused by the server');
+    is(await database.change((query) => query("SELECT 1")).then(() => 'done', (problem) => problem.kind), 'read-only', 'nor is there a transaction that could');
+  } finally {
+    await database.end();
+  }
+}

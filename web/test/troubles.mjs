@@ -1,0 +1,116 @@
+// A dashboard while the database is slow, restarts, is not there, has no jobq, or does not preload it.
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { becomesTrue, connect, dashboard, is, like, ok, post, request, textOf } from './harness.mjs';
+
+const run = promisify(execFile);
+
+async function slow({ env, readOnly }) {
+  const quick = await dashboard({ args: ['--statement-timeout', '300ms'], env });
+  const holder = await connect();
+  await holder.sql('BEGIN');
+  await holder.sql('LOCK TABLE jobq.jobs IN ACCESS EXCLUSIVE MODE');
+  const began = Date.now();
+  const page = await request(quick.address, { path: '/jobs?status=failed' });
+  is(page.status, 504, `a query that takes too long ends: after ${Date.now() - began} ms`);
+  like(textOf(page.text), /The database took too long.*statement timeout/, 'with a page that says so');
+  is((await request(quick.address, { path: '/schedules' })).status, 200, 'pages that do not need the table are shown');
+  await holder.sql('ROLLBACK');
+  await holder.end();
+  is((await request(quick.address, { path: '/jobs?status=failed' })).status, 200, 'and afterwards this one, too');
+  await quick.stop();
+  is((await request(readOnly, { path: '/health' })).status, 200, 'health: it reaches the database');
+}
+
+async function restart({ readOnly, server }) {
+  is((await request(readOnly, { path: '/' })).status, 200, 'restart: a page before');
+  const control = (...args) => run('pg_ctl', ['-D', server, '-w', '-s', ...args]);
+  await control('-m', 'immediate', 'stop');
+  const down = await request(readOnly, { path: '/' });
+  is(down.status, 503, 'restart: without a server it says so');
+  like(textOf(down.text), /The database does not answer/, 'restart: in words');
+  is((await request(readOnly, { path: '/health' })).status, 503, 'restart: health says so as well');
+  is((await request(readOnly, { path: '/app.css' })).status, 200, 'restart: it still has its style');
+  await control('-l', `${server}.log`, 'start');
+  await becomesTrue('the page is back', async () => (await request(readOnly, { path: '/' })).status === 200);
+  ok(true, 'restart: the same process shows the page again');
+  const admin = await connect();
+  await becomesTrue('the counters are back', () => admin.value("SELECT bool_and(source = 'counters') FROM jobq.queue_stats"));
+  await becomesTrue('the page counts no rows', async () => !/reading all jobs/.test((await request(readOnly, { path: '/queues' })).text));
+  ok(true, 'restart: and its numbers come from the counters');
+  // Every connection is taken away at once.
+  await admin.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'jobq-web'");
+  await becomesTrue('it has new connections', async () => (await request(readOnly, { path: '/queues' })).status === 200);
+  ok(true, 'restart: terminated connections are made anew');
+  await admin.end();
+}
+
+async function elsewhere({ plain, env }) {
+  const nowhere = await dashboard({ env: { ...env, PGHOST: '/nonexistent' } });
+  like(textOf((await request(nowhere.address)).text), /The database does not answer/, 'no server: the page says so');
+  await nowhere.stop();
+  const unknown = await dashboard({ env: { ...env, PGDATABASE: 'nonsense' } });
+  like(textOf((await request(unknown.address)).text), /lets nobody in/, 'no such database: the page says so');
+  await unknown.stop();
+  const admin = await connect();
+  await admin.sql('CREATE DATABASE without_jobq');
+  const without = await dashboard({ env: { ...env, PGDATABASE: 'without_jobq' } });
+  like(textOf((await request(without.address)).text), /CREATE EXTENSION jobq/, 'no jobq: the page says so');
+  await without.stop();
+  await admin.sql('CREATE DATABASE in_a_schema');
+  await admin.end();
+  const schema = await connect({ database: 'in_a_schema' });
+  await schema.sql('CREATE SCHEMA "my Queue"');
+  await schema.sql('CREATE EXTENSION jobq SCHEMA "my Queue"');
+  await schema.sql(`SELECT "my Queue".jobq_grant('dash_operator', 'operator')`);
+  const job = await schema.value(`SELECT "my Queue".jobq_enqueue('q')`);
+  const there = await dashboard({ env: { ...env, PGDATABASE: 'in_a_schema' } });
+  for (const path of ['/', '/queue?name=q', `/job/${job}`, '/schedules']) is((await request(there.address, { path })).status, 200, `another schema: ${path}`);
+  await there.stop();
+  await schema.end();
+
+  // A server that does not preload it counts rows, and the page says so.
+  const other = await connect({ host: plain });
+  await other.sql('CREATE EXTENSION jobq');
+  await other.sql("SELECT jobq_enqueue('q')");
+  const counting = await dashboard({ env: { ...env, PGHOST: plain, PGUSER: 'postgres' } });
+  await becomesTrue('it has counted', async () => /1\s*pending/.test(textOf((await request(counting.address)).text)));
+  like(textOf((await request(counting.address)).text), /jobq is not preloaded, or still counts/, 'not preloaded: the page says that it counts rows');
+  await other.sql("SELECT jobq_enqueue('q')");
+  for (const path of ['/queues', '/queue?name=q', '/workers', '/jobs']) is((await request(counting.address, { path })).status, 200, `not preloaded: ${path}`);
+  await counting.stop();
+  await other.end();
+}
+
+// Behind a proxy that speaks TLS, asks who comes and passes the name of the host on.
+async function proxy({ env, db }) {
+  const board = await dashboard({ args: ['--base-path', '/jobq', '--origin', 'https://jobs.example.com', '--user-header', 'X-User', '--allow-changes'], env });
+  is(board.address, 'https://jobs.example.com/jobq', 'proxy: it names the address that browsers use');
+  const headers = { host: 'jobs.example.com', 'x-user': 'ada' };
+  const page = await request(board.local, { path: '/jobq/queues', headers });
+  is(page.status, 200, 'proxy: it answers for that name');
+  const links = [...page.text.matchAll(/(?:href|action|src)="([^"]*)"/g)].map((match) => match[1]).filter((link) => !link.startsWith('#'));
+  is(links.filter((link) => !link.startsWith('/jobq/')), [], 'proxy: each link is below the path');
+  const cookie = page.headers['set-cookie'][0];
+  like(cookie, /Path=\/jobq\/.*Secure|Secure.*Path=\/jobq\//, 'proxy: the cookie goes there only, and by TLS only');
+  const who = { cookie: cookie.split(';')[0], token: /name="token" value="([^"]+)"/.exec(page.text)[1], headers };
+  const fields = { queue: 'emails', back: '/jobq/queues' };
+  is((await post(board.local, '/jobq/do/pause_queue', fields, { ...who, origin: 'https://jobs.example.com' })).status, 303, 'proxy: a change from there is made');
+  is((await post(board.local, '/jobq/do/pause_queue', fields, { ...who, origin: 'http://jobs.example.com' })).status, 403, 'proxy: one without TLS is not');
+  await db.sql("SELECT jobq_resume_queue('emails')");
+  await becomesTrue('the log says who', () => board.output.text.includes('"user":"ada"'));
+  ok(true, 'proxy: the log names whom the proxy named');
+  is((await request(board.local, { path: '/queues', headers })).status, 404, 'proxy: there is nothing beside the path');
+  await board.stop();
+}
+
+export async function troubles(given) {
+  await slow(given);
+  await elsewhere(given);
+  await proxy(given);
+  await restart(given);
+}
+
+export async function ends({ board }) {
+  is(await board.stop(), 0, 'SIGTERM ends it');
+}

@@ -1,0 +1,93 @@
+// What decides without a server: options, escaping, filters, cursors, layouts.
+import { fragmentOf } from '../lib/pages/failures.js';
+import { layout, parseDot } from '../lib/graph.js';
+import { escape, html, span, table } from '../lib/html.js';
+import { decodeCursor, encodeCursor, parseFilter, searchResult, walkOf } from '../lib/jobs_search.js';
+import { OptionError, addressOf, parseOptions } from '../lib/options.js';
+import { MAX_QUEUES, POINTS, Sampler } from '../lib/sampler.js';
+import { polylines } from '../lib/sparkline.js';
+import { is, like, ok } from './harness.mjs';
+
+function refused(args) {
+  try {
+    parseOptions(args);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof OptionError)) throw error;
+    return error.message;
+  }
+}
+
+function options() {
+  const standard = parseOptions([]);
+  is([standard.host, standard.local, standard.allowChanges, standard.statementTimeout], ['127.0.0.1', true, false, 2000], 'options: localhost and read-only');
+  like(refused(['--host', '0.0.0.0']), /--origin/, 'options: elsewhere only with an origin');
+  ok(!parseOptions(['--host', '0.0.0.0', '--origin', 'https://jobs.example.com']).local, 'options: elsewhere with an origin');
+  for (const [args, pattern] of [[['--nonsense'], /nonsense/], [['extra'], /extra/], [['--port', '99999'], /port/], [['--origin', 'jobs.example.com'], /origin/],
+    [['--origin', 'https://a/b'], /base-path/], [['--statement-timeout', 'soon'], /statement-timeout/], [['--base-path', '/a b'], /base-path/],
+    [['--scan', '1'], /scan/], [['--user-header', 'a b'], /user-header/]]) {
+    like(String(refused(args)), pattern, `options: ${args.join(' ')} is refused`);
+  }
+  is(addressOf(parseOptions(['--origin', 'https://jobs.example.com', '--base-path', '/jobq/']), 1), 'https://jobs.example.com/jobq', 'options: the address behind a proxy');
+}
+
+function pieces() {
+  is(escape('<a href="x">\'&'), '&lt;a href=&quot;x&quot;&gt;&#39;&amp;', 'html: what has a meaning is escaped');
+  is(String(html`<b title="${'"'}">${['<', html`<i>`, null, false, 0]}</b>`), '<b title="&quot;">&lt;<i>0</b>', 'html: text is escaped, html is not, nothing is nothing');
+  like(String(table('c', [{ label: '<l>', cell: () => '<x>' }], [{}])), /data-label="&lt;l&gt;">&lt;x&gt;</, 'html: labels and cells of a table are escaped');
+  is([0, 0.25, 59, 60, 3661, 90000, 864000].map(span), ['0 s', '250 ms', '59 s', '1 min', '1 h 1 min', '1 d 1 h', '10 d'], 'html: spans');
+  is(fragmentOf('row #: timeout after # ms'), ': timeout after ', 'failures: what a group has in common');
+  is(polylines([null, 1, 2, null, 3], 3).length, 2, 'sparkline: a gap is no line');
+}
+
+function search() {
+  is(parseFilter({ status: 'failed', queue: '', nonsense: 'x' }).filter, { status: 'failed' }, 'filter: empty and unknown fields are absent');
+  is(parseFilter({ status: 'x', metadata: '{', older: 'toString' }).problems.length, 3, 'filter: what is none is told');
+  is(parseFilter({ kind: 'a', nokind: '1' }).filter, { nokind: '1' }, 'filter: without a kind has none');
+  is(['pending', 'scheduled', 'processing', 'blocked', 'failed', 'completed', undefined].map((status) => walkOf({ status })),
+    ['ready', 'due', 'running', 'blocked', 'attempts', 'newest', 'newest'], 'filter: each status has its index');
+  const cursor = encodeCursor('running', ['a worker', '12']);
+  is(decodeCursor('running', cursor), ['a worker', '12'], 'cursor: there and back');
+  for (const [name, text] of [['another walk', encodeCursor('newest', ['12'])], ['no number', encodeCursor('running', ['a', '1 OR true'])],
+    ['rubbish', '%%%'], ['nothing', ''], ['too much', encodeCursor('running', ['a', '1', '2'])], ['long', 'A'.repeat(3000)]]) {
+    is(decodeCursor('running', text), undefined, `cursor: ${name} is none`);
+  }
+  const statement = { walk: 'newest', most: 100, limit: 2 };
+  const row = (id, n, matches = true) => ({ id, n, matches, k0: String(id) });
+  is(searchResult(statement, [row(9, 1), row(8, 2), row(7, 3)]), { jobs: [row(9, 1), row(8, 2)], next: encodeCursor('newest', ['8']), cut: false }, 'search: a full page, and more');
+  is(searchResult(statement, [row(9, 1), row(8, 100, false)]), { jobs: [row(9, 1)], next: encodeCursor('newest', ['8']), cut: true }, 'search: it stopped at its bound');
+  is(searchResult(statement, [row(9, 1)]), { jobs: [row(9, 1)], next: undefined, cut: false }, 'search: the end');
+}
+
+function drawing() {
+  const dot = 'digraph jobs {\n  node [shape=box];\n  1 [label="1\\na \\"q\\" ]; x\\ncompleted"];\n  2 [label="2\\n\\nblocked"];\n  3 [label="3\\nblocked"];\n  1 -> 2;\n  2 -> 3;\n  1 -> 3;\n  9 -> 1;\n  label="cut: 3 jobs";\n}\n';
+  const parsed = parseDot(dot);
+  is([...parsed.nodes], [['1', ['1', 'a "q" ]; x', 'completed']], ['2', ['2', '', 'blocked']], ['3', ['3', 'blocked']]], 'graph: labels are read as they were');
+  is([parsed.edges, parsed.cut], [[['1', '2'], ['2', '3'], ['1', '3']], 'cut: 3 jobs'], 'graph: edges, and that it is cut');
+  const { places } = layout(parsed);
+  ok(places.get('1').x < places.get('2').x && places.get('2').x < places.get('3').x, 'graph: who depends on others stands to their right');
+}
+
+async function samples() {
+  const rows = (n) => Array.from({ length: n }, (_, i) => ({ queue: `q${i}`, pending: i, processing: 0, failed: 0, enqueued: 1, claimed: 1, completions: 1, failures: 1, losses: 1, source: 'counters' }));
+  let given = rows(MAX_QUEUES + 10);
+  const sampler = new Sampler({ rights: async () => ({ reads: () => true }), read: async (work) => work(async () => given) }, { sampleInterval: 1000 });
+  for (let i = 0; i < POINTS + 5; i += 1) await sampler.sample();
+  is([sampler.queues.size, sampler.series('pending').length, sampler.series('pending', 'q3').length], [MAX_QUEUES, POINTS, POINTS], 'sampler: bounded in queues and points');
+  is(sampler.series('errors', 'q3')[0], 2, 'sampler: failed and lost attempts together');
+  given = rows(2);
+  await sampler.sample();
+  is(sampler.queues.size, 2, 'sampler: a queue that is gone is forgotten');
+  given = [{ ...rows(1)[0], source: 'rows', enqueued: null, claimed: null, completions: null, failures: null, losses: null }];
+  await sampler.sample();
+  const stats = await sampler.stats(async () => { throw new Error('a page must not count rows'); });
+  is([stats.counts, stats.rows.length, sampler.series('enqueued').at(-1)], [true, 1, null], 'sampler: a page counts no rows, it shows what was counted');
+}
+
+export async function units() {
+  options();
+  pieces();
+  search();
+  drawing();
+  await samples();
+}
