@@ -119,7 +119,7 @@ export class Database {
     return this.transaction('READ ONLY', this.options.statementTimeout, work);
   }
 
-  change(work) {
+  async change(work) {
     if (!this.options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
     return this.transaction('READ WRITE', this.options.actionTimeout, work);
   }

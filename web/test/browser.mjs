@@ -109,10 +109,11 @@ async function keyboard(browser, address, ids) {
     for (let i = 0; i < wanted + 5; i += 1) {
       await page.keyboard.press('Tab');
       const stop = await focusOf(page);
-      if (stop.body) break;
+      // Behind the last one comes the browser itself, or the first one again.
+      if (stop.body || (i > 0 && stop.text === stops[0].text)) break;
       stops.push(stop);
     }
-    is(stops.length, wanted, `keyboard: ${path}: each of ${wanted} stops is reached`);
+    ok(stops.length === wanted, `keyboard: ${path}: each of ${wanted} stops is reached`, stops.map((stop) => `${stop.tag} ${stop.text}`));
     is(stops.filter((stop) => !stop.visible || !stop.inside).map((stop) => `${stop.tag} ${stop.text}`), [], `keyboard: ${path}: one sees where one is`);
     const unlabelled = await page.evaluate(() => [...document.querySelectorAll('input:not([type=hidden]), select')].filter((one) => one.labels.length === 0 || one.labels[0].textContent.trim() === '').length);
     is(unlabelled, 0, `keyboard: ${path}: each field has a label`);
@@ -168,7 +169,7 @@ async function withoutScript(browser, address, ids, { value, sql }) {
   await page.getByRole('button', { name: 'Cancel' }).click();
   is(await value('SELECT status::text FROM jobq.jobs WHERE id = $1', [job]), 'cancelled', 'without JavaScript: a job is cancelled, after a second press');
   await sql('SELECT jobq_delete($1)', [job]);
-  is(complaints, [], 'without JavaScript: nothing to complain of');
+  is(complaints.filter((text) => !/404/.test(text)), [], 'without JavaScript: nothing to complain of');
   await context.close();
 }
 
@@ -211,11 +212,12 @@ async function elsewhere(browser, address, { value }, server) {
 }
 
 async function screenshots(browser, address, ids, directory) {
-  const shots = [['overview', '/', {}], ['job-dark', `/job/${ids.ship}`, { colorScheme: 'dark', height: 760 }],
+  const shots = [['overview', '/', {}], ['job-dark', `/job/${ids.ship}`, { colorScheme: 'dark', height: 620, at: '.graph' }],
     ['failures', '/failures', { height: 420 }], ['jobs-narrow', '/jobs?status=failed&queue=emails', { viewport: WIDTHS.narrow }]];
-  for (const [name, path, { height, ...options }] of shots) {
+  for (const [name, path, { height, at, ...options }] of shots) {
     const { context, page } = await open(browser, { viewport: { width: 1000, height: height ?? 700 }, ...options });
     await page.goto(address + path);
+    if (at) await page.locator(at).scrollIntoViewIfNeeded();
     await page.screenshot({ path: `${directory}/${name}.png` });
     await context.close();
   }

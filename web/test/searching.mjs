@@ -3,7 +3,7 @@
 import { Database } from '../lib/database.js';
 import { decodeCursor, searchResult, searchStatement, walkOf } from '../lib/jobs_search.js';
 import { parseOptions } from '../lib/options.js';
-import { is, ok } from './harness.mjs';
+import { becomesTrue, is, ok } from './harness.mjs';
 
 const FILTERS = [{}, { status: 'pending' }, { status: 'pending', queue: 'backlog' }, { status: 'pending', kind: 'thumb' }, { status: 'pending', queue: 'emails', kind: 'news' },
   { status: 'scheduled' }, { status: 'scheduled', queue: 'emails', error: 'mailbox' }, { status: 'processing' }, { status: 'processing', worker: 'mailer-3' },
@@ -36,10 +36,11 @@ async function pagesOf(database, filter, { limit, scan }) {
   return { found, wrong: 'it does not end' };
 }
 
-export async function searching({ sql }) {
+export async function searching({ sql, value }) {
   const database = new Database(parseOptions([]));
   try {
     // Those claimed within the last second are not in the index that the search of running jobs walks along.
+    await becomesTrue('each running job is in the index', () => value("SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'processing' AND _rescue_indexed IS NULL"));
     for (const filter of FILTERS) {
       const { text, values } = plain(filter);
       const wanted = (await sql(text, values)).map((row) => row.id);

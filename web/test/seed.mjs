@@ -2,11 +2,11 @@
 export const EVIL = '<img src=x onerror="window.xss=1">\'"&';
 const EVIL_KIND = '<script>window.xss=2</script>';
 
-export const ROLES = ['dash_operator', 'dash_monitor', 'dash_some', 'dash_nobody'];
+export const ROLES = ['dash_operator', 'dash_monitor', 'dash_some', 'dash_nobody', 'janitor'];
 
 export async function seed({ sql, value }) {
   await sql('CREATE EXTENSION jobq');
-  for (const role of ROLES) await sql(`CREATE ROLE ${role} LOGIN`);
+  for (const role of ROLES) if (await value('SELECT count(*)::int FROM pg_roles WHERE rolname = $1', [role]) === 0) await sql(`CREATE ROLE ${role} LOGIN`);
   await sql("SELECT jobq_grant('dash_operator', 'operator'), jobq_grant('dash_monitor', 'monitor'), jobq_grant('dash_some', 'operator', '{emails}')");
   const ids = {};
   const enqueue = (queue, payload, rest = '') => value(`SELECT jobq_enqueue($1, $2${rest})`, [queue, JSON.stringify(payload)]);
@@ -65,7 +65,7 @@ export async function seed({ sql, value }) {
 
   // names that are not only text in HTML
   await sql('SELECT jobq_set_limit($1, $1, max_running => 1)', [EVIL]);
-  ids.evil = await value('SELECT jobq_enqueue($1, $2, kind => $3, metadata => $2, unique_key => $1, concurrency_key => $1, group_key => $1)', [EVIL, JSON.stringify({ [EVIL]: EVIL_KIND }), EVIL_KIND]);
+  ids.evil = await value('SELECT jobq_enqueue($1, $2, kind => $3, metadata => $2, unique_key => $1, concurrency_key => $1)', [EVIL, JSON.stringify({ [EVIL]: EVIL_KIND }), EVIL_KIND]);
   const [evil] = await claim(EVIL, EVIL);
   await sql('SELECT jobq_step_done($1, $2, $3, $4)', [evil.id, evil.lease, EVIL, JSON.stringify(EVIL_KIND)]);
   await sql('SELECT jobq_heartbeat($1, $2, $3)', [evil.id, evil.lease, JSON.stringify(EVIL)]);
@@ -78,7 +78,6 @@ export async function seed({ sql, value }) {
   await sql('SELECT jobq_schedule($1, $2, $1, kind => $3, starts_at => now() + interval \'1 day\')', [EVIL, '0 4 * * *', EVIL_KIND]);
   await sql("SELECT jobq_pause_schedule('every minute')");
   await sql("CREATE FUNCTION sweep(job jsonb) RETURNS void LANGUAGE sql AS 'SELECT'");
-  await sql("CREATE ROLE janitor LOGIN");
   await sql("SELECT jobq_set_handler('chores', 'sweep', 'sweep(jsonb)', run_as => 'janitor'), jobq_set_handler($1, '', 'sweep(jsonb)', run_as => 'janitor')", [`${EVIL}3`]);
   return ids;
 }
