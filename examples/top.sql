@@ -5,6 +5,7 @@
 --   psql -X -v once=1 -f examples/top.sql
 --
 -- An operator or a monitor may run it (jobq_grant). It costs the same however many jobs are kept, if jobq is preloaded.
+\set QUIET 1
 \if :{?rows} \else \set rows 20 \endif
 \if :{?every} \else \set every 2 \endif
 \pset pager off

@@ -31,7 +31,9 @@ export async function refusals({ readOnly, writable, db }) {
   ok(!/ style="|<style| on[a-z]+="|<script>/.test(good.page.text), 'nothing inline');
   const jumped = await post(writable, '/do/resume_queue', { queue: 'emails', back: '//evil.example/' }, good);
   is([jumped.status, jumped.headers.location], [303, '/'], 'it redirects to no other site');
-  is((await post(writable, '/do/pause_queue', { queue: 'x'.repeat(300000) }, good)).status, 413, 'too large a form is refused');
+  // It does not wait for all of it: the connection may end before it has been sent.
+  const large = await post(writable, '/do/pause_queue', { queue: 'x'.repeat(300000) }, good).catch((error) => ({ status: error.message }));
+  ok([413, 'socket hang up', 'write EPIPE', 'read ECONNRESET'].includes(large.status), 'too large a form is refused', large.status);
   is((await post(writable, '/do/drop_queue', { queue: 'emails' }, good)).status, 404, 'there is no such change');
 
   // Read-only: even with the token of a session of its own.
@@ -166,6 +168,6 @@ export async function many({ writable, db, env }) {
 export async function log({ board }) {
   await becomesTrue('changes are logged', () => board.output.text.includes('"change":"do/pause_queue"'));
   const lines = board.output.text.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));
-  const pause = lines.find((line) => line.change === 'do/pause_queue' && line.done);
+  const pause = lines.find((line) => line.change === 'do/pause_queue' && line.said.queue === 'emails' && line.done);
   is([pause.role, pause.said.queue, pause.said.token], ['dash_operator', 'emails', undefined], 'the log says who changed what, and no token');
 }

@@ -102,7 +102,7 @@ export function endAll() {
 export function request(address, { method = 'GET', headers = {}, body, path = '' } = {}) {
   const url = new URL(address + path);
   return new Promise((resolve, reject) => {
-    const sent = http.request({ host: url.hostname, port: url.port, path: url.pathname + url.search, method, headers: { ...(body !== undefined && {
+    const sent = http.request({ agent: false, host: url.hostname, port: url.port, path: url.pathname + url.search, method, headers: { ...(body !== undefined && {
       'content-type': 'application/x-www-form-urlencoded', 'content-length': Buffer.byteLength(body) }), ...headers } }, (response) => {
       let text = '';
       response.setEncoding('utf8');
