@@ -8,6 +8,9 @@ cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 
 scripts/setup.sh
+# The dashboard is for who looks round; without it the demonstration is the same.
+dashboard=
+if [ "${KEEP-}" = 1 ] && scripts/setup.sh dashboard; then dashboard=1; fi
 find_pg_config
 echo "building jobq for $("$PG_CONFIG" --version)"
 mkdir -p build
@@ -17,6 +20,10 @@ scratch_begin demo
 scratch_tree
 cp scripts/demo_{session,worker,flow}.sh "$SCRATCH/"
 chmod 755 "$SCRATCH"/demo_*.sh
+if [ -n "$dashboard" ]; then
+    mkdir "$SCRATCH/web"
+    cp -r web/bin web/lib web/public web/node_modules web/package.json "$SCRATCH/web/"
+fi
 headers=$("$PG_CONFIG" --includedir-server)
 cd "$SCRATCH"
 if ! run_as test -x "$headers"; then
@@ -73,12 +80,16 @@ head -n "$parts" files >parts
 sql -c "SELECT jobq_enqueue('flows', kind => 'three digests')" >/dev/null
 say "enqueued $(cat enqueued) jobs, one per file under $headers; a schedule follows with $runs, one a second"
 
-start() {  # script name
+# The process itself is what $! names: run_as would be one more.
+in_background() {  # command with its arguments
     if [ "$(id -u)" = 0 ]; then
-        setpriv --reuid="$SCRATCH_USER" --regid="$(id -g "$SCRATCH_USER")" --clear-groups "./$1" "$2" &
+        setpriv --reuid="$SCRATCH_USER" --regid="$(id -g "$SCRATCH_USER")" --clear-groups "$@" &
     else
-        "./$1" "$2" &
+        "$@" &
     fi
+}
+start() {  # script name
+    in_background "./$1" "$2"
     pid[$2]=$!
 }
 for name in "${workers[@]}"; do start demo_worker.sh "$name"; done
@@ -199,10 +210,26 @@ else
     sql -F '  ' -c "SELECT to_char(l.at, 'HH24:MI:SS.MS'), l.event, coalesce(l.worker_id, l.detail) FROM jobq.jobs j, jobq_log(j.id) l WHERE j.queue = 'flows'"
 fi
 
+# It runs as a role of its own until this script ends; sets $address.
+start_dashboard() {
+    local try
+    sql -c "CREATE ROLE dashboard LOGIN" -c "SELECT jobq_grant('dashboard', 'operator')" >/dev/null
+    PGUSER=dashboard in_background node web/bin/jobq-web.js --port 0 --allow-changes >dashboard.log 2>&1
+    scratch_children+=($!)
+    for try in {1..600}; do
+        address=$(sed -n 's/^jobq-web: \(http[^ ]*\) .*/\1/p' dashboard.log)
+        [ -z "$address" ] || return 0
+        sleep 0.1
+    done
+    cat dashboard.log
+    return 1
+}
+
 if [ "${KEEP-}" = 1 ]; then
     echo "Look round from another terminal:"
     echo "  $SCRATCH_BIN/psql -h $PGHOST -p $PGPORT -U $PGUSER $PGDATABASE"
     echo "  SELECT * FROM jobq.queue_stats;  SELECT * FROM jobq.attempts;  SELECT * FROM jobq.workers;"
+    if [ -n "$dashboard" ] && start_dashboard; then echo "The dashboard: $address"; fi
     echo "Press Enter to stop the server and to remove it."
     read -r _ || true
 else

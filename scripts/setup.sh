@@ -53,7 +53,13 @@ list_needs() {
     fi
     case $what in
         bench) list_bench_needs; return ;;
-        web) list_dashboard_needs; have chromium || need "Chromium, which looks at the pages" chromium; return 0 ;;
+        web)
+            list_dashboard_needs
+            have chromium || need "Chromium, which looks at the pages" chromium
+            have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, through which it is tried" pgbouncer
+            have patch || need "patch, to plant defects" patch
+            return 0
+            ;;
         dashboard) list_dashboard_needs; return 0 ;;
         lint)
             have clang && have clang-format && have clang-tidy || need "clang's tools" clang clang-format clang-tidy

@@ -4,6 +4,7 @@
 #   WEB_PARTS="units changes"   only these of units, searching, browser, top, rights, changes, troubles
 #   SCREENSHOTS=1               writes docs/screenshots anew
 #   make web BENCH=1            instead: how long pages take beside BENCH_JOBS (10000000) kept jobs
+#   make web CONTROL=1          instead: plants the defects test/planted/web_*.patch, each of which the tests must catch
 # WEB_NODE names another node than that of the path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,8 +35,42 @@ scratch_server plain
 plain=$PGHOST
 scratch_server server "shared_preload_libraries = 'jobq'"
 WEB_CHROMIUM=$(command -v chromium || command -v chromium-browser)
-export WEB_SERVER=$SCRATCH/server WEB_PLAIN=$plain WEB_CHROMIUM WEB_TOP=$SCRATCH/top.sql WEB_PARTS
+WEB_PGBOUNCER=$(PATH=$PATH:/usr/sbin command -v pgbouncer)
+export WEB_SERVER=$SCRATCH/server WEB_PLAIN=$plain WEB_CHROMIUM WEB_PGBOUNCER WEB_TOP=$SCRATCH/top.sql WEB_PARTS
 [ -n "${WEB_PARTS-}" ] || unset WEB_PARTS
+
+# Runs these parts with the defect, in a database of its own: they must fail, at a test that says why.
+caught() {  # defect parts pattern
+    local broken=$SCRATCH/$1
+    cp -r "$SCRATCH/web" "$broken"
+    patch -s -p2 -d "$broken" <"test/planted/$1.patch"
+    "$SCRATCH_BIN/createdb" -h "$PGHOST" -U postgres "$1"
+    if PGDATABASE=$1 WEB_PARTS=$2 run_group "$node" "$broken/test/run.mjs" >"$SCRATCH/$1.log" 2>&1; then
+        echo "not ok - $1 is not caught"
+        return 1
+    fi
+    if ! grep -q "^not ok .*$3" "$SCRATCH/$1.log"; then
+        echo "not ok - $1: something else fails"
+        tail -n 20 "$SCRATCH/$1.log"
+        return 1
+    fi
+    echo "ok - $1 is caught: $(grep -c '^not ok' "$SCRATCH/$1.log") tests fail, $(grep -m 1 -o "^not ok .*$3.*" "$SCRATCH/$1.log")"
+}
+
+if [ "${CONTROL-}" = 1 ]; then
+    failed=0 passed=0
+    while read -r defect parts pattern; do
+        if caught "$defect" "$parts" "$pattern"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+    done <<'DEFECTS'
+web_not_escaped browser no name has become markup
+web_token_not_checked changes with the token of another session
+web_page_loses_jobs searching search .*, 7 of 40
+web_filter_not_asked_again changes bulk: those and no others
+web_writes_on_pages searching would be refused by the server
+DEFECTS
+    echo "$passed passed, $failed failed"
+    exit "$((failed > 0))"
+fi
 if [ "${SCREENSHOTS-}" = 1 ]; then export WEB_SCREENSHOTS=$SCRATCH/pictures; fi
 run_group "$node" "$SCRATCH/web/test/run.mjs" || status=$?
 if [ "${SCREENSHOTS-}" = 1 ] && [ $status = 0 ]; then

@@ -87,7 +87,8 @@ export function createApp({ database, sampler, options, log = console.log }) {
   }
 
   const posted = async (c, work) => {
-    const body = await c.req.parseBody();
+    // Text only: nothing here is a file.
+    const body = Object.fromEntries(Object.entries(await c.req.parseBody()).filter(([, value]) => typeof value === 'string'));
     sessions.checkPost(c, origins, body);
     if (!options.allowChanges) throw new Problem('read-only', 'it was started without --allow-changes', { status: 403 });
     const rights = await database.rights();

@@ -1,5 +1,6 @@
 // What the small graphs show: the numbers of jobq.queue_stats every few seconds, in the memory of this process. Bounded in
-// queues and points. Where the numbers come from counting rows it rests a hundred times as long as that took.
+// queues and points. Where the numbers come from counting rows it rests a hundred times as long as that took, and may take longer
+// than a query of a page.
 export const POINTS = 180;
 export const MAX_QUEUES = 500;
 export const SERIES = ['pending', 'processing', 'failed', 'enqueued', 'claimed', 'completed', 'errors'];
@@ -17,13 +18,14 @@ function point(row) {
 }
 
 export class Sampler {
-  constructor(database, { sampleInterval }) {
+  constructor(database, { sampleInterval, statementTimeout, actionTimeout }) {
+    this.timeouts = { quick: statementTimeout, patient: Math.max(statementTimeout, actionTimeout) };
     this.database = database;
     this.interval = sampleInterval;
     this.queues = new Map();
     this.total = [];
-    this.last = undefined;   // { rows, at, counted }
-    this.problem = undefined;
+    this.counts = false;
+    this.last = undefined;   // { rows, at, counts }
   }
 
   start() {
@@ -50,14 +52,14 @@ export class Sampler {
         this.last = undefined;
         return;
       }
-      const rows = await this.database.read((query) => query(`${GET_STATS} ORDER BY s.queue`));
+      const timeout = this.counts ? this.timeouts.patient : this.timeouts.quick;
+      const rows = await this.database.transaction('READ ONLY', timeout, (query) => query(`${GET_STATS} ORDER BY s.queue`));
       this.counts = rows.some((row) => row.source === 'rows');
       this.last = { rows, at: new Date(), counts: this.counts };
       this.keep(rows);
-      this.problem = undefined;
     } catch (problem) {
-      // The pages tell of it by themselves; a gap in the graphs is what is left. A count that takes too long goes on to.
-      this.problem = problem;
+      // The pages tell of it by themselves; what is left is a gap in the graphs. What takes so long counts rows, or waits for a lock:
+      // pages leave it to the sampler.
       if (problem.kind === 'timeout') this.counts = true;
     }
   }

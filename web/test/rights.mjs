@@ -27,6 +27,7 @@ export async function rights({ db, ids, ofRole }) {
   const some = await dashboard({ args: ['--allow-changes'], env: ofRole('dash_some') });
   const queues = await page(some, '/queues');
   ok(queues.status === 200 && /emails/.test(queues.text) && !/payments/.test(queues.text), 'an operator of some queues sees these', queues.text);
+  ok((await page(some, '/')).status === 200, 'its first page is that of its queues');
   is((await page(some, '/jobs')).status, 403, 'and no list of all jobs');
   const own = await page(some, `/job/${ids.failed}`);
   ok(own.status === 200 && /bob@example/.test(own.text), 'a job of its own it sees', own.text);

@@ -1,7 +1,9 @@
 // A dashboard while the database is slow, restarts, is not there, has no jobq, or does not preload it.
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { promisify } from 'node:util';
-import { becomesTrue, connect, dashboard, is, like, ok, post, request, textOf } from './harness.mjs';
+import { becomesTrue, connect, dashboard, is, like, ok, post, request, session, textOf } from './harness.mjs';
 
 const run = promisify(execFile);
 
@@ -104,8 +106,42 @@ async function proxy({ env, db }) {
   await board.stop();
 }
 
+// Through PgBouncer in transaction mode, where each page may come by another connection; two of them for all.
+async function pooled({ ids }) {
+  const directory = mkdtempSync(`${tmpdir()}/pool-`);
+  writeFileSync(`${directory}/pgbouncer.ini`, `[databases]
+${process.env.PGDATABASE} = host=${process.env.PGHOST} port=${process.env.PGPORT} user=dash_operator
+[pgbouncer]
+pool_mode = transaction
+default_pool_size = 2
+listen_addr =
+listen_port = 6432
+unix_socket_dir = ${directory}
+auth_type = any
+logfile = ${directory}/log
+`);
+  const pooler = spawn(process.env.WEB_PGBOUNCER, ['-q', `${directory}/pgbouncer.ini`], { stdio: 'ignore' });
+  try {
+    await becomesTrue('the pooler listens', () => existsSync(`${directory}/.s.PGSQL.6432`));
+    const board = await dashboard({ args: ['--allow-changes'], env: { PGHOST: directory, PGPORT: '6432', PGUSER: 'whoever' } });
+    const paths = ['/', '/queues', '/jobs?status=failed', `/job/${ids.failed}`, '/failures', '/schedules', '/workers', '/handlers'];
+    const answers = await Promise.all([...paths, ...paths, ...paths].map((path) => request(board.address, { path })));
+    is(answers.map((answer) => answer.status), answers.map(() => 200), 'pooler: all pages at once, by two connections');
+    const who = await session(board.address);
+    is((await post(board.address, '/do/pause_queue', { queue: 'emails' }, who)).status, 303, 'pooler: a change');
+    is((await post(board.address, '/do/resume_queue', { queue: 'emails' }, who)).status, 303, 'pooler: and back');
+    const client = await connect({ host: directory, port: 6432, user: 'whoever' });
+    is([await client.value('SHOW search_path'), await client.value('SHOW statement_timeout')], ['"$user", public', '0'], 'pooler: nothing is left behind in its connections');
+    await client.end();
+    await board.stop();
+  } finally {
+    pooler.kill('SIGTERM');
+  }
+}
+
 export async function troubles(given) {
   await slow(given);
+  await pooled(given);
   await elsewhere(given);
   await proxy(given);
   await restart(given);

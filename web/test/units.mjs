@@ -71,7 +71,7 @@ function drawing() {
 async function samples() {
   const rows = (n) => Array.from({ length: n }, (_, i) => ({ queue: `q${i}`, pending: i, processing: 0, failed: 0, enqueued: 1, claimed: 1, completions: 1, failures: 1, losses: 1, source: 'counters' }));
   let given = rows(MAX_QUEUES + 10);
-  const sampler = new Sampler({ rights: async () => ({ reads: () => true }), read: async (work) => work(async () => given) }, { sampleInterval: 1000 });
+  const sampler = new Sampler({ rights: async () => ({ reads: () => true }), transaction: async (mode, timeout, work) => work(async () => given) }, { sampleInterval: 1000, statementTimeout: 10, actionTimeout: 20 });
   for (let i = 0; i < POINTS + 5; i += 1) await sampler.sample();
   is([sampler.queues.size, sampler.series('pending').length, sampler.series('pending', 'q3').length], [MAX_QUEUES, POINTS, POINTS], 'sampler: bounded in queues and points');
   is(sampler.series('errors', 'q3')[0], 2, 'sampler: failed and lost attempts together');

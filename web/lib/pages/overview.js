@@ -3,7 +3,7 @@ import { badge, definitions, html, notice, number, rate, span, table, time } fro
 import { sparkline } from '../sparkline.js';
 import { STATUSES } from '../sampler.js';
 import { groupsOf, groupTable } from './failures.js';
-import { agesOf, countsNotice } from './queues.js';
+import { agesOf, countsNotice, queuesPage } from './queues.js';
 
 const LATE = 60;   // seconds: a claimable job that is due for longer is worth a look
 const BUSIEST = 10;
@@ -53,8 +53,9 @@ function workerPart(row) {
 ${failing ? notice('bad', html`Its last error, ${time(row.last_error_at)}: ${row.last_error}`) : ''}`;
 }
 
-export async function overviewPage(view, query, _, { sampler }) {
+export async function overviewPage(view, query, given, { sampler }) {
   const { rights } = view;
+  if (!rights.reads('queue_stats')) return queuesPage(view, query, given, { sampler });
   const stats = await sampler.stats(query);
   const { rows } = stats;
   const sum = totals(rows);

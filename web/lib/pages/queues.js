@@ -141,7 +141,7 @@ ${actionsPart(view, queue, settings ?? {}, dead)}
 <li><span>Running</span>${sparkline('Running', sampler.series('processing', queue), { seconds })}</li>
 <li><span>Enqueued <b>${rate(row?.enqueued)}</b></span>${sparkline('Enqueued', sampler.series('enqueued', queue), { rates: true, seconds })}</li>
 <li><span>Completed <b>${rate(row?.completions)}</b></span>${sparkline('Completed', sampler.series('completed', queue), { rates: true, seconds })}</li>
-<li><span>Failed or lost <b>${rate(row?.failures)}</b></span>${sparkline('Failed or lost', sampler.series('errors', queue), { rates: true, seconds })}</li></ul>
+<li><span>Failed or lost <b>${rate(typeof row?.failures === 'number' ? row.failures + row.losses : null)}</b></span>${sparkline('Failed or lost', sampler.series('errors', queue), { rates: true, seconds })}</li></ul>
 <h2>What happens in it</h2>${explainTable(view, explained)}
 ${limitsPart(view, queue, limits)}
 <h2>Settings</h2>${settings ? definitions(SETTINGS.map(([name, label]) => [label, name === 'dead_letter_queue' && settings[name] ? view.queue(settings[name]) : settings[name]])) : ''}
