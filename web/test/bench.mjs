@@ -1,6 +1,7 @@
 // How long pages take beside many kept jobs: BENCH_JOBS (ten million), most of them completed, some failed, and a queue at work.
 // Prints a table in Markdown; ends with an error when a page takes longer than 100 ms in the median.
 import { loadavg, cpus } from 'node:os';
+import { encodeCursor } from '../lib/jobs_search.js';
 import { connect, dashboard, endAll, request } from './harness.mjs';
 
 const JOBS = Number(process.env.BENCH_JOBS ?? 10_000_000);
@@ -42,11 +43,13 @@ async function fill({ sql, value }) {
 }
 
 function pages({ root, failed }) {
-  return [['Overview', '/'], ['Queues', '/queues'], ['A queue with four million kept jobs, at rest', '/queue?name=emails'], ['A queue at work', '/queue?name=busy'],
+  return [['Overview', '/'], ['Queues', '/queues'], ['A queue with a quarter of the kept jobs, at rest', '/queue?name=emails'], ['A queue at work', '/queue?name=busy'],
     ['Jobs, newest first', '/jobs'], ['Jobs: failed', '/jobs?status=failed'], ['Jobs: failed, by an error', '/jobs?status=failed&error=timeout'],
     ['Jobs: pending, of a queue', '/jobs?status=pending&queue=busy'], ['Jobs: scheduled', '/jobs?status=scheduled'], ['Jobs: running', '/jobs?status=processing'],
     ['Jobs: blocked', '/jobs?status=blocked'], ['Jobs: completed, of a queue and kind', '/jobs?status=completed&queue=orders&kind=kind+3'],
     ['Jobs: completed, of a worker that there is none', '/jobs?status=completed&worker=nobody'], ['Jobs: failed, by an error that there is none', '/jobs?status=failed&error=nonsense'],
+    ['Jobs: failed, a page in the middle', `/jobs?status=failed&after=${encodeCursor('attempts', [String(JOBS / 2)])}`],
+    ['Jobs: completed, of a queue, a page in the middle', `/jobs?status=completed&queue=emails&after=${encodeCursor('newest', [String(JOBS / 2)])}`],
     ['Jobs: by metadata that none has', '/jobs?metadata=%7B%22a%22%3A1%7D'],
     ['A job with twenty others that wait for it', `/job/${root}`], ['A failed job', `/job/${failed}`], ['Failures', '/failures'], ['Schedules, two hundred', '/schedules'],
     ['Workers', '/workers'], ['Handlers', '/handlers'], ['Preview of a bulk retry', '/bulk?action=retry&status=failed&queue=imports']];
