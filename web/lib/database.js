@@ -95,6 +95,9 @@ export class Database {
     } catch (error) {
       throw toProblem(error);
     }
+    // Between two queries nobody else listens, and an error that nobody hears ends the process.
+    const unheard = () => {};
+    client.on('error', unheard);
     const query = async (text, values = []) => {
       const result = await client.query({ text, values, query_timeout: timeout + 10000 });
       return result.rows;
@@ -111,6 +114,7 @@ export class Database {
       if (!broken) await client.query('ROLLBACK').catch((failure) => { broken = failure; });
       throw problem;
     } finally {
+      client.off('error', unheard);
       client.release(broken);
     }
   }

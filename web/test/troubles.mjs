@@ -24,10 +24,25 @@ async function slow({ env, readOnly }) {
   is((await request(readOnly, { path: '/health' })).status, 200, 'health: it reaches the database');
 }
 
-async function restart({ readOnly, server }) {
+async function restart({ readOnly, writable, board, server }) {
   is((await request(readOnly, { path: '/' })).status, 200, 'restart: a page before');
   const control = (...args) => run('pg_ctl', ['-D', server, '-w', '-s', ...args]);
-  await control('-m', 'immediate', 'stop');
+  // Under load, so that connections go away in the middle of pages, between two queries of them, and while they are made.
+  let loaded = true;
+  const load = Promise.all(Array.from({ length: 8 }, async (_, i) => {
+    const seen = new Set();
+    while (loaded) seen.add((await request(i % 2 ? readOnly : writable, { path: i % 3 ? '/queue?name=emails' : '/' })).status);
+    return [...seen];
+  }));
+  for (let round = 0; round < 4; round += 1) {
+    await new Promise((resolve) => { setTimeout(resolve, 300 + 100 * round); });
+    await control('-m', round % 2 ? 'fast' : 'immediate', 'stop');
+    if (round < 3) await control('-l', `${server}.log`, 'start');
+  }
+  loaded = false;
+  const statuses = [...new Set((await load).flat())].sort();
+  ok(statuses.every((status) => status === 200 || status === 503), 'restart: under load each page is there, or says that the database is not', statuses);
+  is([board.child.exitCode, (await request(writable, { path: '/app.css' })).status], [null, 200], 'restart: the dashboards live on');
   const down = await request(readOnly, { path: '/' });
   is(down.status, 503, 'restart: without a server it says so');
   like(textOf(down.text), /The database does not answer/, 'restart: in words');
@@ -148,5 +163,6 @@ export async function troubles(given) {
 }
 
 export async function ends({ board }) {
-  is(await board.stop(), 0, 'SIGTERM ends it');
+  const code = await board.stop();
+  ok(code === 0, 'SIGTERM ends it', code, board.output.errors);
 }
