@@ -66,6 +66,7 @@ web_not_escaped browser no name has become markup
 web_token_not_checked changes with the token of another session
 web_page_loses_jobs searching search .*, 7 of 40
 web_filter_not_asked_again changes bulk: those and no others
+web_errors_unheard troubles restart: under load each page
 web_writes_on_pages searching would be refused by the server
 DEFECTS
     echo "$passed passed, $failed failed"

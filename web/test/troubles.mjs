@@ -31,7 +31,7 @@ async function restart({ readOnly, writable, board, server }) {
   let loaded = true;
   const load = Promise.all(Array.from({ length: 8 }, async (_, i) => {
     const seen = new Set();
-    while (loaded) seen.add((await request(i % 2 ? readOnly : writable, { path: i % 3 ? '/queue?name=emails' : '/' })).status);
+    while (loaded) seen.add(await request(i % 2 ? readOnly : writable, { path: i % 3 ? '/queue?name=emails' : '/' }).then((answer) => answer.status, (error) => error.message));
     return [...seen];
   }));
   for (let round = 0; round < 4; round += 1) {
@@ -42,7 +42,7 @@ async function restart({ readOnly, writable, board, server }) {
   loaded = false;
   const statuses = [...new Set((await load).flat())].sort();
   ok(statuses.every((status) => status === 200 || status === 503), 'restart: under load each page is there, or says that the database is not', statuses);
-  is([board.child.exitCode, (await request(writable, { path: '/app.css' })).status], [null, 200], 'restart: the dashboards live on');
+  is(board.child.exitCode, null, 'restart: the dashboard lives on');
   const down = await request(readOnly, { path: '/' });
   is(down.status, 503, 'restart: without a server it says so');
   like(textOf(down.text), /The database does not answer/, 'restart: in words');
@@ -87,10 +87,10 @@ async function elsewhere({ plain, env }) {
   await schema.end();
 
   // A server that does not preload it counts rows, and the page says so.
-  const other = await connect({ host: plain });
+  const other = await connect({ host: plain, database: 'postgres' });
   await other.sql('CREATE EXTENSION jobq');
   await other.sql("SELECT jobq_enqueue('q')");
-  const counting = await dashboard({ env: { ...env, PGHOST: plain, PGUSER: 'postgres' } });
+  const counting = await dashboard({ env: { ...env, PGHOST: plain, PGUSER: 'postgres', PGDATABASE: 'postgres' } });
   await becomesTrue('it has counted', async () => /1\s*pending/.test(textOf((await request(counting.address)).text)));
   like(textOf((await request(counting.address)).text), /jobq is not preloaded, or still counts/, 'not preloaded: the page says that it counts rows');
   await other.sql("SELECT jobq_enqueue('q')");
