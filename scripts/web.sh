@@ -20,7 +20,7 @@ scratch_tree
 # The owner of the servers may not be allowed into this directory.
 mkdir "$SCRATCH/web" "$SCRATCH/pictures"
 cp -r web/. "$SCRATCH/web/"
-cp examples/top.sql "$SCRATCH/"
+cp examples/top.sql docs/dashboard.md "$SCRATCH/"
 if [ "$(id -u)" = 0 ]; then chown "$SCRATCH_USER" "$SCRATCH/pictures"; fi
 node=${WEB_NODE:-$(command -v node)}
 status=0
@@ -36,7 +36,7 @@ plain=$PGHOST
 scratch_server server "shared_preload_libraries = 'jobq'"
 WEB_CHROMIUM=$(command -v chromium || command -v chromium-browser)
 WEB_PGBOUNCER=$(PATH=$PATH:/usr/sbin command -v pgbouncer)
-export WEB_SERVER=$SCRATCH/server WEB_PLAIN=$plain WEB_CHROMIUM WEB_PGBOUNCER WEB_TOP=$SCRATCH/top.sql WEB_PARTS
+export WEB_SERVER=$SCRATCH/server WEB_PLAIN=$plain WEB_CHROMIUM WEB_PGBOUNCER WEB_TOP=$SCRATCH/top.sql WEB_DOCS=$SCRATCH/dashboard.md WEB_PARTS
 [ -n "${WEB_PARTS-}" ] || unset WEB_PARTS
 
 # Runs these parts with the defect, in a database of its own: they must fail, at a test that says why.

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 
 export class OptionError extends Error {}
 
-const OPTIONS = {
+export const OPTIONS = {
   'database': { type: 'string', value: 'URL', text: 'postgresql://user@host/database; else PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSFILE ...' },
   'host': { type: 'string', default: '127.0.0.1', value: 'ADDRESS', text: 'listen there' },
   'port': { type: 'string', default: '8630', value: 'PORT', text: 'listen there; 0: any free port' },

@@ -1,9 +1,10 @@
 // What decides without a server: options, escaping, filters, cursors, layouts.
+import { readFileSync } from 'node:fs';
 import { fragmentOf } from '../lib/pages/failures.js';
 import { layout, parseDot } from '../lib/graph.js';
 import { escape, html, span, table } from '../lib/html.js';
 import { decodeCursor, encodeCursor, parseFilter, searchResult, walkOf } from '../lib/jobs_search.js';
-import { OptionError, addressOf, parseOptions } from '../lib/options.js';
+import { OPTIONS, OptionError, addressOf, parseOptions, usage } from '../lib/options.js';
 import { MAX_QUEUES, POINTS, Sampler } from '../lib/sampler.js';
 import { polylines } from '../lib/sparkline.js';
 import { is, like, ok } from './harness.mjs';
@@ -29,6 +30,18 @@ function options() {
     like(String(refused(args)), pattern, `options: ${args.join(' ')} is refused`);
   }
   is(addressOf(parseOptions(['--origin', 'https://jobs.example.com', '--base-path', '/jobq/']), 1), 'https://jobs.example.com/jobq', 'options: the address behind a proxy');
+}
+
+// The page of the documentation has each option, with its default.
+function documented() {
+  const docs = readFileSync(process.env.WEB_DOCS ?? new URL('../../docs/dashboard.md', import.meta.url), 'utf8');
+  for (const [name, { default: standard, value }] of Object.entries(OPTIONS)) {
+    if (name === 'help') continue;
+    const shown = typeof standard === 'string' ? standard : standard === false ? 'off' : '';
+    ok(docs.includes(`| \`--${name}${value ? ` ${value}` : ''}\` | ${shown}${shown ? ' ' : ''}|`), `docs: --${name}, ${shown || 'no default'}`);
+    ok(usage().includes(`--${name}`), `help: --${name}`);
+  }
+  is([...docs.matchAll(/^\| `--([\w-]+)/gm)].map((match) => match[1]).sort(), Object.keys(OPTIONS).filter((name) => name !== 'help').sort(), 'docs: no option that there is not');
 }
 
 function pieces() {
@@ -86,6 +99,7 @@ async function samples() {
 
 export async function units() {
   options();
+  documented();
   pieces();
   search();
   drawing();

@@ -60,7 +60,7 @@ export async function bulkPage(view, query, given) {
 ${jobs.length === 0 ? '' : html`${table('By queue and kind', [
     { label: 'Queue', cell: ([queue]) => view.queue(queue) }, { label: 'Kind', cell: ([, kind]) => kind },
     { label: 'Jobs', number: true, cell: ([, , count]) => number(count) }], countsBy(jobs))}
-${given.action === 'redrive' ? '' : notice('warn', `Exactly these jobs are changed, those that still match when you press the button. Of the unfinished ones that depend on them, cancelled jobs cancel those.`)}
+${given.action === 'redrive' ? '' : notice('warn', `Exactly these jobs are changed, as far as they still match when you press the button.${action.danger ? ' Unfinished jobs that depend on them may be cancelled, too.' : ''}`)}
 ${view.form('/bulk', { label, danger: action.danger, back: view.href('/jobs', filter),
     hidden: { ...filter, action: given.action, ids: given.action === 'redrive' ? '' : jobs.map((job) => job.id).join(' ') }, fields: html`${rate}${confirm}` })}`}
 <p class="more">${view.link('Back to the list', '/jobs', filter)}</p>
