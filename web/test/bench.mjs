@@ -61,14 +61,16 @@ async function measure(board, list) {
   const rows = [];
   for (const [name, path] of list) {
     const times = [];
+    let lines = 0;
     for (let i = 0; i < ROUNDS + 3; i += 1) {
       const began = process.hrtime.bigint();
-      const { status } = await request(board.address, { path });
+      const { status, text } = await request(board.address, { path });
       if (status !== 200) throw new Error(`${path}: ${status}`);
+      lines = text.split('<tr role="row"><td').length - 1;
       if (i >= 3) times.push(Number(process.hrtime.bigint() - began) / 1e6);
     }
     times.sort((a, b) => a - b);
-    rows.push([name, middle(times, 0.5), middle(times, 0.95)]);
+    rows.push([name, middle(times, 0.5), middle(times, 0.95), lines]);
   }
   return rows;
 }
@@ -80,8 +82,8 @@ const board = await dashboard({ args: ['--allow-changes'] });
 const load = loadavg()[0].toFixed(1);
 const rows = await measure(board, pages(made));
 console.log(`\n${JOBS.toLocaleString('en-US')} kept jobs, ${size} with indexes; ${cpus().length} cores, load ${load} before and ${loadavg()[0].toFixed(1)} behind; ${ROUNDS} requests each; node ${process.version}\n`);
-console.log('| page | median, ms | 95 %, ms |\n|---|---:|---:|');
-for (const [name, median, most] of rows) console.log(`| ${name} | ${median.toFixed(0)} | ${most.toFixed(0)} |`);
+console.log('| page | rows | median, ms | 95 %, ms |\n|---|---:|---:|---:|');
+for (const [name, median, most, lines] of rows) console.log(`| ${name} | ${lines} | ${median.toFixed(0)} | ${most.toFixed(0)} |`);
 const slow = rows.filter(([, median]) => median > GOAL);
 console.log(`\n${rows.length - slow.length} passed, ${slow.length} failed`);
 await board.stop();
