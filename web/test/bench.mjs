@@ -16,13 +16,13 @@ async function fill({ sql, value }) {
     await sql('SELECT jobq_create_queue($1, keep_completed => \'365 days\', keep_failed => \'365 days\')', [queue]);
   }
   const began = Date.now();
-  // One in a hundred has failed, with two attempts; four queues, twelve kinds.
+  // One in 101 has failed, in each queue, with two attempts; four queues, twelve kinds.
   for (let first = 1; first <= JOBS; first += CHUNK) {
     const last = Math.min(JOBS, first + CHUNK - 1);
     await sql(`INSERT INTO jobq.jobs (queue, kind, payload, run_at, created_at, status, attempts, started_at, finished_at, worker_id, error, max_attempts)
       SELECT (ARRAY['emails', 'thumbs', 'imports', 'orders'])[1 + n % 4], 'kind ' || n % 12, jsonb_build_object('n', n, 'text', md5(n::text)),
-             now() - interval '2 hours', now() - interval '2 hours', CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END::jobq.job_status, 2,
-             now() - interval '1 hour', now() - interval '59 minutes', 'worker-' || n % 50, CASE WHEN n % 100 = 0 THEN 'row ' || n || ': timeout' END, 2
+             now() - interval '2 hours', now() - interval '2 hours', CASE WHEN n % 101 = 0 THEN 'failed' ELSE 'completed' END::jobq.job_status, 2,
+             now() - interval '1 hour', now() - interval '59 minutes', 'worker-' || n % 50, CASE WHEN n % 101 = 0 THEN 'row ' || n || ': timeout' END, 2
       FROM generate_series(${first}, ${last}) n`);
     await sql(`INSERT INTO jobq.attempts (job_id, lease, attempt, outcome, worker_id, started_at, finished_at, error, reported)
       SELECT j.id, j.id * 10 + a, a, 'failed', j.worker_id, j.started_at, j.finished_at, j.error, true
@@ -46,7 +46,7 @@ function pages({ root, failed }) {
   return [['Overview', '/'], ['Queues', '/queues'], ['A queue with a quarter of the kept jobs, at rest', '/queue?name=emails'], ['A queue at work', '/queue?name=busy'],
     ['Jobs, newest first', '/jobs'], ['Jobs: failed', '/jobs?status=failed'], ['Jobs: failed, by an error', '/jobs?status=failed&error=timeout'],
     ['Jobs: pending, of a queue', '/jobs?status=pending&queue=busy'], ['Jobs: scheduled', '/jobs?status=scheduled'], ['Jobs: running', '/jobs?status=processing'],
-    ['Jobs: blocked', '/jobs?status=blocked'], ['Jobs: completed, of a queue and kind', '/jobs?status=completed&queue=orders&kind=kind+3'],
+    ['Jobs: blocked', '/jobs?status=blocked'], ['Jobs: completed, of a queue and kind, which the newest 20,000 have not', '/jobs?status=completed&queue=orders&kind=kind+3'],
     ['Jobs: completed, of a worker that there is none', '/jobs?status=completed&worker=nobody'], ['Jobs: failed, by an error that there is none', '/jobs?status=failed&error=nonsense'],
     ['Jobs: failed, a page in the middle', `/jobs?status=failed&after=${encodeCursor('attempts', [String(JOBS / 2)])}`],
     ['Jobs: completed, of a queue, a page in the middle', `/jobs?status=completed&queue=emails&after=${encodeCursor('newest', [String(JOBS / 2)])}`],
