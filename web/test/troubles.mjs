@@ -1,6 +1,6 @@
 // A dashboard while the database is slow, restarts, is not there, has no jobq, or does not preload it.
 import { execFile, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { promisify } from 'node:util';
 import { becomesTrue, connect, dashboard, is, like, ok, post, request, session, textOf } from './harness.mjs';
@@ -99,6 +99,26 @@ async function elsewhere({ plain, env }) {
   await other.end();
 }
 
+// On a standby there are no counters, and nothing can be changed.
+async function standby({ env, ids }) {
+  const directory = mkdtempSync(`${tmpdir()}/standby-`);
+  const data = `${directory}/data`;
+  await run('pg_basebackup', ['-U', 'postgres', '-D', data, '-R', '-X', 'stream', '-c', 'fast']);
+  appendFileSync(`${data}/postgresql.conf`, `unix_socket_directories = '${directory}'\n`);
+  await run('pg_ctl', ['-D', data, '-w', '-s', '-l', `${directory}/log`, 'start']);
+  const board = await dashboard({ args: ['--allow-changes'], env: { ...env, PGHOST: directory } });
+  try {
+    await becomesTrue('it has counted', async () => /failed/.test((await request(board.address)).text) && /href="\/queue\?name=emails"/.test((await request(board.address, { path: '/queues' })).text));
+    for (const path of ['/', '/queues', '/queue?name=emails', '/jobs?status=failed', `/job/${ids.ship}`, `/job/${ids.failed}`, '/failures', '/schedules', '/workers', '/handlers']) {
+      const { status, text } = await request(board.address, { path });
+      is([status, /a standby/.test(text), /method="post"/.test(text)], [200, true, false], `standby: ${path}, and no button`);
+    }
+  } finally {
+    await board.stop();
+    await run('pg_ctl', ['-D', data, '-w', '-s', '-m', 'immediate', 'stop']);
+  }
+}
+
 // Behind a proxy that speaks TLS, asks who comes and passes the name of the host on.
 async function proxy({ env, db }) {
   const board = await dashboard({ args: ['--base-path', '/jobq', '--origin', 'https://jobs.example.com', '--user-header', 'X-User', '--allow-changes'], env });
@@ -157,6 +177,7 @@ logfile = ${directory}/log
 export async function troubles(given) {
   await slow(given);
   await pooled(given);
+  await standby(given);
   await elsewhere(given);
   await proxy(given);
   await restart(given);
