@@ -1,0 +1,126 @@
+// The claims of a worker: one connection that claims, completes on the way, and sleeps in the server while there is nothing to do.
+import { Connection, isAgain, isBroken, isLostLease } from './connection.js';
+import { CLAIM, COMPLETE_AND_CLAIM, WAIT, claimValues, leasesOf, resultsOf, waitValues } from './statements.js';
+import { sleep } from './timing.js';
+
+const FIRST_POLL = 0.05;
+const AGAIN = 0.1;
+
+export class Claims {
+    away = false;       // it waits for jobs or for a connection: what has ended is reported over the other one
+    over = null;        // when no claim is made any more
+    #stopping = new AbortController();
+    #wait;
+
+    /** hand: what the worker has in hand (hand.js). */
+    constructor({ options, hand, configuration, log }) {
+        Object.assign(this, { options, hand, log });
+        this.#wait = options.waitTimeout;
+        this.connection = new Connection({
+            name: 'claims', configuration, log, prepare: options.prepare,
+            notice: (notice) => isLostLease(notice) && log.warn(`${notice.message}. ${notice.detail ?? ''}`),
+        });
+    }
+
+    open() {
+        return this.connection.open();
+    }
+
+    /** Nobody can wake it: waits are short. */
+    waitShortly(longest) {
+        this.#wait = Math.min(this.#wait, longest);
+    }
+
+    start() {
+        this.over = this.#run().finally(() => { this.away = true; this.hand.goAway(); });
+        return this.over;
+    }
+
+    /** No claim is begun from now on. A wait is ended by jobq_wake. */
+    stop() {
+        this.#stopping.abort();
+        this.hand.wake();
+    }
+
+    async #run() {
+        let polls = 0;
+        while (!this.#stopping.signal.aborted) {
+            // Handlers that end in the same moment are reported together.
+            await new Promise(setImmediate);
+            const room = Math.min(this.options.batch, this.hand.room());
+            if (room <= 0) {
+                await this.hand.changed();
+                continue;
+            }
+            const done = this.hand.takeDone();
+            const rows = await this.#claim(done, room);
+            if (rows?.length) polls = 0;
+            else if (rows && this.hand.done === 0) await this.#rest(polls++);
+        }
+    }
+
+    // The jobs; undefined: claim again, the cause has been dealt with.
+    async #claim(done, room) {
+        const values = claimValues(this.options, room);
+        let rows;
+        try {
+            rows = done.length
+                ? await this.connection.query(COMPLETE_AND_CLAIM, [...values, ...leasesOf(done), resultsOf(done)])
+                : await this.connection.query(CLAIM, values);
+        } catch (error) {
+            return this.#failed(error, done);
+        }
+        this.hand.reported(done);
+        this.hand.claimed(rows, this.#stopping.signal.aborted);
+        return rows;
+    }
+
+    async #failed(error, done) {
+        if (!isAgain(error) && !done.length) throw error;
+        // Which of the results is refused, or whether it is the claim, turns out one by one.
+        for (const { outcome } of done) isBroken(error) ? (outcome.sent = true) : (outcome.alone = !isAgain(error));
+        this.hand.report(done);
+        if (isBroken(error)) await this.#absent(() => this.#reconnect());
+        else if (isAgain(error)) await sleep(AGAIN, this.#stopping.signal);
+    }
+
+    async #reconnect() {
+        while (!this.#stopping.signal.aborted) {
+            try {
+                await this.connection.query('SELECT 1', []);
+                return;
+            } catch (error) {
+                if (!isAgain(error)) this.log.warn(`no connection for claims, trying again: ${error.message}`);
+            }
+        }
+    }
+
+    async #rest(polls) {
+        const { pollInterval } = this.options;
+        if (pollInterval !== undefined) {
+            const pause = Math.min(FIRST_POLL * 2 ** Math.min(polls, 20), pollInterval);
+            await this.#absent(() => sleep(pause, this.#stopping.signal));
+            return;
+        }
+        await this.#absent(() => this.#sleepInServer());
+    }
+
+    async #sleepInServer() {
+        try {
+            await this.connection.query(WAIT, waitValues(this.options, this.#wait), this.#wait);
+        } catch (error) {
+            if (!isAgain(error)) throw error;
+            if (isBroken(error)) await this.#reconnect();
+        }
+    }
+
+    async #absent(work) {
+        this.away = true;
+        this.hand.goAway();
+        try {
+            await work();
+        } finally {
+            this.away = false;
+        }
+    }
+}

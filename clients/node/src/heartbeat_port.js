@@ -1,0 +1,85 @@
+// The worker's end of the thread that heartbeats: it looks like Heartbeats.
+import { Worker as Thread } from 'node:worker_threads';
+import { configurationOf } from './connection.js';
+import { OptionError } from './errors.js';
+
+export class HeartbeatPort {
+    #thread;
+    #calls = new Map();
+    #number = 0;
+    #dead = null;
+
+    /** died(error): the thread has ended, which it does not of itself. */
+    constructor({ connection, applicationName, interval, prepare, log, heard, progressed, died }) {
+        Object.assign(this, { connection, applicationName, log, heard, progressed, died });
+        this.settings = { interval, prepare };
+    }
+
+    async open() {
+        const configuration = typeof this.connection === 'function' ? null
+            : await configurationOf(this.connection, this.applicationName);
+        try {
+            this.#thread = new Thread(new URL('./heartbeat_thread.js', import.meta.url),
+                { workerData: { ...this.settings, configuration }, name: 'jobq heartbeats' });
+        } catch (error) {
+            if (error.name !== 'DataCloneError') throw error;
+            throw new OptionError(`option connection has what cannot be given to a thread (${error.message}): leave it out, ` +
+                'or set heartbeatThread to false');
+        }
+        this.#thread.on('message', ([name, ...values]) => this.#told[name](...values));
+        this.#thread.on('error', (error) => this.#end(error));
+        this.#thread.on('exit', () => this.#end(new Error('the thread of the heartbeats has ended')));
+        await this.#call('open');
+    }
+
+    change(dropped, held) {
+        if (!this.#dead) this.#thread.postMessage(['change', dropped, held]);
+    }
+
+    progress(lease, number, json) {
+        if (!this.#dead) this.#thread.postMessage(['progress', lease, number, json]);
+    }
+
+    query(statement, values) {
+        return this.#call('query', statement, values);
+    }
+
+    async close() {
+        if (!this.#thread || this.#dead) return;
+        await this.#call('close').catch(() => {});
+        this.#dead = new Error('closed');
+        await this.#thread.terminate();
+    }
+
+    #call(name, ...values) {
+        if (this.#dead) return Promise.reject(this.#dead);
+        return new Promise((resolve, reject) => {
+            this.#number += 1;
+            this.#calls.set(this.#number, { resolve, reject });
+            this.#thread.postMessage([name, this.#number, ...values]);
+        });
+    }
+
+    #told = {
+        answer: (number, value, error) => {
+            const { resolve, reject } = this.#calls.get(number);
+            this.#calls.delete(number);
+            if (error) reject(Object.assign(new Error(error.message), error));
+            else resolve(value);
+        },
+        heard: (lease, state) => this.heard(lease, state),
+        progressed: (lease, number) => this.progressed(lease, number),
+        log: (level, text) => this.log[level](text),
+        configure: () => configurationOf(this.connection, this.applicationName)
+            .then((configuration) => this.#thread.postMessage(['configuration', configuration, null]))
+            .catch(({ message, code }) => this.#thread.postMessage(['configuration', null, { message, code }])),
+    };
+
+    #end(error) {
+        if (this.#dead) return;
+        this.#dead = error;
+        for (const { reject } of this.#calls.values()) reject(error);
+        this.#calls.clear();
+        this.died(error);
+    }
+}

@@ -1,0 +1,46 @@
+// The thread in which heartbeats live: what handlers do in theirs, it goes on. Started by heartbeat_port.js, and ends with it.
+import { parentPort, workerData } from 'node:worker_threads';
+import { Heartbeats } from './heartbeats.js';
+
+const tell = (name, ...values) => parentPort.postMessage([name, ...values]);
+
+const wanted = [];  // who waits for a configuration that only a function of the caller's knows
+
+const heartbeats = new Heartbeats({
+    ...workerData,
+    configuration: workerData.configuration
+        ? () => workerData.configuration
+        : () => new Promise((resolve, reject) => {
+            wanted.push({ resolve, reject });
+            tell('configure');
+        }),
+    log: Object.fromEntries(['info', 'warn', 'error'].map((level) => [level, (text) => tell('log', level, text)])),
+    heard: (lease, state) => tell('heard', lease, state),
+    progressed: (lease, number) => tell('progressed', lease, number),
+});
+
+// Of an error only its name and message would arrive.
+const plain = ({ message, code, severity, detail, hint, where }) => ({ message, code, severity, detail, hint, where });
+
+async function call(number, work) {
+    try {
+        tell('answer', number, await work(), null);
+    } catch (error) {
+        tell('answer', number, null, plain(error));
+    }
+}
+
+const TOLD = {
+    open: (number) => call(number, async () => { await heartbeats.open(); }),
+    query: (number, statement, values) => call(number, () => heartbeats.query(statement, values)),
+    close: (number) => call(number, () => heartbeats.close()),
+    change: (dropped, held) => heartbeats.change(dropped, held),
+    progress: (lease, number, json) => heartbeats.progress(lease, number, json),
+    configuration: (configuration, error) => {
+        const { resolve, reject } = wanted.shift();
+        if (error) reject(Object.assign(new Error(error.message), error));
+        else resolve(configuration);
+    },
+};
+
+parentPort.on('message', ([name, ...values]) => TOLD[name](...values));

@@ -1,0 +1,119 @@
+// Heartbeats of all jobs in hand, by one connection, which other reports share. Lives in a thread that no handler can block
+// (heartbeat_thread.js), or where it is told to in the worker's own.
+import { Connection, isBroken } from './connection.js';
+import { HEARTBEAT, HEARTBEAT_MANY } from './statements.js';
+import { milliseconds, now } from './timing.js';
+
+const PROGRESS_EVERY = 1;   // seconds: progress is not reported later than that
+const ENDS = ['lost', 'gone', 'finished'];
+
+/** When the next heartbeat of all jobs is due: the shortest interval after the one that waits longest. */
+export function dueAt(jobs, longest = Infinity) {
+    let [oldest, every] = [Infinity, longest];
+    for (const job of jobs) [oldest, every] = [Math.min(oldest, job.at), Math.min(every, job.every)];
+    return oldest + every;
+}
+
+export class Heartbeats {
+    #jobs = new Map();      // by lease: a job may come again before its first handler has ended
+    #timer = null;
+    #beating = false;
+    #closed = false;
+
+    /** heard(lease, state), progressed(lease, number): what the server has answered. */
+    constructor({ configuration, interval, prepare, log, heard, progressed }) {
+        Object.assign(this, { interval, log, heard, progressed });
+        this.connection = new Connection({ name: 'heartbeats and reports', configuration, log, prepare });
+    }
+
+    open() {
+        return this.connection.open();
+    }
+
+    /** Leases that are not held any more, and jobs {id, lease, every} that are from now on. */
+    change(dropped, held) {
+        for (const lease of dropped) this.#jobs.delete(lease);
+        for (const job of held) this.#jobs.set(job.lease, { ...job, at: now(), progress: undefined, number: 0, progressAt: 0 });
+        this.#schedule();
+    }
+
+    progress(lease, number, json) {
+        const job = this.#jobs.get(lease);
+        if (!job) return;
+        [job.progress, job.number] = [json, number];
+        this.#schedule();
+    }
+
+    query(statement, values) {
+        return this.connection.query(statement, values);
+    }
+
+    async close() {
+        this.#closed = true;
+        clearTimeout(this.#timer);
+        await this.connection.close();
+    }
+
+    #due() {
+        let due = dueAt(this.#jobs.values(), this.interval);
+        for (const job of this.#jobs.values()) if (job.progress !== undefined) due = Math.min(due, job.progressAt + PROGRESS_EVERY);
+        return due;
+    }
+
+    #schedule() {
+        clearTimeout(this.#timer);
+        if (this.#closed || this.#beating || this.#jobs.size === 0) return;
+        this.#timer = setTimeout(() => this.#beat(), milliseconds(this.#due() - now()));
+    }
+
+    async #beat() {
+        this.#beating = true;
+        try {
+            const all = dueAt(this.#jobs.values(), this.interval) <= now();
+            const plain = [];
+            for (const job of [...this.#jobs.values()]) {
+                if (job.progress !== undefined && (all || job.progressAt + PROGRESS_EVERY <= now())) await this.#withProgress(job);
+                else if (all) plain.push(job);
+            }
+            const held = plain.filter((job) => this.#jobs.get(job.lease) === job);
+            if (held.length) await this.#many(held);
+        } catch (error) {
+            if (!isBroken(error)) this.log.error(`a heartbeat was refused: ${error.message}`);
+        } finally {
+            this.#beating = false;
+            this.#schedule();
+        }
+    }
+
+    async #many(jobs) {
+        const at = now();
+        let rows = [];
+        try {
+            rows = await this.query(HEARTBEAT_MANY, [jobs.map(({ id }) => id), jobs.map(({ lease }) => lease)]);
+        } catch (error) {
+            if (!isBroken(error)) for (const job of jobs) job.at = at;
+            throw error;
+        }
+        rows.forEach(({ state }, place) => this.#answer(jobs[place], state, at));
+    }
+
+    async #withProgress(job) {
+        const { progress, number } = job;
+        [job.progress, job.progressAt] = [undefined, now()];
+        try {
+            const [{ state }] = await this.query(HEARTBEAT, [job.id, job.lease, progress]);
+            this.progressed(job.lease, number);
+            this.#answer(job, state, job.progressAt);
+        } catch (error) {
+            if (isBroken(error)) job.progress ??= progress;
+            else this.progressed(job.lease, number);
+            throw error;
+        }
+    }
+
+    #answer(job, state, at) {
+        job.at = at;
+        if (ENDS.includes(state) && this.#jobs.get(job.lease) === job) this.#jobs.delete(job.lease);
+        if (state !== 'held') this.heard(job.lease, state);
+    }
+}

@@ -1,0 +1,6 @@
+// What users of the package see. The test kit is testing.js.
+export { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from './errors.js';
+export { optionsOfEnvironment } from './options.js';
+export { enqueue, enqueueJobs, enqueueMany } from './producers.js';
+export { run } from './run.js';
+export { Worker } from './worker.js';

@@ -1,0 +1,202 @@
+// A job as its handler sees it.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { isBroken, isLostLease } from './connection.js';
+import { Cancelled, Suspended } from './errors.js';
+import { AWAIT, AWAIT_JOBS, COMPLETE_MUST_HOLD, SLEEP, SPAWN, STEP, STEP_DONE } from './statements.js';
+import { specsOf } from './producers.js';
+import { toInterval, toJson, toTime } from './values.js';
+
+const inTransaction = new AsyncLocalStorage();
+
+export class Job {
+    #attempt;
+
+    constructor(attempt) {
+        this.#attempt = attempt;
+        const { row } = attempt;
+        this.id = row.id;
+        this.lease = row.lease;
+        this.queue = row.queue;
+        this.kind = row.kind;
+        this.payload = row.payload;
+        this.attempt = row.attempt;
+        this.maxAttempts = row.max_attempts;
+        this.priority = row.priority;
+        this.version = row.version;
+        this.runAt = row.run_at;
+        this.createdAt = row.created_at;
+        this.progress = row.progress;
+        this.metadata = row.metadata;
+    }
+
+    /** undefined, or why the handler should stop: cancel, lost, stopping. */
+    get cancelled() {
+        return this.#attempt.cancelled;
+    }
+
+    /** Aborted when the handler should stop; its reason is a Cancelled. */
+    get signal() {
+        return this.#attempt.signal;
+    }
+
+    /** Throws Cancelled when the handler should stop. */
+    check() {
+        this.#attempt.check();
+    }
+
+    /** Reported with the next heartbeat, within a second; of several the last one. */
+    setProgress(value) {
+        if (!this.#attempt.over) this.#attempt.setProgress(value);
+    }
+
+    /** A connection for the handler's own SQL, the same for all calls of this attempt: a pg.Client, in autocommit mode. */
+    client() {
+        this.#goesOn();
+        return this.#attempt.host.client(this.#attempt);
+    }
+
+    /** One transaction: what body(client) writes, and the completion with what it returns. Neither, when the lease is lost. */
+    completing(body) {
+        const attempt = this.#attempt;
+        return this.#exclusively(async (client) => {
+            const result = await this.#transaction(client, async () => {
+                const value = await body(client);
+                const json = value === undefined ? null : toJson(value, 'the result');
+                attempt.completing = true;
+                await this.#ask(client, COMPLETE_MUST_HOLD, json);
+                return value;
+            }).finally(() => { attempt.completing = false; });
+            attempt.state = 'completed';
+            attempt.result = result;
+            attempt.host.ended(attempt);
+            return result;
+        });
+    }
+
+    /** A durable step: what body(client) writes commits with its result, once. Saved already: the result, without calling body. */
+    step(name, body) {
+        return this.#exclusively(async (client) => {
+            const [{ state, result }] = await this.#ask(client, STEP, name);
+            if (state === 'done') return result;
+            if (state !== 'run') this.#stopped(state);
+            return this.#transaction(client, async () => {
+                const json = await body(client);
+                const [saved] = await this.#ask(client, STEP_DONE, name, json === undefined ? null : toJson(json, 'the result of the step'));
+                return saved.result;
+            });
+        });
+    }
+
+    /** Goes on at a Date, or after a delay (seconds or an interval's text): the job is given back until then. */
+    sleep(name, time) {
+        const [delay, until] = time instanceof Date ? [null, toTime(time)] : [toInterval(time), null];
+        return this.#exclusively(async (client) => {
+            const [{ state }] = await this.#ask(client, SLEEP, name, delay, until);
+            this.#answered(state, `the time ${JSON.stringify(name)}`);
+        });
+    }
+
+    /** {state: ready or timeout, payload} of a signal; until there is one of these the job is given back. */
+    waitFor(event, { timeout = null, name = null } = {}) {
+        return this.#exclusively(async (client) => {
+            const [{ state, payload }] = await this.#ask(client, AWAIT, event, toInterval(timeout), name);
+            this.#answered(state, `the signal ${JSON.stringify(event)}`);
+            return { state, payload };
+        });
+    }
+
+    /** {state: ready or timeout, results: [{jobId, status, result}]} of other jobs; until then the job is given back. */
+    waitForJobs(ids, name, { mode = 'all', timeout = null } = {}) {
+        return this.#exclusively(async (client) => {
+            const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, ids.map(String), name, mode, toInterval(timeout));
+            this.#answered(state, `other jobs, ${JSON.stringify(name)}`);
+            const found = results.map(({ job_id: id, status, result }) => ({ jobId: String(id), status, result: result ?? null }));
+            return { state, results: found };
+        });
+    }
+
+    /** Enqueues jobs of this one, once, as enqueueJobs() takes them; their ids. */
+    spawn(name, specs) {
+        return this.#exclusively(async (client) => {
+            const [{ job_ids: ids }] = await this.#ask(client, SPAWN, name, toJson(specsOf(specs)));
+            return ids;
+        });
+    }
+
+    // ---- how
+
+    /** On the connection of the slot, one after the other: it has one transaction at a time. */
+    async #exclusively(work) {
+        const attempt = this.#attempt;
+        if (inTransaction.getStore() === attempt) {
+            throw new Error('a step, a wait or completing() within the transaction of another one: call it before or afterwards');
+        }
+        this.#goesOn();
+        const before = attempt.exclusive;
+        let done;
+        attempt.exclusive = new Promise((resolve) => { done = resolve; });
+        try {
+            await before;
+            this.#goesOn();
+            return await work(await attempt.host.client(attempt));
+        } catch (error) {
+            if (!isLostLease(error)) throw error;
+            attempt.stop('lost');
+            throw new Cancelled('lost');
+        } finally {
+            done();
+        }
+    }
+
+    /** Commits what body has written. A commit without an answer is asked for: it throws if it has not happened. */
+    async #transaction(client, body) {
+        const { begin, commit, rollback } = this.#attempt.host.transaction;
+        await client.query(begin);
+        let value;
+        try {
+            value = await inTransaction.run(this.#attempt, body);
+        } catch (error) {
+            await client.query(rollback).catch(() => {});
+            throw error;
+        }
+        try {
+            await client.query(commit);
+        } catch (error) {
+            if (!this.#attempt.completing || !isBroken(error)) throw error;
+            await this.#find(error);
+        }
+        return value;
+    }
+
+    async #find(error) {
+        const state = await this.#attempt.host.verify(this.#attempt);
+        if (state === 'held' || state === 'cancel') throw error;
+        if (state !== 'finished') this.#stopped('lost');
+    }
+
+    #ask(client, text, ...values) {
+        return this.#attempt.host.ask(client, text, [this.id, this.lease, ...values]);
+    }
+
+    #answered(state, what) {
+        if (state === 'waiting') {
+            this.#attempt.state = 'waiting';
+            this.#attempt.host.ended(this.#attempt);
+            throw new Suspended(what);
+        }
+        if (state === 'cancelled' || state === 'lost') this.#stopped(state);
+    }
+
+    #stopped(state) {
+        const reason = state === 'lost' ? 'lost' : 'cancel';
+        this.#attempt.stop(reason);
+        throw new Cancelled(reason);
+    }
+
+    #goesOn() {
+        const { state } = this.#attempt;
+        if (state === 'waiting') throw new Suspended('something else');
+        if (state === 'lost') throw new Cancelled('lost');
+        if (state === 'completed') throw new Error('the job has been completed already');
+    }
+}

@@ -1,0 +1,84 @@
+// The options of a worker: names, defaults, what is allowed, and the environment variables of each. No server.
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import process from 'node:process';
+import { OptionError } from './errors.js';
+
+const bytes = (value) => Buffer.byteLength(value);
+
+const name = (most) => (value) => typeof value === 'string' && bytes(value) >= 1 && bytes(value) <= most;
+const count = (value) => Number.isInteger(value) && value >= 1 && value <= 1000;
+const seconds = (least) => (value) => typeof value === 'number' && Number.isFinite(value) && value >= least;
+const list = (element) => (value) => Array.isArray(value) && value.length <= 1000 && value.every(element);
+const flag = (value) => typeof value === 'boolean';
+const int32 = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 31;
+const logger = (value) => ['info', 'warn', 'error'].every((level) => typeof value?.[level] === 'function');
+const connection = (value) => ['string', 'object', 'function'].includes(typeof value) && value !== null;
+
+// environment: the variable that optionsOfEnvironment() reads. Where nothing is given, and there is no otherwise, an option is undefined.
+const OPTIONS = {
+    queue: { environment: 'JOBQ_QUEUE', allowed: name(63), says: 'a name of 1 to 63 bytes', otherwise: () => 'default' },
+    slots: { environment: 'JOBQ_SLOTS', numeric: true, allowed: count, says: 'a whole number from 1 to 1000', otherwise: () => 1 },
+    batch: { environment: 'JOBQ_BATCH', numeric: true, allowed: count, says: 'a whole number from 1 to 1000', otherwise: (given) => given.slots },
+    versions: { allowed: list(int32), says: 'an array of up to 1000 whole numbers' },
+    capabilities: { allowed: list(name(63)), says: 'an array of up to 1000 names of 1 to 63 bytes' },
+    workerId: {
+        environment: 'JOBQ_WORKER_ID', says: 'a name of 1 to 255 bytes that does not begin with "backend:"',
+        allowed: (value) => name(255)(value) && !value.startsWith('backend:'),
+        otherwise: () => `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`,
+    },
+    heartbeatTimeout: { environment: 'JOBQ_HEARTBEAT_TIMEOUT', numeric: true, allowed: seconds(0.01), says: 'seconds, at least 0.01' },
+    heartbeatInterval: { environment: 'JOBQ_HEARTBEAT_INTERVAL', numeric: true, allowed: seconds(0.001), says: 'seconds, at least 0.001' },
+    waitTimeout: { environment: 'JOBQ_WAIT_TIMEOUT', numeric: true, allowed: seconds(0), says: 'seconds, at least 0', otherwise: () => 30 },
+    pollInterval: { environment: 'JOBQ_POLL_INTERVAL', numeric: true, allowed: seconds(0.001), says: 'seconds, at least 0.001' },
+    grace: { environment: 'JOBQ_GRACE', numeric: true, allowed: seconds(0), says: 'seconds, at least 0', otherwise: () => 25 },
+    connection: { allowed: connection, says: 'a URL, a configuration of pg, or a function that returns one', otherwise: () => ({}) },
+    heartbeatThread: { allowed: flag, says: 'true or false', otherwise: () => true },
+    prepare: { allowed: flag, says: 'true or false', otherwise: () => false },
+    traceAsChild: { allowed: flag, says: 'true or false', otherwise: () => false },
+    logger: { allowed: logger, says: 'an object with the functions info, warn and error', otherwise: () => undefined },
+    handlers: {
+        says: 'an object with a function for each kind',
+        allowed: (value) => typeof value === 'object' && value !== null && Object.keys(value).length > 0 &&
+            Object.values(value).every((handler) => typeof handler === 'function'),
+    },
+};
+
+const shown = (value) => {
+    if (typeof value === 'number' || typeof value === 'function') return String(value);
+    return JSON.stringify(value) ?? String(value);
+};
+
+/** What environment variables say, as options. Numbers are checked with the others. */
+export function optionsOfEnvironment(environment = process.env) {
+    const found = {};
+    for (const [option, { environment: variable, numeric }] of Object.entries(OPTIONS)) {
+        const text = variable && environment[variable];
+        if (!text) continue;
+        found[option] = numeric && Number.isFinite(Number(text)) ? Number(text) : text;
+    }
+    return found;
+}
+
+/** All options with their defaults; the first wrong one is an error. */
+export function checkedOptions(given) {
+    for (const option of Object.keys(given)) {
+        if (!(option in OPTIONS)) {
+            throw new OptionError(`there is no option ${option}; there are ${Object.keys(OPTIONS).join(', ')}`);
+        }
+    }
+    const checked = {};
+    for (const [option, { environment, allowed, says, otherwise }] of Object.entries(OPTIONS)) {
+        const value = given[option] ?? otherwise?.(checked);
+        if (value !== undefined || option === 'handlers') {
+            // What is secret in a connection stays out of the message.
+            const text = option === 'connection' ? typeof value : shown(value);
+            if (value === undefined || !allowed(value)) {
+                throw new OptionError(`option ${option}${environment ? ` (${environment})` : ''} must be ${says}, and is ${text}`);
+            }
+        }
+        checked[option] = value;
+    }
+    checked.kinds = Object.keys(checked.handlers).sort();
+    return checked;
+}

@@ -1,0 +1,125 @@
+// Enqueues on a connection of the caller's: the jobs are part of its transaction, which is neither begun nor ended here.
+import { sending } from './tracing.js';
+import { toInterval, toJson, toTime, types } from './values.js';
+
+// The options of enqueue(): the parameter of jobq_enqueue, its type, and what makes its value.
+const same = (value) => value;
+const json = (value) => toJson(value, 'the metadata');
+const texts = (values) => values.map((value) => (value === null ? null : String(value)));
+const OPTIONS = {
+    kind: ['kind', 'text', same],
+    priority: ['priority', 'int', same],
+    runAt: ['run_at', 'timestamptz', toTime],
+    maxAttempts: ['max_attempts', 'int', same],
+    uniqueKey: ['unique_key', 'text', same],
+    onConflict: ['on_conflict', 'text', same],
+    uniqueFor: ['unique_for', 'interval', toInterval],
+    groupKey: ['group_key', 'text', same],
+    concurrencyKey: ['concurrency_key', 'text', same],
+    dependsOn: ['depends_on', 'bigint[]', texts],
+    onDependencyFailure: ['on_dependency_failure', 'text', same],
+    version: ['version', 'int', same],
+    requires: ['requires', 'text[]', texts],
+    heartbeatTimeout: ['heartbeat_timeout', 'interval', toInterval],
+    maxRuntime: ['max_runtime', 'interval', toInterval],
+    metadata: ['metadata', 'jsonb', json],
+};
+
+const pick = (...names) => Object.fromEntries(names.map((name) => [name, OPTIONS[name]]));
+const OPTIONS_OF_MANY = {
+    ...pick('kind', 'priority', 'runAt', 'maxAttempts'),
+    uniqueKeys: ['unique_keys', 'text[]', texts],
+    groupKeys: ['group_keys', 'text[]', texts],
+    concurrencyKeys: ['concurrency_keys', 'text[]', texts],
+    runAts: ['run_ats', 'timestamptz[]', (times) => times.map(toTime)],
+    priorities: ['priorities', 'int[]', same],
+};
+
+/** One job; its id. connection: a client, pool or transaction of pg, Knex or TypeORM. Options that are left out are jobq_enqueue's. */
+export function enqueue(connection, queue = 'default', payload = {}, options = {}) {
+    return sending({ queue }, async (send) => {
+        const metadata = send.into(options.metadata);
+        const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS, 3);
+        const [{ id }] = await run(connection, `SELECT jobq_enqueue($1::text, $2::jsonb${names}) AS id`,
+            [queue, toJson(payload, 'the payload'), ...values]);
+        send.enqueued(String(id));
+        return String(id);
+    });
+}
+
+/** A job for each payload, in one statement: [{id, isNew}]. It takes no metadata, hence no context of a trace: enqueueJobs() does. */
+export function enqueueMany(connection, queue, payloads, options = {}) {
+    return sending({ queue, count: payloads.length }, async () => {
+        const { names, values } = argumentsOf(options, OPTIONS_OF_MANY, 3);
+        const rows = await run(connection, `SELECT job_id, is_new FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
+            [queue, payloads.map((payload) => toJson(payload, 'a payload')), ...values]);
+        return rows.map(enqueued);
+    });
+}
+
+/** A job for each object, whose keys are the options of enqueue(), queue, payload, and ref, a name for the dependsOn of others. */
+export function enqueueJobs(connection, specs) {
+    const queues = new Set(specs.map(({ queue }) => queue ?? 'default'));
+    const queue = queues.size === 1 ? [...queues][0] : undefined;
+    return sending({ queue, count: specs.length }, async (send) => {
+        const traced = specs.map((spec) => ({ ...spec, metadata: send.into(spec.metadata) }));
+        const rows = await run(connection, 'SELECT job_id, is_new FROM jobq_enqueue_jobs($1::jsonb)', [toJson(specsOf(traced))]);
+        return rows.map(enqueued);
+    });
+}
+
+const AS_THEY_ARE = ['queue', 'payload', 'ref', 'metadata'];
+
+/** Specs as jobq_enqueue_jobs and jobq_spawn take them. */
+export function specsOf(specs) {
+    return specs.map((spec) => {
+        const made = {};
+        for (const [option, value] of Object.entries(spec)) {
+            if (value === undefined) continue;
+            if (AS_THEY_ARE.includes(option)) {
+                made[option] = value;
+                continue;
+            }
+            const [name, , make] = parameter(option, OPTIONS);
+            made[name] = value === null ? null : make(value);
+        }
+        return made;
+    });
+}
+
+function parameter(option, known) {
+    const found = known[option];
+    if (!found) throw new TypeError(`there is no option ${option} of an enqueue; there are ${Object.keys(known).join(', ')}`);
+    return found;
+}
+
+function argumentsOf(options, known, first) {
+    let names = '';
+    const values = [];
+    for (const [option, value] of Object.entries(options)) {
+        const [name, type, make] = parameter(option, known);
+        if (value === undefined || value === null) continue;
+        names += `, ${name} => $${first + values.length}::${type}`;
+        values.push(make(value));
+    }
+    return { names, values };
+}
+
+const enqueued = ({ job_id: id, is_new: isNew }) => ({ id: String(id), isNew });
+
+// ---- whose connection it is
+
+async function run(connection, text, values) {
+    // Knex: its own placeholders, and the driver's result.
+    if (typeof connection?.raw === 'function') {
+        const { rows } = await connection.raw(text.replaceAll(/\$\d+/g, '?'), values);
+        return rows;
+    }
+    if (typeof connection?.query !== 'function') {
+        throw new TypeError('the connection is none: a client, a pool or a transaction of pg, Knex or TypeORM');
+    }
+    // pg takes an object, and so nobody's parsers; others take a text and values.
+    const isPg = 'connectionParameters' in connection || 'totalCount' in connection;
+    const result = await (isPg ? connection.query({ text, values, types }) : connection.query(text, values));
+    return Array.isArray(result) ? result : result.rows;
+}

@@ -1,0 +1,142 @@
+// What has come of jobs, told to the server over the connection of the heartbeats: together what comes together, again after a
+// break, and one by one where a batch was refused.
+import { isAgain, isBroken } from './connection.js';
+import { nameOf } from './logger.js';
+import { failed } from './outcome.js';
+import { COMPLETE_MANY, FAIL, HEARTBEAT, RELEASE_MANY, SNOOZE, leasesOf, resultsOf } from './statements.js';
+import { sleep } from './timing.js';
+import { toInterval } from './values.js';
+
+const AGAIN = 0.1;
+
+// Reports that have a statement for many: its text and values, and the column of its answer.
+const TOGETHER = {
+    complete: { column: 'completed', ask: (many) => [COMPLETE_MANY, [...leasesOf(many), resultsOf(many)]] },
+    release: { column: 'released', ask: (many) => [RELEASE_MANY, leasesOf(many)] },
+};
+
+export class Reports {
+    #waiting = [];
+    #busy = false;
+    #ended = new AbortController();
+
+    /** query: over the connection of the heartbeats. reported(attempts): the answer is there. */
+    constructor({ query, log, reported }) {
+        Object.assign(this, { query, log, reported });
+    }
+
+    add(attempts) {
+        if (!attempts.length) return;
+        this.#waiting.push(...attempts);
+        this.#deliver();
+    }
+
+    end() {
+        this.#ended.abort();
+    }
+
+    /** What a heartbeat says of an attempt now: asked until there is an answer. */
+    async verify(attempt) {
+        for (;;) {
+            try {
+                const [{ state }] = await this.query(HEARTBEAT, [attempt.row.id, attempt.row.lease, null]);
+                return state;
+            } catch (error) {
+                if (!isAgain(error) || this.#ended.signal.aborted) throw error;
+                await sleep(AGAIN, this.#ended.signal);
+            }
+        }
+    }
+
+    async #deliver() {
+        if (this.#busy) return;
+        this.#busy = true;
+        while (this.#waiting.length && !this.#ended.signal.aborted) {
+            // What ends in the same moment goes along.
+            await new Promise(setImmediate);
+            const taken = this.#waiting.splice(0);
+            const left = new Set(taken);
+            try {
+                await this.#round(taken, left);
+            } catch (error) {
+                for (const attempt of left) attempt.outcome.sent ||= isBroken(error);
+                this.#waiting.unshift(...left);
+                await sleep(AGAIN, this.#ended.signal);
+            }
+        }
+        this.#busy = false;
+    }
+
+    // Takes from left what has been answered; an error that may be over a moment later is thrown.
+    async #round(taken, left) {
+        const answered = (attempts) => {
+            for (const attempt of attempts) left.delete(attempt);
+            this.reported(attempts);
+        };
+        for (const attempt of taken) if (attempt.progress !== undefined) await this.#progress(attempt);
+        for (const [what, how] of Object.entries(TOGETHER)) {
+            const many = taken.filter(({ outcome }) => outcome.what === what && !outcome.alone);
+            if (!many.length) continue;
+            if (await this.#together(many, how)) answered(many);
+            else for (const attempt of many) attempt.outcome.alone = true;
+        }
+        for (const attempt of left) {
+            await this.#alone(attempt);
+            answered([attempt]);
+        }
+    }
+
+    async #progress(attempt) {
+        const { row, progress, progressNumber } = attempt;
+        try {
+            await this.query(HEARTBEAT, [row.id, row.lease, progress]);
+        } catch (error) {
+            if (isAgain(error)) throw error;
+            this.log.error(`${nameOf(row)}: its progress was refused: ${error.message}`);
+        }
+        attempt.progressReported(progressNumber);
+    }
+
+    // False: it was refused, though not each of them may be to blame.
+    async #together(many, { column, ask }) {
+        let rows;
+        try {
+            rows = await this.query(...ask(many));
+        } catch (error) {
+            if (isAgain(error)) throw error;
+            return false;
+        }
+        for (const [place, attempt] of many.entries()) await this.#taken(attempt, rows[place]?.[column] === true);
+        return true;
+    }
+
+    async #alone(attempt) {
+        try {
+            await this.#taken(attempt, await this.#send(attempt));
+        } catch (error) {
+            if (isAgain(error)) throw error;
+            this.log.error(`${nameOf(attempt.row)}: the report was refused: ${error.message}`);
+            if (attempt.outcome.refused) return;
+            attempt.outcome = failed(error, { refused: true });
+            await this.#alone(attempt);
+        }
+    }
+
+    async #send({ row: { id, lease }, outcome }) {
+        if (outcome.what === 'complete') return (await this.query(COMPLETE_MANY, [[id], [lease], [outcome.result]]))[0]?.completed === true;
+        if (outcome.what === 'release') return (await this.query(RELEASE_MANY, [[id], [lease]]))[0]?.released === true;
+        if (outcome.what === 'snooze') return (await this.query(SNOOZE, [id, lease, toInterval(outcome.delay)]))[0].snoozed;
+        const values = [id, lease, outcome.text, toInterval(outcome.retryIn) ?? null, outcome.retry ?? true];
+        return (await this.query(FAIL, values))[0].status !== null;
+    }
+
+    // The lease is lost, unless it was an earlier report of ours that ended it, whose answer was lost with its connection.
+    async #taken(attempt, taken) {
+        if (taken || (attempt.outcome.sent && await this.verify(attempt) === 'finished')) {
+            if (attempt.outcome.what === 'release') this.log.info(`${nameOf(attempt.row)}: released`);
+            return;
+        }
+        this.log.warn(`${nameOf(attempt.row)}: the lease is lost, and so is its report`);
+        attempt.lost = true;
+    }
+}

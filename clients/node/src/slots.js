@@ -1,0 +1,67 @@
+// Connections for handlers: one for each slot that wants one, opened at first use, kept for the next job, closed with the worker.
+import { configurationOf, connect, destroy, isBroken } from './connection.js';
+import { pauseAfter, sleep } from './timing.js';
+
+export class SlotConnections {
+    #idle = [];
+    #all = new Map();   // client -> the state of its transaction, as the server tells it after each statement
+    #closed = false;
+
+    constructor({ connection, applicationName, log }) {
+        Object.assign(this, { connection, applicationName, log });
+    }
+
+    /** Tries until there is one, or the signal says that nobody wants it any more. */
+    async take(signal) {
+        for (let failures = 1; ; failures += 1) {
+            const kept = this.#idle.pop();
+            if (kept) return kept;
+            try {
+                return await this.#open();
+            } catch (error) {
+                if (!isBroken(error) || this.#closed || signal.aborted) throw error;
+                this.log.warn(`no connection for a handler, trying again: ${error.message || error.code}`);
+            }
+            await sleep(pauseAfter(failures), signal);
+        }
+    }
+
+    /** After the handler has ended. One that is broken, or left in a transaction, is closed. */
+    give(client) {
+        const state = this.#all.get(client);
+        if (state === 'I' && !this.#closed) {
+            this.#idle.push(client);
+            return;
+        }
+        if (state === 'T' || state === 'E') this.log.warn('a handler has left a transaction open on its connection, which is closed');
+        this.#drop(client);
+    }
+
+    close() {
+        this.#closed = true;
+        for (const client of this.#idle.splice(0)) {
+            this.#all.delete(client);
+            client.end().catch(() => {});
+        }
+        for (const client of this.#all.keys()) this.#drop(client);
+    }
+
+    async #open() {
+        const client = await connect(await configurationOf(this.connection, this.applicationName));
+        if (this.#closed) {
+            destroy(client);
+            throw new Error('the worker has ended');
+        }
+        this.#all.set(client, 'I');
+        client.connection.on('readyForQuery', ({ status }) => this.#all.has(client) && this.#all.set(client, status));
+        client.on('error', () => this.#drop(client));
+        client.on('end', () => this.#drop(client));
+        return client;
+    }
+
+    #drop(client) {
+        if (!this.#all.delete(client)) return;
+        this.#idle = this.#idle.filter((other) => other !== client);
+        destroy(client);
+    }
+}

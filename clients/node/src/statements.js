@@ -1,0 +1,48 @@
+// The statements of a worker: all that is sent but for what handlers send themselves. Values are parameters, arrays are typed.
+import { toInterval } from './values.js';
+
+const FILTER = 'kinds => $K::text[], versions => $V::int[], capabilities => $C::text[]';
+
+// A statement by its parameters: each name stands for the number of its place in the values.
+const numbered = (text, names) => names.reduce((sofar, name, place) => sofar.replaceAll(`$${name}`, `$${place + 1}`), text);
+
+export const CLAIM = numbered(
+    `SELECT * FROM jobq_claim($Q::text, $W::text, $B::int, ${FILTER}, heartbeat_timeout => $H::interval)`,
+    ['Q', 'W', 'B', 'K', 'V', 'C', 'H']);
+export const COMPLETE_AND_CLAIM = numbered(
+    `SELECT * FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], $Q::text, $W::text, $B::int, ${FILTER},
+     heartbeat_timeout => $H::interval)`,
+    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'I', 'L', 'R']);
+export const WAIT = numbered(
+    `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text)`,
+    ['Q', 'W', 'T', 'K', 'V', 'C']);
+
+export const COMPLETE_MANY = 'SELECT * FROM jobq_complete_many($1::bigint[], $2::bigint[], $3::jsonb[])';
+export const COMPLETE_MUST_HOLD = 'SELECT jobq_complete($1::bigint, $2::bigint, $3::jsonb, must_hold => true)';
+export const FAIL = 'SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean) AS status';
+export const SNOOZE = 'SELECT jobq_snooze($1::bigint, $3::interval, $2::bigint) AS snoozed';
+export const RELEASE_MANY = 'SELECT * FROM jobq_release_many($1::bigint[], $2::bigint[])';
+export const HEARTBEAT = 'SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::jsonb) AS state';
+export const HEARTBEAT_MANY = 'SELECT * FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])';
+export const WAKE = 'SELECT jobq_wake($1::text)';
+
+export const STEP = 'SELECT * FROM jobq_step($1::bigint, $2::bigint, $3::text)';
+export const STEP_DONE = 'SELECT * FROM jobq_step_done($1::bigint, $2::bigint, $3::text, $4::jsonb)';
+export const SLEEP = 'SELECT jobq_sleep($1::bigint, $2::bigint, $3::text, $4::interval, $5::timestamptz) AS state';
+export const AWAIT = 'SELECT * FROM jobq_await($1::bigint, $2::bigint, $3::text, $4::interval, $5::text)';
+export const AWAIT_JOBS = 'SELECT * FROM jobq_await_jobs($1::bigint, $2::bigint, $3::bigint[], $4::text, $5::text, $6::interval)';
+export const SPAWN = 'SELECT * FROM jobq_spawn($1::bigint, $2::bigint, $3::text, $4::jsonb)';
+
+export const TICK = 'SELECT * FROM jobq_tick($1::timestamptz)';
+
+const filter = (options) => [options.kinds, options.versions, options.capabilities];
+
+export const claimValues = (options, batch) =>
+    [options.queue, options.workerId, batch, ...filter(options), toInterval(options.heartbeatTimeout)];
+
+export const waitValues = (options, seconds) => [options.queue, options.workerId, toInterval(seconds), ...filter(options)];
+
+/** ids and leases of attempts, as arrays. */
+export const leasesOf = (attempts) => [attempts.map(({ row }) => row.id), attempts.map(({ row }) => row.lease)];
+
+export const resultsOf = (attempts) => attempts.map(({ outcome }) => outcome.result ?? null);

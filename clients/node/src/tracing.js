@@ -1,0 +1,94 @@
+// Spans by OpenTelemetry's conventions for messaging, where its API is installed; else nothing. The context of an enqueue travels in
+// the job's metadata, as traceparent and tracestate (W3C).
+import { openTelemetry } from './driver.js';
+import { typeOf } from './values.js';
+
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
+const NO_SENDING = { into: (metadata) => metadata, enqueued() {} };
+
+const tracer = () => openTelemetry.trace.getTracer('jobq');
+
+const attributesOf = (operation, queue) => ({
+    'messaging.system': 'jobq',
+    ...(queue === undefined ? {} : { 'messaging.destination.name': queue }),
+    'messaging.operation.type': operation,
+    'messaging.operation.name': operation,
+});
+
+/** Runs work(send) of an enqueue in a span, within another one only: nobody wants the trace of a lonely INSERT. */
+export async function sending({ queue, count }, work) {
+    if (!openTelemetry?.trace.getActiveSpan?.()) return work(NO_SENDING);
+    const { context, trace, SpanKind } = openTelemetry;
+    const attributes = attributesOf('send', queue);
+    if (count !== undefined) attributes['messaging.batch.message_count'] = count;
+    const span = tracer().startSpan(queue === undefined ? 'send' : `send ${queue}`, { kind: SpanKind.PRODUCER, attributes });
+    try {
+        return await context.with(trace.setSpan(context.active(), span), () => work({
+            into: (metadata) => withContext(metadata, span.spanContext()),
+            enqueued: (id) => span.setAttribute('messaging.message.id', id),
+        }));
+    } catch (error) {
+        fail(span, error);
+        throw error;
+    } finally {
+        span.end();
+    }
+}
+
+/** The metadata with the context of a span in it; the caller's own keys win. */
+export function withContext(metadata, { traceId, spanId, traceFlags, traceState }) {
+    if (metadata !== undefined && metadata !== null && (typeof metadata !== 'object' || Array.isArray(metadata))) return metadata;
+    if (!openTelemetry.isSpanContextValid({ traceId, spanId }) || metadata?.traceparent !== undefined) return metadata;
+    const tracestate = traceState?.serialize();
+    return {
+        traceparent: `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`,
+        ...(tracestate ? { tracestate } : {}),
+        ...metadata,
+    };
+}
+
+/** The context of the enqueue in a job's metadata; undefined where there is none. */
+export function contextOf(metadata) {
+    const found = TRACEPARENT.exec(metadata?.traceparent);
+    if (!found) return undefined;
+    const { createTraceState, isSpanContextValid } = openTelemetry;
+    const traceState = typeof metadata.tracestate === 'string' ? createTraceState(metadata.tracestate) : undefined;
+    const producer = { traceId: found[1], spanId: found[2], traceFlags: parseInt(found[3], 16), traceState, isRemote: true };
+    return isSpanContextValid(producer) ? producer : undefined;
+}
+
+/** The span of an attempt, and work in its context: {span, value}, or undefined for the span. ended() ends it. */
+export function processing(row, { workerId, traceAsChild }, work) {
+    if (!openTelemetry) return { span: undefined, value: work() };
+    const { context, trace, ROOT_CONTEXT, SpanKind } = openTelemetry;
+    const producer = contextOf(row.metadata);
+    const parent = traceAsChild && producer ? trace.setSpanContext(ROOT_CONTEXT, producer) : ROOT_CONTEXT;
+    const span = tracer().startSpan(`process ${row.queue}`, {
+        kind: SpanKind.CONSUMER,
+        links: producer ? [{ context: producer }] : [],
+        attributes: {
+            ...attributesOf('process', row.queue),
+            'messaging.message.id': row.id,
+            'messaging.client.id': workerId,
+            'jobq.kind': row.kind,
+            'jobq.attempt': row.attempt,
+        },
+    }, parent);
+    return { span, value: context.with(trace.setSpan(parent, span), work) };
+}
+
+const OUTCOMES = { complete: 'completed', fail: 'failed', snooze: 'snoozed', release: 'released' };
+
+/** What the attempt has come to. */
+export function ended(span, { what, text, error, cancelled }) {
+    if (!span) return;
+    span.setAttribute('jobq.outcome', cancelled ? 'cancelled' : OUTCOMES[what] ?? text);
+    if (what === 'fail' && !cancelled) fail(span, error ?? new Error(text));
+    span.end();
+}
+
+function fail(span, error) {
+    span.recordException(error instanceof Error ? error : String(error));
+    span.setAttribute('error.type', typeOf(error));
+    span.setStatus({ code: openTelemetry.SpanStatusCode.ERROR, message: error?.message ?? String(error) });
+}

@@ -1,0 +1,209 @@
+// A worker: what its parts are, how it begins, how it ends.
+import { Claims } from './claims.js';
+import { configurationOf, sqlstate } from './connection.js';
+import { Hand } from './hand.js';
+import { HeartbeatPort } from './heartbeat_port.js';
+import { Heartbeats } from './heartbeats.js';
+import { Job } from './job.js';
+import { loggerOf } from './logger.js';
+import { checkedOptions } from './options.js';
+import { Reports } from './reports.js';
+import { SlotConnections } from './slots.js';
+import { WAKE } from './statements.js';
+import { sleep, within } from './timing.js';
+import { ended, processing } from './tracing.js';
+import { types } from './values.js';
+
+const WAIT_WITHOUT_WAKE = 2;
+const LAST_LOOK = 1;        // seconds in which handlers may notice that the worker stops
+const LAST_REPORTS = 4;     // seconds in which what is left must arrive: with the grace, below the 30 of Kubernetes
+const WAKES_AFTER = 5;      // seconds after which a wait that nothing has woken is left behind
+
+const TRANSACTION = { begin: 'BEGIN', commit: 'COMMIT', rollback: 'ROLLBACK' };
+
+export class Worker {
+    #stopping = null;       // the first stop()
+    #hurry = new AbortController();
+    #started = false;
+    #error = null;
+    #settle;
+
+    constructor(options) {
+        this.options = checkedOptions(options);
+        this.log = loggerOf(this.options);
+        /** Resolves with true when the worker has stopped and everything was reported; rejects with what has ended it. */
+        this.stopped = new Promise((resolve, reject) => { this.#settle = { resolve, reject }; });
+        this.stopped.catch(() => {});
+        this.#assemble();
+    }
+
+    get id() {
+        return this.options.workerId;
+    }
+
+    #assemble() {
+        const { options, log } = this;
+        const applicationName = `jobq ${options.queue} ${options.workerId}`;
+        const configuration = () => configurationOf(options.connection, applicationName);
+        const parts = {
+            interval: options.heartbeatInterval, prepare: options.prepare, log,
+            heard: (lease, state) => this.hand.heard(lease, state),
+            progressed: (lease, number) => this.hand.progressed(lease, number),
+        };
+        this.heartbeats = options.heartbeatThread
+            ? new HeartbeatPort({ ...parts, connection: options.connection, applicationName, died: (error) => this.#fail(error) })
+            : new Heartbeats({ ...parts, configuration });
+        this.reports = new Reports({
+            log, query: (statement, values) => this.heartbeats.query(statement, values),
+            reported: (attempts) => this.hand.reported(attempts),
+        });
+        this.hand = new Hand({
+            slots: options.slots, log, heartbeats: this.heartbeats, reports: this.reports,
+            away: () => this.claims.away, run: (attempt) => this.#handle(attempt), every: (row) => this.#every(row),
+        });
+        this.hand.settled = ({ span, outcome, lost }) => ended(span, lost ? { what: 'nothing', text: 'lost' } : outcome);
+        this.slotConnections = new SlotConnections({ connection: options.connection, applicationName, log });
+        this.hand.host = this.#host();
+        this.claims = new Claims({ options, hand: this.hand, configuration, log });
+    }
+
+    // What attempts need of the worker.
+    #host() {
+        return {
+            transaction: TRANSACTION,
+            ask: async (client, text, values) => (await client.query({ text, values, types })).rows,
+            client: (attempt) => (attempt.client ??= this.slotConnections.take(attempt.signal)
+                .catch((error) => { attempt.client = undefined; throw error; })),
+            progressed: ({ row, progressNumber, progress }) => this.heartbeats.progress(row.lease, progressNumber, progress),
+            verify: (attempt) => this.reports.verify(attempt),
+            ended: (attempt) => this.hand.ended(attempt),
+        };
+    }
+
+    // Seconds between two heartbeats of a job.
+    #every({ heartbeat_seconds: seconds }) {
+        const { heartbeatTimeout = Infinity } = this.options;
+        return Math.min(seconds, heartbeatTimeout / 3);
+    }
+
+    #handle(attempt) {
+        const { span, value } = processing(attempt.row, this.options, async () => this.options.handlers[attempt.row.kind](new Job(attempt)));
+        attempt.span = span;
+        value.then((result) => this.hand.returned(attempt, result), (error) => this.hand.threw(attempt, error))
+            .finally(() => this.#giveBack(attempt));
+    }
+
+    // After what the handler has begun on it without awaiting the end.
+    async #giveBack(attempt) {
+        if (!attempt.client) return;
+        await attempt.exclusive;
+        const client = await attempt.client.catch(() => null);
+        if (client) this.slotConnections.give(client);
+    }
+
+    // ---- the beginning
+
+    /** Resolves when the worker is at work. The first connections must work. */
+    async start() {
+        if (this.#started) throw new Error('the worker was started before');
+        this.#started = true;
+        try {
+            await this.claims.open();
+            await this.heartbeats.open();
+            await this.#mayBeWoken();
+        } catch (error) {
+            await this.#close();
+            this.#settle.reject(error);
+            throw error;
+        }
+        this.log.info(`queue ${this.options.queue}, kinds ${this.options.kinds.join(', ')}, slots ${this.options.slots}`);
+        this.claims.start().catch((error) => this.#fail(error));
+        if (this.#stopping) this.#end();
+    }
+
+    async #mayBeWoken() {
+        try {
+            await this.heartbeats.query(WAKE, [this.id]);
+        } catch (error) {
+            if (sqlstate(error) === '42883') {
+                throw Object.assign(new Error('jobq is not there: CREATE EXTENSION jobq, in this database, makes it, and search_path ' +
+                    `must find it (${error.message})`, { cause: error }), { code: error.code });
+            }
+            if (sqlstate(error) !== '55000') throw error;
+            this.log.info(`waits are short, since nobody can wake them: ${error.message}`);
+            this.claims.waitShortly(WAIT_WITHOUT_WAKE);
+        }
+    }
+
+    // ---- the end
+
+    /** No claims any more; handlers have the grace. A second call ends it. Resolves as stopped does. */
+    stop() {
+        if (this.#stopping) {
+            if (!this.#hurry.signal.aborted) this.log.info('stopping at once');
+            this.#hurry.abort();
+        } else {
+            this.#stopping = true;
+            if (this.claims.over) this.#end();
+            else if (!this.#started) this.#settle.resolve(true);
+        }
+        return this.stopped;
+    }
+
+    #fail(error) {
+        if (!this.#error) this.log.error(`ends with an error: ${error.message}`);
+        this.#error ??= error;
+        if (!this.#stopping) this.stop();
+    }
+
+    async #end() {
+        this.log.info(`stopping: no claims any more, ${this.options.grace} s for ${this.hand.size} jobs in hand`);
+        this.claims.stop();
+        this.#wakeUp();
+        const over = this.claims.over.catch(() => {}).then(() => this.#emptied());
+        const unwoken = this.#emptied().then(() => within(WAKES_AFTER, over)).then(() => this.claims.away || over);
+        await Promise.race([over, unwoken, sleep(this.options.grace, this.#hurry.signal)]);
+        await this.#giveBackAll();
+        await within(LAST_REPORTS, over);
+        await this.#close();
+        const left = this.hand.attempts;
+        if (left.length) this.log.error(`not reported: ${left.map(({ row }) => `job ${row.id} of kind ${row.kind}`).join(', ')}`);
+        this.log.info('stopped');
+        if (this.#error) this.#settle.reject(this.#error);
+        else this.#settle.resolve(left.length === 0);
+    }
+
+    async #wakeUp() {
+        let woken = false;
+        this.claims.over.catch(() => {}).then(() => { woken = true; });
+        while (!woken) {
+            try {
+                await this.heartbeats.query(WAKE, [this.id]);
+                return;
+            } catch (error) {
+                if (sqlstate(error) === '55000') return;
+            }
+            await sleep(0.1);
+        }
+    }
+
+    async #emptied() {
+        while (this.hand.size) await this.hand.changed();
+    }
+
+    // The grace is over.
+    async #giveBackAll() {
+        if (this.hand.size === 0) return;
+        for (const attempt of this.hand.running) attempt.stop('stopping');
+        await within(LAST_LOOK, this.#emptied());
+        for (const attempt of this.hand.running) this.hand.abandon(attempt);
+        await within(LAST_REPORTS, this.#emptied());
+    }
+
+    async #close() {
+        this.reports.end();
+        this.claims.connection.abandon();
+        this.slotConnections.close();
+        await this.heartbeats.close();
+    }
+}
