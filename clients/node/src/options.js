@@ -49,6 +49,13 @@ const shown = (value) => {
     return JSON.stringify(value) ?? String(value);
 };
 
+// As it is called here, in the contract of all languages, and in the environment.
+function namesOf(option, variable) {
+    if (!variable) return option;
+    const common = variable.replace('JOBQ_', '').toLowerCase();
+    return `${option} (${common === option ? '' : `${common}, `}${variable})`;
+}
+
 /** What environment variables say, as options. Numbers are checked with the others. */
 export function optionsOfEnvironment(environment = process.env) {
     const found = {};
@@ -74,7 +81,7 @@ export function checkedOptions(given) {
             // What is secret in a connection stays out of the message.
             const text = option === 'connection' ? typeof value : shown(value);
             if (value === undefined || !allowed(value)) {
-                throw new OptionError(`option ${option}${environment ? ` (${environment})` : ''} must be ${says}, and is ${text}`);
+                throw new OptionError(`option ${namesOf(option, environment)} must be ${says}, and is ${text}`);
             }
         }
         checked[option] = value;

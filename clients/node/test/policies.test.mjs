@@ -1,0 +1,155 @@
+// What is decided without a server: options, outcomes, intervals, values, the contexts of traces.
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import { test } from 'node:test';
+import { isBroken } from '../src/connection.js';
+import { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from '../src/errors.js';
+import { dueAt } from '../src/heartbeats.js';
+import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
+import { ofError, ofReturn } from '../src/outcome.js';
+import { pauseAfter } from '../src/timing.js';
+import { contextOf, withContext } from '../src/tracing.js';
+import { describe, toInterval, toJson, toText } from '../src/values.js';
+
+const handlers = { mail() {} };
+const server = (code) => Object.assign(new Error(code), { code, severity: 'ERROR' });
+
+test('defaults', () => {
+    const options = checkedOptions({ handlers, slots: 7 });
+    assert.deepEqual(
+        [options.queue, options.slots, options.batch, options.waitTimeout, options.grace, options.kinds, options.pollInterval],
+        ['default', 7, 7, 30, 25, ['mail'], undefined]);
+    assert.notEqual(options.workerId, checkedOptions({ handlers }).workerId);
+});
+
+test('a wrong option is named, with its value and what is allowed', () => {
+    const wrong = {
+        slots: [0, 1001, 1.5, '3', NaN], batch: [0, 1001], queue: ['', 'q'.repeat(64), 7], grace: [-1, 'soon', Infinity],
+        workerId: ['', 'backend:1', 'w'.repeat(256)], heartbeatTimeout: [0.009], waitTimeout: [-1], pollInterval: [0],
+        heartbeatInterval: [0], versions: ['1', [1.5]], capabilities: [[7]], connection: [7], logger: [{}], heartbeatThread: [1],
+        handlers: [{}, { mail: 7 }, 'mail'],
+    };
+    for (const [option, values] of Object.entries(wrong)) {
+        for (const value of values) {
+            assert.throws(() => checkedOptions({ handlers, [option]: value }), (error) => error instanceof OptionError
+                && error.message.startsWith(`option ${option} `) && / must be .* and is /.test(error.message), `${option}: ${value}`);
+        }
+    }
+    assert.throws(() => checkedOptions({ handlers, slot: 1 }), /there is no option slot; there are queue, slots,/);
+    assert.throws(() => checkedOptions({}), /option handlers must be/);
+    assert.throws(() => checkedOptions({ handlers, workerId: '' }), /workerId \(worker_id, JOBQ_WORKER_ID\)/);
+    assert.doesNotMatch(String(catching(() => checkedOptions({ handlers, connection: Symbol('secret') }))), /secret/);
+});
+
+test('the environment', () => {
+    assert.deepEqual(optionsOfEnvironment({ JOBQ_QUEUE: '7', JOBQ_SLOTS: '3', JOBQ_GRACE: '0.5', JOBQ_WORKER_ID: '9', JOBQ_BATCH: '' }),
+        { queue: '7', slots: 3, grace: 0.5, workerId: '9' });
+    assert.throws(() => checkedOptions({ handlers, ...optionsOfEnvironment({ JOBQ_GRACE: 'soon' }) }), /JOBQ_GRACE.*"soon"/);
+});
+
+test('what a handler returns', () => {
+    assert.deepEqual(pick(ofReturn(undefined)), { what: 'complete', result: null });
+    assert.deepEqual(pick(ofReturn(null)), { what: 'complete', result: 'null' });
+    assert.deepEqual(pick(ofReturn({ a: [1] })), { what: 'complete', result: '{"a":[1]}' });
+    for (const value of [1n, () => 1, Symbol('s')]) assert.equal(ofReturn(value).what, 'fail');
+    for (const state of ['completed', 'waiting', 'lost']) assert.deepEqual(pick(ofReturn(7, state)), { what: 'nothing', text: state });
+});
+
+test('what a handler throws', () => {
+    const abort = Object.assign(new Error('The operation was aborted'), { name: 'AbortError' });
+    const cases = [
+        [[new TypeError('ups')], { what: 'fail', text: 'TypeError: ups' }],
+        [['ups'], { what: 'fail', text: 'string: ups' }],
+        [[new Fail('no', { retryIn: 3, retry: false })], { what: 'fail', text: 'no', retryIn: 3, retry: false }],
+        [[new Snooze('1 h')], { what: 'snooze', delay: '1 h' }],
+        [[new Release()], { what: 'release' }],
+        [[new Suspended('x')], { what: 'nothing', text: 'waiting' }],
+        [[new Cancelled('cancel'), 'cancel'], { what: 'fail', text: 'cancelled', cancelled: true }],
+        [[abort, 'cancel'], { what: 'fail', text: 'cancelled', cancelled: true }],
+        [[abort, 'stopping'], { what: 'release' }],
+        [[new Cancelled('stopping'), 'stopping'], { what: 'release' }],
+        [[new Cancelled('cancel'), 'lost'], { what: 'nothing', text: 'lost' }],
+        [[new TypeError('ups'), 'lost'], { what: 'nothing', text: 'lost' }],
+        [[abort], { what: 'fail', text: 'AbortError: The operation was aborted' }],
+        [[new TypeError('ups'), 'stopping'], { what: 'fail', text: 'TypeError: ups' }],
+        [[server('JQ001')], { what: 'nothing', text: 'lost' }],
+        [[new TypeError('ups'), undefined, 'completed'], { what: 'nothing', text: 'completed' }],
+        [[new TypeError('ups'), 'cancel', 'waiting'], { what: 'nothing', text: 'waiting' }],
+    ];
+    for (const [given, wanted] of cases) assert.deepEqual(pick(ofError(...given)), wanted, String(given));
+});
+
+test('errors as texts', () => {
+    class Closed extends Error {}
+    assert.equal(describe(new Closed('at noon')), 'Closed: at noon');
+    assert.equal(describe(new Error('')), 'Error');
+    assert.equal(describe(null), 'object: null');
+    assert.equal(describe(Object.create(null)), 'object: something without a text');
+    assert.equal(toText('a\0b'), 'a\uFFFDb');
+    assert.throws(() => toJson(undefined), TypeError);
+    assert.deepEqual([toInterval(0.01), toInterval(1e-6), toInterval('1 day'), toInterval(undefined)],
+        ['0.010000 s', '0.000001 s', '1 day', undefined]);
+});
+
+test('which errors mean that the connection is gone', () => {
+    for (const code of ['08006', '53300', '57P01', '57014', '58000', '25006']) assert.ok(isBroken(server(code)), code);
+    for (const code of ['42501', '23505', '40001', '40P01', '55000', '22023', 'JQ001']) assert.ok(!isBroken(server(code)), code);
+    assert.ok(isBroken(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' })));
+});
+
+test('pauses double up to five seconds', () => {
+    assert.deepEqual([1, 2, 3, 6, 7, 1000].map((failures) => pauseAfter(failures, 1)), [0.1, 0.2, 0.4, 3.2, 5, 5]);
+    assert.equal(pauseAfter(1, 0), 0.05);
+});
+
+test('heartbeats are due by the shortest interval, after the job that waits longest', () => {
+    assert.equal(dueAt([]), Infinity);
+    assert.equal(dueAt([{ at: 10, every: 20 }]), 30);
+    assert.equal(dueAt([{ at: 10, every: 20 }, { at: 12, every: 3 }]), 13);
+    assert.equal(dueAt([{ at: 10, every: 20 }], 1), 11);
+});
+
+test('contexts of traces in metadata', () => {
+    const traceId = '0af7651916cd43dd8448eb211c80319c';
+    const spanId = 'b7ad6b7169203331';
+    const traceparent = `00-${traceId}-${spanId}-01`;
+    const span = { traceId, spanId, traceFlags: 1 };
+    assert.deepEqual(withContext(undefined, span), { traceparent });
+    assert.deepEqual(withContext({ order: 7 }, span), { traceparent, order: 7 });
+    assert.deepEqual(withContext({ traceparent: 'mine' }, span), { traceparent: 'mine' });
+    assert.deepEqual(withContext([1], span), [1]);
+    assert.deepEqual(withContext({}, { ...span, traceState: { serialize: () => 'a=1' } }), { traceparent, tracestate: 'a=1' });
+    assert.deepEqual(withContext({ a: 1 }, { traceId: '0'.repeat(32), spanId, traceFlags: 0 }), { a: 1 });
+    const found = contextOf({ traceparent, tracestate: 'a=1' });
+    assert.deepEqual([found.traceId, found.spanId, found.traceFlags, found.isRemote, found.traceState.get('a')],
+        [traceId, spanId, 1, true, '1']);
+    assert.equal(contextOf({ traceparent: `cc-${traceId}-${spanId}-01-more` }).spanId, spanId);
+    for (const wrong of [null, {}, { traceparent: 7 }, { traceparent: `ff-${traceId}-${spanId}-01` },
+        { traceparent: `00-${'0'.repeat(32)}-${spanId}-01` }, { traceparent: `${traceparent}x` }]) assert.equal(contextOf(wrong), undefined);
+});
+
+test('no file is much over 600 lines, and the package has what it exports', () => {
+    const here = new URL('..', import.meta.url);
+    for (const directory of ['src', 'test', 'types']) {
+        for (const file of readdirSync(new URL(directory, here))) {
+            const count = readFileSync(new URL(`${directory}/${file}`, here), 'utf8').split('\n').length;
+            assert.ok(count <= 600, `${directory}/${file} has ${count} lines`);
+        }
+    }
+    const { exports, files, license, engines } = JSON.parse(readFileSync(new URL('package.json', here), 'utf8'));
+    for (const entry of [exports['.'], exports['./testing']]) for (const path of Object.values(entry)) readFileSync(new URL(path, here));
+    assert.deepEqual([files, license, engines], [['src', 'types'], 'PostgreSQL', { node: '>=18.13' }]);
+});
+
+const pick = ({ error: _error, sent, alone, ...rest }) => {
+    assert.deepEqual([sent, alone], [false, false]);
+    return rest.text === '' ? (({ text: _text, ...others }) => others)(rest) : rest;
+};
+
+function catching(work) {
+    try {
+        return work();
+    } catch (error) {
+        return error;
+    }
+}

@@ -1,0 +1,86 @@
+// A database of its own for a test file, on the server that PGHOST and the like name, and what tests of workers share.
+import { createRequire } from 'node:module';
+import process from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { after } from 'node:test';
+import { Worker } from '../src/index.js';
+
+const pg = createRequire(import.meta.url)('pg');
+const PATIENCE = 120_000;
+
+async function once(database, text) {
+    const client = new pg.Client({ database });
+    await client.connect();
+    try {
+        return (await client.query(text)).rows;
+    } finally {
+        await client.end();
+    }
+}
+
+/** {name, pool, query, value, client}: a new database with jobq, dropped after the tests of the file. */
+export async function newDatabase(label, environment = {}) {
+    Object.assign(process.env, environment);
+    const name = `jobq_node_${label}_${process.pid}`;
+    const home = process.env.PGDATABASE ?? 'postgres';
+    await once(home, `CREATE DATABASE ${name}`);
+    await once(name, 'CREATE EXTENSION jobq');
+    process.env.PGDATABASE = name;
+    const pool = new pg.Pool({ database: name, max: 4 });
+    after(async () => {
+        await pool.end();
+        await once(home, `DROP DATABASE ${name} WITH (FORCE)`);
+    });
+    const query = async (text, values) => (await pool.query(text, values)).rows;
+    const value = async (text, values) => Object.values((await query(text, values))[0] ?? {})[0];
+    const client = async () => {
+        const connected = new pg.Client({ database: name });
+        await connected.connect();
+        return connected;
+    };
+    const job = async (id) => (await query('SELECT * FROM jobq.jobs WHERE id = $1', [id]))[0];
+    return { name, pool, query, value, client, job };
+}
+
+/** Waits until it is true, for two minutes. */
+export async function becomesTrue(condition, says) {
+    for (const until = Date.now() + PATIENCE; ;) {
+        const found = await condition();
+        if (found) return found;
+        if (Date.now() > until) throw new Error(`did not become true: ${says ?? condition}`);
+        await sleep(50);
+    }
+}
+
+/** A promise and what settles it. */
+export function gate() {
+    let open;
+    const opened = new Promise((resolve) => { open = resolve; });
+    return { open, opened };
+}
+
+/** Lines instead of a log. */
+export function lines() {
+    const all = [];
+    const add = (level) => (text) => all.push(`${level} ${text}`);
+    return { all, info: add('info'), warn: add('warn'), error: add('error') };
+}
+
+/** A worker at work while body runs. */
+export async function working(options, body) {
+    const logger = options.logger ?? lines();
+    const worker = new Worker({ grace: 0, ...options, logger });
+    await worker.start();
+    try {
+        return await body(worker, logger.all);
+    } finally {
+        await worker.stop().catch(() => {});
+    }
+}
+
+/** Until the job has this status. */
+export const reaches = (database, id, status) => becomesTrue(
+    async () => {
+        const job = await database.job(id);
+        return job?.status === status && job;
+    }, `job ${id} is ${status}`);

@@ -1,0 +1,46 @@
+// Compiled by tsc, and not run: what a caller may write, and what is an error.
+import pg from 'pg';
+import knex from 'knex';
+import { Cancelled, Fail, Release, Snooze, Worker, enqueue, enqueueJobs, enqueueMany, optionsOfEnvironment, run } from 'jobq';
+import type { Handler, Job, Reason } from 'jobq';
+import { drain, runInline } from 'jobq/testing';
+
+const resize: Handler<{ n: number }> = async (job) => {
+    const reason: Reason | undefined = job.cancelled;
+    await fetch('http://example.com', { signal: job.signal });
+    job.setProgress({ reason });
+    const { id } = await job.step('a', async (client) => (await client.query<{ id: string }>('SELECT 1 AS id')).rows[0]!);
+    const done: number = await job.completing(() => job.payload.n);
+    const { state, payload } = await job.waitFor<string>('paid', { timeout: '3 days' });
+    return { id, done, state, payload };
+};
+
+const worker = new Worker({
+    ...optionsOfEnvironment(), handlers: { resize, mail: () => { throw new Snooze(3); } }, connection: async () => ({ host: 'h' }), slots: 4,
+});
+const status: Promise<0 | 1> = run(worker);
+
+async function produce(pool: pg.Pool, client: pg.Client, database: knex.Knex): Promise<string[]> {
+    await enqueueMany(pool, 'q', [1, 2], { uniqueKeys: ['a', null] });
+    await enqueueJobs(client, [{ queue: 'q', ref: 'a' }, { dependsOn: ['@a', 3n], runAt: new Date() }]);
+    return database.transaction(async (trx) => [await enqueue(trx, 'q', { n: 1 }, { kind: 'resize', uniqueFor: '1 day' })]);
+}
+
+async function kit(client: pg.Client): Promise<void> {
+    const [ran] = await drain(client, { resize }, { now: new Date(), queue: 'q' });
+    const outcome: 'completed' | undefined = ran?.outcome === 'completed' ? ran.outcome : undefined;
+    const { result } = await runInline(resize, { n: 1 }, { signals: { paid: 1 } });
+    console.log(outcome, result, status);
+}
+
+// @ts-expect-error there is no such option
+void new Worker({ handlers: { resize }, slot: 1 });
+// @ts-expect-error handlers are wanted
+void new Worker({});
+// @ts-expect-error a job has no such property
+const wrong = (job: Job) => job.nmae;
+// @ts-expect-error the payload has no such key
+const untyped: Handler<{ n: number }> = (job) => job.payload.m;
+// @ts-expect-error a delay is wanted
+void new Snooze();
+void [new Fail('m', { retry: false }).retry, new Release(), new Cancelled('lost').reason, produce, kit, wrong, untyped];
