@@ -11,6 +11,7 @@ export class Attempt {
     progress = undefined;   // JSON that no heartbeat has told the server
     progressNumber = 0;
     exclusive = undefined;  // when the last of the handler's transactions has ended
+    lost = false;           // its report has found that the lease is
     result = undefined;     // of what its own transaction has completed it with
     span = undefined;
     #abort = null;

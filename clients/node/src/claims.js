@@ -11,6 +11,7 @@ export class Claims {
     over = null;        // when no claim is made any more
     #stopping = new AbortController();
     #wait;
+    #lost = [];         // ids, of the warning of jobq_complete_and_claim
 
     /** hand: what the worker has in hand (hand.js). */
     constructor({ options, hand, configuration, log }) {
@@ -18,7 +19,7 @@ export class Claims {
         this.#wait = options.waitTimeout;
         this.connection = new Connection({
             name: 'claims', configuration, log, prepare: options.prepare,
-            notice: (notice) => isLostLease(notice) && log.warn(`${notice.message}. ${notice.detail ?? ''}`),
+            notice: (notice) => isLostLease(notice) && this.#lost.push(...notice.detail?.match(/\d+/g) ?? []),
         });
     }
 
@@ -62,6 +63,7 @@ export class Claims {
     // The jobs; undefined: claim again, the cause has been dealt with.
     async #claim(done, room) {
         const values = claimValues(this.options, room);
+        this.#lost = [];
         let rows;
         try {
             rows = done.length
@@ -70,6 +72,7 @@ export class Claims {
         } catch (error) {
             return this.#failed(error, done);
         }
+        for (const attempt of done.filter(({ row }) => this.#lost.includes(row.id))) this.hand.lost(attempt);
         this.hand.reported(done);
         this.hand.claimed(rows, this.#stopping.signal.aborted);
         return rows;

@@ -109,6 +109,12 @@ export class Hand {
         for (const attempt of attempts) this.settled(attempt);
     }
 
+    /** To a report: the lease is lost, and so is what the handler has done. */
+    lost(attempt) {
+        this.log.warn(`${nameOf(attempt.row)}: the lease is lost, and so is its report`);
+        attempt.lost = true;
+    }
+
     /** To a heartbeat. One whose report was handed over is told by that. */
     heard(lease, state) {
         const attempt = this.#attempts.get(lease);

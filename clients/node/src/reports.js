@@ -20,9 +20,9 @@ export class Reports {
     #busy = false;
     #ended = new AbortController();
 
-    /** query: over the connection of the heartbeats. reported(attempts): the answer is there. */
-    constructor({ query, log, reported }) {
-        Object.assign(this, { query, log, reported });
+    /** query: over the connection of the heartbeats. reported(attempts): the answer is there; lost(attempt): it says so. */
+    constructor({ query, log, reported, lost }) {
+        Object.assign(this, { query, log, reported, lost });
     }
 
     add(attempts) {
@@ -136,7 +136,6 @@ export class Reports {
             if (attempt.outcome.what === 'release') this.log.info(`${nameOf(attempt.row)}: released`);
             return;
         }
-        this.log.warn(`${nameOf(attempt.row)}: the lease is lost, and so is its report`);
-        attempt.lost = true;
+        this.lost(attempt);
     }
 }

@@ -29,7 +29,7 @@ export function describe(error) {
 /** The name of the type of whatever was thrown. */
 export function typeOf(error) {
     if (!(error instanceof Error)) return typeof error;
-    return String((error.name === 'Error' && error.constructor?.name) || error.name || 'Error');
+    return String((/^error$/i.test(error.name) && error.constructor?.name) || error.name || 'Error');
 }
 
 function safely(attempt, otherwise) {

@@ -56,6 +56,7 @@ export class Worker {
         this.reports = new Reports({
             log, query: (statement, values) => this.heartbeats.query(statement, values),
             reported: (attempts) => this.hand.reported(attempts),
+            lost: (attempt) => this.hand.lost(attempt),
         });
         this.hand = new Hand({
             slots: options.slots, log, heartbeats: this.heartbeats, reports: this.reports,

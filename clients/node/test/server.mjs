@@ -19,16 +19,16 @@ async function once(database, text) {
 }
 
 /** {name, pool, query, value, client}: a new database with jobq, dropped after the tests of the file. */
-export async function newDatabase(label, environment = {}) {
-    Object.assign(process.env, environment);
+export async function newDatabase(label) {
     const name = `jobq_node_${label}_${process.pid}`;
     const home = process.env.PGDATABASE ?? 'postgres';
     await once(home, `CREATE DATABASE ${name}`);
     await once(name, 'CREATE EXTENSION jobq');
     process.env.PGDATABASE = name;
     const pool = new pg.Pool({ database: name, max: 4 });
+    const clients = [];
     after(async () => {
-        await pool.end();
+        await Promise.all([pool.end(), ...clients.map((client) => client.end())]);
         await once(home, `DROP DATABASE ${name} WITH (FORCE)`);
     });
     const query = async (text, values) => (await pool.query(text, values)).rows;
@@ -36,6 +36,7 @@ export async function newDatabase(label, environment = {}) {
     const client = async () => {
         const connected = new pg.Client({ database: name });
         await connected.connect();
+        clients.push(connected);
         return connected;
     };
     const job = async (id) => (await query('SELECT * FROM jobq.jobs WHERE id = $1', [id]))[0];

@@ -1,0 +1,121 @@
+// Answers that are lost with their connection, by a proxy that loses them after the server has committed.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { enqueue, enqueueMany } from '../src/index.js';
+import { becomesTrue, gate, newDatabase, reaches, working } from './server.mjs';
+import { losingProxy } from './proxy.mjs';
+
+const database = await newDatabase('broken');
+const { pool } = database;
+
+async function through(options, body) {
+    const proxy = await losingProxy();
+    try {
+        await working({ connection: { host: '127.0.0.1', port: proxy.port }, ...options }, (worker, log) => body(proxy, worker, log));
+    } finally {
+        proxy.close();
+    }
+}
+
+test('a completion whose answer was lost is sent again, and not taken for a lost lease', async () => {
+    const { open, opened } = gate();
+    const id = await enqueue(pool, 'complete', {}, { kind: 'wait' });
+    await through({ queue: 'complete', slots: 2, handlers: { wait: () => opened.then(() => 7) } }, async (proxy, worker, log) => {
+        await reaches(database, id, 'processing');
+        await becomesTrue(() => worker.claims.away);
+        proxy.lose('jobq_complete_many');
+        open();
+        await becomesTrue(() => proxy.lost === 1 && worker.hand.size === 0);
+        assert.deepEqual(log.filter((line) => /lost/.test(line)), []);
+        assert.ok(log.some((line) => /^warn .*heartbeats and reports is broken/.test(line)), log.join('\n'));
+    });
+    const job = await database.job(id);
+    assert.deepEqual([job.status, job.result, job.attempts], ['completed', 7, 1]);
+});
+
+test('so is one that went along with a claim; what that claim took is nobody\'s until it is rescued', async () => {
+    const { open, opened } = gate();
+    const [first, second] = await enqueueMany(pool, 'along', [1, 2], { kind: 'wait' });
+    const handlers = { wait: async (job) => { if (job.payload === 1) await opened; return job.attempt; } };
+    await through({ queue: 'along', handlers, heartbeatTimeout: 3 }, async (proxy, worker, log) => {
+        await reaches(database, first.id, 'processing');
+        proxy.lose('jobq_complete_and_claim');
+        open();
+        await becomesTrue(() => proxy.lost === 1);
+        await reaches(database, first.id, 'completed');
+        // No heartbeat keeps it: the server gives it to the next claim.
+        assert.deepEqual((await reaches(database, second.id, 'completed')).result, 2);
+        assert.deepEqual(log.filter((line) => /lost/.test(line)), []);
+        assert.ok(log.some((line) => /^warn .*claims is broken/.test(line)), log.join('\n'));
+        assert.equal(worker.hand.size, 0);
+    });
+    assert.equal((await database.job(first.id)).attempts, 1);
+});
+
+test('a failure whose answer was lost counts once', async () => {
+    const id = await enqueue(pool, 'fail', {}, { kind: 'throw', maxAttempts: 2 });
+    const handlers = { throw: (job) => { if (job.attempt === 1) throw new Error('once'); return job.attempt; } };
+    await pool.query("SELECT jobq_create_queue('fail', backoff_base => '10 ms')");
+    const proxyReady = gate();
+    await through({ queue: 'fail', handlers: { throw: async (job) => { await proxyReady.opened; return handlers.throw(job); } } }, async (proxy, _worker, log) => {
+        proxy.lose('jobq_fail');
+        proxyReady.open();
+        assert.equal((await reaches(database, id, 'completed')).result, 2);
+        assert.deepEqual([proxy.lost, log.filter((line) => /lost/.test(line))], [1, []]);
+    });
+    assert.equal(await database.value('SELECT count(*)::int FROM jobq.attempts WHERE job_id = $1', [id]), 1);
+});
+
+test('completing: the commit has happened, though its answer was lost', async () => {
+    await pool.query('CREATE TABLE effects (job_id bigint, attempt int)');
+    const id = await enqueue(pool, 'commit', {}, { kind: 'effect' });
+    await through({ queue: 'commit', handlers: { effect: (job) => job.completing(async (client) => {
+        await client.query('INSERT INTO effects VALUES ($1, $2)', [job.id, job.attempt]);
+        theProxy.lose('COMMIT');
+        return 'done';
+    }) } }, async (proxy, worker, log) => {
+        theProxy = proxy;
+        await becomesTrue(async () => proxy.lost === 1 && worker.hand.size === 0);
+        assert.deepEqual(log.filter((line) => /failed|lease/.test(line)), []);
+    });
+    assert.deepEqual([(await database.job(id)).status, (await database.job(id)).attempts], ['completed', 1]);
+    assert.equal(await database.value('SELECT count(*)::int FROM effects WHERE job_id = $1', [id]), 1);
+});
+let theProxy = { lose() {} };
+
+test('completing: the commit has not happened, and the attempt has failed', async () => {
+    await pool.query("SELECT jobq_create_queue('uncommitted', backoff_base => '10 ms')");
+    await pool.query(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$`);
+    await pool.query('CREATE TABLE fatal (attempt int)');
+    await pool.query(`CREATE CONSTRAINT TRIGGER die AFTER INSERT ON fatal DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.attempt = 1) EXECUTE FUNCTION die()`);
+    const id = await enqueue(pool, 'uncommitted', {}, { kind: 'effect' });
+    const effect = (job) => job.completing(async (client) => { await client.query('INSERT INTO fatal VALUES ($1)', [job.attempt]); });
+    await working({ queue: 'uncommitted', handlers: { effect } }, () => reaches(database, id, 'completed'));
+    assert.deepEqual(await database.query('SELECT attempt FROM fatal'), [{ attempt: 2 }]);
+    assert.equal(await database.value("SELECT count(*)::int FROM jobq.attempts WHERE job_id = $1 AND outcome = 'failed'", [id]), 1);
+});
+
+test('heartbeats and handlers get new connections when all are terminated', async () => {
+    const { open, opened } = gate();
+    const id = await enqueue(pool, 'terminated', {}, { kind: 'sql' });
+    const sql = async (job) => {
+        const before = (await (await job.client()).query('SELECT 1 AS one')).rows[0].one;
+        await opened;
+        return before;
+    };
+    const after = await enqueue(pool, 'terminated', {}, { kind: 'after' });
+    const handlers = { sql, after: async (job) => (await (await job.client()).query('SELECT 2 AS two')).rows[0].two };
+    await working({ queue: 'terminated', handlers, heartbeatInterval: 0.1, heartbeatTimeout: 600 }, async (worker) => {
+        await reaches(database, id, 'processing');
+        await becomesTrue(async () => await database.value(`SELECT count(*)::int FROM pg_stat_activity WHERE application_name LIKE 'jobq terminated%'`) === 3);
+        await pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'jobq terminated%'");
+        const { last_heartbeat: heard } = await database.job(id);
+        await becomesTrue(async () => (await database.job(id)).last_heartbeat > heard);
+        open();
+        assert.equal((await reaches(database, id, 'completed')).attempts, 1);
+        assert.equal((await reaches(database, after, 'completed')).result, 2);
+        await becomesTrue(() => worker.hand.size === 0);
+    });
+});

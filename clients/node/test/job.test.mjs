@@ -1,0 +1,166 @@
+// What a handler's job can do: transactions, steps, waits without a worker, connections.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Cancelled, Suspended, enqueue } from '../src/index.js';
+import { becomesTrue, gate, newDatabase, reaches, working } from './server.mjs';
+
+const database = await newDatabase('job');
+const { pool } = database;
+await pool.query('CREATE TABLE effects (job_id bigint, name text)');
+await pool.query("SELECT jobq_create_queue('jobs', backoff_base => '10 ms')");
+
+const effect = (client, job, name) => client.query('INSERT INTO effects VALUES ($1, $2)', [job.id, name]);
+const effects = (id) => database.value("SELECT coalesce(string_agg(name, ' ' ORDER BY name), '') FROM effects WHERE job_id = $1", [id]);
+const run = (handlers, body, options = {}) => working({ queue: 'jobs', handlers, ...options }, body);
+
+test('completing: what the handler returns or throws afterwards does not count', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
+    let refused;
+    await run({ a: async (job) => {
+        const returned = await job.completing(async (client) => { await effect(client, job, 'a'); return { moved: true }; });
+        assert.deepEqual(returned, { moved: true });
+        refused = await job.completing(() => 'again').catch((error) => error);
+        throw new Error('too late');
+    } }, async (worker) => {
+        assert.deepEqual((await reaches(database, id, 'completed')).result, { moved: true });
+        await becomesTrue(() => worker.hand.size === 0);
+    });
+    assert.match(refused.message, /completed already/);
+    assert.deepEqual([await effects(id), (await database.job(id)).attempts], ['a', 1]);
+});
+
+test('completing: a swallowed error of a statement completes nothing', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
+    await run({ a: (job) => job.completing(async (client) => {
+        await effect(client, job, 'a');
+        await client.query('SELECT 1 / 0').catch(() => {});
+    }) }, () => reaches(database, id, 'failed'));
+    assert.equal(await effects(id), '');
+});
+
+test('completing: a result that is no JSON rolls back', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
+    await run({ a: (job) => job.completing(async (client) => { await effect(client, job, 'a'); return 1n; }) },
+        async () => assert.match((await reaches(database, id, 'failed')).error, /BigInt/));
+    assert.equal(await effects(id), '');
+});
+
+test('completing with a lost lease: the handler is told, and its effect is rolled back', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
+    const { open, opened } = gate();
+    let told;
+    await run({ a: async (job) => {
+        await opened;
+        told = await job.completing((client) => effect(client, job, 'a')).catch((error) => error);
+        throw told;
+    } }, async (worker) => {
+        await reaches(database, id, 'processing');
+        await pool.query("UPDATE jobq.jobs SET status = 'cancelled' WHERE id = $1", [id]);
+        open();
+        await becomesTrue(() => worker.hand.size === 0);
+    });
+    assert.ok(told instanceof Cancelled && told.reason === 'lost');
+    assert.equal(await effects(id), '');
+});
+
+test('steps: once, also side by side, with their results', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
+    await run({ a: async (job) => {
+        const step = (name) => job.step(name, async (client) => { await effect(client, job, name); return { name }; });
+        const results = await Promise.all([step('x'), step('y'), step('z')]);
+        if (job.attempt === 1) throw new Error('after the steps');
+        return results;
+    } }, async () => {
+        const job = await reaches(database, id, 'completed');
+        assert.deepEqual([job.result, job.attempts], [[{ name: 'x' }, { name: 'y' }, { name: 'z' }], 2]);
+    });
+    assert.equal(await effects(id), 'x y z');
+});
+
+test('a step within a step is an error, not a standstill', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
+    await run({ a: (job) => job.step('outer', () => job.step('inner', () => 1)) },
+        async () => assert.match((await reaches(database, id, 'failed')).error, /within the transaction of another one/));
+});
+
+test('a step whose body throws has written nothing', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a', maxAttempts: 1 });
+    await run({ a: (job) => job.step('x', async (client) => { await effect(client, job, 'x'); throw new Error('no'); }) },
+        () => reaches(database, id, 'failed'));
+    assert.equal(await effects(id), '');
+});
+
+test('sleep: the job is given back, whoever catches what ends the handler', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
+    const seen = [];
+    await run({ a: async (job) => {
+        try {
+            await job.sleep('a moment', 0.3);
+        } catch (error) {
+            seen.push(error instanceof Suspended, await job.step('s', () => 1).catch((again) => again instanceof Suspended));
+            return 'swallowed';
+        }
+        return 'slept';
+    } }, async () => assert.deepEqual([(await reaches(database, id, 'completed')).result, (await database.job(id)).attempts], ['slept', 1]));
+    assert.deepEqual(seen, [true, true]);
+});
+
+test('signals: waited for without a worker, with a timeout', async () => {
+    const paid = await enqueue(pool, 'jobs', { event: 'paid 1' }, { kind: 'a' });
+    const unpaid = await enqueue(pool, 'jobs', { event: 'paid 2', timeout: 0.2 }, { kind: 'a' });
+    await run({ a: (job) => job.waitFor(job.payload.event, { timeout: job.payload.timeout }) }, async (worker) => {
+        await reaches(database, paid, 'blocked');
+        await becomesTrue(() => worker.claims.away);
+        await pool.query("SELECT jobq_signal('jobs', 'paid 1', '{\"cents\": 7}')");
+        assert.deepEqual((await reaches(database, paid, 'completed')).result, { state: 'ready', payload: { cents: 7 } });
+        assert.deepEqual((await reaches(database, unpaid, 'completed')).result, { state: 'timeout', payload: null });
+    });
+});
+
+test('children: spawned once, and waited for', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'parent' });
+    await run({
+        parent: async (job) => {
+            const ids = await job.spawn('parts', [1, 2].map((n) => ({ queue: 'jobs', kind: 'child', payload: n, maxAttempts: 3 })));
+            return (await job.waitForJobs(ids, 'all of them', { timeout: '1 hour' })).results.map(({ jobId, status, result }) => [ids.includes(jobId), status, result]);
+        },
+        child: (job) => job.payload * 10,
+    }, async () => assert.deepEqual((await reaches(database, id, 'completed')).result, [[true, 'completed', 10], [true, 'completed', 20]]));
+    assert.equal(await database.value("SELECT count(*)::int FROM jobq.jobs WHERE kind = 'child'"), 2);
+});
+
+test('a cancelled job hears of it at its next step', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
+    const { open, opened } = gate();
+    await run({ a: async (job) => { await opened; await job.step('x', () => 1); } }, async () => {
+        await reaches(database, id, 'processing');
+        await pool.query('SELECT jobq_cancel($1)', [id]);
+        open();
+        assert.equal((await reaches(database, id, 'cancelled')).error, 'cancelled');
+    }, { heartbeatTimeout: 3600 });
+});
+
+test('a connection is kept for the next job, unless a transaction was left open on it', async () => {
+    const pid = async (job) => {
+        const client = await job.client();
+        if (job.payload.leave) await client.query('BEGIN');
+        return (await client.query('SELECT pg_backend_pid() AS pid')).rows[0].pid;
+    };
+    await run({ pid }, async (_worker, log) => {
+        const result = async (payload) => (await reaches(database, await enqueue(pool, 'jobs', payload, { kind: 'pid' }), 'completed')).result;
+        const first = await result({});
+        assert.equal(await result({ leave: true }), first);
+        const other = await result({});
+        assert.notEqual(other, first);
+        assert.ok(log.some((line) => /left a transaction open/.test(line)));
+    });
+});
+
+test('a progress of an earlier attempt is there, and the last one is reported before the attempt ends', async () => {
+    const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
+    await run({ a: (job) => {
+        if (job.attempt === 2) return job.progress;
+        for (let n = 1; n <= 100; n += 1) job.setProgress({ n });
+        throw new Error('again');
+    } }, async () => assert.deepEqual((await reaches(database, id, 'completed')).result, { n: 100 }));
+});

@@ -1,0 +1,115 @@
+// Enqueues on the caller's connection: of pg, of Knex, of what has a query() that returns rows.
+import assert from 'node:assert/strict';
+import process from 'node:process';
+import { after, test } from 'node:test';
+import knex from 'knex';
+import { enqueue, enqueueJobs, enqueueMany } from '../src/index.js';
+import { newDatabase } from './server.mjs';
+
+const database = await newDatabase('producers');
+const { pool } = database;
+const knexes = knex({ client: 'pg', connection: { host: process.env.PGHOST, port: Number(process.env.PGPORT), user: process.env.PGUSER, database: database.name } });
+after(() => knexes.destroy());
+
+const count = (queue) => database.value('SELECT count(*)::int FROM jobq.jobs WHERE queue = $1', [queue]);
+
+test('a job with every option', async () => {
+    const first = await enqueue(pool);
+    assert.deepEqual((({ queue, payload, kind }) => ({ queue, payload, kind }))(await database.job(first)), { queue: 'default', payload: {}, kind: '' });
+    const id = await enqueue(pool, 'every', [1, 'zwei', null], {
+        kind: 'k', priority: -3, runAt: new Date('2100-01-02T03:04:05Z'), maxAttempts: 4, uniqueKey: 'u', onConflict: 'replace', uniqueFor: 3600,
+        groupKey: 'g', concurrencyKey: 'c', dependsOn: [first], onDependencyFailure: 'run', version: 7, requires: ['gpu', 'a "b", c'],
+        heartbeatTimeout: '90 s', maxRuntime: 7200.5, metadata: { who: 'me' },
+    });
+    const [job] = await database.query(`SELECT queue, kind, payload, priority, run_at, max_attempts, unique_key, unique_for::text, group_key,
+        concurrency_key, version, requires, heartbeat_timeout::text, max_runtime::text, metadata FROM jobq.jobs WHERE id = $1`, [id]);
+    assert.deepEqual(job, {
+        queue: 'every', kind: 'k', payload: [1, 'zwei', null], priority: -3, run_at: new Date('2100-01-02T03:04:05Z'), max_attempts: 4,
+        unique_key: 'u', unique_for: '01:00:00', group_key: 'g', concurrency_key: 'c', version: 7, requires: ['gpu', 'a "b", c'],
+        heartbeat_timeout: '00:01:30', max_runtime: '02:00:00.5', metadata: { who: 'me' },
+    });
+    assert.equal(await enqueue(pool, 'every', {}, { uniqueKey: 'u', runAt: '2100-01-01 00:00+00' }), id);
+});
+
+test('payloads: null is one, undefined is {}, and what is no JSON is an error', async () => {
+    const payload = async (value) => (await database.job(await enqueue(pool, 'payloads', value))).payload;
+    assert.equal(await payload(null), null);
+    assert.deepEqual(await payload(undefined), {});
+    assert.equal(await payload('a "text"'), 'a "text"');
+    await assert.rejects(enqueue(pool, 'payloads', 1n), TypeError);
+    await assert.rejects(enqueue(pool, 'payloads', () => 1), /the payload cannot be written as JSON/);
+    assert.equal(await count('payloads'), 3);
+});
+
+test('an unknown option, no connection, and what the server refuses are errors', async () => {
+    await assert.rejects(enqueue(pool, 'wrong', {}, { prio: 1 }), /there is no option prio of an enqueue; there are kind, priority,/);
+    await assert.rejects(enqueue({}, 'wrong'), /the connection is none/);
+    await assert.rejects(enqueue(pool, 'wrong', {}, { priority: 40000 }), { code: '22003' });
+    await assert.rejects(enqueueMany(pool, 'wrong', [1], { metadata: {} }), /no option metadata/);
+    await assert.rejects(enqueueJobs(pool, [{ queue: 'wrong', prio: 1 }]), /no option prio/);
+    assert.equal(await count('wrong'), 0);
+});
+
+test('the job is part of the transaction of a pg client', async () => {
+    const client = await pool.connect();
+    try {
+        for (const end of ['ROLLBACK', 'COMMIT']) {
+            await client.query('BEGIN');
+            await enqueue(client, 'pg');
+            assert.equal(await count('pg'), 0);
+            await client.query(end);
+        }
+    } finally {
+        client.release();
+    }
+    assert.equal(await count('pg'), 1);
+});
+
+test('and of one of Knex', async () => {
+    await assert.rejects(knexes.transaction(async (trx) => {
+        await enqueue(trx, 'knex', { n: 1 }, { kind: 'a', requires: ['b', 'c'] });
+        throw new Error('no');
+    }), /no/);
+    assert.equal(await count('knex'), 0);
+    const id = await knexes.transaction(async (trx) => {
+        await trx.raw('CREATE TABLE orders (id int)');
+        await trx('orders').insert({ id: 1 });
+        await enqueueMany(trx, 'knex', [{ q: 'a ? b' }, [2]], { uniqueKeys: ['k', null] });
+        await enqueueJobs(trx, [{ queue: 'knex', payload: '?', metadata: { a: '?' } }]);
+        return enqueue(trx, 'knex', { n: 'what?' }, { kind: 'a', requires: ['b', 'c'] });
+    });
+    assert.deepEqual([(await database.job(id)).payload, (await database.job(id)).requires, await count('knex')], [{ n: 'what?' }, ['b', 'c'], 4]);
+    assert.deepEqual((await database.query("SELECT payload FROM jobq.jobs WHERE queue = 'knex' ORDER BY id LIMIT 3")).map(({ payload }) => payload),
+        [{ q: 'a ? b' }, [2], '?']);
+});
+
+test('a query() that returns the rows themselves, as TypeORM has it', async () => {
+    const manager = { query: async (text, values) => (await pool.query(text, values)).rows };
+    const id = await enqueue(manager, 'rows', { n: 1 });
+    assert.deepEqual([typeof id, (await database.job(id)).queue], ['string', 'rows']);
+    assert.equal((await enqueueMany(manager, 'rows', [1, 2])).length, 2);
+});
+
+test('many in the order of the payloads, and which are new', async () => {
+    const first = await enqueueMany(pool, 'many', [{ n: 1 }, null, 'c'], {
+        kind: 'k', uniqueKeys: ['a', null, 'c'], priorities: [1, 2, 3], runAts: [new Date(0), '2001-01-01 00:00+00', new Date(1)],
+        groupKeys: [null, 'g', null], concurrencyKeys: ['x', null, null],
+    });
+    assert.deepEqual(first.map(({ isNew }) => isNew), [true, true, true]);
+    const [again] = await enqueueMany(pool, 'many', [7], { uniqueKeys: ['a'] });
+    assert.deepEqual(again, { id: first[0].id, isNew: false });
+    assert.deepEqual(await database.query("SELECT payload, priority, group_key, concurrency_key FROM jobq.jobs WHERE queue = 'many' ORDER BY id"), [
+        { payload: { n: 1 }, priority: 1, group_key: null, concurrency_key: 'x' }, { payload: null, priority: 2, group_key: 'g', concurrency_key: null },
+        { payload: 'c', priority: 3, group_key: null, concurrency_key: null },
+    ]);
+    assert.deepEqual(await enqueueMany(pool, 'many', []), []);
+});
+
+test('a graph of jobs in one call', async () => {
+    const jobs = await enqueueJobs(pool, [
+        { queue: 'graph', kind: 'charge', ref: 'charge', payload: null, uniqueFor: '1 day', uniqueKey: 'u' },
+        { queue: 'graph', kind: 'ship', dependsOn: ['@charge'], runAt: new Date('2100-01-01'), metadata: { a: 1 } },
+    ]);
+    assert.deepEqual(await database.query('SELECT depends_on FROM jobq.dependencies WHERE job_id = $1', [jobs[1].id]), [{ depends_on: jobs[0].id }]);
+    assert.deepEqual([(await database.job(jobs[0].id)).payload, (await database.job(jobs[1].id)).metadata], [null, { a: 1 }]);
+});

@@ -1,0 +1,233 @@
+// Workers against a server: what the scenarios of all languages do not ask.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import process from 'node:process';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Cancelled, Fail, Release, Worker, enqueue, enqueueMany } from '../src/index.js';
+import { becomesTrue, gate, lines, newDatabase, reaches, working } from './server.mjs';
+
+const database = await newDatabase('worker');
+const { pool } = database;
+
+test('heartbeats go on while a handler blocks the event loop', async () => {
+    const id = await enqueue(pool, 'blocked', {}, { kind: 'block' });
+    const ask = (sql) => execFileSync('psql', ['-XAtc', sql, '-d', database.name], { encoding: 'utf8' }).trim();
+    const seen = new Set();
+    const block = () => {
+        // Synchronous: nothing else of this thread runs before the third heartbeat.
+        for (const until = Date.now() + 120_000; seen.size < 3 && Date.now() < until;) {
+            seen.add(ask(`SELECT last_heartbeat FROM jobq.jobs WHERE id = ${id}`));
+        }
+        return seen.size;
+    };
+    await working({ queue: 'blocked', handlers: { block }, heartbeatTimeout: 1 }, () => reaches(database, id, 'completed'));
+    assert.deepEqual([(await database.job(id)).result, (await database.job(id)).attempts], [3, 1]);
+});
+
+test('without the thread the same connection does all of it', async () => {
+    const { open, opened } = gate();
+    const id = await enqueue(pool, 'loop', {}, { kind: 'wait' });
+    await working({ queue: 'loop', handlers: { wait: () => opened }, heartbeatThread: false, heartbeatInterval: 0.1 }, async () => {
+        const first = (await reaches(database, id, 'processing')).last_heartbeat;
+        await becomesTrue(async () => (await database.job(id)).last_heartbeat > first);
+        open();
+        await reaches(database, id, 'completed');
+    });
+});
+
+test('what cannot be given to a thread is an error that names the option', async () => {
+    const worker = new Worker({ handlers: { a() {} }, connection: { password: () => 'x' }, logger: lines() });
+    await assert.rejects(worker.start(), { name: 'OptionError', message: /option connection .*heartbeatThread/ });
+    await assert.rejects(worker.stopped);
+});
+
+test('a function gives each connection its configuration, also those of the thread', async () => {
+    let calls = 0;
+    const connection = async () => {
+        calls += 1;
+        return { database: database.name, application_name: 'mine' };
+    };
+    const id = await enqueue(pool, 'function', {}, { kind: 'sql' });
+    const sql = async (job) => (await (await job.client()).query("SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = 'mine'")).rows[0].n;
+    await working({ queue: 'function', handlers: { sql }, connection }, () => reaches(database, id, 'completed'));
+    assert.deepEqual([(await database.job(id)).result, calls], [3, 3]);
+});
+
+test('an AbortSignal stops what takes one', async () => {
+    const id = await enqueue(pool, 'signal', {}, { kind: 'nap' });
+    let reason;
+    const nap = async (job) => {
+        job.signal.addEventListener('abort', () => { reason = job.signal.reason; });
+        await sleep(3_600_000, undefined, { signal: job.signal });
+    };
+    await working({ queue: 'signal', handlers: { nap }, heartbeatInterval: 0.1 }, async () => {
+        await reaches(database, id, 'processing');
+        await pool.query('SELECT jobq_cancel($1)', [id]);
+        assert.equal((await reaches(database, id, 'cancelled')).error, 'cancelled');
+    });
+    assert.ok(reason instanceof Cancelled && reason.reason === 'cancel');
+});
+
+test('lost replaces cancel, and nothing is reported', async () => {
+    const id = await enqueue(pool, 'replaced', {}, { kind: 'look' });
+    const reasons = [];
+    const look = async (job) => {
+        await becomesTrue(() => {
+            if (reasons.at(-1) !== job.cancelled) reasons.push(job.cancelled);
+            return job.cancelled === 'lost';
+        });
+        throw new Error('late');
+    };
+    await working({ queue: 'replaced', handlers: { look }, heartbeatInterval: 0.1 }, async (worker, log) => {
+        await reaches(database, id, 'processing');
+        await pool.query('SELECT jobq_cancel($1)', [id]);
+        await becomesTrue(() => reasons.includes('cancel'));
+        await pool.query("UPDATE jobq.jobs SET status = 'cancelled' WHERE id = $1", [id]);
+        await becomesTrue(() => worker.hand.size === 0);
+        assert.equal(log.filter((line) => /lease is lost/.test(line)).length, 1);
+    });
+    assert.deepEqual(reasons, ['cancel', 'lost']);
+    assert.notEqual((await database.job(id)).error, 'Error: late');
+});
+
+test('one refused result of a batch fails its job, the others complete', async () => {
+    const ids = (await enqueueMany(pool, 'refused', [1, '\u0000', 3], { kind: 'echo', maxAttempts: 1 }).catch(() => null));
+    assert.equal(ids, null);    // such a payload is refused, too
+    const jobs = await enqueueMany(pool, 'refused', [1, 2, 3], { kind: 'echo', maxAttempts: 1 });
+    const echo = (job) => (job.payload === 2 ? 'a\u0000b' : job.payload);
+    await working({ queue: 'refused', handlers: { echo }, slots: 3 }, async () => {
+        await reaches(database, jobs[0].id, 'completed');
+        await reaches(database, jobs[2].id, 'completed');
+        assert.match((await reaches(database, jobs[1].id, 'failed')).error, /unsupported Unicode escape sequence/);
+    });
+});
+
+test('errors and results that cannot be written as they are', async () => {
+    const made = (kind) => enqueue(pool, 'odd', {}, { kind, maxAttempts: 1 });
+    const ids = { nul: await made('nul'), half: await made('half'), circle: await made('circle'), later: await made('later'), bad: await made('bad') };
+    const handlers = {
+        nul() { throw new Error('a\0b'); },
+        half() { throw new Error('a\ud800b'); },
+        circle() { const circle = {}; circle.me = circle; return circle; },
+        later() { throw new Fail('no', { retryIn: 3 }); },
+        bad() { throw new Fail('no', { retryIn: 'soon' }); },
+    };
+    await working({ queue: 'odd', handlers, slots: 5 }, async () => {
+        assert.equal((await reaches(database, ids.nul, 'failed')).error, 'Error: a\uFFFDb');
+        assert.equal((await reaches(database, ids.half, 'failed')).error, 'Error: a\uFFFDb');
+        assert.match((await reaches(database, ids.circle, 'failed')).error, /^TypeError: .*circular/);
+        assert.equal((await reaches(database, ids.later, 'failed')).error, 'no');
+        assert.match((await reaches(database, ids.bad, 'failed')).error, /interval.*"soon"/);
+    });
+});
+
+test('progress that is no JSON is an error of the handler, and refused progress is logged', async () => {
+    const bad = await enqueue(pool, 'progress', {}, { kind: 'bad', maxAttempts: 1 });
+    const nul = await enqueue(pool, 'progress', {}, { kind: 'nul' });
+    const handlers = { bad: (job) => job.setProgress(1n), nul: (job) => { job.setProgress('\u0000'); return 7; } };
+    await working({ queue: 'progress', handlers }, async (_worker, log) => {
+        assert.match((await reaches(database, bad, 'failed')).error, /BigInt/);
+        assert.equal((await reaches(database, nul, 'completed')).result, 7);
+        assert.ok(log.some((line) => /ERROR|error/.test(line) && line.includes(`job ${nul} `) && /progress was refused/.test(line)));
+    });
+});
+
+test('a released job comes back, its attempt not counted', async () => {
+    const id = await enqueue(pool, 'released', {}, { kind: 'once' });
+    let calls = 0;
+    const once = () => {
+        calls += 1;
+        if (calls === 1) throw new Release();
+    };
+    await working({ queue: 'released', handlers: { once } }, async () => {
+        assert.deepEqual([(await reaches(database, id, 'completed')).attempts, calls], [1, 2]);
+    });
+});
+
+test('polls instead of waiting', async () => {
+    await working({ queue: 'polled', handlers: { a: () => 7 }, pollInterval: 0.2 }, async (worker) => {
+        await becomesTrue(() => worker.claims.away);
+        const id = await enqueue(pool, 'polled', {}, { kind: 'a' });
+        await reaches(database, id, 'completed');
+        const waits = await database.value("SELECT count(*)::int FROM pg_stat_activity WHERE query LIKE 'CALL jobq_wait%' AND state = 'active'");
+        assert.equal(waits, 0);
+    });
+});
+
+test('never more than its slots, and the next claim takes all that are free', async () => {
+    const jobs = await enqueueMany(pool, 'slots', Array.from({ length: 30 }, (_, n) => n), { kind: 'a' });
+    let [running, most] = [0, 0];
+    const a = async (job) => {
+        running += 1;
+        most = Math.max(most, running);
+        await sleep(job.payload % 3);
+        running -= 1;
+    };
+    await working({ queue: 'slots', handlers: { a }, slots: 4 }, async () => {
+        await becomesTrue(async () => await database.value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'slots' AND status = 'completed'") === 30);
+    });
+    assert.deepEqual([most, jobs.length], [4, 30]);
+});
+
+test('a claim that may not be made ends the worker with its error', async () => {
+    const role = `jobq_node_${process.pid}`;
+    await pool.query(`CREATE ROLE ${role} LOGIN`);
+    try {
+        await pool.query("SELECT jobq_grant($1, 'worker', '{mine}')", [role]);
+        const log = lines();
+        const worker = new Worker({ queue: 'theirs', handlers: { a() {} }, connection: { user: role }, logger: log });
+        await worker.start();
+        await assert.rejects(worker.stopped, { code: '42501' });
+        assert.ok(log.all.some((line) => /^error .*permission denied for queue "theirs"/.test(line)), log.all.join('\n'));
+    } finally {
+        await pool.query(`DROP OWNED BY ${role}`);
+        await pool.query(`DROP ROLE ${role}`);
+    }
+});
+
+test('the first connection must work', async () => {
+    const worker = new Worker({ handlers: { a() {} }, connection: { database: 'nowhere_to_be_found' }, logger: lines() });
+    await assert.rejects(worker.start(), { code: '3D000' });
+    await assert.rejects(worker.stopped, { code: '3D000' });
+});
+
+test('stop() gives deaf handlers back after the grace, and nothing of them is reported', async () => {
+    const { open, opened } = gate();
+    const id = await enqueue(pool, 'deaf', {}, { kind: 'deaf' });
+    const worker = new Worker({ queue: 'deaf', handlers: { deaf: () => opened }, grace: 0.1, logger: lines() });
+    await worker.start();
+    await reaches(database, id, 'processing');
+    assert.equal(await worker.stop(), true);
+    const job = await database.job(id);
+    assert.deepEqual([job.status, job.attempts], ['pending', 0]);
+    open();
+    await opened;
+    assert.equal((await database.job(id)).status, 'pending');
+});
+
+test('two workers of one process serve two queues', async () => {
+    const one = await enqueue(pool, 'one', {}, { kind: 'a' });
+    const two = await enqueue(pool, 'two', {}, { kind: 'a' });
+    await working({ queue: 'one', handlers: { a: () => 1 } }, () => working({ queue: 'two', handlers: { a: () => 2 } }, async () => {
+        assert.equal((await reaches(database, one, 'completed')).result, 1);
+        assert.equal((await reaches(database, two, 'completed')).result, 2);
+    }));
+});
+
+test('what pg is told to make of bigints and JSON does not matter', async () => {
+    const { pg } = await import('../src/driver.js');
+    const before = pg.types.getTypeParser(20);
+    pg.types.setTypeParser(20, Number);
+    pg.types.setTypeParser(3802, String);
+    try {
+        const id = await enqueue(pool, 'types', { a: 1 }, { kind: 'a' });
+        assert.equal(typeof id, 'string');
+        await working({ queue: 'types', handlers: { a: (job) => [typeof job.id, typeof job.lease, job.payload.a, job.runAt instanceof Date] } },
+            () => becomesTrue(async () => await database.value('SELECT status FROM jobq.jobs WHERE id = $1', [id]) === 'completed'));
+        assert.equal(await database.value('SELECT result::text FROM jobq.jobs WHERE id = $1', [id]), '["string", "string", 1, true]');
+    } finally {
+        pg.types.setTypeParser(20, before);
+        pg.types.setTypeParser(3802, JSON.parse);
+    }
+});
