@@ -164,6 +164,7 @@ export class Worker {
         const over = this.claims.over.catch(() => {}).then(() => this.#emptied());
         const unwoken = this.#emptied().then(() => within(WAKES_AFTER, over)).then(() => this.claims.away || over);
         await Promise.race([over, unwoken, sleep(this.options.grace, this.#hurry.signal)]);
+        this.#hurry.abort();
         await this.#giveBackAll();
         await within(LAST_REPORTS, over);
         await this.#close();
