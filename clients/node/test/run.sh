@@ -21,6 +21,24 @@ rm -f "$log"
 
 make -s PG_CONFIG="$PG_CONFIG"
 scratch_begin node
+
+# As npm would publish it: what is in it, and that it can be imported by its names beside the caller's pg.
+mkdir "$SCRATCH/package" "$SCRATCH/user"
+(cd "$client" && npm pack --silent --pack-destination "$SCRATCH/package" >/dev/null)
+tar -tzf "$SCRATCH"/package/jobq-*.tgz | sort >"$SCRATCH/package/files"
+for file in LICENSE README.md package.json src/index.js src/testing.js src/heartbeat_thread.js types/index.d.ts types/testing.d.ts; do
+    grep -qx "package/$file" "$SCRATCH/package/files" || { echo "node: the package has no $file" >&2; exit 1; }
+done
+if grep -E '/(test|node_modules)/|scenario' "$SCRATCH/package/files"; then echo "node: this does not belong into the package" >&2; exit 1; fi
+mkdir -p "$SCRATCH/user/node_modules/jobq"
+tar -xzf "$SCRATCH"/package/jobq-*.tgz -C "$SCRATCH/user/node_modules/jobq" --strip-components=1
+ln -s "$client"/node_modules/pg* "$SCRATCH/user/node_modules/"
+(cd "$SCRATCH/user" && node --input-type=module -e '
+    import { Worker, enqueue } from "jobq";
+    import { drain, runInline } from "jobq/testing";
+    const { result } = await runInline((job) => job.payload + 1, 1);
+    if (result !== 2 || [Worker, enqueue, drain].some((found) => typeof found !== "function")) throw new Error("the package does not work");')
+
 scratch_tree
 scratch_server plain
 export JOBQ_TEST_PLAIN=$PGHOST
