@@ -101,7 +101,10 @@ test('sleep: the job is given back, whoever catches what ends the handler', asyn
             return 'swallowed';
         }
         return 'slept';
-    } }, async () => assert.deepEqual([(await reaches(database, id, 'completed')).result, (await database.job(id)).attempts], ['slept', 1]));
+    } }, async (_worker, log) => {
+        assert.deepEqual([(await reaches(database, id, 'completed')).result, (await database.job(id)).attempts], ['slept', 1]);
+        assert.deepEqual(log.filter((line) => /^warn/.test(line)), []);
+    });
     assert.deepEqual(seen, [true, true]);
 });
 

@@ -116,7 +116,7 @@ test('contexts of traces in metadata', () => {
     const span = { traceId, spanId, traceFlags: 1 };
     assert.deepEqual(withContext(undefined, span), { traceparent });
     assert.deepEqual(withContext({ order: 7 }, span), { traceparent, order: 7 });
-    assert.deepEqual(withContext({ traceparent: 'mine' }, span), { traceparent: 'mine' });
+    assert.deepEqual(withContext({ traceparent: 'mine' }, { ...span, traceState: { serialize: () => 'a=1' } }), { traceparent: 'mine' });
     assert.deepEqual(withContext([1], span), [1]);
     assert.deepEqual(withContext({}, { ...span, traceState: { serialize: () => 'a=1' } }), { traceparent, tracestate: 'a=1' });
     assert.deepEqual(withContext({ a: 1 }, { traceId: '0'.repeat(32), spanId, traceFlags: 0 }), { a: 1 });

@@ -103,6 +103,18 @@ test('one refused result of a batch fails its job, the others complete', async (
     });
 });
 
+test('so it is when they are reported while the worker waits for jobs', async () => {
+    const jobs = await enqueueMany(pool, 'refused later', [1, 2, 3], { kind: 'echo', maxAttempts: 1 });
+    const { open, opened } = gate();
+    const echo = (job) => opened.then(() => (job.payload === 2 ? 'a\u0000b' : job.payload));
+    await working({ queue: 'refused later', handlers: { echo }, slots: 4 }, async (worker) => {
+        await becomesTrue(() => worker.hand.size === 3 && worker.claims.away);
+        open();
+        for (const place of [0, 2]) assert.equal((await reaches(database, jobs[place].id, 'completed')).attempts, 1);
+        assert.match((await reaches(database, jobs[1].id, 'failed')).error, /unsupported Unicode escape sequence/);
+    });
+});
+
 test('errors and results that cannot be written as they are', async () => {
     const made = (kind) => enqueue(pool, 'odd', {}, { kind, maxAttempts: 1 });
     const ids = { nul: await made('nul'), half: await made('half'), circle: await made('circle'), later: await made('later'), bad: await made('bad') };
