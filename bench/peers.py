@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 
+import redis
 from contenders import JOBQ, JOBQ_KEEP_0, Audit
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'node')
@@ -88,6 +89,68 @@ class NodeJobq(NodePeer):
 
     def audit(self, conn, enqueued):
         return self.contender.audit(conn, enqueued)
+
+
+class NodeClient(NodeJobq):
+    """jobq by its own client for Node, clients/node."""
+
+    def __init__(self, name, **config):
+        super().__init__(JOBQ, name, **config)
+        self.script = 'client.mjs'
+        self.guess = 3_000 if config['slots'] == 1 else 30_000
+
+    def audit(self, conn, enqueued):
+        # What the claim under way brought when it stopped was released, and has not been started.
+        released = conn.execute("SELECT count(*) FROM jobq.attempts WHERE outcome = 'released'").fetchone()[0]
+        audit = super().audit(conn, enqueued)
+        audit.repeated -= released
+        return audit
+
+
+class BullMq(NodePeer):
+    """The one that needs another server. sync chooses between the two ways in which that writes its log."""
+
+    def __init__(self, name, **config):
+        super().__init__(name, 'bullmq.mjs', 'bullmq', **config)
+        self.guess = 4_000 if config['concurrency'] == 1 else 20_000
+        self.server = None
+
+    def reset(self, conn):
+        if self.server:
+            self.server.flush()
+
+    def serve(self, sync):
+        self.server = redis.Server('always' if sync == 'on' else 'everysec')
+        self.config['socket'] = self.server.socket
+
+    def end(self):
+        self.server.stop()
+        self.server = None
+
+    def fill(self, conn, jobs):
+        node(self.script, 'fill', jobs=jobs, **self.config)
+
+    def audit(self, conn, enqueued):
+        waiting, running, completed, failed = (self.server.count(name) for name in ('wait', 'active', 'completed', 'failed'))
+        return Audit(enqueued, completed, waiting, running, failed)
+
+
+def one_by_one():
+    """A job at a time, its completion told before the next one is begun."""
+    return [NodeClient('jobq, its client, 1 slot', slots=1),
+            NodeClient('jobq, its client, 1 slot, prepared', slots=1, prepare=True),
+            Graphile('graphile-worker, default', 'graphile.mjs', 'graphile-worker', mode='default'),
+            PgBoss('pg-boss, fetch 1 and complete', 'pgboss.mjs', 'pg-boss', mode='fetch', batch=1, workers=1),
+            BullMq('BullMQ, concurrency 1', concurrency=1)]
+
+
+def many_at_once():
+    """As many at once as is good for it, in one process."""
+    return [NodeClient('jobq, its client, 100 slots', slots=100),
+            NodeClient('jobq, its client, 500 slots', slots=500),
+            Graphile('graphile-worker, best', 'graphile.mjs', 'graphile-worker', mode='best'),
+            PgBoss('pg-boss, best', 'pgboss.mjs', 'pg-boss', mode='best', batch=1000),
+            BullMq('BullMQ, concurrency 100', concurrency=100)]
 
 
 def all_peers(quick):

@@ -18,6 +18,7 @@ scratch_begin bench
 scratch_tree
 mkdir "$SCRATCH/results"
 cp -r bench "$SCRATCH/bench"
+cp -r clients/node/src "$SCRATCH/bench/node/client"
 node=
 if [ -e build/bench/node_path ]; then
     node=$(cat build/bench/node_path)

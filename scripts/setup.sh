@@ -130,6 +130,7 @@ list_bench_needs() {
     have npm || need "npm, to get the other job queues" npm
     have node || need "node, to get a newer one for them" nodejs
     need_if_there "$version" pgq3 "PgQ, a yardstick"
+    have redis-server || need "Redis, for BullMQ" redis-server
 }
 
 # What the programs in clients/ say that they need, of those that CLIENT names, if it does.

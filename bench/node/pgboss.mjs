@@ -5,7 +5,7 @@ import { PgBoss } from 'pg-boss';
 import { performance } from 'node:perf_hooks';
 import { action, config, connectionString, payload, Record, sleep } from './common.mjs';
 
-const WORKERS = 4;
+const WORKERS = config.workers ?? 4;
 
 async function start() {
     const boss = new PgBoss({ connectionString, supervise: false, schedule: false, max: WORKERS + 2 });
