@@ -73,8 +73,7 @@ export class Claims {
             return this.#failed(error, done);
         }
         for (const attempt of done.filter(({ row }) => this.#lost.includes(row.id))) this.hand.lost(attempt);
-        this.hand.reported(done);
-        this.hand.claimed(rows, this.#stopping.signal.aborted);
+        this.hand.claimed(rows, done, this.#stopping.signal.aborted);
         return rows;
     }
 

@@ -50,10 +50,11 @@ export class Hand {
         return this.#done.splice(0);
     }
 
-    /** stopping: they go back at once. */
-    claimed(rows, stopping) {
+    /** done: what was completed on the way. stopping: what was claimed goes back at once. */
+    claimed(rows, done, stopping) {
         const attempts = rows.map((row) => new Attempt(row, this.host));
-        this.heartbeats.change([], rows.map((row) => ({ id: row.id, lease: row.lease, every: this.every(row) })));
+        this.#heartbeat(done, rows);
+        this.#answered(done);
         for (const attempt of attempts) {
             this.#attempts.set(attempt.row.lease, attempt);
             this.#busy += 1;
@@ -86,7 +87,7 @@ export class Hand {
 
     /** In its own transaction, or by waiting: no heartbeats any more, though the handler still runs. */
     ended(attempt) {
-        this.heartbeats.change([attempt.row.lease], []);
+        this.#heartbeat([attempt], []);
     }
 
     /** The handler goes on, whoever listens: its job is given back. */
@@ -103,10 +104,8 @@ export class Hand {
 
     /** To reports: slots are free. */
     reported(attempts) {
-        if (!attempts.length) return;
-        this.heartbeats.change(attempts.map(({ row }) => row.lease), []);
-        this.#forget(attempts);
-        for (const attempt of attempts) this.settled(attempt);
+        this.#heartbeat(attempts, []);
+        this.#answered(attempts);
     }
 
     /** To a report: the lease is lost, and so is what the handler has done. */
@@ -151,6 +150,19 @@ export class Hand {
     #endedWithout(attempt) {
         if (attempt.outcome.text === 'lost' && attempt.state !== 'lost') this.log.warn(`${nameOf(attempt.row)}: the lease is lost`);
         this.reported([attempt]);
+    }
+
+    // One message for both: it goes to another thread.
+    #heartbeat(ended, rows) {
+        if (!ended.length && !rows.length) return;
+        this.heartbeats.change(ended.map(({ row }) => row.lease),
+            rows.map((row) => ({ id: row.id, lease: row.lease, every: this.every(row) })));
+    }
+
+    #answered(attempts) {
+        if (!attempts.length) return;
+        this.#forget(attempts);
+        for (const attempt of attempts) this.settled(attempt);
     }
 
     #forget(attempts) {
