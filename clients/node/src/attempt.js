@@ -10,6 +10,9 @@ export class Attempt {
     completing = false;     // its own transaction is about to complete it: what heartbeats hear is no news
     progress = undefined;   // JSON that no heartbeat has told the server
     progressNumber = 0;
+    client = undefined;     // a promise of the connection of its slot
+    connected = undefined;  // that connection
+    freed = false;          // its slot is another one's
     exclusive = undefined;  // when the last of the handler's transactions has ended
     lost = false;           // its report has found that the lease is
     result = undefined;     // of what its own transaction has completed it with

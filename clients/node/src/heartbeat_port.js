@@ -62,10 +62,10 @@ export class HeartbeatPort {
 
     #told = {
         answer: (number, value, error) => {
-            const { resolve, reject } = this.#calls.get(number);
+            const call = this.#calls.get(number);
             this.#calls.delete(number);
-            if (error) reject(Object.assign(new Error(error.message), error));
-            else resolve(value);
+            if (error) call?.reject(Object.assign(new Error(error.message), error));
+            else call?.resolve(value);
         },
         heard: (lease, state) => this.heard(lease, state),
         progressed: (lease, number) => this.progressed(lease, number),

@@ -58,7 +58,7 @@ export class Job {
     /** One transaction: what body(client) writes, and the completion with what it returns. Neither, when the lease is lost. */
     completing(body) {
         const attempt = this.#attempt;
-        return this.#exclusively(async (client) => {
+        return this.#lastly(async (client) => {
             const result = await this.#transaction(client, async () => {
                 const value = await body(client);
                 const json = value === undefined ? null : toJson(value, 'the result');
@@ -90,7 +90,7 @@ export class Job {
     /** Goes on at a Date, or after a delay (seconds or an interval's text): the job is given back until then. */
     sleep(name, time) {
         const [delay, until] = time instanceof Date ? [null, toTime(time)] : [toInterval(time), null];
-        return this.#exclusively(async (client) => {
+        return this.#lastly(async (client) => {
             const [{ state }] = await this.#ask(client, SLEEP, name, delay, until);
             this.#answered(state, `the time ${JSON.stringify(name)}`);
         });
@@ -98,7 +98,7 @@ export class Job {
 
     /** {state: ready or timeout, payload} of a signal; until there is one of these the job is given back. */
     waitFor(event, { timeout = null, name = null } = {}) {
-        return this.#exclusively(async (client) => {
+        return this.#lastly(async (client) => {
             const [{ state, payload }] = await this.#ask(client, AWAIT, event, toInterval(timeout), name);
             this.#answered(state, `the signal ${JSON.stringify(event)}`);
             return { state, payload };
@@ -107,7 +107,7 @@ export class Job {
 
     /** {state: ready or timeout, results: [{jobId, status, result}]} of other jobs; until then the job is given back. */
     waitForJobs(ids, name, { mode = 'all', timeout = null } = {}) {
-        return this.#exclusively(async (client) => {
+        return this.#lastly(async (client) => {
             const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, ids.map(String), name, mode, toInterval(timeout));
             this.#answered(state, `other jobs, ${JSON.stringify(name)}`);
             const found = results.map(({ job_id: id, status, result }) => ({ jobId: String(id), status, result: result ?? null }));
@@ -124,6 +124,14 @@ export class Job {
     }
 
     // ---- how
+
+    /** What may end the attempt: its progress is reported before, for afterwards nobody takes it. */
+    #lastly(work) {
+        return this.#exclusively(async (client) => {
+            await this.#attempt.host.flush(this.#attempt);
+            return work(client);
+        });
+    }
 
     /** On the connection of the slot, one after the other: it has one transaction at a time. */
     async #exclusively(work) {

@@ -37,10 +37,19 @@ export class Reports {
 
     /** What a heartbeat says of an attempt now: asked until there is an answer. */
     async verify(attempt) {
+        const [{ state }] = await this.#patiently(() => this.query(HEARTBEAT, [attempt.row.id, attempt.row.lease, null]));
+        return state;
+    }
+
+    /** The progress that no heartbeat has told yet. */
+    async flush(attempt) {
+        if (attempt.progress !== undefined) await this.#patiently(() => this.#progress(attempt));
+    }
+
+    async #patiently(work) {
         for (;;) {
             try {
-                const [{ state }] = await this.query(HEARTBEAT, [attempt.row.id, attempt.row.lease, null]);
-                return state;
+                return await work();
             } catch (error) {
                 if (!isAgain(error) || this.#ended.signal.aborted) throw error;
                 await sleep(AGAIN, this.#ended.signal);

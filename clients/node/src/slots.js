@@ -11,6 +11,15 @@ export class SlotConnections {
         Object.assign(this, { connection, applicationName, log });
     }
 
+    get size() {
+        return this.#all.size;
+    }
+
+    /** False: it is broken, or was closed. */
+    has(client) {
+        return this.#all.has(client);
+    }
+
     /** Tries until there is one, or the signal says that nobody wants it any more. */
     async take(signal) {
         for (let failures = 1; ; failures += 1) {

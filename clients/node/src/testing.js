@@ -55,7 +55,7 @@ export async function runInline(handler, payload = {}, { client, signals = {}, j
     const wanted = async () => client ?? (own ??= await connect(await configurationOf({}, 'jobq runInline')));
     const attempt = new Attempt(row, {
         transaction: client && await isWithin(client) ? WITHIN : AUTOCOMMIT,
-        client: wanted, progressed() {}, ended() {}, verify: async () => 'held',
+        client: wanted, progressed() {}, flush() {}, ended() {}, verify: async () => 'held',
         ask: async (_client, text, values) => [ANSWERS.get(text)(memory, ...values.slice(2))],
     });
     try {
@@ -114,13 +114,17 @@ async function kitOf(client) {
 async function attemptOf(row, handler, { client, ask, within }) {
     const attempt = new Attempt(row, {
         transaction: within ? WITHIN : AUTOCOMMIT, client: async () => client, progressed() {}, ended() {},
-        ask: (_client, text, values) => ask(text, values),
+        ask: (_client, text, values) => ask(text, values), flush: () => flush(),
         verify: async () => (await ask(HEARTBEAT, [row.id, row.lease, null]))[0].state,
     });
+    const flush = async () => {
+        if (attempt.progress !== undefined) await ask(HEARTBEAT, [row.id, row.lease, attempt.progress]);
+        attempt.progress = undefined;
+    };
     if (within) await client.query('SAVEPOINT jobq_attempt');
     const { outcome, error, value } = await handle(handler, attempt);
     if (within) await mend(client, 'jobq_attempt');
-    if (attempt.progress !== undefined) await ask(HEARTBEAT, [row.id, row.lease, attempt.progress]);
+    await flush();
     const told = { id: row.id, kind: row.kind, attempt: row.attempt };
     if (within) await client.query('SAVEPOINT jobq_report');
     try {

@@ -73,12 +73,24 @@ export class Worker {
         return {
             transaction: TRANSACTION,
             ask: async (client, text, values) => (await client.query({ text, values, types })).rows,
-            client: (attempt) => (attempt.client ??= this.slotConnections.take(attempt.signal)
-                .catch((error) => { attempt.client = undefined; throw error; })),
+            client: (attempt) => this.#clientOf(attempt),
+            flush: (attempt) => this.reports.flush(attempt),
             progressed: ({ row, progressNumber, progress }) => this.heartbeats.progress(row.lease, progressNumber, progress),
             verify: (attempt) => this.reports.verify(attempt),
             ended: (attempt) => this.hand.ended(attempt),
         };
+    }
+
+    // One that has broken between two calls is replaced.
+    #clientOf(attempt) {
+        if (attempt.connected && !this.slotConnections.has(attempt.connected)) attempt.client = attempt.connected = undefined;
+        attempt.client ??= this.slotConnections.take(attempt.signal).then(
+            (client) => (attempt.connected = client),
+            (error) => {
+                attempt.client = undefined;
+                throw error;
+            });
+        return attempt.client;
     }
 
     // Seconds between two heartbeats of a job.

@@ -97,6 +97,24 @@ test('completing: the commit has not happened, and the attempt has failed', asyn
     assert.equal(await database.value("SELECT count(*)::int FROM jobq.attempts WHERE job_id = $1 AND outcome = 'failed'", [id]), 1);
 });
 
+test('a connection that breaks between two steps is replaced', async () => {
+    const { open, opened } = gate();
+    const id = await enqueue(pool, 'between', {}, { kind: 'two' });
+    const two = async (job) => {
+        const first = await job.step('one', () => 1);
+        await opened;
+        return [first, await job.step('two', () => 2)];
+    };
+    await working({ queue: 'between', handlers: { two }, heartbeatTimeout: 600 }, async (worker) => {
+        await becomesTrue(async () => (await database.query('SELECT FROM jobq.steps WHERE job_id = $1', [id])).length === 1);
+        await pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'jobq between%'");
+        await becomesTrue(() => worker.slotConnections.size === 0);
+        open();
+        const job = await reaches(database, id, 'completed');
+        assert.deepEqual([job.result, job.attempts], [[1, 2], 1]);
+    });
+});
+
 test('heartbeats and handlers get new connections when all are terminated', async () => {
     const { open, opened } = gate();
     const id = await enqueue(pool, 'terminated', {}, { kind: 'sql' });

@@ -94,6 +94,7 @@ test('sleep: the job is given back, whoever catches what ends the handler', asyn
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
     const seen = [];
     await run({ a: async (job) => {
+        if (job.progress === null) job.setProgress('before the sleep');
         try {
             await job.sleep('a moment', 0.3);
         } catch (error) {
@@ -103,6 +104,7 @@ test('sleep: the job is given back, whoever catches what ends the handler', asyn
         return 'slept';
     } }, async (_worker, log) => {
         assert.deepEqual([(await reaches(database, id, 'completed')).result, (await database.job(id)).attempts], ['slept', 1]);
+        assert.equal((await database.job(id)).progress, 'before the sleep');
         assert.deepEqual(log.filter((line) => /^warn/.test(line)), []);
     });
     assert.deepEqual(seen, [true, true]);

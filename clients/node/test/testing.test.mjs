@@ -20,7 +20,7 @@ test('drain: what became of each job', async () => {
     const handlers = {
         echo: (job) => job.payload, mail, throws() { throw new TypeError('ups'); }, gives() { throw new Snooze(60); },
         rejects() { throw new Fail('never', { retry: false }); }, nul: () => '\u0000',
-        sleeps: (job) => job.sleep('a day', 86400),
+        sleeps(job) { job.setProgress(7); return job.sleep('a day', 86400); },
     };
     for (const kind of [...Object.keys(handlers), 'unheard']) await enqueue(pool, 'drain', { to: 'ada' }, { kind });
     const ran = await drain(client, handlers, { queue: 'drain' });
@@ -31,6 +31,7 @@ test('drain: what became of each job', async () => {
         ['echo', 'completed'], ['mail', 'completed'], ['throws', 'scheduled'], ['gives', 'scheduled'], ['rejects', 'failed'],
         ['nul', 'scheduled'], ['sleeps', 'scheduled'], ['unheard', 'pending']].map(([kind, status]) => ({ kind, status })));
     assert.equal(await database.value('SELECT count(*)::int FROM sent'), 1);
+    assert.equal(await database.value("SELECT progress FROM jobq.jobs WHERE kind = 'sleeps'"), 7);
 });
 
 test('drain: inside a transaction that is rolled back nothing is left, whatever handlers do', async () => {
