@@ -26,12 +26,12 @@ job
 identity
 queues
 lanes keys edges leases steps
-stats limits
+stats limits metrics
 ending
 enqueue claim groups
 schedules handlers
 wait duties operate workflows
-by_hand bgw
+by_hand bgw exposition
 main
 '
 # Who writes to the log of the transaction, the door among them, knows none of its readers.

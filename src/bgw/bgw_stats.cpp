@@ -216,6 +216,7 @@ PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
     announce_extension_at_commit();
     // What was counted here belonged to another installation.
     recount_at_commit();
+    log_queue_dropped({});
     PG_RETURN_VOID();
 }
 

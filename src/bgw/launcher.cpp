@@ -10,6 +10,7 @@
 #include "compat/settings.h"
 #include "edges/awaited_jobs.h"
 #include "groups/unblocked_list.h"
+#include "metrics/totals.h"
 #include "shmem/database_state.h"
 #include "shmem/executors.h"
 #include "shmem/wall_clock.h"
@@ -148,6 +149,12 @@ void forget_dropped(const Oid *had_state) {
     LWLockRelease(database_states_lock());
 }
 
+// The totals of databases that had some already when we read pg_database, and were not in it.
+void forget_totals_of_dropped(const Oid *had_totals, int count) {
+    for (int i = 0; i < count; i++)
+        if (find_database(had_totals[i]) == nullptr) drop_totals(had_totals[i]);
+}
+
 // Tells the sessions of databases that have been taken out of jobq.databases, or put in again.
 void note_served() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -160,11 +167,13 @@ void note_served() {
 
 void scan_databases(TimestampTz now) {
     pg_atomic_write_u32(&shared_state()->databases_changed, 0);
-    Oid had_state[kMaxDatabases];
+    Oid had_state[kMaxDatabases], had_totals[kMaxDatabases];
+    const int totals = databases_with_totals(had_totals);
     for (int i = 0; i < kMaxDatabases; i++) had_state[i] = pg_atomic_read_u32(&shared_state()->databases[i].database);
     pg_memory_barrier();
     read_databases();
     forget_dropped(had_state);
+    forget_totals_of_dropped(had_totals, totals);
     note_served();
     self.last_scan = now;
 }

@@ -14,6 +14,7 @@
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
 #include "identity/identity.h"
+#include "metrics/totals.h"
 #include "shmem/executors.h"
 #include "shmem/wall_clock.h"
 #include "stats/counters.h"
@@ -411,6 +412,7 @@ void end_without_extension(DatabaseState *db) {
     forget_awaited_jobs(MyDatabaseId);
     forget_executors_of(MyDatabaseId);
     drop_counters(MyDatabaseId);
+    drop_totals(MyDatabaseId);
 }
 
 }  // namespace

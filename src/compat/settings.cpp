@@ -115,6 +115,11 @@ void define_memory_settings() {
                             "Further queues are counted row by row. About 1 kB of shared memory each; 0: no counters.",
                             &settings.max_counted_queues, 1024, 0, 1000000, PGC_POSTMASTER, 0, nullptr, nullptr,
                             nullptr);
+    DefineCustomIntVariable(
+        "jobq.max_metric_series", "Queues and kinds with totals in jobq_metrics(), in all databases together.",
+        "Further ones are counted together, without names. About 0.9 kB of shared memory each; 0: "
+        "no totals.",
+        &settings.max_metric_series, kDefaultMetricSeries, 0, 100000, PGC_POSTMASTER, 0, nullptr, nullptr, nullptr);
 }
 
 void define_session_settings() {
@@ -141,6 +146,9 @@ void define_session_settings() {
                              "sql: by SQL. direct: below it, which is faster; refused where anything is attached to "
                              "jobq.jobs that takes SQL. auto: direct where it may be.",
                              &settings.access, Access::Auto, kAccess, PGC_USERSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomBoolVariable("jobq.track_metrics", "Counts what happens to jobs, for jobq_metrics().",
+                             "Off: what this session does to jobs is missing in the totals.", &settings.track_metrics,
+                             true, PGC_SUSET, 0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable("jobq.require_queues", "Refuses names of queues that nobody created.", nullptr,
                              &settings.require_queues, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
 }

@@ -36,6 +36,8 @@ struct Settings {
     bool notify;               // jobq.notify: background workers send NOTIFY
     bool require_queues;       // jobq.require_queues: refuse names without settings
     int max_counted_queues;    // jobq.max_counted_queues: queues with counters, in the whole server
+    int max_metric_series;     // jobq.max_metric_series: queues and kinds with totals, in the whole server
+    bool track_metrics;        // jobq.track_metrics: sessions count what happens to jobs
     int keep_lanes_s;          // jobq.keep_lanes: a lane that was entered so long ago may be retired; 0: never
     int access;                // jobq.access
     int adopt;                 // jobq.adopt
@@ -49,6 +51,8 @@ struct Settings {
 };
 
 extern Settings settings;
+
+constexpr int kDefaultMetricSeries = 500;
 
 inline core::Micros tick_interval() { return settings.tick_interval_ms * core::kMillisecond; }
 inline core::Micros cancel_grace() { return settings.cancel_grace_ms * core::kMillisecond; }

@@ -37,7 +37,8 @@ Statement record_attempts = {
      BOOLARRAYOID, TIMESTAMPTZOID}};
 
 Statement delete_all_of = {
-    "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) RETURNING j.queue, j.status::text, j.id, j._group_active, j.result",
+    "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
+    "RETURNING j.queue, j.status::text, j.id, j._group_active, j.result, j.kind",
     {INT8ARRAYOID}};
 // What is read of deleted jobs needs room.
 constexpr int kDeletedAtOnce = 10000;
@@ -96,11 +97,12 @@ void forget_edges_of(const Rows &gone) {
     }
 }
 
-// Returns rows (queue, status, id, group_active, result).
+// Returns rows (queue, status, id, group_active, result, kind).
 Rows delete_rows(Datum *ids, int count) {
     delete_attempts(ids, count);
     const Rows gone = run(delete_all_of, Params().add(array_of(ids, count, INT8OID)));
-    count_deleted_rows(gone, 1);
+    for (uint64 i = 0; i < gone.size(); i++)
+        tell_of_deletion(gone[i].text_at(1), gone[i].text_at(6), status_at(gone[i], 2));
     delete_steps(ids, count);
     forget_edges_of(gone);
     return gone;

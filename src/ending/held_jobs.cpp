@@ -69,7 +69,7 @@ bool delete_completed(JobsTable *jobs, const JobState &before, const core::Life 
     JobState completed = before;
     completed.life = after;
     tell_of_change(before, completed);
-    count_deletes_at_commit(before.queue, after.status, 1);
+    tell_of_deletion(before.queue, before.kind, after.status);
     if (may_have_attempts(jobs, before.id)) gone->with_attempts.add(Int64GetDatum(before.id));
     if (before.life.steps) gone->with_steps.add(Int64GetDatum(before.id));
     return true;

@@ -51,7 +51,7 @@ Statement insert = {
             AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready, due, holds_key,
                  group_waiting, round_robin_key)
        ON CONFLICT (unique_key, queue) WHERE _holds_key DO NOTHING
-       RETURNING j.id, j.queue, j._lane, j.priority, j.run_at, j._ready, j._due, j.status::text, j._group_waiting)",
+       RETURNING j.id, j.queue, j._lane, j.priority, j.run_at, j._ready, j._due, j.status::text, j._group_waiting, j.kind)",
     {INT8ARRAYOID, JSONBARRAYOID,  TIMESTAMPTZARRAYOID,
      INT2ARRAYOID, TEXTARRAYOID,   TEXTARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID,   BOOLARRAYOID,
@@ -315,7 +315,8 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
 // Tells of a row as it was inserted: a trigger of somebody's may have changed it.
 void tell_of_row(const Row &row) {
     const auto flag = [&](int column) { return !row.is_null(column) && DatumGetBool(row.get(column)); };
-    JobState job = {row.int64_at(1), row.text_at(2), {}, row.int64_at(3), DatumGetInt16(row.get(4)), {}};
+    JobState job = {
+        row.int64_at(1), row.text_at(2), row.text_at(10), {}, row.int64_at(3), DatumGetInt16(row.get(4)), {}};
     job.life.run_at = row.int64_at(5);
     job.life.ready = flag(6);
     job.life.due = flag(7);

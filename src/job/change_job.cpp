@@ -187,8 +187,13 @@ void tell_of_changes(const DoorReaders *all) { readers = all; }
 JobState state_of_row(TupleTableSlot *row) {
     bool none;
     const auto at = [&](JobColumn column) { return slot_getattr(row, column, &none); };
-    JobState state = {DatumGetInt64(at(kJobId)),   view(DatumGetTextPP(at(kJobQueue))), {},
-                      DatumGetInt64(at(kJobLane)), DatumGetInt16(at(kJobPriority)),     life_of(row)};
+    JobState state = {DatumGetInt64(at(kJobId)),
+                      view(DatumGetTextPP(at(kJobQueue))),
+                      view(DatumGetTextPP(at(kJobKind))),
+                      {},
+                      DatumGetInt64(at(kJobLane)),
+                      DatumGetInt16(at(kJobPriority)),
+                      life_of(row)};
     const Datum key = at(kJobConcurrencyKey);
     if (!none) state.concurrency_key = view(DatumGetTextPP(key));
     return state;
@@ -223,7 +228,8 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
         table->changed->tts_isnull[written.columns[i] - 1] = written.nulls[i];
     }
     if (!update_row(table, written.columns, written.count, wait)) return false;
-    const JobState now = state_of_row(table->changed);
+    JobState now = state_of_row(table->changed);
+    now.life.cause = after.cause;
     tell_of_change(before, now);
     if (left != nullptr) *left = now.life;
     return true;
@@ -296,20 +302,27 @@ void tell_of_change(const JobState &before, const JobState &after) {
         count_move_at_commit(before.queue, was, after.queue, is);
     else if (was != is)
         count_at_commit(after.queue, was, is, 1);
+    tally_at_commit(after.queue, after.kind, core::what_happened(before.life, after.life));
     hint_at_change(before, after);
 }
 
 void tell_of_new_job(const JobState &job, bool unclaimed) {
     const core::Life &is = job.life;
     count_inserts_at_commit(job.queue, is.status, 1);
+    tally_at_commit(job.queue, job.kind, core::what_happened_to_new(is));
     if (is.group_waiting) publish_group_waits(*is.group_waiting, job.id);
     if (is.ready) readers->ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
     if (is.due) log_due(is.run_at);
 }
 
+void tell_of_deletion(std::string_view queue, std::string_view kind, core::JobStatus status) {
+    count_deletes_at_commit(queue, status, 1);
+    tally_at_commit(queue, kind, core::what_happened_to_gone(status));
+}
+
 void tell_of_gone_job(const JobState &job) {
     const core::Life &was = job.life;
-    count_deletes_at_commit(job.queue, was.status, 1);
+    tell_of_deletion(job.queue, job.kind, was.status);
     if (was.lease) readers->lease_ended(job.id, *was.lease);
     JobState gone = job;
     gone.life.queue_slot = gone.life.key_slot = gone.life.group_active = {};

@@ -16,7 +16,7 @@ namespace jobq {
 // A job as others know it. The texts are the row's.
 struct JobState {
     int64 id;
-    std::string_view queue;
+    std::string_view queue, kind;
     std::string_view concurrency_key;  // empty: none
     int64 lane;
     int16 priority;
@@ -112,5 +112,7 @@ void hint_at_change(const JobState &before, const JobState &after);
 void tell_of_change(const JobState &before, const JobState &after);
 void tell_of_new_job(const JobState &job, bool unclaimed);
 void tell_of_gone_job(const JobState &job);
+// Only that a job was deleted, as the counters and totals want to know.
+void tell_of_deletion(std::string_view queue, std::string_view kind, core::JobStatus status);
 
 }  // namespace jobq

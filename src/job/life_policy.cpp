@@ -325,6 +325,7 @@ Life after_event(const Life &before, const Event &event) noexcept {
     if (!applies(event.kind, before)) return before;
     Life after = before;
     happen(&after, event);
+    after.cause = Cause{event.kind, event.now};
     follow_status(&after, event.now);
     return after;
 }

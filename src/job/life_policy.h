@@ -58,6 +58,13 @@ using LifeSpan = Maybe;
 using LifeFlag = bool;
 using LifeKept = bool;  // what is there stays, or goes
 
+enum class EventKind : std::uint8_t;
+// The event that has made a job what it is, and when.
+struct Cause {
+    EventKind kind;
+    Micros at;
+};
+
 struct Life {
 #define JOBQ_MEMBER(name, member, type) Life##type member;
     JOBQ_LIFE_COLUMNS(JOBQ_MEMBER)
@@ -65,6 +72,8 @@ struct Life {
     // Of columns that no event writes.
     bool has_key;  // it wants to hold one
     Maybe group;   // the number of its group
+    // In no column: what after_event() has returned knows it until it is written. None: by hand, or read from a row.
+    std::optional<Cause> cause;
 };
 static_assert(std::is_trivially_copyable_v<Life>, "may live where a longjmp skips destructors");
 

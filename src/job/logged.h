@@ -7,6 +7,7 @@
 #include "compat/queue_name.h"
 #include "job/transaction_log.h"
 #include "limits/limit_policy.h"
+#include "metrics/series_policy.h"
 #include "stats/counts_policy.h"
 
 namespace jobq {
@@ -79,6 +80,7 @@ struct TransactionLog {
     // A stack: only the innermost subtransaction changes anything, and its levels never decrease.
     core::Folded<QueueChange, 1024, 256> changes;
     bool counts_unknown;
+    core::SeriesLog series;
 
     core::Folded<LoggedQueue, 256, 64> queues;
     core::Folded<LoggedReady, 1024, 512> ready;
@@ -116,7 +118,7 @@ struct TransactionLog {
     std::string_view key_of(const LoggedSlot &slot) const { return {keys + slot.key_begin, slot.key_bytes}; }
 };
 // 8 kB of it for each status.
-constexpr Size kLargestLog = 589824;
+constexpr Size kLargestLog = 737280;
 static_assert(sizeof(TransactionLog) <= kLargestLog, "what a transaction of any size costs");
 
 const TransactionLog &transaction_log();

@@ -26,10 +26,4 @@ inline core::JobStatus status_at(const Row &row, int column) {
     return status;
 }
 
-// Counts jobs that a statement has deleted. Its rows have their queue and status at column `first` and the next.
-inline void count_deleted_rows(const Rows &rows, int first) {
-    for (uint64 i = 0; i < rows.size(); i++)
-        count_deletes_at_commit(rows[i].text_at(first), status_at(rows[i], first + 1), 1);
-}
-
 }  // namespace jobq

@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "base/stable_hash.h"
+#include "compat/settings.h"
 #include "job/logged.h"
 #include "job/transaction_log.h"
 #include "shmem/memory.h"
@@ -153,6 +154,18 @@ void count_move_at_commit(std::string_view from_queue, core::JobStatus from, std
 
 void count_event_at_commit(std::string_view queue, core::CountedEvent event, int64 count) {
     if (core::Counts *counts = counts_of(queue)) events(counts, event) += count;
+}
+
+void tally_at_commit(std::string_view queue, std::string_view kind, const core::Happened &happened) {
+    if (happened.tallies == 0 || !settings.track_metrics || !has_readers()) return;
+    if (core::SeriesChange *change = log.series.at(queue, kind, GetCurrentTransactionNestLevel()))
+        core::note(&change->numbers, happened);
+}
+
+void log_queue_dropped(std::string_view queue) {
+    if (!has_readers()) return;
+    core::SeriesChange *change = log.series.at(queue, {}, GetCurrentTransactionNestLevel());
+    if (change != nullptr && (queue.empty() || change->name.queue_bytes > 0)) change->dropped = true;
 }
 
 void recount_at_commit() {
@@ -359,6 +372,7 @@ bool begin_sending_news() {
 
 void hand_log_to_parent() {
     const int level = GetCurrentTransactionNestLevel();
+    log.series.hand_to_parent(level);
     const int end = log.changes.count;
     pop_changes(level);
     // What is added takes a place that has been read already.
@@ -370,6 +384,7 @@ void hand_log_to_parent() {
 
 void roll_back_log() {
     pop_changes(GetCurrentTransactionNestLevel());
+    log.series.forget_level(GetCurrentTransactionNestLevel());
     // Seen without jobs that run again now. One that began after the look leaves what the look saw.
     if (GetCurrentSubTransactionId() <= log.round.looked_in) log.round.horizon_version = 0;
     // What it had given back is held again.
@@ -379,6 +394,7 @@ void roll_back_log() {
 void clear_log() {
     log.changes.clear();
     log.counts_unknown = false;
+    log.series.clear();
     log.queues.clear();
     log.ready.clear();
     log.traits_count = 0;

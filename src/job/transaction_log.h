@@ -3,11 +3,12 @@
 // They read it by job/logged.h, and nobody who writes knows them.
 //
 // It is folded while it is written, and has room for a fixed number of entries: a transaction of any size costs the
-// same memory, some half a megabyte and none of it allocated, and beyond that it is told less precisely.
+// same memory, some 0.7 megabytes and none of it allocated, and beyond that it is told less precisely.
 //
 // | what                              | folded by                     | room    | and beyond                      |
 // |-----------------------------------|-------------------------------|---------|---------------------------------|
 // | numbers of jobs                   | queue, level of savepoints    | 1,024   | unknown: the table is counted   |
+// | totals                            | queue, kind, level            | 128     | of no queue and kind            |
 // | jobs that become claimable        | lane, priority: first to last | 1,024   | any job of any lane             |
 // |   described, to wake so many      | the same                      | 256     | all sleepers of the queue look  |
 // | queues with such jobs or settings | name                          | 256     | all sleepers look               |
@@ -18,14 +19,15 @@
 // | times at which something is due   | the earliest                  |         |                                 |
 // | lanes, claims, settings and so on | whether there are any         |         |                                 |
 //
-// The numbers of jobs are exact: a rolled-back savepoint takes its changes along. Of all else it may be told that a
-// savepoint has done it which was rolled back: these are hints, and every reader looks at the table.
+// The numbers of jobs and the totals are exact: a rolled-back savepoint takes its changes along. Of all else it may be
+// told that a savepoint has done it which was rolled back: these are hints, and every reader looks at the table.
 //
 // Without preload, and in single-user mode, only the sessions' own caches of lanes learn of anything.
 #pragma once
 
 #include "compat/pg.h"
 #include "lanes/claim_key_policy.h"
+#include "metrics/metrics_policy.h"
 #include "shmem/horizon.h"
 #include "stats/counts_policy.h"
 #include "wait/wake_policy.h"
@@ -46,6 +48,10 @@ void count_move_at_commit(std::string_view from_queue, core::JobStatus from, std
                           core::JobStatus to);
 // Attempts that failed or were lost; the jobs' change of status is counted apart.
 void count_event_at_commit(std::string_view queue, core::CountedEvent event, int64 count);
+// What happened to a job of that queue and kind: its totals (metrics/totals.h).
+void tally_at_commit(std::string_view queue, std::string_view kind, const core::Happened &happened);
+// The queue is dropped: so are its totals. Of an empty name: all of them, since the extension is new here.
+void log_queue_dropped(std::string_view queue);
 // Something that cannot be counted: the counters become unknown, and the worker counts the table.
 void recount_at_commit();
 

@@ -26,6 +26,7 @@
 #include "leases/young_leases.h"
 #include "limits/limit_state.h"
 #include "limits/throttled_ranges.h"
+#include "metrics/totals.h"
 #include "shmem/database_state.h"
 #include "shmem/executors.h"
 #include "shmem/memory.h"
@@ -64,6 +65,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Commit, raise_slot_bounds},
     // What would be stale.
     {Phase::Commit, publish_counts},
+    {Phase::Commit, publish_totals},
     {Phase::Commit, publish_deadlines},
     // What would be late.
     {Phase::Commit, publish_unblocked},
@@ -112,6 +114,7 @@ constexpr SharedPart kSharedParts[] = {
     {"jobq throttled ranges", throttled_ranges_size, make_throttled_ranges},
     {"jobq databases", database_states_size, make_database_states},
     {"jobq counters", counters_size, make_counters},
+    {"jobq totals", totals_size, make_totals},
     {"jobq prepared", prepared_size, make_prepared},
     {"jobq round robin", round_robin_size, make_round_robin},
     {"jobq unblocked", unblocked_list_size, make_unblocked_list},

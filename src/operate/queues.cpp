@@ -4,6 +4,7 @@
 #include "compat/args.h"
 
 #include "ending/ending.h"
+#include "job/transaction_log.h"
 #include "lanes/lanes.h"
 #include "operate/queues.h"
 #include "queues/queue_settings.h"
@@ -133,6 +134,7 @@ bool forget_queue(text *queue, Datum ids) {
     const Rows others = run(forget, Params().add(PointerGetDatum(queue)));
     delete_signals_of_queue(queue);
     invalidate_lanes();
+    log_queue_dropped(view(queue));
     return others[0].bool_at(1) || deleted > 0;
 }
 

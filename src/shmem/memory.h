@@ -30,6 +30,7 @@ constexpr int kLockPartitions = 16;
 enum class Lock {
     DatabaseStates,
     Counters,
+    Totals,
     Prepared,
     Notices,
     Waiters,

@@ -25,6 +25,7 @@ GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.
 GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO pg_monitor;
 -- What it tells of a job beyond jobq.attempts is when it was claimed and how it ended.
 GRANT EXECUTE ON FUNCTION @extschema@.jobq_log(bigint) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION @extschema@.jobq_metrics(), @extschema@.jobq_prometheus(), jobq.metric_families() TO pg_monitor;
 -- Whoever may INSERT or UPDATE jobs directly runs the triggers' conditions and lane_of with rights of their own;
 -- both are harmless.
 GRANT EXECUTE ON FUNCTION jobq.by_hand(), jobq.lane_of(text, text, integer, text[]) TO PUBLIC;

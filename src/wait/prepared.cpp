@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "job/logged.h"
+#include "metrics/totals.h"
 #include "shmem/memory.h"
 #include "stats/counters.h"
 #include "stats/counts_policy.h"
@@ -24,6 +25,8 @@ namespace {
 
 // A transaction that changes more queues than this makes the counters unknown.
 constexpr int kMaxQueues = 8;
+// Of what is behind these, or finds no place as it is, the totals have no names.
+constexpr int kMaxSeries = 3;
 
 struct Prepared {
     Oid database;  // InvalidOid: free
@@ -32,6 +35,9 @@ struct Prepared {
     bool unknown;  // its changes of the counters
     int count;
     QueueChange changes[kMaxQueues];
+    bool totals_unknown;
+    int series_count;
+    core::SeriesChange series[kMaxSeries];
 };
 
 struct PreparedTable {
@@ -114,6 +120,7 @@ void adopt() {
         Prepared *item = enter(&shared->items[i], proc.databaseId, FullTransactionIdFromU64(xid));
         item->effects = kAllEffects;
         item->unknown = true;
+        item->totals_unknown = true;
     }
     shared->adopted = true;
     LWLockRelease(lock());
@@ -138,14 +145,30 @@ bool is_same(const Prepared &copy, const Prepared &item) {
 
 // Adds its changes of the counters, unless another session has done so.
 void count_once(const Prepared &copy, Prepared *item) {
-    if (copy.count == 0 && !copy.unknown) return;
+    const auto has_counts = [](const Prepared &one) { return one.count > 0 || one.unknown; };
+    const auto has_totals = [](const Prepared &one) { return one.series_count > 0 || one.totals_unknown; };
+    if (!has_counts(copy) && !has_totals(copy)) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    if (is_same(copy, *item) && (item->count > 0 || item->unknown)) {
-        add_changes(item->changes, item->count, item->xid, item->unknown);
-        item->count = 0;
-        item->unknown = false;
+    if (is_same(copy, *item)) {
+        if (has_counts(*item)) add_changes(item->changes, item->count, item->xid, item->unknown);
+        if (has_totals(*item)) add_totals(item->series, item->series_count, item->totals_unknown);
+        item->count = item->series_count = 0;
+        item->unknown = item->totals_unknown = false;
     }
     LWLockRelease(lock());
+}
+
+// Those that find no place are added up without a name, in the last one.
+void keep_series(const core::SeriesLog &log, Prepared *item) {
+    item->totals_unknown = log.incomplete;
+    const int count = log.changes.count;
+    item->series_count = Min(count, kMaxSeries);
+    const int named = count > kMaxSeries ? kMaxSeries - 1 : count;
+    std::copy(log.changes.items, log.changes.items + named, item->series);
+    if (named == count) return;
+    core::SeriesChange *rest = &item->series[named];
+    *rest = {};
+    for (int i = named; i < count; i++) core::add_numbers(&rest->numbers, log.changes.items[i].numbers);
 }
 
 void release(const Prepared &copy, Prepared *item) {
@@ -191,7 +214,9 @@ void keep_log() {
     const TransactionLog &log = transaction_log();
     const PreparedEffects effects = effects_of(log);
     const int count = log.changes.count;
-    if (shared == nullptr || shared->capacity == 0 || (effects == 0 && count == 0 && !log.counts_unknown)) return;
+    const bool no_totals = log.series.changes.count == 0 && !log.series.incomplete;
+    if (shared == nullptr || shared->capacity == 0) return;
+    if (effects == 0 && count == 0 && !log.counts_unknown && no_totals) return;
     Prepared lost = {};
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     if (Prepared *place = find_place(&lost)) {
@@ -200,11 +225,14 @@ void keep_log() {
         item->unknown = log.counts_unknown || count > kMaxQueues;
         item->count = item->unknown ? 0 : count;
         memcpy(static_cast<void *>(item->changes), log.changes.items, sizeof(QueueChange) * item->count);
+        keep_series(log.series, item);
         // Counted again, by the worker.
         if (item->unknown) item->effects |= kDeadlines;
     }
     LWLockRelease(lock());
-    if (OidIsValid(lost.database)) forget_counters(lost.database);
+    if (!OidIsValid(lost.database)) return;
+    forget_counters(lost.database);
+    miss_totals(lost.database);
 }
 
 void settle_prepared() {

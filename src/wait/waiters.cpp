@@ -7,6 +7,8 @@
 #include "shmem/sleepers.h"
 #include "wait/waiters.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -186,6 +188,29 @@ void let_waiters_look(const char *queue) {
 }
 
 void let_all_waiters_look() { for_each_of_database(let_look); }
+
+QueueSleepers *read_sleepers(int *queues) {
+    *queues = 0;
+    if (!shared_memory_ready()) return nullptr;
+    auto *found = static_cast<QueueSleepers *>(palloc(sizeof(QueueSleepers) * MaxBackends));
+    for (int i = 0; i < kLockPartitions; i++) {
+        LWLockAcquire(lock_of(i), LW_SHARED);
+        for_each_sleeper<Waiter>(&waiters->partitions[i], [&](const Waiter *waiter) {
+            QueueSleepers *end = found + *queues;
+            QueueSleepers *same = std::find_if(
+                found, end, [&](const QueueSleepers &one) { return same_queue(one.queue, waiter->queue); });
+            if (same == end) {
+                if (*queues == MaxBackends) return;
+                memcpy(same->queue, waiter->queue, sizeof(QueueName));
+                same->count = 0;
+                ++*queues;
+            }
+            same->count++;
+        });
+        LWLockRelease(lock_of(i));
+    }
+    return found;
+}
 
 int end_waits(int64 worker) {
     int ended = 0;

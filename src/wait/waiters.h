@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "compat/queue_name.h"
 #include "wait/wake_policy.h"
 
 #include <string_view>
@@ -38,6 +39,13 @@ void leave_waiters(bool served);
 
 // Ends the waits of the worker in this database; returns how many there are.
 int end_waits(int64 worker);
+
+// How many sleep, of each queue of this database that anybody waits for; palloc'd.
+struct QueueSleepers {
+    QueueName queue;
+    int count;
+};
+QueueSleepers *read_sleepers(int *queues);
 
 // ---- for a commit, once everybody can see it: none of these raises an error. `queue` is zero padded.
 

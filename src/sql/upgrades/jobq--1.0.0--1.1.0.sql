@@ -413,3 +413,33 @@ REVOKE ALL ON FUNCTION jobq_drop_handler FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq.handler_state FROM PUBLIC;
 GRANT SELECT ON jobq.handlers TO pg_monitor;
 GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO pg_monitor;
+
+-- For monitoring systems.
+CREATE FUNCTION jobq_metrics()
+    RETURNS TABLE (name text, labels jsonb, value double precision)
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_metrics IS 'metrics: what stands in the queues, what has happened to jobs, histograms of their waiting and running, what runs';
+
+CREATE FUNCTION jobq_prometheus()
+    RETURNS text
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_prometheus IS 'the same as text in the exposition format of Prometheus';
+
+CREATE FUNCTION jobq_reset_metrics()
+    RETURNS timestamptz
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_reset_metrics IS 'let the totals and histograms of this database begin anew; returns when they did, NULL where there are none';
+
+CREATE FUNCTION jobq.metric_families()
+    RETURNS TABLE (name text, type text, labels text, help text)
+    AS 'MODULE_PATHNAME', 'jobq_metric_families'
+    LANGUAGE C VOLATILE PARALLEL SAFE;
+COMMENT ON FUNCTION jobq.metric_families IS 'the catalogue of the metrics: name, type, labels, help';
+REVOKE ALL ON FUNCTION jobq_metrics FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_prometheus FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_reset_metrics FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq.metric_families FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION jobq_metrics(), jobq_prometheus(), jobq.metric_families() TO pg_monitor;

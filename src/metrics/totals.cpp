@@ -1,0 +1,383 @@
+// See totals.h. Lists and buckets change under the exclusive lock, numbers under the shared one too.
+#include "compat/pg.h"
+
+#include "base/stable_hash.h"
+#include "compat/memory.h"
+#include "compat/settings.h"
+#include "job/logged.h"
+#include "metrics/totals.h"
+#include "metrics/totals_file.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+
+extern "C" {
+#include "port/atomics.h"
+}
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+constexpr int kNone = -1;
+
+using SharedNumbers = pg_atomic_uint64[core::SeriesNumbers::kCount];
+
+struct Entry {
+    Oid database;
+    int next;              // in its bucket, or of the free entries
+    int next_in_database;  // of the same database
+    uint64 hash;
+    core::SeriesName name;
+    SharedNumbers numbers;
+};
+
+struct DatabaseTotals {
+    Oid database;  // InvalidOid: free
+    int first;     // entry
+    TimestampTz since;
+    pg_atomic_uint64 missed;
+    SharedNumbers unnamed;
+};
+
+struct SharedTotals {
+    int capacity;
+    int taken;
+    int bucket_count;
+    int free;  // first free entry
+    DatabaseTotals databases[kMaxDatabases];
+};
+
+SharedTotals *shared = nullptr;
+int *buckets = nullptr;
+Entry *entries = nullptr;
+
+LWLock *lock() { return shared_lock(Lock::Totals); }
+
+int bucket_count_for(int capacity) {
+    int count = 16;
+    while (count < capacity) count *= 2;
+    return count;
+}
+
+int *bucket_of(Oid database, uint64 hash) {
+    return &buckets[(hash ^ core::mix64(database)) & static_cast<uint64>(shared->bucket_count - 1)];
+}
+
+DatabaseTotals *find_database(Oid oid) {
+    static int last = 0;
+    if (shared->databases[last].database == oid) return &shared->databases[last];
+    for (int i = 0; i < kMaxDatabases; i++) {
+        if (shared->databases[i].database != oid) continue;
+        last = i;
+        return &shared->databases[i];
+    }
+    return nullptr;
+}
+
+void clear(SharedNumbers &numbers) {
+    for (auto &number : numbers) pg_atomic_write_u64(&number, 0);
+}
+
+void add(SharedNumbers &numbers, const core::SeriesNumbers &more) {
+    for (int i = 0; i < core::SeriesNumbers::kCount; i++)
+        if (more.values[i] != 0) pg_atomic_fetch_add_u64(&numbers[i], more.values[i]);
+}
+
+core::SeriesNumbers numbers_of(SharedNumbers &numbers) {
+    core::SeriesNumbers read;
+    for (int i = 0; i < core::SeriesNumbers::kCount; i++)
+        read.values[i] = static_cast<int64>(pg_atomic_read_u64(&numbers[i]));
+    return read;
+}
+
+bool is_empty(SharedNumbers &numbers) {
+    return std::all_of(std::begin(numbers), std::end(numbers),
+                       [](pg_atomic_uint64 &number) { return pg_atomic_read_u64(&number) == 0; });
+}
+
+Entry *find_entry(Oid database, const core::SeriesName &name, uint64 hash) {
+    for (int i = *bucket_of(database, hash); i != kNone; i = entries[i].next) {
+        Entry *entry = &entries[i];
+        if (entry->hash == hash && entry->database == database && entry->name.is(name.queue(), name.kind()))
+            return entry;
+    }
+    return nullptr;
+}
+
+// ---- exclusive lock
+
+// nullptr when there is no room.
+DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
+    DatabaseTotals *database = find_database(oid);
+    if (database != nullptr) return database;
+    database = find_database(InvalidOid);
+    if (database == nullptr) return nullptr;
+    database->database = oid;
+    database->first = kNone;
+    database->since = since;
+    pg_atomic_write_u64(&database->missed, 0);
+    clear(database->unnamed);
+    return database;
+}
+
+// nullptr when there is no room.
+Entry *make_entry(DatabaseTotals *database, const core::SeriesName &name, uint64 hash) {
+    const int index = shared->free;
+    if (index == kNone) return nullptr;
+    Entry *entry = &entries[index];
+    shared->free = entry->next;
+    shared->taken++;
+    entry->database = database->database;
+    entry->hash = hash;
+    entry->name = name;
+    clear(entry->numbers);
+    int *bucket = bucket_of(entry->database, hash);
+    entry->next = *bucket;
+    *bucket = index;
+    entry->next_in_database = database->first;
+    database->first = index;
+    return entry;
+}
+
+void unlink(int *link, int index, int Entry::*next) {
+    while (*link != index) link = &(entries[*link].*next);
+    *link = entries[index].*next;
+}
+
+void free_entry(DatabaseTotals *database, int index) {
+    Entry *entry = &entries[index];
+    unlink(bucket_of(entry->database, entry->hash), index, &Entry::next);
+    unlink(&database->first, index, &Entry::next_in_database);
+    entry->database = InvalidOid;
+    entry->next = shared->free;
+    shared->free = index;
+    shared->taken--;
+}
+
+void free_entries(DatabaseTotals *database) {
+    while (database->first != kNone) free_entry(database, database->first);
+}
+
+void begin_anew(DatabaseTotals *database, TimestampTz now) {
+    free_entries(database);
+    clear(database->unnamed);
+    pg_atomic_write_u64(&database->missed, 0);
+    database->since = now;
+}
+
+void free_queue(DatabaseTotals *database, std::string_view queue) {
+    for (int i = database->first; i != kNone;) {
+        const int next = entries[i].next_in_database;
+        if (entries[i].name.queue() == queue) free_entry(database, i);
+        i = next;
+    }
+}
+
+// What a change says is dropped: a queue, or without a name all of the database.
+void drop(DatabaseTotals *database, const core::SeriesName &name) {
+    if (name.queue_bytes > 0)
+        free_queue(database, name.queue());
+    else
+        begin_anew(database, GetCurrentTransactionStopTimestamp());
+}
+
+// ---- any lock
+
+// False when something has to be made or freed first, which takes the exclusive lock.
+bool can_add(const DatabaseTotals *database, const core::SeriesChange *changes, int count) {
+    if (database == nullptr) return false;
+    for (int i = 0; i < count; i++) {
+        if (changes[i].dropped) return false;
+        const core::SeriesName &name = changes[i].name;
+        if (name.queue_bytes > 0 && shared->free != kNone &&
+            find_entry(database->database, name, changes[i].hash) == nullptr)
+            return false;
+    }
+    return true;
+}
+
+// The numbers of a series, or of those without a name. `make`: exclusive lock.
+SharedNumbers &numbers_for(DatabaseTotals *database, const core::SeriesName &name, uint64 hash, bool make) {
+    if (name.queue_bytes == 0) return database->unnamed;
+    Entry *entry = find_entry(database->database, name, hash);
+    if (entry == nullptr && make) entry = make_entry(database, name, hash);
+    return entry == nullptr ? database->unnamed : entry->numbers;
+}
+
+int entry_count(const DatabaseTotals *database) {
+    int count = 0;
+    for (int i = database->first; i != kNone; i = entries[i].next_in_database) count++;
+    return count;
+}
+
+bool comes_first(const Series &a, const Series &b) {
+    const int by_queue = a.name.queue().compare(b.name.queue());
+    return by_queue != 0 ? by_queue < 0 : a.name.kind() < b.name.kind();
+}
+
+}  // namespace
+
+void add_totals(const core::SeriesChange *changes, int count, bool incomplete) {
+    if (shared == nullptr) return;
+    LWLockAcquire(lock(), LW_SHARED);
+    DatabaseTotals *database = find_database(MyDatabaseId);
+    const bool make = !can_add(database, changes, count);
+    if (make) {
+        LWLockRelease(lock());
+        LWLockAcquire(lock(), LW_EXCLUSIVE);
+        database = obtain_database(MyDatabaseId, GetCurrentTransactionStopTimestamp());
+    }
+    if (database != nullptr) {
+        // Another installation comes before what is done with it, a queue goes after what was done with it.
+        for (const bool named : {false, true}) {
+            for (int i = 0; named && i < count; i++)
+                add(numbers_for(database, changes[i].name, changes[i].hash, make), changes[i].numbers);
+            for (int i = 0; i < count; i++)
+                if (changes[i].dropped && (changes[i].name.queue_bytes > 0) == named) drop(database, changes[i].name);
+        }
+        if (incomplete) pg_atomic_fetch_add_u64(&database->missed, 1);
+    }
+    LWLockRelease(lock());
+}
+
+void publish_totals() {
+    const core::SeriesLog &series = transaction_log().series;
+    if (series.changes.count > 0 || series.incomplete)
+        add_totals(series.changes.items, series.changes.count, series.incomplete);
+}
+
+void drop_totals(Oid oid) {
+    if (shared == nullptr) return;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    DatabaseTotals *database = find_database(oid);
+    if (database != nullptr) {
+        free_entries(database);
+        database->database = InvalidOid;
+    }
+    LWLockRelease(lock());
+}
+
+int databases_with_totals(Oid *databases) {
+    if (shared == nullptr) return 0;
+    int count = 0;
+    LWLockAcquire(lock(), LW_SHARED);
+    for (const DatabaseTotals &database : shared->databases)
+        if (database.database != InvalidOid) databases[count++] = database.database;
+    LWLockRelease(lock());
+    return count;
+}
+
+void miss_totals(Oid oid) {
+    if (shared == nullptr) return;
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    DatabaseTotals *database = obtain_database(oid, GetCurrentTimestamp());
+    if (database != nullptr) pg_atomic_fetch_add_u64(&database->missed, 1);
+    LWLockRelease(lock());
+}
+
+TimestampTz reset_totals() {
+    if (shared == nullptr) return 0;
+    const TimestampTz now = GetCurrentTimestamp();
+    LWLockAcquire(lock(), LW_EXCLUSIVE);
+    DatabaseTotals *database = obtain_database(MyDatabaseId, now);
+    if (database != nullptr) begin_anew(database, now);
+    LWLockRelease(lock());
+    return database == nullptr ? 0 : now;
+}
+
+Totals read_totals() {
+    Totals totals = {};
+    if (shared == nullptr) return totals;
+    for (int room = 64;; room *= 2) {
+        totals.series = room_for<Series>(room + 1);
+        totals.count = 0;
+        LWLockAcquire(lock(), LW_SHARED);
+        DatabaseTotals *database = find_database(MyDatabaseId);
+        const bool fits = database == nullptr || entry_count(database) <= room;
+        totals.known = database != nullptr;
+        totals.places = shared->capacity;
+        totals.taken = shared->taken;
+        if (database != nullptr && fits) {
+            totals.since = database->since;
+            totals.missed = static_cast<int64>(pg_atomic_read_u64(&database->missed));
+            for (int i = database->first; i != kNone; i = entries[i].next_in_database)
+                totals.series[totals.count++] = {entries[i].name, numbers_of(entries[i].numbers)};
+            if (!is_empty(database->unnamed)) totals.series[totals.count++] = {{}, numbers_of(database->unnamed)};
+        }
+        LWLockRelease(lock());
+        if (fits) break;
+        pfree(totals.series);
+    }
+    int named = totals.count;
+    if (named > 0 && totals.series[named - 1].name.queue_bytes == 0) named--;
+    std::sort(totals.series, totals.series + named, comes_first);
+    return totals;
+}
+
+void store_totals(void *to, StoreDatabase store_database, StoreSeries store_series) {
+    for (DatabaseTotals &database : shared->databases) {
+        if (database.database == InvalidOid) continue;
+        store_database(to, {database.database, entry_count(&database), database.since,
+                            static_cast<int64>(pg_atomic_read_u64(&database.missed)), numbers_of(database.unnamed)});
+        for (int i = database.first; i != kNone; i = entries[i].next_in_database)
+            store_series(to, {entries[i].name, numbers_of(entries[i].numbers)});
+    }
+}
+
+void enter_stored_database(const StoredDatabase &stored) {
+    DatabaseTotals *database = obtain_database(stored.database, stored.since);
+    if (database == nullptr) return;
+    pg_atomic_write_u64(&database->missed, static_cast<uint64>(stored.missed));
+    add(database->unnamed, stored.unnamed);
+}
+
+void enter_stored_series(Oid oid, const Series &series) {
+    DatabaseTotals *database = find_database(oid);
+    if (database == nullptr) return;
+    const uint64 hash = core::hash_of_series(series.name.queue(), series.name.kind());
+    add(numbers_for(database, series.name, hash, true), series.numbers);
+}
+
+void forget_all_totals() {
+    for (DatabaseTotals &database : shared->databases) {
+        if (database.database == InvalidOid) continue;
+        free_entries(&database);
+        database.database = InvalidOid;
+    }
+}
+
+Size totals_size() {
+    const int capacity = settings.max_metric_series;
+    Size size = MAXALIGN(sizeof(SharedTotals));
+    size = add_size(size, MAXALIGN(mul_size(bucket_count_for(capacity), sizeof(int))));
+    return add_size(size, mul_size(capacity, sizeof(Entry)));
+}
+
+void make_totals(void *memory, bool fresh) {
+    if (settings.max_metric_series == 0) return;
+    const int capacity = settings.max_metric_series;
+    auto *at = static_cast<char *>(memory);
+    shared = reinterpret_cast<SharedTotals *>(at);
+    at += MAXALIGN(sizeof(SharedTotals));
+    buckets = reinterpret_cast<int *>(at);
+    at += MAXALIGN(sizeof(int) * bucket_count_for(capacity));
+    entries = reinterpret_cast<Entry *>(at);
+    if (!fresh) return;
+    memset(memory, 0, totals_size());
+    shared->capacity = capacity;
+    shared->bucket_count = bucket_count_for(capacity);
+    for (int i = 0; i < shared->bucket_count; i++) buckets[i] = kNone;
+    for (int i = 0; i < capacity; i++) {
+        entries[i].next = i + 1 < capacity ? i + 1 : kNone;
+        for (auto &number : entries[i].numbers) pg_atomic_init_u64(&number, 0);
+    }
+    for (DatabaseTotals &database : shared->databases) {
+        pg_atomic_init_u64(&database.missed, 0);
+        for (auto &number : database.unnamed) pg_atomic_init_u64(&number, 0);
+    }
+    keep_totals_in_file();
+}
+
+}  // namespace jobq
