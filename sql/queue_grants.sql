@@ -192,7 +192,7 @@ INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wa
 SELECT coalesce(o.proname, g.function) AS "not in the table, or no more a function"
 FROM own o FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname::text
 WHERE o.proname IS NULL OR g.function IS NULL AND o.proname NOT IN (SELECT function FROM derived);
--- A role of one queue calls what a role of all may call, but for the tick and the adoption.
+-- A role of one queue calls what a role of all may call, but for the tick, the adoption and the totals of all queues.
 SELECT k.kind, p.proname AS "only for all queues" FROM unnest('{producer,worker,operator}'::text[]) k(kind), own p
 WHERE has_function_privilege('regress_jobq_all', p.oid, 'EXECUTE')
   AND NOT has_function_privilege('regress_jobq_producer', p.oid, 'EXECUTE') AND NOT has_function_privilege('regress_jobq_worker', p.oid, 'EXECUTE')
