@@ -39,6 +39,7 @@ unlimited     1+ test/planted/limits_by_snapshot.patch
 crowded       2+ test/planted/group_head_not_awaited.patch
 impatient     2+ test/planted/retry_is_end.patch
 raced         2+ test/planted/claim_not_first.patch
+miscounted    2+ test/planted/savepoints_counted.patch
 copied        2+ test/planted/copy_not_left_alone.patch
 fired_twice   2+ test/planted/run_not_locked.patch
 asleep        2+ test/planted/wait_not_told.patch
@@ -230,8 +231,10 @@ suite_unlimited() { caught_together limits_by_snapshot 'limit exceeded'; }
 suite_crowded() { caught_together group_head_not_awaited 'group crowded'; }
 # dependencies that are held to have finished when they wait for a retry,
 suite_impatient() { caught_together retry_is_end 'dependency ignored'; }
-# and claims that do not see that another one was first.
+# claims that do not see that another one was first,
 suite_raced() { caught_together claim_not_first 'unexplained lease'; }
+# and totals that count what was rolled back to a savepoint.
+suite_miscounted() { caught_together savepoints_counted totals; }
 
 caught_together() {  # defect law
     plant_defect "$1"

@@ -102,7 +102,7 @@ CREATE TEMP TABLE lines AS SELECT n, line FROM regexp_split_to_table(jobq_promet
 SELECT line FROM lines WHERE line LIKE '%quoted%pending"%';
 SELECT count(*) FROM lines WHERE line !~ '^(# (HELP|TYPE) jobq_\w+ .*|jobq_\w+(\{(\w+="([^"\\]|\\["\\n])*",?)+\})? ([-+.e0-9]+|\+Inf|NaN))$';
 SELECT line FROM lines WHERE line LIKE '#%' GROUP BY 1 HAVING count(*) > 1;
-SELECT count(*) > 20 AS enough, count(*) FILTER (WHERE h.line NOT LIKE '# HELP%') AS without_help
+SELECT count(*) > 10 AS enough, count(*) FILTER (WHERE h.line NOT LIKE '# HELP%') AS without_help
 FROM lines t LEFT JOIN lines h ON h.n = t.n - 1 WHERE t.line LIKE '# TYPE%';
 
 -- A queue that is dropped takes its totals along; one whose drop is rolled back does not.

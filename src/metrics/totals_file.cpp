@@ -6,6 +6,8 @@
 #include "metrics/totals_file.h"
 
 extern "C" {
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "pgstat.h"
 #include "port/pg_crc32c.h"
 #include "storage/fd.h"
@@ -61,9 +63,15 @@ bool write_file(Writer *writer) {
     return !writer->failed;
 }
 
-// The server ends: code 0 in order.
+// An immediate shutdown ends with code 0 as well, but leaves what only recovery puts in order.
+bool shut_down_in_order() {
+    bool valid;
+    const ControlFileData *control = get_controlfile(DataDir, &valid);
+    return valid && (control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY);
+}
+
 void leave_totals(int code, Datum) {
-    if (code != 0) return;
+    if (code != 0 || !shut_down_in_order()) return;
     Writer writer = {AllocateFile(kNewFile, PG_BINARY_W), 0, false};
     const bool written = writer.file != nullptr && write_file(&writer);
     const bool closed = writer.file != nullptr && FreeFile(writer.file) == 0;

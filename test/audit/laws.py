@@ -42,6 +42,7 @@ KINDS = {
     "passed over": "jobs that stayed behind for long while later ones of the same queue were claimed",
     "turns skipped": "queues whose keys did not take turns",
     "counters": "counters or ages that differ from the rows",
+    "totals": "totals of jobq_metrics that differ from what happened",
     "error": "errors that nothing in the run explains",
 }
 
@@ -97,12 +98,15 @@ class Rules:
     executors_lost: int = 0
 
 
-def check(changes, rules, errors=()):
+def check(changes, rules, errors=(), told=None):
+    """`told`: the totals of jobq_metrics in the end, summed up over all queues and kinds; None: they are not judged."""
     report = Report(violations={kind: [] for kind in KINDS})
     world = World(changes)
     for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _unique_keys, _pauses, _limits, _rates,
                 _groups, _dependencies, _depths, _dead_letters, order.overtaken, order.turns, handled.effects, handled.losses, _ends):
         law(world, rules, report)
+    if told is not None:
+        _totals(world, told, report)
     for text in errors:
         report.add("error", text)
     report.counts.update(f"{fact.row.op}" for fact in world.facts)
@@ -144,6 +148,40 @@ def _ends(world, rules, report):
     for job, state in world.last.items():
         if state is not None and state.status not in FINISHED:
             report.add("stuck", f"job {job} is {state.status} in {state.queue}, group {state.group_key}, error {state.error}")
+
+
+# Totals
+
+def happened(world):
+    """What the totals must say, by the changes of rows: each committed version of each job."""
+    totals = Counter()
+    for step in world.steps:
+        before, after = step.statuses()
+        ran, runs = before == "processing", after == "processing"
+        finished, finishes = before in FINISHED, after in FINISHED
+        totals["enqueued"] += before is None
+        totals["deleted"] += after is None
+        totals["claimed"] += runs and not ran
+        totals["ended"] += ran and not runs
+        # One that is completed and not kept goes at once: nobody else deletes a job that runs.
+        totals["completed"] += after == "completed" != before or (ran and after is None)
+        totals["failed"] += after == "failed" != before
+        totals["cancelled"] += after == "cancelled" != before
+        totals["retried"] += finished and not finishes and after is not None
+    recorded = Counter(change.row.outcome for change in world.attempts if not change.deleted)
+    totals["ended lost"], totals["ended failed"] = recorded["lost"], recorded["failed"]
+    return totals
+
+
+def _totals(world, told, report):
+    for name, number in sorted(happened(world).items()):
+        if told[name] != number:
+            report.add("totals", f"{name}: {told[name]:.0f}, but it happened {number} times")
+    for name in ("waited", "ran"):
+        if told[name] > told["claimed"]:
+            report.add("totals", f"{told[name]:.0f} jobs have {name}, and {told['claimed']:.0f} were claimed")
+    if told["missed"]:
+        report.add("totals", f"{told['missed']:.0f} transactions are missing in the totals")
 
 
 # Leases

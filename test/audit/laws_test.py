@@ -1,12 +1,14 @@
 """The laws against logs written by hand: for each law a run that breaks it, and proper ones beside it that must not."""
 
+from collections import Counter
+
 import handled
 import laws
 import stories_handled
 import stories_life
 import stories_order
 from checker_test import try_stories
-from stories import Log
+from stories import RULES, Log
 from support import Results
 
 
@@ -16,12 +18,29 @@ def found_in(write):
     return log.found()
 
 
+def try_totals(results):
+    """What the totals must say of a life in which everything happens, and of a job that is not kept."""
+    log = Log()
+    stories_life.long_life(log)
+    log.enqueue(9)
+    log.claim(9, 9)
+    log.begin().delete(9).fact("complete", 9, 9).commit()
+    right = Counter({"enqueued": 3, "claimed": 8, "ended": 8, "ended lost": 1, "ended failed": 1, "completed": 3, "cancelled": 1,
+                     "retried": 1, "deleted": 2, "waited": 8, "ran": 7})
+    for name, change in [("", 0), *((name, change) for name in right for change in (1, -1)), ("failed", 1), ("missed", 1)]:
+        told = right + Counter({name: change}) if change > 0 else right - Counter({name: -change})
+        found = laws.check(log.changes, RULES, told=told).violations["totals"]
+        wanted = bool(name) and not (name in ("waited", "ran") and told[name] <= told["claimed"])
+        results.check(bool(found) == wanted, f"totals: {name or 'right'} {change:+d}", found)
+
+
 if __name__ == "__main__":
     outcome = Results("laws")
+    try_totals(outcome)
     cases = {**stories_life.CASES, **stories_order.CASES, **stories_handled.CASES}
     try_stories(outcome, cases, found_in)
-    # What the log does not tell is passed in: everything.py compares the counters, clients write down their errors.
-    missing = set(laws.KINDS) - {"counters", "error"} - set().union(*cases.values())
+    # What the log does not tell is passed in: everything.py compares the counters, reads the totals, clients write down their errors.
+    missing = set(laws.KINDS) - {"counters", "totals", "error"} - set().union(*cases.values())
     outcome.equal(missing, set(), "every law is broken by one of them")
     for name, (jobs, written, attempts, wrong) in stories_handled.ENDS.items():
         outcome.equal(bool(handled.judge(jobs, written, attempts)), wrong, f"in the end: {name}")

@@ -1,0 +1,292 @@
+# The totals of jobq_metrics across what happens to servers: restarts, crashes of the server and of a session, a damaged file,
+# prepared transactions, dropped and renamed databases, the extension made anew, more queues than there is room for; and the
+# law that holds of them under a random load in several sessions: rows = enqueued - deleted, running = claimed - ended.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use IPC::Run ();
+use JobqSleep;
+use JobqTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = preloaded('metrics', conf => [ 'max_prepared_transactions = 10', 'jobq.max_metric_series = 12', 'jobq.tick_interval = 100ms' ]);
+database($node, 'work');
+
+# The sum of a metric; of certain labels.
+sub total
+{
+    my ($name, $labels, $database) = @_;
+    return value($node, $database // 'work', "SELECT coalesce(sum(value), 0) FROM jobq_metrics() WHERE name = 'jobq_$name' AND labels @> '" . ($labels // '{}') . "'");
+}
+
+# What differs from the laws; empty: nothing.
+my $law = q{
+    SELECT string_agg(text, '; ') FROM (
+        SELECT format('%s %s, but %s rows', 'enqueued - deleted', t.there, r.there) FROM t, r WHERE t.there <> r.there
+        UNION ALL SELECT format('%s %s, but %s rows', 'claimed - ended', t.running, r.running) FROM t, r WHERE t.running <> r.running) l(text)};
+my $told = q{
+    WITH m AS MATERIALIZED (SELECT name, sum(value) AS value FROM jobq_metrics() GROUP BY 1),
+    v AS (SELECT coalesce((SELECT value FROM m WHERE name = 'jobq_jobs_enqueued_total'), 0) AS enqueued, coalesce((SELECT value FROM m WHERE name = 'jobq_jobs_deleted_total'), 0) AS deleted,
+                 coalesce((SELECT value FROM m WHERE name = 'jobq_jobs_claimed_total'), 0) AS claimed, coalesce((SELECT value FROM m WHERE name = 'jobq_attempts_ended_total'), 0) AS ended),
+    t AS (SELECT enqueued - deleted AS there, claimed - ended AS running FROM v),
+    r AS (SELECT count(*) AS there, count(*) FILTER (WHERE status = 'processing') AS running FROM jobq.jobs)};
+
+sub right
+{
+    my ($name, $database) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return is(value($node, $database // 'work', "$told $law"), '', $name);
+}
+
+# ---- a clean restart keeps them, a crash does not
+
+value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('q', array_fill('{}'::jsonb, ARRAY[5]), kind => 'k')});
+value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('q', batch => 2)});
+my $since = total('stats_reset_timestamp_seconds');
+cmp_ok($since, '>', 1.6e9, 'they began at a time');
+right('calls');
+for my $mode ('fast', 'smart')
+{
+    $node->stop($mode);
+    ok(-s $node->data_dir . '/pg_stat/jobq.metrics', "$mode shutdown: a file");
+    $node->start;
+    ok(!-e $node->data_dir . '/pg_stat/jobq.metrics', 'which is gone when the server runs');
+    is(total('jobs_enqueued_total', '{"queue": "q", "kind": "k"}'), '5', 'the totals are kept');
+    is(total('job_run_seconds_count', '{"queue": "q"}'), '2', 'the histograms, too');
+    is(total('stats_reset_timestamp_seconds'), $since, 'and since when');
+}
+right('after restarts');
+value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('q')});
+is(total('jobs_completed_total'), '3', 'they go on');
+$node->stop('immediate');
+ok(!-e $node->data_dir . '/pg_stat/jobq.metrics', 'immediate shutdown: no file');
+$node->start;
+is(total('jobs_enqueued_total'), '0', 'a crash: they begin anew');
+value($node, 'work', q{SELECT jobq_enqueue('q')});
+cmp_ok(total('stats_reset_timestamp_seconds'), '>', $since, 'and say since when');
+my $victim = session($node, 'work');
+my $pid = $victim->query('SELECT pg_backend_pid()');
+kill 'KILL', $pid;
+becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq_metrics() WHERE name = 'jobq_jobs_enqueued_total')}, 'a session is killed: they begin anew');
+eval { $victim->quit };
+
+# ---- a file that is damaged, or of another release
+
+value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'damaged')});
+$node->stop;
+my $file = $node->data_dir . '/pg_stat/jobq.metrics';
+my $kept = slurp_file($file);
+for my $damage (
+    [ 'cut off',       sub { substr $_[0], 0, length($_[0]) - 10 } ],
+    [ 'changed',       sub { my $s = $_[0]; substr($s, 200, 1) ^= "\x01"; $s } ],
+    [ 'of a release',  sub { my $s = $_[0]; substr($s, 4, 1) ^= "\x01"; $s } ],
+    [ 'empty',         sub { '' } ],
+    [ 'as it was',     sub { $_[0] } ])
+{
+    my ($name, $change) = @$damage;
+    open my $out, '>:raw', $file or die $!;
+    print {$out} $change->($kept);
+    close $out;
+    my $log = log_size($node);
+    $node->start;
+    my $good = $name eq 'as it was';
+    is(total('jobs_enqueued_total'), $good ? '1' : '0', "a file that is $name");
+    is(log_since($node, $log) =~ /jobq\.metrics" is not of this release, or damaged/ ? 1 : 0, $good ? 0 : 1, "$name: what the log says");
+    $node->stop;
+}
+$node->start;
+
+# ---- prepared transactions
+
+sub prepare { my ($name, $sql) = @_; return value($node, 'work', "BEGIN; $sql; PREPARE TRANSACTION '$name'"); }
+my $begin = sub { value($node, 'work', 'DELETE FROM jobq.jobs'); value($node, 'work', 'SELECT jobq_reset_metrics()'); };
+
+$begin->();
+right('reset, with an empty table');
+prepare('one', q{SELECT jobq_enqueue('q'), jobq_enqueue('q', kind => 'k')});
+is(total('jobs_enqueued_total'), '0', 'prepared: nothing is counted');
+value($node, 'work', q{COMMIT PREPARED 'one'});
+is(total('jobs_enqueued_total', '{"kind": "k"}'), '1', 'COMMIT PREPARED counts it');
+right('COMMIT PREPARED');
+prepare('two', q{SELECT jobq_enqueue('q'); SELECT jobq_complete(id) FROM jobq_claim('q')});
+value($node, 'work', q{ROLLBACK PREPARED 'two'});
+right('ROLLBACK PREPARED');
+prepare('many', q{SELECT jobq_enqueue('many', kind => 'k' || n) FROM generate_series(1, 6) n});
+value($node, 'work', q{COMMIT PREPARED 'many'});
+is(total('jobs_enqueued_total', '{"overflow": "true"}'), '4', 'of more queues and kinds than a prepared transaction keeps some have no name');
+right('but all are counted');
+prepare('restart', q{SELECT jobq_enqueue('q')});
+$node->restart;
+is(total('missed_transactions_total'), '0', 'a restart with a prepared transaction');
+value($node, 'work', q{COMMIT PREPARED 'restart'});
+becomes_true($node, 'work', q{SELECT value = 1 FROM jobq_metrics() WHERE name = 'jobq_missed_transactions_total'}, 'what it has done is missing, and told of');
+
+# ---- more queues and kinds than there is room for, in two databases
+
+database($node, 'other');
+$begin->();
+value($node, 'work', q{SELECT jobq_enqueue('crowd', kind => 'k' || n) FROM generate_series(1, 40) n});
+is(total('metric_series'), '12', 'all places are taken');
+is(total('max_metric_series'), '12', 'so many there are');
+is(total('jobs_enqueued_total', '{"overflow": "true"}'), '28', 'the others are counted without names');
+is(value($node, 'work', q{SELECT string_agg(DISTINCT labels::text, ' ') FROM jobq_metrics() WHERE labels ? 'overflow' AND name = 'jobq_jobs_enqueued_total'}), '{"overflow": "true"}', 'under one label');
+value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('crowd', batch => 40)});
+is(total('job_run_seconds_count', '{"overflow": "true"}'), '28', 'their histograms, too');
+right('nothing is lost');
+value($node, 'other', q{SELECT jobq_enqueue('q') FROM generate_series(1, 3)});
+is(total('jobs_enqueued_total', '{"overflow": "true"}', 'other'), '3', 'another database has no place: without a name, and apart');
+right('another database', 'other');
+is(total('jobs_enqueued_total'), '40', 'each has its own');
+$node->restart;
+right('kept over a restart');
+right('of both', 'other');
+is(total('jobs_enqueued_total', '{"overflow": "true"}'), '28', 'those without names are, too');
+settings($node, 'jobq.max_metric_series = 4');
+$node->restart;
+is(total('jobs_enqueued_total', '{"overflow": "true"}'), '36', 'a smaller setting: those without a place go where the others are');
+right('nothing is lost by it');
+settings($node, 'jobq.max_metric_series = 12');
+$node->restart;
+value($node, 'work', q{SELECT jobq_drop_queue('crowd', force => true)});
+is(total('metric_series'), '0', 'a dropped queue frees its places');
+value($node, 'other', q{SELECT jobq_enqueue('q')});
+is(total('jobs_enqueued_total', '{"queue": "q"}', 'other'), '1', 'which are for whoever comes then');
+settings($node, 'jobq.max_metric_series = 0');
+$node->restart;
+value($node, 'work', q{SELECT jobq_enqueue('q')});
+is(value($node, 'work', q{SELECT count(*) FROM jobq_metrics() WHERE name LIKE 'jobq_jobs\_%\_total' OR name LIKE '%series%'}), '0', 'none at all, if that is what the setting says');
+is(value($node, 'work', 'SELECT jobq_reset_metrics()'), '', 'nor anything to reset');
+settings($node, 'jobq.max_metric_series = 12');
+$node->restart;
+
+# ---- databases that are renamed or dropped, the extension made anew
+
+$begin->();
+value($node, 'other', 'DELETE FROM jobq.jobs');
+value($node, 'other', 'SELECT jobq_reset_metrics()');
+value($node, 'other', q{SELECT jobq_enqueue('q', kind => 'k' || n) FROM generate_series(1, 3) n});
+value($node, 'postgres', 'ALTER DATABASE other RENAME TO renamed');
+is(total('jobs_enqueued_total', '{"queue": "q"}', 'renamed'), '3', 'a renamed database keeps its totals');
+value($node, 'renamed', 'DROP EXTENSION jobq');
+value($node, 'renamed', 'CREATE EXTENSION jobq');
+is(total('jobs_enqueued_total', '{}', 'renamed'), '0', 'the extension made anew begins anew');
+right('made anew', 'renamed');
+value($node, 'renamed', q{SELECT jobq_enqueue('q', kind => 'k' || n) FROM generate_series(1, 3) n});
+value($node, 'renamed', q{BEGIN; SAVEPOINT s; DROP EXTENSION jobq; CREATE EXTENSION jobq; ROLLBACK TO s; COMMIT});
+is(total('jobs_enqueued_total', '{}', 'renamed'), '3', 'unless that is rolled back');
+my $series = total('metric_series');
+value($node, 'postgres', 'DROP DATABASE renamed');
+becomes_true($node, 'work', "SELECT value = $series - 3 FROM jobq_metrics() WHERE name = 'jobq_metric_series'", 'a dropped database frees its places');
+# The launcher hears of one that was dropped while it was away.
+database($node, 'other');
+value($node, 'other', q{SELECT jobq_enqueue('q')});
+$series = total('metric_series');
+settings($node, 'jobq.enabled = off');
+$node->restart;
+value($node, 'postgres', 'DROP DATABASE other');
+settings($node, 'jobq.enabled = on');
+$node->restart;
+becomes_true($node, 'work', "SELECT value = $series - 1 FROM jobq_metrics() WHERE name = 'jobq_metric_series'", 'also one that was dropped while nobody looked');
+
+# ---- what runs
+
+my $sleeper = sleeper($node);
+start($sleeper, q{CALL jobq_wait('asleep', '5 min')});
+becomes_true($node, 'work', q{SELECT value = 1 FROM jobq_metrics() WHERE name = 'jobq_waiting_sessions' AND labels = '{"queue": "asleep"}'}, 'who sleeps in jobq_wait');
+value($node, 'work', q{SELECT jobq_enqueue('asleep')});
+becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq_metrics() WHERE name = 'jobq_waiting_sessions')}, 'until it is woken');
+is(total('launcher_up'), '1', 'the launcher runs');
+becomes_true($node, 'work', q{SELECT bool_and(CASE name WHEN 'jobq_rounds_total' THEN value > 0 ELSE value < 60 END) FROM jobq_metrics() WHERE name IN ('jobq_rounds_total', 'jobq_round_overdue_seconds')}, 'rounds are made');
+value($node, 'work', q{ALTER TABLE jobq.kept_keys RENAME TO mislaid});
+value($node, 'work', q{SELECT jobq_create_queue('failing', keep_completed => '1 s')});
+becomes_true($node, 'work', q{SELECT sum(value) > 0 FROM jobq_metrics() WHERE name = 'jobq_duty_failures'}, 'a duty that fails');
+value($node, 'work', q{ALTER TABLE jobq.mislaid RENAME TO kept_keys});
+becomes_true($node, 'work', q{SELECT sum(value) = 0 FROM jobq_metrics() WHERE name = 'jobq_duty_failures'}, 'until it works again');
+
+# ---- no query in it grows with the jobs that are kept
+
+value($node, 'work', q{SET session_replication_role = replica;
+    INSERT INTO jobq.jobs (queue, _lane, run_at, status, max_attempts, error, finished_at)
+    SELECT 'bulk', 0, now(), 'completed', 1, repeat('x', 500), now() FROM generate_series(1, 30000)});
+value($node, 'work', 'ANALYZE jobq.jobs');
+my $read = q{SELECT coalesce(sum(heap_blks_read + heap_blks_hit), 0) FROM pg_statio_all_tables WHERE relid = 'jobq.jobs'::regclass};
+my $before = value($node, 'work', $read);
+my $reader = session($node, 'work');
+$reader->query('SELECT jobq_prometheus() IS NOT NULL');
+$reader->quit;
+becomes_true($node, 'work', "SELECT ($read) > $before", 'what it has read is on record');
+my $looked = value($node, 'work', $read) - $before;
+cmp_ok($looked, '<', 500, "a scrape beside 30000 kept jobs reads few blocks ($looked)");
+value($node, 'work', q{SET session_replication_role = replica; DELETE FROM jobq.jobs WHERE queue = 'bulk'});
+
+# ---- everything at once
+
+settings($node, 'jobq.max_metric_series = 6', 'jobq.enabled = on');
+$node->restart;
+$begin->();
+my $until = time + ($ENV{JOBQ_METRICS_SECONDS} // 8);
+my @clients = map { start_client($_, $until) } 1 .. 6;
+$_->{run}->finish for @clients;
+is(join('', grep { /ERROR|FATAL/ } map { split /^/, ${ $_->{out} } } @clients), '', 'no errors');
+settings($node, 'jobq.enabled = off');
+$node->reload;
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'nobody is left');
+right('the laws hold after a random load');
+cmp_ok(total('jobs_enqueued_total', '{"overflow": "true"}'), '>', 0, 'some of it without names');
+cmp_ok(total('jobs_claimed_total'), '>', 20, 'there was a load');
+is(total('missed_transactions_total'), '0', 'nothing is missing');
+diag(sprintf '%d jobs enqueued, %d claimed', total('jobs_enqueued_total'), total('jobs_claimed_total'));
+
+done_testing();
+
+# Sessions that do everything at random, in savepoints that stay or go.
+sub start_client
+{
+    my ($client, $end) = @_;
+    my $script = $node->basedir . "/client$client.sql";
+    unlink $script;
+    append_to_file($script, q{
+CREATE OR REPLACE PROCEDURE pg_temp.act(seed int) LANGUAGE plpgsql AS $$
+DECLARE
+    q text := 'load ' || seed % 3;
+    k text := 'k' || seed % 4;
+    many int := 1 + floor(random() * 5)::int;
+BEGIN
+    CASE floor(random() * 12)::int
+        WHEN 0, 1, 2 THEN PERFORM jobq_enqueue_many(q, array_fill('{}'::jsonb, ARRAY[many]), kind => k);
+        WHEN 3 THEN PERFORM jobq_enqueue(q, kind => k, unique_key => 'u' || seed % 5, on_conflict => 'replace');
+        WHEN 4, 5 THEN PERFORM jobq_complete(c.id, c.lease) FROM jobq_claim(q, batch => many) c;
+        WHEN 6 THEN PERFORM jobq_fail(c.id, c.lease, 'e', random() * interval '1 s', random() < 0.7) FROM jobq_claim(q, batch => many) c;
+        WHEN 7 THEN PERFORM jobq_release(c.id, c.lease) FROM jobq_claim(q, batch => many) c;
+        WHEN 8 THEN PERFORM jobq_claim(q, batch => many, heartbeat_timeout => '200 ms');
+        WHEN 9 THEN PERFORM jobq_cancel_jobs(q, max_jobs => many);
+        WHEN 10 THEN PERFORM jobq_retry_jobs(q, statuses => '{failed,cancelled,completed}', max_jobs => many);
+        ELSE DELETE FROM jobq.jobs WHERE id IN (SELECT id FROM jobq.jobs WHERE queue = q LIMIT many FOR UPDATE SKIP LOCKED);
+    END CASE;
+END $$;
+CREATE OR REPLACE PROCEDURE pg_temp.savepoints(seed int, depth int) LANGUAGE plpgsql AS $$
+BEGIN
+    CALL pg_temp.act(seed);
+    IF depth > 0 THEN
+        CALL pg_temp.savepoints(seed + 1, depth - 1);
+        CALL pg_temp.act(seed + depth);
+    END IF;
+    IF random() < 0.3 THEN RAISE EXCEPTION 'expected'; END IF;
+EXCEPTION WHEN raise_exception OR deadlock_detected OR unique_violation THEN NULL;
+END $$;
+CREATE OR REPLACE PROCEDURE pg_temp.load(until timestamptz) LANGUAGE plpgsql AS $$
+BEGIN
+    WHILE clock_timestamp() < until LOOP
+        CALL pg_temp.savepoints(floor(random() * 100)::int, floor(random() * 3)::int);
+        IF random() < 0.3 THEN ROLLBACK; ELSE COMMIT; END IF;
+    END LOOP;
+END $$;
+} . sprintf "CALL pg_temp.load(to_timestamp(%f));\n", $end);
+    my $out = '';
+    return { out => \$out, run => IPC::Run::start([ 'psql', '-XqAt', '-f', $script, $node->connstr('work') ], '>&', \$out) };
+}
