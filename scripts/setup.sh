@@ -1,9 +1,9 @@
 #!/bin/bash
 # Installs with apt what is missing to build jobq and to run a server (of version $PG if that is set), with "check" what the
 # tests need too, with "ddl" and "memcheck" what these need beside that, with "lint", "warnings", "fuzz", "upgrade" (make
-# pg-upgrade), "clients" and "bench" what these need (the peers of the benchmark go from npm into build/), with "matrix" what makes
-# directories with other releases, with "web" what the tests of the dashboard need, with "dashboard" what runs it (npm puts its
-# packages into web/).
+# pg-upgrade), "clients", "monitoring" and "bench" what these need (the peers of the benchmark go from npm into build/), with
+# "matrix" what makes directories with other releases, with "web" what the tests of the dashboard need, with "dashboard" what runs
+# it (npm puts its packages into web/).
 # Touches nothing when everything is there. Works as root or through sudo; else it prints the command to run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -75,6 +75,7 @@ list_needs() {
             ;;
         fuzz) list_fuzz_needs; return ;;
         site) have git && have mkdocs && installed mkdocs-material || need "mkdocs, which makes the pages" git mkdocs mkdocs-material; return 0 ;;
+        monitoring) list_monitoring_needs; return ;;
         dist) have git && have python3 || need "git and Python, to pack and unpack" git python3 ; return 0 ;;
         upgrade) list_process_needs; have git || need "git, for the tests of releases" git; return 0 ;;
         calendar) have npm || need "npm, to get croner" npm; have node || need "node, to run it" nodejs; return 0 ;;
@@ -122,6 +123,15 @@ list_process_needs() {
 list_fuzz_needs() {
     /usr/bin/python3 -c 'import psycopg' 2>/dev/null || need "Python's driver, for the attackers" python3 python3-psycopg
     have sqlsmith || need "sqlsmith, which makes random queries" sqlsmith
+}
+
+list_monitoring_needs() {
+    have promtool && have prometheus || need "Prometheus, which scrapes, and promtool, which checks" prometheus
+    have prometheus-sql-exporter || need "an exporter of queries" prometheus-sql-exporter
+    have prometheus-postgres-exporter || need "an exporter for PostgreSQL" prometheus-postgres-exporter
+    /usr/bin/python3 -c 'import yaml' 2>/dev/null || need "Python's YAML, which reads the configurations" python3 python3-yaml
+    have npm || need "npm, to get the types of Grafana's dashboards" npm
+    have node || need "node, to check a dashboard by them" nodejs
 }
 
 list_bench_needs() {
@@ -217,8 +227,11 @@ if [ ${#packages[@]} -gt 0 ]; then
     fi
     log=$(mktemp /tmp/jobq-setup.XXXXXX)
     drop_in=/etc/postgresql-common/createcluster.d/jobq-setup.conf
+    no_daemons=/usr/sbin/policy-rc.d
+    daemons_kept_off=
     cleanup() {
         rm -f "$log"
+        if [ -n "$daemons_kept_off" ]; then $as_root rm -f "$no_daemons"; fi
         if [ -e "$drop_in" ]; then $as_root rm -f "$drop_in"; fi
     }
     trap cleanup EXIT
@@ -241,6 +254,12 @@ if [ ${#packages[@]} -gt 0 ]; then
         if [[ " ${packages[*]} " == *" postgresql-"* ]] && ! installed postgresql-common; then
             $as_root mkdir -p "${drop_in%/*}"
             echo 'create_main_cluster = false' | $as_root tee "$drop_in" >/dev/null
+        fi
+        # Nor need monitoring's daemons be started.
+        if [ "$what" = monitoring ] && [ ! -e "$no_daemons" ]; then
+            daemons_kept_off=1
+            printf '#!/bin/sh\nexit 101\n' | $as_root tee "$no_daemons" >/dev/null
+            $as_root chmod +x "$no_daemons"
         fi
         quietly apt-get -q -y install --no-install-recommends "${packages[@]}"
     fi

@@ -202,10 +202,10 @@ value($node, 'work', q{SELECT jobq_enqueue('asleep')});
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq_metrics() WHERE name = 'jobq_waiting_sessions')}, 'until it is woken');
 is(total('launcher_up'), '1', 'the launcher runs');
 becomes_true($node, 'work', q{SELECT bool_and(CASE name WHEN 'jobq_rounds_total' THEN value > 0 ELSE value < 60 END) FROM jobq_metrics() WHERE name IN ('jobq_rounds_total', 'jobq_round_overdue_seconds')}, 'rounds are made');
-value($node, 'work', q{ALTER TABLE jobq.kept_keys RENAME TO mislaid});
-value($node, 'work', q{SELECT jobq_create_queue('failing', keep_completed => '1 s')});
+value($node, 'work', q{SELECT jobq_enqueue('q')});
+value($node, 'work', q{ALTER TABLE jobq.tick_state RENAME TO mislaid});
 becomes_true($node, 'work', q{SELECT sum(value) > 0 FROM jobq_metrics() WHERE name = 'jobq_duty_failures'}, 'a duty that fails');
-value($node, 'work', q{ALTER TABLE jobq.mislaid RENAME TO kept_keys});
+value($node, 'work', q{ALTER TABLE jobq.mislaid RENAME TO tick_state});
 becomes_true($node, 'work', q{SELECT sum(value) = 0 FROM jobq_metrics() WHERE name = 'jobq_duty_failures'}, 'until it works again');
 
 # ---- no query in it grows with the jobs that are kept
