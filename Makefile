@@ -16,9 +16,10 @@
 # make deb: the Debian package (PG=17: in a directory with the release that has it; TEST=1: and its tests in a clean one).
 # make dist: the zip for PGXN, and what becomes of it.
 # make upgrade: ALTER EXTENSION jobq UPDATE from every release, old and new libraries (see test/upgrade/README.md).
+# make monitoring: what monitoring/ has for Prometheus and Grafana, with Debian's Prometheus and exporters.
 # make release VERSION=1.0.0: freezes the install script, commits and tags (see CONTRIBUTING.md).
 
-script_goals = demo check clients web docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist site pg-upgrade upgrade release
+script_goals = demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -38,6 +39,8 @@ docs-check:
 	@SUITE=docs scripts/check.sh
 upgrade:
 	@SUITE=upgrade scripts/check.sh
+monitoring:
+	@SUITE=monitoring scripts/check.sh
 release:
 	@scripts/release.sh $(VERSION)
 memcheck:

@@ -51,6 +51,7 @@ fuzz_unsorted 3+ test/planted/batch_not_sorted.patch
 fuzz_crash    3+ test/planted/null_elements_let_in.patch
 fuzz_counters 3+ test/planted/ends_not_counted.patch
 upgrade       2- test/upgrade/*.pl
+monitoring    2- test/monitoring/check.py
 '
 preloaded="shared_preload_libraries = 'jobq'"
 by_sql='jobq.access = sql'   # the rows of jobq.jobs are reached by SQL, where the same is usually done below it
@@ -200,6 +201,19 @@ suite_calendar() {
     in_source node test/calendar/croner.mjs
 }
 
+# What is in monitoring/, with Debian's Prometheus and exporters, and the types of Grafana's dashboards from npm.
+suite_monitoring() {
+    local modules=$JOBQ_ROOT/build/monitoring
+    "$JOBQ_ROOT/scripts/setup.sh" monitoring
+    mkdir -p "$modules"
+    [ -d "$modules/node_modules/@grafana/schema" ] ||
+        npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$modules" @grafana/schema@13 typescript@5
+    mkdir "$SCRATCH/grafana"
+    cp -R "$modules/node_modules" "$SCRATCH/grafana/"
+    scratch_server monitoring "$preloaded"
+    JOBQ_GRAFANA=$SCRATCH/grafana in_source "${PYTHON:-/usr/bin/python3}" -B test/monitoring/check.py
+}
+
 # Both, shorter, by SQL.
 suite_audit_sql() {
     scratch_server audit_sql "$preloaded" "$by_sql" 'max_connections = 200' 'max_prepared_transactions = 50' \
@@ -342,7 +356,7 @@ with_differences() {  # status file
 copy_tests() {
     source=$SCRATCH/source
     mkdir "$source" "$SCRATCH/node"
-    cp -R Makefile jobq.control src sql expected test examples docs README.md CHANGELOG.md debian scripts "$source/"
+    cp -R Makefile jobq.control src sql expected test examples docs README.md CHANGELOG.md debian monitoring scripts "$source/"
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
     if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
 }
