@@ -81,22 +81,23 @@ def fill_database(bench, name, fill):
 class SteadyQueue:
     """A database of its own whose backlog stays as deep as it was: what a short run takes is filled up before the next."""
 
-    def __init__(self, bench, database, script, refill, clients=4, transactions=2000):
+    def __init__(self, bench, database, script, refill, clients=4, transactions=2000, per_transaction=1):
         self.bench, self.database, self.script, self.refill = bench, database, script, refill
         self.clients, self.transactions, self.runs, self.added = clients, transactions, 0, 0
+        self.per_transaction = per_transaction
         self.conn = bench.connect(database)
 
-    def run(self):
-        jobs = self.clients * self.transactions
+    def run(self, options=''):
+        jobs = self.clients * self.transactions * self.per_transaction
         if self.runs > 0:
             self.refill(self.conn, jobs)
             self.added += jobs
-        load = pgbench(self.script, self.clients, transactions=self.transactions, database=self.database)
+        load = pgbench(self.script, self.clients, transactions=self.transactions, database=self.database, options=options)
         self.runs += 1
-        return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
+        return {'jobs_per_s': load.tps * self.per_transaction, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
 
     def audit(self, enqueued, held=0):
-        done = self.runs * self.clients * self.transactions
+        done = self.runs * self.clients * self.transactions * self.per_transaction
         for problem in JOBQ.audit(self.conn, enqueued + self.added).problems(done, held):
             self.bench.fail(f'{self.database}: {problem}')
 

@@ -1,0 +1,43 @@
+# What the totals of jobq_metrics cost: jobs are claimed and completed, one by one and in batches, with jobq.track_metrics on and
+# off, in many short turns in one database. And a scrape, with as many series as there are places.
+
+import statistics
+import time
+
+from cells import SteadyQueue, against_first, fill_database
+from contenders import JOBQ
+
+TITLE = 'Totals and histograms, 4 clients'
+BATCH = 100
+LOADS = (('single jobs', JOBQ.lifecycle(), 4, 2000, 1), (f'batches of {BATCH}', JOBQ.batch(BATCH), 1, 200, BATCH))
+OFF = '-c jobq.track_metrics=off'
+
+
+def run(bench):
+    for what, script, clients, transactions, each in LOADS:
+        fill_database(bench, 'metrics', lambda conn: JOBQ.fill(conn, 100_000))
+        queue = SteadyQueue(bench, 'metrics', script, JOBQ.fill, clients, transactions, each)
+        try:
+            cells = {f'{what}, totals off': lambda: queue.run(OFF), f'{what}, totals on': queue.run}
+            against_first(bench, 'metrics', cells, bench.scale(41, 15), '{}: times off', 0.98)
+            queue.audit(100_000)
+        finally:
+            queue.close()
+    scrape(bench)
+
+
+def scrape(bench):
+    """One queue and 500 kinds: places are free after a reset."""
+    conn = bench.fresh_database('metrics_scrape')
+    conn.execute('SELECT jobq_reset_metrics()')
+    conn.execute("SELECT jobq_enqueue('bench', kind => 'kind ' || n) FROM generate_series(1, 500) n")
+    series = conn.execute("SELECT count(*) FROM jobq_metrics() WHERE name = 'jobq_jobs_enqueued_total'").fetchone()[0]
+    took = []
+    for _ in range(9):
+        started = time.monotonic()
+        size = conn.execute('SELECT octet_length(jobq_prometheus())').fetchone()[0]
+        took.append((time.monotonic() - started) * 1000)
+    bench.note('metrics', f'A scrape of {series} queues and kinds: {size / 1e6:.1f} MB of text.')
+    bench.goal('metrics', f'jobq_prometheus() with {series} queues and kinds', statistics.median(took), '<=', 250, 'ms')
+    conn.close()
+    bench.drop_database('metrics_scrape')
