@@ -92,9 +92,10 @@ class SteadyQueue:
         if self.runs > 0:
             self.refill(self.conn, jobs)
             self.added += jobs
+        probe = Probe(self.conn)
         load = pgbench(self.script, self.clients, transactions=self.transactions, database=self.database, options=options)
         self.runs += 1
-        return {'jobs_per_s': load.tps * self.per_transaction, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
+        return {'cpu_us_per_job': probe.done(jobs)['cpu_us_per_job'], 'jobs_per_s': load.tps * self.per_transaction, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
 
     def audit(self, enqueued, held=0):
         done = self.runs * self.clients * self.transactions * self.per_transaction
