@@ -24,6 +24,7 @@ import psycopg
 
 import history
 import laws
+import totals
 import statuses
 import witness
 from everybody import Operator, Ticker, Worker
@@ -168,31 +169,6 @@ def compare_counters(conn, report, when):
         report.append(f"{when}, after the count: {disagreement(conn)}")
 
 
-# Totals
-
-TOTALS = """
-SELECT sum(value) FILTER (WHERE name = 'jobq_jobs_enqueued_total') AS enqueued,
-       sum(value) FILTER (WHERE name = 'jobq_jobs_deleted_total') AS deleted,
-       sum(value) FILTER (WHERE name = 'jobq_jobs_claimed_total') AS claimed,
-       sum(value) FILTER (WHERE name = 'jobq_attempts_ended_total') AS ended,
-       sum(value) FILTER (WHERE name = 'jobq_attempts_ended_total' AND labels->>'outcome' = 'lost') AS "ended lost",
-       sum(value) FILTER (WHERE name = 'jobq_attempts_ended_total' AND labels->>'outcome' = 'failed') AS "ended failed",
-       sum(value) FILTER (WHERE name = 'jobq_jobs_completed_total') AS completed,
-       sum(value) FILTER (WHERE name = 'jobq_jobs_failed_total') AS failed,
-       sum(value) FILTER (WHERE name IN ('jobq_jobs_cancelled_total', 'jobq_jobs_dropped_total')) AS cancelled,
-       sum(value) FILTER (WHERE name = 'jobq_jobs_retried_total') AS retried,
-       sum(value) FILTER (WHERE name = 'jobq_job_wait_seconds_count') AS waited,
-       sum(value) FILTER (WHERE name = 'jobq_job_run_seconds_count') AS ran,
-       sum(value) FILTER (WHERE name = 'jobq_missed_transactions_total') AS missed
-FROM jobq_metrics()
-"""
-
-
-def told_totals(conn):
-    cursor = conn.execute(TOTALS)
-    return {column.name: value or 0 for column, value in zip(cursor.description, cursor.fetchone())}
-
-
 # The run
 
 def _act(kind, plan, name, slot, pids, stop, deadline):
@@ -285,7 +261,7 @@ def run(results, database, runner, directory, seed, load_seconds):
                     client.kill()
         compare_counters(conn, counters, "in the end")
         began = time.monotonic()
-        told = told_totals(conn)
+        told = totals.told(conn)
         changes = witness.changes(conn)
         witness.forget(conn)
     events = history.read([os.path.join(directory, name) for name in os.listdir(directory)])

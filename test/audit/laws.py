@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import handled
 import order
+import totals
 from checker import Report
 from witness import seconds
 from world import COMPLETES, EXECUTOR, FINISHED, SERVER, WAITING, Settings, World
@@ -106,7 +107,7 @@ def check(changes, rules, errors=(), told=None):
                 _groups, _dependencies, _depths, _dead_letters, order.overtaken, order.turns, handled.effects, handled.losses, _ends):
         law(world, rules, report)
     if told is not None:
-        _totals(world, told, report)
+        totals.compare(world, told, report)
     for text in errors:
         report.add("error", text)
     report.counts.update(f"{fact.row.op}" for fact in world.facts)
@@ -148,40 +149,6 @@ def _ends(world, rules, report):
     for job, state in world.last.items():
         if state is not None and state.status not in FINISHED:
             report.add("stuck", f"job {job} is {state.status} in {state.queue}, group {state.group_key}, error {state.error}")
-
-
-# Totals
-
-def happened(world):
-    """What the totals must say, by the changes of rows: each committed version of each job."""
-    totals = Counter()
-    for step in world.steps:
-        before, after = step.statuses()
-        ran, runs = before == "processing", after == "processing"
-        finished, finishes = before in FINISHED, after in FINISHED
-        totals["enqueued"] += before is None
-        totals["deleted"] += after is None
-        totals["claimed"] += runs and not ran
-        totals["ended"] += ran and not runs
-        # One that is completed and not kept goes at once: nobody else deletes a job that runs.
-        totals["completed"] += after == "completed" != before or (ran and after is None)
-        totals["failed"] += after == "failed" != before
-        totals["cancelled"] += after == "cancelled" != before
-        totals["retried"] += finished and not finishes and after is not None
-    recorded = Counter(change.row.outcome for change in world.attempts if not change.deleted)
-    totals["ended lost"], totals["ended failed"] = recorded["lost"], recorded["failed"]
-    return totals
-
-
-def _totals(world, told, report):
-    for name, number in sorted(happened(world).items()):
-        if told[name] != number:
-            report.add("totals", f"{name}: {told[name]:.0f}, but it happened {number} times")
-    for name in ("waited", "ran"):
-        if told[name] > told["claimed"]:
-            report.add("totals", f"{told[name]:.0f} jobs have {name}, and {told['claimed']:.0f} were claimed")
-    if told["missed"]:
-        report.add("totals", f"{told['missed']:.0f} transactions are missing in the totals")
 
 
 # Leases
