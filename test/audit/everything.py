@@ -24,8 +24,8 @@ import psycopg
 
 import history
 import laws
-import totals
 import statuses
+import totals
 import witness
 from everybody import Operator, Ticker, Worker
 from producers import HANDLED, Producer
