@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/json_object.h"
 #include "compat/result_set.h"
 #include "exposition/samples.h"
 #include "exposition/text_policy.h"
@@ -10,7 +11,6 @@
 
 extern "C" {
 #include "lib/stringinfo.h"
-#include "utils/json.h"
 }
 
 namespace jobq {
@@ -21,20 +21,10 @@ void append(StringInfo to, std::string_view text) {
     appendBinaryStringInfo(to, text.data(), static_cast<int>(text.size()));
 }
 
-// As one that ends with a zero byte.
-const char *c_string(std::string_view text) { return pnstrdup(text.data(), text.size()); }
-
-Datum labels_of(const Sample &sample, StringInfo json) {
-    resetStringInfo(json);
-    appendStringInfoChar(json, '{');
-    for (int i = 0; i < sample.labels; i++) {
-        if (i > 0) appendStringInfoChar(json, ',');
-        escape_json(json, sample.label[i].name);
-        appendStringInfoChar(json, ':');
-        escape_json(json, c_string(sample.label[i].value));
-    }
-    appendStringInfoChar(json, '}');
-    return DirectFunctionCall1(jsonb_in, CStringGetDatum(json->data));
+Datum labels_of(const Sample &sample) {
+    JsonObject labels;
+    for (int i = 0; i < sample.labels; i++) labels.text_of(sample.label[i].name, sample.label[i].value);
+    return labels.made();
 }
 
 using Escaped = std::string_view (*)(char);
@@ -95,15 +85,13 @@ PGDLLEXPORT Datum jobq_metrics(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     with_owner_spi([&] {
         collect_samples(&samples);
-        StringInfoData json;
-        initStringInfo(&json);
         MemoryContext each = AllocSetContextCreate(CurrentMemoryContext, "jobq metric", ALLOCSET_DEFAULT_SIZES);
         for (int i = 0; i < samples.notes.count; i++) {
             CHECK_FOR_INTERRUPTS();
             const Sample &sample = samples.notes.items[i];
             MemoryContext before = MemoryContextSwitchTo(each);
             const char *name = psprintf("%s%s", row_of(sample.family).name, suffix_of(sample.part));
-            results.row({CStringGetTextDatum(name), labels_of(sample, &json), Float8GetDatum(sample.value)});
+            results.row({CStringGetTextDatum(name), labels_of(sample), Float8GetDatum(sample.value)});
             MemoryContextSwitchTo(before);
             MemoryContextReset(each);
         }
