@@ -99,10 +99,10 @@ WHERE b.labels->>'le' = '+Inf' AND b.value <> c.value;
 -- As text: the same, in the order of the catalogue, each family with its help and type, once. Labels are escaped.
 SELECT jobq_enqueue(E'metrics "quoted" \\ \n', kind => E'\t''k') IS NOT NULL AS e;
 CREATE TEMP TABLE lines AS SELECT n, line FROM regexp_split_to_table(jobq_prometheus(), '\n') WITH ORDINALITY l(line, n) WHERE line <> '';
-SELECT line FROM lines WHERE line LIKE '%quoted%pending"%';
+SELECT line FROM lines WHERE line LIKE '%metrics _"quoted%pending"%';
 SELECT count(*) FROM lines WHERE line !~ '^(# (HELP|TYPE) jobq_\w+ .*|jobq_\w+(\{(\w+="([^"\\]|\\["\\n])*",?)+\})? ([-+.e0-9]+|\+Inf|NaN))$';
 SELECT line FROM lines WHERE line LIKE '#%' GROUP BY 1 HAVING count(*) > 1;
-SELECT count(*) > 10 AS enough, count(*) FILTER (WHERE h.line NOT LIKE '# HELP%') AS without_help
+SELECT count(*) > 8 AS enough, count(*) FILTER (WHERE h.line NOT LIKE '# HELP%') AS without_help
 FROM lines t LEFT JOIN lines h ON h.n = t.n - 1 WHERE t.line LIKE '# TYPE%';
 
 -- A queue that is dropped takes its totals along; one whose drop is rolled back does not.
