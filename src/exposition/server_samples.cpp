@@ -60,9 +60,9 @@ void add_executors(Samples *samples) {
 void add_duties(Samples *samples) {
     DatabaseState *db = known_session_database();
     if (db == nullptr) return;
-    StepReport steps[kStepCount];
+    auto *steps = static_cast<StepReport *>(palloc(sizeof(StepReport) * kStepCount));
     LWLockAcquire(database_states_lock(), LW_SHARED);
-    memcpy(steps, db->steps, sizeof(steps));
+    memcpy(steps, db->steps, sizeof(StepReport) * kStepCount);
     const TimestampTz due = db->in_round ? db->round_due : due_of(db);
     const int64 rounds = db->rounds;
     LWLockRelease(database_states_lock());

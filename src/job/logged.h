@@ -79,8 +79,8 @@ constexpr int kMaxLoggedKeyBytes = 30000;
 struct TransactionLog {
     // A stack: only the innermost subtransaction changes anything, and its levels never decrease.
     core::Folded<QueueChange, 1024, 256> changes;
-    bool counts_unknown;
     core::SeriesLog series;
+    bool counts_unknown;
 
     core::Folded<LoggedQueue, 256, 64> queues;
     core::Folded<LoggedReady, 1024, 512> ready;

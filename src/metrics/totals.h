@@ -22,10 +22,10 @@ void add_totals(const core::SeriesChange *changes, int count, bool incomplete);
 void publish_totals();  // of the log
 
 // The database or its extension is gone. The databases that have any, at most kMaxDatabases: returns how many.
-void drop_totals(Oid database);
+void drop_totals(Oid oid);
 int databases_with_totals(Oid *databases);
 // A transaction of that database may have been committed, and nobody knows what it has done.
-void miss_totals(Oid database);
+void miss_totals(Oid oid);
 
 // All totals of this database begin anew, and their places are free. Returns when; 0: there are none.
 TimestampTz reset_totals();
@@ -58,8 +58,8 @@ using StoreDatabase = void (*)(void *to, const StoredDatabase &database);
 using StoreSeries = void (*)(void *to, const Series &series);
 void store_totals(void *to, StoreDatabase database, StoreSeries series);
 // Enters what was stored. A series that finds no place any more goes where those go.
-void enter_stored_database(const StoredDatabase &database);
-void enter_stored_series(Oid database, const Series &series);
+void enter_stored_database(const StoredDatabase &stored);
+void enter_stored_series(Oid oid, const Series &series);
 void forget_all_totals();
 
 // For shmem/memory.cpp.
