@@ -20,6 +20,8 @@ use POSIX qw(:sys_wait_h _exit);
 use Sys::Hostname qw(hostname);
 use Time::HiRes qw(sleep time);
 
+use constant ANSWERED_WITHIN => 5;
+
 my $json = JSON::PP->new->allow_nonref->utf8(0);
 
 sub from_environment
@@ -51,7 +53,23 @@ sub connect_now
         { AutoCommit => 1, RaiseError => 1, PrintError => 0, AutoInactiveDestroy => 1, pg_enable_utf8 => 1, pg_server_prepare => 0 });
 }
 
-sub one { my ($dbh, $statement, @values) = @_; my $row = $dbh->selectrow_arrayref($statement, undef, @values); return $row && $row->[0]; }
+sub one { my ($dbh, $statement, @values) = @_; my $row = rows($dbh, $statement, @values)->[0]; return $row && $row->[0]; }
+
+# For calls that are answered at once: a pooler whose server is away lets us wait for minutes, in which nothing else would happen.
+sub rows
+{
+    my ($dbh, $statement, @values) = @_;
+    my $sth = $dbh->prepare($statement, { pg_async => PG_ASYNC });
+    $sth->execute(@values);
+    my ($select, $deadline) = (IO::Select->new($dbh->{pg_socket}), time + ANSWERED_WITHIN);
+    until ($dbh->pg_ready)
+    {
+        if (time > $deadline) { $dbh->disconnect; die "no answer within ${\ANSWERED_WITHIN} s\n"; }
+        $select->can_read(0.05);
+    }
+    $dbh->pg_result;
+    return $sth->fetchall_arrayref;
+}
 
 # It takes another connection.
 sub is_broken
@@ -153,8 +171,8 @@ sub claim
         if ($self->{waiting})
         {
             return 0 unless $dbh->pg_ready;
-            $self->{waiting} = 0;
             $dbh->pg_result;
+            $self->{waiting} = 0;    # not before: a statement that goes away cancels its query
         }
         return 0 if $stopping || $room < 1;
         my $rows = $dbh->selectall_arrayref(
@@ -206,25 +224,19 @@ sub begin
 sub hear_handler
 {
     my ($self, $job) = @_;
-    while (1)
-    {
-        my $count = sysread $job->{pipe}, $job->{said}, 65536, length $job->{said};
-        last if !defined $count;
-        if ($count == 0)
-        {
-            waitpid $job->{pid}, 0;
-            my $status = $?;
-            delete @$job{qw(pid pipe)};
-            $job->{outcome} ||= { what => 'fail', text => "the handler's process ended with status $status" };
-            return;
-        }
-    }
+    my $count;
+    1 while $count = sysread $job->{pipe}, $job->{said}, 65536, length $job->{said};
     while ($job->{said} =~ s/^(.*)\n//)
     {
         my $said = JSON::PP->new->utf8->decode($1);
         if (exists $said->{progress}) { $job->{progress_new} = $said->{progress}; }
-        else                          { $job->{outcome} = $said; $job->{ended} = 1; }
+        else                          { $job->{outcome} = $said; }
     }
+    return if !defined $count;    # nothing more now
+    waitpid $job->{pid}, 0;
+    my $status = $?;
+    delete @$job{qw(pid pipe)};
+    $job->{outcome} ||= { what => 'fail', text => "the handler's process ended with status $status" };
     return;
 }
 
@@ -286,10 +298,9 @@ sub heartbeat
     my @due = grep { $now - $_->{beat_at} >= $self->interval($_) } @live;
     return if !@due;
     my $states = eval { $self->beats(sub {
-        $_[0]->selectcol_arrayref('SELECT state FROM jobq_heartbeat_many(?::bigint[], ?::bigint[])', undef,
-            [ map { $_->{id} } @due ], [ map { $_->{lease} } @due ]) }) };
+        rows($_[0], 'SELECT state FROM jobq_heartbeat_many(?::bigint[], ?::bigint[])', [ map { $_->{id} } @due ], [ map { $_->{lease} } @due ]) }) };
     if (my $error = $@) { $self->say_it("heartbeats were refused: $error"); $_->{beat_at} = $now for @due; return; }
-    if ($states) { $self->heard($due[$_], $states->[$_]) for 0 .. $#due; }
+    if ($states) { $self->heard($due[$_], $states->[$_][0]) for 0 .. $#due; }
     return;
 }
 

@@ -14,14 +14,16 @@ def table(programs, scenarios, results):
 
 
 def cell(program, scenario, results):
-    if scenario.name in program.lacks:
+    lacks = program.lacks.get(scenario.name)
+    if isinstance(lacks, str):
         return "-"
     found = [wrong is None for (name, played, _), wrong in results.items() if (name, played) == (program.name, scenario.name)]
-    return "not played" if not found else "yes" if all(found) else "**fails**"
+    return "not played" if not found else "**fails**" if not all(found) else f"yes, not {', '.join(lacks)}" if lacks else "yes"
 
 
 def by_reason(lacks):
     reasons = {}
     for name, why in lacks.items():
-        reasons.setdefault(why, []).append(name)
+        for way, reason in why.items() if isinstance(why, dict) else [("", why)]:
+            reasons.setdefault(f"{way}: {reason}" if way else reason, []).append(name)
     return reasons

@@ -213,7 +213,7 @@ on_term() {
     [ -n "$stop" ] || log "stopping, no claims any more"
     stop=1
     # Ends the wait, also one that is only about to begin. Where jobq is not preloaded, it is left behind.
-    sql <<<"SELECT jobq_wake(:'worker')" >/dev/null 2>&1 || { [ -z "$waiting" ] || kill "$waiting" 2>/dev/null; }
+    { sql <<<"SELECT jobq_wake(:'worker')" || { [ -z "$waiting" ] || kill "$waiting"; }; } >/dev/null 2>&1 &
     if [ -z "$timer" ]; then
         (sleep "$grace"; kill -USR1 $$) 2>/dev/null &
         timer=$!

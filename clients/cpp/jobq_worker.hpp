@@ -1,0 +1,702 @@
+// A jobq worker in C++17, with libpqxx (6.4 and newer of that series). Copy this file. Contract: clients/README.md.
+//
+//     jobq::Worker worker(jobq::Options::from_environment());
+//     worker.handle("welcome", [](jobq::Job &job) { ...; return std::string("{\"sent\": true}"); });
+//     _exit(worker.run());
+//
+// Payloads, results and progress are JSON texts: read them with the library of your choice. A handler runs in a thread, and looks at
+// job.cancelled(). Statements go out by exec_params, which names no prepared statement: PgBouncer needs no setting. nontransaction is what
+// libpqxx calls autocommit.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <pqxx/pqxx>
+#include <random>
+#include <regex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace jobq {
+
+using Clock = std::chrono::steady_clock;
+using Text = std::optional<std::string>;
+
+inline double seconds_since(Clock::time_point moment) { return std::chrono::duration<double>(Clock::now() - moment).count(); }
+inline void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+inline const char *or_null(const Text &text) { return text ? text->c_str() : nullptr; }
+
+struct OptionError : std::invalid_argument {
+    using std::invalid_argument::invalid_argument;
+};
+
+// The attempt has failed: retried after retry_in seconds, or the queue's backoff; with final not at all.
+struct Fail : std::runtime_error {
+    std::optional<double> retry_in;
+    bool final;
+    explicit Fail(const std::string &message, std::optional<double> in = {}, bool is_final = false)
+        : runtime_error(message), retry_in(in), final(is_final)
+    {
+    }
+};
+
+// What is below is no std::exception, so that a handler's catch of these does not keep it from stopping.
+struct Snooze {
+    double delay;
+};
+struct Stop {
+    std::string reason;
+};
+struct Waiting {
+};
+
+struct Options {
+    std::string queue = "default", worker_id;
+    int slots = 1;
+    std::optional<double> heartbeat_timeout, heartbeat_interval;
+    double wait_timeout = 30, grace = 25;
+
+    static Options from_environment()
+    {
+        Options options;
+        char host[100] = "cpp";
+        gethostname(host, sizeof host - 1);
+        options.worker_id = std::string(host) + "-" + std::to_string(getpid()) + "-" + std::to_string(std::random_device()());
+        read("queue", options.queue);
+        read("worker_id", options.worker_id);
+        std::string slots = "1";
+        read("slots", slots);
+        if (!std::regex_match(slots, std::regex("[0-9]{1,4}")) || std::stoi(slots) < 1 || std::stoi(slots) > 1000)
+            throw OptionError("option \"slots\" must be an integer from 1 to 1000; it is " + slots);
+        options.slots = std::stoi(slots);
+        options.heartbeat_timeout = number("heartbeat_timeout");
+        options.heartbeat_interval = number("heartbeat_interval");
+        options.wait_timeout = number("wait_timeout").value_or(options.wait_timeout);
+        options.grace = number("grace").value_or(options.grace);
+        if (options.worker_id.rfind("backend:", 0) == 0)
+            throw OptionError("option \"worker_id\" must not begin with \"backend:\"; it is " + options.worker_id);
+        return options;
+    }
+
+private:
+    static bool read(std::string name, std::string &value)
+    {
+        std::transform(name.begin(), name.end(), name.begin(), ::toupper);
+        const char *text = std::getenv(("JOBQ_" + name).c_str());
+        if (text == nullptr || *text == '\0')
+            return false;
+        value = text;
+        return true;
+    }
+
+    static std::optional<double> number(const std::string &name)
+    {
+        std::string text;
+        if (!read(name, text))
+            return {};
+        if (!std::regex_match(text, std::regex("[0-9]{1,9}(\\.[0-9]+)?")))
+            throw OptionError("option \"" + name + "\" must be a number of seconds; it is " + text);
+        return std::stod(text);
+    }
+};
+
+inline std::unique_ptr<pqxx::connection> connect(const std::string &conninfo)
+{
+    auto connection = std::make_unique<pqxx::connection>("connect_timeout=10 client_encoding=UTF8 " + conninfo);
+// Whoever uses it shall hear that it is gone. In 7 nothing else happens, hence deprecated.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    connection->inhibit_reactivation(true);
+#pragma GCC diagnostic pop
+    return connection;
+}
+
+inline std::string sqlstate(const std::exception &error)
+{
+    const auto *refused = dynamic_cast<const pqxx::sql_error *>(&error);
+    return refused == nullptr ? "" : refused->sqlstate();
+}
+
+// It takes another connection.
+inline bool is_broken(const pqxx::connection *connection, const std::exception &error)
+{
+    const std::string state = sqlstate(error);
+    return connection == nullptr || !connection->is_open() || dynamic_cast<const pqxx::broken_connection *>(&error) != nullptr ||
+           state.empty() || state == "25006" || std::regex_match(state, std::regex("(08|53|57|58).*"));
+}
+
+inline Text text_of(const pqxx::field &field) { return field.is_null() ? Text() : Text(field.c_str()); }
+
+template <typename... Values> Text one(pqxx::transaction_base &transaction, const std::string &statement, const Values &...values)
+{
+    return text_of(transaction.exec_params1(statement, values...)[0]);
+}
+
+// What a handler is given.
+class Job {
+public:
+    const long id, lease;
+    const std::string kind, payload;
+    const int attempt;
+    const Text progress, metadata;    // progress: what an earlier attempt reported last
+
+    Job(const pqxx::row &row, const std::string &conninfo)
+        : id(row["id"].as<long>()), lease(row["lease"].as<long>()), kind(row["kind"].c_str()), payload(row["payload"].c_str()),
+          attempt(row["attempt"].as<int>()), progress(text_of(row["progress"])), metadata(text_of(row["metadata"])),
+          heartbeat_seconds(row["heartbeat_seconds"].as<double>()), conninfo_(conninfo)
+    {
+    }
+
+    // Why the handler should stop: "", "cancel", "lost" or "stopping".
+    std::string cancelled() const
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return reason_;
+    }
+
+    void check() const
+    {
+        const std::string reason = cancelled();
+        if (!reason.empty())
+            throw Stop{reason};
+    }
+
+    // Sleeps, and throws when it should stop meanwhile.
+    void pause(double seconds)
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        stopped_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !reason_.empty(); });
+        lock.unlock();
+        check();
+    }
+
+    // Goes out with a heartbeat, within about a second.
+    void set_progress(const std::string &json)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        new_progress_ = json;
+    }
+
+    // A connection of the job's own, closed when its handler has ended.
+    pqxx::connection &connection()
+    {
+        if (!connection_ || !connection_->is_open())
+            connection_ = connect(conninfo_);
+        return *connection_;
+    }
+
+    using Work = std::function<std::string(pqxx::work &)>;
+
+    // What the work writes and the completion commit together, or neither. The work returns the result.
+    Text completing(const Work &work)
+    {
+        transaction(work, [this](pqxx::work &own, const std::string &result) {
+            return one(own, "SELECT jobq_complete($1, $2, $3::jsonb, must_hold => true)", id, lease, result);
+        });
+        done = true;
+        return {};
+    }
+
+    // Does the work once, however often the job is tried: what it writes is committed with what it returns.
+    std::string step(const std::string &name, const Work &work)
+    {
+        {
+            pqxx::nontransaction asking(connection());
+            const pqxx::row row = asking.exec_params1("SELECT state, result FROM jobq_step($1, $2, $3)", id, lease, name);
+            const std::string state = row[0].c_str();
+            if (state == "done")
+                return text_of(row[1]).value_or("null");
+            if (state != "run")
+                gone(state);
+        }
+        return transaction(work, [this, &name](pqxx::work &own, const std::string &result) {
+                   return one(own, "SELECT result FROM jobq_step_done($1, $2, $3, $4::jsonb)", id, lease, name, result);
+               }).value_or("null");
+    }
+
+    // The payload of a signal, for which no worker waits.
+    Text wait_for(const std::string &event)
+    {
+        pqxx::nontransaction asking(connection());
+        const pqxx::row row = asking.exec_params1("SELECT state, payload FROM jobq_await($1, $2, $3)", id, lease, event);
+        const std::string state = row[0].c_str();
+        if (state == "waiting")
+            throw Waiting();
+        if (state != "ready")
+            gone(state);
+        return text_of(row[1]);
+    }
+
+private:
+    friend class Worker;
+    const double heartbeat_seconds;
+    const std::string conninfo_;
+    mutable std::mutex mutex_;
+    std::condition_variable stopped_;
+    std::string reason_;
+    Text new_progress_;
+    std::unique_ptr<pqxx::connection> connection_;
+    Clock::time_point beat_at = Clock::now();    // of the thread that heartbeats
+    std::atomic<bool> reporting{false}, done{false};
+
+    void stop(const std::string &reason)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (reason_.empty() || reason == "lost")
+            reason_ = reason;
+        stopped_.notify_all();
+    }
+
+    Text take_progress()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        Text taken;
+        std::swap(taken, new_progress_);
+        return taken;
+    }
+
+    void keep_progress(const Text &progress)    // it could not be sent
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (!new_progress_)
+            new_progress_ = progress;
+    }
+
+    void gone(const std::string &state)
+    {
+        stop(state == "lost" ? "lost" : "cancel");
+        check();
+    }
+
+    Text transaction(const Work &work, const std::function<Text(pqxx::work &, const std::string &)> &last)
+    {
+        try {
+            pqxx::work own(connection());
+            const Text said = last(own, work(own));
+            own.commit();
+            return said;
+        } catch (const pqxx::sql_error &error) {
+            if (error.sqlstate() == "JQ001")
+                gone("lost");
+            throw;
+        }
+    }
+};
+
+// Returns the result of the job as JSON, or nothing.
+using Handler = std::function<Text(Job &)>;
+
+class Worker {
+public:
+    explicit Worker(Options options, std::string conninfo = "") : options_(std::move(options)), conninfo_(std::move(conninfo)) {}
+
+    void handle(const std::string &kind, Handler handler) { handlers_[kind] = std::move(handler); }
+
+    // Works until SIGTERM or SIGINT; the exit status. The process should end then, by _exit: handlers that were given up still run.
+    int run()
+    {
+        if (handlers_.empty())
+            throw OptionError("option \"handlers\" must name at least one kind");
+        sigset_t signals;
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGTERM);
+        sigaddset(&signals, SIGINT);
+        pthread_sigmask(SIG_BLOCK, &signals, nullptr);    // before there are threads: they are waited for below
+        open();
+        std::thread([this] { claim_all(); }).detach();
+        std::thread([this] { heartbeat_all(); }).detach();
+        while (!stopping_ && !signalled(signals)) {
+        }
+        stop_claims();
+        say("stopping, no claims any more");
+        std::thread([this] {
+            attempt([this](pqxx::nontransaction &own) { return one(own, "SELECT jobq_wake($1)", options_.worker_id); });
+        }).detach();
+        const auto begun = Clock::now();
+        while ((claiming_ || in_hand() > 0) && seconds_since(begun) < options_.grace && !signalled(signals)) {
+        }
+        const bool clean = give_back();
+        say("stopped");
+        return clean && !failed_ ? 0 : 1;
+    }
+
+private:
+    const Options options_;
+    const std::string conninfo_;
+    std::map<std::string, Handler> handlers_;
+    std::mutex mutex_;    // of running_
+    std::condition_variable changed_;
+    std::map<long, std::shared_ptr<Job>> running_;    // by lease
+    std::unique_ptr<pqxx::connection> claims_, beats_;
+    std::mutex beats_mutex_;
+    double wait_timeout_ = 0;
+    std::atomic<bool> stopping_{false}, claiming_{true}, failed_{false}, last_tries_{false};
+    std::mutex log_mutex_;
+
+    void say(const std::string &text)
+    {
+        std::lock_guard<std::mutex> lock(log_mutex_);
+        std::cerr << options_.worker_id << ": " << text << std::endl;
+    }
+
+    void say_lost(const Job &job) { say("job " + std::to_string(job.id) + " of kind " + job.kind + ": the lease is lost"); }
+
+    static bool signalled(const sigset_t &signals)
+    {
+        const timespec soon{0, 50000000};
+        return sigtimedwait(&signals, nullptr, &soon) > 0;
+    }
+
+    void stop_claims()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stopping_ = true;
+        changed_.notify_all();
+    }
+
+    std::vector<std::shared_ptr<Job>> held()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        std::vector<std::shared_ptr<Job>> jobs;
+        for (const auto &one : running_)
+            jobs.push_back(one.second);
+        return jobs;
+    }
+
+    size_t in_hand()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return running_.size();
+    }
+
+    // A second for handlers that look, then the others' jobs are released.
+    bool give_back()
+    {
+        for (const auto &job : held())
+            job->stop("stopping");
+        const auto begun = Clock::now();
+        while (in_hand() > 0 && seconds_since(begun) < 1)
+            rest(0.02);
+        const auto left = held();
+        last_tries_ = true;
+        // In a thread: a pooler whose server is away lets us wait.
+        auto state = std::make_shared<std::atomic<int>>(-1);
+        std::thread([this, left, state] {
+            bool clean = true;
+            for (const auto &job : left) {
+                job->reporting = true;
+                clean &= attempt([&job](pqxx::nontransaction &own) {
+                             return one(own, "SELECT jobq_release($1, $2)", job->id, job->lease);
+                         }).has_value();
+            }
+            *state = clean;
+        }).detach();
+        const auto asked = Clock::now();
+        while (*state < 0 && seconds_since(asked) < 6)
+            rest(0.02);
+        return *state == 1;
+    }
+
+    // ---- connections
+
+    // The first connections must work.
+    void open()
+    {
+        claims_ = connect(conninfo_);
+        beats_ = connect(conninfo_);
+        wait_timeout_ = options_.wait_timeout;
+        try {
+            pqxx::nontransaction own(*beats_);
+            one(own, "SELECT jobq_wake($1)", options_.worker_id);
+        } catch (const pqxx::sql_error &error) {
+            if (error.sqlstate() == "42883")
+                throw std::runtime_error(std::string("jobq is not in this database: ") + error.what());
+            if (error.sqlstate() != "55000")
+                throw;
+            wait_timeout_ = std::min(wait_timeout_, 2.0);    // not preloaded: nobody can wake it
+        }
+    }
+
+    struct Broken {
+    };
+
+    Text on_beats(const std::function<Text(pqxx::nontransaction &)> &function)
+    {
+        std::lock_guard<std::mutex> lock(beats_mutex_);
+        try {
+            if (!beats_)
+                beats_ = connect(conninfo_);
+            pqxx::nontransaction own(*beats_);
+            return function(own);
+        } catch (const std::exception &error) {
+            if (!is_broken(beats_.get(), error))
+                throw;
+            say(std::string("the connection is broken, trying again: ") + error.what());
+            beats_.reset();
+            throw Broken();
+        }
+    }
+
+    // Until it has arrived; nothing: refused, or given up.
+    Text attempt(const std::function<Text(pqxx::nontransaction &)> &function, std::string *refused = nullptr)
+    {
+        for (double pause = 0.1;; pause = std::min(pause * 2, 5.0)) {
+            try {
+                return on_beats(function);
+            } catch (const Broken &) {
+                if (last_tries_ && pause > 2)
+                    return {};
+                rest(pause);
+            } catch (const std::exception &error) {
+                say(std::string("refused: ") + error.what());
+                if (refused != nullptr)
+                    *refused = error.what();
+                return {};
+            }
+        }
+    }
+
+    // ---- claims
+
+    static std::string span(double seconds) { return std::to_string(seconds) + " s"; }
+
+    static Text span(const std::optional<double> &seconds) { return seconds ? Text(span(*seconds)) : Text(); }
+
+    std::string kinds() const
+    {
+        std::string list;
+        for (const auto &handler : handlers_)
+            list += (list.empty() ? "{\"" : ",\"") + std::regex_replace(handler.first, std::regex("[\\\\\"]"), "\\$&") + "\"";
+        return list + "}";
+    }
+
+    void claim_all()
+    {
+        double pause = 0.1;
+        while (!stopping_) {
+            int room;
+            {
+                std::unique_lock<std::mutex> lock(mutex_);
+                changed_.wait(lock, [this] { return stopping_ || static_cast<int>(running_.size()) < options_.slots; });
+                room = options_.slots - static_cast<int>(running_.size());
+            }
+            if (stopping_)
+                break;
+            try {
+                if (!claims_)
+                    claims_ = connect(conninfo_);
+                claim(room);
+                pause = 0.1;
+            } catch (const std::exception &error) {
+                if (!is_broken(claims_.get(), error)) {
+                    say(std::string("the claim was refused: ") + error.what());
+                    failed_ = true;
+                    stop_claims();
+                    break;
+                }
+                say(std::string("no connection for claims, trying again: ") + error.what());
+                claims_.reset();
+                std::unique_lock<std::mutex> lock(mutex_);
+                changed_.wait_for(lock, std::chrono::duration<double>(pause), [this] { return stopping_.load(); });
+                pause = std::min(pause * 2, 5.0);
+            }
+        }
+        claiming_ = false;
+    }
+
+    void claim(int room)
+    {
+        pqxx::nontransaction own(*claims_);
+        const Text timeout = span(options_.heartbeat_timeout);
+        const pqxx::result rows = own.exec_params(
+            "SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds "
+            "FROM jobq_claim($1, $2, $3::int, $4::text[], heartbeat_timeout => $5::interval)",
+            options_.queue, options_.worker_id, room, kinds(), or_null(timeout));
+        for (const auto &row : rows)
+            start(std::make_shared<Job>(row, conninfo_));
+        if (rows.empty())
+            own.exec_params("CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text)", options_.queue,
+                span(wait_timeout_), kinds(), options_.worker_id);
+    }
+
+    void start(const std::shared_ptr<Job> &job)
+    {
+        bool late;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            running_[job->lease] = job;
+            late = stopping_;
+        }
+        std::thread([this, job, late] {
+            if (late)
+                report(*job, "SELECT jobq_release($1, $2)");
+            else
+                call(*job);
+            std::lock_guard<std::mutex> lock(mutex_);
+            running_.erase(job->lease);
+            changed_.notify_all();
+        }).detach();
+    }
+
+    // From what the handler returned or threw to the report.
+    void call(Job &job)
+    {
+        std::function<void()> conclusion;
+        try {
+            const Text result = handlers_.at(job.kind)(job);
+            conclusion = [this, &job, result] { complete(job, result); };
+        } catch (const Waiting &) {
+        } catch (const Snooze &snooze) {
+            const std::string delay = span(snooze.delay);
+            conclusion = [this, &job, delay] { report(job, "SELECT jobq_snooze($1, $3::interval, $2)", delay); };
+        } catch (const Stop &stop) {
+            if (stop.reason == "cancel")
+                conclusion = [this, &job] { fail(job, Fail("cancelled")); };
+            else if (stop.reason == "stopping")
+                conclusion = [this, &job] { report(job, "SELECT jobq_release($1, $2)"); };
+        } catch (const Fail &error) {
+            conclusion = [this, &job, error] { fail(job, error); };
+        } catch (const std::exception &error) {
+            const std::string text = error.what();
+            conclusion = [this, &job, text] { fail(job, Fail(text)); };
+        } catch (...) {
+            conclusion = [this, &job] { fail(job, Fail("the handler threw what is no std::exception")); };
+        }
+        job.connection_.reset();
+        if (job.reporting.exchange(true) || job.done)
+            return;
+        if (job.cancelled() == "lost")
+            return say_lost(job);
+        const Text progress = job.take_progress();
+        if (progress)
+            report(job, "SELECT jobq_heartbeat($1, $2, $3::jsonb) IN ('held', 'cancel')", *progress);
+        if (conclusion)
+            conclusion();
+    }
+
+    // ---- reports
+
+    void complete(Job &job, const Text &result)
+    {
+        const std::string refused = report(job, "SELECT jobq_complete($1, $2, $3::jsonb)", or_null(result));
+        if (!refused.empty())
+            fail(job, Fail(refused));
+    }
+
+    void fail(Job &job, const Fail &error)
+    {
+        const std::string message(error.what());    // ends before a NUL
+        say("job " + std::to_string(job.id) + " of kind " + job.kind + ", attempt " + std::to_string(job.attempt) + ", has failed: " + message);
+        const Text retry_in = span(error.retry_in);
+        report(job, "SELECT jobq_fail($1, $2, $3, $4::interval, $5::boolean) IS NOT NULL", message, or_null(retry_in),
+            error.final ? "f" : "t");
+    }
+
+    // What the server refused it with, if it did.
+    template <typename... Values> std::string report(Job &job, const std::string &statement, const Values &...values)
+    {
+        std::string refused;
+        const Text state = attempt(
+            [&](pqxx::nontransaction &own) -> Text {
+                if (one(own, statement, job.id, job.lease, values...) == Text("t"))
+                    return Text("finished");
+                // Perhaps an earlier try has arrived, whose answer was lost.
+                return one(own, "SELECT jobq_heartbeat($1, $2)", job.id, job.lease);
+            },
+            &refused);
+        if (state && *state != "finished")
+            say_lost(job);
+        return refused;
+    }
+
+    // ---- heartbeats
+
+    double interval(const Job &job) const
+    {
+        double shortest = job.heartbeat_seconds;
+        if (options_.heartbeat_interval)
+            shortest = std::min(shortest, *options_.heartbeat_interval);
+        if (options_.heartbeat_timeout)
+            shortest = std::min(shortest, *options_.heartbeat_timeout / 3);
+        return shortest;
+    }
+
+    void heartbeat_all()
+    {
+        while (true) {
+            rest(0.05);
+            try {
+                std::vector<std::shared_ptr<Job>> due;
+                for (const auto &job : held()) {
+                    if (job->reporting || job->cancelled() == "lost")
+                        continue;
+                    if (seconds_since(job->beat_at) >= interval(*job))
+                        due.push_back(job);
+                    else if (seconds_since(job->beat_at) > 0.5)
+                        beat_with_progress(*job);
+                }
+                if (!due.empty())
+                    beat(due);
+            } catch (const Broken &) {
+                rest(0.5);
+            } catch (const std::exception &error) {
+                say(std::string("heartbeats were refused: ") + error.what());
+                rest(1);
+            }
+        }
+    }
+
+    void beat_with_progress(Job &job)
+    {
+        const Text progress = job.take_progress();
+        if (!progress)
+            return;
+        try {
+            heard(job, *on_beats([&](pqxx::nontransaction &own) {
+                return one(own, "SELECT jobq_heartbeat($1, $2, $3::jsonb)", job.id, job.lease, *progress);
+            }));
+        } catch (const Broken &) {
+            job.keep_progress(progress);
+            throw;
+        }
+    }
+
+    void beat(const std::vector<std::shared_ptr<Job>> &jobs)
+    {
+        std::string ids, leases;
+        for (const auto &job : jobs) {
+            ids += (ids.empty() ? "{" : ",") + std::to_string(job->id);
+            leases += (leases.empty() ? "{" : ",") + std::to_string(job->lease);
+        }
+        std::vector<std::string> states;    // in the order of the ids
+        on_beats([&](pqxx::nontransaction &own) {
+            for (const auto &row : own.exec_params("SELECT state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])", ids + "}", leases + "}"))
+                states.emplace_back(row[0].c_str());
+            return Text();
+        });
+        for (size_t place = 0; place < states.size(); ++place)
+            heard(*jobs[place], states[place]);
+    }
+
+    static void heard(Job &job, const std::string &state)
+    {
+        job.beat_at = Clock::now();
+        if (!job.reporting && state != "held" && state != "finished")
+            job.stop(state == "cancel" ? "cancel" : "lost");
+    }
+};
+
+}    // namespace jobq
