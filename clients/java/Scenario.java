@@ -29,7 +29,7 @@ public final class Scenario {
 
         String ask(String sql, Object... values) {
             while (true) {
-                boolean interrupted = Thread.interrupted();   // the driver would break its connection
+                boolean interrupted = Thread.interrupted();   // it is for the wait, not for this look
                 try {
                     if (connection == null) connection = DriverManager.getConnection(URL, properties());
                     return query(connection, sql, values);
