@@ -4,6 +4,7 @@
     runner.py [--client NAME...] [--scenario NAME...] [--way direct|pooler...] [--at-once N] [--limit SECONDS] [--table FILE]
     runner.py --tests          the programs' own tests alone, which come with every run of all scenarios
     runner.py --selftest       plants defects into a worker, each of which a scenario must find
+    runner.py --table-of LOG   the table of what runs have printed, without a server
     runner.py --list           programs, scenarios, and what each program lacks, without a server
 
 Wants what scripts/clients.sh makes: a server whose superuser reaches it by PGHOST and PGUSER, JOBQ_SERVER_DATA, JOBQ_SERVER_PORT,
@@ -148,6 +149,15 @@ def build(programs):
     return built
 
 
+def printed_results(log):
+    """Of several runs of one the last."""
+    found = {}
+    for line in Path(log).read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"(ok|not ok) - (\w+), (\w+): (\w+):", line):
+            found[match[2], match[4], match[3]] = None if match[1] == "ok" else line
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("client", "scenario", "way"):
@@ -155,6 +165,7 @@ def main():
     parser.add_argument("--at-once", type=int, default=3)
     parser.add_argument("--limit", type=float, default=120)
     parser.add_argument("--table")
+    parser.add_argument("--table-of")
     parser.add_argument("--selftest", action="store_true")
     parser.add_argument("--tests", action="store_true")
     parser.add_argument("--list", action="store_true")
@@ -167,6 +178,9 @@ def main():
                   f"lacks {program.lacks or 'nothing'}")
         for scenario in scenarios:
             print(f"{scenario.name}: {scenario.says}")
+        return 0
+    if given.table_of:
+        print(table(programs, scenarios, printed_results(given.table_of)), end="")
         return 0
     runs = Runs(given.at_once, given.limit)
     try:
