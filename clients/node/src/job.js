@@ -2,6 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { isBroken, isLostLease } from './connection.js';
 import { Cancelled, Suspended } from './errors.js';
+import { isFinished } from './outcome.js';
 import { AWAIT, AWAIT_JOBS, COMPLETE_MUST_HOLD, SLEEP, SPAWN, STEP, STEP_DONE } from './statements.js';
 import { specsOf } from './producers.js';
 import { toInterval, toJson, toTime } from './values.js';
@@ -81,7 +82,8 @@ export class Job {
             if (state !== 'run') this.#stopped(state);
             return this.#transaction(client, async () => {
                 const json = await body(client);
-                const [saved] = await this.#ask(client, STEP_DONE, name, json === undefined ? null : toJson(json, 'the result of the step'));
+                const text = json === undefined ? null : toJson(json, 'the result of the step');
+                const [saved] = await this.#ask(client, STEP_DONE, name, text);
                 return saved.result;
             });
         });
@@ -179,7 +181,7 @@ export class Job {
     async #find(error) {
         const state = await this.#attempt.host.verify(this.#attempt);
         if (state === 'held' || state === 'cancel') throw error;
-        if (state !== 'finished') this.#stopped('lost');
+        if (!isFinished(state)) this.#stopped('lost');
     }
 
     #ask(client, text, ...values) {

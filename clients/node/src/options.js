@@ -19,7 +19,10 @@ const connection = (value) => ['string', 'object', 'function'].includes(typeof v
 const OPTIONS = {
     queue: { environment: 'JOBQ_QUEUE', allowed: name(63), says: 'a name of 1 to 63 bytes', otherwise: () => 'default' },
     slots: { environment: 'JOBQ_SLOTS', numeric: true, allowed: count, says: 'a whole number from 1 to 1000', otherwise: () => 1 },
-    batch: { environment: 'JOBQ_BATCH', numeric: true, allowed: count, says: 'a whole number from 1 to 1000', otherwise: (given) => given.slots },
+    batch: {
+        environment: 'JOBQ_BATCH', numeric: true, allowed: count, says: 'a whole number from 1 to 1000',
+        otherwise: (given) => given.slots,
+    },
     versions: { allowed: list(int32), says: 'an array of up to 1000 whole numbers' },
     capabilities: { allowed: list(name(63)), says: 'an array of up to 1000 names of 1 to 63 bytes' },
     workerId: {

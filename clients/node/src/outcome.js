@@ -36,6 +36,9 @@ export function ofError(error, reason, state) {
     return failed(error);
 }
 
+/** What a heartbeat answers after a report of ours: gone where the queue keeps nothing. */
+export const isFinished = (state) => state === 'finished' || state === 'gone';
+
 // What an AbortSignal makes functions throw.
 const isStop = (error) => error instanceof Cancelled || error?.name === 'AbortError';
 

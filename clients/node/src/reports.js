@@ -2,7 +2,7 @@
 // break, and one by one where a batch was refused.
 import { isAgain, isBroken } from './connection.js';
 import { nameOf } from './logger.js';
-import { failed } from './outcome.js';
+import { failed, isFinished } from './outcome.js';
 import { COMPLETE_MANY, FAIL, HEARTBEAT, RELEASE_MANY, SNOOZE, leasesOf, resultsOf } from './statements.js';
 import { sleep } from './timing.js';
 import { toInterval } from './values.js';
@@ -141,7 +141,7 @@ export class Reports {
 
     // The lease is lost, unless it was an earlier report of ours that ended it, whose answer was lost with its connection.
     async #taken(attempt, taken) {
-        if (taken || (attempt.outcome.sent && await this.verify(attempt) === 'finished')) {
+        if (taken || (attempt.outcome.sent && isFinished(await this.verify(attempt)))) {
             if (attempt.outcome.what === 'release') this.log.info(`${nameOf(attempt.row)}: released`);
             return;
         }

@@ -100,7 +100,8 @@ export class Worker {
     }
 
     #handle(attempt) {
-        const { span, value } = processing(attempt.row, this.options, async () => this.options.handlers[attempt.row.kind](new Job(attempt)));
+        const handler = this.options.handlers[attempt.row.kind];
+        const { span, value } = processing(attempt.row, this.options, async () => handler(new Job(attempt)));
         attempt.span = span;
         value.then((result) => this.hand.returned(attempt, result), (error) => this.hand.threw(attempt, error))
             .finally(() => this.#giveBack(attempt));

@@ -8,6 +8,8 @@ import { losingProxy } from './proxy.mjs';
 const database = await newDatabase('broken');
 const { pool } = database;
 
+let theProxy;
+
 async function through(options, body) {
     const proxy = await losingProxy();
     try {
@@ -69,19 +71,49 @@ test('a failure whose answer was lost counts once', async () => {
 test('completing: the commit has happened, though its answer was lost', async () => {
     await pool.query('CREATE TABLE effects (job_id bigint, attempt int)');
     const id = await enqueue(pool, 'commit', {}, { kind: 'effect' });
+    const started = gate();
     await through({ queue: 'commit', handlers: { effect: (job) => job.completing(async (client) => {
+        await started.opened;
         await client.query('INSERT INTO effects VALUES ($1, $2)', [job.id, job.attempt]);
         theProxy.lose('COMMIT');
         return 'done';
     }) } }, async (proxy, worker, log) => {
         theProxy = proxy;
+        started.open();
         await becomesTrue(async () => proxy.lost === 1 && worker.hand.size === 0);
         assert.deepEqual(log.filter((line) => /failed|lease/.test(line)), []);
     });
     assert.deepEqual([(await database.job(id)).status, (await database.job(id)).attempts], ['completed', 1]);
     assert.equal(await database.value('SELECT count(*)::int FROM effects WHERE job_id = $1', [id]), 1);
 });
-let theProxy = { lose() {} };
+
+test('where the queue keeps nothing, the same', async () => {
+    await pool.query("SELECT jobq_create_queue('unkept', keep_completed => '0')");
+    const { open, opened } = gate();
+    const started = gate();
+    const plain = await enqueue(pool, 'unkept', {}, { kind: 'wait' });
+    const effect = await enqueue(pool, 'unkept', {}, { kind: 'effect' });
+    const handlers = {
+        wait: () => opened,
+        effect: (job) => job.completing(async (client) => {
+            await client.query('INSERT INTO effects VALUES ($1, $2)', [job.id, job.attempt]);
+            await started.opened;
+            theProxy.lose('COMMIT');
+        }),
+    };
+    await through({ queue: 'unkept', slots: 3, handlers }, async (proxy, worker, log) => {
+        theProxy = proxy;
+        started.open();
+        await becomesTrue(async () => proxy.lost === 1 && worker.hand.size === 1 && worker.claims.away);
+        proxy.lose('jobq_complete_many');
+        open();
+        await becomesTrue(() => proxy.lost === 2 && worker.hand.size === 0);
+        assert.deepEqual(log.filter((line) => /lost|failed/.test(line)), []);
+    });
+    assert.equal(await database.value('SELECT count(*)::int FROM effects WHERE job_id = $1', [effect]), 1);
+    assert.deepEqual([await database.job(plain), await database.job(effect)], [undefined, undefined]);
+});
+
 
 test('completing: the commit has not happened, and the attempt has failed', async () => {
     await pool.query("SELECT jobq_create_queue('uncommitted', backoff_base => '10 ms')");
