@@ -152,11 +152,11 @@ list_client_needs() {
         client=clients/${client%%_*}
         [ -e "$client/client.json" ] || continue
         for package in $(sed -n 's/^ *"needs": *\[\(.*\)\].*/\1/p' "$client/client.json" | tr -d '",'); do
-            if [ "$package" = node-pg ]; then
-                have_node_pg || need_node_pg
-            else
-                installed "$package" || need "$package, for $client" "$package"
-            fi
+            case $package in
+            node-pg) have_node_pg || need_node_pg ;;
+            npm) have npm || need "npm, for $client" npm ;;    # some releases of node bring their own
+            *) installed "$package" || need "$package, for $client" "$package" ;;
+            esac
         done
     done
 }
