@@ -1,0 +1,74 @@
+# frozen_string_literal: true
+
+module ActiveJob
+  module QueueAdapters
+    # Enqueues on ActiveRecord's connection: a job is part of the transaction that is open there.
+    #   config.active_job.queue_adapter = :jobq
+    #   config.active_job.queue_adapter = ActiveJob::QueueAdapters::JobqAdapter.new(record: "QueueRecord")   # another database
+    class JobqAdapter < (const_defined?(:AbstractAdapter) ? const_get(:AbstractAdapter) : Object)
+      # A retry depends on nothing any more. A key that outlives its job would answer the retry with the job that it replaces.
+      SETTLED = %w[depends_on on_dependency_failure].freeze
+      KEPT_KEY = %w[unique_key on_conflict unique_for].freeze
+      attr_reader :database
+
+      def initialize(record: "ActiveRecord::Base")
+        super()
+        @database = Jobq::ActiveJob::Database.new(record)
+      end
+
+      def enqueue(job)
+        put([job])
+      end
+
+      # The time is the job's scheduled_at.
+      def enqueue_at(job, _timestamp)
+        put([job])
+      end
+
+      # For perform_all_later; how many there are.
+      def enqueue_all(jobs)
+        put(jobs)
+        jobs.size
+      end
+
+      # The job is to commit and to roll back with the transaction.
+      def enqueue_after_transaction_commit?
+        false
+      end
+
+      private
+
+      # A job that enqueues itself while it is performed, as retry_on does, is replaced: both or neither.
+      def put(jobs)
+        performance = jobs.filter_map { |job| Jobq::ActiveJob::Performance.of(job) }.first
+        if performance
+          performance.completing(complete_first: true) { insert(jobs, performance) }
+        else
+          insert(jobs, nil)
+        end
+      end
+
+      def insert(jobs, performance)
+        specs = jobs.map { |job| spec_of(job, again: performance&.performs?(job)) }
+        rows = @database.rows(Jobq::Statements::ENQUEUE_JOBS, Jobq::Parameters.json(specs))
+        jobs.zip(rows) do |job, row|
+          job.provider_job_id = row["job_id"]
+          job.jobq_duplicate = !row["is_new"]
+          job.successfully_enqueued = true if job.respond_to?(:successfully_enqueued=)
+        end
+      end
+
+      def spec_of(job, again:)
+        options = job.jobq_options
+        options = options.except(*SETTLED, *(KEPT_KEY if options.key?("unique_for"))) if again
+        options.merge({ "queue" => job.queue_name, "kind" => job.class.name, "payload" => job.serialize,
+                        "priority" => job.priority, "run_at" => time_of(job.scheduled_at) }.compact)
+      end
+
+      # Until 7.0 a number.
+      def time_of(at)
+        at && (at.is_a?(Numeric) ? Time.at(at) : at).utc.iso8601(6)
+      end
+    end
+  end
+end

@@ -1,0 +1,18 @@
+# frozen_string_literal: true
+
+# A worker for jobq, the job queue in PostgreSQL.
+module Jobq; end
+
+require "pg"
+require "jobq/version"
+require "jobq/errors"
+require "jobq/options"
+require "jobq/connection"
+require "jobq/statements"
+require "jobq/outcome"
+require "jobq/job"
+require "jobq/hand"
+require "jobq/line"
+require "jobq/core"
+require "jobq/worker"
+require "jobq/serve"

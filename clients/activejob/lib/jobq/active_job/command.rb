@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+require "optparse"
+require "jobq-activejob"
+
+module Jobq
+  module ActiveJob
+    # The program jobq-activejob.
+    class Command
+      FLAGS = {
+        "--slots N" => :slots, "--batch N" => :batch, "--worker-id NAME" => :worker_id,
+        "--heartbeat-timeout SECONDS" => :heartbeat_timeout, "--heartbeat-interval SECONDS" => :heartbeat_interval,
+        "--wait-timeout SECONDS" => :wait_timeout, "--poll-interval SECONDS" => :poll_interval, "--grace SECONDS" => :grace
+      }.freeze
+      RAILS = "./config/environment.rb"
+
+      def self.run(arguments)
+        new(arguments).run
+      rescue OptionError, OptionParser::ParseError, LoadError, PG::Error => e
+        abort("jobq-activejob: #{e.message}")
+      end
+
+      def initialize(arguments)
+        @queues, @kinds, @requires = [], nil, []
+        @options = Jobq::Options.of_environment
+        rest = parser.parse(arguments)
+        raise OptionError, "unexpected argument: #{rest.first}" if rest.any?
+      end
+
+      def run
+        load_application
+        Jobq.serve(*workers)
+      end
+
+      private
+
+      def parser
+        OptionParser.new do |parser|
+          parser.banner = "usage: jobq-activejob [-r FILE] [-q QUEUE]... [options]"
+          parser.on("-r", "--require FILE", "the application; without, #{RAILS}") { |file| @requires << file }
+          parser.on("-q", "--queue NAME", "the queue to serve; several: a worker each, with as many slots") { |name| @queues << name }
+          parser.on("--kinds LIST", Array, "job classes; without, all that are loaded") { |kinds| @kinds = kinds }
+          FLAGS.each do |flag, name|
+            parser.on(flag, "JOBQ_#{name.upcase}") { |text| @options[name] = Jobq::Options.from_text(name, text) }
+          end
+        end
+      end
+
+      def load_application
+        @requires << RAILS if @requires.empty?
+        @requires.each { |file| require File.exist?(file) ? File.expand_path(file) : file }
+        return unless defined?(::Rails) && ::Rails.respond_to?(:application) && ::Rails.application
+
+        # Claims name the job classes, so all of them must be there.
+        ::Rails.application.config.eager_load_namespaces.each(&:eager_load!)
+      end
+
+      def workers
+        adapter = ::ActiveJob::Base.queue_adapter
+        unless adapter.is_a?(::ActiveJob::QueueAdapters::JobqAdapter)
+          raise OptionError, "ActiveJob's queue_adapter is #{adapter.class}, and not :jobq"
+        end
+
+        handlers = Handlers.new(adapter.database, @kinds)
+        made = queues.map { |queue| Worker.new(handlers: handlers, connection: adapter.database.parameters, **options_for(queue)) }
+        check_pool(adapter.database, made.sum { |worker| worker.options.slots })
+        made
+      end
+
+      def queues
+        return @queues if @queues.any?
+
+        [@options[:queue] || Jobq::Options::DEFAULTS[:queue]]
+      end
+
+      def options_for(queue)
+        own = @options.merge(queue: queue)
+        own[:worker_id] = "#{own[:worker_id]} #{queue}" if own[:worker_id] && queues.size > 1
+        own
+      end
+
+      def check_pool(database, slots)
+        return if database.pool_size >= slots
+
+        raise OptionError, "#{slots} slots need as many connections; ActiveRecord's pool has #{database.pool_size}"
+      end
+    end
+  end
+end

@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+module Jobq
+  module ActiveJob
+    # The handlers of a Jobq::Worker: each kind is the name of a job class.
+    class Handlers
+      attr_reader :keys
+
+      # Without kinds: all job classes that are loaded, and that this adapter enqueues.
+      def initialize(database, kinds = nil)
+        @database = database
+        @keys = kinds || Handlers.loaded
+      end
+
+      def self.loaded
+        ::ActiveJob::Base.descendants.select do |one|
+          one.name && one.queue_adapter.is_a?(::ActiveJob::QueueAdapters::JobqAdapter)
+        end.map(&:name).sort
+      end
+
+      def fetch(_kind)
+        method(:perform)
+      end
+
+      # What perform returns is none of jobq's results.
+      def perform(job)
+        data = Handlers.job_data(job)
+        Performance.new(job, data["job_id"], @database).run { ::ActiveJob::Base.execute(data) }
+        nil
+      ensure
+        @database.release
+      end
+
+      # What ActiveJob deserializes. Attempts of jobq's count as executions. A job that SQL or a schedule has enqueued needs no
+      # more than its arguments.
+      def self.job_data(job)
+        payload = job.payload.is_a?(Hash) ? job.payload : { "arguments" => Array(job.payload) }
+        defaults = {
+          "job_class" => job.kind, "job_id" => "jobq-#{job.id}", "queue_name" => job.queue, "priority" => job.priority,
+          "arguments" => [], "executions" => 0, "exception_executions" => {}, "enqueued_at" => job.created_at.utc.iso8601(6)
+        }
+        data = defaults.merge(payload)
+        data.merge("provider_job_id" => job.id, "executions" => data["executions"].to_i + job.attempt - 1)
+      end
+    end
+  end
+end

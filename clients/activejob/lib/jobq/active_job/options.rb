@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+module Jobq
+  # What makes ActiveJob's jobs jobq's, and back.
+  module ActiveJob
+    # In every job class: parameters of jobq_enqueue. A value may be a proc, which is called on the job when it is enqueued:
+    #   jobq unique_key: -> { "invoice #{arguments.first.id}" }, max_attempts: 5
+    # For one job: MyJob.set(jobq: { group_key: "a" }).perform_later
+    # A retry has those of the first enqueue: they travel in the payload.
+    module Options
+      extend ActiveSupport::Concern
+
+      INTERVALS = %i[unique_for heartbeat_timeout max_runtime].freeze
+      NAMES = (INTERVALS + %i[max_attempts unique_key on_conflict group_key concurrency_key depends_on on_dependency_failure
+                              version requires metadata]).freeze
+
+      included do
+        class_attribute :jobq_class_options, instance_accessor: false, instance_predicate: false, default: {}
+        attr_writer :jobq_duplicate
+        prepend Set if method_defined?(:set)
+      end
+
+      class_methods do
+        def jobq(**options)
+          self.jobq_class_options = jobq_class_options.merge(Options.checked(options))
+        end
+      end
+
+      def self.checked(options)
+        unknown = options.keys - NAMES
+        return options if unknown.empty?
+
+        raise ArgumentError, "jobq has no option #{unknown.join(', ')}; there are #{NAMES.sort.join(', ')}"
+      end
+
+      # Whether a job with its unique key was there already: provider_job_id is that job's.
+      def jobq_duplicate?
+        @jobq_duplicate == true
+      end
+
+      # The Jobq::Job that is performed: check, set_progress ...; nil where there is none, as with perform_now.
+      def jobq_job
+        Performance.of(self)&.job
+      end
+
+      def jobq_options
+        @jobq_options ||= self.class.jobq_class_options.merge(@jobq_given || {}).each_with_object({}) do |(name, value), found|
+          value = value.arity.zero? ? instance_exec(&value) : instance_exec(self, &value) if value.is_a?(Proc)
+          value = Parameters.interval(value) if INTERVALS.include?(name)
+          found[name.to_s] = value unless value.nil?
+        end
+      end
+
+      def enqueue(options = {})
+        take_jobq_options(options)
+        super
+      end
+
+      def serialize
+        jobq_options.empty? ? super : super.merge("jobq" => jobq_options)
+      end
+
+      def deserialize(job_data)
+        super
+        @jobq_options = job_data["jobq"] || {}
+      end
+
+      private
+
+      def take_jobq_options(options)
+        return unless options[:jobq]
+
+        @jobq_given = (@jobq_given || {}).merge(Options.checked(options[:jobq]))
+        @jobq_options = nil
+      end
+
+      # From 7.1 on jobs have a set, which enqueue and perform_all_later go by.
+      module Set
+        def set(options = {})
+          take_jobq_options(options)
+          super
+        end
+      end
+    end
+  end
+end

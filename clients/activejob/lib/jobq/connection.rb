@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require "json"
+require "pg"
+
+module Jobq
+  # A connection in autocommit mode. Parameters are texts or nil, each statement casts them; results are texts. No session state
+  # and no prepared statement: a pooler may hand each statement to another server connection.
+  class Connection
+    DEFAULTS = {
+      client_encoding: "UTF8", connect_timeout: 10, keepalives: 1, keepalives_idle: 30, keepalives_interval: 10,
+      keepalives_count: 3, tcp_user_timeout: 30_000
+    }.freeze
+    NEW_CONNECTION_CLASSES = %w[08 53 57 58].freeze
+    AGAIN = %w[40001 40P01 55P03].freeze
+    READ_ONLY = "25006"
+
+    # given: a Hash of libpq's parameters, or something with call that returns one.
+    def initialize(given, name, &on_notice)
+      parameters = given.respond_to?(:call) ? given.call : given
+      @raw = PG.connect(DEFAULTS.merge(fallback_application_name: name.byteslice(0, 63).scrub(""), **parameters))
+      @raw.set_notice_receiver { |notice| on_notice&.call(notice) }
+    end
+
+    attr_reader :raw
+
+    # The rows, as hashes of texts.
+    def rows(statement, *parameters)
+      @raw.exec_params(statement, parameters).to_a
+    end
+
+    def value(statement, *parameters)
+      row = rows(statement, *parameters).first
+      row&.values&.first
+    end
+
+    def transaction(&block)
+      @raw.transaction { block.call(self) }
+    end
+
+    def idle?
+      !@raw.finished? && @raw.status == PG::CONNECTION_OK && @raw.transaction_status == PG::PQTRANS_IDLE
+    end
+
+    def close
+      @raw.close unless @raw.finished?
+    rescue PG::Error
+      nil
+    end
+
+    # Whether the error takes another connection.
+    def broken?(error)
+      return true if @raw.finished? || @raw.status != PG::CONNECTION_OK
+
+      code = Jobq.sqlstate(error)
+      code.nil? || code == READ_ONLY || NEW_CONNECTION_CLASSES.include?(code[0, 2])
+    end
+
+    # Whether the same statement may succeed next time.
+    def self.again?(error)
+      AGAIN.include?(Jobq.sqlstate(error))
+    end
+  end
+
+  # Values as parameters.
+  module Parameters
+    ARRAY = PG::TextEncoder::Array.new(name: "text[]").freeze
+
+    module_function
+
+    def array(values)
+      values && ARRAY.encode(values.map { |value| value&.to_s })
+    end
+
+    def interval(delay)
+      return delay if delay.nil? || delay.is_a?(String)
+
+      format("%.6f seconds", delay.to_f)
+    end
+
+    # Raises JSON::GeneratorError for what is no JSON.
+    def json(value)
+      JSON.generate(value, max_nesting: 0)
+    end
+
+    def parsed(text)
+      text && JSON.parse(text, max_nesting: 0)
+    end
+
+    # What PostgreSQL takes as a text: valid UTF-8 without NUL.
+    def text(message)
+      message.to_s.dup.force_encoding(Encoding::UTF_8).scrub("?").gsub("\0", "\\\\0")
+    end
+  end
+
+  # How long to wait before the next try.
+  class Pause
+    FIRST = 0.1
+    LONGEST = 5.0
+
+    def initialize
+      reset
+    end
+
+    def take
+      pause = @next
+      @next = [@next * 2, LONGEST].min
+      pause * rand(0.5..1.0)
+    end
+
+    def reset
+      @next = FIRST
+    end
+  end
+end

@@ -1,0 +1,327 @@
+# frozen_string_literal: true
+
+module Jobq
+  # What a worker does besides running handlers: one thread claims and waits, one heartbeats and reports.
+  class Core
+    WAIT_WITHOUT_WAKE = 2.0
+    FIRST_POLL = 0.05
+    NOT_PRELOADED = "55000"
+    attr_reader :hand, :error
+
+    # begin_job makes a job of a row, run_job starts its handler; both are called by the thread that claims.
+    def initialize(options, kinds, given, log, begin_job:, run_job:, when_over:)
+      @options, @kinds, @log = options, kinds.sort, log
+      @begin_job, @run_job, @when_over = begin_job, run_job, when_over
+      @hand = Hand.new(options)
+      @wait_timeout = options.wait_timeout
+      @claims, @beats = %w[claims beats].map { |name| Line.new(name, options, given, @hand, log) }
+    end
+
+    # The first connections must work.
+    def start
+      @claims.open
+      look_at_the_server
+      @threads = [thread("claims") { claim_all }, thread("beats") { beat_all }]
+    rescue Broken, PG::Error
+      [@claims, @beats].each(&:close)
+      raise
+    end
+
+    def stop
+      first = !@hand.stopping?
+      return unless @hand.stop
+
+      what = first ? "stopping, no claims any more, #{@options.grace} s for handlers" : "stopping at once"
+      @log.info("#{@options.worker_id}: #{what}, #{@hand.in_hand.size} jobs in hand")
+    end
+
+    # Whether it has ended within that time.
+    def join(timeout = nil)
+      !@threads[1].join(timeout).nil?
+    end
+
+    def clean?
+      @error.nil? && !@hand.gave_up
+    end
+
+    def job_ended(job, outcome)
+      if outcome.what == :fail
+        @log.warn("#{@options.worker_id}: #{job} has failed: #{outcome.text}")
+      elsif outcome.what == :nothing && outcome.text == "lost" && job.cancelled != :lost
+        log_lost(job)
+      end
+      @hand.ended(job, outcome)
+    end
+
+    private
+
+    def thread(name, &block)
+      Thread.new(&block).tap do |made|
+        made.name = "jobq #{name}"
+        made.report_on_exception = true
+      end
+    end
+
+    def log_lost(job)
+      @log.warn("#{@options.worker_id}: #{job}: the lease is lost")
+    end
+
+    def look_at_the_server
+      @beats.rows(Statements::WAKE, @options.worker_id)
+    rescue PG::UndefinedFunction
+      database = @beats.open.raw.db
+      raise PG::Error, "jobq is not there: no jobq_wake() in database \"#{database}\" along its search_path. " \
+                       "CREATE EXTENSION jobq, in that database, makes it."
+    rescue PG::ObjectNotInPrerequisiteState => e
+      @log.info("#{@options.worker_id}: nobody can wake a wait here, so waits are short: #{e.message.strip}")
+      @wait_timeout = [@wait_timeout, WAIT_WITHOUT_WAKE].min
+    end
+
+    # ---- the thread that claims
+
+    def claim_all
+      claim_until_stopped
+    rescue StandardError => e   # whatever it is, the worker must not go on without claims
+      @log.error("#{@options.worker_id}: claims have ended: #{e.message.strip}")
+      @error = e
+      @hand.stop
+    ensure
+      @hand.no_more_claims
+      @claims.close
+    end
+
+    def claim_until_stopped
+      polls = 0
+      while (completions, room = @hand.next_claim)
+        begin
+          if claim(completions, room)
+            polls = 0
+          elsif @hand.go_away
+            wait(polls)
+            polls += 1
+          end
+        rescue Broken
+          @hand.disconnected
+          @claims.reconnect
+        end
+      end
+    end
+
+    # Whether there may be more.
+    def claim(completions, room)
+      rows = ask_for_jobs(completions, Statements.claim_parameters(@options, @kinds, room)) or return true
+      @hand.reported(completions.map(&:job))
+      rows.each do |row|
+        job = @begin_job.call(row)
+        @run_job.call(job) if @hand.claimed(job)
+      end
+      rows.any?
+    end
+
+    # nil: which of the completions is refused, or whether it is the claim, turns out one by one.
+    def ask_for_jobs(completions, parameters)
+      return @claims.rows(Statements::CLAIM, *parameters) if completions.empty?
+
+      @claims.rows(Statements::COMPLETE_AND_CLAIM, *parameters, *lease_parameters(completions.map(&:job)),
+                   results_of(completions))
+    rescue Broken
+      @hand.not_reported(completions)
+      raise
+    rescue PG::Error => e
+      again = Connection.again?(e)
+      raise if completions.empty? && !again
+
+      @hand.not_reported(completions, alone: !again)
+      nil
+    end
+
+    def wait(polls)
+      if @options.poll_interval
+        @hand.rest([FIRST_POLL * 2**[polls, 20].min, @options.poll_interval].min)
+      else
+        @claims.rows(Statements::WAIT, *Statements.wait_parameters(@options, @kinds, @wait_timeout))
+      end
+    end
+
+    # ---- the thread that heartbeats
+
+    def beat_all
+      beat_until_over
+    rescue StandardError => e
+      @log.error("#{@options.worker_id}: heartbeats have ended: #{e.full_message(highlight: false)}")
+      @error = e
+      @hand.stop
+    ensure
+      @beats.close
+      if @hand.gave_up
+        @log.error("#{@options.worker_id}: jobs that could not be reported: #{@hand.in_hand.map(&:id).join(', ')}")
+      end
+      @when_over.call
+    end
+
+    def beat_until_over
+      pause = Pause.new
+      retry_at = -Hand::NEVER
+      until (beat = @hand.next_beat(retry_at)).nothing?
+        retry_at = -Hand::NEVER
+        begin
+          do_beat(beat)
+          pause.reset
+        rescue Broken
+          @hand.wake_failed if beat.wake
+          @hand.not_reported(beat.reports)
+          @hand.beat_failed(beat.jobs)
+          retry_at = @hand.now + pause.take
+        end
+      end
+    end
+
+    def do_beat(beat)
+      @beats.open
+      wake if beat.wake
+      report_all(beat.reports)
+      heartbeat(beat.jobs)
+    end
+
+    def wake
+      @beats.rows(Statements::WAKE, @options.worker_id)
+    rescue PG::Error => e
+      return if Jobq.sqlstate(e) == NOT_PRELOADED
+
+      @log.warn("#{@options.worker_id}: the wait could not be woken: #{e.message.strip}")
+    end
+
+    def heartbeat(jobs)
+      plain = jobs.reject { |job| job.progress_is_new? && heartbeat_with_progress(job) }
+      return if plain.empty?
+
+      rows = @beats.rows(Statements::HEARTBEAT_MANY, *lease_parameters(plain))
+      plain.zip(rows) { |job, row| heard(job, row["state"]) }
+    rescue PG::Error => e
+      @log.error("#{@options.worker_id}: heartbeats were refused: #{e.message.strip}")
+    end
+
+    # Whether the progress was taken.
+    def heartbeat_with_progress(job)
+      progress = job.take_progress(@hand.now)
+      heard(job, ask_heartbeat(job, progress))
+      true
+    rescue Broken
+      job.give_progress_back(progress)
+      raise
+    rescue PG::Error => e
+      @log.error("#{@options.worker_id}: progress of #{job} was refused: #{e.message.strip}")
+      false
+    end
+
+    def ask_heartbeat(job, progress = nil)
+      @beats.rows(Statements::HEARTBEAT, job.id.to_s, job.lease.to_s, progress).first["jobq_heartbeat"]
+    end
+
+    def heard(job, state)
+      case state
+      when "held" then nil
+      when "cancel" then job.stop(:cancel)
+      else
+        log_lost(job) unless state == "finished"
+        @hand.lost(job, state)
+      end
+    end
+
+    # ---- reports
+
+    # Takes from the list what has been reported.
+    def report_all(reports)
+      %i[complete release].each do |what|
+        together = reports.select { |report| report.outcome.what == what && !report.outcome.alone }
+        next if together.empty?
+
+        report_together(what, together)
+        reports.reject! { |report| together.include?(report) }
+      end
+      until reports.empty?
+        report_alone(reports.first)
+        reports.shift
+      end
+    end
+
+    def report_together(what, reports)
+      jobs = reports.map(&:job)
+      jobs.each { |job| heartbeat_with_progress(job) if job.progress_is_new? }
+      rows = send_together(what, reports)
+      jobs.zip(rows) do |job, row|
+        if row["taken"] != "t"
+          find_out(job)
+        elsif what == :release
+          @log.info("#{@options.worker_id}: #{job} has been released")
+        end
+      end
+      @hand.reported(jobs)
+    rescue PG::Error => e
+      @hand.not_reported(reports, alone: !Connection.again?(e))
+    end
+
+    def send_together(what, reports)
+      parameters = lease_parameters(reports.map(&:job))
+      return @beats.rows(Statements::RELEASE_MANY, *parameters) if what == :release
+
+      @beats.rows(Statements::COMPLETE_MANY, *parameters, results_of(reports))
+    end
+
+    def report_alone(report)
+      job, outcome = report.job, report.outcome
+      heartbeat_with_progress(job) if job.progress_is_new? && outcome.what != :verify
+      find_out(job) unless report_or_fail(report)
+      @hand.reported([job])
+    rescue PG::Error => e
+      @hand.not_reported([report]) if Connection.again?(e)
+      return if Connection.again?(e)
+
+      @log.error("#{@options.worker_id}: #{job}: its report was refused: #{e.message.strip}")
+      @hand.reported([job])
+    end
+
+    def report_or_fail(report)
+      taken?(report.job, report.outcome)
+    rescue PG::Error => e
+      raise if Connection.again?(e)
+
+      @log.error("#{@options.worker_id}: the report of #{report.job} was refused: #{e.message.strip}")
+      taken?(report.job, Outcome.of(:fail, Outcome.describe(e)))
+    end
+
+    def taken?(job, outcome)
+      lease = [job.id.to_s, job.lease.to_s]
+      case outcome.what
+      when :complete, :release then send_together(outcome.what, [Hand::Report.new(job, outcome)]).first["taken"] == "t"
+      when :fail
+        given = [outcome.text, Parameters.interval(outcome.retry_in), outcome.retry.to_s]
+        !@beats.rows(Statements::FAIL, *lease, *given).first["jobq_fail"].nil?
+      when :snooze
+        @beats.rows(Statements::SNOOZE, lease[0], Parameters.interval(outcome.retry_in), lease[1]).first["jobq_snooze"] == "t"
+      else verified?(job, outcome)
+      end
+    end
+
+    # The handler completed the job in a transaction of its own: has that committed?
+    def verified?(job, outcome)
+      state = ask_heartbeat(job)
+      return %w[finished gone].include?(state) unless %w[held cancel].include?(state)
+
+      taken?(job, Outcome.of(:fail, outcome.text || "the transaction that completed the job has not committed"))
+    end
+
+    # The lease is lost: unless by an earlier report of our own, whose answer was lost with its connection.
+    def find_out(job)
+      log_lost(job) unless ask_heartbeat(job) == "finished"
+    end
+
+    def lease_parameters(jobs)
+      [Parameters.array(jobs.map(&:id)), Parameters.array(jobs.map(&:lease))]
+    end
+
+    def results_of(reports)
+      Parameters.array(reports.map { |report| report.outcome.result })
+    end
+  end
+end

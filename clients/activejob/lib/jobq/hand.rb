@@ -1,0 +1,312 @@
+# frozen_string_literal: true
+
+require "monitor"
+
+module Jobq
+  # The jobs that a worker has in hand: claimed, and not reported yet. Threads meet here, and nowhere else. No server: what is to
+  # be done next is told to the thread that claims and to the thread that heartbeats.
+  class Hand
+    LAST_LOOK = 1.0      # seconds in which handlers may notice that the worker stops
+    LAST_REPORTS = 5.0   # seconds in which the last reports must arrive
+    PROGRESS_EVERY = 1.0
+    NEVER = Float::INFINITY
+
+    Report = Struct.new(:job, :outcome)
+    # What the thread that heartbeats does next; nothing of it: it ends.
+    Beat = Struct.new(:wake, :reports, :jobs) do
+      def nothing?
+        !wake && reports.empty? && jobs.empty?
+      end
+    end
+
+    attr_reader :gave_up
+
+    def initialize(options)
+      @slots, @most, @longest, @grace = options.slots, options.most_claimed, options.heartbeat_interval, options.grace
+      @lock = Monitor.new
+      @changed = @lock.new_cond
+      @jobs = {}          # by lease: a job may come a second time before its first handler has ended
+      @running = {}       # leases whose handlers have not ended
+      @completions = []   # for the thread that claims, unless it is away
+      @reports = []
+      @in_flight = {}     # leases that are being reported
+      @claiming = true    # that thread has not ended
+      @away = false       # it waits for jobs, or for a connection
+      @must_wake = @abandoned = @gave_up = false
+      @stopped_at = @stop_at = @released_at = nil   # stop_at: the end of the grace
+    end
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    # ---- the thread that claims
+
+    # Blocks until a slot is free. The reports to complete on the way, and the room; nil: no claim any more.
+    def next_claim
+      @lock.synchronize do
+        @away = false
+        loop do
+          if @stop_at
+            @away = true
+            @changed.broadcast
+            return nil
+          end
+          room = [@slots - @running.size, @most].min
+          return [take_completions, room] if room.positive?
+
+          @changed.wait
+        end
+      end
+    end
+
+    # False: the worker is stopping, and the job goes back.
+    def claimed(job)
+      @lock.synchronize do
+        job.beat_at = now
+        @jobs[job.lease] = job
+        if @stop_at
+          @reports << Report.new(job, Outcome.of(:release))
+        else
+          @running[job.lease] = true
+        end
+        @changed.broadcast
+        @stop_at.nil?
+      end
+    end
+
+    # Before that thread sleeps; false: there is something to do.
+    def go_away
+      @lock.synchronize { @away = @completions.empty? && @stop_at.nil? }
+    end
+
+    # That thread has no connection: perhaps the other one has.
+    def disconnected
+      @lock.synchronize do
+        @away = true
+        @changed.broadcast
+      end
+    end
+
+    # Sleeps, unless it is to stop.
+    def rest(seconds)
+      ends = now + seconds
+      @lock.synchronize do
+        while @stop_at.nil? && (left = ends - now).positive?
+          @changed.wait(left)
+        end
+      end
+    end
+
+    def no_more_claims
+      @lock.synchronize do
+        @claiming = false
+        @away = true
+        @changed.broadcast
+      end
+    end
+
+    # ---- handlers
+
+    def ended(job, outcome)
+      @lock.synchronize do
+        @running.delete(job.lease)
+        if @jobs.key?(job.lease) && !job.abandoned
+          if outcome.what == :nothing
+            @jobs.delete(job.lease)
+          elsif outcome.what == :complete && !job.progress_is_new?
+            @completions << Report.new(job, outcome)
+          else
+            @reports << Report.new(job, outcome)
+          end
+        end
+        @changed.broadcast
+      end
+    end
+
+    def progressed
+      @lock.synchronize { @changed.broadcast }
+    end
+
+    def running?
+      @lock.synchronize { !@running.empty? }
+    end
+
+    def in_hand
+      @lock.synchronize { @jobs.values }
+    end
+
+    # ---- reports
+
+    def reported(jobs)
+      @lock.synchronize do
+        jobs.each do |job|
+          @jobs.delete(job.lease)
+          @in_flight.delete(job.lease)
+        end
+        @changed.broadcast
+      end
+    end
+
+    # They are to be sent again, by the thread that heartbeats.
+    def not_reported(reports, alone: false)
+      @lock.synchronize do
+        reports.each do |report|
+          @in_flight.delete(report.job.lease)
+          @reports << (alone ? Report.new(report.job, report.outcome.alone!) : report)
+        end
+        @changed.broadcast
+      end
+    end
+
+    # A heartbeat has been told so. Of a job whose report is under way the report's answer counts.
+    def lost(job, state)
+      @lock.synchronize do
+        return unless @running.key?(job.lease)
+
+        @jobs.delete(job.lease)
+        @changed.broadcast
+      end
+      job.stop(:lost) unless state == "finished"
+    end
+
+    # ---- the thread that heartbeats
+
+    # Blocks until something is to be done; not before retry_at, but for the end.
+    def next_beat(retry_at = -NEVER)
+      @lock.synchronize do
+        loop do
+          at = now
+          end_of_grace(at)
+          return Beat.new(false, [], []) if over?(at)
+
+          if at >= retry_at
+            beat = Beat.new(take_wake, take_reports, take_due(at))
+            return beat unless beat.nothing?
+          end
+          @changed.wait(wait_at_most(at, retry_at))
+        end
+      end
+    end
+
+    def wake_failed
+      @lock.synchronize { @must_wake = @claiming }
+    end
+
+    def beat_failed(jobs)
+      @lock.synchronize { jobs.each { |job| job.beat_at = -NEVER } }
+    end
+
+    # ---- the end
+
+    # The first call begins the grace, the second one ends it. False: it had ended before.
+    def stop
+      @lock.synchronize do
+        first = @stop_at.nil?
+        if first
+          @stopped_at = now
+          @stop_at = @stopped_at + @grace
+          @must_wake = true
+        else
+          @stop_at = [@stop_at, now].min
+        end
+        @changed.broadcast
+        first || @released_at.nil?
+      end
+    end
+
+    def stopping?
+      @lock.synchronize { !@stop_at.nil? }
+    end
+
+    private
+
+    # ---- under the lock
+
+    def take_completions
+      taken, @completions = @completions, []
+      taken.each { |report| @in_flight[report.job.lease] = true }
+    end
+
+    def take_reports
+      taken = (@away ? take_completions : []) + @reports
+      @reports = []
+      taken.each { |report| @in_flight[report.job.lease] = true }
+    end
+
+    def take_wake
+      wake, @must_wake = @must_wake, false
+      wake
+    end
+
+    def interval
+      (@jobs.each_value.map(&:heartbeat_every) + [@longest || NEVER]).min
+    end
+
+    def all_due_at
+      @jobs.each_value.map(&:beat_at).min + interval
+    end
+
+    def with_progress
+      @jobs.values.select { |job| job.progress_is_new? && @running.key?(job.lease) }
+    end
+
+    def due_at
+      return NEVER if @jobs.empty?
+
+      ([all_due_at] + with_progress.map { |job| job.progress_at + PROGRESS_EVERY }).min
+    end
+
+    def take_due(at)
+      return [] if @jobs.empty?
+      return with_progress.select { |job| job.progress_at + PROGRESS_EVERY <= at } if all_due_at > at
+
+      @jobs.each_value { |job| job.beat_at = at }
+      # One whose report is under way is left to the report: a heartbeat would wait for it.
+      @jobs.values.reject { |job| @in_flight.key?(job.lease) }
+    end
+
+    # nil: until something changes.
+    def wait_at_most(at, retry_at)
+      times = [at >= retry_at ? due_at : retry_at]
+      if @stop_at
+        times << @stopped_at + LAST_REPORTS if at < @stopped_at + LAST_REPORTS
+        if @released_at.nil?
+          times << @stop_at if at < @stop_at
+          times << @stop_at + LAST_LOOK + LAST_REPORTS
+        else
+          times << @released_at + LAST_LOOK unless @abandoned
+          times << @released_at + LAST_LOOK + LAST_REPORTS
+        end
+      end
+      earliest = times.min
+      earliest == NEVER ? nil : [earliest - at, 0.001].max
+    end
+
+    def end_of_grace(at)
+      return if @stop_at.nil? || at < @stop_at || @jobs.empty?
+
+      if @released_at.nil?
+        @released_at = at
+        @jobs.values.each { |job| job.stop(:stopping) } # rubocop:disable Style/HashEachMethods
+      end
+      return if @abandoned || at < @released_at + LAST_LOOK && !@running.empty?
+
+      @abandoned = true
+      @jobs.each do |lease, job|
+        next unless @running.key?(lease)
+
+        job.abandoned = true
+        @reports << Report.new(job, Outcome.of(:release))
+      end
+    end
+
+    def over?(at)
+      return false if @stop_at.nil?
+      # A wait that cannot be woken, since there is no connection for it, has nothing in hand.
+      return true if @jobs.empty? && (!@claiming || @away && at >= @stopped_at + LAST_REPORTS)
+
+      @gave_up = at >= (@released_at || @stop_at) + LAST_LOOK + LAST_REPORTS
+    end
+  end
+end

@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require "securerandom"
+require "socket"
+
+module Jobq
+  # The options of a worker, and what they may be. The names and their meaning: clients/README.md of the sources.
+  class Options
+    MOST = 1000
+    LONGEST = 365 * 86_400
+    LEAST = { heartbeat_timeout: 0.01, heartbeat_interval: 0.01, wait_timeout: 0, poll_interval: 0.01, grace: 0 }.freeze
+    DEFAULTS = {
+      queue: "default", slots: 1, batch: nil, versions: nil, capabilities: nil, worker_id: nil, heartbeat_timeout: nil,
+      heartbeat_interval: nil, wait_timeout: 30, poll_interval: nil, grace: 25
+    }.freeze
+    attr_reader(*DEFAULTS.keys)
+
+    def self.new_worker_id
+      "#{Socket.gethostname[0, 200]}-#{Process.pid}-#{SecureRandom.hex(4)}"
+    end
+
+    # What JOBQ_QUEUE, JOBQ_SLOTS and so on say, for Worker.new(**).
+    def self.of_environment(environment = ENV)
+      DEFAULTS.keys.each_with_object({}) do |name, found|
+        text = environment["JOBQ_#{name.to_s.upcase}"].to_s
+        found[name] = from_text(name, text) unless text.empty? || %i[versions capabilities].include?(name)
+      end
+    end
+
+    def self.from_text(name, text)
+      case name
+      when :queue, :worker_id then text
+      when :slots, :batch
+        raise wrong(name, text, "be an integer from 1 to #{MOST}") unless /\A[0-9]{1,9}\z/.match?(text)
+
+        text.to_i
+      else
+        raise wrong(name, text, "be a number of seconds") unless /\A[0-9]{1,12}(\.[0-9]{0,9})?\z/.match?(text)
+
+        text.to_f
+      end
+    end
+
+    def self.wrong(name, value, rule)
+      OptionError.new("option \"#{name}\" must #{rule}; it is #{value.inspect}")
+    end
+
+    def initialize(**given)
+      unknown = given.keys - DEFAULTS.keys
+      raise OptionError, "no option is called #{unknown.join(', ')}; there are #{DEFAULTS.keys.join(', ')}" if unknown.any?
+
+      DEFAULTS.merge(given).each { |name, value| instance_variable_set(:"@#{name}", value) }
+      @worker_id ||= self.class.new_worker_id
+      check
+      freeze
+    end
+
+    def most_claimed
+      [batch || slots, slots].min
+    end
+
+    private
+
+    def check
+      check_name(:queue, 63)
+      check_name(:worker_id, 255)
+      if worker_id.start_with?("backend:")
+        wrong(:worker_id, 'not begin with "backend:", which stands for workers without a name')
+      end
+      %i[slots batch].each do |name|
+        next if name == :batch && batch.nil?
+
+        wrong(name, "be an integer from 1 to #{MOST}") unless value(name).is_a?(Integer) && value(name).between?(1, MOST)
+      end
+      LEAST.each { |name, least| check_seconds(name, least) }
+      check_list(:versions, Integer)
+      check_list(:capabilities, String)
+    end
+
+    def value(name)
+      instance_variable_get(:"@#{name}")
+    end
+
+    def wrong(name, rule)
+      raise self.class.wrong(name, value(name), rule)
+    end
+
+    def check_name(name, most)
+      fits = value(name).is_a?(String) && value(name).bytesize.between?(1, most)
+      wrong(name, "be a text of 1 to #{most} bytes") unless fits
+    end
+
+    # Seconds, or a duration of ActiveSupport.
+    def check_seconds(name, least)
+      given = value(name)
+      return if given.nil? && DEFAULTS[name].nil?
+
+      number = given.respond_to?(:to_f) && !given.is_a?(String) && !given.nil? ? given.to_f : nil
+      wrong(name, "be a number of seconds from #{least} to #{LONGEST}") unless number&.between?(least, LONGEST)
+      instance_variable_set(:"@#{name}", number)
+    end
+
+    def check_list(name, of)
+      given = value(name)
+      return if given.nil? || given.is_a?(Array) && given.all?(of)
+
+      wrong(name, "be a list of #{of}")
+    end
+  end
+end

@@ -1,0 +1,46 @@
+# frozen_string_literal: true
+
+module Jobq
+  # The report of an attempt: from what its handler returned or threw. No server, no clock.
+  #   what       :complete, :fail, :snooze, :release; :verify: the handler has completed the job in a transaction that may not have
+  #              committed, the server knows; :nothing: there is nothing to report, text says why
+  #   alone      a batch with it was refused
+  Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, keyword_init: true) do
+    def self.of(what, text = nil, result: nil, retry_in: nil, retry_again: true)
+      new(what: what, text: text, result: result, retry_in: retry_in, retry: retry_again, alone: false)
+    end
+
+    def self.of_return(value, ended)
+      return of(:verify) if ended == :verify
+      return of(:nothing, ended.to_s) if ended
+      return of(:complete) if value.nil?
+
+      of(:complete, result: Parameters.json(value))
+    rescue JSON::JSONError, EncodingError, SystemStackError => e
+      of(:fail, Parameters.text("the result is no JSON: #{e.message}"))
+    end
+
+    # reason: why the handler was asked to stop, if it was.
+    def self.of_error(error, reason, ended)
+      return of(:verify, describe(error)) if ended == :verify
+      return of(:nothing, ended.to_s) if ended
+      return of(:nothing, "lost") if reason == :lost || Jobq.lost_lease?(error)
+
+      case error
+      when Stopping, Release then of(:release)
+      when Cancelled then of(:fail, "cancelled")
+      when Snooze then of(:snooze, retry_in: error.delay)
+      when Fail then of(:fail, Parameters.text(error.message), retry_in: error.retry_in, retry_again: error.retry)
+      else of(:fail, describe(error))
+      end
+    end
+
+    def self.describe(error)
+      Parameters.text(error.message.to_s.empty? ? error.class.name : "#{error.class}: #{error.message}")
+    end
+
+    def alone!
+      dup.tap { |again| again.alone = true }
+    end
+  end
+end

@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+module Jobq
+  # The SQL of workers and steps.
+  module Statements
+    CLAIM = <<~SQL
+      SELECT * FROM jobq_claim($1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
+    SQL
+    COMPLETE_AND_CLAIM = <<~SQL
+      SELECT * FROM jobq_complete_and_claim($8::bigint[], $9::bigint[], $10::jsonb[],
+                                            $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
+    SQL
+    WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text)"
+    WAKE = "SELECT jobq_wake($1::text)"
+
+    HEARTBEAT = "SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::jsonb)"
+    HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])"
+    COMPLETE_MANY = "SELECT job_id, completed AS taken FROM jobq_complete_many($1::bigint[], $2::bigint[], $3::jsonb[])"
+    COMPLETE_HELD = "SELECT jobq_complete($1::bigint, $2::bigint, $3::jsonb, must_hold => true)"
+    FAIL = "SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean)"
+    RELEASE_MANY = "SELECT job_id, released AS taken FROM jobq_release_many($1::bigint[], $2::bigint[])"
+    SNOOZE = "SELECT jobq_snooze($1::bigint, $2::interval, $3::bigint)"
+    ENQUEUE_JOBS = "SELECT job_id, is_new FROM jobq_enqueue_jobs($1::jsonb)"
+
+    STEP = "SELECT state, result FROM jobq_step($1::bigint, $2::bigint, $3::text)"
+    STEP_DONE = "SELECT state, result FROM jobq_step_done($1::bigint, $2::bigint, $3::text, $4::jsonb)"
+
+    module_function
+
+    # $1 to $7 of a claim.
+    def claim_parameters(options, kinds, batch)
+      [options.queue, options.worker_id, batch.to_s, Parameters.array(kinds), Parameters.array(options.versions),
+       Parameters.array(options.capabilities), Parameters.interval(options.heartbeat_timeout)]
+    end
+
+    def wait_parameters(options, kinds, timeout)
+      [options.queue, Parameters.interval(timeout), Parameters.array(kinds), Parameters.array(options.versions),
+       Parameters.array(options.capabilities), options.worker_id]
+    end
+  end
+end

@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+require "logger"
+
+module Jobq
+  # Serves one queue. Handlers are threads.
+  #   handlers     { "kind" => proc of a job }; or one that answers to keys and fetch
+  #   connection   libpq's parameters, a Hash, or something with call that returns one; without, PGHOST and the like
+  #   options      those of Options
+  class Worker
+    attr_reader :options
+
+    def initialize(handlers:, connection: {}, logger: Worker.standard_logger, **options)
+      @options = Options.new(**options)
+      @handlers, @given, @log = handlers, connection, logger
+      @connections = Connections.new(connection, "jobq #{@options.queue} #{@options.worker_id} handler")
+      @work, @threads, @when_over = Thread::Queue.new, [], -> {}
+    end
+
+    def self.standard_logger
+      Logger.new($stderr, progname: "jobq")
+    end
+
+    # Connects, and works in threads until stop. Signals are the caller's. when_over is called by a thread when all has ended.
+    def start(&when_over)
+      raise "this worker has been started before" if @core
+      raise OptionError, 'option "handlers" must name at least one kind' if @handlers.keys.empty?
+
+      core = Core.new(@options, @handlers.keys, @given, @log, begin_job: method(:begin_job), run_job: method(:run_job),
+                                                              when_over: when_over || -> {})
+      @core = core   # its threads use it at once
+      begin
+        core.start
+      rescue StandardError
+        @core = nil
+        raise
+      end
+      @log.info("#{@options.worker_id}: serves queue #{@options.queue.inspect}, #{@options.slots} slots, kinds " \
+                "#{@handlers.keys.sort.join(', ')}")
+    end
+
+    # No claims any more; handlers have their grace. Called again: the grace is over.
+    def stop
+      @core&.stop
+    end
+
+    def stopping?
+      !@core.nil? && @core.hand.stopping?
+    end
+
+    # Until it has stopped; whether it has. An error that ended it is thrown.
+    def join(timeout = nil)
+      return true unless @core
+      return false unless @core.join(timeout)
+
+      @connections.close unless left_handlers?
+      raise @core.error if @core.error
+
+      true
+    end
+
+    # Everything has been reported.
+    def clean?
+      @core.nil? || @core.clean?
+    end
+
+    # Whether some were given up when the grace was over, and still run.
+    def left_handlers?
+      !@core.nil? && @core.hand.running?
+    end
+
+    private
+
+    # ---- called by the thread that claims
+
+    def begin_job(row)
+      Job.new(row, @connections, @options.heartbeat_timeout) { @core.hand.progressed }
+    end
+
+    def run_job(job)
+      if @threads.size < @options.slots
+        @threads << Thread.new { handle_all }.tap { |thread| thread.name = "jobq slot #{@threads.size + 1}" }
+      end
+      @work << job
+    end
+
+    # ---- a slot
+
+    def handle_all
+      loop do
+        job = @work.pop
+        @core.job_ended(job, outcome_of(job))
+      end
+    end
+
+    def outcome_of(job)
+      value = @handlers.fetch(job.kind).call(job)
+      Outcome.of_return(value, job.ended)
+    rescue Exception => e # rubocop:disable Lint/RescueException -- what a handler throws is its job's
+      Outcome.of_error(e, job.cancelled, job.ended)
+    end
+  end
+end

@@ -1,0 +1,132 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+class PlainJob < ActiveJob::Base
+  def perform(*); end
+end
+
+class KeyedJob < ActiveJob::Base
+  jobq unique_key: -> { "key #{arguments.first}" }, max_attempts: 7, heartbeat_timeout: 90.seconds, metadata: { "team" => "red" }
+  jobq concurrency_key: ->(job) { job.arguments.last }
+  def perform(*); end
+end
+
+class EnqueueTest < JobqTest
+  def row(job, columns)
+    @server.rows("SELECT #{columns} FROM jobq.jobs WHERE id = $1::bigint", job.provider_job_id.to_s).first
+  end
+
+  def test_a_job_is_part_of_the_transaction
+    job = nil
+    ActiveRecord::Base.transaction do
+      job = later(PlainJob, 1)
+      assert_equal(0, count)
+    end
+    assert_equal({ "id" => job.provider_job_id.to_s, "kind" => "PlainJob", "status" => "pending" }, row(job, "id, kind, status"))
+  end
+
+  def test_a_rollback_takes_the_job_along
+    ActiveRecord::Base.transaction do
+      Effect.create!(name: "none")
+      later(PlainJob, 1)
+      raise ActiveRecord::Rollback
+    end
+    assert_raises(ZeroDivisionError) { ActiveRecord::Base.transaction { later(PlainJob, 1 / 0) } }
+    assert_equal([0, 0], [count, Effect.count])
+  end
+
+  def test_a_savepoint_takes_its_own_along
+    ActiveRecord::Base.transaction do
+      later(PlainJob, 1)
+      ActiveRecord::Base.transaction(requires_new: true) do
+        later(PlainJob, 2)
+        raise ActiveRecord::Rollback
+      end
+    end
+    assert_equal(1, count)
+  end
+
+  # The payload has the time in it: equal statements want a clock that stands still.
+  def test_the_query_cache_answers_no_enqueue
+    job = PlainJob.new(1).tap { |one| one.queue_name = @queue }
+    ActiveRecord::Base.cache do
+      same = ActiveRecord::Base.connection
+      counts = -> { same.select_value("SELECT count(*) FROM jobq.jobs WHERE queue = #{same.quote(@queue)}") }
+      assert_equal(0, counts.call)
+      ids = Time.stub(:now, Time.now) { Array.new(2) { enqueue_anew(job) } }
+      assert_equal(2, ids.uniq.size)
+      assert_equal(2, counts.call)
+    end
+    assert_equal(2, count)
+  end
+
+  # As a job of its own, with the payload of the first.
+  def enqueue_anew(job)
+    job.provider_job_id = nil
+    job.enqueue.provider_job_id
+  end
+
+  def test_time_and_priority
+    at = Time.utc(2040, 2, 3, 4, 5, 6.789r)
+    job = later(PlainJob, wait_until: at, priority: -5)
+    assert_equal({ "status" => "scheduled", "priority" => "-5", "at" => "2040-02-03 04:05:06.789" },
+                 row(job, "status, priority, run_at AT TIME ZONE 'UTC' AS at"))
+  end
+
+  def test_options_of_the_class_and_of_the_job
+    job = later(KeyedJob, 1, "ada", jobq: { max_attempts: 2, max_runtime: 1.minute })
+    assert_equal({ "unique_key" => "key 1", "max_attempts" => "2", "concurrency_key" => "ada", "heartbeat_timeout" => "00:01:30",
+                   "max_runtime" => "00:01:00", "team" => "red" },
+                 row(job, "unique_key, max_attempts, concurrency_key, heartbeat_timeout, max_runtime, metadata->>'team' AS team"))
+  end
+
+  def test_a_taken_key_is_told
+    first = later(KeyedJob, 1, "ada")
+    second = later(KeyedJob, 1, "ada")
+    assert_equal([false, true], [first.jobq_duplicate?, second.jobq_duplicate?])
+    assert_equal(first.provider_job_id, second.provider_job_id)
+    assert_equal(1, count)
+  end
+
+  def test_wrong_options_are_told
+    error = assert_raises(ArgumentError) { Class.new(ActiveJob::Base) { jobq uniqe_key: "a" } }
+    assert_match(/no option uniqe_key; there are concurrency_key, /, error.message)
+    assert_raises(ArgumentError) { later(PlainJob, jobq: { colour: 1 }) }
+    error = assert_raises(ActiveRecord::StatementInvalid) { later(PlainJob, priority: 40_000) }
+    assert_match(/argument "priority" is out of range/, error.message)
+    assert_equal(0, count)
+  end
+
+  def test_all_in_one_statement
+    jobs = [KeyedJob.new(2, "bob"), PlainJob.new(1), KeyedJob.new(1, "ada"), PlainJob.new(2).tap { |job| job.scheduled_at = Time.now.to_f + 3600 }]
+    jobs.each { |job| job.queue_name = @queue }
+    statements = []
+    listener = ->(*, payload) { statements << payload[:sql] unless payload[:name] == "SCHEMA" }
+    ActiveSupport::Notifications.subscribed(listener, "sql.active_record") do
+      assert_equal(4, ActiveJob::Base.queue_adapter.enqueue_all(jobs))
+    end
+    assert_equal(1, statements.size)
+    found = jobs.map { |job| row(job, "payload->'arguments'->>0 AS first, kind, status").values }
+    assert_equal([%w[2 KeyedJob pending], %w[1 PlainJob pending], %w[1 KeyedJob pending], %w[2 PlainJob scheduled]], found)
+  end
+
+  def test_without_prepared_statements
+    record = Class.new(ActiveRecord::Base) do
+      self.abstract_class = true
+      def self.name
+        "Unprepared"
+      end
+    end
+    record.establish_connection(adapter: "postgresql", prepared_statements: false)
+    adapter = ActiveJob::QueueAdapters::JobqAdapter.new(record: record)
+    job = PlainJob.new("it's").tap { |one| one.queue_name = @queue }
+    record.transaction do
+      adapter.enqueue(job)
+      assert_equal(0, count)
+    end
+    assert_equal({ "first" => "it's" }, row(job, "payload->'arguments'->>0 AS first"))
+  ensure
+    record&.remove_connection
+  end
+end

@@ -1,0 +1,241 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+class Recording < ActiveJob::Base
+  self.abstract_class = true if respond_to?(:abstract_class=)
+
+  def note(name)
+    Effect.create!(job: job_id, name: name.to_s)
+  end
+end
+
+class EffectJob < Recording
+  def perform(name)
+    note("#{name} #{executions} #{provider_job_id}")
+  end
+end
+
+class RetriedJob < Recording
+  class Busy < StandardError; end
+  jobq max_attempts: 3
+  retry_on Busy, wait: 1.hour, attempts: 3
+
+  def perform(errors)
+    note(executions)
+    error = errors[executions - 1]
+    raise error.constantize, "at #{executions}" if error
+  end
+end
+
+class UniqueJob < RetriedJob
+  jobq unique_key: "one"
+end
+
+class KeptKeyJob < RetriedJob
+  jobq unique_key: "one", unique_for: 1.hour
+end
+
+class DiscardedJob < Recording
+  discard_on ZeroDivisionError
+  def perform
+    1 / 0
+  end
+end
+
+class ExactJob < Recording
+  include Jobq::ActiveJob::Transactional
+  rescue_from(ZeroDivisionError) do |_error|
+    note("rescued after #{Effect.where(job: job_id).count} with #{self.class.connection_open?}")
+    retry_job if executions == 1
+  end
+
+  def self.connection_open?
+    ActiveRecord::Base.connection.transaction_open?
+  end
+
+  def perform(what)
+    note("written")
+    case what
+    when "steal" then Effect.connection.execute("SELECT 1") && Thief.steal(jobq_job.id)
+    when "divide" then 1 / 0 if executions == 1
+    when "rollback" then raise ActiveRecord::Rollback
+    when "retry" then retry_job(wait: 1.hour) if executions == 1
+    end
+  end
+end
+
+class RegretJob < Recording
+  def perform
+    return note("done") unless executions == 1
+
+    ActiveRecord::Base.transaction do
+      note("begun")
+      retry_job(wait: 1.hour)
+      raise ActiveRecord::Rollback
+    end
+  end
+end
+
+class PatientJob < Recording
+  def perform
+    note("started")
+    jobq_job.set_progress({ "percent" => 50 })
+    loop { jobq_job.pause(0.05) }
+  end
+end
+
+module Thief
+  # The lease goes to somebody else.
+  def self.steal(id)
+    other = Jobq::Connection.new({}, "thief")
+    other.rows("UPDATE jobq.jobs SET status = 'pending' WHERE id = $1::bigint", id.to_s)
+    other.rows("SELECT id FROM jobq_claim((SELECT queue FROM jobq.jobs WHERE id = $1::bigint), 'thief', heartbeat_timeout => '1 day')",
+               id.to_s)
+  ensure
+    other&.close
+  end
+end
+
+class PerformTest < JobqTest
+  def effects
+    Effect.uncached { Effect.order(:name).pluck(:name) }
+  end
+
+  def test_a_job_is_performed_and_knows_its_number
+    job = later(EffectJob, "a")
+    work
+    finish(job)
+    assert_equal(["a 1 #{job.provider_job_id}"], effects)
+  end
+
+  def test_what_sql_enqueues_is_performed
+    id = ask("SELECT jobq_enqueue($1::text, $2::jsonb, kind => 'EffectJob')", @queue, '{"arguments": ["from SQL"]}')
+    work
+    becomes("completed", "SELECT status FROM jobq.jobs WHERE id = $1::bigint", id)
+    assert_equal(["from SQL 1 #{id}"], effects)
+  end
+
+  def test_other_kinds_are_left_alone
+    ask("SELECT jobq_enqueue($1::text, kind => 'NoSuchJob')", @queue)
+    job = later(EffectJob, "a")
+    work
+    finish(job)
+    assert_equal(%w[pending completed], statuses)
+  end
+
+  def test_retry_on_replaces_the_job_and_counts_on
+    later(RetriedJob, %w[RetriedJob::Busy RetriedJob::Busy])
+    work
+    finish_all(%w[completed completed completed])
+    assert_equal(%w[1 2 3], effects)
+    assert_equal(%w[1 1 1], jobs.map { |job| job["attempts"] })
+  end
+
+  def test_other_errors_are_attempts_and_count_on
+    job = later(RetriedJob, %w[ArgumentError RetriedJob::Busy])
+    work
+    finish_all(%w[completed completed])
+    assert_equal(%w[1 2 3], effects)
+    assert_equal(%w[2 1], jobs.map { |one| one["attempts"] })
+    assert_equal("ArgumentError: at 1", ask("SELECT error FROM jobq.attempts WHERE job_id = $1::bigint", job.provider_job_id))
+  end
+
+  def test_what_retry_on_gives_up_fails
+    later(RetriedJob, ["RetriedJob::Busy"] * 9)
+    work
+    finish_all(%w[completed completed failed])
+    assert_equal(%w[1 2 3 4 5], effects)
+    assert_equal("RetriedJob::Busy: at 5", jobs.last["error"])
+  end
+
+  def test_a_retry_keeps_its_unique_key
+    later(UniqueJob, %w[RetriedJob::Busy])
+    work
+    becomes("1", "SELECT count(*) FROM jobq.jobs WHERE queue = $1::text AND status = 'scheduled' AND unique_key = 'one'", @queue)
+    assert(later(UniqueJob, []).jobq_duplicate?)
+    finish_all(%w[completed completed])
+    assert_equal(%w[1 2], effects)
+  end
+
+  def test_a_retry_is_not_answered_by_the_key_that_its_job_leaves
+    later(KeptKeyJob, %w[RetriedJob::Busy])
+    work
+    becomes("1", "SELECT count(*) FROM jobq.jobs WHERE queue = $1::text AND status = 'scheduled'", @queue)
+    assert(later(KeptKeyJob, []).jobq_duplicate?)
+    finish_all(%w[completed completed])
+    assert_equal(%w[1 2], effects)
+  end
+
+  def test_discard_on_completes
+    job = later(DiscardedJob)
+    work
+    finish(job)
+    assert_equal(1, count)
+  end
+
+  def test_an_error_rolls_back_before_rescue_from_sees_it
+    later(ExactJob, "divide")
+    work
+    finish_all(%w[completed completed])
+    assert_equal(["rescued after 0 with false", "written"], effects)
+  end
+
+  def test_an_effect_and_the_completion_commit_together
+    job = later(ExactJob, "go")
+    work
+    finish(job)
+    assert_equal(["written"], effects)
+    same = ask("SELECT e.xmin = j.xmin FROM effects e, jobq.jobs j WHERE j.id = $1::bigint", job.provider_job_id)
+    assert_equal("t", same)
+  end
+
+  def test_a_lost_lease_rolls_the_effect_back
+    job = later(ExactJob, "steal")
+    work
+    after = later(EffectJob, "after")
+    finish(after)
+    assert_equal(["after 1 #{after.provider_job_id}"], effects)
+    assert_equal("thief", ask("SELECT worker_id FROM jobq.jobs WHERE id = $1::bigint", job.provider_job_id))
+    assert_match(/job #{job.provider_job_id} of kind "ExactJob", attempt 1: the lease is lost/, @said.string)
+  end
+
+  def test_a_rollback_in_perform_fails_the_attempt
+    job = later(ExactJob, "rollback", jobq: { max_attempts: 1 })
+    work
+    finish(job, "failed")
+    assert_equal([], effects)
+    assert_equal("perform was rolled back", jobs.first["error"])
+  end
+
+  def test_a_retry_within_the_transaction_commits_with_it
+    later(ExactJob, "retry")
+    work
+    finish_all(%w[completed completed])
+    assert_equal(%w[written written], effects)
+    assert_empty(@said.string.lines.grep(/lost|failed/))
+  end
+
+  def test_a_retry_that_was_rolled_back_is_a_failed_attempt
+    later(RegretJob)
+    work
+    finish_all(%w[completed])
+    assert_equal(["done"], effects)
+    assert_equal("2", jobs.first["attempts"])
+  end
+
+  def test_a_job_hears_of_its_cancellation_and_reports_progress
+    job = later(PatientJob)
+    work(heartbeat_interval: 0.2)
+    becomes('{"percent": 50}', "SELECT progress FROM jobq.jobs WHERE id = $1::bigint", job.provider_job_id)
+    ask("SELECT jobq_cancel($1::bigint)", job.provider_job_id)
+    finish(job, "cancelled")
+  end
+
+  def test_without_a_worker_a_transactional_job_has_a_transaction
+    ExactJob.perform_now("rollback")
+    assert_equal([], effects)
+    ExactJob.perform_now("go")
+    assert_equal(["written"], effects)
+  end
+end

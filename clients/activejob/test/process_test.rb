@@ -1,0 +1,94 @@
+# frozen_string_literal: true
+
+require "open3"
+require_relative "helper"
+
+# The program, killed and stopped.
+class ProcessTest < JobqTest
+  APPLICATION = File.expand_path("application.rb", __dir__)
+  PROGRAM = File.expand_path("../exe/jobq-activejob", __dir__)
+  LIBRARY = File.expand_path("../lib", __dir__)
+
+  def start(environment = {}, *arguments)
+    command = [RbConfig.ruby, "-I", LIBRARY, PROGRAM, "-r", APPLICATION, "-q", @queue, *arguments]
+    @output = Tempfile.new("output")
+    @pid = spawn(environment, *command, in: File::NULL, out: @output, err: @output)
+  end
+
+  def ends
+    status = Timeout.timeout(LIMIT) { Process.wait2(@pid) }.last
+    @pid = nil
+    status
+  end
+
+  def teardown
+    if @pid
+      Process.kill(:KILL, @pid)
+      Process.wait(@pid)
+    end
+    super
+  end
+
+  def enqueue(kind, *arguments)
+    payload = JSON.generate({ "arguments" => arguments })
+    ask("SELECT jobq_enqueue($1::text, $2::jsonb, kind => $3::text)", @queue, payload, kind)
+  end
+
+  def expire
+    becomes("0", <<~SQL, @queue)
+      WITH silent AS (UPDATE jobq.jobs SET last_heartbeat = now() - interval '400 days' WHERE queue = $1::text AND status = 'processing'
+                      RETURNING id), ticked AS (SELECT count(*) FROM jobq_tick())
+      SELECT count(*) FROM silent
+    SQL
+  end
+
+  def killed_at(where)
+    id = enqueue("KilledJob")
+    start({ "KILL_AT" => where })
+    assert_equal(9, ends.termsig, File.read(@output))
+    assert_equal(%w[processing], statuses, where)
+    expire
+    start({ "KILL_AT" => "" })
+    finish_all(%w[completed completed])
+    assert_equal(%w[2 1], jobs.map { |job| job["attempts"] })
+    assert_equal([id], jobs.map { |job| job["id"] }.first(1))
+    assert_equal(%w[2 3], Effect.order(:name).pluck(:name), "the executions that were committed")
+  end
+
+  def test_killed_between_completion_and_enqueue_of_a_retry
+    killed_at("jobq_complete")
+  end
+
+  def test_killed_between_enqueue_and_commit_of_a_retry
+    killed_at("jobq_enqueue_jobs")
+  end
+
+  def test_term_ends_it_when_the_job_has_ended
+    enqueue("EchoJob", "a")
+    start
+    becomes("1", "SELECT count(*) FROM jobq.jobs WHERE queue = $1::text AND status = 'completed'", @queue)
+    Process.kill(:TERM, @pid)
+    assert_equal(0, ends.exitstatus, File.read(@output))
+    assert_equal(["a"], Effect.pluck(:name))
+  end
+
+  def test_two_queues
+    other = "#{@queue} other"
+    start({}, "-q", other, "--slots", "2")
+    [@queue, other].each { |queue| ask("SELECT jobq_enqueue($1::text, $2::jsonb, kind => 'EchoJob')", queue, '{"arguments": ["a"]}') }
+    [@queue, other].each { |queue| becomes("completed", "SELECT status FROM jobq.jobs WHERE queue = $1::text", queue) }
+    Process.kill(:TERM, @pid)
+    assert_equal(0, ends.exitstatus, File.read(@output))
+  ensure
+    ask("SELECT jobq_drop_queue($1::text, force => true)", other)
+  end
+
+  def test_wrong_options_are_told
+    { ["--slots", "0"] => "slots", ["--slots", "9"] => "pool has 5", ["--grace", "soon"] => "grace", ["--no-such"] => "no-such",
+      ["extra"] => "unexpected argument: extra" }.each do |arguments, says|
+      start({}, *arguments)
+      assert_equal(1, ends.exitstatus, arguments.inspect)
+      assert_includes(File.read(@output), says)
+    end
+  end
+end
