@@ -99,7 +99,7 @@ class EnqueueTest < JobqTest
   end
 
   def test_all_in_one_statement
-    jobs = [KeyedJob.new(2, "bob"), PlainJob.new(1), KeyedJob.new(1, "ada"), PlainJob.new(2).tap { |job| job.scheduled_at = Time.now.to_f + 3600 }]
+    jobs = [KeyedJob.new(2, "bob"), PlainJob.new(1), KeyedJob.new(1, "ada"), PlainJob.new(2).tap { |job| job.scheduled_at = in_an_hour }]
     jobs.each { |job| job.queue_name = @queue }
     statements = []
     listener = ->(*, payload) { statements << payload[:sql] unless payload[:name] == "SCHEMA" }
@@ -109,6 +109,24 @@ class EnqueueTest < JobqTest
     assert_equal(1, statements.size)
     found = jobs.map { |job| row(job, "payload->'arguments'->>0 AS first, kind, status").values }
     assert_equal([%w[2 KeyedJob pending], %w[1 PlainJob pending], %w[1 KeyedJob pending], %w[2 PlainJob scheduled]], found)
+  end
+
+  # Until 7.0 a number.
+  def in_an_hour
+    ActiveJob.version < Gem::Version.new("7.1") ? Time.now.to_f + 3600 : 1.hour.from_now
+  end
+
+  if ActiveJob.respond_to?(:perform_all_later)
+    def test_perform_all_later
+      jobs = [PlainJob.new(1).set(queue: @queue, wait: 1.hour, jobq: { max_attempts: 3 }), KeyedJob.new(1, "ada").set(queue: @queue)]
+      ActiveRecord::Base.transaction do
+        ActiveJob.perform_all_later(jobs)
+        assert_equal(0, count)
+      end
+      assert_equal([{ "status" => "scheduled", "max_attempts" => "3" }, { "status" => "pending", "max_attempts" => "7" }],
+                   jobs.map { |job| row(job, "status, max_attempts") })
+      assert(jobs.all?(&:successfully_enqueued?))
+    end
   end
 
   def test_without_prepared_statements
