@@ -1,0 +1,82 @@
+"""Functions that are enqueued, and called by a worker."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, Optional
+
+from django.db import transaction
+
+import jobq
+
+from .database import alias, connection
+
+OPTIONS = frozenset((
+    "queue", "priority", "run_at", "max_attempts", "unique_key", "on_conflict", "unique_for", "group_key", "concurrency_key",
+    "depends_on", "on_dependency_failure", "version", "requires", "heartbeat_timeout", "max_runtime", "metadata"))
+registry: Dict[str, "Task"] = {}
+
+
+def task(function: Optional[Callable[..., Any]] = None, *, name: Optional[str] = None, takes_job: bool = False,
+         atomic: bool = False, **options: Any) -> Any:
+    """Makes a function a task: @task, or @task(queue="mails", max_attempts=5).
+
+    name       the job's kind; without, MODULE.FUNCTION
+    takes_job  the first argument of the function is the jobq.Job: check(), set_progress() ...
+    atomic     the function and the completion of its job are one transaction of Django's: exactly once in this database
+    options    parameters of jobq_enqueue. A function among them is called with the arguments of the call"""
+    if function is None:
+        return functools.partial(task, name=name, takes_job=takes_job, atomic=atomic, **options)
+    made = Task(function, name or f"{function.__module__}.{function.__qualname__}", takes_job, atomic, _checked(options))
+    if made.name in registry:
+        raise ValueError(f"there are two tasks {made.name!r}")
+    registry[made.name] = made
+    return functools.update_wrapper(made, function)
+
+
+@dataclass
+class Task:
+    function: Callable[..., Any]
+    name: str
+    takes_job: bool
+    atomic: bool
+    options: Dict[str, Any] = field(default_factory=dict)
+    database: Optional[str] = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function, without a job."""
+        return self.function(*args, **kwargs)
+
+    def using(self, *, database: Optional[str] = None, **options: Any) -> "Task":
+        """The same task with other options."""
+        return replace(self, options={**self.options, **_checked(options)}, database=database or self.database)
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> int:
+        """The id of the job, which is part of the transaction that is open on Django's connection."""
+        spec = self.spec(*args, **kwargs)
+        return jobq.enqueue(connection(self.database), spec.pop("queue", "default"), spec.pop("payload"), **spec)
+
+    def spec(self, *args: Any, **kwargs: Any) -> Dict[str, Any]:
+        """For jobq.enqueue_jobs(), which enqueues many in one statement."""
+        options = {key: value(*args, **kwargs) if callable(value) else value for key, value in self.options.items()}
+        return {"kind": self.name, "payload": {"args": list(args), "kwargs": kwargs}, **options}
+
+    def perform(self, job: jobq.Job) -> Any:
+        """What a worker calls."""
+        payload = job.payload if isinstance(job.payload, dict) else {}
+        args, kwargs = payload.get("args", []), payload.get("kwargs", {})
+        call = functools.partial(self.function, *([job] if self.takes_job else []), *args, **kwargs)
+        if not self.atomic:
+            return call()
+        with transaction.atomic(using=self.database or alias()):
+            result = call()
+            job.complete_in(connection(self.database), result)
+        return result
+
+
+def _checked(options: Dict[str, Any]) -> Dict[str, Any]:
+    unknown = sorted(set(options) - OPTIONS)
+    if unknown:
+        raise TypeError(f"a task has no option {', '.join(unknown)}; there are {', '.join(sorted(OPTIONS))}")
+    return options

@@ -1,0 +1,15 @@
+#!/usr/bin/env python3
+"""Of the project of the tests."""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "src"), str(HERE.parent.parent / "python" / "src")]
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
+
+if __name__ == "__main__":
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)

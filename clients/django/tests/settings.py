@@ -1,0 +1,17 @@
+"""Of the tests. The server is the one that PGHOST, PGPORT and PGUSER name; Django makes a database of its own there."""
+
+import os
+
+SECRET_KEY = "of the tests"
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql", "NAME": os.environ.get("PGDATABASE", "postgres"),
+        "HOST": os.environ["PGHOST"], "PORT": os.environ.get("PGPORT", ""), "USER": os.environ.get("PGUSER", ""),
+        "PASSWORD": os.environ.get("PGPASSWORD", ""),
+    },
+}
+if "TEST_DATABASE" in os.environ:
+    DATABASES["default"]["NAME"] = os.environ["TEST_DATABASE"]
+INSTALLED_APPS = ["jobq_django", "shop"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True

@@ -1,0 +1,84 @@
+"""The tasks of the tests."""
+
+import os
+import signal
+
+from django.db import connection, transaction
+
+import jobq
+from jobq_django import task
+
+from .models import Order
+
+
+@task
+def charge(order_id, *, amount=1):
+    Order.objects.filter(pk=order_id).update(charged=amount)
+    return {"amount": amount}
+
+
+@task(queue="unused", max_attempts=7, unique_key=lambda product: f"product {product}", metadata={"team": "red"})
+def index(product):
+    return product
+
+
+@task(name="flaky", takes_job=True)
+def fail_first(job, times):
+    Order.objects.create(name=f"attempt {job.attempt}")
+    if job.attempt <= times:
+        raise jobq.Fail("not yet", retry_in=3600)
+    return job.attempt
+
+
+@task(takes_job=True, atomic=True)
+def exact(job, what):
+    Order.objects.create(name=f"{what} {job.attempt}")
+    if what == "error" and job.attempt == 1:
+        raise ValueError("no")
+    if what == "steal":
+        steal(job)
+    if what == "caught":
+        with transaction.atomic():
+            Order.objects.create(name="inner")
+    return what
+
+
+@task(takes_job=True)
+def patient(job):
+    job.set_progress({"percent": 50})
+    while True:
+        job.pause(0.05)
+
+
+@task
+def break_connection():
+    """The server ends this thread's connection; the next task must have another."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        pid = cursor.fetchone()[0]
+    with connection.copy().cursor() as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [pid])
+    Order.objects.count()
+
+
+def steal(job):
+    other = connection.copy()
+    with other.cursor() as cursor:
+        cursor.execute("UPDATE jobq.jobs SET status = 'pending' WHERE id = %s", [job.id])
+        cursor.execute("SELECT id FROM jobq_claim(%s, 'thief', heartbeat_timeout => '1 day')", [job.queue])
+    other.close()
+
+
+@task(takes_job=True, atomic=True)
+def killed(job, _):
+    """Its process is killed when the completion has been sent, before the commit."""
+    Order.objects.create(name=f"killed {job.attempt}")
+    if job.attempt == 1:
+        connection.execute_wrappers.append(kill_after_completion)
+
+
+def kill_after_completion(execute, sql, params, many, context):
+    result = execute(sql, params, many, context)
+    if "jobq_complete" in sql:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
