@@ -50,7 +50,7 @@ class Scenario:
 class Program:
     name: str
     title: str
-    command: list
+    command: list   # None: nothing but tests of its own
     directory: Path
     build: list = None
     tests: list = None
@@ -208,7 +208,8 @@ def run_tests(programs):
         done = subprocess.run(program.tests, cwd=program.directory, env={**os.environ, "PGDATABASE": database}, check=False,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said = done.stdout.decode(errors="replace").strip()
-        counts = " ".join(line for line in said.splitlines() if re.match(r"Ran \d|OK|# (pass|fail|skipped) \d", line))
+        counts = " ".join(line for line in said.splitlines()
+                          if re.match(r"Ran \d|OK|# (pass|fail|skipped) \d|\d+ passed, \d+ failed", line))
         print(f"{'ok' if done.returncode == 0 else 'not ok'} - {program.name}: tests of its own ({counts})", flush=True)
         if done.returncode != 0:
             wrong += 1
@@ -220,13 +221,14 @@ def play_all(runs, programs, scenarios, ways, table_file, tests):
     built = build(programs)
     wrong_tests = run_tests(built) if tests else 0
     planned = [(program, scenario, way) for program, scenario, way in itertools.product(built, scenarios, ways)
-               if way in scenario.ways and lacking(program, scenario.name, way) is None]
+               if program.command is not None and way in scenario.ways and lacking(program, scenario.name, way) is None]
     runs.play(planned)
     failed = sum(wrong is not None for wrong in runs.results.values()) + len(programs) - len(built) + wrong_tests
     passed = sum(wrong is None for wrong in runs.results.values()) + (
         sum(program.tests is not None for program in built) - wrong_tests if tests else 0)
     if table_file:
-        Path(table_file).write_text(table(programs, scenarios, runs.results), encoding="utf-8")
+        players = [program for program in programs if program.command is not None]
+        Path(table_file).write_text(table(players, scenarios, runs.results), encoding="utf-8")
     print(f"{passed} passed, {failed} failed")
     return 0 if passed and not failed else 1
 
