@@ -2,6 +2,7 @@
 
 # An application without Rails, for process_test.rb.
 require "jobq-activejob"
+require_relative "planted"
 
 ActiveRecord::Base.establish_connection(adapter: "postgresql", pool: 5)
 ActiveRecord::Base.logger = ActiveJob::Base.logger = Logger.new(File::NULL)

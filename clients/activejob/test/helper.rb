@@ -8,6 +8,7 @@ require "minitest/mock"
 require "tempfile"
 require "timeout"
 require "jobq-activejob"
+require_relative "planted"
 
 ActiveRecord::Base.establish_connection(adapter: "postgresql", pool: 20)
 ActiveRecord::Base.connection.execute(<<~SQL)
@@ -51,7 +52,7 @@ module Minitest
 end
 
 class JobqTest < Minitest::Test
-  LIMIT = 120
+  LIMIT = Integer(ENV.fetch("JOBQ_TEST_LIMIT", "120"))
   DUE = "UPDATE jobq.jobs SET run_at = now() - interval '1 minute' WHERE queue = $1::text AND status = 'scheduled' RETURNING id"
 
   def setup
