@@ -227,8 +227,7 @@ def play_all(runs, programs, scenarios, ways, table_file, tests):
     passed = sum(wrong is None for wrong in runs.results.values()) + (
         sum(program.tests is not None for program in built) - wrong_tests if tests else 0)
     if table_file:
-        players = [program for program in programs if program.command is not None]
-        Path(table_file).write_text(table(players, scenarios, runs.results), encoding="utf-8")
+        Path(table_file).write_text(table(programs, scenarios, runs.results), encoding="utf-8")
     print(f"{passed} passed, {failed} failed")
     return 0 if passed and not failed else 1
 

@@ -2,6 +2,7 @@
 
 
 def table(programs, scenarios, results):
+    programs = [program for program in programs if program.command is not None]
     lines = ["| | " + " | ".join(program.name for program in programs) + " |", "|---|" + "---|" * len(programs)]
     for scenario in scenarios:
         cells = [cell(program, scenario, results) for program in programs]
