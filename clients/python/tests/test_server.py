@@ -235,6 +235,24 @@ class SqlAlchemyTest(Base):
         self.assertTrue(worker.join(LIMIT))
         self.assertTrue(raised)
 
+    def test_a_lease_that_the_handler_finds_lost_is_logged(self):
+        def handler(job):
+            with psycopg.connect(autocommit=True) as other:
+                other.execute("SELECT jobq_release(%s, %s)", (job.id, job.lease))
+                other.execute("SELECT jobq_cancel(%s)", (job.id,))
+            with job.completing():
+                pass
+
+        with self.assertLogs("jobq", logging.WARNING) as logged:
+            job = jobq.enqueue(self.connection, self.queue, kind="x")
+            worker = jobq.Worker(self.queue, {"x": handler})
+            worker.start()
+            self.becomes("cancelled", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+            worker.stop()
+            self.assertTrue(worker.join(LIMIT))
+        self.assertEqual([line for line in logged.output if f"job {job} " in line and "the lease is lost" in line], logged.output)
+        self.assertEqual(len(logged.output), 1)
+
 
 class DrainTest(Base):
     def test_what_becomes_of_jobs(self):

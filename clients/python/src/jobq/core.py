@@ -82,11 +82,15 @@ class Core:
         if outcome.what == FAIL:
             log.warning("%s: job %d of kind %r, attempt %d, has failed: %s", self.options.worker_id, job.id, job.kind, job.attempt,
                         outcome.text)
-        elif outcome.what == NOTHING and outcome.text == "lost" and job.cancelled != "lost":
+        elif outcome.what == NOTHING and outcome.text == "lost":
             self._log_lost(job)
         self.hand.ended(job, outcome)
 
     def _log_lost(self, job: BaseJob) -> None:
+        """Once, whether a heartbeat, a report or the handler's own transaction has found it."""
+        if job.loss_is_logged:
+            return
+        job.loss_is_logged = True
         log.warning("%s: job %d of kind %r, attempt %d: the lease is lost", self.options.worker_id, job.id, job.kind, job.attempt)
 
     # ---- the thread that claims

@@ -42,6 +42,7 @@ class BaseJob:
         self.progress_is_new = False
         self.progress_at = float("-inf")
         self.abandoned = False
+        self.loss_is_logged = False
         self.ended: Optional[str] = None    # what it came to, if its handler or the server has seen to that
         self._progress: Optional[str] = None
         self._progressed: Callable[[], None] = lambda: None
