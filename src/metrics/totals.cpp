@@ -65,16 +65,7 @@ int *bucket_of(Oid database, uint64 hash) {
     return &buckets[(hash ^ core::mix64(database)) & static_cast<uint64>(shared->bucket_count - 1)];
 }
 
-DatabaseTotals *find_database(Oid oid) {
-    static int last = 0;
-    if (shared->databases[last].database == oid) return &shared->databases[last];
-    for (int i = 0; i < kMaxDatabases; i++) {
-        if (shared->databases[i].database != oid) continue;
-        last = i;
-        return &shared->databases[i];
-    }
-    return nullptr;
-}
+DatabaseTotals *find_database(Oid oid) { return jobq::find_database(shared->databases, oid); }
 
 void clear(SharedNumbers &numbers) {
     for (auto &number : numbers) pg_atomic_write_u64(&number, 0);

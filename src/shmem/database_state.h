@@ -126,6 +126,20 @@ struct SharedState {
     DatabaseState databases[kMaxDatabases];
 };
 
+// The part of a database in a table of shared memory that has one for each: a struct with a member `database`, InvalidOid
+// in a free one. nullptr: it has none. Under the lock of that table.
+template <typename PerDatabase>
+PerDatabase *find_database(PerDatabase (&databases)[kMaxDatabases], Oid oid) {
+    static int last = 0;
+    if (databases[last].database == oid) return &databases[last];
+    for (int i = 0; i < kMaxDatabases; i++) {
+        if (databases[i].database != oid) continue;
+        last = i;
+        return &databases[i];
+    }
+    return nullptr;
+}
+
 // nullptr without preload.
 SharedState *shared_state();
 LWLock *database_states_lock();

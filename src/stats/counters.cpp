@@ -94,16 +94,7 @@ core::Seen entered(const DatabaseCounters *database) {
     return {database->entered_limit, running_list(database, true), database->entered_count};
 }
 
-DatabaseCounters *find_database(Oid oid) {
-    static int last = 0;
-    if (shared->databases[last].database == oid) return &shared->databases[last];
-    for (int i = 0; i < kMaxDatabases; i++) {
-        if (shared->databases[i].database != oid) continue;
-        last = i;
-        return &shared->databases[i];
-    }
-    return nullptr;
-}
+DatabaseCounters *find_database(Oid oid) { return jobq::find_database(shared->databases, oid); }
 
 // nullptr when there is no room. Exclusive lock.
 DatabaseCounters *obtain_database(Oid oid) {

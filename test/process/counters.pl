@@ -8,12 +8,12 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
-use IPC::Run qw(start);
+use JobqRandomLoad;
 use JobqTest;
 use JobqTime;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time usleep);
+use Time::HiRes qw(time);
 
 my $node = preloaded('counters', conf => ['max_prepared_transactions = 10', 'jobq.max_counted_queues = 20', 'jobq.reconcile_interval = 1h',
     'jobq.tick_interval = 100ms']);
@@ -216,55 +216,8 @@ $node->reload;
 value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('resting', array_fill('{}'::jsonb, ARRAY[40000]))});
 # One of the queues keeps nothing.
 value($node, 'work', q{SELECT jobq_create_queue('load 1', keep_completed => '0', keep_failed => '0')});
-my $seconds = ($ENV{JOBQ_COUNTERS_SECONDS} // 10) / 4;
-my ($recounts, $unexpected) = (0, '');
-for my $round (1 .. 4)
-{
-    settings($node, 'jobq.enabled = on');
-    $node->reload;
-    my $begin = time;
-    my @clients = map { start_client($_, $begin + $seconds) } 1 .. 6;
-    while (time < $begin + $seconds / 2)
-    {
-        $recounts++;
-        run_sql($node, 'work', 'SELECT jobq_tick()');
-    }
-    run_sql($node, 'work', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim'});
-    $_->{run}->finish for @clients;
-    $unexpected .= join '', grep { /ERROR|FATAL/ && !/terminating connection/ } map { split /^/, ${ $_->{out} } } @clients;
-    # The counters are of now, the rows of a snapshot: nothing may change while they are compared.
-    settings($node, 'jobq.enabled = off');
-    $node->reload;
-    becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'nobody is left');
-    right("load $round, before a recount");
-}
-is($unexpected, '', 'no errors');
-diag(sprintf '%d jobs enqueued, %d recounts in %d s',
-    value($node, 'work', q{SELECT last_value FROM jobq.jobs_id_seq}), $recounts, 4 * $seconds);
-cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE queue LIKE 'load%'}), '>=', 3, 'there was a load');
-is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '0', 'a recount finds nothing to correct');
-is(value($node, 'work', q{SELECT count(*) FROM jobq.attempts WHERE job_id NOT IN (SELECT id FROM jobq.jobs)}), '0', 'no attempt of a job that is gone');
-right('after the load');
-
-done_testing();
-
-# A session that does everything at random.
-sub start_client
-{
-    my ($client, $until) = @_;
-    my $file = $node->basedir . "/client$client.sql";
-    unlink $file;
-    append_to_file($file, random_script($client, $until));
-    my $out = '';
-    return { out => \$out, run => start([ 'psql', '-XqAt', '-f', $file, $node->connstr('work') ], '>&', \$out) };
-}
-
-# Transactions that do everything, one after the other, until the time is over. Everything is random, the errors too.
-sub random_script
-{
-    my ($client, $until) = @_;
-    my $action = q{
-CREATE OR REPLACE PROCEDURE pg_temp.act(seed int) LANGUAGE plpgsql AS $$
+my $act = q{
+CREATE PROCEDURE pg_temp.act(seed int) LANGUAGE plpgsql AS $$
 DECLARE
     q text := 'load ' || seed % 3;
     many int := 1 + floor(random() * 5)::int;
@@ -286,24 +239,34 @@ BEGIN
         ELSE DELETE FROM jobq.jobs WHERE id IN (SELECT id FROM jobq.jobs WHERE queue = q LIMIT many FOR UPDATE SKIP LOCKED);
     END CASE;
 END $$;
-CREATE OR REPLACE PROCEDURE pg_temp.savepoints(seed int, depth int) LANGUAGE plpgsql AS $$
-BEGIN
-    CALL pg_temp.act(seed);
-    IF depth > 0 THEN
-        CALL pg_temp.savepoints(seed + 1, depth - 1);
-        CALL pg_temp.act(seed + depth);
-    END IF;
-    IF random() < 0.3 THEN RAISE EXCEPTION 'expected'; END IF;
-EXCEPTION WHEN raise_exception OR deadlock_detected THEN NULL;
-END $$;
-CREATE OR REPLACE PROCEDURE pg_temp.load(until timestamptz) LANGUAGE plpgsql AS $$
-BEGIN
-    WHILE clock_timestamp() < until LOOP
-        CALL pg_temp.savepoints(floor(random() * 100)::int, floor(random() * 3)::int);
-        IF random() < 0.3 THEN ROLLBACK; ELSE COMMIT; END IF;
-    END LOOP;
-END $$;
 };
-    $action .= "SET application_name = 'victim';\n" if $client == 1;
-    return $action . sprintf "CALL pg_temp.load(to_timestamp(%f));\n", $until;
+my $seconds = ($ENV{JOBQ_COUNTERS_SECONDS} // 10) / 4;
+my ($recounts, $unexpected) = (0, '');
+for my $round (1 .. 4)
+{
+    settings($node, 'jobq.enabled = on');
+    $node->reload;
+    my $begin = time;
+    my @clients = map { start_random_client($node, $act, $begin + $seconds, application_name => "client $_") } 1 .. 6;
+    while (time < $begin + $seconds / 2)
+    {
+        $recounts++;
+        run_sql($node, 'work', 'SELECT jobq_tick()');
+    }
+    run_sql($node, 'work', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'client 1'});
+    $unexpected .= join '', grep { !/terminating connection/ } end_random_clients(@clients);
+    # The counters are of now, the rows of a snapshot: nothing may change while they are compared.
+    settings($node, 'jobq.enabled = off');
+    $node->reload;
+    becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'nobody is left');
+    right("load $round, before a recount");
 }
+is($unexpected, '', 'no errors');
+diag(sprintf '%d jobs enqueued, %d recounts in %d s',
+    value($node, 'work', q{SELECT last_value FROM jobq.jobs_id_seq}), $recounts, 4 * $seconds);
+cmp_ok(value($node, 'work', q{SELECT count(*) FROM jobq.lane_directory WHERE queue LIKE 'load%'}), '>=', 3, 'there was a load');
+is(value($node, 'work', q{SELECT done FROM jobq_tick() WHERE duty = 'reconcile'}), '0', 'a recount finds nothing to correct');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.attempts WHERE job_id NOT IN (SELECT id FROM jobq.jobs)}), '0', 'no attempt of a job that is gone');
+right('after the load');
+
+done_testing();

@@ -7,7 +7,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 
-use IPC::Run ();
+use JobqRandomLoad;
 use JobqSleep;
 use JobqTest;
 use PostgreSQL::Test::Utils;
@@ -237,28 +237,8 @@ settings($node, 'jobq.max_metric_series = 6', 'jobq.enabled = on');
 $node->restart;
 $begin->();
 my $until = time + ($ENV{JOBQ_METRICS_SECONDS} // 8);
-my @clients = map { start_client($_, $until) } 1 .. 6;
-$_->{run}->finish for @clients;
-is(join('', grep { /ERROR|FATAL/ } map { split /^/, ${ $_->{out} } } @clients), '', 'no errors');
-settings($node, 'jobq.enabled = off');
-$node->reload;
-becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'nobody is left');
-right('the laws hold after a random load');
-cmp_ok(total('jobs_enqueued_total', '{"overflow": "true"}'), '>', 0, 'some of it without names');
-cmp_ok(total('jobs_claimed_total'), '>', 20, 'there was a load');
-is(total('missed_transactions_total'), '0', 'nothing is missing');
-diag(sprintf '%d jobs enqueued, %d claimed', total('jobs_enqueued_total'), total('jobs_claimed_total'));
-
-done_testing();
-
-# Sessions that do everything at random, in savepoints that stay or go.
-sub start_client
-{
-    my ($client, $end) = @_;
-    my $script = $node->basedir . "/client$client.sql";
-    unlink $script;
-    append_to_file($script, q{
-CREATE OR REPLACE PROCEDURE pg_temp.act(seed int) LANGUAGE plpgsql AS $$
+my $act = q{
+CREATE PROCEDURE pg_temp.act(seed int) LANGUAGE plpgsql AS $$
 DECLARE
     q text := 'load ' || seed % 3;
     k text := 'k' || seed % 4;
@@ -276,24 +256,16 @@ BEGIN
         ELSE DELETE FROM jobq.jobs WHERE id IN (SELECT id FROM jobq.jobs WHERE queue = q LIMIT many FOR UPDATE SKIP LOCKED);
     END CASE;
 END $$;
-CREATE OR REPLACE PROCEDURE pg_temp.savepoints(seed int, depth int) LANGUAGE plpgsql AS $$
-BEGIN
-    CALL pg_temp.act(seed);
-    IF depth > 0 THEN
-        CALL pg_temp.savepoints(seed + 1, depth - 1);
-        CALL pg_temp.act(seed + depth);
-    END IF;
-    IF random() < 0.3 THEN RAISE EXCEPTION 'expected'; END IF;
-EXCEPTION WHEN raise_exception OR deadlock_detected OR unique_violation THEN NULL;
-END $$;
-CREATE OR REPLACE PROCEDURE pg_temp.load(until timestamptz) LANGUAGE plpgsql AS $$
-BEGIN
-    WHILE clock_timestamp() < until LOOP
-        CALL pg_temp.savepoints(floor(random() * 100)::int, floor(random() * 3)::int);
-        IF random() < 0.3 THEN ROLLBACK; ELSE COMMIT; END IF;
-    END LOOP;
-END $$;
-} . sprintf "CALL pg_temp.load(to_timestamp(%f));\n", $end);
-    my $out = '';
-    return { out => \$out, run => IPC::Run::start([ 'psql', '-XqAt', '-f', $script, $node->connstr('work') ], '>&', \$out) };
-}
+};
+my @clients = map { start_random_client($node, $act, $until) } 1 .. 6;
+is(join('', end_random_clients(@clients)), '', 'no errors');
+settings($node, 'jobq.enabled = off');
+$node->reload;
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'nobody is left');
+right('the laws hold after a random load');
+cmp_ok(total('jobs_enqueued_total', '{"overflow": "true"}'), '>', 0, 'some of it without names');
+cmp_ok(total('jobs_claimed_total'), '>', 20, 'there was a load');
+is(total('missed_transactions_total'), '0', 'nothing is missing');
+diag(sprintf '%d jobs enqueued, %d claimed', total('jobs_enqueued_total'), total('jobs_claimed_total'));
+
+done_testing();
