@@ -4,7 +4,8 @@
 #   CLIENT="python node" SCENARIO="cancel poison" WAY=direct    some of them
 #   SELFTEST=1                                                  whether the scenarios find planted defects
 #   TESTS=1                                                     the libraries' own tests alone
-#   TABLE=1                                                     writes the table of results into clients/README.md
+#   SPEED=1 [ROUNDS=3] [SECONDS_EACH=3]                         instead: jobs a second of each program with a handler that does nothing
+#   TABLE=1                                                     writes the table of results, or of speeds, into clients/README.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh clients
@@ -24,7 +25,8 @@ printf '%s\n' 'local all all trust' 'host all all 127.0.0.1/32 scram-sha-256' >"
 if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/clients" "$SCRATCH/hba.conf"; fi
 
 scratch_server server "shared_preload_libraries = 'jobq'" "hba_file = '$SCRATCH/hba.conf'" "listen_addresses = '127.0.0.1'" \
-    "port = $JOBQ_SERVER_PORT" "max_connections = 300" "jobq.cancel_grace = '1 h'"
+    "port = $JOBQ_SERVER_PORT" "max_connections = 300" "jobq.cancel_grace = '1 h'" \
+    "fsync = $([ "${SPEED-}" = 1 ] && echo on || echo off)"
 export PGPORT=$JOBQ_SERVER_PORT JOBQ_PASSWORD JOBQ_SERVER_PORT JOBQ_SERVER_DATA=$SCRATCH/server
 export NODE_PATH; NODE_PATH=$(node_path)
 export PYTHONDONTWRITEBYTECODE=1
@@ -37,14 +39,17 @@ if [ -n "${LIMIT-}" ]; then arguments+=(--limit "$LIMIT"); fi
 if [ -n "${AT_ONCE-}" ]; then arguments+=(--at-once "$AT_ONCE"); fi
 if [ "${SELFTEST-}" = 1 ]; then arguments+=(--selftest); fi
 if [ "${TESTS-}" = 1 ]; then arguments+=(--tests); fi
+if [ "${SPEED-}" = 1 ]; then arguments+=(--speed --rounds "${ROUNDS-3}" --seconds "${SECONDS_EACH-3}"); fi
 if [ "${TABLE-}" = 1 ]; then arguments+=(--table "$SCRATCH/clients/table.md"); fi
 status=0
 (cd "$SCRATCH" && run_group /usr/bin/python3 "$SCRATCH/clients/scenarios/runner.py" ${arguments[@]+"${arguments[@]}"}) || status=$?
 if [ "${TABLE-}" = 1 ] && [ -e "$SCRATCH/clients/table.md" ]; then
-    awk -v table="$SCRATCH/clients/table.md" '
-        /^<!-- end of table -->/ { inside = 0 }
+    kind=table
+    if [ "${SPEED-}" = 1 ]; then kind=speeds; fi
+    awk -v table="$SCRATCH/clients/table.md" -v kind=$kind '
+        $0 == "<!-- end of " kind " -->" { inside = 0 }
         !inside { print }
-        /^<!-- table: made by make clients TABLE=1 -->/ { inside = 1; print ""; while ((getline line < table) > 0) print line; print "" }
+        index($0, "<!-- " kind ": made by make clients ") == 1 { inside = 1; print ""; while ((getline line < table) > 0) print line; print "" }
     ' clients/README.md >"$SCRATCH/README.md"
     cat "$SCRATCH/README.md" >clients/README.md
 fi

@@ -3,6 +3,7 @@
 
     runner.py [--client NAME...] [--scenario NAME...] [--way direct|pooler...] [--at-once N] [--limit SECONDS] [--table FILE]
     runner.py --tests          the programs' own tests alone, which come with every run of all scenarios
+    runner.py --speed          jobs a second of each program instead, see speed.py [--rounds N] [--seconds N] [--table FILE]
     runner.py --selftest       plants defects into a worker, each of which a scenario must find
     runner.py --table-of LOG   the table of what runs have printed, without a server
     runner.py --list           programs, scenarios, and what each program lacks, without a server
@@ -28,6 +29,7 @@ import psycopg
 import yaml
 
 import places
+import speed
 from play import Play
 from table import table
 
@@ -168,6 +170,9 @@ def main():
     parser.add_argument("--table-of")
     parser.add_argument("--selftest", action="store_true")
     parser.add_argument("--tests", action="store_true")
+    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     scenarios = chosen(read_scenarios(), given.scenario, "scenario")
@@ -187,11 +192,23 @@ def main():
         if given.selftest:
             from selftest import selftest
             return selftest(runs, scenarios, read_programs())
+        if given.speed:
+            return show_speeds(runs, programs, given)
         if given.tests:
             scenarios = []
         return play_all(runs, programs, scenarios, given.way or WAYS, given.table, tests=not given.scenario)
     finally:
         runs.end()
+
+
+def show_speeds(runs, programs, given):
+    there = [program for program in build(programs) if program.command is not None]
+    found = speed.speeds(runs.server, runs.users[0], there, given.rounds, given.seconds)
+    shown = speed.table(there, found)
+    if given.table:
+        Path(given.table).write_text(shown, encoding="utf-8")
+    print(shown, end="")
+    return 0 if len(there) == sum(program.command is not None for program in programs) else 1
 
 
 def run_tests(programs):
