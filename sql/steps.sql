@@ -77,6 +77,11 @@ SELECT event, detail FROM jobq_log(:order) WHERE event LIKE 'step%' OR event LIK
 UPDATE jobq.jobs SET lost_attempts = 2, _company_lease = 5 WHERE id = :order;
 SELECT state FROM jobq_step_done(:order, :l, 'ship');
 SELECT lost_attempts, _company_lease, last_heartbeat > started_at AS heard FROM jobq.jobs WHERE id = :order;
+-- What was saved before is no progress: a job that comes so far each time, and kills its workers behind it, is one.
+SELECT state FROM jobq_spawn(:order, :l, 'parts', '[]');
+UPDATE jobq.jobs SET lost_attempts = 2, _company_lease = 5, last_heartbeat = started_at WHERE id = :order;
+SELECT d.state AS done, s.state AS spawned FROM jobq_step_done(:order, :l, 'ship') d, jobq_spawn(:order, :l, 'parts', '[]') s;
+SELECT lost_attempts, _company_lease, last_heartbeat > started_at AS heard FROM jobq.jobs WHERE id = :order;
 SELECT jobq_complete(:order, :l);
 
 -- A job with saved steps has begun: no enqueue replaces it, no full queue drops it.

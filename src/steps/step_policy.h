@@ -37,6 +37,10 @@ constexpr bool jobs_have_ended(StepKind kind, int ended, int count) noexcept {
     return kind == StepKind::Any ? ended > 0 : ended == count;
 }
 
+// What a step that is saved is for its job. One that was saved before is a sign of life and no progress: what its worker
+// does behind it may kill that again and again.
+constexpr EventKind event_of_saving(bool known) noexcept { return known ? EventKind::Heartbeat : EventKind::StepSaved; }
+
 enum class StepState : std::uint8_t { Done, Timeout, Waiting };
 const char *step_state_name(StepState state) noexcept;
 // False when `label` is none; `*state` is then left alone.

@@ -80,9 +80,8 @@ PGDLLEXPORT Datum jobq_step_done(PG_FUNCTION_ARGS) {
         change_held(&job, 1, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
             saved = {};
             if (before.life.steps) saved = find_step(*jobs, job.id, step.use);
-            core::Event event = {core::EventKind::StepSaved, GetCurrentTimestamp()};
-            step.number = saved.found ? *before.life.steps : next_step(before);
-            event.last_step = step.number;
+            core::Event event = {core::event_of_saving(saved.found), GetCurrentTimestamp()};
+            if (!saved.found) event.last_step = step.number = next_step(before);
             return write_life(jobs, before, core::after_event(before.life, event));
         });
         if (!job.held && must_hold) lease_is_lost(job.id);

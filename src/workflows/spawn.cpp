@@ -44,9 +44,8 @@ Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int6
     change_held(&job, 1, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
         saved = {};
         if (before.life.steps) saved = find_step(*jobs, job.id, use);
-        *number = saved.found ? *before.life.steps : next_step(before);
-        core::Event event = {core::EventKind::StepSaved, GetCurrentTimestamp()};
-        event.last_step = *number;
+        core::Event event = {core::event_of_saving(saved.found), GetCurrentTimestamp()};
+        if (!saved.found) event.last_step = *number = next_step(before);
         return write_life(jobs, before, core::after_event(before.life, event));
     });
     if (!job.held) lease_is_lost(job.id);

@@ -49,6 +49,11 @@ TEST(JobsHaveEnded, AllOrAnyOfThem) {
     EXPECT_TRUE(jobs_have_ended(StepKind::Any, 1, 2));
 }
 
+TEST(EventOfSaving, WhatWasSavedBeforeIsNoProgress) {
+    EXPECT_EQ(event_of_saving(false), EventKind::StepSaved);
+    EXPECT_EQ(event_of_saving(true), EventKind::Heartbeat);
+}
+
 TEST(AwaitMode, NamesAreRead) {
     StepKind kind = StepKind::Step;
     EXPECT_FALSE(parse_await_mode("event", &kind));
