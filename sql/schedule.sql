@@ -45,6 +45,11 @@ SELECT jobq_schedule('report', '0 3 * * *', 'reports', starts_at => '2035-03-24'
 SELECT jobq_run_schedule('report') AS job \gset
 SELECT j.status, j.metadata->>'schedule' AS schedule, (j.metadata->>'scheduled_for')::timestamptz = s.last_run AS is_last_run, s.last_job = j.id AS is_last_job FROM jobq.jobs j, jobq.schedules s WHERE j.id = :job AND s.name = 'report';
 
+-- The clock was set back by two hours: what was fired since must not be fired again, so a run by hand is not the last one.
+UPDATE jobq.schedule_settings SET last_run = now() + interval '2 hours' WHERE name = 'report';
+SELECT jobq_run_schedule('report') > :job AS by_hand;
+SELECT last_run > now() + interval '1 hour' AS known FROM jobq.schedules WHERE name = 'report';
+
 -- Removed. Its jobs stay.
 SELECT jobq_unschedule('report'), jobq_unschedule('report'), count(*) AS jobs FROM jobq.jobs WHERE queue = 'reports';
 SELECT jobq_run_schedule('report');

@@ -35,7 +35,7 @@ Statement advance = {
     {TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZARRAYOID,
      TEXTARRAYOID, TEXTARRAYOID}};
 
-// Of one that was fired by hand, whatever its times.
+// Of one that was fired by hand, whatever its times. A run that was fired before the clock was set back stays the last.
 Statement note_run = {
     R"(UPDATE jobq.schedule_settings s
        SET last_run = $2, last_job = coalesce($3, s.last_job), _unfinished = $4::bigint[] WHERE s.name = $1)",
@@ -298,7 +298,7 @@ core::Maybe fire_now(const Schedule &schedule, TimestampTz now) {
     const char *ids = unfinished_text(firing.unfinished);
     run(note_run, Params()
                       .add(PointerGetDatum(schedule.spec.name))
-                      .add(TimestampTzGetDatum(now))
+                      .add(TimestampTzGetDatum(core::resume_behind(now, schedule.last_run.value_or(now))))
                       .add_if(firing.last_job.has_value(), Int64GetDatum(firing.last_job.value_or(0)))
                       .add_if(ids != nullptr, ids == nullptr ? Datum(0) : CStringGetTextDatum(ids)));
     return enqueued[0].id;
