@@ -120,6 +120,14 @@ SELECT count(*) AS wrong FROM jobq_metrics() WHERE name = 'jobq_stats_reset_time
 SELECT count(*) FROM (SELECT jobq_complete(id, lease) FROM jobq_claim('metrics', batch => 1, kinds => '{a}')) c;
 SELECT wrong('metrics', 'a', 'ended completed 1, claimed 1, completed 1');
 
+-- What goes with a schedule falls, so it is no counter.
+SELECT value AS skipped FROM jobq_metrics() WHERE name = 'jobq_schedule_runs_skipped' \gset
+SELECT jobq_schedule('metrics', '@daily', 'metrics') > now() AS scheduled;
+UPDATE jobq.schedule_settings SET skipped = 5 WHERE name = 'metrics';
+SELECT name, type, value - :skipped AS skipped FROM jobq_metrics() JOIN jobq.metric_families() USING (name) WHERE name = 'jobq_schedule_runs_skipped';
+SELECT jobq_unschedule('metrics');
+SELECT value - :skipped AS skipped FROM jobq_metrics() WHERE name = 'jobq_schedule_runs_skipped';
+
 -- Who may ask.
 CREATE ROLE regress_jobq_metrics;
 SET ROLE regress_jobq_metrics;

@@ -34,7 +34,7 @@ namespace jobq::core {
     FAMILY(SeriesMax, "jobq_max_metric_series", Gauge, "", "How many there may be: the setting of that name.")          \
     FAMILY(Schedules, "jobq_schedules", Gauge, "state", "Schedules: active, paused, failing.")                         \
     FAMILY(SchedulesOverdue, "jobq_schedules_overdue_seconds", Gauge, "", "For how long the schedule that is due longest has not fired.") \
-    FAMILY(RunsSkipped, "jobq_schedule_runs_skipped_total", Counter, "", "Runs of the schedules that there are which were not fired.") \
+    FAMILY(RunsSkipped, "jobq_schedule_runs_skipped", Gauge, "", "Runs that were not fired, of the schedules that there are.") \
     FAMILY(Executors, "jobq_executors", Gauge, "state", "Processes that run handlers in this database: idle, busy.")   \
     FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "How many there may be in the whole server: the setting of that name.") \
     FAMILY(LauncherUp, "jobq_launcher_up", Gauge, "", "Whether the launcher of the background workers runs.")          \
