@@ -37,8 +37,8 @@ constexpr bool jobs_have_ended(StepKind kind, int ended, int count) noexcept {
     return kind == StepKind::Any ? ended > 0 : ended == count;
 }
 
-// What a step that is saved is for its job. One that was saved before is a sign of life and no progress: what its worker
-// does behind it may kill that again and again.
+// What a step that is saved is for its job. One that was saved before is a sign of life and no progress: what its
+// worker does behind it may kill that again and again.
 constexpr EventKind event_of_saving(bool known) noexcept { return known ? EventKind::Heartbeat : EventKind::StepSaved; }
 
 enum class StepState : std::uint8_t { Done, Timeout, Waiting };
