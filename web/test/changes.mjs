@@ -112,6 +112,22 @@ export async function single({ writable, db, ids: known }) {
   await say(writable, '/do/resume_schedule', { name: 'nightly report' }, /goes on/, 'resume of a schedule');
   const told = await say(writable, '/do/run_schedule', { name: 'nightly report' }, /has enqueued job \d+/, 'run of a schedule');
   is(await value('SELECT queue FROM jobq.jobs WHERE id = $1', [/job (\d+)/.exec(told)?.[1]]), 'reports', 'run of a schedule: the job is there');
+
+  // As after an update that has dropped its zone.
+  await sql("SELECT jobq_schedule('lunar', '0 3 * * *', 'craters')");
+  await sql('BEGIN');
+  await sql('SET LOCAL session_replication_role = replica');
+  await sql("UPDATE jobq.schedule_settings SET timezone = 'Moon/Tycho' WHERE name = 'lunar'");
+  await sql('COMMIT');
+  const schedules = await request(writable, { path: '/schedules' });
+  is(schedules.status, 200, 'a schedule in a zone that there is none: the page is there');
+  like(textOf(schedules.text), /lunar: .*Moon\/Tycho/, 'a schedule in a zone that there is none: it says so');
+  like(schedules.text, /nightly report(?:(?!<tr).)*?(?:<li>.*?){4}/s, 'a schedule in a zone that there is none: others have their next runs');
+  const craters = await request(writable, { path: '/queue?name=craters' });
+  is(craters.status, 200, 'a queue that only a schedule names: it has a page');
+  like(textOf(craters.text), /No job has been in it yet/, 'a queue that only a schedule names: it says that it has had no job');
+  is((await request(writable, { path: '/queue?name=nowhere' })).status, 404, 'a queue that nobody names has none');
+  await sql("SELECT jobq_unschedule('lunar')");
 }
 
 export async function many({ writable, db, env }) {

@@ -113,6 +113,13 @@ function actionsPart(view, queue, settings, deadLetters) {
   return parts.length === 0 ? '' : html`<div class="actions">${parts}</div>`;
 }
 
+// A queue is there from its first job or its settings on; what is to put jobs into it may be there before.
+async function isExpected(view, query, queue) {
+  const named = [['queues', 'dead_letter_queue'], ['schedules', 'queue'], ['handlers', 'queue']].filter(([relation]) => view.rights.reads(relation));
+  const [{ expected }] = await query(`SELECT ${named.map(([relation, column]) => `EXISTS (SELECT FROM jobq.${relation} n WHERE n.${column} = $1)`).join(' OR ')} AS expected`, [queue]);
+  return expected;
+}
+
 export async function queuePage(view, query, given, { sampler }) {
   const { rights } = view;
   const queue = given.name ?? '';
@@ -123,7 +130,7 @@ export async function queuePage(view, query, given, { sampler }) {
   const settings = await settingsOf(query, queue);
   const stats = await sampler.stats(query);
   const row = stats.rows.find((one) => one.queue === queue);
-  if (!settings && !row) throw new Problem('missing', `there is no queue "${queue}"`, { status: 404 });
+  if (!settings && !row && !(await isExpected(view, query, queue))) throw new Problem('missing', `there is no queue "${queue}"`, { status: 404 });
   const ages = stats.counts ? new Map() : await agesOf(query, [{ queue }]);
   const seconds = sampler.seconds();
   const limits = rights.reads('limits') ? await query(`SELECT l.key, l.max_running, l.running, l.rate, l.per::text, l.tokens, l.next_token
@@ -134,6 +141,7 @@ export async function queuePage(view, query, given, { sampler }) {
     ORDER BY l.kind, l.version, l.requires LIMIT 51`, [queue]) : [];
   const dead = Boolean(settings?.dead_letter_queue) || sources.length > 0;
   return view.page(`Queue ${queue}`, html`${countsNotice(stats)}
+${settings || row ? '' : html`<p class="empty">No job has been in it yet.</p>`}
 <p>${settings?.paused ? badge('paused') : badge('idle', 'open')} ${sources.length > 0 ? html`Dead letters come from ${sources.map((one) => html`${view.queue(one.queue)} `)}` : ''}</p>
 ${actionsPart(view, queue, settings ?? {}, dead)}
 <ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { queue, status })}"><b>${number(row?.[status] ?? 0)}</b> ${badge(status)}</a></li>`)}</ul>

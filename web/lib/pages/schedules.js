@@ -6,10 +6,26 @@ const RUNS = 4;
 
 // Of those on the page only. What `@every` counts from is the run before.
 async function nextRuns(view, query, row) {
-  if (row.next_run === null || !view.rights.calls('jobq_next_runs')) return [];
   const runs = await query(`SELECT r AS at FROM ${view.rights.call('jobq_next_runs')}($1, $2, $3, $4) r
     WHERE $5::timestamptz IS NULL OR r <= $5 ORDER BY r`, [row.cron, row.timezone, row.next_run_text, RUNS - 1, row.ends_at_text]);
   return [row.next_run, ...runs.map((run) => run.at)];
+}
+
+// A zone that the server does not know any more must not hide the other schedules.
+async function addRuns(view, query, rows) {
+  for (const row of rows) row.runs = row.next_run === null ? [] : [row.next_run];
+  if (!view.rights.calls('jobq_next_runs')) return;
+  await query('SAVEPOINT runs');
+  for (const row of rows) {
+    if (row.next_run === null) continue;
+    try {
+      row.runs = await nextRuns(view, query, row);
+    } catch (error) {
+      if (error.code !== '22023') throw error;
+      await query('ROLLBACK TO runs');
+      row.problem = error.message;
+    }
+  }
 }
 
 function buttons(view, row) {
@@ -27,7 +43,7 @@ export async function schedulesPage(view, query, given) {
   const found = await query(`SELECT s.*, s.next_run::text AS next_run_text, s.ends_at::text AS ends_at_text FROM jobq.schedules s
     WHERE s.name COLLATE "C" > $1 ORDER BY s.name COLLATE "C" LIMIT $2`, [given.after ?? '', pageSize + 1]);
   const rows = found.slice(0, pageSize);
-  for (const row of rows) row.runs = await nextRuns(view, query, row);
+  await addRuns(view, query, rows);
   return view.page('Schedules', html`
 ${table('Schedules', [
     { label: 'Name', cell: (row) => html`${row.name} ${row.paused ? badge('paused') : row.error ? badge('failed', 'error') : ''}` },
@@ -39,6 +55,7 @@ ${table('Schedules', [
     { label: 'Rules', cell: (row) => html`missed: ${row.missed}, overlap: ${row.overlap}` },
     ...(view.options.allowChanges ? [{ label: 'Change', cell: (row) => buttons(view, row) }] : []),
   ], rows, { empty: 'There is no schedule: SELECT jobq_schedule(...) makes one.' })}
+${rows.filter((row) => row.problem && !row.error).map((row) => notice('bad', html`${row.name}: ${row.problem}`))}
 ${rows.filter((row) => row.error).map((row) => notice('bad', html`${row.name}: ${row.error} (${number(row.failures)} times in a row, again ${time(row.retry_at)})`))}
 ${found.length > pageSize ? view.more('/schedules', { after: rows.at(-1).name }, 'More schedules') : ''}`, { live: true });
 }
