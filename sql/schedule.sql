@@ -92,6 +92,20 @@ SELECT tick(:'day'::timestamptz + '00:03');
 SELECT status, right(scheduled_for, 14) AS scheduled_for FROM fired('replace');
 SELECT jobq_release(:id, :lease), settle();
 SELECT status, right(scheduled_for, 14) AS scheduled_for FROM fired('replace');
+-- Its unique key is the next one's, too: it is not left without a job.
+SELECT jobq_schedule('keyed', '* * * * *', 'keyed', overlap => 'replace', options => '{"unique_key": "k", "heartbeat_timeout": "30 days"}', starts_at => :'day') > now();
+SELECT tick(:'day'::timestamptz + '00:00');
+UPDATE jobq.jobs SET run_at = now() WHERE queue = 'keyed';
+SELECT id, lease FROM jobq_claim('keyed') \gset
+SELECT tick(:'day'::timestamptz + '00:01'), jobq_heartbeat(:id, :lease), jobq_run_schedule('keyed') > :id AS another;
+SELECT status, _holds_key, id = (SELECT last_job FROM jobq.schedules WHERE name = 'keyed') AS last FROM jobq.jobs WHERE queue = 'keyed' ORDER BY id;
+SELECT jobq_release(:id, :lease), settle();
+SELECT status FROM jobq.jobs WHERE queue = 'keyed' ORDER BY id;
+-- One that somebody else has is his: there the run counts as fired.
+SELECT jobq_schedule('keyed', '* * * * *', 'keyed', overlap => 'replace', options => '{"unique_key": "other", "heartbeat_timeout": "30 days"}', starts_at => :'day') > now();
+SELECT jobq_enqueue('keyed', '"his"', unique_key => 'other') AS his \gset
+SELECT jobq_run_schedule('keyed') = :his AS his, status, payload FROM jobq.jobs WHERE id = :his;
+SELECT jobq_unschedule('keyed');
 -- A job that waits to be tried again is unfinished, too; when it has finished the next run is as any other.
 UPDATE jobq.jobs SET run_at = now() WHERE queue = 'skip';
 SELECT id, lease FROM jobq_claim('skip') \gset

@@ -111,6 +111,8 @@ void add_job(Firing *firing, TimestampTz run, Notes<JobSpec> *jobs) {
     if (firing->unfinished.count > 0) {
         take_dependencies(&job, firing->unfinished.items, firing->unfinished.count);
         job.on_dependency_failure = core::OnDependencyFailure::Run;
+        // Of one that runs, and was asked to stop, it takes over the key: else nothing would be left to run.
+        if (one_has_key(firing->unfinished, job)) job.on_conflict = core::OnConflict::Replace;
     }
     if (firing->job_count++ == 0) firing->first_job = jobs->count;
     jobs->add(job);

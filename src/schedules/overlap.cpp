@@ -14,6 +14,9 @@ namespace {
 Statement is_unfinished = {"SELECT 1 " UNFINISHED "AND j.id = $2", {TEXTOID, INT8OID}};
 Statement lock_unfinished = {"SELECT j.id " UNFINISHED "AND j.id = ANY ($2) ORDER BY j.id FOR NO KEY UPDATE",
                              {TEXTOID, INT8ARRAYOID}};
+Statement find_key_holder = {R"(SELECT 1 FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND j._holds_key AND j.queue = $2 COLLATE "C" AND j.unique_key = $3 COLLATE "C" LIMIT 1)",
+                             {INT8ARRAYOID, TEXTOID, TEXTOID}};
 Statement find_all = {"SELECT j.id " UNFINISHED "ORDER BY j.id LIMIT 10000", {TEXTOID}, Planning::Free};
 
 JobIds ids_of(const Rows &rows) {
@@ -51,6 +54,15 @@ JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now) {
     if (locked.count == 0) return locked;
     let_happen_and_end(locked.items, locked.count, {core::EventKind::Cancelled, now});
     return ids_of(run(lock_unfinished, params));
+}
+
+bool one_has_key(const JobIds &ids, const JobSpec &job) {
+    if (ids.count == 0 || job.unique_key == nullptr) return false;
+    const Params params = Params()
+                              .add(array_of(ids.items, ids.count, INT8OID))
+                              .add(PointerGetDatum(job.queue))
+                              .add(PointerGetDatum(job.unique_key));
+    return run(find_key_holder, params).size() > 0;
 }
 
 JobIds find_unfinished(const text *schedule) { return ids_of(run(find_all, Params().add(PointerGetDatum(schedule)))); }

@@ -19,6 +19,9 @@ struct JobIds {
 // Waits for who holds one of them, as long as lock_timeout lets it.
 JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now);
 
+// Whether one of these has the unique key that the job wants.
+bool one_has_key(const JobIds &ids, const JobSpec &job);
+
 // All of them, by a look at every job: for a schedule that kept no account so far.
 JobIds find_unfinished(const text *schedule);
 
