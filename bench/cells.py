@@ -67,9 +67,9 @@ def against_first(bench, group, cells, rounds, goal, least):
         bench.goal(group, goal.format(name), ratio, '>=', least, note=interval)
 
 
-def fill_database(bench, name, fill):
+def fill_database(bench, name, fill, contender=JOBQ):
     """A database with jobq that fill(conn) fills with millions, without autovacuum in its way."""
-    conn = bench.fresh_database(name)
+    conn = bench.fresh_database(name, contender.host)
     conn.execute('SET synchronous_commit = off')
     conn.execute('ALTER TABLE jobq.jobs SET (autovacuum_enabled = off)')
     fill(conn)
@@ -81,30 +81,32 @@ def fill_database(bench, name, fill):
 class SteadyQueue:
     """A database of its own whose backlog stays as deep as it was: what a short run takes is filled up before the next."""
 
-    def __init__(self, bench, database, script, refill, clients=4, transactions=2000, per_transaction=1):
+    def __init__(self, bench, database, script, refill, clients=4, transactions=2000, per_transaction=1, contender=JOBQ,
+                 auditor=JOBQ):
         self.bench, self.database, self.script, self.refill = bench, database, script, refill
         self.clients, self.transactions, self.runs, self.added = clients, transactions, 0, 0
-        self.per_transaction = per_transaction
-        self.conn = bench.connect(database)
+        self.per_transaction, self.contender, self.auditor = per_transaction, contender, auditor
+        self.conn = bench.connect(database, host=contender.host)
 
     def run(self, options=''):
         jobs = self.clients * self.transactions * self.per_transaction
         if self.runs > 0:
             self.refill(self.conn, jobs)
             self.added += jobs
-        probe = Probe(self.conn)
-        load = pgbench(self.script, self.clients, transactions=self.transactions, database=self.database, options=options)
+        probe = Probe(self.conn, data=self.contender.data)
+        load = pgbench(self.script, self.clients, transactions=self.transactions, database=self.database, options=options,
+                       host=self.contender.host)
         self.runs += 1
         return {'cpu_us_per_job': probe.done(jobs)['cpu_us_per_job'], 'jobs_per_s': load.tps * self.per_transaction, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
 
     def audit(self, enqueued, held=0):
         done = self.runs * self.clients * self.transactions * self.per_transaction
-        for problem in JOBQ.audit(self.conn, enqueued + self.added).problems(done, held):
+        for problem in self.auditor.audit(self.conn, enqueued + self.added).problems(done, held):
             self.bench.fail(f'{self.database}: {problem}')
 
     def close(self):
         self.conn.close()
-        self.bench.drop_database(self.database)
+        self.bench.drop_database(self.database, self.contender.host)
 
 
 def describe(metrics):

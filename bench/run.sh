@@ -4,6 +4,7 @@
 #   make bench                            everything, under an hour
 #   make bench QUICK=1                    the headline figures, under four minutes; docs/benchmarks.md stays as it is
 #   make bench ONLY="lifecycle batches"   only these groups; with PUBLISH=1 they replace docs/benchmarks.md
+#   make bench ONLY=ablation              what each mechanism of src/base/ablation.h buys; WITHOUT="PlaceCache SlotBounds": these
 #   make bench BASE=HEAD~1                beside another commit of this repository, on a server of its own; BASE=/some/checkout
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -57,7 +58,30 @@ base_server() {  # commit or directory
     SCRATCH_BIN=$tree${SCRATCH_BIN#"$SCRATCH/base-tree"}
 }
 
+# Servers with builds that lack one mechanism each: BENCH_WITHOUT names these, without-NAME are the directories.
+ablated_servers() {
+    local name from host=$PGHOST tree=$SCRATCH/tree major
+    major=$(cat build/server)
+    export BENCH_WITHOUT=${WITHOUT-$(sed -n 's/^    \([A-Z][A-Za-z]*\),$/\1/p' src/base/ablation.h | grep -vx None)}
+    for name in $BENCH_WITHOUT; do
+        from=$SCRATCH/source-$name
+        mkdir "$from"
+        # With what has been compiled: only what includes the header is compiled again.
+        cp -a --parents Makefile jobq.control META.json.in src scripts jobq--*.sql build/exports.txt build/server \
+            "build/$major" "$from"
+        touch "$from/src/base/ablation.h"
+        cp -al "$tree" "$SCRATCH/tree-$name"
+        SCRATCH_BIN=$SCRATCH/tree-$name${SCRATCH_BIN#"$tree"}
+        make -s -j"$(nproc)" -C "$from" PG_CONFIG="$SCRATCH_BIN/pg_config" COPT="-DJOBQ_WITHOUT=$name" all install \
+            >"$SCRATCH/without.log" 2>&1 || { cat "$SCRATCH/without.log" >&2; return 1; }
+        scratch_server "without-$name" "${settings[@]}"
+        SCRATCH_BIN=$tree${SCRATCH_BIN#"$SCRATCH/tree-$name"}
+        PGHOST=$host
+    done
+}
+
 scratch_server server "${settings[@]}"
+case " ${ONLY-} " in *[\ ,]ablation[\ ,]*) ablated_servers ;; esac
 cd "$SCRATCH"
 if [ -n "${BASE-}" ]; then
     cd "$JOBQ_ROOT"

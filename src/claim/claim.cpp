@@ -4,6 +4,7 @@
 // since our snapshot is passed over; a row that we locked is the version that our snapshot saw.
 #include "compat/pg.h"
 
+#include "base/ablation.h"
 #include "claim/claim.h"
 #include "claim/fairness_policy.h"
 #include "claim/recent_claims.h"
@@ -241,7 +242,8 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         return;
     }
     cursor->seen = true;
-    const bool sparing = cursor->skip_empty_ranges && claim->request.batch < kReadAhead / 2 && has_usual_order(*claim);
+    const bool sparing = core::built_with(core::Mechanism::ReadAhead) && cursor->skip_empty_ranges &&
+                         claim->request.batch < kReadAhead / 2 && has_usual_order(*claim);
     seek_job(&claim->jobs, *cursor, key, sparing ? expected_end(cursor->lane) : core::kLastKey);
     while (next_ready(&claim->jobs, &key)) {
         if (key < cursor->first_entry) cursor->first_entry = key;
@@ -268,7 +270,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         cursor->next = core::next_key(key);
         if (claim->count < claim->wanted) continue;
         ClaimKey ahead;
-        if (sparing && entry_ahead(claim->jobs.ready, kReadAhead, &ahead)) expect_end(cursor->lane, ahead);
+        if (sparing && pass_entries(&claim->jobs.ready, kReadAhead, &ahead)) expect_end(cursor->lane, ahead);
         return;
     }
     cursor->next = core::kLastKey;

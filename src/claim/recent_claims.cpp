@@ -2,6 +2,7 @@
 // bits of the epoch, 16 bits of the time in milliseconds.
 #include "compat/pg.h"
 
+#include "base/ablation.h"
 #include "base/stable_hash.h"
 #include "claim/recent_claims.h"
 #include "shmem/spread.h"
@@ -60,6 +61,7 @@ void forget_recent_claims() {
 Size recent_claims_size() { return sizeof(Claimed); }
 
 void make_recent_claims(void *memory, bool fresh) {
+    if constexpr (!core::built_with(core::Mechanism::RecentClaims)) return;
     claimed = static_cast<Claimed *>(memory);
     if (!fresh) return;
     pg_atomic_init_u32(&claimed->epoch, 0);

@@ -1,6 +1,7 @@
 // See held_jobs.h.
 #include "compat/pg.h"
 
+#include "base/ablation.h"
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/spi.h"
@@ -174,7 +175,7 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
         core::Life after = core::after_event(before.life, {core::EventKind::Completed, now});
         job->status = after.status;
         const bool unkept = find_queue(before.queue)->keep_completed == 0 && !has_edges_to(&gone.edges, job->id);
-        if (unkept && can_delete_rows(jobs->table)) {
+        if (core::built_with(core::Mechanism::DirectDeletion) && unkept && can_delete_rows(jobs->table)) {
             if (!delete_completed(jobs, before, after, &gone)) return false;
             gone.jobs.add(*job);
             if (keeps_key(*jobs)) endings.keys.add(kept_key(*jobs, now));

@@ -1,6 +1,7 @@
 // See jobs_table.h.
 #include "compat/pg.h"
 
+#include "base/ablation.h"
 #include "compat/library_version.h"
 #include "compat/relation_changes.h"
 #include "compat/settings.h"
@@ -391,6 +392,7 @@ void renew_snapshot(JobsTable *jobs) {
 }
 
 void remember_place(const JobsTable &jobs, int64 id) {
+    if constexpr (!core::built_with(core::Mechanism::PlaceCache)) return;
     if (!jobs.table.by_sql) *place_of(id) = {id, jobs.table.changed->tts_tid};
 }
 

@@ -4,7 +4,7 @@
 #include "job/ready_scan.h"
 
 extern "C" {
-#include "access/nbtree.h"
+#include "access/genam.h"
 #include "access/relscan.h"
 #include "utils/fmgroids.h"
 }
@@ -157,15 +157,12 @@ bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, ClaimKey *f
     return true;
 }
 
-bool entry_ahead(const ReadyScan &ready, int count, ClaimKey *key) {
-    if (ready.current == nullptr || ready.current != ready.scans[static_cast<int>(Reach::Rest)]) return false;
-    const auto *scan = static_cast<const BTScanOpaqueData *>(ready.current->opaque);
-    const BTScanPosData &page = scan->currPos;
-    if (!BTScanPosIsValid(page) || page.lastItem - page.itemIndex < kWorthTelling) return false;
-    const int ahead = Min(page.itemIndex + count, page.lastItem);
-    *key = key_of(reinterpret_cast<IndexTuple>(scan->currTuples + page.items[ahead].tupleOffset),
-                  ready.current->xs_itupdesc);
-    return true;
+bool pass_entries(ReadyScan *ready, int count, ClaimKey *key) {
+    if (ready->current == nullptr || ready->current != ready->scans[static_cast<int>(Reach::Rest)]) return false;
+    int passed = 0;
+    for (; passed < count && index_getnext_tid(ready->current, ForwardScanDirection) != nullptr; passed++)
+        *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc);
+    return passed >= kWorthTelling;
 }
 
 }  // namespace jobq

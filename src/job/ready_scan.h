@@ -50,8 +50,8 @@ bool next_entry(ReadyScan *ready, const Table &table, core::ClaimKey *key);
 // The next lane behind *lane that has entries, of whatever jobs, and the key of the first; false when there is none.
 bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, core::ClaimKey *first);
 
-// The key of the entry that lies `count` entries ahead, or of the last one that has been read already. False when
-// there are hardly any, or when only a part of the page has been read.
-bool entry_ahead(const ReadyScan &ready, int count, core::ClaimKey *key);
+// Passes over the next `count` entries, which the scan has read already, most likely: the key of the last one. False
+// when there are hardly any, or when only a part of the lane is read.
+bool pass_entries(ReadyScan *ready, int count, core::ClaimKey *key);
 
 }  // namespace jobq

@@ -1,6 +1,7 @@
 // See young_leases.h. In a set of the table, only an entry whose purpose has ended makes room for a new one.
 #include "compat/pg.h"
 
+#include "base/ablation.h"
 #include "compat/settings.h"
 #include "leases/young_leases.h"
 #include "shmem/database_state.h"
@@ -218,6 +219,7 @@ int max_recent_claims() { return table.room(); }
 Size young_leases_size() { return sizeof(Set) * set_count(); }
 
 void make_young_leases(void *memory, bool fresh) {
+    if constexpr (!core::built_with(core::Mechanism::YoungLeases)) return;
     table = {set_count(), static_cast<Set *>(memory)};
     if (fresh) memset(memory, 0, young_leases_size());
 }

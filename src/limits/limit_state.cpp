@@ -1,6 +1,7 @@
 // See limit_state.h. In a set of the table, the limit that was used longest ago makes room for a new one.
 #include "compat/pg.h"
 
+#include "base/ablation.h"
 #include "compat/queue_name.h"
 #include "job/logged.h"
 #include "lanes/empty_ranges.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int kSets = 1024;
 constexpr int kBounds = 32768;
+constexpr bool kHasBounds = core::built_with(core::Mechanism::SlotBounds);
 // So long it is believed that a limit is full, or a hundred times as long as it took to find out: for slots that became
 // free without a word.
 constexpr core::Micros kFullFor = 10 * core::kSecond;
@@ -250,11 +252,12 @@ void end_slot_search(int64 limit, uint64 ticket, const int32 *numbers, int count
 }
 
 int64 slot_bound(int64 slot) {
-    if (limits == nullptr) return 0;
+    if (!kHasBounds || limits == nullptr) return 0;
     return with_bound(slot, [slot](const Bound *bound) { return is_of(*bound, slot) ? bound->bound : 0; });
 }
 
 int64 next_slot_seq(int64 slot, TimestampTz now) {
+    if constexpr (!kHasBounds) return 0;
     if (limits == nullptr) return now;
     return with_bound(slot, [&](const Bound *bound) {
         return is_of(*bound, slot) ? Max(now, Max(bound->bound, bound->latest)) : now;
@@ -263,8 +266,8 @@ int64 next_slot_seq(int64 slot, TimestampTz now) {
 
 void slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq) {
     if (limits == nullptr) return;
-    const uint64 ticket = pg_atomic_add_fetch_u64(&limits->changes, 1);
-    if (!publish_slot_taken(queue, key, slot, seq, ticket)) return;
+    const uint64 ticket = kHasBounds ? pg_atomic_add_fetch_u64(&limits->changes, 1) : 0;
+    if (!publish_slot_taken(queue, key, slot, seq, ticket) || !kHasBounds) return;
     with_bound(slot, [&](Bound *bound) {
         if (!is_of(*bound, slot)) *bound = {MyDatabaseId, slot, 0, 0, 0};
         bound->latest = seq;

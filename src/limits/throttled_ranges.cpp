@@ -1,6 +1,7 @@
 // See throttled_ranges.h.
 #include "compat/pg.h"
 
+#include "base/ablation.h"
 #include "compat/queue_name.h"
 #include "limits/throttled_ranges.h"
 #include "shmem/memory.h"
@@ -85,7 +86,7 @@ bool expect_suspect_ranges() {
 bool suspect_ranges_expected() { return throttled != nullptr && pg_atomic_read_u32(&throttled->suspects) != 0; }
 
 bool keep_keys_for(std::string_view queue, int64 lane) {
-    if (throttled == nullptr) return false;
+    if (!core::built_with(core::Mechanism::ThrottledRanges) || throttled == nullptr) return false;
     const TimestampTz now = GetCurrentTimestamp();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     Lane *entry = find_lane(lane);

@@ -1,6 +1,7 @@
 // See counters.h.
 #include "compat/pg.h"
 
+#include "base/ablation.h"
 #include "compat/settings.h"
 #include "job/logged.h"
 #include "shmem/database_state.h"
@@ -208,8 +209,9 @@ void take_sample(Entry *entry, TimestampTz now) {
 
 void add_change(const DatabaseCounters *database, Entry *entry, const core::Counts &change, uint64 xid,
                 TimestampTz now) {
-    const bool counted = core::contains(entered(database), xid);
-    const bool noted = database->counting_pid != 0 && !core::contains(seen_now(database), xid);
+    constexpr bool exact = core::built_with(core::Mechanism::ExactRecounts);
+    const bool counted = exact && core::contains(entered(database), xid);
+    const bool noted = exact && database->counting_pid != 0 && !core::contains(seen_now(database), xid);
     take_sample(entry, now);
     // What is added comes first: see read_depth().
     for (const bool rises : {true, false})
