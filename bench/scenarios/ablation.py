@@ -142,7 +142,7 @@ def compare(bench, mechanism, scene):
             scenes[name] = scene(bench, contender)
             scenes[name].queue.conn.execute('CHECKPOINT')
         names = {name: f'{name} {mechanism}: {scene.title}' for name in scenes}
-        interleave(bench, 'ablation', {names[name]: scenes[name].run for name in scenes}, bench.scale(31, 7), 'off', quiet=True)
+        interleave(bench, 'ablation', {names[name]: scenes[name].run for name in scenes}, bench.scale(21, 7), 'off', quiet=True)
     finally:
         for one in scenes.values():
             one.end()
