@@ -38,6 +38,14 @@ def node_version():
         return None
 
 
+def debian_version(package):
+    try:
+        out = subprocess.run(['dpkg-query', '-W', '-f', '${db:Status-Status} ${Version}', package], capture_output=True, text=True).stdout
+    except OSError:
+        return None
+    return out.split()[1] if out.startswith('installed ') else None
+
+
 def disk():
     data = os.environ['BENCH_DATA']
     try:
@@ -62,6 +70,8 @@ def describe(bench):
         'jobq': f"{one('SELECT jobq_version()')} ({os.environ.get('BENCH_COMMIT', 'unknown')})",
         'graphile-worker': package_version('graphile-worker'), 'pg-boss': package_version('pg-boss'),
         'PgQ': one("SELECT default_version FROM pg_available_extensions WHERE name = 'pgq'"),
-        'node': node_version(),
+        'Redis': debian_version('redis-server'), 'beanstalkd': debian_version('beanstalkd'),
+        'RabbitMQ': debian_version('rabbitmq-server'), 'NATS': debian_version('nats-server'),
+        'BullMQ': package_version('bullmq'), 'amqplib': package_version('amqplib'), 'node': node_version(),
         'settings': {name: one(f'SHOW {name}') for name in SETTINGS},
     }

@@ -9,12 +9,22 @@ import plots
 COLUMNS = [  # metric, heading, format
     ('jobs_per_s', 'jobs/s', '{:,.0f}'), ('spread', 'spread', '{}'), ('ratio', 'ratio', '{:.2f}'),
     ('wal_per_job', 'WAL bytes/job', '{:,.0f}'), ('fpi', 'page images', '{:,.0f}'),
-    ('cpu_us_per_job', 'server CPU us/job', '{:,.1f}'),
+    ('cpu_us_per_job', 'server CPU us/job', '{:,.1f}'), ('client_cpu_us_per_job', 'client CPU us/job', '{:,.1f}'),
+    ('disk_per_job', 'disk bytes/job', '{:,.0f}'), ('checkpoint_per_job', 'pages at a checkpoint, bytes/job', '{:,.0f}'),
     ('p50_ms', 'p50 ms', '{:.2f}'), ('p99_ms', 'p99 ms', '{:.2f}'), ('dead_tuples', 'dead tuples', '{:,.0f}'),
     ('size_mb', 'size MB', '{:,.0f}'),
     ('waiting_bytes', 'waiting, bytes/job', '{:,.0f}'), ('completed_bytes', 'completed, bytes/job', '{:,.0f}'),
     ('wal_after_checkpoint', 'WAL after a checkpoint', '{:,.0f}'), ('enqueued_per_s', 'enqueued/s', '{:,.0f}'), ('hot_completions', 'HOT %', '{:.1f}'), ('value', 'measured', '{:,.3g}'),
+    ('answered_enqueues', 'answered enqueues', '{:,.0f}'), ('answered_acknowledgements', 'answered acknowledgements', '{:,.0f}'),
+    ('lost', 'lost', '{:,.0f}'), ('doubled', 'doubled', '{:,.0f}'),
 ]
+
+# What the two sections of a group are where more than one server is set so.
+CLASSES = {'brokers': {'on': 'fsync: what was answered is on the disk', 'off': 'relaxed: the last moment may be lost'}}
+
+
+def section(group, sync, form):
+    return CLASSES.get(group, {}).get(sync) or form.format(sync)
 
 
 def summary(results, group):
@@ -97,7 +107,7 @@ def text(results):
     out = ['']
     for group in results['groups']:
         for sync, rows in summary(results, group):
-            out += [f"{results['titles'][group]} (synchronous_commit {sync})", plain(*grid(rows)), '']
+            out += [f"{results['titles'][group]} ({section(group, sync, 'synchronous_commit {}')})", plain(*grid(rows)), '']
         out += [f'  {note}' for note in results['notes'].get(group, [])] + ['']
     if results['goals']:
         out += ['Goals', plain(GOAL_HEAD, goal_lines(results)), '']
@@ -139,7 +149,7 @@ def write(results, directory):
         if group in results['skipped']:
             out += [f"Skipped: {results['skipped'][group]}", '']
         for sync, rows in sections:
-            out += [f'`synchronous_commit = {sync}`, medians of {max(row["rounds"] for row in rows)} rounds:', '',
+            out += [f'{section(group, sync, "`synchronous_commit = {}`")}, medians of {max(row["rounds"] for row in rows)} rounds:', '',
                     markdown(*grid(rows)), '']
         out += [f'{note}\n' for note in results['notes'].get(group, [])]
         out += [f'![{title}](benchmarks/{name})\n' for name, title in pictures.get(group, [])]

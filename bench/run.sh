@@ -17,8 +17,10 @@ make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1;
 
 scratch_begin bench
 scratch_tree
+bench/brokers/build.sh
 mkdir "$SCRATCH/results"
 cp -r bench "$SCRATCH/bench"
+if [ -x build/bench/broker_load ]; then cp build/bench/broker_load "$SCRATCH/bench/"; fi
 cp -r clients/node/src "$SCRATCH/bench/node/client"
 node=
 if [ -e build/bench/node_path ]; then

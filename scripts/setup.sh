@@ -141,6 +141,16 @@ list_bench_needs() {
     have node || need "node, to get a newer one for them" nodejs
     need_if_there "$version" pgq3 "PgQ, a yardstick"
     have redis-server || need "Redis, for BullMQ" redis-server
+    # The brokers: one that the distribution has not is left out of the benchmark.
+    broker beanstalkd "beanstalkd, a broker"
+    broker rabbitmq-server "RabbitMQ, a broker"
+    broker nats-server "NATS, a broker"
+    broker libhiredis-dev "the library for Redis, for its client"
+    broker libpq-dev "the library for PostgreSQL, for jobq's"
+}
+
+broker() {  # package reason
+    if ! installed "$1" && apt-cache show "$1" >/dev/null 2>&1; then need "$2" "$1"; fi
 }
 
 # What the programs in clients/ say that they need, of those that CLIENT names, if it does.
@@ -255,8 +265,8 @@ if [ ${#packages[@]} -gt 0 ]; then
             $as_root mkdir -p "${drop_in%/*}"
             echo 'create_main_cluster = false' | $as_root tee "$drop_in" >/dev/null
         fi
-        # Nor need monitoring's daemons be started.
-        if [ "$what" = monitoring ] && [ ! -e "$no_daemons" ]; then
+        # Nor need the daemons of monitoring and of the benchmark be started.
+        if [[ $what == @(monitoring|bench) ]] && [ ! -e "$no_daemons" ]; then
             daemons_kept_off=1
             printf '#!/bin/sh\nexit 101\n' | $as_root tee "$no_daemons" >/dev/null
             $as_root chmod +x "$no_daemons"

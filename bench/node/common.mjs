@@ -2,6 +2,7 @@
 // scenarios/peers.py with ACTION CONFIG, CONFIG as JSON: {mode, jobs, seconds, clients, sync}. "fill" enqueues, "work" handles jobs
 // until the time is up and prints one line of JSON: what was handled, how long it took, whether an id came twice.
 
+import { writeFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 
 export const action = process.argv[2];
@@ -27,7 +28,9 @@ export class Record {
 
     // The clock starts with the first job: how long a runner takes to come up is not asked.
     begin() {
-        this.first ??= performance.now();
+        if (this.first !== null) return;
+        this.first = performance.now();
+        this.cpu = process.cpuUsage();
     }
 
     handled(id) {
@@ -51,6 +54,12 @@ export class Record {
     mark() {
         this.count = this.seen.size;
         this.ended = performance.now();
+        this.cpu = process.cpuUsage(this.cpu);
+    }
+
+    // The jobs by their numbers, for who compares them with what was enqueued.
+    log(path) {
+        writeFileSync(path, [...this.seen.keys()].map((number) => `a ${number}\n`).join(''));
     }
 
     report() {
@@ -58,7 +67,7 @@ export class Record {
         const at = (share) => (sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] : null);
         console.log(JSON.stringify({
             handled: this.seen.size, measured: this.count, seconds: (this.ended - (this.first ?? this.ended)) / 1000,
-            twice: this.twice, p50_ms: at(0.5), p99_ms: at(0.99),
+            twice: this.twice, client_cpu_s: (this.cpu.user + this.cpu.system) / 1e6, p50_ms: at(0.5), p99_ms: at(0.99),
         }));
     }
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the peers of the benchmark from npm into build/bench: a node that is new enough for them, graphile-worker,
-# pg-boss, BullMQ and the driver. Takes the newest release that the registry can install. Called by scripts/setup.sh bench;
+# pg-boss, BullMQ, RabbitMQ's client and the driver. Takes the newest release that the registry can install. Called by scripts/setup.sh bench;
 # does nothing when everything is there. Delete build/bench to get newer ones.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -9,14 +9,14 @@ modules=$target/node_modules
 log=$target/npm.log
 
 have() { [ -e "$modules/$1/package.json" ]; }
-if have pg && have graphile-worker && have pg-boss && have bullmq && have ioredis && [ -e "$target/complete" ]; then exit 0; fi
+if have pg && have graphile-worker && have pg-boss && have bullmq && have ioredis && have amqplib && [ -e "$target/complete" ]; then exit 0; fi
 
 mkdir -p "$target"
 # npm writes into its home; the packages' own directory keeps the caller's as it is.
 install() { npm install --silent --no-audit --no-fund --no-package-lock --prefix "$target" "$@" >>"$log" 2>&1; }
 : >"$log"
 
-echo "setup: installing graphile-worker, pg-boss, BullMQ and the node they need with npm into $target"
+echo "setup: installing graphile-worker, pg-boss, BullMQ, amqplib and the node they need with npm into $target"
 major() { node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/'; }
 if [ "$(major || true)" -lt 22 ] 2>/dev/null || ! command -v node >/dev/null; then
     install node@22 || echo "setup: node 22 does not install, staying with $(node --version)"
@@ -45,4 +45,5 @@ install_newest() {
 install_newest graphile-worker
 install_newest pg-boss
 install ioredis@5 && install_newest bullmq
+install_newest amqplib
 touch "$target/complete"

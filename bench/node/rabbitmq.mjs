@@ -1,0 +1,112 @@
+// RabbitMQ by amqplib: {port, type, channels, batch}. Each channel has one job at a time and acknowledges it, which lets the next
+// one come; or a batch, all of which one acknowledgement names, while the next batch comes. Publishers await their confirms. An acknowledgement has
+// no answer in AMQP: it counts when it has been sent.
+
+import amqp from 'amqplib';
+import { writeFileSync } from 'node:fs';
+import { action, config, payload, Record } from './common.mjs';
+
+const QUEUE = 'bench';
+const connection = await amqp.connect(`amqp://guest:guest@127.0.0.1:${config.port}`, { noDelay: true });
+let gone;
+const lost = new Promise((resolve) => { gone = resolve; });
+connection.on('error', gone);
+connection.on('close', gone);
+
+const body = (number) => Buffer.from(JSON.stringify(payload(number)));
+const numberOf = (message) => Number(JSON.parse(message.content.toString()).n);
+const publish = (channel, number) => new Promise((resolve, reject) => {
+    channel.sendToQueue(QUEUE, body(number), { persistent: true }, (error) => (error ? reject(error) : resolve()));
+});
+
+async function declare(channel) {
+    await channel.assertQueue(QUEUE, { durable: true, arguments: { 'x-queue-type': config.type } });
+}
+
+async function fill() {
+    const channel = await connection.createConfirmChannel();
+    await channel.deleteQueue(QUEUE);
+    await declare(channel);
+    for (let begin = 1; begin <= config.jobs; begin += 1000) {
+        const confirmed = [];
+        for (let n = begin; n < Math.min(begin + 1000, config.jobs + 1); n++) confirmed.push(publish(channel, n));
+        await Promise.all(confirmed);
+    }
+    await connection.close();
+}
+
+// Consumers that tell of each job when it comes, and when its acknowledgement has been sent.
+async function consume(told, acknowledged, going) {
+    const channels = [];
+    for (let i = 0; i < config.channels; i++) {
+        const channel = await connection.createChannel();
+        channel.on('error', gone);
+        await channel.prefetch(config.batch === 1 ? 1 : 2 * config.batch);
+        let held = [];
+        await channel.consume(QUEUE, (message) => {
+            if (message === null || !going()) return;
+            const number = numberOf(message);
+            told(number);
+            held.push(number);
+            if (held.length < config.batch) return;
+            channel.ack(message, config.batch > 1);
+            held.forEach(acknowledged);
+            held = [];
+        });
+        channels.push(channel);
+    }
+    return channels;
+}
+
+async function work() {
+    const record = new Record();
+    let going = true;
+    const channels = await consume(() => record.begin(), (number) => record.handled(number), () => going);
+    await record.measure(config.seconds);
+    going = false;
+    // The server has the acknowledgements when it answers that a channel is closed; the rest goes back to the queue.
+    await Promise.all(channels.map((channel) => channel.close()));
+    await connection.close();
+    record.log(config.log);
+    record.report();
+}
+
+async function crash() {
+    const lines = [];
+    const tell = (kind) => (number) => lines.push(`${kind} ${number}\n`);
+    await consume(tell('d'), tell('a'), () => true);
+    let next = config.first;
+    const produce = async () => {
+        const channel = await connection.createConfirmChannel();
+        channel.on('error', gone);
+        for (;;) {
+            const number = next++;
+            await publish(channel, number);
+            tell('e')(number);
+        }
+    };
+    for (let i = 0; i < config.producers; i++) produce().catch(gone);
+    console.log('ready');
+    await lost;
+    writeFileSync(config.log, lines.join(''));
+    console.log('{"gone": true, "drained": false}');
+    process.exit(0);
+}
+
+// All that the queue still gives out. The count of a queue that nobody consumes from says when that is all.
+async function left() {
+    const channel = await connection.createChannel();
+    const { messageCount } = await channel.checkQueue(QUEUE);
+    const numbers = [];
+    if (messageCount > 0) {
+        await new Promise((resolve) => channel.consume(QUEUE, (message) => {
+            numbers.push(numberOf(message));
+            if (numbers.length === messageCount) resolve();
+        }));
+    }
+    writeFileSync(config.log, numbers.map((number) => `l ${number}\n`).join(''));
+    await connection.close();
+}
+
+await { fill, work, crash, left }[action]();
+process.exit(0);

@@ -1,0 +1,174 @@
+# jobq beside brokers that teams add only for their queue: claim and acknowledge, single and in batches, and a kill -9 in the middle.
+# Two classes of durability, never compared with each other: on, what was answered is on the disk; off, the last moment may be lost.
+
+import time
+
+from bench import Skip
+from broker_peers import CLIENTS, Absent, JobqPeer, batches, killed, single_jobs
+from cells import interleave
+
+TITLE = 'Brokers: claim and acknowledge'
+
+
+def run(bench):
+    try:
+        JobqPeer('jobq', 0).check('on')
+    except Absent as reason:
+        raise Skip(f'{reason}: build/bench/broker_load.log')
+    for sync in ('on', 'off'):
+        single = measure(bench, single_jobs(), sync, bench.scale(2.5, 1))
+        batch = measure(bench, batches(), sync, bench.scale(2, 1))
+        judge(bench, sync, single, batch)
+        for peer in there(bench, killed(), sync):
+            kill(bench, peer, sync)
+    notes(bench)
+
+
+def there(bench, peers, sync):
+    """Those that can run here. Why the others cannot is said once for each reason."""
+    found = []
+    for peer in peers:
+        try:
+            peer.check(sync)
+            found.append(peer)
+        except Absent as reason:
+            broker = peer.title.split(',')[0]
+            text = f"{broker}, {'fsync' if sync == 'on' else 'relaxed'}: left out: {reason}."
+            if text not in bench.notes.get('brokers', []):
+                bench.note('brokers', text)
+                bench.say(text)
+    return found
+
+
+def measure(bench, peers, sync, seconds):
+    """Interleaved; returns the titles of what ran."""
+    peers = there(bench, peers, sync)
+    cells = {peer.title: lambda peer=peer: cell(bench, peer, sync, seconds) for peer in peers}
+    try:
+        interleave(bench, 'brokers', cells, bench.scale(5, 1), sync)
+    finally:
+        for peer in peers:
+            peer.end()
+    return list(cells)
+
+
+def cell(bench, peer, sync, seconds):
+    key = ('brokers', peer.title, sync)
+    for _ in range(6):
+        jobs = int(max(bench.rates.get(key, peer.guess) * seconds * 1.4, 4 * peer.clients * peer.batch) / 1000 + 1) * 1000
+        peer.serve(sync)
+        try:
+            peer.fill(bench, jobs)
+            lsn = wal_position(bench)
+            told, server_us, written = peer.work(seconds)
+            done = told['acknowledged']
+            if told['drained'] or done >= jobs - peer.clients * peer.batch:
+                bench.rates[key] = 2.5 * bench.rates.get(key, peer.guess)
+                continue
+            metrics = {'jobs_per_s': done / told['seconds'], 'cpu_us_per_job': server_us / done,
+                       'client_cpu_us_per_job': told['client_cpu_s'] * 1e6 / done, 'disk_per_job': written / done,
+                       'p50_ms': told['p50_ms'], 'p99_ms': told['p99_ms'], 'jobs': done}
+            if isinstance(peer, JobqPeer):
+                metrics['wal_per_job'] = (wal_position(bench) - lsn) / done
+                metrics['checkpoint_per_job'] = pages_of_a_checkpoint(bench, peer) / jobs
+            for problem in audit(bench, peer, jobs):
+                bench.fail(f'{peer.title}, synchronous_commit {sync}: {problem}')
+            bench.rates[key] = max(metrics['jobs_per_s'] * 1.15, bench.rates.get(key, 0))
+            return metrics
+        finally:
+            peer.rest()
+    raise RuntimeError(f'{peer.title}: the queue drained at every attempt')
+
+
+def wal_position(bench):
+    return int(bench.conn.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()[0])
+
+
+def pages_of_a_checkpoint(bench, peer):
+    cost = peer.cost()
+    bench.conn.execute('CHECKPOINT')
+    return cost.done()[1]
+
+
+def audit(bench, peer, jobs):
+    worked = peer.worked()
+    problems = peer.audit(jobs, worked, peer.left())
+    if isinstance(peer, JobqPeer):
+        problems += peer.contender.audit(bench.conn, jobs).problems(len(worked.acknowledged))
+        peer.contender.reset(bench.conn)
+    return problems
+
+
+def kill(bench, peer, sync):
+    """Ends the server in the middle of a run, starts it again, and compares what clients were told with what is left."""
+    backlog = int(bench.rates.get(('brokers', peer.title, sync), peer.guess) * 4 / 1000 + 10) * 1000
+    getattr(peer, 'serve_own', peer.serve)(sync)
+    try:
+        peer.fill(bench, backlog)
+
+        def strike():
+            time.sleep(bench.scale(2, 1))
+            peer.server.kill()
+
+        told = peer.crash(backlog + 1, strike)
+        peer.server.start()
+        left = peer.left()
+    finally:
+        peer.end()
+    enqueued = told.enqueued | set(range(1, backlog + 1))
+    lost = len(enqueued - told.delivered - left.left)
+    # Each client had one acknowledgement under way at most: that may have been done without an answer.
+    unanswered = len(told.delivered - told.acknowledged - left.left)
+    lost += max(0, unanswered - CLIENTS)
+    doubled = len(told.acknowledged & left.left) + told.twice('d') + left.twice('l')
+    bench.add('brokers', f'{peer.title}, after kill -9', sync, 0,
+              {'answered_enqueues': len(told.enqueued), 'answered_acknowledgements': len(told.acknowledged), 'lost': lost, 'doubled': doubled})
+    bench.say(f'brokers: {peer.title}, synchronous_commit {sync}, kill -9: {len(told.enqueued)} enqueued, '
+              f'{len(told.acknowledged)} acknowledged, {lost} lost, {doubled} doubled')
+    if sync == 'on' and isinstance(peer, JobqPeer) and (lost or doubled):
+        bench.fail(f'kill -9 with synchronous_commit on: {lost} jobs lost, {doubled} doubled')
+
+
+def judge(bench, sync, single, batch):
+    def best(titles, *brokers):
+        speeds = [(bench.median('brokers', title, sync), title) for title in titles if title.startswith(brokers)]
+        return max(speeds, default=(None, None))[1]
+
+    def goal(text, own, other, target):
+        if own and other:
+            ratio, interval = bench.paired('brokers', own, other, sync)
+            bench.goal('brokers', text, ratio, '>=', target, note=f'{own}; {other}; {interval}')
+
+    others = ('Redis', 'beanstalkd', 'NATS', 'RabbitMQ', 'BullMQ')
+    own, own_batch = 'jobq, one call', best(batch, 'jobq')
+    if sync == 'on':
+        goal('fsync, one call: times the best broker', own, best(single, *others), 1.5)
+        goal('fsync, batches of 100: times the best broker', own_batch, best(batch, *others), 1.2)
+    else:
+        goal('relaxed, one call: times Redis streams', own, best(single, 'Redis streams'), 1)
+        goal('relaxed, one call: times BullMQ', own, best(single, 'BullMQ'), 2)
+        goal('relaxed, batches of 100: times Redis streams', own_batch, best(batch, 'Redis streams'), 0.8)
+    for titles, of_jobq in ((single, best(single, 'jobq')), (batch, own_batch)):
+        winner = best(titles, *others)
+        if winner and of_jobq:
+            ratio, interval = bench.paired('brokers', winner, of_jobq, sync)
+            if ratio > 1:
+                bench.note('brokers', f"{'fsync' if sync == 'on' else 'relaxed'}: {winner} is the fastest: {ratio:.2f} times {of_jobq} ({interval}).")
+
+
+def notes(bench):
+    bench.note('brokers', 'fsync: synchronous_commit on, appendfsync always, beanstalkd -f 0, RabbitMQ with a quorum queue and publisher '
+               'confirms. Relaxed: off, everysec, -f 1000, a durable classic queue with confirms, NATS as it comes (fsync every two minutes). '
+               'The clients of jobq, Redis, beanstalkd and NATS are one C++ program with one loop (bench/brokers), those of RabbitMQ and '
+               'BullMQ one node process. NATS and RabbitMQ are reached by TCP on the loopback interface, the others by a Unix socket. '
+               'jobq and BullMQ keep finished jobs, streams without XDEL too; the others delete them.')
+    bench.note('brokers', 'One call, one round trip: the acknowledgement goes with the next claim. RabbitMQ and BullMQ always work so. '
+               'p50 and p99: a lifecycle, or a batch of the same. Disk bytes: what the processes of the server wrote in the run. PostgreSQL writes '
+               'the pages of its tables later: the column "pages at a checkpoint" has what a checkpoint right after the run '
+               'wrote for each job that had been enqueued.')
+    bench.note('brokers', 'kill -9: all processes of the server at once, while 16 clients claim and acknowledge and 4 enqueue, one job at a '
+               'time. Lost: the enqueue was answered, the job was delivered to nobody and is not there after the restart. Doubled: the acknowledgement '
+               'was answered, and the job would be delivered again. AMQP answers no acknowledgement: RabbitMQ\'s count when they were sent. '
+               'The machine stays up: what a server has handed to the kernel survives even without fsync, which is why Redis, beanstalkd '
+               'and NATS lose less in this test than with the power; jobq keeps the last moment in its own memory and shows here '
+               'what it would lose in either case.')
