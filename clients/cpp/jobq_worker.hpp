@@ -609,15 +609,18 @@ private:
     template <typename... Values> std::string report(Job &job, const std::string &statement, const Values &...values)
     {
         std::string refused;
+        int tries = 0;
         const Text state = attempt(
             [&](pqxx::nontransaction &own) -> Text {
+                ++tries;
                 if (one(own, statement, job.id, job.lease, values...) == Text("t"))
                     return Text("finished");
                 // Perhaps an earlier try has arrived, whose answer was lost.
                 return one(own, "SELECT jobq_heartbeat($1, $2)", job.id, job.lease);
             },
             &refused);
-        if (state && *state != "finished")
+        // gone: where nothing is kept
+        if (state && *state != "finished" && !(*state == "gone" && tries > 1))
             say_lost(job);
         return refused;
     }
@@ -661,15 +664,18 @@ private:
 
     void beat_with_progress(Job &job)
     {
-        const Text progress = job.take_progress();
-        if (!progress)
-            return;
+        Text progress;
         try {
-            heard(job, *on_beats([&](pqxx::nontransaction &own) {
-                return one(own, "SELECT jobq_heartbeat($1, $2, $3::jsonb)", job.id, job.lease, *progress);
-            }));
+            // Taken when its turn has come: a report that comes first takes it along.
+            const Text state = on_beats([&](pqxx::nontransaction &own) {
+                progress = job.take_progress();
+                return progress ? one(own, "SELECT jobq_heartbeat($1, $2, $3::jsonb)", job.id, job.lease, *progress) : Text();
+            });
+            if (state)
+                heard(job, *state);
         } catch (const Broken &) {
-            job.keep_progress(progress);
+            if (progress)
+                job.keep_progress(progress);
             throw;
         }
     }

@@ -111,7 +111,17 @@ func (j *Job) Completing(ctx context.Context, function func(tx pgx.Tx) (interfac
 	if err != nil {
 		return err
 	}
-	err = conn.BeginFunc(ctx, func(tx pgx.Tx) error {
+	err = commitWith(ctx, conn, function, func(tx pgx.Tx, text string) error {
+		_, err := tx.Exec(ctx, "SELECT jobq_complete($1, $2, $3::text::jsonb, must_hold => true)", j.ID, j.Lease, text)
+		return err
+	})
+	j.done = err == nil
+	return err
+}
+
+// commitWith commits what the function writes together with what last does with its result, as JSON.
+func commitWith(ctx context.Context, conn *pgx.Conn, function func(tx pgx.Tx) (interface{}, error), last func(tx pgx.Tx, text string) error) error {
+	err := conn.BeginFunc(ctx, func(tx pgx.Tx) error {
 		result, err := function(tx)
 		if err != nil {
 			return err
@@ -120,14 +130,31 @@ func (j *Job) Completing(ctx context.Context, function func(tx pgx.Tx) (interfac
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, "SELECT jobq_complete($1, $2, $3::text::jsonb, must_hold => true)", j.ID, j.Lease, string(text))
-		return err
+		return last(tx, string(text))
 	})
-	if isLost(err) {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "JQ001" {
 		return errLost
 	}
-	j.done = err == nil
 	return err
+}
+
+// ask: what the server says of the step or the wait, and the JSON that comes with it.
+func (j *Job) ask(ctx context.Context, conn *pgx.Conn, statement, name string) (state string, text json.RawMessage, err error) {
+	var saved *string
+	if err = conn.QueryRow(ctx, statement, j.ID, j.Lease, name).Scan(&state, &saved); err != nil {
+		return "", nil, err
+	}
+	switch state {
+	case "waiting":
+		return "", nil, errWaiting
+	case "lost":
+		return "", nil, errLost
+	case "cancel", "cancelled":
+		j.stop("cancel")
+		return "", nil, context.Canceled
+	}
+	return state, raw(saved), nil
 }
 
 // Step calls the function once, however often the job is tried: what it writes is committed with its result.
@@ -136,36 +163,15 @@ func (j *Job) Step(ctx context.Context, name string, function func(tx pgx.Tx) (i
 	if err != nil {
 		return nil, err
 	}
-	var state string
+	state, result, err := j.ask(ctx, conn, "SELECT state, result::text FROM jobq_step($1, $2, $3)", name)
+	if err != nil || state == "done" {
+		return result, err
+	}
 	var saved *string
-	row := conn.QueryRow(ctx, "SELECT state, result::text FROM jobq_step($1, $2, $3)", j.ID, j.Lease, name)
-	if err := row.Scan(&state, &saved); err != nil {
-		return nil, err
-	}
-	switch state {
-	case "done":
-		return raw(saved), nil
-	case "cancel":
-		j.stop("cancel")
-		return nil, context.Canceled
-	case "lost":
-		return nil, errLost
-	}
-	err = conn.BeginFunc(ctx, func(tx pgx.Tx) error {
-		result, err := function(tx)
-		if err != nil {
-			return err
-		}
-		text, err := json.Marshal(result)
-		if err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, "SELECT result::text FROM jobq_step_done($1, $2, $3, $4::text::jsonb)", j.ID, j.Lease, name,
-			string(text)).Scan(&saved)
+	err = commitWith(ctx, conn, function, func(tx pgx.Tx, text string) error {
+		row := tx.QueryRow(ctx, "SELECT result::text FROM jobq_step_done($1, $2, $3, $4::text::jsonb)", j.ID, j.Lease, name, text)
+		return row.Scan(&saved)
 	})
-	if isLost(err) {
-		err = errLost
-	}
 	return raw(saved), err
 }
 
@@ -176,22 +182,8 @@ func (j *Job) WaitFor(ctx context.Context, event string) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	var state string
-	var payload *string
-	row := conn.QueryRow(ctx, "SELECT state, payload::text FROM jobq_await($1, $2, $3)", j.ID, j.Lease, event)
-	if err := row.Scan(&state, &payload); err != nil {
-		return nil, err
-	}
-	switch state {
-	case "waiting":
-		return nil, errWaiting
-	case "lost":
-		return nil, errLost
-	case "cancelled":
-		j.stop("cancel")
-		return nil, context.Canceled
-	}
-	return raw(payload), nil
+	_, payload, err := j.ask(ctx, conn, "SELECT state, payload::text FROM jobq_await($1, $2, $3)", event)
+	return payload, err
 }
 
 func raw(text *string) json.RawMessage {
@@ -199,11 +191,6 @@ func raw(text *string) json.RawMessage {
 		return nil
 	}
 	return json.RawMessage(*text)
-}
-
-func isLost(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == "JQ001"
 }
 
 // ---- the worker
@@ -604,7 +591,7 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 		return
 	}
 	if progress != nil {
-		w.report(job, "", "SELECT jobq_heartbeat($1, $2, $3::text::jsonb) IN ('held', 'cancel')", job.ID, job.Lease, string(progress))
+		w.report(job, "progress", "SELECT jobq_heartbeat($1, $2, $3::text::jsonb) IN ('held', 'cancel')", job.ID, job.Lease, string(progress))
 	}
 	var fail *Fail
 	var snooze *Snooze
@@ -641,8 +628,9 @@ func (w *Worker) fail(job *Job, fail *Fail) {
 
 // report is tried until it has arrived, and the answer is believed.
 func (w *Worker) report(job *Job, what, statement string, values ...interface{}) {
-	taken, state := false, ""
+	taken, state, tries := false, "", 0
 	err := w.withBeats(func(conn *pgx.Conn) error {
+		tries++
 		if err := conn.QueryRow(context.Background(), statement, values...).Scan(&taken); err != nil || taken {
 			return err
 		}
@@ -650,14 +638,13 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 		return conn.QueryRow(context.Background(), "SELECT jobq_heartbeat($1, $2)", job.ID, job.Lease).Scan(&state)
 	})
 	switch {
-	case err != nil && what != "failed":
-		log.Printf("%s: job %d: the report was refused: %v", w.WorkerID, job.ID, err)
+	case err != nil:
+		log.Printf("%s: job %d: the report was refused: %s: %v", w.WorkerID, job.ID, what, err)
 		if what == "completed" {
 			w.fail(job, &Fail{Message: err.Error()})
 		}
-	case err != nil:
-		log.Printf("%s: job %d: the failure was refused: %v", w.WorkerID, job.ID, err)
-	case !taken && state != "finished":
+	case taken || state == "finished" || state == "gone" && tries > 1: // gone: where nothing is kept
+	default:
 		log.Printf("%s: job %d of kind %q: the lease is lost", w.WorkerID, job.ID, job.Kind)
 	}
 }
@@ -675,7 +662,7 @@ func (w *Worker) heartbeatAll() {
 			progress, beatAt := job.progress, job.beatAt
 			job.mutex.Unlock()
 			if live && progress != nil && time.Since(beatAt) > 500*time.Millisecond {
-				w.heartbeatWithProgress(job, progress)
+				w.heartbeatWithProgress(job)
 			} else if live && time.Since(beatAt) >= w.interval(job) {
 				ids, leases = append(ids, job.ID), append(leases, job.Lease)
 				due[job.Lease] = job
@@ -722,9 +709,16 @@ func (w *Worker) interval(job *Job) time.Duration {
 	return shortest
 }
 
-func (w *Worker) heartbeatWithProgress(job *Job, progress []byte) {
-	var state string
+func (w *Worker) heartbeatWithProgress(job *Job) {
+	state := "held"
+	var progress []byte
 	err := w.tryBeats(func(conn *pgx.Conn) error {
+		job.mutex.Lock()
+		progress = job.progress // now: a report that has come first has taken it along
+		job.mutex.Unlock()
+		if progress == nil {
+			return nil
+		}
 		return conn.QueryRow(context.Background(), "SELECT jobq_heartbeat($1, $2, $3::text::jsonb)", job.ID, job.Lease,
 			string(progress)).Scan(&state)
 	})

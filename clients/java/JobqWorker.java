@@ -508,7 +508,9 @@ public final class JobqWorker {
         List<Object> values = new ArrayList<>(List.of(job.id, job.lease));
         for (Object value : more) values.add(value);
         SQLException[] refused = {null};
+        int[] tries = {0};
         String state = attempt(conn -> {
+            tries[0]++;
             try {
                 if ("t".equals(one(conn, sql, values.toArray()))) return "finished";
             } catch (SQLException error) {
@@ -522,7 +524,7 @@ public final class JobqWorker {
         if ("refused".equals(state)) {
             say("job " + job.id + ": the report was refused: " + refused[0].getMessage());
             if (what.equals("completed")) fail(job, refused[0].getMessage(), null, false);
-        } else if ("lost".equals(state) || "gone".equals(state)) {
+        } else if (state != null && !state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: where nothing is kept
             say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
         }
     }
@@ -544,11 +546,14 @@ public final class JobqWorker {
                 for (Job job : held()) {
                     if (job.reporting || "lost".equals(job.reason)) continue;
                     double silent = (System.nanoTime() - job.beatAt) / 1e9;
-                    String progress = job.newProgress;
-                    if (progress != null && silent > 0.5) {
-                        String state = onBeats(conn -> one(conn, "SELECT jobq_heartbeat(?, ?, ?::jsonb)", job.id, job.lease, progress));
-                        if (progress.equals(job.newProgress)) job.newProgress = null;
-                        heard(job, state);
+                    if (job.newProgress != null && silent > 0.5) {
+                        heard(job, onBeats(conn -> {
+                            String progress = job.newProgress;
+                            if (job.reporting) return "held";   // a report takes it along
+                            String state = one(conn, "SELECT jobq_heartbeat(?, ?, ?::jsonb)", job.id, job.lease, progress);
+                            if (progress.equals(job.newProgress)) job.newProgress = null;
+                            return state;
+                        }));
                     } else if (silent >= interval(job)) {
                         due.add(job);
                     }

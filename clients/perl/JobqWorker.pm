@@ -331,9 +331,11 @@ sub report
     my $state = eval { $self->beats(sub {
         my ($dbh) = @_;
         one($dbh, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', @$job{qw(id lease)}, $job->{progress_new}) if defined $job->{progress_new};
+        $job->{tries}++;
         return 'finished' if one($dbh, $statement, @$job{qw(id lease)}, @values);
         # Perhaps an earlier try has arrived, whose answer was lost.
-        return one($dbh, 'SELECT jobq_heartbeat(?, ?)', @$job{qw(id lease)});
+        my $state = one($dbh, 'SELECT jobq_heartbeat(?, ?)', @$job{qw(id lease)});
+        return $state eq 'gone' && $job->{tries} > 1 ? 'finished' : $state;    # gone: where nothing is kept
     }) };
     if (my $error = $@)
     {

@@ -434,7 +434,7 @@ final class JobqWorker
         stream_set_blocking($reader, false);
         $this->jobs[$row['lease']] = (object) ['id' => $row['id'], 'lease' => $row['lease'], 'kind' => $row['kind'], 'pid' => $pid,
             'pipe' => $reader, 'said' => '', 'beatAt' => microtime(true), 'every' => (float) $row['heartbeat_seconds'], 'reason' => null,
-            'outcome' => null, 'progress' => null];
+            'outcome' => null, 'progress' => null, 'tries' => 0];
     }
 
     private function hear(object $job): void
@@ -563,11 +563,13 @@ final class JobqWorker
                 if ($job->progress !== null) {
                     JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', [...$lease, $job->progress]);
                 }
+                $job->tries++;
                 if (JobqSql::one($pdo, $statement, [...$lease, ...$values])) {
                     return 'finished';
                 }
-                // Perhaps an earlier try has arrived, whose answer was lost.
-                return JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?)', $lease);
+                // Perhaps an earlier try has arrived, whose answer was lost. gone: where nothing is kept.
+                $state = JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?)', $lease);
+                return $state === 'gone' && $job->tries > 1 ? 'finished' : $state;
             });
         } catch (PDOException $error) {
             $this->say("job {$job->id}: the report was refused: " . $error->getMessage());

@@ -432,12 +432,17 @@ module Jobq
     end
 
     def report(job, what, statement, values)
+      tries = 0
       state = attempt do |conn|
+        tries += 1
         taken = conn.exec_params(statement, [job.id, job.lease, *values]).getvalue(0, 0) == 't'
         # Perhaps an earlier try has arrived, whose answer was lost.
         taken ? 'finished' : conn.exec_params('SELECT jobq_heartbeat($1, $2)', [job.id, job.lease]).getvalue(0, 0)
       end
-      say "job #{job.id} of kind #{job.kind}: the lease is lost" unless %w[finished held cancel].include?(state)
+      # gone: where nothing is kept
+      return if state.nil? || state == 'finished' || (state == 'gone' && tries > 1)
+
+      say "job #{job.id} of kind #{job.kind}: the lease is lost"
     rescue PG::Error => e
       say "job #{job.id}: the report was refused: #{e.message.strip}"
       fail_job(job, e.message) if what == 'completed'
@@ -470,10 +475,14 @@ module Jobq
     end
 
     def beat_with_progress(job)
-      progress = job.new_progress
-      state = beats { |conn| conn.exec_params('SELECT jobq_heartbeat($1, $2, $3::jsonb)', [job.id, job.lease, progress]).getvalue(0, 0) }
-      job.new_progress = nil if job.new_progress.equal?(progress)
-      heard(job, state)
+      beats do |conn|
+        next if job.reporting # which takes it along
+
+        progress = job.new_progress
+        state = conn.exec_params('SELECT jobq_heartbeat($1, $2, $3::jsonb)', [job.id, job.lease, progress]).getvalue(0, 0)
+        job.new_progress = nil if job.new_progress.equal?(progress)
+        heard(job, state)
+      end
     end
 
     def heard(job, state)

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "python" / "src"))
 
 import scenario_worker  # noqa: E402
-from jobq import core, hand, job, options, outcome, statements, worker  # noqa: E402
+from jobq import base, core, hand, job, options, outcome, statements, worker  # noqa: E402
 
 DEFECT = sys.argv.pop(1)
 
@@ -58,7 +58,7 @@ elif DEFECT == "ignores_term":
     # The flag alone: nobody wakes the wait.
     core.Core._wake = lambda self: None
     hand.LAST_REPORTS = 3600.0
-    worker.LAST_REPORTS = 3600.0
+    base.LAST_REPORTS = 3600.0
 elif DEFECT == "ignores_second_term":
     stop = hand.Hand.stop
     hand.Hand.stop = lambda self: True if self.stop_at is not None else stop(self)
@@ -67,7 +67,7 @@ elif DEFECT == "fails_instead_of_release":
     outcome.RELEASE = outcome.FAIL
 elif DEFECT == "waits_for_handlers":
     hand.LAST_LOOK = 3600.0
-    worker.LAST_LOOK = 3600.0
+    base.LAST_LOOK = 3600.0
 elif DEFECT == "forgets_report":
     hand.Hand.not_reported = lambda self, reports, **_: self.reported([job for job, _ in reports])
 elif DEFECT == "never_reconnects":

@@ -8,13 +8,14 @@
   changes: SQL, times: N      its value changes so often within the limit
   open: GATE
   signal: TERM | KILL
-  exits: STATUS | killed | failed  [says: TEXT in its output]
+  exits: STATUS | killed | failed  [says: TEXT in its output] [hushes: TEXT not in it]
   expire: JOB                 the lease ends, as after silence
   steal: JOB                  the lease ends, and a thief has the job, under the lease :JOB_lease
   keep_running: SQL           until that is true the program is started again whenever it was killed, and its leases end
   restart: pooler | server
   stop: server, begin: server   it is away in between
   outage: SECONDS             the server is away so long
+  lose_answer: GATE           is opened; the report that follows is committed, and its connection ends before the answer
 """
 
 import json
@@ -23,6 +24,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -121,7 +123,7 @@ class Play:
             raise Failed(f"the program has ended before, with {self.process.returncode}")
         self.process.send_signal(getattr(signal, f"SIG{given['signal']}"))
 
-    def do_exits(self, exits, says=""):
+    def do_exits(self, exits, says="", hushes=None):
         try:
             status = self.process.wait(self.limit)
         except subprocess.TimeoutExpired:
@@ -130,6 +132,8 @@ class Play:
             raise Failed(f"its status is {status}")
         if says not in self.text():
             raise Failed(f"it does not say {says!r}")
+        if hushes is not None and hushes in self.text():
+            raise Failed(f"it says {hushes!r}")
 
     def do_expire(self, expire):
         self.expire([self.names[expire]])
@@ -189,7 +193,46 @@ class Play:
         time.sleep(outage)
         self.do_begin("server")
 
+    def do_lose_answer(self, lose_answer):
+        """By a standby that is waited for and never comes: what commits has committed here, and has no answer yet."""
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE usename = :user AND wait_event = 'SyncRep'"
+        try:
+            self.ask("SET synchronous_commit = local", command=True)
+            self.ask("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", command=True)
+            self.ask("SELECT pg_reload_conf()")
+            becomes_true(self.commits_wait, "commits wait for a standby")
+            self.do_open(lose_answer)
+            self.becomes(waiting, lambda count: count > 0)
+            self.ask(waiting.replace("count(*)", "count(pg_terminate_backend(pid))"))
+            self.becomes(waiting, lambda count: count == 0)
+        finally:
+            self.ask("ALTER SYSTEM RESET synchronous_standby_names", command=True)
+            self.ask("SELECT pg_reload_conf()")
+            self.forget()
+
     # ---- how
+
+    def commits_wait(self):
+        """Whether one does now; it is ended."""
+        with psycopg.connect(dbname="work", autocommit=True) as probe:
+            pid = probe.info.backend_pid
+
+            def commit():
+                try:
+                    probe.execute("INSERT INTO scenario.gates VALUES (%s)", (uuid.uuid4().hex,))
+                except psycopg.Error:
+                    pass
+
+            thread = threading.Thread(target=commit)
+            thread.start()
+            try:
+                while thread.is_alive():
+                    if self.ask(f"SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"):
+                        self.ask(f"SELECT pg_terminate_backend({pid})")
+                        return True
+                return False
+            finally:
+                thread.join()
 
     def gate(self, name):
         return f"{self.token} {name}"
@@ -222,14 +265,17 @@ class Play:
                 raise Failed(f"not within {self.limit} s: {describe() if describe else value}")
             time.sleep(0.05)
 
-    def ask(self, statement, parameters=None, literal=False):
-        """The first column of the first row."""
-        if not literal:
+    def ask(self, statement, parameters=None, literal=False, command=False):
+        """The first column of the first row, if it is no command."""
+        if command:
+            parameters = None
+        elif not literal:
             parameters = self.names
             statement = NAME.sub(r"%(\1)s", statement.replace("%", "%%"))
         if self.connection is None:
             self.connection = psycopg.connect(dbname="work", autocommit=True)
-        row = self.connection.execute(statement, parameters).fetchone()
+        cursor = self.connection.execute(statement, parameters)
+        row = None if command else cursor.fetchone()
         return None if row is None else row[0]
 
     def forget(self):
@@ -263,7 +309,7 @@ class Play:
     def state(self):
         """For whoever looks for the reason."""
         with psycopg.connect(dbname="work", autocommit=True) as connection:
-            jobs = connection.execute("""SELECT id, kind, status::text, attempts, lost_attempts, left(error, 100), left(result::text, 60),
+            jobs = connection.execute("""SELECT id, kind, status::text, attempts, lost_attempts, left(error, 100), left(result::text, 60), left(progress::text, 60),
                                          worker_id FROM jobq.jobs WHERE queue = %s ORDER BY id""", (self.queue,)).fetchall()
             events = connection.execute("""SELECT job_id, attempt, event FROM scenario.events WHERE job_id = ANY (%s) ORDER BY at""",
                                         ([job[0] for job in jobs],)).fetchall()

@@ -47,6 +47,7 @@ surely() {
         status=0
         sql "$@" <<<"$input" || status=$?
         [ $status = 2 ] || return $status
+        [ -z "${JOB_DIR-}" ] || touch "$JOB_DIR/again"
         sleep $pause
         [ $pause = 5 ] || pause=$([ $pause = 0.2 ] && echo 1 || echo 5)
     done
@@ -105,9 +106,10 @@ heartbeats() {  # interval of the lease, process group of the handler
         if ! answer=$(sql job="$JOB_ID" lease="$JOB_LEASE" progress="$progress" \
             <<<"SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)" 2>"$JOB_DIR/heartbeat.error"); then
             log "job $JOB_ID: heartbeat failed, trying again: $(head -c 300 "$JOB_DIR/heartbeat.error")"
-            [ -z "$progress" ] || [ -e "$JOB_DIR/progress" ] || progress "$progress"
+            [ -e "$JOB_DIR/progress" ] || mv "$JOB_DIR/progress.sent" "$JOB_DIR/progress" 2>/dev/null
             continue
         fi
+        rm -f "$JOB_DIR/progress.sent"
         tenths=0
         case $answer in
             held) ;;
@@ -166,6 +168,8 @@ report() {  # status of the handler
     local outcome stopped='' answer what
     [ ! -e "$JOB_DIR/stopped" ] || stopped=$(cat "$JOB_DIR/stopped")
     if [ "$stopped" = lost ]; then return; fi
+    # Also what the heartbeats were about to send.
+    [ -e "$JOB_DIR/progress" ] || mv "$JOB_DIR/progress.sent" "$JOB_DIR/progress" 2>/dev/null
     if [ -e "$JOB_DIR/progress" ]; then
         surely job="$JOB_ID" lease="$JOB_LEASE" >/dev/null <<<"\\set progress \`cat '$JOB_DIR/progress'\`
 SELECT jobq_heartbeat(:job, :lease, :'progress')"
@@ -194,7 +198,8 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || {
     if [ -z "$answer" ] || [ "$answer" = f ]; then
         # Perhaps an earlier try has arrived, whose answer was lost.
         answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_heartbeat(:job, :lease)")
-        [ "$answer" = finished ] || what="the lease is lost"
+        # gone: where nothing is kept.
+        [ "$answer" = finished ] || { [ "$answer" = gone ] && [ -e "$JOB_DIR/again" ]; } || what="the lease is lost"
     fi
     log "job $JOB_ID of kind $JOB_KIND: $what"
 }

@@ -198,6 +198,14 @@ class HandTest(unittest.TestCase):
         self.assertEqual(self.hand.next_claim(), ([], 1))
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
 
+    def test_progress_under_way_is_waited_for(self):
+        job, _ = self.claimed(1, 2)
+        job.set_progress(1)
+        self.assertEqual(job.take_progress(), "1")   # a heartbeat with it has no answer yet
+        self.hand.ended(job, Outcome(COMPLETE))
+        self.assertEqual(self.hand.next_claim(), ([], 1))
+        self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE))])
+
     def test_lost_keeps_its_slot_until_its_handler_has_ended(self):
         job, other = self.claimed(1, 2)
         self.hand.lost(job, "lost")

@@ -125,7 +125,7 @@ module Jobq
       @claims.rows(Statements::COMPLETE_AND_CLAIM, *parameters, *lease_parameters(completions.map(&:job)),
                    results_of(completions))
     rescue Broken
-      @hand.not_reported(completions)
+      @hand.not_reported(completions, sent: true)
       raise
     rescue PG::Error => e
       again = Connection.again?(e)
@@ -169,7 +169,7 @@ module Jobq
           pause.reset
         rescue Broken
           @hand.wake_failed if beat.wake
-          @hand.not_reported(beat.reports)
+          @hand.not_reported(beat.reports, sent: true)
           @hand.beat_failed(beat.jobs)
           retry_at = @hand.now + pause.take
         end
@@ -212,6 +212,8 @@ module Jobq
     rescue PG::Error => e
       @log.error("#{@options.worker_id}: progress of #{job} was refused: #{e.message.strip}")
       false
+    ensure
+      job.progress_under_way = false
     end
 
     def ask_heartbeat(job, progress = nil)
@@ -249,11 +251,11 @@ module Jobq
       jobs = reports.map(&:job)
       jobs.each { |job| heartbeat_with_progress(job) if job.progress_is_new? }
       rows = send_together(what, reports)
-      jobs.zip(rows) do |job, row|
+      reports.zip(rows) do |report, row|
         if row["taken"] != "t"
-          find_out(job)
+          find_out(report.job, report.outcome)
         elsif what == :release
-          @log.info("#{@options.worker_id}: #{job} has been released")
+          @log.info("#{@options.worker_id}: #{report.job} has been released")
         end
       end
       @hand.reported(jobs)
@@ -271,7 +273,7 @@ module Jobq
     def report_alone(report)
       job, outcome = report.job, report.outcome
       heartbeat_with_progress(job) if job.progress_is_new? && outcome.what != :verify
-      find_out(job) unless report_or_fail(report)
+      find_out(job, outcome) unless report_or_fail(report)
       @hand.reported([job])
     rescue PG::Error => e
       @hand.not_reported([report]) if Connection.again?(e)
@@ -306,14 +308,15 @@ module Jobq
     # The handler completed the job in a transaction of its own: has that committed?
     def verified?(job, outcome)
       state = ask_heartbeat(job)
-      return %w[finished gone].include?(state) unless %w[held cancel].include?(state)
+      return Outcome.finished?(state) unless %w[held cancel].include?(state)
 
       taken?(job, Outcome.of(:fail, outcome.text || "the transaction that completed the job has not committed"))
     end
 
     # The lease is lost: unless by an earlier report of our own, whose answer was lost with its connection.
-    def find_out(job)
-      log_lost(job) unless ask_heartbeat(job) == "finished"
+    def find_out(job, outcome)
+      state = ask_heartbeat(job)
+      log_lost(job) unless state == "finished" || outcome.sent && Outcome.finished?(state)
     end
 
     def lease_parameters(jobs)

@@ -114,7 +114,7 @@ module Jobq
         if @jobs.key?(job.lease) && !job.abandoned
           if outcome.what == :nothing
             @jobs.delete(job.lease)
-          elsif outcome.what == :complete && !job.progress_is_new?
+          elsif outcome.what == :complete && !job.progress_is_new? && !job.progress_under_way
             @completions << Report.new(job, outcome)
           else
             @reports << Report.new(job, outcome)
@@ -149,11 +149,11 @@ module Jobq
     end
 
     # They are to be sent again, by the thread that heartbeats.
-    def not_reported(reports, alone: false)
+    def not_reported(reports, alone: false, sent: false)
       @lock.synchronize do
         reports.each do |report|
           @in_flight.delete(report.job.lease)
-          @reports << (alone ? Report.new(report.job, report.outcome.alone!) : report)
+          @reports << Report.new(report.job, report.outcome.again(alone: alone, sent: sent))
         end
         @changed.broadcast
       end

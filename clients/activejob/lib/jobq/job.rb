@@ -12,7 +12,7 @@ module Jobq
     TIMES = %w[run_at created_at].freeze
     attr_reader(*(NUMBERS + TEXTS + VALUES + TIMES), :cancelled, :heartbeat_every)
     # For the worker: beat_at, progress_at; ended: what it came to, if its handler or the server has seen to that.
-    attr_accessor :beat_at, :progress_at, :abandoned, :ended, :result
+    attr_accessor :beat_at, :progress_at, :progress_under_way, :abandoned, :ended, :result
 
     def initialize(row, connections, heartbeat_timeout, &progressed)
       NUMBERS.each { |name| set(name, Integer(row[name])) }
@@ -117,7 +117,7 @@ module Jobq
     def take_progress(now)
       @changed.synchronize do
         taken, @unreported = @unreported, nil
-        @progress_at = now if taken
+        @progress_at, @progress_under_way = now, true if taken
         taken
       end
     end

@@ -5,9 +5,10 @@ module Jobq
   #   what       :complete, :fail, :snooze, :release; :verify: the handler has completed the job in a transaction that may not have
   #              committed, the server knows; :nothing: there is nothing to report, text says why
   #   alone      a batch with it was refused
-  Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, keyword_init: true) do
+  #   sent       it was sent before, and the answer is unknown
+  Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, :sent, keyword_init: true) do
     def self.of(what, text = nil, result: nil, retry_in: nil, retry_again: true)
-      new(what: what, text: text, result: result, retry_in: retry_in, retry: retry_again, alone: false)
+      new(what: what, text: text, result: result, retry_in: retry_in, retry: retry_again, alone: false, sent: false)
     end
 
     def self.of_return(value, ended)
@@ -39,8 +40,14 @@ module Jobq
       Parameters.text(error.message.to_s.empty? ? error.class.name : "#{error.class}: #{error.message}")
     end
 
-    def alone!
-      dup.tap { |again| again.alone = true }
+    # To be reported another time.
+    def again(alone:, sent:)
+      dup.tap { |again| again.alone, again.sent = self.alone || alone, self.sent || sent }
+    end
+
+    # What a heartbeat answers behind a report that has arrived. gone: where the queue keeps nothing.
+    def self.finished?(state)
+      %w[finished gone].include?(state)
     end
   end
 end

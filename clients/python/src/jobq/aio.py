@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 from datetime import datetime
-from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, AsyncIterator, Awaitable, Callable, List, Mapping, Optional, Sequence
 
 import psycopg
 
-from . import connect, outcome, statements, tracing
-from .core import Core
+from . import connect, outcome, statements
+from .base import Attempt, BaseWorker
 from .enqueue import arun_on
-from .errors import Delay, Lost, OptionError, is_lost_lease
-from .hand import LAST_LOOK, LAST_REPORTS
+from .errors import Delay
 from .job import BaseJob
-from .options import Options
 
 AsyncHandler = Callable[["AsyncJob"], Awaitable[Any]]
-log = logging.getLogger("jobq")
 
 
 class AsyncJob(BaseJob):
@@ -43,68 +39,49 @@ class AsyncJob(BaseJob):
 
     @contextlib.asynccontextmanager
     async def completing(self, result: Any = None) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """A transaction in which the block's SQL and the completion of the job commit together, or neither. The result of
-        the job is the argument, or what the block assigns to job.result."""
-        self.result = result
-        try:
-            async with self.connection() as connection:
-                async with connection.transaction():
-                    yield connection
-                    await self.complete_in(connection, self.result)
-        except BaseException:
-            self.ended = None
-            raise
-        self.ended = "completed"
+        """As Job.completing()."""
+        with self._completed_with(result):
+            async with self.connection() as connection, connection.transaction():
+                yield connection
+                await self.complete_in(connection, self.result)
 
     async def complete_in(self, connection: Any, result: Any = None) -> None:
-        """Completes the job in a transaction of the caller's, which throws when the lease is lost. Whether that transaction has
-        committed is asked when the handler has returned: until then nothing is certain."""
-        text = None if result is None else statements.as_json(result)
-        try:
-            await arun_on(connection, statements.COMPLETE_HELD, [self.id, self.lease, text])
-        except Exception as error:
-            if not is_lost_lease(error):
-                raise
-            self.stop("lost")
-            raise Lost() from error
+        """As Job.complete_in()."""
+        call = self._completion(result)
+        with self._lease_held():
+            await arun_on(connection, *call)
         self.ended = outcome.VERIFY
 
     async def step(self, name: str, function: Callable[[psycopg.AsyncConnection[Any]], Awaitable[Any]]) -> Any:
-        """Calls the function once, however often the job is tried: what it writes on the connection that it is given is
-        committed with its result. Later attempts get the result."""
+        """As Job.step()."""
         async with self.connection() as connection:
-            done, result = self._step_result(*await self._ask(connection, statements.STEP, [self.id, self.lease, name]))
+            done, result = self._step_result(*await self._ask(connection, *self._step(name)))
             if done:
                 return result
             with self._lease_held():
                 async with connection.transaction():
-                    value = await function(connection)
-                    text = None if value is None else statements.as_json(value)
-                    return (await self._ask(connection, statements.STEP_DONE, [self.id, self.lease, name, text]))[1]
+                    return (await self._ask(connection, *self._step_done(name, await function(connection))))[1]
 
     async def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
-        """Ends the handler, and the job goes on then, from its start, past what is saved of it."""
+        """As Job.sleep()."""
         async with self.connection() as connection:
-            self._ready(*await self._ask(connection, statements.SLEEP, self._sleep_parameters(name, delay, until)))
+            self._ready(*await self._ask(connection, *self._sleep(name, delay, until)))
 
     async def wait_for(self, event: str, timeout: Optional[Delay] = None, name: Optional[str] = None) -> Any:
-        """The payload of a signal, for which no worker waits; or TimedOut, which is false."""
+        """As Job.wait_for()."""
         async with self.connection() as connection:
-            return self._ready(*await self._ask(connection, statements.AWAIT, [
-                self.id, self.lease, event, statements.interval(timeout), name]))
+            return self._ready(*await self._ask(connection, *self._await(event, timeout, name)))
 
     async def wait_for_jobs(self, ids: Sequence[int], name: str, mode: str = "all", timeout: Optional[Delay] = None) -> Any:
-        """What became of other jobs, a list of {"job_id": ..., "status": ..., "result": ...}; or TimedOut, which is false."""
+        """As Job.wait_for_jobs()."""
         async with self.connection() as connection:
-            return self._ready(*await self._ask(connection, statements.AWAIT_JOBS, [
-                self.id, self.lease, list(ids), name, mode, statements.interval(timeout)]))
+            return self._ready(*await self._ask(connection, *self._await_jobs(ids, name, mode, timeout)))
 
     async def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
-        """Enqueues jobs once, however often the job is tried; their ids."""
+        """As Job.spawn()."""
         with self._lease_held():
             async with self.connection() as connection:
-                parameters = [self.id, self.lease, name, statements.as_json(list(specs))]
-                return list((await self._ask(connection, statements.SPAWN, parameters))[1])
+                return list((await self._ask(connection, *self._spawn(name, specs)))[1])
 
     @staticmethod
     async def _ask(connection: psycopg.AsyncConnection[Any], statement: str, parameters: List[Any]) -> Any:
@@ -144,36 +121,19 @@ class AsyncConnections:
             await idle[1].close()
 
 
-class AsyncWorker:
+class AsyncWorker(BaseWorker[AsyncHandler]):
     """Serves one queue. handlers: a coroutine function for each kind; or register them with @worker.handler("kind")."""
 
-    def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, AsyncHandler]] = None, *,
-                 conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
-                 trace_as_child: bool = False, **options: Any) -> None:
-        self.options = Options(queue=queue, **options)
-        self.handlers: Dict[str, AsyncHandler] = dict(handlers or {})
-        self.conninfo, self.connect_options = conninfo, dict(connect_options or {})
-        self.tracer = tracing.Tracer(trace_as_child)
-        self._core: Optional[Core] = None
+    def _set_up(self, name: str) -> None:
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._over: Optional[asyncio.Event] = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._connections = AsyncConnections(conninfo, self.connect_options, f"jobq {queue} {self.options.worker_id} handler")
-
-    def handler(self, kind: str) -> Callable[[AsyncHandler], AsyncHandler]:
-        def register(function: AsyncHandler) -> AsyncHandler:
-            self.handlers[kind] = function
-            return function
-        return register
+        self._connections = AsyncConnections(self.conninfo, self.connect_options, name)
 
     async def start(self) -> None:
         """Connects, and works in the running loop until stop(). Signals are the caller's."""
-        if self._core is not None:
-            raise RuntimeError("this worker has been started before")
-        if not self.handlers:
-            raise OptionError('option "handlers" must name at least one kind')
+        core = self._new_core()
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        core = Core(self.options, list(self.handlers), self.conninfo, self.connect_options, self._begin, self._run)
         core.when_over = lambda: self._call(self._set_over)
         self._core = core   # its threads use it at once
         try:
@@ -181,13 +141,7 @@ class AsyncWorker:
         except BaseException:
             self._core = None
             raise
-        log.info("%s: serves queue %r, kinds %s, %d slots", self.options.worker_id, self.options.queue,
-                 ", ".join(sorted(self.handlers)), self.options.slots)
-
-    def stop(self) -> None:
-        """No claims any more; handlers have their grace. Called again: the grace is over."""
-        if self._core is not None:
-            self._core.stop()
+        self._started()
 
     async def join(self, timeout: Optional[float] = None) -> bool:
         """Until it has stopped; whether it has. An error that ended it is thrown."""
@@ -209,8 +163,7 @@ class AsyncWorker:
 
         def signalled() -> None:
             nonlocal deadline
-            grace = float(self.options.grace) if deadline is None else 0.0  # type: ignore[arg-type]
-            deadline = loop.time() + grace + LAST_LOOK + 2 * LAST_REPORTS
+            deadline = loop.time() + self._time_to_end(first=deadline is None)
             self.stop()
 
         await self.start()
@@ -219,27 +172,16 @@ class AsyncWorker:
         try:
             while not await self.join(1.0):
                 if deadline is not None and loop.time() > deadline:
-                    log.error("%s: gives up: the server does not answer", self.options.worker_id)
-                    return 1
+                    return self._gives_up()
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
-        log.info("%s: stopped", self.options.worker_id)
-        assert self._core is not None
-        return 0 if self._core.clean else 1
-
-    @property
-    def left_handlers(self) -> bool:
-        """Whether some were given up when the grace was over, and still run."""
-        return self._core is not None and bool(self._core.hand.running)
+        return self._has_ended()
 
     # ---- called by the thread that claims
 
-    def _begin(self, row: statements.Row) -> AsyncJob:
-        assert self._core is not None
-        job = AsyncJob(row, self._connections, self.options.heartbeat_timeout)  # type: ignore[arg-type]
-        job._progressed = self._core.hand.progressed
-        return job
+    def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> AsyncJob:
+        return AsyncJob(row, self._connections, heartbeat_timeout)
 
     def _run(self, job: BaseJob) -> None:
         self._call(self._create_task, job)
@@ -272,17 +214,9 @@ class AsyncWorker:
         assert self._core is not None
         try:
             with self.tracer.process(job, self.options) as span:
-                ended = await _outcome(self.handlers[job.kind], job, span)
+                with Attempt(job, span) as attempt:
+                    attempt.value = await self.handlers[job.kind](job)
+                ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer, or a cancellation before the handler has begun
             ended = outcome.of_error(error, job.cancelled, job.ended)
         self._core.job_ended(job, ended)
-
-
-async def _outcome(handler: AsyncHandler, job: AsyncJob, span: tracing.Span) -> outcome.Outcome:
-    try:
-        ended = outcome.of_return(await handler(job), job.ended)
-    except BaseException as error:   # noqa: B902: what a handler throws is its job's
-        ended = outcome.of_error(error, job.cancelled, job.ended)
-        span.failed(error, ended)
-    span.ended(ended)
-    return ended

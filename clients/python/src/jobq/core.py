@@ -16,7 +16,7 @@ from .errors import LEASE_LOST
 from .hand import Hand, Report
 from .job import BaseJob
 from .options import Options
-from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
+from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome, is_finished
 from .statements import interval
 
 WAIT_WITHOUT_WAKE = 2.0
@@ -221,6 +221,8 @@ class Core:
         except psycopg.Error as error:
             log.error("%s: progress of job %d was refused: %s", self.options.worker_id, job.id, error)
             return False
+        finally:
+            job.progress_under_way = False
         self._heard(job, rows[0]["jobq_heartbeat"])
         return True
 
@@ -259,9 +261,9 @@ class Core:
         except psycopg.Error as error:
             self.hand.not_reported(reports, alone=not connect.is_again(error))
             return
-        for job, row in zip(jobs, rows):
+        for (job, outcome), row in zip(reports, rows):
             if not (row["completed"] if what == COMPLETE else row["released"]):
-                self._find_out(job)
+                self._find_out(job, outcome)
             elif what == RELEASE:
                 log.info("%s: job %d of kind %r has been released", self.options.worker_id, job.id, job.kind)
         self.hand.reported(jobs)
@@ -282,7 +284,7 @@ class Core:
                 log.error("%s: job %d: so was that: %s", self.options.worker_id, job.id, again)
                 taken = True
         if not taken:
-            self._find_out(job)
+            self._find_out(job, outcome)
         self.hand.reported([job])
 
     def _report(self, job: BaseJob, outcome: Outcome) -> bool:
@@ -304,12 +306,12 @@ class Core:
         if state in ("held", "cancel"):
             text = outcome.text or "the transaction that completed the job has not committed"
             return self._report(job, Outcome(FAIL, text))
-        return state in ("finished", "gone")
+        return is_finished(state)
 
-    def _find_out(self, job: BaseJob) -> None:
+    def _find_out(self, job: BaseJob, outcome: Outcome) -> None:
         """The lease is lost: unless by an earlier report of our own, whose answer was lost with its connection."""
         state = self._beats.all(statements.HEARTBEAT, (job.id, job.lease, None))[0]["jobq_heartbeat"]
-        if state != "finished":
+        if state != "finished" and not (outcome.uncertain and is_finished(state)):
             self._log_lost(job)
 
 

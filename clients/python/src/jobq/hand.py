@@ -106,7 +106,7 @@ class Hand:
             if job.lease in self.jobs and not job.abandoned:
                 if outcome.what == NOTHING:
                     del self.jobs[job.lease]
-                elif outcome.what == COMPLETE and not job.progress_is_new:
+                elif outcome.what == COMPLETE and not job.progress_is_new and not job.progress_under_way:
                     self.completions.append((job, outcome))
                 else:
                     self.reports.append((job, outcome))

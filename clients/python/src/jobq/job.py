@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from . import statements
 from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease
 from .statements import Row, as_json, interval
+
+Call = Tuple[str, List[Any]]
 
 
 class BaseJob:
@@ -40,6 +43,7 @@ class BaseJob:
             self.heartbeat_every = min(self.heartbeat_every, heartbeat_timeout / 3)
         self.beat_at = 0.0
         self.progress_is_new = False
+        self.progress_under_way = False
         self.progress_at = float("-inf")
         self.abandoned = False
         self.loss_is_logged = False
@@ -73,11 +77,37 @@ class BaseJob:
         """What is to be reported, once."""
         if not self.progress_is_new:
             return None
-        self.progress_is_new = False
+        self.progress_is_new, self.progress_under_way = False, True
         self.progress_at = time.monotonic()
         return self._progress
 
-    # ---- what steps have in common
+    # ---- what is asked of the server
+
+    def _of_lease(self, statement: str, *values: Any) -> Call:
+        return statement, [self.id, self.lease, *values]
+
+    def _completion(self, result: Any) -> Call:
+        return self._of_lease(statements.COMPLETE_HELD, _json_or_null(result))
+
+    def _step(self, name: str) -> Call:
+        return self._of_lease(statements.STEP, name)
+
+    def _step_done(self, name: str, value: Any) -> Call:
+        return self._of_lease(statements.STEP_DONE, name, _json_or_null(value))
+
+    def _sleep(self, name: str, delay: Optional[Delay], until: Optional[datetime]) -> Call:
+        return self._of_lease(statements.SLEEP, name, interval(delay), until)
+
+    def _await(self, event: str, timeout: Optional[Delay], name: Optional[str]) -> Call:
+        return self._of_lease(statements.AWAIT, event, interval(timeout), name)
+
+    def _await_jobs(self, ids: Sequence[int], name: str, mode: str, timeout: Optional[Delay]) -> Call:
+        return self._of_lease(statements.AWAIT_JOBS, list(ids), name, mode, interval(timeout))
+
+    def _spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> Call:
+        return self._of_lease(statements.SPAWN, name, as_json(list(specs)))
+
+    # ---- what it has answered
 
     def _step_result(self, state: str, result: Any) -> Tuple[bool, Any]:
         """Whether the step is done, and its result."""
@@ -99,6 +129,17 @@ class BaseJob:
         return result
 
     @contextlib.contextmanager
+    def _completed_with(self, result: Any) -> Iterator[None]:
+        """Around the transaction that completes the job."""
+        self.result = result
+        try:
+            yield
+        except BaseException:
+            self.ended = None
+            raise
+        self.ended = "completed"
+
+    @contextlib.contextmanager
     def _lease_held(self) -> Iterator[None]:
         try:
             yield
@@ -108,8 +149,9 @@ class BaseJob:
             self.stop("lost")
             raise Lost() from error
 
-    def _sleep_parameters(self, name: str, delay: Optional[Delay], until: Optional[datetime]) -> List[Any]:
-        return [self.id, self.lease, name, interval(delay), until]
+
+def _json_or_null(value: Any) -> Optional[str]:
+    return None if value is None else as_json(value)
 
 
 class TimedOut:

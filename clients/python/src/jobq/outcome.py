@@ -69,6 +69,11 @@ def describe(error: BaseException) -> str:
     return as_text(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
+def is_finished(state: str) -> bool:
+    """What a heartbeat answers behind a report of ours that has arrived. gone: where the queue keeps nothing."""
+    return state in ("finished", "gone")
+
+
 def is_failure(error: BaseException) -> bool:
     """Whether it says that the attempt has failed, rather than what else shall become of the job."""
     return not isinstance(error, (Stop, Waiting, Snooze, Release, asyncio.CancelledError)) and not is_lost_lease(error)

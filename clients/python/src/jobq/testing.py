@@ -199,7 +199,7 @@ def _finish(connection: Any, job: Job, came: "tuple[outcome.Outcome, Any]") -> E
     if what.what == outcome.NOTHING:
         return Ended(job, what.text, job.result if what.text == "completed" else None)
     if what.what == outcome.VERIFY:
-        return Ended(job, "completed" if ask(statements.HEARTBEAT, *lease, None) in ("finished", "gone") else "lost", value)
+        return Ended(job, "completed" if outcome.is_finished(ask(statements.HEARTBEAT, *lease, None)) else "lost", value)
     if what.what == outcome.COMPLETE:
         return Ended(job, "completed" if ask(_COMPLETE, *lease, what.result) else "lost", value)
     if what.what == outcome.SNOOZE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import signal
@@ -15,16 +14,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import psycopg
 
-from . import connect, outcome, statements, tracing
-from .core import Core
+from . import connect, outcome, statements
+from .base import Attempt, BaseWorker
 from .enqueue import run_on
-from .errors import Delay, Lost, OptionError, is_lost_lease
-from .hand import LAST_LOOK, LAST_REPORTS
+from .errors import Delay
 from .job import BaseJob
-from .options import Options
 
 Handler = Callable[["Job"], Any]
-log = logging.getLogger("jobq")
 
 
 class Job(BaseJob):
@@ -54,64 +50,47 @@ class Job(BaseJob):
     def completing(self, result: Any = None) -> Iterator[psycopg.Connection[Any]]:
         """A transaction in which the block's SQL and the completion of the job commit together, or neither. The result of
         the job is the argument, or what the block assigns to job.result."""
-        self.result = result
-        try:
-            with self.connection() as connection:
-                with connection.transaction():
-                    yield connection
-                    self.complete_in(connection, self.result)
-        except BaseException:
-            self.ended = None
-            raise
-        self.ended = "completed"
+        with self._completed_with(result), self.connection() as connection, connection.transaction():
+            yield connection
+            self.complete_in(connection, self.result)
 
     def complete_in(self, connection: Any, result: Any = None) -> None:
         """Completes the job in a transaction of the caller's, such as Django's or SQLAlchemy's, which throws when the lease is
         lost. Whether that transaction has committed is asked when the handler has returned: until then nothing is certain."""
-        text = None if result is None else statements.as_json(result)
-        try:
-            run_on(connection, statements.COMPLETE_HELD, [self.id, self.lease, text])
-        except Exception as error:
-            if not is_lost_lease(error):
-                raise
-            self.stop("lost")
-            raise Lost() from error
+        call = self._completion(result)
+        with self._lease_held():
+            run_on(connection, *call)
         self.ended = outcome.VERIFY
 
     def step(self, name: str, function: Callable[[psycopg.Connection[Any]], Any]) -> Any:
         """Calls the function once, however often the job is tried: what it writes on the connection that it is given is
         committed with its result. Later attempts get the result."""
         with self.connection() as connection:
-            done, result = self._step_result(*self._ask(connection, statements.STEP, [self.id, self.lease, name]))
+            done, result = self._step_result(*self._ask(connection, *self._step(name)))
             if done:
                 return result
             with self._lease_held(), connection.transaction():
-                value = function(connection)
-                text = None if value is None else statements.as_json(value)
-                return self._ask(connection, statements.STEP_DONE, [self.id, self.lease, name, text])[1]
+                return self._ask(connection, *self._step_done(name, function(connection)))[1]
 
     def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
         """Ends the handler, and the job goes on then, from its start, past what is saved of it."""
         with self.connection() as connection:
-            self._ready(*self._ask(connection, statements.SLEEP, self._sleep_parameters(name, delay, until)))
+            self._ready(*self._ask(connection, *self._sleep(name, delay, until)))
 
     def wait_for(self, event: str, timeout: Optional[Delay] = None, name: Optional[str] = None) -> Any:
         """The payload of a signal, for which no worker waits; or TimedOut, which is false."""
         with self.connection() as connection:
-            return self._ready(*self._ask(connection, statements.AWAIT, [
-                self.id, self.lease, event, statements.interval(timeout), name]))
+            return self._ready(*self._ask(connection, *self._await(event, timeout, name)))
 
     def wait_for_jobs(self, ids: Sequence[int], name: str, mode: str = "all", timeout: Optional[Delay] = None) -> Any:
         """What became of other jobs, a list of {"job_id": ..., "status": ..., "result": ...}; or TimedOut, which is false."""
         with self.connection() as connection:
-            return self._ready(*self._ask(connection, statements.AWAIT_JOBS, [
-                self.id, self.lease, list(ids), name, mode, statements.interval(timeout)]))
+            return self._ready(*self._ask(connection, *self._await_jobs(ids, name, mode, timeout)))
 
     def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
         """Enqueues jobs once, however often the job is tried; their ids."""
         with self._lease_held(), self.connection() as connection:
-            ids = self._ask(connection, statements.SPAWN, [self.id, self.lease, name, statements.as_json(list(specs))])[1]
-            return list(ids)
+            return list(self._ask(connection, *self._spawn(name, specs))[1])
 
     @staticmethod
     def _ask(connection: psycopg.Connection[Any], statement: str, parameters: List[Any]) -> Any:
@@ -148,47 +127,24 @@ class Connections:
             idle[1].close()
 
 
-class Worker:
+class Worker(BaseWorker[Handler]):
     """Serves one queue. handlers: a function for each kind; or register them with @worker.handler("kind")."""
 
-    def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, Handler]] = None, *,
-                 conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
-                 trace_as_child: bool = False, **options: Any) -> None:
-        self.options = Options(queue=queue, **options)
-        self.handlers: Dict[str, Handler] = dict(handlers or {})
-        self.conninfo, self.connect_options = conninfo, dict(connect_options or {})
-        self.tracer = tracing.Tracer(trace_as_child)
-        self._core: Optional[Core] = None
+    def _set_up(self, name: str) -> None:
         self._work: SimpleQueue[Job] = SimpleQueue()
         self._threads: List[threading.Thread] = []
-        self._connections = Connections(conninfo, self.connect_options, f"jobq {queue} {self.options.worker_id} handler")
-
-    def handler(self, kind: str) -> Callable[[Handler], Handler]:
-        def register(function: Handler) -> Handler:
-            self.handlers[kind] = function
-            return function
-        return register
+        self._connections = Connections(self.conninfo, self.connect_options, name)
 
     def start(self) -> None:
         """Connects, and works in threads until stop(). Signals are the caller's."""
-        if self._core is not None:
-            raise RuntimeError("this worker has been started before")
-        if not self.handlers:
-            raise OptionError('option "handlers" must name at least one kind')
-        core = Core(self.options, list(self.handlers), self.conninfo, self.connect_options, self._begin, self._run)
+        core = self._new_core()
         self._core = core   # its threads use it at once
         try:
             core.start()
         except BaseException:
             self._core = None
             raise
-        log.info("%s: serves queue %r, kinds %s, %d slots", self.options.worker_id, self.options.queue,
-                 ", ".join(sorted(self.handlers)), self.options.slots)
-
-    def stop(self) -> None:
-        """No claims any more; handlers have their grace. Called again: the grace is over."""
-        if self._core is not None:
-            self._core.stop()
+        self._started()
 
     def join(self, timeout: Optional[float] = None) -> bool:
         """Until it has stopped; whether it has. An error that ended it is thrown."""
@@ -211,29 +167,17 @@ class Worker:
             while not self._core.over.is_set():
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    log.error("%s: gives up: the server does not answer", self.options.worker_id)
-                    return 1
+                    return self._gives_up()
                 if bell.wait(left):
-                    first = deadline is None
                     self._core.stop()
-                    grace = float(self.options.grace) if first else 0.0  # type: ignore[arg-type]
-                    deadline = time.monotonic() + grace + LAST_LOOK + 2 * LAST_REPORTS
+                    deadline = time.monotonic() + self._time_to_end(first=deadline is None)
             self.join()
-            log.info("%s: stopped", self.options.worker_id)
-            return 0 if self._core.clean else 1
-
-    @property
-    def left_handlers(self) -> bool:
-        """Whether some were given up when the grace was over, and still run."""
-        return self._core is not None and bool(self._core.hand.running)
+            return self._has_ended()
 
     # ---- called by the thread that claims
 
-    def _begin(self, row: statements.Row) -> Job:
-        assert self._core is not None
-        job = Job(row, self._connections, self.options.heartbeat_timeout)  # type: ignore[arg-type]
-        job._progressed = self._core.hand.progressed
-        return job
+    def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> Job:
+        return Job(row, self._connections, heartbeat_timeout)
 
     def _run(self, job: BaseJob) -> None:
         assert isinstance(job, Job)
@@ -253,20 +197,12 @@ class Worker:
         assert self._core is not None
         try:
             with self.tracer.process(job, self.options) as span:
-                ended = _outcome(self.handlers[job.kind], job, span)
+                with Attempt(job, span) as attempt:
+                    attempt.value = self.handlers[job.kind](job)
+                ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer; the job must not hang
             ended = outcome.of_error(error, job.cancelled, job.ended)
         self._core.job_ended(job, ended)
-
-
-def _outcome(handler: Handler, job: Job, span: tracing.Span) -> outcome.Outcome:
-    try:
-        ended = outcome.of_return(handler(job), job.ended)
-    except BaseException as error:   # noqa: B902: what a handler throws is its job's
-        ended = outcome.of_error(error, job.cancelled, job.ended)
-        span.failed(error, ended)
-    span.ended(ended)
-    return ended
 
 
 class _Bell:

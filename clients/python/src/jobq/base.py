@@ -1,0 +1,112 @@
+"""A worker, as far as it is the same with threads and with asyncio: its options and handlers, what it starts with and how long its
+end may take."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Callable, Dict, Generic, Mapping, Optional, TypeVar
+
+from . import connect, tracing
+from .core import Core
+from .errors import OptionError
+from .hand import LAST_LOOK, LAST_REPORTS
+from .job import BaseJob
+from .options import Options
+from .outcome import NOTHING, Outcome, of_error, of_return
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+log = logging.getLogger("jobq")
+
+
+class BaseWorker(Generic[Handler]):
+    def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, Handler]] = None, *,
+                 conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
+                 trace_as_child: bool = False, **options: Any) -> None:
+        self.options = Options(queue=queue, **options)
+        self.handlers: Dict[str, Handler] = dict(handlers or {})
+        self.conninfo, self.connect_options = conninfo, dict(connect_options or {})
+        self.tracer = tracing.Tracer(trace_as_child)
+        self._core: Optional[Core] = None
+        self._set_up(f"jobq {queue} {self.options.worker_id} handler")
+
+    def _set_up(self, name: str) -> None:
+        """name: of the connections of its handlers."""
+        raise NotImplementedError
+
+    def handler(self, kind: str) -> Callable[[Handler], Handler]:
+        def register(function: Handler) -> Handler:
+            self.handlers[kind] = function
+            return function
+        return register
+
+    def stop(self) -> None:
+        """No claims any more; handlers have their grace. Called again: the grace is over."""
+        if self._core is not None:
+            self._core.stop()
+
+    @property
+    def left_handlers(self) -> bool:
+        """Whether some were given up when the grace was over, and still run."""
+        return self._core is not None and bool(self._core.hand.running)
+
+    # ---- the beginning and the end
+
+    def _new_core(self) -> Core:
+        if self._core is not None:
+            raise RuntimeError("this worker has been started before")
+        if not self.handlers:
+            raise OptionError('option "handlers" must name at least one kind')
+        return Core(self.options, list(self.handlers), self.conninfo, self.connect_options, self._begin, self._run)
+
+    def _started(self) -> None:
+        log.info("%s: serves queue %r, kinds %s, %d slots", self.options.worker_id, self.options.queue,
+                 ", ".join(sorted(self.handlers)), self.options.slots)
+
+    def _time_to_end(self, first: bool) -> float:
+        """From a signal on, in seconds, the first one or another, until nobody waits for the server any more."""
+        grace = float(self.options.grace) if first else 0.0  # type: ignore[arg-type]
+        return grace + LAST_LOOK + 2 * LAST_REPORTS
+
+    def _gives_up(self) -> int:
+        log.error("%s: gives up: the server does not answer", self.options.worker_id)
+        return 1
+
+    def _has_ended(self) -> int:
+        assert self._core is not None
+        log.info("%s: stopped", self.options.worker_id)
+        return 0 if self._core.clean else 1
+
+    # ---- called by the thread that claims
+
+    def _begin(self, row: Mapping[str, Any]) -> BaseJob:
+        assert self._core is not None
+        job = self._make_job(row, self.options.heartbeat_timeout)  # type: ignore[arg-type]
+        job._progressed = self._core.hand.progressed
+        return job
+
+    def _make_job(self, row: Mapping[str, Any], heartbeat_timeout: Optional[float]) -> BaseJob:
+        raise NotImplementedError
+
+    def _run(self, job: BaseJob) -> None:
+        raise NotImplementedError
+
+
+class Attempt:
+    """What comes of a handler's call, which is made within it, and what it returns assigned to value."""
+
+    def __init__(self, job: BaseJob, span: tracing.Span) -> None:
+        self.job, self.span = job, span
+        self.value: Any = None
+        self.outcome = Outcome(NOTHING)
+
+    def __enter__(self) -> "Attempt":
+        return self
+
+    def __exit__(self, _: Any, error: Optional[BaseException], __: Any) -> bool:
+        if error is None:
+            self.outcome = of_return(self.value, self.job.ended)
+        else:
+            self.outcome = of_error(error, self.job.cancelled, self.job.ended)
+            self.span.failed(error, self.outcome)
+        self.span.ended(self.outcome)
+        return True   # what a handler throws is its job's
