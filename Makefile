@@ -10,7 +10,7 @@
 # make web: the tests of the dashboard, in a browser; BENCH=1: how long its pages take beside ten million jobs.
 # make fuzz: the attackers of test/fuzz at length.
 # make clients: the workers of clients/, each against the same scenarios.
-# make bench: the benchmark (see docs/benchmarks.md).
+# make bench: the benchmark (see docs/benchmarks.md). make profile: what a call costs in instructions (see docs/cost.md).
 # make chaos, make ddl, make failover: load, and faults of every kind, a DBA at work or standbys that are promoted (see
 # test/chaos/README.md).
 # make deb: the Debian package (PG=17: in a directory with the release that has it; TEST=1: and its tests in a clean one).
@@ -19,7 +19,7 @@
 # make monitoring: what monitoring/ has for Prometheus and Grafana, with Debian's Prometheus and exporters.
 # make release VERSION=1.0.0: freezes the install script, commits and tags (see CONTRIBUTING.md).
 
-script_goals = demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench setup chaos ddl failover deb dist site pg-upgrade upgrade release
+script_goals = demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover deb dist site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -47,7 +47,7 @@ memcheck:
 	@scripts/memcheck.sh
 lint:
 	@scripts/lint.sh
-fuzz web clients:
+fuzz web clients profile:
 	@scripts/$@.sh
 bench:
 	@bench/run.sh

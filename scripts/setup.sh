@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs with apt what is missing to build jobq and to run a server (of version $PG if that is set), with "check" what the
-# tests need too, with "ddl" and "memcheck" what these need beside that, with "lint", "warnings", "fuzz", "upgrade" (make
+# tests need too, with "ddl", "memcheck" and "profile" what these need beside that, with "lint", "warnings", "fuzz", "upgrade" (make
 # pg-upgrade), "clients", "monitoring" and "bench" what these need (the peers of the benchmark go from npm into build/), with
 # "matrix" what makes directories with other releases, with "web" what the tests of the dashboard need, with "dashboard" what runs
 # it (npm puts its packages into web/).
@@ -81,6 +81,7 @@ list_needs() {
         calendar) have npm || need "npm, to get croner" npm; have node || need "node, to run it" nodejs; return 0 ;;
         clients) list_client_needs; return 0 ;;
         ddl) need_if_there "$version" repack "pg_repack, which rebuilds a table in use" ;;
+        profile) have valgrind || need "valgrind, which counts instructions" valgrind ;;
         memcheck) have valgrind && have bzip2 || need "valgrind, and what unpacks the server's sources" valgrind bzip2 ;;
         check) ;;
         *) return 0 ;;
