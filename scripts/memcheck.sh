@@ -12,8 +12,8 @@ cd "$(dirname "$0")/.."
 readonly STEPS='assert discard valgrind asan'
 
 # Where everything takes fifty times as long: tests that call every function between them, and some that race.
-readonly FUNCTIONS='00_install attached attached_indexes attached_triggers bad_input claim combined dependencies explain history
-    keep_nothing life limits many max_runtime moved_rows schedules signals steps unknown_queues wait wait_job'
+readonly FUNCTIONS='00_install attached attached_indexes attached_triggers bad_input claim combined dependencies explain handlers history '\
+'keep_nothing life limits many max_runtime metrics moved_rows next_runs schedule signals steps unknown_queues wait wait_job'
 readonly RACES='claim_reap complete_reap index_dropped two_claims'
 # Where a statement takes a second. One driver calls every function.
 readonly FEW='00_install claim history wait'
@@ -51,7 +51,7 @@ step_asan() {
 controls='
 assert    list_freed_early     regress  claim              server closed the connection|connection to server was lost
 assert    written_beyond       regress  dead_letters       detected write past chunk end
-discard   triggers_not_copied  regress  attached_triggers  ^not ok|FAILED
+discard   triggers_not_copied  regress  claim              server closed the connection|connection to server was lost
 valgrind  name_not_padded      regress  claim              uninitialised value
 asan      place_beyond_last    regress  moved_rows         AddressSanitizer: global-buffer-overflow
 '
@@ -74,6 +74,12 @@ run_step() {  # step
     ("step_$1" && exec "$WATCHFUL/$copy/scripts/check.sh")
 }
 
+run_tests_of() {  # step suite tests
+    "step_$1"
+    export SUITE=$2 JOBQ_REGRESS="00_install $3" JOBQ_ISOLATION=$3 JOBQ_DRIVERS=$3 SCRATCH_KEEP=0
+    exec "$control/scripts/check.sh" 2>&1
+}
+
 # The same with a defect, in a copy of that copy; passes if the defect is caught.
 run_control() {  # defect step suite tests saying
     local copy=plain control=$WATCHFUL/control output status=0
@@ -83,14 +89,15 @@ run_control() {  # defect step suite tests saying
     ("step_$2" && make -s -j"$(nproc)" -C "$WATCHFUL/$copy" all) >/dev/null
     cp -Rp "$WATCHFUL/$copy" "$control"
     patch -s -p1 -d "$control" <"test/planted/$1.patch"
-    output=$(
-        "step_$2"
-        export SUITE=$3 JOBQ_REGRESS="00_install $4" JOBQ_ISOLATION=$4 JOBQ_DRIVERS=$4 SCRATCH_KEEP=0
-        exec "$control/scripts/check.sh" 2>&1
-    ) || status=$?
-    rm -rf "$control"
+    output=$(run_tests_of "$2" "$3" "$4") || status=$?
     said=$(grep -m 1 -E "$5" <<<"$output" || true)
     [ $status -ne 0 ] && [ -n "$said" ] || { tail -n 100 <<<"$output"; return 1; }
+    # A crash does not say what it comes of: with the caches left alone there is none.
+    if [ "$2" = discard ]; then
+        output=$(run_tests_of assert "$3" "$4") || { tail -n 100 <<<"$output"; return 1; }
+        said+=" (and nothing without it)"
+    fi
+    rm -rf "$control"
 }
 
 # ---- all of it
