@@ -49,7 +49,8 @@ def work(queue, *command, jobs):
         if worker.poll() is None:
             worker.kill()
             worker.wait()
-    for number, job in enumerate([*ids, ids[-1] + 1], 1):
+    every = [job for job, in conn.execute("SELECT id FROM jobq.jobs WHERE queue = %s ORDER BY id", (queue,))]
+    for number, job in enumerate(every, 1):
         output = output.replace(f"job {job}:", f"job {number}:")
     return ids, output.splitlines()
 
