@@ -67,6 +67,10 @@ SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_r
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{log_statement=none}');
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{work_mem=much}');
 SELECT jobq_set_handler('emails', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner', settings => '{no_such_setting=1}');
+-- Where queues must have settings, this one has none.
+SET jobq.require_queues = on;
+SELECT jobq_set_handler('emials', 'x', 'handled.welcome(jsonb)', 'regress_jobq_runner');
+RESET jobq.require_queues;
 -- The refused leave nothing behind.
 SELECT count(*) FROM jobq.handlers WHERE kind = 'x';
 -- A capability may be any text, the empty one too: jobs may require it.

@@ -10,6 +10,7 @@
 #include "handlers/handler_state.h"
 #include "job/owner.h"
 #include "job/transaction_log.h"
+#include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"
 
@@ -126,6 +127,7 @@ PG_FUNCTION_INFO_V1(jobq_set_handler);
 PGDLLEXPORT Datum jobq_set_handler(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     text *queue = granted_queue(fcinfo, kQueue, "queue");
+    require_known_queue(view(queue));
     text *kind = kind_argument(fcinfo);
     const QueueScope *scope = scope_of(fcinfo);
     const Handler handler = handler_of_arguments(fcinfo, queue, kind);
