@@ -5,9 +5,9 @@
 
 Wants psycopg 3. Its tables:
 
-    CREATE TABLE charges (order_id bigint, cents int);
-    CREATE TABLE shipments (order_id bigint);
-    CREATE TABLE refunds (order_id bigint, cents int);
+    CREATE TABLE charges (order_id bigint NOT NULL, cents int NOT NULL);
+    CREATE TABLE shipments (order_id bigint NOT NULL);
+    CREATE TABLE refunds (order_id bigint NOT NULL, cents int NOT NULL);
 
 An order: SELECT jobq_enqueue('orders', '{"order": 1, "cents": 1299}'). It has been delivered: SELECT jobq_signal_job(ID, 'delivered').
 
