@@ -107,7 +107,7 @@ class Recounted(Unkept):
     """The table is counted again and again while the load goes on. The counters are compared with the rows afterwards."""
     title = 'recounts beside single jobs of a queue that keeps none, 4 clients'
     # A short count is begun again at once, a long one rests.
-    transactions, backlog = 1000, 1000
+    transactions, backlog = 1000, 6000
 
     def run(self):
         with self.bench.connect(DATABASE, host=self.contender.host) as conn:
