@@ -11,7 +11,6 @@
 #include "job/jobs_table.h"
 #include "job/payload.h"
 #include "job/retry_policy.h"
-#include "job/shard.h"
 #include "job/transaction_log.h"
 #include "keys/unique.h"
 #include "limits/limit_settings.h"
@@ -112,7 +111,6 @@ void complete_row(JobRow *row, bool producer) {
     fill(row);
     check_row(*row);
     if (is_new) check_history(*row);
-    if (is_new) require_own_shard(DatumGetInt64(row->get(kJobId)));
     if (is_new) ask_for_room(*row);
     derive(row, !is_new);
     derive_round_robin_key(row);

@@ -502,12 +502,10 @@ bool fetch_ready(JobsTable *jobs) {
     return true;
 }
 
-Oid job_id_sequence() {
+int64 next_job_id() {
     if (!known.valid) look_up();
-    return known.id_sequence;
+    return nextval_internal(known.id_sequence, false);
 }
-
-int64 next_job_id() { return nextval_internal(job_id_sequence(), false); }
 
 Oid stored_status(core::JobStatus status) { return known.statuses[static_cast<int>(status)]; }
 
