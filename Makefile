@@ -10,7 +10,7 @@
 # make web: the tests of the dashboard, in a browser; BENCH=1: how long its pages take beside ten million jobs.
 # make fuzz: the attackers of test/fuzz at length.
 # make clients: the workers of clients/, each against the same scenarios.
-# make bench: the benchmark (see docs/benchmarks.md). make profile: what a call costs in instructions (see docs/cost.md).
+# make bench: the benchmark (see docs/benchmarks.md). make profile: what a call costs in instructions, by callgrind.
 # make chaos, make ddl, make failover: load, and faults of every kind, a DBA at work or standbys that are promoted (see
 # test/chaos/README.md).
 # make deb: the Debian package (PG=17: in a directory with the release that has it; TEST=1: and its tests in a clean one).

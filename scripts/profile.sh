@@ -2,7 +2,7 @@
 # What a call costs, in instructions: a throw-away server under valgrind's callgrind, one session, 1,000 calls of each kind
 # after 300 to get warm, from the message that asks to the answer. Instructions are the same on every machine and beside any
 # other work. What the kernel does is not among them.
-#   make profile                       every kind of call; docs/cost.md has the tables
+#   make profile                       every kind of call
 #   make profile ONLY="empty claim"    some of them: kinds that contain one of these words
 #   make profile CACHE=1               instead the memory that a call touches, in lines of 64 bytes
 #   make profile KEEP=/some/directory  leaves callgrind's files there, for callgrind_annotate
