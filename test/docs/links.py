@@ -1,5 +1,5 @@
 """Every link between the files of the project leads somewhere, its anchor too; every file of docs/ that is named is there, and so
-is every goal of make.
+is every goal of make. A page that begins with a list of its sections names all of them, in their order.
 
     links.py        looks through the checkout that it stands in
 """
@@ -13,6 +13,7 @@ FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 GOAL = re.compile(r"make ([a-z]+(?:-[a-z]+)*)\b")
 OF_PGXS = {"install", "uninstall", "installcheck", "clean"}
+LIST_OF_SECTIONS = re.compile(r"^\[[^\]]+\]\(#[^)]*\)(?:\s+·\s+\[[^\]]+\]\(#[^)]*\))+", re.MULTILINE)
 NAMED = re.compile(r"(?<![\w/])docs/[\w/]+\.md")
 
 
@@ -34,14 +35,29 @@ def without_fences(text):
     return FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), text)
 
 
+def slug_of(heading):
+    return re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
+
+
 def anchors(path):
     """Those of the headings, as GitHub makes them."""
     found = set()
     for heading in re.findall(r"^#+ +(.*?) *$", without_fences(read(path)), re.MULTILINE):
-        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
+        slug = slug_of(heading)
         count = sum(1 for other in found if other == slug or re.fullmatch(re.escape(slug) + r"-\d+", other))
         found.add(f"{slug}-{count}" if count else slug)
     return found
+
+
+def sections_left_out(page):
+    """None where the page begins with no list of its sections."""
+    text = without_fences(read(page))
+    listed = LIST_OF_SECTIONS.search(text.split("\n## ")[0])
+    if not listed:
+        return None
+    names = [slug_of(heading) for heading in re.findall(r"^## +(.*?) *$", text, re.MULTILINE)]
+    links = re.findall(r"\(#([^)]*)\)", listed[0])
+    return [name for name in names if name not in links] or ["their order"] * (names != links)
 
 
 def goals_named(text):
@@ -70,6 +86,10 @@ def main():
                 faults.append(f"{place}: no such heading")
             else:
                 passed += 1
+    for page in pages:
+        left_out = sections_left_out(page)
+        passed += left_out == []
+        faults += [f"{page}: its list of sections lacks {name}" for name in left_out or []]
     goals = set(re.findall(r"^script_goals =(.*)", read("Makefile"), re.MULTILINE)[0].split()) | OF_PGXS
     goals |= set(" ".join(re.findall(r"^\.PHONY:(.*)", read("Makefile"), re.MULTILINE)).split())
     for page in pages:
