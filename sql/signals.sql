@@ -136,14 +136,26 @@ SELECT w.state, w.payload, count(*) FROM jobq_claim('parcels', 'w', 2500) c, job
 SELECT count(*) FROM jobq.steps s JOIN jobq.jobs j ON j.id = s.job_id WHERE j.queue = 'parcels' AND s._awaited IS NOT NULL;
 
 -- Signals to a queue are kept for a time.
-SELECT jobq_signal('parcels', 'old');
-UPDATE jobq.signals SET sent_at = now() - interval '31 days' WHERE event = 'old';
-DO $$ BEGIN
+CREATE FUNCTION pg_temp.goes(name text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
     FOR i IN 1..1000 LOOP
-        EXIT WHEN NOT EXISTS (SELECT FROM jobq.signals WHERE event = 'old');
+        EXIT WHEN NOT EXISTS (SELECT FROM jobq.signals WHERE event = name);
         PERFORM jobq_tick();
     END LOOP;
+    RETURN NOT EXISTS (SELECT FROM jobq.signals WHERE event = name);
 END $$;
+SELECT jobq_signal('parcels', 'old');
+UPDATE jobq.signals SET sent_at = now() - interval '31 days' WHERE event = 'old';
+SELECT pg_temp.goes('old');
+SELECT event FROM jobq.signals WHERE queue = 'parcels' ORDER BY 1;
+
+-- But as long as somebody awaits one who has not been claimed since: the workers were away for a month.
+SELECT jobq_enqueue('parcels') AS id \gset
+SELECT state FROM pg_temp.claimed() c, jobq_await(c.id, c.lease, 'refunded');
+SELECT jobq_signal('parcels', 'refunded', '{"cents": 1299}'), jobq_signal('parcels', 'old'), settle();
+UPDATE jobq.signals SET sent_at = now() - interval '31 days' WHERE event IN ('refunded', 'old');
+SELECT pg_temp.goes('old');
+SELECT state, payload FROM pg_temp.claimed() c, jobq_await(c.id, c.lease, 'refunded');
+SELECT pg_temp.goes('refunded');
 SELECT event FROM jobq.signals WHERE queue = 'parcels' ORDER BY 1;
 
 -- What is refused.

@@ -3,6 +3,7 @@
 
 #include "compat/args.h"
 #include "steps/signals.h"
+#include "steps/step_policy.h"
 #include "table/table_in_use.h"
 
 namespace jobq {
@@ -28,11 +29,21 @@ Statement delete_of_jobs = {"DELETE FROM jobq.job_signals s WHERE s.job_id = ANY
 Statement delete_all = {"DELETE FROM jobq.job_signals", {}, Planning::Free};
 Statement move = {"UPDATE jobq.job_signals s SET job_id = $2 WHERE s.job_id = $1", {INT8OID, INT8OID}};
 
+Statement find_old = {
+    R"(SELECT s.queue, s.event, s.sent_at FROM jobq.signals s WHERE s.sent_at < $1 AND s.sent_at > $2 ORDER BY s.sent_at LIMIT $3)",
+    {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
+
+// Who awaits one was set free by it, and has not looked yet.
 Statement delete_old = {
-    R"(DELETE FROM jobq.signals s
-       WHERE s.ctid = ANY (ARRAY (SELECT o.ctid FROM jobq.signals o WHERE o.sent_at < $1 ORDER BY o.sent_at LIMIT $2
-                                  FOR UPDATE SKIP LOCKED)))",
-    {TIMESTAMPTZOID, INT8OID}};
+    R"(WITH over AS MATERIALIZED (
+           SELECT u.queue, u.event FROM unnest($1, $2, $3) AS u(queue, event, hash)
+           WHERE NOT EXISTS (SELECT FROM jobq.steps s WHERE s._awaited = u.hash))
+       DELETE FROM jobq.signals s
+       WHERE s.ctid = ANY (ARRAY (SELECT o.ctid FROM over u,
+                                       LATERAL (SELECT g.ctid FROM jobq.signals g
+                                                WHERE g.queue = u.queue COLLATE "C" AND g.event = u.event COLLATE "C"
+                                                  AND g.sent_at < $4 FOR UPDATE SKIP LOCKED) o)))",
+    {TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
 
 // A completion that deletes its job leaves them, where the job has saved no step.
 Statement find_next_jobs = {
@@ -98,10 +109,28 @@ void move_job_signals(int64 from, int64 to) {
 }
 
 bool prune_signals(TimestampTz sent_before, int batch) {
+    // A lap, too: those that are awaited stay.
+    static TimestampTz behind = DT_NOBEGIN;
     prune_job_signals(batch);
     if (!is_in_use("signals")) return false;
-    run(delete_old, Params().add(TimestampTzGetDatum(sent_before)).add(Int64GetDatum(batch)));
-    return affected() == batch;
+    const Rows old =
+        run(find_old,
+            Params().add(TimestampTzGetDatum(sent_before)).add(TimestampTzGetDatum(behind)).add(Int64GetDatum(batch)));
+    const int count = static_cast<int>(old.size());
+    behind = count == batch ? DatumGetTimestampTz(old[count - 1].get(3)) : DT_NOBEGIN;
+    if (count == 0) return false;
+    ArrayColumn queues(count), events(count), hashes(count);
+    for (int i = 0; i < count; i++) {
+        queues.add(old[i].get(1));
+        events.add(old[i].get(2));
+        hashes.add(Int64GetDatum(core::event_hash(old[i].text_at(1), old[i].text_at(2))));
+    }
+    run(delete_old, Params()
+                        .add(queues.array(TEXTOID))
+                        .add(events.array(TEXTOID))
+                        .add(hashes.array(INT8OID))
+                        .add(TimestampTzGetDatum(sent_before)));
+    return count == batch && affected() > 0;
 }
 
 }  // namespace jobq

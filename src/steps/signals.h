@@ -26,8 +26,8 @@ void delete_job_signals(Datum *ids, int count);
 void delete_all_job_signals();
 void move_job_signals(int64 from, int64 to);
 
-// Deletes signals to queues from before that time, up to `batch` of them, and signals to jobs that are gone. Returns
-// whether there are more of the first.
+// Looks at signals to queues from before that time, up to `batch` of them, and deletes those that no job awaits, and
+// signals to jobs that are gone. Returns whether there may be more of the first.
 bool prune_signals(TimestampTz sent_before, int batch);
 
 }  // namespace jobq
