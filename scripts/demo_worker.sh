@@ -31,6 +31,8 @@ while [ -z "$stop" ]; do
     fi
     jobs=$answer
     while IFS=$'\t' read -r id lease attempt fails file; do
+        # What is left of the batch stays its own, however slow the machine is.
+        ask "SELECT count(*) FROM jobq_heartbeat_worker('$name');"
         work "$id" "$lease" "$attempt" "$fails" "$file"
     done <<<"${jobs%$'\n'}"
 done
