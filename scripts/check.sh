@@ -42,6 +42,7 @@ impatient     2+ test/planted/retry_is_end.patch
 raced         2+ test/planted/claim_not_first.patch
 miscounted    2+ test/planted/savepoints_counted.patch
 copied        1+ test/planted/copy_not_left_alone.patch
+undrawn       1+ test/planted/shard_not_locked.patch
 fired_twice   2+ test/planted/run_not_locked.patch
 asleep        1+ test/planted/wait_not_told.patch
 unwatched     2+ test/planted/ends_not_watched.patch
@@ -264,6 +265,15 @@ suite_copied() {
     scratch_server copied "$preloaded"
     run_make installcheck ISOLATION= REGRESS='00_install adopt' >"$SCRATCH/copied.log" 2>&1 && return 1
     grep '^-ERROR:  database "contrib_regression" is a copy' "$source/regression.diffs" && echo "1 passed, 0 failed"
+}
+
+# The races of producers with who makes a shard must catch one that does not wait for their jobs.
+suite_undrawn() {
+    plant_defect shard_not_locked
+    scratch_server undrawn "$preloaded"
+    run_make installcheck REGRESS= ISOLATION=shard >"$SCRATCH/undrawn.log" 2>&1 && return 1
+    grep '^-ERROR:  the database has jobs whose ids are not those of shard 7' "$source/output_iso/regression.diffs" &&
+        echo "1 passed, 0 failed"
 }
 
 # The laws of schedules must catch a tick that fires what another one has in hand.

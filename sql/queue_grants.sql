@@ -186,9 +186,10 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_next_runs',          $$SELECT count(*) FROM jobq_next_runs('@daily')$$),
     ('jobq_tick',               $$SELECT count(*) FROM jobq_tick()$$),
     ('jobq_adopt',              $$SELECT jobq_adopt()$$),
+    ('jobq_shard_id',           $$SELECT jobq_shard_id() IS NULL$$),
     ('jobq_version',            $$SELECT jobq_version() IS NOT NULL$$);
 -- Procedures, further below; one that knows workers and no queues; and those that nobody is granted.
-INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wake'), ('jobq_grant'), ('jobq_revoke');
+INSERT INTO golden (function) VALUES ('jobq_wait'), ('jobq_wait_job'), ('jobq_wake'), ('jobq_grant'), ('jobq_revoke'), ('jobq_set_shard');
 SELECT coalesce(o.proname, g.function) AS "not in the table, or no more a function"
 FROM own o FULL JOIN (SELECT DISTINCT function FROM golden) g ON g.function = o.proname::text
 WHERE o.proname IS NULL OR g.function IS NULL AND o.proname NOT IN (SELECT function FROM derived);

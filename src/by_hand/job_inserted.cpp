@@ -11,6 +11,7 @@
 #include "job/jobs_table.h"
 #include "job/payload.h"
 #include "job/retry_policy.h"
+#include "job/shard.h"
 #include "job/transaction_log.h"
 #include "keys/unique.h"
 #include "limits/limit_settings.h"
@@ -111,6 +112,7 @@ void complete_row(JobRow *row, bool producer) {
     fill(row);
     check_row(*row);
     if (is_new) check_history(*row);
+    if (is_new) require_own_shard(DatumGetInt64(row->get(kJobId)));
     if (is_new) ask_for_room(*row);
     derive(row, !is_new);
     derive_round_robin_key(row);

@@ -502,10 +502,12 @@ bool fetch_ready(JobsTable *jobs) {
     return true;
 }
 
-int64 next_job_id() {
+Oid job_id_sequence() {
     if (!known.valid) look_up();
-    return nextval_internal(known.id_sequence, false);
+    return known.id_sequence;
 }
+
+int64 next_job_id() { return nextval_internal(job_id_sequence(), false); }
 
 Oid stored_status(core::JobStatus status) { return known.statuses[static_cast<int>(status)]; }
 

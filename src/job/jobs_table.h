@@ -114,7 +114,8 @@ bool next_ready(JobsTable *jobs, core::ClaimKey *key);
 // Leaves the job of that entry in table.row. False when the snapshot sees none.
 bool fetch_ready(JobsTable *jobs);
 
-// The next value of the identity column.
+// The sequence of the identity column, and its next value.
+Oid job_id_sequence();
 int64 next_job_id();
 
 // The value of enum jobq.job_status that stands for a status, and back.

@@ -105,9 +105,11 @@ constexpr Call kCalls[] = {
     {"jobq_tick", kOperator | kOfAllQueues},
     {"jobq_adopt", kOperator | kOfAllQueues},
 
+    {"jobq_shard_id", kEverybody},
     {"jobq_version", kEverybody},
     {"jobq_grant", kNobody},
     {"jobq_revoke", kNobody},
+    {"jobq_set_shard", kNobody},
 };
 
 struct Kind {

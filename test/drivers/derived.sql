@@ -9,6 +9,9 @@ JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 WHERE d.deptype = 'e' AND p.proname LIKE 'jobq\_%'
   AND NOT EXISTS (SELECT FROM pg_stat_user_functions s WHERE s.funcid = p.oid AND s.calls > 0);
 
+-- A shard from the first job on: who calls jobq_set_shard(1) changes nothing.
+INSERT INTO jobq.shard (shard_id) VALUES (1);
+
 -- What can run as a handler, and the role that it runs as.
 CREATE FUNCTION derived_handler(job jsonb) RETURNS void LANGUAGE sql AS '';
 DO $$ BEGIN CREATE ROLE derived_runner LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;

@@ -14,7 +14,7 @@ SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants,identity,schedule_settings,steps,children,job_waits,signals,job_signals,handler_settings}'::name[]);
+SELECT tables_are('jobq', '{jobs,queue_settings,attempts,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,dependencies,deleted_dependencies,queue_grants,identity,schedule_settings,steps,children,job_waits,signals,job_signals,handler_settings,shard}'::name[]);
 SELECT views_are('jobq', '{lanes,limits,queues,queue_stats,workers,schedules,handlers,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
@@ -70,7 +70,7 @@ SELECT has_index('jobq', 'attempts', 'attempts_job_idx', '{job_id,lease}'::name[
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.children,jobq.job_waits,jobq.signals,jobq.job_signals,jobq.handler_settings}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.attempts,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.dependencies,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.children,jobq.job_waits,jobq.signals,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.jobs'::regclass), false, 'no row security: it breaks dumps by others than the owner');
 -- Hot tables are kept in shape.
 SELECT ok((SELECT reloptions::text ~ 'fillfactor=60' AND reloptions::text ~ 'autovacuum_vacuum_scale_factor' FROM pg_class WHERE oid = 'jobq.jobs'::regclass), 'fillfactor and autovacuum options on jobs');

@@ -27,6 +27,8 @@ my $pick = q{(SELECT id FROM jobq.jobs WHERE queue = '%s' ORDER BY id LIMIT 1)};
 my $held = q{jobq.jobs WHERE status = 'processing'};
 my @calls = (
     [ q{SELECT jobq_version() = (SELECT extversion FROM pg_extension WHERE extname = 'jobq')}, 't' ],
+    [ q{SELECT jobq_set_shard(7)},                                                            't' ],
+    [ q{SELECT jobq_shard_id()},                                                              '7' ],
     [ q{SELECT jobq_create_queue('mail', max_attempts => 3, backoff_base => '0 s')},          '' ],
     [ q{SELECT jobq_alter_queue('mail', max_attempts => 4)},                                  '' ],
     [ q{SELECT jobq_enqueue('mail', '{"n": 1}') > 0},                                         't' ],

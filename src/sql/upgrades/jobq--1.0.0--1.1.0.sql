@@ -443,3 +443,41 @@ REVOKE ALL ON FUNCTION jobq_prometheus FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_reset_metrics FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq.metric_families FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION jobq_metrics(), jobq_prometheus(), jobq.metric_families() TO pg_monitor;
+
+-- Which shard of several this database is. The trigger makes the sequence of the ids count as the row says, so a session can
+-- give no other ids, and giving one costs what it always did. The row is what a dump keeps: of sequences of an extension it has the
+-- last value only.
+CREATE TABLE jobq.shard (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    shard_id integer NOT NULL CONSTRAINT shard_shard_id_range CHECK (shard_id BETWEEN 0 AND 1023)
+);
+COMMENT ON TABLE jobq.shard IS 'which shard of a cluster this database is, and its ids carry: jobq_set_shard writes it; no row: none';
+COMMENT ON COLUMN jobq.shard.shard_id IS 'id % 1024 of each job';
+
+SELECT pg_catalog.pg_extension_config_dump('jobq.shard', '');
+
+CREATE FUNCTION jobq.follow_shard() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'jobq_follow_shard'
+    LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.follow_shard IS 'lets the ids of jobs carry from now on what jobq.shard says';
+CREATE TRIGGER follow_shard AFTER INSERT OR UPDATE OR DELETE ON jobq.shard FOR EACH ROW
+    EXECUTE FUNCTION jobq.follow_shard();
+CREATE TRIGGER follow_shard_on_truncate AFTER TRUNCATE ON jobq.shard FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.follow_shard();
+ALTER TABLE jobq.shard ENABLE ALWAYS TRIGGER follow_shard;
+ALTER TABLE jobq.shard ENABLE ALWAYS TRIGGER follow_shard_on_truncate;
+REVOKE ALL ON FUNCTION jobq.follow_shard FROM PUBLIC;
+
+CREATE FUNCTION jobq_set_shard(shard_id integer)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_set_shard IS 'make this database a shard: the ids of its jobs carry the number; refused while it has jobs of other ids; false when it was that already';
+
+CREATE FUNCTION jobq_shard_id()
+    RETURNS integer
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION jobq_shard_id IS 'the shard that this database is, and the ids of its jobs carry (id % 1024); NULL: none';
+REVOKE ALL ON FUNCTION jobq_set_shard FROM PUBLIC;
+REVOKE ALL ON FUNCTION jobq_shard_id FROM PUBLIC;

@@ -1,0 +1,72 @@
+# A shard stays one in a restored dump, whichever way that is restored, and on a promoted standby; so do ids after a crash.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = preloaded('shard', init => { allows_streaming => 1 });
+database($node, 'work');
+is(value($node, 'work', q{SELECT jobq_set_shard(7), jobq_enqueue('kept')}), 't|1031', 'the first id of shard 7');
+value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('kept', array_fill('{}'::jsonb, ARRAY[5]))});
+my $last = value($node, 'work', 'SELECT max(id) FROM jobq.jobs');
+is($last, 6 * 1024 + 7, 'ids are 1024 apart');
+
+# Where it is restored, the next id follows.
+sub goes_on
+{
+    my ($where, $database, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is(value($where, $database, 'SELECT jobq_shard_id()'), '7', "$name: the shard");
+    is(value($where, $database, 'SELECT count(*), max(id) FROM jobq.jobs'), "6|$last", "$name: its jobs");
+    my $next = value($where, $database, q{SELECT jobq_enqueue('more')});
+    cmp_ok($next, '>', $last, "$name: an id behind the last");
+    is($next % 1024, 7, "$name: of the shard");
+    return;
+}
+
+my $directory = PostgreSQL::Test::Utils::tempdir;
+$node->command_ok([ 'pg_dump', '-f', "$directory/sql", $node->connstr('work') ], 'pg_dump');
+$node->command_ok([ 'pg_dump', '-Fc', '-f', "$directory/archive", $node->connstr('work') ], 'pg_dump -Fc');
+$node->command_ok([ 'pg_dump', '-a', '-Fc', '-f', "$directory/data", $node->connstr('work') ], 'pg_dump -a');
+
+value($node, 'postgres', 'CREATE DATABASE text');
+$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('text'), '-f', "$directory/sql" ], 'psql');
+goes_on($node, 'text', 'psql');
+value($node, 'postgres', 'CREATE DATABASE parallel');
+$node->command_ok([ 'pg_restore', '-j2', '-d', $node->connstr('parallel'), "$directory/archive" ], 'pg_restore -j2');
+goes_on($node, 'parallel', 'pg_restore -j2');
+# The extension's own rows are there already.
+for my $once ('-1', '--disable-triggers')
+{
+    (my $name = "data$once") =~ tr/-/_/;
+    database($node, $name);
+    value($node, $name, 'TRUNCATE jobq.identity');
+    $node->command_ok([ 'pg_restore', '-a', $once, '-d', $node->connstr($name), "$directory/data" ], "pg_restore -a $once");
+    next if $once eq '-1' && (goes_on($node, $name, 'data alone'), 1);
+    is(value($node, $name, 'SELECT jobq_shard_id() IS NULL'), 't', 'without triggers: it is none, and says so');
+    is(value($node, $name, 'SELECT jobq_set_shard(7)'), 't', 'it is made one');
+    goes_on($node, $name, 'data without triggers');
+}
+
+# ---- a promoted standby, a crash
+
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->start;
+$node->wait_for_catchup($standby);
+is(value($standby, 'work', 'SELECT jobq_shard_id()'), '7', 'a standby is the same shard');
+$standby->promote;
+goes_on($standby, 'work', 'promoted');
+$standby->stop('immediate');
+$standby->start;
+cmp_ok(value($standby, 'work', q{SELECT jobq_enqueue('more')}), '>', $last, 'after a crash it goes on');
+is(value($standby, 'work', 'SELECT count(*) FROM jobq.jobs WHERE id % 1024 <> 7'), '0', 'all ids are its own');
+
+done_testing();
