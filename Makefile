@@ -67,7 +67,8 @@ $(error $(PG_CONFIG) or the PGXS makefile it names is missing: \
 	install postgresql-server-dev-15 (or what `make setup` installs), or set PG_CONFIG)
 endif
 
-EXTENSION = jobq
+# Beside it what a cluster needs: jobq_shard on each of its servers, jobq_router in front of them. SQL only.
+EXTENSION = jobq jobq_shard jobq_router
 version := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
 
 # What is compiled for one server is of no use to another. The library stands at the top, for whom it was made last.
@@ -81,8 +82,8 @@ policies := $(call objects_of,src/base/*.cpp src/*/*_policy.cpp)
 OBJS = $(policies) $(filter-out $(policies),$(call objects_of,src/*/*.cpp))
 SHLIB_EXPORTS = build/exports.txt
 # What was released stays installable, and the ways up from it; docs: CONTRIBUTING.md, "Releases".
-DATA = $(filter-out %/jobq--$(version).sql,$(sort $(wildcard src/sql/releases/jobq--*.sql))) $(sort $(wildcard src/sql/upgrades/jobq--*.sql))
-DATA_built = jobq--$(version).sql
+DATA = $(filter-out %--$(version).sql,$(sort $(wildcard src/sql/releases/jobq*--*.sql))) $(sort $(wildcard src/sql/upgrades/jobq*--*.sql))
+DATA_built = jobq--$(version).sql jobq_shard--$(version).sql jobq_router--$(version).sql
 REGRESS = $(sort $(patsubst sql/%.sql,%,$(wildcard sql/*.sql)))
 ISOLATION = $(sort $(patsubst test/isolation/specs/%.spec,%,$(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --inputdir=test/isolation --load-extension=jobq
@@ -114,8 +115,16 @@ jobq--$(version).sql: $(wildcard src/sql/*.sql src/*/*_policy.h) scripts/install
 	sh scripts/install_script.sh > $@.new
 	mv $@.new $@
 
+jobq_shard--$(version).sql: $(wildcard src/sql/shard/*.sql src/sql/router/bucket_of.part) scripts/cluster_script.sh scripts/cluster_script.awk jobq.control
+	sh scripts/cluster_script.sh shard > $@.new
+	mv $@.new $@
+
+jobq_router--$(version).sql: jobq--$(version).sql $(wildcard src/sql/router/*) scripts/cluster_script.sh scripts/cluster_script.awk
+	sh scripts/cluster_script.sh router $< > $@.new
+	mv $@.new $@
+
 # A released script stays, and so do the symbols that it names.
-build/exports.txt: $(DATA_built) $(DATA) scripts/exports.sh
+build/exports.txt: jobq--$(version).sql $(foreach file,$(DATA),$(if $(findstring /jobq--,$(file)),$(file))) scripts/exports.sh
 	@mkdir -p build
 	bash scripts/exports.sh $(filter %.sql,$^) > $@.new
 	mv $@.new $@
@@ -126,7 +135,7 @@ META.json: META.json.in jobq.control
 
 # What the reference says of functions by itself.
 .PHONY: docs check-reference
-docs check-reference: $(DATA_built)
+docs check-reference: jobq--$(version).sql
 	@scripts/reference.sh $(if $(filter check-reference,$@),--check) $<
 
 # The linker passes over a symbol that the library has not.

@@ -30,6 +30,7 @@ pgtap         1  test/pgtap/*.sql
 process       2  test/process/*.pl
 drivers       1  test/drivers/run.sh
 docs          1  test/docs/*.py
+router        3  test/router/*.py
 audit         3  test/audit/run.sh
 together      3  test/audit/run.sh
 audit_sql     3  test/audit/run.sh
@@ -43,6 +44,7 @@ raced         2+ test/planted/claim_not_first.patch
 miscounted    2+ test/planted/savepoints_counted.patch
 copied        1+ test/planted/copy_not_left_alone.patch
 undrawn       1+ test/planted/shard_not_locked.patch
+doubled_key   3+ test/planted/key_not_locked.patch
 fired_twice   2+ test/planted/run_not_locked.patch
 asleep        1+ test/planted/wait_not_told.patch
 unwatched     2+ test/planted/ends_not_watched.patch
@@ -177,6 +179,28 @@ suite_docs() {
     in_source "$python" test/docs/examples.py README.md \
         docs/{concepts,recipes,reference,production,operations,dashboard,metrics,by_hand,server,design}.md || failed=1
     return $failed
+}
+
+# Three servers, each with a shard; the first has the routers.
+router_servers() {
+    local name
+    JOBQ_ROUTER_SERVERS=
+    for name in 1 2 3; do
+        scratch_server "$1$name" "$preloaded"
+        JOBQ_ROUTER_SERVERS+="$SCRATCH/$1$name "
+    done
+    export JOBQ_ROUTER_SERVERS
+}
+suite_router() {
+    router_servers router
+    in_source test/router/run.sh
+}
+# and a shard that lets two ask for a key at once, of whom one takes it elsewhere.
+suite_doubled_key() {
+    plant_defect key_not_locked
+    router_servers doubled_key
+    JOBQ_ROUTER_TEST=test_a_key_stays_where_it_has_unfinished_jobs in_source test/router/run.sh moves.py >"$SCRATCH/doubled_key.log" 2>&1 && return 1
+    grep 'not ok .* the key is on shards 1 and 2' "$SCRATCH/doubled_key.log" && echo "1 passed, 0 failed"
 }
 
 suite_audit() {
@@ -367,7 +391,7 @@ with_differences() {  # status file
 copy_tests() {
     source=$SCRATCH/source
     mkdir "$source" "$SCRATCH/node"
-    cp -R Makefile jobq.control src sql expected test examples docs README.md CHANGELOG.md debian monitoring scripts "$source/"
+    cp -R Makefile jobq*.control src sql expected test examples docs README.md CHANGELOG.md debian monitoring scripts "$source/"
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
     if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
 }

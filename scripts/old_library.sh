@@ -43,7 +43,7 @@ current_version() { sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control; 
 # The sources of now under the other version, which export what its script names: that is in `exports`.
 release_of_now() {  # build
     echo "# the library $JOBQ_OLD_VERSION, of the sources of now"
-    cp -Rp Makefile jobq.control META.json.in scripts src "$1/"
+    cp -Rp Makefile jobq*.control META.json.in scripts src "$1/"
     mkdir -p "$1/build"
     cp -Rp build/server build/[0-9]* "$1/build/"
     sed -i "s/^default_version = .*/default_version = '$JOBQ_OLD_VERSION'/" "$1/jobq.control"

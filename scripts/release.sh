@@ -12,9 +12,13 @@ readonly RELEASES=src/sql/releases UPGRADES=src/sql/upgrades SUMS=src/sql/releas
 
 making() { sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control; }
 releases() { { find $RELEASES -name 'jobq--*.sql' 2>/dev/null || true; } | sed 's/.*jobq--\(.*\)\.sql/\1/' | sort -V; }
-frozen() { echo "$RELEASES/jobq--$1.sql"; }
-upgrade() { echo "$UPGRADES/jobq--$1--$2.sql"; }
+frozen() { echo "$RELEASES/${2-jobq}--$1.sql"; }            # version [extension]
+upgrade() { echo "$UPGRADES/${3-jobq}--$1--$2.sql"; }      # from to [extension]
 is_newer() { [ "$1" != "$2" ] && [ "$(printf '%s\n' "$1" "$2" | sort -V | tail -n 1)" = "$1" ]; }
+# What goes with it has the same version, and is released with it: the extensions of a cluster.
+readonly CONTROLS='jobq.control jobq_shard.control jobq_router.control' CLUSTER='shard router'
+cluster_script() { scripts/cluster_script.sh "$1" "$2"; }   # shard or router, install script of jobq
+
 # Beyond comments and the question that each begins with.
 statements() { sed -e 's/^ *--.*//' -e '/^SELECT jobq\.require_library();$/d' -e '/^\\echo /d' "$1" | grep -v '^ *$' || true; }
 
@@ -57,12 +61,36 @@ check_way() {
     done
     newest=$(releases | tail -n 1)
     [ -n "$newest" ] || return 0
+    check_cluster "$newest" "$current"
     if scripts/install_script.sh | cmp -s - "$(frozen "$newest")"; then return; fi
     if [ "$newest" = "$current" ]; then
         echo "src/sql: makes another script than $(frozen "$current"), which is released"
     elif [ -e "$(upgrade "$newest" "$current")" ] && [ -z "$(statements "$(upgrade "$newest" "$current")")" ]; then
         echo "$(upgrade "$newest" "$current"): has no statements, but src/sql has changed since $newest"
     fi
+}
+
+# The same of the extensions of a cluster, which the first releases did not have.
+check_cluster() {  # newest current
+    local name file jobq
+    for name in $CLUSTER; do
+        [ -e "$(frozen "$1" "jobq_$name")" ] || continue
+        file=$(upgrade "$1" "$2" "jobq_$name")
+        if [ "$1" != "$2" ] && [ ! -e "$file" ]; then
+            echo "$file: is missing: no way leads from $1 to $2"
+            continue
+        fi
+        jobq=$(mktemp -d)/jobq--$2.sql
+        scripts/install_script.sh >"$jobq"
+        if ! cluster_script "$name" "$jobq" | cmp -s - "$(frozen "$1" "jobq_$name")"; then
+            if [ "$1" = "$2" ]; then
+                echo "src/sql/$name: makes another script than $(frozen "$1" "jobq_$name"), which is released"
+            elif [ -z "$(statements "$file")" ]; then
+                echo "$file: has no statements, but the script of jobq_$name has changed since $1"
+            fi
+        fi
+        rm -r "${jobq%/*}"
+    done
 }
 
 # Newer ones are of branches that go on where this one ends.
@@ -91,7 +119,7 @@ require_clean() { [ -z "$(git status --porcelain)" ] || fail "the tree has chang
 
 commit() {  # message
     local problems
-    git add -A jobq.control CHANGELOG.md debian docs src/sql
+    git add -A $CONTROLS CHANGELOG.md debian docs src/sql
     problems=$(check_sums; check_way)
     [ -z "$problems" ] || fail "$problems"
     git commit -q -m "$1"
@@ -103,7 +131,7 @@ note_sums() { sha256sum "$@" >>$SUMS; }
 set_version() {  # version
     local old
     old=$(making)
-    sed -i "s/^default_version = .*/default_version = '$1'/" jobq.control
+    sed -i "s/^default_version = .*/default_version = '$1'/" $CONTROLS
     OLD=$old NEW=$1 perl -pi -e 's/(?<![\d.])\Q$ENV{OLD}\E(?![\d.])/$ENV{NEW}/g if /^[ \d.|tf]+$/' docs/*.md
 }
 
@@ -130,6 +158,33 @@ begin_upgrade() {  # from to
 
 SELECT jobq.require_library();
 SQL
+    local name
+    for name in $CLUSTER; do
+        [ ! -e "$(frozen "$1" "jobq_$name")" ] || cat >"$(upgrade "$1" "$2" "jobq_$name")" <<SQL
+-- What has changed in jobq_$name since $1. CONTRIBUTING.md, "Change SQL after a release".
+\\echo Use "ALTER EXTENSION jobq_$name UPDATE" to load this file. \\quit
+SQL
+    done
+}
+
+# The scripts of a cluster's extensions for a version whose script of jobq is frozen.
+freeze_cluster() {  # version [newest]
+    local name
+    for name in $CLUSTER; do
+        cluster_script "$name" "$(frozen "$1")" >"$(frozen "$1" "jobq_$name")"
+        note_sums "$(frozen "$1" "jobq_$name")"
+        [ -z "${2-}" ] || [ ! -e "$(upgrade "$2" "$1" "jobq_$name")" ] || note_sums "$(upgrade "$2" "$1" "jobq_$name")"
+    done
+}
+
+# Those of a cluster's extensions that a tag has.
+cluster_files() {  # tag from version
+    local name file
+    for name in $CLUSTER; do
+        for file in "$(frozen "$3" "jobq_$name")" "$(upgrade "$2" "$3" "jobq_$name")"; do
+            ! git cat-file -e "$1:$file" 2>/dev/null || echo "$file"
+        done
+    done
 }
 
 # ---- what was released elsewhere
@@ -147,17 +202,20 @@ if [ "${1-}" = --carry ]; then
         fail "$tag has no script from $from: carry what was released between them first"
     # So what leads up from one leads up from the other.
     git show "$tag:$(frozen "$version")" | cmp -s - "$(frozen "$from")" || fail "$version is no patch of $from: its SQL is another"
-    for file in "$(frozen "$version")" "$(upgrade "$from" "$version")"; do
+    for file in "$(frozen "$version")" "$(upgrade "$from" "$version")" $(cluster_files "$tag" "$from" "$version"); do
         git show "$tag:$file" >"$file"
         note_sums "$file"
     done
-    if is_released "$to"; then
-        cp "$(upgrade "$from" "$to")" "$(upgrade "$version" "$to")"
-        note_sums "$(upgrade "$version" "$to")"
-    else
-        git mv "$(upgrade "$from" "$to")" "$(upgrade "$version" "$to")"
-        sed -i "1s/since $from\./since $version./" "$(upgrade "$version" "$to")"
-    fi
+    for name in jobq $(printf 'jobq_%s ' $CLUSTER); do
+        [ -e "$(upgrade "$from" "$to" "$name")" ] || continue
+        if is_released "$to"; then
+            cp "$(upgrade "$from" "$to" "$name")" "$(upgrade "$version" "$to" "$name")"
+            note_sums "$(upgrade "$version" "$to" "$name")"
+        else
+            git mv "$(upgrade "$from" "$to" "$name")" "$(upgrade "$version" "$to" "$name")"
+            sed -i "1s/since $from\./since $version./" "$(upgrade "$version" "$to" "$name")"
+        fi
+    done
     FROM=$from VERSION=$version perl -0pi -e '
         my $other = qx(git show "v$ENV{VERSION}:CHANGELOG.md");
         my ($section) = $other =~ /^(## \[\Q$ENV{VERSION}\E\].*?)(?=^## |\z)/ms;
@@ -200,7 +258,9 @@ if [ "$was" = "$newest" ]; then
     begin_upgrade "$newest" "$version"
     begin_entry "$version"
 elif [ -n "$newest" ] && [ "$was" != "$version" ]; then
-    git mv "$(upgrade "$newest" "$was")" "$(upgrade "$newest" "$version")"
+    for name in jobq $(printf 'jobq_%s ' $CLUSTER); do
+        [ ! -e "$(upgrade "$newest" "$was" "$name")" ] || git mv "$(upgrade "$newest" "$was" "$name")" "$(upgrade "$newest" "$version" "$name")"
+    done
 fi
 set_version "$version"
 name_entry "$version"
@@ -208,6 +268,7 @@ sed -i "s/^## \[Unreleased\]\$/&\n\n## [$version] - $(date -u +%F)/" CHANGELOG.m
 mkdir -p $RELEASES $UPGRADES
 scripts/install_script.sh >"$(frozen "$version")"
 note_sums "$(frozen "$version")" ${newest:+"$(upgrade "$newest" "$version")"}
+freeze_cluster "$version" "$newest"
 commit "Release $version"
 git tag -a "v$version" -m "jobq $version"
 

@@ -97,6 +97,7 @@ list_needs() {
     need_if_there "$version" pgaudit "pgAudit, another"
     need_if_there "$version" partman "pg_partman, another"
     need_if_there "$version" timescaledb "TimescaleDB, another"
+    need_if_there "$version" plproxy "PL/Proxy, for the tests of the router"
     need_if_there "$version" wal2json "wal2json, for a process test of decoded changes"
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, for a process test" pgbouncer
     have cmake || need "cmake, for the unit tests" cmake

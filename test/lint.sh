@@ -260,7 +260,8 @@ rule_planted() {
 rule_version() {
     local version
     version=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
-    { head -n 1 debian/changelog | grep -vF "jobq ($version-" || true; } | sed "s/^/not $version, as jobq.control says: /" | none
+    { head -n 1 debian/changelog | grep -vF "jobq ($version-" || true
+      grep -H '^default_version' jobq_*.control | grep -vF "'$version'" || true; } | sed "s/^/not $version, as jobq.control says: /" | none
 }
 
 # A released script stays as it is, and from each a way leads to the version in the making.

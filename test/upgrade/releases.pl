@@ -68,7 +68,7 @@ sub entries
 }
 
 # Whatever has been released, this history begins before the first one.
-my @parts = map { "'$source/$_'" } qw(Makefile jobq.control scripts src docs debian CHANGELOG.md);
+my @parts = map { "'$source/$_'" } qw(Makefile jobq.control jobq_shard.control jobq_router.control scripts src docs debian CHANGELOG.md);
 does("cp -R @parts . && rm -rf src/sql/releases src/sql/upgrades", 'a copy');
 does(q{sed -i "s/^default_version = .*/default_version = '1.0.0'/" jobq.control && sed -i -e '/^ -- /q' debian/changelog &&
     sed -i '1s/([^-]*-/(1.0.0-/' debian/changelog && printf '# Changelog\n\n## [Unreleased]\n' >CHANGELOG.md &&

@@ -1,0 +1,373 @@
+# Makes the install scripts of jobq_shard and jobq_router of their fragments. For the router there are before these the install
+# script of jobq and src/sql/router/routes: each call of jobq becomes a function of its name, arguments and result that hands it on
+# as its route says, and a function of PL/Proxy behind it, jobq_router.at_NAME, with the shard as its first argument. What it does to a
+# fragment:
+#
+#   --: text              on a line of its own before a CREATE: the comment of what is created
+#   code --: text         behind the definition of a column: the comment of the column
+#   --@ types             the types of jobq
+#   --@ bucket_of SCHEMA  the function that routers and shards share
+#   --@ calls             functions of PL/Proxy, and those whose route says all
+#   --@ view NAME (COLUMNS)
+#                         the view jobq.NAME of the shards over all of them, with the shard as its last column. {table} stands for the
+#                         columns of the table of that name, {settings} for the settings of a queue, {statuses} for a number of each status
+#   --@ function NAME     the head of a call whose route is "own"; the lines below it are its body in PL/pgSQL, up to --@ end, or where
+#                         the line goes on with "sql" in SQL
+#
+# Where something is wrong the error names file and line.
+
+function fail(why) {
+    printf "%s:%d: %s\n", FILENAME, FNR, why > "/dev/stderr"
+    failed = 1
+    exit 1
+}
+function quoted(text) {
+    gsub(/'/, "''", text)
+    return "'" text "'"
+}
+function trimmed(text) {
+    gsub(/[ \n]+/, " ", text)
+    sub(/^ /, "", text)
+    sub(/ $/, "", text)
+    return text
+}
+
+# What stands between the parenthesis at a place of the text and that which closes it; behind has the rest.
+function inside(text, from,    i, c, depth, is_quoted) {
+    for (i = from; i <= length(text); i++) {
+        c = substr(text, i, 1)
+        if (c == "'") is_quoted = !is_quoted
+        else if (!is_quoted && c == "(") depth++
+        else if (!is_quoted && c == ")" && --depth == 0) break
+    }
+    behind = substr(text, i + 1)
+    return substr(text, from + 1, i - from - 1)
+}
+# Splits at the commas outside of parentheses and strings.
+function parts(text, into,    i, c, n, depth, is_quoted) {
+    split("", into)
+    n = 1
+    for (i = 1; i <= length(text); i++) {
+        c = substr(text, i, 1)
+        if (c == "'") is_quoted = !is_quoted
+        if (!is_quoted && (c == "(" || c == "[")) depth++
+        if (!is_quoted && (c == ")" || c == "]")) depth--
+        if (c == "," && !is_quoted && depth == 0) n++
+        else into[n] = into[n] c
+    }
+    for (i = 1; i <= n; i++) into[i] = trimmed(into[i])
+    return text ~ /^[ \n]*$/ ? 0 : n
+}
+
+# ---- the install script of jobq: what the calls look like
+
+FILENAME ~ /jobq--[0-9.]+\.sql$/ {
+    if (match($0, /^CREATE (FUNCTION|PROCEDURE) jobq_[a-z_]+/)) definition = ""
+    if (/^CREATE (FUNCTION|PROCEDURE) jobq_/ || definition != "") definition = definition " " $0
+    if (definition != "" && /AS 'MODULE_PATHNAME'/) { learn(definition); definition = "" }
+    if (/^\)/) in_table = ""
+    if (in_table != "" && $1 ~ /^[a-z_]+$/) {
+        one = $2
+        sub(/,$/, "", one)
+        table[in_table] = table[in_table] (table[in_table] == "" ? "" : ", ") $1 " " one
+        if (in_table == "queue_settings" && $1 !~ /^(queue|paused|created_at)$/) settings = settings (settings == "" ? "" : ", ") $1 " " one
+    }
+    if (/^CREATE TABLE jobq\./) { in_table = $3; sub(/^jobq\./, "", in_table) }
+    if (/^CREATE TYPE jobq\.job_status/) in_type = 1
+    if (in_type && /^ *'/) {
+        statuses = $0
+        gsub(/[', ]+/, " ", statuses)
+        statuses = trimmed(statuses)
+        gsub(/ /, " bigint, ", statuses)
+        statuses = statuses " bigint"
+    }
+    if (in_type) types = types $0 "\n"
+    if (in_type && /^COMMENT ON TYPE/) in_type = 0
+    if (match($0, /^COMMENT ON (FUNCTION|PROCEDURE) jobq_[a-z_]+ IS /)) {
+        split($0, word, " ")
+        comment[word[4]] = $0
+    }
+    next
+}
+
+function learn(text,    name, list, n, i, one) {
+    text = trimmed(text)
+    split(text, word, " ")
+    procedure = word[2] == "PROCEDURE"
+    name = word[3]
+    sub(/\(.*/, "", name)
+    call[++calls] = name
+    is_procedure[name] = procedure
+    signature[name] = trimmed(inside(text, index(text, "(")))
+    arguments_of[name] = parts(signature[name], list)
+    for (i = 1; i <= arguments_of[name]; i++) {
+        one = list[i]
+        split(one, word, " ")
+        argument[name, i] = word[1]
+        sub(/^[a-z_]+ /, "", one)
+        sub(/ DEFAULT .*/, "", one)
+        type[name, i] = one
+    }
+    returns[name] = trimmed(behind)
+    sub(/ AS 'MODULE_PATHNAME'.*/, "", returns[name])
+    sub(/^RETURNS /, "", returns[name])
+    if (returns[name] ~ /^TABLE/) {
+        columns[name] = trimmed(inside(returns[name], index(returns[name], "(")))
+        columns_of[name] = parts(columns[name], list)
+        for (i = 1; i <= columns_of[name]; i++) {
+            split(list[i], word, " ")
+            column[name, i] = word[1]
+        }
+        returns[name] = "SETOF jobq_router." name "_row"
+    }
+}
+
+# ---- where they go
+
+FILENAME ~ /routes$/ {
+    if (/^#/ || NF == 0) next
+    if (!($1 in signature)) fail("jobq has no function " $1)
+    if ($1 in route) fail($1 " has two routes")
+    route[$1] = $2
+    how[$1] = $3
+    limit[$1] = $4
+    why = $0
+    sub(/^[a-z_]+ +[a-z]+ */, "", why)
+    reason[$1] = why
+    next
+}
+
+# $1, $2 ...; with a prefix as many as the call has arguments, from there on.
+function numbers(name, from,    i, text) {
+    for (i = 1; i <= arguments_of[name]; i++) text = text ", $" (i + from)
+    return substr(text, 3)
+}
+function position(name, wanted,    i) {
+    for (i = 1; i <= arguments_of[name]; i++) if (argument[name, i] == wanted) return i
+    fail(name " has no argument " wanted)
+}
+function head(name) {
+    return "CREATE " (is_procedure[name] ? "PROCEDURE " : "FUNCTION ") name "(" signature[name] ")" \
+        (is_procedure[name] ? "" : "\n    RETURNS " returns[name])
+}
+
+# Arrays of an enum have another type number on each server, hence they travel as text. A call by the name of a queue says which map it
+# is made by.
+function remote(name,    i, text, cast, body) {
+    text = "CREATE FUNCTION jobq_router.at_" name "(integer, bigint"
+    for (i = 1; i <= arguments_of[name]; i++) {
+        cast = type[name, i] ~ /^jobq\..*\[\]$/
+        text = text ", " (cast ? "text[]" : type[name, i])
+        body = body (i > 1 ? ", " : "") "$" (i + 2) (cast ? "::" type[name, i] : "")
+    }
+    body = name "(" body ")"
+    from = " FROM jobq_shard.require_map($2) m, "
+    if (route[name] ~ /^(id|ids|any)$/ || name ~ /^jobq_(spawn|await_jobs|heartbeat_worker|tick|reset_metrics|metrics|grant|revoke)$/) from = " FROM "
+    if (columns_of[name]) {
+        for (i = 1; i <= columns_of[name]; i++) list = (i > 1 ? list ", " : "") "r." column[name, i]
+        text = text ") RETURNS " returns[name]
+        body = list from body " r"
+    } else if (returns[name] == "void") {
+        text = text ") RETURNS integer"
+        body = "1" from body " r"
+    } else {
+        text = text ") RETURNS " returns[name]
+        body = "r" from body " r"
+    }
+    print text "\n    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT " body "; $$;"
+    list = ""
+}
+function on_shard(name, shard, version,    i, text) {
+    for (i = 1; i <= arguments_of[name]; i++)
+        text = text ", $" i (type[name, i] ~ /^jobq\..*\[\]$/ ? "::text[]" : "")
+    return "jobq_router.at_" name "(" shard ", " version text ")"
+}
+function fault_of(indent) {
+    return indent "GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;\n"
+}
+BEGIN { faults = "    _state   text;\n    _message text;\n    _detail  text;\n    _hint    text;\n" }
+
+function make(name,    rule, n, i, list, one, first, row, budget) {
+    print ""
+    remote(name)
+    rule = route[name]
+    if (rule == "own") return
+    print head(name) "\n    LANGUAGE plpgsql VOLATILE" (how[name] ~ /^(or|first)$/ ? " SET client_min_messages = warning" : "") " AS $$"
+    row = columns_of[name]
+    if (rule == "refused") {
+        print "BEGIN\n    RAISE 'jobq_router does not do " name "' USING ERRCODE = 'feature_not_supported', HINT = " quoted(toupper(substr(reason[name], 1, 1)) substr(reason[name], 2) ".") ";\nEND"
+    } else if (rule == "id" || rule == "any") {
+        print "DECLARE\n    _shard   integer := jobq_router.any_shard(" (rule == "id" ? "$" position(name, how[name]) : "") ");\n" faults "BEGIN"
+        print (row || returns[name] ~ /^SETOF/ ? "    RETURN QUERY SELECT * FROM " : "    RETURN ") on_shard(name, "_shard", "0") ";"
+        print "EXCEPTION WHEN OTHERS THEN\n" fault_of("    ") "    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);\nEND"
+    } else if (rule == "ids") make_ids(name)
+    else if (rule == "all" || rule == "queue") make_all(name)
+    else fail(name ": no such route: " rule)
+    print "$$;\n" comment[name]
+}
+
+# Arrays that do not fit together, or have NULLs as ids, are for the shard to refuse: it knows how.
+# The k-th answer for an id is that for its k-th place in the call; where one has more answers than places, they stand together.
+function make_ids(name,    list, n, i, text, aligned, cut, names) {
+    n = split(how[name], list, ",")
+    for (i = 1; i <= n; i++) {
+        one = position(name, list[i])
+        aligned = aligned (i > 1 ? " AND coalesce(cardinality($" one ") = cardinality($1), " (i > 2 ? "true" : "false") ")" : "")
+        names = names (i > 1 ? ", " : "") "a" i
+        unnested = unnested (i > 1 ? ", " : "") "$" one
+        cut = cut (i > 1 ? ", " : "") "CASE WHEN $" one " IS NOT NULL THEN array_agg(u.a" i " ORDER BY u.n) END"
+        parts_of = parts_of "    _part" i " " type[name, one] ";\n"
+        into = into (i > 1 ? ", " : "") "_part" i
+        partial[one] = "_part" i
+    }
+    for (i = 1; i <= arguments_of[name]; i++) given = given ", " ((i in partial) ? partial[i] : "$" i)
+    print "DECLARE\n    _shards  integer[];"
+    print "    _shard   integer;\n    _rows    jobq_router." name "_row[] := '{}';\n    _faults  jobq_router.fault[] := '{}';"
+    printf "%s%s", parts_of, faults
+    print "BEGIN\n    PERFORM jobq_router.know($1);\n    _shards := ARRAY(SELECT DISTINCT jobq_router.known_shard(id) FROM unnest($1) id ORDER BY 1);"
+    print "    IF cardinality(_shards) <= 1 OR array_position(_shards, NULL) IS NOT NULL OR NOT (true" aligned ") THEN"
+    print "        _shards := ARRAY[coalesce((SELECT min(s) FROM unnest(_shards) s), jobq_router.any_shard())];\n    END IF;"
+    print "    FOREACH _shard IN ARRAY _shards LOOP\n        BEGIN"
+    print "            IF cardinality(_shards) = 1 THEN\n                RETURN QUERY SELECT * FROM " on_shard(name, "_shard", "0") ";\n            ELSE"
+    print "                SELECT " cut "\n                INTO " into " FROM unnest(" unnested ") WITH ORDINALITY u(" names ", n) WHERE jobq_router.known_shard(u.a1) = _shard;"
+    print "                _rows := _rows || ARRAY(SELECT r FROM jobq_router.at_" name "(_shard, 0" given ") r);\n            END IF;"
+    print "        EXCEPTION WHEN OTHERS THEN\n" fault_of("            ") "            _faults := _faults || ROW(_shard, _state, _message, _detail, _hint)::jobq_router.fault;\n        END;\n    END LOOP;"
+    print "    PERFORM jobq_router.raise_first(_faults, _shards);"
+    print "    RETURN QUERY SELECT " columns_list(name, "r.") " FROM (SELECT r.*, row_number() OVER (PARTITION BY r.job_id ORDER BY r.n) AS k FROM unnest(_rows) WITH ORDINALITY r(" columns_list(name, "") ", n)) r\n        LEFT JOIN (SELECT u.id, u.n, row_number() OVER (PARTITION BY u.id ORDER BY u.n) AS k FROM unnest($1) WITH ORDINALITY u(id, n)) o ON o.id = r.job_id AND o.k = r.k\n        ORDER BY max(o.n) OVER (PARTITION BY r.job_id ORDER BY r.k), r.k;\nEND"
+    parts_of = into = unnested = given = ""
+    split("", partial)
+}
+function columns_list(name, prefix,    i, text) {
+    for (i = 1; i <= columns_of[name]; i++) text = text (i > 1 ? ", " : "") prefix column[name, i]
+    return text
+}
+
+function make_all(name,    what, shards, budget, called, taken) {
+    what = route[name] == "all" ? how[name] : how[name] == "" ? "rows" : how[name]
+    shards = route[name] == "queue" ? "jobq_router.shards_of($" position(name, "queue") ") s" : "jobq_router.shards s(shard)"
+    budget = limit[name] ~ /^(checked)?$/ ? 0 : position(name, limit[name])
+    called = on_shard(name, "_shard", "(SELECT m.version FROM jobq_router.map m)")
+    print "DECLARE\n    _shards  integer[] := ARRAY(SELECT s.shard FROM " shards ");\n    _shard   integer;\n    _faults  jobq_router.fault[] := '{}';"
+    if (what != "rows" && what != "void") print "    _one     " returns[name] ";\n    _all     " returns[name] (what == "sum" ? " := 0" : "") ";"
+    if (budget) {
+        print "    _left    " type[name, budget] " := $" budget ";"
+        sub("\\$" budget "([^0-9])", "_left&", called)
+        sub("_left\\$" budget, "_left", called)
+    }
+    printf "%s", faults
+    print "BEGIN\n    PERFORM jobq_router.require_shards();"
+    if (limit[name] == "checked") print "    PERFORM jobq_router.check_" name "(" numbers(name, 0) ");"
+    print "    FOREACH _shard IN ARRAY _shards LOOP"
+    if (budget) print "        EXIT WHEN _left <= 0 AND _all > 0;"
+    print "        FOR _try IN 1..10 LOOP\n        EXIT WHEN _try > 1 AND NOT jobq_router.knows(_shard);\n        BEGIN"
+    if (what == "rows") print "            RETURN QUERY SELECT * FROM " called ";"
+    else if (what == "void") print "            PERFORM " called ";"
+    else {
+        print "            _one := " called ";"
+        if (what == "sum") print "            _all := _all + _one;"
+        if (what == "or") print "            _all := coalesce(_all OR _one, _all, _one);"
+        if (what == "first") print "            _all := coalesce(_all, _one);"
+        if (what == "greatest") print "            _all := greatest(_all, _one);"
+        if (budget) print "            _left := _left - _one;"
+    }
+    print "            EXIT;\n        EXCEPTION WHEN OTHERS THEN\n" fault_of("            ") "            IF jobq_router.meaning(_state, _message) = 'map' AND _try < 10 THEN\n                PERFORM jobq_router.agree(_shard);\n            ELSE"
+    print "                _faults := _faults || ROW(_shard, _state, _message, _detail, _hint)::jobq_router.fault;\n                EXIT;\n            END IF;\n        END;\n        END LOOP;\n    END LOOP;"
+    print "    PERFORM jobq_router.raise_first(_faults, _shards);"
+    if (what != "rows" && what != "void") print "    RETURN _all;"
+    print "END"
+}
+
+# A shard that cannot be reached has a warning, and no rows.
+function make_view(name, list,    n, i, word, columns) {
+    n = parts(list, one_of)
+    for (i = 1; i <= n; i++) {
+        split(one_of[i], word, " ")
+        columns = columns (i > 1 ? ", " : "") "%" word[1]
+    }
+    print "CREATE TYPE jobq_router." name "_row AS (" list ");"
+    print "CREATE FUNCTION jobq_router.at_" name "(integer) RETURNS SETOF jobq_router." name "_row"
+    print "    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT " with(columns, "v.") " FROM jobq." name " v; $$;"
+    print "CREATE FUNCTION jobq_router.rows_of_" name "(shard integer) RETURNS SETOF jobq_router." name "_row\n    LANGUAGE plpgsql VOLATILE AS $$\nDECLARE"
+    printf "%s", faults
+    print "BEGIN\n    RETURN QUERY SELECT * FROM jobq_router.at_" name "($1);"
+    print "EXCEPTION WHEN OTHERS THEN\n" fault_of("    ") "    PERFORM jobq_router.warn($1, _state, _message, _detail, _hint);\nEND\n$$;"
+    print "CREATE VIEW jobq." name " AS SELECT " with(columns, "r.") ", s.shard_id AS shard FROM jobq_router.shards s, LATERAL jobq_router.rows_of_" name "(s.shard_id) r;"
+    print "COMMENT ON VIEW jobq." name " IS 'jobq." name " of all shards, and the shard; a shard that cannot be reached has a warning, and no rows';"
+}
+function filled(text, name) {
+    sub(/\{table\}/, table[name], text)
+    sub(/\{settings\}/, settings, text)
+    sub(/\{statuses\}/, statuses, text)
+    return text
+}
+function with(columns, prefix) {
+    gsub(/%/, prefix, columns)
+    return columns
+}
+
+# ---- the fragments
+
+function pay(    i) {
+    if (object != "" && waiting == "") fail(kind " " object " has no comment: --: before it")
+    if (object != "" && kind != "VIEW" || object != "") print "COMMENT ON " kind " " object " IS " quoted(waiting) ";"
+    for (i = 1; i <= pending_columns; i++) print "COMMENT ON COLUMN " object "." pending[i] " IS " quoted(pending_text[i]) ";"
+    object = waiting = ""
+    pending_columns = 0
+}
+
+/^--@ types$/ { printf "%s", types; next }
+/^--@ bucket_of / {
+    schema = $3
+    while ((getline line < shared) > 0) { gsub(/@schema@/, schema, line); take(line) }
+    close(shared)
+    next
+}
+/^--@ calls$/ {
+    for (c = 1; c <= calls; c++) {
+        if (!(call[c] in route)) fail("src/sql/router/routes: has no route for " call[c])
+        if (columns_of[call[c]]) print "CREATE TYPE jobq_router." call[c] "_row AS (" columns[call[c]] ");"
+    }
+    for (c = 1; c <= calls; c++) if (!is_procedure[call[c]]) make(call[c])
+    next
+}
+/^--@ function / {
+    own = $3
+    if (route[own] != "own") fail("the route of " own " is not: own")
+    made[own] = 1
+    print head(own) "\n    LANGUAGE " ($4 == "sql" ? "sql" : "plpgsql") (is_procedure[own] ? "" : " VOLATILE") " AS $$"
+    next
+}
+/^--@ view / { viewed = $3; sub(/^--@ view [a-z_]+ \(/, "") }
+viewed != "" {
+    list_of_view = list_of_view $0
+    if (/\)$/) { sub(/\)$/, "", list_of_view); make_view(viewed, filled(trimmed(list_of_view), viewed)); viewed = list_of_view = "" }
+    next
+}
+/^--@ end$/ { print "$$;\n" comment[own]; own = ""; next }
+own != "" { print; next }
+{ take($0) }
+
+function take(line,    code, place, n, word) {
+    if (!in_body && match(line, /^--: /)) { waiting = waiting (waiting == "" ? "" : " ") substr(line, 5); return }
+    if (!in_body && object == "" && match(line, /^CREATE (TABLE|VIEW|FUNCTION|PROCEDURE|TYPE|SCHEMA) [a-z_.]+/)) {
+        split(substr(line, RSTART, RLENGTH), word, " ")
+        kind = word[2]
+        object = word[3]
+    }
+    place = index(line, "  --: ")
+    if (!in_body && place > 0) {
+        code = substr(line, 1, place - 1)
+        split(code, word, " ")
+        pending[++pending_columns] = word[1]
+        pending_text[pending_columns] = substr(line, place + 6)
+        line = code
+    }
+    print line
+    n = gsub(/\$\$/, "\\$\\$", line)
+    if (n % 2 == 1) in_body = !in_body
+    if (!in_body && line ~ /;$/ && object != "") pay()
+}
+END {
+    if (failed) exit 1
+    for (c = 1; c <= calls; c++) if (route[call[c]] == "own" && !(call[c] in made)) { print "src/sql/router: nothing makes " call[c] > "/dev/stderr"; exit 1 }
+}

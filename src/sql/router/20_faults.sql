@@ -1,0 +1,104 @@
+-- What goes wrong on the way to a shard.
+
+--: for how long a shard that could not be reached is passed over: the setting jobq_router.pass_over
+CREATE FUNCTION jobq_router.pass_over() RETURNS interval
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(nullif(current_setting('jobq_router.pass_over', true), ''), '2 s')::interval
+$$;
+
+--: this session passes over a shard for a moment
+CREATE FUNCTION jobq_router.note_down(shard integer) RETURNS void
+    LANGUAGE sql VOLATILE AS $$
+SELECT set_config('jobq_router.down_' || $1, (clock_timestamp() + jobq_router.pass_over())::text, false)
+$$;
+
+--: whether this session passes over a shard
+CREATE FUNCTION jobq_router.is_down(shard integer) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT coalesce(nullif(current_setting('jobq_router.down_' || $1, true), '')::timestamptz > clock_timestamp(), false)
+$$;
+
+-- PL/Proxy says all faults of a connection as internal errors. What was begun before the fault may have been done.
+--: what a fault means: map: the maps differ; unreached: the shard has done nothing; lost: nobody knows; error: it said no
+CREATE FUNCTION jobq_router.meaning(state text, message text) RETURNS text
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not found: %' THEN 'map'
+            WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function .*(\] PQconnect(Start|Poll): |connect timeout to: )' THEN 'unreached'
+            WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function ' THEN 'lost'
+            WHEN $1 = '57P01' THEN 'unreached'
+            WHEN $1 IN ('57P02', '57P03') THEN 'lost'
+            ELSE 'error' END
+$$;
+
+--: a call that a shard has not answered as it should
+CREATE TYPE jobq_router.fault AS (shard integer, state text, message text, detail text, hint text);
+
+--: raises an error of a shard as the shard has said it, or what has become of the connection to it
+CREATE FUNCTION jobq_router.raise(shard integer, state text, message text, detail text, hint text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    means text := jobq_router.meaning(state, message);
+    says  text := btrim(regexp_replace(regexp_replace(message, '^[\w.]+\(\d+\): \[.*?\] REMOTE \S+: ', ''), '^PL/Proxy function .*?\(\d+\): ', ''), E' \n');
+BEGIN
+    detail := regexp_replace(detail, '^Remote detail: ', '');
+    hint := regexp_replace(hint, '^Remote hint: ', '');
+    IF means = 'unreached' THEN
+        RAISE 'shard % cannot be reached', shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
+            HINT = 'Nothing was done there. What belongs to this shard waits for it.';
+    ELSIF means = 'lost' THEN
+        RAISE 'the connection to shard % was lost', shard USING ERRCODE = 'transaction_resolution_unknown', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
+            HINT = 'The call may have been done there, or not.';
+    ELSIF detail <> '' AND hint <> '' THEN
+        RAISE '%', says USING ERRCODE = state, DETAIL = detail, HINT = hint;
+    ELSIF detail <> '' THEN
+        RAISE '%', says USING ERRCODE = state, DETAIL = detail;
+    ELSIF hint <> '' THEN
+        RAISE '%', says USING ERRCODE = state, HINT = hint;
+    END IF;
+    RAISE '%', says USING ERRCODE = state;
+END
+$$;
+
+-- For what is tried again when it was not done: with another map, or where the job may go elsewhere.
+--: after a fault: returns when the call is to be tried again, else raises
+CREATE FUNCTION jobq_router.try_again(try integer, shard integer, elsewhere boolean, state text, message text, detail text, hint text) RETURNS void
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    means text := jobq_router.meaning(state, message);
+BEGIN
+    IF means = 'map' AND try < 10 THEN
+        PERFORM jobq_router.agree(shard);
+    ELSIF means = 'unreached' AND elsewhere AND try < 2000 THEN
+        PERFORM jobq_router.note_down(shard);
+    ELSE
+        PERFORM jobq_router.raise(shard, state, message, detail, hint);
+    END IF;
+END
+$$;
+
+-- What the others have done stays done: they have committed. It is said, and all of these calls may be repeated.
+--: raises the first of these faults, if there is any
+CREATE FUNCTION jobq_router.raise_first(faults jobq_router.fault[], shards integer[]) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    first jobq_router.fault := faults[1];
+    done  text := array_to_string(ARRAY(SELECT s FROM unnest(shards) s WHERE s <> ALL (ARRAY(SELECT f.shard FROM unnest(faults) f))), ', ');
+BEGIN
+    IF cardinality(faults) > 0 THEN
+        PERFORM jobq_router.raise(first.shard, first.state, first.message,
+            CASE WHEN done <> '' THEN concat_ws(' ', nullif(regexp_replace(first.detail, '^Remote detail: ', ''), ''), 'Done on the other shards: ' || done || '.') ELSE first.detail END, first.hint);
+    END IF;
+END
+$$;
+
+--: a warning for a shard that cannot be reached; other errors are raised
+CREATE FUNCTION jobq_router.warn(shard integer, state text, message text, detail text, hint text) RETURNS void
+    LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF jobq_router.meaning(state, message) NOT IN ('unreached', 'lost') THEN
+        PERFORM jobq_router.raise(shard, state, message, detail, hint);
+    END IF;
+    PERFORM jobq_router.note_down(shard);
+    RAISE WARNING 'shard % cannot be reached: what it has is missing here', shard USING ERRCODE = '08001', DETAIL = message;
+END
+$$;

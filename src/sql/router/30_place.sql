@@ -1,0 +1,170 @@
+-- Where a job goes.
+
+--: where jobs go: to shard, unless one of was_on has a key; free: any other shard would do, too; the keys are those that decide
+CREATE TYPE jobq_router.place AS (version bigint, shard integer, was_on integer[], free boolean, queue text, unique_key text, group_key text, concurrency_key text);
+
+--: the shard of a job, by its id
+CREATE FUNCTION jobq_router.shard_of(job_id bigint) RETURNS integer
+    LANGUAGE sql IMMUTABLE AS $$ SELECT ($1 OPERATOR(pg_catalog.&) 1023)::pg_catalog.int4 $$;
+
+--: raises 55000 while there are no shards
+CREATE FUNCTION jobq_router.require_shards() RETURNS void
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM jobq_router.shards) THEN
+        RAISE 'the router has no shards' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_add_shard adds one.';
+    END IF;
+END
+$$;
+
+--: the shard of a job, by its id; of an id that no shard has it is one that can say that there is no such job
+CREATE FUNCTION jobq_router.known_shard(job_id bigint) RETURNS integer
+    LANGUAGE sql STABLE AS $$
+SELECT CASE WHEN $1 IS NOT NULL THEN coalesce((SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id = ($1 & 1023)::integer),
+                                              (SELECT min(s.shard_id) FROM jobq_router.shards s)) END
+$$;
+
+--: whether there is a shard of that number
+CREATE FUNCTION jobq_router.knows(shard integer) RETURNS boolean
+    LANGUAGE sql STABLE AS $$ SELECT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) $$;
+
+--: when one of these ids is of a shard that the router does not know, it asks the others for a newer map
+CREATE FUNCTION jobq_router.know(job_ids bigint[]) RETURNS void
+    LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF EXISTS (SELECT FROM unnest(job_ids) id WHERE id IS NOT NULL AND NOT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = (id & 1023)::integer)) THEN
+        PERFORM jobq_router.require_shards();
+        PERFORM jobq_router.refresh();
+    END IF;
+END
+$$;
+
+--: a shard for what may go anywhere, by weight and at random, of those that are reached; job_id: that of the job
+CREATE FUNCTION jobq_router.any_shard(job_id bigint DEFAULT NULL) RETURNS integer
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    found_shard integer;
+BEGIN
+    IF job_id IS NOT NULL THEN
+        SELECT s.shard_id INTO found_shard FROM jobq_router.shards s WHERE s.shard_id = (job_id & 1023)::integer;
+        IF FOUND THEN
+            RETURN found_shard;
+        END IF;
+        PERFORM jobq_router.know(ARRAY[job_id]);
+        RETURN jobq_router.known_shard(job_id);
+    END IF;
+    SELECT s.shard_id INTO found_shard FROM jobq_router.shards s WHERE s.state = 'active' AND NOT jobq_router.is_down(s.shard_id)
+    ORDER BY ln(1 - random()) / s.weight DESC LIMIT 1;
+    IF found_shard IS NULL THEN
+        PERFORM jobq_router.require_shards();
+        RAISE 'no shard can be reached' USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection',
+            DETAIL = 'Each active shard has just failed to answer.';
+    END IF;
+    RETURN found_shard;
+END
+$$;
+
+--: the shard of all these jobs; NULL: there are none; refused when they are on several
+CREATE FUNCTION jobq_router.one_shard(job_ids bigint[], argument text) RETURNS integer
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    shards integer[] := ARRAY(SELECT DISTINCT jobq_router.shard_of(id) FROM unnest(job_ids) id WHERE id IS NOT NULL ORDER BY 1);
+BEGIN
+    IF cardinality(shards) > 1 THEN
+        RAISE 'the jobs of argument "%" are on shards %', argument, array_to_string(shards, ', ') USING ERRCODE = 'feature_not_supported',
+            HINT = 'Jobs that depend on each other are on one shard: put them into one queue that is not spread, or enqueue them with one jobq_enqueue_jobs.';
+    END IF;
+    RETURN shards[1];
+END
+$$;
+
+--: which of its keys says where a job of a spread queue goes; NULL: it has none
+CREATE FUNCTION jobq_router.deciding_key(queue text, spread_by text, unique_key text, group_key text, concurrency_key text, OUT kind text, OUT key text)
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    kind := coalesce(spread_by, CASE WHEN group_key IS NOT NULL THEN 'group_key' WHEN concurrency_key IS NOT NULL THEN 'concurrency_key'
+                                     WHEN unique_key IS NOT NULL THEN 'unique_key' END);
+    key := CASE kind WHEN 'group_key' THEN group_key WHEN 'concurrency_key' THEN concurrency_key ELSE unique_key END;
+    IF key IS NULL AND num_nonnulls(unique_key, group_key, concurrency_key) > 0 THEN
+        RAISE 'the job has keys, but no %, by which the jobs of queue "%" are spread', kind, queue USING ERRCODE = 'feature_not_supported',
+            HINT = format('Give it a %s, or no key.', kind);
+    ELSIF spread_by IS NULL AND (unique_key <> key OR group_key <> key OR concurrency_key <> key) THEN
+        RAISE 'the job has several keys, which can be on several shards' USING ERRCODE = 'feature_not_supported',
+            HINT = format('jobq_route_queue(%L, spread => true, spread_by => ...) says which of them decides; or do not spread the queue.', queue);
+    END IF;
+END
+$$;
+
+--: where a job of a queue with these keys goes; refused where it depends on jobs of another shard
+CREATE FUNCTION jobq_router.place_of(queue text, unique_key text DEFAULT NULL, group_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, depends_on bigint[] DEFAULT NULL)
+    RETURNS jobq_router.place
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    p      jobq_router.place;
+    spread boolean;
+    chosen text;
+    kind   text;
+    key    text;
+    needed integer := jobq_router.one_shard(depends_on, 'depends_on');
+BEGIN
+    SELECT m.version, coalesce(q.shard_id, b.shard_id), CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END, coalesce(q.spread, false), q.spread_by
+    INTO p.version, p.shard, p.was_on, spread, chosen
+    FROM jobq_router.map m LEFT JOIN jobq_router.buckets b ON b.bucket = jobq_router.bucket_of($1) LEFT JOIN jobq_router.queues q ON q.queue = $1;
+    p.free := false;
+    p.queue := $1;
+    IF p.shard IS NULL THEN
+        PERFORM jobq_router.require_shards();
+    ELSIF NOT spread THEN
+        p.unique_key := $2;
+        p.group_key := $3;
+        p.concurrency_key := $4;
+    ELSE
+        SELECT d.kind, d.key INTO kind, key FROM jobq_router.deciding_key($1, chosen, $2, $3, $4) d;
+        p.was_on := '{}';
+        IF key IS NULL THEN
+            p.free := needed IS NULL;
+            p.shard := coalesce(needed, jobq_router.any_shard());
+        ELSE
+            SELECT b.shard_id, b.was_on INTO p.shard, p.was_on FROM jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($1, key);
+            p.unique_key := CASE kind WHEN 'unique_key' THEN key END;
+            p.group_key := CASE kind WHEN 'group_key' THEN key END;
+            p.concurrency_key := CASE kind WHEN 'concurrency_key' THEN key END;
+        END IF;
+    END IF;
+    IF needed = ANY (p.was_on) AND num_nonnulls(p.unique_key, p.group_key, p.concurrency_key) = 0 THEN
+        p.shard := needed;
+        p.was_on := '{}';
+    ELSIF needed <> p.shard OR needed IS NOT NULL AND cardinality(p.was_on) > 0 THEN
+        RAISE 'the job would be on shard %, and depends on jobs of shard %', p.shard, needed USING ERRCODE = 'feature_not_supported',
+            HINT = 'Jobs that depend on each other are on one shard: put them into one queue that is not spread, or enqueue them with one jobq_enqueue_jobs.';
+    END IF;
+    RETURN p;
+END
+$$;
+
+-- By bucket: two queues of one bucket share what is remembered, which costs a look more or less.
+--: this session has found nothing of a queue on a shard; for half a second it looks at others first
+CREATE FUNCTION jobq_router.note_empty(queue text, shard integer) RETURNS void
+    LANGUAGE sql VOLATILE AS $$
+SELECT set_config(format('jobq_router.empty_%s_%s', jobq_router.bucket_of($1), $2), (clock_timestamp() + '0.5 s')::text, false)
+$$;
+
+--: whether this session has just found nothing of a queue on a shard
+CREATE FUNCTION jobq_router.is_empty(queue text, shard integer) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT coalesce(nullif(current_setting(format('jobq_router.empty_%s_%s', jobq_router.bucket_of($1), $2), true), '')::timestamptz > clock_timestamp(), false)
+$$;
+
+-- Those that could not be reached a moment ago come last; the others in another order each time, and those that were found
+-- empty a moment ago behind those that were not.
+--: the shards that may have jobs of a queue, in the order in which to look there; home: those where new ones are
+CREATE FUNCTION jobq_router.shards_of(queue text) RETURNS TABLE (shard integer, home boolean)
+    LANGUAGE sql VOLATILE AS $$
+SELECT s.shard_id, h.home
+FROM jobq_router.buckets b LEFT JOIN jobq_router.queues q ON q.queue = $1
+CROSS JOIN jobq_router.shards s
+CROSS JOIN LATERAL (SELECT coalesce(q.spread, false) OR s.shard_id = coalesce(q.shard_id, b.shard_id)
+                        OR s.shard_id = ANY (CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END) AS home) h
+WHERE b.bucket = jobq_router.bucket_of($1)
+ORDER BY jobq_router.is_down(s.shard_id), NOT h.home, jobq_router.is_empty($1, s.shard_id), random()
+$$;

@@ -1,0 +1,236 @@
+-- Enqueue.
+
+--: the arguments of an enqueue as jobq_enqueue_jobs wants them
+CREATE FUNCTION jobq_router.spec(arguments jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT jsonb_object_agg(a.key, a.value) FROM jsonb_each(arguments) a WHERE a.value <> 'null' OR a.key = 'payload'
+$$;
+--@ calls
+
+--: enqueues jobs of the same keys on the shard that has unfinished ones of them, or else where they belong; no row: the map was another
+CREATE FUNCTION jobq_router.enqueue_moving(p jobq_router.place, specs jsonb) RETURNS SETOF jobq_router.jobq_enqueue_jobs_row
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    _shard   integer;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    FOREACH _shard IN ARRAY p.was_on LOOP
+        RETURN QUERY SELECT * FROM jobq_router.at_enqueue_known(_shard, p.version, p.queue, p.unique_key, p.group_key, p.concurrency_key, specs);
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END LOOP;
+    _shard := p.shard;
+    RETURN QUERY SELECT * FROM jobq_router.at_jobq_enqueue_jobs(_shard, p.version, specs);
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+    PERFORM jobq_router.try_again(1, _shard, false, _state, _message, _detail, _hint);
+END
+$$;
+
+--: jobq_shard.enqueue_known on a shard
+CREATE FUNCTION jobq_router.at_enqueue_known(integer, bigint, text, text, text, text, jsonb) RETURNS SETOF jobq_router.jobq_enqueue_jobs_row
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.job_id, r.is_new FROM jobq_shard.enqueue_known($2, $3, $4, $5, $6, $7) r; $$;
+
+--@ function jobq_enqueue
+DECLARE
+    _place   jobq_router.place;
+    _job     bigint;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    FOR _try IN 1..2000 LOOP
+        _place := jobq_router.place_of(queue, unique_key, group_key, concurrency_key, depends_on);
+        IF cardinality(_place.was_on) > 0 THEN
+            SELECT e.job_id INTO _job FROM jobq_router.enqueue_moving(_place, jsonb_build_array(jobq_router.spec(jsonb_build_object(
+                'queue', queue, 'payload', payload, 'kind', kind, 'priority', priority, 'run_at', run_at, 'max_attempts', max_attempts,
+                'unique_key', unique_key, 'on_conflict', on_conflict, 'unique_for', unique_for, 'group_key', group_key,
+                'concurrency_key', concurrency_key, 'depends_on', depends_on, 'on_dependency_failure', on_dependency_failure,
+                'version', version, 'requires', requires, 'heartbeat_timeout', heartbeat_timeout, 'max_runtime', max_runtime,
+                'metadata', metadata)))) e;
+            IF FOUND THEN
+                RETURN _job;
+            END IF;
+        ELSE
+            BEGIN
+                RETURN jobq_router.at_jobq_enqueue(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
+            EXCEPTION WHEN OTHERS THEN
+                GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+                PERFORM jobq_router.try_again(_try, _place.shard, _place.free, _state, _message, _detail, _hint);
+            END;
+        END IF;
+    END LOOP;
+    PERFORM jobq_router.give_up();
+END
+--@ end
+
+--: raises 55P03: the map of the cluster changed again and again
+CREATE FUNCTION jobq_router.give_up() RETURNS void
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RAISE 'the map of the cluster does not come to rest' USING ERRCODE = 'lock_not_available', HINT = 'Try again.';
+END
+$$;
+
+-- By the queue alone where that says where they go: as they were given. Else one by one.
+--@ function jobq_enqueue_many
+DECLARE
+    _n       integer := cardinality(payloads);
+    _place   jobq_router.place;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    FOR _try IN 1..2000 LOOP
+        _place := jobq_router.place_of(queue);
+        IF cardinality(_place.was_on) > 0 OR _place.free AND num_nonnulls(unique_keys, group_keys, concurrency_keys) > 0 THEN
+            IF _n > 0 AND array_ndims(payloads) = 1 AND coalesce(cardinality(unique_keys) = _n, true) AND coalesce(cardinality(group_keys) = _n, true)
+                AND coalesce(cardinality(concurrency_keys) = _n, true) AND coalesce(cardinality(run_ats) = _n, true) AND coalesce(cardinality(priorities) = _n, true)
+            THEN
+                RETURN QUERY SELECT e.job_id, e.is_new FROM jobq_router.enqueue_jobs((
+                    SELECT jsonb_agg(jobq_router.spec(jsonb_build_object('queue', queue, 'payload', payloads[i], 'kind', kind,
+                        'priority', coalesce(priorities[i], priority), 'run_at', coalesce(run_ats[i], run_at), 'max_attempts', max_attempts,
+                        'unique_key', unique_keys[i], 'group_key', group_keys[i], 'concurrency_key', concurrency_keys[i])) ORDER BY i)
+                    FROM generate_series(1, _n) i)) e;
+                RETURN;
+            END IF;
+        END IF;
+        BEGIN
+            RETURN QUERY SELECT * FROM jobq_router.at_jobq_enqueue_many(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+            RETURN;
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+            PERFORM jobq_router.try_again(_try, _place.shard, _place.free, _state, _message, _detail, _hint);
+        END;
+    END LOOP;
+    PERFORM jobq_router.give_up();
+END
+--@ end
+
+--: where each of these jobs goes; what may go anywhere all to one shard
+CREATE FUNCTION jobq_router.places_of(specs jsonb) RETURNS jobq_router.place[]
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    spec   jsonb;
+    p      jobq_router.place;
+    places jobq_router.place[] := '{}';
+    free   integer;
+BEGIN
+    FOR spec IN SELECT value FROM jsonb_array_elements(specs) LOOP
+        p := jobq_router.place_of(coalesce(spec ->> 'queue', 'default'), spec ->> 'unique_key', spec ->> 'group_key', spec ->> 'concurrency_key',
+            CASE WHEN jsonb_typeof(spec -> 'depends_on') = 'array' THEN
+                ARRAY(SELECT d.value::text::bigint FROM jsonb_array_elements(spec -> 'depends_on') d WHERE jsonb_typeof(d.value) = 'number') END);
+        IF p.free THEN
+            free := coalesce(free, p.shard);
+            p.shard := free;
+        END IF;
+        places := places || p;
+    END LOOP;
+    RETURN places;
+END
+$$;
+
+--: one place for jobs that depend on each other; refused when they belong on several shards
+CREATE FUNCTION jobq_router.common_place(places jobq_router.place[]) RETURNS jobq_router.place
+    LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    p     jobq_router.place;
+    bound jobq_router.place[] := ARRAY(SELECT DISTINCT ROW(t.version, t.shard, t.was_on, t.free, t.queue, t.unique_key, t.group_key, t.concurrency_key)::jobq_router.place
+                                       FROM unnest(places) t WHERE NOT t.free);
+BEGIN
+    IF cardinality(bound) = 0 THEN
+        RETURN places[1];
+    ELSIF cardinality(bound) > 1 THEN
+        FOREACH p IN ARRAY bound LOOP
+            IF p.shard <> (bound[1]).shard OR cardinality(p.was_on) > 0 THEN
+                RAISE 'the jobs depend on each other, and would be on several shards' USING ERRCODE = 'feature_not_supported',
+                    HINT = 'Put them into one queue that is not spread, or into a spread one without keys.';
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN bound[1];
+END
+$$;
+
+--: jobq_enqueue_jobs, whatever the schema of that is
+CREATE FUNCTION jobq_router.enqueue_jobs(specs jsonb) RETURNS SETOF jobq_router.jobq_enqueue_jobs_row
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    _places  jobq_router.place[];
+    _place   jobq_router.place;
+    _tied    boolean;
+    _left    integer[];
+    _now     integer[];
+    _ids     bigint[];
+    _news    boolean[];
+    _answers jobq_router.jobq_enqueue_jobs_row[];
+    _try     integer := 0;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    -- What is wrong is for a shard to refuse.
+    IF jsonb_typeof(specs) IS DISTINCT FROM 'array' OR jsonb_array_length(specs) = 0
+        OR EXISTS (SELECT FROM jsonb_array_elements(specs) s WHERE jsonb_typeof(s.value) <> 'object')
+    THEN
+        _places := ARRAY[ROW((SELECT m.version FROM jobq_router.map m), jobq_router.any_shard(), '{}', false, NULL, NULL, NULL, NULL)::jobq_router.place];
+        _tied := true;
+        _left := '{1}';
+    ELSE
+        _tied := EXISTS (SELECT FROM jsonb_array_elements(specs) s WHERE s.value ? 'ref' OR s.value ? 'depends_on');
+        _left := ARRAY(SELECT generate_series(1, jsonb_array_length(specs)));
+    END IF;
+    WHILE cardinality(_left) > 0 LOOP
+        _try := _try + 1;
+        IF _try > 2000 THEN
+            PERFORM jobq_router.give_up();
+        END IF;
+        _places := coalesce(_places, jobq_router.places_of(specs));
+        IF _tied THEN
+            _place := jobq_router.common_place(_places);
+            _now := _left;
+        ELSE
+            _place := _places[_left[1]];
+            _now := CASE WHEN cardinality(_place.was_on) > 0 THEN _left[1:1]
+                    ELSE ARRAY(SELECT i FROM unnest(_left) i WHERE (_places[i]).shard = _place.shard AND cardinality((_places[i]).was_on) = 0 ORDER BY i) END;
+        END IF;
+        BEGIN
+            IF cardinality(_place.was_on) > 0 THEN
+                _answers := ARRAY(SELECT e FROM jobq_router.enqueue_moving(_place, CASE WHEN _tied THEN specs ELSE jsonb_build_array(specs -> _now[1] - 1) END) e);
+                IF cardinality(_answers) = 0 THEN
+                    _places := NULL;
+                    CONTINUE;
+                END IF;
+            ELSE
+                _answers := ARRAY(SELECT e FROM jobq_router.at_jobq_enqueue_jobs(_place.shard, _place.version,
+                    CASE WHEN _tied THEN specs ELSE (SELECT jsonb_agg(specs -> i - 1 ORDER BY i) FROM unnest(_now) i) END) e);
+            END IF;
+            FOR i IN 1..cardinality(_now) LOOP
+                _ids[_now[i]] := (_answers[i]).job_id;
+                _news[_now[i]] := (_answers[i]).is_new;
+            END LOOP;
+            _left := ARRAY(SELECT i FROM unnest(_left) i WHERE i <> ALL (_now) ORDER BY i);
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+            PERFORM jobq_router.try_again(_try, _place.shard, _place.free, _state, _message,
+                concat_ws(' ', nullif(_detail, ''), CASE WHEN cardinality(_ids) > 0 THEN 'Other jobs of the call have been enqueued.' END), _hint);
+            _place.version := (SELECT m.version FROM jobq_router.map m);
+            _places := CASE WHEN _place.queue IS NULL THEN ARRAY[_place] END;
+        END;
+    END LOOP;
+    RETURN QUERY SELECT * FROM unnest(_ids, _news);
+END
+$$;
+
+--@ function jobq_enqueue_jobs
+BEGIN
+    RETURN QUERY SELECT * FROM jobq_router.enqueue_jobs($1);
+END
+--@ end

@@ -1,0 +1,198 @@
+-- Claims, and what is like them.
+
+-- A job that was retried, spawned or put in by hand can be on a shard where the queue is not at home (any more).
+--: whether this session looks for jobs of a queue on all shards, once a second; the answer true is given once
+CREATE FUNCTION jobq_router.looks_everywhere(queue text) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    setting text := 'jobq_router.everywhere_' || jobq_router.bucket_of(queue);
+BEGIN
+    IF nullif(current_setting(setting, true), '')::timestamptz > clock_timestamp() THEN
+        RETURN false;
+    END IF;
+    PERFORM set_config(setting, (clock_timestamp() + '1 s')::text, false);
+    RETURN true;
+END
+$$;
+
+-- A shard that cannot be reached is passed over; when there is no other one where the queue is at home, that is an error.
+--: jobq_claim, whatever the schema of that is
+CREATE FUNCTION jobq_router.claim(queue text, worker_id text, batch integer, kinds text[], versions integer[], capabilities text[], heartbeat_timeout interval)
+    RETURNS SETOF jobq_router.jobq_claim_row
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    _at       record;
+    _left     integer := batch;
+    _found    integer := 0;
+    _n        integer;
+    _answered boolean := false;
+    _faults   jobq_router.fault[] := '{}';
+    _state    text;
+    _message  text;
+    _detail   text;
+    _hint     text;
+BEGIN
+    FOR _at IN SELECT * FROM jobq_router.shards_of($1) LOOP
+        IF _at.home THEN
+            CONTINUE WHEN _answered AND jobq_router.is_down(_at.shard);
+            EXIT WHEN _found > 0 AND jobq_router.is_empty($1, _at.shard);
+        ELSE
+            EXIT WHEN _found > 0 OR cardinality(_faults) > 0 OR _n IS NULL;
+            CONTINUE WHEN jobq_router.is_down(_at.shard);
+            IF _n <> -1 AND NOT jobq_router.looks_everywhere($1) THEN
+                EXIT;
+            END IF;
+        END IF;
+        FOR _try IN 1..10 LOOP
+            EXIT WHEN _try > 1 AND NOT jobq_router.knows(_at.shard);
+            BEGIN
+                RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim(_at.shard, (SELECT m.version FROM jobq_router.map m), $1, $2, _left, $4, $5, $6, $7);
+                GET DIAGNOSTICS _n = ROW_COUNT;
+                _found := _found + _n;
+                _left := _left - _n;
+                _answered := true;
+                IF _left > 0 THEN
+                    PERFORM jobq_router.note_empty($1, _at.shard);
+                END IF;
+                EXIT;
+            EXCEPTION WHEN OTHERS THEN
+                GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+                IF jobq_router.meaning(_state, _message) IN ('unreached', 'lost') THEN
+                    PERFORM jobq_router.note_down(_at.shard);
+                    IF _at.home THEN
+                        _faults := _faults || ROW(_at.shard, _state, _message, _detail, _hint)::jobq_router.fault;
+                    END IF;
+                    EXIT;
+                END IF;
+                PERFORM jobq_router.try_again(_try, _at.shard, false, _state, _message, _detail, _hint);
+            END;
+        END LOOP;
+        EXIT WHEN _left <= 0;
+        IF NOT _at.home THEN
+            _n := -1;
+        END IF;
+    END LOOP;
+    IF NOT _answered THEN
+        PERFORM jobq_router.require_shards();
+        PERFORM jobq_router.raise_first(_faults, '{}');
+    END IF;
+END
+$$;
+
+--@ function jobq_claim
+BEGIN
+    RETURN QUERY SELECT * FROM jobq_router.claim($1, $2, $3, $4, $5, $6, $7);
+END
+--@ end
+
+--@ function jobq_claim_any
+DECLARE
+    _queue   text;
+    _shard   integer;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    FOREACH _queue IN ARRAY coalesce($1, '{}') LOOP
+        RETURN QUERY SELECT * FROM jobq_router.claim(_queue, $2, $3, $4, $5, $6, $7);
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END LOOP;
+    IF cardinality($1) > 0 THEN
+        RETURN;
+    END IF;
+    -- What is wrong with that is for a shard to say.
+    FOR _try IN 1..10 LOOP
+        _shard := jobq_router.any_shard();
+        BEGIN
+            RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim_any(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7);
+            RETURN;
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+            PERFORM jobq_router.try_again(_try, _shard, true, _state, _message, _detail, _hint);
+        END;
+    END LOOP;
+END
+--@ end
+
+-- On one shard in one round trip: that of the jobs, most of the time. Not always, or the jobs of the others would wait while this one has
+-- any.
+--@ function jobq_complete_and_claim
+DECLARE
+    _shards  integer[] := ARRAY(SELECT DISTINCT jobq_router.any_shard(id) FROM unnest($1) id WHERE id IS NOT NULL);
+    _lost    bigint[];
+    _found   integer := 0;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    IF cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
+        FOR _try IN 1..10 LOOP
+            BEGIN
+                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(coalesce(_shards[1], jobq_router.any_shard()), (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+                GET DIAGNOSTICS _found = ROW_COUNT;
+                EXIT;
+            EXCEPTION WHEN OTHERS THEN
+                GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+                PERFORM jobq_router.try_again(_try, _shards[1], false, _state, _message, _detail, _hint);
+            END;
+        END LOOP;
+    ELSE
+        _lost := ARRAY(SELECT c.job_id FROM @extschema@.jobq_complete_many($1, $2, $3) c WHERE NOT c.completed ORDER BY 1);
+        IF cardinality(_lost) > 0 THEN
+            RAISE WARNING '% of % leases were lost', cardinality(_lost), cardinality($1) USING ERRCODE = 'JQ001', DETAIL = format('Lost: job %s.', array_to_string(_lost, ', '));
+        END IF;
+    END IF;
+    IF _found < $6 THEN
+        RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10);
+    END IF;
+END
+--@ end
+
+-- The children are where the job is.
+--@ function jobq_spawn
+DECLARE
+    _shard   integer := jobq_router.any_shard($1);
+    _place   jobq_router.place;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    IF jsonb_typeof(specs) = 'array' AND NOT EXISTS (SELECT FROM jsonb_array_elements(specs) s WHERE jsonb_typeof(s.value) <> 'object') THEN
+        FOREACH _place IN ARRAY jobq_router.places_of(specs) LOOP
+            IF NOT _place.free AND _place.shard <> _shard AND _shard <> ALL (_place.was_on) THEN
+                RAISE 'a child in queue "%" would be on shard %, and its parent is on shard %', _place.queue, _place.shard, _shard USING ERRCODE = 'feature_not_supported',
+                    HINT = 'Children are on the shard of their parent: put them into its queue, or into a spread queue without keys.';
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN QUERY SELECT * FROM jobq_router.at_jobq_spawn(_shard, 0, $1, $2, $3, $4);
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+END
+--@ end
+
+--@ function jobq_await_jobs
+DECLARE
+    _shard   integer := jobq_router.any_shard($1);
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    PERFORM jobq_router.one_shard($3 || $1, 'ids');
+    RETURN QUERY SELECT * FROM jobq_router.at_jobq_await_jobs(_shard, 0, $1, $2, $3, $4, $5, $6);
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+END
+--@ end
+
+--@ function jobq_shard_id sql
+SELECT NULL::integer
+--@ end

@@ -1,0 +1,147 @@
+-- Operators' functions whose way is their own.
+
+--: refuses what would hold on each shard apart
+CREATE FUNCTION jobq_router.check_jobq_set_limit(queue text, key text, max_running integer, rate integer, per interval) RETURNS void
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF $2 IS NULL AND num_nonnulls($3, $4) > 0 AND EXISTS (SELECT FROM jobq_router.queues q WHERE q.queue = $1 AND q.spread) THEN
+        RAISE 'queue "%" is spread, and no shard knows how many of its jobs run on the others', $1 USING ERRCODE = 'feature_not_supported',
+            HINT = 'Limit its keys: each is on one shard. Or do not spread the queue.';
+    END IF;
+END
+$$;
+
+--: the shard for a schedule: where the jobs of its queue are, of a spread queue by its name
+CREATE FUNCTION jobq_router.shard_of_schedule(name text, queue text) RETURNS integer
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    p     jobq_router.place := jobq_router.place_of(queue);
+    shard integer;
+BEGIN
+    IF p.free THEN
+        RETURN (SELECT b.shard_id FROM jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($2, $1));
+    END IF;
+    FOREACH shard IN ARRAY p.was_on LOOP
+        IF EXISTS (SELECT FROM jobq_router.at_enqueue_known(shard, p.version, $2, NULL, NULL, NULL, NULL)) THEN
+            RETURN shard;
+        END IF;
+    END LOOP;
+    RETURN p.shard;
+END
+$$;
+-- One of this name may be on another shard, for another queue.
+--@ function jobq_schedule
+DECLARE
+    _shard   integer;
+    _other   integer;
+    _next    timestamptz;
+    _version bigint;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    FOR _try IN 1..10 LOOP
+        _shard := jobq_router.shard_of_schedule($1, $3);
+        _version := (SELECT m.version FROM jobq_router.map m);
+        BEGIN
+            _next := jobq_router.at_jobq_schedule(_shard, _version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+            FOR _other IN SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> _shard LOOP
+                PERFORM jobq_router.at_jobq_unschedule(_other, _version, $1);
+            END LOOP;
+            RETURN _next;
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+            PERFORM jobq_router.try_again(_try, coalesce(_other, _shard), false, _state, _message, _detail, _hint);
+        END;
+    END LOOP;
+    PERFORM jobq_router.give_up();
+END
+--@ end
+
+--@ function jobq_metrics
+DECLARE
+    _shard   integer;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
+        RETURN QUERY SELECT r.name, r.labels || jsonb_build_object('shard', _shard::text), r.value FROM jobq_router.at_jobq_metrics(_shard, 0) r;
+    END LOOP;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+END
+--@ end
+
+-- What a role may do is for the shards to say: each call reaches them as the role that calls.
+--: lets a role into the router
+CREATE FUNCTION jobq_router.admit(role text) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    o record;
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA jobq, jobq_router TO %I', role);
+    EXECUTE format('GRANT SELECT ON jobq_router.map, jobq_router.shards, jobq_router.buckets, jobq_router.queues TO %I', role);
+    FOR o IN SELECT p.oid::regprocedure::text AS name, CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END AS kind FROM jobq_router.calls() c JOIN pg_proc p ON p.oid = c.oid WHERE NOT c.of_owner LOOP
+        EXECUTE format('GRANT EXECUTE ON %s %s TO %I', o.kind, o.name, role);
+    END LOOP;
+    FOR o IN SELECT jobq_router.server(s.shard_id) AS name FROM jobq_router.shards s LOOP
+        EXECUTE format('GRANT USAGE ON FOREIGN SERVER %I TO %I', o.name, role);
+    END LOOP;
+    FOR o IN SELECT c.oid::regclass::text AS name FROM pg_class c WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind = 'v' LOOP
+        EXECUTE format('GRANT SELECT ON %s TO %I', o.name, role);
+    END LOOP;
+END
+$$;
+
+--: the functions and procedures of the extension, and which of them are for its owner alone
+CREATE FUNCTION jobq_router.calls() RETURNS TABLE (oid oid, of_owner boolean)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT p.oid, p.proname IN ('jobq_settle', 'jobq_add_shard', 'jobq_drain_shard', 'jobq_remove_shard', 'jobq_alter_shard', 'jobq_route_queue', 'jobq_grant',
+    'jobq_revoke', 'admit', 'adopt', 'begin_change', 'deal', 'make_servers', 'publish', 'settle')
+FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_extension e ON e.oid = d.refobjid
+WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'jobq_router'
+$$;
+
+--@ function jobq_grant
+DECLARE
+    _shard   integer;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    PERFORM jobq_router.require_shards();
+    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
+        PERFORM jobq_router.at_jobq_grant(_shard, 0, $1, $2, $3), jobq_router.at_admit(_shard, $1);
+    END LOOP;
+    PERFORM jobq_router.admit($1);
+    INSERT INTO jobq_router.grants (role, profile, queue)
+    SELECT quote_ident($1)::regrole, $2, q FROM unnest(coalesce($3, ARRAY[NULL::text])) q ON CONFLICT DO NOTHING;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+END
+--@ end
+
+--@ function jobq_revoke
+DECLARE
+    _shard   integer;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    PERFORM jobq_router.require_shards();
+    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
+        PERFORM jobq_router.at_jobq_revoke(_shard, 0, $1, $2, $3);
+    END LOOP;
+    DELETE FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole AND g.profile = $2 AND ($3 IS NULL OR g.queue = ANY ($3));
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+END
+--@ end

@@ -1,0 +1,123 @@
+-- Waiting: by short waits. One connection cannot sleep in many servers, and PL/Proxy cannot CALL.
+
+-- Who stops a worker calls jobq_wake on the router that the worker uses.
+--: workers whose next wait ends at once
+CREATE UNLOGGED TABLE jobq_router.wakes (
+    worker_id text PRIMARY KEY,
+    at        timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Also what nobody has taken for an hour goes.
+--: writes down that the wait of a worker is to end
+CREATE FUNCTION jobq_router.note_wake(worker_id text) RETURNS void
+    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+INSERT INTO jobq_router.wakes (worker_id) VALUES ($1) ON CONFLICT DO NOTHING;
+DELETE FROM jobq_router.wakes w WHERE w.at < clock_timestamp() - interval '1 hour';
+$$;
+
+--: whether somebody has woken this worker; the answer true is given once
+CREATE FUNCTION jobq_router.take_wake(worker_id text) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM jobq_router.wakes w WHERE w.worker_id = $1) THEN
+        RETURN false;
+    END IF;
+    DELETE FROM jobq_router.wakes w WHERE w.worker_id = $1;
+    RETURN FOUND;
+END
+$$;
+
+--: jobq_shard.is_ready on a shard
+CREATE FUNCTION jobq_router.at_is_ready(integer, text, text[], integer[], text[]) RETURNS boolean
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.is_ready($2, $3, $4, $5) r; $$;
+
+--: whether a shard that can be reached has a pending job of the queue for such a worker
+CREATE FUNCTION jobq_router.is_ready(queue text, kinds text[], versions integer[], capabilities text[]) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    _at      record;
+    _all     boolean := jobq_router.looks_everywhere(queue);
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    FOR _at IN SELECT * FROM jobq_router.shards_of($1) LOOP
+        EXIT WHEN NOT _at.home AND NOT _all;
+        CONTINUE WHEN jobq_router.is_down(_at.shard);
+        BEGIN
+            IF jobq_router.at_is_ready(_at.shard, $1, $2, $3, $4) THEN
+                IF NOT _at.home THEN
+                    PERFORM set_config('jobq_router.everywhere_' || jobq_router.bucket_of(queue), '', false);
+                END IF;
+                RETURN true;
+            END IF;
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+            IF jobq_router.meaning(_state, _message) IN ('unreached', 'lost') THEN
+                PERFORM jobq_router.note_down(_at.shard);
+            ELSIF jobq_router.knows(_at.shard) THEN
+                PERFORM jobq_router.raise(_at.shard, _state, _message, _detail, _hint);
+            END IF;
+        END;
+    END LOOP;
+    RETURN false;
+END
+$$;
+
+--: for how long a wait waits: no longer than a statement may take
+CREATE FUNCTION jobq_router.wait_until(timeout interval) RETURNS timestamptz
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    longest interval := current_setting('statement_timeout')::interval;
+BEGIN
+    IF timeout IS NULL THEN
+        RAISE 'argument "timeout" must not be NULL' USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass a value, or leave the argument out where it has a default.';
+    ELSIF timeout < interval '0' THEN
+        RAISE 'argument "timeout" must not be negative' USING ERRCODE = 'invalid_parameter_value', HINT = 'Use an interval such as ''30 seconds''.';
+    END IF;
+    RETURN clock_timestamp() + CASE WHEN longest > interval '0' THEN least(timeout, longest / 2) ELSE timeout END;
+END
+$$;
+
+--: the next pause between two looks, in seconds
+CREATE FUNCTION jobq_router.next_pause(pause double precision) RETURNS double precision
+    LANGUAGE sql IMMUTABLE AS $$ SELECT least(pause * 1.5, 0.25) $$;
+
+-- The first look comes after a pause: who waits has just found nothing, and what keeps a claim from a pending job may last.
+--@ function jobq_wait
+DECLARE
+    _until timestamptz := jobq_router.wait_until(timeout);
+    _pause double precision := 0.01;
+BEGIN
+    PERFORM jobq_router.require_shards();
+    LOOP
+        EXIT WHEN jobq_router.take_wake(worker_id);
+        COMMIT;
+        EXIT WHEN clock_timestamp() >= _until;
+        PERFORM pg_sleep(least(_pause, extract(epoch FROM _until - clock_timestamp())));
+        _pause := jobq_router.next_pause(_pause);
+        EXIT WHEN jobq_router.is_ready(queue, kinds, versions, capabilities);
+    END LOOP;
+END
+--@ end
+
+--@ function jobq_wait_job
+DECLARE
+    _until timestamptz := jobq_router.wait_until(timeout);
+    _pause double precision := 0.01;
+BEGIN
+    LOOP
+        EXIT WHEN NOT EXISTS (SELECT FROM jobq_router.at_jobq_get(jobq_router.any_shard(job_id), 0, job_id) g WHERE g.finished_at IS NULL);
+        COMMIT;
+        EXIT WHEN clock_timestamp() >= _until;
+        PERFORM pg_sleep(least(_pause, extract(epoch FROM _until - clock_timestamp())));
+        _pause := jobq_router.next_pause(_pause);
+    END LOOP;
+END
+--@ end
+
+--@ function jobq_wake sql
+SELECT jobq_router.note_wake($1);
+SELECT 0
+--@ end

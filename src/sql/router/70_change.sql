@@ -1,0 +1,370 @@
+-- Changes of the map. Each makes a whole new map, which the shards take one after the other; a router that calls by an older one is told so,
+-- takes the new one over from the shard that says so, and calls again (agree).
+
+--: the map, as shards keep it
+CREATE FUNCTION jobq_router.content() RETURNS jsonb
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT jsonb_build_object('shards', (SELECT jsonb_agg(to_jsonb(s)) FROM jobq_router.shards s),
+                          'queues', (SELECT coalesce(jsonb_agg(to_jsonb(q)), '[]') FROM jobq_router.queues q),
+                          'buckets', (SELECT jsonb_agg(to_jsonb(b)) FROM jobq_router.buckets b))
+$$;
+
+--: jobq_shard.get_map of a shard
+CREATE FUNCTION jobq_router.at_get_map(integer, OUT version bigint, OUT content jsonb)
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.version, r.content FROM jobq_shard.get_map() r; $$;
+--: jobq_shard.take_map of a shard
+CREATE FUNCTION jobq_router.at_take_map(integer, bigint, jsonb, bigint) RETURNS bigint
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.take_map($2, $3, $4) r; $$;
+--: jobq_shard.buckets_in_use of a shard
+CREATE FUNCTION jobq_router.at_buckets_in_use(integer, integer[]) RETURNS SETOF integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.buckets_in_use($2) r; $$;
+--: jobq_shard.has_queue of a shard
+CREATE FUNCTION jobq_router.at_has_queue(integer, text) RETURNS boolean
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.has_queue($2) r; $$;
+--: jobq_shard.unfinished of a shard
+CREATE FUNCTION jobq_router.at_unfinished(integer) RETURNS bigint
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.unfinished() r; $$;
+--: jobq_shard.settings of a shard
+CREATE FUNCTION jobq_router.at_settings(integer) RETURNS jsonb
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.settings() r; $$;
+--: jobq_shard.take_settings of a shard
+CREATE FUNCTION jobq_router.at_take_settings(integer, jsonb) RETURNS integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.take_settings($2); $$;
+--: jobq_shard.admit of a shard
+CREATE FUNCTION jobq_router.at_admit(integer, text) RETURNS integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.admit($2); $$;
+
+--: a connection with what bounds how long a dead host is waited for, and with what finds the primary of several hosts, where it does not say so itself
+CREATE FUNCTION jobq_router.bounded(connection text) RETURNS text
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT connection || array_to_string(ARRAY(
+    SELECT format(' %s=%s', d.name, d.value)
+    FROM (VALUES ('target_session_attrs', 'read-write'), ('tcp_user_timeout', '5000'), ('keepalives_idle', '5'), ('keepalives_interval', '2'),
+                 ('keepalives_count', '3'), ('application_name', 'jobq_router')) d (name, value)
+    WHERE connection !~ ('\m' || d.name || '\s*=')), '')
+$$;
+
+--: makes the servers that PL/Proxy reads what the shards say
+CREATE FUNCTION jobq_router.make_servers() RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s record;
+    r record;
+BEGIN
+    FOR s IN SELECT coalesce(jobq_router.server(h.shard_id), f.srvname::text) AS name, jobq_router.bounded(h.connection) AS wanted,
+                    f.srvname IS NOT NULL AS is_there, f.srvoptions
+             FROM jobq_router.shards h FULL JOIN (SELECT f.* FROM pg_foreign_server f JOIN pg_foreign_data_wrapper w ON w.oid = f.srvfdw
+                 WHERE w.fdwname = 'plproxy' AND f.srvname ~ '^jobq_shard_\d+$') f ON f.srvname = jobq_router.server(h.shard_id)
+    LOOP
+        IF s.wanted IS NULL THEN
+            EXECUTE format('DROP SERVER %I CASCADE', s.name);
+        ELSIF NOT s.is_there THEN
+            EXECUTE format('CREATE SERVER %I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 %L)', s.name, s.wanted);
+            EXECUTE format('CREATE USER MAPPING FOR PUBLIC SERVER %I', s.name);
+            FOR r IN SELECT DISTINCT g.role FROM jobq_router.grants g LOOP
+                EXECUTE format('GRANT USAGE ON FOREIGN SERVER %I TO %s', s.name, r.role);
+            END LOOP;
+        ELSIF s.srvoptions IS DISTINCT FROM ARRAY['p0=' || s.wanted] THEN
+            EXECUTE format('ALTER SERVER %I OPTIONS (SET p0 %L)', s.name, s.wanted);
+        END IF;
+    END LOOP;
+END
+$$;
+
+--: makes this map that of the router, unless it has a newer one by now
+CREATE FUNCTION jobq_router.adopt(version bigint, content jsonb) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM FROM jobq_router.map m FOR UPDATE;
+    IF (SELECT m.version FROM jobq_router.map m) >= $1 THEN
+        RETURN;
+    END IF;
+    DELETE FROM jobq_router.shards;
+    DELETE FROM jobq_router.queues;
+    DELETE FROM jobq_router.buckets;
+    INSERT INTO jobq_router.shards SELECT * FROM jsonb_populate_recordset(NULL::jobq_router.shards, $2 -> 'shards');
+    INSERT INTO jobq_router.queues SELECT * FROM jsonb_populate_recordset(NULL::jobq_router.queues, $2 -> 'queues');
+    INSERT INTO jobq_router.buckets SELECT * FROM jsonb_populate_recordset(NULL::jobq_router.buckets, $2 -> 'buckets');
+    UPDATE jobq_router.map m SET version = $1;
+    PERFORM jobq_router.make_servers();
+END
+$$;
+
+-- For every caller, with the rights, and by the user mapping, of the owner.
+--: the router and a shard have the newer of their two maps from now on
+CREATE FUNCTION jobq_router.agree(shard integer) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    theirs record;
+    mine   bigint;
+BEGIN
+    -- One that has been removed meanwhile has told of that by itself.
+    IF NOT jobq_router.knows(shard) THEN
+        RETURN;
+    END IF;
+    SELECT * INTO theirs FROM jobq_router.at_get_map(shard);
+    SELECT m.version INTO mine FROM jobq_router.map m;
+    IF theirs.version > mine THEN
+        PERFORM jobq_router.adopt(theirs.version, theirs.content);
+    ELSIF theirs.version < mine THEN
+        PERFORM jobq_router.at_take_map(shard, mine, jobq_router.content(), NULL);
+    END IF;
+END
+$$;
+
+--: agrees with every shard that can be reached
+CREATE FUNCTION jobq_router.refresh() RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    shard integer;
+BEGIN
+    FOR shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
+        BEGIN
+            PERFORM jobq_router.agree(shard);
+        EXCEPTION WHEN OTHERS THEN
+            IF jobq_router.meaning(SQLSTATE, SQLERRM) = 'error' THEN
+                RAISE;
+            END IF;
+            PERFORM jobq_router.note_down(shard);
+        END;
+    END LOOP;
+END
+$$;
+
+-- The first shard, by its number, decides between two who change one map.
+--: gives a changed map to the shards; more than half of them must take it, the others take it when they are reached
+CREATE FUNCTION jobq_router.publish() RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _shard   integer;
+    _version bigint;
+    _all     integer := 0;
+    _taken   integer := 0;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+BEGIN
+    UPDATE jobq_router.map m SET version = m.version + 1 RETURNING m.version INTO _version;
+    PERFORM jobq_router.make_servers();
+    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
+        _all := _all + 1;
+        BEGIN
+            PERFORM jobq_router.at_take_map(_shard, _version, jobq_router.content(), _version - 1);
+            _taken := _taken + 1;
+        EXCEPTION WHEN OTHERS THEN
+            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+            IF jobq_router.meaning(_state, _message) NOT IN ('unreached', 'lost') THEN
+                PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+            END IF;
+        END;
+    END LOOP;
+    IF _taken * 2 <= _all THEN
+        RAISE 'only % of % shards can be reached', _taken, _all USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection', DETAIL = _message,
+            HINT = 'A change of the map is taken by more than half of the shards, so that there are never two maps.';
+    END IF;
+END
+$$;
+
+-- Rendezvous hashing: of each bucket every shard draws a number, the same each time, and the highest has it. So a new shard takes its
+-- share from all others, and nothing moves between these.
+--: gives each bucket the active shard that is its; those that move remember where they were
+CREATE FUNCTION jobq_router.deal() RETURNS void
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+INSERT INTO jobq_router.buckets AS b (bucket, shard_id)
+SELECT DISTINCT ON (n) n, s.shard_id FROM generate_series(0, 1023) n, jobq_router.shards s,
+    LATERAL (SELECT sha256(convert_to(n || '/' || s.shard_id, 'UTF8')) AS h) d,
+    LATERAL (SELECT (get_byte(h, 0) * 16777216::bigint + get_byte(h, 1) * 65536 + get_byte(h, 2) * 256 + get_byte(h, 3) + 1) / 4294967297.0::double precision AS drawn) u
+WHERE s.state = 'active'
+ORDER BY n, -ln(u.drawn) / s.weight
+ON CONFLICT (bucket) DO UPDATE SET shard_id = excluded.shard_id, was_on = array_remove(b.was_on, excluded.shard_id) || b.shard_id
+    WHERE b.shard_id <> excluded.shard_id
+$$;
+
+--: begins a change: the newest map of all shards, alone
+CREATE FUNCTION jobq_router.begin_change() RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM jobq_router.refresh();
+    PERFORM FROM jobq_router.map m FOR UPDATE;
+END
+$$;
+
+--: look which keys and queues have moved to their new shards; returns how many buckets and queues still move
+CREATE FUNCTION jobq_router.settle() RETURNS integer
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _shard  integer;
+    _busy   integer[];
+    _moved  boolean := false;
+BEGIN
+    PERFORM jobq_router.begin_change();
+    FOR _shard IN SELECT DISTINCT s FROM (SELECT unnest(b.was_on) FROM jobq_router.buckets b UNION SELECT unnest(q.was_on) FROM jobq_router.queues q) w (s) LOOP
+        BEGIN
+            _busy := ARRAY(SELECT * FROM jobq_router.at_buckets_in_use(_shard, ARRAY(SELECT b.bucket FROM jobq_router.buckets b WHERE _shard = ANY (b.was_on))));
+            UPDATE jobq_router.buckets b SET was_on = array_remove(b.was_on, _shard) WHERE _shard = ANY (b.was_on) AND b.bucket <> ALL (_busy);
+            _moved := _moved OR FOUND;
+            UPDATE jobq_router.queues q SET was_on = array_remove(q.was_on, _shard) WHERE _shard = ANY (q.was_on) AND NOT jobq_router.at_has_queue(_shard, q.queue);
+            _moved := _moved OR FOUND;
+        EXCEPTION WHEN OTHERS THEN
+            IF jobq_router.meaning(SQLSTATE, SQLERRM) NOT IN ('unreached', 'lost') THEN
+                RAISE;
+            END IF;
+        END;
+    END LOOP;
+    IF _moved THEN
+        PERFORM jobq_router.publish();
+    END IF;
+    RETURN (SELECT count(*) FROM jobq_router.buckets b WHERE cardinality(b.was_on) > 0) + (SELECT count(*) FROM jobq_router.queues q WHERE cardinality(q.was_on) > 0);
+END
+$$;
+
+--: refuses a password where everybody can read it
+CREATE FUNCTION jobq_router.check_connection(shard_id integer, connection text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF $2 ~ '\mpassword\s*=' THEN
+        RAISE 'argument "connection" has a password' USING ERRCODE = 'invalid_parameter_value',
+            HINT = format('Everybody can read it there. Put it into a user mapping: ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (ADD user ..., ADD password ...).', jobq_router.server($1));
+    END IF;
+END
+$$;
+
+--: add a database with jobq and jobq_shard to the cluster: it gets its share of keys, queues and jobs without keys; the first of a new router may be one of a cluster, whose map it takes over
+CREATE FUNCTION jobq_add_shard(shard_id integer, connection text, weight integer DEFAULT 1) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _other  integer;
+    _theirs record;
+    _grant  record;
+BEGIN
+    PERFORM jobq_router.check_connection($1, $2);
+    PERFORM jobq_router.begin_change();
+    IF EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) THEN
+        RAISE 'there is a shard % already', $1 USING ERRCODE = 'duplicate_object', HINT = 'jobq_alter_shard changes its connection or weight.';
+    END IF;
+    _other := (SELECT s.shard_id FROM jobq_router.shards s ORDER BY s.state, random() LIMIT 1);
+    INSERT INTO jobq_router.shards (shard_id, connection, weight) VALUES ($1, $2, $3);
+    PERFORM jobq_router.make_servers();
+    SELECT * INTO _theirs FROM jobq_router.at_get_map($1);
+    IF EXISTS (SELECT FROM jsonb_to_recordset(_theirs.content -> 'shards') s (shard_id integer) WHERE s.shard_id = $1) AND _other IS NULL THEN
+        PERFORM jobq_router.adopt(_theirs.version, _theirs.content);
+        PERFORM jobq_router.refresh();
+        RETURN;
+    ELSIF _theirs.version > (SELECT m.version FROM jobq_router.map m) THEN
+        RAISE 'the database belongs to another cluster' USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It has seen version %s of a map.', _theirs.version),
+            HINT = 'DROP EXTENSION jobq_shard and CREATE EXTENSION jobq_shard there make it forget that.';
+    END IF;
+    PERFORM jobq_router.at_jobq_set_shard($1, 0, $1);
+    IF _other IS NOT NULL THEN
+        PERFORM jobq_router.at_take_settings($1, jobq_router.at_settings(_other));
+    END IF;
+    FOR _grant IN SELECT g.role::text AS role, g.profile, CASE WHEN count(g.queue) = count(*) THEN array_agg(g.queue) END AS queues
+                  FROM jobq_router.grants g GROUP BY 1, 2 LOOP
+        PERFORM jobq_router.at_jobq_grant($1, 0, _grant.role, _grant.profile, _grant.queues), jobq_router.at_admit($1, _grant.role);
+    END LOOP;
+    PERFORM jobq_router.deal();
+    PERFORM jobq_router.publish();
+    PERFORM jobq_router.settle();
+END
+$$;
+
+--: let a shard have no new keys, queues and jobs without keys; what it has it ends
+CREATE FUNCTION jobq_drain_shard(shard_id integer) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM jobq_router.begin_change();
+    PERFORM jobq_router.require_shard($1);
+    IF NOT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id <> $1 AND s.state = 'active') THEN
+        RAISE 'shard % is the last active one', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_add_shard adds another.';
+    END IF;
+    UPDATE jobq_router.shards s SET state = 'draining' WHERE s.shard_id = $1;
+    PERFORM jobq_router.deal();
+    UPDATE jobq_router.queues q SET shard_id = b.shard_id, was_on = array_remove(q.was_on, b.shard_id) || q.shard_id
+    FROM jobq_router.buckets b WHERE q.shard_id = $1 AND b.bucket = jobq_router.bucket_of(q.queue);
+    PERFORM jobq_router.publish();
+END
+$$;
+
+--: take a shard that has been drained, and has no unfinished jobs and no schedules any more, out of the cluster
+CREATE FUNCTION jobq_remove_shard(shard_id integer) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _left bigint;
+BEGIN
+    PERFORM jobq_router.settle();
+    PERFORM jobq_router.require_shard($1);
+    IF (SELECT s.state FROM jobq_router.shards s WHERE s.shard_id = $1) <> 'draining' THEN
+        RAISE 'shard % is active', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_drain_shard drains it.';
+    END IF;
+    _left := jobq_router.at_unfinished($1);
+    IF _left > 0 OR EXISTS (SELECT FROM jobq_router.buckets b WHERE $1 = ANY (b.was_on)) OR EXISTS (SELECT FROM jobq_router.queues q WHERE $1 = ANY (q.was_on)) THEN
+        RAISE 'shard % is not empty', $1 USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It has %s unfinished jobs.', _left),
+            HINT = 'It is when its jobs have finished, its schedules are gone, and its unique keys are kept no longer.';
+    END IF;
+    DELETE FROM jobq_router.shards s WHERE s.shard_id = $1;
+    PERFORM jobq_router.publish();
+END
+$$;
+
+--: raises 42704 when there is no such shard
+CREATE FUNCTION jobq_router.require_shard(shard_id integer) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) THEN
+        RAISE 'there is no shard %', coalesce($1::text, 'NULL') USING ERRCODE = 'undefined_object', HINT = 'The table jobq_router.shards has those that there are.';
+    END IF;
+END
+$$;
+
+--: change the connection or the weight of a shard; NULL: unchanged. A weight is that of new keys, queues and jobs without keys
+CREATE FUNCTION jobq_alter_shard(shard_id integer, connection text DEFAULT NULL, weight integer DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM jobq_router.check_connection($1, $2);
+    PERFORM jobq_router.begin_change();
+    PERFORM jobq_router.require_shard($1);
+    UPDATE jobq_router.shards s SET connection = coalesce($2, s.connection), weight = coalesce($3, s.weight) WHERE s.shard_id = $1;
+    PERFORM jobq_router.deal();
+    PERFORM jobq_router.publish();
+END
+$$;
+
+--: say where a queue is: spread over all shards, its keys each on one, or on one shard; of a spread queue by which key, where a job has several
+CREATE FUNCTION jobq_route_queue(queue text, spread boolean DEFAULT NULL, spread_by text DEFAULT NULL, shard_id integer DEFAULT NULL) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _was   jobq_router.queues;
+    _shard integer;
+BEGIN
+    IF (coalesce($2, false)) = ($4 IS NOT NULL) THEN
+        RAISE 'one of the arguments "spread" and "shard_id" says where the queue is' USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Pass spread => true, or a shard_id.';
+    END IF;
+    PERFORM jobq_router.begin_change();
+    IF $4 IS NOT NULL THEN
+        PERFORM jobq_router.require_shard($4);
+    END IF;
+    SELECT * INTO _was FROM jobq_router.queues q WHERE q.queue = $1;
+    IF _was.spread AND $2 AND _was.spread_by IS NOT DISTINCT FROM $3 THEN
+        RETURN;
+    ELSIF $2 OR _was.spread THEN
+        FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
+            IF jobq_router.at_has_queue(_shard, $1) THEN
+                RAISE 'queue "%" has unfinished jobs or schedules on shard %', $1, _shard USING ERRCODE = 'object_not_in_prerequisite_state',
+                    HINT = 'Keys of theirs would be on two shards. Spread another queue, or let this one run empty while nobody enqueues.';
+            END IF;
+        END LOOP;
+    END IF;
+    INSERT INTO jobq_router.queues AS q (queue, spread, spread_by, shard_id, was_on)
+    SELECT $1, coalesce($2, false), $3, $4, CASE WHEN $4 IS NOT NULL AND NOT coalesce(_was.spread, false)
+        THEN array_remove(coalesce(_was.was_on, b.was_on) || coalesce(_was.shard_id, b.shard_id), $4) ELSE '{}' END
+    FROM jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($1)
+    ON CONFLICT ON CONSTRAINT queues_pkey DO UPDATE SET spread = excluded.spread, spread_by = excluded.spread_by, shard_id = excluded.shard_id, was_on = excluded.was_on;
+    PERFORM jobq_router.publish();
+END
+$$;
+
+--: look which keys and queues have moved to their new shards; how many buckets of keys, and queues, still move
+CREATE FUNCTION jobq_settle() RETURNS integer
+    LANGUAGE sql VOLATILE AS $$ SELECT jobq_router.settle() $$;

@@ -1,0 +1,16 @@
+-- Views over all shards, for those who watch: each reads all that the shards have. Of one job jobq_get, jobq_log and jobq_explain tell.
+
+--@ view queues (queue text, paused boolean, has_settings boolean, created_at timestamptz, {settings})
+--@ view queue_stats (queue text, {statuses}, oldest_pending_age interval, oldest_heartbeat timestamptz, paused boolean,
+    enqueued_per_second double precision, claimed_per_second double precision, completed_per_second double precision,
+    failed_per_second double precision, lost_per_second double precision, source text)
+--@ view jobs ({table})
+--@ view attempts ({table})
+--@ view workers (pid integer, database text, state text, last_round timestamptz, next_round timestamptz, last_error text,
+    last_error_at timestamptz, last_error_over_at timestamptz, rounds bigint, rescued bigint, cancelled bigint, promoted bigint,
+    unblocked bigint, pruned bigint, repaired bigint, reconciled bigint, note text)
+--@ view limits (queue text, key text, max_running integer, running bigint, rate integer, per interval, tokens integer, next_token timestamptz)
+--@ view schedules (name text, queue text, kind text, cron text, timezone text, next_run timestamptz, last_run timestamptz, last_job bigint,
+    paused boolean, skipped bigint, last_skipped timestamptz, skip_reason text, error text, failures integer, retry_at timestamptz,
+    missed text, max_missed integer, overlap text, deadline interval, jitter interval, starts_at timestamptz, ends_at timestamptz,
+    source text, created_at timestamptz)

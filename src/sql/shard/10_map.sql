@@ -1,0 +1,61 @@
+-- The map of the cluster: which shard has what. Routers bring it, and a shard remembers the newest that it has seen.
+
+--: the newest map of the cluster that this shard has seen; one row
+CREATE TABLE jobq_shard.map (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    version  bigint NOT NULL DEFAULT 0,  --: rises with each change
+    content  jsonb NOT NULL DEFAULT '{}'  --: shards, queues and buckets, as jobq_router.content() of a router writes it
+);
+INSERT INTO jobq_shard.map DEFAULT VALUES;
+SELECT pg_catalog.pg_extension_config_dump('jobq_shard.map', '');
+
+-- Keys that had left when the map was this one: who asks again need not look for them again.
+--: concurrency keys and queues of which this shard has said that it has no unfinished job, since the map is what it is
+CREATE TABLE jobq_shard.gone (
+    queue text COLLATE "C" NOT NULL,
+    key   text COLLATE "C" NOT NULL,  --: empty: the queue
+    PRIMARY KEY (queue, key)
+);
+
+-- Shared by all who act by a map, alone for who brings another one: so nobody acts by an old one when a new one is here.
+--: raises JQR01 when the map of a router is older than that of this shard, JQR02 when it is newer
+CREATE FUNCTION jobq_shard.require_map(version bigint) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    mine bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1785684593, 0);
+    SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
+    IF mine > require_map.version THEN
+        RAISE 'the map of the router is of version %, and the shard has seen version %', require_map.version, mine USING ERRCODE = 'JQR01';
+    ELSIF mine < require_map.version THEN
+        RAISE 'the map of the router is of version %, and the shard has seen version % only', require_map.version, mine USING ERRCODE = 'JQR02';
+    END IF;
+END
+$$;
+
+--: the map that this shard has seen
+CREATE FUNCTION jobq_shard.get_map() RETURNS TABLE (version bigint, content jsonb)
+    LANGUAGE sql STABLE AS $$ SELECT m.version, m.content FROM jobq_shard.map m $$;
+
+-- Waits for everybody who acts by the old one.
+--: takes a newer map; a change of a map that this shard has not, or no longer, is refused: 40001
+CREATE FUNCTION jobq_shard.take_map(version bigint, content jsonb, changes bigint DEFAULT NULL) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    mine bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1785684593, 0);
+    SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
+    IF mine > take_map.changes THEN
+        RAISE 'the map has been changed meanwhile: version % is here', mine
+            USING ERRCODE = 'serialization_failure', HINT = 'Call jobq_settle(), which takes the new map over, and look again.';
+    END IF;
+    IF mine < take_map.version THEN
+        UPDATE jobq_shard.map m SET version = take_map.version, content = take_map.content;
+        DELETE FROM jobq_shard.gone;
+        mine := take_map.version;
+    END IF;
+    RETURN mine;
+END
+$$;

@@ -1,0 +1,95 @@
+-- Keys that move to another shard: they stay while this one has an unfinished job of theirs.
+
+--: whether there is a job of the queue that has not finished
+CREATE FUNCTION jobq_shard.has_queue(queue text) RETURNS boolean
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+SELECT EXISTS (SELECT FROM jobq.lane_directory l, LATERAL (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready LIMIT 1) j
+               WHERE l.queue = $1)
+    OR EXISTS (SELECT FROM jobq.jobs j WHERE j.queue = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled'))
+    OR EXISTS (SELECT FROM jobq.schedule_settings s WHERE s.queue = $1)
+$$;
+
+-- A queue that is limited as a whole stays as a whole: no shard knows how many of its jobs run on another.
+--: whether an unfinished job has one of these keys, or a finished one keeps it; or the queue has a limit, and an unfinished job
+CREATE FUNCTION jobq_shard.has_key(queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN $2 IS NOT NULL AND (EXISTS (SELECT FROM jobq.jobs j WHERE j.unique_key = $2 AND j.queue COLLATE "C" = $1 AND j._holds_key)
+            OR EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = $2 AND k.queue = $1 AND k.kept_until > clock_timestamp()))
+        OR $3 IS NOT NULL AND (EXISTS (SELECT FROM jobq.jobs j WHERE j._group_active = jobq.group_of($1, $3))
+            OR EXISTS (SELECT FROM jobq.jobs j WHERE j._group_waiting = jobq.group_of($1, $3)))
+        OR $4 IS NOT NULL AND NOT jobq_shard.is_gone($1, $4) AND EXISTS (SELECT FROM jobq.jobs j
+            WHERE j.concurrency_key = $4 AND j.queue = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled'))
+        OR EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '') AND NOT jobq_shard.is_gone($1, '') AND jobq_shard.has_queue($1);
+END
+$$;
+
+--: whether this shard has said that it has no unfinished job of a concurrency key, or of the queue (key empty)
+CREATE FUNCTION jobq_shard.is_gone(queue text, key text) RETURNS boolean
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+SELECT EXISTS (SELECT FROM jobq_shard.gone g WHERE g.queue = $1 AND g.key = $2)
+$$;
+
+--: whether a queue is limited as a whole
+CREATE FUNCTION jobq_shard.is_limited(queue text) RETURNS boolean
+    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '')
+$$;
+
+--: notes that this shard has no unfinished job of a concurrency key, or of the queue (key empty)
+CREATE FUNCTION jobq_shard.note_gone(queue text, key text) RETURNS void
+    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+INSERT INTO jobq_shard.gone (queue, key) VALUES ($1, $2) ON CONFLICT DO NOTHING
+$$;
+
+-- Two who ask for one key: the second must see what the first has enqueued, or it would take the key elsewhere. Hence the locks. Those
+-- of several keys are taken in one order.
+--: enqueues jobs of a key that moves, if this shard has it; no row: it has not; specs NULL: only looks
+CREATE FUNCTION jobq_shard.enqueue_known(version bigint, queue text, unique_key text, group_key text, concurrency_key text, specs jsonb)
+    RETURNS TABLE (job_id bigint, is_new boolean)
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    lock integer;
+BEGIN
+    FOR lock IN SELECT DISTINCT pg_catalog.hashtext(pg_catalog.concat_ws(E'\n', $2, k)) FROM pg_catalog.unnest(ARRAY[$3, $4, $5]) k WHERE k IS NOT NULL ORDER BY 1 LOOP
+        PERFORM pg_catalog.pg_advisory_xact_lock(1785684594, lock);
+    END LOOP;
+    IF jobq_shard.is_limited($2) THEN
+        PERFORM pg_catalog.pg_advisory_xact_lock(1785684595, pg_catalog.hashtext($2));
+    END IF;
+    PERFORM jobq_shard.require_map($1);
+    IF NOT jobq_shard.has_key($2, $3, $4, $5) THEN
+        PERFORM jobq_shard.note_gone($2, k) FROM pg_catalog.unnest(ARRAY[$5, CASE WHEN jobq_shard.is_limited($2) THEN '' END]) k WHERE k IS NOT NULL;
+    ELSIF specs IS NULL THEN
+        RETURN QUERY SELECT NULL::bigint, NULL::boolean;
+    ELSE
+        RETURN QUERY SELECT e.job_id, e.is_new FROM jobq_enqueue_jobs(specs) e;
+    END IF;
+END
+$$;
+
+--@ bucket_of jobq_shard
+
+-- By the map that is here. Alone: what somebody has enqueued before is committed, and is seen.
+--: which of these buckets, or of all, this shard has unfinished jobs, schedules or kept keys of
+CREATE FUNCTION jobq_shard.buckets_in_use(buckets integer[]) RETURNS SETOF integer
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1785684593, 0);
+    RETURN QUERY
+    WITH route AS MATERIALIZED (
+        SELECT q.* FROM jobq_shard.map m, jsonb_to_recordset(m.content -> 'queues') q (queue text, spread boolean, spread_by text, shard_id integer)),
+    held AS (
+        SELECT j.queue, j.unique_key, j.group_key, j.concurrency_key FROM jobq.jobs j WHERE j.status NOT IN ('completed', 'failed', 'cancelled')
+        UNION ALL SELECT k.queue, k.unique_key, NULL, NULL FROM jobq.kept_keys k WHERE k.kept_until > clock_timestamp()
+        UNION ALL SELECT s.queue, NULL, NULL, NULL FROM jobq.schedule_settings s),
+    keyed AS (
+        SELECT h.queue, coalesce(r.spread, false) AS spread, r.shard_id,
+               CASE coalesce(r.spread_by, '') WHEN 'unique_key' THEN h.unique_key WHEN 'group_key' THEN h.group_key
+                   WHEN 'concurrency_key' THEN h.concurrency_key ELSE coalesce(h.group_key, h.concurrency_key, h.unique_key) END AS key
+        FROM held h LEFT JOIN route r ON r.queue = h.queue)
+    SELECT DISTINCT b.bucket
+    FROM keyed k, LATERAL (SELECT jobq_shard.bucket_of(k.queue, CASE WHEN k.spread THEN k.key END) AS bucket) b
+    WHERE CASE WHEN k.spread THEN k.key IS NOT NULL ELSE k.shard_id IS NULL END AND b.bucket = ANY (buckets);
+END
+$$;

@@ -1,0 +1,45 @@
+-- What else routers ask.
+
+-- Wakes nobody too seldom: what is pending may be for other workers, or under a limit, and the claim will tell.
+--: whether there is a pending job for such a worker
+CREATE FUNCTION jobq_shard.is_ready(queue text, kinds text[], versions integer[], capabilities text[]) RETURNS boolean
+    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT EXISTS (SELECT FROM jobq.lane_directory l,
+                   LATERAL (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready AND j.run_at <= clock_timestamp() LIMIT 1) j
+               WHERE l.queue = $1 AND ($2 IS NULL OR l.kind = ANY ($2)) AND ($3 IS NULL OR l.version = ANY ($3))
+                 AND (l.requires IS NULL OR l.requires <@ coalesce($4, '{}')))
+   AND NOT EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = $1 AND s.paused)
+$$;
+
+--: how many jobs have not finished
+CREATE FUNCTION jobq_shard.unfinished() RETURNS bigint
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+SELECT count(*) FROM jobq.jobs j WHERE j.status NOT IN ('completed', 'failed', 'cancelled')
+$$;
+
+--: the settings of queues and the limits of this shard, for another one
+CREATE FUNCTION jobq_shard.settings() RETURNS jsonb
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+SELECT jsonb_build_object('queues', (SELECT coalesce(jsonb_agg(to_jsonb(q)), '[]') FROM jobq.queue_settings q),
+                          'limits', (SELECT coalesce(jsonb_agg(to_jsonb(l)), '[]') FROM jobq.limit_settings l))
+$$;
+
+--: takes the settings of queues and the limits of another shard over; what this one has of its own stays
+CREATE FUNCTION jobq_shard.take_settings(settings jsonb) RETURNS void
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+INSERT INTO jobq.queue_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.queue_settings, $1 -> 'queues') ON CONFLICT DO NOTHING;
+INSERT INTO jobq.limit_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.limit_settings, $1 -> 'limits') ON CONFLICT DO NOTHING;
+$$;
+
+--: lets a role ask through a router; what it may do is what jobq_grant has granted it here
+CREATE FUNCTION jobq_shard.admit(role text) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA jobq_shard TO %I', role);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION jobq_shard.require_map(bigint), jobq_shard.has_key(text, text, text, text), '
+        'jobq_shard.note_gone(text, text), jobq_shard.is_ready(text, text[], integer[], text[]), '
+        'jobq_shard.enqueue_known(bigint, text, text, text, text, jsonb), jobq_shard.is_limited(text) TO %I', role);
+END
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA jobq_shard FROM PUBLIC;

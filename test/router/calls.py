@@ -1,0 +1,206 @@
+#!/usr/bin/python3
+"""What calls of jobq do through a router: where they go, what they answer, what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+from cluster import ROUTER, SERVERS, fails, host, make_cluster, one, router, run, shard, wait_for
+
+
+def shards_of(conn, ids):
+    return [i % 1024 for i in ids]
+
+
+def test_one_by_one():
+    with router() as conn:
+        ids = [one(conn, "SELECT jobq_enqueue(%s, %s)", f"queue {n}", '{"n": %d}' % n) for n in range(30)]
+        assert {1, 2, 3} == set(shards_of(conn, ids)), ids
+        for n in range(30):
+            job = conn.execute("SELECT * FROM jobq_claim(%s, 'w')", (f"queue {n}",)).fetchone()
+            assert (job.id, job.payload["n"], job.queue) == (ids[n], n, f"queue {n}")
+            assert one(conn, "SELECT jobq_heartbeat(%s, %s)", job.id, job.lease) == "held"
+            assert one(conn, "SELECT (jobq_get(%s)).status", job.id) == "processing"
+            if n % 3 == 0:
+                assert one(conn, "SELECT jobq_complete(%s, %s, '{\"done\": true}')", job.id, job.lease) is True
+                assert one(conn, "SELECT jobq_result(%s)", job.id) == {"done": True}
+            elif n % 3 == 1:
+                assert one(conn, "SELECT jobq_fail(%s, %s, 'no', retry => false)", job.id, job.lease) == "failed"
+            else:
+                assert one(conn, "SELECT jobq_release(%s, %s)", job.id, job.lease) is True
+        assert one(conn, "SELECT count(*) FROM jobq_claim('queue 0')") == 0
+
+
+def test_many_are_split_and_answered_in_order():
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        keys = [f"key {n % 40}" for n in range(100)]
+        rows = conn.execute("SELECT * FROM jobq_enqueue_many('spread', ARRAY(SELECT to_jsonb(n) FROM generate_series(0, 99) n), unique_keys => %s)",
+                            (keys,)).fetchall()
+        assert {1, 2, 3} == set(shards_of(conn, [r.job_id for r in rows]))
+        assert [r.is_new for r in rows] == [n < 40 for n in range(100)]
+        assert all(rows[n].job_id == rows[n % 40].job_id for n in range(100))
+        specs = [{"queue": f"queue {n}", "payload": n} for n in range(20)] + [{"queue": "spread", "unique_key": "key 7"}]
+        rows = conn.execute("SELECT * FROM jobq_enqueue_jobs(%s)", (json.dumps(specs),)).fetchall()
+        assert [one(conn, "SELECT (jobq_get(%s)).queue", r.job_id) for r in rows] == [s["queue"] for s in specs]
+        jobs = conn.execute("SELECT * FROM jobq_claim('spread', 'w', 100)").fetchall()
+        assert len(jobs) == 40 and len({j.id for j in jobs}) == 40, len(jobs)
+        ids, leases = [j.id for j in jobs] + [jobs[0].id], [j.lease for j in jobs] + [4711]
+        beats = conn.execute("SELECT * FROM jobq_heartbeat_many(%s, %s)", (ids, leases)).fetchall()
+        assert [b.job_id for b in beats] == ids
+        assert {b.state for b in beats[1:-1]} == {"held"}
+        done = conn.execute("SELECT * FROM jobq_complete_many(%s, %s)", (ids[1:-1], leases[1:-1])).fetchall()
+        assert [d.job_id for d in done] == ids[1:-1] and all(d.completed for d in done)
+        assert one(conn, "SELECT count(*) FROM jobq_fail_many(%s, %s)", ids[:1], leases[:1]) == 1
+        fails(conn, "2202E", "SELECT * FROM jobq_complete_many('{1,2,3}', '{1}')")
+        assert conn.execute("SELECT * FROM jobq_complete_many('{}', '{}')").fetchall() == []
+
+
+def test_claims_find_what_there_is():
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('few', spread => true)")
+        first = [one(conn, "SELECT jobq_enqueue('few')") for _ in range(40)]
+        assert {i % 1024 for i in first} == {1, 2, 3}
+        starts = {one(conn, "SELECT id %% 1024 FROM jobq_claim('few', 'w')") for _ in range(25)}
+        assert len(starts) == 3, "each claim begins on the same shard"
+        rest = conn.execute("SELECT * FROM jobq_claim_any('{none,few}', 'w', 100)").fetchall()
+        assert len(rest) == 15 and {j.id % 1024 for j in rest} == {1, 2, 3}
+        # Where a worker ends jobs of several shards and asks for more, it has them.
+        more = [one(conn, "SELECT jobq_enqueue('few')") for _ in range(10)]
+        got = conn.execute("SELECT * FROM jobq_complete_and_claim(%s, %s, queue => 'few', batch => 100)",
+                           ([j.id for j in rest], [j.lease for j in rest])).fetchall()
+        # A shard that was empty half a second ago may have been left out.
+        while len(got) < len(more):
+            got += wait_for("the others", lambda: conn.execute("SELECT * FROM jobq_claim('few', 'w', 100)").fetchall())
+        assert sorted(j.id for j in got) == sorted(more)
+        assert one(conn, "SELECT count(*) FROM unnest(%s::bigint[]) i, jobq_get(i) g WHERE g.status = 'completed'", [j.id for j in rest]) == 15
+        got = conn.execute("SELECT * FROM jobq_complete_and_claim(%s, %s, queue => 'few', batch => 1)", ([got[0].id], [got[0].lease])).fetchall()
+        assert got == []
+
+
+def test_the_unknown_job():
+    with router() as conn, shard(1) as direct:
+        for query in ("SELECT count(*) FROM jobq_get(%s)", "SELECT jobq_result(%s)", "SELECT jobq_heartbeat(%s, 1)", "SELECT jobq_complete(%s, 1)",
+                      "SELECT jobq_fail(%s, 1)", "SELECT jobq_cancel(%s)"):
+            for job in (1 << 40, (1 << 40) + 1, -1):
+                assert one(conn, query, job) == one(direct, query, job), query
+        for query in ("SELECT jobq_complete(NULL)", "SELECT jobq_enqueue('')", "SELECT jobq_enqueue(NULL)", "SELECT jobq_enqueue('q', max_attempts => 0)",
+                      "SELECT jobq_enqueue_jobs(NULL)", "SELECT jobq_enqueue_jobs('{}')", "SELECT jobq_enqueue_jobs('[1]')", "SELECT jobq_claim_any(NULL)",
+                      "SELECT jobq_enqueue_many('q', NULL)", "SELECT jobq_enqueue_many('few', '{1,2}', unique_keys => '{a}')",
+                      "SELECT jobq_complete_many('{1}', '{1,2}')", "SELECT jobq_complete_many('{1,NULL}', '{1,2}')", "CALL jobq_wait(timeout => '-1 s')",
+                      "CALL jobq_wait(timeout => NULL)", "SELECT jobq_create_queue('q', max_attempts => -1)"):
+            errors = []
+            for use in (conn, direct):
+                try:
+                    use.execute(query)
+                    errors.append(None)
+                except Exception as error:
+                    errors.append((error.sqlstate, error.diag.message_primary, error.diag.message_hint))
+            assert errors[0] == errors[1] and errors[0], f"{query}: {errors}"
+
+
+def test_waits():
+    with router() as conn, router() as other:
+        begun = time.monotonic()
+        waits = threading.Thread(target=lambda: conn.execute("CALL jobq_wait('waited', '1 min', worker_id => 'w')"))
+        waits.start()
+        other.execute("SELECT jobq_enqueue('waited')")
+        waits.join()
+        job = conn.execute("SELECT * FROM jobq_claim('waited')").fetchone()
+        waits = threading.Thread(target=lambda: conn.execute("CALL jobq_wait('waited', '1 min', worker_id => 'w')"))
+        waits.start()
+        other.execute("SELECT jobq_wake('w')")
+        waits.join()
+        waits = threading.Thread(target=lambda: conn.execute("CALL jobq_wait_job(%s, '1 min')", (job.id,)))
+        waits.start()
+        other.execute("SELECT jobq_complete(%s, %s)", (job.id, job.lease))
+        waits.join()
+        assert time.monotonic() - begun < 50, "a wait was not ended"
+        conn.execute("CALL jobq_wait('waited', '0.1 s')")
+        conn.execute("SET statement_timeout = '1 s'")
+        conn.execute("CALL jobq_wait('waited', '1 min')")
+
+
+def test_what_depends_on_others_is_on_one_shard():
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('graph', spread => true)")
+        parents = {}
+        while len(parents) < 2:
+            job = one(conn, "SELECT jobq_enqueue('graph')")
+            parents[job % 1024] = job
+        for number, parent in parents.items():
+            assert one(conn, "SELECT jobq_enqueue('graph', depends_on => %s) %% 1024", [parent]) == number
+        fails(conn, "0A000", "SELECT jobq_enqueue('graph', depends_on => %s)", list(parents.values()), says="are on shards")
+        rows = conn.execute("SELECT * FROM jobq_enqueue_jobs('[{\"queue\": \"graph\", \"ref\": \"a\"}, {\"queue\": \"graph\", \"depends_on\": [\"@a\"]}]')").fetchall()
+        assert len({r.job_id % 1024 for r in rows}) == 1
+        fails(conn, "0A000", "SELECT jobq_enqueue('graph', unique_key => 'u', group_key => 'g')", says="several keys")
+        conn.execute("SELECT jobq_cancel_jobs('graph')")
+        conn.execute("SELECT jobq_route_queue('graph', spread => true, spread_by => 'group_key')")
+        assert one(conn, "SELECT jobq_enqueue('graph', unique_key => 'u', group_key => 'g')") == one(conn, "SELECT jobq_enqueue('graph', unique_key => 'u', group_key => 'g')")
+        fails(conn, "0A000", "SELECT jobq_enqueue('graph', unique_key => 'u')", says="no group_key")
+        fails(conn, "55000", "SELECT jobq_route_queue('graph', shard_id => 1)", says="has unfinished jobs")
+        job = conn.execute("SELECT * FROM jobq_claim('graph', 'w')").fetchone()
+        row = conn.execute("SELECT * FROM jobq_spawn(%s, %s, 'children', '[{\"queue\": \"graph\"}]')", (job.id, job.lease)).fetchone()
+        assert row.job_ids[0] % 1024 == job.id % 1024
+        assert one(conn, "SELECT state FROM jobq_step_done(%s, %s, 'one', '1')", job.id, job.lease) == "saved"
+        assert one(conn, "SELECT state FROM jobq_await_jobs(%s, %s, %s, 'all')", job.id, job.lease, row.job_ids) == "waiting"
+        elsewhere = one(conn, "SELECT q FROM (SELECT 'e' || n AS q FROM generate_series(1, 1000) n) q JOIN jobq_router.buckets b"
+                              " ON b.bucket = jobq_router.bucket_of(q) WHERE b.shard_id <> %s LIMIT 1", job.id % 1024)
+        fails(conn, "0A000", "SELECT jobq_spawn(%s, %s, 'other', %s)", job.id, job.lease, json.dumps([{"queue": elsewhere}]), says="Children are on")
+
+
+def test_what_operators_do():
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('many', spread => true), jobq_create_queue('many', max_attempts => 3)")
+        conn.execute("SELECT jobq_enqueue('many') FROM generate_series(1, 60)")
+        assert {r.shard: r.max_attempts for r in conn.execute("SELECT shard, max_attempts FROM jobq.queues WHERE queue = 'many'")} == {1: 3, 2: 3, 3: 3}
+        assert one(conn, "SELECT sum(pending) FROM jobq.queue_stats WHERE queue = 'many'") == 60
+        assert one(conn, "SELECT jobq_cancel_jobs('many', max_jobs => 50)") == 50
+        assert one(conn, "SELECT jobq_cancel_jobs('many', max_jobs => 50)") == 10
+        assert one(conn, "SELECT count(*) FROM jobq.jobs WHERE queue = 'many' AND status = 'cancelled'") == 60
+        assert one(conn, "SELECT jobq_purge_queue('many')") == 60
+        fails(conn, "0A000", "SELECT jobq_set_limit('many', max_running => 4)", says="is spread")
+        assert one(conn, "SELECT jobq_set_limit('many', '*', max_running => 1)") is True
+        conn.execute("SELECT jobq_enqueue('many', concurrency_key => 'c') FROM generate_series(1, 3)")
+        assert one(conn, "SELECT count(*) FROM jobq_claim('many', 'w', 10)") == 1
+        for queue in ("many", "home 1", "home 2"):
+            conn.execute("SELECT jobq_schedule('often', '@every 1h', %s)", (queue,))
+            assert conn.execute("SELECT queue FROM jobq.schedules WHERE name = 'often'").fetchall() == [(queue,)]
+        assert one(conn, "SELECT jobq_pause_schedule('often')") is True
+        job = one(conn, "SELECT jobq_run_schedule('often')")
+        assert one(conn, "SELECT id FROM jobq_claim('home 2')") == job
+        assert one(conn, "SELECT jobq_unschedule('often')") is True
+        assert one(conn, "SELECT jobq_unschedule('often')") is False
+        assert one(conn, "SELECT count(DISTINCT labels ->> 'shard') FROM jobq_metrics()") == 3
+        assert one(conn, "SELECT jobq_shard_id() IS NULL")
+        for call in ("jobq_adopt()", "jobq_set_shard(1)", "jobq_prometheus()", "jobq_schedules('[]')", "jobq_set_handler('q', 'k', 'sha256(bytea)')"):
+            fails(conn, "0A000", f"SELECT {call}")
+        fails(conn, "42710", "SELECT jobq_add_shard(2, 'dbname=x')")
+        fails(conn, "42704", "SELECT jobq_drain_shard(9)")
+        fails(conn, "55000", "SELECT jobq_remove_shard(1)", says="is active")
+
+
+def test_the_example_worker():
+    """Unchanged: what it needs to know is another connection string."""
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('work', spread => true)")
+        conn.execute("CREATE TABLE IF NOT EXISTS hashes (text text, digest text)")
+        ids = [one(conn, "SELECT jobq_enqueue('work', %s, kind => 'hash')", json.dumps({"text": str(n)})) for n in range(12)]
+        environment = dict(os.environ, PGHOST=host(SERVERS[0]), PGPORT="5432", PGUSER="postgres", PGDATABASE=ROUTER)
+        worker = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "../../examples/worker.py"), "work"], env=environment, stdout=subprocess.DEVNULL)
+        try:
+            wait_for("the worker", lambda: one(conn, "SELECT count(*) FROM hashes") == 12)
+            wait_for("the last one", lambda: one(conn, "SELECT bool_and(g.status = 'completed') FROM unnest(%s::bigint[]) i, jobq_get(i) g", ids))
+            worker.terminate()
+            assert worker.wait(60) == 0
+        finally:
+            worker.kill()
+        assert {i % 1024 for i in ids} == {1, 2, 3}
+
+
+if __name__ == "__main__":
+    make_cluster()
+    sys.exit(run(globals()))

@@ -1,0 +1,100 @@
+#!/usr/bin/python3
+"""A shard that is down, and comes back."""
+
+import sys
+
+import psycopg
+
+from cluster import control, fails, make_cluster, one, router, run, shard, wait_for
+
+
+def key_on(conn, queue, number):
+    return one(conn, "SELECT k FROM (SELECT 'key ' || n AS k FROM generate_series(1, 10000) n) k JOIN jobq_router.buckets b"
+                     " ON b.bucket = jobq_router.bucket_of(%s, k) WHERE b.shard_id = %s LIMIT 1", queue, number)
+
+
+def queue_on(conn, number):
+    return one(conn, "SELECT q FROM (SELECT 'queue ' || n AS q FROM generate_series(1, 10000) n) q JOIN jobq_router.buckets b"
+                     " ON b.bucket = jobq_router.bucket_of(q) WHERE b.shard_id = %s LIMIT 1", number)
+
+
+def test_a_shard_is_down_and_comes_back():
+    make_cluster()
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        home, key, there = queue_on(conn, 2), key_on(conn, "spread", 2), key_on(conn, "spread", 3)
+        kept = one(conn, "SELECT jobq_enqueue(%s)", home)
+        held = conn.execute("SELECT * FROM jobq_claim(%s, 'w')", (home,)).fetchone()
+        waits = one(conn, "SELECT jobq_enqueue('spread', unique_key => %s)", key)
+        assert kept % 1024 == waits % 1024 == 2
+        control(2, "stop", "-m", "immediate")
+        try:
+            # A connection that has broken is not told from a call that was lost: the first call through it says so.
+            for conn_is in ("old", "new"):
+                states = ("08001", "08007") if conn_is == "old" else ("08001",)
+                with router() as conn2:
+                    use = conn if conn_is == "old" else conn2
+                    for query, parameter in (("SELECT jobq_enqueue(%s)", home), ("SELECT jobq_enqueue('spread', unique_key => %s)", key),
+                                             ("SELECT * FROM jobq_claim(%s)", home), ("SELECT jobq_complete(%s)", kept)):
+                        error = None
+                        try:
+                            use.execute(query, (parameter,))
+                        except Exception as e:
+                            error = e
+                        assert getattr(error, "sqlstate", None) in states and "shard 2" in str(error), f"{conn_is} {query}: {error!r}"
+            others = [one(conn, "SELECT jobq_enqueue('spread', to_jsonb(%s::int))", n) for n in range(30)]
+            assert {i % 1024 for i in others} == {1, 3}
+            assert one(conn, "SELECT jobq_enqueue('spread', unique_key => %s) %% 1024", there) == 3
+            jobs = conn.execute("SELECT * FROM jobq_claim('spread', 'w', 100)").fetchall()
+            assert len(jobs) == 31, len(jobs)
+            rows = conn.execute("SELECT * FROM jobq_complete_many(%s, %s)", ([j.id for j in jobs], [j.lease for j in jobs])).fetchall()
+            assert all(r.completed for r in rows)
+            assert conn.execute("SELECT * FROM jobq_claim('spread', 'w')").fetchall() == []
+            fails(conn, "08001", "SELECT jobq_pause_queue('spread')", says="Done on the other shards: ")
+        finally:
+            control(2, "start")
+        wait_for("shard 2 answers", lambda: again(conn, "SELECT jobq_resume_queue('spread')"))
+        assert [j.id for j in conn.execute("SELECT * FROM jobq_claim('spread', 'w', 10)")] == [waits]
+        assert one(conn, "SELECT jobq_complete(%s, %s)", held.id, held.lease) is True
+        assert one(conn, "SELECT jobq_enqueue(%s) %% 1024", home) == 2
+    found = []
+    for number in (1, 2, 3):
+        with shard(number) as conn:
+            found += [r.payload for r in conn.execute("SELECT payload FROM jobq.jobs WHERE queue = 'spread' AND unique_key IS NULL")]
+    assert sorted(found) == list(range(30)), found
+
+
+def test_answers_of_one_shard_of_several():
+    """What others have done stays done, and the call may be repeated."""
+    make_cluster()
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        keys = [key_on(conn, "spread", number) for number in (1, 2, 3)]
+        for key in keys:
+            conn.execute("SELECT jobq_enqueue('spread', unique_key => %s)", (key,))
+        jobs = conn.execute("SELECT * FROM jobq_claim('spread', 'w', 3)").fetchall()
+        ids, leases = [j.id for j in jobs], [j.lease for j in jobs]
+        assert len(jobs) == 3
+        control(3, "stop", "-m", "fast")
+        try:
+            fails(conn, "08001", "SELECT * FROM jobq_complete_many(%s, %s)", ids, leases, says="shard 3")
+            with shard(1) as first:
+                assert one(first, "SELECT status FROM jobq.jobs WHERE unique_key = %s", keys[0]) == "completed"
+        finally:
+            control(3, "start")
+        rows = wait_for("all shards", lambda: again(conn, "SELECT * FROM jobq_complete_many(%s, %s)", ids, leases))
+        # Of what the first call has completed the second says that it is no more held.
+        assert [(r.job_id, r.completed) for r in rows] == [(i, i % 1024 == 3) for i in ids], (ids, rows)
+        assert {one(conn, "SELECT (jobq_get(%s)).status", i) for i in ids} == {"completed"}
+
+
+def again(conn, query, *parameters):
+    """The answer, or None where a connection has failed."""
+    try:
+        return conn.execute(query, parameters).fetchall()
+    except psycopg.OperationalError as error:
+        assert error.sqlstate.startswith("08"), error
+
+
+if __name__ == "__main__":
+    sys.exit(run(globals()))

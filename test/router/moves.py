@@ -1,0 +1,178 @@
+#!/usr/bin/python3
+"""Keys and queues that move to another shard: no key has unfinished jobs on two shards, whoever calls by which router when."""
+
+import random
+import sys
+import threading
+
+from cluster import connection, make_cluster, make_router, make_shard, one, router, run, shard, wait_for
+
+KEYS = [f"k{n}" for n in range(60)]
+
+
+def add(number, name="router"):
+    with router(name) as conn:
+        conn.execute("SELECT jobq_add_shard(%s, %s)", (number, connection(number)))
+
+
+def test_a_key_stays_where_it_has_unfinished_jobs():
+    """And two who ask for it see each other: without the lock of enqueue_known the second would not see what the first has not committed."""
+    make_cluster(shards=(1,))
+    make_shard(2)
+    with router() as conn, shard(1) as old, router() as second:
+        conn.execute("SELECT jobq_route_queue('work', spread => true)")
+        for n in range(200):
+            conn.execute("SELECT jobq_enqueue('work', concurrency_key => %s)", (f"key {n}",))
+        add(2)
+        key = next(k for k in (f"key {n}" for n in range(200)) if one(
+            conn, "SELECT shard_id FROM jobq_router.buckets WHERE bucket = jobq_router.bucket_of('work', %s)", k) == 2)
+        assert one(conn, "SELECT was_on FROM jobq_router.buckets WHERE bucket = jobq_router.bucket_of('work', %s)", key) == [1]
+        assert one(conn, "SELECT jobq_enqueue('work', concurrency_key => %s) %% 1024", key) == 1
+        version = one(conn, "SELECT version FROM jobq_router.map")
+        with old.transaction():
+            spec = '[{"queue": "work", "concurrency_key": "%s"}]' % key
+            first = one(old, "SELECT job_id FROM jobq_shard.enqueue_known(%s, 'work', NULL, NULL, %s, %s)", version, key, spec)
+            with shard(1) as other:
+                other.execute("SELECT jobq_cancel(id) FROM jobq.jobs WHERE concurrency_key = %s", (key,))
+            found = []
+            asks = threading.Thread(target=lambda: found.append(one(second, "SELECT jobq_enqueue('work', concurrency_key => %s)", key)))
+            asks.start()
+            with shard(1) as other:
+                wait_for("the second asks", lambda: found or one(other, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+        asks.join()
+        assert first % 1024 == 1 and found[0] % 1024 == 1, f"the key is on shards {first % 1024} and {found[0] % 1024}"
+        # When the last one has finished, the key goes where it belongs.
+        old.execute("SELECT jobq_cancel(id) FROM jobq.jobs WHERE concurrency_key = %s AND finished_at IS NULL", (key,))
+        assert one(conn, "SELECT jobq_enqueue('work', concurrency_key => %s) %% 1024", key) == 2
+        assert one(conn, "SELECT jobq_settle()") > 0
+        old.execute("SELECT jobq_cancel_jobs('work', max_jobs => 1000)")
+        assert one(conn, "SELECT jobq_settle()") == 0
+
+
+def test_a_queue_moves():
+    """As a whole where it has a limit as a whole, else job by job."""
+    make_cluster(shards=(1,))
+    make_shard(2)
+    with router() as conn:
+        for n in range(20):
+            conn.execute("SELECT jobq_enqueue(%s)", (f"q{n}",))
+        add(2)
+        moved = conn.execute("SELECT q FROM (SELECT 'q' || n AS q FROM generate_series(0, 19) n) q JOIN jobq_router.buckets b"
+                             " ON b.bucket = jobq_router.bucket_of(q) WHERE b.shard_id = 2").fetchall()
+        assert moved
+        queue = moved[0].q
+        conn.execute("SELECT jobq_set_limit(%s, max_running => 10)", (queue,))
+        assert one(conn, "SELECT jobq_enqueue(%s) %% 1024", queue) == 1
+        rows = conn.execute("SELECT job_id FROM jobq_enqueue_many(%s, '{1,2}')", (queue,)).fetchall()
+        assert [r.job_id % 1024 for r in rows] == [1, 1]
+        conn.execute("SELECT jobq_set_limit(%s)", (queue,))
+        assert one(conn, "SELECT jobq_enqueue(%s, unique_key => 'u') %% 1024", queue) == 2
+        jobs = conn.execute("SELECT * FROM jobq_claim(%s, 'w', 10)", (queue,)).fetchall()
+        assert sorted(j.id % 1024 for j in jobs) == [1, 1, 1, 1, 2]
+        conn.execute("SELECT jobq_complete_many(%s, %s)", ([j.id for j in jobs], [j.lease for j in jobs]))
+        jobs = [j for j in jobs if j.id % 1024 == 1]
+        assert one(conn, "SELECT jobq_settle()") == len(moved) - 1
+        assert one(conn, "SELECT jobq_enqueue(%s) %% 1024", queue) == 2
+        job = conn.execute("SELECT * FROM jobq_claim(%s, 'w', 10)", (queue,)).fetchone()
+        assert job.id % 1024 == 2
+        # What is retried where the queue was is found there.
+        conn.execute("SELECT jobq_retry(%s)", (jobs[0].id,))
+        wait_for("the job that was retried", lambda: conn.execute("SELECT * FROM jobq_claim(%s, 'w')", (queue,)).fetchone())
+
+
+def produce(name, queue, stop, ids, errors):
+    try:
+        with router(name) as conn:
+            while not stop.is_set():
+                key = random.choice(KEYS)
+                call = random.random()
+                if call < 0.6:
+                    ids.append(one(conn, "SELECT jobq_enqueue(%s, unique_key => %s)", queue, key))
+                elif call < 0.8:
+                    ids.extend(r.job_id for r in conn.execute("SELECT job_id FROM jobq_enqueue_many(%s, '{1,2,3}', unique_keys => %s)",
+                                                              (queue, random.sample(KEYS, 3))))
+                else:
+                    ids.append(one(conn, "SELECT jobq_enqueue('home', unique_key => %s)", key))
+    except Exception as error:
+        errors.append(error)
+
+
+def work(name, queue, stop, done, errors):
+    try:
+        with router(name) as conn:
+            while not stop.is_set():
+                for job in conn.execute("SELECT * FROM jobq_claim_any(%s, %s, 5)", ([queue, "home"], name)).fetchall():
+                    if one(conn, "SELECT jobq_complete(%s, %s)", job.id, job.lease):
+                        done.append(job.id)
+    except Exception as error:
+        errors.append(error)
+
+
+def intervals(numbers, queue):
+    """For each key, from when to when a job had it, in the order in which they began."""
+    lives = {}
+    for number in numbers:
+        with shard(number) as conn:
+            for row in conn.execute("SELECT unique_key, extract(epoch FROM created_at)::float8 AS begins,"
+                                    " coalesce(extract(epoch FROM finished_at), 'infinity')::float8 AS ends, id FROM jobq.jobs WHERE queue = %s", (queue,)):
+                lives.setdefault(row.unique_key, []).append(row[1:])
+    return {key: sorted(life) for key, life in lives.items()}
+
+
+def test_shards_come_and_go_under_load():
+    """Two routers; one is told of what changes, the other learns it from the shards."""
+    make_cluster(shards=(1, 2))
+    make_shard(3)
+    make_router("router2", shards=(1,))
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('load', spread => true)")
+    stop, ids, done, errors = threading.Event(), [], [], []
+    threads = [threading.Thread(target=produce, args=(name, "load", stop, ids, errors)) for name in ("router", "router2")]
+    threads += [threading.Thread(target=work, args=(name, "load", stop, done, errors)) for name in ("router", "router2")]
+    for thread in threads:
+        thread.start()
+    try:
+        def progress():
+            before = len(done)
+            wait_for("jobs", lambda: errors or len(done) > before + 60)
+        progress()
+        add(3)
+        wait_for("shard 3 has jobs", lambda: errors or any(i % 1024 == 3 for i in ids))
+        progress()
+        with router("router2") as conn:
+            conn.execute("SELECT jobq_drain_shard(1)")
+        progress()
+        with router() as conn:
+            def removed():
+                try:
+                    conn.execute("SELECT jobq_remove_shard(1)")
+                    return True
+                except Exception as error:
+                    assert getattr(error, "sqlstate", None) == "55000", error
+                    return errors
+            wait_for("shard 1 is empty", removed)
+        progress()
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not errors, errors
+    with router() as conn:
+        left = wait_for("the rest", lambda: conn.execute("SELECT * FROM jobq_claim_any('{load,home}', 'w', 1000)").fetchall() or [None])
+        while left and left[0]:
+            done += [r.job_id for r in conn.execute("SELECT * FROM jobq_complete_many(%s, %s)", ([j.id for j in left], [j.lease for j in left])) if r.completed]
+            left = conn.execute("SELECT * FROM jobq_claim_any('{load,home}', 'w', 1000)").fetchall()
+        assert {r.shard_id for r in conn.execute("SELECT shard_id FROM jobq_router.shards")} == {2, 3}
+    assert len(done) == len(set(done)), "a job was completed twice"
+    assert set(done) == set(ids), f"{len(set(ids) - set(done))} jobs were lost"
+    for queue in ("load", "home"):
+        lives = intervals((1, 2, 3), queue)
+        if queue == "load":
+            assert {i % 1024 for life in lives.values() for _, _, i in life} == {1, 2, 3}, "nothing has moved"
+        for key, life in lives.items():
+            for (_, ends, one_job), (begins, _, other) in zip(life, life[1:]):
+                assert ends <= begins, f"{queue}: key {key} had job {one_job} and job {other} at once"
+
+
+if __name__ == "__main__":
+    sys.exit(run(globals()))

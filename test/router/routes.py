@@ -1,0 +1,56 @@
+#!/usr/bin/python3
+"""The table of docs/router.md is that of src/sql/router/routes. With --write it is made anew."""
+
+import os
+import re
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+PAGE = os.path.join(ROOT, "docs/router.md")
+ROUTES = os.path.join(ROOT, "src/sql/router/routes")
+SAYS = {
+    "own": "in a way of its own, by queue and keys as above",
+    "id": "to the shard that the id says",
+    "ids": "split by the ids, answered in the order of the call",
+    "any": "to any shard",
+    "queue": "to each shard in turn",
+    "queue sum": "to each shard in turn, until as many jobs have been changed as were asked for; the sum",
+    "all rows": "to all shards; the rows of all",
+    "all sum": "to all shards; the sum",
+    "all or": "to all shards; true where one of them says so",
+    "all first": "to all shards; what the one says that knows it",
+    "all void": "to all shards",
+    "all greatest": "to all shards; the latest",
+}
+BEGIN, END = "<!-- routes -->\n", "<!-- end of routes -->\n"
+
+
+def table():
+    ways = {}
+    for line in open(ROUTES):
+        if line.startswith("#") or not line.strip():
+            continue
+        name, way, rest = (line.strip().split(None, 2) + [""])[:3]
+        if way == "refused":
+            says = f"refused, 0A000: {rest}"
+        else:
+            says = SAYS.get(f"{way} {rest.split()[0]}" if rest else way) or SAYS[way]
+        ways.setdefault(says, []).append(f"`{name}`")
+    return "| calls | go |\n|---|---|\n" + "".join(f"| {', '.join(names)} | {says} |\n" for says, names in ways.items())
+
+
+def main():
+    text = open(PAGE).read()
+    wanted = re.sub(f"{BEGIN}.*?{END}", lambda _: BEGIN + "\n" + table() + "\n" + END, text, flags=re.S)
+    if "--write" in sys.argv:
+        open(PAGE, "w").write(wanted)
+    elif text != wanted or BEGIN not in text:
+        print("not ok docs/router.md: the table is not that of src/sql/router/routes: test/router/routes.py --write")
+        print("0 passed, 1 failed")
+        return 1
+    print("1 passed, 0 failed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+"""The calls of the router are those of jobq: names, arguments, defaults, results; and nobody but those who are let in can call them."""
+
+import sys
+
+from cluster import connection, fails, make_cluster, one, router, run, shard
+
+# A function that returns a table has its columns as arguments, one that returns rows of a type has them as columns of that.
+CALLS = """
+    SELECT p.proname AS name, p.prokind::text AS kind,
+           (SELECT array_agg(concat_ws(' ', coalesce(p.proargnames[i], ''), format_type(t, NULL)) ORDER BY i)
+            FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a(t, i)) AS arguments,
+           pg_get_expr(p.proargdefaults, 0) AS defaults, p.proretset AS many,
+           CASE WHEN p.proallargtypes IS NOT NULL AND p.proretset THEN
+                    (SELECT array_agg(concat_ws(' ', p.proargnames[i], format_type(t, NULL)) ORDER BY i)
+                     FROM unnest(p.proallargtypes) WITH ORDINALITY a(t, i) WHERE p.proargmodes[i] = 't')
+                WHEN y.typrelid <> 0 THEN
+                    (SELECT array_agg(concat_ws(' ', a.attname, format_type(a.atttypid, NULL)) ORDER BY a.attnum)
+                     FROM pg_attribute a WHERE a.attrelid = y.typrelid AND a.attnum > 0)
+                ELSE ARRAY[format_type(y.oid, NULL)] END AS result
+    FROM pg_proc p JOIN pg_type y ON y.oid = p.prorettype
+    WHERE p.proname LIKE 'jobq\\_%%' AND p.pronamespace = 'public'::regnamespace
+"""
+OF_THE_ROUTER = {"jobq_add_shard", "jobq_alter_shard", "jobq_drain_shard", "jobq_remove_shard", "jobq_route_queue", "jobq_settle"}
+VIEWS = """
+    SELECT c.relname AS name, array_agg(concat_ws(' ', a.attname, format_type(a.atttypid, NULL)) ORDER BY a.attnum) AS columns
+    FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind IN ('r', 'v') GROUP BY 1
+"""
+
+
+def test_the_calls_are_those_of_jobq():
+    with router() as conn, shard(1) as direct:
+        ours = {row.name: row for row in conn.execute(CALLS)}
+        theirs = {row.name: row for row in direct.execute(CALLS)}
+    assert set(ours) - set(theirs) == OF_THE_ROUTER, set(ours) - set(theirs)
+    assert not set(theirs) - set(ours), f"not in the router: {set(theirs) - set(ours)}"
+    different = [f"{ours[name]}\n{theirs[name]}" for name in theirs if ours[name] != theirs[name]]
+    assert not different, "\n".join(different)
+
+
+def test_the_views_are_those_of_jobq():
+    with router() as conn, shard(1) as direct:
+        ours = {row.name: row.columns for row in conn.execute(VIEWS)}
+        theirs = {row.name: row.columns for row in direct.execute(VIEWS)}
+    for name, columns in ours.items():
+        assert columns == theirs[name] + ["shard integer"], f"{name}:\n{columns}\n{theirs[name]}"
+
+
+def make_role(name):
+    for number in (1, 2, 3):
+        with shard(number) as conn:
+            if not one(conn, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
+                conn.execute(f"CREATE ROLE {name} LOGIN")
+
+
+def test_only_who_is_let_in_can_call():
+    make_role("regress_stranger")
+    make_role("regress_producer")
+    with router() as conn, router(user="regress_stranger") as stranger, router(user="regress_producer") as producer:
+        # What anybody can call without having been let in: nothing, and no connection is written where all can read.
+        assert one(conn, "SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid JOIN pg_extension e ON e.oid = d.refobjid"
+                         " WHERE d.deptype = 'e' AND e.extname = 'jobq_router' AND has_function_privilege('regress_stranger', p.oid, 'EXECUTE')") == 0
+        fails(stranger, "42501", "SELECT jobq_enqueue('q')")
+        fails(stranger, "42501", "SELECT * FROM jobq_router.shards")
+        conn.execute("SELECT jobq_grant('regress_producer', 'producer', '{mine}')")
+        assert one(producer, "SELECT jobq_enqueue('mine')") > 0
+        fails(producer, "42501", "SELECT jobq_enqueue('theirs')")
+        fails(producer, "42501", "SELECT * FROM jobq_claim('mine')")
+        for call in ("jobq_settle()", "jobq_drain_shard(1)", "jobq_add_shard(9, 'dbname=x')", "jobq_router.deal()", "jobq_router.adopt(99, '{}')"):
+            fails(producer, "42501", f"SELECT {call}")
+        fails(producer, "42501", "DELETE FROM jobq_router.shards")
+        fails(producer, "42501", "SELECT jobq_router.at_take_map(1, 99, '{}', NULL)")
+        # A producer takes a newer map over, by the router's own rights.
+        conn.execute("UPDATE jobq_router.map SET version = version - 1")
+        assert one(producer, "SELECT jobq_enqueue('mine')") > 0
+        conn.execute("SELECT jobq_revoke('regress_producer', 'producer')")
+        fails(producer, "42501", "SELECT jobq_enqueue('mine')")
+        fails(conn, "22023", "SELECT jobq_add_shard(9, 'dbname=x password=secret')", says="has a password")
+        fails(conn, "22023", "SELECT jobq_alter_shard(1, 'dbname=x password=secret')", says="has a password")
+        conn.execute("ALTER USER MAPPING FOR PUBLIC SERVER jobq_shard_1 OPTIONS (ADD password 'secret')")
+        assert one(stranger, "SELECT count(*) FROM pg_user_mappings WHERE umoptions IS NOT NULL") == 0
+        conn.execute("ALTER USER MAPPING FOR PUBLIC SERVER jobq_shard_1 OPTIONS (DROP password)")
+
+
+if __name__ == "__main__":
+    make_cluster()
+    sys.exit(run(globals()))
