@@ -19,6 +19,10 @@ scratch_tree
 # Programs are built in a copy, as the owner of the server; not all their drivers know sockets.
 mkdir -p "$SCRATCH/clients"
 tar -C clients --exclude=node_modules --exclude=__pycache__ -cf - . | tar -C "$SCRATCH/clients" --no-same-owner -xf -
+if [ -d build/opentelemetry ]; then
+    cp -r build/opentelemetry "$SCRATCH/opentelemetry"
+    export JOBQ_OPENTELEMETRY=$SCRATCH/opentelemetry/usr/lib/python3/dist-packages
+fi
 JOBQ_PASSWORD=$(od -An -N16 -tx8 /dev/urandom | tr -d ' ')
 JOBQ_SERVER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 printf '%s\n' 'local all all trust' 'host all all 127.0.0.1/32 scram-sha-256' >"$SCRATCH/hba.conf"

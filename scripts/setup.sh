@@ -166,6 +166,7 @@ list_client_needs() {
         for package in $(sed -n 's/^ *"needs": *\[\(.*\)\].*/\1/p' "$client/client.json" | tr -d '",'); do
             case $package in
             node-pg) have_node_pg || need_node_pg ;;
+            python3-opentelemetry-sdk) have_opentelemetry || need_opentelemetry ;;
             npm) have npm || need "npm, for $client" npm ;;    # some releases of node bring their own
             *) installed "$package" || need "$package, for $client" "$package" ;;
             esac
@@ -214,12 +215,30 @@ need_node_pg() {
     have npm || need "npm, to get node-postgres" npm
 }
 
-list_needs
-if [ ${#packages[@]} -eq 0 ] && [ -z "$node_driver_from_npm" ]; then
+have_opentelemetry() { /usr/bin/python3 -c 'import opentelemetry.sdk' 2>/dev/null; }
+
+# Debian 12 has no package of it: that of a later release does.
+opentelemetry_from_sid=
+need_opentelemetry() {
+    if apt-cache show python3-opentelemetry-sdk >/dev/null 2>&1; then
+        need "OpenTelemetry for Python, for the tests of spans" python3-opentelemetry-sdk
+    else
+        opentelemetry_from_sid=1
+    fi
+}
+
+# What no package of this release brings.
+get_the_rest() {
     case $what in
-        bench) exec bench/node/install.sh ;;
+        bench) bench/node/install.sh ;;
         web | dashboard) get_dashboard_packages ;;
     esac
+    if [ -n "$opentelemetry_from_sid" ]; then scripts/opentelemetry.sh; fi
+}
+
+list_needs
+if [ ${#packages[@]} -eq 0 ] && [ -z "$node_driver_from_npm" ]; then
+    get_the_rest
     exit 0
 fi
 
@@ -256,7 +275,7 @@ if [ ${#packages[@]} -gt 0 ]; then
     }
     echo "setup: apt-get update, because something is missing"
     quietly apt-get -q update
-    node_driver_from_npm=
+    node_driver_from_npm= opentelemetry_from_sid=
     list_needs   # again: the lists of packages may be new
     if [ ${#packages[@]} -gt 0 ]; then
         echo "setup: installing with apt-get:"
@@ -290,7 +309,4 @@ if [ -n "$node_driver_from_npm" ]; then
     have_node_pg || { echo "setup: node does not find node-postgres" >&2; exit 1; }
 fi
 
-case $what in
-    bench) bench/node/install.sh ;;
-    web | dashboard) get_dashboard_packages ;;
-esac
+get_the_rest

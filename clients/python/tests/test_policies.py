@@ -119,6 +119,7 @@ class TracingTest(unittest.TestCase):
         self.assertEqual(tracing.with_context({"order": 1}, carrier), {"order": 1, **carrier})
         self.assertEqual(tracing.with_context({"traceparent": "mine"}, carrier), {"traceparent": "mine"})
         self.assertIsNone(tracing.with_context(None, {}))
+        self.assertEqual(tracing.with_context([1], carrier), [1])
 
     def test_what_is_no_context_is_none(self):
         self.assertEqual(tracing.context_of({"traceparent": 7, "tracestate": "a=b", "order": 1}), {"tracestate": "a=b"})

@@ -107,6 +107,5 @@ class Attempt:
             self.outcome = of_return(self.value, self.job.ended)
         else:
             self.outcome = of_error(error, self.job.cancelled, self.job.ended)
-            self.span.failed(error, self.outcome)
-        self.span.ended(self.outcome)
+        self.span.ended(self.outcome, error)
         return True   # what a handler throws is its job's

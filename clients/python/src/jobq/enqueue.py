@@ -150,9 +150,9 @@ def _check_names(given: Mapping[str, Any], like: Any) -> None:
             raise TypeError(f"a{like.__name__}() got an unexpected keyword argument {name!r}")
 
 
-def _one_queue(specs: Sequence[Mapping[str, Any]]) -> str:
+def _one_queue(specs: Sequence[Mapping[str, Any]]) -> Optional[str]:
     queues = {str(spec.get("queue", "default")) for spec in specs}
-    return queues.pop() if len(queues) == 1 else "(several)"
+    return queues.pop() if len(queues) == 1 else None
 
 
 def _enqueued(rows: Iterable[Any]) -> List[Enqueued]:

@@ -8,16 +8,18 @@ from typing import Any, Dict, Iterator, Mapping, Optional
 
 from .job import BaseJob
 from .options import Options
-from .outcome import COMPLETE, FAIL, NOTHING, Outcome, is_failure
+from .outcome import COMPLETE, FAIL, RELEASE, SNOOZE, VERIFY, Outcome, is_failure
 
 try:
     from opentelemetry import trace
+    from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:
     trace = None
 
 SYSTEM = "jobq"
 KEYS = ("traceparent", "tracestate")
+OUTCOMES = {COMPLETE: "completed", FAIL: "failed", SNOOZE: "snoozed", RELEASE: "released"}
 
 
 def context_of(metadata: Optional[Mapping[str, Any]]) -> Dict[str, str]:
@@ -28,26 +30,30 @@ def context_of(metadata: Optional[Mapping[str, Any]]) -> Dict[str, str]:
 
 
 def with_context(metadata: Optional[Mapping[str, Any]], carrier: Mapping[str, str]) -> Optional[Mapping[str, Any]]:
-    """The caller's own keys win."""
-    if not carrier or metadata is not None and "traceparent" in metadata:
+    """The caller's own keys win. What is no object has no place for it."""
+    if not carrier or metadata is not None and (not isinstance(metadata, Mapping) or "traceparent" in metadata):
         return metadata
     return {**carrier, **(metadata or {})}
 
 
 @contextlib.contextmanager
-def sending(queue: str, count: Optional[int] = None) -> Iterator["Sending"]:
-    """A span of an enqueue, within another one only: nobody wants a trace of a lonely INSERT."""
+def sending(queue: Optional[str], count: Optional[int] = None) -> Iterator["Sending"]:
+    """A span of an enqueue, within another one only: nobody wants a trace of a lonely INSERT. queue: None for several."""
     if trace is None or not trace.get_current_span().get_span_context().is_valid:
         yield Sending({}, None)
         return
-    attributes: Dict[str, Any] = {"messaging.system": SYSTEM, "messaging.destination.name": queue,
-                                  "messaging.operation.type": "send", "messaging.operation.name": "send"}
+    attributes = _attributes("send", queue)
     if count is not None:
         attributes["messaging.batch.message_count"] = count
-    with trace.get_tracer("jobq").start_as_current_span(f"send {queue}", kind=trace.SpanKind.PRODUCER, attributes=attributes) as span:
+    name = "send" if queue is None else f"send {queue}"
+    with trace.get_tracer("jobq").start_as_current_span(name, kind=trace.SpanKind.PRODUCER, attributes=attributes) as span:
         carrier: Dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier)
-        yield Sending(carrier, span)
+        try:
+            yield Sending(carrier, span)
+        except BaseException as error:   # which the API records
+            _set_error_type(span, error)
+            raise
 
 
 class Sending:
@@ -65,18 +71,34 @@ class Span:
     def __init__(self, span: Any = None) -> None:
         self.span = span
 
-    def failed(self, error: BaseException, ended: Outcome) -> None:
-        if self.span is not None and is_failure(error) and ended.what == FAIL:
-            self.span.record_exception(error)
-            self.span.set_attribute("error.type", type(error).__qualname__)
-
-    def ended(self, ended: Outcome) -> None:
+    def ended(self, outcome: Outcome, error: Optional[BaseException]) -> None:
+        """error: what the handler has thrown."""
         if self.span is None:
             return
-        name = {COMPLETE: "completed", FAIL: "failed"}.get(ended.what, ended.what)
-        self.span.set_attribute("jobq.outcome", ended.text if ended.what == NOTHING else name)
-        if ended.what == FAIL:
-            self.span.set_status(trace.StatusCode.ERROR, ended.text)
+        failed = outcome.what == FAIL and (error is None or is_failure(error))
+        self.span.set_attribute("jobq.outcome", _name(outcome, failed))
+        if failed:
+            cause = ValueError(outcome.text) if error is None else error
+            self.span.record_exception(cause)
+            _set_error_type(self.span, cause)
+            self.span.set_status(trace.StatusCode.ERROR, outcome.text)
+
+
+def _name(outcome: Outcome, failed: bool) -> str:
+    if outcome.what == FAIL and not failed:
+        return "cancelled"
+    if outcome.what == VERIFY:   # in a transaction of the caller's, which the handler is done with
+        return "uncertain" if outcome.text else "completed"
+    return OUTCOMES.get(outcome.what, outcome.text)
+
+
+def _set_error_type(span: Any, error: BaseException) -> None:
+    span.set_attribute("error.type", type(error).__qualname__)
+
+
+def _attributes(operation: str, queue: Optional[str]) -> Dict[str, Any]:
+    destination = {} if queue is None else {"messaging.destination.name": queue}
+    return {"messaging.system": SYSTEM, **destination, "messaging.operation.type": operation, "messaging.operation.name": operation}
 
 
 class Tracer:
@@ -88,19 +110,17 @@ class Tracer:
         if trace is None:
             yield Span()
             return
-        links, parent = [], None
+        links, parent = [], Context()   # of its own, whatever its thread or task has inherited
         carrier = context_of(job.metadata)
         if carrier:
-            parent = TraceContextTextMapPropagator().extract(carrier)
-            producer = trace.get_current_span(parent).get_span_context()
+            sent = TraceContextTextMapPropagator().extract(carrier, Context())
+            producer = trace.get_current_span(sent).get_span_context()
             if producer.is_valid:
                 links = [trace.Link(producer)]
-        attributes = {
-            "messaging.system": SYSTEM, "messaging.destination.name": job.queue, "messaging.operation.type": "process",
-            "messaging.operation.name": "process", "messaging.message.id": str(job.id), "messaging.client.id": options.worker_id,
-            "jobq.kind": job.kind, "jobq.attempt": job.attempt,
-        }
+                parent = sent if self.as_child else parent
+        attributes = {**_attributes("process", job.queue), "messaging.message.id": str(job.id),
+                      "messaging.client.id": options.worker_id, "jobq.kind": job.kind, "jobq.attempt": job.attempt}
         with trace.get_tracer("jobq").start_as_current_span(
-                f"process {job.queue}", context=parent if self.as_child else None, kind=trace.SpanKind.CONSUMER, links=links,
+                f"process {job.queue}", context=parent, kind=trace.SpanKind.CONSUMER, links=links,
                 attributes=attributes, record_exception=False, set_status_on_exception=False) as span:
             yield Span(span)
