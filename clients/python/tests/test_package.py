@@ -31,6 +31,7 @@ class PackageTest(unittest.TestCase):
             self.assertRegex(" ".join(names), r"^jobq-[0-9.]+-py3-none-any\.whl jobq-[0-9.]+\.tar\.gz$")
             shutil.unpack_archive(made / names[0], target, "zip")
             self.assertTrue((target / "jobq" / "py.typed").exists())
+            self.assertTrue(list(target.glob("jobq-*.dist-info/**/LICENSE")))
             environment = {**os.environ, "PYTHONPATH": str(target)}
             said = subprocess.run([sys.executable, "-c", TYPES], cwd=target, env=environment, check=True, capture_output=True, text=True)
             self.assertTrue(said.stdout.startswith(str(target.resolve())) or said.stdout.startswith(str(target)), said.stdout)
