@@ -50,6 +50,16 @@ def deaf(job)
   { "gate" => gate }
 end
 
+def wait(job)
+  watch(job) do |eye|
+    job.pause(0.1) until eye.open?(job.payload["gate"])
+  rescue Jobq::Stop
+    eye.tell(job, job.cancelled.to_s)
+    raise
+  end
+  { "gate" => job.payload["gate"] }
+end
+
 def effect(job, connection, name)
   connection.rows(EFFECT, job.id.to_s, job.attempt.to_s, name)
 end
@@ -69,14 +79,13 @@ HANDLERS = {
     end
     { "snoozed" => true }
   end,
-  "wait" => lambda do |job|
-    watch(job) do |eye|
-      job.pause(0.1) until eye.open?(job.payload["gate"])
-    rescue Jobq::Stop
-      eye.tell(job, job.cancelled.to_s)
-      raise
-    end
-    { "gate" => job.payload["gate"] }
+  "wait" => ->(job) { wait(job) },
+  "garbage" => lambda do |job|
+    raise ArgumentError, "bad \xff\0 bytes" if job.payload["in"] == "error"
+    next "\0" if job.payload["in"] == "result"
+
+    job.set_progress("\0")
+    wait(job)
   end,
   "deaf" => ->(job) { deaf(job) },
   "sleep" => lambda do |job|

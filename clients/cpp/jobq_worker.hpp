@@ -39,6 +39,27 @@ inline double seconds_since(Clock::time_point moment) { return std::chrono::dura
 inline void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 inline const char *or_null(const Text &text) { return text ? text->c_str() : nullptr; }
 
+// The message as the server takes it: what is no UTF-8 becomes a question mark. It ends before a NUL.
+inline std::string as_text(const std::string &message)
+{
+    std::string text;
+    const auto byte = [&message](size_t at) { return at < message.size() ? static_cast<unsigned char>(message[at]) : 0U; };
+    for (size_t at = 0; at < message.size() && byte(at) != 0;) {
+        const unsigned first = byte(at), second = byte(at + 1);
+        size_t length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+        for (size_t ahead = 1; ahead < length; ++ahead)
+            if ((byte(at + ahead) & 0xC0) != 0x80)
+                length = 0;
+        // Longer than need be, halves of surrogate pairs, beyond Unicode.
+        if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second >= 0xA0) || (first == 0xF0 && second < 0x90) ||
+            (first == 0xF4 && second >= 0x90))
+            length = 0;
+        text += length == 0 ? "?" : message.substr(at, length);
+        at += std::max<size_t>(length, 1);
+    }
+    return text;
+}
+
 struct OptionError : std::invalid_argument {
     using std::invalid_argument::invalid_argument;
 };
@@ -598,7 +619,7 @@ private:
 
     void fail(Job &job, const Fail &error)
     {
-        const std::string message(error.what());    // ends before a NUL
+        const std::string message = as_text(error.what());
         say("job " + std::to_string(job.id) + " of kind " + job.kind + ", attempt " + std::to_string(job.attempt) + ", has failed: " + message);
         const Text retry_in = span(error.retry_in);
         report(job, "SELECT jobq_fail($1, $2, $3, $4::interval, $5::boolean) IS NOT NULL", message, or_null(retry_in),

@@ -78,6 +78,17 @@ Text waits(Job &job)
     return job.payload;
 }
 
+Text garbage(Job &job)
+{
+    const Text where = Eye(job).of("in"), refused = "\"\\u0000\"";
+    if (where == Text("error"))
+        throw std::runtime_error("bad \xff bytes");
+    if (where == Text("result"))
+        return refused;
+    job.set_progress(*refused);
+    return waits(job);
+}
+
 Text transfer(Job &job)
 {
     deaf(job);
@@ -144,6 +155,7 @@ void add_handlers(jobq::Worker &worker)
     });
     worker.handle("transfer", transfer);
     worker.handle("steps", steps);
+    worker.handle("garbage", garbage);
     worker.handle("poison", [](Job &job) {
         Eye(job).tell("started");
         kill(getpid(), SIGKILL);

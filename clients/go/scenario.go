@@ -14,11 +14,11 @@ import (
 )
 
 type payload struct {
-	Message, Gate, Before string
-	Error                 *string
-	Times, Steps          int
-	Delay, Seconds        float64
-	Names                 []string
+	Message, Gate, Before, In string
+	Error                     *string
+	Times, Steps              int
+	Delay, Seconds            float64
+	Names                     []string
 }
 
 func of(job *Job) (p payload) {
@@ -84,6 +84,16 @@ func deaf(_ context.Context, job *Job) (interface{}, error) {
 	return object{"gate": of(job).Gate}, e.await(context.Background(), of(job).Gate)
 }
 
+func waits(ctx context.Context, job *Job) (interface{}, error) {
+	e := &eye{job: job}
+	e.tell("started")
+	if err := e.await(ctx, of(job).Gate); err != nil {
+		e.tell(job.Reason())
+		return nil, err
+	}
+	return object{"gate": of(job).Gate}, nil
+}
+
 var handlers = map[string]Handler{
 	"echo": func(_ context.Context, job *Job) (interface{}, error) { return job.Payload, nil },
 	"fail": func(_ context.Context, job *Job) (interface{}, error) {
@@ -104,15 +114,7 @@ var handlers = map[string]Handler{
 		}
 		return nil, &Snooze{Delay: time.Duration(of(job).Delay * float64(time.Second))}
 	},
-	"wait": func(ctx context.Context, job *Job) (interface{}, error) {
-		e := &eye{job: job}
-		e.tell("started")
-		if err := e.await(ctx, of(job).Gate); err != nil {
-			e.tell(job.Reason())
-			return nil, err
-		}
-		return object{"gate": of(job).Gate}, nil
-	},
+	"wait": waits,
 	"deaf": deaf,
 	"sleep": func(_ context.Context, job *Job) (interface{}, error) {
 		(&eye{job: job}).tell("started")
@@ -163,6 +165,18 @@ var handlers = map[string]Handler{
 			results = append(results, result)
 		}
 		return results, nil
+	},
+	"garbage": func(ctx context.Context, job *Job) (interface{}, error) {
+		switch of(job).In {
+		case "error":
+			return nil, errors.New("bad \xff\x00 bytes")
+		case "result":
+			return "\x00", nil
+		}
+		if err := job.SetProgress("\x00"); err != nil {
+			return nil, err
+		}
+		return waits(ctx, job)
 	},
 	"poison": func(_ context.Context, job *Job) (interface{}, error) {
 		(&eye{job: job}).tell("started")

@@ -550,7 +550,7 @@ public final class JobqWorker {
                         heard(job, onBeats(conn -> {
                             String progress = job.newProgress;
                             if (job.reporting) return "held";   // a report takes it along
-                            String state = one(conn, "SELECT jobq_heartbeat(?, ?, ?::jsonb)", job.id, job.lease, progress);
+                            String state = heartbeatWithProgress(conn, job, progress);
                             if (progress.equals(job.newProgress)) job.newProgress = null;
                             return state;
                         }));
@@ -565,6 +565,17 @@ public final class JobqWorker {
                 say("heartbeats were refused: " + error.getMessage());
                 rest(1000);
             }
+        }
+    }
+
+    /** What is refused of it is said once, and no reason to be silent. */
+    private String heartbeatWithProgress(Connection conn, Job job, String progress) throws SQLException {
+        try {
+            return one(conn, "SELECT jobq_heartbeat(?, ?, ?::jsonb)", job.id, job.lease, progress);
+        } catch (SQLException error) {
+            if (isBroken(conn, error)) throw error;
+            say("progress of job " + job.id + " was refused: " + error.getMessage());
+            return one(conn, "SELECT jobq_heartbeat(?, ?)", job.id, job.lease);
         }
     }
 

@@ -102,6 +102,14 @@ public final class Scenario {
         return job.payload;
     }
 
+    static String garbage(JobqWorker.Job job) throws InterruptedException {
+        String where = new Eye(job).of("->> 'in'"), refused = "\"\\u0000\"";
+        if (where.equals("error")) throw new IllegalStateException("bad \ud800\0 bytes");
+        if (where.equals("result")) return refused;
+        job.setProgress(refused);
+        return waits(job);
+    }
+
     static String steps(JobqWorker.Job job) throws Exception {
         Eye eye = new Eye(job);
         eye.tell("started");
@@ -162,6 +170,7 @@ public final class Scenario {
             });
             worker.handle("transfer", Scenario::transfer);
             worker.handle("steps", Scenario::steps);
+            worker.handle("garbage", Scenario::garbage);
             worker.handle("poison", job -> {
                 new Eye(job).tell("started");
                 new ProcessBuilder("kill", "-KILL", String.valueOf(ProcessHandle.current().pid())).start().waitFor();

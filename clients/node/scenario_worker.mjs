@@ -99,6 +99,12 @@ const handlers = {
         }
         return results;
     },
+    garbage(job) {
+        if (job.payload.in === 'error') throw new Error('bad \ud800\0 bytes');
+        if (job.payload.in === 'result') return '\0';
+        job.setProgress('\0');
+        return waits(true)(job);
+    },
     async poison(job) {
         await tell(job, 'started');
         process.kill(process.pid, 'SIGKILL');

@@ -212,8 +212,10 @@ sub begin
         $SIG{$_} = 'DEFAULT' for qw(TERM INT);
         my $parent = getppid;
         $self->{$_} and $self->{$_}{InactiveDestroy} = 1 for qw(claims beats);
-        JobqWorker::Job->new($row, $writer, $parent)->run($self->{handlers}{ $row->{kind} });
-        _exit(0);
+        # Whatever happens, it must not go on as its parent does.
+        my $ended = eval { JobqWorker::Job->new($row, $writer, $parent)->run($self->{handlers}{ $row->{kind} }); 1 };
+        $self->say_it("job $row->{id}: $@") if !$ended;
+        _exit($ended ? 0 : 1);
     }
     close $writer;
     $reader->blocking(0);
@@ -330,7 +332,7 @@ sub report
             defined $outcome->{retry_in} ? "$outcome->{retry_in} s" : undef, $outcome->{final} ? 'f' : 't');
     my $state = eval { $self->beats(sub {
         my ($dbh) = @_;
-        one($dbh, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', @$job{qw(id lease)}, $job->{progress_new}) if defined $job->{progress_new};
+        $self->report_progress($dbh, $job) if defined $job->{progress_new};
         $job->{tries}++;
         return 'finished' if one($dbh, $statement, @$job{qw(id lease)}, @values);
         # Perhaps an earlier try has arrived, whose answer was lost.
@@ -350,6 +352,20 @@ sub report
     return;
 }
 
+# Progress that is refused is none.
+sub report_progress
+{
+    my ($self, $dbh, $job) = @_;
+    if (!eval { one($dbh, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', @$job{qw(id lease progress_new)}); 1 })
+    {
+        my $error = $@;
+        die $error if is_broken($dbh);
+        $self->say_it("progress of job $job->{id} was refused: $error");
+    }
+    delete $job->{progress_new};
+    return;
+}
+
 # ---- a job, in the process of its handler
 
 package JobqWorker::Job;
@@ -358,14 +374,15 @@ sub new
 {
     my ($class, $row, $writer, $parent) = @_;
     my %job = map { $_ => $row->{$_} } qw(id lease kind attempt);
-    $job{$_} = defined $row->{$_} ? $json->decode($row->{$_}) : undef for qw(payload progress metadata);
-    return bless { %job, writer => $writer, parent => $parent }, $class;
+    return bless { %job, texts => $row, writer => $writer, parent => $parent }, $class;
 }
 
 sub tell_parent
 {
     my ($self, $said) = @_;
-    my $line = JSON::PP->new->utf8->encode($said) . "\n";
+    my $line = JSON::PP->new->encode($said) . "\n";
+    $line =~ s/[\x{d800}-\x{dfff}]/\x{fffd}/g;    # halves of surrogate pairs are no text
+    utf8::encode($line);
     while (length $line)
     {
         my $count = syswrite $self->{writer}, $line;
@@ -443,7 +460,8 @@ sub run
     my $stopped = sub { my ($reason) = @_; return sub { $self->{cancelled} = $reason; }; };
     local @SIG{qw(USR1 USR2 TERM)} = map { $stopped->($_) } qw(cancel lost stopping);
     my ($value, $outcome);
-    if (eval { $value = $handler->($self); $outcome = { what => 'complete', result => defined $value ? $json->encode($value) : undef }; 1 })
+    my $read = sub { $self->{$_} = defined $self->{texts}{$_} ? $json->decode($self->{texts}{$_}) : undef for qw(payload progress metadata) };
+    if (eval { $read->(); $value = $handler->($self); $outcome = { what => 'complete', result => defined $value ? $json->encode($value) : undef }; 1 })
     {
         # as it says
     }

@@ -52,6 +52,15 @@ sub waits
     return { gate => $job->{payload}{gate} };
 }
 
+sub garbage
+{
+    my ($job) = @_;
+    die "bad \x{d800}\xff\0 bytes\n" if $job->{payload}{in} eq 'error';
+    return "\0" if $job->{payload}{in} eq 'result';
+    $job->set_progress("\0");
+    return waits($job);
+}
+
 my %handlers = (
     echo => sub { return $_[0]{payload} },
     fail => sub {
@@ -97,6 +106,7 @@ my %handlers = (
         }
         return \@results;
     },
+    garbage => \&garbage,
     poison => sub { my ($job) = @_; tell_it($job, 'started'); kill KILL => $job->{parent}; return },
 );
 

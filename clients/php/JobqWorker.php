@@ -42,6 +42,8 @@ class JobqNothing extends Error
 
 final class JobqSql
 {
+    public const DEPTH = 100000;   // of JSON; the server's own limit is lower
+
     /** By PGHOST and the like. */
     public static function connect(): PDO
     {
@@ -74,7 +76,27 @@ final class JobqSql
 
     public static function json(mixed $value): string
     {
-        return json_encode($value, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION);
+        $how = JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION;
+        return json_encode($value, $how, self::DEPTH);
+    }
+
+    public static function read(?string $text): mixed
+    {
+        return $text === null ? null : json_decode($text, true, self::DEPTH, JSON_THROW_ON_ERROR);
+    }
+
+    /** A heartbeat; progress that is refused is none. */
+    public static function heartbeat(PDO $pdo, object $job): string
+    {
+        try {
+            return self::one($pdo, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', [$job->id, $job->lease, $job->progress]);
+        } catch (PDOException $error) {
+            if (self::isBroken($error)) {
+                throw $error;
+            }
+            fwrite(STDERR, "progress of job {$job->id} was refused: " . trim($error->getMessage()) . "\n");
+            return self::one($pdo, 'SELECT jobq_heartbeat(?, ?)', [$job->id, $job->lease]);
+        }
     }
 
     public static function list(array $values): string
@@ -89,6 +111,7 @@ final class JobqJob
     public readonly int $id, $lease, $attempt;
     public readonly string $kind, $payloadText;
     public readonly mixed $payload, $progress, $metadata;
+    private array $texts;
     private ?string $reason = null;
     private ?PDO $pdo = null;
 
@@ -99,9 +122,7 @@ final class JobqJob
         }
         $this->kind = $row['kind'];
         $this->payloadText = $row['payload'];
-        foreach (['payload', 'progress', 'metadata'] as $name) {
-            $this->$name = $row[$name] === null ? null : json_decode($row[$name], true, 512, JSON_THROW_ON_ERROR);
-        }
+        $this->texts = ['payload' => $row['payload'], 'progress' => $row['progress'], 'metadata' => $row['metadata']];
     }
 
     /** Goes out with a heartbeat, within about a second. */
@@ -144,16 +165,16 @@ final class JobqJob
     {
         $row = JobqSql::rows($this->pdo(), 'SELECT state, result FROM jobq_step(?, ?, ?)', [$this->id, $this->lease, $name])[0];
         if ($row['state'] === 'done') {
-            return $row['result'] === null ? null : json_decode($row['result'], true);
+            return JobqSql::read($row['result']);
         }
         if ($row['state'] !== 'run') {
             throw new JobqStop($row['state']);
         }
-        return json_decode($this->transaction(fn (PDO $pdo) => JobqSql::one(
+        return JobqSql::read($this->transaction(fn (PDO $pdo) => JobqSql::one(
             $pdo,
             'SELECT result FROM jobq_step_done(?, ?, ?, ?::jsonb)',
             [$this->id, $this->lease, $name, JobqSql::json($function($pdo))]
-        )), true);
+        )));
     }
 
     /** The payload of a signal, for which no worker waits. */
@@ -161,7 +182,7 @@ final class JobqJob
     {
         $row = JobqSql::rows($this->pdo(), 'SELECT state, payload FROM jobq_await(?, ?, ?)', [$this->id, $this->lease, $event])[0];
         return match ($row['state']) {
-            'ready' => $row['payload'] === null ? null : json_decode($row['payload'], true),
+            'ready' => JobqSql::read($row['payload']),
             'waiting' => throw new JobqNothing(),
             default => throw new JobqStop($row['state'] === 'lost' ? 'lost' : 'cancel'),
         };
@@ -193,6 +214,9 @@ final class JobqJob
             });
         }
         try {
+            foreach ($this->texts as $name => $text) {
+                $this->$name = JobqSql::read($text);
+            }
             $value = $handler($this);
             $outcome = ['what' => 'complete', 'result' => $value === null ? null : JobqSql::json($value)];
         } catch (JobqNothing) {
@@ -507,7 +531,7 @@ final class JobqWorker
         try {
             foreach ($live as $job) {
                 if ($job->progress !== null && $now - $job->beatAt > 0.5) {
-                    $state = $this->beats(fn (PDO $pdo) => JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', [$job->id, $job->lease, $job->progress]));
+                    $state = $this->beats(fn (PDO $pdo) => JobqSql::heartbeat($pdo, $job));
                     if ($state !== null) {
                         $job->progress = null;
                         $this->heard($job, $state);
@@ -561,7 +585,8 @@ final class JobqWorker
         try {
             $state = $this->beats(function (PDO $pdo) use ($job, $lease, $statement, $values) {
                 if ($job->progress !== null) {
-                    JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', [...$lease, $job->progress]);
+                    JobqSql::heartbeat($pdo, $job);
+                    $job->progress = null;
                 }
                 $job->tries++;
                 if (JobqSql::one($pdo, $statement, [...$lease, ...$values])) {

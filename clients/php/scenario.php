@@ -49,7 +49,7 @@ function deaf(JobqJob $job): array
 }
 
 $handlers = [
-    'echo' => fn (JobqJob $job) => json_decode($job->payloadText),
+    'echo' => fn (JobqJob $job) => json_decode($job->payloadText, false, JobqSql::DEPTH),
     'fail' => fn (JobqJob $job) => $job->attempt <= $job->payload['times']
         ? throw new RuntimeException($job->payload['message']) : ['attempt' => $job->attempt],
     'reject' => fn (JobqJob $job) => throw new JobqFail($job->payload['message'], final: true),
@@ -110,6 +110,16 @@ $handlers = [
             });
         }
         return $results;
+    },
+    'garbage' => function (JobqJob $job) use (&$handlers) {
+        if ($job->payload['in'] === 'error') {
+            throw new RuntimeException("bad \xff\0 bytes");
+        }
+        if ($job->payload['in'] === 'result') {
+            return "\0";
+        }
+        $job->setProgress("\0");
+        return $handlers['wait']($job);
     },
     'poison' => function (JobqJob $job) {
         tell($job, 'started');

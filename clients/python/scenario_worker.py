@@ -59,6 +59,15 @@ def snooze_once(job):
     return {"snoozed": True}
 
 
+def garbage_in(job, where):
+    """Whether that is where it is to be."""
+    if job.payload["in"] == "error":
+        raise ValueError("bad \udcff\0 bytes")
+    if job.payload["in"] == "progress":
+        job.set_progress("\0")
+    return job.payload["in"] == where
+
+
 # ---- plain functions
 
 def echo(job):
@@ -130,13 +139,17 @@ def steps(job):
     return results
 
 
+def garbage(job):
+    return "\0" if garbage_in(job, "result") else wait(job)
+
+
 def poison(job):
     Eye().tell(job, "started")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 HANDLERS = {"echo": echo, "fail": raise_if_early, "reject": reject, "snooze": snooze_once, "wait": wait, "deaf": deaf, "sleep": sleep,
-            "progress": progress, "transfer": transfer, "steps": steps, "poison": poison}
+            "progress": progress, "transfer": transfer, "steps": steps, "garbage": garbage, "poison": poison}
 
 
 # ---- coroutines: what is other with them
@@ -210,6 +223,10 @@ async def async_steps(job):
     return results
 
 
+async def async_garbage(job):
+    return "\0" if garbage_in(job, "result") else await async_wait(job)
+
+
 def coroutine(function):
     async def handler(job):
         return function(job)
@@ -217,7 +234,8 @@ def coroutine(function):
 
 
 ASYNC_HANDLERS = {**{kind: coroutine(function) for kind, function in HANDLERS.items()}, "wait": async_wait, "deaf": async_deaf,
-                  "sleep": async_sleep, "progress": async_progress, "transfer": async_transfer, "steps": async_steps}
+                  "sleep": async_sleep, "progress": async_progress, "transfer": async_transfer, "steps": async_steps,
+                  "garbage": async_garbage}
 
 
 def main():

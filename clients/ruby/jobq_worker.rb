@@ -58,6 +58,14 @@ module Jobq
     error.respond_to?(:result) && error.result ? error.result.error_field(PG::Result::PG_DIAG_SQLSTATE) : nil
   end
 
+  def self.json(value)
+    JSON.generate(value, max_nesting: 0)
+  end
+
+  def self.read(text)
+    text && JSON.parse(text, max_nesting: 0)
+  end
+
   # What a handler is given.
   class Job
     attr_reader :id, :lease, :kind, :payload, :attempt, :progress, :metadata, :cancelled
@@ -69,11 +77,17 @@ module Jobq
       @lease = row['lease'].to_i
       @kind = row['kind']
       @attempt = row['attempt'].to_i
-      @payload, @progress, @metadata = %w[payload progress metadata].map { |name| row[name] && JSON.parse(row[name]) }
+      @texts = row.slice('payload', 'progress', 'metadata')
       @heartbeat_seconds = row['heartbeat_seconds'].to_f
       @beat_at = Jobq::Worker.now
       @mutex = Mutex.new
       @stopped = ConditionVariable.new
+    end
+
+    # By the handler's thread: whatever the parser says of them is its job's.
+    def read
+      @payload, @progress, @metadata = @texts.values.map { |text| Jobq.read(text) }
+      self
     end
 
     def interval(*others)
@@ -82,7 +96,7 @@ module Jobq
 
     # Goes out with a heartbeat, within about a second.
     def report_progress(value)
-      @new_progress = JSON.generate(value)
+      @new_progress = Jobq.json(value)
     end
 
     # Raises Stop when the handler should stop.
@@ -117,7 +131,7 @@ module Jobq
     def completing
       believing_loss do
         connection.transaction do |conn|
-          result = JSON.generate(yield(conn))
+          result = Jobq.json(yield(conn))
           conn.exec_params('SELECT jobq_complete($1, $2, $3::jsonb, must_hold => true)', [id, lease, result])
         end
       end
@@ -128,14 +142,14 @@ module Jobq
     # Calls the block once, however often the job is tried: what it writes is committed with what it returns.
     def step(name)
       state, result = connection.exec_params('SELECT state, result FROM jobq_step($1, $2, $3)', [id, lease, name]).values.first
-      return result && JSON.parse(result) if state == 'done'
+      return Jobq.read(result) if state == 'done'
 
       gone(state) unless state == 'run'
       believing_loss do
         connection.transaction do |conn|
-          value = JSON.generate(yield(conn))
+          value = Jobq.json(yield(conn))
           saved = conn.exec_params('SELECT result FROM jobq_step_done($1, $2, $3, $4::jsonb)', [id, lease, name, value])
-          JSON.parse(saved.getvalue(0, 0))
+          Jobq.read(saved.getvalue(0, 0))
         end
       end
     end
@@ -146,7 +160,7 @@ module Jobq
       raise Waiting if state == 'waiting'
 
       gone(state) unless state == 'ready'
-      payload && JSON.parse(payload)
+      Jobq.read(payload)
     end
 
     private
@@ -344,7 +358,7 @@ module Jobq
           @claims ||= connect
           claim(room)
           pause = 0.1
-        rescue PG::Error => e
+        rescue StandardError => e
           unless broken?(@claims, e)
             @failure = e
             say "the claim was refused: #{e.message.strip}"
@@ -394,8 +408,8 @@ module Jobq
     end
 
     def call(job)
-      value = @handlers.fetch(job.kind).call(job)
-      [value.nil? ? nil : JSON.generate(value), nil]
+      value = @handlers.fetch(job.kind).call(job.read)
+      [value.nil? ? nil : Jobq.json(value), nil]
     rescue Exception => e # rubocop:disable Lint/RescueException
       [nil, e]
     ensure
@@ -482,6 +496,11 @@ module Jobq
         state = conn.exec_params('SELECT jobq_heartbeat($1, $2, $3::jsonb)', [job.id, job.lease, progress]).getvalue(0, 0)
         job.new_progress = nil if job.new_progress.equal?(progress)
         heard(job, state)
+      rescue PG::Error => e
+        raise if broken?(conn, e)
+
+        job.new_progress = nil if job.new_progress.equal?(progress)
+        say "progress of job #{job.id} was refused: #{e.message.strip}"
       end
     end
 

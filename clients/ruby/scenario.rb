@@ -51,6 +51,14 @@ rescue Jobq::Stop => e
   raise
 end
 
+def garbage(job)
+  raise "bad \xff\0 bytes" if job.payload['in'] == 'error'
+  return "\0" if job.payload['in'] == 'result'
+
+  job.report_progress("\0")
+  wait(job)
+end
+
 def steps(job)
   eye = Eye.new(job)
   eye.tell('started')
@@ -85,6 +93,7 @@ begin
     raise Jobq::Snooze, job.payload['delay']
   end
   worker.handle('wait') { |job| wait(job) }
+  worker.handle('garbage') { |job| garbage(job) }
   worker.handle('deaf') { |job| deaf(job) }
   worker.handle('sleep') do |job|
     Eye.new(job).tell('started')

@@ -89,6 +89,17 @@ elif DEFECT == "cuts_payloads":
                                             if isinstance(value, dict) else value)
 elif DEFECT == "reports_anything":
     outcome.as_json = lambda value: "true"
+elif DEFECT == "reads_all_at_once":
+    core.set_json_loads = lambda *_: None
+elif DEFECT == "repeats_refused_progress":
+    # Nobody is told of an error, the next round tries again.
+    with_progress = core.Core._heartbeat_with_progress
+
+    def insist(self, one):
+        one.progress_is_new = not with_progress(self, one)
+        return True
+
+    core.Core._heartbeat_with_progress = insist
 else:
     sys.exit(f"planted.py: no such defect: {DEFECT}")
 

@@ -33,6 +33,8 @@ DEFECTS = {
     "any_option": "errors",
     "cuts_payloads": "large",
     "reports_anything": "echo",
+    "reads_all_at_once": "unreadable",
+    "repeats_refused_progress": "refused",
 }
 
 

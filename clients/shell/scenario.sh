@@ -66,4 +66,11 @@ handle_steps() {
     done
     echo "[$results]"
 }
+handle_garbage() {
+    case $(of_payload "->> 'in'") in
+        error) printf 'bad \377\0 bytes' >&2; return 1 ;;
+        result) echo '"\u0000"' ;;
+        *) progress '"\u0000"'; handle_wait ;;
+    esac
+}
 handle_poison() { tell started; kill -KILL $$; }

@@ -87,7 +87,7 @@ COMMIT;" || exit 1
 
 # Beside the handler. $$ is the worker: when that was killed nobody will report on the job, so all of it ends.
 heartbeats() {  # interval of the lease, process group of the handler
-    local interval=$1 answer progress
+    local interval=$1 answer status
     [ -z "$heartbeat_interval" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_interval" 'BEGIN { print a < b ? a : b }')
     [ -z "$heartbeat_timeout" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_timeout" 'BEGIN { print a < b / 3 ? a : b / 3 }')
     local next
@@ -96,15 +96,21 @@ heartbeats() {  # interval of the lease, process group of the handler
     while sleep 0.1; do
         tenths=$((tenths + 1))
         kill -0 $$ 2>/dev/null || { kill -KILL -- "-$2"; return; }
-        progress=
         if [ -e "$JOB_DIR/progress" ]; then
             mv "$JOB_DIR/progress" "$JOB_DIR/progress.sent"
-            progress=$(cat "$JOB_DIR/progress.sent")
         elif [ $tenths -lt "$next" ]; then
             continue
         fi
-        if ! answer=$(sql job="$JOB_ID" lease="$JOB_LEASE" progress="$progress" \
-            <<<"SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)" 2>"$JOB_DIR/heartbeat.error"); then
+        status=0
+        answer=$(sql job="$JOB_ID" lease="$JOB_LEASE" 2>"$JOB_DIR/heartbeat.error" \
+            <<<"\\set progress \`cat '$JOB_DIR/progress.sent' 2>/dev/null || true\`
+SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)") || status=$?
+        if [ $status = 3 ] && [ -e "$JOB_DIR/progress.sent" ]; then
+            log "job $JOB_ID: progress was refused: $(head -c 300 "$JOB_DIR/heartbeat.error")"
+            rm "$JOB_DIR/progress.sent"
+            tenths=$next   # the heartbeat is still to come
+            continue
+        elif [ $status != 0 ]; then
             log "job $JOB_ID: heartbeat failed, trying again: $(head -c 300 "$JOB_DIR/heartbeat.error")"
             [ -e "$JOB_DIR/progress" ] || mv "$JOB_DIR/progress.sent" "$JOB_DIR/progress" 2>/dev/null
             continue

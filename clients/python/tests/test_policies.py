@@ -6,7 +6,7 @@ import unittest
 from datetime import datetime, timedelta, timezone
 
 from jobq import Cancelled, Fail, Lost, OptionError, Options, Release, Snooze, Stopping, Waiting, options_of_environment
-from jobq import connect, outcome, tracing
+from jobq import connect, outcome, statements, tracing
 from jobq.errors import is_lost_lease
 from jobq.hand import LAST_LOOK, LAST_REPORTS, Hand
 from jobq.job import BaseJob
@@ -52,8 +52,25 @@ class OutcomeTest(unittest.TestCase):
     def test_what_is_no_json_fails(self):
         circle = []
         circle.append(circle)
-        for value in (object(), float("nan"), {1, 2}, circle):
+        for value in (object(), float("nan"), {1, 2}, circle, "\ud800", {"\udcff": 1}):
             self.assertEqual(outcome.of_return(value, None).what, FAIL)
+        with self.assertRaises(ValueError):
+            make_job(1).set_progress("\ud800")
+
+    def test_delays_that_cannot_be_sent_are_the_handlers_error(self):
+        for delay in (float("nan"), float("inf"), -float("inf"), 1e300, 10 ** 400):
+            with self.subTest(delay=delay):
+                with self.assertRaisesRegex(ValueError, "delay"):
+                    Snooze(delay)
+                with self.assertRaisesRegex(ValueError, "retry_in"):
+                    Fail("no", retry_in=delay)
+        self.assertEqual([Snooze(delay).delay for delay in (0, 1.5, timedelta(days=1))], [0, 1.5, timedelta(days=1)])
+
+    def test_what_no_parser_reads_is_an_error_of_its_job(self):
+        for text in ("[" * 100000 + "]" * 100000, "7" * 100000, '"'):
+            with self.subTest(text=text[:10]), self.assertRaisesRegex(ValueError, "the job's payload cannot be read: "):
+                make_job(1, payload=statements.read_json(text)).must_be_readable()
+        make_job(1, payload=statements.read_json('{"a": [1]}')).must_be_readable()
 
     def test_errors(self):
         for error, reason, expected in (
@@ -126,9 +143,9 @@ class TracingTest(unittest.TestCase):
         self.assertEqual(tracing.context_of(["traceparent"]), {})
 
 
-def make_job(lease, heartbeat_seconds=20):
+def make_job(lease, heartbeat_seconds=20, payload=None):
     now = datetime.now(timezone.utc)
-    return BaseJob(dict(id=lease, lease=lease, queue="q", kind="k", payload={}, attempt=1, max_attempts=20, priority=0, version=0,
+    return BaseJob(dict(id=lease, lease=lease, queue="q", kind="k", payload=payload, attempt=1, max_attempts=20, priority=0, version=0,
                         run_at=now, created_at=now, progress=None, metadata=None, heartbeat_seconds=heartbeat_seconds))
 
 

@@ -215,7 +215,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span) as attempt:
-                    attempt.value = await self.handlers[job.kind](job)
+                    attempt.value = await self._handler_of(job)(job)
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer, or a cancellation before the handler has begun
             ended = outcome.of_error(error, job.cancelled, job.ended)

@@ -10,6 +10,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
 
 from . import connect, statements
 from .errors import LEASE_LOST
@@ -336,6 +337,7 @@ class _Line:
             log.warning("%s: no connection for %s, trying again: %s", core.options.worker_id, self.name, error)
             raise Broken() from error
         self.connection.add_notice_handler(self._notice)
+        set_json_loads(statements.read_json, self.connection)
         self.opened += 1
         if self.opened > 1:
             log.info("%s: connected again for %s", core.options.worker_id, self.name)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Optional, Union
 
 Delay = Union[int, float, timedelta]
+LONGEST = 1e12   # seconds: more than any interval of a job's
 
 
 class OptionError(ValueError):
@@ -17,6 +18,7 @@ class Fail(Exception):
 
     def __init__(self, message: str = "", *, retry_in: Optional[Delay] = None, retry: bool = True) -> None:
         super().__init__(message)
+        _check_delay("retry_in", retry_in)
         self.retry_in = retry_in
         self.retry = retry
 
@@ -26,11 +28,18 @@ class Snooze(Exception):
 
     def __init__(self, delay: Delay) -> None:
         super().__init__(f"snoozed for {delay}")
+        _check_delay("delay", delay)
         self.delay = delay
 
 
 class Release(Exception):
     """Not here: the job is given back at once, and the attempt is not counted."""
+
+
+def _check_delay(name: str, delay: Optional[Delay]) -> None:
+    """Where the handler throws it: a report with it could not be sent."""
+    if isinstance(delay, (int, float)) and not abs(delay) <= LONGEST:   # which is not a number is neither
+        raise ValueError(f"{name} must be a number of seconds; it is {delay!r}")
 
 
 # Those below are no Exception, so that an "except Exception" of a handler does not keep it from stopping.

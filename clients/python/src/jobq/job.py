@@ -34,6 +34,8 @@ class BaseJob:
         for name in ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at",
                      "created_at", "progress", "metadata"):
             setattr(self, name, row[name])
+        self._unreadable = next(((name, row[name].error) for name in ("payload", "progress", "metadata")
+                                 if isinstance(row[name], statements.Unreadable)), None)
         self.result: Any = None
         """What completing() completes it with."""
         self.cancelled: Optional[str] = None
@@ -54,6 +56,11 @@ class BaseJob:
 
     def __repr__(self) -> str:
         return f"<job {self.id} of kind {self.kind!r} in queue {self.queue!r}, attempt {self.attempt}>"
+
+    def must_be_readable(self) -> None:
+        if self._unreadable is not None:
+            name, error = self._unreadable
+            raise ValueError(f"the job's {name} cannot be read: {error}") from error
 
     def set_progress(self, value: Any) -> None:
         """Goes out with a heartbeat, within about a second; of several the last one. The next attempt finds it."""

@@ -54,8 +54,25 @@ def interval(delay: Optional[Union[Delay, str]]) -> Optional[Union[timedelta, st
 
 
 def as_json(value: Any) -> str:
-    """Raises TypeError or ValueError for what is no JSON."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    """Raises TypeError or ValueError for what is no JSON, half of a surrogate pair included."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text.encode()
+    return text
+
+
+class Unreadable:
+    """In the place of a value that its parser refuses: nested too deep, a number with thousands of digits."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def read_json(text: Union[str, bytes]) -> Any:
+    """Never throws: the rows beside it are read, too."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(error)
 
 
 def as_text(message: str) -> str:

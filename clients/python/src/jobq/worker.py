@@ -198,7 +198,7 @@ class Worker(BaseWorker[Handler]):
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span) as attempt:
-                    attempt.value = self.handlers[job.kind](job)
+                    attempt.value = self._handler_of(job)(job)
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer; the job must not hang
             ended = outcome.of_error(error, job.cancelled, job.ended)
