@@ -190,7 +190,7 @@ printf '%-10s %6s\n' enqueued "$enqueued" completed "$completed" retried "$retri
 echo
 status=0
 wrong() { echo "WRONG: $*"; status=1; }
-cmp -s reported expected || { wrong "results differ from sha256sum's"; diff reported expected | head; }
+cmp -s reported expected || { wrong "results differ from sha256sum's"; diff reported expected | head || true; }
 [ "$enqueued" = "$(wc -l <files)" ] && [ "$completed" = "$enqueued" ] || wrong "not every job was completed"
 [ "$lost" = 0 ] && [ "$twice" = 0 ] || wrong "jobs were lost or done twice"
 [ "$rescued" -gt 0 ] || wrong "no job of the killed worker was rescued"
