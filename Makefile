@@ -13,13 +13,14 @@
 # make bench: the benchmark (see docs/benchmarks.md). make profile: what a call costs in instructions, by callgrind.
 # make chaos, make ddl, make failover: load, and faults of every kind, a DBA at work or standbys that are promoted (see
 # test/chaos/README.md).
+# make cluster: shards and routers under load while they are killed, promoted, added and drained (see test/cluster/README.md).
 # make deb: the Debian package (PG=17: in a directory with the release that has it; TEST=1: and its tests in a clean one).
 # make dist: the zip for PGXN, and what becomes of it.
 # make upgrade: ALTER EXTENSION jobq UPDATE from every release, old and new libraries (see test/upgrade/README.md).
 # make monitoring: what monitoring/ has for Prometheus and Grafana, with Debian's Prometheus and exporters.
 # make release VERSION=1.0.0: freezes the install script, commits and tags (see CONTRIBUTING.md).
 
-script_goals = demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover deb dist site pg-upgrade upgrade release
+script_goals = demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover cluster deb dist site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These install what is missing, PostgreSQL included, and call make again for the build.
@@ -55,6 +56,8 @@ deb dist site:
 	@scripts/$@.sh
 chaos ddl failover:
 	@scripts/chaos.sh $@
+cluster:
+	@scripts/cluster.sh
 $(filter-out $(script_goals),$(MAKECMDGOALS)):
 	@$(MAKE) $@
 

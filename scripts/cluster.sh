@@ -1,0 +1,21 @@
+#!/bin/bash
+# make cluster: three shards, two routers and a standby under load, while they are killed, promoted, added and drained. See
+# test/cluster/README.md for its settings.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/scratch.sh
+scripts/setup.sh check
+find_pg_config
+make -s -j"$(nproc)" all >/dev/null
+scratch_begin cluster
+scratch_tree
+mkdir "$SCRATCH/cluster" "$SCRATCH/source"
+cp -R test examples "$SCRATCH/source/"
+if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/cluster" "$SCRATCH/source"; fi
+export PYTHONDONTWRITEBYTECODE=1
+cd "$SCRATCH/source"
+status=0
+"${PYTHON:-/usr/bin/python3}" test/cluster/cluster_laws_test.py || status=$?
+run_group "${PYTHON:-/usr/bin/python3}" test/cluster/cluster.py "$SCRATCH/cluster" || status=$?
+[ $status -eq 0 ] || SCRATCH_KEEP=1
+exit $status
