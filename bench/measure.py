@@ -17,11 +17,13 @@ def stat_fields(pid):
         return file.read().rpartition(')')[2].split()
 
 
-def server_cpu_us(data=None):
-    """Processor time of the postmaster, of its children that have ended, and of those that live."""
+def server_use(data=None):
+    """Processor time, in microseconds, and page faults without a read from disk, of the postmaster, of its children that have
+    ended, and of those that live."""
     parent = postmaster_pid(data or os.environ['BENCH_DATA'])
     fields = stat_fields(parent)
     ticks = sum(int(fields[i]) for i in (11, 12, 13, 14))   # utime, stime, cutime, cstime
+    faults = int(fields[7]) + int(fields[8])                # minflt, cminflt
     for name in os.listdir('/proc'):
         if name.isdigit():
             try:
@@ -30,7 +32,8 @@ def server_cpu_us(data=None):
                 continue
             if int(fields[1]) == parent:
                 ticks += int(fields[11]) + int(fields[12])
-    return ticks * TICK_US
+                faults += int(fields[7])
+    return ticks * TICK_US, faults
 
 
 def wait_for_quiet(conn):
@@ -60,7 +63,8 @@ class Probe:
             FROM pg_stat_user_tables WHERE relid = ANY (%s::regclass[])""", (self.tables,)).fetchone()
         wal, fpi = self.conn.execute(
             "SELECT pg_current_wal_insert_lsn() - '0/0', (SELECT wal_fpi FROM pg_stat_wal)").fetchone()
-        return {'wal': int(wal), 'fpi': int(fpi), 'cpu': server_cpu_us(self.data), 'updates': int(stats[0]), 'hot': int(stats[1]),
+        cpu, faults = server_use(self.data)
+        return {'wal': int(wal), 'fpi': int(fpi), 'cpu': cpu, 'faults': faults, 'updates': int(stats[0]), 'hot': int(stats[1]),
                 'dead': int(stats[2]), 'size': int(stats[3])}
 
     def done(self, jobs):
@@ -69,6 +73,7 @@ class Probe:
         delta = {name: now[name] - self.started[name] for name in now}
         jobs = max(jobs, 1)
         return {'wal_per_job': delta['wal'] / jobs, 'fpi': delta['fpi'], 'cpu_us_per_job': delta['cpu'] / jobs,
+                'faults_per_job': delta['faults'] / jobs,
                 'updates': delta['updates'], 'hot_updates': delta['hot'], 'dead_tuples': now['dead'],
                 'size_mb': now['size'] / 1e6}
 

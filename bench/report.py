@@ -10,6 +10,7 @@ COLUMNS = [  # metric, heading, format
     ('jobs_per_s', 'jobs/s', '{:,.0f}'), ('spread', 'spread', '{}'), ('ratio', 'ratio', '{:.2f}'),
     ('wal_per_job', 'WAL bytes/job', '{:,.0f}'), ('fpi', 'page images', '{:,.0f}'),
     ('cpu_us_per_job', 'server CPU us/job', '{:,.1f}'), ('client_cpu_us_per_job', 'client CPU us/job', '{:,.1f}'),
+    ('faults_per_job', 'page faults/job', '{:,.2f}'),
     ('disk_per_job', 'disk bytes/job', '{:,.0f}'), ('checkpoint_per_job', 'pages at a checkpoint, bytes/job', '{:,.0f}'),
     ('p50_ms', 'p50 ms', '{:.2f}'), ('p99_ms', 'p99 ms', '{:.2f}'), ('dead_tuples', 'dead tuples', '{:,.0f}'),
     ('size_mb', 'size MB', '{:,.0f}'),

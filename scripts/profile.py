@@ -1,6 +1,6 @@
 # What scripts/profile.sh runs: a queue for each kind of call, a session that calls, and the table of what that has cost.
 #
-#   profile.py [WORD ...]    kinds whose names contain one of the words; all without
+#   profile.py PATTERN    kinds whose names fit the regular expression
 #
 # pg_postmaster_start_time() and pg_trigger_depth() mark the steady calls: callgrind begins to count at the first, and writes
 # at the second.
@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from profile_file import Profile
 
 WARM, CALLS = 300, 1000
-OUT, SOURCES = os.environ['PROFILE_OUT'], os.environ['PROFILE_SOURCES']
-LINE = 64
-EMPTIES_THE_CACHE = "SELECT length(repeat(repeat('x', 4096), 1024 + (random() * 0)::int));\n"
+OUT = os.environ['PROFILE_OUT']
 
 CLAIM = "SELECT id, lease, payload FROM jobq_claim('bench') \\gset\n"
 LIFECYCLE = CLAIM + 'SELECT jobq_complete(:id, :lease) AS done \\gset\n'
@@ -35,7 +33,6 @@ PATIENT = ("SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(leas
 class Kind:
     name: str
     script: str
-    function: str = ''      # of ours, which it calls; both, where there are two
     prepared: bool = True
     setup: str = ''         # of the queue
     each: str = ''          # an argument of jobq_enqueue_many, of n
@@ -44,36 +41,50 @@ class Kind:
 
 KINDS = [
     Kind('SELECT 1', 'SELECT 1;\n', jobs=0),
-    Kind('empty claim', "SELECT id, lease, payload FROM jobq_claim('bench');\n", 'jobq_claim', jobs=0),
-    Kind('empty claim, not prepared', "SELECT id, lease, payload FROM jobq_claim('bench');\n", 'jobq_claim', prepared=False,
+    Kind('UPDATE of one row by its key', "UPDATE bare SET status = 'done' WHERE id = :call;\n", jobs=0,
+         setup="DROP TABLE IF EXISTS bare; "
+               "CREATE TABLE bare (id bigint PRIMARY KEY, status text, payload jsonb) WITH (fillfactor = 60); "
+               "INSERT INTO bare SELECT n, 'todo', jsonb_build_object('n', n, 'text', repeat('x', 67)) "
+               "FROM generate_series(1, 2000) n; VACUUM ANALYZE bare"),
+    Kind('empty claim', "SELECT id, lease, payload FROM jobq_claim('bench');\n", jobs=0),
+    Kind('empty claim, not prepared', "SELECT id, lease, payload FROM jobq_claim('bench');\n", prepared=False,
          jobs=0),
-    Kind('complete_and_claim', FUSED, 'jobq_complete_and_claim'),
-    Kind('complete_and_claim, not prepared', LITERAL, 'jobq_complete_and_claim', prepared=False),
-    Kind('claim, complete', LIFECYCLE, 'jobq_claim jobq_complete'),
-    Kind('claim, complete, a limit of the queue', LIFECYCLE, 'jobq_claim jobq_complete',
+    Kind('claim, complete', LIFECYCLE),
+    Kind('complete_and_claim', FUSED),
+    Kind('complete_and_claim, not prepared', LITERAL, prepared=False),
+    Kind('claim, complete, a limit of the queue', LIFECYCLE,
          setup="SELECT jobq_create_queue('bench'); SELECT jobq_set_limit('bench', max_running => 1000)"),
-    Kind('claim, complete, ageing of 10 priorities', LIFECYCLE, 'jobq_claim jobq_complete',
+    Kind('claim, complete, ageing of 10 priorities', LIFECYCLE,
          setup="SELECT jobq_create_queue('bench', priority_ageing => '1 min')", each='priorities => (n % 10)::int'),
-    Kind('complete_and_claim, one row', PATIENT, 'jobq_complete_and_claim'),
-    Kind('complete_and_claim, one row, 100 groups', PATIENT, 'jobq_complete_and_claim', each="group_keys => 'key ' || n % 100"),
+    Kind('complete_and_claim, one row', PATIENT),
+    Kind('complete_and_claim, one row, 100 groups', PATIENT, each="group_keys => 'key ' || n % 100"),
 ]
 
-# Who has run the instructions: by the file of the server's sources, the first that fits.
+# What the instructions are run for: a function of the server belongs to the first of these whose pattern it fits, or else to
+# whom it works for, its callers. So memory, hashing and catalogue look-ups count where they are needed.
 PARTS = [
-    ('B-tree', r'access/(nbtree|index)/|/genam\.c'),
-    ('heap, rows', r'access/(heap|table|common)/|execTuples\.c'),
-    ('WAL', r'transam/xlog'),
-    ('transactions, snapshots', r'access/transam/|utils/time/|procarray\.c|ipc/sinval'),
-    ('buffers', r'storage/(buffer|page|smgr|freespace|file)/'),
-    ('locks', r'storage/lmgr/|storage/ipc/'),
-    ('catalogue caches', r'utils/cache/'),
-    ('memory', r'utils/(mmgr|resowner)/'),
-    ('parser, planner', r'backend/(parser|rewrite|optimizer|nodes)/|common/(keywords|kwlookup)'),
-    ('executor', r'backend/executor/'),
-    ('protocol, portal', r'backend/(tcop|libpq)/|access/common/print|stringinfo|ps_status'),
-    ('statistics', r'utils/activity/'),
-    ('values, function calls', r'utils/(adt|fmgr|hash|sort|misc|mb|init|error)/|common/|port/'),
+    ('protocol: messages in, rows out', r'PostgresMain|pq_\w+|printtup\w*|SendRowDescriptionMessage|(Begin|End)Command|'
+                                        r'ReadyForQuery|set_ps_display|pgstat_report_activity|check_log_duration'),
+    ('parse, analyse, plan', r'pg_parse_query|pg_(analyze_and_rewrite|rewrite_query|plan_quer)\w*|parse_analyze\w*|'
+                             r'parse_\w+_analyze|CreateCachedPlan|CompleteCachedPlan'),
+    ('prepared statement, portal', r'FetchPreparedStatement|GetCachedPlan|ReleaseCachedPlan|CreatePortal|Portal(Define|Start|Run|'
+                                   r'Drop|Cleanup)\w*|GetPortalByName|PreCommit_Portals|AtCommit_Portals'),
+    ('executor', r'(standard_)?Executor(Start|Run|Finish|End)|Exec(InitNode|EndNode|Scan)|FreeExecutorState'),
+    ('function in FROM: its columns, its rows', r'ExecInitFunctionScan|ExecMakeTableFunctionResult|InitMaterializedSRF|tuplestore_\w+'),
+    ('privileges', r'(pg_proc|object)_aclcheck\w*'),
+    ('snapshots', r'(Get(Transaction|Latest|Active)|Push\w*Active|PopActive|Register|Unregister)Snapshot\w*'),
+    ('tables and indexes: opened, locked', r'(table|relation|index)_(open|close)|Lock(Acquire|Relation|Release)\w*|ProcReleaseLocks'),
+    ('heap', r'heap_(update|insert|multi_insert|delete|fetch|lock_tuple|hot_search\w*)|heapam_\w+|index_fetch_heap|'
+             r'heap_page_\w+|Read(Recent)?Buffer\w*|ReleaseAndReadBuffer|RelationGetNumberOfBlocks\w*'),
+    ('rows: columns read and formed', r'slot_\w+|tts_\w+|ExecStore\w+|heap_(form|deform|copy)\w*|MakeSingleTupleTableSlot|'
+                                      r'ExecDropSingleTupleTableSlot|table_slot_create'),
+    ('indexes', r'index_(insert|beginscan\w*|rescan|getnext\w*|endscan)|bt\w+|_bt_\w+|BuildIndexInfo|FormIndexDatum'),
+    ('WAL', r'XLog\w+|LogCurrentRunningXacts'),
+    ('transaction: begin, end', r'(Start|Commit)TransactionCommand|CommandCounterIncrement|GetNewTransactionId|'
+                                r'AssignTransactionId|ResourceOwner(Release|Delete)|pgstat_report_stat|AtEOXact_\w+'),
 ]
+OURS, OURS_AT_END, OTHER = 'jobq', 'jobq, at the commit', 'other'
+AT_END = ('at_transaction_event', 'at_subtransaction_event', 'after_release')
 
 
 def sql(command):
@@ -99,12 +110,12 @@ def fill(kind):
     sql('VACUUM ANALYZE jobq.jobs')
 
 
-def run(kind, before=''):
+def run(kind):
     """The profile of the steady calls of a session."""
     fill(kind)
     known = set(glob.glob(f'{OUT}/*.1'))
     script = (f'\\set call :call + 1\n\\if :call = {WARM + 1}\nSELECT pg_postmaster_start_time();\n\\endif\n'
-              f'{before}{kind.script}'
+              f'{kind.script}'
               f'\\if :call = {WARM + CALLS}\nSELECT pg_trigger_depth();\n\\endif\n')
     with open(f'{OUT}/script.sql', 'w') as file:
         file.write(script)
@@ -120,82 +131,46 @@ def run(kind, before=''):
     if kind.jobs > 0 and completed < WARM + CALLS - 2:
         sys.exit(f'{kind.name}: {completed} jobs were completed')
     with open(f'{OUT}/kinds', 'a') as file:
-        file.write(f'{os.path.basename(new[0])} {before != "" and "cold " or ""}{kind.name}\n')
+        file.write(f'{os.path.basename(new[0])} {kind.name}\n')
     return Profile(new[0])
 
 
-def part_of(key):
-    binary, path, _ = key
+def part_of(binary, name):
     if binary.endswith('jobq.so'):
-        room = re.search(r'src/(\w+)/', path)
-        return 'jobq: ' + (room.group(1) if room else 'headers')
-    if 'postgres' in binary:
-        for name, pattern in PARTS:
-            if re.search(pattern, path):
-                return name
-        return 'server, other'
-    return 'C library'
+        if any(end in name for end in AT_END):
+            return OURS_AT_END
+        # What SQL calls; the hooks of the planner and the executor only pass a statement on.
+        return OURS if name.startswith('jobq_') else None
+    # Callgrind's name of a function that calls itself ends in its depth.
+    name = name.split("'")[0]
+    return next((part for part, pattern in PARTS if re.fullmatch(pattern, name)), None)
 
 
-def by_part(profile, event=0):
-    parts = {}
-    for key, costs in profile.own.items():
-        if len(costs) > event:
-            part = part_of(key)
-            parts[part] = parts.get(part, 0) + costs[event] / CALLS
-    return parts
+def by_part(profile):
+    return {part: cost / CALLS for part, cost in profile.by_caller(part_of, OTHER).items()}
 
 
-# The way of a call, in the order in which it is gone; deeper ones are parts of the one above. A name of ours ends in a
-# parenthesis in callgrind's files.
-WAY = [
-    (0, 'parse', ['pg_parse_query']),
-    (0, 'analyse, rewrite', ['pg_analyze_and_rewrite_fixedparams', 'pg_analyze_and_rewrite_varparams', 'parse_analyze_fixedparams']),
-    (0, 'plan', ['pg_plan_queries']),
-    (0, 'plan from the cache', ['GetCachedPlan']),
-    (0, 'portal: start', ['PortalStart']),
-    (0, 'portal: run', ['PortalRun']),
-]
-
-
-def ours(profile):
-    """The functions that the server calls of the library, with all that they call."""
-    found = {}
-    libraries = {}
-    for binary, _, name in profile.own:
-        libraries.setdefault(name, binary)
-    for (caller, callee), (_, costs) in profile.called.items():
-        if not libraries.get(callee, '').endswith('jobq.so') or libraries.get(caller, '').endswith('jobq.so'):
-            continue
-        found[callee] = found.get(callee, 0) + costs[0] / CALLS
-    return found
-
-
-def show(kind, profile):
-    total = profile.total() / CALLS
-    print(f'\n{kind.name}: {total:,.0f} instructions')
-    for depth, title, names in WAY:
-        cost = sum(profile.of_function(name) for name in names) / CALLS
-        if cost >= 1:
-            print(f'  {"  " * depth}{title:40} {cost:10,.0f} {100 * cost / total:5.1f} %')
-    for name, cost in sorted(ours(profile).items(), key=lambda item: -item[1]):
-        if cost >= total / 1000:
-            print(f'  in the library: {name[:60]:60} {cost:10,.0f} {100 * cost / total:5.1f} %')
-    print()
-    for part, cost in sorted(by_part(profile).items(), key=lambda item: -item[1]):
-        if cost >= total / 1000:
-            print(f'  {part:40} {cost:10,.0f} {100 * cost / total:5.1f} %')
+def show(columns):
+    """A table in Markdown; columns: titles, and costs by part."""
+    order = [part for part, _ in PARTS] + [OURS, OURS_AT_END, OTHER]
+    print('\n| | ' + ' | '.join(title for title, _ in columns) + ' |\n|---|' + '--:|' * len(columns))
+    for part in order:
+        if any(costs.get(part, 0) >= 0.5 for _, costs in columns):
+            print(f'| {part} | ' + ' | '.join(f'{costs.get(part, 0):,.0f}' for _, costs in columns) + ' |')
+    print('| all | ' + ' | '.join(f'{sum(costs.values()):,.0f}' for _, costs in columns) + ' |')
+    sys.stdout.flush()
 
 
 def main():
-    words = sys.argv[1:]
-    kinds = [kind for kind in KINDS if not words or any(word in kind.name for word in words)]
+    kinds = [kind for kind in KINDS if re.search(sys.argv[1], kind.name)]
     if not kinds:
         sys.exit(f'no such kind; there are: {", ".join(kind.name for kind in KINDS)}')
     sql('CREATE EXTENSION IF NOT EXISTS jobq')
+    columns = []
     for kind in kinds:
-        show(kind, run(kind))
-        sys.stdout.flush()
+        print(kind.name, '...', file=sys.stderr, flush=True)
+        columns.append((kind.name, by_part(run(kind))))
+    show(columns)
 
 
 if __name__ == '__main__':

@@ -62,10 +62,46 @@ class Profile:
         known.extend([0] * (len(costs) - len(known)))
         self.called[(caller, callee)] = (known_calls + calls, [a + b for a, b in zip(known, costs + [0] * len(known))])
 
-    def total(self, event=0):
-        return sum(costs[event] for costs in self.own.values() if len(costs) > event)
+    def by_caller(self, part_of, rest):
+        """Costs by part: a function that part_of(object, name) names belongs to that part, any other (None) to those that
+        have called it, in the proportion of what their calls have cost; one that nobody has called to `rest`."""
+        def cost_of(costs):
+            return costs[0] if costs else 0
 
-    def of_function(self, name, event=0, caller=None):
-        """What the calls of a function have cost, with all that it called; of one caller, if that is named."""
-        return sum(costs[event] for (by, of), (_, costs) in self.called.items()
-                   if of == name and by != name and (caller is None or by == caller) and len(costs) > event)
+        objects = {}
+        own = defaultdict(int)
+        for (binary, _, name), costs in self.own.items():
+            objects.setdefault(name, binary)
+            own[name] += cost_of(costs)
+        shares = {}
+        callers = defaultdict(list)
+        for (by, of), (_, costs) in self.called.items():
+            if by != of and cost_of(costs) > 0:
+                callers[of].append((by, cost_of(costs)))
+        for name in set(own) | set(callers) | {by for by, _ in self.called}:
+            part = part_of(objects.get(name, ''), name)
+            if part is None and not callers[name]:
+                part = rest
+            shares[name] = {part: 1.0} if part is not None else {}
+        open_ones = [name for name, share in shares.items() if not share]
+        # Functions call each other in rings: until nothing moves any more.
+        for _ in range(1000):
+            moved = 0.0
+            for name in open_ones:
+                share = defaultdict(float)
+                for by, cost in callers[name]:
+                    for part, of in shares[by].items():
+                        share[part] += of * cost
+                total = sum(share.values())
+                if total == 0:
+                    continue
+                new = {part: of / total for part, of in share.items()}
+                moved += own[name] * sum(abs(of - shares[name].get(part, 0)) for part, of in new.items())
+                shares[name] = new
+            if moved <= 1e-6 * sum(own.values()):
+                break
+        parts = defaultdict(float)
+        for name, cost in own.items():
+            for part, of in (shares[name] or {rest: 1.0}).items():
+                parts[part] += of * cost
+        return dict(parts)

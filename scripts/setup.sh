@@ -81,7 +81,7 @@ list_needs() {
         calendar) have npm || need "npm, to get croner" npm; have node || need "node, to run it" nodejs; return 0 ;;
         clients) list_client_needs; return 0 ;;
         ddl) need_if_there "$version" repack "pg_repack, which rebuilds a table in use" ;;
-        profile) have valgrind || need "valgrind, which counts instructions" valgrind ;;
+        profile) have valgrind || need "valgrind, which counts instructions" valgrind; return 0 ;;
         memcheck) have valgrind && have bzip2 || need "valgrind, and what unpacks the server's sources" valgrind bzip2 ;;
         check) ;;
         *) return 0 ;;
