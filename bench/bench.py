@@ -19,7 +19,7 @@ import report
 from statistic import interval_of_median
 
 # In the order of the report: the module in scenarios/, and whether the quick mode runs it.
-GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('access', False), ('peers', True), ('clients', False), ('brokers', False), ('wal', True), ('payload', False),
+GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('access', False), ('peers', True), ('clients', False), ('brokers', False), ('router', False), ('wal', True), ('payload', False),
           ('empty', True), ('wake', True), ('control', True), ('steps', True), ('waiters', False), ('held', False), ('workers', False), ('backlog', False),
           ('front', False), ('lanes', False), ('heartbeat', False), ('metrics', False), ('duties', False), ('schedules', True), ('handlers', True)]
 # For whoever changes jobq, not for the page: these run when they are named only.

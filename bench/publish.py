@@ -1,10 +1,11 @@
-# Puts a run into docs/benchmarks.md: its report between the markers, its plots and raw figures into docs/benchmarks. What was
+# Puts a run into docs/benchmarks.md: its report between the markers, its plots, raw figures and what capacity.py reckons with into docs/benchmarks. What was
 # published before stays for the groups that the run left out: ratios are always those of one run of a group. Called by
 # run.sh: publish.py RESULTS DOCS.
 
 import glob
 import json
 import os
+import shutil
 import sys
 
 import report
@@ -39,6 +40,8 @@ def main(results, docs):
     os.makedirs(target, exist_ok=True)
     for old in glob.glob(os.path.join(target, '*.svg')):
         os.remove(old)
+    if os.path.exists(inputs := os.path.join(results, 'capacity.json')):
+        shutil.copy(inputs, target)
     text = report.write(run, target)
     with open(published, 'w') as file:
         json.dump(run, file, indent=1)

@@ -18,6 +18,7 @@ COLUMNS = [  # metric, heading, format
     ('wal_after_checkpoint', 'WAL after a checkpoint', '{:,.0f}'), ('enqueued_per_s', 'enqueued/s', '{:,.0f}'), ('hot_completions', 'HOT %', '{:.1f}'), ('value', 'measured', '{:,.3g}'),
     ('answered_enqueues', 'answered enqueues', '{:,.0f}'), ('answered_acknowledgements', 'answered acknowledgements', '{:,.0f}'),
     ('lost', 'lost', '{:,.0f}'), ('doubled', 'doubled', '{:,.0f}'),
+    ('ms', 'ms a call', '{:,.2f}'), ('router_us', 'router CPU us', '{:,.1f}'), ('shard_us', 'shards CPU us', '{:,.1f}'),
 ]
 
 # What the two sections of a group are where more than one server is set so.

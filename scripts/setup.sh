@@ -142,6 +142,7 @@ list_bench_needs() {
     have npm || need "npm, to get the other job queues" npm
     have node || need "node, to get a newer one for them" nodejs
     need_if_there "$version" pgq3 "PgQ, a yardstick"
+    need_if_there "$version" plproxy "PL/Proxy, for routers"
     have redis-server || need "Redis, for BullMQ" redis-server
     # The brokers: one that the distribution has not is left out of the benchmark.
     broker beanstalkd "beanstalkd, a broker"

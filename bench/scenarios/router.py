@@ -1,0 +1,207 @@
+# What a router costs: each call through it against the same call on the shard, in turns; and what a job costs router and shards
+# together where its queue is spread over 1, 2 and 3 of them. Processor time, since all servers share this machine. Results of it
+# are the inputs of capacity.py.
+
+import json
+import os
+import time
+
+import psycopg
+
+from bench import Skip
+from cells import interleave
+from router_nodes import Cluster, Counted, Node
+
+TITLE = 'Through a router'
+CALLS = 100
+WARM_UP = 10
+MOST = {'ms': 5, 'cpu_us': 5}    # times direct
+BATCH = 100
+PAYLOAD = json.dumps({'to': 'ada@example.com', 'text': 'x' * 80})
+PAYLOADS = [PAYLOAD] * BATCH
+SINGLE = ('enqueue', 'claim', 'complete', 'complete_and_claim')
+BATCHES = tuple(f'{name}, batch of {BATCH}' for name in SINGLE)
+
+
+class Calls:
+    """The calls of one worker on one connection, each kind of them so often in a row."""
+
+    def __init__(self, conn, queue):
+        self.conn, self.queue, self.held = conn, queue, []
+        conn.prepare_threshold = 0
+
+    def one(self, statement, *parameters):
+        return self.conn.execute(statement, parameters).fetchall()
+
+    def enqueue(self, batch):
+        if batch == 1:
+            self.one('SELECT jobq_enqueue(%s, %s)', self.queue, PAYLOAD)
+        else:
+            self.one('SELECT count(*) FROM jobq_enqueue_many(%s, %s)', self.queue, PAYLOADS)
+
+    def claim(self, batch):
+        rows = self.one('SELECT id, lease, payload FROM jobq_claim(%s, %s, %s)', self.queue, 'bench', batch)
+        if len(rows) != batch:
+            raise RuntimeError(f'{len(rows)} jobs claimed, not {batch}')
+        self.held.append(rows)
+
+    def complete(self, batch):
+        rows = self.held.pop()
+        if batch == 1:
+            done = self.one('SELECT jobq_complete(%s, %s)', *rows[0][:2])[0][0]
+        else:
+            done = self.one('SELECT bool_and(completed) FROM jobq_complete_many(%s, %s)', *self.columns(rows))[0][0]
+        if not done:
+            raise RuntimeError('a lease was lost')
+
+    def complete_and_claim(self, batch):
+        following = self.one('SELECT id, lease, payload FROM jobq_complete_and_claim(%s, %s, NULL, %s, %s, %s)',
+                             *self.columns(self.held.pop()), self.queue, 'bench', batch)
+        if len(following) != batch:
+            raise RuntimeError(f'{len(following)} jobs claimed, not {batch}')
+        self.held.insert(0, following)
+
+    def warm_up(self, batch):
+        """Connections are made, functions compiled, statements prepared, the catalogue is read: what a worker does once."""
+        for _ in range(WARM_UP):
+            self.run(1, batch, lambda name, count, function: function())
+
+    @staticmethod
+    def columns(rows):
+        return [row[0] for row in rows], [row[1] for row in rows]
+
+    def run(self, calls, batch, around):
+        """Twice so many jobs as are claimed at first: each is completed by the one call or by the other. around(name, function) measures."""
+        times = {'enqueue': 2 * calls, 'claim': calls, 'complete_and_claim': calls, 'complete': calls}
+        for name, count in times.items():
+            around(name, count, lambda: [getattr(self, name)(batch) for _ in range(count)])
+
+
+def measured(cluster, calls):
+    """around() of a run, and the figures that it fills: by call."""
+    found = {}
+
+    def around(name, count, function):
+        cpu, began = cluster.cpu(), time.perf_counter()
+        function()
+        took, (router, shard) = time.perf_counter() - began, cluster.used_us(cpu)
+        found[name] = {'router_us': router / count, 'shard_us': shard / count, 'ms': took / count * 1000}
+    return around, found
+
+
+def calls_against_direct(bench, cluster, rounds):
+    """Direct: the same calls on the shard itself."""
+    found = {}
+    for number in range(rounds):
+        for batch, names in ((1, SINGLE), (BATCH, BATCHES)):
+            count = CALLS if batch == 1 else CALLS // 10
+            for way in (('direct', 'router') if number % 2 == 0 else ('router', 'direct')):
+                cluster.vacuum()
+                conn = cluster.connect() if way == 'router' else cluster.shards[0].connect(cluster.name)
+                around, figures = measured(cluster, count)
+                calls = Calls(conn, 'bench')
+                calls.warm_up(batch)
+                calls.run(count, batch, around)
+                conn.close()
+                for name, title in zip(SINGLE, names):
+                    metrics = dict(figures[name], cpu_us=figures[name]['router_us'] + figures[name]['shard_us'])
+                    bench.add('router', f'{title}, {way}', 'off', number, metrics)
+                    found.setdefault((title, way), []).append(metrics)
+        bench.say(f'router: calls, round {number + 1}')
+    for title in SINGLE + BATCHES:
+        for metric, what in (('ms', 'time of a call'), ('cpu_us', 'processor time, router and shard')):
+            ratio, interval = bench.paired('router', f'{title}, router', f'{title}, direct', 'off', metric)
+            bench.goal('router', f'{title}: {what}, times direct', ratio, '<=', MOST[metric], note=interval)
+
+
+def enqueue_and_do(calls, count, batch):
+    """So many enqueues, then claims and completions until nothing is left. A claim may find less than it wants."""
+    for _ in range(count):
+        calls.enqueue(batch)
+    done = 0
+    while done < count * batch:
+        rows = calls.one('SELECT id, lease, payload FROM jobq_claim(%s, %s, %s)', 'spread', 'bench', batch)
+        if rows:
+            calls.held.append(rows)
+            calls.complete(len(rows))
+            done += len(rows)
+
+
+def jobs_over_shards(bench, clusters, rounds):
+    """Processor time a job, all its calls together, of router and shards."""
+    def cell(cluster, batch):
+        def run():
+            cluster.vacuum()
+            calls = Calls(cluster.connect(), 'spread')
+            enqueue_and_do(calls, WARM_UP, batch)
+            count = CALLS if batch == 1 else CALLS // 10
+            jobs = count * batch
+            cpu, wal, began = cluster.cpu(), cluster.wal(), time.perf_counter()
+            enqueue_and_do(calls, count, batch)
+            took = time.perf_counter() - began
+            router, shards = (used / jobs for used in cluster.used_us(cpu))
+            calls.conn.close()
+            return {'router_us': router, 'shard_us': shards, 'cpu_us': router + shards, 'wal_per_job': (cluster.wal() - wal) / jobs,
+                    'jobs_per_s': jobs / took}
+        return run
+
+    cells = {f'{name}, {len(cluster.shards)} shard{"s" if len(cluster.shards) > 1 else ""}': cell(cluster, batch)
+             for name, batch in (('one by one', 1), (f'batches of {BATCH}', BATCH)) for cluster in clusters}
+    interleave(bench, 'router', cells, rounds, 'off', quiet=True)
+    for name in ('one by one', f'batches of {BATCH}'):
+        ratio, interval = bench.paired('router', f'{name}, 3 shards', f'{name}, 1 shard', 'off', 'cpu_us')
+        bench.goal('router', f'{name}: processor time a job on 3 shards, times that on 1', ratio, '<=', 1.5, note=interval)
+
+
+def bytes_of_jobs(cluster):
+    """Bytes of a job's calls between client and router, and between router and shard: (one by one, in batches) of each."""
+    in_front = Counted(cluster.router)
+    found = {}
+    for batch in (1, BATCH):
+        conn = psycopg.connect(host=in_front.directory, port=5432, user='postgres', dbname=cluster.name, autocommit=True)
+        calls, count = Calls(conn, 'bench'), 50 if batch == 1 else 5
+        calls.warm_up(batch)
+        before = in_front.bytes, cluster.counted.bytes
+        for _ in range(count):
+            calls.enqueue(batch)
+        for _ in range(count):
+            calls.claim(batch)
+            calls.complete(batch)
+        found[batch] = [(now - then) / (count * batch) for now, then in zip((in_front.bytes, cluster.counted.bytes), before)]
+        conn.close()
+    in_front.close()
+    return found
+
+
+def run(bench):
+    if bench.conn.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'plproxy'").fetchone()[0] == 0:
+        raise Skip('PL/Proxy is not installed')
+    nodes = [Node() for _ in range(4)]
+    try:
+        router, *shards = nodes
+        one = Cluster('calls', router, shards[:1])
+        calls_against_direct(bench, one, bench.scale(15, 5))
+        clusters = [Cluster(f'spread{count}', router, shards[:count]) for count in (1, 2, 3)]
+        jobs_over_shards(bench, clusters, bench.scale(9, 3))
+        counted = Cluster('counted', router, shards[:1], counted=True)
+        passed = bytes_of_jobs(counted)
+        counted.counted.close()
+        inputs = inputs_of(bench, passed)
+        with open(os.path.join(os.environ['BENCH_RESULTS'], 'capacity.json'), 'w') as file:
+            json.dump(inputs, file, indent=1)
+        bench.note('router', 'One client, synchronous_commit off; processor time is that of the sessions of router and shards. On several shards it '
+                             'is the sum: two cores cannot show that they work side by side.')
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def inputs_of(bench, passed):
+    """What capacity.py reckons with: of a job, enqueue to completion, by way of a spread queue."""
+    def of(way, batch):
+        cell = f'{way}, 3 shards'
+        return {'router_cpu_us': round(bench.median('router', cell, 'off', 'router_us'), 1),
+                'shard_cpu_us': round(bench.median('router', cell, 'off', 'shard_us'), 1),
+                'wal_bytes': round(bench.median('router', cell, 'off', 'wal_per_job')),
+                'client_bytes': round(passed[batch][0]), 'shard_bytes': round(passed[batch][1])}
+    return {'one by one': dict(of('one by one', 1), calls=3), f'batches of {BATCH}': dict(of(f'batches of {BATCH}', BATCH), calls=3 / BATCH)}
