@@ -50,6 +50,8 @@ def test_a_shard_is_down_and_comes_back():
             rows = conn.execute("SELECT * FROM jobq_complete_many(%s, %s)", ([j.id for j in jobs], [j.lease for j in jobs])).fetchall()
             assert all(r.completed for r in rows)
             assert conn.execute("SELECT * FROM jobq_claim('spread', 'w')").fetchall() == []
+            # What is remembered of the shard hides no error.
+            fails(conn, "08001", "SELECT * FROM jobq_claim(%s)", home, says="shard 2")
             fails(conn, "08001", "SELECT jobq_pause_queue('spread')", says="Done on the other shards: ")
         finally:
             control(2, "start")

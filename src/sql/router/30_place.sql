@@ -155,8 +155,7 @@ CREATE FUNCTION jobq_router.is_empty(queue text, shard integer) RETURNS boolean
 SELECT coalesce(nullif(current_setting(format('jobq_router.empty_%s_%s', jobq_router.bucket_of($1), $2), true), '')::timestamptz > clock_timestamp(), false)
 $$;
 
--- Those that could not be reached a moment ago come last; the others in another order each time, and those that were found
--- empty a moment ago behind those that were not.
+-- In another order each time; those that could not be reached a moment ago come last, those that were found empty before them.
 --: the shards that may have jobs of a queue, in the order in which to look there; home: those where new ones are
 CREATE FUNCTION jobq_router.shards_of(queue text) RETURNS TABLE (shard integer, home boolean)
     LANGUAGE sql VOLATILE AS $$
@@ -166,5 +165,5 @@ CROSS JOIN jobq_router.shards s
 CROSS JOIN LATERAL (SELECT coalesce(q.spread, false) OR s.shard_id = coalesce(q.shard_id, b.shard_id)
                         OR s.shard_id = ANY (CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END) AS home) h
 WHERE b.bucket = jobq_router.bucket_of($1)
-ORDER BY jobq_router.is_down(s.shard_id), NOT h.home, jobq_router.is_empty($1, s.shard_id), random()
+ORDER BY NOT h.home, jobq_router.is_down(s.shard_id), jobq_router.is_empty($1, s.shard_id), random()
 $$;

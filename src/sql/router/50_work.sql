@@ -1,6 +1,7 @@
 -- Claims, and what is like them.
 
--- A job that was retried, spawned or put in by hand can be on a shard where the queue is not at home (any more).
+-- A job that was retried, or put in by hand, can be on a shard where the queue is not at home (any more). Claims look there first, now and
+-- then, or such a job would wait while the queue has others.
 --: whether this session looks for jobs of a queue on all shards, once a second; the answer true is given once
 CREATE FUNCTION jobq_router.looks_everywhere(queue text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
@@ -26,22 +27,20 @@ DECLARE
     _found    integer := 0;
     _n        integer;
     _answered boolean := false;
+    _everywhere boolean := jobq_router.looks_everywhere($1);
     _faults   jobq_router.fault[] := '{}';
     _state    text;
     _message  text;
     _detail   text;
     _hint     text;
 BEGIN
-    FOR _at IN SELECT * FROM jobq_router.shards_of($1) LOOP
+    FOR _at IN SELECT s.* FROM jobq_router.shards_of($1) WITH ORDINALITY s (shard, home, n) ORDER BY s.home = _everywhere, s.n LOOP
         IF _at.home THEN
             CONTINUE WHEN _answered AND jobq_router.is_down(_at.shard);
             EXIT WHEN _found > 0 AND jobq_router.is_empty($1, _at.shard);
         ELSE
-            EXIT WHEN _found > 0 OR cardinality(_faults) > 0 OR _n IS NULL;
+            EXIT WHEN NOT _everywhere;
             CONTINUE WHEN jobq_router.is_down(_at.shard);
-            IF _n <> -1 AND NOT jobq_router.looks_everywhere($1) THEN
-                EXIT;
-            END IF;
         END IF;
         FOR _try IN 1..10 LOOP
             EXIT WHEN _try > 1 AND NOT jobq_router.knows(_at.shard);
@@ -50,7 +49,7 @@ BEGIN
                 GET DIAGNOSTICS _n = ROW_COUNT;
                 _found := _found + _n;
                 _left := _left - _n;
-                _answered := true;
+                _answered := _answered OR _at.home;
                 IF _left > 0 THEN
                     PERFORM jobq_router.note_empty($1, _at.shard);
                 END IF;
@@ -68,11 +67,8 @@ BEGIN
             END;
         END LOOP;
         EXIT WHEN _left <= 0;
-        IF NOT _at.home THEN
-            _n := -1;
-        END IF;
     END LOOP;
-    IF NOT _answered THEN
+    IF NOT _answered AND _found = 0 THEN
         PERFORM jobq_router.require_shards();
         PERFORM jobq_router.raise_first(_faults, '{}');
     END IF;

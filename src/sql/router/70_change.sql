@@ -16,8 +16,8 @@ CREATE FUNCTION jobq_router.at_get_map(integer, OUT version bigint, OUT content 
 CREATE FUNCTION jobq_router.at_take_map(integer, bigint, jsonb, bigint) RETURNS bigint
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.take_map($2, $3, $4) r; $$;
 --: jobq_shard.buckets_in_use of a shard
-CREATE FUNCTION jobq_router.at_buckets_in_use(integer, integer[]) RETURNS SETOF integer
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.buckets_in_use($2) r; $$;
+CREATE FUNCTION jobq_router.at_buckets_in_use(integer, integer[], jsonb) RETURNS SETOF integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.buckets_in_use($2, $3) r; $$;
 --: jobq_shard.has_queue of a shard
 CREATE FUNCTION jobq_router.at_has_queue(integer, text) RETURNS boolean
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.has_queue($2) r; $$;
@@ -201,7 +201,8 @@ BEGIN
     PERFORM jobq_router.begin_change();
     FOR _shard IN SELECT DISTINCT s FROM (SELECT unnest(b.was_on) FROM jobq_router.buckets b UNION SELECT unnest(q.was_on) FROM jobq_router.queues q) w (s) LOOP
         BEGIN
-            _busy := ARRAY(SELECT * FROM jobq_router.at_buckets_in_use(_shard, ARRAY(SELECT b.bucket FROM jobq_router.buckets b WHERE _shard = ANY (b.was_on))));
+            _busy := ARRAY(SELECT * FROM jobq_router.at_buckets_in_use(_shard, ARRAY(SELECT b.bucket FROM jobq_router.buckets b WHERE _shard = ANY (b.was_on)),
+                jobq_router.content() -> 'queues'));
             UPDATE jobq_router.buckets b SET was_on = array_remove(b.was_on, _shard) WHERE _shard = ANY (b.was_on) AND b.bucket <> ALL (_busy);
             _moved := _moved OR FOUND;
             UPDATE jobq_router.queues q SET was_on = array_remove(q.was_on, _shard) WHERE _shard = ANY (q.was_on) AND NOT jobq_router.at_has_queue(_shard, q.queue);

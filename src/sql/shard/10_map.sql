@@ -6,8 +6,8 @@ CREATE TABLE jobq_shard.map (
     version  bigint NOT NULL DEFAULT 0,  --: rises with each change
     content  jsonb NOT NULL DEFAULT '{}'  --: shards, queues and buckets, as jobq_router.content() of a router writes it
 );
+-- Not in a dump: where one is restored the first router that calls brings the map.
 INSERT INTO jobq_shard.map DEFAULT VALUES;
-SELECT pg_catalog.pg_extension_config_dump('jobq_shard.map', '');
 
 -- Keys that had left when the map was this one: who asks again need not look for them again.
 --: concurrency keys and queues of which this shard has said that it has no unfinished job, since the map is what it is

@@ -70,15 +70,15 @@ $$;
 
 --@ bucket_of jobq_shard
 
--- By the map that is here. Alone: what somebody has enqueued before is committed, and is seen.
+-- queues: those of the map. Alone: what somebody has enqueued before is committed, and is seen.
 --: which of these buckets, or of all, this shard has unfinished jobs, schedules or kept keys of
-CREATE FUNCTION jobq_shard.buckets_in_use(buckets integer[]) RETURNS SETOF integer
+CREATE FUNCTION jobq_shard.buckets_in_use(buckets integer[], queues jsonb) RETURNS SETOF integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1785684593, 0);
     RETURN QUERY
     WITH route AS MATERIALIZED (
-        SELECT q.* FROM jobq_shard.map m, jsonb_to_recordset(m.content -> 'queues') q (queue text, spread boolean, spread_by text, shard_id integer)),
+        SELECT q.* FROM jsonb_to_recordset(queues) q (queue text, spread boolean, spread_by text, shard_id integer)),
     held AS (
         SELECT j.queue, j.unique_key, j.group_key, j.concurrency_key FROM jobq.jobs j WHERE j.status NOT IN ('completed', 'failed', 'cancelled')
         UNION ALL SELECT k.queue, k.unique_key, NULL, NULL FROM jobq.kept_keys k WHERE k.kept_until > clock_timestamp()
