@@ -41,8 +41,8 @@ export function toProblem(error) {
     case '28000':
     case '28P01':
       return new Problem('login', error.message, { ...more, status: 503 });
-    default:
-      return new Problem('error', error.message, more);
+    default:   // class 22: of what was asked for, such as a text that the server takes for none
+      return new Problem('error', error.message, { ...more, status: /^22/.test(error.code ?? '') ? 400 : 500 });
   }
 }
 

@@ -127,6 +127,9 @@ export async function single({ writable, db, ids: known }) {
   is(craters.status, 200, 'a queue that only a schedule names: it has a page');
   like(textOf(craters.text), /No job has been in it yet/, 'a queue that only a schedule names: it says that it has had no job');
   is((await request(writable, { path: '/queue?name=nowhere' })).status, 404, 'a queue that nobody names has none');
+  for (const path of ['/queue?name=a%00b', '/jobs?metadata=%22%5Cu0000%22', '/jobs?metadata=1e1000000', '/jobs?after=zzz', '/bulk?action=__proto__&status=failed']) {
+    is((await request(writable, { path })).status, 400, `${path}: what the server cannot read is the reader's error`);
+  }
   await sql("SELECT jobq_unschedule('lunar')");
 }
 
