@@ -66,7 +66,7 @@ class Producer(Routed, client.Producer):
 
     def enqueue(self, keys):
         self.pace.wait(self)
-        if self.random.random() < 0.2:
+        for _ in range(self.random.randrange(10)):
             self.enqueue_shared()
         done = self.enqueue_somehow(keys)
         self.pace.done += done
