@@ -126,8 +126,8 @@ struct SharedState {
     DatabaseState databases[kMaxDatabases];
 };
 
-// The part of a database in a table of shared memory that has one for each: a struct with a member `database`, InvalidOid
-// in a free one. nullptr: it has none. Under the lock of that table.
+// The part of a database in a table of shared memory that has one for each: a struct with a member `database`,
+// InvalidOid in a free one. nullptr: it has none. Under the lock of that table.
 template <typename PerDatabase>
 PerDatabase *find_database(PerDatabase (&databases)[kMaxDatabases], Oid oid) {
     static int last = 0;
