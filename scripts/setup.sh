@@ -293,7 +293,7 @@ if [ ${#packages[@]} -gt 0 ]; then
             printf '#!/bin/sh\nexit 101\n' | $as_root tee "$no_daemons" >/dev/null
             $as_root chmod +x "$no_daemons"
         fi
-        quietly apt-get -q -y install --no-install-recommends "${packages[@]}"
+        quietly apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "${packages[@]}"
     fi
     list_needs
     if [ ${#packages[@]} -gt 0 ]; then
