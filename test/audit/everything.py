@@ -262,8 +262,11 @@ def run(results, database, runner, directory, seed, load_seconds):
                     client.kill()
         compare_counters(conn, counters, "in the end")
         began = time.monotonic()
-        told = totals.told(conn)
-        changes = witness.changes(conn)
+        # Both of one moment: the background worker may prune to the end. Who commits has told before it gives its locks back.
+        with conn.transaction():
+            conn.execute("LOCK TABLE jobq.jobs IN SHARE MODE")
+            told = totals.told(conn)
+            changes = witness.changes(conn)
         witness.forget(conn)
     events = history.read([os.path.join(directory, name) for name in os.listdir(directory)])
     errors = [f"{event.client} {event.op}: {event.detail}" for event in events if event.phase == "error"]
