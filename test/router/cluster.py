@@ -4,6 +4,7 @@ has the routers, and each has one shard."""
 import os
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 from psycopg.rows import namedtuple_row
@@ -55,8 +56,8 @@ def make_router(name=ROUTER, shards=(1, 2, 3)):
 
 
 def make_cluster(shards=(1, 2, 3)):
-    for number in shards:
-        make_shard(number)
+    with ThreadPoolExecutor() as at_once:
+        list(at_once.map(make_shard, shards))
     make_router(shards=shards)
 
 
