@@ -7,7 +7,7 @@ import threading
 
 import psycopg
 
-from cluster import connection, make_cluster, make_router, make_shard, one, router, run, shard, wait_for
+from cluster import connection, fails, make_cluster, make_router, make_shard, one, router, run, shard, wait_for
 
 KEYS = [f"k{n}" for n in range(60)]
 
@@ -80,6 +80,49 @@ def test_a_queue_moves():
         # What is retried where the queue was is found there.
         conn.execute("SELECT jobq_retry(%s)", (jobs[0].id,))
         wait_for("the job that was retried", lambda: conn.execute("SELECT * FROM jobq_claim(%s, 'w')", (queue,)).fetchone())
+
+
+def test_of_two_changes_of_one_map_one_is_made():
+    """The first shard decides: who cannot ask it changes nothing."""
+    make_cluster(shards=(1, 2))
+    make_router("router2", shards=(1,))
+    maps = "SELECT version, content FROM jobq_shard.map"
+    with router() as conn, router("router2") as second, shard(1) as one_shard, shard(2) as other:
+        second.execute("BEGIN")
+        assert one(second, "SELECT jobq_router.begin_change()") == 1
+        conn.execute("SELECT jobq_alter_shard(2, weight => 2)")
+        made = one_shard.execute(maps).fetchone()
+        second.execute("UPDATE jobq_router.shards SET weight = 5")
+        fails(second, "40001", "SELECT jobq_router.publish(1)", says="has been changed meanwhile")
+        second.execute("ROLLBACK")
+        assert one_shard.execute(maps).fetchone() == other.execute(maps).fetchone() == made
+        conn.execute("UPDATE jobq_router.shards SET connection = 'host=/nowhere dbname=shard1' WHERE shard_id = 1")
+        conn.execute("SELECT jobq_router.make_servers()")
+        fails(conn, "08001", "SELECT jobq_alter_shard(2, weight => 7)", says="shard 1 cannot be reached")
+        assert one_shard.execute(maps).fetchone() == other.execute(maps).fetchone() == made
+        # Another address is one that can be told.
+        conn.execute("SELECT jobq_alter_shard(1, %s)", (connection(1) + " connect_timeout=7",))
+        second.execute("SELECT jobq_enqueue('q')")
+        found = {c.execute("SELECT version FROM jobq_router.map").fetchone() for c in (conn, second)} | {c.execute("SELECT version FROM jobq_shard.map").fetchone() for c in (one_shard, other)}
+        assert found == {(made.version + 1,)}, found
+
+
+def test_a_schedule_keeps_its_shard():
+    """Also of a queue that is spread, or the shard would go on firing it when it is none of them any more."""
+    make_cluster(shards=(1, 2))
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('work', spread => true)")
+        name = one(conn, "SELECT n FROM (SELECT 's' || n AS n FROM generate_series(1, 1000) n) s JOIN jobq_router.buckets b"
+                         " ON b.bucket = jobq_router.bucket_of('work', n) WHERE b.shard_id = 2 LIMIT 1")
+        on = "SELECT shard FROM jobq.schedules WHERE name = %s"
+        conn.execute("SELECT jobq_schedule(%s, '@every 1h', 'work')", (name,))
+        assert one(conn, on, name) == 2
+        conn.execute("SELECT jobq_drain_shard(2)")
+        fails(conn, "55000", "SELECT jobq_remove_shard(2)", says="schedules: 1")
+        conn.execute("SELECT jobq_unschedule(%s), jobq_schedule(%s, '@every 1h', 'work')", (name, name))
+        assert one(conn, on, name) == 1
+        conn.execute("SELECT jobq_remove_shard(2)")
+        assert {r.shard_id for r in conn.execute("SELECT shard_id FROM jobq_router.shards")} == {1}
 
 
 def produce(name, queue, stop, ids, errors):

@@ -16,14 +16,14 @@ CREATE FUNCTION jobq_router.at_get_map(integer, OUT version bigint, OUT content 
 CREATE FUNCTION jobq_router.at_take_map(integer, bigint, jsonb, bigint) RETURNS bigint
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.take_map($2, $3, $4) r; $$;
 --: jobq_shard.buckets_in_use of a shard
-CREATE FUNCTION jobq_router.at_buckets_in_use(integer, integer[], jsonb) RETURNS SETOF integer
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.buckets_in_use($2, $3) r; $$;
+CREATE FUNCTION jobq_router.at_buckets_in_use(integer, bigint, integer[], jsonb) RETURNS SETOF integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.buckets_in_use($2, $3, $4) r; $$;
 --: jobq_shard.has_queue of a shard
 CREATE FUNCTION jobq_router.at_has_queue(integer, text) RETURNS boolean
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.has_queue($2) r; $$;
---: jobq_shard.unfinished of a shard
-CREATE FUNCTION jobq_router.at_unfinished(integer) RETURNS bigint
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.unfinished() r; $$;
+--: jobq_shard.still_has of a shard
+CREATE FUNCTION jobq_router.at_still_has(integer, OUT jobs bigint, OUT schedules bigint)
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.jobs, r.schedules FROM jobq_shard.still_has() r; $$;
 --: jobq_shard.settings of a shard
 CREATE FUNCTION jobq_router.at_settings(integer) RETURNS jsonb
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.settings() r; $$;
@@ -51,22 +51,26 @@ DECLARE
     s record;
     r record;
 BEGIN
-    FOR s IN SELECT coalesce(jobq_router.server(h.shard_id), f.srvname::text) AS name, jobq_router.bounded(h.connection) AS wanted,
-                    f.srvname IS NOT NULL AS is_there, f.srvoptions
+    FOR s IN SELECT coalesce(jobq_router.server(h.shard_id), f.srvname::text) AS name, jobq_router.bounded(h.connection) AS wanted, f.oid AS server, f.srvoptions,
+                    EXISTS (SELECT FROM pg_user_mapping u WHERE u.umserver = f.oid AND u.umuser = 0) AS is_mapped
              FROM jobq_router.shards h FULL JOIN (SELECT f.* FROM pg_foreign_server f JOIN pg_foreign_data_wrapper w ON w.oid = f.srvfdw
                  WHERE w.fdwname = 'plproxy' AND f.srvname ~ '^jobq_shard_\d+$') f ON f.srvname = jobq_router.server(h.shard_id)
     LOOP
         IF s.wanted IS NULL THEN
             EXECUTE format('DROP SERVER %I CASCADE', s.name);
-        ELSIF NOT s.is_there THEN
+            CONTINUE;
+        ELSIF s.server IS NULL THEN
             EXECUTE format('CREATE SERVER %I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 %L)', s.name, s.wanted);
-            EXECUTE format('CREATE USER MAPPING FOR PUBLIC SERVER %I', s.name);
-            FOR r IN SELECT DISTINCT g.role FROM jobq_router.grants g LOOP
-                EXECUTE format('GRANT USAGE ON FOREIGN SERVER %I TO %s', s.name, r.role);
-            END LOOP;
         ELSIF s.srvoptions IS DISTINCT FROM ARRAY['p0=' || s.wanted] THEN
             EXECUTE format('ALTER SERVER %I OPTIONS (SET p0 %L)', s.name, s.wanted);
         END IF;
+        IF NOT s.is_mapped THEN
+            EXECUTE format('CREATE USER MAPPING FOR PUBLIC SERVER %I', s.name);
+        END IF;
+        -- Not those that have been dropped since.
+        FOR r IN SELECT DISTINCT o.rolname FROM jobq_router.grants g JOIN pg_roles o ON o.oid = g.role WHERE NOT has_server_privilege(o.oid, s.name, 'USAGE') LOOP
+            EXECUTE format('GRANT USAGE ON FOREIGN SERVER %I TO %I', s.name, r.rolname);
+        END LOOP;
     END LOOP;
 END
 $$;
@@ -131,38 +135,35 @@ BEGIN
 END
 $$;
 
--- The first shard, by its number, decides between two who change one map.
---: gives a changed map to the shards; more than half of them must take it, the others take it when they are reached
-CREATE FUNCTION jobq_router.publish() RETURNS void
+-- Of two who change one map the deciding shard takes one, so that of each version there is one map. The others take what it has
+-- taken, now or when they are reached: until then they act by a map that was, and moves ask them first.
+--: gives a changed map to the shards, first to that which decides
+CREATE FUNCTION jobq_router.publish(decides integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    _shard   integer;
+    _shard   integer := decides;
     _version bigint;
-    _all     integer := 0;
-    _taken   integer := 0;
     _state   text;
     _message text;
     _detail  text;
     _hint    text;
 BEGIN
     UPDATE jobq_router.map m SET version = m.version + 1 RETURNING m.version INTO _version;
+    PERFORM jobq_router.at_take_map(decides, _version, jobq_router.content(), _version - 1);
     PERFORM jobq_router.make_servers();
-    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
-        _all := _all + 1;
+    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> decides ORDER BY 1 LOOP
         BEGIN
-            PERFORM jobq_router.at_take_map(_shard, _version, jobq_router.content(), _version - 1);
-            _taken := _taken + 1;
+            PERFORM jobq_router.at_take_map(_shard, _version, jobq_router.content(), NULL);
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-            IF jobq_router.meaning(_state, _message) NOT IN ('unreached', 'lost') THEN
-                PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+            IF jobq_router.meaning(SQLSTATE, SQLERRM) NOT IN ('unreached', 'lost') THEN
+                RAISE;
             END IF;
+            PERFORM jobq_router.note_down(_shard);
         END;
     END LOOP;
-    IF _taken * 2 <= _all THEN
-        RAISE 'only % of % shards can be reached', _taken, _all USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection', DETAIL = _message,
-            HINT = 'A change of the map is taken by more than half of the shards, so that there are never two maps.';
-    END IF;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
 END
 $$;
 
@@ -181,12 +182,13 @@ ON CONFLICT (bucket) DO UPDATE SET shard_id = excluded.shard_id, was_on = array_
     WHERE b.shard_id <> excluded.shard_id
 $$;
 
---: begins a change: the newest map of all shards, alone
-CREATE FUNCTION jobq_router.begin_change() RETURNS void
+--: begins a change: the newest map of all shards, alone; the shard that decides about changes of it: its first, by the number
+CREATE FUNCTION jobq_router.begin_change() RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM jobq_router.refresh();
     PERFORM FROM jobq_router.map m FOR UPDATE;
+    RETURN (SELECT min(s.shard_id) FROM jobq_router.shards s);
 END
 $$;
 
@@ -194,27 +196,28 @@ $$;
 CREATE FUNCTION jobq_router.settle() RETURNS integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    _shard  integer;
-    _busy   integer[];
-    _moved  boolean := false;
+    _decides integer := jobq_router.begin_change();
+    _shard   integer;
+    _busy    integer[];
+    _moved   boolean := false;
 BEGIN
-    PERFORM jobq_router.begin_change();
     FOR _shard IN SELECT DISTINCT s FROM (SELECT unnest(b.was_on) FROM jobq_router.buckets b UNION SELECT unnest(q.was_on) FROM jobq_router.queues q) w (s) LOOP
         BEGIN
-            _busy := ARRAY(SELECT * FROM jobq_router.at_buckets_in_use(_shard, ARRAY(SELECT b.bucket FROM jobq_router.buckets b WHERE _shard = ANY (b.was_on)),
+            _busy := ARRAY(SELECT * FROM jobq_router.at_buckets_in_use(_shard, (SELECT m.version FROM jobq_router.map m), ARRAY(SELECT b.bucket FROM jobq_router.buckets b WHERE _shard = ANY (b.was_on)),
                 jobq_router.content() -> 'queues'));
             UPDATE jobq_router.buckets b SET was_on = array_remove(b.was_on, _shard) WHERE _shard = ANY (b.was_on) AND b.bucket <> ALL (_busy);
             _moved := _moved OR FOUND;
             UPDATE jobq_router.queues q SET was_on = array_remove(q.was_on, _shard) WHERE _shard = ANY (q.was_on) AND NOT jobq_router.at_has_queue(_shard, q.queue);
             _moved := _moved OR FOUND;
         EXCEPTION WHEN OTHERS THEN
-            IF jobq_router.meaning(SQLSTATE, SQLERRM) NOT IN ('unreached', 'lost') THEN
+            -- The next time will tell.
+            IF jobq_router.meaning(SQLSTATE, SQLERRM) NOT IN ('unreached', 'lost', 'map') THEN
                 RAISE;
             END IF;
         END;
     END LOOP;
     IF _moved THEN
-        PERFORM jobq_router.publish();
+        PERFORM jobq_router.publish(_decides);
     END IF;
     RETURN (SELECT count(*) FROM jobq_router.buckets b WHERE cardinality(b.was_on) > 0) + (SELECT count(*) FROM jobq_router.queues q WHERE cardinality(q.was_on) > 0);
 END
@@ -224,7 +227,9 @@ $$;
 CREATE FUNCTION jobq_router.check_connection(shard_id integer, connection text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF $2 ~ '\mpassword\s*=' THEN
+    IF $2 ~ '^\s*postgres(ql)?://' THEN
+        RAISE 'argument "connection" is a URI' USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as ''host=a.example dbname=shard1''.';
+    ELSIF $2 ~ 'password\s*=' THEN
         RAISE 'argument "connection" has a password' USING ERRCODE = 'invalid_parameter_value',
             HINT = format('Everybody can read it there. Put it into a user mapping: ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (ADD user ..., ADD password ...).', jobq_router.server($1));
     END IF;
@@ -235,19 +240,29 @@ $$;
 CREATE FUNCTION jobq_add_shard(shard_id integer, connection text, weight integer DEFAULT 1) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    _other  integer;
-    _theirs record;
-    _grant  record;
+    _decides integer;
+    _other   integer;
+    _theirs  record;
+    _grant   record;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 BEGIN
     PERFORM jobq_router.check_connection($1, $2);
-    PERFORM jobq_router.begin_change();
+    _decides := coalesce(jobq_router.begin_change(), $1);
     IF EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id = $1) THEN
         RAISE 'there is a shard % already', $1 USING ERRCODE = 'duplicate_object', HINT = 'jobq_alter_shard changes its connection or weight.';
     END IF;
     _other := (SELECT s.shard_id FROM jobq_router.shards s ORDER BY s.state, random() LIMIT 1);
     INSERT INTO jobq_router.shards (shard_id, connection, weight) VALUES ($1, $2, $3);
     PERFORM jobq_router.make_servers();
-    SELECT * INTO _theirs FROM jobq_router.at_get_map($1);
+    BEGIN
+        SELECT * INTO _theirs FROM jobq_router.at_get_map($1);
+    EXCEPTION WHEN OTHERS THEN
+        GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
+        PERFORM jobq_router.raise($1, _state, _message, _detail, _hint);
+    END;
     IF EXISTS (SELECT FROM jsonb_to_recordset(_theirs.content -> 'shards') s (shard_id integer) WHERE s.shard_id = $1) AND _other IS NULL THEN
         PERFORM jobq_router.adopt(_theirs.version, _theirs.content);
         PERFORM jobq_router.refresh();
@@ -260,12 +275,12 @@ BEGIN
     IF _other IS NOT NULL THEN
         PERFORM jobq_router.at_take_settings($1, jobq_router.at_settings(_other));
     END IF;
-    FOR _grant IN SELECT g.role::text AS role, g.profile, CASE WHEN count(g.queue) = count(*) THEN array_agg(g.queue) END AS queues
-                  FROM jobq_router.grants g GROUP BY 1, 2 LOOP
+    FOR _grant IN SELECT o.rolname::text AS role, g.profile, CASE WHEN count(g.queue) = count(*) THEN array_agg(g.queue) END AS queues
+                  FROM jobq_router.grants g JOIN pg_roles o ON o.oid = g.role GROUP BY 1, 2 LOOP
         PERFORM jobq_router.at_jobq_grant($1, 0, _grant.role, _grant.profile, _grant.queues), jobq_router.at_admit($1, _grant.role);
     END LOOP;
     PERFORM jobq_router.deal();
-    PERFORM jobq_router.publish();
+    PERFORM jobq_router.publish(_decides);
     PERFORM jobq_router.settle();
 END
 $$;
@@ -273,8 +288,9 @@ $$;
 --: let a shard have no new keys, queues and jobs without keys; what it has it ends
 CREATE FUNCTION jobq_drain_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _decides integer := jobq_router.begin_change();
 BEGIN
-    PERFORM jobq_router.begin_change();
     PERFORM jobq_router.require_shard($1);
     IF NOT EXISTS (SELECT FROM jobq_router.shards s WHERE s.shard_id <> $1 AND s.state = 'active') THEN
         RAISE 'shard % is the last active one', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_add_shard adds another.';
@@ -283,7 +299,7 @@ BEGIN
     PERFORM jobq_router.deal();
     UPDATE jobq_router.queues q SET shard_id = b.shard_id, was_on = array_remove(q.was_on, b.shard_id) || q.shard_id
     FROM jobq_router.buckets b WHERE q.shard_id = $1 AND b.bucket = jobq_router.bucket_of(q.queue);
-    PERFORM jobq_router.publish();
+    PERFORM jobq_router.publish(_decides);
 END
 $$;
 
@@ -291,20 +307,22 @@ $$;
 CREATE FUNCTION jobq_remove_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    _left bigint;
+    _decides integer;
+    _left    record;
 BEGIN
     PERFORM jobq_router.settle();
+    _decides := (SELECT min(s.shard_id) FROM jobq_router.shards s);
     PERFORM jobq_router.require_shard($1);
     IF (SELECT s.state FROM jobq_router.shards s WHERE s.shard_id = $1) <> 'draining' THEN
         RAISE 'shard % is active', $1 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_drain_shard drains it.';
     END IF;
-    _left := jobq_router.at_unfinished($1);
-    IF _left > 0 OR EXISTS (SELECT FROM jobq_router.buckets b WHERE $1 = ANY (b.was_on)) OR EXISTS (SELECT FROM jobq_router.queues q WHERE $1 = ANY (q.was_on)) THEN
-        RAISE 'shard % is not empty', $1 USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It has %s unfinished jobs.', _left),
-            HINT = 'It is when its jobs have finished, its schedules are gone, and its unique keys are kept no longer.';
+    SELECT * INTO _left FROM jobq_router.at_still_has($1);
+    IF _left.jobs > 0 OR _left.schedules > 0 OR EXISTS (SELECT FROM jobq_router.buckets b WHERE $1 = ANY (b.was_on)) OR EXISTS (SELECT FROM jobq_router.queues q WHERE $1 = ANY (q.was_on)) THEN
+        RAISE 'shard % is not empty', $1 USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('Unfinished jobs: %s, schedules: %s.', _left.jobs, _left.schedules),
+            HINT = 'It is when its jobs have finished, and its unique keys are kept no longer. A schedule moves by jobq_unschedule and jobq_schedule.';
     END IF;
     DELETE FROM jobq_router.shards s WHERE s.shard_id = $1;
-    PERFORM jobq_router.publish();
+    PERFORM jobq_router.publish(_decides);
 END
 $$;
 
@@ -321,13 +339,16 @@ $$;
 --: change the connection or the weight of a shard; NULL: unchanged. A weight is that of new keys, queues and jobs without keys
 CREATE FUNCTION jobq_alter_shard(shard_id integer, connection text DEFAULT NULL, weight integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _decides integer;
 BEGIN
     PERFORM jobq_router.check_connection($1, $2);
-    PERFORM jobq_router.begin_change();
+    _decides := jobq_router.begin_change();
     PERFORM jobq_router.require_shard($1);
     UPDATE jobq_router.shards s SET connection = coalesce($2, s.connection), weight = coalesce($3, s.weight) WHERE s.shard_id = $1;
+    PERFORM jobq_router.make_servers();
     PERFORM jobq_router.deal();
-    PERFORM jobq_router.publish();
+    PERFORM jobq_router.publish(_decides);
 END
 $$;
 
@@ -335,14 +356,15 @@ $$;
 CREATE FUNCTION jobq_route_queue(queue text, spread boolean DEFAULT NULL, spread_by text DEFAULT NULL, shard_id integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    _was   jobq_router.queues;
-    _shard integer;
+    _decides integer;
+    _was     jobq_router.queues;
+    _shard   integer;
 BEGIN
     IF (coalesce($2, false)) = ($4 IS NOT NULL) THEN
         RAISE 'one of the arguments "spread" and "shard_id" says where the queue is' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Pass spread => true, or a shard_id.';
     END IF;
-    PERFORM jobq_router.begin_change();
+    _decides := jobq_router.begin_change();
     IF $4 IS NOT NULL THEN
         PERFORM jobq_router.require_shard($4);
     END IF;
@@ -362,10 +384,10 @@ BEGIN
         THEN array_remove(coalesce(_was.was_on, b.was_on) || coalesce(_was.shard_id, b.shard_id), $4) ELSE '{}' END
     FROM jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($1)
     ON CONFLICT ON CONSTRAINT queues_pkey DO UPDATE SET spread = excluded.spread, spread_by = excluded.spread_by, shard_id = excluded.shard_id, was_on = excluded.was_on;
-    PERFORM jobq_router.publish();
+    PERFORM jobq_router.publish(_decides);
 END
 $$;
 
 --: look which keys and queues have moved to their new shards; how many buckets of keys, and queues, still move
 CREATE FUNCTION jobq_settle() RETURNS integer
-    LANGUAGE sql VOLATILE AS $$ SELECT jobq_router.settle() $$;
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$ SELECT jobq_router.settle() $$;

@@ -12,7 +12,7 @@ $$;
 -- A queue that is limited as a whole stays as a whole: no shard knows how many of its jobs run on another.
 --: whether an unfinished job has one of these keys, or a finished one keeps it; or the queue has a limit, and an unfinished job
 CREATE FUNCTION jobq_shard.has_key(queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN $2 IS NOT NULL AND (EXISTS (SELECT FROM jobq.jobs j WHERE j.unique_key = $2 AND j.queue COLLATE "C" = $1 AND j._holds_key)
             OR EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = $2 AND k.queue = $1 AND k.kept_until > clock_timestamp()))
@@ -32,34 +32,47 @@ $$;
 
 --: whether a queue is limited as a whole
 CREATE FUNCTION jobq_shard.is_limited(queue text) RETURNS boolean
-    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 SELECT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '')
 $$;
 
 --: notes that this shard has no unfinished job of a concurrency key, or of the queue (key empty)
 CREATE FUNCTION jobq_shard.note_gone(queue text, key text) RETURNS void
-    LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 INSERT INTO jobq_shard.gone (queue, key) VALUES ($1, $2) ON CONFLICT DO NOTHING
 $$;
 
 -- Two who ask for one key: the second must see what the first has enqueued, or it would take the key elsewhere. Hence the locks. Those
 -- of several keys are taken in one order.
+--: has_key, for who enqueues in this transaction
+CREATE FUNCTION jobq_shard.still_here(version bigint, queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lock    integer;
+    limited boolean := jobq_shard.is_limited($2);
+BEGIN
+    FOR lock IN SELECT DISTINCT hashtext(concat_ws(E'\n', $2, k)) FROM unnest(ARRAY[$3, $4, $5]) k WHERE k IS NOT NULL ORDER BY 1 LOOP
+        PERFORM pg_advisory_xact_lock(1785684594, lock);
+    END LOOP;
+    IF limited THEN
+        PERFORM pg_advisory_xact_lock(1785684595, hashtext($2));
+    END IF;
+    PERFORM jobq_shard.require_map($1);
+    IF jobq_shard.has_key($2, $3, $4, $5) THEN
+        RETURN true;
+    END IF;
+    PERFORM jobq_shard.note_gone($2, k) FROM unnest(ARRAY[$5, CASE WHEN limited THEN '' END]) k WHERE k IS NOT NULL;
+    RETURN false;
+END
+$$;
+
 --: enqueues jobs of a key that moves, if this shard has it; no row: it has not; specs NULL: only looks
 CREATE FUNCTION jobq_shard.enqueue_known(version bigint, queue text, unique_key text, group_key text, concurrency_key text, specs jsonb)
     RETURNS TABLE (job_id bigint, is_new boolean)
     LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    lock integer;
 BEGIN
-    FOR lock IN SELECT DISTINCT pg_catalog.hashtext(pg_catalog.concat_ws(E'\n', $2, k)) FROM pg_catalog.unnest(ARRAY[$3, $4, $5]) k WHERE k IS NOT NULL ORDER BY 1 LOOP
-        PERFORM pg_catalog.pg_advisory_xact_lock(1785684594, lock);
-    END LOOP;
-    IF jobq_shard.is_limited($2) THEN
-        PERFORM pg_catalog.pg_advisory_xact_lock(1785684595, pg_catalog.hashtext($2));
-    END IF;
-    PERFORM jobq_shard.require_map($1);
-    IF NOT jobq_shard.has_key($2, $3, $4, $5) THEN
-        PERFORM jobq_shard.note_gone($2, k) FROM pg_catalog.unnest(ARRAY[$5, CASE WHEN jobq_shard.is_limited($2) THEN '' END]) k WHERE k IS NOT NULL;
+    IF NOT jobq_shard.still_here($1, $2, $3, $4, $5) THEN
+        RETURN;
     ELSIF specs IS NULL THEN
         RETURN QUERY SELECT NULL::bigint, NULL::boolean;
     ELSE
@@ -70,12 +83,14 @@ $$;
 
 --@ bucket_of jobq_shard
 
--- queues: those of the map. Alone: what somebody has enqueued before is committed, and is seen.
---: which of these buckets, or of all, this shard has unfinished jobs, schedules or kept keys of
-CREATE FUNCTION jobq_shard.buckets_in_use(buckets integer[], queues jsonb) RETURNS SETOF integer
+-- queues: those of the map. Alone: what somebody has enqueued before is committed, and is seen; by that map, or an older one may have
+-- others enqueue here behind this look.
+--: which of these buckets this shard has unfinished jobs, schedules or kept keys of
+CREATE FUNCTION jobq_shard.buckets_in_use(version bigint, buckets integer[], queues jsonb) RETURNS SETOF integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1785684593, 0);
+    PERFORM jobq_shard.require_map($1);
     RETURN QUERY
     WITH route AS MATERIALIZED (
         SELECT q.* FROM jsonb_to_recordset(queues) q (queue text, spread boolean, spread_by text, shard_id integer)),

@@ -11,10 +11,10 @@ SELECT EXISTS (SELECT FROM jobq.lane_directory l,
    AND NOT EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = $1 AND s.paused)
 $$;
 
---: how many jobs have not finished
-CREATE FUNCTION jobq_shard.unfinished() RETURNS bigint
+--: how many jobs have not finished, and how many schedules would enqueue more
+CREATE FUNCTION jobq_shard.still_has(OUT jobs bigint, OUT schedules bigint)
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-SELECT count(*) FROM jobq.jobs j WHERE j.status NOT IN ('completed', 'failed', 'cancelled')
+SELECT (SELECT count(*) FROM jobq.jobs j WHERE j.status NOT IN ('completed', 'failed', 'cancelled')), (SELECT count(*) FROM jobq.schedule_settings)
 $$;
 
 --: the settings of queues and the limits of this shard, for another one
@@ -36,9 +36,8 @@ CREATE FUNCTION jobq_shard.admit(role text) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA jobq_shard TO %I', role);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION jobq_shard.require_map(bigint), jobq_shard.has_key(text, text, text, text), '
-        'jobq_shard.note_gone(text, text), jobq_shard.is_ready(text, text[], integer[], text[]), '
-        'jobq_shard.enqueue_known(bigint, text, text, text, text, jsonb), jobq_shard.is_limited(text) TO %I', role);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION jobq_shard.require_map(bigint), jobq_shard.still_here(bigint, text, text, text, text), '
+        'jobq_shard.is_ready(text, text[], integer[], text[]), jobq_shard.enqueue_known(bigint, text, text, text, text, jsonb) TO %I', role);
 END
 $$;
 
