@@ -162,7 +162,7 @@ function remote(name,    i, text, cast, body) {
     }
     body = name "(" body ")"
     from = " FROM jobq_shard.require_map($2) m, "
-    if (route[name] ~ /^(id|ids|any)$/ || name ~ /^jobq_(spawn|await_jobs|heartbeat_worker|tick|reset_metrics|metrics|grant|revoke)$/) from = " FROM "
+    if (route[name] ~ /^(id|ids|any)$/ || name ~ /^jobq_(spawn|await_jobs|heartbeat_worker|tick|reset_metrics|metrics|grant|revoke|set_shard)$/) from = " FROM "
     if (columns_of[name]) {
         for (i = 1; i <= columns_of[name]; i++) list = (i > 1 ? list ", " : "") "r." column[name, i]
         text = text ") RETURNS " returns[name]
@@ -185,6 +185,8 @@ function on_shard(name, shard, version,    i, text) {
 function fault_of(indent) {
     return indent "GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;\n"
 }
+# What others have made in a schema of the caller's search_path is not called instead of PostgreSQL's. Procedures that commit cannot have it.
+BEGIN { safe = " SET search_path = pg_catalog, pg_temp" }
 BEGIN { faults = "    _state   text;\n    _message text;\n    _detail  text;\n    _hint    text;\n" }
 
 function make(name,    rule, n, i, list, one, first, row, budget) {
@@ -192,7 +194,7 @@ function make(name,    rule, n, i, list, one, first, row, budget) {
     remote(name)
     rule = route[name]
     if (rule == "own") return
-    print head(name) "\n    LANGUAGE plpgsql VOLATILE" (how[name] ~ /^(or|first)$/ ? " SET client_min_messages = warning" : "") " AS $$"
+    print head(name) "\n    LANGUAGE plpgsql VOLATILE" safe (how[name] ~ /^(or|first)$/ ? " SET client_min_messages = warning" : "") " AS $$"
     row = columns_of[name]
     if (rule == "refused") {
         print "BEGIN\n    RAISE 'jobq_router does not do " name "' USING ERRCODE = 'feature_not_supported', HINT = " quoted(toupper(substr(reason[name], 1, 1)) substr(reason[name], 2) ".") ";\nEND"
@@ -287,7 +289,7 @@ function make_view(name, list,    n, i, word, columns) {
     print "CREATE TYPE jobq_router." name "_row AS (" list ");"
     print "CREATE FUNCTION jobq_router.at_" name "(integer) RETURNS SETOF jobq_router." name "_row"
     print "    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT " with(columns, "v.") " FROM jobq." name " v; $$;"
-    print "CREATE FUNCTION jobq_router.rows_of_" name "(shard integer) RETURNS SETOF jobq_router." name "_row\n    LANGUAGE plpgsql VOLATILE AS $$\nDECLARE"
+    print "CREATE FUNCTION jobq_router.rows_of_" name "(shard integer) RETURNS SETOF jobq_router." name "_row\n    LANGUAGE plpgsql VOLATILE" safe " AS $$\nDECLARE"
     printf "%s", faults
     print "BEGIN\n    RETURN QUERY SELECT * FROM jobq_router.at_" name "($1);"
     print "EXCEPTION WHEN OTHERS THEN\n" fault_of("    ") "    PERFORM jobq_router.warn($1, _state, _message, _detail, _hint);\nEND\n$$;"
@@ -334,7 +336,7 @@ function pay(    i) {
     own = $3
     if (route[own] != "own") fail("the route of " own " is not: own")
     made[own] = 1
-    print head(own) "\n    LANGUAGE " ($4 == "sql" ? "sql" : "plpgsql") (is_procedure[own] ? "" : " VOLATILE") " AS $$"
+    print head(own) "\n    LANGUAGE " ($4 == "sql" ? "sql" : "plpgsql") (is_procedure[own] ? "" : " VOLATILE" safe) " AS $$"
     next
 }
 /^--@ view / { viewed = $3; sub(/^--@ view [a-z_]+ \(/, "") }

@@ -3,6 +3,8 @@
 
 import sys
 
+import psycopg.sql
+
 from cluster import connection, fails, make_cluster, one, router, run, shard
 
 # A function that returns a table has its columns as arguments, one that returns rows of a type has them as columns of that.
@@ -51,7 +53,7 @@ def make_role(name):
     for number in (1, 2, 3):
         with shard(number) as conn:
             if not one(conn, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
-                conn.execute(f"CREATE ROLE {name} LOGIN")
+                conn.execute(psycopg.sql.SQL("CREATE ROLE {} LOGIN").format(psycopg.sql.Identifier(name)))
 
 
 def test_only_who_is_let_in_can_call():
@@ -77,10 +79,53 @@ def test_only_who_is_let_in_can_call():
         conn.execute("SELECT jobq_revoke('regress_producer', 'producer')")
         fails(producer, "42501", "SELECT jobq_enqueue('mine')")
         fails(conn, "22023", "SELECT jobq_add_shard(9, 'dbname=x password=secret')", says="has a password")
-        fails(conn, "22023", "SELECT jobq_alter_shard(1, 'dbname=x password=secret')", says="has a password")
+        fails(conn, "22023", "SELECT jobq_alter_shard(1, 'dbname=x sslpassword = secret')", says="has a password")
+        fails(conn, "22023", "SELECT jobq_add_shard(9, 'postgresql://u:secret@x/x')", says="is a URI")
         conn.execute("ALTER USER MAPPING FOR PUBLIC SERVER jobq_shard_1 OPTIONS (ADD password 'secret')")
         assert one(stranger, "SELECT count(*) FROM pg_user_mappings WHERE umoptions IS NOT NULL") == 0
         conn.execute("ALTER USER MAPPING FOR PUBLIC SERVER jobq_shard_1 OPTIONS (DROP password)")
+        # Nobody becomes another on a shard but as the owner says.
+        conn.execute("GRANT USAGE ON FOREIGN SERVER jobq_shard_2 TO regress_producer")
+        fails(producer, "42501", "CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'postgres')", says="made by the owner")
+        conn.execute("CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'regress_producer')")
+        fails(producer, "42501", "ALTER USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (SET user 'postgres')", says="made by the owner")
+        conn.execute("DROP USER MAPPING FOR regress_producer SERVER jobq_shard_2")
+        with shard(1, user="regress_producer") as behind:
+            fails(behind, "42501", "SELECT jobq_shard.note_gone('theirs', 'k')")
+            fails(behind, "42501", "SELECT jobq_shard.take_map(99, '{}')")
+
+
+def test_what_others_put_into_a_schema_is_not_called():
+    with router() as conn:
+        assert one(conn, "SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid JOIN pg_extension e ON e.oid = d.refobjid"
+                         " WHERE d.deptype = 'e' AND e.extname = 'jobq_router' AND p.pronamespace = 'public'::regnamespace AND p.prokind = 'f'"
+                         " AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(p.proconfig, '{}'))") == 0
+        conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        conn.execute("CREATE FUNCTION public.num_nonnulls(text, text, text) RETURNS integer LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$")
+        fails(conn, "P0001", "SELECT num_nonnulls('a'::text, 'b'::text, 'c'::text)")
+        assert one(conn, "SELECT jobq_enqueue('spread')") > 0
+        conn.execute("CALL jobq_wait('spread', '1 s')")
+
+
+def test_a_new_shard_knows_the_roles():
+    """Whatever their names; also where one that was let in has been dropped."""
+    name = 'regress "odd" Name'
+    make_role(name)
+    allowed = "SELECT bool_and(has_function_privilege(%s, p.oid, 'EXECUTE')) FROM pg_proc p WHERE p.proname = 'jobq_enqueue'"
+    with router() as conn, shard(3) as third:
+        conn.execute("SELECT jobq_grant(%s, 'producer')", (name,))
+        conn.execute("INSERT INTO jobq_router.grants VALUES (4711, 'producer')")
+        conn.execute("SELECT jobq_drain_shard(3)")
+        conn.execute("SELECT jobq_cancel_jobs(q) FROM unnest('{mine,spread}'::text[]) q")
+        conn.execute("SELECT jobq_remove_shard(3)")
+        third.execute("SELECT jobq_revoke(%s, 'producer')", (name,))
+        assert one(third, allowed, name) is False
+        # As who needs a password for the first connection does.
+        conn.execute("CREATE SERVER jobq_shard_3 FOREIGN DATA WRAPPER plproxy OPTIONS (p0 'dbname=x')")
+        conn.execute("CREATE USER MAPPING FOR CURRENT_USER SERVER jobq_shard_3 OPTIONS (user 'postgres', password 'secret')")
+        conn.execute("SELECT jobq_add_shard(3, %s)", (connection(3),))
+        assert one(third, allowed, name) is True
+        assert one(conn, "SELECT has_server_privilege(%s, 'jobq_shard_3', 'USAGE')", name) is True
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ CREATE FUNCTION jobq_router.shard_of(job_id bigint) RETURNS integer
 
 --: raises 55000 while there are no shards
 CREATE FUNCTION jobq_router.require_shards() RETURNS void
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM jobq_router.shards) THEN
         RAISE 'the router has no shards' USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'jobq_add_shard adds one.';
@@ -41,7 +41,7 @@ $$;
 
 --: a shard for what may go anywhere, by weight and at random, of those that are reached; job_id: that of the job
 CREATE FUNCTION jobq_router.any_shard(job_id bigint DEFAULT NULL) RETURNS integer
-    LANGUAGE plpgsql VOLATILE AS $$
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found_shard integer;
 BEGIN

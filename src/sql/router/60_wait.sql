@@ -33,7 +33,7 @@ CREATE FUNCTION jobq_router.at_is_ready(integer, text, text[], integer[], text[]
 
 --: whether a shard that can be reached has a pending job of the queue for such a worker
 CREATE FUNCTION jobq_router.is_ready(queue text, kinds text[], versions integer[], capabilities text[]) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE AS $$
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     _at      record;
     _all     boolean := jobq_router.looks_everywhere(queue);
@@ -67,7 +67,7 @@ $$;
 
 --: for how long a wait waits: no longer than a statement may take
 CREATE FUNCTION jobq_router.wait_until(timeout interval) RETURNS timestamptz
-    LANGUAGE plpgsql STABLE AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     longest interval := current_setting('statement_timeout')::interval;
 BEGIN
@@ -82,7 +82,7 @@ $$;
 
 --: the next pause between two looks, in seconds
 CREATE FUNCTION jobq_router.next_pause(pause double precision) RETURNS double precision
-    LANGUAGE sql IMMUTABLE AS $$ SELECT least(pause * 1.5, 0.25) $$;
+    LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT least(pause * 1.5, 0.25) $$;
 
 -- The first look comes after a pause: who waits has just found nothing, and what keeps a claim from a pending job may last.
 --@ function jobq_wait
