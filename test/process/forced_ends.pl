@@ -18,17 +18,19 @@ await_worker($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
 sub attempts { return work("SELECT string_agg(outcome, ' ' ORDER BY finished_at) FROM jobq.attempts WHERE job_id = $_[0]"); }
 
-# Heartbeats every few ms until the lease is lost. Returns the answers that came, each once, and leaves what happened
-# when in `heard`.
+# Heartbeats every few ms until the lease is lost, after a first statement: no session need begin between the two. Returns the
+# answers that came, each once, and leaves what happened when in `heard`.
 sub heartbeat_until_lost
 {
-    my ($id, $lease) = @_;
+    my ($id, $lease, $first) = @_;
+    $first = defined $first ? "PERFORM $first; COMMIT;" : '';
     return work(qq{
         CREATE TEMP TABLE heard (state text, at timestamptz);
         DO \$\$
         DECLARE
             state text;
         BEGIN
+            $first
             FOR n IN 1 .. 4000 LOOP
                 state := jobq_heartbeat($id, $lease);
                 INSERT INTO heard VALUES (state, clock_timestamp());
@@ -50,8 +52,7 @@ sub claim
 # ---- the grace of a cancellation
 
 my ($id, $lease) = claim('cancelled');
-work("SELECT jobq_cancel($id)");
-is(heartbeat_until_lost($id, $lease), 'cancel lost', 'a worker that does not stop is told until the lease is void');
+is(heartbeat_until_lost($id, $lease, "jobq_cancel($id)"), 'cancel lost', 'a worker that does not stop is told until the lease is void');
 is(work("SELECT status, lease IS NULL, error FROM jobq.jobs WHERE id = $id"), 'cancelled|t|cancelled while running: its worker did not stop in time', 'then the job is cancelled');
 is(attempts($id), 'cancelled', 'and so is the attempt');
 my $took = work("SELECT extract(epoch FROM finished_at - cancel_requested_at) FROM jobq.jobs WHERE id = $id");

@@ -59,7 +59,7 @@ sub restore_into
 }
 
 my @late = grep { !/^(rest|jobs|dependencies)$/ } sort keys %part;
-is("@late", 'attempts children deleted_dependencies handler_settings identity job_signals job_waits kept_keys lane_directory limit_settings queue_grants queue_settings schedule_settings signals steps', 'the other tables');
+is("@late", 'attempts children deleted_dependencies handler_settings identity job_signals job_waits kept_keys lane_directory limit_settings queue_grants queue_settings schedule_settings shard signals steps', 'the other tables');
 
 # ---- jobs first, then their edges, and what else there is when ticks have run
 
