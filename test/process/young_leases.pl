@@ -301,7 +301,7 @@ for my $try (1 .. 20)
     work(q{DELETE FROM jobq.jobs WHERE status = 'pending'});
     enqueue(200);
     $restarted = "restarted $try";
-    work(qq{SELECT count(*) FROM jobq_claim('q', '$restarted', batch => 200)});
+    work(qq{SELECT count(*) FROM jobq_claim('q', '$restarted', batch => 200, heartbeat_timeout => '15 s')});
     work(q{SET session_replication_role = replica; UPDATE jobq.jobs SET _rescue_indexed = NULL WHERE status = 'processing'});
     $held = work(qq{SELECT string_agg(id::text, ', ' ORDER BY id) FROM (SELECT id, row_number() OVER (ORDER BY id) AS n $running) r WHERE n % 20 = 1});
     prepare('holds', "SELECT id FROM jobq.jobs WHERE id IN (0$held) FOR UPDATE");
