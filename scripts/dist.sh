@@ -19,8 +19,9 @@ scratch_begin dist
 head=$SCRATCH/head
 mkdir -p build "$head"
 git archive HEAD | tar -xf - -C "$head"
-make -s -C "$head" PG_CONFIG="$PG_CONFIG" META.json "jobq--$version.sql"
-git archive --format=zip --prefix="$name/" --add-file="$head/META.json" --add-file="$head/jobq--$version.sql" -o "$zip" HEAD
+made=(META.json jobq{,_router,_shard}--"$version".sql)
+make -s -C "$head" PG_CONFIG="$PG_CONFIG" "${made[@]}"
+git archive --format=zip --prefix="$name/" "${made[@]/#/--add-file=$head/}" -o "$zip" HEAD
 rm -rf "$head"
 
 # Python's unpacking drops the right to execute, as PGXN's client did.
@@ -33,8 +34,11 @@ make -s -j"$(nproc)" -C "$JOBQ_ROOT" PG_CONFIG="$PG_CONFIG" >"$log" 2>&1 || { ca
 make -s -C "$JOBQ_ROOT" PG_CONFIG="$PG_CONFIG" install DESTDIR="$SCRATCH/files" datadir=/share pkglibdir=/lib >"$log" 2>&1
 (
     cd "$SCRATCH/files"
-    [ -e lib/jobq.so ] && [ -e share/extension/jobq.control ] && [ -e "share/extension/jobq--$version.sql" ]
-    ! find . -type f | grep -vxE '\./lib/jobq\.so|\./share/extension/jobq(--[0-9.-]+\.sql|\.control)'
+    [ -e lib/jobq.so ]
+    for extension in jobq jobq_router jobq_shard; do
+        [ -e share/extension/$extension.control ] && [ -e "share/extension/$extension--$version.sql" ]
+    done
+    ! find . -type f | grep -vxE '\./lib/jobq\.so|\./share/extension/jobq(_router|_shard)?(--[0-9.-]+\.sql|\.control)'
 )
 scratch_tree
 scratch_server dist "shared_preload_libraries = 'jobq'"
