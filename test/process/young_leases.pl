@@ -11,7 +11,7 @@ use JobqTime;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $timeout = 3;
+my $timeout = 5;
 my $node = preloaded('young', conf => [ 'max_prepared_transactions = 10', 'autovacuum = off' ]);
 
 # The first round has looked for jobs from before the start: from then on claims leave the watching to the worker.
