@@ -59,7 +59,7 @@ monitoring    2- test/monitoring/check.py
 '
 preloaded="shared_preload_libraries = 'jobq'"
 by_sql='jobq.access = sql'   # the rows of jobq.jobs are reached by SQL, where the same is usually done below it
-limit=${JOBQ_LIMIT:-1200}   # seconds for one suite; one that takes longer is cut off, and has failed
+limit=${JOBQ_LIMIT:-3000}   # seconds for one suite, several times what it takes; one that takes longer is cut off, and has failed
 
 # ---- the suites; what a suite prints goes to its log, its last lines say how many tests ran
 

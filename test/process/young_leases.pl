@@ -107,8 +107,7 @@ $session->query(q{BEGIN; SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE st
 rescued_in_time(3, 'a completion rolled back');
 
 enqueue(3);
-work(q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 3)});
-$session->query(q{BEGIN; SAVEPOINT s; SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE status = 'processing'; ROLLBACK TO s;
+$session->query(q{SELECT count(*) FROM jobq_claim('q', 'w', batch => 3); BEGIN; SAVEPOINT s; SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE status = 'processing'; ROLLBACK TO s;
                   SELECT jobq_complete(min(id), (array_agg(lease ORDER BY id))[1]) FROM jobq.jobs WHERE status = 'processing'; COMMIT});
 rescued_in_time(2, 'a completion rolled back to a savepoint, one of three repeated');
 
@@ -141,7 +140,7 @@ for my $way (
 {
     my ($name, $sql, $status) = @$way;
     enqueue(1);
-    work(q{SELECT id FROM jobq_claim('q', 'w')});
+    work(q{SELECT id FROM jobq_claim('q', 'w', heartbeat_timeout => '1 h')});
     work($sql);
     is(work(q{SELECT status, lease IS NULL, _rescue_indexed IS NULL FROM jobq.jobs WHERE queue = 'q'}), $status eq '' ? '' : "$status|t|t", "$name of a young job");
     my $next = '';
@@ -165,18 +164,18 @@ finish_all();
 # ---- the heartbeat of a whole worker
 
 enqueue(20);
-is(work(q{SELECT count(*) FROM jobq_claim('q', 'beating', batch => 6, heartbeat_timeout => '8 s'); SELECT count(*), count(DISTINCT job_id), min(state), max(state) FROM jobq_heartbeat_worker('beating')}),
+is(work(q{SELECT count(*) FROM jobq_claim('q', 'beating', batch => 6, heartbeat_timeout => '20 s'); SELECT count(*), count(DISTINCT job_id), min(state), max(state) FROM jobq_heartbeat_worker('beating')}),
     "6\n6|6|held|held", 'jobq_heartbeat_worker finds young jobs, each once');
 becomes_true($node, 'work', qq{SELECT count(_rescue_indexed) = 6 $running}, 'they grow older');
-is(work(q{SELECT count(*) FROM jobq_claim('q', 'beating', batch => 4, heartbeat_timeout => '8 s'); SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating')}),
+is(work(q{SELECT count(*) FROM jobq_claim('q', 'beating', batch => 4, heartbeat_timeout => '20 s'); SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating')}),
     "4\n10|10", 'young and old ones together');
-is($session->query(q{BEGIN; SELECT count(*) FROM jobq_claim('q', 'beating', batch => 2, heartbeat_timeout => '8 s'); SAVEPOINT s; SELECT count(*) FROM jobq_claim('q', 'beating', batch => 2);
+is($session->query(q{BEGIN; SELECT count(*) FROM jobq_claim('q', 'beating', batch => 2, heartbeat_timeout => '20 s'); SAVEPOINT s; SELECT count(*) FROM jobq_claim('q', 'beating', batch => 2, heartbeat_timeout => '20 s');
                      SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating'); ROLLBACK TO s;
                      SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating'); COMMIT}),
     "2\n2\n14|14\n12|12", 'in the transaction that claims, and after a savepoint');
 is(work(q{SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('beating')}), '12|12', 'and in others');
 is(work(q{SELECT count(*) FROM jobq_heartbeat_worker('nobody')}), '0', 'not those of others');
-my $beats_end = time + 9;
+my $beats_end = time + 21;
 while (time < $beats_end) { work(q{SELECT count(*) FROM jobq_heartbeat_worker('beating')}); usleep(200_000); }
 is(work(qq{SELECT count(*) $running}), '12', 'with heartbeats all are kept longer than the timeout');
 finish_all();
@@ -193,8 +192,8 @@ enqueue(4);
 prepare('claim', q{SELECT id FROM jobq_claim('q', 'prepared')});
 prepare('claim undone', q{SELECT id FROM jobq_claim('q', 'undone')});
 prepare('claim in a savepoint', q{SAVEPOINT s; SELECT id FROM jobq_claim('q', 'saved'); RELEASE s});
-work(q{SELECT id FROM jobq_claim('q', 'young')});
-prepare('complete', qq{SELECT jobq_complete(id, lease) $running AND worker_id = 'young'});
+is(sqlstate($node, 'work', qq{SELECT id FROM jobq_claim('q', 'young'); BEGIN; SELECT jobq_complete(id, lease) $running AND worker_id = 'young';
+            PREPARE TRANSACTION 'complete'}), '00000', 'complete: prepared');
 end_sessions($session);
 $node->restart;
 served('work');
@@ -247,7 +246,7 @@ becomes_true($node, 'second', q{SELECT count(*) = 1 FROM jobq.attempts WHERE out
 # ---- switched off and on
 
 enqueue(2);
-work(q{SELECT id FROM jobq_claim('q', 'before', batch => 1)});
+work(q{SELECT id FROM jobq_claim('q', 'before', heartbeat_timeout => '30 min')});
 settings($node, 'jobq.enabled = off');
 $node->reload;
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'switched off');
@@ -262,17 +261,18 @@ finish_all();
 
 # ---- a crash
 
+my $crashed = 3 * $timeout;
 enqueue(30);
-is(work(qq{SELECT count(*) FROM jobq_claim('q', 'crashed', batch => 20); SELECT count(*), count(_rescue_indexed) $running}), "20\n20|0", 'twenty young jobs');
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'crashed', batch => 20, heartbeat_timeout => '$crashed s'); SELECT count(*), count(_rescue_indexed) $running}), "20\n20|0", 'twenty young jobs');
 my $kept = work(qq{SELECT id || ', ' || lease $running LIMIT 1});
 kill_server($node);
 starts_again($node);
 is(work("SELECT jobq_heartbeat($kept)"), 'held', 'a young lease from before the crash is good');
 becomes_true($node, 'work', q{SELECT count(*) = 20 FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'crashed'}, 'all are rescued');
-my ($no_earlier, $latest) = split /\|/, work(qq{SELECT min(finished_at - pg_postmaster_start_time()) >= '$timeout s', max(extract(epoch FROM finished_at - pg_postmaster_start_time()))
+my ($no_earlier, $latest) = split /\|/, work(qq{SELECT min(finished_at - pg_postmaster_start_time()) >= '$crashed s', max(extract(epoch FROM finished_at - pg_postmaster_start_time()))
            FROM jobq.attempts WHERE outcome = 'lost' AND worker_id = 'crashed'});
 is($no_earlier, 't', 'after the grace of one timeout');
-in_time($latest, $timeout + 6, 'and soon after it');
+in_time($latest, $crashed + 6, 'and soon after it');
 is(work(q{SELECT last_error FROM jobq.workers WHERE database = 'work'}), '', 'no duty failed');
 $node->stop;
 
@@ -284,8 +284,9 @@ database($node, 'work');
 work(qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s', max_lost => 1000)});
 served('work');
 enqueue(300);
-is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 300); SELECT count(_rescue_indexed) $running}), "300\n292", 'eight are left to the worker, the others rescue-indexed at once');
-is(work(q{SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('w')}), '300|300', 'one heartbeat for all');
+is(work(qq{SELECT count(*) FROM jobq_claim('q', 'w', batch => 300); SELECT count(_rescue_indexed) $running;
+           SELECT count(*), count(DISTINCT job_id) FROM jobq_heartbeat_worker('w')}),
+    "300\n292\n300|300", 'eight are left to the worker, the others rescue-indexed at once; one heartbeat for all');
 becomes_true($node, 'work', qq{SELECT NOT EXISTS (SELECT $running)}, 'no longer running');
 my ($rescues, $of, $longest) = split /\|/, work(q{SELECT count(*), count(DISTINCT job_id), max(extract(epoch FROM finished_at - started_at)) FROM jobq.attempts WHERE outcome = 'lost'});
 is("$rescues|$of", '300|300', 'all are rescued once');
