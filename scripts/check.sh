@@ -4,7 +4,7 @@
 #   make check SUITE=isolation     one suite, or several: SUITE="regress isolation"
 #   make check SUITE=controls      planted defects, which the suites must catch, and sanitizers
 # JOBQ_AUDIT_JOBS (50000) and JOBQ_FUZZ_CALLS (4000) say how long two of them go on. What scripts/memcheck.sh steers:
-# JOBQ_REGRESS, JOBQ_ISOLATION, JOBQ_DRIVERS (only these tests), JOBQ_SETTINGS (of the servers of SQL tests),
+# JOBQ_REGRESS, JOBQ_ISOLATION, JOBQ_DRIVERS, JOBQ_PROCESS (only these tests), JOBQ_SETTINGS (of the servers of SQL tests),
 # JOBQ_RUN_UNDER (a command that servers run under), JOBQ_LIMIT (seconds for one suite).
 # Exits non-zero when a test fails or a suite has none.
 set -euo pipefail
@@ -150,8 +150,12 @@ suite_process() {
     for test in test/process/*.pl; do
         case " $alone ${others[*]} " in *" $test "*) ;; *) others+=("$test") ;; esac
     done
-    PGPORT=65432 in_source prove --timer "$alone" || failed=$?
-    PGPORT=65432 in_source prove --timer -j 6 "${others[@]}" || failed=$?
+    if [ -n "${JOBQ_PROCESS-}" ]; then
+        alone= others=()
+        for test in $JOBQ_PROCESS; do others+=("test/process/$test.pl"); done
+    fi
+    [ -z "$alone" ] || PGPORT=65432 in_source prove --timer "$alone" || failed=$?
+    PGPORT=65432 in_source prove --timer -j 4 "${others[@]}" || failed=$?
     return $failed
 }
 

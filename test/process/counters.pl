@@ -248,11 +248,11 @@ for my $round (1 .. 4)
     $node->reload;
     my $begin = time;
     my @clients = map { start_random_client($node, $act, $begin + $seconds, application_name => "client $_") } 1 .. 6;
-    while (time < $begin + $seconds / 2)
+    do
     {
         $recounts++;
         run_sql($node, 'work', 'SELECT jobq_tick()');
-    }
+    } while (time < $begin + $seconds / 2);
     run_sql($node, 'work', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'client 1'});
     $unexpected .= join '', grep { !/terminating connection/ } end_random_clients(@clients);
     # The counters are of now, the rows of a snapshot: nothing may change while they are compared.

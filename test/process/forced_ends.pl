@@ -138,8 +138,8 @@ $session->quit;
 
 # After a crash a worker has one heartbeat timeout to report what it did meanwhile, whatever its max_runtime.
 work(q{SELECT jobq_create_queue('crash', max_runtime => '1 s')});
-my ($crashed, $crashed_lease) = claim('crash', q{, heartbeat_timeout => '4 s'});
-my ($deaf, $deaf_lease) = claim('crash', q{, heartbeat_timeout => '4 s'});
+my ($crashed, $crashed_lease) = claim('crash', q{, heartbeat_timeout => '15 s'});
+my ($deaf, $deaf_lease) = claim('crash', q{, heartbeat_timeout => '15 s'});
 $node->stop('immediate');
 $node->start;
 is(work("SELECT pg_sleep(1.5); SELECT jobq_complete($crashed, $crashed_lease)"), "\nt", 'a report after a crash of the server counts, although the time is over');

@@ -98,7 +98,7 @@ my $first = $late->query(q{SELECT jobq_enqueue('late', group_key => '0')});
 value($node, 'work', q{CALL enqueue_groups('late', 1, 3)});
 for my $place (1 .. 4)
 {
-    my $got = claim_when_ready($node, 'work', 'late', 10);
+    my $got = claim_when_ready($node, 'work', 'late');
     is($got && $got->{id} == $first ? 'late' : 'other', $place == 3 ? 'late' : 'other', "at place $place comes the right job");
     if ($place == 2)
     {
@@ -153,7 +153,7 @@ value($node, 'work', q{CALL enqueue_groups('beside', 3, 3); CALL work('beside')}
 is(value($node, 'work', q{SELECT in_order('beside')}), 't', 'other groups go on while somebody holds the next job of one');
 is(blocked('held'), '1', 'which stays where it is');
 $holder->query('COMMIT');
-my $job = claim_when_ready($node, 'work', 'held', 10);
+my $job = claim_when_ready($node, 'work', 'held');
 ok($job, 'and becomes the head soon after');
 
 value($node, 'work', q{
@@ -189,7 +189,7 @@ becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = '
 is(sqlstate($node, 'work', q{BEGIN; SELECT jobq_complete(id, lease) FROM jobq_claim('prepared'); PREPARE TRANSACTION 'end'}), '00000', 'an end is prepared');
 is(blocked('prepared'), '2', 'the others wait');
 value($node, 'work', q{COMMIT PREPARED 'end'});
-ok(claim_when_ready($node, 'work', 'prepared', 10), 'committed by another session, it makes the next one the head');
+ok(claim_when_ready($node, 'work', 'prepared'), 'committed by another session, it makes the next one the head');
 # The background worker may be promoting for longer than a tick waits.
 ok(defined seconds_until(
         sub {
@@ -202,7 +202,7 @@ value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHE
 value($node, 'work', q{SELECT count(*) FROM jobq_tick()});
 is(blocked('prepared'), '1', 'while it may have made a head, nobody else does');
 value($node, 'work', q{ROLLBACK PREPARED 'tick'});
-ok(claim_when_ready($node, 'work', 'prepared', 10), 'afterwards somebody does');
+ok(claim_when_ready($node, 'work', 'prepared'), 'afterwards somebody does');
 value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
 
 # ---- the server dies
