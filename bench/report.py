@@ -19,6 +19,7 @@ COLUMNS = [  # metric, heading, format
     ('answered_enqueues', 'answered enqueues', '{:,.0f}'), ('answered_acknowledgements', 'answered acknowledgements', '{:,.0f}'),
     ('lost', 'lost', '{:,.0f}'), ('doubled', 'doubled', '{:,.0f}'),
     ('ms', 'ms a call', '{:,.2f}'), ('router_us', 'router CPU us', '{:,.1f}'), ('shard_us', 'shards CPU us', '{:,.1f}'),
+    ('woken_ms', 'ms from the enqueue to the end', '{:,.1f}'), ('idle_us', 'CPU us for a second without jobs', '{:,.0f}'),
 ]
 
 # What the two sections of a group are where more than one server is set so.

@@ -1,14 +1,20 @@
 #!/bin/bash
 # make cluster: three shards, two routers and a standby under load, while they are killed, promoted, added and drained. See
 # test/cluster/README.md for its settings.
+# DEFECT=name: with that patch of test/planted; passes if the laws find it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
+. scripts/planted.sh
 scripts/setup.sh check
 find_pg_config
 make -s -j"$(nproc)" all >/dev/null
 scratch_begin cluster
 scratch_tree
+if [ -n "${DEFECT-}" ]; then
+    plant_defect "$DEFECT"
+    export JOBQ_CLUSTER_EXPECT=caught
+fi
 mkdir "$SCRATCH/cluster" "$SCRATCH/source"
 cp -R test examples "$SCRATCH/source/"
 if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/cluster" "$SCRATCH/source"; fi

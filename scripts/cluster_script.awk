@@ -11,6 +11,7 @@
 #   --@ view NAME (COLUMNS)
 #                         the view jobq.NAME of the shards over all of them, with the shard as its last column. {table} stands for the
 #                         columns of the table of that name, {settings} for the settings of a queue, {statuses} for a number of each status
+#   --@ caught SHARD      in an exception handler: what that shard has said, in the variable _fault
 #   --@ function NAME     the head of a call whose route is "own"; the lines below it are its body in PL/pgSQL, up to --@ end, or where
 #                         the line goes on with "sql" in SQL
 #
@@ -182,12 +183,14 @@ function on_shard(name, shard, version,    i, text) {
         text = text ", $" i (type[name, i] ~ /^jobq\..*\[\]$/ ? "::text[]" : "")
     return "jobq_router.at_" name "(" shard ", " version text ")"
 }
-function fault_of(indent) {
-    return indent "GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;\n"
+function caught(indent, shard) {
+    return indent "GET STACKED DIAGNOSTICS _fault.state = RETURNED_SQLSTATE, _fault.message = MESSAGE_TEXT, _fault.detail = PG_EXCEPTION_DETAIL, _fault.hint = PG_EXCEPTION_HINT;\n" \
+        indent "_fault.shard := " shard ";\n"
 }
 # What others have made in a schema of the caller's search_path is not called instead of PostgreSQL's. Procedures that commit cannot have it.
-BEGIN { safe = " SET search_path = pg_catalog, pg_temp" }
-BEGIN { faults = "    _state   text;\n    _message text;\n    _detail  text;\n    _hint    text;\n" }
+# Where to look has a plan that is the same for each queue, and takes ten times longer to make than to run.
+BEGIN { safe = " SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan" }
+BEGIN { faults = "    _fault   jobq_router.fault;\n" }
 
 function make(name,    rule, n, i, list, one, first, row, budget) {
     print ""
@@ -201,7 +204,7 @@ function make(name,    rule, n, i, list, one, first, row, budget) {
     } else if (rule == "id" || rule == "any") {
         print "DECLARE\n    _shard   integer := jobq_router.any_shard(" (rule == "id" ? "$" position(name, how[name]) : "") ");\n" faults "BEGIN"
         print (row || returns[name] ~ /^SETOF/ ? "    RETURN QUERY SELECT * FROM " : "    RETURN ") on_shard(name, "_shard", "0") ";"
-        print "EXCEPTION WHEN OTHERS THEN\n" fault_of("    ") "    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);\nEND"
+        print "EXCEPTION WHEN OTHERS THEN\n" caught("    ", "_shard") "    PERFORM jobq_router.raise(_fault);\nEND"
     } else if (rule == "ids") make_ids(name)
     else if (rule == "all" || rule == "queue") make_all(name)
     else fail(name ": no such route: " rule)
@@ -233,7 +236,7 @@ function make_ids(name,    list, n, i, text, aligned, cut, names) {
     print "            IF cardinality(_shards) = 1 THEN\n                RETURN QUERY SELECT * FROM " on_shard(name, "_shard", "0") ";\n            ELSE"
     print "                SELECT " cut "\n                INTO " into " FROM unnest(" unnested ") WITH ORDINALITY u(" names ", n) WHERE jobq_router.known_shard(u.a1) = _shard;"
     print "                _rows := _rows || ARRAY(SELECT r FROM jobq_router.at_" name "(_shard, 0" given ") r);\n            END IF;"
-    print "        EXCEPTION WHEN OTHERS THEN\n" fault_of("            ") "            _faults := _faults || ROW(_shard, _state, _message, _detail, _hint)::jobq_router.fault;\n        END;\n    END LOOP;"
+    print "        EXCEPTION WHEN OTHERS THEN\n" caught("            ", "_shard") "            _faults := _faults || _fault;\n        END;\n    END LOOP;"
     print "    PERFORM jobq_router.raise_first(_faults, _shards);"
     print "    RETURN QUERY SELECT " columns_list(name, "r.") " FROM (SELECT r.*, row_number() OVER (PARTITION BY r.job_id ORDER BY r.n) AS k FROM unnest(_rows) WITH ORDINALITY r(" columns_list(name, "") ", n)) r\n        LEFT JOIN (SELECT u.id, u.n, row_number() OVER (PARTITION BY u.id ORDER BY u.n) AS k FROM unnest($1) WITH ORDINALITY u(id, n)) o ON o.id = r.job_id AND o.k = r.k\n        ORDER BY max(o.n) OVER (PARTITION BY r.job_id ORDER BY r.k), r.k;\nEND"
     parts_of = into = unnested = given = ""
@@ -272,8 +275,8 @@ function make_all(name,    what, shards, budget, called, taken) {
         if (what == "greatest") print "            _all := greatest(_all, _one);"
         if (budget) print "            _left := _left - _one;"
     }
-    print "            EXIT;\n        EXCEPTION WHEN OTHERS THEN\n" fault_of("            ") "            IF jobq_router.meaning(_state, _message) = 'map' AND _try < 10 THEN\n                PERFORM jobq_router.agree(_shard);\n            ELSE"
-    print "                _faults := _faults || ROW(_shard, _state, _message, _detail, _hint)::jobq_router.fault;\n                EXIT;\n            END IF;\n        END;\n        END LOOP;\n    END LOOP;"
+    print "            EXIT;\n        EXCEPTION WHEN OTHERS THEN\n" caught("            ", "_shard") "            IF jobq_router.meaning(_fault.state, _fault.message) = 'map' AND _try < 10 THEN\n                PERFORM jobq_router.agree(_shard);\n            ELSE"
+    print "                _faults := _faults || _fault;\n                EXIT;\n            END IF;\n        END;\n        END LOOP;\n    END LOOP;"
     print "    PERFORM jobq_router.raise_first(_faults, _shards);"
     if (what != "rows" && what != "void") print "    RETURN _all;"
     print "END"
@@ -292,7 +295,7 @@ function make_view(name, list,    n, i, word, columns) {
     print "CREATE FUNCTION jobq_router.rows_of_" name "(shard integer) RETURNS SETOF jobq_router." name "_row\n    LANGUAGE plpgsql VOLATILE" safe " AS $$\nDECLARE"
     printf "%s", faults
     print "BEGIN\n    RETURN QUERY SELECT * FROM jobq_router.at_" name "($1);"
-    print "EXCEPTION WHEN OTHERS THEN\n" fault_of("    ") "    PERFORM jobq_router.warn($1, _state, _message, _detail, _hint);\nEND\n$$;"
+    print "EXCEPTION WHEN OTHERS THEN\n" caught("    ", "$1") "    PERFORM jobq_router.warn(_fault);\nEND\n$$;"
     print "CREATE VIEW jobq." name " AS SELECT " with(columns, "r.") ", s.shard_id AS shard FROM jobq_router.shards s, LATERAL jobq_router.rows_of_" name "(s.shard_id) r;"
     print "COMMENT ON VIEW jobq." name " IS 'jobq." name " of all shards, and the shard; a shard that cannot be reached has a warning, and no rows';"
 }
@@ -346,6 +349,13 @@ viewed != "" {
     next
 }
 /^--@ end$/ { print "$$;\n" comment[own]; own = ""; next }
+/^ *--@ caught / {
+    match($0, /^ */)
+    shard = $0
+    sub(/^ *--@ caught /, "", shard)
+    printf "%s", caught(substr($0, 1, RLENGTH), shard)
+    next
+}
 own != "" { print; next }
 { take($0) }
 

@@ -4,6 +4,8 @@
 
 import json
 import os
+import random
+import threading
 import time
 
 import psycopg
@@ -153,6 +155,42 @@ def jobs_over_shards(bench, clusters, rounds):
         bench.goal('router', f'{name}: processor time a job on 3 shards, times that on 1', ratio, '<=', 1.5, note=interval)
 
 
+def woken_after(waiting, enqueueing, queue):
+    """Milliseconds from the commit of an enqueue to the end of a wait, which had gone on for a while."""
+    ended = []
+
+    def wait():
+        waiting.execute("CALL jobq_wait(%s, %s, '60 s')", (queue, 'waiter'))
+        ended.append(time.perf_counter())
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(random.uniform(1, 1.5))
+    if ended:
+        raise RuntimeError('a wait has ended without a job')
+    enqueueing.execute('SELECT jobq_enqueue(%s)', (queue,))
+    done = time.perf_counter()
+    thread.join()
+    return max(ended[0] - done, 0) * 1000
+
+
+def waits(bench, cluster, rounds):
+    """What a wait through the router costs: it looks again and again. Direct: it sleeps on the shard."""
+    for number in range(rounds):
+        for way in (('direct', 'router') if number % 2 == 0 else ('router', 'direct')):
+            cluster.vacuum()
+            connect = cluster.connect if way == 'router' else lambda: cluster.shards[0].connect(cluster.name)
+            with connect() as waiting, connect() as enqueueing:
+                woken = woken_after(waiting, enqueueing, 'awaited')
+                enqueueing.execute("SELECT count(*) FROM jobq_claim('awaited', 'waiter')")
+                cpu, began = cluster.cpu(), time.perf_counter()
+                waiting.execute("CALL jobq_wait('awaited', 'waiter', '4 s')")
+                took = time.perf_counter() - began
+                bench.add('router', f'a wait, {way}', 'off', number,
+                          {'woken_ms': woken, 'idle_us': sum(cluster.used_us(cpu)) / took})
+        bench.say(f'router: waits, round {number + 1}')
+
+
 def bytes_of_jobs(cluster):
     """Bytes of a job's calls between client and router, and between router and shard: (one by one, in batches) of each."""
     in_front = Counted(cluster.router)
@@ -181,6 +219,7 @@ def run(bench):
         router, *shards = nodes
         one = Cluster('calls', router, shards[:1])
         calls_against_direct(bench, one, bench.scale(15, 5))
+        waits(bench, one, bench.scale(15, 5))
         clusters = [Cluster(f'spread{count}', router, shards[:count]) for count in (1, 2, 3)]
         jobs_over_shards(bench, clusters, bench.scale(9, 3))
         counted = Cluster('counted', router, shards[:1], counted=True)

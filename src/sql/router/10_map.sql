@@ -42,7 +42,7 @@ SELECT pg_catalog.pg_extension_config_dump('jobq_router.queues', '');
 
 --: the name of a shard for PL/Proxy
 CREATE FUNCTION jobq_router.server(shard integer) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$ SELECT 'jobq_shard_' OPERATOR(pg_catalog.||) $1 $$;
+    LANGUAGE sql IMMUTABLE AS $$ SELECT 'jobq_shard_' OPERATOR(pg_catalog.||) $1::pg_catalog.text $$;
 --@ bucket_of jobq_router
 
 -- Other shards are given the same, and those that come later.

@@ -1,5 +1,8 @@
 -- What goes wrong on the way to a shard.
 
+--: a call that a shard has not answered as it should
+CREATE TYPE jobq_router.fault AS (shard integer, state text, message text, detail text, hint text);
+
 --: for how long a shard that could not be reached is passed over: the setting jobq_router.pass_over
 CREATE FUNCTION jobq_router.pass_over() RETURNS interval
     LANGUAGE sql STABLE AS $$
@@ -30,48 +33,45 @@ SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not foun
             ELSE 'error' END
 $$;
 
---: a call that a shard has not answered as it should
-CREATE TYPE jobq_router.fault AS (shard integer, state text, message text, detail text, hint text);
-
 --: raises an error of a shard as the shard has said it, or what has become of the connection to it
-CREATE FUNCTION jobq_router.raise(shard integer, state text, message text, detail text, hint text) RETURNS void
+CREATE FUNCTION jobq_router.raise(f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    means text := jobq_router.meaning(state, message);
-    says  text := btrim(regexp_replace(regexp_replace(message, '^[\w.]+\(\d+\): \[.*?\] REMOTE \S+: ', ''), '^PL/Proxy function .*?\(\d+\): ', ''), E' \n');
+    means  text := jobq_router.meaning(f.state, f.message);
+    says   text := btrim(regexp_replace(regexp_replace(f.message, '^[\w.]+\(\d+\): \[.*?\] REMOTE \S+: ', ''), '^PL/Proxy function .*?\(\d+\): ', ''), E' \n');
+    detail text := regexp_replace(f.detail, '^Remote detail: ', '');
+    hint   text := regexp_replace(f.hint, '^Remote hint: ', '');
 BEGIN
-    detail := regexp_replace(detail, '^Remote detail: ', '');
-    hint := regexp_replace(hint, '^Remote hint: ', '');
     IF means = 'unreached' THEN
-        RAISE 'shard % cannot be reached', shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
+        RAISE 'shard % cannot be reached', f.shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
             HINT = 'Nothing was done there. What belongs to this shard waits for it.';
     ELSIF means = 'lost' THEN
-        RAISE 'the connection to shard % was lost', shard USING ERRCODE = 'transaction_resolution_unknown', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
+        RAISE 'the connection to shard % was lost', f.shard USING ERRCODE = 'transaction_resolution_unknown', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
             HINT = 'The call may have been done there, or not.';
     ELSIF detail <> '' AND hint <> '' THEN
-        RAISE '%', says USING ERRCODE = state, DETAIL = detail, HINT = hint;
+        RAISE '%', says USING ERRCODE = f.state, DETAIL = detail, HINT = hint;
     ELSIF detail <> '' THEN
-        RAISE '%', says USING ERRCODE = state, DETAIL = detail;
+        RAISE '%', says USING ERRCODE = f.state, DETAIL = detail;
     ELSIF hint <> '' THEN
-        RAISE '%', says USING ERRCODE = state, HINT = hint;
+        RAISE '%', says USING ERRCODE = f.state, HINT = hint;
     END IF;
-    RAISE '%', says USING ERRCODE = state;
+    RAISE '%', says USING ERRCODE = f.state;
 END
 $$;
 
 -- For what is tried again when it was not done: with another map, or where the job may go elsewhere.
 --: after a fault: returns when the call is to be tried again, else raises
-CREATE FUNCTION jobq_router.try_again(try integer, shard integer, elsewhere boolean, state text, message text, detail text, hint text) RETURNS void
+CREATE FUNCTION jobq_router.try_again(try integer, elsewhere boolean, f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    means text := jobq_router.meaning(state, message);
+    means text := jobq_router.meaning(f.state, f.message);
 BEGIN
     IF means = 'map' AND try < 10 THEN
-        PERFORM jobq_router.agree(shard);
+        PERFORM jobq_router.agree(f.shard);
     ELSIF means = 'unreached' AND elsewhere AND try < 2000 THEN
-        PERFORM jobq_router.note_down(shard);
+        PERFORM jobq_router.note_down(f.shard);
     ELSE
-        PERFORM jobq_router.raise(shard, state, message, detail, hint);
+        PERFORM jobq_router.raise(f);
     END IF;
 END
 $$;
@@ -85,20 +85,22 @@ DECLARE
     done  text := array_to_string(ARRAY(SELECT s FROM unnest(shards) s WHERE s <> ALL (ARRAY(SELECT f.shard FROM unnest(faults) f))), ', ');
 BEGIN
     IF cardinality(faults) > 0 THEN
-        PERFORM jobq_router.raise(first.shard, first.state, first.message,
-            CASE WHEN done <> '' THEN concat_ws(' ', nullif(regexp_replace(first.detail, '^Remote detail: ', ''), ''), 'Done on the other shards: ' || done || '.') ELSE first.detail END, first.hint);
+        IF done <> '' THEN
+            first.detail := concat_ws(' ', nullif(regexp_replace(first.detail, '^Remote detail: ', ''), ''), 'Done on the other shards: ' || done || '.');
+        END IF;
+        PERFORM jobq_router.raise(first);
     END IF;
 END
 $$;
 
 --: a warning for a shard that cannot be reached; other errors are raised
-CREATE FUNCTION jobq_router.warn(shard integer, state text, message text, detail text, hint text) RETURNS void
+CREATE FUNCTION jobq_router.warn(f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    IF jobq_router.meaning(state, message) NOT IN ('unreached', 'lost') THEN
-        PERFORM jobq_router.raise(shard, state, message, detail, hint);
+    IF jobq_router.meaning(f.state, f.message) NOT IN ('unreached', 'lost') THEN
+        PERFORM jobq_router.raise(f);
     END IF;
-    PERFORM jobq_router.note_down(shard);
-    RAISE WARNING 'shard % cannot be reached: what it has is missing here', shard USING ERRCODE = '08001', DETAIL = message;
+    PERFORM jobq_router.note_down(f.shard);
+    RAISE WARNING 'shard % cannot be reached: what it has is missing here', f.shard USING ERRCODE = '08001', DETAIL = f.message;
 END
 $$;

@@ -105,7 +105,7 @@ DECLARE
     chosen text;
     kind   text;
     key    text;
-    needed integer := jobq_router.one_shard(depends_on, 'depends_on');
+    needed integer := CASE WHEN depends_on IS NOT NULL THEN jobq_router.one_shard(depends_on, 'depends_on') END;
 BEGIN
     SELECT m.version, coalesce(q.shard_id, b.shard_id), CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END, coalesce(q.spread, false), q.spread_by
     INTO p.version, p.shard, p.was_on, spread, chosen
@@ -155,15 +155,19 @@ CREATE FUNCTION jobq_router.is_empty(queue text, shard integer) RETURNS boolean
 SELECT coalesce(nullif(current_setting(format('jobq_router.empty_%s_%s', jobq_router.bucket_of($1), $2), true), '')::timestamptz > clock_timestamp(), false)
 $$;
 
--- In another order each time; those that could not be reached a moment ago come last, those that were found empty before them.
+-- In another order each time; those that could not be reached a moment ago come last, those that were found empty before them. Not in
+-- SQL: that would be planned anew by each call.
 --: the shards that may have jobs of a queue, in the order in which to look there; home: those where new ones are
 CREATE FUNCTION jobq_router.shards_of(queue text) RETURNS TABLE (shard integer, home boolean)
-    LANGUAGE sql VOLATILE AS $$
-SELECT s.shard_id, h.home
-FROM jobq_router.buckets b LEFT JOIN jobq_router.queues q ON q.queue = $1
-CROSS JOIN jobq_router.shards s
-CROSS JOIN LATERAL (SELECT coalesce(q.spread, false) OR s.shard_id = coalesce(q.shard_id, b.shard_id)
-                        OR s.shard_id = ANY (CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END) AS home) h
-WHERE b.bucket = jobq_router.bucket_of($1)
-ORDER BY NOT h.home, jobq_router.is_down(s.shard_id), jobq_router.is_empty($1, s.shard_id), random()
+    LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
+    SELECT s.shard_id, h.home
+    FROM jobq_router.buckets b LEFT JOIN jobq_router.queues q ON q.queue = $1
+    CROSS JOIN jobq_router.shards s
+    CROSS JOIN LATERAL (SELECT coalesce(q.spread, false) OR s.shard_id = coalesce(q.shard_id, b.shard_id)
+                            OR s.shard_id = ANY (CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END) AS home) h
+    WHERE b.bucket = jobq_router.bucket_of($1)
+    ORDER BY NOT h.home, jobq_router.is_down(s.shard_id), jobq_router.is_empty($1, s.shard_id), random();
+END
 $$;

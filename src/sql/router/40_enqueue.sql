@@ -12,10 +12,7 @@ CREATE FUNCTION jobq_router.enqueue_moving(p jobq_router.place, specs jsonb) RET
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     _shard   integer;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     FOREACH _shard IN ARRAY p.was_on LOOP
         RETURN QUERY SELECT * FROM jobq_router.at_enqueue_known(_shard, p.version, p.queue, p.unique_key, p.group_key, p.concurrency_key, specs);
@@ -26,8 +23,8 @@ BEGIN
     _shard := p.shard;
     RETURN QUERY SELECT * FROM jobq_router.at_jobq_enqueue_jobs(_shard, p.version, specs);
 EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-    PERFORM jobq_router.try_again(1, _shard, false, _state, _message, _detail, _hint);
+    --@ caught _shard
+    PERFORM jobq_router.try_again(1, false, _fault);
 END
 $$;
 
@@ -39,10 +36,7 @@ CREATE FUNCTION jobq_router.at_enqueue_known(integer, bigint, text, text, text, 
 DECLARE
     _place   jobq_router.place;
     _job     bigint;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..2000 LOOP
         _place := jobq_router.place_of(queue, unique_key, group_key, concurrency_key, depends_on);
@@ -60,8 +54,8 @@ BEGIN
             BEGIN
                 RETURN jobq_router.at_jobq_enqueue(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
             EXCEPTION WHEN OTHERS THEN
-                GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-                PERFORM jobq_router.try_again(_try, _place.shard, _place.free, _state, _message, _detail, _hint);
+                --@ caught _place.shard
+                PERFORM jobq_router.try_again(_try, _place.free, _fault);
             END;
         END IF;
     END LOOP;
@@ -82,10 +76,7 @@ $$;
 DECLARE
     _n       integer := cardinality(payloads);
     _place   jobq_router.place;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..2000 LOOP
         _place := jobq_router.place_of(queue);
@@ -105,8 +96,8 @@ BEGIN
             RETURN QUERY SELECT * FROM jobq_router.at_jobq_enqueue_many(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
             RETURN;
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-            PERFORM jobq_router.try_again(_try, _place.shard, _place.free, _state, _message, _detail, _hint);
+            --@ caught _place.shard
+            PERFORM jobq_router.try_again(_try, _place.free, _fault);
         END;
     END LOOP;
     PERFORM jobq_router.give_up();
@@ -171,10 +162,7 @@ DECLARE
     _news    boolean[];
     _answers jobq_router.jobq_enqueue_jobs_row[];
     _try     integer := 0;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     -- What is wrong is for a shard to refuse.
     IF jsonb_typeof(specs) IS DISTINCT FROM 'array' OR jsonb_array_length(specs) = 0
@@ -218,9 +206,11 @@ BEGIN
             END LOOP;
             _left := ARRAY(SELECT i FROM unnest(_left) i WHERE i <> ALL (_now) ORDER BY i);
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-            PERFORM jobq_router.try_again(_try, _place.shard, _place.free, _state, _message,
-                concat_ws(' ', nullif(_detail, ''), CASE WHEN cardinality(_ids) > 0 THEN 'Other jobs of the call have been enqueued.' END), _hint);
+            --@ caught _place.shard
+            IF cardinality(_ids) > 0 THEN
+                _fault.detail := concat_ws(' ', nullif(_fault.detail, ''), 'Other jobs of the call have been enqueued.');
+            END IF;
+            PERFORM jobq_router.try_again(_try, _place.free, _fault);
             _place.version := (SELECT m.version FROM jobq_router.map m);
             _places := CASE WHEN _place.queue IS NULL THEN ARRAY[_place] END;
         END;

@@ -29,10 +29,7 @@ DECLARE
     _answered boolean := false;
     _everywhere boolean := jobq_router.looks_everywhere($1);
     _faults   jobq_router.fault[] := '{}';
-    _state    text;
-    _message  text;
-    _detail   text;
-    _hint     text;
+    _fault    jobq_router.fault;
 BEGIN
     FOR _at IN SELECT s.* FROM jobq_router.shards_of($1) WITH ORDINALITY s (shard, home, n) ORDER BY s.home = _everywhere, s.n LOOP
         IF _at.home THEN
@@ -55,15 +52,15 @@ BEGIN
                 END IF;
                 EXIT;
             EXCEPTION WHEN OTHERS THEN
-                GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-                IF jobq_router.meaning(_state, _message) IN ('unreached', 'lost') THEN
+                --@ caught _at.shard
+                IF jobq_router.meaning(_fault.state, _fault.message) IN ('unreached', 'lost') THEN
                     PERFORM jobq_router.note_down(_at.shard);
                     IF _at.home THEN
-                        _faults := _faults || ROW(_at.shard, _state, _message, _detail, _hint)::jobq_router.fault;
+                        _faults := _faults || _fault;
                     END IF;
                     EXIT;
                 END IF;
-                PERFORM jobq_router.try_again(_try, _at.shard, false, _state, _message, _detail, _hint);
+                PERFORM jobq_router.try_again(_try, false, _fault);
             END;
         END LOOP;
         EXIT WHEN _left <= 0;
@@ -85,10 +82,7 @@ END
 DECLARE
     _queue   text;
     _shard   integer;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     FOREACH _queue IN ARRAY coalesce($1, '{}') LOOP
         RETURN QUERY SELECT * FROM jobq_router.claim(_queue, $2, $3, $4, $5, $6, $7);
@@ -106,8 +100,8 @@ BEGIN
             RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim_any(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7);
             RETURN;
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-            PERFORM jobq_router.try_again(_try, _shard, true, _state, _message, _detail, _hint);
+            --@ caught _shard
+            PERFORM jobq_router.try_again(_try, true, _fault);
         END;
     END LOOP;
 END
@@ -120,10 +114,7 @@ DECLARE
     _shards  integer[] := ARRAY(SELECT DISTINCT jobq_router.any_shard(id) FROM unnest($1) id WHERE id IS NOT NULL);
     _lost    bigint[];
     _found   integer := 0;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     IF cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
         FOR _try IN 1..10 LOOP
@@ -132,8 +123,8 @@ BEGIN
                 GET DIAGNOSTICS _found = ROW_COUNT;
                 EXIT;
             EXCEPTION WHEN OTHERS THEN
-                GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-                PERFORM jobq_router.try_again(_try, _shards[1], false, _state, _message, _detail, _hint);
+                --@ caught _shards[1]
+                PERFORM jobq_router.try_again(_try, false, _fault);
             END;
         END LOOP;
     ELSE
@@ -153,10 +144,7 @@ END
 DECLARE
     _shard   integer := jobq_router.any_shard($1);
     _place   jobq_router.place;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     IF jsonb_typeof(specs) = 'array' AND NOT EXISTS (SELECT FROM jsonb_array_elements(specs) s WHERE jsonb_typeof(s.value) <> 'object') THEN
         FOREACH _place IN ARRAY jobq_router.places_of(specs) LOOP
@@ -168,24 +156,21 @@ BEGIN
     END IF;
     RETURN QUERY SELECT * FROM jobq_router.at_jobq_spawn(_shard, 0, $1, $2, $3, $4);
 EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+    --@ caught _shard
+    PERFORM jobq_router.raise(_fault);
 END
 --@ end
 
 --@ function jobq_await_jobs
 DECLARE
     _shard   integer := jobq_router.any_shard($1);
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     PERFORM jobq_router.one_shard($3 || $1, 'ids');
     RETURN QUERY SELECT * FROM jobq_router.at_jobq_await_jobs(_shard, 0, $1, $2, $3, $4, $5, $6);
 EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+    --@ caught _shard
+    PERFORM jobq_router.raise(_fault);
 END
 --@ end
 

@@ -36,10 +36,7 @@ DECLARE
     _other   integer;
     _next    timestamptz;
     _version bigint;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..10 LOOP
         _shard := jobq_router.shard_of_schedule($1, $3);
@@ -51,8 +48,8 @@ BEGIN
             END LOOP;
             RETURN _next;
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-            PERFORM jobq_router.try_again(_try, coalesce(_other, _shard), false, _state, _message, _detail, _hint);
+            --@ caught coalesce(_other, _shard)
+            PERFORM jobq_router.try_again(_try, false, _fault);
         END;
     END LOOP;
     PERFORM jobq_router.give_up();
@@ -62,17 +59,14 @@ END
 --@ function jobq_metrics
 DECLARE
     _shard   integer;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
         RETURN QUERY SELECT r.name, r.labels || jsonb_build_object('shard', _shard::text), r.value FROM jobq_router.at_jobq_metrics(_shard, 0) r;
     END LOOP;
 EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+    --@ caught _shard
+    PERFORM jobq_router.raise(_fault);
 END
 --@ end
 
@@ -109,10 +103,7 @@ $$;
 --@ function jobq_grant
 DECLARE
     _shard   integer;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     PERFORM jobq_router.require_shards();
     FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
@@ -122,18 +113,15 @@ BEGIN
     INSERT INTO jobq_router.grants (role, profile, queue)
     SELECT quote_ident($1)::regrole, $2, q FROM unnest(coalesce($3, ARRAY[NULL::text])) q ON CONFLICT DO NOTHING;
 EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+    --@ caught _shard
+    PERFORM jobq_router.raise(_fault);
 END
 --@ end
 
 --@ function jobq_revoke
 DECLARE
     _shard   integer;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     PERFORM jobq_router.require_shards();
     FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
@@ -141,7 +129,7 @@ BEGIN
     END LOOP;
     DELETE FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole AND g.profile = $2 AND ($3 IS NULL OR g.queue = ANY ($3));
 EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+    --@ caught _shard
+    PERFORM jobq_router.raise(_fault);
 END
 --@ end

@@ -37,10 +37,7 @@ CREATE FUNCTION jobq_router.is_ready(queue text, kinds text[], versions integer[
 DECLARE
     _at      record;
     _all     boolean := jobq_router.looks_everywhere(queue);
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     FOR _at IN SELECT * FROM jobq_router.shards_of($1) LOOP
         EXIT WHEN NOT _at.home AND NOT _all;
@@ -53,11 +50,11 @@ BEGIN
                 RETURN true;
             END IF;
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-            IF jobq_router.meaning(_state, _message) IN ('unreached', 'lost') THEN
+            --@ caught _at.shard
+            IF jobq_router.meaning(_fault.state, _fault.message) IN ('unreached', 'lost') THEN
                 PERFORM jobq_router.note_down(_at.shard);
             ELSIF jobq_router.knows(_at.shard) THEN
-                PERFORM jobq_router.raise(_at.shard, _state, _message, _detail, _hint);
+                PERFORM jobq_router.raise(_fault);
             END IF;
         END;
     END LOOP;

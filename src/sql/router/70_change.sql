@@ -143,10 +143,7 @@ CREATE FUNCTION jobq_router.publish(decides integer) RETURNS void
 DECLARE
     _shard   integer := decides;
     _version bigint;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     UPDATE jobq_router.map m SET version = m.version + 1 RETURNING m.version INTO _version;
     PERFORM jobq_router.at_take_map(decides, _version, jobq_router.content(), _version - 1);
@@ -162,8 +159,8 @@ BEGIN
         END;
     END LOOP;
 EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-    PERFORM jobq_router.raise(_shard, _state, _message, _detail, _hint);
+    --@ caught _shard
+    PERFORM jobq_router.raise(_fault);
 END
 $$;
 
@@ -244,10 +241,7 @@ DECLARE
     _other   integer;
     _theirs  record;
     _grant   record;
-    _state   text;
-    _message text;
-    _detail  text;
-    _hint    text;
+    _fault   jobq_router.fault;
 BEGIN
     PERFORM jobq_router.check_connection($1, $2);
     _decides := coalesce(jobq_router.begin_change(), $1);
@@ -260,8 +254,8 @@ BEGIN
     BEGIN
         SELECT * INTO _theirs FROM jobq_router.at_get_map($1);
     EXCEPTION WHEN OTHERS THEN
-        GET STACKED DIAGNOSTICS _state = RETURNED_SQLSTATE, _message = MESSAGE_TEXT, _detail = PG_EXCEPTION_DETAIL, _hint = PG_EXCEPTION_HINT;
-        PERFORM jobq_router.raise($1, _state, _message, _detail, _hint);
+        --@ caught $1
+        PERFORM jobq_router.raise(_fault);
     END;
     IF EXISTS (SELECT FROM jsonb_to_recordset(_theirs.content -> 'shards') s (shard_id integer) WHERE s.shard_id = $1) AND _other IS NULL THEN
         PERFORM jobq_router.adopt(_theirs.version, _theirs.content);
