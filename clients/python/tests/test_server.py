@@ -89,9 +89,10 @@ class EnqueueTest(Base):
         rows = jobq.enqueue_jobs(self.connection, [
             {"queue": self.queue, "ref": "charge", "payload": None},
             {"queue": self.queue, "depends_on": ["@charge"], "run_at": dt.datetime(2035, 1, 2, tzinfo=dt.timezone.utc),
-             "max_runtime": dt.timedelta(minutes=1), "kind": None}])
+             "max_runtime": dt.timedelta(minutes=1), "heartbeat_timeout": 90, "unique_for": 0.5, "unique_key": "k", "kind": None}])
         self.assertEqual(self.status(rows[1].job_id), "blocked")
-        self.assertEqual(self.value("SELECT max_runtime FROM jobq.jobs WHERE id = %s", rows[1].job_id), dt.timedelta(minutes=1))
+        row = self.connection.execute("SELECT max_runtime, heartbeat_timeout FROM jobq.jobs WHERE id = %s", (rows[1].job_id,)).fetchone()
+        self.assertEqual(row, (dt.timedelta(minutes=1), dt.timedelta(seconds=90)))
 
     def test_errors_are_the_servers(self):
         with self.assertRaises(psycopg.errors.NumericValueOutOfRange):
@@ -323,6 +324,15 @@ class DrainTest(Base):
         ended = drain(self.connection, {"x": handler}, self.queue)
         self.assertEqual([(one.status, one.result) for one in ended], [("completed", {"to": "the door"})])
         self.assertEqual(done, [{"receipt": 17}, {"receipt": 17}])
+
+    def test_spawn_takes_what_enqueue_takes(self):
+        when = dt.datetime(2035, 1, 2, tzinfo=dt.timezone.utc)
+        jobq.enqueue(self.connection, self.queue, kind="x")
+        spec = {"queue": self.queue, "run_at": when, "max_runtime": 60, "heartbeat_timeout": dt.timedelta(minutes=1), "kind": None}
+        ended = drain(self.connection, {"x": lambda job: job.spawn("cut", [spec])}, self.queue)
+        row = self.connection.execute("SELECT run_at, max_runtime, heartbeat_timeout, kind FROM jobq.jobs WHERE id = %s",
+                                      ended[0].result).fetchone()
+        self.assertEqual(row, (when, dt.timedelta(minutes=1), dt.timedelta(minutes=1), ""))
 
 
 class InlineTest(unittest.TestCase):

@@ -14,7 +14,7 @@ from psycopg.rows import tuple_row
 
 from . import tracing
 from .errors import Delay
-from .statements import as_json, interval
+from .statements import as_json, interval, specs_as_json
 
 Interval = Union[Delay, str]
 
@@ -112,12 +112,7 @@ def _many(queue: str, payloads: List[str], given: Dict[str, Any]) -> Call:
 
 
 def _jobs(specs: List[Mapping[str, Any]], sending: tracing.Sending) -> Call:
-    made = []
-    for spec in specs:
-        metadata = tracing.with_context(spec.get("metadata"), sending.carrier)
-        made.append({name: _in_spec(value) for name, value in {**spec, "metadata": metadata}.items()
-                     if value is not None or name == "payload"})
-    return _JOBS, [as_json(made)]
+    return _JOBS, [specs_as_json([{**spec, "metadata": tracing.with_context(spec.get("metadata"), sending.carrier)} for spec in specs])]
 
 
 def _arguments(given: Mapping[str, Any]) -> Tuple[str, List[Any]]:
@@ -134,14 +129,6 @@ def _arguments(given: Mapping[str, Any]) -> Tuple[str, List[Any]]:
             value = list(value)
         values.append(value)
     return names, values
-
-
-def _in_spec(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if hasattr(value, "total_seconds"):
-        return f"{value.total_seconds()} seconds"
-    return value
 
 
 def _check_names(given: Mapping[str, Any], like: Any) -> None:

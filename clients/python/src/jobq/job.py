@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from . import statements
 from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease
-from .statements import Row, as_json, interval
+from .statements import Row, as_json, interval, specs_as_json
 
 Call = Tuple[str, List[Any]]
 
@@ -112,7 +112,7 @@ class BaseJob:
         return self._of_lease(statements.AWAIT_JOBS, list(ids), name, mode, interval(timeout))
 
     def _spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> Call:
-        return self._of_lease(statements.SPAWN, name, as_json(list(specs)))
+        return self._of_lease(statements.SPAWN, name, specs_as_json(specs))
 
     # ---- what it has answered
 

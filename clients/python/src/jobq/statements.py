@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
-from typing import Any, Mapping, Optional, Union
+from datetime import datetime, timedelta
+from typing import Any, Iterable, Mapping, Optional, Union
 
 from .errors import Delay
 from .options import Options
@@ -36,6 +36,8 @@ SPAWN = "SELECT state, job_ids FROM jobq_spawn(%s::bigint, %s::bigint, %s::text,
 
 TICK = "SELECT count(*) FROM jobq_tick(%s::timestamptz)"
 
+_INTERVALS = frozenset(("unique_for", "heartbeat_timeout", "max_runtime"))
+
 
 def claim_parameters(options: Options, kinds: list[str], batch: int) -> dict[str, Any]:
     return {
@@ -58,6 +60,22 @@ def as_json(value: Any) -> str:
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     text.encode()
     return text
+
+
+def specs_as_json(specs: Iterable[Mapping[str, Any]]) -> str:
+    """As jobq_enqueue_jobs and jobq_spawn take them. What is None is left out, so the default; but not a payload."""
+    return as_json([{name: _in_spec(name, value) for name, value in spec.items() if value is not None or name == "payload"}
+                    for spec in specs])
+
+
+def _in_spec(name: str, value: Any) -> Any:
+    if name in _INTERVALS:
+        value = interval(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds()} seconds"
+    return value
 
 
 class Unreadable:
