@@ -12,6 +12,7 @@ DATABASES = {
 }
 if "TEST_DATABASE" in os.environ:
     DATABASES["default"]["NAME"] = os.environ["TEST_DATABASE"]
+DATABASES["lite"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
 INSTALLED_APPS = ["jobq_django", "shop"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True

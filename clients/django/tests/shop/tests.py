@@ -235,8 +235,10 @@ class CommittedTest(TransactionTestCase):
         self.assertEqual([order.name for order in Order.objects.all()], ["killed 2"])
 
     def test_wrong_options_are_told(self):
-        for arguments, says in ((["--slots", "0"], "slots"), (["--grace", "-1"], "grace"), (["--worker-id", "backend:1"], "worker_id")):
+        for arguments, says in ((["--slots", "0"], "slots"), (["--grace", "-1"], "grace"), (["--worker-id", "backend:1"], "worker_id"),
+                                (["--database", "nope"], "'nope' doesn't exist"), (["--database", "lite"], "'lite' is no PostgreSQL")):
             process = self.command(*arguments)
             said = process.communicate(timeout=LIMIT)[0].decode()
             self.assertNotEqual(process.returncode, 0)
             self.assertIn(says, said)
+            self.assertNotIn("Traceback", said)

@@ -4,7 +4,9 @@ import logging
 import sys
 
 import psycopg
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
+from django.utils.connection import ConnectionDoesNotExist
 
 import jobq
 from jobq_django.worker import make_worker
@@ -28,5 +30,5 @@ class Command(BaseCommand):
             options = {**jobq.options_of_environment(),
                        **{name: given[name] for name in OPTIONS if given[name] is not None}}
             jobq.serve(make_worker(given["database"], **options))
-        except (jobq.OptionError, RuntimeError, psycopg.Error) as error:
+        except (jobq.OptionError, RuntimeError, psycopg.Error, ImproperlyConfigured, ConnectionDoesNotExist) as error:
             raise CommandError(str(error)) from error
