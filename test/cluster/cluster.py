@@ -10,10 +10,12 @@ Judged by the audit's checker over all shards, and by cluster_laws.
 Wants PATH with the server's programs and an empty directory as its argument. See README.md.
 """
 
+import contextlib
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -43,7 +45,7 @@ PROGRESS = ("SELECT coalesce(sum(completed + failed + cancelled), 0)::bigint,"
             " coalesce(sum(scheduled + blocked + pending + processing), 0)::bigint FROM jobq.queue_stats")
 # Whom it meets, and whether it is in the short run, too.
 FAULTS = (("kill_shard", 2, False), ("kill_router", 0, True), ("kill_client", "w0", False), ("kill_forwarder", None, True),
-          ("add_shard", 4, True), ("kill_shard", 3, False), ("promote", 1, True), ("kill_client", "p1", False),
+          ("add_shard", None, True), ("kill_shard", 3, False), ("promote", 1, True), ("kill_client", "p1", False),
           ("kill_router", 1, False), ("kill_forwarder", None, True), ("drain_shard", 3, True), ("kill_shard", 4, False),
           ("kill_shard", 3, True), ("kill_client", "w3", False), ("kill_routers", None, False), ("kill_forwarder", None, False),
           ("kill_shard", 1, False), ("kill_shard", 2, True), ("kill_router", 0, False))
@@ -152,11 +154,26 @@ class Run:
         self.topology.shards[number].await_standby()
         self.topology.shards[number].promote_standby()
 
-    def add_shard(self, number):
-        self.topology.add_shard(number)
+    def add_shard(self, _):
+        with self.backlog():
+            self.topology.add_shard()
 
     def drain_shard(self, number):
-        self.topology.drain_shard(number)
+        with self.backlog():
+            self.topology.drain_shard(number)
+
+    @contextlib.contextmanager
+    def backlog(self):
+        """The workers stop, so that there are unfinished jobs of many keys; which the change meets, and what is enqueued during it."""
+        workers = [process for role, process in self.clients.values() if role == "worker"]
+        for process in workers:
+            process.send_signal(signal.SIGSTOP)
+        try:
+            self.wait_while_it_moves(lambda now: now[1] > self.jobs * AHEAD / 2, "a backlog")
+            yield
+        finally:
+            for process in workers:
+                process.send_signal(signal.SIGCONT)
 
     # ---- the run
 

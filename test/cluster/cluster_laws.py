@@ -26,15 +26,14 @@ def out_of_order(events, effects, groups):
     done = {effect.id: asked[effect.client, effect.number] for effect in effects if (effect.client, effect.number) in asked}
     members = defaultdict(list)
     for job, key, group in groups:
-        if key in acknowledged:
-            members[group].append((sequence(key), job))
+        members[group].append((sequence(key), job, key in acknowledged))
     found = []
     for group, jobs in members.items():
         latest, before = 0, None
-        for _, job in sorted(jobs):
+        for _, job, came_first in sorted(jobs):     # before all later ones; of an unknown answer nobody knows when
             if given.get(job, latest) < latest:
                 found.append(f"job {job} of {group} was given out {latest - given[job]:.3f} s before job {before} could be done")
-            if done.get(job, 0) > latest:
+            if came_first and done.get(job, 0) > latest:
                 latest, before = done[job], job
     return found
 

@@ -28,6 +28,10 @@ def main(results):
     groups = [(1, "p0.1", "g"), (2, "p0.2", "g")]
     results.equal(laws.out_of_order(sorted(two_of_a_group(5.1), key=lambda e: e.time), effects, groups), [], "in order")
     results.equal(len(laws.out_of_order(sorted(two_of_a_group(4.9), key=lambda e: e.time), effects, groups)), 1, "a second one too early")
+    for number, found, what in ((2, 1, "the second's"), (1, 0, "the first's")):
+        unknown = [event._replace(phase="unknown") if (event.op, event.number, event.phase) == ("enqueue", number, "ok") else event
+                   for event in two_of_a_group(4.9)]
+        results.equal(len(laws.out_of_order(sorted(unknown, key=lambda e: e.time), effects, groups)), found, f"{what} enqueue was not answered")
     results.equal(laws.out_of_order(sorted(two_of_a_group(4.9), key=lambda e: e.time), effects, [(1, "p0.1", "g"), (2, "p0.2", "h")]), [],
                   "another group need not wait")
     results.equal(laws.held_twice([("q", "k", 1, 1, 2), ("q", "k", 2, 3, 4), ("q", "l", 3, 1, 9), ("r", "k", 4, 1, 9)]), [], "one after the other")

@@ -82,9 +82,11 @@ class Topology:
         return server
 
     def make(self, shards, routers, queues, timeout):
+        """And one more shard, for add_shard()."""
         self.queues, self.timeout = queues, timeout
         for number in range(1, shards + 1):
-            self.new_shard(number)
+            self.shards[number] = self.new_shard(number)
+        self.spare = self.new_shard(shards + 1)
         first = self.shards[1]
         first.standby = self._server("shard1_standby")
         first.standby.copy_of(first.server)
@@ -108,7 +110,6 @@ class Topology:
             conn.execute("CREATE EXTENSION jobq")
             conn.execute("CREATE EXTENSION jobq_shard")
             conn.execute(WITNESSES)
-        self.shards[number] = shard
         return shard
 
     def _set_up_routers(self):
@@ -132,8 +133,9 @@ class Topology:
     def _add(self, conn, shard):
         conn.execute("SELECT jobq_add_shard(%s, %s)", (shard.number, shard.connection()))
 
-    def add_shard(self, number):
-        shard = self.new_shard(number)
+    def add_shard(self):
+        shard = self.spare
+        self.shards[shard.number] = shard
         with self.routers[0].connect(DATABASE) as conn:
             self._add(conn, shard)
 
