@@ -138,9 +138,14 @@ $session->quit;
 
 # After a crash a worker has one heartbeat timeout to report what it did meanwhile, whatever its max_runtime.
 work(q{SELECT jobq_create_queue('crash', max_runtime => '1 s')});
+# Nobody is there who could find the time over before the crash.
+settings($node, 'jobq.enabled = off');
+$node->reload;
+becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'no worker is there');
 my ($crashed, $crashed_lease) = claim('crash', q{, heartbeat_timeout => '15 s'});
 my ($deaf, $deaf_lease) = claim('crash', q{, heartbeat_timeout => '15 s'});
 $node->stop('immediate');
+settings($node, 'jobq.enabled = on');
 $node->start;
 is(work("SELECT pg_sleep(1.5); SELECT jobq_complete($crashed, $crashed_lease)"), "\nt", 'a report after a crash of the server counts, although the time is over');
 becomes_true($node, 'work', "SELECT status <> 'processing' FROM jobq.jobs WHERE id = $deaf", 'without one the job is taken in the end');
