@@ -16,7 +16,7 @@ from places import becomes_true
 SLOTS = (1, 100)
 DURABILITY = ("off", "on")
 WARM = 20   # jobs, before the clock begins
-FILL = {1: 20_000, 100: 400_000}
+FILL = {1: 20_000, 100: 200_000}
 
 
 def measure(place, user, program, slots, sync, seconds):
