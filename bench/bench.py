@@ -124,7 +124,8 @@ class Bench:
 
 
 def setup():
-    for host in [None] + ([contenders.BASE.host] if contenders.BASE else []):
+    elsewhere = [contender for contender in (contenders.BASE, contenders.SMALL_PAGES) if contender]
+    for host in [None] + [contender.host for contender in elsewhere]:
         admin = psycopg.connect(dbname='postgres', autocommit=True, **({'host': host} if host else {}))
         admin.execute('CREATE DATABASE bench')
         admin.close()
@@ -133,9 +134,9 @@ def setup():
     bench.conn.execute(contenders.COMMON)
     for contender in (contenders.TEXTBOOK, contenders.TUNED, contenders.JOBQ):
         contender.setup(bench.conn)
-    if contenders.BASE:
-        bench.conn_of(contenders.BASE).execute(contenders.COMMON)
-        contenders.BASE.setup(bench.conn_of(contenders.BASE))
+    for contender in elsewhere:
+        bench.conn_of(contender).execute(contenders.COMMON)
+        contender.setup(bench.conn_of(contender))
     return bench
 
 

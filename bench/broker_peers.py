@@ -13,9 +13,9 @@ import contenders
 import redis
 import servers
 from cells import prepare
-from contenders import JOBQ
-from measure import ProcessCost, postmaster_pid
-from peers import BullMq, node
+from contenders import JOBQ, PGMQ
+from measure import ServerCost, postmaster_pid
+from peers import BullMq, Graphile, PgBoss, node
 
 LOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'broker_load')
 CLIENTS, PRODUCERS = 16, 4
@@ -82,7 +82,7 @@ class Peer:
         return os.path.join(self.server.directory, name)
 
     def cost(self):
-        return ProcessCost(self.server.pids)
+        return ServerCost(self.server.pids, self.server.directory)
 
     def audit(self, jobs, acknowledged, left):
         """Problems, after a run without a kill."""
@@ -128,7 +128,7 @@ class Loaded(Peer):
         return process
 
     def work(self, seconds):
-        """(what the client says, microseconds of the server, bytes it wrote)"""
+        """(what the client says, microseconds of the server, bytes on the disk or None)"""
         process = self.start('work', milliseconds=int(seconds * 1000), log=self.path('work.log'))
         cost = self.cost()
         process.stdin.write('go\n')
@@ -203,6 +203,12 @@ class Nats(Loaded):
         return {'port': self.server.port}
 
 
+def measured(told, server_us, written):
+    """What a node program says of a run: what it has done after the measurement has a cost, too."""
+    share = told['measured'] / max(told['handled'], 1)
+    return dict(told, acknowledged=told['measured'], drained=False), server_us * share, None if written is None else written * share
+
+
 class Rabbit(Peer):
     """By node and amqplib. Its channels are the clients; an acknowledgement always lets the next job come."""
     lasting = True
@@ -228,10 +234,7 @@ class Rabbit(Peer):
     def work(self, seconds):
         cost = self.cost()
         told = node('rabbitmq.mjs', 'work', **self.config(seconds=seconds, log=self.path('work.log')))
-        used = cost.done()
-        # What came after the measurement has a cost, too.
-        share = told['measured'] / max(told['handled'], 1)
-        return dict(told, acknowledged=told['measured'], drained=False), *(value * share for value in used)
+        return measured(told, *cost.done())
 
     def worked(self):
         return Log(self.path('work.log'))
@@ -253,17 +256,37 @@ class Rabbit(Peer):
         return Log(self.path('crash.log'))
 
 
-class Bull(Peer):
-    """BullMQ, which keeps what is completed. It asks for the next job with each completion. The log of ids is its own."""
+class ByNode(Peer):
+    """A queue by its own library in one node process, which has the log of ids. peer: of peers.py."""
+
+    def __init__(self, peer, guess, clients):
+        super().__init__(peer.title, guess, clients=clients)
+        self.peer = peer
+
+    def check(self, sync):
+        if not os.environ.get('BENCH_NODE') or not self.peer.installed():
+            raise Absent(f'{self.peer.package} is not installed')
+
+    def work(self, seconds):
+        cost = self.cost()
+        self.told = self.peer.work(seconds, self.sync)
+        return measured(self.told, *cost.done())
+
+
+class Bull(ByNode):
+    """BullMQ, which keeps what is completed. It asks for the next job with each completion."""
 
     def __init__(self, concurrency):
-        super().__init__(f'BullMQ, {concurrency} at a time', 8_000, clients=concurrency)
-        self.peer = BullMq(self.title, concurrency=concurrency)
+        title = f'BullMQ, {concurrency} at a time'
+        super().__init__(BullMq(title, concurrency=concurrency), 8_000, concurrency)
 
     def check(self, sync):
         need('redis-server', 'redis-cli')
-        if not os.environ.get('BENCH_NODE') or not self.peer.installed():
-            raise Absent('BullMQ is not installed')
+        super().check(sync)
+
+    def serve(self, sync):
+        self.sync = sync
+        super().serve(sync)
 
     def new_server(self, sync):
         self.peer.serve(sync)
@@ -273,31 +296,34 @@ class Bull(Peer):
         self.peer.reset(None)
         self.peer.fill(None, jobs)
 
-    def work(self, seconds):
-        cost = self.cost()
-        self.told = self.peer.work(seconds, None)
-        used = cost.done()
-        share = self.told['measured'] / max(self.told['handled'], 1)
-        return dict(self.told, acknowledged=self.told['measured'], drained=False), *(value * share for value in used)
 
-    def worked(self):
-        return None
+class Postgres:
+    """What is on the server of the benchmark."""
 
-    def left(self):
-        return None
+    def rest(self):
+        """The server goes on."""
 
-    def audit(self, jobs, acknowledged, left):
-        audit = self.peer.audit(None, jobs)
-        return audit.problems(self.told['handled'], 0) + ([f"{self.told['twice']} jobs came twice"] if self.told['twice'] else [])
+    def cost(self):
+        data = os.environ['BENCH_DATA']
+        postmaster = postmaster_pid(data)
+        return ServerCost(lambda: [postmaster] + servers.children_of(postmaster), data)
 
 
-class JobqPeer(Loaded):
-    """jobq by libpq, on the server of the benchmark. The runs with a kill have one of their own: new_server()."""
-    broker = 'jobq'
+class SqlPeer(Postgres, Loaded):
+    """A queue in SQL by libpq. The runs with a kill have a server of their own: serve_own()."""
+    broker = 'postgres'
 
-    def __init__(self, title, guess, contender=JOBQ, **options):
-        super().__init__(title, guess, **options)
+    def __init__(self, title, guess, contender=JOBQ, batch=1, **options):
+        statements = {f'{name}_sql': text for name, text in contender.statements(batch).items()}
+        super().__init__(title, guess, batch=batch, **options, **statements)
         self.contender = contender
+
+    def check(self, sync):
+        super().check(sync)
+        if self.contender is PGMQ:
+            with psycopg.connect(dbname='bench') as conn:
+                if not PGMQ.installed(conn):
+                    raise Absent('the server has no extension pgmq')
 
     def serve(self, sync):
         self.directory = tempfile.gettempdir()
@@ -309,18 +335,11 @@ class JobqPeer(Loaded):
         self.directory = self.server.directory
         self.conninfo = f'host={self.server.directory} port=5432 user=postgres dbname=postgres'
 
-    def rest(self):
-        """The server of the benchmark goes on."""
-
     def path(self, name):
         return os.path.join(self.directory, name)
 
     def address(self):
         return {'conninfo': self.conninfo}
-
-    def cost(self):
-        postmaster = postmaster_pid(os.environ['BENCH_DATA'])
-        return ProcessCost(lambda: [postmaster] + servers.children_of(postmaster))
 
     def fill(self, bench, jobs):
         if self.server is None:
@@ -332,22 +351,37 @@ class JobqPeer(Loaded):
             self.contender.fill(conn, jobs)
 
 
+class NodeOnPostgres(Postgres, ByNode):
+    def __init__(self, peer):
+        super().__init__(peer, 3_000, CLIENTS)
+        self.contender = peer
+
+    def serve(self, sync):
+        self.sync = sync
+
+    def fill(self, bench, jobs):
+        prepare(bench, self.peer, jobs)
+
+
 def single_jobs():
     """16 clients, a job at a time: claim, then acknowledge; or the acknowledgement with the next claim, in one round trip."""
-    return [JobqPeer('jobq', 8_000), JobqPeer('jobq, one call', 10_000, fused=1),
+    return [SqlPeer('jobq', 8_000), SqlPeer('jobq, one call', 10_000, fused=1),
             Lists('Redis lists', 30_000), Lists('Redis lists, one round trip', 40_000, fused=1),
             Streams('Redis streams', 20_000), Streams('Redis streams, one round trip', 30_000, fused=1),
             Streams('Redis streams, XDEL, one round trip', 30_000, fused=1, delete=1),
             Beanstalk('beanstalkd', 20_000), Beanstalk('beanstalkd, one round trip', 30_000, fused=1),
             Nats('NATS JetStream, one round trip', 10_000, fused=1),
-            RABBIT, Bull(16), Bull(50)]
+            RABBIT, Bull(16), Bull(50),
+            SqlPeer('textbook', 3_000, contender=contenders.TEXTBOOK), SqlPeer('pgmq', 3_000, contender=PGMQ),
+            NodeOnPostgres(Graphile('graphile-worker, 16 at a time', 'graphile.mjs', 'graphile-worker', mode='concurrent', concurrency=16)),
+            NodeOnPostgres(PgBoss('pg-boss, 16 at a time', 'pgboss.mjs', 'pg-boss', mode='fetch', batch=1, workers=16))]
 
 
 def batches():
     """100 at a time by as many clients as are good for it."""
     two = {'clients': 2, 'batch': 100}
-    return [JobqPeer('jobq, batches', 80_000, **two), JobqPeer('jobq, batches, one call', 80_000, fused=1, **two),
-            JobqPeer('jobq, keep 0, batches, one call', 90_000, contender=contenders.JOBQ_KEEP_0, fused=1, **two),
+    return [SqlPeer('jobq, batches', 80_000, **two), SqlPeer('jobq, batches, one call', 80_000, fused=1, **two),
+            SqlPeer('jobq, keep 0, batches, one call', 90_000, contender=contenders.JOBQ_KEEP_0, fused=1, **two),
             Lists('Redis lists, batches by pipeline', 80_000, fused=1, **two),
             Streams('Redis streams, batches', 120_000, **two),
             Streams('Redis streams, batches, one round trip', 130_000, fused=1, **two),
@@ -357,7 +391,7 @@ def batches():
 
 def killed():
     """One of each kind."""
-    return [JobqPeer('jobq', 10_000, fused=1), Lists('Redis lists', 40_000, fused=1), Streams('Redis streams', 30_000, fused=1),
+    return [SqlPeer('jobq', 10_000, fused=1), Lists('Redis lists', 40_000, fused=1), Streams('Redis streams', 30_000, fused=1),
             Beanstalk('beanstalkd', 30_000, fused=1), Nats('NATS JetStream', 10_000, fused=1), Rabbit('RabbitMQ', 10_000)]
 
 

@@ -42,7 +42,7 @@ class Audit:
 
 
 class Contender:
-    """Where one is; its schema, fill, scripts and audit are its own."""
+    """Where one is; its schema, fill, scripts and audit are its own. statements(): what bench/brokers/postgres.cpp works by."""
     host = data = None     # of the usual server
 
 
@@ -92,6 +92,12 @@ CREATE INDEX ON textbook_jobs (queue, status, priority, run_at, id);
 
     def lifecycle(self):
         return self.claim(1, self.returning) + ' \\gset\n' + self.complete_one.format(table=self.table)
+
+    def statements(self, batch):
+        assert batch == 1
+        return {'claim': self.claim(1, 'j.id, 0 AS lease, j.payload'),
+                'complete': self.complete_one.format(table=self.table).replace(':id', '$1').rstrip(';\n') + ' AND $2::bigint = 0',
+                'left': f"SELECT payload FROM {self.table} WHERE status <> 'completed'"}
 
     def batch(self, size):
         return (f"WITH claimed AS ({self.claim(size, 'j.id')}) "
@@ -172,6 +178,15 @@ class Jobq(Contender):
                 f"FROM jobq_claim('bench', batch => {size}) \\gset\n"
                 'SELECT count(*) AS done FROM jobq_complete_many(:ids::bigint[], :leases::bigint[]) \\gset\n')
 
+    def statements(self, batch):
+        more = f', batch => {batch}' if batch > 1 else ''
+        return {'claim': f"SELECT id, lease, payload FROM jobq_claim('bench'{more})",
+                'complete': 'SELECT jobq_complete($1, $2)::int' if batch == 1
+                else 'SELECT count(*) FILTER (WHERE completed) FROM jobq_complete_many($1, $2)',
+                'both': f"SELECT id, lease, payload FROM jobq_complete_and_claim($1::bigint[], $2::bigint[], queue => 'bench'{more})",
+                'left': "SELECT payload FROM jobq.jobs WHERE status IN ('pending', 'scheduled', 'processing')",
+                'enqueue': "SELECT jobq_enqueue('bench', $1::jsonb)"}
+
     def empty(self):
         return "SELECT id, lease, payload FROM jobq_claim('bench');\n"
 
@@ -214,6 +229,46 @@ class BaseJobq(Jobq):
     title = 'jobq before'
     host = os.environ.get('BENCH_BASE_HOST')
     data = os.environ.get('BENCH_BASE_DATA')
+
+
+class SmallPagesJobq(Jobq):
+    """The same on a server with pages of 4 kB, where the usual one has huge ones."""
+    name = 'small_pages'
+    title = 'jobq, pages of 4 kB'
+    host = os.environ.get('BENCH_SMALL_HOST')
+    data = os.environ.get('BENCH_SMALL_DATA')
+
+
+class Pgmq(Contender):
+    """Messages become invisible for a time, and are archived when they are done. Where the server has the extension."""
+    name = 'pgmq'
+    title = 'pgmq'
+    tables = ['pgmq.q_bench', 'pgmq.a_bench']
+
+    def installed(self, conn):
+        return conn.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgmq'").fetchone()[0] > 0
+
+    def reset(self, conn):
+        conn.execute('CREATE EXTENSION IF NOT EXISTS pgmq')
+        conn.execute("SELECT pgmq.drop_queue('bench') FROM pgmq.list_queues() WHERE queue_name = 'bench'")
+        conn.execute("SELECT pgmq.create('bench')")
+
+    def fill(self, conn, jobs):
+        for start in range(0, jobs, 10_000):
+            conn.execute(f"SELECT count(*) FROM pgmq.send_batch('bench', (SELECT array_agg(bench_payload(n)) "
+                         f"FROM generate_series({start + 1}, {min(start + 10_000, jobs)}) n))")
+
+    def statements(self, batch):
+        assert batch == 1
+        return {'claim': "SELECT msg_id, 0, message FROM pgmq.read('bench', 600, 1)",
+                'complete': "SELECT pgmq.archive('bench', $1::bigint)::int WHERE $2::bigint = 0",
+                'left': "SELECT message FROM pgmq.q_bench"}
+
+    def audit(self, conn, enqueued):
+        left, running, repeated, done = conn.execute("""
+            SELECT count(*) FILTER (WHERE read_ct = 0), count(*) FILTER (WHERE read_ct > 0), count(*) FILTER (WHERE read_ct > 1),
+                   (SELECT count(*) FROM pgmq.a_bench) FROM pgmq.q_bench""").fetchone()
+        return Audit(enqueued, done, left, running, repeated)
 
 
 class PgQ(Contender):
@@ -259,5 +314,6 @@ class PgQ(Contender):
         return Audit(enqueued, done, enqueued - done, 0, 0)
 
 
-TEXTBOOK, TUNED, JOBQ, JOBQ_KEEP_0, PGQ = Textbook(), Tuned(), Jobq(), UnkeptJobq(), PgQ()
+TEXTBOOK, TUNED, JOBQ, JOBQ_KEEP_0, PGMQ, PGQ = Textbook(), Tuned(), Jobq(), UnkeptJobq(), Pgmq(), PgQ()
 BASE = BaseJobq() if BaseJobq.host else None
+SMALL_PAGES = SmallPagesJobq() if SmallPagesJobq.host else None

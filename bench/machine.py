@@ -6,7 +6,7 @@ import platform
 import re
 import subprocess
 
-SETTINGS = ['shared_buffers', 'max_wal_size', 'checkpoint_timeout', 'full_page_writes', 'fsync', 'wal_compression',
+SETTINGS = ['shared_buffers', 'max_wal_size', 'min_wal_size', 'checkpoint_timeout', 'full_page_writes', 'fsync', 'wal_compression',
             'autovacuum_naptime', 'max_connections', 'shared_preload_libraries', 'jobq.tick_interval']
 
 
@@ -61,15 +61,19 @@ def describe(bench):
         row = bench.conn.execute(query).fetchone()
         return row[0] if row else None
 
+    def extension_version(name):
+        return one(f"SELECT default_version FROM pg_available_extensions WHERE name = '{name}'")
+
     memory = int(read('/proc/meminfo', r'^MemTotal:\s+(\d+)') or 0) // 1024
     return {
         'processor': read('/proc/cpuinfo', r'^model name\s*:\s*(.*)$'), 'cores': os.cpu_count(),
         'memory': f'{memory / 1024:.0f} GB', 'file system of the data': disk(),
         'kernel': platform.release(), 'system': read('/etc/os-release', r'^PRETTY_NAME="?([^"\n]*)'),
+        'pages of shared memory': '2 MB' if os.environ.get('BENCH_HUGE_PAGES') else '4 kB',
         'PostgreSQL': one('SHOW server_version'),
         'jobq': f"{one('SELECT jobq_version()')} ({os.environ.get('BENCH_COMMIT', 'unknown')})",
         'graphile-worker': package_version('graphile-worker'), 'pg-boss': package_version('pg-boss'),
-        'PgQ': one("SELECT default_version FROM pg_available_extensions WHERE name = 'pgq'"),
+        'PgQ': extension_version('pgq'), 'pgmq': extension_version('pgmq'),
         'Redis': debian_version('redis-server'), 'beanstalkd': debian_version('beanstalkd'),
         'RabbitMQ': debian_version('rabbitmq-server'), 'NATS': debian_version('nats-server'),
         'BullMQ': package_version('bullmq'), 'amqplib': package_version('amqplib'), 'node': node_version(),

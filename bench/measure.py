@@ -78,29 +78,50 @@ class Probe:
                 'size_mb': now['size'] / 1e6}
 
 
-class ProcessCost:
-    """Processor time and bytes written of a server's processes, from its creation to done(). pids(): all of them now, the one
-    that started the others first. A process that ends meanwhile leaves its time to that one, its bytes to nobody."""
+class DiskWrites:
+    """Bytes written to the disk that a directory is on, by whomever, from its creation to done(), what the kernel still holds back
+    included. (Those of a process in /proc are not it: a kernel with large folios counts a whole one where a WAL page in it is written.)"""
 
-    def __init__(self, pids):
-        self.pids = pids
+    def __init__(self, directory):
+        device = os.stat(directory).st_dev
+        self.path = f'/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat'
         self.started = self.read()
 
     def read(self):
-        ticks, written = 0, {}
+        os.sync()
+        try:
+            with open(self.path) as file:
+                return int(file.read().split()[6]) * 512
+        except FileNotFoundError:
+            return None
+
+    def done(self):
+        """None: the directory is on no disk of its own, such as a container's."""
+        now = self.read()
+        return None if now is None or self.started is None else now - self.started
+
+
+class ServerCost:
+    """Processor time of a server's processes, and what is written to the disk under its directory, from its creation to done(). pids():
+    all processes now, the one that started the others first: one that ends meanwhile leaves its time to that."""
+
+    def __init__(self, pids, directory):
+        self.pids = pids
+        self.disk = DiskWrites(directory)
+        self.started = self.read()
+
+    def read(self):
+        ticks = 0
         for number, pid in enumerate(self.pids()):
             try:
                 fields = stat_fields(pid)
                 ticks += sum(int(fields[i]) for i in ((11, 12, 13, 14) if number == 0 else (11, 12)))
-                with open(f'/proc/{pid}/io') as file:
-                    written[pid] = int(dict(line.split(': ') for line in file)['write_bytes'])
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
+            except (FileNotFoundError, ProcessLookupError):
                 # A process at its end gives nothing away.
                 if number == 0:
                     raise
-        return ticks * TICK_US, written
+        return ticks * TICK_US
 
     def done(self):
-        """(microseconds, bytes)"""
-        ticks, written = self.read()
-        return ticks - self.started[0], sum(bytes_ - self.started[1].get(pid, 0) for pid, bytes_ in written.items())
+        """(microseconds, bytes or None)"""
+        return self.read() - self.started, self.disk.done()

@@ -24,6 +24,7 @@ def node(script, action, timeout=300, **config):
 
 
 class NodePeer:
+    host = None    # of the usual server
     tables = []
     guess = 40_000   # jobs a second, until a run has told
     cut_off = 0      # so many handled jobs may be left running when the program stops
@@ -41,6 +42,12 @@ class NodePeer:
 
     def work(self, seconds, sync):
         return node(self.script, 'work', seconds=seconds, sync=sync, **self.config)
+
+    def problems(self, conn, jobs, told):
+        audit = self.audit(conn, jobs)
+        # stop() of a library that completes jobs by itself may leave out the last one that was handled.
+        cut_off = min(self.cut_off, audit.running)
+        return audit.problems(told['handled'] - cut_off, cut_off) + ([f"{told['twice']} jobs came twice"] if told['twice'] else [])
 
 
 class Graphile(NodePeer):

@@ -17,11 +17,11 @@ def save(figure, directory, name):
     plt.close(figure)
 
 
-def medians(results, group, sync):
+def medians(results, group, sync, metric='jobs_per_s'):
     cells = {}
     for entry in results['results']:
-        if entry['group'] == group and entry['sync'] == sync and entry['metrics'].get('jobs_per_s'):
-            cells.setdefault(entry['cell'], []).append(entry['metrics']['jobs_per_s'])
+        if entry['group'] == group and entry['sync'] == sync and entry['metrics'].get(metric):
+            cells.setdefault(entry['cell'], []).append(entry['metrics'][metric])
     return {cell: statistics.median(values) for cell, values in cells.items()}
 
 
@@ -65,12 +65,46 @@ def lines(results, directory, series, name, title, xlabel, ylabel, logarithmic=F
     return name, title
 
 
+# What teams choose between, by the cells of the group "brokers": one job at a time, sixteen at once.
+CHOICES = {'jobq, one call': 'jobq, one call a job', 'jobq': 'jobq, claim and complete', 'textbook': 'textbook table', 'pgmq': 'pgmq',
+           'graphile-worker, 16 at a time': 'graphile-worker', 'pg-boss, 16 at a time': 'pg-boss',
+           'Redis lists, one round trip': 'Redis, lists', 'Redis streams, one round trip': 'Redis, streams',
+           'BullMQ, 16 at a time': 'BullMQ on Redis', 'RabbitMQ': 'RabbitMQ'}
+
+
+def choices(results, directory, name, title):
+    """Jobs per second, and what the server writes to the disk for each, in both classes of durability."""
+    classes = {'on': 'what was answered is on the disk', 'off': 'the last moment may be lost'}
+    speeds = {sync: medians(results, 'brokers', sync) for sync in classes}
+    classes = {sync: text for sync, text in classes.items() if any(cell in speeds[sync] for cell in CHOICES)}
+    if not classes:
+        return None
+    figure, axes = plt.subplots(len(classes), 2, figsize=(9, 2.9 * len(classes)), squeeze=False)
+    for row, (sync, text) in zip(axes, classes.items()):
+        cells = [cell for cell in CHOICES if cell in speeds[sync]][::-1]
+        written = [sum(medians(results, 'brokers', sync, metric).get(cell, 0) for metric in ('disk_per_job', 'checkpoint_per_job'))
+                   for cell in cells]
+        for axis, values, xlabel in ((row[0], [speeds[sync][cell] for cell in cells], 'jobs a second'), (row[1], written, 'bytes on the disk a job')):
+            axis.barh([CHOICES[cell] for cell in cells], values,
+                      color=['#336791' if cell.startswith('jobq') else '#b0b0b0' for cell in cells])
+            for y, value in enumerate(values):
+                axis.text(value, y, f' {value:,.0f}', va='center', fontsize=8)
+            axis.set_xlim(0, max(values) * 1.25)
+            axis.set_xlabel(xlabel)
+            axis.set_title(text, fontsize=9)
+        row[1].set_yticklabels([])
+    figure.suptitle(title, fontsize=10)
+    save(figure, directory, name)
+    return name, title
+
+
 def draw(results, directory):
     """{group: [(file, title)]} of what there are results for."""
     pictures = {
         'lifecycle': bars(results, directory, 'lifecycle', 'lifecycle.svg', 'Single jobs, 16 clients', 'textbook'),
         'batches': bars(results, directory, 'batches', 'batches.svg', 'Batches of 100', 'textbook, 1 client'),
         'peers': bars(results, directory, 'peers', 'peers.svg', 'Job queues in their own best settings', 'textbook'),
+        'brokers': choices(results, directory, 'brokers.svg', 'A job claimed and acknowledged, 16 at once'),
         'held': lines(results, directory, 'held', 'held.svg', 'Lifecycles per second while a transaction is held open',
                       'seconds', 'lifecycles per second'),
         'workers': lines(results, directory, 'workers', 'workers.svg', 'Many workers, relative to 16', 'workers',

@@ -40,7 +40,7 @@ BENCH_COMMIT=$(git -c safe.directory="$PWD" describe --always --dirty 2>/dev/nul
 
 # What a DBA would set on a machine of its own; the report prints it. No checkpoint may fall into a measurement.
 settings=("shared_preload_libraries = 'jobq'" "fsync = on" "max_connections = 400"
-    "shared_buffers = ${BENCH_SHARED_BUFFERS-1GB}" "max_wal_size = 8GB" "checkpoint_timeout = 1h" "synchronous_commit = on"
+    "shared_buffers = ${BENCH_SHARED_BUFFERS-1GB}" "max_wal_size = 8GB" "min_wal_size = 2GB" "checkpoint_timeout = 1h" "synchronous_commit = on"
     "track_wal_io_timing = off" "log_checkpoints = off" "max_parallel_workers_per_gather = 0")
 
 # The same server with jobq as another commit or checkout has it: BENCH_BASE_HOST, BENCH_BASE_DATA.
@@ -82,7 +82,19 @@ ablated_servers() {
     done
 }
 
+# The same server in pages of 4 kB, where the usual one has huge ones: BENCH_SMALL_HOST, BENCH_SMALL_DATA.
+small_pages_server() {
+    local host=$PGHOST
+    scratch_server small "${settings[@]}" "huge_pages = off"
+    export BENCH_SMALL_HOST=$PGHOST BENCH_SMALL_DATA=$SCRATCH/small PGHOST=$host
+}
+
+huge_pages=$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)
 scratch_server server "${settings[@]}"
+if [ "${huge_pages:-0}" -ge "$("$SCRATCH_BIN/psql" -XAtc 'SHOW shared_memory_size_in_huge_pages')" ]; then
+    export BENCH_HUGE_PAGES=1
+    case " ${ONLY-workers} " in *[\ ,]workers[\ ,]*) small_pages_server ;; esac
+fi
 case " ${ONLY-} " in *[\ ,]ablation[\ ,]*) ablated_servers ;; esac
 cd "$SCRATCH"
 if [ -n "${BASE-}" ]; then

@@ -120,4 +120,4 @@ std::unique_ptr<Broker> redis_lists(const Options &options);
 std::unique_ptr<Broker> redis_streams(const Options &options);
 std::unique_ptr<Broker> beanstalkd(const Options &options);
 std::unique_ptr<Broker> nats(const Options &options);
-std::unique_ptr<Broker> jobq(const Options &options);
+std::unique_ptr<Broker> postgres(const Options &options);

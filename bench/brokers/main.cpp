@@ -30,7 +30,7 @@ namespace {
 constexpr uint32_t kNoLimit = 4'000'000'000;
 
 const std::map<std::string, std::function<std::unique_ptr<Broker>(const Options &)>> kBrokers = {
-    {"redis_lists", redis_lists}, {"redis_streams", redis_streams}, {"beanstalkd", beanstalkd}, {"nats", nats}, {"jobq", jobq},
+    {"redis_lists", redis_lists}, {"redis_streams", redis_streams}, {"beanstalkd", beanstalkd}, {"nats", nats}, {"postgres", postgres},
 };
 
 struct Party {

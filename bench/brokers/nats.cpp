@@ -80,7 +80,8 @@ private:
     std::string inbox_;
 };
 
-std::string pull(int batch) { return "{\"batch\":" + std::to_string(batch) + ",\"no_wait\":true}"; }
+// The server can forget to say that there is nothing: a request that waits has an end.
+std::string pull(int batch) { return "{\"batch\":" + std::to_string(batch) + ",\"no_wait\":true,\"expires\":1000000000}"; }
 
 class NatsConsumer final : public Consumer {
 public:

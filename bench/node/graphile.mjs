@@ -1,5 +1,5 @@
 // graphile-worker. Modes: "default" (its defaults: one job at a time), "best" (the settings of its page on performance:
-// 24 at a time, a local queue of 500, completions in batches).
+// 24 at a time, a local queue of 500, completions in batches), "concurrent" (its defaults, `concurrency` jobs at a time).
 
 import { Logger, makeWorkerUtils, run } from 'graphile-worker';
 import { action, config, connectionString, payload, Record } from './common.mjs';
@@ -25,7 +25,8 @@ async function fill() {
 async function work() {
     const record = new Record();
     const taskList = { bench: (_payload, helpers) => record.handled(helpers.job.id) };
-    const worker = { connectionString, ...(config.mode === 'best' ? best : {}) };
+    const concurrent = { concurrentJobs: config.concurrency, maxPoolSize: config.concurrency + 1 };
+    const worker = { connectionString, ...({ best, concurrent }[config.mode] ?? {}) };
     const runner = await run({ preset: { worker }, logger: quiet, noHandleSignals: true, taskList, crontab: '' });
     await record.measure(config.seconds);
     await runner.stop();

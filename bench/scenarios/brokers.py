@@ -1,18 +1,22 @@
 # jobq beside brokers that teams add only for their queue: claim and acknowledge, single and in batches, and a kill -9 in the middle.
 # Two classes of durability, never compared with each other: on, what was answered is on the disk; off, the last moment may be lost.
 
+import os
 import time
 
 from bench import Skip
-from broker_peers import CLIENTS, Absent, JobqPeer, batches, killed, single_jobs
+from broker_peers import CLIENTS, Absent, ByNode, Postgres, SqlPeer, batches, killed, single_jobs
 from cells import interleave
+from measure import DiskWrites
 
 TITLE = 'Brokers: claim and acknowledge'
+# So much of a guess where each change waits for the disk. Too many jobs are costly there: some write them one by one.
+SYNCED = 0.15
 
 
 def run(bench):
     try:
-        JobqPeer('jobq', 0).check('on')
+        SqlPeer('jobq', 0).check('on')
     except Absent as reason:
         raise Skip(f'{reason}: build/bench/broker_load.log')
     for sync in ('on', 'off'):
@@ -54,8 +58,9 @@ def measure(bench, peers, sync, seconds):
 
 def cell(bench, peer, sync, seconds):
     key = ('brokers', peer.title, sync)
+    guess = peer.guess * (SYNCED if sync == 'on' else 1)
     for _ in range(6):
-        jobs = int(max(bench.rates.get(key, peer.guess) * seconds * 1.4, 4 * peer.clients * peer.batch) / 1000 + 1) * 1000
+        jobs = int(max(bench.rates.get(key, guess) * seconds * 1.4, 4 * peer.clients * peer.batch) / 1000 + 1) * 1000
         peer.serve(sync)
         try:
             peer.fill(bench, jobs)
@@ -63,14 +68,14 @@ def cell(bench, peer, sync, seconds):
             told, server_us, written = peer.work(seconds)
             done = told['acknowledged']
             if told['drained'] or done >= jobs - peer.clients * peer.batch:
-                bench.rates[key] = 2.5 * bench.rates.get(key, peer.guess)
+                bench.rates[key] = 2.5 * bench.rates.get(key, guess)
                 continue
             metrics = {'jobs_per_s': done / told['seconds'], 'cpu_us_per_job': server_us / done,
-                       'client_cpu_us_per_job': told['client_cpu_s'] * 1e6 / done, 'disk_per_job': written / done,
+                       'client_cpu_us_per_job': told['client_cpu_s'] * 1e6 / done, 'disk_per_job': per_job(written, done),
                        'p50_ms': told['p50_ms'], 'p99_ms': told['p99_ms'], 'jobs': done}
-            if isinstance(peer, JobqPeer):
+            if isinstance(peer, Postgres):
                 metrics['wal_per_job'] = (wal_position(bench) - lsn) / done
-                metrics['checkpoint_per_job'] = pages_of_a_checkpoint(bench, peer) / jobs
+                metrics['checkpoint_per_job'] = per_job(pages_of_a_checkpoint(bench), jobs)
             for problem in audit(bench, peer, jobs):
                 bench.fail(f'{peer.title}, synchronous_commit {sync}: {problem}')
             bench.rates[key] = max(metrics['jobs_per_s'] * 1.15, bench.rates.get(key, 0))
@@ -84,17 +89,25 @@ def wal_position(bench):
     return int(bench.conn.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()[0])
 
 
-def pages_of_a_checkpoint(bench, peer):
-    cost = peer.cost()
+def per_job(bytes_, jobs):
+    return None if bytes_ is None else bytes_ / jobs
+
+
+def pages_of_a_checkpoint(bench):
+    disk = DiskWrites(os.environ['BENCH_DATA'])
     bench.conn.execute('CHECKPOINT')
-    return cost.done()[1]
+    return disk.done()
 
 
 def audit(bench, peer, jobs):
-    worked = peer.worked()
-    problems = peer.audit(jobs, worked, peer.left())
-    if isinstance(peer, JobqPeer):
-        problems += peer.contender.audit(bench.conn, jobs).problems(len(worked.acknowledged))
+    if isinstance(peer, ByNode):
+        problems = peer.peer.problems(bench.conn, jobs, peer.told)
+    else:
+        worked = peer.worked()
+        problems = peer.audit(jobs, worked, peer.left())
+        if isinstance(peer, SqlPeer):
+            problems += peer.contender.audit(bench.conn, jobs).problems(len(worked.acknowledged))
+    if isinstance(peer, Postgres):
         peer.contender.reset(bench.conn)
     return problems
 
@@ -125,7 +138,7 @@ def kill(bench, peer, sync):
               {'answered_enqueues': len(told.enqueued), 'answered_acknowledgements': len(told.acknowledged), 'lost': lost, 'doubled': doubled})
     bench.say(f'brokers: {peer.title}, synchronous_commit {sync}, kill -9: {len(told.enqueued)} enqueued, '
               f'{len(told.acknowledged)} acknowledged, {lost} lost, {doubled} doubled')
-    if sync == 'on' and isinstance(peer, JobqPeer) and (lost or doubled):
+    if sync == 'on' and isinstance(peer, SqlPeer) and (lost or doubled):
         bench.fail(f'kill -9 with synchronous_commit on: {lost} jobs lost, {doubled} doubled')
 
 
@@ -159,12 +172,13 @@ def judge(bench, sync, single, batch):
 def notes(bench):
     bench.note('brokers', 'fsync: synchronous_commit on, appendfsync always, beanstalkd -f 0, RabbitMQ with a quorum queue and publisher '
                'confirms. Relaxed: off, everysec, -f 1000, a durable classic queue with confirms, NATS as it comes (fsync every two minutes). '
-               'The clients of jobq, Redis, beanstalkd and NATS are one C++ program with one loop (bench/brokers), those of RabbitMQ and '
-               'BullMQ one node process. NATS and RabbitMQ are reached by TCP on the loopback interface, the others by a Unix socket. '
-               'jobq and BullMQ keep finished jobs, streams without XDEL too; the others delete them.')
+               'The clients of jobq, textbook, pgmq, Redis, beanstalkd and NATS are one C++ program with one loop (bench/brokers), those of '
+               'RabbitMQ, BullMQ, graphile-worker and pg-boss one node process, by their own library. NATS and RabbitMQ are reached by TCP on the '
+               'loopback interface, the others by a Unix socket. jobq, textbook, pgmq, pg-boss and BullMQ keep finished jobs, streams without XDEL '
+               'too; the others delete them.')
     bench.note('brokers', 'One call, one round trip: the acknowledgement goes with the next claim. RabbitMQ and BullMQ always work so. '
-               'p50 and p99: a lifecycle, or a batch of the same. Disk bytes: what the processes of the server wrote in the run. PostgreSQL writes '
-               'the pages of its tables later: the column "pages at a checkpoint" has what a checkpoint right after the run '
+               'p50 and p99: a lifecycle, or a batch of the same. Disk bytes: what was written to the disk, journal of the file system included, '
+               'until a sync after the run. PostgreSQL writes the pages of its tables later: the column "pages at a checkpoint" has what a checkpoint right after the run '
                'wrote for each job that had been enqueued.')
     bench.note('brokers', 'kill -9: all processes of the server at once, while 16 clients claim and acknowledge and 4 enqueue, one job at a '
                'time. Lost: the enqueue was answered, the job was delivered to nobody and is not there after the restart. Doubled: the acknowledgement '

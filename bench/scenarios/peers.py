@@ -35,10 +35,7 @@ def run_peer(bench, peer, seconds, sync):
         cost = probe.done(told['handled'])
         speed = told['measured'] / told['seconds']
         bench.rates[peer.name] = max(speed * 1.1, bench.rates.get(peer.name, 0))
-        audit = peer.audit(bench.conn, jobs)
-        # stop() of a library that completes jobs by itself may leave out the last one that was handled.
-        cut_off = min(peer.cut_off, audit.running)
-        for problem in audit.problems(told['handled'] - cut_off, cut_off) + ([f"{told['twice']} jobs came twice"] if told['twice'] else []):
+        for problem in peer.problems(bench.conn, jobs, told):
             bench.fail(f'{peer.title}, synchronous_commit {sync}: {problem}')
         peer.reset(bench.conn)
         return dict(cost, jobs_per_s=speed, p50_ms=told['p50_ms'], p99_ms=told['p99_ms'], jobs=told['handled'])

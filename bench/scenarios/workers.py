@@ -1,7 +1,7 @@
 # Many workers: 64 and 256 clients against 16, beside what a prepared SELECT 1 loses by them on this machine.
 
 from cells import interleave, run_cell
-from contenders import JOBQ, TEXTBOOK
+from contenders import JOBQ, SMALL_PAGES, TEXTBOOK
 from load import pgbench
 
 TITLE = 'Many workers, single jobs'
@@ -13,8 +13,8 @@ def run(bench):
     seconds = warmup + bench.scale(6, 3)
     cells = {}
     for clients in COUNTS:
-        def select(clients=clients):
-            load = pgbench('SELECT 1;\n', clients, seconds=seconds, warmup=warmup)
+        def select(host=None, clients=clients):
+            load = pgbench('SELECT 1;\n', clients, seconds=seconds, warmup=warmup, host=host)
             return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
 
         def jobs(contender, clients=clients):
@@ -23,14 +23,18 @@ def run(bench):
         cells[f'jobq, {clients} clients'] = jobs(JOBQ)
         if not bench.quick:
             cells[f'textbook, {clients} clients'] = jobs(TEXTBOOK)
+            if SMALL_PAGES:
+                cells[f'pages of 4 kB: prepared SELECT 1, {clients} clients'] = lambda select=select: select(SMALL_PAGES.host)
+                cells[f'pages of 4 kB: jobq, {clients} clients'] = jobs(SMALL_PAGES)
     interleave(bench, 'workers', cells, bench.scale(3, 2), 'off')
 
     def loss(name, clients):
         return bench.ratio('workers', f'{name}, {clients} clients', f'{name}, 16 clients', 'off')
 
-    for clients, target in ((64, 0.95), (256, 0.9)):
-        own, floor = loss('jobq', clients), loss('prepared SELECT 1', clients)
-        bench.goal('workers', f"{clients} workers against 16, by SELECT 1's own ratio", own / floor, '>=', target,
-                   note=f'jobq {own:.2f}, SELECT 1 {floor:.2f}')
-    bench.series['workers'] = {name: [[clients, loss(name, clients)] for clients in COUNTS]
-                               for name in ('prepared SELECT 1', 'jobq', 'textbook') if loss(name, 16)}
+    for pages in ('', 'pages of 4 kB: ') if SMALL_PAGES else ('',):
+        for clients, target in ((64, 0.95), (256, 0.9)):
+            own, floor = loss(f'{pages}jobq', clients), loss(f'{pages}prepared SELECT 1', clients)
+            bench.goal('workers', f"{pages}{clients} workers against 16, by SELECT 1's own ratio", own / floor, '>=', target,
+                       note=f'jobq {own:.2f}, SELECT 1 {floor:.2f}')
+    names = ('prepared SELECT 1', 'jobq', 'textbook', 'pages of 4 kB: prepared SELECT 1', 'pages of 4 kB: jobq')
+    bench.series['workers'] = {name: [[clients, loss(name, clients)] for clients in COUNTS] for name in names if loss(name, 16)}

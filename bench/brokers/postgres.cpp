@@ -1,5 +1,6 @@
-// jobq by libpq with prepared statements: claim and complete, or both in one call. The queue is made and filled by
-// broker_peers.py, in SQL; producers enqueue one at a time for the runs with a kill.
+// Queues in PostgreSQL by libpq with prepared statements, which the options NAME_sql give: claim (id, lease, payload of each job), complete
+// ($1 id, $2 lease; arrays of them for a batch; answers how many, or is told by the number of rows), both (the same, and claims), left
+// (payloads), enqueue ($1 payload). broker_peers.py has them, and makes and fills the queue.
 
 #include "client.h"
 
@@ -13,6 +14,8 @@ struct Result {
 
     PGresult *get() const { return result.get(); }
     const char *text(int row, int column) const { return PQgetvalue(get(), row, column); }
+    // Of rows: what the answer says, or how many were changed.
+    int count() const { return std::stoi(PQresultStatus(get()) == PGRES_TUPLES_OK ? text(0, 0) : PQcmdTuples(get())); }
 };
 
 class PgWire {
@@ -74,16 +77,12 @@ private:
     std::string warning_;
 };
 
-class JobqConsumer final : public Consumer {
+class SqlConsumer final : public Consumer {
 public:
-    JobqConsumer(const Options &options, Record &record) : Consumer(options, record), pg_(options) {
-        std::string batch = std::to_string(batch_);
-        pg_.prepare("claim", batch_ == 1 ? "SELECT id, lease, payload FROM jobq_claim('bench')"
-                                         : ("SELECT id, lease, payload FROM jobq_claim('bench', batch => " + batch + ")").c_str(), 0);
-        pg_.prepare("complete", batch_ == 1 ? "SELECT jobq_complete($1, $2)::int"
-                                            : "SELECT count(*) FILTER (WHERE completed) FROM jobq_complete_many($1, $2)", 2);
-        pg_.prepare("both", ("SELECT id, lease, payload FROM jobq_complete_and_claim($1::bigint[], $2::bigint[], queue => 'bench'" +
-                             (batch_ == 1 ? "" : ", batch => " + batch) + ")").c_str(), 2);
+    SqlConsumer(const Options &options, Record &record) : Consumer(options, record), pg_(options) {
+        pg_.prepare("claim", options.text("claim_sql").c_str(), 0);
+        pg_.prepare("complete", options.text("complete_sql").c_str(), 2);
+        if (options.number("fused", 0) != 0) pg_.prepare("both", options.text("both_sql").c_str(), 2);
     }
     int fd() const override { return pg_.fd(); }
 
@@ -91,7 +90,7 @@ public:
         pg_.receive([this](const Result &answer) {
             std::vector<Job> claimed;
             if (completing_ > 0) {
-                if (std::stoi(answer.text(0, 0)) != completing_) throw std::runtime_error("a lease was lost");
+                if (answer.count() != completing_) throw std::runtime_error("a lease was lost");
             } else {
                 for (int row = 0; row < PQntuples(answer.get()); row++) {
                     uint32_t number = number_of(answer.text(row, 2), PQgetlength(answer.get(), row, 2));
@@ -129,11 +128,11 @@ private:
     int completing_ = 0;  // so many completions are to be answered, unless a claim goes with them
 };
 
-class JobqProducer final : public Producer {
+class SqlProducer final : public Producer {
 public:
-    JobqProducer(const Options &options, Record &record, uint32_t first, uint32_t last, uint32_t step)
+    SqlProducer(const Options &options, Record &record, uint32_t first, uint32_t last, uint32_t step)
         : Producer(options, record, first, last, step), pg_(options) {
-        pg_.prepare("enqueue", "SELECT jobq_enqueue('bench', $1::jsonb)", 1);
+        pg_.prepare("enqueue", options.text("enqueue_sql").c_str(), 1);
     }
     int fd() const override { return pg_.fd(); }
 
@@ -151,20 +150,20 @@ private:
     PgWire pg_;
 };
 
-class Jobq final : public Broker {
+class Postgres final : public Broker {
 public:
-    explicit Jobq(const Options &options) : options_(options) {}
+    explicit Postgres(const Options &options) : options_(options) {}
 
     void reset() override { throw std::runtime_error("the queue is made in SQL"); }
-    std::unique_ptr<Client> consumer(Record &record, int) override { return std::make_unique<JobqConsumer>(options_, record); }
+    std::unique_ptr<Client> consumer(Record &record, int) override { return std::make_unique<SqlConsumer>(options_, record); }
     std::unique_ptr<Client> producer(Record &record, uint32_t first, uint32_t last, uint32_t step) override {
-        return std::make_unique<JobqProducer>(options_, record, first, last, step);
+        return std::make_unique<SqlProducer>(options_, record, first, last, step);
     }
 
     // A job whose worker has gone is delivered again when its lease ends.
     std::vector<uint32_t> left() override {
         PgWire pg(options_);
-        Result rows = pg.run("SELECT payload FROM jobq.jobs WHERE status IN ('pending', 'scheduled', 'processing')");
+        Result rows = pg.run(options_.text("left_sql").c_str());
         std::vector<uint32_t> numbers;
         for (int row = 0; row < PQntuples(rows.get()); row++) {
             numbers.push_back(number_of(rows.text(row, 0), PQgetlength(rows.get(), row, 0)));
@@ -178,4 +177,4 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Broker> jobq(const Options &options) { return std::make_unique<Jobq>(options); }
+std::unique_ptr<Broker> postgres(const Options &options) { return std::make_unique<Postgres>(options); }
