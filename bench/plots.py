@@ -79,19 +79,18 @@ def choices(results, directory, name, title):
     classes = {sync: text for sync, text in classes.items() if any(cell in speeds[sync] for cell in CHOICES)}
     if not classes:
         return None
-    figure, axes = plt.subplots(len(classes), 2, figsize=(9, 2.9 * len(classes)), squeeze=False)
+    figure, axes = plt.subplots(len(classes), 2, figsize=(10, 2.9 * len(classes)), squeeze=False, layout='constrained')
     for row, (sync, text) in zip(axes, classes.items()):
         cells = [cell for cell in CHOICES if cell in speeds[sync]][::-1]
         written = [sum(medians(results, 'brokers', sync, metric).get(cell, 0) for metric in ('disk_per_job', 'checkpoint_per_job'))
                    for cell in cells]
-        for axis, values, xlabel in ((row[0], [speeds[sync][cell] for cell in cells], 'jobs a second'), (row[1], written, 'bytes on the disk a job')):
+        for axis, values, unit in ((row[0], [speeds[sync][cell] for cell in cells], 'jobs a second'), (row[1], written, 'bytes on the disk a job')):
             axis.barh([CHOICES[cell] for cell in cells], values,
                       color=['#336791' if cell.startswith('jobq') else '#b0b0b0' for cell in cells])
             for y, value in enumerate(values):
                 axis.text(value, y, f' {value:,.0f}', va='center', fontsize=8)
             axis.set_xlim(0, max(values) * 1.25)
-            axis.set_xlabel(xlabel)
-            axis.set_title(text, fontsize=9)
+            axis.set_title(f'{unit}; {text}', fontsize=9)
         row[1].set_yticklabels([])
     figure.suptitle(title, fontsize=10)
     save(figure, directory, name)
