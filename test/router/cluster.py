@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import namedtuple_row
 
 SERVERS = os.environ["JOBQ_ROUTER_SERVERS"].split()
@@ -46,6 +47,14 @@ def make_database(server, name, *extensions):
 
 def make_shard(number):
     make_database(SERVERS[number - 1], f"shard{number}", "jobq", "jobq_shard")
+
+
+def make_role(name):
+    """A role on all servers, if it is not there yet."""
+    for number in (1, 2, 3):
+        with shard(number) as conn:
+            if not one(conn, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
+                conn.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
 
 
 def make_router(name=ROUTER, shards=(1, 2, 3)):

@@ -3,9 +3,7 @@
 
 import sys
 
-import psycopg.sql
-
-from cluster import connection, fails, make_cluster, one, router, run, shard
+from cluster import connection, fails, make_cluster, make_role, one, router, run, shard
 
 # A function that returns a table has its columns as arguments, one that returns rows of a type has them as columns of that.
 CALLS = """
@@ -47,13 +45,6 @@ def test_the_views_are_those_of_jobq():
         theirs = {row.name: row.columns for row in direct.execute(VIEWS)}
     for name, columns in ours.items():
         assert columns == theirs[name] + ["shard integer"], f"{name}:\n{columns}\n{theirs[name]}"
-
-
-def make_role(name):
-    for number in (1, 2, 3):
-        with shard(number) as conn:
-            if not one(conn, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
-                conn.execute(psycopg.sql.SQL("CREATE ROLE {} LOGIN").format(psycopg.sql.Identifier(name)))
 
 
 def test_only_who_is_let_in_can_call():
