@@ -59,8 +59,31 @@ CREATE SCHEMA regress_jobq_evil;
 CREATE FUNCTION regress_jobq_evil.pwn(oid, regclass) RETURNS boolean LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'called'; END $$;
 CREATE OPERATOR regress_jobq_evil.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = regress_jobq_evil.pwn);
+-- Nor is anything made of functions there whose arguments fit better than those of the server, which take any array: in a constraint
+-- they would be called with the rights of the owner.
+DO $$
+DECLARE
+    arguments text;
+BEGIN
+    FOR arguments IN
+        SELECT DISTINCT format('%I(%s)', p.proname, (SELECT string_agg(CASE WHEN a.type IN ('anyarray', 'anycompatiblearray') THEN t || '[]'
+                                                                            WHEN a.type IN ('anyelement', 'anycompatible') THEN t ELSE a.type END, ', ' ORDER BY a.n)
+                                                     FROM unnest(p.proargtypes::regtype[]::text[]) WITH ORDINALITY a(type, n)))
+        FROM pg_proc p, unnest('{integer,bigint,text}'::text[]) t
+        WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f'
+          AND '{anyarray,anycompatiblearray}'::regtype[]::oid[] && p.proargtypes::oid[] AND 'internal'::regtype <> ALL (p.proargtypes::oid[])
+    LOOP
+        EXECUTE format('CREATE FUNCTION regress_jobq_evil.%s RETURNS boolean LANGUAGE sql RETURN NULL::boolean', arguments);
+    END LOOP;
+END $$;
 DROP EXTENSION jobq;
 CREATE EXTENSION jobq SCHEMA regress_jobq_evil;
+SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS "calls a function of others", p.oid::regprocedure AS function
+FROM pg_depend d JOIN pg_proc p ON p.oid = d.refobjid
+WHERE d.refclassid = 'pg_proc'::regclass AND d.classid <> 'pg_operator'::regclass AND p.pronamespace = 'regress_jobq_evil'::regnamespace
+  AND NOT EXISTS (SELECT FROM pg_depend e WHERE e.classid = 'pg_proc'::regclass AND e.objid = p.oid AND e.deptype = 'e');
 DROP EXTENSION jobq;
+SET client_min_messages = warning;
 DROP SCHEMA regress_jobq_evil CASCADE;
+RESET client_min_messages;
 CREATE EXTENSION jobq;

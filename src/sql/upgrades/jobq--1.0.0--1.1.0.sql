@@ -343,13 +343,13 @@ CREATE TABLE jobq.handler_settings (
                   CONSTRAINT handler_settings_max_executors_range CHECK (max_executors BETWEEN 1 AND 64),
     versions      integer[]
                   CONSTRAINT handler_settings_versions_list
-                  CHECK (array_position(versions, NULL) IS NULL AND array_length(versions, 2) IS NULL),
+                  CHECK (pg_catalog.array_position(versions, NULL) IS NULL AND pg_catalog.array_length(versions, 2) IS NULL),
     capabilities  text[]
                   CONSTRAINT handler_settings_capabilities_list
-                  CHECK (array_position(capabilities, NULL) IS NULL AND array_length(capabilities, 2) IS NULL),
+                  CHECK (pg_catalog.array_position(capabilities, NULL) IS NULL AND pg_catalog.array_length(capabilities, 2) IS NULL),
     settings      text[]
                   CONSTRAINT handler_settings_settings_list
-                  CHECK (array_position(settings, NULL) IS NULL AND array_length(settings, 2) IS NULL),
+                  CHECK (pg_catalog.array_position(settings, NULL) IS NULL AND pg_catalog.array_length(settings, 2) IS NULL),
     created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (queue, kind)
 );
