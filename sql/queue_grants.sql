@@ -339,6 +339,29 @@ ROLLBACK;
 RESET ROLE;
 SELECT jobq_revoke('regress_jobq_undertaker', 'operator');
 
+-- A lane is a hash, and whoever knows how makes one of his queue that has the number of one of another queue. No worker is given a job
+-- of the other one, and a full queue drops its own.
+SELECT E'\x0f,\x1a\x08\x1a\x16r\x16\x0e\x16\x04\x136)\x1c\x06x\x05\x09\x0c61\x16\x08' AS twin \gset
+SELECT jobq.lane_of('grants mine', :'twin', 0, NULL) = jobq.lane_of('grants theirs', 'twin', 0, NULL) AS same_lane;
+BEGIN;
+SELECT jobq_enqueue('grants theirs', kind => 'twin') AS twin_of_theirs \gset
+SET LOCAL ROLE regress_jobq_producer;
+SELECT jobq_enqueue('grants mine', kind => :'twin') > 0 AS enqueued;
+SET LOCAL ROLE regress_jobq_worker;
+SELECT queue FROM jobq_claim('grants mine', batch => 10, kinds => ARRAY[:'twin']);
+RESET ROLE;
+SELECT queue FROM jobq_claim('grants theirs', batch => 10, kinds => '{twin}');
+ROLLBACK;
+BEGIN;
+SELECT jobq_enqueue('grants theirs', kind => 'twin') AS twin_of_theirs \gset
+SET LOCAL ROLE regress_jobq_operator;
+SELECT jobq_alter_queue('grants mine', max_depth => 3, on_full => 'drop_oldest');
+SET LOCAL ROLE regress_jobq_producer;
+SELECT jobq_enqueue('grants mine', kind => :'twin') > 0 AS enqueued FROM generate_series(1, 4);
+RESET ROLE;
+SELECT queue, status, count(*) FROM jobq.jobs WHERE _lane = jobq.lane_of('grants theirs', 'twin', 0, NULL) GROUP BY 1, 2 ORDER BY 1, 2;
+ROLLBACK;
+
 -- ---- Who is restricted
 -- Whether a role may enqueue in the one and the other queue.
 CREATE FUNCTION may(role text) RETURNS text LANGUAGE sql AS $$

@@ -169,7 +169,7 @@ bool may_take_suspect_now(Claim *claim) {
 // The row that the scan has found. status is looked at because with triggers disabled somebody's UPDATE may have left
 // run_at behind.
 bool take_job(Claim *claim) {
-    if (!has_status(claim->jobs, core::JobStatus::Pending)) return false;
+    if (!has_status(claim->jobs, core::JobStatus::Pending) || is_of_other_queue(claim->jobs, claim->name)) return false;
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;
     if (!reach_row_or_skip(&claim->jobs.table)) return false;

@@ -120,6 +120,7 @@ void add_streams(JobsTable *jobs, int64 lane, Streams *streams) {
 
 // One call.
 struct Drop {
+    std::string_view queue;
     JobsTable jobs;
     Streams streams;
     TimestampTz now;
@@ -134,7 +135,8 @@ void drop_found(Drop *drop) {
     JobsTable *jobs = &drop->jobs;
     const SparedJobs &spared = drop->spared;
     if (std::binary_search(spared.ids, spared.ids + spared.count, DatumGetInt64(job_value(*jobs, kJobId)))) return;
-    if (!has_status(*jobs, core::JobStatus::Pending) || !lock_row_or_skip(&jobs->table)) return;
+    if (!has_status(*jobs, core::JobStatus::Pending) || is_of_other_queue(*jobs, drop->queue)) return;
+    if (!lock_row_or_skip(&jobs->table)) return;
     const JobState before = state_of(*jobs);
     if (!core::applies(core::EventKind::Dropped, before.life)) return;
     const core::Life after = core::after_event(before.life, {core::EventKind::Dropped, drop->now});
@@ -169,6 +171,7 @@ void drop_first(Drop *drop) {
 // that are spared or that somebody holds. Returns how many.
 int64 drop_oldest(std::string_view name, const Limit &limit, int64 count, TimestampTz now, const SparedJobs &spared) {
     Drop drop = {};
+    drop.queue = name;
     drop.now = now;
     drop.spared = spared;
     drop.error = cstring_to_text(

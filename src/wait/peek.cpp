@@ -67,7 +67,8 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
         jobs, lane, first, core::kLastKey,
         [&](const core::ClaimKey &key) { return core::skip_empty(suspects, core::skip_empty(throttled, key)); },
         [&](const core::ClaimKey &key) {
-            if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
+            if (!fetch_ready(jobs) || !has_status(*jobs, core::JobStatus::Pending) || is_of_other_queue(*jobs, queue))
+                return Step::Next;
             if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) {
                 if (suspects.count == 0) suspects = suspect_ranges(lane, epoch);
                 return Step::Next;
