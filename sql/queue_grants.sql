@@ -362,6 +362,16 @@ RESET ROLE;
 SELECT queue, status, count(*) FROM jobq.jobs WHERE _lane = jobq.lane_of('grants theirs', 'twin', 0, NULL) GROUP BY 1, 2 ORDER BY 1, 2;
 ROLLBACK;
 
+-- What the metadata of a job in another queue say is nothing to a schedule.
+BEGIN;
+SELECT jobq_enqueue('grants theirs', metadata => '{"schedule": "of both"}') AS marked \gset
+SET LOCAL ROLE regress_jobq_operator;
+SELECT jobq_schedule('of both', '@yearly', 'grants mine') > now() AS scheduled, jobq_run_schedule('of both') > 0 AS run;
+SELECT jobq_schedule('of both', '@yearly', 'grants mine', overlap => 'replace') > now() AS changed, jobq_run_schedule('of both') > 0 AS run;
+RESET ROLE;
+SELECT status FROM jobq.jobs WHERE id = :marked;
+ROLLBACK;
+
 -- ---- Who is restricted
 -- Whether a role may enqueue in the one and the other queue.
 CREATE FUNCTION may(role text) RETURNS text LANGUAGE sql AS $$

@@ -17,7 +17,8 @@ Statement lock_unfinished = {"SELECT j.id " UNFINISHED "AND j.id = ANY ($2) ORDE
 Statement find_key_holder = {R"(SELECT 1 FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j._holds_key AND j.queue = $2 COLLATE "C" AND j.unique_key = $3 COLLATE "C" LIMIT 1)",
                              {INT8ARRAYOID, TEXTOID, TEXTOID}};
-Statement find_all = {"SELECT j.id " UNFINISHED "ORDER BY j.id LIMIT 10000", {TEXTOID}, Planning::Free};
+Statement find_all = {
+    "SELECT j.id " UNFINISHED "AND j.queue = $2 ORDER BY j.id LIMIT 10000", {TEXTOID, TEXTOID}, Planning::Free};
 
 JobIds ids_of(const Rows &rows) {
     JobIds ids = {room_for<Datum>(rows.size()), static_cast<int>(rows.size())};
@@ -65,6 +66,8 @@ bool one_has_key(const JobIds &ids, const JobSpec &job) {
     return run(find_key_holder, params).size() > 0;
 }
 
-JobIds find_unfinished(const text *schedule) { return ids_of(run(find_all, Params().add(PointerGetDatum(schedule)))); }
+JobIds find_unfinished(const ScheduleSpec &spec) {
+    return ids_of(run(find_all, Params().add(PointerGetDatum(spec.name)).add(PointerGetDatum(spec.queue))));
+}
 
 }  // namespace jobq

@@ -22,7 +22,8 @@ JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now);
 // Whether one of these has the unique key that the job wants.
 bool one_has_key(const JobIds &ids, const JobSpec &job);
 
-// All of them, by a look at every job: for a schedule that kept no account so far.
-JobIds find_unfinished(const text *schedule);
+// All of them in its queue, by a look at every job: for a schedule that kept no account so far. Whoever enqueues
+// elsewhere says in the metadata what he likes.
+JobIds find_unfinished(const ScheduleSpec &spec);
 
 }  // namespace jobq

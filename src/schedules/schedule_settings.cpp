@@ -115,7 +115,7 @@ Datum unfinished_of(const Schedule &before, const ScheduleSpec &spec, bool *any)
         return PointerGetDatum(before.unfinished);
     }
     if (!before.last_job) return Datum(0);
-    const JobIds ids = find_unfinished(spec.name);
+    const JobIds ids = find_unfinished(before.spec);
     *any = ids.count > 0;
     return array_of(ids.items, ids.count, INT8OID);
 }
