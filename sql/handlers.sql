@@ -163,7 +163,7 @@ BEGIN
 END $$;
 CREATE FUNCTION orphan(amount int) RETURNS void LANGUAGE sql AS $$
     INSERT INTO jobq.jobs (queue, status, worker_id, attempts, lease, started_at, last_heartbeat, _lease_timeout, payload)
-    SELECT 'orphans', 'processing', 'executor', 1, 1000 + n, now(), now(), interval '365000 days', to_jsonb(n) FROM generate_series(1, amount) n
+    SELECT 'orphans', 'processing', 'backend:executor', 1, 1000 + n, now(), now(), interval '365000 days', to_jsonb(n) FROM generate_series(1, amount) n
 $$;
 BEGIN;
 SELECT orphan(1);

@@ -2,7 +2,7 @@
 
 
 def claim(log, job, lease, transaction=None):
-    (transaction or log.begin()).job(job, "processing", lease=lease, worker_id="executor", lease_timeout="365000 days").commit()
+    (transaction or log.begin()).job(job, "processing", lease=lease, worker_id="backend:executor", lease_timeout="365000 days").commit()
 
 
 def complete(log, job, lease, effects=1):

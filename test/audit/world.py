@@ -12,7 +12,7 @@ from witness import Attempt, Fact, Job, Limit, Setting, seconds
 FINISHED = set(statuses.FINISHED)
 WAITING = set(statuses.WAITING)
 COMPLETES = {"complete", "effect"}   # what a client, and what a handler writes in the transaction that completes
-EXECUTOR = "executor"   # the name of all that run handlers, as a worker
+EXECUTOR = "backend:executor"   # the name of all that run handlers, as a worker
 SERVER = "the server"   # a transaction without facts: the background worker, or a tick by hand
 
 

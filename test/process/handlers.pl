@@ -69,7 +69,7 @@ UNION ALL
 SELECT 'as another role', job FROM effects WHERE who <> CASE kind WHEN '' THEN 'other' ELSE 'runner' END
 UNION ALL
 SELECT 'runs without an executor', j.id FROM jobq.jobs j
-WHERE j.status = 'processing' AND j.worker_id = 'executor' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.backend_type = 'jobq executor' AND a.query LIKE '%job ' || j.id || ' of%');
+WHERE j.status = 'processing' AND j.worker_id = 'backend:executor' AND NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.backend_type = 'jobq executor' AND a.query LIKE '%job ' || j.id || ' of%');
 SQL
     return;
 }
@@ -111,6 +111,8 @@ sub pid_of
 
 my %first = map { $_ => enqueue($node, $_) } qw(effect flaky itself untidy listens at_commit pieces);
 becomes($node, $first{effect}, q{status = 'completed' AND result = '{"n": 1}' AND attempts = 1}, 'a function runs, and its result is the result');
+is(sqlstate($node, 'work', "SELECT id FROM jobq_claim('work', (SELECT worker_id FROM jobq.jobs WHERE id = $first{effect}))"), '22023',
+    'no worker can take the name of the executors, under which one suspect at a time runs');
 becomes($node, $first{flaky}, q{status = 'completed' AND attempts = 2}, 'an error is retried by the rules of the queue');
 is(value($node, 'work', "SELECT outcome, split_part(error, E'\\n', 1), error ~ 'CONTEXT:  PL/pgSQL function' FROM jobq.attempts WHERE job_id = $first{flaky}"),
     'failed|P0042: odd|t', 'it is recorded with SQLSTATE, message and context');
