@@ -3,10 +3,12 @@
 import asyncio
 import threading
 import unittest
+import unittest.mock
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 from jobq import Cancelled, Fail, Lost, OptionError, Options, Release, Snooze, Stopping, Waiting, options_of_environment
-from jobq import connect, outcome, statements, tracing
+from jobq import connect, core, outcome, statements, tracing
 from jobq.errors import is_lost_lease
 from jobq.hand import LAST_LOOK, LAST_REPORTS, Hand
 from jobq.job import BaseJob
@@ -127,6 +129,23 @@ class ConnectTest(unittest.TestCase):
         taken = [pause.take() for _ in range(10)]
         self.assertLessEqual(taken[0], 0.1)
         self.assertTrue(2.5 <= taken[-1] <= 5)
+
+
+class LineTest(unittest.TestCase):
+    def setUp(self):
+        self.rests = []
+        hand = SimpleNamespace(stopping=lambda: False, rest=self.rests.append)
+        self.line = core._Line(SimpleNamespace(options=Options(), conninfo="", connect_options={}, hand=hand), "claims")
+
+    def test_pauses_double_until_a_statement_works(self):
+        with unittest.mock.patch.object(psycopg, "connect"):
+            for _ in range(8):   # as a standby does, which lets everybody in
+                self.line.reconnect()
+                self.line.close()
+            self.assertTrue(2.5 <= self.rests[-1] <= 5, self.rests)
+            self.line.all("SELECT", ())
+            self.line.reconnect()
+            self.assertLessEqual(self.rests[-1], 0.1)
 
 
 class TracingTest(unittest.TestCase):

@@ -9,6 +9,7 @@ module Jobq
     def initialize(name, options, given, hand, log)
       @name, @options, @given, @hand, @log = name, options, given, hand, log
       @opened = 0
+      @pause = Pause.new   # until a statement works: a server may let us in and refuse what is asked, as a standby does
     end
 
     def open
@@ -19,7 +20,7 @@ module Jobq
     def rows(statement, *parameters)
       connection = open
       begin
-        connection.rows(statement, *parameters)
+        connection.rows(statement, *parameters).tap { @pause.reset }
       rescue PG::Error => e
         raise unless connection.broken?(e)
 
@@ -30,9 +31,8 @@ module Jobq
     end
 
     def reconnect
-      pause = Pause.new
       until @hand.stopping?
-        @hand.rest(pause.take)
+        @hand.rest(@pause.take)
         begin
           open
           return

@@ -323,6 +323,7 @@ class _Line:
         self.core, self.name = core, name
         self.connection: Optional[psycopg.Connection[Any]] = None
         self.opened = 0
+        self.pause = connect.Pause()   # until a statement works: a server may let us in and refuse what is asked, as a standby does
 
     def open(self) -> psycopg.Connection[Any]:
         if self.connection is not None:
@@ -348,7 +349,9 @@ class _Line:
         try:
             with connection.cursor(row_factory=dict_row) as cursor:
                 cursor.execute(statement, parameters)
-                return cursor.fetchall() if cursor.description is not None else []
+                rows = cursor.fetchall() if cursor.description is not None else []
+            self.pause.reset()
+            return rows
         except psycopg.Error as error:
             if not connect.is_broken(error, connection):
                 raise
@@ -357,9 +360,8 @@ class _Line:
             raise Broken() from error
 
     def reconnect(self) -> None:
-        pause = connect.Pause()
         while not self.core.hand.stopping():
-            self.core.hand.rest(pause.take())
+            self.core.hand.rest(self.pause.take())
             try:
                 self.open()
                 return

@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+# A connection that is made anew.
+class LineTest < JobqTest
+  # Its rests take no time.
+  RestlessHand = Struct.new(:rests) do
+    def stopping?
+      false
+    end
+
+    def rest(seconds)
+      rests << seconds
+    end
+  end
+
+  def line(given = {})
+    @hand = RestlessHand.new([])
+    Jobq::Line.new("claims", Jobq::Options.new, given, @hand, Logger.new(File::NULL))
+  end
+
+  def test_pauses_double_until_a_statement_works
+    line = line()
+    8.times do   # as a standby does, which lets everybody in
+      line.reconnect
+      line.close
+    end
+    assert_includes(2.5..5, @hand.rests.last, @hand.rests)
+    line.rows("SELECT")
+    line.reconnect
+    assert_operator(@hand.rests.last, :<=, 0.1)
+  ensure
+    line.close
+  end
+end
