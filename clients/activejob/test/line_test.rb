@@ -33,4 +33,15 @@ class LineTest < JobqTest
   ensure
     line.close
   end
+
+  def test_parameters_that_cannot_be_had_are_asked_for_again
+    answers = [-> { {} }, -> { raise IOError, "the keeper of passwords is away" }, -> { {} }]
+    line = line(-> { answers.shift.call })
+    line.open
+    line.close
+    assert_raises(Jobq::Broken) { line.open }
+    assert_equal([{ "one" => "1" }], line.rows("SELECT 1 AS one"))
+  ensure
+    line.close
+  end
 end

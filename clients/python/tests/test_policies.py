@@ -135,7 +135,8 @@ class LineTest(unittest.TestCase):
     def setUp(self):
         self.rests = []
         hand = SimpleNamespace(stopping=lambda: False, rest=self.rests.append)
-        self.line = core._Line(SimpleNamespace(options=Options(), conninfo="", connect_options={}, hand=hand), "claims")
+        self.core = SimpleNamespace(options=Options(), conninfo="", connect_options={}, hand=hand)
+        self.line = core._Line(self.core, "claims")
 
     def test_pauses_double_until_a_statement_works(self):
         with unittest.mock.patch.object(psycopg, "connect"):
@@ -146,6 +147,15 @@ class LineTest(unittest.TestCase):
             self.line.all("SELECT", ())
             self.line.reconnect()
             self.assertLessEqual(self.rests[-1], 0.1)
+
+    def test_a_conninfo_that_cannot_be_had_is_asked_for_again(self):
+        self.core.conninfo = unittest.mock.Mock(side_effect=OSError("the keeper of passwords is away"))
+        with self.assertRaises(OSError):   # the first connection must work
+            self.line.open()
+        self.line.opened = 1
+        with self.assertLogs("jobq", "WARNING") as logs, self.assertRaises(core.Broken):
+            self.line.open()
+        self.assertIn("keeper of passwords", logs.output[0])
 
 
 class TracingTest(unittest.TestCase):

@@ -54,7 +54,7 @@ module Jobq
       @opened += 1
       @log.info("#{@options.worker_id}: connected again for #{@name}") if @opened > 1
       connection
-    rescue PG::Error => e
+    rescue StandardError => e   # also of what is called for the parameters
       raise if @opened.zero?
 
       @log.warn("#{@options.worker_id}: no connection for #{@name}, trying again: #{e.message.strip}")

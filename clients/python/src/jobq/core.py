@@ -332,7 +332,7 @@ class _Line:
         try:
             self.connection = psycopg.connect(**connect.arguments(
                 core.conninfo, core.connect_options, f"jobq {core.options.queue} {core.options.worker_id}"))
-        except psycopg.Error as error:
+        except Exception as error:   # also of a conninfo that is a function
             if self.opened == 0:
                 raise
             log.warning("%s: no connection for %s, trying again: %s", core.options.worker_id, self.name, error)
