@@ -270,6 +270,13 @@ class HandTest(unittest.TestCase):
         self.hand.not_reported([(job, Outcome(COMPLETE))], uncertain=True)
         self.assertEqual(self.hand.next_beat().reports, [(job, Outcome(COMPLETE, uncertain=True))])
 
+    def test_nobody_heartbeats_what_the_server_is_told_already(self):
+        first, second = self.claimed(1, 2)
+        first.ended = VERIFY
+        first.set_progress(1)
+        self.pass_time(20)
+        self.assertEqual(self.hand.next_beat().jobs, [second])
+
     def test_a_job_may_come_twice(self):
         first, = self.claimed(1)
         self.hand.lost(first, "lost")
@@ -302,6 +309,20 @@ class HandTest(unittest.TestCase):
         beat = self.hand.next_beat()
         self.assertFalse(beat.wake or beat.reports or beat.jobs)
         self.assertFalse(self.hand.gave_up)
+
+    def test_what_is_given_back_has_no_progress_any_more(self):
+        job, = self.claimed(1)
+        self.hand.stop()
+        self.hand.no_more_claims()
+        self.assertTrue(self.hand.next_beat().wake)
+        self.pass_time(10)
+        returned = self.blocks(self.hand.next_beat)
+        job.set_progress({"stopping": True})
+        self.pass_time(LAST_LOOK)
+        self.hand.progressed()
+        beat = returned()
+        self.assertEqual([(one.lease, what.what) for one, what in beat.reports], [(1, RELEASE)])
+        self.assertEqual(beat.jobs, [])
 
     def test_the_second_stop_ends_the_grace(self):
         job, = self.claimed(1)

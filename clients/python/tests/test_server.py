@@ -411,6 +411,29 @@ class WorkerTest(Base):
         with self.assertRaises(psycopg.errors.InsufficientPrivilege):
             worker.join(LIMIT)
 
+    def test_a_completion_that_has_not_committed_keeps_no_heartbeat_of_others(self):
+        completed, gate = threading.Event(), threading.Event()
+        last_heartbeat = "SELECT last_heartbeat FROM jobq.jobs WHERE id = %s"
+
+        def completes(job):
+            with job.connection() as connection:
+                before = connection.execute(last_heartbeat, (job.id,)).fetchone()
+                while connection.execute(last_heartbeat, (job.id,)).fetchone() == before:   # the next one is not due yet
+                    job.pause(0.02)
+                with connection.transaction():
+                    job.complete_in(connection)
+                    completed.set()
+                    gate.wait(LIMIT)
+
+        self.start({"completes": completes, "waits": lambda job: gate.wait(LIMIT)}, slots=2, heartbeat_interval=1)
+        jobs = [jobq.enqueue(self.connection, self.queue, kind=kind) for kind in ("completes", "waits")]
+        self.assertTrue(completed.wait(LIMIT))
+        for _ in range(3):
+            self.becomes(True, "SELECT last_heartbeat > %s FROM jobq.jobs WHERE id = %s", self.value(last_heartbeat, jobs[1]), jobs[1])
+        gate.set()
+        for job in jobs:
+            self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+
     def test_starts_once_and_with_handlers(self):
         with self.assertRaisesRegex(jobq.OptionError, "handlers"):
             jobq.Worker(self.queue).start()

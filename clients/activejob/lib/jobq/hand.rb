@@ -248,7 +248,12 @@ module Jobq
     end
 
     def with_progress
-      @jobs.values.select { |job| job.progress_is_new? && @running.key?(job.lease) }
+      @jobs.values.select { |job| job.progress_is_new? && @running.key?(job.lease) && !told?(job) }
+    end
+
+    # The server knows what it has come to, or is being told. A heartbeat would wait for that, and all others with it.
+    def told?(job)
+      @in_flight.key?(job.lease) || !job.ended.nil?
     end
 
     def due_at
@@ -262,8 +267,7 @@ module Jobq
       return with_progress.select { |job| job.progress_at + PROGRESS_EVERY <= at } if all_due_at > at
 
       @jobs.each_value { |job| job.beat_at = at }
-      # One whose report is under way is left to the report: a heartbeat would wait for it.
-      @jobs.values.reject { |job| @in_flight.key?(job.lease) }
+      @jobs.values.reject { |job| told?(job) }
     end
 
     # nil: until something changes.
@@ -297,7 +301,8 @@ module Jobq
         next unless @running.key?(lease)
 
         job.abandoned = true
-        @reports << Report.new(job, Outcome.of(:release))
+        told = !job.ended.nil?   # perhaps in a transaction that is open: the others do not wait for it
+        @reports << Report.new(job, Outcome.of(:release).again(alone: told, sent: told))
       end
     end
 

@@ -48,9 +48,8 @@ class AsyncJob(BaseJob):
     async def complete_in(self, connection: Any, result: Any = None) -> None:
         """As Job.complete_in()."""
         call = self._completion(result)
-        with self._lease_held():
+        with self._completed_in():
             await arun_on(connection, *call)
-        self.ended = outcome.VERIFY
 
     async def step(self, name: str, function: Callable[[psycopg.AsyncConnection[Any]], Awaitable[Any]]) -> Any:
         """As Job.step()."""

@@ -220,14 +220,17 @@ class Hand:
         return min(job.beat_at for job in self.jobs.values()) + self._interval()
 
     def _with_progress(self) -> List[BaseJob]:
-        return [job for job in self.jobs.values() if job.progress_is_new and job.lease in self.running]
+        return [job for job in self.jobs.values() if job.progress_is_new and job.lease in self.running and not self._is_told(job)]
+
+    def _is_told(self, job: BaseJob) -> bool:
+        """The server knows what it has come to, or is being told. A heartbeat would wait for that, and all others with it."""
+        return job.lease in self.in_flight or job.ended is not None
 
     def _take_due(self, now: float) -> List[BaseJob]:
         if not self.jobs:
             return []
         if self._all_due_at() <= now:
-            # One whose report is under way is left to the report: a heartbeat would wait for it.
-            jobs = [job for job in self.jobs.values() if job.lease not in self.in_flight]
+            jobs = [job for job in self.jobs.values() if not self._is_told(job)]
             for job in self.jobs.values():
                 job.beat_at = now
             return jobs
@@ -256,7 +259,8 @@ class Hand:
             self.abandoned = True
             for job in [job for lease, job in self.jobs.items() if lease in self.running]:
                 job.abandoned = True
-                self.reports.append((job, Outcome(RELEASE)))
+                told = job.ended is not None   # perhaps in a transaction that is open: the others do not wait for it
+                self.reports.append((job, Outcome(RELEASE, alone=told, uncertain=told)))
 
     def _over(self, now: float) -> bool:
         if self.stop_at is None or self.stopped_at is None:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from . import statements
 from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease
+from .outcome import VERIFY
 from .statements import Row, as_json, interval, specs_as_json
 
 Call = Tuple[str, List[Any]]
@@ -145,6 +146,17 @@ class BaseJob:
             self.ended = None
             raise
         self.ended = "completed"
+
+    @contextlib.contextmanager
+    def _completed_in(self) -> Iterator[None]:
+        """Around the statement that completes it in an open transaction: from before, so that no heartbeat waits for that."""
+        before, self.ended = self.ended, VERIFY
+        try:
+            with self._lease_held():
+                yield
+        except BaseException:
+            self.ended = before
+            raise
 
     @contextlib.contextmanager
     def _lease_held(self) -> Iterator[None]:

@@ -58,9 +58,8 @@ class Job(BaseJob):
         """Completes the job in a transaction of the caller's, such as Django's or SQLAlchemy's, which throws when the lease is
         lost. Whether that transaction has committed is asked when the handler has returned: until then nothing is certain."""
         call = self._completion(result)
-        with self._lease_held():
+        with self._completed_in():
             run_on(connection, *call)
-        self.ended = outcome.VERIFY
 
     def step(self, name: str, function: Callable[[psycopg.Connection[Any]], Any]) -> Any:
         """Calls the function once, however often the job is tried: what it writes on the connection that it is given is

@@ -51,11 +51,13 @@ module Jobq
 
       # Unless it is already, by a retry_job in the same transaction or before.
       def complete
-        return if @job.ended && finished?
+        before = @job.ended
+        return if before && finished?
 
+        @job.ended = :verify   # until the commit has been answered; from before, so that no heartbeat waits for that
         @database.rows(*@job.completion)
-        @job.ended = :verify   # until the commit has been answered
-      rescue ::ActiveRecord::StatementInvalid => e
+      rescue ::ActiveRecord::ActiveRecordError => e
+        @job.ended = before
         raise unless Jobq.lost_lease?(e)
 
         raise Lost, e.message
