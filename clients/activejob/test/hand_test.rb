@@ -22,4 +22,14 @@ class HandTest < Minitest::Test
     first.set_progress(1)
     assert_equal([second], @hand.next_beat.jobs)
   end
+
+  def test_nothing_is_claimed_while_as_many_reports_as_slots_are_outstanding
+    claimed(1, 2).each { |job| @hand.ended(job, Jobq::Outcome.of(:fail, "no")) }
+    claim = Thread.new { @hand.next_claim }
+    reports = @hand.next_beat.reports
+    assert_equal(2, reports.size)
+    assert_nil(claim.join(0.05), "it claims")
+    @hand.reported([reports.first.job])
+    assert_equal([[], 1], claim.value)
+  end
 end

@@ -212,6 +212,16 @@ class HandTest(unittest.TestCase):
         self.hand.ended(first, Outcome(COMPLETE))
         self.assertEqual(returned(), ([(first, Outcome(COMPLETE))], 1))
 
+    def test_nothing_is_claimed_while_as_many_reports_as_slots_are_outstanding(self):
+        failed = Outcome(FAIL, "no")
+        for job in self.claimed(1, 2):
+            self.hand.ended(job, failed)
+        returned = self.blocks(self.hand.next_claim)
+        beat = self.hand.next_beat()
+        self.assertEqual(len(beat.reports), 2)
+        self.hand.reported([beat.reports[0][0]])
+        self.assertEqual(returned(), ([], 1))
+
     def test_completions_go_with_the_other_thread_while_one_waits(self):
         first, _ = self.claimed(1, 2)
         self.assertTrue(self.hand.go_away())

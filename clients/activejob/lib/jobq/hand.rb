@@ -42,7 +42,8 @@ module Jobq
 
     # ---- the thread that claims
 
-    # Blocks until a slot is free. The reports to complete on the way, and the room; nil: no claim any more.
+    # Blocks until a slot is free, and no more reports are outstanding than there are slots. The reports to complete on the way,
+    # and the room; nil: no claim any more.
     def next_claim
       @lock.synchronize do
         @away = false
@@ -52,7 +53,7 @@ module Jobq
             @changed.broadcast
             return nil
           end
-          room = [@slots - @running.size, @most].min
+          room = [@slots - @running.size, @slots - @reports.size - @in_flight.size, @most].min
           return [take_completions, room] if room.positive?
 
           @changed.wait

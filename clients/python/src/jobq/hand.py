@@ -49,7 +49,8 @@ class Hand:
     # ---- the thread that claims
 
     def next_claim(self) -> Optional[Tuple[List[Report], int]]:
-        """Blocks until a slot is free. What is to be completed on the way, and the room; None: no claim any more."""
+        """Blocks until a slot is free, and no more reports are outstanding than there are slots. What is to be completed on the
+        way, and the room; None: no claim any more."""
         with self.changed:
             self.away = False
             while True:
@@ -57,7 +58,7 @@ class Hand:
                     self.away = True
                     self.changed.notify_all()
                     return None
-                room = min(self.slots - len(self.running), self.most)
+                room = min(self.slots - len(self.running), self.slots - len(self.reports) - len(self.in_flight), self.most)
                 if room > 0:
                     return self._take_completions(), room
                 self.changed.wait()
