@@ -296,6 +296,28 @@ class DrainTest(Base):
             connection.rollback()
         self.assertEqual(self.count(), 0)
 
+    def test_steps_and_waits_inside_a_transaction(self):
+        done = []
+
+        def handler(job):
+            job.step("charge", lambda own: done.append("charge"))
+            if job.attempt == 1 and job.payload == "fail":
+                raise ValueError("no")
+            if job.payload == "sleep":
+                job.sleep("a day", 86400)
+            job.pause(3600)   # nothing sleeps
+            return job.payload
+
+        with psycopg.connect() as connection:
+            slept, failed = [jobq.enqueue(connection, self.queue, payload, kind="x") for payload in ("sleep", "fail")]
+            self.assertEqual([one.status for one in drain(connection, {"x": handler}, self.queue)], ["waiting", "scheduled"])
+            row = connection.execute("SELECT status::text, run_at > now() + interval '1 hour' FROM jobq.jobs WHERE id = %s", (slept,))
+            self.assertEqual(row.fetchone(), ("scheduled", True))
+            ended = drain(connection, {"x": handler}, self.queue, now=dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1))
+            self.assertEqual([(one.job.id, one.status, one.result) for one in ended], [(failed, "completed", "fail")])
+            self.assertEqual(done, ["charge", "charge"])   # once for each
+            connection.rollback()
+
     def test_the_fake_clock(self):
         now = dt.datetime.now(dt.timezone.utc)
         with psycopg.connect() as connection:   # by itself: the tick of another would find nothing

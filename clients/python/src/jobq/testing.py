@@ -70,7 +70,7 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
             row = _claim(connection, worker, sorted(handlers))
         if row is None:
             return ended
-        job = Job(row, _GivenConnection(raw) if raw is not None else _NoConnection())  # type: ignore[arg-type]
+        job = _DrainedJob(row, _GivenConnection(raw) if raw is not None else _NoConnection())  # type: ignore[arg-type]
         ended.append(_finish(connection, job, _run(handlers[job.kind], job, raw)))
     raise RuntimeError(f"{most} jobs, and there are more: do they enqueue each other?")
 
@@ -153,6 +153,11 @@ class _NoConnection:
 
 # ---- of drain
 
+class _DrainedJob(Job):
+    def pause(self, seconds: float) -> None:
+        self.check()
+
+
 def _claim(connection: Any, worker: Options, kinds: List[str]) -> Optional[statements.Row]:
     parameters = statements.claim_parameters(worker, kinds, 1)
     statement, values = _CLAIM, []
@@ -174,16 +179,21 @@ def _due(connection: Any, queue: str, kinds: List[str], now: datetime) -> bool:
 
 
 def _run(handler: Handler, job: Job, raw: Optional[psycopg.Connection[Any]]) -> "tuple[outcome.Outcome, Any]":
-    """In a savepoint, where the test has a transaction: a handler's error must not end it."""
+    """In a savepoint, where the test has a transaction: a statement that has failed must not end it. What the handler has written,
+    saved as steps, or waits for stays, as with a worker, whatever it throws."""
     within = raw is not None and raw.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
-    try:
-        with raw.transaction() if raw is not None and within else contextlib.nullcontext():
+    came: "tuple[outcome.Outcome, Any]"
+    with raw.transaction() if raw is not None and within else contextlib.nullcontext():
+        try:
             value = handler(job)
-        return outcome.of_return(value, job.ended), value
-    except BaseException as error:   # noqa: B902: what a handler throws is its job's
-        if isinstance(error, (KeyboardInterrupt, AssertionError)):
-            raise
-        return outcome.of_error(error, job.cancelled, job.ended), None
+            came = outcome.of_return(value, job.ended), value
+        except BaseException as error:   # noqa: B902: what a handler throws is its job's
+            if isinstance(error, (KeyboardInterrupt, AssertionError)):
+                raise
+            came = outcome.of_error(error, job.cancelled, job.ended), None
+        if within and raw is not None and raw.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+            raise psycopg.Rollback()
+    return came
 
 
 def _finish(connection: Any, job: Job, came: "tuple[outcome.Outcome, Any]") -> Ended:
