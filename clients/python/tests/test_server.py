@@ -456,6 +456,32 @@ class WorkerTest(Base):
         for job in jobs:
             self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
 
+    def test_a_cancelled_run_stops_the_worker(self):
+        async def main():
+            started, gate = asyncio.Event(), asyncio.Event()
+
+            async def handler(job):
+                started.set()
+                await gate.wait()
+                return job.payload
+
+            worker = jobq.AsyncWorker(self.queue, {"x": handler}, slots=2, grace=LIMIT)
+            task = asyncio.ensure_future(worker.run(signals=()))
+            await asyncio.wait_for(started.wait(), LIMIT)
+            task.cancel()
+            while not worker._core.hand.stopping():
+                await asyncio.sleep(0.02)
+            jobq.enqueue(self.connection, self.queue, "later", kind="x")
+            gate.set()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertTrue(await worker.join(0))
+
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        asyncio.run(asyncio.wait_for(main(), LIMIT))
+        self.assertEqual(self.status(job), "completed")
+        self.assertEqual(self.value("SELECT status::text FROM jobq.jobs WHERE queue = %s AND id <> %s", self.queue, job), "pending")
+
     def test_starts_once_and_with_handlers(self):
         with self.assertRaisesRegex(jobq.OptionError, "handlers"):
             jobq.Worker(self.queue).start()

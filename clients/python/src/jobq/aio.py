@@ -139,6 +139,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
             await self._loop.run_in_executor(None, core.start)
         except BaseException:
             self._core = None
+            core.hand.stop()   # where it was cancelled, its threads begin nevertheless
             raise
         self._started()
 
@@ -147,7 +148,8 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         if self._core is None or self._over is None:
             return True
         try:
-            await asyncio.wait_for(self._over.wait(), timeout)
+            if not self._over.is_set():   # wait_for() looks at nothing when there is no time
+                await asyncio.wait_for(self._over.wait(), timeout)
         except asyncio.TimeoutError:
             return False
         await self._connections.close()
@@ -156,7 +158,8 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         return True
 
     async def run(self, signals: Sequence[int] = (signal.SIGTERM, signal.SIGINT)) -> int:
-        """Works until one of the signals; for sys.exit(). 0: everything has been reported."""
+        """Works until one of the signals; for sys.exit(). 0: everything has been reported. A cancellation stops it as a signal does, and
+        is thrown when all has ended."""
         loop = asyncio.get_running_loop()
         deadline: Optional[float] = None
 
@@ -165,17 +168,27 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
             deadline = loop.time() + self._time_to_end(first=deadline is None)
             self.stop()
 
+        async def until_over() -> int:
+            while not await self.join(1.0):
+                if deadline is not None and loop.time() > deadline:
+                    return self._gives_up()
+            return self._has_ended()
+
         await self.start()
         for number in signals:
             loop.add_signal_handler(number, signalled)
         try:
-            while not await self.join(1.0):
-                if deadline is not None and loop.time() > deadline:
-                    return self._gives_up()
+            return await until_over()
+        except asyncio.CancelledError:
+            signalled()
+            try:
+                await until_over()
+            except asyncio.CancelledError:
+                signalled()
+            raise
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
-        return self._has_ended()
 
     # ---- called by the thread that claims
 
