@@ -48,6 +48,7 @@ export class Claims {
         while (!this.#stopping.signal.aborted) {
             // Handlers that end in the same moment are reported together.
             await new Promise(setImmediate);
+            if (this.#stopping.signal.aborted) return;
             const room = Math.min(this.options.batch, this.hand.room());
             if (room <= 0) {
                 await this.hand.changed();
@@ -89,10 +90,10 @@ export class Claims {
     async #reconnect() {
         while (!this.#stopping.signal.aborted) {
             try {
-                await this.connection.query('SELECT 1', []);
+                await this.connection.reopen();
                 return;
-            } catch (error) {
-                if (!isAgain(error)) this.log.warn(`no connection for claims, trying again: ${error.message}`);
+            } catch {
+                // It has said so, and waits longer the next time.
             }
         }
     }

@@ -47,6 +47,11 @@ export async function connect(configuration, broken = () => {}) {
     return client;
 }
 
+// What the server says to who wants in (28P01, 3D000, 55000 ...) answers no statement: it may let him in later.
+function unanswered(error) {
+    throw sqlstate(error) === undefined ? error : Object.assign(new Error(error.message, { cause: error }), { code: error.code });
+}
+
 /** At once, whatever it does. */
 export const destroy = (client) => client.connection?.stream?.destroy();
 
@@ -68,12 +73,21 @@ export class Connection {
         return this.#client;
     }
 
-    /** The rows. After a break the next call connects again, after a pause. */
-    async query(statement, values, timeout = 0) {
+    /** After a break: connects again, after a pause, which is a longer one each time until a statement works. */
+    async reopen() {
         if (this.#failures > 0 && !this.#client) await sleep(pauseAfter(this.#failures), this.#closed.signal);
-        let client = null;
         try {
-            client = await this.open();
+            return await this.open();
+        } catch (error) {
+            this.#break(null, error);
+            throw error;
+        }
+    }
+
+    /** The rows. After a break the next call connects again. */
+    async query(statement, values, timeout = 0) {
+        const client = await this.reopen();
+        try {
             const { rows } = await this.#answer(client, statement, values, timeout + ANSWER_TIMEOUT);
             this.#works();
             return rows;
@@ -103,7 +117,7 @@ export class Connection {
     async #connect() {
         if (this.#closed.signal.aborted) throw new Error('the connection was closed');
         let mine = null;
-        const client = await connect(await this.configuration(), (error) => mine && this.#break(mine, error));
+        const client = await connect(await this.configuration(), (error) => mine && this.#break(mine, error)).catch(unanswered);
         if (this.#closed.signal.aborted) {
             destroy(client);
             throw new Error('the connection was closed');

@@ -1,5 +1,6 @@
 // Answers that are lost with their connection, by a proxy that loses them after the server has committed.
 import assert from 'node:assert/strict';
+import process from 'node:process';
 import { test } from 'node:test';
 import { enqueue, enqueueMany } from '../src/index.js';
 import { becomesTrue, gate, newDatabase, reaches, working } from './server.mjs';
@@ -18,6 +19,54 @@ async function through(options, body) {
         proxy.close();
     }
 }
+
+/** A worker of a role of its own; shut(sql): what is done to the role, and its connections are terminated. made: when connections were. */
+async function asRole(options, body) {
+    const role = `jobq_node_${process.pid}`;
+    const made = [];
+    const connection = () => {
+        made.push(performance.now());
+        return { user: role };
+    };
+    const shut = async (sql) => {
+        await pool.query(`ALTER ROLE ${role} ${sql}`);
+        await pool.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1', [role]);
+        made.length = 0;
+    };
+    const open = (sql) => pool.query(`ALTER ROLE ${role} ${sql}`);
+    await pool.query(`CREATE ROLE ${role} LOGIN; SELECT jobq_grant('${role}', 'worker')`);
+    try {
+        await working({ connection, ...options }, (worker, log) => body({ shut, open, made }, worker, log));
+    } finally {
+        await pool.query(`SELECT jobq_revoke('${role}', 'worker'); DROP ROLE ${role}`);
+    }
+}
+
+test('what ends while the server lets nobody in is reported afterwards', async () => {
+    const { open, opened } = gate();
+    const id = await enqueue(pool, 'shut', {}, { kind: 'wait' });
+    await asRole({ queue: 'shut', handlers: { wait: () => opened.then(() => 7) }, heartbeatTimeout: 600 }, async (role, worker, log) => {
+        await reaches(database, id, 'processing');
+        await role.shut('NOLOGIN');
+        open();
+        await becomesTrue(() => role.made.length >= 6);
+        assert.deepEqual([worker.hand.size, log.filter((line) => /refused|failed|lost/.test(line))], [1, []]);
+        await role.open('LOGIN');
+        const job = await reaches(database, id, 'completed');
+        assert.deepEqual([job.result, job.attempts], [7, 1]);
+    });
+});
+
+test('pauses double until a statement works, not until a connection is made', async () => {
+    await asRole({ queue: 'read only', handlers: { echo: (job) => job.payload } }, async (role, worker) => {
+        await becomesTrue(() => worker.claims.away);
+        await role.shut('SET default_transaction_read_only = on');
+        const id = await enqueue(pool, 'read only', 7, { kind: 'echo' });
+        await becomesTrue(() => role.made.at(-1) - role.made.at(-2) >= 800, 'connections are made less often');
+        await role.open('RESET default_transaction_read_only');
+        assert.equal((await reaches(database, id, 'completed')).result, 7);
+    });
+});
 
 test('a completion whose answer was lost is sent again, and not taken for a lost lease', async () => {
     const { open, opened } = gate();

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
+import { Claims } from '../src/claims.js';
 import { isBroken } from '../src/connection.js';
 import { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from '../src/errors.js';
 import { dueAt } from '../src/heartbeats.js';
@@ -100,6 +101,15 @@ test('which errors mean that the connection is gone', () => {
 test('pauses double up to five seconds', () => {
     assert.deepEqual([1, 2, 3, 6, 7, 1000].map((failures) => pauseAfter(failures, 1)), [0.1, 0.2, 0.4, 3.2, 5, 5]);
     assert.equal(pauseAfter(1, 0), 0.05);
+});
+
+test('nothing is claimed behind a stop', async () => {
+    const hand = { room: () => 1, takeDone: () => [], goAway() {}, wake() {} };
+    const claims = new Claims({ options: checkedOptions({ handlers }), hand, configuration: () => ({}), log: {} });
+    claims.connection = { query: () => Promise.reject(new Error('it claims')) };
+    const over = claims.start();
+    claims.stop();
+    await over;
 });
 
 test('heartbeats are due by the shortest interval, after the job that waits longest', () => {
