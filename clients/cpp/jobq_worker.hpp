@@ -151,12 +151,12 @@ inline std::string sqlstate(const std::exception &error)
     return refused == nullptr ? "" : refused->sqlstate();
 }
 
-// It takes another connection.
+// It takes another connection, or only another try (40001, 40P01), for which another one is as good.
 inline bool is_broken(const pqxx::connection *connection, const std::exception &error)
 {
     const std::string state = sqlstate(error);
     return connection == nullptr || !connection->is_open() || dynamic_cast<const pqxx::broken_connection *>(&error) != nullptr ||
-           state.empty() || state == "25006" || std::regex_match(state, std::regex("(08|53|57|58).*"));
+           state.empty() || std::regex_match(state, std::regex("(08|53|57|58).*|25006|40001|40P01"));
 }
 
 inline Text text_of(const pqxx::field &field) { return field.is_null() ? Text() : Text(field.c_str()); }

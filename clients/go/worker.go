@@ -392,7 +392,7 @@ func (w *Worker) open() (err error) {
 	return err
 }
 
-// isBroken: it takes another connection.
+// isBroken: it takes another connection, or only another try (40001, 40P01), for which another one is as good.
 func isBroken(conn *pgx.Conn, err error) bool {
 	var refused *pgconn.PgError
 	if err == nil {
@@ -401,7 +401,7 @@ func isBroken(conn *pgx.Conn, err error) bool {
 	if conn == nil || conn.IsClosed() || !errors.As(err, &refused) {
 		return true
 	}
-	return strings.Contains(" 08 53 57 58 ", " "+refused.Code[:2]+" ") || refused.Code == "25006"
+	return strings.Contains(" 08 53 57 58 ", " "+refused.Code[:2]+" ") || strings.Contains(" 25006 40001 40P01 ", " "+refused.Code+" ")
 }
 
 func pause(tries int) time.Duration {

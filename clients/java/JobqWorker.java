@@ -296,10 +296,11 @@ public final class JobqWorker {
         }
     }
 
+    /** It takes another connection, or only another try (40001, 40P01), for which another one is as good. */
     private static boolean isBroken(Connection connection, SQLException error) {
         String state = error.getSQLState();
         try {
-            return connection == null || connection.isClosed() || state == null || state.matches("(08|53|57|58).*|25006");
+            return connection == null || connection.isClosed() || state == null || state.matches("(08|53|57|58).*|25006|40001|40P01");
         } catch (SQLException closed) {
             return true;
         }

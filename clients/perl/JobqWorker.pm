@@ -71,12 +71,12 @@ sub rows
     return $sth->fetchall_arrayref;
 }
 
-# It takes another connection.
+# It takes another connection, or only another try (40001, 40P01), for which another one is as good.
 sub is_broken
 {
     my ($dbh) = @_;
     return 1 if !$dbh || !$dbh->{Active};
-    return ($dbh->state || '') =~ /^(08|53|57|58)|^25006$/ || !eval { $dbh->ping };
+    return ($dbh->state || '') =~ /^(08|53|57|58)|^(25006|40001|40P01)$/ || !eval { $dbh->ping };
 }
 
 # ---- the worker

@@ -66,11 +66,11 @@ final class JobqSql
         return $row === null ? null : array_values($row)[0];
     }
 
-    /** It takes another connection. */
+    /** It takes another connection, or only another try (40001, 40P01), for which another one is as good. */
     public static function isBroken(PDOException $error): bool
     {
         $state = $error->errorInfo[0] ?? '';
-        return $state === '' || preg_match('/^(08|53|57|58)|^25006$|^HY000$/', $state)
+        return $state === '' || preg_match('/^(08|53|57|58)|^(25006|40001|40P01|HY000)$/', $state)
             || preg_match('/no connection|server closed|terminat|could not connect|SSL|EOF/i', $error->getMessage());
     }
 

@@ -180,7 +180,8 @@ module Jobq
   end
 
   class Worker
-    CONNECTION = /\A(08|53|57|58|25006)/.freeze
+    # It takes another connection, or only another try (40001, 40P01), for which another one is as good.
+    CONNECTION = /\A(08|53|57|58|25006|40001|40P01)/.freeze
 
     def self.now
       Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -117,6 +117,17 @@ def set_up(users, password):
             CREATE TABLE scenario.gates (name text PRIMARY KEY);
             CREATE TABLE scenario.events (job_id bigint, attempt int, event text, at timestamptz DEFAULT clock_timestamp());
             CREATE TABLE scenario.effects (job_id bigint, attempt int, name text);
+            CREATE SEQUENCE scenario.collisions;
+            -- A job {"collides": STATUS, "gate": GATE} does not get that status before the gate is open.
+            CREATE FUNCTION scenario.collides() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+            BEGIN
+                IF NEW.status::text = NEW.payload ->> 'collides'
+                        AND NOT EXISTS (SELECT FROM scenario.gates WHERE name = NEW.payload ->> 'gate') THEN
+                    PERFORM nextval('scenario.collisions');
+                    RAISE serialization_failure;
+                END IF;
+                RETURN NEW;
+            END $$;
             CREATE ROLE workers;
             GRANT USAGE ON SCHEMA scenario TO workers;
             GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA scenario TO workers;

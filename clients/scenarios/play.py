@@ -12,6 +12,7 @@
   expire: JOB                 the lease ends, as after silence
   steal: JOB                  the lease ends, and a thief has the job, under the lease :JOB_lease
   keep_running: SQL           until that is true the program is started again whenever it was killed, and its leases end
+  collide: true | false       jobs that say so collide (places.py), counted from 1 in scenario.collisions
   restart: pooler | server
   stop: server, begin: server   it is away in between
   outage: SECONDS             the server is away so long
@@ -170,6 +171,12 @@ class Play:
         if self.process.poll() is not None:
             self.expire(self.held())
             self.do_start()
+
+    def do_collide(self, collide):
+        self.ask("DROP TRIGGER IF EXISTS collides ON jobq.jobs", command=True)
+        if collide:
+            self.ask("SELECT setval('scenario.collisions', 1)")
+            self.ask("CREATE TRIGGER collides BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION scenario.collides()", command=True)
 
     def do_restart(self, restart):
         if restart == "pooler":

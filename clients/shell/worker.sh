@@ -39,17 +39,34 @@ kinds=$(compgen -A function | sed -n 's/^handle_//p' | paste -sd, -)
 sql() { psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 -v queue="$queue" -v worker="$worker" -v kinds="{$kinds}" \
     -v timeout="${heartbeat_timeout:+$heartbeat_timeout s}" "${@/#/--set=}"; }
 
-# Tries until there is a connection.
+# The same; status 2 also for what may work a moment later, on another connection or on any.
+try_sql() {
+    local status=0
+    {
+        error=$(sql VERBOSITY=verbose "$@" 2>&1 >&3) || status=$?
+    } 3>&1
+    [[ $status != 3 || ! $error =~ $passing ]] || status=2
+    [ -z "$error" ] || sed '/^LOCATION: /d' <<<"$error" >&2
+    return $status
+}
+error='' passing='(ERROR|FATAL|PANIC):  (08|53|57|58|25006|40001|40P01)'
+
+# A pause, and a longer one the next time.
+rest_longer() {
+    sleep "$(awk -v p="$pause" -v r=$RANDOM 'BEGIN { print p * (0.5 + r / 65536) }')"
+    pause=$(awk -v p="$pause" 'BEGIN { print p < 2.5 ? 2 * p : 5 }')
+}
+
+# Tries until it works or is refused.
 surely() {
-    local input status pause=0.2
+    local input status pause=0.1
     input=$(cat)
     while :; do
         status=0
-        sql "$@" <<<"$input" || status=$?
+        try_sql "$@" <<<"$input" || status=$?
         [ $status = 2 ] || return $status
         [ -z "${JOB_DIR-}" ] || touch "$JOB_DIR/again"
-        sleep $pause
-        [ $pause = 5 ] || pause=$([ $pause = 0.2 ] && echo 1 || echo 5)
+        rest_longer
     done
 }
 
@@ -247,12 +264,14 @@ await_job() {
     waiting=
 }
 
+pause=0.1
 while [ -z "$stop" ]; do
     status=0
-    row=$(sql <<<"SELECT id, lease, heartbeat_seconds, attempt, kind, coalesce(progress::text, ''), payload
+    row=$(try_sql <<<"SELECT id, lease, heartbeat_seconds, attempt, kind, coalesce(progress::text, ''), payload
         FROM jobq_claim(:'queue', :'worker', kinds => :'kinds', heartbeat_timeout => nullif(:'timeout', '')::interval)") || status=$?
-    if [ $status = 2 ]; then sleep 1; continue; fi
+    if [ $status = 2 ]; then rest_longer; continue; fi
     [ $status = 0 ] || die "the claim was refused"
+    pause=0.1
     if [ -z "$row" ]; then await_job; continue; fi
     # Tabs that stand together are one to read: empty fields are filled in.
     IFS=$'\x1f' read -r JOB_ID JOB_LEASE interval JOB_ATTEMPT JOB_KIND before payload <<<"${row//$'\t'/$'\x1f'}"
