@@ -112,7 +112,7 @@ sub run
         $stop_at = $now if $stop_at && $signals > 1 && $stop_at > $now;
         if ($stop_at)
         {
-            $woken ||= !$self->{waiting} || $self->beats(sub { one($_[0], 'SELECT jobq_wake(?)', $option->{worker_id}); 1 });
+            $woken ||= !$self->{waiting} || $self->wake;
             last if !%{ $self->{jobs} } && !$self->{waiting};
             if ($now >= $stop_at && !$released_at)
             {
@@ -274,6 +274,16 @@ sub beats
     die $error if !is_broken($self->{beats});
     $self->broken('beats', $error);
     return undef;
+}
+
+# Whether that is done with: where jobq is not preloaded nobody can wake a wait, and it is short.
+sub wake
+{
+    my ($self) = @_;
+    my $answer = eval { $self->beats(sub { one($_[0], 'SELECT jobq_wake(?)', $self->{option}{worker_id}); 1 }) };
+    my $error = $@ or return $answer;
+    $self->say_it("the wait could not be woken: $error");
+    return 1;
 }
 
 sub interval

@@ -320,7 +320,7 @@ final class JobqWorker
                 $stopAt = $now;
             }
             if ($stopAt !== null) {
-                $woken = $woken || !$this->waiting || $this->beats(fn (PDO $pdo) => JobqSql::rows($pdo, 'SELECT jobq_wake(?)', [$this->option['worker_id']]));
+                $woken = $woken || !$this->waiting || $this->wake();
                 if (!$this->jobs && !$this->waiting) {
                     break;
                 }
@@ -519,6 +519,17 @@ final class JobqWorker
             }
             $this->broken('beats', $error);
             return null;
+        }
+    }
+
+    /** Whether that is done with: where jobq is not preloaded nobody can wake a wait, and it is short. */
+    private function wake(): bool
+    {
+        try {
+            return $this->beats(fn (PDO $pdo) => JobqSql::rows($pdo, 'SELECT jobq_wake(?)', [$this->option['worker_id']])) !== null;
+        } catch (PDOException $error) {
+            $this->say('the wait could not be woken: ' . $error->getMessage());
+            return true;
         }
     }
 

@@ -110,6 +110,8 @@ def set_up(users, password):
     with psycopg.connect(dbname="postgres", autocommit=True) as connection:
         connection.execute("CREATE DATABASE work")
         connection.execute("CREATE DATABASE no_jobq")
+        connection.execute("CREATE DATABASE unwoken")
+        connection.execute("ALTER DATABASE unwoken SET search_path = unwoken, public")
     with psycopg.connect(dbname="work", autocommit=True) as connection:
         connection.execute("CREATE EXTENSION jobq")
         connection.execute("""
@@ -132,5 +134,14 @@ def set_up(users, password):
             GRANT USAGE ON SCHEMA scenario TO workers;
             GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA scenario TO workers;
             SELECT jobq_grant('workers', 'worker')""")
+        # As where jobq is not preloaded.
+        with psycopg.connect(dbname="unwoken", autocommit=True) as unwoken:
+            unwoken.execute("""
+                CREATE EXTENSION jobq;
+                SELECT jobq_grant('workers', 'worker');
+                CREATE SCHEMA unwoken;
+                GRANT USAGE ON SCHEMA unwoken TO workers;
+                CREATE FUNCTION unwoken.jobq_wake(text) RETURNS boolean LANGUAGE plpgsql AS $$
+                BEGIN RAISE object_not_in_prerequisite_state USING MESSAGE = 'jobq is not preloaded'; END $$""")
         for user in users:
             connection.execute(f"CREATE ROLE {user} LOGIN PASSWORD '{password}' IN ROLE workers")
