@@ -37,6 +37,14 @@ using Text = std::optional<std::string>;
 
 inline double seconds_since(Clock::time_point moment) { return std::chrono::duration<double>(Clock::now() - moment).count(); }
 inline void rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+// Half of it or more: those whose connections broke together do not come back together.
+inline double about(double pause)
+{
+    thread_local std::minstd_rand random{std::random_device()()};
+    return pause * std::uniform_real_distribution<double>(0.5, 1)(random);
+}
+
 inline const char *or_null(const Text &text) { return text ? text->c_str() : nullptr; }
 
 // The message as the server takes it: what is no UTF-8 becomes a question mark. It ends before a NUL.
@@ -480,7 +488,7 @@ private:
             } catch (const Broken &) {
                 if (last_tries_ && pause > 2)
                     return {};
-                rest(pause);
+                rest(about(pause));
             } catch (const std::exception &error) {
                 say(std::string("refused: ") + error.what());
                 if (refused != nullptr)
@@ -531,7 +539,7 @@ private:
                 say(std::string("no connection for claims, trying again: ") + error.what());
                 claims_.reset();
                 std::unique_lock<std::mutex> lock(mutex_);
-                changed_.wait_for(lock, std::chrono::duration<double>(pause), [this] { return stopping_.load(); });
+                changed_.wait_for(lock, std::chrono::duration<double>(about(pause)), [this] { return stopping_.load(); });
                 pause = std::min(pause * 2, 5.0);
             }
         }
@@ -660,8 +668,7 @@ private:
 
     void heartbeat_all()
     {
-        while (true) {
-            rest(0.05);
+        for (double pause = 0.1;; rest(0.05)) {
             try {
                 std::vector<std::shared_ptr<Job>> due;
                 for (const auto &job : held()) {
@@ -674,8 +681,10 @@ private:
                 }
                 if (!due.empty())
                     beat(due);
+                pause = 0.1;
             } catch (const Broken &) {
-                rest(0.5);
+                rest(about(pause));
+                pause = std::min(pause * 2, 5.0);
             } catch (const std::exception &error) {
                 say(std::string("heartbeats were refused: ") + error.what());
                 rest(1);

@@ -485,6 +485,7 @@ func (w *Worker) claimAll() error {
 			}
 			tries++
 			if w.claims, err = w.connect(w.stopped); err != nil {
+				log.Printf("%s: no connection for claims: %v", w.WorkerID, err)
 				w.claims = nil
 			}
 		} else if err != nil {
@@ -652,51 +653,59 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 // ---- heartbeats
 
 func (w *Worker) heartbeatAll() {
-	tries := 0
-	for {
-		time.Sleep(50 * time.Millisecond)
-		ids, leases, due := []int64{}, []int64{}, map[int64]*Job{}
-		for _, job := range w.held() {
-			job.mutex.Lock()
-			live := !job.reporting && job.reason != "lost"
-			progress, beatAt := job.progress, job.beatAt
-			job.mutex.Unlock()
-			if live && progress != nil && time.Since(beatAt) > 500*time.Millisecond {
-				w.heartbeatWithProgress(job)
-			} else if live && time.Since(beatAt) >= w.interval(job) {
-				ids, leases = append(ids, job.ID), append(leases, job.Lease)
-				due[job.Lease] = job
-			}
-		}
-		if len(ids) == 0 {
-			continue
-		}
-		states := map[int64]string{}
-		err := w.tryBeats(func(conn *pgx.Conn) error {
-			rows, err := conn.Query(context.Background(), "SELECT state FROM jobq_heartbeat_many($1, $2)", ids, leases)
-			if err != nil {
-				return err
-			}
-			for place := 0; rows.Next(); place++ { // in the order of the ids
-				var state string
-				if err := rows.Scan(&state); err != nil {
-					return err
-				}
-				states[leases[place]] = state
-			}
-			return rows.Err()
-		})
-		if err != nil {
+	for tries := 0; ; time.Sleep(50 * time.Millisecond) {
+		if err := w.heartbeatDue(); err != nil {
 			log.Printf("%s: heartbeats failed, trying again: %v", w.WorkerID, err)
 			time.Sleep(pause(tries))
 			tries++
-			continue
-		}
-		tries = 0
-		for lease, state := range states {
-			due[lease].heard(state)
+		} else {
+			tries = 0
 		}
 	}
+}
+
+// heartbeatDue ends with the first error: what has not been sent stays due.
+func (w *Worker) heartbeatDue() error {
+	ids, leases, due := []int64{}, []int64{}, map[int64]*Job{}
+	for _, job := range w.held() {
+		job.mutex.Lock()
+		live := !job.reporting && job.reason != "lost"
+		progress, beatAt := job.progress, job.beatAt
+		job.mutex.Unlock()
+		if live && progress != nil && time.Since(beatAt) > 500*time.Millisecond {
+			if err := w.heartbeatWithProgress(job); err != nil {
+				return err
+			}
+		} else if live && time.Since(beatAt) >= w.interval(job) {
+			ids, leases = append(ids, job.ID), append(leases, job.Lease)
+			due[job.Lease] = job
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	states := map[int64]string{}
+	err := w.tryBeats(func(conn *pgx.Conn) error {
+		rows, err := conn.Query(context.Background(), "SELECT state FROM jobq_heartbeat_many($1, $2)", ids, leases)
+		if err != nil {
+			return err
+		}
+		for place := 0; rows.Next(); place++ { // in the order of the ids
+			var state string
+			if err := rows.Scan(&state); err != nil {
+				return err
+			}
+			states[leases[place]] = state
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return err
+	}
+	for lease, state := range states {
+		due[lease].heard(state)
+	}
+	return nil
 }
 
 func (w *Worker) interval(job *Job) time.Duration {
@@ -709,7 +718,8 @@ func (w *Worker) interval(job *Job) time.Duration {
 	return shortest
 }
 
-func (w *Worker) heartbeatWithProgress(job *Job) {
+// heartbeatWithProgress: an error is a broken connection.
+func (w *Worker) heartbeatWithProgress(job *Job) error {
 	state := "held"
 	var progress []byte
 	err := w.tryBeats(func(conn *pgx.Conn) error {
@@ -723,7 +733,7 @@ func (w *Worker) heartbeatWithProgress(job *Job) {
 			string(progress)).Scan(&state)
 	})
 	if errors.Is(err, errBroken) {
-		return
+		return err
 	}
 	job.mutex.Lock()
 	if string(job.progress) == string(progress) {
@@ -732,9 +742,10 @@ func (w *Worker) heartbeatWithProgress(job *Job) {
 	job.mutex.Unlock()
 	if err != nil {
 		log.Printf("%s: progress of job %d was refused: %v", w.WorkerID, job.ID, err)
-		return
+		return nil
 	}
 	job.heard(state)
+	return nil
 }
 
 func (j *Job) heard(state string) {

@@ -339,10 +339,13 @@ public final class JobqWorker {
                 return null;
             } catch (Broken broken) {
                 if (System.nanoTime() - giveUpAt > 0 && giveUpAt != Long.MAX_VALUE) return null;
-                rest(ThreadLocalRandom.current().nextLong(pause / 2, pause + 1));
+                rest(about(pause));
             }
         }
     }
+
+    /** Half of it or more: those whose connections broke together do not come back together. */
+    private static long about(long pause) { return ThreadLocalRandom.current().nextLong(pause / 2, pause + 1); }
 
     private static void rest(long millis) {
         try {
@@ -408,7 +411,7 @@ public final class JobqWorker {
                 claims = null;
                 synchronized (running) {
                     try {
-                        if (!stopping) running.wait(pause);
+                        if (!stopping) running.wait(about(pause));
                     } catch (InterruptedException interrupted) {
                         break;
                     }
@@ -540,8 +543,7 @@ public final class JobqWorker {
     }
 
     private void heartbeatAll() {
-        while (true) {
-            rest(50);
+        for (long pause = 100; ; rest(50)) {
             List<Job> due = new ArrayList<>();
             try {
                 for (Job job : held()) {
@@ -560,8 +562,10 @@ public final class JobqWorker {
                     }
                 }
                 if (!due.isEmpty()) beat(due);
+                pause = 100;
             } catch (Broken broken) {
-                rest(500);
+                rest(about(pause));
+                pause = Math.min(pause * 2, 5000);
             } catch (SQLException error) {
                 say("heartbeats were refused: " + error.getMessage());
                 rest(1000);

@@ -154,7 +154,8 @@ sub broken
     $self->{$name} = undef;
     my $pause = $self->{pause}{$name} = $self->{pause}{$name} ? $self->{pause}{$name} * 2 : 0.1;
     $self->{pause}{$name} = 5 if $pause > 5;
-    $self->{retry_at}{$name} = time + $self->{pause}{$name};
+    # Half of it or more: those whose connections broke together do not come back together.
+    $self->{retry_at}{$name} = time + $self->{pause}{$name} * (0.5 + rand(0.5));
     return;
 }
 

@@ -401,7 +401,8 @@ final class JobqWorker
         $this->say("the connection for $name is broken, trying again: " . $error->getMessage());
         $this->pdo[$name] = null;
         $this->pause[$name] = min(5.0, ($this->pause[$name] ?? 0.05) * 2);
-        $this->retryAt[$name] = microtime(true) + $this->pause[$name];
+        // Half of it or more: those whose connections broke together do not come back together.
+        $this->retryAt[$name] = microtime(true) + $this->pause[$name] * (0.5 + mt_rand() / mt_getrandmax() / 2);
     }
 
     /** Whether jobs have begun. */

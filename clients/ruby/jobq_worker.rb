@@ -330,6 +330,11 @@ module Jobq
       end
     end
 
+    # Half of it or more: those whose connections broke together do not come back together.
+    def about(pause)
+      pause * rand(0.5..1.0)
+    end
+
     # Until it has arrived; nil: it was given up.
     def attempt(&block)
       pause = 0.1
@@ -338,7 +343,7 @@ module Jobq
       rescue Broken
         return nil if @give_up_at && Worker.now > @give_up_at
 
-        sleep pause * rand(0.5..1.0)
+        sleep about(pause)
         pause = [pause * 2, 5].min
         retry
       end
@@ -369,7 +374,7 @@ module Jobq
           say "no connection for claims, trying again: #{e.message.strip}"
           @claims&.close unless @claims&.finished?
           @claims = nil
-          @mutex.synchronize { @changed.wait(@mutex, pause) unless @stopping }
+          @mutex.synchronize { @changed.wait(@mutex, about(pause)) unless @stopping }
           pause = [pause * 2, 5].min
         end
       end
@@ -466,6 +471,7 @@ module Jobq
     # ---- heartbeats
 
     def heartbeat_all
+      pause = 0.1
       loop do
         sleep 0.05
         live = held.reject { |job| job.reporting || job.cancelled == 'lost' }
@@ -473,8 +479,10 @@ module Jobq
         third = @heartbeat_timeout && @heartbeat_timeout / 3
         due = live.select { |job| Worker.now - job.beat_at >= job.interval(@heartbeat_interval, third) }
         beat(due) if due.any?
+        pause = 0.1
       rescue Broken
-        sleep 0.5
+        sleep about(pause)
+        pause = [pause * 2, 5].min
       rescue PG::Error => e
         say "heartbeats were refused: #{e.message.strip}"
         sleep 1
