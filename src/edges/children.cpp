@@ -1,9 +1,12 @@
 // See children.h.
 #include "compat/pg.h"
 
+#include "compat/args.h"
 #include "compat/spi.h"
 #include "edges/children.h"
 #include "table/table_in_use.h"
+
+#include <algorithm>
 
 namespace jobq {
 
@@ -22,12 +25,22 @@ Statement move = {"UPDATE jobq.children c SET parent_id = $2 WHERE c.parent_id =
 
 void add_children(int64 parent, Datum children) { run(add, Params().add(Int64GetDatum(parent)).add(children)); }
 
-int64 hold_children(Datum children) {
-    const Rows there = run(find, Params().add(children));
-    const Rows held = run(hold, Params().add(children));
-    for (uint64 i = 0; i < there.size(); i++)
-        if (i >= held.size() || there[i].int64_at(1) != held[i].int64_at(1)) return there[i].int64_at(1);
+int64 hold_children(Datum *ids, int count) {
+    if (count == 0) return 0;
+    std::sort(ids, ids + count, [](Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); });
+    count = static_cast<int>(std::unique(ids, ids + count) - ids);
+    const Rows held = run(hold, Params().add(array_of(ids, count, INT8OID)));
+    for (int i = 0; i < count; i++)
+        if (static_cast<uint64>(i) == held.size() || held[i].int64_at(1) != DatumGetInt64(ids[i]))
+            return DatumGetInt64(ids[i]);
     return 0;
+}
+
+int children_there(Datum *ids, int count) {
+    if (count == 0) return 0;
+    const Rows there = run(find, Params().add(array_of(ids, count, INT8OID)));
+    for (uint64 i = 0; i < there.size(); i++) ids[i] = there[i].get(1);
+    return static_cast<int>(there.size());
 }
 
 void forget_children(int64 parent) {

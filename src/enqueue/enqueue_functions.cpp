@@ -34,8 +34,8 @@ KeyedJob enqueue_one_keyed(const JobSpec &spec, TimestampTz now) {
         Newcomer newcomer = newcomer_of(spec, spec.unique_key);
         admit_jobs(&newcomer, 1, now);
     }
-    KeyedJob job = {spec.unique_key, spec.payload,         spec.run_at,   spec.priority, 0, 0,
-                    false,           spec.concurrency_key, spec.group_key};
+    KeyedJob job = {spec.unique_key, spec.payload, spec.run_at,          spec.priority, 0, 0,
+                    false,           false,        spec.concurrency_key, spec.group_key};
     enqueue_keyed(spec, &job, 1, now);
     return job;
 }
@@ -51,6 +51,7 @@ KeyedJob *keyed_jobs(const JobSpec &shared, const JobColumns &columns, const Ele
             columns.priorities == nullptr ? shared.priority : static_cast<int16>(DatumGetInt32(columns.priorities[i])),
             next_job_id(),
             0,
+            false,
             false,
             text_in(columns.concurrency_keys, shared.concurrency_key, i),
             text_in(columns.group_keys, shared.group_key, i)};

@@ -89,9 +89,10 @@ WantedKey wanted_key(const Call &call, const KeyedJob &job) {
     key_taken(key, "Wait until that job has finished, or pass on_conflict => 'ignore' or 'replace'.");
 }
 
-void give_existing(KeyedJob *job, int64 id) {
+void give_existing(KeyedJob *job, int64 id, bool is_over) {
     job->id = id;
     job->is_new = false;
+    job->is_over = is_over;
 }
 
 // What the new enqueue says. What became of earlier attempts is in jobq.attempts.
@@ -155,7 +156,7 @@ bool replace_holder(const Call &call, KeyedJob *job) {
     event.run_at = job->run_at;
     event.max_attempts = call.spec.max_attempts;
     change(event, replacing_columns(call, *job));
-    give_existing(job, id);
+    give_existing(job, id, false);
     return true;
 }
 
@@ -165,14 +166,14 @@ bool settle_conflict(const Call &call, KeyedJob *job, const WantedKey &key) {
     // There is nothing to replace: the job has run.
     if (key.until != 0) {
         if (choice == core::OnConflict::Error) refuse(key);
-        give_existing(job, key.holder);
+        give_existing(job, key.holder, true);
         return true;
     }
     switch (core::resolve_conflict(choice, key.status)) {
         case core::Conflict::Refuse:
             refuse(key);
         case core::Conflict::Existing:
-            give_existing(job, key.holder);
+            give_existing(job, key.holder, false);
             return true;
         case core::Conflict::Change:
         case core::Conflict::TakeKey:
@@ -306,7 +307,7 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
         KeyedJob *job = jobs[positions[k]];
         stays[positions[k]] = false;
         ids[removed++] = Int64GetDatum(job->new_id);
-        give_existing(job, keys[k].holder);
+        give_existing(job, keys[k].holder, true);
     }
     if (removed == 0) return;
     run(remove, Params().add(array_of(ids, removed, INT8OID)));

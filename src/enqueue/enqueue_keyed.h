@@ -15,6 +15,7 @@ struct KeyedJob {
     int64 new_id;           // if it is made; 0: the next one
     int64 id;               // out: new_id, or the id of the job that has the key
     bool is_new;            // out
+    bool is_over;           // out, of one that is not new: it has finished and keeps the key; it may be gone
     text *concurrency_key;  // nullptr: none
     text *group_key;        // nullptr: none
 };

@@ -95,16 +95,16 @@ void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *
         const JobSpec &spec = *elements[first].spec;
         while (end < count && end - first < kTogether && (end == first || go_together(spec, *elements[end].spec))) {
             const JobSpec &own = *elements[end].spec;
-            jobs[end - first] = {own.unique_key, own.payload,         own.run_at,   own.priority, elements[end].id, 0,
-                                 false,          own.concurrency_key, own.group_key};
+            jobs[end - first] = {own.unique_key, own.payload, own.run_at,          own.priority, elements[end].id, 0,
+                                 false,          false,       own.concurrency_key, own.group_key};
             end++;
         }
         *number = end - first == 1 ? elements[first].number : 0;
         enqueue_keyed(spec, jobs, end - first, now);
         for (int i = first; i < end; i++) {
-            enqueued[elements[i].number - 1] = {jobs[i - first].id, jobs[i - first].is_new};
-            if (jobs[i - first].is_new)
-                add_dependent(dependents, *elements[i].spec, jobs[i - first].id, elements[i].number, room);
+            const KeyedJob &job = jobs[i - first];
+            enqueued[elements[i].number - 1] = {job.id, job.is_new, job.is_over};
+            if (job.is_new) add_dependent(dependents, *elements[i].spec, job.id, elements[i].number, room);
         }
     }
     pfree(jobs);
@@ -199,7 +199,7 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
             continue;
         }
         const int64 id = insert_one(&jobs, *elements[i].spec, now);
-        enqueued[i] = {id, true};
+        enqueued[i] = {id, true, false};
         add_dependent(&dependents, *elements[i].spec, id, *number, count);
         // Somebody's trigger on the next element sees this one.
         CommandCounterIncrement();

@@ -24,6 +24,7 @@ Newcomer newcomer_of(const JobSpec &spec, text *unique_key);
 struct Enqueued {
     int64 id;
     bool is_new;
+    bool is_over;  // of one that is not new: it has finished and keeps the key; it may be gone
 };
 // Enqueues checked and filled jobs; in their order. *number is, while an error is raised, the place of the job that it
 // is about, from 1; 0: it is about none of them alone.
