@@ -59,9 +59,12 @@ Statement lower_highest = {
                            AND j._key_slot & 1048575 > l.max_running))",
     {TIDOID},
     Planning::Free};
+// Not one that somebody is changing.
 Statement raise_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = DEFAULT
-       WHERE l.queue = $1 AND l.key = $2 AND l.highest_slot < $3)",
+       WHERE l.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.limit_settings s
+                                  WHERE s.queue = $1 AND s.key = $2 AND s.highest_slot < $3
+                                  FOR NO KEY UPDATE SKIP LOCKED)))",
     {TEXTOID, TEXTOID, INT4OID},
     Planning::Free};
 
@@ -94,25 +97,31 @@ Statement find_unslotted = {
 // So long after a change everybody who claims has heard of it.
 constexpr core::Micros kHeard = core::kSecond;
 
-// What the job in table.row lacks of a limit. Adds to *permits.
-void give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, TimestampTz now, Given *given,
+// Whether claims look as far as this number.
+bool reach_number(std::string_view queue, const QueueLimit &limit, int32 number) {
+    if (number <= limit.max_running || number <= limit.highest_slot) return true;
+    run(raise_highest, Params()
+                           .add(PointerGetDatum(make_text(queue)))
+                           .add(PointerGetDatum(make_text(limit.key)))
+                           .add(Int32GetDatum(number)));
+    return affected() > 0;
+}
+
+// What the job in table.row lacks of a limit. Adds to *permits. False when somebody is changing the limit.
+bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, TimestampTz now, Given *given,
                Permit *permits, int *count) {
     const JobsTable &jobs = *slots->jobs;
-    if (limit == nullptr || limit->max_running < 0 || job_has(jobs, column_of_slot(of))) return;
+    if (limit == nullptr || limit->max_running < 0 || job_has(jobs, column_of_slot(of))) return true;
     const std::string_view queue = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
     const std::string_view key =
         of == SlotOf::Key ? view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey))) : std::string_view();
     const int64 slot = take_any_slot(slots, of, queue, key, id, now, given);
-    if (slot == 0) return;
+    if (slot == 0) return true;
     permits[(*count)++] = {of, id, slot, {0, 0}};
-    if (core::number_of_slot(slot) > limit->max_running)
-        run(raise_highest, Params()
-                               .add(PointerGetDatum(make_text(queue)))
-                               .add(PointerGetDatum(make_text(limit->key)))
-                               .add(Int32GetDatum(core::number_of_slot(slot))));
+    return reach_number(queue, *limit, core::number_of_slot(slot));
 }
 
-// False when somebody holds the job.
+// False when somebody holds the job, or a limit of it.
 bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *given) {
     renew_snapshot(jobs);
     if (!find_job(jobs, id) || !has_status(*jobs, core::JobStatus::Processing)) return true;
@@ -122,15 +131,17 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
     int count = 0;
     const std::string_view name = view(DatumGetTextPP(job_value(*jobs, kJobQueue)));
     const Queue *queue = find_queue(name);
-    give_slot(&slots, SlotOf::Queue, limit_of_queue(*queue), core::queue_limit_id(name), now, &last[0], permits,
-              &count);
-    if (job_has(*jobs, kJobConcurrencyKey)) {
+    bool may = give_slot(&slots, SlotOf::Queue, limit_of_queue(*queue), core::queue_limit_id(name), now, &last[0],
+                         permits, &count);
+    if (may && job_has(*jobs, kJobConcurrencyKey)) {
         const std::string_view key = view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey)));
         queue = find_queue(name);
-        give_slot(&slots, SlotOf::Key, limit_of_key(*queue, key), core::key_limit_id(name, key), now, &last[1], permits,
-                  &count);
+        may = give_slot(&slots, SlotOf::Key, limit_of_key(*queue, key), core::key_limit_id(name, key), now, &last[1],
+                        permits, &count);
     }
-    if (count > 0) {
+    if (!may) {
+        for (int i = 0; i < count; i++) unlock_slot(permits[i].slot);
+    } else if (count > 0) {
         core::Event event = {core::EventKind::SlotsGiven, now};
         enter_slots(permits, count, now, &event);
         change_locked_job(jobs, event);
@@ -138,7 +149,7 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
         ++*given;
     }
     close_slots(&slots);
-    return true;
+    return may;
 }
 
 // Gives slots to all running jobs that lack them; false when some could not be looked at.
