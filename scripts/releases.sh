@@ -72,7 +72,7 @@ write_apt_settings() {  # release
             add_older_release "$1" bookworm
             echo "deb ${mirror%/debian}/debian-security bookworm-security main" >>"$apt/sources.list"
             ;;
-        # Without security updates: 17.12 dumps an option (pg_attver) that 18.6 does not know, and sid has no 18.7 yet.
+        # 17.12 dumps an option (pg_attver) that 18.6 does not know: this pair does not go until sid has 18.7.
         upgrade-18) add_older_release "$1" trixie ;;
         experimental)
             echo "deb $mirror experimental main" >>"$apt/sources.list"
