@@ -1,8 +1,13 @@
 // A jobq worker in C++17, with libpqxx (6.4 and newer of that series). Copy this file. Contract: clients/README.md.
 //
-//     jobq::Worker worker(jobq::Options::from_environment());
-//     worker.handle("welcome", [](jobq::Job &job) { ...; return std::string("{\"sent\": true}"); });
-//     _exit(worker.run());
+//     try {
+//         jobq::Worker worker(jobq::Options::from_environment());
+//         worker.handle("welcome", [](jobq::Job &job) { ...; return std::string("{\"sent\": true}"); });
+//         _exit(worker.run());    // before the worker goes, which its threads still use
+//     } catch (const std::exception &error) {    // a wrong option, no connection at the start
+//         std::cerr << error.what() << std::endl;
+//         _exit(1);
+//     }
 //
 // Payloads, results and progress are JSON texts: read them with the library of your choice. A handler runs in a thread, and looks at
 // job.cancelled(). Statements go out by exec_params, which names no prepared statement: PgBouncer needs no setting. nontransaction is what
@@ -381,7 +386,10 @@ private:
         std::cerr << options_.worker_id << ": " << text << std::endl;
     }
 
-    void say_lost(const Job &job) { say("job " + std::to_string(job.id) + " of kind " + job.kind + ": the lease is lost"); }
+    static constexpr const char *RELEASE = "SELECT jobq_release($1, $2)";
+
+    void say_of(const Job &job, const std::string &what) { say("job " + std::to_string(job.id) + " of kind " + job.kind + ": " + what); }
+    void say_lost(const Job &job) { say_of(job, "the lease is lost"); }
 
     static bool signalled(const sigset_t &signals)
     {
@@ -427,9 +435,11 @@ private:
             bool clean = true;
             for (const auto &job : left) {
                 job->reporting = true;
-                clean &= attempt([&job](pqxx::nontransaction &own) {
-                             return one(own, "SELECT jobq_release($1, $2)", job->id, job->lease);
-                         }).has_value();
+                const Text answer =
+                    attempt([&job](pqxx::nontransaction &own) { return one(own, RELEASE, job->id, job->lease); });
+                if (answer == Text("t"))
+                    say_of(*job, "released, its handler has not stopped");
+                clean &= answer.has_value();
             }
             *state = clean;
         }).detach();
@@ -571,7 +581,7 @@ private:
         }
         std::thread([this, job, late] {
             if (late)
-                report(*job, "SELECT jobq_release($1, $2)");
+                report(*job, RELEASE);
             else
                 call(*job);
             std::lock_guard<std::mutex> lock(mutex_);
@@ -595,7 +605,7 @@ private:
             if (stop.reason == "cancel")
                 conclusion = [this, &job] { fail(job, Fail("cancelled")); };
             else if (stop.reason == "stopping")
-                conclusion = [this, &job] { report(job, "SELECT jobq_release($1, $2)"); };
+                conclusion = [this, &job] { report(job, RELEASE); };
         } catch (const Fail &error) {
             conclusion = [this, &job, error] { fail(job, error); };
         } catch (const std::exception &error) {
@@ -651,6 +661,8 @@ private:
         // gone: where nothing is kept
         if (state && *state != "finished" && !(*state == "gone" && tries > 1))
             say_lost(job);
+        else if (state && statement == RELEASE)
+            say_of(job, "released");
         return refused;
     }
 

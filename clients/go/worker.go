@@ -347,11 +347,13 @@ func (w *Worker) giveBack() (failure error) {
 		job.mutex.Lock()
 		job.reporting = true
 		job.mutex.Unlock()
+		released := false
 		if err := w.withBeats(func(conn *pgx.Conn) error {
-			_, err := conn.Exec(context.Background(), "SELECT jobq_release($1, $2)", job.ID, job.Lease)
-			return err
+			return conn.QueryRow(context.Background(), "SELECT jobq_release($1, $2)", job.ID, job.Lease).Scan(&released)
 		}); err != nil {
 			failure = fmt.Errorf("job %d could not be released: %w", job.ID, err)
+		} else if released {
+			log.Printf("%s: job %d of kind %q: released, its handler has not stopped", w.WorkerID, job.ID, job.Kind)
 		}
 	}
 	return failure
@@ -645,6 +647,9 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 			w.fail(job, &Fail{Message: err.Error()})
 		}
 	case taken || state == "finished" || state == "gone" && tries > 1: // gone: where nothing is kept
+		if what == "released" {
+			log.Printf("%s: job %d of kind %q: released", w.WorkerID, job.ID, job.Kind)
+		}
 	default:
 		log.Printf("%s: job %d of kind %q: the lease is lost", w.WorkerID, job.ID, job.Kind)
 	}

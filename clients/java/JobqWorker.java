@@ -270,7 +270,9 @@ public final class JobqWorker {
             boolean all = true;
             for (Job job : left) {
                 job.reporting = true;
-                all &= attempt(conn -> one(conn, "SELECT jobq_release(?, ?)", job.id, job.lease)) != null;
+                String answer = attempt(conn -> one(conn, "SELECT jobq_release(?, ?)", job.id, job.lease));
+                if ("t".equals(answer)) say("job " + job.id + " of kind " + job.kind + ": released, its handler has not stopped");
+                all &= answer != null;
             }
             clean[0] = all;
         });
@@ -530,6 +532,8 @@ public final class JobqWorker {
             if (what.equals("completed")) fail(job, refused[0].getMessage(), null, false);
         } else if (state != null && !state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: where nothing is kept
             say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
+        } else if (state != null && what.equals("released")) {
+            say("job " + job.id + " of kind " + job.kind + ": released");
         }
     }
 

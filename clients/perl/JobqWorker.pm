@@ -7,7 +7,8 @@ package JobqWorker;
 #   exit $worker->run;
 #
 # A handler runs in a process of its own; this one claims, heartbeats all jobs and reports. While it waits for jobs the call is under way
-# in the server (pg_async), so nothing is blocked. Behind PgBouncer before 1.21: pg_server_prepare => 0.
+# in the server (pg_async), so nothing is blocked. Texts are Unicode, to the database and from it: JSON::PP->new->encode of a payload, not
+# encode_json, whose bytes would be encoded once more. Behind PgBouncer before 1.21: pg_server_prepare => 0.
 use strict;
 use warnings;
 

@@ -6,6 +6,9 @@
 #   worker.handle('welcome') { |job| job.completing { |conn| conn.exec_params('INSERT ...'); { sent: true } } }
 #   exit worker.run
 #
+# Jobq::Worker.from_environment takes the options from JOBQ_QUEUE and so on, new from its arguments alone. Connects by PGHOST and the like, or
+# by connection: { host: ... }.
+#
 # A handler runs in a thread. The thread that claims waits in the server, another one heartbeats and reports. exec_params names no
 # prepared statement, so PgBouncer in transaction mode needs no setting.
 require 'json'
@@ -303,7 +306,13 @@ module Jobq
       left.each { |job| job.reporting = true }
       @give_up_at = Worker.now + 5
       # In a thread: a pooler whose server is away lets us wait.
-      releases = Thread.new { left.all? { |job| attempt { |conn| conn.exec_params('SELECT jobq_release($1, $2)', [job.id, job.lease]) } } }
+      releases = Thread.new do
+        left.all? do |job|
+          answer = attempt { |conn| conn.exec_params('SELECT jobq_release($1, $2)', [job.id, job.lease]).getvalue(0, 0) }
+          say "job #{job.id} of kind #{job.kind}: released, its handler has not stopped" if answer == 't'
+          answer
+        end
+      end
       releases.join(6) ? releases.value : false
     end
 
@@ -459,10 +468,11 @@ module Jobq
         # Perhaps an earlier try has arrived, whose answer was lost.
         taken ? 'finished' : conn.exec_params('SELECT jobq_heartbeat($1, $2)', [job.id, job.lease]).getvalue(0, 0)
       end
-      # gone: where nothing is kept
-      return if state.nil? || state == 'finished' || (state == 'gone' && tries > 1)
+      return if state.nil?
 
-      say "job #{job.id} of kind #{job.kind}: the lease is lost"
+      # gone: where nothing is kept
+      arrived = state == 'finished' || (state == 'gone' && tries > 1)
+      say "job #{job.id} of kind #{job.kind}: #{arrived ? what : 'the lease is lost'}" if !arrived || what == 'released'
     rescue PG::Error => e
       say "job #{job.id}: the report was refused: #{e.message.strip}"
       fail_job(job, e.message) if what == 'completed'
@@ -476,7 +486,7 @@ module Jobq
         sleep 0.05
         live = held.reject { |job| job.reporting || job.cancelled == 'lost' }
         live.select { |job| job.new_progress && Worker.now - job.beat_at > 0.5 }.each { |job| beat_with_progress(job) }
-        third = @heartbeat_timeout && @heartbeat_timeout / 3
+        third = @heartbeat_timeout && @heartbeat_timeout / 3.0
         due = live.select { |job| Worker.now - job.beat_at >= job.interval(@heartbeat_interval, third) }
         beat(due) if due.any?
         pause = 0.1
