@@ -236,6 +236,9 @@ func WorkerFromEnvironment(handlers map[string]Handler) (*Worker, error) {
 		if err != nil || !(seconds >= 0 && seconds <= 365*86400) {
 			return nil, fmt.Errorf("option %q must be a number of seconds; it is %q", strings.ToLower(one.name), option(one.name, ""))
 		}
+		if one.name == "HEARTBEAT_TIMEOUT" && seconds < 0.01 && option(one.name, "") != "" {
+			return nil, fmt.Errorf(`option "heartbeat_timeout" must be at least 0.01 seconds; it is %q`, option(one.name, ""))
+		}
 		*one.value = time.Duration(seconds * float64(time.Second))
 	}
 	return w, nil

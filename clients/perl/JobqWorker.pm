@@ -181,7 +181,7 @@ sub claim
             'SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds
              FROM jobq_claim(?, ?, ?::int, ?::text[], heartbeat_timeout => ?::interval)',
             { Slice => {} }, $option->{queue}, $option->{worker_id}, $room, $self->{kinds},
-            $option->{heartbeat_timeout} ? "$option->{heartbeat_timeout} s" : undef);
+            defined $option->{heartbeat_timeout} ? "$option->{heartbeat_timeout} s" : undef);
         delete $self->{pause}{claims};
         $self->begin($_) for @$rows;
         return 1 if @$rows;
