@@ -151,7 +151,7 @@ SELECT * FROM pg_temp.letters();
 -- A tick passes over the prune while the background worker is at it: wait for its end, and keep it out.
 BEGIN;
 SELECT count(*) FROM (SELECT FROM jobq.tick_state FOR UPDATE) t;
-SELECT done > 0 AS pruned FROM jobq_tick(now() + interval '2 hours') WHERE duty = 'prune';
+SELECT done > 0 AS pruned FROM tick_alone(now() + interval '2 hours') WHERE duty = 'prune';
 COMMIT;
 SELECT * FROM pg_temp.letters();
 SELECT * FROM pg_temp.differs();

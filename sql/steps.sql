@@ -113,7 +113,7 @@ DELETE FROM jobq.jobs WHERE id = :id;
 SELECT count(*) FROM jobq.steps WHERE job_id = :id;
 SELECT id, lease FROM pg_temp.stepped('orders') \gset
 SELECT jobq_complete(:id, :lease);
-SELECT done > 0 AS pruned FROM jobq_tick(now() + interval '1 year') WHERE duty = 'prune';
+SELECT done > 0 AS pruned FROM tick_alone(now() + interval '1 year') WHERE duty = 'prune';
 SELECT count(*) FROM jobq.steps WHERE job_id = :id;
 SELECT jobq_alter_queue('orders', keep_completed => '0');
 SELECT id, lease FROM pg_temp.stepped('orders') \gset
