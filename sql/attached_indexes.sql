@@ -102,6 +102,14 @@ CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C")
 SELECT why();
 SELECT * FROM use_all();
 
+-- One that keeps pages pinned from entry to entry, as BRIN does since PostgreSQL 17: the server warns of what is not given back.
+CREATE INDEX ranges ON jobq.jobs USING brin (created_at, run_at);
+SELECT why();
+SELECT count(jobq_enqueue('plain')) FROM generate_series(1, 3);
+SELECT * FROM use_all();
+SELECT count(jobq_complete(id, lease)) > 0 AS completed FROM jobq.jobs WHERE status = 'processing';
+DROP INDEX jobq.ranges;
+
 SELECT jobq_drop_queue(q, force => true) FROM unnest('{plain,limited,turns,long,later}'::text[]) q;
 DELETE FROM jobq.jobs;
 DROP VIEW uses;

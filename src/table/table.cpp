@@ -1,6 +1,7 @@
 // See table.h.
 #include "compat/pg.h"
 
+#include "compat/index_inserts.h"
 #include "compat/rights.h"
 #include "table/early_toast.h"
 #include "table/table.h"
@@ -232,8 +233,11 @@ void take_snapshot(Table *table) {
 
 void close_table(Table *table) {
     if (table->executor != nullptr) FreeExecutorState(table->executor);
-    for (int i = 0; i < table->index_plan.count; i++)
-        if (table->indexes[i] != nullptr) index_close(table->indexes[i], RowExclusiveLock);
+    for (int i = 0; i < table->index_plan.count; i++) {
+        if (table->indexes[i] == nullptr) continue;
+        end_index_inserts(table->indexes[i], table->index_infos[i]);
+        index_close(table->indexes[i], RowExclusiveLock);
+    }
     for (int i = 0; table->added != nullptr && i < kMaxAdded && table->added[i] != nullptr; i++)
         ExecDropSingleTupleTableSlot(table->added[i]);
     ExecDropSingleTupleTableSlot(table->changed);
