@@ -31,7 +31,7 @@ Statement count_waiting = {
     R"(SELECT (SELECT count(*) FROM (SELECT FROM jobq.jobs j
                                      WHERE j._lane = ANY (ARRAY (SELECT d.lane FROM jobq.lane_directory d
                                                                 WHERE d.queue = $1))
-                                       AND j._ready LIMIT $2) p)
+                                       AND j._ready AND j.queue = $1 LIMIT $2) p)
             + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
                                      WHERE j._due AND j.queue = $1 LIMIT $2) s)
             + (SELECT count(*) FROM (SELECT FROM jobq.jobs j
