@@ -10,9 +10,15 @@ namespace jobq {
 
 namespace {
 
-Statement lock_one = {"SELECT " SCHEDULE_COLUMNS " FROM jobq.schedule_settings s WHERE s.name = $1 FOR UPDATE",
-                      {TEXTOID},
+// One that is out of scope ($2) is not locked: who may not change it neither waits for it nor keeps it from being
+// fired.
+Statement lock_one = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
+       WHERE s.name = $1 AND ($2 IS NULL OR s.queue = ANY ($2)) FOR UPDATE)",
+                      {TEXTOID, TEXTARRAYOID},
                       Planning::Free};
+Statement find_foreign = {"SELECT 1 FROM jobq.schedule_settings s WHERE s.name = $1 AND s.queue <> ALL ($2)",
+                          {TEXTOID, TEXTARRAYOID},
+                          Planning::Free};
 
 #define SPEC_COLUMNS                                                                                            \
     "cron, timezone, queue, kind, payload, options, missed, overlap, max_missed, deadline, jitter, starts_at, " \
@@ -99,6 +105,11 @@ void tell_worker(const core::Maybe &next_run) {
     if (next_run) log_due(*next_run);
 }
 
+bool is_foreign(const text *name, const QueueScope *scope) {
+    if (scope == nullptr) return false;
+    return run(find_foreign, Params().add(PointerGetDatum(name)).add(scope->array)).size() > 0;
+}
+
 [[noreturn]] void refuse_foreign(const text *name) {
     ereport(ERROR,
             (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -142,12 +153,9 @@ Scheduled change_schedule(const Schedule &before, const ScheduleSpec &spec, Time
 Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, TimestampTz now) {
     constexpr int kMostTries = 100;
     for (int tries = 0; tries < kMostTries; tries++) {
-        const Rows found = run(lock_one, Params().add(PointerGetDatum(spec.name)));
-        if (found.size() > 0) {
-            const Schedule before = schedule_of(found[0]);
-            if (!is_in_scope(scope, view(before.spec.queue))) refuse_foreign(spec.name);
-            return change_schedule(before, spec, now);
-        }
+        Schedule before;
+        if (lock_schedule(spec.name, scope, &before)) return change_schedule(before, spec, now);
+        if (is_foreign(spec.name, scope)) refuse_foreign(spec.name);
         const bool paused = spec.paused.value_or(false);
         const core::Maybe next_run = paused ? core::Maybe() : next_run_from(timing_of(spec, now), {}, now);
         run(insert, params_of(spec, paused)
@@ -163,10 +171,10 @@ Scheduled put_schedule(const ScheduleSpec &spec, const QueueScope *scope, Timest
 }
 
 bool lock_schedule(const text *name, const QueueScope *scope, Schedule *schedule) {
-    const Rows found = run(lock_one, Params().add(PointerGetDatum(name)));
+    const Rows found = run(lock_one, Params().add(PointerGetDatum(name)).add_if(scope != nullptr, scope_array(scope)));
     if (found.size() == 0) return false;
     *schedule = schedule_of(found[0]);
-    return is_in_scope(scope, view(schedule->spec.queue));
+    return true;
 }
 
 void remove_schedule(const text *name) { run(remove, Params().add(PointerGetDatum(name))); }
