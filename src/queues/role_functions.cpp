@@ -1,11 +1,12 @@
 // jobq_grant and jobq_revoke: what a producer, a worker, an operator and a monitor may do.
-// They run with the rights of the caller, so only who may GRANT can grant.
+// They run with the rights of the caller, so only who may GRANT can grant. jobq.may_use: whether somebody may.
 #include "compat/pg.h"
 
 #include "compat/args.h"
 #include "compat/spi.h"
 #include "lanes/lane_policy.h"
 #include "queues/roles.h"
+#include "queues/scope.h"
 
 namespace jobq {
 
@@ -71,6 +72,13 @@ PGDLLEXPORT Datum jobq_revoke(PG_FUNCTION_ARGS) {
     const RoleChange change = change_arguments(fcinfo);
     with_spi([&] { revoke_kind(change); });
     PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(jobq_may_use);
+PGDLLEXPORT Datum jobq_may_use(PG_FUNCTION_ARGS) {
+    const text *queue = require_text(fcinfo, 0, "queue");
+    const char *function = text_to_cstring(require_text(fcinfo, 1, "call"));
+    PG_RETURN_BOOL(with_spi([&] { return may_call(GetOuterUserId(), function, view(queue)); }));
 }
 
 }  // extern "C"

@@ -55,6 +55,14 @@ Statement find_restriction = {
     {OIDARRAYOID},
     Planning::Free};
 
+Statement find_function = {
+    R"(SELECT p.oid FROM pg_catalog.pg_proc p, pg_catalog.pg_depend d, pg_catalog.pg_extension e
+       WHERE p.proname = $1 AND d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid
+         AND d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid
+         AND e.extname = 'jobq')",
+    {TEXTOID},
+    Planning::Free};
+
 Statement find_job_in_scope = {"SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND " IN_SCOPE("$2"),
                                {INT8OID, TEXTARRAYOID}};
 Statement find_home_in_scope = {
@@ -238,6 +246,13 @@ bool is_in_scope(const QueueScope *scope, const JobsTable &jobs) {
     if (scope == nullptr) return true;
     if (is_in_scope(scope, view(DatumGetTextPP(job_value(jobs, kJobQueue))))) return true;
     return job_has(jobs, kJobDeadFrom) && is_in_scope(scope, view(DatumGetTextPP(job_value(jobs, kJobDeadFrom))));
+}
+
+bool may_call(Oid user, const char *function, std::string_view queue) {
+    const Rows found = read(find_function, Params().add(CStringGetTextDatum(function)), GetActiveSnapshot());
+    if (found.size() == 0) return false;
+    const Oid call = DatumGetObjectId(found[0].get(1));
+    return pg_proc_aclcheck(call, user, ACL_EXECUTE) == ACLCHECK_OK && is_in_scope(scope_of(user, call), queue);
 }
 
 void check_scope(const QueueScope *scope, std::string_view queue) {

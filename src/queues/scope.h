@@ -32,6 +32,9 @@ bool is_in_scope(const QueueScope *scope, std::string_view queue);
 // The same for the job in table.row.
 bool is_in_scope(const QueueScope *scope, const JobsTable &jobs);
 
+// Whether the user may call the extension's function of that name for a queue. Inside with_spi().
+bool may_call(Oid user, const char *function, std::string_view queue);
+
 // 42501 for a queue, or unless it is all queues.
 void check_scope(const QueueScope *scope, std::string_view queue);
 void check_all_queues(FunctionCallInfo fcinfo);

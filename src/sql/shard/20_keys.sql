@@ -3,7 +3,7 @@
 --: whether there is a job of the queue that has not finished
 CREATE FUNCTION jobq_shard.has_queue(queue text) RETURNS boolean
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-SELECT EXISTS (SELECT FROM jobq.lane_directory l, LATERAL (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready LIMIT 1) j
+SELECT EXISTS (SELECT FROM jobq.lane_directory l, LATERAL (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready AND j.queue = $1 LIMIT 1) j
                WHERE l.queue = $1)
     OR EXISTS (SELECT FROM jobq.jobs j WHERE j.queue = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled'))
     OR EXISTS (SELECT FROM jobq.schedule_settings s WHERE s.queue = $1)
@@ -51,6 +51,10 @@ DECLARE
     lock    integer;
     limited boolean := jobq_shard.is_limited($2);
 BEGIN
+    -- Of queues of others it tells nothing. Who enqueues is refused where the job would be; schedules are asked for, too.
+    IF NOT jobq.may_use($2, 'jobq_enqueue_jobs') AND NOT jobq.may_use($2, 'jobq_schedule') THEN
+        RETURN false;
+    END IF;
     FOR lock IN SELECT DISTINCT hashtext(concat_ws(E'\n', $2, k)) FROM unnest(ARRAY[$3, $4, $5]) k WHERE k IS NOT NULL ORDER BY 1 LOOP
         PERFORM pg_advisory_xact_lock(1785684594, lock);
     END LOOP;

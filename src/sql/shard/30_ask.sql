@@ -1,11 +1,14 @@
 -- What else routers ask.
 
--- Wakes nobody too seldom: what is pending may be for other workers, or under a limit, and the claim will tell.
+-- Wakes nobody too seldom: what is pending may be for other workers, or under a limit, and the claim will tell. Of queues that the
+-- worker was not granted it tells nothing.
 --: whether there is a pending job for such a worker
 CREATE FUNCTION jobq_shard.is_ready(queue text, kinds text[], versions integer[], capabilities text[]) RETURNS boolean
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-SELECT EXISTS (SELECT FROM jobq.lane_directory l,
-                   LATERAL (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready AND j.run_at <= clock_timestamp() LIMIT 1) j
+SELECT jobq.may_use($1, 'jobq_claim')
+   AND EXISTS (SELECT FROM jobq.lane_directory l,
+                   LATERAL (SELECT FROM jobq.jobs j
+                            WHERE j._lane = l.lane AND j._ready AND j.run_at <= clock_timestamp() AND j.queue = $1 LIMIT 1) j
                WHERE l.queue = $1 AND ($2 IS NULL OR l.kind = ANY ($2)) AND ($3 IS NULL OR l.version = ANY ($3))
                  AND (l.requires IS NULL OR l.requires <@ coalesce($4, '{}')))
    AND NOT EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = $1 AND s.paused)

@@ -481,3 +481,10 @@ CREATE FUNCTION jobq_shard_id()
 COMMENT ON FUNCTION jobq_shard_id IS 'the shard that this database is, and the ids of its jobs carry (id % 1024); NULL: none';
 REVOKE ALL ON FUNCTION jobq_set_shard FROM PUBLIC;
 REVOKE ALL ON FUNCTION jobq_shard_id FROM PUBLIC;
+
+CREATE FUNCTION jobq.may_use(queue text, call text)
+    RETURNS boolean
+    AS 'MODULE_PATHNAME', 'jobq_may_use'
+    LANGUAGE C STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION jobq.may_use IS 'whether who called first, outside of SECURITY DEFINER functions, may call a function of jobq for a queue';
+REVOKE ALL ON FUNCTION jobq.may_use FROM PUBLIC;
