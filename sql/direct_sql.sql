@@ -127,8 +127,10 @@ INSERT INTO jobq.jobs (queue, status, _lease_timeout) VALUES ('direct', 'process
 INSERT INTO jobq.jobs (queue, status, last_heartbeat) VALUES ('direct', 'processing', '294276-12-31');
 INSERT INTO jobq.jobs (queue, status, started_at) VALUES ('direct', 'processing', '-infinity');
 INSERT INTO jobq.jobs (queue, status, worker_id) VALUES ('direct', 'processing', repeat('w', 256));
+INSERT INTO jobq.jobs (id, queue) VALUES (0, 'direct');
 INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'processing');
 UPDATE jobq.jobs SET last_heartbeat = 'infinity' WHERE queue = 'direct';
+UPDATE jobq.jobs SET id = -17 WHERE queue = 'direct';
 SELECT count(*) AS duties FROM jobq_tick();
 UPDATE jobq.jobs SET _rescue_indexed = NULL, _lease_timeout = NULL WHERE queue = 'direct' RETURNING status;
 SELECT _rescue_indexed, _lease_timeout FROM jobq.jobs WHERE queue = 'direct';

@@ -215,6 +215,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     check_row(row);
     check_history(row);
     const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
+    if (!is_same(before, row, kJobId)) check_id(row);
     // Up to what the statement left behind, and from there to what follows from that.
     JobState left = row.state();
     if (!keeps_slots(slots_of(before), slots_of(row))) forget_slots(&left.life);

@@ -112,6 +112,7 @@ void complete_row(JobRow *row, bool producer) {
     fill(row);
     check_row(*row);
     if (is_new) check_history(*row);
+    if (is_new) check_id(*row);
     if (is_new) require_own_shard(DatumGetInt64(row->get(kJobId)));
     if (is_new) ask_for_room(*row);
     derive(row, !is_new);

@@ -105,6 +105,15 @@ void check_history(const JobRow &row) {
     if (row.has(kJobWorkerId)) check_name(text_of(row, kJobWorkerId), "worker_id", core::kMaxWorkerBytes, true);
 }
 
+// Elsewhere a number below 1 stands for something else: a job with dependencies, an event, no job at all.
+void check_id(const JobRow &row) {
+    const int64 id = DatumGetInt64(row.get(kJobId));
+    if (id >= 1) return;
+    ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                    errmsg("column \"id\" is out of range: %lld", static_cast<long long>(id)),
+                    errhint("Ids count from 1. Leave it out to take the next one.")));
+}
+
 void check_kept_key(const JobRow &row, JobColumn queue) {
     refuse_kept_key(DatumGetInt64(row.get(kJobId)), text_of(row, queue), text_of(row, kJobUniqueKey));
 }

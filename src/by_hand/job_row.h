@@ -82,6 +82,9 @@ void check_row(const JobRow &row);
 // The same of what jobq itself writes in the course of a job's life.
 void check_history(const JobRow &row);
 
+// 22003 for an id that no job is given: below 1.
+void check_id(const JobRow &row);
+
 // 23505 when a key that outlives its job is the one that a job takes by hand, in the queue that `queue` names.
 void check_kept_key(const JobRow &row, JobColumn queue);
 
