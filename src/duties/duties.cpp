@@ -523,6 +523,8 @@ DutyOutcome promote_due(TimestampTz now, int batch) {
 
 DutyOutcome prune_finished(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
+    // An old snapshot does not show who has come to need a job.
+    if (IsolationUsesXactSnapshot()) return outcome;
     bool more_keys = false;
     change_beside(
         "jobq.kept_keys", [&] { more_keys = prune_kept_keys(now, batch); }, &outcome);
