@@ -10,6 +10,7 @@
 #include "claim/recent_claims.h"
 #include "claim/round_robin.h"
 #include "compat/args.h"
+#include "compat/memory.h"
 #include "job/change_job.h"
 #include "job/transaction_log.h"
 #include "lanes/empty_ranges.h"
@@ -333,7 +334,7 @@ LaneCursors find_cursors(Claim *claim) {
 // call empty is not looked at.
 int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     int room = count * 4, found = 0;
-    auto *split = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * Max(room, 1)));
+    auto *split = room_for<LaneCursor>(static_cast<uint64>(room));
     for (const LaneCursor *lane = *cursors; lane < *cursors + count; lane++) {
         const core::EmptyRanges empty =
             lane->skip_empty_ranges ? read_empty_ranges(claim->epoch, lane->lane) : core::EmptyRanges{};
@@ -344,7 +345,7 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
             [&](const ClaimKey &key) {
                 if (found == room) {
                     room *= 2;
-                    split = static_cast<LaneCursor *>(repalloc(split, sizeof(LaneCursor) * room));
+                    split = static_cast<LaneCursor *>(repalloc_huge(split, sizeof(LaneCursor) * room));
                 }
                 split[found] = *lane;
                 split[found].begin = {INT64_MIN, INT64_MIN, key.priority};

@@ -81,23 +81,34 @@ void note_rows(const Samples &samples, Notes<QueueJobs> *queues) {
     for (uint64 i = 0; i < rows.size(); i++) {
         const std::string_view name = rows[i].text_at(1);
         if (!is_seen(samples, name)) continue;
-        QueueJobs *end = queues->items + queues->count;
-        QueueJobs *found =
-            std::find_if(queues->items, end, [&](const QueueJobs &known) { return known.queue == name; });
-        // It has counters, which know more.
-        if (found != end && found->known[index_of(core::JobStatus::Completed)]) continue;
-        if (found == end) {
-            QueueJobs one = {kept(name), {}, {}};
-            for (const core::JobStatus status :
-                 {core::JobStatus::Pending, core::JobStatus::Scheduled, core::JobStatus::Processing})
-                one.known[index_of(status)] = true;
-            queues->add(one);
-            found = queues->items + queues->count - 1;
-        }
+        QueueJobs one = {kept(name), {}, {}};
+        for (const core::JobStatus status :
+             {core::JobStatus::Pending, core::JobStatus::Scheduled, core::JobStatus::Processing})
+            one.known[index_of(status)] = true;
         core::JobStatus status = core::JobStatus::Pending;
         core::parse_status(rows[i].text_at(2), &status);
-        found->jobs[index_of(status)] = rows[i].int64_at(3);
+        one.jobs[index_of(status)] = rows[i].int64_at(3);
+        queues->add(one);
     }
+}
+
+bool has_counters(const QueueJobs &queue) { return queue.known[index_of(core::JobStatus::Completed)]; }
+
+// By name, each once. Counters know more than rows.
+void put_together(Notes<QueueJobs> *queues) {
+    std::sort(queues->items, queues->items + queues->count, [](const QueueJobs &a, const QueueJobs &b) {
+        return a.queue != b.queue ? a.queue < b.queue : has_counters(a) && !has_counters(b);
+    });
+    int count = 0;
+    for (int i = 0; i < queues->count; i++) {
+        const QueueJobs &one = queues->items[i];
+        QueueJobs *known = count == 0 ? nullptr : &queues->items[count - 1];
+        if (known == nullptr || known->queue != one.queue)
+            queues->items[count++] = one;
+        else if (!has_counters(*known))
+            for (int s = 0; s < core::kJobStatusCount; s++) known->jobs[s] += one.jobs[s];
+    }
+    queues->count = count;
 }
 
 // By name.
@@ -106,8 +117,7 @@ Notes<QueueJobs> count_jobs(const Samples &samples) {
     const CountedQueues counters = read_counters();
     for (int i = 0; counters.known && i < counters.count; i++) note_counter(samples, counters.queues[i], &queues);
     if (!counters.known || !counters.complete) note_rows(samples, &queues);
-    std::sort(queues.items, queues.items + queues.count,
-              [](const QueueJobs &a, const QueueJobs &b) { return a.queue < b.queue; });
+    put_together(&queues);
     return queues;
 }
 
@@ -166,10 +176,11 @@ void add_running(Samples *samples) {
 void add_sleepers(Samples *samples) {
     int queues;
     const QueueSleepers *sleepers = read_sleepers(&queues);
-    for (int i = 0; i < Min(queues, max_queues()); i++) {
+    int left = max_queues();
+    for (int i = 0; i < queues; i++) {
         const std::string_view name = queue_view(sleepers[i].queue);
-        if (is_seen(*samples, name))
-            samples->add(sample_of(core::Family::Waiting, sleepers[i].count).with("queue", name));
+        if (!is_seen(*samples, name) || left-- <= 0) continue;
+        samples->add(sample_of(core::Family::Waiting, sleepers[i].count).with("queue", name));
     }
 }
 
