@@ -8,7 +8,10 @@ const bytes = (value) => Buffer.byteLength(value);
 
 const name = (most) => (value) => typeof value === 'string' && bytes(value) >= 1 && bytes(value) <= most;
 const count = (value) => Number.isInteger(value) && value >= 1 && value <= 1000;
-const seconds = (least) => (value) => typeof value === 'number' && Number.isFinite(value) && value >= least;
+const YEAR = 365 * 86400;
+const seconds = (least) => ({
+    numeric: true, allowed: (value) => typeof value === 'number' && value >= least && value <= YEAR, says: `seconds, from ${least} to ${YEAR}`,
+});
 const list = (element) => (value) => Array.isArray(value) && value.length <= 1000 && value.every(element);
 const flag = (value) => typeof value === 'boolean';
 const int32 = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 31;
@@ -30,11 +33,11 @@ const OPTIONS = {
         allowed: (value) => name(255)(value) && !value.startsWith('backend:'),
         otherwise: () => `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`,
     },
-    heartbeatTimeout: { environment: 'JOBQ_HEARTBEAT_TIMEOUT', numeric: true, allowed: seconds(0.01), says: 'seconds, at least 0.01' },
-    heartbeatInterval: { environment: 'JOBQ_HEARTBEAT_INTERVAL', numeric: true, allowed: seconds(0.001), says: 'seconds, at least 0.001' },
-    waitTimeout: { environment: 'JOBQ_WAIT_TIMEOUT', numeric: true, allowed: seconds(0), says: 'seconds, at least 0', otherwise: () => 30 },
-    pollInterval: { environment: 'JOBQ_POLL_INTERVAL', numeric: true, allowed: seconds(0.001), says: 'seconds, at least 0.001' },
-    grace: { environment: 'JOBQ_GRACE', numeric: true, allowed: seconds(0), says: 'seconds, at least 0', otherwise: () => 25 },
+    heartbeatTimeout: { environment: 'JOBQ_HEARTBEAT_TIMEOUT', ...seconds(0.01) },
+    heartbeatInterval: { environment: 'JOBQ_HEARTBEAT_INTERVAL', ...seconds(0.01) },
+    waitTimeout: { environment: 'JOBQ_WAIT_TIMEOUT', ...seconds(0), otherwise: () => 30 },
+    pollInterval: { environment: 'JOBQ_POLL_INTERVAL', ...seconds(0.01) },
+    grace: { environment: 'JOBQ_GRACE', ...seconds(0), otherwise: () => 25 },
     connection: { allowed: connection, says: 'a URL, a configuration of pg, or a function that returns one', otherwise: () => ({}) },
     heartbeatThread: { allowed: flag, says: 'true or false', otherwise: () => true },
     prepare: { allowed: flag, says: 'true or false', otherwise: () => false },
@@ -65,7 +68,7 @@ export function optionsOfEnvironment(environment = process.env) {
     for (const [option, { environment: variable, numeric }] of Object.entries(OPTIONS)) {
         const text = variable && environment[variable];
         if (!text) continue;
-        found[option] = numeric && Number.isFinite(Number(text)) ? Number(text) : text;
+        found[option] = numeric && /^\d{1,12}(\.\d*)?$/.test(text) ? Number(text) : text;
     }
     return found;
 }

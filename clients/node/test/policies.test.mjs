@@ -45,7 +45,17 @@ test('a wrong option is named, with its value and what is allowed', () => {
 test('the environment', () => {
     assert.deepEqual(optionsOfEnvironment({ JOBQ_QUEUE: '7', JOBQ_SLOTS: '3', JOBQ_GRACE: '0.5', JOBQ_WORKER_ID: '9', JOBQ_BATCH: '' }),
         { queue: '7', slots: 3, grace: 0.5, workerId: '9' });
-    assert.throws(() => checkedOptions({ handlers, ...optionsOfEnvironment({ JOBQ_GRACE: 'soon' }) }), /JOBQ_GRACE.*"soon"/);
+    const wrong = {
+        JOBQ_GRACE: ['soon', ' ', '0x10', '-1', '31536001'], JOBQ_HEARTBEAT_TIMEOUT: ['0.009'], JOBQ_HEARTBEAT_INTERVAL: ['0.009'],
+        JOBQ_POLL_INTERVAL: ['0.009'], JOBQ_WAIT_TIMEOUT: ['1e9'],
+    };
+    for (const [variable, texts] of Object.entries(wrong)) {
+        for (const text of texts) {
+            assert.throws(() => checkedOptions({ handlers, ...optionsOfEnvironment({ [variable]: text }) }),
+                (error) => error instanceof OptionError && error.message.includes(variable), `${variable}: ${text}`);
+        }
+    }
+    assert.equal(checkedOptions({ handlers, ...optionsOfEnvironment({ JOBQ_HEARTBEAT_TIMEOUT: '0.01' }) }).heartbeatTimeout, 0.01);
 });
 
 test('what a handler returns', () => {

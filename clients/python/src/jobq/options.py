@@ -13,6 +13,7 @@ from typing import Any, Mapping, Optional, Sequence
 from .errors import Delay, OptionError
 
 MOST = 1000
+LEAST_SECONDS = {"heartbeat_timeout": 0.01, "heartbeat_interval": 0.01, "wait_timeout": 0.0, "poll_interval": 0.01, "grace": 0.0}
 
 
 def new_worker_id() -> str:
@@ -34,20 +35,10 @@ class Options:
     grace: Delay = 25
 
     def __post_init__(self) -> None:
-        _check_name("queue", self.queue, 63)
-        _check_name("worker_id", self.worker_id, 255)
-        if self.worker_id.startswith("backend:"):
-            raise _wrong("worker_id", self.worker_id, 'not begin with "backend:", which stands for workers without a name')
-        _check_count("slots", self.slots)
-        if self.batch is not None:
-            _check_count("batch", self.batch)
-        for name, least in (("heartbeat_timeout", 0.01), ("heartbeat_interval", 0.01), ("wait_timeout", 0.0),
-                            ("poll_interval", 0.01), ("grace", 0.0)):
-            value = getattr(self, name)
-            if value is not None or name in ("wait_timeout", "grace"):
-                object.__setattr__(self, name, _seconds(name, value, least))
-        _check_list("versions", self.versions, int)
-        _check_list("capabilities", self.capabilities, str)
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value is not None or option.default is not None:
+                object.__setattr__(self, option.name, _checked(option.name, value))
 
     @property
     def most_claimed(self) -> int:
@@ -62,17 +53,38 @@ def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> d
         text = environment.get(f"JOBQ_{option.name.upper()}", "")
         if text == "" or option.name in ("versions", "capabilities"):
             continue
-        if option.name in ("queue", "worker_id"):
-            found[option.name] = text
-        elif option.name in ("slots", "batch"):
-            if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
-                raise _wrong(option.name, text, f"be an integer from 1 to {MOST}")
-            found[option.name] = int(text)
-        else:
-            if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,9})?", text, re.ASCII):
-                raise _wrong(option.name, text, "be a number of seconds")
-            found[option.name] = float(text)
+        try:
+            found[option.name] = _checked(option.name, _of_text(option.name, text))
+        except OptionError as error:
+            raise OptionError(str(error).replace(f'"{option.name}"', f'"{option.name}" (JOBQ_{option.name.upper()})', 1)) from None
     return found
+
+
+def _of_text(name: str, text: str) -> Any:
+    if name in ("queue", "worker_id"):
+        return text
+    if name in ("slots", "batch"):
+        if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
+            raise _wrong(name, text, f"be an integer from 1 to {MOST}")
+        return int(text)
+    if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,9})?", text, re.ASCII):
+        raise _wrong(name, text, "be a number of seconds")
+    return float(text)
+
+
+def _checked(name: str, value: Any) -> Any:
+    """As the worker has it."""
+    if name in LEAST_SECONDS:
+        return _seconds(name, value, LEAST_SECONDS[name])
+    if name in ("slots", "batch"):
+        _check_count(name, value)
+    elif name in ("versions", "capabilities"):
+        _check_list(name, value, int if name == "versions" else str)
+    else:
+        _check_name(name, value, 63 if name == "queue" else 255)
+        if name == "worker_id" and value.startswith("backend:"):
+            raise _wrong(name, value, 'not begin with "backend:", which stands for workers without a name')
+    return value
 
 
 def _wrong(name: str, value: object, rule: str) -> OptionError:
