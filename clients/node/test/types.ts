@@ -33,6 +33,26 @@ async function kit(client: pg.Client): Promise<void> {
     console.log(outcome, result, status);
 }
 
+class NoSuchAddress extends Fail {
+    override readonly retry = false;
+    override name = 'NoSuchAddress';
+    override cause = 'a typo';
+    constructor(address: string) { super(`no such address: ${address}`); }
+}
+class Busy extends Snooze {
+    override readonly delay = '1 min';
+    constructor() { super('1 min'); }
+}
+class Loud extends Worker {
+    starts = 0;
+    override async start(): Promise<void> { this.starts += 1; await super.start(); }
+    override stop(): Promise<boolean> { return super.stop(); }
+}
+
+// @ts-expect-error the worker has a part of this name
+class Clashing extends Worker { log = 1; }
+// @ts-expect-error it says nothing
+void new Release('later');
 // @ts-expect-error there is no such option
 void new Worker({ handlers: { resize }, slot: 1 });
 // @ts-expect-error handlers are wanted
@@ -43,4 +63,4 @@ const wrong = (job: Job) => job.nmae;
 const untyped: Handler<{ n: number }> = (job) => job.payload.m;
 // @ts-expect-error a delay is wanted
 void new Snooze();
-void [new Fail('m', { retry: false }).retry, new Release(), new Cancelled('lost').reason, produce, kit, wrong, untyped];
+void [new Fail('m', { retry: false }).retry, new Release(), new Cancelled('lost').reason, produce, kit, wrong, untyped, NoSuchAddress, Busy, Loud, Clashing];

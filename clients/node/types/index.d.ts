@@ -95,6 +95,14 @@ export interface WorkerOptions {
 }
 
 export declare class Worker {
+    // Its parts, whose names a class that extends it must not use.
+    private options;
+    private log;
+    private heartbeats;
+    private reports;
+    private hand;
+    private slotConnections;
+    private claims;
     constructor(options: WorkerOptions);
     readonly id: string;
     /** Resolves with whether everything was reported when the worker has stopped; rejects with what has ended it. */
@@ -120,7 +128,9 @@ export declare class Snooze extends Error {
     constructor(delay: Interval);
     readonly delay: Interval;
 }
-export declare class Release extends Error {}
+export declare class Release extends Error {
+    constructor();
+}
 export declare class Cancelled extends Error {
     constructor(reason: Reason);
     readonly reason: Reason;
