@@ -12,6 +12,7 @@ export class Attempt {
     progressNumber = 0;
     client = undefined;     // a promise of the connection of its slot
     connected = undefined;  // that connection
+    abandoned = false;      // the handler had not ended when the grace was over
     freed = false;          // its slot is another one's
     exclusive = undefined;  // when the last of the handler's transactions has ended
     lost = false;           // its report has found that the lease is

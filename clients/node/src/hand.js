@@ -1,5 +1,5 @@
 // The jobs that a worker has in hand: claimed, and not reported yet. Where claims, handlers, heartbeats and reports meet. No server.
-import { ofError, ofReturn, release } from './outcome.js';
+import { nothing, ofError, ofReturn, release } from './outcome.js';
 import { Attempt } from './attempt.js';
 import { nameOf } from './logger.js';
 
@@ -92,8 +92,10 @@ export class Hand {
 
     /** The handler goes on, whoever listens: its job is given back. */
     abandon(attempt) {
+        attempt.abandoned = true;
         if (attempt.over) {
-            this.#forget([attempt]);
+            attempt.outcome = nothing(attempt.state);
+            this.#answered([attempt]);
             return;
         }
         attempt.outcome = release();

@@ -47,8 +47,9 @@ export class HeartbeatPort {
     async close() {
         if (!this.#thread || this.#dead) return;
         await this.#call('close').catch(() => {});
-        this.#dead = new Error('closed');
+        this.#dead = new Error('the worker has ended');
         await this.#thread.terminate();
+        this.#rejectAll(this.#dead);
     }
 
     #call(name, ...values) {
@@ -78,8 +79,12 @@ export class HeartbeatPort {
     #end(error) {
         if (this.#dead) return;
         this.#dead = error;
+        this.#rejectAll(error);
+        this.died(error);
+    }
+
+    #rejectAll(error) {
         for (const { reject } of this.#calls.values()) reject(error);
         this.#calls.clear();
-        this.died(error);
     }
 }

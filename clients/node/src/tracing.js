@@ -79,11 +79,12 @@ export function processing(row, { workerId, traceAsChild }, work) {
 
 const OUTCOMES = { complete: 'completed', fail: 'failed', snooze: 'snoozed', release: 'released' };
 
-/** What the attempt has come to. */
-export function ended(span, { what, text, error, cancelled }) {
+/** What the attempt has come to. wrong: what of the worker is an error, though its outcome is none. */
+export function ended(span, { what, text, error, cancelled }, wrong = '') {
     if (!span) return;
     span.setAttribute('jobq.outcome', cancelled ? 'cancelled' : OUTCOMES[what] ?? text);
     if (what === 'fail' && !cancelled) fail(span, error ?? new Error(text));
+    else if (wrong) span.setStatus({ code: openTelemetry.SpanStatusCode.ERROR, message: wrong });
     span.end();
 }
 

@@ -62,7 +62,8 @@ export class Worker {
             slots: options.slots, log, heartbeats: this.heartbeats, reports: this.reports,
             away: () => this.claims.away, run: (attempt) => this.#handle(attempt), every: (row) => this.#every(row),
         });
-        this.hand.settled = ({ span, outcome, lost }) => ended(span, lost ? { what: 'nothing', text: 'lost' } : outcome);
+        this.hand.settled = ({ span, outcome, lost, abandoned }) =>
+            ended(span, lost ? { what: 'nothing', text: 'lost' } : outcome, abandoned ? 'the handler had not ended when the grace was over' : '');
         this.slotConnections = new SlotConnections({ connection: options.connection, applicationName, log });
         this.hand.host = this.#host();
         this.claims = new Claims({ options, hand: this.hand, configuration, log });
@@ -182,6 +183,7 @@ export class Worker {
         await within(LAST_REPORTS, over);
         await this.#close();
         const left = this.hand.attempts;
+        for (const { span } of left) ended(span, { what: 'nothing', text: 'uncertain' }, 'the worker ended before the report had arrived');
         if (left.length) this.log.error(`not reported: ${left.map(({ row }) => `job ${row.id} of kind ${row.kind}`).join(', ')}`);
         this.log.info('stopped');
         if (this.#error) this.#settle.reject(this.#error);

@@ -117,3 +117,41 @@ test('each attempt has a span: a failure with its exception, and what else an at
     assert.deepEqual([failed.status, failed.attributes['error.type'], failed.events[0].attributes['exception.message']],
         [{ code: SpanStatusCode.ERROR, message: 'too far' }, 'RangeError', 'too far']);
 });
+
+test('who is given up at the end of the grace has a span with an error, whatever has become of the job', async () => {
+    const { open, opened } = gate();
+    const handlers = {
+        deaf: () => opened,
+        completed: async (job) => { await job.completing(() => 1); await opened; },
+    };
+    const ids = [await enqueue(pool, 'given up', {}, { kind: 'deaf' }), await enqueue(pool, 'given up', {}, { kind: 'completed' })];
+    await working({ queue: 'given up', handlers, slots: 2 }, async (worker) => {
+        await reaches(database, ids[1], 'completed');
+        await becomesTrue(() => worker.hand.running.length === 2 && worker.hand.attempts.some(({ over }) => over));
+        await worker.stop();
+    });
+    open();
+    await becomesTrue(() => named('process given up').length === 2);
+    const told = named('process given up').map(({ attributes, status }) => [attributes['jobq.kind'], attributes['jobq.outcome'], status]).sort();
+    const status = { code: SpanStatusCode.ERROR, message: 'the handler had not ended when the grace was over' };
+    assert.deepEqual(told, [['completed', 'completed', status], ['deaf', 'released', status]]);
+    assert.equal(await database.value('SELECT status::text FROM jobq.jobs WHERE id = $1', [ids[0]]), 'pending');
+});
+
+test('what could not be reported has a span with an error', async () => {
+    const id = await enqueue(pool, 'unreported', {}, { kind: 'a' });
+    const { open, opened } = gate();
+    await working({ queue: 'unreported', handlers: { a: () => opened } }, async (worker) => {
+        await becomesTrue(() => worker.hand.running.length === 1);
+        const holder = await database.client();
+        await holder.query('BEGIN');
+        await holder.query('SELECT FROM jobq.jobs WHERE id = $1 FOR UPDATE', [id]);
+        open();
+        await becomesTrue(() => worker.hand.running.length === 0);
+        assert.equal(await worker.stop(), false);
+        await holder.query('ROLLBACK');
+    });
+    const [span] = named('process unreported');
+    assert.deepEqual([span.attributes['jobq.outcome'], span.status],
+        ['uncertain', { code: SpanStatusCode.ERROR, message: 'the worker ended before the report had arrived' }]);
+});
