@@ -23,6 +23,9 @@ export const FAIL = 'SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::inte
 export const SNOOZE = 'SELECT jobq_snooze($1::bigint, $3::interval, $2::bigint) AS snoozed';
 export const RELEASE_MANY = 'SELECT * FROM jobq_release_many($1::bigint[], $2::bigint[])';
 export const HEARTBEAT = 'SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::jsonb) AS state';
+// Not longer than so for a transaction that is open: heartbeats of others are behind it. Of this statement alone.
+export const HEARTBEAT_BRIEFLY = `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
+    SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) AS state FROM briefly`;
 export const HEARTBEAT_MANY = 'SELECT * FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])';
 export const WAKE = 'SELECT jobq_wake($1::text)';
 
@@ -33,6 +36,10 @@ export const AWAIT = 'SELECT * FROM jobq_await($1::bigint, $2::bigint, $3::text,
 export const AWAIT_JOBS = 'SELECT * FROM jobq_await_jobs($1::bigint, $2::bigint, $3::bigint[], $4::text, $5::text, $6::interval)';
 export const SPAWN = 'SELECT * FROM jobq_spawn($1::bigint, $2::bigint, $3::text, $4::jsonb)';
 
+// jobq_tick(now) gives jobs back to workers when what they wait for is due by then, but they ask by the server's clock.
+export const SLEEPERS = 'SELECT EXISTS (SELECT FROM jobq.jobs WHERE _due AND run_at <= $1::timestamptz AND _steps IS NOT NULL) AS found';
+export const WAKE_SLEEPERS = `UPDATE jobq.steps SET until = clock_timestamp()
+    WHERE state = 'waiting' AND until > clock_timestamp() AND until <= $1::timestamptz`;
 export const TICK = 'SELECT * FROM jobq_tick($1::timestamptz)';
 
 const filter = (options) => [options.kinds, options.versions, options.capabilities];

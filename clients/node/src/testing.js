@@ -4,8 +4,8 @@ import { configurationOf, connect, sqlstate } from './connection.js';
 import { Job } from './job.js';
 import { failed, ofError, ofReturn } from './outcome.js';
 import {
-    AWAIT, AWAIT_JOBS, CLAIM, COMPLETE_MANY, COMPLETE_MUST_HOLD, FAIL, HEARTBEAT, RELEASE_MANY, SLEEP, SNOOZE, SPAWN, STEP, STEP_DONE,
-    TICK, claimValues,
+    AWAIT, AWAIT_JOBS, CLAIM, COMPLETE_MANY, COMPLETE_MUST_HOLD, FAIL, HEARTBEAT, RELEASE_MANY, SLEEP, SLEEPERS, SNOOZE, SPAWN, STEP,
+    STEP_DONE, TICK, WAKE_SLEEPERS, claimValues,
 } from './statements.js';
 import { toInterval, toJson, toTime, types } from './values.js';
 
@@ -18,7 +18,7 @@ const WITHIN = {
 
 /**
  * Runs the jobs of a queue one by one until none is claimable: [{id, kind, attempt, outcome, result, error}]. Inside a transaction
- * of the caller's all of it is part of that. now: jobs and retries that are due by then run too.
+ * of the caller's all of it is part of that. now: jobs, retries, sleeps and timeouts of waits that are due by then run too.
  */
 export async function drain(client, handlers, { queue = 'default', workerId = 'drain', versions, capabilities, now, limit = MANY } = {}) {
     const options = { queue, workerId, versions, capabilities, kinds: Object.keys(handlers), heartbeatTimeout: 86400 };
@@ -33,10 +33,16 @@ export async function drain(client, handlers, { queue = 'default', workerId = 'd
         } else if (now === undefined || ticked) {
             return ran;
         } else {
-            await kit.ask(TICK, [toTime(now)]);
+            await setClock(kit, toTime(now));
             ticked = true;
         }
     }
+}
+
+async function setClock(kit, now) {
+    const [{ found }] = await kit.ask(SLEEPERS, [now]);
+    if (found) await kit.ask(WAKE_SLEEPERS, [now]);
+    await kit.ask(TICK, [now]);
 }
 
 /**

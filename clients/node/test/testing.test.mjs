@@ -73,6 +73,29 @@ test('drain: the fake clock runs what is due by then, retries too, and nothing l
     await client.query('ROLLBACK');
 });
 
+test('drain: the fake clock reaches sleeps and the timeouts of waits', async () => {
+    await client.query('BEGIN');
+    const never = await enqueue(client, 'nobody serves it');
+    for (const kind of ['until', 'delay', 'signal', 'jobs', 'month']) await enqueue(client, 'sleepers', {}, { kind });
+    const hours = (count) => new Date(Date.now() + count * 3600_000);
+    const tomorrow = hours(24);
+    const handlers = {
+        until: (job) => job.sleep('tomorrow', tomorrow),
+        delay: (job) => job.sleep('a day', '1 day'),
+        async signal(job) { return (await job.waitFor('delivered', { timeout: '1 day' })).state; },
+        async jobs(job) { return (await job.waitForJobs([never], 'all', { timeout: '1 day' })).state; },
+        month: (job) => job.sleep('a month', '30 days'),
+    };
+    const names = (ran) => ran.map(({ kind, outcome, result }) => `${kind} ${outcome} ${result}`).sort();
+    const waiting = ['delay waiting undefined', 'jobs waiting undefined', 'month waiting undefined', 'signal waiting undefined',
+        'until waiting undefined'];
+    assert.deepEqual(names(await drain(client, handlers, { queue: 'sleepers', now: hours(23) })), waiting);
+    assert.deepEqual(names(await drain(client, handlers, { queue: 'sleepers', now: hours(48) })),
+        ['delay completed undefined', 'jobs completed timeout', 'signal completed timeout', 'until completed undefined']);
+    assert.deepEqual(names(await drain(client, handlers, { queue: 'sleepers', now: hours(24 * 60) })), ['month completed undefined']);
+    await client.query('ROLLBACK');
+});
+
 test('drain: a job that comes again for ever is an error', async () => {
     await client.query('BEGIN');
     await enqueue(client, 'endless', {}, { kind: 'again' });

@@ -18,7 +18,10 @@ export declare function drain(client: ClientBase, handlers: Record<string, Handl
     workerId?: string;
     versions?: number[];
     capabilities?: string[];
-    /** The fake clock: jobs and retries that are due by then run too. Wants what an operator may. */
+    /**
+     * The fake clock: jobs, retries, sleeps and timeouts of waits that are due by then run too. Wants what an operator may; where jobs
+     * sleep or wait until then, what the owner of jobq may.
+     */
     now?: Time;
     /** Attempts after which it ends with an error; default: 10,000. */
     limit?: number;

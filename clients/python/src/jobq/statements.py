@@ -20,11 +20,14 @@ WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s:
 WAKE = "SELECT jobq_wake(%s::text)"
 
 HEARTBEAT = "SELECT jobq_heartbeat(%s::bigint, %s::bigint, %s::jsonb)"
+_BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"   # of this statement alone
+HEARTBEAT_BRIEFLY = f"{_BRIEFLY} SELECT jobq_heartbeat(%s::bigint, %s::bigint, NULL) FROM briefly"
 HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many(%s::bigint[], %s::bigint[])"
 COMPLETE_MANY = "SELECT job_id, completed FROM jobq_complete_many(%s::bigint[], %s::bigint[], %s::jsonb[])"
 COMPLETE_HELD = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb, must_hold => true)"
 FAIL = "SELECT jobq_fail(%s::bigint, %s::bigint, %s::text, %s::interval, %s::boolean)::text"
 RELEASE_MANY = "SELECT job_id, released FROM jobq_release_many(%s::bigint[], %s::bigint[])"
+RELEASE_BRIEFLY = f"{_BRIEFLY} SELECT (jobq_release_many(%s::bigint[], %s::bigint[])).released FROM briefly"
 SNOOZE = "SELECT jobq_snooze(%s::bigint, %s::interval, %s::bigint)"
 
 STEP = "SELECT state, result FROM jobq_step(%s::bigint, %s::bigint, %s::text)"
@@ -34,6 +37,10 @@ AWAIT = "SELECT state, payload FROM jobq_await(%s::bigint, %s::bigint, %s::text,
 AWAIT_JOBS = "SELECT state, results FROM jobq_await_jobs(%s::bigint, %s::bigint, %s::bigint[], %s::text, %s::text, %s::interval)"
 SPAWN = "SELECT state, job_ids FROM jobq_spawn(%s::bigint, %s::bigint, %s::text, %s::jsonb)"
 
+# jobq_tick(now) gives jobs back to workers when what they wait for is due by then, but they ask by the server's clock.
+SLEEPERS = "SELECT EXISTS (SELECT FROM jobq.jobs WHERE _due AND run_at <= %s::timestamptz AND _steps IS NOT NULL)"
+WAKE_SLEEPERS = """UPDATE jobq.steps SET until = clock_timestamp()
+    WHERE state = 'waiting' AND until > clock_timestamp() AND until <= %s::timestamptz RETURNING job_id"""
 TICK = "SELECT count(*) FROM jobq_tick(%s::timestamptz)"
 
 _INTERVALS = frozenset(("unique_for", "heartbeat_timeout", "max_runtime"))

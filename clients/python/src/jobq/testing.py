@@ -56,7 +56,7 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
     """Claims and runs the jobs of the queue one by one, here, until none of these kinds is claimable; also those that handlers
     enqueue meanwhile. Works inside a transaction of the caller's, on jobs that it has enqueued and not committed.
 
-    now is the clock: jobs and retries that are due by then run too. Of a connection that is not psycopg's own (Django's,
+    now is the clock: jobs, retries, sleeps and timeouts of waits that are due by then run too. Of a connection that is not psycopg's own (Django's,
     SQLAlchemy's) handlers get none: they use the ORM's."""
     worker = Options(queue=queue, **options)
     if now is not None and now.tzinfo is None:
@@ -65,8 +65,8 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
     ended: List[Ended] = []
     while len(ended) < most:
         row = _claim(connection, worker, sorted(handlers))
-        if row is None and now is not None and _due(connection, queue, sorted(handlers), now):
-            run_on(connection, statements.TICK, [now])
+        if row is None and now is not None:
+            _set_clock(connection, now)
             row = _claim(connection, worker, sorted(handlers))
         if row is None:
             return ended
@@ -173,9 +173,10 @@ def _claim(connection: Any, worker: Options, kinds: List[str]) -> Optional[state
     return row
 
 
-def _due(connection: Any, queue: str, kinds: List[str], now: datetime) -> bool:
-    return bool(run_on(connection, """SELECT EXISTS (SELECT FROM jobq.jobs WHERE queue = %s::text AND kind = ANY (%s::text[])
-        AND status = 'scheduled' AND run_at <= %s::timestamptz)""", [queue, kinds, now])[0][0])
+def _set_clock(connection: Any, now: datetime) -> None:
+    if run_on(connection, statements.SLEEPERS, [now])[0][0]:
+        run_on(connection, statements.WAKE_SLEEPERS, [now])
+    run_on(connection, statements.TICK, [now])
 
 
 def _run(handler: Handler, job: Job, raw: Optional[psycopg.Connection[Any]]) -> "tuple[outcome.Outcome, Any]":
