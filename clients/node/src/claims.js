@@ -1,16 +1,16 @@
 // The claims of a worker: one connection that claims, completes on the way, and sleeps in the server while there is nothing to do.
 import { Connection, isAgain, isBroken, isLostLease } from './connection.js';
 import { CLAIM, COMPLETE_AND_CLAIM, WAIT, claimValues, leasesOf, resultsOf, waitValues } from './statements.js';
-import { sleep } from './timing.js';
+import { pauseAfter, sleep } from './timing.js';
 
 const FIRST_POLL = 0.05;
-const AGAIN = 0.1;
 
 export class Claims {
     away = false;       // it waits for jobs or for a connection: what has ended is reported over the other one
     over = null;        // when no claim is made any more
     #stopping = new AbortController();
     #wait;
+    #collisions = 0;    // since a statement has worked
     #lost = [];         // ids, of the warning of jobq_complete_and_claim
 
     /** hand: what the worker has in hand (hand.js). */
@@ -73,6 +73,7 @@ export class Claims {
         } catch (error) {
             return this.#failed(error, done);
         }
+        this.#collisions = 0;
         for (const attempt of done.filter(({ row }) => this.#lost.includes(row.id))) this.hand.lost(attempt);
         this.hand.claimed(rows, done, this.#stopping.signal.aborted);
         return rows;
@@ -83,8 +84,18 @@ export class Claims {
         // Which of the results is refused, or whether it is the claim, turns out one by one.
         for (const { outcome } of done) isBroken(error) ? (outcome.sent = true) : (outcome.alone = !isAgain(error));
         this.hand.report(done);
-        if (isBroken(error)) await this.#absent(() => this.#reconnect());
-        else if (isAgain(error)) await sleep(AGAIN, this.#stopping.signal);
+        if (isAgain(error)) await this.#absent(() => this.#again(error));
+    }
+
+    // What has broken pauses where it connects, what has collided here.
+    async #again(error) {
+        if (isBroken(error)) {
+            await this.#reconnect();
+            return;
+        }
+        this.log.warn(`claims collide with others, trying again: ${error.message}`);
+        this.#collisions += 1;
+        await sleep(pauseAfter(this.#collisions), this.#stopping.signal);
     }
 
     async #reconnect() {
@@ -113,7 +124,7 @@ export class Claims {
             await this.connection.query(WAIT, waitValues(this.options, this.#wait), this.#wait);
         } catch (error) {
             if (!isAgain(error)) throw error;
-            if (isBroken(error)) await this.#reconnect();
+            await this.#again(error);
         }
     }
 

@@ -17,7 +17,7 @@ export function isBroken(error) {
 }
 
 /** The same statement may well work a moment later. */
-export const isAgain = (error) => isBroken(error) || ['40001', '40P01'].includes(sqlstate(error));
+export const isAgain = (error) => isBroken(error) || ['40001', '40P01', '55P03'].includes(sqlstate(error));
 
 export const isLostLease = (error) => sqlstate(error) === 'JQ001';
 

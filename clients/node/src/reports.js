@@ -3,11 +3,11 @@
 import { isAgain, isBroken } from './connection.js';
 import { nameOf } from './logger.js';
 import { failed, isFinished } from './outcome.js';
-import { COMPLETE_MANY, FAIL, HEARTBEAT, RELEASE_MANY, SNOOZE, leasesOf, resultsOf } from './statements.js';
-import { sleep } from './timing.js';
+import { COMPLETE_MANY, FAIL, HEARTBEAT, HEARTBEAT_BRIEFLY, RELEASE_MANY, SNOOZE, leasesOf, resultsOf } from './statements.js';
+import { pauseAfter, sleep } from './timing.js';
 import { toInterval } from './values.js';
 
-const AGAIN = 0.1;
+const LONGEST_PAUSE = 1;   // seconds: the last reports have four
 
 // Reports that have a statement for many: its text and values, and the column of its answer.
 const TOGETHER = {
@@ -35,9 +35,9 @@ export class Reports {
         this.#ended.abort();
     }
 
-    /** What a heartbeat says of an attempt now: asked until there is an answer. */
+    /** What a heartbeat says of an attempt now: asked until there is an answer, so briefly that others do not wait for it. */
     async verify(attempt) {
-        const [{ state }] = await this.#patiently(() => this.query(HEARTBEAT, [attempt.row.id, attempt.row.lease, null]));
+        const [{ state }] = await this.#patiently(() => this.query(HEARTBEAT_BRIEFLY, [attempt.row.id, attempt.row.lease]));
         return state;
     }
 
@@ -47,19 +47,24 @@ export class Reports {
     }
 
     async #patiently(work) {
-        for (;;) {
+        for (let failures = 1; ; failures += 1) {
             try {
                 return await work();
             } catch (error) {
                 if (!isAgain(error) || this.#ended.signal.aborted) throw error;
-                await sleep(AGAIN, this.#ended.signal);
+                await this.#pause(failures);
             }
         }
+    }
+
+    #pause(failures) {
+        return sleep(Math.min(pauseAfter(failures), LONGEST_PAUSE), this.#ended.signal);
     }
 
     async #deliver() {
         if (this.#busy) return;
         this.#busy = true;
+        let failures = 0;
         while (this.#waiting.length && !this.#ended.signal.aborted) {
             // What ends in the same moment goes along.
             await new Promise(setImmediate);
@@ -67,10 +72,13 @@ export class Reports {
             const left = new Set(taken);
             try {
                 await this.#round(taken, left);
+                failures = 0;
             } catch (error) {
+                failures += 1;
+                if (!isBroken(error)) this.log.warn(`reports collide with others, trying again: ${error.message}`);
                 for (const attempt of left) attempt.outcome.sent ||= isBroken(error);
                 this.#waiting.unshift(...left);
-                await sleep(AGAIN, this.#ended.signal);
+                await this.#pause(failures);
             }
         }
         this.#busy = false;

@@ -29,9 +29,12 @@ class OptionsTest(unittest.TestCase):
     def test_environment(self):
         found = options_of_environment({"JOBQ_QUEUE": "q", "JOBQ_SLOTS": "3", "JOBQ_GRACE": "1.5", "JOBQ_BATCH": "", "SLOTS": "9"})
         self.assertEqual(found, {"queue": "q", "slots": 3, "grace": 1.5})
-        for name, text in (("SLOTS", "many"), ("SLOTS", "1e3"), ("GRACE", "soon"), ("GRACE", "-1"), ("GRACE", "nan")):
-            with self.subTest(name=name, text=text), self.assertRaisesRegex(OptionError, f'"{name.lower()}"'):
+        for name, text in (("SLOTS", "many"), ("SLOTS", "1e3"), ("SLOTS", "0"), ("GRACE", "soon"), ("GRACE", "-1"), ("GRACE", "nan"),
+                           ("GRACE", "31536001"), ("HEARTBEAT_TIMEOUT", "0.009"), ("HEARTBEAT_INTERVAL", "0"),
+                           ("POLL_INTERVAL", "0.0099"), ("QUEUE", "x" * 64), ("WORKER_ID", "backend:7")):
+            with self.subTest(name=name, text=text), self.assertRaisesRegex(OptionError, rf'"{name.lower()}" \(JOBQ_{name}\)'):
                 options_of_environment({f"JOBQ_{name}": text})
+        self.assertEqual(options_of_environment({"JOBQ_HEARTBEAT_TIMEOUT": "0.01"}), {"heartbeat_timeout": 0.01})
 
     def test_batch_is_never_more_than_slots(self):
         self.assertEqual(Options(slots=4, batch=9).most_claimed, 4)
@@ -156,6 +159,31 @@ class LineTest(unittest.TestCase):
         with self.assertLogs("jobq", "WARNING") as logs, self.assertRaises(core.Broken):
             self.line.open()
         self.assertIn("keeper of passwords", logs.output[0])
+
+
+class ClaimTest(unittest.TestCase):
+    def test_pauses_while_it_collides_and_goes_on(self):
+        """Whatever it was about: a claim, completions on the way, a wait."""
+        made = core.Core(Options(slots=2), ["x"], "", {}, lambda row: None, lambda job: None)
+        rests, sent = [], []
+        made.hand.rest = rests.append
+
+        def refuse(statement, parameters):
+            sent.append(statement)
+            if statement == statements.CLAIM and len(sent) > 8:
+                if len(sent) > 12:
+                    made.hand.stop()
+                return []
+            raise psycopg.errors.SerializationFailure() if len(sent) < 12 else psycopg.errors.DeadlockDetected()
+
+        serialization, deadlock = psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected
+        with unittest.mock.patch.object(serialization, "sqlstate", "40001"), unittest.mock.patch.object(deadlock, "sqlstate", "40P01"), \
+                unittest.mock.patch.object(made._claims, "all", refuse), self.assertLogs("jobq", "WARNING"):
+            made._claim_until_stopped()
+        self.assertIn(statements.WAIT, sent)
+        self.assertEqual(len(rests), sum(statement == statements.WAIT for statement in sent) + 8)
+        self.assertLessEqual(rests[0], 0.1)
+        self.assertTrue(2.5 <= rests[7] <= 5, rests)
 
 
 class TracingTest(unittest.TestCase):
@@ -286,6 +314,24 @@ class HandTest(unittest.TestCase):
         first.set_progress(1)
         self.pass_time(20)
         self.assertEqual(self.hand.next_beat().jobs, [second])
+
+    def test_what_has_collided_is_sent_again_behind_a_pause_that_nothing_else_waits_for(self):
+        first, second = self.claimed(1, 2)
+        failed, paused = Outcome(FAIL, "no"), []
+        self.hand.ended(first, failed)
+        for collisions in range(1, 9):
+            [(job, outcome)] = self.hand.next_beat().reports
+            self.assertIs(job, first)
+            self.hand.collided([(job, outcome)])
+            paused.append(self.hand._until(self.now, None))
+            self.assertLessEqual(0.05, paused[-1])
+            if collisions == 8:
+                break
+            self.pass_time(paused[-1])
+        self.assertLessEqual(paused[0], 0.1)
+        self.assertTrue(0.5 <= paused[-1] <= 1, paused)
+        self.hand.ended(second, failed)
+        self.assertEqual([job for job, _ in self.hand.next_beat().reports], [second])
 
     def test_a_job_may_come_twice(self):
         first, = self.claimed(1)

@@ -331,6 +331,34 @@ class DrainTest(Base):
         with self.assertRaisesRegex(jobq.OptionError, "now"):
             drain(self.connection, handlers, self.queue, now=dt.datetime.now())
 
+    def test_the_fake_clock_reaches_sleeps_and_timeouts(self):
+        now = dt.datetime.now(dt.timezone.utc)
+
+        def handler(job):
+            if job.payload == "until":
+                job.sleep("tomorrow", until=now + dt.timedelta(days=1))
+            elif job.payload == "delay":
+                job.sleep("a day", 86400)
+            elif job.payload == "signal":
+                self.assertFalse(job.wait_for("delivered", timeout=86400))
+            elif job.payload == "jobs":
+                self.assertFalse(job.wait_for_jobs([never], "all", timeout=86400))
+            else:
+                job.sleep("a month", 30 * 86400)
+            return job.payload
+
+        payloads = ["until", "delay", "signal", "jobs", "month"]
+        with psycopg.connect() as connection:
+            never = jobq.enqueue(connection, f"{self.queue} never")
+            jobq.enqueue_many(connection, self.queue, payloads, kind="x")
+            drained = drain(connection, {"x": handler}, self.queue, now=now + dt.timedelta(hours=23))
+            self.assertEqual([one.status for one in drained], ["waiting"] * 5)
+            drained = drain(connection, {"x": handler}, self.queue, now=now + dt.timedelta(days=2))
+            self.assertEqual(sorted((one.status, one.result) for one in drained), sorted(("completed", one) for one in payloads[:4]))
+            drained = drain(connection, {"x": handler}, self.queue, now=now + dt.timedelta(days=60))
+            self.assertEqual([(one.status, one.result) for one in drained], [("completed", "month")])
+            connection.rollback()
+
     def test_steps(self):
         done = []
 
@@ -455,6 +483,53 @@ class WorkerTest(Base):
         gate.set()
         for job in jobs:
             self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+
+    def test_a_transaction_that_the_handler_leaves_open_keeps_no_heartbeat_of_others(self):
+        left, gate = [], threading.Event()
+
+        def leaves(job):
+            connection = psycopg.connect()
+            connection.execute("INSERT INTO notes VALUES (%s, 'left open')", (job.id,))
+            job.complete_in(connection, {"n": 1})
+            left.append(connection)
+
+        last_heartbeat = "SELECT last_heartbeat FROM jobq.jobs WHERE id = %s"
+        self.start({"leaves": leaves, "waits": lambda job: gate.wait(LIMIT), "quick": lambda job: 1}, slots=3, heartbeat_interval=0.1)
+        self.addCleanup(lambda: [connection.close() for connection in left])
+        jobs = [jobq.enqueue(self.connection, self.queue, kind=kind) for kind in ("leaves", "waits")]
+        with self.assertLogs("jobq", "WARNING") as logs:
+            deadline = time.monotonic() + LIMIT
+            while sum("collide" in line for line in logs.output) < 2:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+        for _ in range(3):
+            self.becomes(True, "SELECT last_heartbeat > %s FROM jobq.jobs WHERE id = %s", self.value(last_heartbeat, jobs[1]), jobs[1])
+        quick = jobq.enqueue(self.connection, self.queue, kind="quick")   # nor a report
+        self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", quick)
+        self.assertEqual(self.status(jobs[0]), "processing")
+        left[0].commit()
+        gate.set()
+        for job in jobs:
+            self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+
+    def test_a_transaction_that_is_open_at_the_end_of_the_grace_does_not_keep_the_worker(self):
+        left, completed = [], threading.Event()
+
+        def leaves(job):
+            left.append(psycopg.connect())
+            job.complete_in(left[0])
+            completed.set()
+            ended.wait(LIMIT)
+
+        ended = threading.Event()
+        self.addCleanup(lambda: [connection.close() for connection in left])
+        self.addCleanup(ended.set)
+        worker = self.start({"x": leaves}, grace=0)
+        jobq.enqueue(self.connection, self.queue, kind="x")
+        self.assertTrue(completed.wait(LIMIT))
+        worker.stop()
+        self.assertTrue(worker.join(LIMIT))
+        self.assertFalse(worker._core.clean)
 
     def test_a_cancelled_run_stops_the_worker(self):
         async def main():

@@ -17,6 +17,7 @@ DEFAULTS: Dict[str, Any] = {
     "keepalives_count": 3, "tcp_user_timeout": 30000,
 }
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+LONGEST_OF_REPORTS = 1.0   # behind a collision: the last reports have some five seconds
 NEW_CONNECTION_CLASSES = ("08", "53", "57", "58")
 AGAIN = ("40001", "40P01", "55P03")
 READ_ONLY = "25006"
@@ -61,6 +62,11 @@ class Pause:
 
     def reset(self) -> None:
         self.next = FIRST_PAUSE
+
+
+def pause_of_report(collisions: int) -> float:
+    """How long a report waits that has collided with somebody's transaction so many times."""
+    return min(FIRST_PAUSE * 2.0 ** min(collisions - 1, 10), LONGEST_OF_REPORTS) * random.uniform(0.5, 1.0)
 
 
 Connection = TypeVar("Connection")

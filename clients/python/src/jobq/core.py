@@ -121,6 +121,12 @@ class Core:
             except Broken:
                 self.hand.disconnected()
                 self._claims.reconnect()
+            except psycopg.Error as error:
+                if not connect.is_again(error):
+                    raise
+                log.warning("%s: claims collide with others, trying again: %s", self.options.worker_id, error)
+                self.hand.disconnected()   # what has ended meanwhile is reported by the other thread
+                self.hand.rest(self._claims.pause.take())
 
     def _claim(self, completions: List[Report], room: int) -> bool:
         parameters = statements.claim_parameters(self.options, self.kinds, room)
@@ -132,10 +138,11 @@ class Core:
             self.hand.not_reported(completions, uncertain=True)
             raise
         except psycopg.Error as error:
-            if not completions and not connect.is_again(error):
-                raise
+            again = connect.is_again(error)
             # Which of them is refused, or whether it is the claim, turns out one by one.
-            self.hand.not_reported(completions, alone=not connect.is_again(error))
+            self.hand.not_reported(completions, alone=not again)
+            if again or not completions:
+                raise
             return True
         self.hand.reported([job for job, _ in completions])
         for row in rows:
@@ -260,7 +267,10 @@ class Core:
             else:
                 rows = self._beats.all(statements.RELEASE_MANY, parameters)
         except psycopg.Error as error:
-            self.hand.not_reported(reports, alone=not connect.is_again(error))
+            if connect.is_again(error):
+                self._collided(reports, error)
+            else:
+                self.hand.not_reported(reports, alone=True)
             return
         for (job, outcome), row in zip(reports, rows):
             if not (row["completed"] if what == COMPLETE else row["released"]):
@@ -276,17 +286,27 @@ class Core:
             taken = self._report(job, outcome)
         except psycopg.Error as error:
             if connect.is_again(error):
-                self.hand.not_reported([(job, outcome)])
+                self._collided([(job, outcome)], error)
                 return
             log.error("%s: the report of job %d was refused: %s", self.options.worker_id, job.id, error)
+            failed = Outcome(FAIL, statements.as_text(f"{type(error).__name__}: {error}"))
             try:
-                taken = self._report(job, Outcome(FAIL, statements.as_text(f"{type(error).__name__}: {error}")))
+                taken = self._report(job, failed)
             except psycopg.Error as again:
+                if connect.is_again(again):
+                    self._collided([(job, failed)], again)
+                    return
                 log.error("%s: job %d: so was that: %s", self.options.worker_id, job.id, again)
                 taken = True
         if not taken:
             self._find_out(job, outcome)
         self.hand.reported([job])
+
+    def _collided(self, reports: List[Report], error: psycopg.Error) -> None:
+        """Somebody's transaction is in the way: they are sent again in a moment, while heartbeats go on."""
+        log.warning("%s: reports of jobs %s collide with others, trying again: %s", self.options.worker_id,
+                    ", ".join(str(job.id) for job, _ in reports), error)
+        self.hand.collided(reports)
 
     def _report(self, job: BaseJob, outcome: Outcome) -> bool:
         lease = (job.id, job.lease)
@@ -298,12 +318,13 @@ class Core:
         if outcome.what == SNOOZE:
             return bool(self._beats.all(statements.SNOOZE, (job.id, interval(outcome.retry_in), job.lease))[0]["jobq_snooze"])
         if outcome.what == RELEASE:
-            return bool(self._beats.all(statements.RELEASE_MANY, ([job.id], [job.lease]))[0]["released"])
+            return bool(self._beats.all(statements.RELEASE_BRIEFLY, ([job.id], [job.lease]))[0]["released"])
         return self._verify(job, outcome)
 
     def _verify(self, job: BaseJob, outcome: Outcome) -> bool:
-        """The handler completed the job in a transaction of its own: has that committed?"""
-        state = self._beats.all(statements.HEARTBEAT, (job.id, job.lease, None))[0]["jobq_heartbeat"]
+        """The handler completed the job in a transaction of its own: has that committed? One that it has left open is waited
+        for so briefly that no other job misses a heartbeat, and again (55P03)."""
+        state = self._beats.all(statements.HEARTBEAT_BRIEFLY, (job.id, job.lease))[0]["jobq_heartbeat"]
         if state in ("held", "cancel"):
             text = outcome.text or "the transaction that completed the job has not committed"
             return self._report(job, Outcome(FAIL, text))
@@ -311,7 +332,11 @@ class Core:
 
     def _find_out(self, job: BaseJob, outcome: Outcome) -> None:
         """The lease is lost: unless by an earlier report of our own, whose answer was lost with its connection."""
-        state = self._beats.all(statements.HEARTBEAT, (job.id, job.lease, None))[0]["jobq_heartbeat"]
+        try:
+            state = self._beats.all(statements.HEARTBEAT_BRIEFLY, (job.id, job.lease))[0]["jobq_heartbeat"]
+        except psycopg.Error as error:
+            log.error("%s: job %d: nothing says what became of its report: %s", self.options.worker_id, job.id, error)
+            return
         if state != "finished" and not (outcome.uncertain and is_finished(state)):
             self._log_lost(job)
 

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Callable, Deque, Dict, List, Optional, Tuple
 
+from .connect import pause_of_report
 from .job import BaseJob
 from .outcome import COMPLETE, NOTHING, RELEASE, Outcome
 
@@ -135,6 +136,12 @@ class Hand:
                                                   alone=outcome.alone or alone)))
             self.changed.notify_all()
 
+    def collided(self, reports: List[Report]) -> None:
+        """They are to be sent again, each after its pause; nothing else waits for them."""
+        now = self.clock()
+        self.not_reported([(job, replace(outcome, collisions=outcome.collisions + 1,
+                                         not_before=now + pause_of_report(outcome.collisions + 1))) for job, outcome in reports])
+
     def lost(self, job: BaseJob, state: str) -> None:
         """A heartbeat has been told so. Of a job whose report is under way the report's answer counts."""
         with self.changed:
@@ -157,7 +164,7 @@ class Hand:
                 if self._over(now):
                     return Beat()
                 if retry_at is None or now >= retry_at:
-                    beat = Beat(self._take_wake(), self._take_reports(), self._take_due(now))
+                    beat = Beat(self._take_wake(), self._take_reports(now), self._take_due(now))
                     if beat.wake or beat.reports or beat.jobs:
                         return beat
                 self.changed.wait(self._until(now, retry_at))
@@ -197,10 +204,10 @@ class Hand:
         self.in_flight.update(job.lease for job, _ in taken)
         return taken
 
-    def _take_reports(self) -> List[Report]:
+    def _take_reports(self, now: float) -> List[Report]:
         taken = self._take_completions() if self.away else []
-        taken += self.reports
-        self.reports.clear()
+        taken += [report for report in self.reports if report[1].not_before <= now]
+        self.reports = deque(report for report in self.reports if report[1].not_before > now)
         self.in_flight.update(job.lease for job, _ in taken)
         return taken
 
@@ -238,7 +245,8 @@ class Hand:
         return [job for job in self._with_progress() if job.progress_at + PROGRESS_EVERY <= now]
 
     def _until(self, now: float, retry_at: Optional[float]) -> Optional[float]:
-        times = [self._due_at() if retry_at is None or now >= retry_at else retry_at]
+        times: List[Optional[float]] = [retry_at] if retry_at is not None and now < retry_at else \
+            [self._due_at(), *(outcome.not_before for _, outcome in self.reports)]
         if self.stop_at is not None and self.stopped_at is not None:
             if now < self.stopped_at + LAST_REPORTS:
                 times.append(self.stopped_at + LAST_REPORTS)

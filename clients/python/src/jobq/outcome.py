@@ -24,6 +24,8 @@ class Outcome:
     retry: bool = True
     alone: bool = False       # a batch with it was refused
     uncertain: bool = False   # was sent before, and the answer is unknown
+    collisions: int = 0       # so often somebody's transaction was in its way
+    not_before: float = float("-inf")   # by the worker's clock: hence
 
 
 def of_return(value: Any, ended: Optional[str]) -> Outcome:
