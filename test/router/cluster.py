@@ -51,8 +51,8 @@ def make_shard(number):
 
 def make_role(name):
     """A role on all servers, if it is not there yet."""
-    for number in (1, 2, 3):
-        with shard(number) as conn:
+    for server in SERVERS:
+        with connect(server, "postgres") as conn:
             if not one(conn, "SELECT count(*) FROM pg_roles WHERE rolname = %s", name):
                 conn.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
 

@@ -7,7 +7,7 @@ import threading
 
 import psycopg
 
-from cluster import connection, fails, make_cluster, make_router, make_shard, one, router, run, shard, wait_for
+from cluster import connection, fails, make_cluster, make_role, make_router, make_shard, one, router, run, shard, wait_for
 
 KEYS = [f"k{n}" for n in range(60)]
 
@@ -40,7 +40,7 @@ def test_a_key_stays_where_it_has_unfinished_jobs():
             asks = threading.Thread(target=lambda: found.append(one(second, "SELECT jobq_enqueue('work', concurrency_key => %s)", key)))
             asks.start()
             with shard(1) as other:
-                wait_for("the second asks", lambda: found or one(other, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+                wait_for("the second asks", lambda: found or one(other, "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"))
         asks.join()
         assert first % 1024 == 1 and found[0] % 1024 == 1, f"the key is on shards {first % 1024} and {found[0] % 1024}"
         # When the last one has finished, the key goes where it belongs.
@@ -49,6 +49,28 @@ def test_a_key_stays_where_it_has_unfinished_jobs():
         assert one(conn, "SELECT jobq_settle()") > 0
         old.execute("SELECT jobq_cancel_jobs('work', max_jobs => 1000)")
         assert one(conn, "SELECT jobq_settle()") == 0
+
+
+def test_who_may_only_connect_is_in_nobodys_way():
+    """What calls lock on a shard nobody but its owner can lock; and a change of the map waits for who acts by the one before."""
+    make_cluster(shards=(1,))
+    make_role("regress_stranger")
+    with router() as conn, router() as second, shard(1) as acts, shard(1) as looks, shard(1, user="regress_stranger") as stranger:
+        version = one(conn, "SELECT version FROM jobq_router.map")
+        with acts.transaction():
+            acts.execute("SELECT jobq_shard.enqueue_known(%s, 'work', 'u', 'g', 'c', '[]')", (version,))
+            mine = acts.execute("SELECT locktype, mode FROM pg_locks WHERE pid = pg_backend_pid()").fetchall()
+            assert not [m for m in mine if m.locktype == "advisory"], mine
+            changes = threading.Thread(target=lambda: second.execute("SELECT jobq_alter_shard(1, weight => 2)"))
+            changes.start()
+            wait_for("the change waits", lambda: one(looks, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'jobq_shard.map'::regclass"))
+            assert one(looks, "SELECT version FROM jobq_shard.map") == version
+        changes.join()
+        assert one(looks, "SELECT version FROM jobq_shard.map") == version + 1
+        for lock in ("LOCK TABLE jobq_shard.map IN ACCESS SHARE MODE", "LOCK TABLE jobq_shard.locks IN ACCESS SHARE MODE",
+                     "SELECT FROM jobq_shard.locks FOR KEY SHARE", "PREPARE p AS UPDATE jobq_shard.map SET version = 1"):
+            with stranger.transaction(force_rollback=True):
+                fails(stranger, "42501", lock)
 
 
 def test_a_queue_moves():

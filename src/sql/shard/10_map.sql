@@ -17,14 +17,16 @@ CREATE TABLE jobq_shard.gone (
     PRIMARY KEY (queue, key)
 );
 
--- Shared by all who act by a map, alone for who brings another one: so nobody acts by an old one when a new one is here.
+-- The table is locked by all who act by a map (ROW SHARE), and by who brings another one (EXCLUSIVE): so nobody acts by an old one when a
+-- new one is here. Not an advisory lock, which anybody who can connect could take, and keep all others out. pg_dump locks the table in a mode that goes
+-- with both, autovacuum in one that goes with the first, and it gives way to the second.
 --: raises JQR01 when the map of a router is older than that of this shard, JQR02 when it is newer
 CREATE FUNCTION jobq_shard.require_map(version bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     mine bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(1785684593, 0);
+    LOCK TABLE jobq_shard.map IN ROW SHARE MODE;
     SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
     IF mine > require_map.version THEN
         RAISE 'the map of the router is of version %, and the shard has seen version %', require_map.version, mine USING ERRCODE = 'JQR01';
@@ -45,7 +47,7 @@ CREATE FUNCTION jobq_shard.take_map(version bigint, content jsonb, changes bigin
 DECLARE
     mine bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock(1785684593, 0);
+    LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
     SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
     IF mine > take_map.changes THEN
         RAISE 'the map has been changed meanwhile: version % is here', mine

@@ -1,5 +1,13 @@
 -- Keys that move to another shard: they stay while this one has an unfinished job of theirs.
 
+-- Rows, as nobody but the owner can lock them; by bucket, as nobody can have a row for each key. Two keys of one bucket wait for each other for as
+-- long as an enqueue takes, and an answer is a write; but only keys that move are asked for here.
+--: what is locked in the name of a key, or of a queue: the row of its bucket (bucket_of)
+CREATE TABLE jobq_shard.locks (
+    bucket integer PRIMARY KEY
+);
+INSERT INTO jobq_shard.locks SELECT pg_catalog.generate_series(0, 1023);
+
 --: whether there is a job of the queue that has not finished
 CREATE FUNCTION jobq_shard.has_queue(queue text) RETURNS boolean
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -43,24 +51,20 @@ INSERT INTO jobq_shard.gone (queue, key) VALUES ($1, $2) ON CONFLICT DO NOTHING
 $$;
 
 -- Two who ask for one key: the second must see what the first has enqueued, or it would take the key elsewhere. Hence the locks. Those
--- of several keys are taken in one order.
+-- of several keys, and of the queue where it is limited as a whole, are taken in one order.
 --: has_key, for who enqueues in this transaction
 CREATE FUNCTION jobq_shard.still_here(version bigint, queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    lock    integer;
     limited boolean := jobq_shard.is_limited($2);
 BEGIN
     -- Of queues of others it tells nothing. Who enqueues is refused where the job would be; schedules are asked for, too.
     IF NOT jobq.may_use($2, 'jobq_enqueue_jobs') AND NOT jobq.may_use($2, 'jobq_schedule') THEN
         RETURN false;
     END IF;
-    FOR lock IN SELECT DISTINCT hashtext(concat_ws(E'\n', $2, k)) FROM unnest(ARRAY[$3, $4, $5]) k WHERE k IS NOT NULL ORDER BY 1 LOOP
-        PERFORM pg_advisory_xact_lock(1785684594, lock);
-    END LOOP;
-    IF limited THEN
-        PERFORM pg_advisory_xact_lock(1785684595, hashtext($2));
-    END IF;
+    PERFORM FROM jobq_shard.locks l
+    WHERE l.bucket = ANY (ARRAY(SELECT jobq_shard.bucket_of($2, k) FROM unnest(ARRAY[$3, $4, $5, CASE WHEN limited THEN '' END]) k WHERE k IS NOT NULL))
+    ORDER BY l.bucket FOR UPDATE;
     PERFORM jobq_shard.require_map($1);
     IF jobq_shard.has_key($2, $3, $4, $5) THEN
         RETURN true;
@@ -93,7 +97,7 @@ $$;
 CREATE FUNCTION jobq_shard.buckets_in_use(version bigint, buckets integer[], queues jsonb) RETURNS SETOF integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(1785684593, 0);
+    LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
     PERFORM jobq_shard.require_map($1);
     RETURN QUERY
     WITH route AS MATERIALIZED (
