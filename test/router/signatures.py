@@ -3,7 +3,7 @@
 
 import sys
 
-from cluster import connection, fails, make_cluster, make_role, one, router, run, shard
+from cluster import SERVERS, connect, connection, fails, make_cluster, make_database, make_role, one, router, run, shard
 
 # A function that returns a table has its columns as arguments, one that returns rows of a type has them as columns of that.
 CALLS = """
@@ -84,6 +84,18 @@ def test_only_who_is_let_in_can_call():
         with shard(1, user="regress_producer") as behind:
             fails(behind, "42501", "SELECT jobq_shard.note_gone('theirs', 'k')")
             fails(behind, "42501", "SELECT jobq_shard.take_map(99, '{}')")
+
+
+def test_only_a_superuser_makes_the_extensions():
+    """Or an operator who may create in a database would own, and could change, what the owners of routers call there."""
+    make_role("regress_stranger")
+    make_database(SERVERS[0], "bare", "jobq", "plproxy")
+    with connect(SERVERS[0], "bare") as conn, connect(SERVERS[0], "bare", "regress_stranger") as stranger:
+        conn.execute("GRANT CREATE ON DATABASE bare TO regress_stranger")
+        conn.execute("SELECT jobq_grant('regress_stranger', 'operator')")
+        for extension in ("jobq_shard", "jobq_router"):
+            fails(stranger, "42501", f"CREATE EXTENSION {extension}", says="permission denied to create extension")
+        conn.execute("SELECT jobq_revoke('regress_stranger', 'operator')")
 
 
 def test_what_others_put_into_a_schema_is_not_called():
