@@ -51,6 +51,23 @@ def test_a_key_stays_where_it_has_unfinished_jobs():
         assert one(conn, "SELECT jobq_settle()") == 0
 
 
+def test_many_keys_that_move():
+    """However many: each is asked for by itself, and only what fails counts as a try."""
+    make_cluster(shards=(1,))
+    make_shard(2)
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('work', spread => true)")
+        enqueue = "SELECT * FROM jobq_enqueue_many('work', array_fill('1'::jsonb, '{4400}'), unique_keys => ARRAY(SELECT 'key ' || n FROM generate_series(1, 4400) n))"
+        first = conn.execute(enqueue).fetchall()
+        assert all(r.is_new for r in first)
+        add(2)
+        assert one(conn, "SELECT count(*) FROM generate_series(1, 4400) n JOIN jobq_router.buckets b ON b.bucket = jobq_router.bucket_of('work', 'key ' || n)"
+                         " WHERE b.shard_id = 2") > 2000
+        again = conn.execute(enqueue).fetchall()
+        # Those of a bucket that has not moved are where they were, too.
+        assert [(r.job_id, r.is_new) for r in again] == [(r.job_id, False) for r in first]
+
+
 def test_who_may_only_connect_is_in_nobodys_way():
     """What calls lock on a shard nobody but its owner can lock; and a change of the map waits for who acts by the one before."""
     make_cluster(shards=(1,))

@@ -205,6 +205,7 @@ BEGIN
                 _news[_now[i]] := (_answers[i]).is_new;
             END LOOP;
             _left := ARRAY(SELECT i FROM unnest(_left) i WHERE i <> ALL (_now) ORDER BY i);
+            _try := 0;
         EXCEPTION WHEN OTHERS THEN
             --@ caught _place.shard
             IF cardinality(_ids) > 0 THEN
