@@ -81,6 +81,27 @@ def test_claims_find_what_there_is():
         assert got == []
 
 
+def test_what_a_session_notes_is_not_read_by_its_settings():
+    """A time that SQL style has written with the zone's own abbreviation nobody could read."""
+    with router() as conn:
+        conn.execute("SET datestyle = 'SQL'")
+        conn.execute("SET timezone = 'ABC-3'")
+        conn.execute("SELECT jobq_route_queue('noted', spread => true)")
+        for _ in range(2):
+            assert conn.execute("SELECT * FROM jobq_claim('noted')").fetchall() == []
+        assert one(conn, "SELECT bool_and(jobq_router.is_empty('noted', n)) FROM generate_series(1, 3) n")
+        conn.execute("SELECT set_config('jobq_router.down_1', (extract(epoch FROM clock_timestamp()) + 3600)::text, false)")
+        assert one(conn, "SELECT jobq_router.is_down(1)") is False
+
+
+def test_the_first_call_of_a_worker_by_an_old_map():
+    with router() as conn, router() as other:
+        other.execute("SELECT jobq_route_queue('first', spread => true), jobq_enqueue('first')")
+        conn.execute("UPDATE jobq_router.map SET version = version - 1")
+        got = conn.execute("SELECT * FROM jobq_complete_and_claim('{}', '{}', queue => 'first')").fetchall()
+        assert len(got) == 1
+
+
 def test_the_unknown_job():
     with router() as conn, shard(1) as direct:
         for query in ("SELECT count(*) FROM jobq_get(%s)", "SELECT jobq_result(%s)", "SELECT jobq_heartbeat(%s, 1)", "SELECT jobq_complete(%s, 1)",

@@ -35,7 +35,7 @@ def test_a_shard_is_down_and_comes_back():
                 with router() as conn2:
                     use = conn if conn_is == "old" else conn2
                     for query, parameter in (("SELECT jobq_enqueue(%s)", home), ("SELECT jobq_enqueue('spread', unique_key => %s)", key),
-                                             ("SELECT * FROM jobq_claim(%s)", home), ("SELECT jobq_complete(%s)", kept)):
+                                             ("SELECT * FROM jobq_claim(%s)", home), ("SELECT jobq_complete(%s)", kept), ("CALL jobq_wait_job(%s, '1 s')", kept)):
                         error = None
                         try:
                             use.execute(query, (parameter,))
@@ -50,7 +50,14 @@ def test_a_shard_is_down_and_comes_back():
             rows = conn.execute("SELECT * FROM jobq_complete_many(%s, %s)", ([j.id for j in jobs], [j.lease for j in jobs])).fetchall()
             assert all(r.completed for r in rows)
             assert conn.execute("SELECT * FROM jobq_claim('spread', 'w')").fetchall() == []
+            # Nor is it in the way of who has ended nothing yet, or works for another queue, too.
+            for _ in range(20):
+                assert conn.execute("SELECT * FROM jobq_complete_and_claim('{}', '{}', queue => 'spread')").fetchall() == []
+            more = one(conn, "SELECT jobq_enqueue('spread', unique_key => %s)", there)
+            job = wait_for("the other queue", lambda: conn.execute("SELECT * FROM jobq_claim_any(%s, 'w')", ([home, "spread"],)).fetchone())
+            assert job.id == more and one(conn, "SELECT jobq_complete(%s, %s)", job.id, job.lease) is True
             # What is remembered of the shard hides no error.
+            fails(conn, "08001", "SELECT * FROM jobq_claim_any(%s)", [home], says="shard 2 cannot be reached")
             fails(conn, "08001", "SELECT * FROM jobq_claim(%s)", home, says="shard 2")
             fails(conn, "08001", "SELECT jobq_pause_queue('spread')", says="Done on the other shards: ")
         finally:

@@ -3,6 +3,21 @@
 --: a call that a shard has not answered as it should
 CREATE TYPE jobq_router.fault AS (shard integer, state text, message text, detail text, hint text);
 
+-- Seconds, as no setting of the session writes or reads them otherwise. That, and not until when it holds: a clock that is set back makes
+-- nothing hold longer.
+--: this session notes that something is so now
+CREATE FUNCTION jobq_router.note(what text) RETURNS void
+    LANGUAGE sql VOLATILE AS $$
+SELECT set_config('jobq_router.' || $1, extract(epoch FROM clock_timestamp())::numeric::text, false)
+$$;
+
+--: whether this session has noted it, no longer ago than that
+CREATE FUNCTION jobq_router.has_noted(what text, span interval) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT coalesce(extract(epoch FROM clock_timestamp())::numeric - nullif(current_setting('jobq_router.' || $1, true), '')::numeric
+                    BETWEEN 0 AND extract(epoch FROM $2)::numeric, false)
+$$;
+
 --: for how long a shard that could not be reached is passed over: the setting jobq_router.pass_over
 CREATE FUNCTION jobq_router.pass_over() RETURNS interval
     LANGUAGE sql STABLE AS $$
@@ -12,13 +27,13 @@ $$;
 --: this session passes over a shard for a moment
 CREATE FUNCTION jobq_router.note_down(shard integer) RETURNS void
     LANGUAGE sql VOLATILE AS $$
-SELECT set_config('jobq_router.down_' || $1, (clock_timestamp() + jobq_router.pass_over())::text, false)
+SELECT jobq_router.note('down_' || $1)
 $$;
 
 --: whether this session passes over a shard
 CREATE FUNCTION jobq_router.is_down(shard integer) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
-SELECT coalesce(nullif(current_setting('jobq_router.down_' || $1, true), '')::timestamptz > clock_timestamp(), false)
+SELECT jobq_router.has_noted('down_' || $1, jobq_router.pass_over())
 $$;
 
 -- PL/Proxy says all faults of a connection as internal errors. What was begun before the fault may have been done.

@@ -146,13 +146,13 @@ $$;
 --: this session has found nothing of a queue on a shard; for half a second it looks at others first
 CREATE FUNCTION jobq_router.note_empty(queue text, shard integer) RETURNS void
     LANGUAGE sql VOLATILE AS $$
-SELECT set_config(format('jobq_router.empty_%s_%s', jobq_router.bucket_of($1), $2), (clock_timestamp() + '0.5 s')::text, false)
+SELECT jobq_router.note(format('empty_%s_%s', jobq_router.bucket_of($1), $2))
 $$;
 
 --: whether this session has just found nothing of a queue on a shard
 CREATE FUNCTION jobq_router.is_empty(queue text, shard integer) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
-SELECT coalesce(nullif(current_setting(format('jobq_router.empty_%s_%s', jobq_router.bucket_of($1), $2), true), '')::timestamptz > clock_timestamp(), false)
+SELECT jobq_router.has_noted(format('empty_%s_%s', jobq_router.bucket_of($1), $2), '0.5 s')
 $$;
 
 -- In another order each time; those that could not be reached a moment ago come last, those that were found empty before them. Not in

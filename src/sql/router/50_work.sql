@@ -6,12 +6,12 @@
 CREATE FUNCTION jobq_router.looks_everywhere(queue text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    setting text := 'jobq_router.everywhere_' || jobq_router.bucket_of(queue);
+    look text := 'everywhere_' || jobq_router.bucket_of(queue);
 BEGIN
-    IF nullif(current_setting(setting, true), '')::timestamptz > clock_timestamp() THEN
+    IF jobq_router.has_noted(look, '1 s') THEN
         RETURN false;
     END IF;
-    PERFORM set_config(setting, (clock_timestamp() + '1 s')::text, false);
+    PERFORM jobq_router.note(look);
     RETURN true;
 END
 $$;
@@ -78,19 +78,28 @@ BEGIN
 END
 --@ end
 
+-- A queue whose shard cannot be reached is in the way of no other: this session asks for it last for a moment, and says so when none of them has a job.
 --@ function jobq_claim_any
 DECLARE
     _queue   text;
     _shard   integer;
+    _faults  jobq_router.fault[] := '{}';
     _fault   jobq_router.fault;
 BEGIN
-    FOREACH _queue IN ARRAY coalesce($1, '{}') LOOP
-        RETURN QUERY SELECT * FROM jobq_router.claim(_queue, $2, $3, $4, $5, $6, $7);
-        IF FOUND THEN
-            RETURN;
-        END IF;
+    FOR _queue IN SELECT q.name FROM unnest($1) WITH ORDINALITY q (name, n) ORDER BY jobq_router.has_noted('unreached_' || jobq_router.bucket_of(q.name), jobq_router.pass_over()), q.n LOOP
+        BEGIN
+            RETURN QUERY SELECT * FROM jobq_router.claim(_queue, $2, $3, $4, $5, $6, $7);
+            IF FOUND THEN
+                RETURN;
+            END IF;
+        EXCEPTION WHEN sqlclient_unable_to_establish_sqlconnection OR transaction_resolution_unknown THEN
+            --@ caught NULL
+            PERFORM jobq_router.note('unreached_' || jobq_router.bucket_of(_queue));
+            _faults := _faults || _fault;
+        END;
     END LOOP;
     IF cardinality($1) > 0 THEN
+        PERFORM jobq_router.raise_first(_faults, '{}');
         RETURN;
     END IF;
     -- What is wrong with that is for a shard to say.
@@ -112,19 +121,22 @@ END
 --@ function jobq_complete_and_claim
 DECLARE
     _shards  integer[] := ARRAY(SELECT DISTINCT jobq_router.any_shard(id) FROM unnest($1) id WHERE id IS NOT NULL);
+    _shard   integer;
     _lost    bigint[];
     _found   integer := 0;
     _fault   jobq_router.fault;
 BEGIN
     IF cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
+        -- Without jobs any other will do where one cannot be reached.
         FOR _try IN 1..10 LOOP
+            _shard := coalesce(_shards[1], jobq_router.any_shard());
             BEGIN
-                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(coalesce(_shards[1], jobq_router.any_shard()), (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
                 GET DIAGNOSTICS _found = ROW_COUNT;
                 EXIT;
             EXCEPTION WHEN OTHERS THEN
-                --@ caught _shards[1]
-                PERFORM jobq_router.try_again(_try, false, _fault);
+                --@ caught _shard
+                PERFORM jobq_router.try_again(_try, _shards[1] IS NULL, _fault);
             END;
         END LOOP;
     ELSE

@@ -99,13 +99,27 @@ BEGIN
 END
 --@ end
 
+--: whether a job has ended, or there is none
+CREATE FUNCTION jobq_router.has_ended(job_id bigint) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _shard   integer := jobq_router.any_shard($1);
+    _fault   jobq_router.fault;
+BEGIN
+    RETURN NOT EXISTS (SELECT FROM jobq_router.at_jobq_get(_shard, 0, $1) g WHERE g.finished_at IS NULL);
+EXCEPTION WHEN OTHERS THEN
+    --@ caught _shard
+    PERFORM jobq_router.raise(_fault);
+END
+$$;
+
 --@ function jobq_wait_job
 DECLARE
     _until timestamptz := jobq_router.wait_until(timeout);
     _pause double precision := 0.01;
 BEGIN
     LOOP
-        EXIT WHEN NOT EXISTS (SELECT FROM jobq_router.at_jobq_get(jobq_router.any_shard(job_id), 0, job_id) g WHERE g.finished_at IS NULL);
+        EXIT WHEN jobq_router.has_ended(job_id);
         COMMIT;
         EXIT WHEN clock_timestamp() >= _until;
         PERFORM pg_sleep(least(_pause, extract(epoch FROM _until - clock_timestamp())));
