@@ -67,8 +67,13 @@ def test_only_who_is_let_in_can_call():
         # A producer takes a newer map over, by the router's own rights.
         conn.execute("UPDATE jobq_router.map SET version = version - 1")
         assert one(producer, "SELECT jobq_enqueue('mine')") > 0
+        conn.execute("SELECT jobq_grant('regress_producer', 'worker')")
         conn.execute("SELECT jobq_revoke('regress_producer', 'producer')")
         fails(producer, "42501", "SELECT jobq_enqueue('mine')")
+        assert producer.execute("SELECT * FROM jobq_claim('none')").fetchall() == []
+        conn.execute("SELECT jobq_revoke('regress_producer', 'worker')")
+        for query in ("SELECT * FROM jobq_claim('none')", "SELECT connection FROM jobq_router.shards", "SELECT jobq_wake('w')", "SELECT * FROM jobq.jobs"):
+            fails(producer, "42501", query)
         fails(conn, "22023", "SELECT jobq_add_shard(9, 'dbname=x password=secret')", says="has a password")
         fails(conn, "22023", "SELECT jobq_alter_shard(1, 'dbname=x sslpassword = secret')", says="has a password")
         fails(conn, "22023", "SELECT jobq_add_shard(9, 'postgresql://u:secret@x/x')", says="is a URI")
@@ -96,6 +101,19 @@ def test_only_a_superuser_makes_the_extensions():
         for extension in ("jobq_shard", "jobq_router"):
             fails(stranger, "42501", f"CREATE EXTENSION {extension}", says="permission denied to create extension")
         conn.execute("SELECT jobq_revoke('regress_stranger', 'operator')")
+
+
+def test_who_is_let_out_can_be_dropped():
+    """Nothing is left of what a role was granted, on no server."""
+    make_role("regress_leaver")
+    with router() as conn:
+        conn.execute("SELECT jobq_grant('regress_leaver', 'worker', '{a,b}')")
+        conn.execute("SELECT jobq_grant('regress_leaver', 'operator')")
+        conn.execute("SELECT jobq_revoke('regress_leaver', 'operator')")
+        conn.execute("SELECT jobq_revoke('regress_leaver', 'worker')")
+    for server in SERVERS:
+        with connect(server, "postgres") as conn:
+            conn.execute("DROP ROLE regress_leaver")
 
 
 def test_what_others_put_into_a_schema_is_not_called():

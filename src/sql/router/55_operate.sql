@@ -71,22 +71,23 @@ END
 --@ end
 
 -- What a role may do is for the shards to say: each call reaches them as the role that calls.
---: lets a role into the router
-CREATE FUNCTION jobq_router.admit(role text) RETURNS void
+--: lets a role into the router, or out of it
+CREATE FUNCTION jobq_router.admit(role text, let_in boolean) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    o record;
+    change text := CASE WHEN let_in THEN 'GRANT %s ON %s TO %I' ELSE 'REVOKE %s ON %s FROM %I' END;
+    o      record;
 BEGIN
-    EXECUTE format('GRANT USAGE ON SCHEMA jobq, jobq_router TO %I', role);
-    EXECUTE format('GRANT SELECT ON jobq_router.map, jobq_router.shards, jobq_router.buckets, jobq_router.queues TO %I', role);
+    EXECUTE format(change, 'USAGE', 'SCHEMA jobq, jobq_router', role);
+    EXECUTE format(change, 'SELECT', 'jobq_router.map, jobq_router.shards, jobq_router.buckets, jobq_router.queues', role);
     FOR o IN SELECT p.oid::regprocedure::text AS name, CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END AS kind FROM jobq_router.calls() c JOIN pg_proc p ON p.oid = c.oid WHERE NOT c.of_owner LOOP
-        EXECUTE format('GRANT EXECUTE ON %s %s TO %I', o.kind, o.name, role);
+        EXECUTE format(change, 'EXECUTE', concat_ws(' ', o.kind, o.name), role);
     END LOOP;
     FOR o IN SELECT jobq_router.server(s.shard_id) AS name FROM jobq_router.shards s LOOP
-        EXECUTE format('GRANT USAGE ON FOREIGN SERVER %I TO %I', o.name, role);
+        EXECUTE format(change, 'USAGE', format('FOREIGN SERVER %I', o.name), role);
     END LOOP;
     FOR o IN SELECT c.oid::regclass::text AS name FROM pg_class c WHERE c.relnamespace = 'jobq'::regnamespace AND c.relkind = 'v' LOOP
-        EXECUTE format('GRANT SELECT ON %s TO %I', o.name, role);
+        EXECUTE format(change, 'SELECT', o.name, role);
     END LOOP;
 END
 $$;
@@ -107,9 +108,9 @@ DECLARE
 BEGIN
     PERFORM jobq_router.require_shards();
     FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
-        PERFORM jobq_router.at_jobq_grant(_shard, 0, $1, $2, $3), jobq_router.at_admit(_shard, $1);
+        PERFORM jobq_router.at_jobq_grant(_shard, 0, $1, $2, $3), jobq_router.at_admit(_shard, $1, true);
     END LOOP;
-    PERFORM jobq_router.admit($1);
+    PERFORM jobq_router.admit($1, true);
     INSERT INTO jobq_router.grants (role, profile, queue)
     SELECT quote_ident($1)::regrole, $2, q FROM unnest(coalesce($3, ARRAY[NULL::text])) q ON CONFLICT DO NOTHING;
 EXCEPTION WHEN OTHERS THEN
@@ -125,9 +126,12 @@ DECLARE
 BEGIN
     PERFORM jobq_router.require_shards();
     FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
-        PERFORM jobq_router.at_jobq_revoke(_shard, 0, $1, $2, $3);
+        PERFORM jobq_router.at_jobq_revoke(_shard, 0, $1, $2, $3), jobq_router.at_admit(_shard, $1, false);
     END LOOP;
     DELETE FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole AND g.profile = $2 AND ($3 IS NULL OR g.queue = ANY ($3));
+    IF NOT EXISTS (SELECT FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole) THEN
+        PERFORM jobq_router.admit($1, false);
+    END IF;
 EXCEPTION WHEN OTHERS THEN
     --@ caught _shard
     PERFORM jobq_router.raise(_fault);

@@ -31,8 +31,8 @@ CREATE FUNCTION jobq_router.at_settings(integer) RETURNS jsonb
 CREATE FUNCTION jobq_router.at_take_settings(integer, jsonb) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.take_settings($2); $$;
 --: jobq_shard.admit of a shard
-CREATE FUNCTION jobq_router.at_admit(integer, text) RETURNS integer
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.admit($2); $$;
+CREATE FUNCTION jobq_router.at_admit(integer, text, boolean) RETURNS integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.admit($2, $3); $$;
 
 --: a connection with what bounds how long a dead host is waited for, and with what finds the primary of several hosts, where it does not say so itself
 CREATE FUNCTION jobq_router.bounded(connection text) RETURNS text
@@ -271,7 +271,7 @@ BEGIN
     END IF;
     FOR _grant IN SELECT o.rolname::text AS role, g.profile, CASE WHEN count(g.queue) = count(*) THEN array_agg(g.queue) END AS queues
                   FROM jobq_router.grants g JOIN pg_roles o ON o.oid = g.role GROUP BY 1, 2 LOOP
-        PERFORM jobq_router.at_jobq_grant($1, 0, _grant.role, _grant.profile, _grant.queues), jobq_router.at_admit($1, _grant.role);
+        PERFORM jobq_router.at_jobq_grant($1, 0, _grant.role, _grant.profile, _grant.queues), jobq_router.at_admit($1, _grant.role, true);
     END LOOP;
     PERFORM jobq_router.deal();
     PERFORM jobq_router.publish(_decides);

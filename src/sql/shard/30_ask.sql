@@ -34,13 +34,22 @@ INSERT INTO jobq.queue_settings SELECT * FROM jsonb_populate_recordset(NULL::job
 INSERT INTO jobq.limit_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.limit_settings, $1 -> 'limits') ON CONFLICT DO NOTHING;
 $$;
 
---: lets a role ask through a router; what it may do is what jobq_grant has granted it here
-CREATE FUNCTION jobq_shard.admit(role text) RETURNS void
+-- What jobq_grant has granted by another router counts, too.
+--: lets a role ask through a router, or no longer, once it may call nothing of jobq here; what it may do is what jobq_grant has granted it
+CREATE FUNCTION jobq_shard.admit(role text, let_in boolean) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    change text := CASE WHEN let_in THEN 'GRANT %s TO %I' ELSE 'REVOKE %s FROM %I' END;
 BEGIN
-    EXECUTE format('GRANT USAGE ON SCHEMA jobq_shard TO %I', role);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION jobq_shard.require_map(bigint), jobq_shard.still_here(bigint, text, text, text, text), '
-        'jobq_shard.is_ready(text, text[], integer[], text[]), jobq_shard.enqueue_known(bigint, text, text, text, text, jsonb) TO %I', role);
+    IF NOT let_in AND EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid JOIN pg_proc p ON p.oid = d.objid, aclexplode(p.proacl) a
+                              WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+                                AND e.extname = 'jobq' AND a.grantee = quote_ident($1)::regrole)
+    THEN
+        RETURN;
+    END IF;
+    EXECUTE format(change, 'USAGE ON SCHEMA jobq_shard', role);
+    EXECUTE format(change, 'EXECUTE ON FUNCTION jobq_shard.require_map(bigint), jobq_shard.still_here(bigint, text, text, text, text), '
+        'jobq_shard.is_ready(text, text[], integer[], text[]), jobq_shard.enqueue_known(bigint, text, text, text, text, jsonb)', role);
 END
 $$;
 
