@@ -164,6 +164,30 @@ def test_a_schedule_keeps_its_shard():
         assert {r.shard_id for r in conn.execute("SELECT shard_id FROM jobq_router.shards")} == {1}
 
 
+def test_a_shard_that_is_removed_gets_no_job():
+    """Nor from a router that has not heard of it, by the map before."""
+    make_cluster(shards=(1, 2))
+    make_router("router2", shards=(1,))
+    with router() as conn, router("router2") as second, shard(1) as left, shard(2) as removed:
+        conn.execute("SELECT jobq_route_queue('work', spread => true)")
+        old = wait_for("a job on shard 2", lambda: one(conn, "SELECT CASE WHEN id %% 1024 = 2 THEN id END FROM jobq_enqueue('work') id"))
+        conn.execute("SELECT jobq_cancel_jobs('work')")
+        conn.execute("SELECT jobq_drain_shard(2)")
+        assert one(conn, "SELECT jobq_settle()") == 0
+        second.execute("SELECT jobq_router.refresh()")
+        conn.execute("SELECT jobq_remove_shard(2)")
+        assert one(second, "SELECT count(*) FROM jobq_router.shards") == 2
+        errors = []
+        for use in (left, second):
+            try:
+                use.execute("SELECT jobq_enqueue('work', depends_on => %s)", ([old],))
+                errors.append(None)
+            except psycopg.Error as error:
+                errors.append(error.sqlstate)
+        assert one(removed, "SELECT count(*) FROM jobq.jobs WHERE finished_at IS NULL") == 0
+        assert errors[0] == errors[1], errors
+
+
 def produce(name, queue, stop, ids, errors):
     try:
         with router(name) as conn:

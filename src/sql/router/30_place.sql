@@ -107,6 +107,11 @@ DECLARE
     key    text;
     needed integer := CASE WHEN depends_on IS NOT NULL THEN jobq_router.one_shard(depends_on, 'depends_on') END;
 BEGIN
+    -- Of a shard that is none each can say that there is no such job.
+    IF needed IS NOT NULL AND NOT jobq_router.knows(needed) THEN
+        PERFORM jobq_router.know(depends_on);
+        needed := CASE WHEN jobq_router.knows(needed) THEN needed END;
+    END IF;
     SELECT m.version, coalesce(q.shard_id, b.shard_id), CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END, coalesce(q.spread, false), q.spread_by
     INTO p.version, p.shard, p.was_on, spread, chosen
     FROM jobq_router.map m LEFT JOIN jobq_router.buckets b ON b.bucket = jobq_router.bucket_of($1) LEFT JOIN jobq_router.queues q ON q.queue = $1;

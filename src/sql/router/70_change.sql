@@ -136,9 +136,10 @@ END
 $$;
 
 -- Of two who change one map the deciding shard takes one, so that of each version there is one map. The others take what it has
--- taken, now or when they are reached: until then they act by a map that was, and moves ask them first.
---: gives a changed map to the shards, first to that which decides
-CREATE FUNCTION jobq_router.publish(decides integer) RETURNS void
+-- taken, now or when they are reached: until then they act by a map that was, and moves ask them first. One that leaves is told, too: or a router
+-- that has not heard of it could go on by the map before.
+--: gives a changed map to the shards, first to that which decides; leaves: one that is none any more
+CREATE FUNCTION jobq_router.publish(decides integer, leaves integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     _shard   integer := decides;
@@ -147,8 +148,7 @@ DECLARE
 BEGIN
     UPDATE jobq_router.map m SET version = m.version + 1 RETURNING m.version INTO _version;
     PERFORM jobq_router.at_take_map(decides, _version, jobq_router.content(), _version - 1);
-    PERFORM jobq_router.make_servers();
-    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> decides ORDER BY 1 LOOP
+    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> decides UNION SELECT leaves WHERE leaves <> decides ORDER BY 1 LOOP
         BEGIN
             PERFORM jobq_router.at_take_map(_shard, _version, jobq_router.content(), NULL);
         EXCEPTION WHEN OTHERS THEN
@@ -158,6 +158,7 @@ BEGIN
             PERFORM jobq_router.note_down(_shard);
         END;
     END LOOP;
+    PERFORM jobq_router.make_servers();
 EXCEPTION WHEN OTHERS THEN
     --@ caught _shard
     PERFORM jobq_router.raise(_fault);
@@ -316,7 +317,7 @@ BEGIN
             HINT = 'It is when its jobs have finished, and its unique keys are kept no longer. A schedule moves by jobq_unschedule and jobq_schedule.';
     END IF;
     DELETE FROM jobq_router.shards s WHERE s.shard_id = $1;
-    PERFORM jobq_router.publish(_decides);
+    PERFORM jobq_router.publish(_decides, $1);
 END
 $$;
 
