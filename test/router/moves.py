@@ -146,6 +146,23 @@ def test_of_two_changes_of_one_map_one_is_made():
         assert found == {(made.version + 1,)}, found
 
 
+def test_a_shard_of_another_cluster_is_refused():
+    """Whichever of the two maps is newer; or the routers of one would take the other's map for their own."""
+    make_cluster(shards=(1,))
+    make_shard(2)
+    make_router("router2", shards=(2,))
+    with router() as conn, router("router2") as second, shard(2) as there:
+        fails(conn, "55000", "SELECT jobq_add_shard(2, %s)", connection(2), says="belongs to another cluster")
+        for weight in (2, 3, 4):
+            conn.execute("SELECT jobq_alter_shard(1, weight => %s)", (weight,))
+        fails(conn, "55000", "SELECT jobq_add_shard(2, %s)", connection(2), says="belongs to another cluster")
+        theirs = "SELECT jobq_shard.take_map(99, (SELECT jsonb_set(content, '{cluster}', to_jsonb(gen_random_uuid())) FROM jobq_shard.map))"
+        fails(there, "55000", theirs, says="shard of another cluster")
+        there.execute("UPDATE jobq_shard.map SET version = 99, content = jsonb_set(content, '{cluster}', to_jsonb(gen_random_uuid()))")
+        fails(second, "55000", "SELECT jobq_enqueue('q')", says="map of another cluster")
+        assert {r.shard_id for r in second.execute("SELECT shard_id FROM jobq_router.shards")} == {2}
+
+
 def test_a_schedule_keeps_its_shard():
     """Also of a queue that is spread, or the shard would go on firing it when it is none of them any more."""
     make_cluster(shards=(1, 2))

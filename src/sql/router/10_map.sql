@@ -3,7 +3,8 @@
 --: the version of the map that this router has; one row
 CREATE TABLE jobq_router.map (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    version  bigint NOT NULL DEFAULT 0
+    version  bigint NOT NULL DEFAULT 0,
+    cluster  uuid  --: whose map it is; its first change makes it up
 );
 INSERT INTO jobq_router.map DEFAULT VALUES;
 

@@ -4,7 +4,8 @@
 --: the map, as shards keep it
 CREATE FUNCTION jobq_router.content() RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-SELECT jsonb_build_object('shards', (SELECT jsonb_agg(to_jsonb(s)) FROM jobq_router.shards s),
+SELECT jsonb_build_object('cluster', (SELECT m.cluster FROM jobq_router.map m),
+                          'shards', (SELECT jsonb_agg(to_jsonb(s)) FROM jobq_router.shards s),
                           'queues', (SELECT coalesce(jsonb_agg(to_jsonb(q)), '[]') FROM jobq_router.queues q),
                           'buckets', (SELECT jsonb_agg(to_jsonb(b)) FROM jobq_router.buckets b))
 $$;
@@ -75,13 +76,16 @@ BEGIN
 END
 $$;
 
---: makes this map that of the router, unless it has a newer one by now
+--: makes this map that of the router, unless it has a newer one by now; that of another cluster is refused: 55000
 CREATE FUNCTION jobq_router.adopt(version bigint, content jsonb) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM FROM jobq_router.map m FOR UPDATE;
     IF (SELECT m.version FROM jobq_router.map m) >= $1 THEN
         RETURN;
+    ELSIF (SELECT m.cluster::text FROM jobq_router.map m) <> $2 ->> 'cluster' THEN
+        RAISE 'a shard has the map of another cluster' USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = 'Look where the connections in jobq_router.shards lead.';
     END IF;
     DELETE FROM jobq_router.shards;
     DELETE FROM jobq_router.queues;
@@ -89,7 +93,7 @@ BEGIN
     INSERT INTO jobq_router.shards SELECT * FROM jsonb_populate_recordset(NULL::jobq_router.shards, $2 -> 'shards');
     INSERT INTO jobq_router.queues SELECT * FROM jsonb_populate_recordset(NULL::jobq_router.queues, $2 -> 'queues');
     INSERT INTO jobq_router.buckets SELECT * FROM jsonb_populate_recordset(NULL::jobq_router.buckets, $2 -> 'buckets');
-    UPDATE jobq_router.map m SET version = $1;
+    UPDATE jobq_router.map m SET version = $1, cluster = ($2 ->> 'cluster')::uuid;
     PERFORM jobq_router.make_servers();
 END
 $$;
@@ -146,7 +150,7 @@ DECLARE
     _version bigint;
     _fault   jobq_router.fault;
 BEGIN
-    UPDATE jobq_router.map m SET version = m.version + 1 RETURNING m.version INTO _version;
+    UPDATE jobq_router.map m SET version = m.version + 1, cluster = coalesce(m.cluster, gen_random_uuid()) RETURNING m.version INTO _version;
     PERFORM jobq_router.at_take_map(decides, _version, jobq_router.content(), _version - 1);
     FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> decides UNION SELECT leaves WHERE leaves <> decides ORDER BY 1 LOOP
         BEGIN
@@ -262,7 +266,7 @@ BEGIN
         PERFORM jobq_router.adopt(_theirs.version, _theirs.content);
         PERFORM jobq_router.refresh();
         RETURN;
-    ELSIF _theirs.version > (SELECT m.version FROM jobq_router.map m) THEN
+    ELSIF EXISTS (SELECT FROM jobq_router.map m WHERE _theirs.version > m.version OR _theirs.content ->> 'cluster' IS DISTINCT FROM m.cluster::text AND _theirs.version > 0) THEN
         RAISE 'the database belongs to another cluster' USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It has seen version %s of a map.', _theirs.version),
             HINT = 'DROP EXTENSION jobq_shard and CREATE EXTENSION jobq_shard there make it forget that.';
     END IF;

@@ -41,7 +41,7 @@ CREATE FUNCTION jobq_shard.get_map() RETURNS TABLE (version bigint, content json
     LANGUAGE sql STABLE AS $$ SELECT m.version, m.content FROM jobq_shard.map m $$;
 
 -- Waits for everybody who acts by the old one.
---: takes a newer map; a change of a map that this shard has not, or no longer, is refused: 40001
+--: takes a newer map; a change of a map that this shard has not, or no longer, is refused: 40001; that of another cluster, 55000
 CREATE FUNCTION jobq_shard.take_map(version bigint, content jsonb, changes bigint DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -49,6 +49,10 @@ DECLARE
 BEGIN
     LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
     SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
+    IF (SELECT m.content ->> 'cluster' FROM jobq_shard.map m) <> take_map.content ->> 'cluster' THEN
+        RAISE 'the database is a shard of another cluster' USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = 'DROP EXTENSION jobq_shard and CREATE EXTENSION jobq_shard there make it forget that.';
+    END IF;
     IF mine > take_map.changes THEN
         RAISE 'the map has been changed meanwhile: version % is here', mine
             USING ERRCODE = 'serialization_failure', HINT = 'Call jobq_settle(), which takes the new map over, and look again.';
