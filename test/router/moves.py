@@ -181,6 +181,19 @@ def test_a_schedule_keeps_its_shard():
         assert {r.shard_id for r in conn.execute("SELECT shard_id FROM jobq_router.shards")} == {1}
 
 
+def test_a_schedule_is_where_its_key_is():
+    make_cluster(shards=(1, 2))
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('work', spread => true)")
+        for n in range(8):
+            job = one(conn, "SELECT jobq_enqueue('work', group_key => %s)", f"key {n}")
+            for name in (f"a {n}", f"b {n}"):
+                conn.execute("SELECT jobq_schedule(%s, '@every 1h', 'work', options => jsonb_build_object('group_key', %s::text))", (name, f"key {n}"))
+                assert one(conn, "SELECT shard FROM jobq.schedules WHERE name = %s", name) == job % 1024
+                assert one(conn, "SELECT jobq_run_schedule(%s) %% 1024", name) == job % 1024
+        fails(conn, "0A000", "SELECT jobq_schedule('c', '@every 1h', 'work', options => '{\"group_key\": \"a\", \"unique_key\": \"b\"}')", says="several keys")
+
+
 def test_a_shard_that_is_removed_gets_no_job():
     """Nor from a router that has not heard of it, by the map before."""
     make_cluster(shards=(1, 2))

@@ -11,18 +11,18 @@ BEGIN
 END
 $$;
 
---: the shard for a schedule: where the jobs of its queue are, of a spread queue by its name
-CREATE FUNCTION jobq_router.shard_of_schedule(name text, queue text) RETURNS integer
+--: the shard for a schedule: where the jobs of its queue, and of the keys in its options, are; of a spread queue without keys by its name
+CREATE FUNCTION jobq_router.shard_of_schedule(name text, queue text, options jsonb) RETURNS integer
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    p     jobq_router.place := jobq_router.place_of(queue);
+    p     jobq_router.place := jobq_router.place_of($2, $3 ->> 'unique_key', $3 ->> 'group_key', $3 ->> 'concurrency_key');
     shard integer;
 BEGIN
     IF p.free THEN
         RETURN (SELECT b.shard_id FROM jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($2, $1));
     END IF;
     FOREACH shard IN ARRAY p.was_on LOOP
-        IF EXISTS (SELECT FROM jobq_router.at_enqueue_known(shard, p.version, $2, NULL, NULL, NULL, NULL)) THEN
+        IF EXISTS (SELECT FROM jobq_router.at_enqueue_known(shard, p.version, $2, p.unique_key, p.group_key, p.concurrency_key, NULL)) THEN
             RETURN shard;
         END IF;
     END LOOP;
@@ -39,7 +39,8 @@ DECLARE
     _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..10 LOOP
-        _shard := jobq_router.shard_of_schedule($1, $3);
+        _shard := jobq_router.shard_of_schedule($1, $3, $16);
+        _other := NULL;
         _version := (SELECT m.version FROM jobq_router.map m);
         BEGIN
             _next := jobq_router.at_jobq_schedule(_shard, _version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
