@@ -82,9 +82,10 @@ def test_only_who_is_let_in_can_call():
         conn.execute("ALTER USER MAPPING FOR PUBLIC SERVER jobq_shard_1 OPTIONS (DROP password)")
         # Nobody becomes another on a shard but as the owner says.
         conn.execute("GRANT USAGE ON FOREIGN SERVER jobq_shard_2 TO regress_producer")
-        fails(producer, "42501", "CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'postgres')", says="made by the owner")
+        fails(producer, "42501", "CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'postgres')", says="by the owner")
         conn.execute("CREATE USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (user 'regress_producer')")
-        fails(producer, "42501", "ALTER USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (SET user 'postgres')", says="made by the owner")
+        fails(producer, "42501", "ALTER USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (SET user 'postgres')", says="by the owner")
+        fails(producer, "42501", "DROP USER MAPPING FOR regress_producer SERVER jobq_shard_2", says="by the owner")
         conn.execute("DROP USER MAPPING FOR regress_producer SERVER jobq_shard_2")
         with shard(1, user="regress_producer") as behind:
             fails(behind, "42501", "SELECT jobq_shard.note_gone('theirs', 'k')")

@@ -1,17 +1,25 @@
 -- Whoever may use a server may map himself to any user of it, for PostgreSQL; and where a shard asks the router for no password, or .pgpass
--- has it, he would be that user there.
---: refuses users of the shards' servers that their owner has not mapped
+-- has it, he would be that user there. And whoever drops his mapping would come as the one for PUBLIC says.
+--: refuses mappings of users to the shards' servers that are not made, or dropped, by the owner of these
 CREATE FUNCTION jobq_router.check_mapping() RETURNS event_trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    servers text[];
 BEGIN
-    IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() c JOIN pg_user_mappings u ON u.umid = c.objid JOIN pg_foreign_server s ON s.oid = u.srvid
-               WHERE c.classid = 'pg_user_mapping'::regclass AND s.srvname ~ '^jobq_shard_\d+$' AND NOT pg_has_role(s.srvowner, 'USAGE')) THEN
-        RAISE 'user mappings of shards are made by the owner of their servers' USING ERRCODE = 'insufficient_privilege',
+    IF TG_EVENT = 'sql_drop' THEN
+        servers := ARRAY(SELECT o.address_args[1] FROM pg_event_trigger_dropped_objects() o WHERE o.classid = 'pg_user_mapping'::regclass);
+    ELSE
+        servers := ARRAY(SELECT u.srvname FROM pg_event_trigger_ddl_commands() c JOIN pg_user_mappings u ON u.umid = c.objid WHERE c.classid = 'pg_user_mapping'::regclass);
+    END IF;
+    IF EXISTS (SELECT FROM pg_foreign_server s WHERE s.srvname = ANY (servers) AND s.srvname ~ '^jobq_shard_\d+$' AND NOT pg_has_role(s.srvowner, 'USAGE')) THEN
+        RAISE 'user mappings of shards are made and dropped by the owner of their servers' USING ERRCODE = 'insufficient_privilege',
             HINT = 'A mapping says as which role of the shard its user comes.';
     END IF;
 END
 $$;
 CREATE EVENT TRIGGER jobq_router_check_mapping ON ddl_command_end WHEN TAG IN ('CREATE USER MAPPING', 'ALTER USER MAPPING')
+    EXECUTE FUNCTION jobq_router.check_mapping();
+CREATE EVENT TRIGGER jobq_router_check_dropped_mapping ON sql_drop WHEN TAG IN ('DROP USER MAPPING')
     EXECUTE FUNCTION jobq_router.check_mapping();
 
 -- PUBLIC may do nothing; jobq_grant lets a role in.
