@@ -47,7 +47,8 @@ final class JobqSql
     /** By PGHOST and the like. */
     public static function connect(): PDO
     {
-        return new PDO('pgsql:connect_timeout=10', null, null, [
+        $alive = 'connect_timeout=10;keepalives_idle=30;keepalives_interval=10;keepalives_count=3;tcp_user_timeout=30000';
+        return new PDO("pgsql:$alive", null, null, [
             PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION, PDO::PGSQL_ATTR_DISABLE_PREPARES => true,
             PDO::ATTR_DEFAULT_FETCH_MODE => PDO::FETCH_ASSOC,
         ]);
@@ -66,12 +67,25 @@ final class JobqSql
         return $row === null ? null : array_values($row)[0];
     }
 
-    /** It takes another connection, or only another try (40001, 40P01), for which another one is as good. */
-    public static function isBroken(PDOException $error): bool
+    /**
+     * It takes another connection, or only another try (40001, 40P01), for which another one is as good. What is not the server's to
+     * say the driver calls HY000: then the connection is asked.
+     */
+    public static function isBroken(?PDO $pdo, PDOException $error): bool
     {
-        $state = $error->errorInfo[0] ?? '';
-        return $state === '' || preg_match('/^(08|53|57|58)|^(25006|40001|40P01|HY000)$/', $state)
-            || preg_match('/no connection|server closed|terminat|could not connect|SSL|EOF/i', $error->getMessage());
+        $state = $error->errorInfo[0] ?? 'HY000';
+        if ($pdo === null || preg_match('/^(08|53|57|58)|^(25006|40001|40P01)$/', $state)) {
+            return true;
+        }
+        if ($state !== 'HY000') {
+            return false;
+        }
+        try {
+            $pdo->query('SELECT 1');
+            return false;
+        } catch (PDOException) {
+            return true;
+        }
     }
 
     public static function json(mixed $value): string
@@ -91,7 +105,7 @@ final class JobqSql
         try {
             return self::one($pdo, 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', [$job->id, $job->lease, $job->progress]);
         } catch (PDOException $error) {
-            if (self::isBroken($error)) {
+            if (self::isBroken($pdo, $error)) {
                 throw $error;
             }
             fwrite(STDERR, "progress of job {$job->id} was refused: " . trim($error->getMessage()) . "\n");
@@ -268,8 +282,11 @@ final class JobqWorker
         foreach ($option as $name => $standard) {
             $text = getenv('JOBQ_' . strtoupper($name));
             $option[$name] = $text === false || $text === '' ? $standard : $text;
-            if (preg_match('/timeout|interval|grace/', $name) && !preg_match('/^([0-9]{1,9}(\.[0-9]+)?)?$/', $option[$name])) {
-                throw new InvalidArgumentException("option \"$name\" must be a number of seconds; it is $text");
+            if (preg_match('/timeout|interval|grace/', $name) && $option[$name] !== '') {
+                $least = str_starts_with($name, 'heartbeat') ? 0.01 : 0;
+                if (!preg_match('/^[0-9]{1,9}(\.[0-9]+)?$/D', $option[$name]) || $option[$name] < $least) {
+                    throw new InvalidArgumentException("option \"$name\" must be a number of seconds, at least $least; it is $text");
+                }
             }
         }
         if (!preg_match('/^[0-9]{1,4}$/', $option['slots']) || $option['slots'] < 1 || $option['slots'] > 1000) {
@@ -377,14 +394,15 @@ final class JobqWorker
         }
     }
 
-    /** A child has none of its parent's connections: it must end without closing them. */
+    /** A child has none of its parent's connections: it must end without closing them, also by exit() or a fatal error. */
     private function fork(callable $work): int
     {
-        $pid = pcntl_fork();
+        $pid = @pcntl_fork();
         if ($pid === -1) {
-            throw new RuntimeException('fork failed');
+            throw new RuntimeException('no process can be made: ' . pcntl_strerror(pcntl_get_last_error()));
         }
         if ($pid === 0) {
+            register_shutdown_function(fn () => posix_kill(posix_getpid(), SIGKILL));
             try {
                 $work();
             } finally {
@@ -424,12 +442,10 @@ final class JobqWorker
             );
             unset($this->pause['claims']);
         } catch (PDOException $error) {
-            if (JobqSql::isBroken($error)) {
+            if (JobqSql::isBroken($this->pdo['claims'], $error)) {
                 $this->broken('claims', $error);
             } else {
-                $this->say('the claim was refused: ' . $error->getMessage());
-                $this->failed = true;
-                $this->signals++;
+                $this->fail('the claim was refused: ' . $error->getMessage());
             }
             return false;
         }
@@ -437,33 +453,54 @@ final class JobqWorker
             $this->begin($row);
         }
         if (!$rows) {
-            $this->waiting = $this->fork(function () use ($kinds) {
-                pcntl_signal(SIGTERM, SIG_DFL);
-                JobqSql::rows(JobqSql::connect(), 'CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)',
-                    [$this->option['queue'], $this->option['wait_timeout'] . ' s', $kinds, $this->option['worker_id']]);
-            });
+            try {
+                $this->waiting = $this->fork(function () use ($kinds) {
+                    pcntl_signal(SIGTERM, SIG_DFL);
+                    JobqSql::rows(JobqSql::connect(), 'CALL jobq_wait(?::text, ?::interval, ?::text[], worker_id => ?::text)',
+                        [$this->option['queue'], $this->option['wait_timeout'] . ' s', $kinds, $this->option['worker_id']]);
+                });
+            } catch (RuntimeException $error) {
+                $this->fail($error->getMessage());
+            }
         }
         return (bool) $rows;
     }
 
-    /** The handler's process says lines of JSON: {"progress": ...} and at the end its outcome. */
-    private function begin(array $row): void
+    /** It is no use claiming on: stops as by SIGTERM, with another status. */
+    private function fail(string $why): void
     {
-        [$reader, $writer] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
-        $parent = posix_getpid();
-        $pid = $this->fork(function () use ($row, $reader, $writer, $parent) {
-            fclose($reader);
-            (new JobqJob($row, $writer, $parent))->run($this->handlers[$row['kind']]);
-        });
-        fclose($writer);
-        stream_set_blocking($reader, false);
-        $this->jobs[$row['lease']] = (object) ['id' => $row['id'], 'lease' => $row['lease'], 'kind' => $row['kind'], 'pid' => $pid,
-            'pipe' => $reader, 'said' => '', 'beatAt' => microtime(true), 'every' => (float) $row['heartbeat_seconds'], 'reason' => null,
-            'outcome' => null, 'progress' => null, 'tries' => 0];
+        $this->say($why);
+        $this->failed = true;
+        $this->signals = max(1, $this->signals);
     }
 
+    /** The handler's process says lines of JSON: {"progress": ...} and at the end its outcome. A job without one is given back. */
+    private function begin(array $row): void
+    {
+        $job = (object) ['id' => $row['id'], 'lease' => $row['lease'], 'kind' => $row['kind'], 'pid' => 0, 'pipe' => null, 'said' => '',
+            'beatAt' => microtime(true), 'every' => (float) $row['heartbeat_seconds'], 'reason' => null, 'outcome' => null,
+            'progress' => null, 'tries' => 0];
+        $this->jobs[$row['lease']] = $job;
+        try {
+            $pair = @stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0) ?: throw new RuntimeException('no socket can be made');
+            [$job->pipe, $writer] = $pair;
+            $parent = posix_getpid();
+            $job->pid = $this->fork(function () use ($row, $job, $writer, $parent) {
+                fclose($job->pipe);
+                (new JobqJob($row, $writer, $parent))->run($this->handlers[$row['kind']]);
+            });
+            fclose($writer);
+            stream_set_blocking($job->pipe, false);
+        } catch (RuntimeException $error) {
+            $job->outcome = ['what' => 'release'];
+            $this->fail("job {$job->id} of kind {$job->kind} cannot begin, and is given back: " . $error->getMessage());
+        }
+    }
+
+    /** It has ended when its process has: what that has started may hold the other end of the pipe for longer. */
     private function hear(object $job): void
     {
+        $ended = pcntl_waitpid($job->pid, $status, WNOHANG) === $job->pid;
         while (($read = @fread($job->pipe, 65536)) !== false && $read !== '') {
             $job->said .= $read;
         }
@@ -476,8 +513,7 @@ final class JobqWorker
                 $job->outcome = $said;
             }
         }
-        if (feof($job->pipe)) {
-            pcntl_waitpid($job->pid, $status);
+        if ($ended) {
             fclose($job->pipe);
             $job->pid = 0;
             $job->outcome ??= ['what' => 'fail', 'text' => "the handler's process ended with status $status"];
@@ -515,7 +551,7 @@ final class JobqWorker
             unset($this->pause['beats']);
             return $answer;
         } catch (PDOException $error) {
-            if (!JobqSql::isBroken($error)) {
+            if (!JobqSql::isBroken($this->pdo['beats'], $error)) {
                 throw $error;
             }
             $this->broken('beats', $error);
