@@ -21,9 +21,15 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 public final class JobqWorker {
     /** Returns the result of the job as JSON, or null. */
@@ -67,9 +73,9 @@ public final class JobqWorker {
         public static Options fromEnvironment() {
             String name = System.getenv().getOrDefault("HOSTNAME", "java") + "-" + ProcessHandle.current().pid() + "-"
                 + Long.toHexString(ThreadLocalRandom.current().nextLong());
-            Double slots = number("slots", "1");
-            if (slots != Math.rint(slots)) throw wrong("slots", slots, "be an integer from 1 to 1000");
-            return new Options(text("queue", "default"), text("worker_id", name), slots.intValue(), number("heartbeat_timeout", null),
+            String slots = text("slots", "1");
+            if (!slots.matches("[0-9]{1,4}")) throw wrong("slots", slots, "be an integer from 1 to 1000");
+            return new Options(text("queue", "default"), text("worker_id", name), Integer.parseInt(slots), number("heartbeat_timeout", null),
                 number("heartbeat_interval", null), number("wait_timeout", "30"), number("grace", "25"));
         }
 
@@ -81,7 +87,9 @@ public final class JobqWorker {
         private static Double number(String name, String standard) {
             String text = text(name, standard);
             if (text == null) return null;
-            if (!text.matches("[0-9]{1,9}(\\.[0-9]+)?")) throw wrong(name, text, "be a number");
+            double least = name.startsWith("heartbeat") ? 0.01 : 0;
+            if (!text.matches("[0-9]{1,9}(\\.[0-9]+)?") || Double.parseDouble(text) < least)
+                throw wrong(name, text, "be a number of seconds, at least " + least);
             return Double.valueOf(text);
         }
 
@@ -103,7 +111,7 @@ public final class JobqWorker {
         private volatile long beatAt = System.nanoTime();
         private volatile boolean reporting, done;
 
-        private Job(ResultSet row) throws SQLException {
+        Job(ResultSet row) throws SQLException {
             id = row.getLong("id");
             lease = row.getLong("lease");
             kind = row.getString("kind");
@@ -172,21 +180,29 @@ public final class JobqWorker {
             try {
                 String said = last.on(conn, work.on(conn));
                 conn.commit();
-                return said;
-            } catch (SQLException error) {
-                if (!conn.isClosed()) conn.rollback();
-                if (LOST.equals(error.getSQLState())) gone("lost");
-                throw error;
-            } catch (Throwable error) {
-                conn.rollback();
-                throw error;
-            } finally {
                 if (!conn.isClosed()) conn.setAutoCommit(true);
+                return said;
+            } catch (Throwable error) {
+                undo(conn, error);
+                if (error instanceof SQLException refused && LOST.equals(refused.getSQLState())) gone("lost");
+                throw error;
+            }
+        }
+
+        /** What goes wrong with it hides no error. A connection that could not roll back is used no more: autocommit would commit. */
+        private void undo(Connection conn, Throwable error) {
+            try {
+                conn.rollback();
+                conn.setAutoCommit(true);
+            } catch (SQLException second) {
+                error.addSuppressed(second);
+                close(conn);
             }
         }
     }
 
     private static final String LOST = "JQ001";
+    private static final double ANSWERED_WITHIN = 30;
     private final Options options;
     private final String url;
     private final Properties properties = new Properties();
@@ -197,7 +213,8 @@ public final class JobqWorker {
     private Connection claims, beats;
     private volatile boolean stopping, atOnce;
     private volatile long giveUpAt = Long.MAX_VALUE;
-    private volatile Exception failure;
+    private volatile Throwable failure;
+    private final BlockingQueue<Runnable> asides = new LinkedBlockingQueue<>();
     private double waitTimeout;
 
     public JobqWorker(Options options, String url, Properties properties) {
@@ -219,11 +236,12 @@ public final class JobqWorker {
         Thread claimer = daemon(this::claimAll);
         claimer.start();
         daemon(this::heartbeatAll).start();
+        daemon(this::runAsides).start();
         synchronized (running) {
             while (!stopping) running.wait();
         }
         say("stopping, no claims any more");
-        daemon(() -> attempt(conn -> one(conn, "SELECT jobq_wake(?)", options.workerId))).start();
+        asides.add(() -> attempt(conn -> one(conn, "SELECT jobq_wake(?)", options.workerId)));
         long deadline = System.nanoTime() + (long) (options.grace * 1e9);
         synchronized (running) {
             while (!(running.isEmpty() && !claimer.isAlive()) && !atOnce && System.nanoTime() < deadline) running.wait(50);
@@ -264,9 +282,8 @@ public final class JobqWorker {
         }
         List<Job> left = held();
         giveUpAt = System.nanoTime() + 5_000_000_000L;
-        boolean[] clean = {false};
-        // In a thread: a pooler whose server is away lets us wait.
-        Thread release = daemon(() -> {
+        CompletableFuture<Boolean> clean = new CompletableFuture<>();
+        asides.add(() -> {
             boolean all = true;
             for (Job job : left) {
                 job.reporting = true;
@@ -274,21 +291,47 @@ public final class JobqWorker {
                 if ("t".equals(answer)) say("job " + job.id + " of kind " + job.kind + ": released, its handler has not stopped");
                 all &= answer != null;
             }
-            clean[0] = all;
+            clean.complete(all);
         });
-        release.start();
-        release.join(6000);
-        return clean[0];
+        try {
+            return clean.get(6, TimeUnit.SECONDS);
+        } catch (ExecutionException | TimeoutException late) {
+            return false;
+        }
+    }
+
+    /**
+     * What must not wait for the server where it is wanted: a pooler whose server is away lets us wait. A thread that is there from the
+     * beginning, since there may be no other when jobs have to be given back.
+     */
+    private void runAsides() {
+        while (true) {
+            try {
+                asides.take().run();
+            } catch (InterruptedException | RuntimeException error) {
+                say("aside: " + error);
+            }
+        }
     }
 
     // ---- connections
 
     private Connection connect() throws SQLException { return DriverManager.getConnection(url, properties); }
 
+    /** For calls that are answered within that time: a host that has vanished says nothing, and TCP believes in it for two hours. */
+    private Connection connect(double patience) throws SQLException {
+        Properties own = new Properties();
+        own.putAll(properties);
+        own.putIfAbsent("socketTimeout", String.valueOf((int) Math.min(Math.ceil(patience), 1e6)));
+        return DriverManager.getConnection(url, own);
+    }
+
+    private Connection connectClaims() throws SQLException { return connect(ANSWERED_WITHIN + options.waitTimeout); }
+
     /** The first connections must work. */
     private void open() throws SQLException {
-        claims = connect();
-        beats = connect();
+        claims = connectClaims();
+        beats = connect(ANSWERED_WITHIN);
         try {
             one(beats, "SELECT jobq_wake(?)", options.workerId);
         } catch (SQLException error) {
@@ -319,7 +362,7 @@ public final class JobqWorker {
     private <T> T onBeats(Statement<T> statement) throws SQLException, Broken {
         synchronized (beatsLock) {
             try {
-                if (beats == null) beats = connect();
+                if (beats == null) beats = connect(ANSWERED_WITHIN);
                 return statement.on(beats);
             } catch (SQLException error) {
                 if (!isBroken(beats, error)) throw error;
@@ -397,10 +440,14 @@ public final class JobqWorker {
                     while ((room = options.slots - running.size()) <= 0 && !stopping) running.wait();
                 }
                 if (stopping) break;
-                if (claims == null) claims = connect();
+                if (claims == null) claims = connectClaims();
                 claim(room);
                 pause = 100;
             } catch (InterruptedException error) {
+                break;
+            } catch (RuntimeException | Error error) {
+                failure = error;
+                say("claims have ended: " + error);
                 break;
             } catch (SQLException error) {
                 if (!isBroken(claims, error)) {
@@ -450,17 +497,34 @@ public final class JobqWorker {
             running.put(job.lease, job);
             late = stopping;
         }
-        threads.execute(() -> {
+        if (!late) {
             try {
-                if (late) report(job, "released", "SELECT jobq_release(?, ?)");
-                else call(job);
-            } finally {
+                threads.execute(() -> ending(job, () -> call(job)));
+                return;
+            } catch (OutOfMemoryError noThread) {
+                failure = noThread;
+                say("job " + job.id + " of kind " + job.kind + " cannot begin, and is given back: " + noThread.getMessage());
                 synchronized (running) {
-                    running.remove(job.lease);
+                    stopping = true;
                     running.notifyAll();
                 }
             }
-        });
+        }
+        asides.add(() -> ending(job, () -> {
+            job.reporting = true;
+            report(job, "released", "SELECT jobq_release(?, ?)");
+        }));
+    }
+
+    private void ending(Job job, Runnable work) {
+        try {
+            work.run();
+        } finally {
+            synchronized (running) {
+                running.remove(job.lease);
+                running.notifyAll();
+            }
+        }
     }
 
     private void call(Job job) {
@@ -529,7 +593,7 @@ public final class JobqWorker {
         });
         if ("refused".equals(state)) {
             say("job " + job.id + ": the report was refused: " + refused[0].getMessage());
-            if (what.equals("completed")) fail(job, refused[0].getMessage(), null, false);
+            if (what.equals("completed") || what.equals("snoozed")) fail(job, refused[0].getMessage(), null, false);
         } else if (state != null && !state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: where nothing is kept
             say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
         } else if (state != null && what.equals("released")) {
@@ -570,7 +634,7 @@ public final class JobqWorker {
             } catch (Broken broken) {
                 rest(about(pause));
                 pause = Math.min(pause * 2, 5000);
-            } catch (SQLException error) {
+            } catch (SQLException | RuntimeException error) {
                 say("heartbeats were refused: " + error.getMessage());
                 rest(1000);
             }
