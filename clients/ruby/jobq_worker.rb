@@ -212,9 +212,10 @@ module Jobq
       end
       { heartbeat_timeout: heartbeat_timeout, heartbeat_interval: heartbeat_interval, wait_timeout: wait_timeout,
         grace: grace }.each do |name, value|
-        next if value.nil? || (value.is_a?(Numeric) && value >= 0 && value <= 365 * 86_400)
+        least = name.start_with?('heartbeat') ? 0.01 : 0
+        next if (value.nil? && least.positive?) || (value.is_a?(Numeric) && value >= least && value <= 365 * 86_400)
 
-        raise OptionError, "option \"#{name}\" must be a number of seconds; it is #{value.inspect}"
+        raise OptionError, "option \"#{name}\" must be a number of seconds, at least #{least}; it is #{value.inspect}"
       end
       raise OptionError, 'option "worker_id" must not begin with "backend:"' if worker_id.start_with?('backend:')
 
@@ -225,13 +226,15 @@ module Jobq
       @heartbeat_interval = heartbeat_interval
       @wait_timeout = wait_timeout
       @grace = grace
-      @settings = { connect_timeout: 10, client_encoding: 'UTF8', fallback_application_name: "jobq #{queue}"[0, 63] }.merge(connection)
+      @settings = { connect_timeout: 10, keepalives_idle: 30, keepalives_interval: 10, keepalives_count: 3, tcp_user_timeout: 30_000,
+                    client_encoding: 'UTF8', fallback_application_name: "jobq #{queue}"[0, 63] }.merge(connection)
       @log = log
       @handlers = {}
       @mutex = Mutex.new
       @changed = ConditionVariable.new
       @running = {}
       @beats_mutex = Mutex.new
+      @asides = Queue.new
     end
 
     def handle(kind, &block)
@@ -247,13 +250,14 @@ module Jobq
       %w[TERM INT].each { |name| trap(name) { sender.write_nonblock('.') } }
       @claimer = Thread.new { claim_all(sender) }
       Thread.new { heartbeat_all }
+      Thread.new { run_asides }
       signals.readpartial(1)
       say 'stopping, no claims any more'
       @mutex.synchronize do
         @stopping = true
         @changed.broadcast
       end
-      Thread.new { attempt { |conn| conn.exec_params('SELECT jobq_wake($1)', [@worker_id]) } }
+      @asides << -> { attempt { |conn| conn.exec_params('SELECT jobq_wake($1)', [@worker_id]) } }
       await(signals)
       clean = give_back
       say 'stopped'
@@ -305,15 +309,33 @@ module Jobq
       left = held
       left.each { |job| job.reporting = true }
       @give_up_at = Worker.now + 5
-      # In a thread: a pooler whose server is away lets us wait.
-      releases = Thread.new do
-        left.all? do |job|
-          answer = attempt { |conn| conn.exec_params('SELECT jobq_release($1, $2)', [job.id, job.lease]).getvalue(0, 0) }
-          say "job #{job.id} of kind #{job.kind}: released, its handler has not stopped" if answer == 't'
-          answer
-        end
+      clean = nil
+      @asides << lambda do
+        clean = left.count { |job| !release(job) }.zero?
       end
-      releases.join(6) ? releases.value : false
+      deadline = Worker.now + 6
+      sleep 0.02 while clean.nil? && Worker.now < deadline
+      clean
+    end
+
+    # Whether the server has answered.
+    def release(job)
+      answer = attempt { |conn| conn.exec_params('SELECT jobq_release($1, $2)', [job.id, job.lease]).getvalue(0, 0) }
+      say "job #{job.id} of kind #{job.kind}: released, its handler has not stopped" if answer == 't'
+      answer
+    rescue PG::Error => e
+      say "job #{job.id} of kind #{job.kind} could not be released: #{e.message.strip}"
+      nil
+    end
+
+    # What must not wait for the server where it is wanted: a pooler whose server is away lets us wait. A thread that is there from the
+    # beginning, since there may be no other when jobs have to be given back.
+    def run_asides
+      loop do
+        @asides.pop.call
+      rescue StandardError => e
+        say "aside: #{e.message.strip}"
+      end
     end
 
     # ---- connections
@@ -361,6 +383,15 @@ module Jobq
     # ---- claims
 
     def claim_all(sender)
+      claim_until_stopped
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      @failure = e
+      say "claims have ended: #{e.message.strip}"
+    ensure
+      sender.write_nonblock('.') if @failure
+    end
+
+    def claim_until_stopped
       pause = 0.1
       until @stopping
         begin
@@ -377,7 +408,6 @@ module Jobq
           unless broken?(@claims, e)
             @failure = e
             say "the claim was refused: #{e.message.strip}"
-            sender.write_nonblock('.')
             break
           end
           say "no connection for claims, trying again: #{e.message.strip}"
@@ -411,14 +441,31 @@ module Jobq
         @running[job.lease] = job
         @stopping
       end
-      Thread.new do
-        Thread.current.report_on_exception = false
-        stopping ? report(job, 'released', 'SELECT jobq_release($1, $2)', []) : conclude(job, *call(job))
-      ensure
-        @mutex.synchronize do
-          @running.delete(job.lease)
-          @changed.broadcast
+      return give_back_unbegun(job) if stopping
+
+      Thread.new { ending(job) { conclude(job, *call(job)) } }
+    rescue ThreadError => e
+      say "job #{job.id} of kind #{job.kind} cannot begin, and is given back: #{e.message}"
+      @failure = e
+      @stopping = true
+      give_back_unbegun(job)
+    end
+
+    def give_back_unbegun(job)
+      @asides << lambda do
+        ending(job) do
+          job.reporting = true
+          report(job, 'released', 'SELECT jobq_release($1, $2)', [])
         end
+      end
+    end
+
+    def ending(job)
+      yield
+    ensure
+      @mutex.synchronize do
+        @running.delete(job.lease)
+        @changed.broadcast
       end
     end
 
@@ -475,7 +522,7 @@ module Jobq
       say "job #{job.id} of kind #{job.kind}: #{arrived ? what : 'the lease is lost'}" if !arrived || what == 'released'
     rescue PG::Error => e
       say "job #{job.id}: the report was refused: #{e.message.strip}"
-      fail_job(job, e.message) if what == 'completed'
+      fail_job(job, e.message) if %w[completed snoozed].include?(what)
     end
 
     # ---- heartbeats
@@ -493,7 +540,7 @@ module Jobq
       rescue Broken
         sleep about(pause)
         pause = [pause * 2, 5].min
-      rescue PG::Error => e
+      rescue StandardError => e
         say "heartbeats were refused: #{e.message.strip}"
         sleep 1
       end
