@@ -20,6 +20,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -31,6 +32,7 @@
 #include <regex>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -141,15 +143,18 @@ private:
         std::string text;
         if (!read(name, text))
             return {};
-        if (!std::regex_match(text, std::regex("[0-9]{1,9}(\\.[0-9]+)?")))
-            throw OptionError("option \"" + name + "\" must be a number of seconds; it is " + text);
+        const bool beats = name.rfind("heartbeat", 0) == 0;
+        if (!std::regex_match(text, std::regex("[0-9]{1,9}(\\.[0-9]+)?")) || (beats && std::stod(text) < 0.01))
+            throw OptionError("option \"" + name + "\" must be a number of seconds, at least " + (beats ? "0.01" : "0") + "; it is " + text);
         return std::stod(text);
     }
 };
 
 inline std::unique_ptr<pqxx::connection> connect(const std::string &conninfo)
 {
-    auto connection = std::make_unique<pqxx::connection>("connect_timeout=10 client_encoding=UTF8 " + conninfo);
+    auto connection = std::make_unique<pqxx::connection>("connect_timeout=10 keepalives_idle=30 keepalives_interval=10 keepalives_count=3 "
+                                                         "tcp_user_timeout=30000 client_encoding=UTF8 " +
+                                                         conninfo);
 // Whoever uses it shall hear that it is gone. In 7 nothing else happens, hence deprecated.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -352,13 +357,12 @@ public:
         open();
         std::thread([this] { claim_all(); }).detach();
         std::thread([this] { heartbeat_all(); }).detach();
+        std::thread([this] { run_asides(); }).detach();
         while (!stopping_ && !signalled(signals)) {
         }
         stop_claims();
         say("stopping, no claims any more");
-        std::thread([this] {
-            attempt([this](pqxx::nontransaction &own) { return one(own, "SELECT jobq_wake($1)", options_.worker_id); });
-        }).detach();
+        aside([this] { attempt([this](pqxx::nontransaction &own) { return one(own, "SELECT jobq_wake($1)", options_.worker_id); }); });
         const auto begun = Clock::now();
         while ((claiming_ || in_hand() > 0) && seconds_since(begun) < options_.grace && !signalled(signals)) {
         }
@@ -379,6 +383,9 @@ private:
     double wait_timeout_ = 0;
     std::atomic<bool> stopping_{false}, claiming_{true}, failed_{false}, last_tries_{false};
     std::mutex log_mutex_;
+    std::mutex asides_mutex_;
+    std::condition_variable asides_changed_;
+    std::deque<std::function<void()>> asides_;
 
     void say(const std::string &text)
     {
@@ -429,9 +436,8 @@ private:
             rest(0.02);
         const auto left = held();
         last_tries_ = true;
-        // In a thread: a pooler whose server is away lets us wait.
         auto state = std::make_shared<std::atomic<int>>(-1);
-        std::thread([this, left, state] {
+        aside([this, left, state] {
             bool clean = true;
             for (const auto &job : left) {
                 job->reporting = true;
@@ -442,11 +448,32 @@ private:
                 clean &= answer.has_value();
             }
             *state = clean;
-        }).detach();
+        });
         const auto asked = Clock::now();
         while (*state < 0 && seconds_since(asked) < 6)
             rest(0.02);
         return *state == 1;
+    }
+
+    // What must not wait for the server where it is wanted: a pooler whose server is away lets us wait. A thread that is there from
+    // the beginning, since there may be no other when jobs have to be given back.
+    void run_asides()
+    {
+        while (true) {
+            std::unique_lock<std::mutex> lock(asides_mutex_);
+            asides_changed_.wait(lock, [this] { return !asides_.empty(); });
+            const auto next = std::move(asides_.front());
+            asides_.pop_front();
+            lock.unlock();
+            next();
+        }
+    }
+
+    void aside(std::function<void()> work)
+    {
+        std::lock_guard<std::mutex> lock(asides_mutex_);
+        asides_.push_back(std::move(work));
+        asides_changed_.notify_all();
     }
 
     // ---- connections
@@ -579,15 +606,31 @@ private:
             running_[job->lease] = job;
             late = stopping_;
         }
-        std::thread([this, job, late] {
-            if (late)
-                report(*job, RELEASE);
-            else
-                call(*job);
-            std::lock_guard<std::mutex> lock(mutex_);
-            running_.erase(job->lease);
-            changed_.notify_all();
-        }).detach();
+        if (!late) {
+            try {
+                std::thread([this, job] {
+                    call(*job);
+                    ended(*job);
+                }).detach();
+                return;
+            } catch (const std::system_error &error) {
+                say_of(*job, std::string("cannot begin, and is given back: ") + error.what());
+                failed_ = true;
+                stop_claims();
+            }
+        }
+        aside([this, job] {
+            job->reporting = true;
+            report(*job, RELEASE);
+            ended(*job);
+        });
+    }
+
+    void ended(const Job &job)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        running_.erase(job.lease);
+        changed_.notify_all();
     }
 
     // From what the handler returned or threw to the report.
@@ -596,11 +639,11 @@ private:
         std::function<void()> conclusion;
         try {
             const Text result = handlers_.at(job.kind)(job);
-            conclusion = [this, &job, result] { complete(job, result); };
+            conclusion = [this, &job, result] { report_or_fail(job, "SELECT jobq_complete($1, $2, $3::jsonb)", or_null(result)); };
         } catch (const Waiting &) {
         } catch (const Snooze &snooze) {
             const std::string delay = span(snooze.delay);
-            conclusion = [this, &job, delay] { report(job, "SELECT jobq_snooze($1, $3::interval, $2)", delay); };
+            conclusion = [this, &job, delay] { report_or_fail(job, "SELECT jobq_snooze($1, $3::interval, $2)", delay); };
         } catch (const Stop &stop) {
             if (stop.reason == "cancel")
                 conclusion = [this, &job] { fail(job, Fail("cancelled")); };
@@ -628,9 +671,9 @@ private:
 
     // ---- reports
 
-    void complete(Job &job, const Text &result)
+    template <typename... Values> void report_or_fail(Job &job, const std::string &statement, const Values &...values)
     {
-        const std::string refused = report(job, "SELECT jobq_complete($1, $2, $3::jsonb)", or_null(result));
+        const std::string refused = report(job, statement, values...);
         if (!refused.empty())
             fail(job, Fail(refused));
     }
