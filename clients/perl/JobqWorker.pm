@@ -34,8 +34,9 @@ sub from_environment
     {
         my $text = $ENV{ 'JOBQ_' . uc $name } // '';
         next if $text eq '';
-        die qq(option "$name" must be a number of seconds; it is $text\n)
-            if $name =~ /timeout|interval|grace/ && $text !~ /^[0-9]{1,9}(\.[0-9]+)?$/;
+        my $least = $name =~ /^heartbeat/ ? 0.01 : 0;
+        die qq(option "$name" must be a number of seconds, at least $least; it is $text\n)
+            if $name =~ /timeout|interval|grace/ && ($text !~ /^[0-9]{1,9}(\.[0-9]+)?\z/ || $text < $least);
         $option{$name} = $text;
     }
     die qq(option "slots" must be an integer from 1 to 1000; it is $option{slots}\n)
@@ -50,7 +51,8 @@ sub say_it { my ($self, $text) = @_; chomp $text; print STDERR "$self->{option}{
 # A connection by PGHOST and the like. Those of a parent are left alone by its children.
 sub connect_now
 {
-    return DBI->connect('dbi:Pg:connect_timeout=10', '', '',
+    my $alive = 'connect_timeout=10;keepalives_idle=30;keepalives_interval=10;keepalives_count=3;tcp_user_timeout=30000';
+    return DBI->connect("dbi:Pg:$alive", '', '',
         { AutoCommit => 1, RaiseError => 1, PrintError => 0, AutoInactiveDestroy => 1, pg_enable_utf8 => 1, pg_server_prepare => 0 });
 }
 
@@ -194,19 +196,32 @@ sub claim
     my $error = $@;
     $self->{waiting} = 0;
     if (is_broken($self->{claims})) { $self->broken('claims', $error); return 0; }
-    $self->say_it("the claim was refused: $error");
-    $self->{failure} = 1;
-    kill TERM => $$;
-    $self->{retry_at}{claims} = time + 1;
+    $self->fail("the claim was refused: $error");
     return 0;
 }
 
-# The handler's process says lines of JSON: {"progress": ...} and at the end its outcome.
+# It is no use claiming on: stops as by SIGTERM, with another status.
+sub fail
+{
+    my ($self, $why) = @_;
+    $self->say_it($why);
+    kill TERM => $$ if !$self->{failure}++;
+    $self->{retry_at}{claims} = time + 1;
+    return;
+}
+
+# The handler's process says lines of JSON: {"progress": ...} and at the end its outcome. A job without one is given back.
 sub begin
 {
     my ($self, $row) = @_;
-    pipe(my $reader, my $writer) or die "pipe: $!";
-    my $pid = fork // die "fork: $!";
+    my ($reader, $writer);
+    my $pid = pipe($reader, $writer) ? fork : undef;
+    if (!defined $pid)
+    {
+        $self->fail("job $row->{id} of kind $row->{kind} cannot begin, and is given back: no process can be made: $!");
+        $self->{jobs}{ $row->{lease} } = { %$row, outcome => { what => 'release' }, beat_at => time };
+        return;
+    }
     if ($pid == 0)
     {
         close $reader;
