@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log"
 	"math/rand"
+	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -236,8 +237,8 @@ func WorkerFromEnvironment(handlers map[string]Handler) (*Worker, error) {
 		if err != nil || !(seconds >= 0 && seconds <= 365*86400) {
 			return nil, fmt.Errorf("option %q must be a number of seconds; it is %q", strings.ToLower(one.name), option(one.name, ""))
 		}
-		if one.name == "HEARTBEAT_TIMEOUT" && seconds < 0.01 && option(one.name, "") != "" {
-			return nil, fmt.Errorf(`option "heartbeat_timeout" must be at least 0.01 seconds; it is %q`, option(one.name, ""))
+		if strings.HasPrefix(one.name, "HEARTBEAT") && seconds < 0.01 && option(one.name, "") != "" {
+			return nil, fmt.Errorf("option %q must be a number of seconds, at least 0.01; it is %q", strings.ToLower(one.name), option(one.name, ""))
 		}
 		*one.value = time.Duration(seconds * float64(time.Second))
 	}
@@ -375,6 +376,8 @@ func (w *Worker) connect(ctx context.Context) (*pgx.Conn, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 10 * time.Second
 	}
+	// A server that has vanished is noticed in two minutes.
+	config.DialFunc = (&net.Dialer{KeepAlive: 10 * time.Second, Timeout: config.ConnectTimeout}).DialContext
 	return pgx.ConnectConfig(ctx, config)
 }
 
@@ -388,8 +391,11 @@ func (w *Worker) open() (err error) {
 	}
 	var refused *pgconn.PgError
 	_, err = w.beats.Exec(context.Background(), "SELECT jobq_wake($1)", w.WorkerID)
-	if errors.As(err, &refused) && refused.Code == "55000" && w.WaitTimeout > 2*time.Second {
-		w.WaitTimeout, err = 2*time.Second, nil // not preloaded: nobody can wake it
+	if errors.As(err, &refused) && refused.Code == "55000" { // not preloaded: nobody can wake it
+		err = nil
+		if w.WaitTimeout > 2*time.Second {
+			w.WaitTimeout = 2 * time.Second
+		}
 	}
 	if errors.As(err, &refused) && refused.Code == "42883" {
 		err = fmt.Errorf("jobq is not in this database: %w", err)
@@ -601,13 +607,16 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 	}
 	var fail *Fail
 	var snooze *Snooze
-	text := []byte("null")
+	var text *string // nothing: NULL
 	if err == nil && result != nil {
-		text, err = json.Marshal(result)
+		var encoded []byte
+		encoded, err = json.Marshal(result)
+		written := string(encoded)
+		text = &written
 	}
 	switch {
 	case err == nil:
-		w.report(job, "completed", "SELECT jobq_complete($1, $2, $3::text::jsonb)", job.ID, job.Lease, string(text))
+		w.report(job, "completed", "SELECT jobq_complete($1, $2, $3::text::jsonb)", job.ID, job.Lease, text)
 	case errors.As(err, &snooze):
 		w.report(job, "snoozed", "SELECT jobq_snooze($1, $3::text::interval, $2)", job.ID, job.Lease, seconds(snooze.Delay))
 	case errors.Is(err, context.Canceled) && reason == "stopping":
@@ -646,7 +655,7 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 	switch {
 	case err != nil:
 		log.Printf("%s: job %d: the report was refused: %s: %v", w.WorkerID, job.ID, what, err)
-		if what == "completed" {
+		if what == "completed" || what == "snoozed" {
 			w.fail(job, &Fail{Message: err.Error()})
 		}
 	case taken || state == "finished" || state == "gone" && tries > 1: // gone: where nothing is kept
