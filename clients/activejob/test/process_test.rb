@@ -83,8 +83,30 @@ class ProcessTest < JobqTest
     ask("SELECT jobq_drop_queue($1::text, force => true)", other)
   end
 
+  # Two workers in a process: the second one finds no server when the first one works.
+  SECOND_FAILS = <<~RUBY
+    require "jobq"
+    queue, eye = ARGV.first, PG.connect
+    second = lambda do
+      sleep(0.02) until eye.exec_params("SELECT 1 FROM jobq.jobs WHERE queue = $1 AND status = 'processing'", [queue]).any?
+      raise PG::ConnectionBad, "too many connections"
+    end
+    wait = { "wait" => ->(job) { job.pause(3600) } }
+    Jobq.serve(Jobq::Worker.new(handlers: wait, queue: queue, grace: 0), Jobq::Worker.new(handlers: wait, queue: "b", connection: second))
+  RUBY
+
+  def test_a_second_queue_that_cannot_be_served_loses_no_job_of_the_first
+    enqueue("wait")
+    @output = Tempfile.new("output")
+    @pid = spawn(RbConfig.ruby, "-I", LIBRARY, "-e", SECOND_FAILS, @queue, in: File::NULL, out: @output, err: @output)
+    assert_equal(1, ends.exitstatus)
+    assert_includes(File.read(@output), 'queue "b" cannot be served: too many connections')
+    assert_equal([%w[pending 0]], jobs.map { |job| job.values_at("status", "attempts") })
+  end
+
   def test_wrong_options_are_told
     { ["--slots", "0"] => "slots", ["--slots", "9"] => "pool has 5", ["--grace", "soon"] => "grace", ["--no-such"] => "no-such",
+      ["--heartbeat-interval", "0.001"] => "heartbeat_interval",
       ["extra"] => "unexpected argument: extra" }.each do |arguments, says|
       start({}, *arguments)
       assert_equal(1, ends.exitstatus, arguments.inspect)

@@ -81,7 +81,7 @@ module Jobq
 
     def claim_all
       claim_until_stopped
-    rescue StandardError => e   # whatever it is, the worker must not go on without claims
+    rescue Exception => e # rubocop:disable Lint/RescueException -- whatever it is, the worker must not go on without claims
       @log.error("#{@options.worker_id}: claims have ended: #{e.message.strip}")
       @error = e
       @hand.stop
@@ -111,11 +111,18 @@ module Jobq
     def claim(completions, room)
       rows = ask_for_jobs(completions, Statements.claim_parameters(@options, @kinds, room)) or return true
       @hand.reported(completions.map(&:job))
-      rows.each do |row|
-        job = @begin_job.call(row)
-        @run_job.call(job) if @hand.claimed(job)
-      end
+      rows.each { |row| begin_job(@begin_job.call(row)) }
       rows.any?
+    end
+
+    # Where no thread can be made the job goes back, and so do those beside it: the worker stops.
+    def begin_job(job)
+      @run_job.call(job) if @hand.claimed(job)
+    rescue ThreadError => e
+      @log.error("#{@options.worker_id}: #{job} cannot begin, and goes back: #{e.message}")
+      @error = e
+      @hand.not_begun(job)
+      @hand.stop unless @hand.stopping?
     end
 
     # nil: which of the completions is refused, or whether it is the claim, turns out one by one.

@@ -76,6 +76,15 @@ module Jobq
       end
     end
 
+    # No handler has it.
+    def not_begun(job)
+      @lock.synchronize do
+        @running.delete(job.lease)
+        @reports << Report.new(job, Outcome.of(:release))
+        @changed.broadcast
+      end
+    end
+
     # Before that thread sleeps; false: there is something to do.
     def go_away
       @lock.synchronize { @away = @completions.empty? && @stop_at.nil? }

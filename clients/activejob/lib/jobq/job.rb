@@ -17,13 +17,19 @@ module Jobq
     def initialize(row, connections, heartbeat_timeout, &progressed)
       NUMBERS.each { |name| set(name, Integer(row[name])) }
       TEXTS.each { |name| set(name, row[name]) }
-      VALUES.each { |name| set(name, Parameters.parsed(row[name])) }
+      @texts = row.slice(*VALUES)
       TIMES.each { |name| set(name, Time.parse(row[name])) }
       @heartbeat_every = [Float(row["heartbeat_seconds"]), heartbeat_timeout && heartbeat_timeout / 3].compact.min
       @connections, @progressed = connections, progressed
       @beat_at, @progress_at, @unreported = 0.0, -Float::INFINITY, nil
       @changed = Monitor.new
       @stopped = @changed.new_cond
+    end
+
+    # By the thread of its slot: whatever the parser says of them is its job's.
+    def read
+      @texts.each { |name, text| set(name, Parameters.parsed(text)) }
+      self
     end
 
     # Goes out with a heartbeat, within about a second; of several the last one. The next attempt finds it.

@@ -18,11 +18,27 @@ module Jobq
 
     def run
       @before = SIGNALS.to_h { |name| [name, trap(name) { ring("s") }] }
-      @workers.each { |worker| worker.start { ring("o") } }
-      leave(wait_until_over ? status : 1)
+      failure = start_all
+      raise failure if failure && @begun.empty?
+
+      over = wait_until_over(failure && stop_all(true))
+      leave(over && failure.nil? ? status : 1)
     end
 
     private
+
+    # What kept one of them from it. Those that have begun have jobs in hand by then.
+    def start_all
+      @begun = []
+      @workers.each do |worker|
+        worker.start { ring("o") }
+        @begun << worker
+      end
+      nil
+    rescue StandardError => e
+      @log.error("queue #{@workers[@begun.size].options.queue.inspect} cannot be served: #{e.message.strip}")
+      e
+    end
 
     # A lock must not be taken in a signal's handler.
     def ring(what)
@@ -32,8 +48,7 @@ module Jobq
     end
 
     # False: the server does not answer.
-    def wait_until_over
-      deadline = nil
+    def wait_until_over(deadline)
       until @workers.all? { |worker| ended?(worker) }
         left = deadline && deadline - now
         if left && left <= 0

@@ -94,7 +94,7 @@ module Jobq
     end
 
     def outcome_of(job)
-      value = @handlers.fetch(job.kind).call(job)
+      value = @handlers.fetch(job.kind).call(job.read)
       Outcome.of_return(value, job.ended)
     rescue Exception => e # rubocop:disable Lint/RescueException -- what a handler throws is its job's
       Outcome.of_error(e, job.cancelled, job.ended)

@@ -68,7 +68,7 @@ module Jobq
       end
 
       def queues
-        return @queues if @queues.any?
+        return @queues.uniq if @queues.any?
 
         [@options[:queue] || Jobq::Options::DEFAULTS[:queue]]
       end
