@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 import psycopg
@@ -81,6 +82,48 @@ class Pooler(Place):
     def restart(self):
         self.stop()
         self.start()
+
+
+class Starving:
+    """A library before all others, by which a program can make no thread and no process once a file is there."""
+
+    SOURCE = r'''
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        static int starved(void) { return access(getenv("JOBQ_STARVED"), F_OK) == 0; }
+        int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*work)(void *), void *with)
+        {
+            int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+            return starved() ? EAGAIN : real(thread, how, work, with);
+        }
+        pid_t fork(void)
+        {
+            pid_t (*real)(void) = dlsym(RTLD_NEXT, "fork");
+            if (!starved())
+                return real();
+            errno = EAGAIN;
+            return -1;
+        }
+    '''
+
+    def __init__(self):
+        self.directory = tempfile.TemporaryDirectory(prefix="starving")
+        self.library, self.file = f"{self.directory.name}/starving.so", f"{self.directory.name}/starved"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.library, "-x", "c", "-", "-ldl"], input=self.SOURCE.encode(), check=True)
+
+    def environment(self):
+        return {"LD_PRELOAD": self.library, "JOBQ_STARVED": self.file}
+
+    def begin(self):
+        with open(self.file, "w", encoding="utf-8"):
+            pass
+
+    def end(self):
+        self.directory.cleanup()
 
 
 def free_port():

@@ -3,6 +3,7 @@
   enqueue: {as, kind, payload, count, ...}   with the parameters of jobq_enqueue; :as is its id, or their ids
   sql: TEXT [as: NAME]        :NAME is the first column of its first row
   start: [environment:, database:]   the program
+  starve: true                it can make neither threads nor processes from now on
   until: SQL                  true within the limit
   check: SQL                  true now
   changes: SQL, times: N      its value changes so often within the limit
@@ -32,7 +33,7 @@ from pathlib import Path
 
 import psycopg
 
-from places import becomes_true
+from places import Starving, becomes_true
 
 NAME = re.compile(r"""(?<![:\w"]):([a-z_]+)\b""")   # neither a cast nor a key of JSON
 DEATHS = 20
@@ -51,6 +52,7 @@ class Play:
         self.names = {"queue": self.queue, "user": user}
         self.process, self.starts, self.connection, self.stopped = None, 0, None, False
         self.output = tempfile.TemporaryFile()
+        self.starving = Starving() if scenario.starves else None
 
     def run(self):
         """None, or what went wrong."""
@@ -89,12 +91,15 @@ class Play:
 
     def do_start(self, start=None, environment=None, database="work"):
         self.starts += 1
+        usual = dict(self.scenario.environment)
+        if "SLOTS" in usual:
+            usual["SLOTS"] = min(usual["SLOTS"], self.program.most_slots)
         own = {"QUEUE": self.queue, "WORKER_ID": f"{self.scenario.name}-{self.token[:8]}-{self.starts}",
-               **self.scenario.environment, **(environment or {})}
+               **usual, **(environment or {})}
         variables = {**{name: value for name, value in os.environ.items() if not name.startswith(("PG", "JOBQ_"))},
                      **{f"JOBQ_{name}": str(value) for name, value in own.items()},
                      **self.place.environment(self.user, database), "JOBQ_WAY": self.way, "JOBQ_SCENARIO_RUN": self.token,
-                     **self.program.environment}
+                     **self.program.environment, **(self.starving.environment() if self.scenario.starves else {})}
         self.process = subprocess.Popen(self.program.command, cwd=self.program.directory, env=variables, start_new_session=True,
                                         stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT)
 
@@ -177,6 +182,9 @@ class Play:
         if collide:
             self.ask("SELECT setval('scenario.collisions', 1)")
             self.ask("CREATE TRIGGER collides BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION scenario.collides()", command=True)
+
+    def do_starve(self, starve):
+        self.starving.begin()
 
     def do_restart(self, restart):
         if restart == "pooler":
@@ -308,6 +316,8 @@ class Play:
         finally:
             self.forget()
             self.output.close()
+            if self.starving is not None:
+                self.starving.end()
 
     def text(self):
         self.output.seek(0)

@@ -46,6 +46,7 @@ class Scenario:
     queue: dict = field(default_factory=dict)
     ways: list = field(default_factory=lambda: list(WAYS))
     alone: bool = False
+    starves: bool = False
 
 
 @dataclass
@@ -58,6 +59,7 @@ class Program:
     tests: list = None
     needs: list = field(default_factory=list)
     order: int = 1000
+    most_slots: int = 1000
     lacks: dict = field(default_factory=dict)
     environment: dict = field(default_factory=dict)
 

@@ -23,11 +23,12 @@ worker=${JOBQ_WORKER_ID:-$(hostname)-$$-$RANDOM$RANDOM}
 grace=${JOBQ_GRACE:-25} wait_timeout=${JOBQ_WAIT_TIMEOUT:-30}
 heartbeat_timeout=${JOBQ_HEARTBEAT_TIMEOUT:-} heartbeat_interval=${JOBQ_HEARTBEAT_INTERVAL:-}
 number='^[0-9]{1,9}(\.[0-9]+)?$'
-[ "${JOBQ_SLOTS:-1}" -ge 1 ] 2>/dev/null || die "option \"slots\" must be an integer from 1; it is ${JOBQ_SLOTS-}"
-[[ $grace =~ $number ]] || die "option \"grace\" must be a number of seconds; it is $grace"
-[[ $wait_timeout =~ $number ]] || die "option \"wait_timeout\" must be a number of seconds; it is $wait_timeout"
-[[ -z $heartbeat_timeout || $heartbeat_timeout =~ $number ]] || die "option \"heartbeat_timeout\" must be a number of seconds"
-[[ -z $heartbeat_interval || $heartbeat_interval =~ $number ]] || die "option \"heartbeat_interval\" must be a number of seconds"
+[ "${JOBQ_SLOTS:-1}" = 1 ] || die "option \"slots\" must be 1, as this worker runs one job at a time: start several; it is $JOBQ_SLOTS"
+for name in grace wait_timeout heartbeat_timeout heartbeat_interval; do
+    [[ $name != heartbeat* ]] && least=0 || least=0.01
+    [[ $name == heartbeat* && -z ${!name} || ${!name} =~ $number ]] && awk -v n="${!name:-1}" -v least=$least 'BEGIN { exit (n < least) }' ||
+        die "option \"$name\" must be a number of seconds, at least $least; it is ${!name}"
+done
 [[ $worker != backend:* ]] || die "option \"worker_id\" must not begin with \"backend:\"; it is $worker"
 [ -n "${1-}" ] || die "usage: worker.sh HANDLERS.sh"
 # shellcheck disable=SC1090
@@ -235,7 +236,7 @@ SELECT jobq_fail(:job, :lease, :'message', retry => :'retry')"
 
 # ---- the worker
 
-jobs='' stop='' at_once='' waiting='' timer=''
+jobs='' stop='' at_once='' waiting='' timer='' failed=''
 on_term() {
     [ -z "$stop" ] || at_once=1
     [ -n "$stop" ] || log "stopping, no claims any more"
@@ -255,13 +256,19 @@ if ! error=$(sql 2>&1 >/dev/null <<<"SELECT jobq_wake(:'worker')"); then
     [[ $error == *preloaded* ]] || die "jobq does not answer: $error"
     wait_timeout=2   # nobody can wake it
 fi
-jobs=$(mktemp -d)
+jobs=$(mktemp -d) || die "no directory for jobs can be made"
 
 await_job() {
     sql wait_timeout="$wait_timeout s" >/dev/null <<<"CALL jobq_wait(:'queue', :'wait_timeout', :'kinds', worker_id => :'worker')" &
     waiting=$!
     wait "$waiting" || [ -n "$stop" ] || sleep 1
     waiting=
+}
+
+# A handler must not be given half a payload where the disk is full.
+keep_what_was_claimed() {
+    mkdir "$JOB_DIR" && printf '%s' "$payload" >"$JOB_DIR/payload" || return 1
+    [ -z "$before" ] || printf '%s' "$before" >"$JOB_DIR/progress_before"
 }
 
 pause=0.1
@@ -273,13 +280,18 @@ while [ -z "$stop" ]; do
     [ $status = 0 ] || die "the claim was refused"
     pause=0.1
     if [ -z "$row" ]; then await_job; continue; fi
-    # Tabs that stand together are one to read: empty fields are filled in.
-    IFS=$'\x1f' read -r JOB_ID JOB_LEASE interval JOB_ATTEMPT JOB_KIND before payload <<<"${row//$'\t'/$'\x1f'}"
+    # Not by read, whose input is a file for which there may be no room.
+    for name in JOB_ID JOB_LEASE interval JOB_ATTEMPT JOB_KIND before; do
+        printf -v "$name" %s "${row%%$'\t'*}"
+        row=${row#*$'\t'}
+    done
+    payload=$row
     JOB_DIR=$jobs/$JOB_ID.$JOB_LEASE
-    mkdir "$JOB_DIR"
-    printf '%s' "$payload" >"$JOB_DIR/payload"
-    [ -z "$before" ] || printf '%s' "$before" >"$JOB_DIR/progress_before"
     export JOB_ID JOB_LEASE JOB_KIND JOB_ATTEMPT JOB_DIR
+    if ! keep_what_was_claimed; then
+        failed=1 stop=1
+        log "job $JOB_ID of kind $JOB_KIND cannot begin, and is given back: no room in $jobs"
+    fi
     if [ -n "$stop" ]; then
         surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)" >/dev/null
         break
@@ -289,3 +301,4 @@ while [ -z "$stop" ]; do
 done
 [ -z "$timer" ] || kill "$timer" 2>/dev/null
 log stopped
+[ -z "$failed" ] || exit 1
