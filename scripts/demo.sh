@@ -1,8 +1,8 @@
 #!/bin/bash
-# The demonstration: a throw-away server with jobq preloaded, one job per header file of the server and three more by a
-# schedule, four worker processes of which one is killed with SIGKILL while it holds jobs, and a workflow whose worker is killed in the
-# middle, which another one finishes; and jobs
-# that a function in the server handles, whose process is terminated. Checks every result and exits non-zero if anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
+# The demonstration: a throw-away server with jobq preloaded, one job per header file of the server and three more by a schedule, four
+# worker processes of which one is killed with SIGKILL while it holds jobs; a workflow whose worker is killed in the middle, which
+# another one finishes; and jobs that a function in the server handles, whose process is terminated. Checks every result and exits
+# non-zero if anything is wrong. KEEP=1 leaves the server up for a look until Enter is pressed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh

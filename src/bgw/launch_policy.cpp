@@ -1,4 +1,4 @@
-// Which database gets the next background worker, and when to look again: see launch_plan.h.
+// Which database gets the next background worker, and when to look again: see launch_policy.h.
 #include "bgw/launch_policy.h"
 
 #include <algorithm>

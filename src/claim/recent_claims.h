@@ -17,7 +17,7 @@ bool recently_claimed(int64 job, TimestampTz now);
 // Jobs that were claimed may be claimable again: all notes of all databases are void.
 void forget_recent_claims();
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size recent_claims_size();
 void make_recent_claims(void *memory, bool fresh);
 

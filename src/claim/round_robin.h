@@ -11,7 +11,7 @@ namespace jobq {
 
 pg_atomic_uint64 *round_robin_position(std::string_view queue);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size round_robin_size();
 void make_round_robin(void *memory, bool fresh);
 

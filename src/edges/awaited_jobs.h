@@ -1,6 +1,7 @@
-// Which jobs the promoter of each database waits for, because others depend on them or await them: a commit that has
-// ended a job looks here whether anybody cares. One of many dependencies is enough for each job that waits
-// (groups/dependents.h), and one of many jobs for each that awaits all of them (groups/job_ends.h), so these are few.
+// Which jobs the promoter of each database (groups/unblock.h) waits for, because others depend on them or await them: a
+// commit that has ended a job looks here whether anybody cares. One of many dependencies is enough for each job that
+// waits (groups/dependents.h), and one of many jobs for each that awaits all of them (groups/job_ends.h), so these are
+// few.
 //
 // The order that loses nothing: the promoter enters a job here, then looks at it under a later snapshot. A commit is
 // visible first and looks here then. So one of the two notices. Without preload all of this does nothing.
@@ -38,7 +39,7 @@ void forget_awaited_jobs(Audience audience);
 Audiences audiences_noted();
 bool job_is_awaited(int64 job);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size awaited_jobs_size();
 void make_awaited_jobs(void *memory, bool fresh);
 

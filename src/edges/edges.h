@@ -11,11 +11,10 @@
 
 namespace jobq {
 
-// Looks into the tables whatever the snapshot. Zeroed at first; close_edges ends it.
+// Looks into the tables whatever the snapshot; next to free while they are empty. Zeroed at first; close_edges ends it.
 struct Edges {
     OpenEdges dependencies, children, waits;
 };
-// Next to free while the tables are empty.
 
 // Whether others depend on the job, have spawned it or await it, unfinished or not.
 bool has_edges_to(Edges *edges, int64 job);

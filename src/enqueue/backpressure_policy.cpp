@@ -1,4 +1,4 @@
-// Admission to a queue with a greatest depth: see backpressure.h.
+// Admission to a queue with a greatest depth: see backpressure_policy.h.
 #include "enqueue/backpressure_policy.h"
 
 #include <algorithm>

@@ -57,9 +57,8 @@ Statement find_dependents = {
        LIMIT $3)",
     {INT8ARRAYOID, BOOLARRAYOID, INT8OID}};
 
-// Of each of these jobs that is blocked and has dependencies, the first it must be cancelled for, and the one that it
-// active one if that has yet to finish. One that has none is not ours, or in the middle of a restore: its edges come
-// later.
+// Of each of these jobs that is blocked and has dependencies, the first it must be cancelled for, and the active one if
+// that has yet to finish. One that has none is not ours, or in the middle of a restore: its edges come later.
 Statement find_failed = {
     R"(SELECT u.id, f.depends_on,
               (SELECT max(d.depends_on)

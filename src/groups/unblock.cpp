@@ -115,9 +115,8 @@ void look_at(const Unblocked *told, int count, Unblocking *done) {
         const Blocker blocker = told[first].blocker;
         int end = first + 1;
         while (end < count && told[end].blocker == blocker) end++;
-        const UnblockingKind &kind = kKinds[static_cast<int>(blocker)];
         const int64 failed_before = done->outcome.failed;
-        if (kind.look != nullptr) kind.look(told + first, end - first, done);
+        kKinds[static_cast<int>(blocker)].look(told + first, end - first, done);
         if (done->outcome.failed > failed_before) state.searches[static_cast<int>(blocker)].failed = true;
         first = end;
     }
@@ -128,7 +127,7 @@ void go_on_searching(int kind, int limit, Unblocking *done) {
     Search *search = &state.searches[kind];
     if (!search->going) return;
     const int64 failed_before = done->outcome.failed;
-    const bool more = kKinds[kind].search != nullptr && kKinds[kind].search(&search->place, limit, done);
+    const bool more = kKinds[kind].search(&search->place, limit, done);
     if (done->outcome.failed > failed_before) search->failed = true;
     if (more) return;
     search->going = false;
@@ -151,9 +150,8 @@ bool search_failed() {
 // Dependencies first: whom they set free may have to get into line in its group.
 void search_everything(int limit, Unblocking *done) {
     for (int i = kBlockers - 1; i >= 0; i--) {
-        const UnblockingKind &kind = kKinds[i];
         SearchPlace place = kBeginning;
-        while (kind.search != nullptr && kind.search(&place, limit, done)) CHECK_FOR_INTERRUPTS();
+        while (kKinds[i].search(&place, limit, done)) CHECK_FOR_INTERRUPTS();
     }
 }
 

@@ -1,6 +1,7 @@
-// Blocked jobs become claimable when what they wait for has ended. One transaction of a database
-// at a time does this; it waits for nobody, and nobody waits for it. Producers and completions never decide about
-// other jobs: what two of them decided at the same time could contradict each other.
+// Blocked jobs become claimable when what they wait for has ended. One transaction of a database at a time does this,
+// that of the promoter; it waits for nobody, and nobody waits for it. Producers and completions never decide about
+// other jobs: what two of them decided at the same time could contradict each other. (The duty "promote", of jobs whose
+// time has come, is another matter: duties/duties.h.)
 //
 // The background worker looks at what commits tell of (groups/unblocked_list.h); whoever calls jobq_tick() searches the
 // table. Each kind of blocker has its own file.
@@ -28,7 +29,7 @@ struct UnblockingKind {
     void (*look)(const Unblocked *told, int count, Unblocking *done);
     // Looks through the table, about `limit` keys from *place on, and moves it on. False: that was the end.
     bool (*search)(SearchPlace *place, int limit, Unblocking *done);
-    // What this process remembers of the kind is void.
+    // What this process remembers of the kind is void; nullptr: it remembers nothing.
     void (*forget)();
 };
 

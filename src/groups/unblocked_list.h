@@ -51,7 +51,7 @@ bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now);
 // what it remembers of them still holds.
 bool begin_promoting();
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size unblocked_list_size();
 void make_unblocked_list(void *memory, bool fresh);
 

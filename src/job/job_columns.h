@@ -31,7 +31,7 @@ namespace jobq {
     COLUMN(HoldsKey, "_holds_key", BOOLOID, false, Refused, Jobq)                          \
     COLUMN(Ready, "_ready", BOOLOID, false, Refused, Jobq)                                 \
     COLUMN(Due, "_due", BOOLOID, false, Refused, Jobq)                                     \
-    COLUMN(RescueIndexed, "_rescue_indexed", BOOLOID, false, Refused, Jobq)                  \
+    COLUMN(RescueIndexed, "_rescue_indexed", BOOLOID, false, Refused, Jobq)                \
     COLUMN(Status, "status", InvalidOid, true, Unused, Producer)                           \
     COLUMN(Attempts, "attempts", INT4OID, true, Unused, Jobq)                              \
     COLUMN(LostAttempts, "lost_attempts", INT4OID, true, Unused, Jobq)                     \
@@ -46,17 +46,17 @@ namespace jobq {
     COLUMN(Result, "result", JSONBOID, false, Honoured, Jobq)                              \
     COLUMN(DeadFrom, "dead_from", TEXTOID, false, Refused, Jobq)                           \
     COLUMN(Lease, "lease", INT8OID, false, Refused, Jobq)                                  \
-    COLUMN(CompletedLease, "_completed_lease", INT8OID, false, Refused, Jobq)               \
-    COLUMN(CompanyLease, "_company_lease", INT8OID, false, Refused, Jobq)                   \
-    COLUMN(ClaimXid, "_claim_xid", XID8OID, false, Refused, Jobq)                           \
-    COLUMN(LeaseTimeout, "_lease_timeout", INTERVALOID, false, Refused, Jobq)               \
-    COLUMN(MustEndAt, "_must_end_at", TIMESTAMPTZOID, false, Refused, Jobq)                 \
-    COLUMN(QueueSlot, "_queue_slot", INT8OID, false, Refused, Jobq)                         \
-    COLUMN(KeySlot, "_key_slot", INT8OID, false, Refused, Jobq)                             \
-    COLUMN(SlotSeq, "_slot_seq", INT8OID, false, Refused, Jobq)                             \
-    COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                   \
-    COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                     \
-    COLUMN(RoundRobinKey, "_round_robin_key", INT8OID, false, Refused, Jobq)                                    \
+    COLUMN(CompletedLease, "_completed_lease", INT8OID, false, Refused, Jobq)              \
+    COLUMN(CompanyLease, "_company_lease", INT8OID, false, Refused, Jobq)                  \
+    COLUMN(ClaimXid, "_claim_xid", XID8OID, false, Refused, Jobq)                          \
+    COLUMN(LeaseTimeout, "_lease_timeout", INTERVALOID, false, Refused, Jobq)              \
+    COLUMN(MustEndAt, "_must_end_at", TIMESTAMPTZOID, false, Refused, Jobq)                \
+    COLUMN(QueueSlot, "_queue_slot", INT8OID, false, Refused, Jobq)                        \
+    COLUMN(KeySlot, "_key_slot", INT8OID, false, Refused, Jobq)                            \
+    COLUMN(SlotSeq, "_slot_seq", INT8OID, false, Refused, Jobq)                            \
+    COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                  \
+    COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                    \
+    COLUMN(RoundRobinKey, "_round_robin_key", INT8OID, false, Refused, Jobq)               \
     COLUMN(Lane, "_lane", INT8OID, true, Unused, Jobq)
 // clang-format on
 

@@ -1,4 +1,4 @@
-// Backoff and the fate of a job whose attempt ended: see retry.h.
+// Backoff and the fate of a job whose attempt ended: see retry_policy.h.
 #include "job/retry_policy.h"
 
 namespace jobq::core {

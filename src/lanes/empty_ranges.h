@@ -5,8 +5,7 @@
 // Empty ranges are hints with one guarantee: no committed claimable job lies in a range that is called empty, but for
 // the moment between its transaction's commit and that session's next instruction. It rests on two rules.
 //  - Whatever makes a job claimable publishes the job's key after its transaction has become visible
-//  (wait/at_commit.h),
-//    which takes the key out of the ranges.
+//    (wait/at_commit.h), which takes the key out of the ranges.
 //  - A range comes from a plain read under a fresh snapshot that does not see the reader's own changes: a row that
 //    anybody holds, or has changed without having committed, still counts as a job. The reader says so before it
 //    takes the snapshot, and what is published from then on limits what it may add.
@@ -66,7 +65,7 @@ int max_tracked_lanes();
 RepairPlace take_repair_place();
 void leave_repair_place(const RepairPlace &place);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size empty_ranges_size();
 void make_empty_ranges(void *memory, bool fresh);
 

@@ -1,4 +1,4 @@
-// The hash of a lane and who may take its jobs: see lane.h.
+// The hash of a lane and who may take its jobs: see lane_policy.h.
 #include "lanes/lane_policy.h"
 
 #include "base/stable_hash.h"

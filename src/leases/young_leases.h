@@ -55,7 +55,7 @@ int max_recent_claims();
 TimestampTz next_look_for_unindexed(uint64 epoch);
 void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size young_leases_size();
 void make_young_leases(void *memory, bool fresh);
 

@@ -68,7 +68,7 @@ int32 peek_tokens(int64 limit, const core::Rate &rate, TimestampTz now, Timestam
 // Forgets which slots of this session's database are free, and which jobs wait for one. No error is raised.
 void forget_slots();
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size limits_size();
 void make_limits(void *memory, bool fresh);
 

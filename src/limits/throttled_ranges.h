@@ -54,7 +54,7 @@ int next_unthrottled_key(int64 lane, TimestampTz now, char *key, bool *all);
 // When the next one may; DT_NOEND: nobody knows.
 TimestampTz next_unthrottling(int64 lane);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size throttled_ranges_size();
 void make_throttled_ranges(void *memory, bool fresh);
 

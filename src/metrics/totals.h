@@ -62,7 +62,7 @@ void enter_stored_database(const StoredDatabase &stored);
 void enter_stored_series(Oid oid, const Series &series);
 void forget_all_totals();
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size totals_size();
 void make_totals(void *memory, bool fresh);
 

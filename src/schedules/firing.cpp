@@ -92,7 +92,7 @@ TimestampTz first_due(const Schedule &schedule, const core::Timing &timing, Time
     return core::run_behind(timing, adopted);
 }
 
-// What the overlap makes of a run: false, none; else *dependencies is what its job waits for.
+// What the overlap makes of a run: false, none; else firing->unfinished are the jobs that its job waits for.
 bool passes_overlap(Firing *firing, TimestampTz now) {
     switch (overlap_of(firing->schedule.spec)) {
         case core::Overlap::Allow:

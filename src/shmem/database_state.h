@@ -144,7 +144,7 @@ PerDatabase *find_database(PerDatabase (&databases)[kMaxDatabases], Oid oid) {
 SharedState *shared_state();
 LWLock *database_states_lock();
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size database_states_size();
 void make_database_states(void *memory, bool fresh);
 

@@ -128,7 +128,7 @@ void call_supervisor_if_wanted();
 // Something is to be done about the executors of a database: calls its worker.
 void call_supervisor(DatabaseState *db);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size executors_size();
 void make_executors(void *memory, bool fresh);
 

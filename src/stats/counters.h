@@ -27,7 +27,7 @@ extern "C" {
 
 namespace jobq {
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size counters_size();
 void make_counters(void *memory, bool fresh);
 

@@ -31,7 +31,7 @@ struct RecentFilters {
 // The filters with which this database's workers have asked for jobs of the queue lately. palloc'd.
 RecentFilters recent_filters(std::string_view queue, TimestampTz now);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size recent_filters_size();
 void make_recent_filters(void *memory, bool fresh);
 

@@ -28,7 +28,7 @@ void wake_job_waiters(const int64 *jobs, int count);
 // Any job of this database may have.
 void let_all_job_waiters_look();
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size job_waiters_size();
 void make_job_waiters(void *memory, bool fresh);
 

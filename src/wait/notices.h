@@ -31,7 +31,7 @@ bool notices_waiting(DatabaseState *db);
 // Takes them down.
 void take_notices(DatabaseState *db, Notices *taken);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size notices_size();
 void make_notices(void *memory, bool fresh);
 

@@ -42,7 +42,7 @@ void adopt_prepared();
 void settle_prepared_before_commit();
 void settle_prepared_at_abort();
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size prepared_size();
 void make_prepared(void *memory, bool fresh);
 

@@ -56,7 +56,7 @@ void let_waiters_look(const char *queue);
 // The same for all queues of this database.
 void let_all_waiters_look();
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size waiters_size();
 void make_waiters(void *memory, bool fresh);
 

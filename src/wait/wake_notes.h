@@ -17,7 +17,7 @@ void take_back_wake_note(uint64 number);
 // For the sleeper, after it has entered itself. True: it has been woken.
 bool take_wake_note(int64 worker, core::Micros now);
 
-// For shmem/memory.cpp.
+// For main/jobq.cpp: its part of the shared memory.
 Size wake_notes_size();
 void make_wake_notes(void *memory, bool fresh);
 

@@ -1,4 +1,4 @@
-// Notes of wakes that found nobody asleep: see wake_notes.h. In the order in which they were left.
+// Notes of wakes that found nobody asleep: see wake_notes_policy.h. In the order in which they were left.
 #include "wait/wake_notes_policy.h"
 
 #include "base/stable_hash.h"
