@@ -14,8 +14,6 @@ namespace jobq {
 
 namespace {
 
-constexpr int kMaxNames = 1000;  // kinds, versions, capabilities and queues in one call
-
 int checked_batch(FunctionCallInfo fcinfo, int n) {
     require(fcinfo, n, "batch");
     const int batch = PG_GETARG_INT32(n);
@@ -64,12 +62,12 @@ class Emitter : public ClaimSink {
 core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first) {
     core::WorkerFilter filter = {};
     if (given(fcinfo, first)) {
-        const Names kinds = names_of(PG_GETARG_ARRAYTYPE_P(first), "kinds", core::kMaxKindBytes, kMaxNames);
+        const Names kinds = names_of(PG_GETARG_ARRAYTYPE_P(first), "kinds", core::kMaxKindBytes, core::kMaxNames);
         filter.kinds = kinds.items;
         filter.kind_count = kinds.count;
     }
     if (given(fcinfo, first + 1)) {
-        const Elements versions = require_elements(fcinfo, first + 1, INT4OID, "versions", kMaxNames);
+        const Elements versions = require_elements(fcinfo, first + 1, INT4OID, "versions", core::kMaxNames);
         auto *numbers = static_cast<int32 *>(palloc(sizeof(int32) * Max(versions.count, 1)));
         for (int i = 0; i < versions.count; i++) numbers[i] = DatumGetInt32(versions.values[i]);
         filter.versions = numbers;
@@ -77,7 +75,7 @@ core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first) {
     }
     if (given(fcinfo, first + 2)) {
         const Names capabilities =
-            names_of(PG_GETARG_ARRAYTYPE_P(first + 2), "capabilities", core::kMaxCapabilityBytes, kMaxNames);
+            names_of(PG_GETARG_ARRAYTYPE_P(first + 2), "capabilities", core::kMaxCapabilityBytes, core::kMaxNames);
         filter.capabilities = capabilities.items;
         filter.capability_count = core::canonical_set(capabilities.items, capabilities.count);
     }
@@ -146,7 +144,7 @@ PG_FUNCTION_INFO_V1(jobq_claim_any);
 PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     require(fcinfo, 0, "queues");
-    const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, kMaxNames);
+    const Names queues = names_of(PG_GETARG_ARRAYTYPE_P(0), "queues", core::kMaxQueueBytes, core::kMaxNames);
     const QueueScope *scope = scope_of(fcinfo);
     for (int i = 0; i < queues.count; i++) {
         check_queue_name(queues.items[i], {"queues", i + 1});

@@ -23,8 +23,6 @@ namespace jobq {
 
 namespace {
 
-constexpr int kMaxNames = 1000;  // versions, capabilities and settings
-
 // By their texts: what is equal is not changed, and no session reads it again.
 Statement put = {
     R"(INSERT INTO jobq.handler_settings AS h (queue, kind, handler, run_as, max_executors, versions, capabilities, settings)
@@ -96,9 +94,9 @@ int max_executors_argument(FunctionCallInfo fcinfo) {
 }
 
 void check_lists(FunctionCallInfo fcinfo) {
-    if (given(fcinfo, kVersions)) require_elements(fcinfo, kVersions, INT4OID, "versions", kMaxNames);
+    if (given(fcinfo, kVersions)) require_elements(fcinfo, kVersions, INT4OID, "versions", core::kMaxNames);
     if (given(fcinfo, kCapabilities))
-        names_of(PG_GETARG_ARRAYTYPE_P(kCapabilities), "capabilities", core::kMaxCapabilityBytes, kMaxNames);
+        names_of(PG_GETARG_ARRAYTYPE_P(kCapabilities), "capabilities", core::kMaxCapabilityBytes, core::kMaxNames);
 }
 
 void refuse(const Problem &problem) {
@@ -115,7 +113,7 @@ Handler handler_of_arguments(FunctionCallInfo fcinfo, text *queue, text *kind) {
     handler.max_executors = max_executors_argument(fcinfo);
     check_lists(fcinfo);
     if (given(fcinfo, kSettings))
-        read_settings_of(&handler, require_elements(fcinfo, kSettings, TEXTOID, "settings", kMaxNames));
+        read_settings_of(&handler, require_elements(fcinfo, kSettings, TEXTOID, "settings", core::kMaxNames));
     return handler;
 }
 

@@ -1,4 +1,5 @@
-// The vocabulary of jobq: statuses, defaults, limits and the decisions of a job's life.
+// The vocabulary of jobq: times, leases, and limits on what callers may pass. Statuses are in job_status_policy.h, the
+// decisions of a job's life in life_policy.h, defaults in queues/queue_settings_policy.h.
 // Pure: no server header, no clock, no randomness, no allocation; everything is noexcept, so that nothing is ever
 // thrown through the server. Used by every layer above.
 #pragma once
@@ -40,7 +41,8 @@ constexpr std::size_t kMaxQueueBytes = 63;
 constexpr std::size_t kMaxKindBytes = 255;
 constexpr std::size_t kMaxWorkerBytes = 255;
 constexpr std::size_t kMaxCapabilityBytes = 63;
-constexpr int kMaxCapabilities = 64;
+constexpr int kMaxCapabilities = 64;           // that a job requires
+constexpr int kMaxNames = 1000;                // kinds, versions, capabilities or queues that a worker or handler names
 constexpr std::size_t kMaxErrorBytes = 32768;  // longer error texts are cut at a character boundary
 constexpr int kMaxBatch = 99999;               // ids in one call, jobs in one claim
 constexpr int kMaxEnqueue = 1000000;           // jobs in one enqueue
