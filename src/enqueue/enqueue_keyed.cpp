@@ -311,6 +311,7 @@ void take_back_kept(const Call &call, KeyedJob **jobs, bool *stays, int count) {
     }
     if (removed == 0) return;
     run(remove, Params().add(array_of(ids, removed, INT8OID)));
+    require_changed(affected(), removed);
 }
 
 // Tells of a row as it was inserted: a trigger of somebody's may have changed it.
