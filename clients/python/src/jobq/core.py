@@ -148,8 +148,19 @@ class Core:
         for row in rows:
             job = self.begin(row)
             if self.hand.claimed(job):
-                self.run(job)
+                self._run(job)
         return bool(rows)
+
+    def _run(self, job: BaseJob) -> None:
+        """Where no thread can be made the job goes back, and so do those beside it: the worker stops."""
+        try:
+            self.run(job)
+        except RuntimeError as error:
+            log.error("%s: job %d of kind %r cannot begin, and goes back: %s", self.options.worker_id, job.id, job.kind, error)
+            self.error = error
+            self.hand.ended(job, Outcome(RELEASE))
+            if not self.hand.stopping():
+                self.hand.stop()
 
     def _wait(self, polls: int) -> None:
         if self.options.poll_interval is not None:

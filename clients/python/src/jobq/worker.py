@@ -182,8 +182,8 @@ class Worker(BaseWorker[Handler]):
         assert isinstance(job, Job)
         if len(self._threads) < self.options.slots:
             thread = threading.Thread(target=self._handle_all, name=f"jobq slot {len(self._threads) + 1}", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
         self._work.put(job)
 
     # ---- a slot
