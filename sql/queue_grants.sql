@@ -365,7 +365,7 @@ ROLLBACK;
 -- A shard tells the routers of a role of its own queues only, and of jobs in the lane of a twin nothing.
 BEGIN;
 CREATE EXTENSION jobq_shard;
-SELECT jobq_shard.admit('regress_jobq_' || kind) FROM unnest('{producer,worker,operator}'::text[]) kind \g /dev/null
+SELECT jobq_shard.admit('regress_jobq_' || kind, true) FROM unnest('{producer,worker,operator}'::text[]) kind \g /dev/null
 SELECT jobq_enqueue(q, kind => 'ready', unique_key => 'key') FROM unnest('{grants mine,grants theirs}'::text[]) q \g /dev/null
 CREATE FUNCTION told(q text, OUT queue text, OUT ready boolean, OUT key boolean) LANGUAGE sql
     AS $$ SELECT q, jobq_shard.is_ready(q, '{ready}', NULL, NULL), jobq_shard.still_here(0, q, 'key', NULL, NULL) $$;

@@ -30,7 +30,7 @@ CRASHES = 3
 PATIENCE = 90           # seconds without progress before a flow counts as asleep
 IMPATIENCE = 15         # the same where that is what is to be found
 SILENCE = 1.5           # longer than the heartbeat timeout
-LATE = timedelta(seconds=2)
+LATE = 2                # seconds
 
 SET_UP = f"""
     CREATE TABLE effects (number int, name text);
@@ -50,8 +50,8 @@ class Lost(Exception):
 class Client:
     """A process that lives until it is killed. Sessions that end are begun anew."""
 
-    def __init__(self, database, name, seed, stop):
-        self.database, self.name, self.stop = database, name, stop
+    def __init__(self, database, name, seed, stop, begun):
+        self.database, self.name, self.stop, self.begun = database, name, stop, begun
         self.chance = random.Random(f"{seed} {name} {os.getpid()}")
         self.conn = None
 
@@ -129,7 +129,9 @@ class FlowWorker(Client):
             raise Lost
 
     def spawn(self, job, lease, plan):
-        when = {"run_at": (datetime.now(timezone.utc) + LATE).isoformat()} if plan.parts_begin_late else {}
+        # A run is long where all is slow, the next turn of the flow too.
+        late = max(LATE, (time.monotonic() - self.begun) / 5)
+        when = {"run_at": (datetime.now(timezone.utc) + timedelta(seconds=late)).isoformat()} if plan.parts_begin_late else {}
         specs = [{"queue": "parts", "payload": {"flow": plan.number, "part": part}} | when for part in range(plan.parts)]
         with self.conn.transaction():
             _, ids = self.row("SELECT * FROM jobq_spawn(%s, %s, 'split', %s)", job, lease, json.dumps(specs))
@@ -222,6 +224,7 @@ class Stage:
         self.stop = processes.Event()
         self.clients = {}
         self.chance = random.Random(seed)
+        self.begun = time.monotonic()
         self.flows = self.killed = self.terminated = self.crashed = 0
         kinds = ((FlowWorker, "flow", FLOW_WORKERS), (PartWorker, "part", PART_WORKERS), (Signaller, "signal", SIGNALLERS))
         self.roles = {f"{label}{number}": kind for kind, label, count in kinds for number in range(count)}
@@ -231,7 +234,7 @@ class Stage:
             client = self.clients.get(name)
             if client is None or not client.is_alive():
                 self.killed += client is not None
-                client = processes.Process(target=kind(self.database, name, self.seed, self.stop).run)
+                client = processes.Process(target=kind(self.database, name, self.seed, self.stop, self.begun).run)
                 client.start()
                 self.clients[name] = client
 
@@ -312,13 +315,13 @@ def play(results, seconds, longest, seed, patience):
         with connect(database) as conn:
             conn.execute(SET_UP)
         stage, observer = Stage(database, seed), Observer(database, run)
-        begun = time.monotonic()
+        begun = stage.begun
         try:
             while time.monotonic() - begun < seconds or time.monotonic() - begun < longest and not all_happened(observer):
                 stage.keep_alive()
                 stage.keep_busy(observer)
                 stage.disturb(observer)
-                if time.monotonic() - begun > seconds * (stage.crashed + 1) / (CRASHES + 1):
+                if stage.crashed < CRASHES and time.monotonic() - begun > seconds * (stage.crashed + 1) / (CRASHES + 1):
                     stage.crash(observer)
                 observer.look()
                 time.sleep(0.02)
