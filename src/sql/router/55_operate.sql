@@ -130,7 +130,8 @@ BEGIN
         PERFORM jobq_router.at_jobq_revoke(_shard, 0, $1, $2, $3), jobq_router.at_admit(_shard, $1, false);
     END LOOP;
     DELETE FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole AND g.profile = $2 AND ($3 IS NULL OR g.queue = ANY ($3));
-    IF NOT EXISTS (SELECT FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole) THEN
+    PERFORM FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole;
+    IF NOT FOUND THEN
         PERFORM jobq_router.admit($1, false);
     END IF;
 EXCEPTION WHEN OTHERS THEN
