@@ -15,7 +15,7 @@ use Time::HiRes qw(time usleep);
 
 my $node = preloaded('kills');
 database($node, 'work');
-my $timeout = 3;
+my $timeout = 10;   # longer than it takes to look at what was claimed, also on a slow machine
 value($node, 'work', qq{SELECT jobq_create_queue('q', heartbeat_timeout => '$timeout s', max_lost => 1000)});
 
 sub enqueue { return value($node, 'work', "SELECT jobq_enqueue('q') FROM generate_series(1, $_[0])"); }
@@ -67,7 +67,7 @@ finish_all();
 enqueue(2);
 my $doomed = session($node, 'work');
 my $pid = $doomed->query('SELECT pg_backend_pid()');
-my ($id, $lease) = split /\|/, $doomed->query(q{SELECT id, lease FROM jobq_claim('q', 'kept')});
+my ($id, $lease) = split /\|/, $doomed->query(q{SELECT id, lease FROM jobq_claim('q', 'kept', heartbeat_timeout => '5 min')});
 $doomed->query('BEGIN');
 my $undone = $doomed->query(q{SELECT id FROM jobq_claim('q', 'undone')});
 is(value($node, 'postgres', "SELECT pg_terminate_backend($pid, 10000)"), 't', 'a backend is terminated');
