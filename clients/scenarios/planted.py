@@ -82,7 +82,7 @@ elif DEFECT == "fails_for_good_twice":
 elif DEFECT == "snoozes_by_failing":
     outcome.SNOOZE = outcome.FAIL
 elif DEFECT == "any_option":
-    options.Options.__post_init__ = lambda self: None
+    options._checked = lambda name, value: value
 elif DEFECT == "cuts_payloads":
     as_json = statements.as_json
     outcome.as_json = lambda value: as_json({key: text[:100000] if isinstance(text, str) else text for key, text in value.items()}
