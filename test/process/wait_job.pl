@@ -66,7 +66,7 @@ my %ways = (
     'jobq_purge_queue' => q{SELECT jobq_purge_queue(queue) FROM jobq.jobs WHERE id = JOB},
     'jobq_drop_queue' => q{SELECT jobq_drop_queue(queue, force => true) FROM jobq.jobs WHERE id = JOB},
     'an UPDATE by hand' => q{UPDATE jobq.jobs SET status = 'completed' WHERE id = JOB},
-    'an UPDATE of its id' => q{UPDATE jobq.jobs SET id = -id WHERE id = JOB},
+    'an UPDATE of its id' => q{UPDATE jobq.jobs SET id = id + 1000000 WHERE id = JOB},
     'a DELETE by hand' => q{DELETE FROM jobq.jobs WHERE id = JOB},
     'an UPDATE that was replicated' => q{SET session_replication_role = replica; UPDATE jobq.jobs SET status = 'completed', _ready = NULL WHERE id = JOB; RESET session_replication_role},
     'TRUNCATE' => q{TRUNCATE jobq.jobs},
