@@ -112,11 +112,11 @@ class Starving:
 
     def __init__(self):
         self.directory = tempfile.TemporaryDirectory(prefix="starving")
-        self.library, self.file = f"{self.directory.name}/starving.so", f"{self.directory.name}/starved"
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.library, "-x", "c", "-", "-ldl"], input=self.SOURCE.encode(), check=True)
+        self.object, self.file = f"{self.directory.name}/starving.so", f"{self.directory.name}/starved"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.object, "-x", "c", "-", "-ldl"], input=self.SOURCE.encode(), check=True)
 
     def environment(self):
-        return {"LD_PRELOAD": self.library, "JOBQ_STARVED": self.file}
+        return {"LD_PRELOAD": self.object, "JOBQ_STARVED": self.file}
 
     def begin(self):
         with open(self.file, "w", encoding="utf-8"):

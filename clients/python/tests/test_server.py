@@ -31,6 +31,7 @@ def setUpModule():
     logging.getLogger("jobq").setLevel(logging.CRITICAL)
     with psycopg.connect(autocommit=True) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS notes (job_id bigint, note text)")
+LAST_HEARTBEAT = "SELECT last_heartbeat FROM jobq.jobs WHERE id = %s"
 
 
 class Base(unittest.TestCase):
@@ -47,6 +48,10 @@ class Base(unittest.TestCase):
         while (value := self.value(statement, *parameters)) != expected:
             self.assertLess(time.monotonic(), deadline, f"{statement}: {value}")
             time.sleep(0.02)
+
+    def beats_on(self, job):
+        for _ in range(3):
+            self.becomes(True, "SELECT last_heartbeat > %s FROM jobq.jobs WHERE id = %s", self.value(LAST_HEARTBEAT, job), job)
 
     def status(self, job):
         return self.value("SELECT status::text FROM jobq.jobs WHERE id = %s", job)
@@ -463,12 +468,11 @@ class WorkerTest(Base):
 
     def test_a_completion_that_has_not_committed_keeps_no_heartbeat_of_others(self):
         completed, gate = threading.Event(), threading.Event()
-        last_heartbeat = "SELECT last_heartbeat FROM jobq.jobs WHERE id = %s"
 
         def completes(job):
             with job.connection() as connection:
-                before = connection.execute(last_heartbeat, (job.id,)).fetchone()
-                while connection.execute(last_heartbeat, (job.id,)).fetchone() == before:   # the next one is not due yet
+                before = connection.execute(LAST_HEARTBEAT, (job.id,)).fetchone()
+                while connection.execute(LAST_HEARTBEAT, (job.id,)).fetchone() == before:   # the next one is not due yet
                     job.pause(0.02)
                 with connection.transaction():
                     job.complete_in(connection)
@@ -478,8 +482,7 @@ class WorkerTest(Base):
         self.start({"completes": completes, "waits": lambda job: gate.wait(LIMIT)}, slots=2, heartbeat_interval=1)
         jobs = [jobq.enqueue(self.connection, self.queue, kind=kind) for kind in ("completes", "waits")]
         self.assertTrue(completed.wait(LIMIT))
-        for _ in range(3):
-            self.becomes(True, "SELECT last_heartbeat > %s FROM jobq.jobs WHERE id = %s", self.value(last_heartbeat, jobs[1]), jobs[1])
+        self.beats_on(jobs[1])
         gate.set()
         for job in jobs:
             self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
@@ -493,7 +496,6 @@ class WorkerTest(Base):
             job.complete_in(connection, {"n": 1})
             left.append(connection)
 
-        last_heartbeat = "SELECT last_heartbeat FROM jobq.jobs WHERE id = %s"
         self.start({"leaves": leaves, "waits": lambda job: gate.wait(LIMIT), "quick": lambda job: 1}, slots=3, heartbeat_interval=0.1)
         self.addCleanup(lambda: [connection.close() for connection in left])
         jobs = [jobq.enqueue(self.connection, self.queue, kind=kind) for kind in ("leaves", "waits")]
@@ -502,8 +504,7 @@ class WorkerTest(Base):
             while sum("collide" in line for line in logs.output) < 2:
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.02)
-        for _ in range(3):
-            self.becomes(True, "SELECT last_heartbeat > %s FROM jobq.jobs WHERE id = %s", self.value(last_heartbeat, jobs[1]), jobs[1])
+        self.beats_on(jobs[1])
         quick = jobq.enqueue(self.connection, self.queue, kind="quick")   # nor a report
         self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", quick)
         self.assertEqual(self.status(jobs[0]), "processing")
