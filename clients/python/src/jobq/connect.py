@@ -17,7 +17,6 @@ DEFAULTS: Dict[str, Any] = {
     "keepalives_count": 3, "tcp_user_timeout": 30000,
 }
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-LONGEST_OF_REPORTS = 1.0   # behind a collision: the last reports have some five seconds
 NEW_CONNECTION_CLASSES = ("08", "53", "57", "58")
 AGAIN = ("40001", "40P01", "55P03")
 READ_ONLY = "25006"
@@ -50,23 +49,23 @@ def is_again(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate in AGAIN
 
 
+def pause_after(failures: int, longest: float = LONGEST_PAUSE) -> float:
+    """How long to wait before the next try, after so many: twice as long each time, with jitter."""
+    return min(FIRST_PAUSE * 2.0 ** min(failures - 1, 10), longest) * random.uniform(0.5, 1.0)
+
+
 class Pause:
-    """How long to wait before the next try."""
+    """Before tries of the same thing, until it works."""
 
     def __init__(self) -> None:
-        self.next = FIRST_PAUSE
+        self.failures = 0
 
     def take(self) -> float:
-        pause, self.next = self.next, min(self.next * 2, LONGEST_PAUSE)
-        return pause * random.uniform(0.5, 1.0)
+        self.failures += 1
+        return pause_after(self.failures)
 
     def reset(self) -> None:
-        self.next = FIRST_PAUSE
-
-
-def pause_of_report(collisions: int) -> float:
-    """How long a report waits that has collided with somebody's transaction so many times."""
-    return min(FIRST_PAUSE * 2.0 ** min(collisions - 1, 10), LONGEST_OF_REPORTS) * random.uniform(0.5, 1.0)
+        self.failures = 0
 
 
 Connection = TypeVar("Connection")

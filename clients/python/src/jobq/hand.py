@@ -9,12 +9,13 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Callable, Deque, Dict, List, Optional, Tuple
 
-from .connect import pause_of_report
+from .connect import pause_after
 from .job import BaseJob
 from .outcome import COMPLETE, NOTHING, RELEASE, Outcome
 
 Report = Tuple[BaseJob, Outcome]
 LAST_LOOK = 1.0       # seconds in which handlers may notice that the worker stops
+LONGEST_PAUSE = 1.0   # seconds between two tries of a report that collides: the last ones have five
 LAST_REPORTS = 5.0    # seconds in which the last reports must arrive
 PROGRESS_EVERY = 1.0
 
@@ -140,7 +141,7 @@ class Hand:
         """They are to be sent again, each after its pause; nothing else waits for them."""
         now = self.clock()
         self.not_reported([(job, replace(outcome, collisions=outcome.collisions + 1,
-                                         not_before=now + pause_of_report(outcome.collisions + 1))) for job, outcome in reports])
+                                         not_before=now + pause_after(outcome.collisions + 1, LONGEST_PAUSE))) for job, outcome in reports])
 
     def lost(self, job: BaseJob, state: str) -> None:
         """A heartbeat has been told so. Of a job whose report is under way the report's answer counts."""
