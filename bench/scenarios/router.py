@@ -160,7 +160,7 @@ def woken_after(waiting, enqueueing, queue):
     ended = []
 
     def wait():
-        waiting.execute("CALL jobq_wait(%s, %s, '60 s')", (queue, 'waiter'))
+        waiting.execute("CALL jobq_wait(%s, '60 s', worker_id => 'waiter')", (queue,))
         ended.append(time.perf_counter())
 
     thread = threading.Thread(target=wait)
@@ -184,7 +184,7 @@ def waits(bench, cluster, rounds):
                 woken = woken_after(waiting, enqueueing, 'awaited')
                 enqueueing.execute("SELECT count(*) FROM jobq_claim('awaited', 'waiter')")
                 cpu, began = cluster.cpu(), time.perf_counter()
-                waiting.execute("CALL jobq_wait('awaited', 'waiter', '4 s')")
+                waiting.execute("CALL jobq_wait('awaited', '4 s', worker_id => 'waiter')")
                 took = time.perf_counter() - began
                 bench.add('router', f'a wait, {way}', 'off', number,
                           {'woken_ms': woken, 'idle_us': sum(cluster.used_us(cpu)) / took})
