@@ -55,6 +55,30 @@ SELECT count(*), count(*) FILTER (WHERE o.place <> w.place) AS out_of_order FROM
 JOIN (SELECT id, row_number() OVER (ORDER BY run_at + priority * interval '10 s', priority, id) AS place FROM jobq.jobs WHERE queue = 'aged') w USING (id);
 SELECT jobq_drop_queue('aged', force => true);
 
+-- So it does one by one, each committed, while others arrive: priorities far apart, hundreds of jobs of one moment.
+SELECT jobq_create_queue('aged', priority_ageing => '10 s');
+SELECT count(*) FROM jobq_enqueue_jobs((SELECT jsonb_agg(jsonb_build_object('queue', 'aged', 'kind', chr(97 + n % 2), 'priority', 10 * (n % 4),
+    'run_at', timestamptz '2020-01-01 12:00+00' + n / 500 * interval '25 s')) FROM generate_series(0, 1499) n));
+DO $$
+DECLARE
+    next bigint;
+    taken bigint;
+    wrong int := 0;
+BEGIN
+    FOR n IN 1 .. 1000 LOOP
+        SELECT id INTO next FROM jobq.jobs WHERE queue = 'aged' AND status = 'pending' ORDER BY run_at + priority * interval '10 s', priority, id LIMIT 1;
+        SELECT id INTO taken FROM jobq_claim('aged');
+        IF taken IS DISTINCT FROM next THEN wrong := wrong + 1; END IF;
+        IF n % 7 = 0 THEN
+            PERFORM jobq_enqueue('aged', kind => chr(97 + n % 3), priority => 5 * (n % 9),
+                run_at => timestamptz '2020-01-01 12:00+00' + (n % 11 - 5) * interval '10 s');
+        END IF;
+        COMMIT;
+    END LOOP;
+    RAISE NOTICE 'out of order: %', wrong;
+END $$;
+SELECT jobq_drop_queue('aged', force => true);
+
 -- A stream of urgent jobs, twice what the worker can do: a job of priority 3 stands behind those of its first three
 -- minutes, not behind all that are to come.
 SELECT jobq_create_queue('aged', priority_ageing => '1 min');

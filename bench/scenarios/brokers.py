@@ -49,7 +49,7 @@ def measure(bench, peers, sync, seconds):
     peers = there(bench, peers, sync)
     cells = {peer.title: lambda peer=peer: cell(bench, peer, sync, seconds) for peer in peers}
     try:
-        interleave(bench, 'brokers', cells, bench.scale(5, 1), sync)
+        interleave(bench, 'brokers', cells, bench.scale(3, 1), sync)
     finally:
         for peer in peers:
             peer.end()

@@ -80,7 +80,7 @@ def run(bench):
         cells = {f'{contender.title}, {holder}': lambda name=f'{contender.title}, {holder}', statements=statements:
                  held.cell(name, statements, series) for holder, statements in HOLDERS.items()
                  if contender is not TEXTBOOK or holder != 'idle with an xid'}
-        interleave(bench, 'held', cells, 1 if contender is TEXTBOOK else bench.scale(5, 1), 'off')
+        interleave(bench, 'held', cells, 1 if contender is TEXTBOOK else bench.scale(3, 1), 'off')
     bench.series['held'] = series
     for holder in list(HOLDERS)[1:]:
         for contender in filter(None, (JOBQ, BASE)):

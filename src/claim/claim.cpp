@@ -7,6 +7,7 @@
 #include "base/ablation.h"
 #include "claim/claim.h"
 #include "claim/fairness_policy.h"
+#include "claim/read_ahead.h"
 #include "claim/recent_claims.h"
 #include "claim/round_robin.h"
 #include "compat/args.h"
@@ -43,9 +44,6 @@ constexpr int kSkippedWorthRefreshing = 12;
 // Or after so many jobs: entries that the index itself has marked as dead are passed without notice, page by page.
 constexpr int kRefreshAfterJobs = 128;
 int jobs_since_refresh = 0;
-// The next so many single claims shall read no more of the index than they need. Whoever claims as many at a time reads
-// most of a page anyway.
-constexpr int kReadAhead = 32;
 // So often may other claims move the position first before this one takes a job all the same.
 constexpr int kMaxRaces = 64;
 // So many keys that have no room now, or suspects only, may come up in vain before the claim takes the first job of one
@@ -58,6 +56,7 @@ constexpr int64 kAnyRoundRobinKey = core::kBeforeFirstRoundRobinKey;
 struct LaneCursor {
     int64 lane;
     int64 round_robin_key;  // only jobs of this one; kAnyRoundRobinKey
+    int16 priority;         // only jobs of this one, under priority_ageing
     ClaimKey begin;
     ClaimKey first_entry;  // that the claim has met, of whatever job; kLastKey: none yet
     ClaimKey next;
@@ -187,7 +186,11 @@ bool take_job(Claim *claim) {
     return true;
 }
 
-bool has_usual_order(const Claim &claim) { return claim.queue.priority_ageing == 0 && !claim.queue.round_robin; }
+// Whether its scans shall read no more of the index than they need.
+bool reads_ahead(const Claim &claim) {
+    return core::built_with(core::Mechanism::ReadAhead) && claim.request.batch < kReadAhead / 2 &&
+           !claim.queue.round_robin;
+}
 
 void seek_job(JobsTable *jobs, const LaneCursor &cursor, const ClaimKey &from, const ClaimKey &expected) {
     if (cursor.round_robin_key == kAnyRoundRobinKey)
@@ -243,8 +246,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         return;
     }
     cursor->seen = true;
-    const bool sparing = core::built_with(core::Mechanism::ReadAhead) && cursor->skip_empty_ranges &&
-                         claim->request.batch < kReadAhead / 2 && has_usual_order(*claim);
+    const bool sparing = cursor->skip_empty_ranges && reads_ahead(*claim);
     seek_job(&claim->jobs, *cursor, key, sparing ? expected_end(cursor->lane) : core::kLastKey);
     while (next_ready(&claim->jobs, &key)) {
         if (key < cursor->first_entry) cursor->first_entry = key;
@@ -270,8 +272,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         if (claim->closed) return;
         cursor->next = core::next_key(key);
         if (claim->count < claim->wanted) continue;
-        ClaimKey ahead;
-        if (sparing && pass_entries(&claim->jobs.ready, kReadAhead, &ahead)) expect_end(cursor->lane, ahead);
+        if (sparing) expect_claims(&claim->jobs.ready, cursor->lane);
         return;
     }
     cursor->next = core::kLastKey;
@@ -294,7 +295,7 @@ void add_cursor(const Claim &claim, LaneCursors *cursors, int64 lane, ClaimKey f
     }
     if (first == core::kLastKey) return;
     cursors->items[cursors->count++] = {
-        lane, kAnyRoundRobinKey, core::kFirstKey, core::kLastKey, first, 0, 0, false, skip_empty_ranges, 0, 0};
+        lane, kAnyRoundRobinKey, 0, core::kFirstKey, core::kLastKey, first, 0, 0, false, skip_empty_ranges, 0, 0};
 }
 
 void open_for_claim(Claim *claim) {
@@ -335,12 +336,18 @@ LaneCursors find_cursors(Claim *claim) {
 int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     int room = count * 4, found = 0;
     auto *split = room_for<LaneCursor>(static_cast<uint64>(room));
+    const bool sparing = reads_ahead(*claim);
+    ClaimKey sought;
     for (const LaneCursor *lane = *cursors; lane < *cursors + count; lane++) {
         const core::EmptyRanges empty =
             lane->skip_empty_ranges ? read_empty_ranges(claim->epoch, lane->lane) : core::EmptyRanges{};
+        const ClaimKey shared = sparing ? expected_end(lane->lane) : core::kLastKey;
         walk_entries(
             &claim->jobs, lane->next, core::kLastKey,
-            [&](const ClaimKey &key) { seek_job(&claim->jobs, *lane, key, core::kLastKey); },
+            [&](const ClaimKey &key) {
+                sought = key;
+                seek_job(&claim->jobs, *lane, key, sparing ? expected_look(lane->lane, key, shared) : core::kLastKey);
+            },
             [&](const ClaimKey &key) { return core::skip_empty(empty, key); },
             [&](const ClaimKey &key) {
                 if (found == room) {
@@ -348,8 +355,10 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
                     split = static_cast<LaneCursor *>(repalloc_huge(split, sizeof(LaneCursor) * room));
                 }
                 split[found] = *lane;
-                split[found].begin = {INT64_MIN, INT64_MIN, key.priority};
+                split[found].priority = key.priority;
+                split[found].begin = sought;
                 split[found++].next = key;
+                if (sparing) expect_looks(&claim->jobs.ready, lane->lane, sought);
                 return Step::NextPriority;
             });
     }
@@ -361,13 +370,13 @@ int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
 ClaimKey limit_of(const Claim &claim, const LaneCursor &cursor, const LaneCursor *next) {
     const core::Micros ageing = claim.queue.priority_ageing;
     if (ageing == 0) return next == nullptr ? core::kLastKey : next->next;
-    const int16 priority = cursor.begin.priority;
-    return next == nullptr ? ClaimKey{INT64_MAX, INT64_MAX, priority} : core::aged_limit(priority, next->next, ageing);
+    return next == nullptr ? ClaimKey{INT64_MAX, INT64_MAX, cursor.priority}
+                           : core::aged_limit(cursor.priority, next->next, ageing);
 }
 
 bool is_used_up(const Claim &claim, const LaneCursor &cursor) {
     return cursor.next == core::kLastKey ||
-           (claim.queue.priority_ageing > 0 && cursor.next.priority != cursor.begin.priority);
+           (claim.queue.priority_ageing > 0 && cursor.next.priority != cursor.priority);
 }
 
 // Takes jobs in their order until claim->wanted have been taken.
@@ -397,7 +406,13 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     if (due) jobs_since_refresh = 0;
     for (const LaneCursor *cursor = cursors; cursor < end; cursor++) {
         const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
-        if (!cursor->skip_empty_ranges || !cursor->seen) continue;
+        if (!cursor->skip_empty_ranges) continue;
+        if (!cursor->seen) {
+            // That nothing comes before the first entry of a priority spares later claims a look.
+            if (due && claim->queue.priority_ageing > 0)
+                refresh_lane(&claim->jobs, cursor->lane, cursor->next, 0, cursor->begin);
+            continue;
+        }
         if (cursor->limited >= kWorthThrottling)
             throttle_jobs(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch, claim->now);
         if (cursor->suspects >= kWorthThrottling) remember_suspects(&claim->jobs, cursor->lane, claim->epoch);

@@ -21,9 +21,6 @@ constexpr AttrNumber kRoundRobinKey = 2;
 constexpr int kRoundRobinShift = 1;
 constexpr RegProcedure kComparison[] = {0, 0, F_BTINT2CMP, F_TIMESTAMPTZ_CMP, F_BTINT8CMP};
 
-// Fewer entries ahead than this are not worth telling of.
-constexpr int kWorthTelling = 8;
-
 // A row comparison, as for SQL's (run_at, id) >= (...), of the columns from `first` on: see access/skey.h.
 void set_row_key(ScanKeyData *key, ScanKeyData *row, AttrNumber first, const ClaimKey &from, int shift = 0) {
     const Datum values[] = {0, 0, Int16GetDatum(from.priority), TimestampTzGetDatum(from.run_at),
@@ -48,6 +45,11 @@ int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, co
         set_row_key(key++, ready->row, kPriority, from);
         return 2;
     }
+    if (reach == Reach::UpToPriority) {
+        set_row_key(key++, ready->row, kPriority, from);
+        ScanKeyInit(key++, kPriority, BTLessEqualStrategyNumber, F_INT2LE, Int16GetDatum(to.priority));
+        return 3;
+    }
     ScanKeyInit(key++, kPriority, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(from.priority));
     if (reach == Reach::UpToMoment) {
         set_row_key(key++, ready->row, kRunAt, from);
@@ -61,14 +63,24 @@ int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, co
 }
 
 Reach reach_of(const ClaimKey &from, const ClaimKey &to) {
-    if (to == core::kLastKey || to < from || to.priority != from.priority) return Reach::Rest;
+    if (to == core::kLastKey || to < from) return Reach::Rest;
+    if (to.priority != from.priority) return Reach::UpToPriority;
     return to.run_at == from.run_at ? Reach::WithinMoment : Reach::UpToMoment;
 }
 
 // The last key of which a scan that has been told to read up to `to` is sure to have read the entry.
 ClaimKey end_of(Reach reach, const ClaimKey &to) {
     if (reach == Reach::Rest) return core::kLastKey;
-    return reach == Reach::WithinMoment ? to : ClaimKey{to.run_at, INT64_MAX, to.priority};
+    return reach == Reach::UpToMoment ? ClaimKey{to.run_at, INT64_MAX, to.priority} : to;
+}
+
+// How far one scan from `from` on to `expected` goes: a second one begins behind the last key of another priority, a
+// third one behind the last of another moment, since a scan does not stop in the middle of these.
+ClaimKey next_stop(const ClaimKey &from, const ClaimKey &expected) {
+    if (expected == core::kLastKey || expected < from) return core::kLastKey;
+    if (from.priority < expected.priority) return {INT64_MAX, INT64_MAX, static_cast<int16>(expected.priority - 1)};
+    if (from.run_at < expected.run_at) return {expected.run_at - 1, INT64_MAX, expected.priority};
+    return expected;
 }
 
 ClaimKey key_of(IndexTuple entry, TupleDesc desc, int shift = 0) {
@@ -110,11 +122,13 @@ void end_ready_scans(ReadyScan *ready) {
 }
 
 void seek_entry(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &expected) {
-    ready->go_on_behind = end_of(begin(ready, table, lane, from, expected), expected);
+    const ClaimKey stop = next_stop(from, expected);
+    ready->go_on_behind = end_of(begin(ready, table, lane, from, stop), stop);
+    ready->then_expected = stop == expected ? core::kLastKey : expected;
 }
 
 void seek_entry_range(ReadyScan *ready, const Table &table, int64 lane, const ClaimKey &from, const ClaimKey &to) {
-    begin(ready, table, lane, from, to);
+    begin(ready, table, lane, from, to.priority == from.priority ? to : core::kLastKey);
     ready->go_on_behind = core::kLastKey;
 }
 
@@ -140,7 +154,7 @@ bool next_round_robin_key_of(ReadyScan *ready, const Table &table, int64 lane, i
 bool next_entry(ReadyScan *ready, const Table &table, ClaimKey *key) {
     while (index_getnext_tid(ready->current, ForwardScanDirection) == nullptr) {
         if (ready->go_on_behind == core::kLastKey) return false;
-        seek_entry(ready, table, ready->lane, core::next_key(ready->go_on_behind), core::kLastKey);
+        seek_entry(ready, table, ready->lane, core::next_key(ready->go_on_behind), ready->then_expected);
     }
     const int shift = ready->current == ready->scans[static_cast<int>(Reach::RoundRobinKey)] ? kRoundRobinShift : 0;
     *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc, shift);
@@ -162,7 +176,7 @@ bool pass_entries(ReadyScan *ready, int count, ClaimKey *key) {
     int passed = 0;
     for (; passed < count && index_getnext_tid(ready->current, ForwardScanDirection) != nullptr; passed++)
         *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc);
-    return passed >= kWorthTelling;
+    return passed == count;
 }
 
 }  // namespace jobq

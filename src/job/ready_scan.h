@@ -14,8 +14,8 @@ namespace jobq {
 // id).
 // The last two are of the index of queues with round_robin, (lane, round-robin key, priority, run_at, id): the rest of
 // one round-robin key, or any key behind it.
-enum class Reach { Rest, UpToMoment, WithinMoment, Behind, RoundRobinKey, BehindRoundRobinKey };
-constexpr int kReaches = 6;
+enum class Reach { Rest, UpToPriority, UpToMoment, WithinMoment, Behind, RoundRobinKey, BehindRoundRobinKey };
+constexpr int kReaches = 7;
 
 struct ReadyScan {
     Relation index;
@@ -23,7 +23,8 @@ struct ReadyScan {
     IndexScanDesc scans[kReaches];  // nullptr: not used yet
     IndexScanDesc current;
     int64 lane;
-    core::ClaimKey go_on_behind;  // this key, when what has been read is used up; kLastKey: that is the end
+    core::ClaimKey go_on_behind;   // this key, when what has been read is used up; kLastKey: that is the end
+    core::ClaimKey then_expected;  // how far the caller is likely to go from there
     // The scans point into it.
     ScanKeyData keys[5];
     ScanKeyData row[3];
@@ -51,7 +52,7 @@ bool next_entry(ReadyScan *ready, const Table &table, core::ClaimKey *key);
 bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, core::ClaimKey *first);
 
 // Passes over the next `count` entries, which the scan has read already, most likely: the key of the last one. False
-// when there are hardly any, or when only a part of the lane is read.
+// when there are fewer, or when only a part of the lane is read.
 bool pass_entries(ReadyScan *ready, int count, core::ClaimKey *key);
 
 }  // namespace jobq

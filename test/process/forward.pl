@@ -154,6 +154,8 @@ $forwarder = forwarder('doubtful', keep => '5 s');
 becomes_true($here, 'app', "SELECT count(*) = $a_round FROM jobq.jobs WHERE queue = 'doubtful' AND status = 'failed' AND error LIKE 'first sent at %'",
     'what may be there, and may be forgotten there, is not sent again: it fails and says so');
 is(there(q{SELECT count(*) FROM jobq.jobs WHERE queue = 'doubtful'}), $a_round, 'and there is no second job');
+# A key that is still kept there would bring no second job.
+becomes_true($there, 'jobs', q{SELECT bool_and(finished_at < clock_timestamp() - interval '5 s') FROM jobq.jobs WHERE queue = 'doubtful'}, 'no key is kept there');
 here(q{SELECT jobq_retry(min(id)) FROM jobq.jobs WHERE queue = 'doubtful'});
 becomes_true($there, 'jobs', "SELECT count(*) = $a_round + 1 FROM jobq.jobs WHERE queue = 'doubtful'", 'who retries one has it sent');
 ends($forwarder);
