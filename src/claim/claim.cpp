@@ -186,10 +186,9 @@ bool take_job(Claim *claim) {
     return true;
 }
 
-// Whether its scans shall read no more of the index than they need.
+// Whether its scans may know how much of the index they need.
 bool reads_ahead(const Claim &claim) {
-    return core::built_with(core::Mechanism::ReadAhead) && claim.request.batch < kReadAhead / 2 &&
-           !claim.queue.round_robin;
+    return core::built_with(core::Mechanism::ReadAhead) && !claim.queue.round_robin;
 }
 
 void seek_job(JobsTable *jobs, const LaneCursor &cursor, const ClaimKey &from, const ClaimKey &expected) {
@@ -246,8 +245,12 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         return;
     }
     cursor->seen = true;
-    const bool sparing = cursor->skip_empty_ranges && reads_ahead(*claim);
-    seek_job(&claim->jobs, *cursor, key, sparing ? expected_end(cursor->lane) : core::kLastKey);
+    const bool sparing = cursor->skip_empty_ranges && reads_ahead(*claim) && claim->request.batch < kReadAhead / 2;
+    const bool ageing = claim->queue.priority_ageing > 0;
+    const ClaimKey from = key;
+    ClaimKey expected = sparing ? expected_end(cursor->lane) : core::kLastKey;
+    if (sparing && ageing) expected = expected_in_priority(cursor->lane, from, expected);
+    seek_job(&claim->jobs, *cursor, from, expected);
     while (next_ready(&claim->jobs, &key)) {
         if (key < cursor->first_entry) cursor->first_entry = key;
         cursor->next = skip(key);
@@ -272,7 +275,10 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         if (claim->closed) return;
         cursor->next = core::next_key(key);
         if (claim->count < claim->wanted) continue;
-        if (sparing) expect_claims(&claim->jobs.ready, cursor->lane);
+        if (sparing && ageing)
+            expect_claims_of_priority(&claim->jobs.ready, cursor->lane, from);
+        else if (sparing)
+            expect_claims(&claim->jobs.ready, cursor->lane);
         return;
     }
     cursor->next = core::kLastKey;
@@ -331,36 +337,47 @@ LaneCursors find_cursors(Claim *claim) {
     return cursors;
 }
 
-// Each lane's cursor becomes one for each of its priorities, from the first entry there is. What a lane's empty ranges
-// call empty is not looked at.
+// Each lane's cursor becomes one for each of its priorities, from the first entry there is, and one behind them where
+// nothing was found. What a lane's empty ranges call empty is not looked at.
 int split_by_priority(Claim *claim, LaneCursor **cursors, int count) {
     int room = count * 4, found = 0;
     auto *split = room_for<LaneCursor>(static_cast<uint64>(room));
     const bool sparing = reads_ahead(*claim);
-    ClaimKey sought;
+    ClaimKey sought = core::kFirstKey;
+    const auto add = [&](const LaneCursor &lane, const ClaimKey &key) {
+        if (found == room) {
+            room *= 2;
+            split = static_cast<LaneCursor *>(repalloc_huge(split, sizeof(LaneCursor) * room));
+        }
+        split[found] = lane;
+        split[found].priority = key.priority;
+        split[found].begin = sought;
+        split[found].first_entry = split[found].next = key;
+        found++;
+    };
     for (const LaneCursor *lane = *cursors; lane < *cursors + count; lane++) {
         const core::EmptyRanges empty =
             lane->skip_empty_ranges ? read_empty_ranges(claim->epoch, lane->lane) : core::EmptyRanges{};
         const ClaimKey shared = sparing ? expected_end(lane->lane) : core::kLastKey;
+        bool in_vain = false;
         walk_entries(
             &claim->jobs, lane->next, core::kLastKey,
             [&](const ClaimKey &key) {
                 sought = key;
-                seek_job(&claim->jobs, *lane, key, sparing ? expected_look(lane->lane, key, shared) : core::kLastKey);
+                in_vain = true;
+                seek_job(&claim->jobs, *lane, key,
+                         sparing ? expected_in_priority(lane->lane, key, shared) : core::kLastKey);
             },
             [&](const ClaimKey &key) { return core::skip_empty(empty, key); },
             [&](const ClaimKey &key) {
-                if (found == room) {
-                    room *= 2;
-                    split = static_cast<LaneCursor *>(repalloc_huge(split, sizeof(LaneCursor) * room));
-                }
-                split[found] = *lane;
-                split[found].priority = key.priority;
-                split[found].begin = sought;
-                split[found++].next = key;
+                add(*lane, key);
+                in_vain = false;
                 if (sparing) expect_looks(&claim->jobs.ready, lane->lane, sought);
                 return Step::NextPriority;
             });
+        if (!in_vain) continue;
+        add(*lane, core::kLastKey);
+        if (sparing) expect_nothing(lane->lane, sought);
     }
     *cursors = split;
     return found;
@@ -408,9 +425,9 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
         const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
         if (!cursor->skip_empty_ranges) continue;
         if (!cursor->seen) {
-            // That nothing comes before the first entry of a priority spares later claims a look.
-            if (due && claim->queue.priority_ageing > 0)
-                refresh_lane(&claim->jobs, cursor->lane, cursor->next, 0, cursor->begin);
+            // That nothing comes before the first entry of a priority, or behind the last, spares later claims a look.
+            if (due && claim->queue.priority_ageing > 0 && cursor->begin < cursor->first_entry)
+                refresh_lane(&claim->jobs, cursor->lane, cursor->first_entry, 0, cursor->begin);
             continue;
         }
         if (cursor->limited >= kWorthThrottling)

@@ -13,44 +13,64 @@ using core::ClaimKey;
 
 constexpr int kGuesses = 256;
 constexpr int kFirstLook = 2;
+// Fewer entries ahead than this are not worth telling others of.
+constexpr int kWorthTelling = 8;
 
-// Of the looks that begin in one priority of a lane; those of another may take its place.
+// Of the scans that begin in one priority of a lane; those of another may take its place.
 struct Guess {
     int64 lane;
     int16 priority;
-    int16 ahead;  // so many entries behind the one that was found: 0: no guess. More, the sooner these were used up
+    int16 ahead;  // so many entries behind the one that was found; 0: no guess. More, the sooner these were used up
     ClaimKey end;
 };
 
 Guess guesses[kGuesses];
 
-Guess *guess_of(int64 lane, int16 priority) {
+Guess *place_of(int64 lane, int16 priority) {
     const uint64 place = core::mix64(static_cast<uint64>(lane) + static_cast<uint16>(priority));
     return &guesses[place % kGuesses];
 }
 
-bool is_of(const Guess &guess, int64 lane, int16 priority) {
-    return guess.ahead > 0 && guess.lane == lane && guess.priority == priority;
+// nullptr: there is none.
+Guess *guess_of(int64 lane, int16 priority) {
+    Guess *guess = place_of(lane, priority);
+    return guess->ahead > 0 && guess->lane == lane && guess->priority == priority ? guess : nullptr;
 }
 
 }  // namespace
 
 void expect_claims(ReadyScan *ready, int64 lane) {
     ClaimKey end;
-    if (pass_entries(ready, kReadAhead, &end)) expect_end(lane, end);
+    if (pass_entries(ready, kReadAhead, &end) >= kWorthTelling) expect_end(lane, end);
 }
 
-ClaimKey expected_look(int64 lane, const ClaimKey &from, const ClaimKey &shared) {
-    const Guess &own = *guess_of(lane, from.priority);
-    if (!is_of(own, lane, from.priority)) return shared;
-    return shared.priority == from.priority && own.end < shared ? shared : own.end;
+void expect_claims_of_priority(ReadyScan *ready, int64 lane, const ClaimKey &from) {
+    ClaimKey end;
+    if (pass_entries(ready, kReadAhead, &end) < kWorthTelling) return;
+    expect_end(lane, end);
+    *place_of(lane, from.priority) = {lane, from.priority, kReadAhead, end};
+}
+
+ClaimKey expected_in_priority(int64 lane, const ClaimKey &from, const ClaimKey &shared) {
+    const Guess *own = guess_of(lane, from.priority);
+    if (own == nullptr || own->end < from) return shared;
+    return shared.priority == from.priority && own->end < shared ? shared : own->end;
 }
 
 void expect_looks(ReadyScan *ready, int64 lane, const ClaimKey &from) {
-    Guess *guess = guess_of(lane, from.priority);
-    const int ahead = is_of(*guess, lane, from.priority) ? Min(2 * guess->ahead, kReadAhead) : kFirstLook;
+    const Guess *known = guess_of(lane, from.priority);
+    const int ahead = known == nullptr ? kFirstLook : Min(2 * known->ahead, kReadAhead);
     ClaimKey end;
-    if (pass_entries(ready, ahead, &end)) *guess = {lane, from.priority, static_cast<int16>(ahead), end};
+    const int passed = pass_entries(ready, ahead, &end);
+    if (passed < 0) return;
+    if (passed < kFirstLook)
+        expect_nothing(lane, from);
+    else
+        *place_of(lane, from.priority) = {lane, from.priority, static_cast<int16>(ahead), end};
+}
+
+void expect_nothing(int64 lane, const ClaimKey &from) {
+    if (Guess *guess = guess_of(lane, from.priority)) guess->ahead = 0;
 }
 
 }  // namespace jobq

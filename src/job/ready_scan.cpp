@@ -64,13 +64,14 @@ int set_keys(ReadyScan *ready, Reach reach, int64 lane, const ClaimKey &from, co
 
 Reach reach_of(const ClaimKey &from, const ClaimKey &to) {
     if (to == core::kLastKey || to < from) return Reach::Rest;
-    if (to.priority != from.priority) return Reach::UpToPriority;
+    if (to.priority != from.priority || to.run_at == INT64_MAX) return Reach::UpToPriority;
     return to.run_at == from.run_at ? Reach::WithinMoment : Reach::UpToMoment;
 }
 
 // The last key of which a scan that has been told to read up to `to` is sure to have read the entry.
 ClaimKey end_of(Reach reach, const ClaimKey &to) {
     if (reach == Reach::Rest) return core::kLastKey;
+    if (reach == Reach::UpToPriority) return {INT64_MAX, INT64_MAX, to.priority};
     return reach == Reach::UpToMoment ? ClaimKey{to.run_at, INT64_MAX, to.priority} : to;
 }
 
@@ -171,12 +172,13 @@ bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, ClaimKey *f
     return true;
 }
 
-bool pass_entries(ReadyScan *ready, int count, ClaimKey *key) {
-    if (ready->current == nullptr || ready->current != ready->scans[static_cast<int>(Reach::Rest)]) return false;
+int pass_entries(ReadyScan *ready, int count, ClaimKey *key) {
+    const auto reads = [&](Reach reach) { return ready->current == ready->scans[static_cast<int>(reach)]; };
+    if (ready->current == nullptr || !(reads(Reach::Rest) || reads(Reach::UpToPriority))) return -1;
     int passed = 0;
     for (; passed < count && index_getnext_tid(ready->current, ForwardScanDirection) != nullptr; passed++)
         *key = key_of(ready->current->xs_itup, ready->current->xs_itupdesc);
-    return passed == count;
+    return passed;
 }
 
 }  // namespace jobq

@@ -12,8 +12,8 @@ namespace jobq {
 
 // How much of a lane a scan reads, or any entry of the lanes behind it. The index' key is (lane, priority, run_at,
 // id).
-// The last two are of the index of queues with round_robin, (lane, round-robin key, priority, run_at, id): the rest of
-// one round-robin key, or any key behind it.
+// UpToPriority goes on to the end of a priority. The last two are of the index of queues with round_robin, (lane,
+// round-robin key, priority, run_at, id): the rest of one round-robin key, or any key behind it.
 enum class Reach { Rest, UpToPriority, UpToMoment, WithinMoment, Behind, RoundRobinKey, BehindRoundRobinKey };
 constexpr int kReaches = 7;
 
@@ -51,8 +51,8 @@ bool next_entry(ReadyScan *ready, const Table &table, core::ClaimKey *key);
 // The next lane behind *lane that has entries, of whatever jobs, and the key of the first; false when there is none.
 bool next_lane_of(ReadyScan *ready, const Table &table, int64 *lane, core::ClaimKey *first);
 
-// Passes over the next `count` entries, which the scan has read already, most likely: the key of the last one. False
-// when there are fewer, or when only a part of the lane is read.
-bool pass_entries(ReadyScan *ready, int count, core::ClaimKey *key);
+// Passes over at most `count` of the next entries, which the scan has read already, most likely: *key is that of the
+// last one. Returns how many there were, -1 when the scan stops where the caller thought that it would end.
+int pass_entries(ReadyScan *ready, int count, core::ClaimKey *key);
 
 }  // namespace jobq
