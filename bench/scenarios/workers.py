@@ -6,18 +6,22 @@ from load import pgbench
 
 TITLE = 'Many workers, single jobs'
 COUNTS = (16, 64, 256)
+# Seconds until a session has read the catalogues and touched the shared memory that it works on. The more there are, the fewer jobs
+# each of them gets.
+WARM_UP = {16: 5, 64: 10, 256: 25}
 
 
 def run(bench):
-    warmup = 5   # 256 sessions that all read the catalogues for the first time
-    seconds = warmup + bench.scale(6, 3)
     cells = {}
     for clients in COUNTS:
-        def select(host=None, clients=clients):
+        warmup = WARM_UP[clients]
+        seconds = warmup + bench.scale(6, 3)
+
+        def select(host=None, clients=clients, seconds=seconds, warmup=warmup):
             load = pgbench('SELECT 1;\n', clients, seconds=seconds, warmup=warmup, host=host)
             return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
 
-        def jobs(contender, clients=clients):
+        def jobs(contender, clients=clients, seconds=seconds, warmup=warmup):
             return lambda: run_cell(bench, contender, contender.lifecycle(), clients, 'off', seconds, 12_000, warmup=warmup)
         cells[f'prepared SELECT 1, {clients} clients'] = select
         cells[f'jobq, {clients} clients'] = jobs(JOBQ)
