@@ -43,6 +43,19 @@ SET_UP = f"""
 """
 
 
+class Stop:
+    """A flag without a lock. An Event has one, and who is killed with -9 while it looks at that keeps it: then all stand still."""
+
+    def __init__(self):
+        self.flag = processes.RawValue("b", 0)
+
+    def is_set(self):
+        return self.flag.value != 0
+
+    def set(self):
+        self.flag.value = 1
+
+
 class Lost(Exception):
     """The job is somebody else's, or waits: this worker is done with it."""
 
@@ -221,7 +234,7 @@ class Observer:
 class Stage:
     def __init__(self, database, seed):
         self.database, self.seed = database, seed
-        self.stop = processes.Event()
+        self.stop = Stop()
         self.clients = {}
         self.chance = random.Random(seed)
         self.begun = time.monotonic()
