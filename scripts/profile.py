@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 from profile_file import Profile
@@ -94,11 +95,22 @@ def sql(command):
     return done.stdout.strip()
 
 
+def settle_limits():
+    """Claims count who runs until the worker has looked through the jobs after a change of a limit."""
+    for _ in range(100):
+        if sql('SELECT count(*) FROM jobq.limit_settings WHERE highest_slot > max_running') == '0':
+            return
+        sql('SELECT count(*) FROM jobq_tick()')
+        time.sleep(0.3)
+    sys.exit('a tick does not look through the jobs after a change of a limit')
+
+
 def fill(kind):
     sql("TRUNCATE jobq.jobs, jobq.attempts; DELETE FROM jobq.limit_settings; DELETE FROM jobq.queue_settings")
     for command in kind.setup.split(';'):
         if command.strip():
             sql(command)
+    settle_limits()
     if kind.jobs == 0:
         return
     more = ''

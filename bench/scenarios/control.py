@@ -34,12 +34,25 @@ class Controlled(Jobq):
             conn.execute(f"SELECT jobq_set_limit('bench', {limit})")
         if not self.each:
             super().fill(conn, jobs, queue, arguments)
-            return
+        else:
+            self.fill_each(conn, jobs, queue)
+        settle_limits(conn)
+
+    def fill_each(self, conn, jobs, queue):
         parameter, expression = self.each
         for first in range(0, jobs, 10_000):
             count = min(10_000, jobs - first)
             values = f'SELECT array_agg({expression}) FROM generate_series({first}, {first + count - 1}) n'
             super().fill(conn, count, queue, f', {parameter} => ({values})')
+
+
+def settle_limits(conn):
+    """After a change of a limit claims count who runs, until the worker has looked through the jobs: a second or two."""
+    last = time.monotonic() + 60
+    while conn.execute('SELECT EXISTS (SELECT FROM jobq.limit_settings WHERE highest_slot > max_running)').fetchone()[0]:
+        if time.monotonic() > last:
+            raise TimeoutError('the worker has not looked through the jobs after a change of a limit')
+        time.sleep(0.1)
 
 
 def run(bench):
