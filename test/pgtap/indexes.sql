@@ -47,7 +47,7 @@ SELECT is((SELECT progress FROM held h JOIN jobq.jobs j ON j.id = h.id), '{"done
 
 -- Groups: the same, and what is active keeps its heartbeats HOT.
 SELECT ok((SELECT def LIKE '%(_group_waiting, id) WHERE (_group_waiting IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_waiting_idx'::regclass), 'the index of jobs in the line of their group');
-SELECT ok((SELECT NOT indisunique AND def LIKE '%(_group_active) WHERE (_group_active IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_active_idx'::regclass), 'the index of active jobs checks nothing');
+SELECT ok((SELECT NOT indisunique AND def LIKE '%(_group_active) WITH (deduplicate_items=off) WHERE (_group_active IS NOT NULL)' FROM job_indexes WHERE indexrelid = 'jobq.jobs_group_active_idx'::regclass), 'the index of active jobs checks nothing');
 SELECT is(pg_relation_size('jobq.jobs_group_waiting_idx') + pg_relation_size('jobq.jobs_group_active_idx'), 2 * current_setting('block_size')::bigint, 'no job without a group has an entry in them');
 SELECT jobq_enqueue('indexes', group_key => 'k') AS id \gset
 SELECT cmp_ok(pg_relation_size('jobq.jobs_group_waiting_idx'), '>', current_setting('block_size')::bigint, 'one with a group has');

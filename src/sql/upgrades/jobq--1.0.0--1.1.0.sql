@@ -5,6 +5,9 @@ SELECT jobq.require_library();
 
 COMMENT ON TYPE jobq.job_status IS 'where a job is in its life: it waits for its time (scheduled), waits for its dependencies, for a signal, for other jobs it awaits, or behind the head of its group (blocked), may be claimed (pending), is held by a worker under a lease (processing), has been done (completed), has failed for good (failed), is not to be done (cancelled)';
 ALTER TABLE jobq.jobs ADD COLUMN _steps bigint;
+-- For pages to come.
+ALTER INDEX IF EXISTS jobq.jobs_pkey SET (fillfactor = 60);
+ALTER INDEX IF EXISTS jobq.jobs_group_active_idx SET (deduplicate_items = off);
 COMMENT ON COLUMN jobq.jobs._due IS 'true while the job is scheduled, or blocked with a timeout, else NULL: promotion looks for it';
 COMMENT ON COLUMN jobq.jobs._must_end_at IS 'started_at + max_runtime while the job runs: then it is taken from its worker; NULL: no limit. While it awaits something: until when, infinity: for ever';
 COMMENT ON COLUMN jobq.jobs._steps IS 'number of its last step in jobq.steps; NULL: it has none';
