@@ -147,7 +147,7 @@ void add_committed_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 lim
 
 void close_slots(Slots *slots) {
     for (Relation index : slots->indexes)
-        if (index != nullptr) index_close(index, AccessShareLock);
+        if (index != nullptr) index_close(index, NoLock);
     if (slots->found != nullptr) ExecDropSingleTupleTableSlot(slots->found);
     *slots = {slots->jobs, {}, nullptr};
 }

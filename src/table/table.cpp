@@ -236,7 +236,7 @@ void close_table(Table *table) {
     for (int i = 0; i < table->index_plan.count; i++) {
         if (table->indexes[i] == nullptr) continue;
         end_index_inserts(table->indexes[i], table->index_infos[i]);
-        index_close(table->indexes[i], RowExclusiveLock);
+        index_close(table->indexes[i], NoLock);
     }
     for (int i = 0; table->added != nullptr && i < kMaxAdded && table->added[i] != nullptr; i++)
         ExecDropSingleTupleTableSlot(table->added[i]);
