@@ -39,6 +39,7 @@ broken        2+ test/planted/lease_not_checked.patch
 unpublished   2+ test/planted/jobs_not_published.patch
 unlimited     2+ test/planted/limits_by_snapshot.patch
 crowded       2+ test/planted/group_head_not_awaited.patch
+unheard       2+ test/planted/succession_unnoticed.patch
 impatient     2+ test/planted/retry_is_end.patch
 raced         2+ test/planted/claim_not_first.patch
 miscounted    2+ test/planted/savepoints_counted.patch
@@ -274,6 +275,8 @@ suite_unpublished() {
 suite_unlimited() { caught_together limits_by_snapshot 'limit exceeded'; }
 # groups whose next job is let go without a look for the active one,
 suite_crowded() { caught_together group_head_not_awaited 'group crowded'; }
+# a worker that does not notice heads which commits have made,
+suite_unheard() { caught_together succession_unnoticed 'group crowded'; }
 # dependencies that are held to have finished when they wait for a retry,
 suite_impatient() { caught_together retry_is_end 'dependency ignored'; }
 # claims that do not see that another one was first,

@@ -1,6 +1,5 @@
--- Groups: the jobs of a queue with the same group_key run one at a time, in the order of their ids. What follows is
--- the same with the background worker, which makes a job the head of its group within about a millisecond, and without:
--- then the tick does, as here.
+-- Groups: the jobs of a queue with the same group_key run one at a time, in the order of their ids. The commit that ends
+-- the head makes the next one, else the background worker does, or, as here, a tick.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
 CREATE FUNCTION pg_temp.tick() RETURNS void LANGUAGE sql AS 'SELECT settle()';

@@ -14,6 +14,7 @@
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
 #include "identity/identity.h"
+#include "job/transaction_log.h"
 #include "metrics/totals.h"
 #include "shmem/executors.h"
 #include "shmem/wall_clock.h"
@@ -106,6 +107,8 @@ void work(Step *step) {
     } else {
         // A job that fails one is left out.
         check_deferred_constraints();
+        // To the unblocking that follows, which takes out a job that cannot be changed.
+        leave_next_heads();
         const auto duty = static_cast<Duty>(step->index);
         step->duty = run_duty(duty, step->now, step->grace);
         step->fails_still = step->failed_before && step->duty.failed == 0 && leaves_out_still(duty);

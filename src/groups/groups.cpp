@@ -2,13 +2,16 @@
 //
 // While an old transaction is open, the entries of former heads stay in both indexes, and every look at a long group
 // would pass all of them. So the process remembers the last head of each group: whether that job is still active is one
-// look-up by its id, and no job waits in front of the next one except those that commits tell of.
+// look-up by its id, and no job waits in front of the next one except those that commits tell of. That holds until a
+// commit has made a head by itself (groups/successors.h).
 #include "compat/pg.h"
 
+#include "compat/memory.h"
 #include "compat/spi.h"
 #include "compat/subtransaction.h"
 #include "groups/groups.h"
-#include "job/change_job.h"
+#include "groups/line.h"
+#include "groups/successors.h"
 #include "job/jobs_table.h"
 
 extern "C" {
@@ -20,13 +23,14 @@ namespace jobq {
 
 namespace {
 
-// The columns of the indexes.
-enum GroupColumn : AttrNumber { kGroup = 1, kWaitingId };
+// The first column of both indexes.
+constexpr AttrNumber kGroup = 1;
 
 struct Remembered {
     int64 group;
-    int64 active;  // its last head; no other job can be active
+    int64 active;  // its last head; no other job can be active, unless a commit has made one so
     int64 first;   // no job with a lower id waits
+    uint64 mark;   // succession_mark(), from before that was learned
     bool used;
 };
 constexpr int kRemembered = 4096;
@@ -35,31 +39,33 @@ bool any_remembered = false;
 
 Remembered *place_of(int64 group) { return &remembered[static_cast<uint64>(group) % kRemembered]; }
 
+// Under a snapshot that has been taken already.
 Remembered *recall(int64 group) {
     Remembered *place = place_of(group);
-    return place->used && place->group == group ? place : nullptr;
+    return place->used && place->group == group && no_succession_since(group, place->mark) ? place : nullptr;
 }
 
-void remember(int64 group, int64 active, int64 first) {
-    *place_of(group) = {group, active, first, true};
+void remember(int64 group, int64 active, int64 first, uint64 mark) {
+    *place_of(group) = {group, active, first, mark, true};
     any_remembered = true;
 }
 
 // The table, and, directly, scans of its indexes under one snapshot.
 struct GroupScan {
     JobsTable jobs;
+    Line line;
     Relation waiting, active;
-    IndexScanDesc by_waiting, by_active, groups;
+    IndexScanDesc by_active, groups;
 };
 
 void open_groups(GroupScan *scan) {
     open_jobs(&scan->jobs);
     renew_snapshot(&scan->jobs);
+    scan->line = {};
     const Table &table = scan->jobs.table;
     if (table.by_sql) return;
     scan->waiting = open_job_index(JobIndex::GroupWaiting);
     scan->active = open_job_index(JobIndex::GroupActive);
-    scan->by_waiting = begin_index_scan(table.relation, scan->waiting, table.snapshot, 2);
     scan->by_active = begin_index_scan(table.relation, scan->active, table.snapshot, 1);
     scan->groups = begin_index_scan(table.relation, scan->waiting, table.snapshot, 1);
     // The group is read from the entry; nobody looks at the row.
@@ -68,10 +74,11 @@ void open_groups(GroupScan *scan) {
 
 void close_groups(GroupScan *scan) {
     if (!scan->jobs.table.by_sql) {
-        for (IndexScanDesc each : {scan->by_waiting, scan->by_active, scan->groups}) index_endscan(each);
+        for (IndexScanDesc each : {scan->by_active, scan->groups}) index_endscan(each);
         index_close(scan->waiting, NoLock);
         index_close(scan->active, NoLock);
     }
+    close_line(&scan->line);
     close_jobs(&scan->jobs);
 }
 
@@ -89,16 +96,6 @@ bool is_active(GroupScan *scan, int64 job, int64 group) {
            DatumGetInt64(job_value(scan->jobs, kJobGroupActive)) == group;
 }
 
-// Leaves the job in the row that is next in the line, of those with this id or a higher one.
-bool find_next(GroupScan *scan, int64 group, int64 first) {
-    if (scan->jobs.table.by_sql) return find_waiting_by_sql(&scan->jobs.table, group, first);
-    ScanKeyData keys[2];
-    ScanKeyInit(&keys[0], kGroup, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group));
-    ScanKeyInit(&keys[1], kWaitingId, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(first));
-    index_rescan(scan->by_waiting, keys, 2, nullptr, 0);
-    return index_getnext_slot(scan->by_waiting, ForwardScanDirection, scan->jobs.table.row);
-}
-
 // The next group behind *group that has entries, of whatever versions of jobs.
 bool next_group(GroupScan *scan, int64 *group) {
     if (scan->jobs.table.by_sql) return next_group_by_sql(scan->jobs.table, group);
@@ -111,35 +108,46 @@ bool next_group(GroupScan *scan, int64 *group) {
     return true;
 }
 
-// Makes the next job of a group its head, unless it has one. What is remembered is not believed when `told` is nullptr.
-void promote_group(GroupScan *scan, int64 group, const Unblocked *told, Unblocking *done) {
-    Remembered *known = told == nullptr ? nullptr : recall(group);
-    if (known != nullptr && told->job < known->first) known->first = told->job;
+// A group to be looked at.
+struct Candidate {
+    int64 group;
+    int64 waits;    // Unblocked::job
+    uint64 mark;    // from before the snapshot
+    bool believed;  // what is remembered of it
+};
+
+// Makes the next job of a group its head, unless it has one.
+void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
+    const int64 group = one.group;
+    Remembered *known = one.believed ? recall(group) : nullptr;
+    if (known != nullptr && one.waits < known->first) known->first = one.waits;
     if (known != nullptr) {
         if (is_active(scan, known->active, group)) return;
     } else if (find_active(scan, group)) {
-        remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), PG_INT64_MIN);
+        remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), PG_INT64_MIN, one.mark);
         return;
     }
-    if (!find_next(scan, group, known == nullptr ? PG_INT64_MIN : known->first)) return;
+    const int64 first = known == nullptr ? PG_INT64_MIN : known->first;
+    if (first_in_line(&scan->jobs, &scan->line, group, first, PG_INT64_MAX, kPassAny) != InLine::Found) return;
     const int64 job = DatumGetInt64(job_value(scan->jobs, kJobId));
-    // Not the one behind it: that would overtake it.
-    if (!lock_row_or_skip(&scan->jobs.table)) {
+    if (!make_head(&scan->jobs, done->now)) {
         look_again({group, kNoJob, Blocker::Group});
         return;
     }
-    // A deadline that has passed since the step began has passed.
-    change_locked_job(&scan->jobs, {core::EventKind::BecameGroupHead, Max(done->now, GetCurrentTimestamp())});
-    remember(group, job, job);
+    remember(group, job, job, one.mark);
     done->outcome.done++;
 }
 
 // `believe`: what is remembered of the groups.
 void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking *done) {
+    auto *candidates = room_for<Candidate>(count);
+    for (int i = 0; i < count; i++)
+        candidates[i] = {groups[i].key, groups[i].job, succession_mark(groups[i].key), believe};
     GroupScan scan;
     open_groups(&scan);
-    for (int i = 0; i < count; i++) promote_group(&scan, groups[i].key, believe ? &groups[i] : nullptr, done);
+    for (int i = 0; i < count; i++) promote_group(&scan, candidates[i], done);
     close_groups(&scan);
+    pfree(candidates);
 }
 
 // The same in a subtransaction or, where that fails, each in one of its own: a job that cannot be changed, since

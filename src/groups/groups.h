@@ -1,6 +1,6 @@
 // The jobs of a queue with the same group_key run one at a time: the head of the group, which has the group's number in
-// _group_active until it is finished. Those in the line behind it have the number in _group_waiting. Only unblocking
-// (groups/unblock.h) makes a job the head.
+// _group_active until it is finished. Those in the line behind it have the number in _group_waiting. The commit that
+// ends the head makes the next one (groups/successors.h); where there is none, unblocking does (groups/unblock.h).
 #pragma once
 
 #include "compat/pg.h"

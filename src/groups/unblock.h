@@ -1,7 +1,8 @@
-// Blocked jobs become claimable when what they wait for has ended. One transaction of a database at a time does this,
-// that of the promoter; it waits for nobody, and nobody waits for it. Producers and completions never decide about
-// other jobs: what two of them decided at the same time could contradict each other. (The duty "promote", of jobs whose
-// time has come, is another matter: duties/duties.h.)
+// Blocked jobs become claimable when what they wait for has ended. Where one transaction alone can know that, it does
+// it itself: groups/successors.h. All else is done by one transaction of a database at a time, that of the promoter; it
+// waits for nobody, and nobody waits for it. Producers and completions do not decide about it: what two of them decided
+// at the same time could contradict each other. (The duty "promote", of jobs whose time has come, is another matter:
+// duties/duties.h.)
 //
 // The background worker looks at what commits tell of (groups/unblocked_list.h); whoever calls jobq_tick() searches the
 // table. Each kind of blocker has its own file.

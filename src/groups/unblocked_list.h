@@ -1,6 +1,7 @@
 // What may have set blocked jobs free, on its way from commits to the background worker: a group whose active job has
-// ended, a job that others depend on. Hints only: the table is the truth, and whenever something may be missing from
-// the list (a start, no room, a prepared transaction ended) it says so, and the worker searches the table instead.
+// ended without a successor (groups/successors.h), a job that others depend on. Hints only: the table is the truth, and
+// whenever something may be missing from the list (a start, no room, a prepared transaction ended) it says so, and the
+// worker searches the table instead.
 //
 // A commit adds to the list of its database after everybody can see it; whoever takes an entry and looks under a
 // snapshot of later sees what it tells of. Without preload all of this does nothing.
@@ -48,7 +49,7 @@ bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now);
 // ---- for whoever promotes, while holding the lock that only one may have
 
 // Notes that this process promotes jobs of the database from here on. Returns whether it was the last one that did:
-// what it remembers of them still holds.
+// what it remembers of them still holds, as far as no commit has made a head by itself.
 bool begin_promoting();
 
 // For main/jobq.cpp: its part of the shared memory.

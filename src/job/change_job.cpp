@@ -150,6 +150,7 @@ bool may_be_claimed_anew(const JobState &before, const JobState &after) {
 void tell_of_place(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.group_active && was.group_active != is.group_active) publish_group_free(*was.group_active);
+    if (is.group_active && was.group_active != is.group_active) leave_next_heads();
     if (is.group_waiting && was.group_waiting != is.group_waiting) publish_group_waits(*is.group_waiting, after.id);
 }
 
@@ -303,6 +304,9 @@ void tell_of_change(const JobState &before, const JobState &after) {
     else if (was != is)
         count_at_commit(after.queue, was, is, 1);
     tally_at_commit(after.queue, after.kind, core::what_happened(before.life, after.life));
+    // Not a hint: the row was the newest one.
+    const core::Maybe &headed = before.life.group_active;
+    if (headed && headed != after.life.group_active) log_head_ended(*headed, before.id);
     hint_at_change(before, after);
 }
 
@@ -311,6 +315,7 @@ void tell_of_new_job(const JobState &job, bool unclaimed) {
     count_inserts_at_commit(job.queue, is.status, 1);
     tally_at_commit(job.queue, job.kind, core::what_happened_to_new(is));
     if (is.group_waiting) publish_group_waits(*is.group_waiting, job.id);
+    if (is.group_active) leave_next_heads();
     if (is.ready) readers->ready(job.queue, job.lane, {is.run_at, job.id, job.priority}, unclaimed);
     if (is.due) log_due(is.run_at);
 }

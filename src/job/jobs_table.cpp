@@ -47,6 +47,8 @@ constexpr IndexLayout kIndexes[kJobIndexes] = {
     {"jobs_unique_idx", true, {kJobUniqueKey, kJobQueue}, {{kJobHoldsKey, true}}},
 };
 
+constexpr int kOwnUniques = 2;
+
 // What the session knows of the catalogue.
 struct Known {
     bool valid;
@@ -285,6 +287,15 @@ ReadyScan *open_round_robin(JobsTable *jobs) {
     return &jobs->ready;
 }
 
+// Whether this transaction has the table locked as who changes its columns, triggers or indexes, or drops it.
+bool is_changed_here(Oid table) {
+    LOCKTAG tag;
+    SET_LOCKTAG_RELATION(tag, MyDatabaseId, table);
+    for (const LOCKMODE mode : {ShareLock, ShareRowExclusiveLock, ExclusiveLock, AccessExclusiveLock})
+        if (holds_lock(tag, mode)) return true;
+    return false;
+}
+
 JobsAccess way_of_rows() {
     const char *reason = known.attached.reason;
     switch (settings.access) {
@@ -336,6 +347,23 @@ void close_jobs(JobsTable *jobs) {
     if (jobs->attempt != nullptr) ExecDropSingleTupleTableSlot(jobs->attempt);
     if (jobs->attempts != nullptr) table_close(jobs->attempts, NoLock);
     close_table(&jobs->table);
+}
+
+bool open_jobs_if_quiet(JobsTable *jobs) {
+    // What others have changed, and the statement that this transaction has ended with.
+    CommandCounterIncrement();
+    AcceptInvalidationMessages();
+    if (!known.valid) {
+        const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", true));
+        if (table != known.table || is_changed_here(table)) return false;
+        look_up();
+    }
+    if (way_of_rows().by_sql || way_of_rows().refused) return false;
+    open_jobs(jobs);
+    const IndexPlan plan = index_plan_of(jobs->table.relation);
+    if (!jobs->table.by_sql && !plan.evaluates && plan.uniques == kOwnUniques) return true;
+    close_jobs(jobs);
+    return false;
 }
 
 void open_jobs_for_reading(JobsTable *jobs) {

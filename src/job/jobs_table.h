@@ -38,6 +38,11 @@ struct JobsTable {
 void open_jobs(JobsTable *jobs);
 void close_jobs(JobsTable *jobs);
 
+// The same for what must not fail because of others and can be left to somebody else. True only if the rows go directly
+// and no function and no constraint of anybody's has a say when they change; else nothing is open. False also where
+// this transaction, which has the table locked for changes already, has just changed the table itself.
+bool open_jobs_if_quiet(JobsTable *jobs);
+
 // The same for reading only, also on a standby: what follows sees what the active snapshot sees.
 void open_jobs_for_reading(JobsTable *jobs);
 void close_jobs_for_reading(JobsTable *jobs);

@@ -57,6 +57,10 @@ struct LoggedSlot {
 };
 static_assert(core::kMaxConcurrencyKeyBytes <= 255, "the length of a key fits");
 
+struct EndedHead {
+    int64 group, job;
+};
+
 // What the background worker does next.
 struct LoggedRound {
     bool any;        // else nothing else here means anything
@@ -72,6 +76,7 @@ constexpr int kMaxLoggedTraits = 256;
 constexpr int kMaxLoggedFinished = 4096;
 constexpr int kMaxLoggedUnblocked = 4096;
 constexpr int kRecentlyUnblocked = 256;
+constexpr int kMaxEndedHeads = 1024;
 constexpr int kMaxLoggedKeyBytes = 30000;
 
 // What is unknown is more than there was room for, or something of which nobody knows what it was: it counts as all
@@ -102,6 +107,9 @@ struct TransactionLog {
     uint16 recently_unblocked[kRecentlyUnblocked];  // where a key was entered last, by its low bits
     Blockers unblocked_unknown;
     bool unblocking;  // see unblocking_until_commit()
+    bool heads_left;  // see leave_next_heads()
+    uint16 ended_heads_count;
+    EndedHead ended_heads[kMaxEndedHeads];
 
     core::Folded<LoggedSlot, 1024, 256> slots;
     int key_bytes;
@@ -125,6 +133,9 @@ const TransactionLog &transaction_log();
 
 // For lanes/lanes.cpp, at the end of the transaction: the message about its lanes is sent now. False: there is none.
 bool begin_sending_news();
+
+// For groups/successors.cpp: the group has its next head, so nobody needs to be told that the one before has ended.
+void unlog_free_group(int64 group);
 
 // For main/jobq.cpp: its lifetime.
 void hand_log_to_parent();

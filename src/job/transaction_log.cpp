@@ -265,6 +265,25 @@ void log_unblocked_anywhere(Blocker blocker) {
 
 void unblocking_until_commit(bool going_on) { log.unblocking = going_on; }
 
+void log_head_ended(int64 group, int64 job) {
+    if (log.ended_heads_count < kMaxEndedHeads) log.ended_heads[log.ended_heads_count++] = {group, job};
+}
+
+void leave_next_heads() { log.heads_left = true; }
+
+void unlog_free_group(int64 group) {
+    const uint16 at = log.recently_unblocked[static_cast<uint64>(group) % kRecentlyUnblocked];
+    if (at >= log.unblocked_count) return;
+    Unblocked *told = &log.unblocked[at];
+    // Where the place was given to another key, or jobs wait that are new, the worker looks in vain.
+    if (told->blocker != Blocker::Group || told->key != group || told->job != kNoJob) return;
+    const int last = --log.unblocked_count;
+    if (at == last) return;
+    *told = log.unblocked[last];
+    uint16 *moved = &log.recently_unblocked[static_cast<uint64>(told->key) % kRecentlyUnblocked];
+    if (*moved == last) *moved = at;
+}
+
 bool publish_slot_taken(std::string_view queue, std::string_view key, int64 slot, int64 seq, uint64 ticket) {
     if (!has_readers()) return false;
     LoggedSlot *logged = logged_slot(queue, key, slot);
@@ -389,6 +408,7 @@ void roll_back_log() {
     if (GetCurrentSubTransactionId() <= log.round.looked_in) log.round.horizon_version = 0;
     // What it had given back is held again.
     for (LoggedSlot &slot : log.slots) slot.ticket = 0;
+    if (log.ended_heads_count > 0) log.heads_left = true;
 }
 
 void clear_log() {
@@ -404,6 +424,8 @@ void clear_log() {
     log.unblocked_count = 0;
     log.unblocked_unknown = 0;
     log.unblocking = false;
+    log.ended_heads_count = 0;
+    log.heads_left = false;
     log.slots.clear();
     log.key_bytes = log.unheard_keys = 0;
     log.slots_taken_unknown = log.slots_freed_unknown = false;

@@ -14,13 +14,15 @@
 // | queues with such jobs or settings | name                          | 256     | all sleepers look               |
 // | jobs that have ended              |                               | 4,096   | any job                         |
 // | groups, dependencies              | key, mostly                   | 4,096   | any of the kind                 |
+// |   groups whose head has ended     |                               | 1,024   | only told of, as above          |
 // | slots, taken or given back        | slot and key                  | 1,024   | any slot                        |
 // |   the names of their keys         | the same                      | 30 kB   | any slot                        |
 // | times at which something is due   | the earliest                  |         |                                 |
 // | lanes, claims, settings and so on | whether there are any         |         |                                 |
 //
-// The numbers of jobs and the totals are exact: a rolled-back savepoint takes its changes along. Of all else it may be
-// told that a savepoint has done it which was rolled back: these are hints, and every reader looks at the table.
+// The numbers of jobs and the totals are exact: a rolled-back savepoint takes its changes along. Groups whose head has
+// ended are, too: one that is rolled back makes them unknown. Of all else it may be told that a savepoint has done it
+// which was rolled back: these are hints, and every reader looks at the table.
 //
 // Without preload, and in single-user mode, only the sessions' own caches of lanes learn of anything.
 #pragma once
@@ -102,8 +104,15 @@ void log_unblocked_anywhere(Blocker blocker);
 inline void publish_group_waits(int64 group, int64 job) { log_unblocked(Blocker::Group, group, job); }
 // The head of the group has ended, or is gone.
 inline void publish_group_free(int64 group) { log_unblocked(Blocker::Group, group); }
-// Blocked jobs are being set free, by who alone may do so, until it is done: what it remembers is wrong if it fails.
+// Blocked jobs are being set free, by the promoter, until it is done: what it remembers is wrong if it fails.
 void unblocking_until_commit(bool going_on);
+
+// This transaction has ended the head of the group, this job, which nobody else can have done: it may make the next one
+// (groups/successors.h). Not where a savepoint has been rolled back, which may have brought the head back.
+void log_head_ended(int64 group, int64 job);
+// It makes none: it has made a head otherwise, of whatever group, as a tick does and who restores a dump or changes
+// rows by hand, or is a duty of the worker.
+void leave_next_heads();
 
 // ---- slots of limits
 

@@ -471,9 +471,7 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
     const int64 id = lane_id(queue, kind, version, required);
     // The retirement of lanes waits for transactions that had their number when they looked: lanes/retire.cpp.
     GetTopTransactionId();
-    Known *known = known_of(queue);
-    if (!stays(lane_of(known, id))) complete_kind(known, kind);
-    if (!stays(lane_of(known, id))) {
+    if (!lane_stays(queue, kind, id)) {
         as_owner([&] {
             with_spi([&] {
                 run(insert_lane, Params()
@@ -489,6 +487,13 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
     }
     settle(id);
     return id;
+}
+
+bool lane_stays(std::string_view queue, std::string_view kind, int64 lane) {
+    Known *known = known_of(queue);
+    if (stays(lane_of(known, lane))) return true;
+    complete_kind(known, kind);
+    return stays(lane_of(known, lane));
 }
 
 void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {

@@ -13,6 +13,7 @@
 #include "compat/spi.h"
 #include "compat/transaction.h"
 #include "edges/awaited_jobs.h"
+#include "groups/successors.h"
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
 #include "handlers/call_executors.h"
@@ -47,6 +48,7 @@ namespace {
 // Who reads the log of the transaction (job/logged.h) stands here and nowhere else; docs/design.md, "The end of a
 // transaction", has the reasons for the order.
 constexpr TransactionPart kTransactionParts[] = {
+    {Phase::BeforeCommit, promote_successors},
     {Phase::BeforeCommit, settle_prepared_before_commit},
     {Phase::BeforeCommit, send_news_of_lanes},
     {Phase::BeforeCommit, note_end_before_commit},
@@ -67,6 +69,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Commit, publish_counts},
     {Phase::Commit, publish_totals},
     {Phase::Commit, publish_deadlines},
+    {Phase::Commit, end_successions},
     // What would be late.
     {Phase::Commit, publish_unblocked},
 
@@ -80,6 +83,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Abort, forget_claims},
     {Phase::Abort, abandon_recount},
     {Phase::Abort, undo_unblocking},
+    {Phase::Abort, end_successions},
     {Phase::Abort, undo_lanes},
     {Phase::Abort, settle_prepared_at_abort},
 
@@ -118,6 +122,7 @@ constexpr SharedPart kSharedParts[] = {
     {"jobq prepared", prepared_size, make_prepared},
     {"jobq round robin", round_robin_size, make_round_robin},
     {"jobq unblocked", unblocked_list_size, make_unblocked_list},
+    {"jobq successions", successions_size, make_successions},
     {"jobq awaited jobs", awaited_jobs_size, make_awaited_jobs},
     {"jobq recent filters", recent_filters_size, make_recent_filters},
     {"jobq wake notes", wake_notes_size, make_wake_notes},

@@ -65,6 +65,7 @@ void add_index(IndexPlan *plan, Relation index) {
         elog(ERROR, "jobq: unexpected index \"%s\"", RelationGetRelationName(index));
     const PlannedIndex planned = planned_of(index);
     plan->evaluates |= planned.asks_predicate || RelationGetIndexExpressions(index) != NIL;
+    plan->uniques += index->rd_index->indisunique ? 1 : 0;
     plan->indexes[plan->count++] = planned;
 }
 

@@ -26,6 +26,7 @@ struct PlannedIndex {
 struct IndexPlan {
     int count;
     bool evaluates;  // an expression, or a predicate that must be asked: somebody's functions are given the row
+    int uniques;
     PlannedIndex indexes[kMaxTableIndexes];
 };
 

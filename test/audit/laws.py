@@ -122,10 +122,23 @@ def _name(change):
 
 # The life of a job
 
+def _is_head(job):
+    return job is not None and job.group_key is not None and job.status not in FINISHED | {"blocked"}
+
+
 def _steps(world, rules, report):
+    freed = set()       # groups and the transactions that have ended their heads: these let the next job go
     for step in world.steps:
         change, (before, after) = step.change, step.statuses()
         causes = world.ops.get(change.xid) or {SERVER}
+        if _is_head(step.before) and not _is_head(step.after):
+            freed.add((change.xid, step.before.queue, step.before.group_key))
+        if before == "blocked" and _is_head(step.after):
+            heir = (change.xid, step.after.queue, step.after.group_key)
+            report.counts[f"heads made {'by the end of the one before' if heir in freed else 'by the server'}"] += 1
+            if heir in freed:
+                freed.remove(heir)
+                causes = {SERVER}
         if (before, after) == ("pending", "processing") and step.after.worker_id == EXECUTOR:
             causes = {SERVER}   # maybe in the transaction of the job before, whose handler has written facts
         if not causes & STEPS.get((before, after), set()):
@@ -389,9 +402,7 @@ def _rates(world, rules, report):
 
 def _groups(world, rules, report):
     active = defaultdict(list)
-    for span in world.spans(lambda step: step.after and step.after.group_key is not None
-                            and step.after.status not in FINISHED | {"blocked"},
-                            lambda span, step: step.after and step.after.status not in FINISHED | {"blocked"}):
+    for span in world.spans(lambda step: _is_head(step.after), lambda span, step: _is_head(step.after)):
         row = span.start.after
         active[row.queue, row.group_key].append(span)
     waiting = defaultdict(list)
@@ -425,7 +436,7 @@ def _in_order(world, group, active, waiting, rules, report):
         own = was_blocked.get(span.start)
         if own is None:
             continue
-        ends = [other.end for other in active[:number] if other.end is not None and other.end.change.commit < start.place]
+        ends = [other.end for other in active[:number] if other.end is not None and not other.covers(start)]
         ended = max(ends, key=lambda end: end.change.place, default=None)
         last_thing = max([own.start.change.place] + [end.change.place for end in (ended,) if end])
         waits = [own.start.change.time] + [end.change.time for end in (ended,) if end]

@@ -204,6 +204,32 @@ def a_group(log):
     log.run(9, 3)
 
 
+def a_group_in_one_go(log):
+    """The commit that ends the first lets the second go."""
+    grouped(log, 8, 9)
+    log.server(8, "pending")
+    log.claim(8, 1)
+    log.begin().job(8, "completed").fact("complete", 8, 1).job(9, "pending").commit()
+    log.run(9, 2)
+
+
+def two_after_one(log):
+    """The same with two that follow."""
+    grouped(log, 8, 9, 10)
+    log.server(8, "pending")
+    log.claim(8, 1)
+    log.begin().job(8, "completed").fact("complete", 8, 1).job(9, "pending").job(10, "pending").commit()
+    log.run(9, 2)
+    log.run(10, 3)
+
+
+def let_go_by_a_worker(log):
+    """A worker lets a job go, and has not ended the head."""
+    grouped(log, 8)
+    log.begin().job(8, "pending").fact("complete", 7, 1).commit()
+    log.run(8, 2)
+
+
 def two_of_a_group(log):
     grouped(log, 8, 9)
     log.server(8, "pending")
@@ -397,7 +423,8 @@ CASES = {
     slot_handed_on: set(), claimed_side_by_side: {"limit exceeded"}, over_the_limit_of_a_key: {"limit exceeded"},
     two_keys: set(), own_limit_of_a_key: set(), limit_lowered: set(), lowered_limit_ignored: {"limit exceeded"},
     limit_removed: set(), limit_kept_by_the_server: {"limit exceeded"},
-    within_the_rate: set(), over_the_rate: {"rate exceeded"}, a_group: set(), two_of_a_group: {"group crowded"},
+    within_the_rate: set(), over_the_rate: {"rate exceeded"}, a_group: set(), a_group_in_one_go: set(),
+    two_after_one: {"impossible step", "group crowded"}, let_go_by_a_worker: {"impossible step"}, two_of_a_group: {"group crowded"},
     let_go_too_early: {"group crowded"}, place_lost: {"group crowded"}, wrong_order: {"group order"},
     late_commit: set(), late_commit_forgotten: {"group order"}, group_left_waiting: {"left waiting"},
     after_its_dependencies: set(), met_by_another: set(), before_its_dependency: {"dependency ignored"},

@@ -114,14 +114,77 @@ end_sessions($late);
 settings($node, q{jobq.tick_interval = '1 s'});
 $node->reload;
 
+# ---- heads that commits have made by themselves, behind the back of the worker
+
+value($node, 'work', q{CALL enqueue_groups('chained', 1, 3)});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'chained' AND status = 'pending'}, 'the worker has made a head');
+value($node, 'work', q{SELECT jobq_complete(id, lease) FROM jobq_claim('chained')}) for 1 .. 2;
+is(value($node, 'work', q{SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'chained'}),
+    'completed completed pending', 'and the commits that ended it and the next one made the others, at once');
+# The worker is told of the new job, and must not believe that the group has no head since the one is gone that it made.
+value($node, 'work', q{CALL enqueue_groups('chained', 1, 2); CALL enqueue_groups('after chained', 1, 1)});
+becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'after chained'}, 'it has looked at what came later');
+is(value($node, 'work', q{SELECT count(_group_active) FROM jobq.jobs WHERE queue = 'chained'}), '1', 'there is one head');
+value($node, 'work', q{CALL work('chained')});
+is(value($node, 'work', q{SELECT in_order('chained')}), 't', 'all have run, in order');
+
 # ---- more at once than anybody remembers
 
+value($node, 'work', q{CALL enqueue_groups('alone', 2, 20)});
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'alone' AND status = 'pending'}, 'two groups have heads');
 value($node, 'work', q{CALL enqueue_groups('wide', 6000, 2)});
 becomes_true($node, 'work', q{SELECT count(*) FILTER (WHERE status = 'pending') = 6000 AND count(*) FILTER (WHERE status = 'blocked') = 6000
     FROM jobq.jobs WHERE queue = 'wide'}, 'a transaction with jobs of 6000 groups: one of each is its head');
 settings($node, 'jobq.enabled = off');
 $node->reload;
 becomes_true($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'jobq worker')}, 'no worker is left');
+value($node, 'work', q{CALL work('alone')});
+is(value($node, 'work', q{SELECT in_order('alone')}), 't', 'groups that have heads go on without it');
+
+# No commit fails because of the next job, or of what happens to the table: then the worker has to make the head.
+my $end_of = sub { my ($queue) = @_; return "SELECT jobq_complete(id, lease) FROM jobq_claim('$queue')" };
+my %left = (
+    'an index on an expression' => [ q{CREATE INDEX strict ON jobq.jobs (((payload->>'n')::int)) WHERE status = 'pending'}, 'END', 'DROP INDEX jobq.strict' ],
+    'a unique index' => [ 'CREATE UNIQUE INDEX strict ON jobq.jobs (id, status)', 'END', 'DROP INDEX jobq.strict' ],
+    'a trigger made behind the end' => [ 'SELECT 1', 'BEGIN; END; CREATE TRIGGER strict BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION strict(); COMMIT', 'DROP TRIGGER strict ON jobq.jobs' ],
+    'a trigger in the same message' => [ 'SELECT 1', 'END\; CREATE TRIGGER strict BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION strict()', 'DROP TRIGGER strict ON jobq.jobs' ],
+    'a transaction that writes no more' => [ 'SELECT 1', 'BEGIN; END; SET TRANSACTION READ ONLY; COMMIT', 'SELECT 1' ],
+    'a lane that has to be entered anew' => [
+        q{SELECT count(*) FROM jobq_claim('left', heartbeat_timeout => '1 hour'); DELETE FROM jobq.lane_directory WHERE queue = 'left';
+          CREATE TRIGGER strict BEFORE INSERT ON jobq.lane_directory FOR EACH ROW EXECUTE FUNCTION strict()},
+        q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'left' AND status = 'processing'},
+        'DROP TRIGGER strict ON jobq.lane_directory'
+    ],
+    'a savepoint that was rolled back' => [ 'SELECT 1', 'BEGIN; END; SAVEPOINT s; ROLLBACK TO s; COMMIT', 'SELECT 1' ],
+);
+value($node, 'work', q{CREATE FUNCTION strict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'strict'; END $$});
+for my $what (sort keys %left)
+{
+    my ($before, $end, $after) = @{ $left{$what} };
+    value($node, 'work', q{SELECT count(jobq_enqueue('left', payload, group_key => 'l')) FROM unnest('{"{\"n\": 1}","{\"n\": \"x\"}"}'::jsonb[]) AS payload});
+    value($node, 'work', 'SELECT count(*) FROM jobq_tick()');
+    value($node, 'work', $before);
+    is(sqlstate($node, 'work', $end =~ s/END/$end_of->('left')/er), '00000', "$what: the head has ended");
+    is(blocked('left'), '1', 'and the next one stays where it is');
+    value($node, 'work', $after);
+    value($node, 'work', q{SELECT count(*) FROM jobq_tick(); SELECT jobq_complete(id, lease) FROM jobq_claim('left')});
+    is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE queue = 'left' AND finished_at IS NULL}), '0', 'until a tick comes');
+}
+# Rows that were written behind the triggers' back, as by a restore: two heads.
+value($node, 'work', q{SELECT count(jobq_enqueue('twins', group_key => 't')) FROM generate_series(1, 4)});
+value($node, 'work', 'SELECT count(*) FROM jobq_tick()');
+value($node, 'work', q{SET session_replication_role = replica;
+    UPDATE jobq.jobs SET status = 'pending', _ready = true, _group_active = _group_waiting, _group_waiting = NULL
+    WHERE id = (SELECT min(id) FROM jobq.jobs WHERE queue = 'twins' AND status = 'blocked')});
+is(sqlstate($node, 'work', q{WITH c AS (SELECT * FROM jobq_claim('twins', batch => 2))
+    SELECT count(*) FROM jobq_complete_many((SELECT array_agg(id ORDER BY id) FROM c), (SELECT array_agg(lease ORDER BY id) FROM c))}),
+    '00000', 'two heads end in one transaction');
+is(value($node, 'work', q{SELECT string_agg(status::text, ' ' ORDER BY id) FROM jobq.jobs WHERE queue = 'twins'}),
+    'completed completed pending blocked', 'which makes one');
+database($node, 'gone');
+value($node, 'gone', q{SELECT count(jobq_enqueue('left', group_key => 'l')) FROM generate_series(1, 2); SELECT count(*) FROM jobq_tick()});
+is(sqlstate($node, 'gone', 'BEGIN; ' . $end_of->('left') . '; DROP EXTENSION jobq; COMMIT'), '00000', 'an extension that goes with the end');
+
 value($node, 'work', "CALL enqueue_groups('wide $_', 4000, 1)") for 1 .. 5;
 is(blocked('wide 3'), '4000', 'without the worker they stay blocked');
 settings($node, 'jobq.enabled = on');
@@ -198,7 +261,7 @@ ok(defined seconds_until(
             value($node, 'work', q{ROLLBACK PREPARED 'tick'});
             return 0;
         }), 'a tick is prepared that may have made a head');
-value($node, 'work', q{SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
+value($node, 'work', q{DELETE FROM jobq.jobs WHERE queue = 'prepared' AND status = 'processing'});
 value($node, 'work', q{SELECT count(*) FROM jobq_tick()});
 is(blocked('prepared'), '1', 'while it may have made a head, nobody else does');
 value($node, 'work', q{ROLLBACK PREPARED 'tick'});

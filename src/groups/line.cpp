@@ -1,0 +1,58 @@
+// See line.h.
+#include "compat/pg.h"
+
+#include "groups/line.h"
+#include "job/change_job.h"
+
+extern "C" {
+#include "access/relscan.h"
+#include "utils/fmgroids.h"
+}
+
+namespace jobq {
+
+namespace {
+
+// The columns of the index.
+enum LineColumn : AttrNumber { kGroup = 1, kWaitingId };
+constexpr int kKeys = 3;
+
+}  // namespace
+
+InLine first_in_line(JobsTable *jobs, Line *line, int64 group, int64 first_id, int64 last_id, int most_passed) {
+    Table *table = &jobs->table;
+    if (table->by_sql) return find_waiting_by_sql(table, group, first_id) ? InLine::Found : InLine::Nobody;
+    if (line->index == nullptr) {
+        line->index = open_job_index_if_good(JobIndex::GroupWaiting);
+        if (line->index == nullptr) return InLine::TooFar;
+        line->scan = begin_index_scan(table->relation, line->index, table->snapshot, kKeys);
+    }
+    ScanKeyData keys[kKeys];
+    ScanKeyInit(&keys[0], kGroup, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(group));
+    ScanKeyInit(&keys[1], kWaitingId, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(first_id));
+    ScanKeyInit(&keys[2], kWaitingId, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(last_id));
+    index_rescan(line->scan, keys, kKeys, nullptr, 0);
+    for (int passed = 0; passed < most_passed; passed++) {
+        if (index_getnext_tid(line->scan, ForwardScanDirection) == nullptr) return InLine::Nobody;
+        if (index_fetch_heap(line->scan, table->row)) return InLine::Found;
+    }
+    return InLine::TooFar;
+}
+
+void close_line(Line *line) {
+    if (line->index == nullptr) return;
+    index_endscan(line->scan);
+    index_close(line->index, NoLock);
+}
+
+bool make_head(JobsTable *jobs, TimestampTz now) {
+    // Not the one behind it: that would overtake it.
+    if (!reach_row_or_skip(&jobs->table)) return false;
+    const JobState before = state_of(*jobs);
+    // A deadline that has passed since the call began has passed.
+    const core::Event event = {core::EventKind::BecameGroupHead, Max(now, GetCurrentTimestamp())};
+    return !core::applies(event.kind, before.life) ||
+           write_life(jobs, before, core::after_event(before.life, event), {}, nullptr, LockWaitSkip);
+}
+
+}  // namespace jobq

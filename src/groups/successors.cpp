@@ -1,0 +1,124 @@
+// See successors.h.
+//
+// What the worker remembers of a group is the last head that it has made, and that no other job can be active when that
+// one is not. So a succession is counted, for some groups together, before it is written and when its transaction has
+// ended: whoever has a snapshot that sees it finds, looking afterwards, that it goes on or has been counted.
+#include "compat/pg.h"
+
+#include "compat/memory.h"
+#include "groups/line.h"
+#include "groups/successors.h"
+#include "job/change_job.h"
+#include "job/logged.h"
+#include "lanes/lanes.h"
+#include "shmem/memory.h"
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+// Entries of jobs that have left the line are removed from the index when nobody can see them there any more. Beyond
+// so many some old transaction can, and the worker remembers where the line begins (groups/groups.cpp).
+constexpr int kMostPassed = 32;
+
+constexpr int kBuckets = 32768;
+constexpr uint64 kGoingOn = 1, kOver = uint64{1} << 32;
+constexpr uint64 kAnyGoingOn = kOver - 1;
+pg_atomic_uint64 *successions = nullptr;
+
+// Of this transaction.
+int16 begun[kMaxEndedHeads];
+int begun_count = 0;
+
+// How far the ids of a group that this session meets are apart, at most, mostly. A guess.
+int64 usual_distance = 0;
+constexpr int64 kFarthest = int64{1} << 40;
+
+int bucket_of(int64 group) { return static_cast<int>(static_cast<uint64>(group) % kBuckets); }
+
+// Before a head is written.
+void begin_succession(int64 group) {
+    if (!shared_memory_ready() || begun_count == kMaxEndedHeads) return;
+    begun[begun_count++] = static_cast<int16>(bucket_of(group));
+    pg_atomic_fetch_add_u64(&successions[bucket_of(group)], kGoingOn);
+}
+
+// As first_in_line: near the head first, where it is most likely, among few entries.
+InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head) {
+    const int64 near = core::saturating_add(head.job, 2 * usual_distance);
+    InLine found = first_in_line(jobs, line, head.group, PG_INT64_MIN, near, kMostPassed);
+    if (found == InLine::Nobody && near < PG_INT64_MAX)
+        found = first_in_line(jobs, line, head.group, near + 1, PG_INT64_MAX, kMostPassed);
+    if (found != InLine::Found) return found;
+    const int64 distance = DatumGetInt64(job_value(*jobs, kJobId)) - head.job;
+    usual_distance = Min(Max(distance, usual_distance - usual_distance / 16), kFarthest);
+    return found;
+}
+
+void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, TimestampTz now) {
+    // Who gets into line now, unseen, looks for a head when it commits, and finds the one that ends here. So the worker
+    // is told where there was nobody.
+    if (find_successor(jobs, line, head) != InLine::Found) return;
+    const JobState next = state_of(*jobs);
+    // Else its lane would have to be entered anew, where somebody's trigger may fire.
+    if (!lane_stays(next.queue, next.kind, next.lane)) return;
+    begin_succession(head.group);
+    if (make_head(jobs, now)) unlog_free_group(head.group);
+}
+
+void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
+    EndedHead *heads = room_for<EndedHead>(count);
+    std::copy(ended, ended + count, heads);
+    std::sort(heads, heads + count, [](const EndedHead &a, const EndedHead &b) { return a.group < b.group; });
+    const TimestampTz now = GetCurrentTimestamp();
+    Line line = {};
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        // Two heads of one group there are where somebody has restored rows into it.
+        if (i == 0 || heads[i].group != heads[i - 1].group) promote_next(jobs, &line, heads[i], now);
+    }
+    close_line(&line);
+}
+
+}  // namespace
+
+void promote_successors() {
+    const TransactionLog &log = transaction_log();
+    if (log.ended_heads_count == 0 || log.heads_left || IsolationUsesXactSnapshot() || XactReadOnly) return;
+    // A procedure's goes on behind its COMMIT.
+    MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+    JobsTable jobs;
+    if (open_jobs_if_quiet(&jobs)) {
+        renew_snapshot(&jobs);
+        promote_each(&jobs, log.ended_heads, log.ended_heads_count);
+        close_jobs(&jobs);
+    }
+    MemoryContextSwitchTo(caller);
+}
+
+void end_successions() {
+    for (int i = 0; i < begun_count; i++) pg_atomic_fetch_add_u64(&successions[begun[i]], kOver - kGoingOn);
+    begun_count = 0;
+}
+
+uint64 succession_mark(int64 group) {
+    return shared_memory_ready() ? pg_atomic_read_u64(&successions[bucket_of(group)]) : 0;
+}
+
+bool no_succession_since(int64 group, uint64 mark) {
+    // The snapshot was taken before.
+    pg_read_barrier();
+    return succession_mark(group) == mark && (mark & kAnyGoingOn) == 0;
+}
+
+Size successions_size() { return sizeof(pg_atomic_uint64) * kBuckets; }
+
+void make_successions(void *memory, bool fresh) {
+    successions = static_cast<pg_atomic_uint64 *>(memory);
+    if (!fresh) return;
+    for (int i = 0; i < kBuckets; i++) pg_atomic_init_u64(&successions[i], 0);
+}
+
+}  // namespace jobq
