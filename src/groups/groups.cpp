@@ -130,7 +130,7 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     const int64 first = known == nullptr ? PG_INT64_MIN : known->first;
     if (first_in_line(&scan->jobs, &scan->line, group, first, PG_INT64_MAX, kPassAny) != InLine::Found) return;
     const int64 job = DatumGetInt64(job_value(scan->jobs, kJobId));
-    if (!make_head(&scan->jobs, done->now)) {
+    if (!make_head(&scan->jobs, state_of(scan->jobs), done->now)) {
         look_again({group, kNoJob, Blocker::Group});
         return;
     }

@@ -2,7 +2,6 @@
 #include "compat/pg.h"
 
 #include "groups/line.h"
-#include "job/change_job.h"
 
 extern "C" {
 #include "access/relscan.h"
@@ -45,14 +44,13 @@ void close_line(Line *line) {
     index_close(line->index, NoLock);
 }
 
-bool make_head(JobsTable *jobs, TimestampTz now) {
+bool make_head(JobsTable *jobs, const JobState &next, TimestampTz now) {
     // Not the one behind it: that would overtake it.
     if (!reach_row_or_skip(&jobs->table)) return false;
-    const JobState before = state_of(*jobs);
     // A deadline that has passed since the call began has passed.
     const core::Event event = {core::EventKind::BecameGroupHead, Max(now, GetCurrentTimestamp())};
-    return !core::applies(event.kind, before.life) ||
-           write_life(jobs, before, core::after_event(before.life, event), {}, nullptr, LockWaitSkip);
+    return !core::applies(event.kind, next.life) ||
+           write_life(jobs, next, core::after_event(next.life, event), {}, nullptr, LockWaitSkip);
 }
 
 }  // namespace jobq

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compat/pg.h"
-#include "job/jobs_table.h"
+#include "job/change_job.h"
 
 namespace jobq {
 
@@ -25,9 +25,9 @@ constexpr int kPassAny = PG_INT32_MAX;
 InLine first_in_line(JobsTable *jobs, Line *line, int64 group, int64 first_id, int64 last_id, int most_passed);
 void close_line(Line *line);
 
-// The job in table.row, which that has left there, becomes the head of its group. `now`: of the call; jobs have come
-// since. False: somebody holds the row, or has changed it since the snapshot. Never waits. Nothing happens to a job
-// that is in line, but not blocked: one that was changed behind the triggers' back.
-bool make_head(JobsTable *jobs, TimestampTz now);
+// `next`, the job in table.row, which that has left there, becomes the head of its group. `now`: of the call; jobs have
+// come since. False: somebody holds the row, or has changed it since the snapshot. Never waits. Nothing happens to a
+// job that is in line, but not blocked: one that was changed behind the triggers' back.
+bool make_head(JobsTable *jobs, const JobState &next, TimestampTz now);
 
 }  // namespace jobq

@@ -40,7 +40,8 @@ int bucket_of(int64 group) { return static_cast<int>(static_cast<uint64>(group) 
 
 // Before a head is written.
 void begin_succession(int64 group) {
-    if (!shared_memory_ready() || begun_count == kMaxEndedHeads) return;
+    if (!shared_memory_ready()) return;
+    Assert(begun_count < kMaxEndedHeads);
     begun[begun_count++] = static_cast<int16>(bucket_of(group));
     pg_atomic_fetch_add_u64(&successions[bucket_of(group)], kGoingOn);
 }
@@ -65,7 +66,7 @@ void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, TimestampT
     // Else its lane would have to be entered anew, where somebody's trigger may fire.
     if (!lane_stays(next.queue, next.kind, next.lane)) return;
     begin_succession(head.group);
-    if (make_head(jobs, now)) unlog_free_group(head.group);
+    if (make_head(jobs, next, now)) unlog_free_group(head.group);
 }
 
 void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
