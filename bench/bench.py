@@ -167,19 +167,23 @@ def run_group(bench, name):
     bench.say(f'{name}: {bench.times[name]:.0f} s' + (f', {wrong} failures' if wrong else ''))
 
 
+def results_of(bench, groups):
+    return {'machines': dict.fromkeys(groups, machine.describe(bench)), 'quick': bench.quick, 'groups': groups, 'results': bench.results,
+            'goals': bench.goals, 'failures': bench.failures, 'skipped': bench.skipped, 'notes': bench.notes,
+            'series': bench.series, 'seconds': bench.times,
+            'titles': {name: importlib.import_module(f'scenarios.{name}').TITLE for name in groups}}
+
+
 def main():
     sys.modules['bench'] = sys.modules['__main__']   # the scenarios import Skip from here
     groups = chosen_groups(os.environ.get('QUICK') == '1')
     bench = setup()
-    for name in groups:
-        run_group(bench, name)
-    results = {'machines': dict.fromkeys(groups, machine.describe(bench)), 'quick': bench.quick, 'groups': groups, 'results': bench.results,
-               'goals': bench.goals, 'failures': bench.failures, 'skipped': bench.skipped, 'notes': bench.notes,
-               'series': bench.series, 'seconds': bench.times,
-               'titles': {name: importlib.import_module(f'scenarios.{name}').TITLE for name in groups}}
     directory = os.environ['BENCH_RESULTS']
-    with open(os.path.join(directory, 'results.json'), 'w') as file:
-        json.dump(results, file, indent=1)
+    for number, name in enumerate(groups, 1):
+        run_group(bench, name)
+        results = results_of(bench, groups[:number])   # after each: an interrupted run keeps what it has measured
+        with open(os.path.join(directory, 'results.json'), 'w') as file:
+            json.dump(results, file, indent=1)
     with open(os.path.join(directory, 'report.md'), 'w') as file:
         file.write(report.write(results, directory))
     print(report.text(results))
