@@ -170,9 +170,10 @@ took=$(seconds)
 cat parts >>files
 sql -F '  ' -c "SELECT result->>'sha256', payload->>'file' FROM jobq.jobs WHERE queue = 'hashes' AND status = 'completed'" | LC_ALL=C sort >reported
 xargs -d '\n' sha256sum <files | LC_ALL=C sort >expected
-IFS=' ' read -r enqueued completed retried rescued by_schedule lost twice late tries counted < <(sql -F ' ' -c "
+IFS=' ' read -r enqueued completed retried rescued of_victim by_schedule lost twice late tries counted < <(sql -F ' ' -c "
     SELECT $(cat enqueued) + $runs + $parts, count(*) FILTER (WHERE status = 'completed'),
            (SELECT count(*) FROM jobq.attempts WHERE outcome = 'failed'),
+           (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost'),
            (SELECT count(*) FROM jobq.attempts a WHERE outcome = 'lost' AND EXISTS (SELECT FROM effects e WHERE e.job_id = a.job_id)),
            count(DISTINCT metadata->>'scheduled_for'),
            $(cat enqueued) + $runs + $parts - (SELECT count(DISTINCT job_id) FROM effects),
@@ -193,7 +194,7 @@ wrong() { echo "WRONG: $*"; status=1; }
 cmp -s reported expected || { wrong "results differ from sha256sum's"; diff reported expected | head || true; }
 [ "$enqueued" = "$(wc -l <files)" ] && [ "$completed" = "$enqueued" ] || wrong "not every job was completed"
 [ "$lost" = 0 ] && [ "$twice" = 0 ] || wrong "jobs were lost or done twice"
-[ "$rescued" -gt 0 ] || wrong "no job of the killed worker was rescued"
+[ "$of_victim" -gt 0 ] || wrong "no job of the killed worker was rescued"
 [ "$retried" = 2 ] && [ "$tries" = 3 ] || wrong "the failing job was not retried twice"
 [ "$by_schedule" = "$runs" ] || wrong "the schedule did not run $runs times"
 [ "$flow" = "completed count by erin, sum by frank" ] || wrong "the workflow did not go on where it was: $flow"

@@ -18,7 +18,7 @@ CREATE FUNCTION jobq_alter_queue(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: drop a queue and its finished jobs; with force its other jobs and its schedules too; false when there was none
+--: drop a queue and its finished jobs; with force its other jobs, schedules and handlers too; false when there was none
 CREATE FUNCTION jobq_drop_queue(queue text, force boolean DEFAULT false)
     RETURNS boolean
     AS 'MODULE_PATHNAME'

@@ -189,7 +189,7 @@ CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_waits FOR EACH STATEMENT
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_signals FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.note_restore();
-COMMENT ON FUNCTION jobq_drop_queue IS 'drop a queue and its finished jobs; with force its other jobs and its schedules too; false when there was none';
+COMMENT ON FUNCTION jobq_drop_queue IS 'drop a queue and its finished jobs; with force its other jobs, schedules and handlers too; false when there was none';
 COMMENT ON FUNCTION jobq_tick IS 'do what the background worker does: rescue, cancel, promote, schedules, unblock, prune, repair, reconcile';
 
 CREATE FUNCTION jobq_schedule(
