@@ -5,7 +5,7 @@ import sys
 
 import psycopg
 
-from cluster import control, fails, make_cluster, one, router, run, shard, wait_for
+from cluster import connection, control, fails, make_cluster, one, router, run, shard, wait_for
 
 
 def key_on(conn, queue, number):
@@ -97,6 +97,56 @@ def test_answers_of_one_shard_of_several():
         # Of what the first call has completed the second says that it is no more held.
         assert [(r.job_id, r.completed) for r in rows] == [(i, i % 1024 == 3) for i in ids], (ids, rows)
         assert {one(conn, "SELECT (jobq_get(%s)).status", i) for i in ids} == {"completed"}
+
+
+def test_an_error_of_one_shard_of_several():
+    """What others have claimed is returned: nobody else knows its leases."""
+    make_cluster()
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        for number in (1, 2, 3):
+            for n in range(4):
+                key = one(conn, "SELECT k FROM (SELECT 'key ' || n AS k FROM generate_series(1, 10000) n) k JOIN jobq_router.buckets b"
+                                " ON b.bucket = jobq_router.bucket_of('spread', k) WHERE b.shard_id = %s OFFSET %s LIMIT 1", number, n)
+                conn.execute("SELECT jobq_enqueue('spread', unique_key => %s)", (key,))
+        # Else the router would look for another host, which can be written.
+        conn.execute("SELECT jobq_alter_shard(2, %s)", (connection(2) + " target_session_attrs=any",))
+    with shard(2) as conn:
+        conn.execute("ALTER DATABASE shard2 SET default_transaction_read_only = on")
+    warnings = []
+    with router() as conn:
+        jobs = [job for _ in range(4) for job in conn.execute("SELECT * FROM jobq_claim('spread', 'w', 2)").fetchall()]
+        assert sorted(job.id % 1024 for job in jobs) == [1] * 4 + [3] * 4, jobs
+        conn.execute("SELECT jobq_release(%s, %s)", (jobs[0].id, jobs[0].lease))
+    # With more room than jobs it asks the broken one, too. PL/Proxy says by itself that it connects anew.
+    with router() as conn:
+        conn.add_notice_handler(lambda n: warnings.append((n.sqlstate, n.message_primary)) if n.sqlstate != "00000" else None)
+        again = conn.execute("SELECT * FROM jobq_claim('spread', 'w', 9)").fetchall()
+        assert [job.id for job in again] == [jobs[0].id], again
+        assert [state for state, _ in warnings] == ["25006"] and "nothing was claimed on shard 2" in warnings[0][1], warnings
+        jobs[0] = again[0]
+        # With no job at all it says what is wrong, as does bad input, wherever it comes first.
+        fails(conn, "25006", "SELECT * FROM jobq_claim('spread', 'w', 9)")
+        fails(conn, "22004", "SELECT * FROM jobq_claim('spread', 'w', 1, ARRAY['a', NULL])")
+        fails(conn, "25006", "SELECT * FROM jobq_claim_any('{spread}', 'w')")
+        # It is in the way of no other queue, be that at home there or not, and of no wait.
+        for queue in (queue_on(conn, 1), queue_on(conn, 3)):
+            assert conn.execute("SELECT * FROM jobq_claim(%s, 'w')", (queue,)).fetchall() == []
+            conn.execute("CALL jobq_wait(%s, '0.1 s')", (queue,))
+            conn.execute("SELECT jobq_enqueue(%s)", (queue,))
+            assert len(conn.execute("SELECT * FROM jobq_claim_any(%s, 'w')", (["spread", queue],)).fetchall()) == 1
+        # What has been completed is not hidden by what cannot be claimed.
+        warnings.clear()
+        rows = conn.execute("SELECT * FROM jobq_complete_and_claim(%s, %s, queue => 'spread', batch => 9)",
+                            ([job.id for job in jobs], [job.lease for job in jobs])).fetchall()
+        assert rows == [] and [state for state, _ in warnings] == ["25006"], (rows, warnings)
+        assert {one(conn, "SELECT (jobq_get(%s)).status", job.id) for job in jobs} == {"completed"}
+        fails(conn, "25006", "SELECT * FROM jobq_complete_and_claim('{}', '{}', queue => 'spread', batch => 9)")
+    with shard(2) as conn:
+        conn.execute("SET default_transaction_read_only = off")
+        conn.execute("ALTER DATABASE shard2 RESET default_transaction_read_only")
+    with router() as conn:
+        assert len(conn.execute("SELECT * FROM jobq_claim('spread', 'w', 9)").fetchall()) == 4
 
 
 def again(conn, query, *parameters):

@@ -51,6 +51,65 @@ def test_a_key_stays_where_it_has_unfinished_jobs():
         assert one(conn, "SELECT jobq_settle()") == 0
 
 
+def test_a_kept_key_stays_with_its_queue():
+    """A finished job keeps its key where it is, and the queue goes on asking there."""
+    make_cluster(shards=(1, 2))
+    enqueue = "SELECT jobq_enqueue('kept', unique_key => 'u', unique_for => '1 day')"
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('kept', shard_id => 1)")
+        first = one(conn, enqueue)
+        job = conn.execute("SELECT * FROM jobq_claim('kept', 'w')").fetchone()
+        assert job.id == first and first % 1024 == 1 and one(conn, "SELECT jobq_complete(%s, %s)", job.id, job.lease)
+        conn.execute("SELECT jobq_route_queue('kept', shard_id => 2)")
+        assert one(conn, enqueue) == first
+        assert one(conn, "SELECT jobq_settle()") == 1
+        assert one(conn, enqueue) == first
+        fails(conn, "55000", "SELECT jobq_route_queue('kept', spread => true)", says="kept keys on shard 1")
+        conn.execute("SELECT jobq_drain_shard(1)")
+        fails(conn, "55000", "SELECT jobq_remove_shard(1)", says="shard 1 is not empty")
+        fails(conn, "55000", "SELECT jobq_route_queue('other', shard_id => 1)", says="is being drained")
+        with shard(1) as old:
+            old.execute("UPDATE jobq.kept_keys SET kept_until = clock_timestamp() - interval '1 s'")
+        assert one(conn, "SELECT jobq_settle()") == 0
+        assert one(conn, enqueue) % 1024 == 2
+        conn.execute("SELECT jobq_remove_shard(1)")
+
+
+def test_a_shard_that_is_given_a_job_while_it_leaves_stays():
+    make_cluster(shards=(1, 2))
+    notices = []
+    with router() as conn, router() as second, shard(2) as acts, shard(2) as looks:
+        second.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        conn.execute("SELECT jobq_drain_shard(2)")
+        assert one(conn, "SELECT jobq_settle()") == 0
+        version = one(conn, "SELECT version FROM jobq_router.map")
+        with acts.transaction():
+            acts.execute("SELECT jobq_shard.require_map(%s)", (version,))
+            acts.execute("SELECT jobq_enqueue('late')")
+            leaves = threading.Thread(target=lambda: second.execute("SELECT jobq_remove_shard(2)"))
+            leaves.start()
+            wait_for("the removal waits", lambda: one(looks, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'jobq_shard.map'::regclass"))
+        leaves.join()
+        assert any("shard 2 stays" in notice for notice in notices), notices
+        assert one(conn, "SELECT state FROM jobq_router.shards WHERE shard_id = 2") == "draining"
+        job = conn.execute("SELECT * FROM jobq_claim('late', 'w')").fetchone()
+        assert job.id % 1024 == 2 and one(conn, "SELECT jobq_complete(%s, %s)", job.id, job.lease)
+        conn.execute("SELECT jobq_remove_shard(2)")
+        assert one(conn, "SELECT count(*) FROM jobq_router.shards") == 1
+        assert one(conn, "SELECT count(*) FROM pg_foreign_server WHERE srvname = 'jobq_shard_2'") == 0
+
+
+def test_what_jobq_refuses_a_spread_queue_refuses():
+    make_cluster()
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        for wrong in ("ARRAY[NULL]::jsonb[], unique_keys => '{a}'", "'{1}', unique_keys => '{a}', priorities => '{NULL}'",
+                      "'{1}', unique_keys => '{a}', run_ats => '{NULL}'", "'{1}', unique_keys => '{a}', priority => NULL"):
+            fails(conn, "22004", f"SELECT * FROM jobq_enqueue_many('spread', {wrong})")
+        rows = conn.execute("SELECT * FROM jobq_enqueue_many('spread', '[0:1]={1,2}'::jsonb[], unique_keys => '{a,b}')").fetchall()
+        assert [one(conn, "SELECT (jobq_get(%s)).payload", r.job_id) for r in rows] == [1, 2]
+
+
 def test_many_keys_that_move():
     """However many: each is asked for by itself, and only what fails counts as a try."""
     make_cluster(shards=(1,))

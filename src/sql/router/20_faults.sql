@@ -48,12 +48,18 @@ SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not foun
             ELSE 'error' END
 $$;
 
+--: what a shard has said, without what PL/Proxy writes in front of it
+CREATE FUNCTION jobq_router.said(message text) RETURNS text
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT btrim(regexp_replace(regexp_replace($1, '^[\w.]+\(\d+\): \[.*?\] REMOTE \S+: ', ''), '^PL/Proxy function .*?\(\d+\): ', ''), E' \n')
+$$;
+
 --: raises an error of a shard as the shard has said it, or what has become of the connection to it
 CREATE FUNCTION jobq_router.raise(f jobq_router.fault) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     means  text := jobq_router.meaning(f.state, f.message);
-    says   text := btrim(regexp_replace(regexp_replace(f.message, '^[\w.]+\(\d+\): \[.*?\] REMOTE \S+: ', ''), '^PL/Proxy function .*?\(\d+\): ', ''), E' \n');
+    says   text := jobq_router.said(f.message);
     detail text := regexp_replace(f.detail, '^Remote detail: ', '');
     hint   text := regexp_replace(f.hint, '^Remote hint: ', '');
 BEGIN

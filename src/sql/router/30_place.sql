@@ -130,7 +130,9 @@ BEGIN
             p.free := needed IS NULL;
             p.shard := coalesce(needed, jobq_router.any_shard());
         ELSE
-            SELECT b.shard_id, b.was_on INTO p.shard, p.was_on FROM jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($1, key);
+            -- Of the version that is read with it: a map may have been taken over since the look above.
+            SELECT m.version, b.shard_id, b.was_on INTO p.version, p.shard, p.was_on
+            FROM jobq_router.map m, jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($1, key);
             p.unique_key := CASE kind WHEN 'unique_key' THEN key END;
             p.group_key := CASE kind WHEN 'group_key' THEN key END;
             p.concurrency_key := CASE kind WHEN 'concurrency_key' THEN key END;

@@ -40,7 +40,8 @@ DECLARE
 BEGIN
     FOR _try IN 1..2000 LOOP
         _place := jobq_router.place_of(queue, unique_key, group_key, concurrency_key, depends_on);
-        IF cardinality(_place.was_on) > 0 THEN
+        -- What must not be NULL is for a shard to refuse.
+        IF cardinality(_place.was_on) > 0 AND num_nulls(payload, kind, priority, version, on_conflict, on_dependency_failure) = 0 THEN
             SELECT e.job_id INTO _job FROM jobq_router.enqueue_moving(_place, jsonb_build_array(jobq_router.spec(jsonb_build_object(
                 'queue', queue, 'payload', payload, 'kind', kind, 'priority', priority, 'run_at', run_at, 'max_attempts', max_attempts,
                 'unique_key', unique_key, 'on_conflict', on_conflict, 'unique_for', unique_for, 'group_key', group_key,
@@ -83,12 +84,15 @@ BEGIN
         IF cardinality(_place.was_on) > 0 OR _place.free AND num_nonnulls(unique_keys, group_keys, concurrency_keys) > 0 THEN
             IF _n > 0 AND array_ndims(payloads) = 1 AND coalesce(cardinality(unique_keys) = _n, true) AND coalesce(cardinality(group_keys) = _n, true)
                 AND coalesce(cardinality(concurrency_keys) = _n, true) AND coalesce(cardinality(run_ats) = _n, true) AND coalesce(cardinality(priorities) = _n, true)
+                AND num_nulls(kind, priority) = 0 AND NOT EXISTS (SELECT FROM unnest(payloads) p WHERE p IS NULL)
+                AND NOT EXISTS (SELECT FROM unnest(run_ats) r WHERE r IS NULL) AND NOT EXISTS (SELECT FROM unnest(priorities) p WHERE p IS NULL)
             THEN
                 RETURN QUERY SELECT e.job_id, e.is_new FROM jobq_router.enqueue_jobs((
-                    SELECT jsonb_agg(jobq_router.spec(jsonb_build_object('queue', queue, 'payload', payloads[i], 'kind', kind,
-                        'priority', coalesce(priorities[i], priority), 'run_at', coalesce(run_ats[i], run_at), 'max_attempts', max_attempts,
-                        'unique_key', unique_keys[i], 'group_key', group_keys[i], 'concurrency_key', concurrency_keys[i])) ORDER BY i)
-                    FROM generate_series(1, _n) i)) e;
+                    SELECT jsonb_agg(jobq_router.spec(jsonb_build_object('queue', queue, 'payload', j.payload, 'kind', kind,
+                        'priority', coalesce(j.priority, jobq_enqueue_many.priority), 'run_at', coalesce(j.run_at, jobq_enqueue_many.run_at), 'max_attempts', max_attempts,
+                        'unique_key', j.unique_key, 'group_key', j.group_key, 'concurrency_key', j.concurrency_key)) ORDER BY j.n)
+                    FROM unnest(payloads, unique_keys, group_keys, concurrency_keys, run_ats, priorities)
+                        WITH ORDINALITY j (payload, unique_key, group_key, concurrency_key, run_at, priority, n))) e;
                 RETURN;
             END IF;
         END IF;
@@ -204,7 +208,7 @@ BEGIN
                 _ids[_now[i]] := (_answers[i]).job_id;
                 _news[_now[i]] := (_answers[i]).is_new;
             END LOOP;
-            _left := ARRAY(SELECT i FROM unnest(_left) i WHERE i <> ALL (_now) ORDER BY i);
+            _left := ARRAY(SELECT unnest(_left) EXCEPT SELECT unnest(_now) ORDER BY 1);
             _try := 0;
         EXCEPTION WHEN OTHERS THEN
             --@ caught _place.shard

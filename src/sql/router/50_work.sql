@@ -16,7 +16,9 @@ BEGIN
 END
 $$;
 
--- A shard that cannot be reached is passed over; when there is no other one where the queue is at home, that is an error.
+-- A shard that cannot be reached is passed over; when there is no other one where the queue is at home, that is an error. So is one that
+-- answers with an error, which is raised when the others have no job either, and the queue is at home there. What has been claimed is returned
+-- whatever a shard says then: the others have committed, and nobody else knows these leases.
 --: jobq_claim, whatever the schema of that is
 CREATE FUNCTION jobq_router.claim(queue text, worker_id text, batch integer, kinds text[], versions integer[], capabilities text[], heartbeat_timeout interval)
     RETURNS SETOF jobq_router.jobq_claim_row
@@ -29,6 +31,7 @@ DECLARE
     _answered boolean := false;
     _everywhere boolean := jobq_router.looks_everywhere($1);
     _faults   jobq_router.fault[] := '{}';
+    _errors   jobq_router.fault[] := '{}';
     _fault    jobq_router.fault;
 BEGIN
     FOR _at IN SELECT s.* FROM jobq_router.shards_of($1) WITH ORDINALITY s (shard, home, n) ORDER BY s.home = _everywhere, s.n LOOP
@@ -51,21 +54,45 @@ BEGIN
                     PERFORM jobq_router.note_empty($1, _at.shard);
                 END IF;
                 EXIT;
-            EXCEPTION WHEN OTHERS THEN
+            EXCEPTION WHEN OTHERS OR query_canceled THEN
                 --@ caught _at.shard
-                IF jobq_router.meaning(_fault.state, _fault.message) IN ('unreached', 'lost') THEN
+                CASE jobq_router.meaning(_fault.state, _fault.message)
+                WHEN 'unreached', 'lost' THEN
                     PERFORM jobq_router.note_down(_at.shard);
                     IF _at.home THEN
                         _faults := _faults || _fault;
                     END IF;
                     EXIT;
-                END IF;
-                PERFORM jobq_router.try_again(_try, false, _fault);
+                WHEN 'map' THEN
+                    EXIT WHEN _found > 0;
+                    PERFORM jobq_router.try_again(_try, false, _fault);
+                ELSE
+                    -- The caller's mistake is the same everywhere, and who cancels waits for no other.
+                    IF _fault.state LIKE '22%' OR _fault.state = '57014' AND _fault.message !~ '^[\w.]+\(\d+\): \[.*?\] REMOTE ' THEN
+                        _errors := _fault || _errors;
+                        _left := 0;
+                    ELSIF _at.home OR _found > 0 THEN
+                        _errors := _errors || _fault;
+                        PERFORM jobq_router.note_empty($1, _at.shard);
+                    ELSE
+                        RAISE WARNING 'nothing was claimed on shard %: %', _at.shard, jobq_router.said(_fault.message) USING ERRCODE = _fault.state;
+                    END IF;
+                    EXIT;
+                END CASE;
             END;
         END LOOP;
         EXIT WHEN _left <= 0;
     END LOOP;
-    IF NOT _answered AND _found = 0 THEN
+    IF _found > 0 THEN
+        FOREACH _fault IN ARRAY _errors LOOP
+            RAISE WARNING 'nothing was claimed on shard %: %', _fault.shard, jobq_router.said(_fault.message) USING ERRCODE = _fault.state;
+        END LOOP;
+        RETURN;
+    END IF;
+    IF cardinality(_errors) > 0 THEN
+        PERFORM jobq_router.raise_first(_errors, '{}');
+    END IF;
+    IF NOT _answered THEN
         PERFORM jobq_router.require_shards();
         PERFORM jobq_router.raise_first(_faults, '{}');
     END IF;
@@ -78,7 +105,7 @@ BEGIN
 END
 --@ end
 
--- A queue whose shard cannot be reached is in the way of no other: this session asks for it last for a moment, and says so when none of them has a job.
+-- A queue whose shard cannot be reached, or answers with an error, is in the way of no other: this session asks for it last for a moment, and says so when none of them has a job.
 --@ function jobq_claim_any
 DECLARE
     _queue   text;
@@ -92,8 +119,11 @@ BEGIN
             IF FOUND THEN
                 RETURN;
             END IF;
-        EXCEPTION WHEN sqlclient_unable_to_establish_sqlconnection OR transaction_resolution_unknown THEN
+        EXCEPTION WHEN OTHERS THEN
             --@ caught NULL
+            IF _fault.state LIKE '22%' THEN
+                RAISE;
+            END IF;
             PERFORM jobq_router.note('unreached_' || jobq_router.bucket_of(_queue));
             _faults := _faults || _fault;
         END;
@@ -117,7 +147,7 @@ END
 --@ end
 
 -- On one shard in one round trip: that of the jobs, most of the time. Not always, or the jobs of the others would wait while this one has
--- any.
+-- any. Where more is to be claimed, what has been claimed and completed so far is answered whatever happens then.
 --@ function jobq_complete_and_claim
 DECLARE
     _shards  integer[] := ARRAY(SELECT DISTINCT jobq_router.any_shard(id) FROM unnest($1) id WHERE id IS NOT NULL);
@@ -126,7 +156,11 @@ DECLARE
     _found   integer := 0;
     _fault   jobq_router.fault;
 BEGIN
-    IF cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
+    -- A shard refuses such arguments before it completes anything.
+    IF $4 IS NULL OR $6 IS NULL OR $6 < 0 THEN
+        _shards := _shards[1:1];
+    END IF;
+    IF $4 IS NULL OR $6 IS NULL OR $6 < 0 OR cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
         -- Without jobs any other will do where one cannot be reached.
         FOR _try IN 1..10 LOOP
             _shard := coalesce(_shards[1], jobq_router.any_shard());
@@ -136,6 +170,8 @@ BEGIN
                 EXIT;
             EXCEPTION WHEN OTHERS THEN
                 --@ caught _shard
+                -- The others may have a job.
+                EXIT WHEN _shards[1] IS NULL AND _fault.state NOT LIKE '22%' AND jobq_router.meaning(_fault.state, _fault.message) = 'error';
                 PERFORM jobq_router.try_again(_try, _shards[1] IS NULL, _fault);
             END;
         END LOOP;
@@ -146,7 +182,15 @@ BEGIN
         END IF;
     END IF;
     IF _found < $6 THEN
-        RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10);
+        BEGIN
+            RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10);
+        EXCEPTION WHEN OTHERS OR query_canceled THEN
+            IF _found > 0 OR cardinality($1) > 0 AND SQLSTATE NOT LIKE '22%' THEN
+                RAISE WARNING 'nothing more was claimed: %', SQLERRM USING ERRCODE = SQLSTATE;
+            ELSE
+                RAISE;
+            END IF;
+        END;
     END IF;
 END
 --@ end

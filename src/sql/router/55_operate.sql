@@ -39,9 +39,9 @@ DECLARE
     _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..10 LOOP
+        _version := (SELECT m.version FROM jobq_router.map m);
         _shard := jobq_router.shard_of_schedule($1, $3, $16);
         _other := NULL;
-        _version := (SELECT m.version FROM jobq_router.map m);
         BEGIN
             _next := jobq_router.at_jobq_schedule(_shard, _version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
             FOR _other IN SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> _shard LOOP

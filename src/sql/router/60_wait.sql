@@ -53,7 +53,7 @@ BEGIN
             --@ caught _at.shard
             IF jobq_router.meaning(_fault.state, _fault.message) IN ('unreached', 'lost') THEN
                 PERFORM jobq_router.note_down(_at.shard);
-            ELSIF jobq_router.knows(_at.shard) THEN
+            ELSIF _at.home AND jobq_router.knows(_at.shard) THEN
                 PERFORM jobq_router.raise(_fault);
             END IF;
         END;

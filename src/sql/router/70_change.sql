@@ -19,9 +19,9 @@ CREATE FUNCTION jobq_router.at_take_map(integer, bigint, jsonb, bigint) RETURNS 
 --: jobq_shard.buckets_in_use of a shard
 CREATE FUNCTION jobq_router.at_buckets_in_use(integer, bigint, integer[], jsonb) RETURNS SETOF integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.buckets_in_use($2, $3, $4) r; $$;
---: jobq_shard.has_queue of a shard
-CREATE FUNCTION jobq_router.at_has_queue(integer, text) RETURNS boolean
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.has_queue($2) r; $$;
+--: jobq_shard.queue_in_use of a shard
+CREATE FUNCTION jobq_router.at_queue_in_use(integer, bigint, text) RETURNS boolean
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.queue_in_use($2, $3) r; $$;
 --: jobq_shard.still_has of a shard
 CREATE FUNCTION jobq_router.at_still_has(integer, OUT jobs bigint, OUT schedules bigint)
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.jobs, r.schedules FROM jobq_shard.still_has() r; $$;
@@ -142,7 +142,7 @@ $$;
 -- Of two who change one map the deciding shard takes one, so that of each version there is one map. The others take what it has
 -- taken, now or when they are reached: until then they act by a map that was, and moves ask them first. One that leaves is told, too: or a router
 -- that has not heard of it could go on by the map before.
---: gives a changed map to the shards, first to that which decides; leaves: one that is none any more
+--: gives a changed map to the shards, first to that which decides; leaves: one that is none any more, whose server is left for the caller to drop
 CREATE FUNCTION jobq_router.publish(decides integer, leaves integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -162,7 +162,9 @@ BEGIN
             PERFORM jobq_router.note_down(_shard);
         END;
     END LOOP;
-    PERFORM jobq_router.make_servers();
+    IF leaves IS NULL THEN
+        PERFORM jobq_router.make_servers();
+    END IF;
 EXCEPTION WHEN OTHERS THEN
     --@ caught _shard
     PERFORM jobq_router.raise(_fault);
@@ -209,7 +211,8 @@ BEGIN
                 jobq_router.content() -> 'queues'));
             UPDATE jobq_router.buckets b SET was_on = array_remove(b.was_on, _shard) WHERE _shard = ANY (b.was_on) AND b.bucket <> ALL (_busy);
             _moved := _moved OR FOUND;
-            UPDATE jobq_router.queues q SET was_on = array_remove(q.was_on, _shard) WHERE _shard = ANY (q.was_on) AND NOT jobq_router.at_has_queue(_shard, q.queue);
+            UPDATE jobq_router.queues q SET was_on = array_remove(q.was_on, _shard)
+            WHERE _shard = ANY (q.was_on) AND NOT jobq_router.at_queue_in_use(_shard, (SELECT m.version FROM jobq_router.map m), q.queue);
             _moved := _moved OR FOUND;
         EXCEPTION WHEN OTHERS THEN
             -- The next time will tell.
@@ -302,12 +305,15 @@ BEGIN
 END
 $$;
 
+-- A call that was under way, under the map before, may have left something behind the first look. When the shard has taken the map none is any
+-- more: what it has then it keeps, and stays.
 --: take a shard that has been drained, and has no unfinished jobs and no schedules any more, out of the cluster
 CREATE FUNCTION jobq_remove_shard(shard_id integer) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     _decides integer;
     _left    record;
+    _was     jobq_router.shards;
 BEGIN
     PERFORM jobq_router.settle();
     _decides := (SELECT min(s.shard_id) FROM jobq_router.shards s);
@@ -320,8 +326,21 @@ BEGIN
         RAISE 'shard % is not empty', $1 USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('Unfinished jobs: %s, schedules: %s.', _left.jobs, _left.schedules),
             HINT = 'It is when its jobs have finished, and its unique keys are kept no longer. A schedule moves by jobq_unschedule and jobq_schedule.';
     END IF;
-    DELETE FROM jobq_router.shards s WHERE s.shard_id = $1;
+    DELETE FROM jobq_router.shards s WHERE s.shard_id = $1 RETURNING * INTO _was;
     PERFORM jobq_router.publish(_decides, $1);
+    BEGIN
+        SELECT * INTO _left FROM jobq_router.at_still_has($1);
+    EXCEPTION WHEN OTHERS THEN
+        RAISE WARNING 'shard % could not be asked once more whether it is empty', $1 USING DETAIL = jobq_router.said(SQLERRM),
+            HINT = 'Look into its database before you drop it.';
+    END;
+    IF _left.jobs > 0 OR _left.schedules > 0 THEN
+        INSERT INTO jobq_router.shards SELECT _was.*;
+        PERFORM jobq_router.publish(_decides);
+        RAISE WARNING 'shard % stays: it was given a job in this moment', $1 USING HINT = 'Call jobq_remove_shard again when that has finished.';
+    ELSE
+        PERFORM jobq_router.make_servers();
+    END IF;
 END
 $$;
 
@@ -366,14 +385,17 @@ BEGIN
     _decides := jobq_router.begin_change();
     IF $4 IS NOT NULL THEN
         PERFORM jobq_router.require_shard($4);
+        IF (SELECT s.state FROM jobq_router.shards s WHERE s.shard_id = $4) = 'draining' THEN
+            RAISE 'shard % is being drained', $4 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Choose one that is active.';
+        END IF;
     END IF;
     SELECT * INTO _was FROM jobq_router.queues q WHERE q.queue = $1;
     IF _was.spread AND $2 AND _was.spread_by IS NOT DISTINCT FROM $3 THEN
         RETURN;
     ELSIF $2 OR _was.spread THEN
         FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
-            IF jobq_router.at_has_queue(_shard, $1) THEN
-                RAISE 'queue "%" has unfinished jobs or schedules on shard %', $1, _shard USING ERRCODE = 'object_not_in_prerequisite_state',
+            IF jobq_router.at_queue_in_use(_shard, NULL, $1) THEN
+                RAISE 'queue "%" has unfinished jobs, schedules or kept keys on shard %', $1, _shard USING ERRCODE = 'object_not_in_prerequisite_state',
                     HINT = 'Keys of theirs would be on two shards. Spread another queue, or let this one run empty while nobody enqueues.';
             END IF;
         END LOOP;

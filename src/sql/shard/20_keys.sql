@@ -8,13 +8,26 @@ CREATE TABLE jobq_shard.locks (
 );
 INSERT INTO jobq_shard.locks SELECT pg_catalog.generate_series(0, 1023);
 
---: whether there is a job of the queue that has not finished
+--: whether there is a job of the queue that has not finished, or a schedule
 CREATE FUNCTION jobq_shard.has_queue(queue text) RETURNS boolean
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 SELECT EXISTS (SELECT FROM jobq.lane_directory l, LATERAL (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready AND j.queue = $1 LIMIT 1) j
                WHERE l.queue = $1)
     OR EXISTS (SELECT FROM jobq.jobs j WHERE j.queue = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled'))
     OR EXISTS (SELECT FROM jobq.schedule_settings s WHERE s.queue = $1)
+$$;
+
+-- Alone, as buckets_in_use. version NULL: nobody else enqueues just now.
+--: whether a queue has unfinished jobs or schedules here, or keeps keys of finished ones
+CREATE FUNCTION jobq_shard.queue_in_use(version bigint, queue text) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF $1 IS NOT NULL THEN
+        LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
+        PERFORM jobq_shard.require_map($1);
+    END IF;
+    RETURN jobq_shard.has_queue($2) OR EXISTS (SELECT FROM jobq.kept_keys k WHERE k.queue = $2 AND k.kept_until > clock_timestamp());
+END
 $$;
 
 -- A queue that is limited as a whole stays as a whole: no shard knows how many of its jobs run on another.
