@@ -52,16 +52,10 @@ bool is_worn_out(int jobs) {
     return static_cast<int64>(MemoryContextMemAllocated(TopMemoryContext, true)) > core::kBytesOfExecutor;
 }
 
-// A stray interrupt, of a job that is over or of nobody, must not end the process.
-bool stop_or_go_on() {
-    QueryCancelPending = false;
-    return asked_to_stop();
-}
-
 void run_executor() {
     TimestampTz idle_since = GetCurrentTimestamp();
     for (;;) {
-        if (stop_or_go_on()) return;
+        if (asked_to_stop()) return;
         if (reload_settings()) {
             forget_handlers();
             if (!database_served()) return;

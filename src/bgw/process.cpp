@@ -104,6 +104,7 @@ void read_settings() {
 
 bool asked_to_stop() {
     if (ProcDiePending) return true;
+    QueryCancelPending = false;
     CHECK_FOR_INTERRUPTS();
     return false;
 }

@@ -29,6 +29,7 @@ struct HeldJob {
 template <typename Is, typename Change>
 bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
     for (;;) {
+        CHECK_FOR_INTERRUPTS();
         if (!find_job(jobs, id) || !is()) return false;
         if (change(state_of(*jobs))) return true;
         renew_snapshot(jobs);

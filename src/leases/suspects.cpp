@@ -119,10 +119,12 @@ void mark_company(const Datum *ids, const Datum *leases, int count) {
     JobsTable jobs;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
         if (find_job(&jobs, DatumGetInt64(ids[i])) && runs_under(jobs, DatumGetInt64(leases[i])) &&
             lock_row_or_skip(&jobs.table))
             change_locked_job(&jobs, {core::EventKind::InCompany, GetCurrentTimestamp()});
+    }
     close_jobs(&jobs);
 }
 
