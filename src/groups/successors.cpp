@@ -64,7 +64,7 @@ void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, TimestampT
     if (find_successor(jobs, line, head) != InLine::Found) return;
     const JobState next = state_of(*jobs);
     // Else its lane would have to be entered anew, where somebody's trigger may fire.
-    if (!lane_stays(next.queue, next.kind, next.lane)) return;
+    if (!lane_is_seen_to_stay(next.queue, next.kind, next.lane)) return;
     begin_succession(head.group);
     if (make_head(jobs, next, now)) unlog_free_group(head.group);
 }

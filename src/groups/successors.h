@@ -11,12 +11,11 @@ namespace jobq {
 // For main/jobq.cpp, before the commit: of the groups whose head this transaction has ended, those that have jobs in
 // line get the next one. It waits for nobody's transaction, calls no function of anybody's, since an error would undo
 // the end of another job, and leaves to the worker
-//  * all of them where the log says so (leave_next_heads), in REPEATABLE READ and above, where the snapshot may be
-//  older
-//    than the line, and where open_jobs_if_quiet() is false;
+//  * all of them where the log says so (leave_next_heads), where open_jobs_if_quiet() is false, and in REPEATABLE READ
+//    and above, where the snapshot may be older than the line;
 //  * a group with nobody in line yet, or whose next job somebody holds or changes, or in front of whose next job stand
 //    too many entries of former heads, which an old transaction may still see there, or whose next job's lane is not
-//    known to stay.
+//    seen to stay.
 void promote_successors();
 
 // ---- what the worker remembers of a group (groups/groups.cpp) is wrong when another transaction has made its head
@@ -25,7 +24,8 @@ void promote_successors();
 void end_successions();
 
 // A number, to be taken before the snapshot from which something is learned of the group; and later, behind another
-// snapshot, whether no transaction that this one sees has made a head of it since. Without preload: never.
+// snapshot, whether no transaction that this one sees has made a head of it since. Without preload always, since
+// nothing is counted: nothing may be remembered of a group there.
 uint64 succession_mark(int64 group);
 bool no_succession_since(int64 group, uint64 mark);
 

@@ -8,6 +8,7 @@
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/queue_name.h"
+#include "compat/readers_lock.h"
 #include "compat/relation_changes.h"
 #include "compat/spi.h"
 #include "job/logged.h"
@@ -340,17 +341,27 @@ Known *entry_of(std::string_view queue) {
     return known;
 }
 
-// What is known of the queue's lanes, up to date.
-Known *known_of(std::string_view queue) {
+// What is known of the queue's lanes, as of the last look.
+Known *heard_of(std::string_view queue) {
     open_cache();
     // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a new kind.
     AcceptInvalidationMessages();
     Known *known = entry_of(queue);
     forget_others(known);
+    return known;
+}
+
+bool is_up_to_date(const Known &known) {
+    return known.context != nullptr && known.all_read == changes_of_all && known.new_read == changes;
+}
+
+// What is known of the queue's lanes, up to date.
+Known *known_of(std::string_view queue) {
+    Known *known = heard_of(queue);
     // What comes while it is read makes it stale at once.
     const uint64 all = changes_of_all, latest = changes;
     if (!OidIsValid(news) || known->all_read != all) find_relations();
-    if (known->context != nullptr && known->all_read == all && known->new_read == latest) return known;
+    if (is_up_to_date(*known)) return known;
     bool current = false;
     if (known->context != nullptr && known->all_read == all)
         look_into_directory(*known,
@@ -494,6 +505,15 @@ bool lane_stays(std::string_view queue, std::string_view kind, int64 lane) {
     if (stays(lane_of(known, lane))) return true;
     complete_kind(known, kind);
     return stays(lane_of(known, lane));
+}
+
+bool lane_is_seen_to_stay(std::string_view queue, std::string_view kind, int64 lane) {
+    const Known *known = heard_of(queue);
+    if (is_up_to_date(*known) && stays(lane_of(known, lane))) return true;
+    const Oid schema = get_namespace_oid("jobq", true);
+    for (const char *table : {"lane_directory", "lane_retirement"})
+        if (!lock_for_reading(get_relname_relid(table, schema))) return false;
+    return lane_stays(queue, kind, lane);
 }
 
 void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new) {

@@ -28,6 +28,8 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
 
 // Whether a lane of the queue and kind is in the directory, and is not about to leave it. Only reads.
 bool lane_stays(std::string_view queue, std::string_view kind, int64 lane);
+// The same, without waiting for anybody: false, too, where the directory has to be read and somebody has locked it.
+bool lane_is_seen_to_stay(std::string_view queue, std::string_view kind, int64 lane);
 
 // A job has become claimable by the current transaction: its lane is in the directory, and whoever waits for jobs hears
 // of it at the commit. Every statement that makes a job claimable must say so for each of its jobs. `is_new`: nobody

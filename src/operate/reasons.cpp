@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/readers_lock.h"
 #include "identity/identity.h"
 #include "lanes/lanes.h"
 #include "limits/limit_settings.h"
@@ -14,7 +15,6 @@
 
 extern "C" {
 #include "lib/stringinfo.h"
-#include "storage/lmgr.h"
 }
 
 namespace jobq {
@@ -162,19 +162,6 @@ bool explain_table_locks(ReasonSink *sink) {
         describe_table_lock(&text, locks[i], pids);
     }
     sink->take({"locked", text.data, 0, pids->count > 0 ? array_of(pids->items, pids->count, INT4OID) : 0, DT_NOEND});
-    return true;
-}
-
-// A reader's lock, which the plan of each statement takes anyway, on the table and all its indexes.
-bool lock_for_reading() {
-    const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", false));
-    if (!ConditionalLockRelationOid(table, AccessShareLock)) return false;
-    Relation jobs = table_open(table, NoLock);
-    List *indexes = RelationGetIndexList(jobs);
-    table_close(jobs, NoLock);
-    ListCell *cell;
-    foreach (cell, indexes)
-        if (!ConditionalLockRelationOid(lfirst_oid(cell), AccessShareLock)) return false;
     return true;
 }
 
@@ -383,7 +370,8 @@ bool explain_refusal(ReasonSink *sink) {
 }
 
 bool explain_unreadable(ReasonSink *sink) {
-    if (lock_for_reading()) return false;
+    // A lock that the plan of each statement takes anyway.
+    if (lock_for_reading(get_relname_relid("jobs", get_namespace_oid("jobq", false)))) return false;
     // Whoever it was may have gone.
     if (!explain_table_locks(sink))
         sink->take({"locked", "every claim waits: jobq.jobs has been locked just now", 0, 0, DT_NOEND});

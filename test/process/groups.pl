@@ -245,6 +245,24 @@ diag("index entries read for 2000 heads: $read");
 cmp_ok($read, '<', 1_000_000, 'a new head does not pass the entries of those before it');
 end_sessions($old, $holder);
 
+# ---- a directory of lanes that is locked, and a session that would have to look into it
+
+value($node, 'work', q{CALL enqueue_groups('locked', 1, 2)});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'locked' AND status = 'pending'}, 'a group of two');
+my ($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('locked', heartbeat_timeout => '1 hour')});
+for my $lock (q{LOCK TABLE jobq.lane_directory}, q{REINDEX TABLE jobq.lane_directory})
+{
+    my $dba = session($node, 'work');
+    $dba->query('BEGIN');
+    $dba->query($lock);
+    is(sqlstate($node, 'work', qq{SET lock_timeout = '1s'; SELECT jobq_complete($id, $lease)}), '00000', "the end of a head does not wait for $lock");
+    end_sessions($dba);
+    becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'locked' AND status = 'pending'}, 'and the worker makes the next one');
+    last if $lock =~ /REINDEX/;
+    value($node, 'work', q{SELECT jobq_enqueue('locked', group_key => '0')});
+    ($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('locked', heartbeat_timeout => '1 hour')});
+}
+
 # ---- prepared transactions
 
 value($node, 'work', q{CALL enqueue_groups('prepared', 1, 3)});
