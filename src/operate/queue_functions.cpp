@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/own_locks.h"
 #include "compat/result_set.h"
 #include "compat/spi.h"
 #include "handlers/handler.h"
@@ -38,9 +39,21 @@ void check_dead_letter_queue(FunctionCallInfo fcinfo, std::string_view queue, st
     require_known_queue(dead_letter_queue);
 }
 
+bool concerns_dead_letters(const GivenSettings &settings) {
+    return settings.has(SettingNumber::keep_failed) || settings.has(SettingNumber::dead_letter_queue);
+}
+
+// Two who change what queues keep and where their dead letters go would not see each other's change: they come one
+// after the other, until the transaction ends. Before the settings are written.
+void lock_dead_letters(const GivenSettings &settings) {
+    if (!concerns_dead_letters(settings)) return;
+    const LOCKTAG tag = own_lock(OwnLock::DeadLetters, 0);
+    LockAcquire(&tag, ExclusiveLock, false, false);
+}
+
 // Inside with_spi(), when the settings have been written.
 void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
-    if (!written.has(SettingNumber::keep_failed) && !written.has(SettingNumber::dead_letter_queue)) return;
+    if (!concerns_dead_letters(written)) return;
     const Rows unkept = unkept_dead_letters(queue);
     if (unkept.size() == 0) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -94,6 +107,7 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
     text *queue = queue_argument(fcinfo);
     const GivenSettings found = settings_arguments(fcinfo);
     if (!with_owner_spi([&] {
+            lock_dead_letters(found);
             const bool created = create_queue(queue, found);
             if (created) refuse_unkept_dead_letters(queue, found);
             return created;
@@ -113,6 +127,7 @@ PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
     with_owner_spi([&] {
         require_known_queue(view(queue));
         warn_of_mistyped_queue(view(queue), scope);
+        lock_dead_letters(found);
         alter_queue(queue, found);
         refuse_unkept_dead_letters(queue, found);
     });

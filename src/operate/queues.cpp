@@ -120,7 +120,12 @@ void alter_queue(text *queue, const GivenSettings &settings) {
     run(alter, settings_params(queue, settings));
 }
 
-Rows unkept_dead_letters(text *queue) { return run(find_unkept_letters, Params().add(PointerGetDatum(queue))); }
+Rows unkept_dead_letters(text *queue) {
+    Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+    const Rows rows = read(find_unkept_letters, Params().add(PointerGetDatum(queue)), snapshot);
+    UnregisterSnapshot(snapshot);
+    return rows;
+}
 
 bool set_paused(text *queue, bool paused) {
     run(paused ? pause : resume, Params().add(PointerGetDatum(queue)));

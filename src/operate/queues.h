@@ -20,7 +20,8 @@ struct GivenSettings {
 bool create_queue(text *queue, const GivenSettings &settings);
 // Creates the row when there is none.
 void alter_queue(text *queue, const GivenSettings &settings);
-// A row with the name of a dead letter queue that would keep nothing: this queue's, or this queue itself.
+// A row with the name of a dead letter queue that would keep nothing: this queue's, or this queue itself. By what is
+// committed now, in REPEATABLE READ and above as well.
 Rows unkept_dead_letters(text *queue);
 // Creates the row when there is none. Returns whether the queue's state changed.
 bool set_paused(text *queue, bool paused);
