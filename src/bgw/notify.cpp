@@ -35,13 +35,13 @@ void send_taken() {
 }
 
 // The notification queue is full, since somebody listens but never reads. Logged once.
-void note_failure(DatabaseState *db, MemoryContext memory) {
+void note_failure(MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     if (!failing) EmitErrorReport();
     failing = true;
     AbortOutOfAnyTransaction();
     FlushErrorState();
-    post_notice_of_anything(db);
+    post_notice_of_anything();
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ TimestampTz send_notices(DatabaseState *db, TimestampTz now) {
     PG_CATCH();
     {
         HOLD_INTERRUPTS();
-        note_failure(db, memory);
+        note_failure(memory);
         RESUME_INTERRUPTS();
     }
     PG_END_TRY();

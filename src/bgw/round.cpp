@@ -182,7 +182,7 @@ void show_end_of_error(DatabaseState *db, int index, TimestampTz now) {
         db->last_error_over_at = now;
 }
 
-// Records the error being handled. It goes to the log when it is another than the last time.
+// Records the error being handled, and ends its transaction. It goes to the log when it is another than the last time.
 void record_error(DatabaseState *db, const Step *step, MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     const ErrorData *error = CopyErrorData();
@@ -192,6 +192,8 @@ void record_error(DatabaseState *db, const Step *step, MemoryContext memory) {
     const bool passing = is_passing(error->sqlerrcode);
     const bool to_log = !passing || report->failures + 1 >= kPassingFailures;
     if (to_log && report->logged != fingerprint) EmitErrorReport();
+    // Whatever lock of shared memory is held is let go before another is taken.
+    AbortOutOfAnyTransaction();
 
     const TimestampTz now = GetCurrentTimestamp();
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
@@ -261,7 +263,6 @@ void run_step(DatabaseState *db, Step *step, MemoryContext memory) {
         disable_all_timeouts(false);
         QueryCancelPending = false;
         record_error(db, step, memory);
-        AbortOutOfAnyTransaction();
         FlushErrorState();
         step->outcome = Outcome::Failed;
         RESUME_INTERRUPTS();

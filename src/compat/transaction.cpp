@@ -67,6 +67,10 @@ void after_release(ResourceReleasePhase phase, bool, bool is_top_level, void *) 
 
 }  // namespace
 
+TimestampTz end_of_transaction() {
+    return IsTransactionState() ? GetCurrentTimestamp() : GetCurrentTransactionStopTimestamp();
+}
+
 void take_part_in_transactions(const TransactionPart *parts, int count) {
     all_parts = parts;
     for (int i = 0; i <= kPhases; i++)

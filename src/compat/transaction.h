@@ -36,6 +36,9 @@ constexpr bool in_order(const TransactionPart (&parts)[Count]) {
     return true;
 }
 
+// When the transaction ends: the time of its record from Commit and Abort on, about now in the phases before.
+TimestampTz end_of_transaction();
+
 // The parts in the order of the phases, and within a phase in that in which they are called. Once, when the library is
 // loaded; the array stays.
 void take_part_in_transactions(const TransactionPart *parts, int count);

@@ -113,17 +113,13 @@ void post(const DatabaseState *db, Blockers anything, const Unblocked *entries, 
 }
 
 void tell(Blockers anything, const Unblocked *entries, int count) {
-    for (;;) {
-        DatabaseState *db = session_database();
-        // Without a state no worker comes, and the tick by hand searches.
-        if (db == nullptr) return;
+    // Without a state no worker comes, and the tick by hand searches.
+    for_session_database([&](DatabaseState *db) {
         post(db, anything, entries, count);
         // It may have taken the list down just now, so it is told even if somebody else has told it already: a latch
         // that is set costs next to nothing.
         call_worker(db);
-        // The launcher may have given the state away meanwhile.
-        if (pg_atomic_read_u32(&db->database) == MyDatabaseId) return;
-    }
+    });
 }
 
 // This process, among all that have ever run since the start of the server.

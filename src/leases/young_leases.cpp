@@ -153,8 +153,9 @@ bool enter_found_lease(int64 job, int64 lease, uint32 worker_hash) {
 
 void end_lease(int64 job, int64 lease) {
     if (!table.exists()) return;
-    with_entry(job, lease, LW_EXCLUSIVE, [](Entry *entry) {
-        if (entry != nullptr) entry->ended = GetCurrentTransactionId();
+    const TransactionId xid = GetCurrentTransactionId();  // may fail, and take locks of the server's
+    with_entry(job, lease, LW_EXCLUSIVE, [xid](Entry *entry) {
+        if (entry != nullptr) entry->ended = xid;
         return true;
     });
 }

@@ -4,6 +4,7 @@
 #include "base/stable_hash.h"
 #include "compat/memory.h"
 #include "compat/settings.h"
+#include "compat/transaction.h"
 #include "job/logged.h"
 #include "metrics/totals.h"
 #include "metrics/totals_file.h"
@@ -171,7 +172,7 @@ void drop(DatabaseTotals *database, const core::SeriesName &name) {
     if (name.queue_bytes > 0)
         free_queue(database, name.queue());
     else
-        begin_anew(database, GetCurrentTransactionStopTimestamp());
+        begin_anew(database, end_of_transaction());
 }
 
 // ---- any lock
@@ -218,7 +219,7 @@ void add_totals(const core::SeriesChange *changes, int count, bool incomplete) {
     if (make) {
         LWLockRelease(lock());
         LWLockAcquire(lock(), LW_EXCLUSIVE);
-        database = obtain_database(MyDatabaseId, GetCurrentTransactionStopTimestamp());
+        database = obtain_database(MyDatabaseId, end_of_transaction());
     }
     if (database != nullptr) {
         // Another installation comes before what is done with it, a queue goes after what was done with it.

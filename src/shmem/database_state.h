@@ -159,6 +159,21 @@ bool release_database_state(DatabaseState *db);
 DatabaseState *session_database();
 DatabaseState *known_session_database();
 
+// Whether a state is this database's. Under the lock it stays so.
+inline bool belongs_here(DatabaseState *db) { return pg_atomic_read_u32(&db->database) == MyDatabaseId; }
+
+// Calls write(db) with the state of this session's database, and again with another one when the launcher has given
+// that away meanwhile. Without a state: not at all.
+template <typename Write>
+void for_session_database(Write write) {
+    for (;;) {
+        DatabaseState *db = session_database();
+        if (db == nullptr) return;
+        write(db);
+        if (belongs_here(db)) return;
+    }
+}
+
 // Whether a claim may leave it to the background worker to put the job into the rescue's index (leases/young_leases.h):
 // there is one, and it knows which jobs were running before.
 bool indexing_is_lazy();

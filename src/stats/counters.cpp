@@ -3,6 +3,7 @@
 
 #include "base/ablation.h"
 #include "compat/settings.h"
+#include "compat/transaction.h"
 #include "job/logged.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
@@ -380,7 +381,7 @@ void make_counters(void *memory, bool fresh) {
 
 void add_changes(const QueueChange *changes, int count, FullTransactionId xid, bool forget_all) {
     if (shared == nullptr) return;
-    const TimestampTz now = GetCurrentTransactionStopTimestamp();
+    const TimestampTz now = end_of_transaction();
     LWLockAcquire(lock(), LW_SHARED);
     DatabaseCounters *database = find_database(MyDatabaseId);
     if (forget_all || !can_add(database, changes, count)) {

@@ -3,6 +3,7 @@
 
 #include "claim/recent_claims.h"
 #include "compat/settings.h"
+#include "compat/transaction.h"
 #include "edges/awaited_jobs.h"
 #include "groups/unblocked_list.h"
 #include "handlers/call_executors.h"
@@ -52,12 +53,26 @@ void unblock_followers(const TransactionLog &log) {
     if (count > 0) unblock_now(unblocked, count, 0);
 }
 
-void publish_horizon(const LoggedRound &logged, DatabaseState *db) {
-    if (logged.lease_deadline == kNothingDue && logged.horizon_version == 0) return;
-    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+void write_extension(DatabaseState *db) {
+    db->extension = Presence::Unknown;
+    db->rests = core::Rest::None;
+    db->not_before = 0;
+}
+
+void write_horizon(const LoggedRound &logged, DatabaseState *db) {
     if (logged.horizon_version != 0 && db->horizon_version == logged.horizon_version) db->horizon = logged.horizon;
     if (logged.lease_deadline < db->horizon.deadline) db->horizon.deadline = logged.lease_deadline;
     if (logged.lease_deadline != kNothingDue) db->horizon_version = ++shared_state()->horizon_versions;
+}
+
+// What stands in the state under its lock.
+void publish_state(const LoggedRound &logged, DatabaseState *db) {
+    if (!logged.extension && logged.lease_deadline == kNothingDue && logged.horizon_version == 0) return;
+    LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
+    if (belongs_here(db)) {
+        if (logged.extension) write_extension(db);
+        write_horizon(logged, db);
+    }
     LWLockRelease(database_states_lock());
 }
 
@@ -65,24 +80,14 @@ void publish_horizon(const LoggedRound &logged, DatabaseState *db) {
 void publish_round(const LoggedRound &logged) {
     if (!logged.any) return;
     // While jobs are unfinished the worker comes round at the tick interval, whatever the deadlines.
-    const TimestampTz now = GetCurrentTransactionStopTimestamp();
+    const TimestampTz now = end_of_transaction();
     const TimestampTz round = now + tick_interval();
     const TimestampTz due = logged.extension ? now : Min(logged.due, round);
-    for (;;) {
-        DatabaseState *db = session_database();
-        if (db == nullptr) return;
-        if (logged.extension) {
-            LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
-            db->extension = Presence::Unknown;
-            db->rests = core::Rest::None;
-            db->not_before = 0;
-            LWLockRelease(database_states_lock());
-        }
-        publish_horizon(logged, db);
+    // The launcher looks at next_due after it has given a state away.
+    for_session_database([&](DatabaseState *db) {
+        publish_state(logged, db);
         publish_due(db, due);
-        // The launcher may have given the state away meanwhile; it looks at next_due after it has done so.
-        if (pg_atomic_read_u32(&db->database) == MyDatabaseId) return;
-    }
+    });
 }
 
 void publish_databases() {
@@ -90,11 +95,11 @@ void publish_databases() {
     wake_launcher();
 }
 
-DatabaseState *database_for_notices() { return settings.notify && settings.enabled ? session_database() : nullptr; }
+bool notices_wanted() { return settings.notify && settings.enabled; }
 
 void wake_anybody() {
     let_all_waiters_look();
-    if (DatabaseState *db = database_for_notices()) post_notice_of_anything(db);
+    if (notices_wanted()) post_notice_of_anything();
 }
 
 }  // namespace
@@ -125,8 +130,7 @@ void wake_for_claimable() {
             wake_waiters(log.queues.items[ready.queue].name, log.traits[ready.traits], ready.count);
     for (const LoggedQueue &queue : log.queues) {
         if (sleepers_look(queue)) let_waiters_look(queue.name);
-        if (!queue.notify) continue;
-        if (DatabaseState *db = database_for_notices()) post_notice(db, queue.name);
+        if (queue.notify && notices_wanted()) post_notice(queue.name);
     }
     if (log.ready_unknown || log.queues_unknown) wake_anybody();
 }

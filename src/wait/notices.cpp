@@ -57,10 +57,13 @@ template <typename Write>
 void post(DatabaseState *db, Write write) {
     Board *board = board_of(db);
     LWLockAcquire(notices_lock(), LW_EXCLUSIVE);
-    // The state was another database's, whose worker is gone.
-    if (board->database != MyDatabaseId) wipe(board, MyDatabaseId);
-    write(board);
-    const bool first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
+    bool first = false;
+    if (belongs_here(db)) {
+        // The state was another database's, whose worker is gone.
+        if (board->database != MyDatabaseId) wipe(board, MyDatabaseId);
+        write(board);
+        first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
+    }
     LWLockRelease(notices_lock());
     // Only the first needs to wake anybody.
     if (first) call_worker(db);
@@ -81,22 +84,25 @@ void make_notices(void *memory, bool fresh) {
     }
 }
 
-void post_notice(DatabaseState *db, const char *queue) {
+void post_notice(const char *queue) {
     const uint64 tag = tag_of(queue);
-    if (is_posted(board_of(db), tag)) return;
-    post(db, [&](Board *board) {
-        Notice *notice = find_notice(board, tag);
-        if (notice == nullptr) {
-            pg_atomic_write_u32(&board->anything, 1);
-        } else {
-            memcpy(notice->queue, queue, sizeof(QueueName));
-            pg_atomic_write_u64(&notice->tag, tag);
-        }
+    for_session_database([&](DatabaseState *db) {
+        if (is_posted(board_of(db), tag)) return;
+        post(db, [&](Board *board) {
+            Notice *notice = find_notice(board, tag);
+            if (notice == nullptr) {
+                pg_atomic_write_u32(&board->anything, 1);
+            } else {
+                memcpy(notice->queue, queue, sizeof(QueueName));
+                pg_atomic_write_u64(&notice->tag, tag);
+            }
+        });
     });
 }
 
-void post_notice_of_anything(DatabaseState *db) {
-    post(db, [](Board *board) { pg_atomic_write_u32(&board->anything, 1); });
+void post_notice_of_anything() {
+    for_session_database(
+        [](DatabaseState *db) { post(db, [](Board *board) { pg_atomic_write_u32(&board->anything, 1); }); });
 }
 
 bool notices_waiting(DatabaseState *db) { return pg_atomic_read_u32(&board_of(db)->waiting) != 0; }

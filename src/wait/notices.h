@@ -11,12 +11,12 @@ namespace jobq {
 // More queues than this between two notifications are told as "any queue".
 constexpr int kMaxNotices = 32;
 
-// ---- for a commit, once everybody can see it: neither raises an error. `db` is the state of this database.
+// ---- for a commit, once everybody can see it: neither raises an error
 
 // Costs a few comparisons while the queue's notice is waiting already. `queue` is zero padded.
-void post_notice(DatabaseState *db, const char *queue);
+void post_notice(const char *queue);
 // Jobs of any queue may be claimable.
-void post_notice_of_anything(DatabaseState *db);
+void post_notice_of_anything();
 
 // ---- for the worker
 

@@ -21,7 +21,7 @@ Notes *board = nullptr;
 
 // Calls change with the notes, under the lock.
 template <typename Change>
-auto skip_recent_claims(Change change) {
+auto change_notes(Change change) {
     LWLock *lock = shared_lock(Lock::WakeNotes);
     LWLockAcquire(lock, LW_EXCLUSIVE);
     const auto result = change(&board->notes);
@@ -43,13 +43,12 @@ void make_wake_notes(void *memory, bool fresh) {
 
 uint64 leave_wake_note(int64 worker, core::Micros now) {
     if (!shared_memory_ready()) return 0;
-    return skip_recent_claims(
-        [&](core::WakeNotes *notes) { return core::leave_note(notes, MyDatabaseId, worker, now); });
+    return change_notes([&](core::WakeNotes *notes) { return core::leave_note(notes, MyDatabaseId, worker, now); });
 }
 
 void take_back_wake_note(uint64 number) {
     if (!shared_memory_ready()) return;
-    skip_recent_claims([&](core::WakeNotes *notes) {
+    change_notes([&](core::WakeNotes *notes) {
         core::take_back_note(notes, number);
         return true;
     });
@@ -60,8 +59,7 @@ bool take_wake_note(int64 worker, core::Micros now) {
     // The sleeper has entered itself before it concludes that there is no note.
     pg_memory_barrier();
     if (pg_atomic_read_u32(&board->count) == 0) return false;
-    return skip_recent_claims(
-        [&](core::WakeNotes *notes) { return core::take_note(notes, MyDatabaseId, worker, now); });
+    return change_notes([&](core::WakeNotes *notes) { return core::take_note(notes, MyDatabaseId, worker, now); });
 }
 
 }  // namespace jobq
