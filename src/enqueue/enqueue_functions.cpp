@@ -17,6 +17,45 @@ namespace jobq {
 
 namespace {
 
+// The arguments in their order.
+namespace single {
+enum {
+    Queue,
+    Payload,
+    Kind,
+    Priority,
+    RunAt,
+    MaxAttempts,
+    UniqueKey,
+    OnConflict,
+    UniqueFor,
+    GroupKey,
+    ConcurrencyKey,
+    DependsOn,
+    OnDependencyFailure,
+    Version,
+    Requires,
+    HeartbeatTimeout,
+    MaxRuntime,
+    Metadata
+};
+}  // namespace single
+namespace many {
+enum {
+    Queue,
+    Payloads,
+    Kind,
+    Priority,
+    RunAt,
+    MaxAttempts,
+    UniqueKeys,
+    GroupKeys,
+    ConcurrencyKeys,
+    RunAts,
+    Priorities
+};
+}  // namespace many
+
 TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
     return present ? check_finite(run_at, "run_at") : now;
 }
@@ -75,74 +114,49 @@ TextColumn read_keys(ArrayType *array, const Elements &payloads, const char *nam
     return {keys.values, keys.nulls};
 }
 
-}  // namespace
-
-extern "C" {
-
-PG_FUNCTION_INFO_V1(jobq_enqueue);
-PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
-    require_writable(fcinfo);
-    enum {
-        Queue,
-        Payload,
-        Kind,
-        Priority,
-        RunAt,
-        MaxAttempts,
-        UniqueKey,
-        OnConflict,
-        UniqueFor,
-        GroupKey,
-        ConcurrencyKey,
-        DependsOn,
-        OnDependencyFailure,
-        Version,
-        Requires,
-        HeartbeatTimeout,
-        MaxRuntime,
-        Metadata
-    };
-    const core::OnConflict on_conflict = check_on_conflict(require_text(fcinfo, OnConflict, "on_conflict"));
+// The arguments of jobq_enqueue, not checked together yet.
+JobSpec spec_of_arguments(FunctionCallInfo fcinfo, TimestampTz now) {
+    const core::OnConflict on_conflict = check_on_conflict(require_text(fcinfo, single::OnConflict, "on_conflict"));
     const core::OnDependencyFailure on_dependency_failure =
-        check_on_dependency_failure(require_text(fcinfo, OnDependencyFailure, "on_dependency_failure"));
-
-    const TimestampTz now = GetCurrentTimestamp();
+        check_on_dependency_failure(require_text(fcinfo, single::OnDependencyFailure, "on_dependency_failure"));
     JobSpec spec = {};
     spec.on_dependency_failure = on_dependency_failure;
-    if (given(fcinfo, DependsOn)) {
-        const Elements ids = elements_of(PG_GETARG_ARRAYTYPE_P(DependsOn), INT8OID, "depends_on", core::kMaxBatch,
-                                         NullElements::Refused);
+    if (given(fcinfo, single::DependsOn)) {
+        const Elements ids = elements_of(PG_GETARG_ARRAYTYPE_P(single::DependsOn), INT8OID, "depends_on",
+                                         core::kMaxBatch, NullElements::Refused);
         take_dependencies(&spec, ids.values, ids.count);
     }
     spec.on_conflict = on_conflict;
-    spec.queue = require_text(fcinfo, Queue, "queue");
-    spec.kind = require_text(fcinfo, Kind, "kind");
-    require(fcinfo, Payload, "payload");
-    spec.payload = PG_GETARG_DATUM(Payload);
+    spec.queue = require_text(fcinfo, single::Queue, "queue");
+    spec.kind = require_text(fcinfo, single::Kind, "kind");
+    require(fcinfo, single::Payload, "payload");
+    spec.payload = PG_GETARG_DATUM(single::Payload);
     check_json_size(spec.payload, "payload");
-    require(fcinfo, Priority, "priority");
-    spec.priority = check_priority(PG_GETARG_INT32(Priority), "priority");
-    require(fcinfo, Version, "version");
-    spec.version = PG_GETARG_INT32(Version);
-    spec.run_at = run_at_or(now, given(fcinfo, RunAt), PG_GETARG_TIMESTAMPTZ(RunAt));
-    if (given(fcinfo, MaxAttempts)) spec.max_attempts = PG_GETARG_INT32(MaxAttempts);
-    if (given(fcinfo, UniqueKey)) spec.unique_key = PG_GETARG_TEXT_PP(UniqueKey);
-    if (given(fcinfo, UniqueFor)) spec.unique_for = PG_GETARG_INTERVAL_P(UniqueFor);
-    if (given(fcinfo, ConcurrencyKey)) spec.concurrency_key = PG_GETARG_TEXT_PP(ConcurrencyKey);
-    if (given(fcinfo, GroupKey)) spec.group_key = PG_GETARG_TEXT_PP(GroupKey);
-    if (given(fcinfo, Requires)) spec.required = PG_GETARG_ARRAYTYPE_P(Requires);
-    if (given(fcinfo, HeartbeatTimeout)) spec.heartbeat_timeout = PG_GETARG_INTERVAL_P(HeartbeatTimeout);
-    if (given(fcinfo, MaxRuntime)) spec.max_runtime = PG_GETARG_INTERVAL_P(MaxRuntime);
-    spec.has_metadata = given(fcinfo, Metadata);
-    if (spec.has_metadata) spec.metadata = PG_GETARG_DATUM(Metadata);
-    const QueueScope *scope = scope_of(fcinfo);
-    check_spec(&spec, given(fcinfo, MaxAttempts), scope);
+    require(fcinfo, single::Priority, "priority");
+    spec.priority = check_priority(PG_GETARG_INT32(single::Priority), "priority");
+    require(fcinfo, single::Version, "version");
+    spec.version = PG_GETARG_INT32(single::Version);
+    spec.run_at = run_at_or(now, given(fcinfo, single::RunAt), PG_GETARG_TIMESTAMPTZ(single::RunAt));
+    if (given(fcinfo, single::MaxAttempts)) spec.max_attempts = PG_GETARG_INT32(single::MaxAttempts);
+    if (given(fcinfo, single::UniqueKey)) spec.unique_key = PG_GETARG_TEXT_PP(single::UniqueKey);
+    if (given(fcinfo, single::UniqueFor)) spec.unique_for = PG_GETARG_INTERVAL_P(single::UniqueFor);
+    if (given(fcinfo, single::ConcurrencyKey)) spec.concurrency_key = PG_GETARG_TEXT_PP(single::ConcurrencyKey);
+    if (given(fcinfo, single::GroupKey)) spec.group_key = PG_GETARG_TEXT_PP(single::GroupKey);
+    if (given(fcinfo, single::Requires)) spec.required = PG_GETARG_ARRAYTYPE_P(single::Requires);
+    if (given(fcinfo, single::HeartbeatTimeout))
+        spec.heartbeat_timeout = PG_GETARG_INTERVAL_P(single::HeartbeatTimeout);
+    if (given(fcinfo, single::MaxRuntime)) spec.max_runtime = PG_GETARG_INTERVAL_P(single::MaxRuntime);
+    spec.has_metadata = given(fcinfo, single::Metadata);
+    if (spec.has_metadata) spec.metadata = PG_GETARG_DATUM(single::Metadata);
+    return spec;
+}
 
-    fill_from_queue(&spec, given(fcinfo, MaxAttempts));
+// Returns the job's id.
+int64 enqueue_one(const JobSpec &spec, const QueueScope *scope, TimestampTz now) {
     if (spec.unique_key != nullptr) {
         const KeyedJob job = enqueue_one_keyed(spec, now);
         if (job.is_new) depend(spec, job.id, scope);
-        PG_RETURN_INT64(job.id);
+        return job.id;
     }
     make_room(view(spec.queue), 1, now);
     JobsTable jobs;
@@ -150,68 +164,81 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
     const int64 id = insert_one(&jobs, spec, now);
     close_jobs(&jobs);
     depend(spec, id, scope);
-    PG_RETURN_INT64(id);
+    return id;
+}
+
+// The arguments of jobq_enqueue_many that have a value for each job, but for the unique keys.
+JobColumns columns_of_arguments(FunctionCallInfo fcinfo, const Elements &payloads) {
+    JobColumns columns = {payloads.values, nullptr, nullptr, {}, {}};
+    if (given(fcinfo, many::RunAts)) {
+        const Elements run_ats = require_elements(fcinfo, many::RunAts, TIMESTAMPTZOID, "run_ats", core::kMaxEnqueue);
+        check_same_length(payloads.count, "payloads", run_ats.count, "run_ats");
+        for (int i = 0; i < run_ats.count; i++) check_finite(DatumGetTimestampTz(run_ats.values[i]), "run_ats");
+        columns.run_ats = run_ats.values;
+    }
+    if (given(fcinfo, many::Priorities)) {
+        const Elements priorities =
+            require_elements(fcinfo, many::Priorities, INT4OID, "priorities", core::kMaxEnqueue);
+        check_same_length(payloads.count, "payloads", priorities.count, "priorities");
+        for (int i = 0; i < priorities.count; i++) check_priority(DatumGetInt32(priorities.values[i]), "priorities");
+        columns.priorities = priorities.values;
+    }
+    if (given(fcinfo, many::ConcurrencyKeys))
+        columns.concurrency_keys = read_keys(PG_GETARG_ARRAYTYPE_P(many::ConcurrencyKeys), payloads, "concurrency_keys",
+                                             check_concurrency_key);
+    if (given(fcinfo, many::GroupKeys))
+        columns.group_keys = read_keys(PG_GETARG_ARRAYTYPE_P(many::GroupKeys), payloads, "group_keys", check_group_key);
+    return columns;
+}
+
+// None where there are none.
+Elements unique_keys_argument(FunctionCallInfo fcinfo, const Elements &payloads) {
+    if (!given(fcinfo, many::UniqueKeys)) return {};
+    const Elements keys = elements_of(PG_GETARG_ARRAYTYPE_P(many::UniqueKeys), TEXTOID, "unique_keys",
+                                      core::kMaxEnqueue, NullElements::Allowed);
+    check_same_length(payloads.count, "payloads", keys.count, "unique_keys");
+    for (int i = 0; i < keys.count; i++)
+        if (!keys.nulls[i]) check_unique_key(view(DatumGetTextPP(keys.values[i])), {"unique_keys", i + 1});
+    return keys;
+}
+
+}  // namespace
+
+extern "C" {
+
+PG_FUNCTION_INFO_V1(jobq_enqueue);
+PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    const TimestampTz now = GetCurrentTimestamp();
+    JobSpec spec = spec_of_arguments(fcinfo, now);
+    const QueueScope *scope = scope_of(fcinfo);
+    const bool has_max_attempts = given(fcinfo, single::MaxAttempts);
+    check_spec(&spec, has_max_attempts, scope);
+    fill_from_queue(&spec, has_max_attempts);
+    PG_RETURN_INT64(enqueue_one(spec, scope, now));
 }
 
 PG_FUNCTION_INFO_V1(jobq_enqueue_many);
 PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
-    enum {
-        Queue,
-        Payloads,
-        Kind,
-        Priority,
-        RunAt,
-        MaxAttempts,
-        UniqueKeys,
-        GroupKeys,
-        ConcurrencyKeys,
-        RunAts,
-        Priorities
-    };
-
     const TimestampTz now = GetCurrentTimestamp();
     JobSpec shared = {};
-    shared.queue = require_text(fcinfo, Queue, "queue");
-    shared.kind = require_text(fcinfo, Kind, "kind");
-    require(fcinfo, Priority, "priority");
-    shared.priority = check_priority(PG_GETARG_INT32(Priority), "priority");
-    shared.run_at = run_at_or(now, given(fcinfo, RunAt), PG_GETARG_TIMESTAMPTZ(RunAt));
-    if (given(fcinfo, MaxAttempts)) shared.max_attempts = PG_GETARG_INT32(MaxAttempts);
-    check_spec(&shared, given(fcinfo, MaxAttempts), scope_of(fcinfo));
+    shared.queue = require_text(fcinfo, many::Queue, "queue");
+    shared.kind = require_text(fcinfo, many::Kind, "kind");
+    require(fcinfo, many::Priority, "priority");
+    shared.priority = check_priority(PG_GETARG_INT32(many::Priority), "priority");
+    shared.run_at = run_at_or(now, given(fcinfo, many::RunAt), PG_GETARG_TIMESTAMPTZ(many::RunAt));
+    if (given(fcinfo, many::MaxAttempts)) shared.max_attempts = PG_GETARG_INT32(many::MaxAttempts);
+    check_spec(&shared, given(fcinfo, many::MaxAttempts), scope_of(fcinfo));
 
-    const Elements payloads = require_elements(fcinfo, Payloads, JSONBOID, "payloads", core::kMaxEnqueue);
+    const Elements payloads = require_elements(fcinfo, many::Payloads, JSONBOID, "payloads", core::kMaxEnqueue);
     for (int i = 0; i < payloads.count; i++) check_json_size(payloads.values[i], "payloads");
-    JobColumns columns = {payloads.values, nullptr, nullptr, {}, {}};
-    if (given(fcinfo, RunAts)) {
-        const Elements run_ats = require_elements(fcinfo, RunAts, TIMESTAMPTZOID, "run_ats", core::kMaxEnqueue);
-        check_same_length(payloads.count, "payloads", run_ats.count, "run_ats");
-        for (int i = 0; i < run_ats.count; i++) check_finite(DatumGetTimestampTz(run_ats.values[i]), "run_ats");
-        columns.run_ats = run_ats.values;
-    }
-    if (given(fcinfo, Priorities)) {
-        const Elements priorities = require_elements(fcinfo, Priorities, INT4OID, "priorities", core::kMaxEnqueue);
-        check_same_length(payloads.count, "payloads", priorities.count, "priorities");
-        for (int i = 0; i < priorities.count; i++) check_priority(DatumGetInt32(priorities.values[i]), "priorities");
-        columns.priorities = priorities.values;
-    }
-    if (given(fcinfo, ConcurrencyKeys))
-        columns.concurrency_keys =
-            read_keys(PG_GETARG_ARRAYTYPE_P(ConcurrencyKeys), payloads, "concurrency_keys", check_concurrency_key);
-    if (given(fcinfo, GroupKeys))
-        columns.group_keys = read_keys(PG_GETARG_ARRAYTYPE_P(GroupKeys), payloads, "group_keys", check_group_key);
-    Elements keys = {};
-    if (given(fcinfo, UniqueKeys)) {
-        keys = elements_of(PG_GETARG_ARRAYTYPE_P(UniqueKeys), TEXTOID, "unique_keys", core::kMaxEnqueue,
-                           NullElements::Allowed);
-        check_same_length(payloads.count, "payloads", keys.count, "unique_keys");
-        for (int i = 0; i < keys.count; i++)
-            if (!keys.nulls[i]) check_unique_key(view(DatumGetTextPP(keys.values[i])), {"unique_keys", i + 1});
-    }
+    const JobColumns columns = columns_of_arguments(fcinfo, payloads);
+    const Elements keys = unique_keys_argument(fcinfo, payloads);
 
     ResultSet results(fcinfo);
     if (payloads.count == 0) return results.done();
-    fill_from_queue(&shared, given(fcinfo, MaxAttempts));
+    fill_from_queue(&shared, given(fcinfo, many::MaxAttempts));
     if (keys.count > 0) {
         KeyedJob *keyed = keyed_jobs(shared, columns, keys);
         admit_keyed(shared, keyed, keys.count, now);
