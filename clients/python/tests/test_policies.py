@@ -5,6 +5,8 @@ import threading
 import unittest
 import unittest.mock
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from types import SimpleNamespace
 
 from jobq import Cancelled, Fail, Lost, OptionError, Options, Release, Snooze, Stopping, Waiting, options_of_environment
@@ -63,13 +65,16 @@ class OutcomeTest(unittest.TestCase):
             make_job(1).set_progress("\ud800")
 
     def test_delays_that_cannot_be_sent_are_the_handlers_error(self):
-        for delay in (float("nan"), float("inf"), -float("inf"), 1e300, 10 ** 400):
+        for delay in (float("nan"), float("inf"), -float("inf"), 1e300, 10 ** 400, Decimal("nan"), Decimal("1e300"), 1j, b"5", [5], object()):
             with self.subTest(delay=delay):
                 with self.assertRaisesRegex(ValueError, "delay"):
                     Snooze(delay)
                 with self.assertRaisesRegex(ValueError, "retry_in"):
                     Fail("no", retry_in=delay)
-        self.assertEqual([Snooze(delay).delay for delay in (0, 1.5, timedelta(days=1))], [0, 1.5, timedelta(days=1)])
+        self.assertEqual([Snooze(delay).delay for delay in (0, 1.5, timedelta(days=1), "1 h")], [0, 1.5, timedelta(days=1), "1 h"])
+        for delay in (Decimal("1.5"), Fraction(3, 2)):   # numbers of SQL, and those of other libraries
+            self.assertEqual(statements.interval(Snooze(delay).delay), timedelta(seconds=1.5))
+            self.assertEqual(statements.interval(Fail("no", retry_in=delay).retry_in), timedelta(seconds=1.5))
 
     def test_what_no_parser_reads_is_an_error_of_its_job(self):
         for text in ("[" * 100000 + "]" * 100000, "7" * 100000, '"'):
@@ -184,6 +189,33 @@ class ClaimTest(unittest.TestCase):
         self.assertEqual(len(rests), sum(statement == statements.WAIT for statement in sent) + 8)
         self.assertLessEqual(rests[0], 0.1)
         self.assertTrue(2.5 <= rests[7] <= 5, rests)
+
+
+class BeatTest(unittest.TestCase):
+    def setUp(self):
+        self.core = core.Core(Options(), ["x"], "", {}, lambda row: None, lambda job: None)
+
+    def test_a_report_that_cannot_be_sent_is_a_failed_attempt(self):
+        job, sent = make_job(1), []
+
+        def send(statement, parameters):
+            sent.append((statement, parameters))
+            return [{"jobq_fail": "scheduled"}]
+
+        with unittest.mock.patch.object(self.core._beats, "all", send), self.assertLogs("jobq", "ERROR") as logs:
+            self.core._report_alone(job, Outcome(SNOOZE, retry_in=object()))
+        self.assertIn("the report of job 1 was refused", logs.output[0])
+        [(statement, parameters)] = sent
+        self.assertEqual(statement, statements.FAIL)
+        self.assertRegex(parameters[2], "^TypeError: ")
+
+    def test_no_claims_without_heartbeats(self):
+        error = RuntimeError("of whatever kind")
+        with unittest.mock.patch.object(self.core.hand, "next_beat", side_effect=error), self.assertLogs("jobq", "ERROR"):
+            self.core._beat_all()
+        self.assertIs(self.core.error, error)
+        self.assertTrue(self.core.over.is_set())
+        self.assertIsNone(self.core.hand.next_claim())
 
 
 class TracingTest(unittest.TestCase):

@@ -179,6 +179,7 @@ class Core:
         except BaseException as error:   # noqa: B902
             log.exception("%s: heartbeats have ended", self.options.worker_id)
             self.error = error
+            self.hand.stop()   # nobody heartbeats what would be claimed
         finally:
             self._beats.close()
             if self.hand.gave_up:
@@ -295,7 +296,7 @@ class Core:
             self._heartbeat_with_progress(job)
         try:
             taken = self._report(job, outcome)
-        except psycopg.Error as error:
+        except (psycopg.Error, TypeError, ValueError, OverflowError) as error:   # the others: of a value that is no parameter
             if connect.is_again(error):
                 self._collided([(job, outcome)], error)
                 return
@@ -313,7 +314,7 @@ class Core:
             self._find_out(job, outcome)
         self.hand.reported([job])
 
-    def _collided(self, reports: List[Report], error: psycopg.Error) -> None:
+    def _collided(self, reports: List[Report], error: Exception) -> None:
         """Somebody's transaction is in the way: they are sent again in a moment, while heartbeats go on."""
         log.warning("%s: reports of jobs %s collide with others, trying again: %s", self.options.worker_id,
                     ", ".join(str(job.id) for job, _ in reports), error)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Optional, Union
+from decimal import Decimal
+from numbers import Real
+from typing import Any, Optional, Union
 
 Delay = Union[int, float, timedelta]
 LONGEST = 1e12   # seconds: more than any interval of a job's
@@ -18,8 +20,7 @@ class Fail(Exception):
 
     def __init__(self, message: str = "", *, retry_in: Optional[Delay] = None, retry: bool = True) -> None:
         super().__init__(message)
-        _check_delay("retry_in", retry_in)
-        self.retry_in = retry_in
+        self.retry_in: Optional[Delay] = _checked_delay("retry_in", retry_in)
         self.retry = retry
 
 
@@ -28,18 +29,22 @@ class Snooze(Exception):
 
     def __init__(self, delay: Delay) -> None:
         super().__init__(f"snoozed for {delay}")
-        _check_delay("delay", delay)
-        self.delay = delay
+        self.delay: Delay = _checked_delay("delay", delay)
 
 
 class Release(Exception):
     """Not here: the job is given back at once, and the attempt is not counted."""
 
 
-def _check_delay(name: str, delay: Optional[Delay]) -> None:
-    """Where the handler throws it: a report with it could not be sent."""
-    if isinstance(delay, (int, float)) and not abs(delay) <= LONGEST:   # which is not a number is neither
-        raise ValueError(f"{name} must be a number of seconds; it is {delay!r}")
+def _checked_delay(name: str, delay: Any) -> Any:
+    """Where the handler throws it: a report with anything else could not be sent. All kinds of numbers, also numeric of SQL."""
+    if delay is None or isinstance(delay, (timedelta, str)):
+        return delay
+    if isinstance(delay, Decimal):
+        delay = float(delay)
+    if isinstance(delay, Real) and abs(delay) <= LONGEST:   # which is not a number is neither
+        return float(delay)
+    raise ValueError(f"{name} must be a number of seconds; it is {delay!r}")
 
 
 # Those below are no Exception, so that an "except Exception" of a handler does not keep it from stopping.
