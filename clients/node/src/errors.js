@@ -1,10 +1,19 @@
 // What handlers throw to say what shall become of a job, and what is thrown at them.
 
+// Where the handler throws it: a report with anything else could not be sent.
+function checkDelay(name, delay) {
+    if (!['number', 'string'].includes(typeof (delay ?? 0))) {
+        throw new TypeError(`${name} must be a number of seconds or an interval's text, and is a ${typeof delay}`);
+    }
+}
+
 /** The attempt has failed: retried after retryIn (seconds or an interval's text) or its backoff; with retry false not at all. */
 export class Fail extends Error {
     /** @param {string} message @param {{retryIn?: number | string, retry?: boolean, cause?: unknown}} [how] */
     constructor(message, { retryIn, retry = true, ...options } = {}) {
         super(message, options);
+        checkDelay('retryIn', retryIn);
+        if (typeof (retry ?? true) !== 'boolean') throw new TypeError(`retry must be true or false, and is a ${typeof retry}`);
         this.name = 'Fail';
         this.retryIn = retryIn;
         this.retry = retry;
@@ -15,6 +24,7 @@ export class Fail extends Error {
 export class Snooze extends Error {
     /** @param {number | string} delay seconds, or an interval's text */
     constructor(delay) {
+        checkDelay('delay', delay);
         super(`for ${delay}${typeof delay === 'number' ? ' s' : ''}`);
         this.name = 'Snooze';
         this.delay = delay;

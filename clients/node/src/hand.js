@@ -47,7 +47,9 @@ export class Hand {
     // ---- claims
 
     takeDone() {
-        return this.#done.splice(0);
+        const done = this.#done.splice(0);
+        this.#told(done, true);
+        return done;
     }
 
     /** done: what was completed on the way. stopping: what was claimed goes back at once. */
@@ -66,12 +68,14 @@ export class Hand {
         else attempts.forEach(this.run);
     }
 
-    /** Claims are away: completions go the other way. */
+    /** Claims are away: completions go the other way, behind heartbeats or before them. */
     goAway() {
-        this.reports.add(this.takeDone());
+        this.reports.add(this.#done.splice(0));
     }
 
+    /** What a claim was to take along. */
     report(attempts) {
+        this.#told(attempts, false);
         this.reports.add(attempts);
     }
 
@@ -83,6 +87,11 @@ export class Hand {
 
     threw(attempt, error) {
         this.#end(attempt, ofError(error, attempt.cancelled, attempt.state));
+    }
+
+    /** Its own transaction is about to lock its row; false: has come to its end. */
+    told(attempt, told) {
+        this.#told([attempt], told);
     }
 
     /** In its own transaction, or by waiting: no heartbeats any more, though the handler still runs. */
@@ -159,6 +168,10 @@ export class Hand {
         if (!ended.length && !rows.length) return;
         this.heartbeats.change(ended.map(({ row }) => row.lease),
             rows.map((row) => ({ id: row.id, lease: row.lease, every: this.every(row) })));
+    }
+
+    #told(attempts, told) {
+        if (attempts.length) this.heartbeats.told(attempts.map(({ row }) => row.lease), told);
     }
 
     #answered(attempts) {

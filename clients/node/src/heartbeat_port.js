@@ -36,6 +36,10 @@ export class HeartbeatPort {
         if (!this.#dead) this.#thread.postMessage(['change', dropped, held]);
     }
 
+    told(leases, told) {
+        if (!this.#dead) this.#thread.postMessage(['told', leases, told]);
+    }
+
     progress(lease, number, json) {
         if (!this.#dead) this.#thread.postMessage(['progress', lease, number, json]);
     }
@@ -57,7 +61,13 @@ export class HeartbeatPort {
         return new Promise((resolve, reject) => {
             this.#number += 1;
             this.#calls.set(this.#number, { resolve, reject });
-            this.#thread.postMessage([name, this.#number, ...values]);
+            try {
+                this.#thread.postMessage([name, this.#number, ...values]);
+            } catch (error) {
+                // A value that no thread can be given: refused, as by the server.
+                this.#calls.delete(this.#number);
+                reject(Object.assign(new TypeError(error.message, { cause: error }), { severity: 'ERROR', code: '22000' }));
+            }
         });
     }
 

@@ -35,6 +35,7 @@ const TOLD = {
     query: (number, statement, values) => call(number, () => heartbeats.query(statement, values)),
     close: (number) => call(number, () => heartbeats.close()),
     change: (dropped, held) => heartbeats.change(dropped, held),
+    told: (leases, told) => heartbeats.told(leases, told),
     progress: (lease, number, json) => heartbeats.progress(lease, number, json),
     configuration: (configuration, error) => {
         const { resolve, reject } = wanted.shift();

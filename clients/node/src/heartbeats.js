@@ -7,10 +7,10 @@ import { milliseconds, now } from './timing.js';
 const PROGRESS_EVERY = 1;   // seconds: progress is not reported later than that
 const ENDS = ['lost', 'gone', 'finished'];
 
-/** When the next heartbeat of all jobs is due: the shortest interval after the one that waits longest. */
+/** When the next heartbeat of all jobs is due: the shortest interval after the one that waits longest. Those that are told have none. */
 export function dueAt(jobs, longest = Infinity) {
     let [oldest, every] = [Infinity, longest];
-    for (const job of jobs) [oldest, every] = [Math.min(oldest, job.at), Math.min(every, job.every)];
+    for (const job of jobs) if (!job.told) [oldest, every] = [Math.min(oldest, job.at), Math.min(every, job.every)];
     return oldest + every;
 }
 
@@ -33,8 +33,18 @@ export class Heartbeats {
     /** Leases that are not held any more, and jobs {id, lease, every} that are from now on. */
     change(dropped, held) {
         for (const lease of dropped) this.#jobs.delete(lease);
-        for (const job of held) this.#jobs.set(job.lease, { ...job, at: now(), progress: undefined, number: 0, progressAt: 0 });
+        const fresh = () => ({ at: now(), progress: undefined, number: 0, progressAt: 0, told: false });
+        for (const job of held) this.#jobs.set(job.lease, { ...job, ...fresh() });
         this.#schedule();
+    }
+
+    /** Leases whose jobs a statement elsewhere is about to lock; false: not any more. A heartbeat would wait, and all others with it. */
+    told(leases, told) {
+        for (const lease of leases) {
+            const job = this.#jobs.get(lease);
+            if (job) job.told = told;
+        }
+        if (!told) this.#schedule();
     }
 
     progress(lease, number, json) {
@@ -56,7 +66,9 @@ export class Heartbeats {
 
     #due() {
         let due = dueAt(this.#jobs.values(), this.interval);
-        for (const job of this.#jobs.values()) if (job.progress !== undefined) due = Math.min(due, job.progressAt + PROGRESS_EVERY);
+        for (const job of this.#jobs.values()) {
+            if (job.progress !== undefined && !job.told) due = Math.min(due, job.progressAt + PROGRESS_EVERY);
+        }
         return due;
     }
 
@@ -72,10 +84,11 @@ export class Heartbeats {
             const all = dueAt(this.#jobs.values(), this.interval) <= now();
             const plain = [];
             for (const job of [...this.#jobs.values()]) {
+                if (job.told) continue;
                 if (job.progress !== undefined && (all || job.progressAt + PROGRESS_EVERY <= now())) await this.#withProgress(job);
                 else if (all) plain.push(job);
             }
-            const held = plain.filter((job) => this.#jobs.get(job.lease) === job);
+            const held = plain.filter((job) => this.#jobs.get(job.lease) === job && !job.told);
             if (held.length) await this.#many(held);
         } catch (error) {
             if (!isBroken(error)) this.log.error(`a heartbeat was refused: ${error.message}`);

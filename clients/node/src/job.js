@@ -64,7 +64,7 @@ export class Job {
                 const value = await body(client);
                 const json = value === undefined ? null : toJson(value, 'the result');
                 attempt.completing = true;
-                await this.#ask(client, COMPLETE_MUST_HOLD, json);
+                await this.#change(client, COMPLETE_MUST_HOLD, json);
                 return value;
             }).finally(() => { attempt.completing = false; });
             attempt.state = 'completed';
@@ -83,7 +83,7 @@ export class Job {
             return this.#transaction(client, async () => {
                 const json = await body(client);
                 const text = json === undefined ? null : toJson(json, 'the result of the step');
-                const [saved] = await this.#ask(client, STEP_DONE, name, text);
+                const [saved] = await this.#change(client, STEP_DONE, name, text);
                 return saved.result;
             });
         });
@@ -158,8 +158,12 @@ export class Job {
         }
     }
 
+    #transaction(client, body) {
+        return this.#committed(client, body).finally(() => this.#attempt.host.told(this.#attempt, false));
+    }
+
     /** Commits what body has written. A commit without an answer is asked for: it throws if it has not happened. */
-    async #transaction(client, body) {
+    async #committed(client, body) {
         const { begin, commit, rollback } = this.#attempt.host.transaction;
         await client.query(begin);
         let value;
@@ -186,6 +190,12 @@ export class Job {
 
     #ask(client, text, ...values) {
         return this.#attempt.host.ask(client, text, [this.id, this.lease, ...values]);
+    }
+
+    /** The last statement before the commit, which may come late: it locks the job's row. */
+    #change(client, text, ...values) {
+        this.#attempt.host.told(this.#attempt, true);
+        return this.#ask(client, text, ...values);
     }
 
     #answered(state, what) {

@@ -29,18 +29,26 @@ export function ofError(error, reason, state) {
     if (state) return nothing(state);
     if (error instanceof Suspended) return nothing('waiting');
     if (reason === 'lost' || isLostLease(error)) return nothing('lost');
-    if (isStop(error) && (reason || error instanceof Cancelled)) return ofStop(reason ?? error.reason);
     if (error instanceof Snooze) return outcome('snooze', { delay: error.delay });
     if (error instanceof Release) return release();
     if (error instanceof Fail) return failed(error, { text: toText(error.message), retryIn: error.retryIn, retry: error.retry });
+    if (error instanceof Cancelled || (reason && isStop(error))) return ofStop(reason ?? error.reason);
     return failed(error);
 }
 
 /** What a heartbeat answers after a report of ours: gone where the queue keeps nothing. */
 export const isFinished = (state) => state === 'finished' || state === 'gone';
 
-// What an AbortSignal makes functions throw.
-const isStop = (error) => error instanceof Cancelled || error?.name === 'AbortError';
+// What an AbortSignal makes functions throw, also what a library has made of that.
+const ABORTS = ['AbortError', 'CanceledError', 'ABORT_ERR', 'ERR_CANCELED'];
+const DEEPEST = 8;
+
+function isStop(error) {
+    for (let [cause, depth] = [error, 0]; cause && depth < DEEPEST; [cause, depth] = [cause.cause, depth + 1]) {
+        if (cause instanceof Cancelled || ABORTS.includes(cause.name) || ABORTS.includes(cause.code)) return true;
+    }
+    return false;
+}
 
 function ofStop(reason) {
     if (reason === 'lost') return nothing('lost');

@@ -61,7 +61,7 @@ export async function runInline(handler, payload = {}, { client, signals = {}, j
     const wanted = async () => client ?? (own ??= await connect(await configurationOf({}, 'jobq runInline')));
     const attempt = new Attempt(row, {
         transaction: client && await isWithin(client) ? WITHIN : AUTOCOMMIT,
-        client: wanted, progressed() {}, flush() {}, ended() {}, verify: async () => 'held',
+        client: wanted, progressed() {}, flush() {}, told() {}, ended() {}, verify: async () => 'held',
         ask: async (_client, text, values) => [ANSWERS.get(text)(memory, ...values.slice(2))],
     });
     try {
@@ -119,7 +119,7 @@ async function kitOf(client) {
 
 async function attemptOf(row, handler, { client, ask, within }) {
     const attempt = new Attempt(row, {
-        transaction: within ? WITHIN : AUTOCOMMIT, client: async () => client, progressed() {}, ended() {},
+        transaction: within ? WITHIN : AUTOCOMMIT, client: async () => client, progressed() {}, told() {}, ended() {},
         ask: (_client, text, values) => ask(text, values), flush: () => flush(),
         verify: async () => (await ask(HEARTBEAT, [row.id, row.lease, null]))[0].state,
     });

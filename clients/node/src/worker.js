@@ -78,6 +78,7 @@ export class Worker {
             flush: (attempt) => this.reports.flush(attempt),
             progressed: ({ row, progressNumber, progress }) => this.heartbeats.progress(row.lease, progressNumber, progress),
             verify: (attempt) => this.reports.verify(attempt),
+            told: (attempt, told) => this.hand.told(attempt, told),
             ended: (attempt) => this.hand.ended(attempt),
         };
     }

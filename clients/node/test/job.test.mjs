@@ -63,6 +63,41 @@ test('completing with a lost lease: the handler is told, and its effect is rolle
     assert.equal(await effects(id), '');
 });
 
+for (const what of ['completing', 'step']) {
+    test(`${what}: a commit that comes late keeps no heartbeat of others`, async () => {
+        const { open, opened } = gate();
+        const held = gate();
+        const heard = async (id) => (await database.job(id)).last_heartbeat;
+        const beatsOn = async (id) => {
+            const before = await heard(id);
+            await becomesTrue(async () => await heard(id) > before);
+        };
+        const late = (client) => {
+            const query = client.query.bind(client);
+            client.query = (text, ...values) => {
+                if (text !== 'COMMIT') return query(text, ...values);
+                held.open();
+                delete client.query;
+                return opened.then(() => query(text));
+            };
+        };
+        const jobs = await Promise.all(['commits', 'waits'].map((kind) => enqueue(pool, 'jobs', {}, { kind })));
+        const handlers = {
+            commits: async (job) => {
+                await beatsOn(job.id);  // the next one is not due yet
+                await (what === 'step' ? job.step('late', late) : job.completing(late));
+            },
+            waits: () => opened,
+        };
+        await run(handlers, async () => {
+            await held.opened;
+            for (let n = 0; n < 3; n += 1) await beatsOn(jobs[1]);
+            open();
+            for (const id of jobs) assert.equal((await reaches(database, id, 'completed')).attempts, 1);
+        }, { slots: 2, heartbeatInterval: 1 });
+    });
+}
+
 test('steps: once, also side by side, with their results', async () => {
     const id = await enqueue(pool, 'jobs', {}, { kind: 'a' });
     await run({ a: async (job) => {

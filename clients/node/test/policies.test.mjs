@@ -2,10 +2,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Claims } from '../src/claims.js';
 import { isBroken } from '../src/connection.js';
 import { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from '../src/errors.js';
-import { dueAt } from '../src/heartbeats.js';
+import { Hand } from '../src/hand.js';
+import { Heartbeats, dueAt } from '../src/heartbeats.js';
 import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
 import { ofError, ofReturn } from '../src/outcome.js';
 import { pauseAfter } from '../src/timing.js';
@@ -68,6 +70,10 @@ test('what a handler returns', () => {
 
 test('what a handler throws', () => {
     const abort = Object.assign(new Error('The operation was aborted'), { name: 'AbortError' });
+    const axios = Object.assign(new Error('canceled'), { name: 'CanceledError', code: 'ERR_CANCELED' });
+    const wrapped = new Error('no answer', { cause: new Error('request failed', { cause: abort }) });
+    const circle = new Error('circle');
+    circle.cause = circle;
     const cases = [
         [[new TypeError('ups')], { what: 'fail', text: 'TypeError: ups' }],
         [['ups'], { what: 'fail', text: 'string: ups' }],
@@ -83,11 +89,27 @@ test('what a handler throws', () => {
         [[new TypeError('ups'), 'lost'], { what: 'nothing', text: 'lost' }],
         [[abort], { what: 'fail', text: 'AbortError: The operation was aborted' }],
         [[new TypeError('ups'), 'stopping'], { what: 'fail', text: 'TypeError: ups' }],
+        [[axios, 'stopping'], { what: 'release' }],
+        [[axios, 'cancel'], { what: 'fail', text: 'cancelled', cancelled: true }],
+        [[wrapped, 'stopping'], { what: 'release' }],
+        [[wrapped], { what: 'fail', text: 'Error: no answer' }],
+        [[new Error('mine', { cause: new Cancelled('stopping') }), 'stopping'], { what: 'release' }],
+        [[circle, 'stopping'], { what: 'fail', text: 'Error: circle' }],
+        [[new Fail('no', { cause: abort }), 'stopping'], { what: 'fail', text: 'no', retryIn: undefined, retry: true }],
         [[server('JQ001')], { what: 'nothing', text: 'lost' }],
         [[new TypeError('ups'), undefined, 'completed'], { what: 'nothing', text: 'completed' }],
         [[new TypeError('ups'), 'cancel', 'waiting'], { what: 'nothing', text: 'waiting' }],
     ];
     for (const [given, wanted] of cases) assert.deepEqual(pick(ofError(...given)), wanted, String(given));
+});
+
+test('delays that cannot be sent are the handler\'s error', () => {
+    for (const delay of [Promise.resolve(3), () => 3, { asSeconds: () => 3 }, new Date(0), true]) {
+        assert.throws(() => new Snooze(delay), /^TypeError: delay must be a number of seconds or an interval's text, and is a /);
+        assert.throws(() => new Fail('no', { retryIn: delay }), /^TypeError: retryIn must be /);
+    }
+    for (const retry of ['no', 0, Promise.resolve(false)]) assert.throws(() => new Fail('no', { retry }), /^TypeError: retry must be /);
+    assert.deepEqual([new Snooze(3).delay, new Snooze('1 h').delay, new Fail('no', { retryIn: null, retry: false }).retry], [3, '1 h', false]);
 });
 
 test('errors as texts', () => {
@@ -127,6 +149,43 @@ test('heartbeats are due by the shortest interval, after the job that waits long
     assert.equal(dueAt([{ at: 10, every: 20 }]), 30);
     assert.equal(dueAt([{ at: 10, every: 20 }, { at: 12, every: 3 }]), 13);
     assert.equal(dueAt([{ at: 10, every: 20 }], 1), 11);
+    assert.equal(dueAt([{ at: 10, every: 20 }, { at: 1, every: 1, told: true }]), 30);
+});
+
+test('no heartbeat goes to what another connection is about to change', { timeout: 60_000 }, async () => {
+    const heartbeats = new Heartbeats({ configuration: () => ({}), log: {}, heard() {}, progressed() {} });
+    const beats = [];
+    heartbeats.query = async (statement, values) => {
+        beats.push(values);
+        return [values[0]].flat().map(() => ({ state: 'held' }));
+    };
+    const until = async (condition) => { while (!condition()) await sleep(5); };
+    heartbeats.change([], ['1', '2'].map((lease) => ({ id: lease, lease, every: 0.01 })));
+    heartbeats.told(['1'], true);
+    heartbeats.progress('1', 1, '{}');
+    await until(() => beats.length >= 3);
+    assert.deepEqual(beats.flat(), beats.flatMap(() => [['2'], ['2']]));
+    heartbeats.change(['2'], []);
+    beats.length = 0;
+    heartbeats.told(['1'], false);
+    await until(() => beats.length >= 2);
+    assert.deepEqual(beats.slice(0, 2), [['1', '1', '{}'], [['1'], ['1']]]);
+    await heartbeats.close();
+});
+
+test('completions that go along with a claim have no heartbeats meanwhile', () => {
+    const told = [];
+    const hand = new Hand({
+        slots: 1, log: {}, heartbeats: { change() {}, told: (...given) => told.push(given) }, reports: { add() {} },
+        away: () => false, run() {}, every: () => 20,
+    });
+    hand.claimed([{ id: '1', lease: '7', kind: 'mail' }], [], false);
+    hand.returned(hand.attempts[0], null);
+    const done = hand.takeDone();
+    assert.deepEqual(told, [[['7'], true]]);
+    hand.report(done);
+    assert.deepEqual(told, [[['7'], true], [['7'], false]]);
+    assert.deepEqual([hand.takeDone(), told.length], [[], 2]);
 });
 
 test('contexts of traces in metadata', () => {

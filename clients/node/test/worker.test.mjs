@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import process from 'node:process';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Cancelled, Fail, Release, Worker, enqueue, enqueueMany } from '../src/index.js';
+import { Cancelled, Fail, Release, Snooze, Worker, enqueue, enqueueMany } from '../src/index.js';
 import { becomesTrue, gate, lines, newDatabase, reaches, working } from './server.mjs';
 
 const database = await newDatabase('worker');
@@ -117,20 +117,25 @@ test('so it is when they are reported while the worker waits for jobs', async ()
 
 test('errors and results that cannot be written as they are', async () => {
     const made = (kind) => enqueue(pool, 'odd', {}, { kind, maxAttempts: 1 });
-    const ids = { nul: await made('nul'), half: await made('half'), circle: await made('circle'), later: await made('later'), bad: await made('bad') };
+    const ids = { nul: await made('nul'), half: await made('half'), circle: await made('circle'), later: await made('later'), bad: await made('bad'),
+        promise: await made('promise'), thread: await made('thread') };
     const handlers = {
         nul() { throw new Error('a\0b'); },
         half() { throw new Error('a\ud800b'); },
         circle() { const circle = {}; circle.me = circle; return circle; },
         later() { throw new Fail('no', { retryIn: 3 }); },
         bad() { throw new Fail('no', { retryIn: 'soon' }); },
+        promise() { throw new Snooze(Promise.resolve(3)); },
+        thread() { throw Object.assign(new Snooze(3), { delay: () => 3 }); },   // which cannot be given to one
     };
-    await working({ queue: 'odd', handlers, slots: 5 }, async () => {
+    await working({ queue: 'odd', handlers, slots: 7 }, async () => {
         assert.equal((await reaches(database, ids.nul, 'failed')).error, 'Error: a\uFFFDb');
         assert.equal((await reaches(database, ids.half, 'failed')).error, 'Error: a\uFFFDb');
         assert.match((await reaches(database, ids.circle, 'failed')).error, /^TypeError: .*circular/);
         assert.equal((await reaches(database, ids.later, 'failed')).error, 'no');
         assert.match((await reaches(database, ids.bad, 'failed')).error, /interval.*"soon"/);
+        assert.match((await reaches(database, ids.promise, 'failed')).error, /^TypeError: delay must be a number/);
+        assert.match((await reaches(database, ids.thread, 'failed')).error, /^TypeError: .*could not be cloned/);
     });
 });
 
