@@ -110,7 +110,7 @@ heartbeats() {  # interval of the lease, process group of the handler
     [ -z "$heartbeat_timeout" ] || interval=$(awk -v a="$interval" -v b="$heartbeat_timeout" 'BEGIN { print a < b / 3 ? a : b / 3 }')
     local next
     next=$(awk -v i="$interval" 'BEGIN { printf "%d", i * 10 }')
-    local tenths=0
+    local tenths=0 pause=0.1
     while sleep 0.1; do
         tenths=$((tenths + 1))
         kill -0 $$ 2>/dev/null || { kill -KILL -- "-$2"; return; }
@@ -131,10 +131,11 @@ SELECT jobq_heartbeat(:job, :lease, nullif(:'progress', '')::jsonb)") || status=
         elif [ $status != 0 ]; then
             log "job $JOB_ID: heartbeat failed, trying again: $(head -c 300 "$JOB_DIR/heartbeat.error")"
             [ -e "$JOB_DIR/progress" ] || mv "$JOB_DIR/progress.sent" "$JOB_DIR/progress" 2>/dev/null
+            rest_longer
             continue
         fi
         rm -f "$JOB_DIR/progress.sent"
-        tenths=0
+        tenths=0 pause=0.1
         case $answer in
             held) ;;
             cancel) [ -e "$JOB_DIR/stopped" ] || { echo cancel >"$JOB_DIR/stopped"; kill -TERM -- "-$2" 2>/dev/null; } ;;
