@@ -179,7 +179,10 @@ export async function many({ writable, db, env }) {
   // Dead letters
   const letters = await countOf('payments dead', 'failed');
   const redrive = { action: 'redrive', queue: 'payments', status: 'failed', dead: '1' };
-  like(textOf((await preview(redrive)).text), new RegExp(` ${letters} jobs match`), `redrive: the preview says ${letters}`);
+  const { text } = await preview(redrive);
+  like(textOf(text), new RegExp(` ${letters} jobs match`), `redrive: the preview says ${letters}`);
+  const rates = new RegExp(`^(?:${text.match(/name="per_second"[^>]* pattern="([^"]+)"/)[1]})$`, 'u');
+  is(['7', '0.5', '0x5', '.5'].filter((rate) => rates.test(rate)), ['7', '0.5'], 'redrive: a browser takes decimals');
   await say(writable, '/bulk', { ...redrive, ids: '', sure: '1', per_second: '0.5' }, new RegExp(`Redriven: ${letters} dead letters`), 'redrive');
   is([await countOf('payments dead', 'failed'), await countOf('payments', 'scheduled')], [0, letters - 1], 'redrive: they are home, one after the other');
 }

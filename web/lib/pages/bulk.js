@@ -55,7 +55,7 @@ export async function bulkPage(view, query, given) {
   const label = given.action === 'redrive' ? `Redrive up to ${number(bulkSize)} dead letters` : `${action.label} ${number(jobs.length)} job${jobs.length === 1 ? '' : 's'}`;
   const confirm = html`<label class="check"><input type="checkbox" name="sure" value="1" required> I want to ${verb} them</label>`;
   const rate = given.action === 'redrive' ? html`<p>Each begins anew, with all its attempts, in the queue it came from; the oldest first. jobq_redrive reads all jobs that are kept: some 0.1 s for each 100,000.</p>
-<label>At most so many a second <input name="per_second" inputmode="decimal" pattern="[0-9]{1,6}(\\.[0-9]{1,6})?"><small>empty: all at once</small></label>` : '';
+<label>At most so many a second <input name="per_second" inputmode="decimal" pattern="[0-9]{1,6}(\.[0-9]{1,6})?"><small>empty: all at once</small></label>` : '';
   return view.page(`${action.label} jobs`, html`${summary(filter)}<p><strong>${many}</strong></p>
 ${jobs.length === 0 ? '' : html`${table('By queue and kind', [
     { label: 'Queue', cell: ([queue]) => view.queue(queue) }, { label: 'Kind', cell: ([, kind]) => kind },
