@@ -110,9 +110,9 @@ def run(conn, job):
     except Cancelled:
         status = conn.execute("SELECT jobq_fail(%s, %s, 'stopped on request')", (job.id, job.lease)).fetchone()[0]
         return status or "lost"
-    except psycopg.OperationalError:
-        raise  # no connection: the job is claimable again one heartbeat timeout after its last heartbeat
     except Exception as error:
+        if conn.closed:  # the job is claimable again one heartbeat timeout after its last heartbeat
+            raise psycopg.OperationalError(str(error)) from error
         if getattr(error, "sqlstate", None) == "JQ001":
             return "lost"
         message = f"{type(error).__name__}: {error}"

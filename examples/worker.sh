@@ -21,6 +21,9 @@ sql() {  # sql TEXT name=value...
     psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 "${@/#/--set=}" <<<"$text"
 }
 
+# What the server takes as a text: valid UTF-8 without NUL, also where a character was cut.
+text() { iconv -f UTF-8 -t UTF-8 -c 2>/dev/null | tr -d '\000'; }
+
 # In the background, while the command runs. $$ is the worker: when that was killed, nobody will report on the job,
 # so the heartbeats end, and the command with them.
 heartbeat() {  # job lease seconds pid-of-command
@@ -58,11 +61,11 @@ run() {  # job lease seconds payload; the command gets a process group of its ow
         echo "job $job: $answer"
     elif [ "$status" = 0 ]; then
         echo "job $job: completed: $(sql "SELECT jobq_complete(:job, :lease, to_jsonb(:'out'::text))" \
-            job="$job" lease="$lease" out="$(head -c 10000 "$output")")"
+            job="$job" lease="$lease" out="$(head -c 10000 "$output" | text)")"
     else
         # After a cancellation this makes it cancelled, else it is retried or failed.
         echo "job $job: $(sql "SELECT jobq_fail(:job, :lease, :'error')" \
-            job="$job" lease="$lease" error="exit status $status: $(tail -c 1000 "$output.err")")"
+            job="$job" lease="$lease" error="exit status $status: $(tail -c 1000 "$output.err" | text)")"
     fi
     rm -f "$output" "$output.err"
 }

@@ -84,11 +84,34 @@ def python_worker():
     check(value("SELECT error FROM jobq.jobs WHERE id = %s", ids[1]), "KeyError: 'text'", "the error is on record")
 
 
+def python_worker_and_errors_of_sql():
+    """Which are no broken connection, though psycopg calls them OperationalError, too."""
+    conn.execute("""CREATE FUNCTION locked() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'it is locked' USING ERRCODE = '55P03'; END $$""")
+    conn.execute("CREATE TRIGGER locked BEFORE INSERT ON hashes FOR EACH ROW WHEN (NEW.text = 'locked') EXECUTE FUNCTION locked()")
+    ids, lines = work("locked", sys.executable, str(EXAMPLES / "worker.py"), "locked", jobs=[
+        ("hash", '{"text": "free"}'), ("hash", '{"text": "locked"}'), ("count", '{"steps": 60}')])
+    check(lines[-3:-2], ["job 2: failed"], "worker.py: an error of the handler's SQL is a failed attempt")
+    check(value("SELECT split_part(error, E'\\n', 1) FROM jobq.jobs WHERE id = %s", ids[1]), "LockNotAvailable: it is locked", "and on record")
+
+
 def shell_worker():
     ids, lines = work("sh", str(EXAMPLES / "worker.sh"), "sh", "sh", "-c", 'read -r seconds; sleep "$seconds" && echo slept', jobs=[
         ("", "0"), ("", '"x"'), ("", "60")])
     check(lines, ["job 1: completed: t", "job 2: scheduled", "job 2: failed", "job 3: cancelled"], "worker.sh says so")
     check(value("SELECT jobq_result(%s)", ids[0]), "slept", "what the command printed is the result")
+
+
+def shell_worker_cuts_texts():
+    program = '''import sys, time
+seconds = int(input())
+time.sleep(seconds)
+sys.stdout.buffer.write(b"x" + 6000 * b"\\xc3\\xa4")
+sys.stderr.buffer.write(600 * b"\\xc3\\xa4" + b"x")
+sys.exit(seconds)'''
+    ids, _ = work("cut", str(EXAMPLES / "worker.sh"), "cut", sys.executable, "-c", program, jobs=[("", "0"), ("", "1"), ("", "60")])
+    check(value("SELECT jobq_result(%s)", ids[0]), "x" + 4999 * "\u00e4", "worker.sh cuts a result between two characters")
+    check(value("SELECT error FROM jobq.jobs WHERE id = %s", ids[1]), "exit status 1: " + 499 * "\u00e4" + "x", "and an error")
 
 
 def stop_waiting(command, program):
@@ -134,7 +157,9 @@ def names_its_package():
 
 
 python_worker()
+python_worker_and_errors_of_sql()
 shell_worker()
+shell_worker_cuts_texts()
 says_what_it_leaves()
 stop_waiting(["bash"], "worker.sh")
 names_its_package()
