@@ -352,8 +352,8 @@ func (w *Worker) giveBack() (failure error) {
 		job.reporting = true
 		job.mutex.Unlock()
 		released := false
-		if err := w.withBeats(func(conn *pgx.Conn) error {
-			return conn.QueryRow(context.Background(), "SELECT jobq_release($1, $2)", job.ID, job.Lease).Scan(&released)
+		if err := w.withBeats(func(ctx context.Context, conn *pgx.Conn) error {
+			return conn.QueryRow(ctx, "SELECT jobq_release($1, $2)", job.ID, job.Lease).Scan(&released)
 		}); err != nil {
 			failure = fmt.Errorf("job %d could not be released: %w", job.ID, err)
 		} else if released {
@@ -364,6 +364,9 @@ func (w *Worker) giveBack() (failure error) {
 }
 
 // ---- connections
+
+// A host that has vanished says nothing, and TCP sends what it was told for a quarter of an hour.
+const answeredWithin = 30 * time.Second
 
 func (w *Worker) connect(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(w.ConnString)
@@ -376,9 +379,15 @@ func (w *Worker) connect(ctx context.Context) (*pgx.Conn, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 10 * time.Second
 	}
-	// A server that has vanished is noticed in two minutes.
+	// A server that has vanished is noticed in two minutes, where nothing is on its way to it.
 	config.DialFunc = (&net.Dialer{KeepAlive: 10 * time.Second, Timeout: config.ConnectTimeout}).DialContext
 	return pgx.ConnectConfig(ctx, config)
+}
+
+func closeSoon(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	conn.Close(ctx)
 }
 
 // open: the first connections must work.
@@ -424,7 +433,7 @@ func pause(tries int) time.Duration {
 }
 
 // withBeats tries until there is a connection. Nobody has the mutex while it waits for one.
-func (w *Worker) withBeats(function func(conn *pgx.Conn) error) error {
+func (w *Worker) withBeats(function func(ctx context.Context, conn *pgx.Conn) error) error {
 	for tries := 0; ; tries++ {
 		err := w.tryBeats(function)
 		if !errors.Is(err, errBroken) {
@@ -442,7 +451,7 @@ func (w *Worker) withBeats(function func(conn *pgx.Conn) error) error {
 
 var errBroken = errors.New("the connection is broken")
 
-func (w *Worker) tryBeats(function func(conn *pgx.Conn) error) (err error) {
+func (w *Worker) tryBeats(function func(ctx context.Context, conn *pgx.Conn) error) (err error) {
 	w.beatsMutex.Lock()
 	defer w.beatsMutex.Unlock()
 	if w.beats == nil {
@@ -452,10 +461,12 @@ func (w *Worker) tryBeats(function func(conn *pgx.Conn) error) (err error) {
 			return errBroken
 		}
 	}
-	err = function(w.beats)
+	ctx, cancel := context.WithTimeout(context.Background(), answeredWithin)
+	defer cancel()
+	err = function(ctx, w.beats)
 	if isBroken(w.beats, err) {
 		log.Printf("%s: the connection is broken: %v", w.WorkerID, err)
-		w.beats.Close(context.Background())
+		closeSoon(w.beats)
 		w.beats = nil
 		return errBroken
 	}
@@ -463,8 +474,8 @@ func (w *Worker) tryBeats(function func(conn *pgx.Conn) error) (err error) {
 }
 
 func (w *Worker) wake() {
-	if err := w.withBeats(func(conn *pgx.Conn) error {
-		_, err := conn.Exec(context.Background(), "SELECT jobq_wake($1)", w.WorkerID)
+	if err := w.withBeats(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SELECT jobq_wake($1)", w.WorkerID)
 		return err
 	}); err != nil {
 		log.Printf("%s: the wait could not be woken: %v", w.WorkerID, err)
@@ -488,7 +499,7 @@ func (w *Worker) claimAll() error {
 		if isBroken(w.claims, err) {
 			log.Printf("%s: no connection for claims, trying again: %v", w.WorkerID, err)
 			if w.claims != nil {
-				w.claims.Close(context.Background())
+				closeSoon(w.claims)
 			}
 			select {
 			case <-time.After(pause(tries)):
@@ -512,7 +523,9 @@ func (w *Worker) claimOnce(room int) error {
 	if w.claims == nil {
 		return errBroken
 	}
-	ctx := context.Background() // not the one that ends with the worker: the answer of a claim must be read
+	// Not the one that ends with the worker: the answer of a claim must be read.
+	ctx, cancel := context.WithTimeout(context.Background(), answeredWithin+w.WaitTimeout)
+	defer cancel()
 	var timeout *string
 	if w.HeartbeatTimeout > 0 {
 		text := seconds(w.HeartbeatTimeout)
@@ -570,7 +583,7 @@ func (w *Worker) call(ctx context.Context, job *Job) (result interface{}, err er
 			err = fmt.Errorf("panic: %v", broken)
 		}
 		if job.conn != nil {
-			job.conn.Close(context.Background())
+			closeSoon(job.conn)
 		}
 	}()
 	return w.Handlers[job.Kind](ctx, job)
@@ -644,13 +657,13 @@ func (w *Worker) fail(job *Job, fail *Fail) {
 // report is tried until it has arrived, and the answer is believed.
 func (w *Worker) report(job *Job, what, statement string, values ...interface{}) {
 	taken, state, tries := false, "", 0
-	err := w.withBeats(func(conn *pgx.Conn) error {
+	err := w.withBeats(func(ctx context.Context, conn *pgx.Conn) error {
 		tries++
-		if err := conn.QueryRow(context.Background(), statement, values...).Scan(&taken); err != nil || taken {
+		if err := conn.QueryRow(ctx, statement, values...).Scan(&taken); err != nil || taken {
 			return err
 		}
 		// Perhaps an earlier try has arrived, whose answer was lost.
-		return conn.QueryRow(context.Background(), "SELECT jobq_heartbeat($1, $2)", job.ID, job.Lease).Scan(&state)
+		return conn.QueryRow(ctx, "SELECT jobq_heartbeat($1, $2)", job.ID, job.Lease).Scan(&state)
 	})
 	switch {
 	case err != nil:
@@ -702,8 +715,8 @@ func (w *Worker) heartbeatDue() error {
 		return nil
 	}
 	states := map[int64]string{}
-	err := w.tryBeats(func(conn *pgx.Conn) error {
-		rows, err := conn.Query(context.Background(), "SELECT state FROM jobq_heartbeat_many($1, $2)", ids, leases)
+	err := w.tryBeats(func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, "SELECT state FROM jobq_heartbeat_many($1, $2)", ids, leases)
 		if err != nil {
 			return err
 		}
@@ -739,15 +752,14 @@ func (w *Worker) interval(job *Job) time.Duration {
 func (w *Worker) heartbeatWithProgress(job *Job) error {
 	state := "held"
 	var progress []byte
-	err := w.tryBeats(func(conn *pgx.Conn) error {
+	err := w.tryBeats(func(ctx context.Context, conn *pgx.Conn) error {
 		job.mutex.Lock()
 		progress = job.progress // now: a report that has come first has taken it along
 		job.mutex.Unlock()
 		if progress == nil {
 			return nil
 		}
-		return conn.QueryRow(context.Background(), "SELECT jobq_heartbeat($1, $2, $3::text::jsonb)", job.ID, job.Lease,
-			string(progress)).Scan(&state)
+		return conn.QueryRow(ctx, "SELECT jobq_heartbeat($1, $2, $3::text::jsonb)", job.ID, job.Lease, string(progress)).Scan(&state)
 	})
 	if errors.Is(err, errBroken) {
 		return err
