@@ -729,10 +729,12 @@ private:
                 for (const auto &job : held()) {
                     if (job->reporting || job->cancelled() == "lost")
                         continue;
-                    if (seconds_since(job->beat_at) >= interval(*job))
+                    const double silent = seconds_since(job->beat_at);
+                    const bool is_due = silent >= interval(*job);
+                    if ((is_due || silent > 0.5) && beat_with_progress(*job))
+                        continue;
+                    if (is_due)
                         due.push_back(job);
-                    else if (seconds_since(job->beat_at) > 0.5)
-                        beat_with_progress(*job);
                 }
                 if (!due.empty())
                     beat(due);
@@ -747,7 +749,8 @@ private:
         }
     }
 
-    void beat_with_progress(Job &job)
+    // Whether there was any that the server has taken.
+    bool beat_with_progress(Job &job)
     {
         Text progress;
         try {
@@ -762,7 +765,11 @@ private:
             if (progress)
                 job.keep_progress(progress);
             throw;
+        } catch (const std::exception &error) {
+            say("progress of job " + std::to_string(job.id) + " was refused: " + error.what());
+            return false;
         }
+        return progress.has_value();
     }
 
     void beat(const std::vector<std::shared_ptr<Job>> &jobs)

@@ -696,19 +696,20 @@ func (w *Worker) heartbeatAll() {
 
 // heartbeatDue ends with the first error: what has not been sent stays due.
 func (w *Worker) heartbeatDue() error {
-	ids, leases, due := []int64{}, []int64{}, map[int64]*Job{}
+	ids, leases, jobs := []int64{}, []int64{}, map[int64]*Job{}
 	for _, job := range w.held() {
 		job.mutex.Lock()
 		live := !job.reporting && job.reason != "lost"
-		progress, beatAt := job.progress, job.beatAt
+		progress, silent := job.progress, time.Since(job.beatAt)
 		job.mutex.Unlock()
-		if live && progress != nil && time.Since(beatAt) > 500*time.Millisecond {
+		due := silent >= w.interval(job)
+		if live && progress != nil && (due || silent > 500*time.Millisecond) {
 			if err := w.heartbeatWithProgress(job); err != nil {
 				return err
 			}
-		} else if live && time.Since(beatAt) >= w.interval(job) {
+		} else if live && due {
 			ids, leases = append(ids, job.ID), append(leases, job.Lease)
-			due[job.Lease] = job
+			jobs[job.Lease] = job
 		}
 	}
 	if len(ids) == 0 {
@@ -733,7 +734,7 @@ func (w *Worker) heartbeatDue() error {
 		return err
 	}
 	for lease, state := range states {
-		due[lease].heard(state)
+		jobs[lease].heard(state)
 	}
 	return nil
 }

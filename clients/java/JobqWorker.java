@@ -617,7 +617,8 @@ public final class JobqWorker {
                 for (Job job : held()) {
                     if (job.reporting || "lost".equals(job.reason)) continue;
                     double silent = (System.nanoTime() - job.beatAt) / 1e9;
-                    if (job.newProgress != null && silent > 0.5) {
+                    boolean isDue = silent >= interval(job);
+                    if (job.newProgress != null && (isDue || silent > 0.5)) {
                         heard(job, onBeats(conn -> {
                             String progress = job.newProgress;
                             if (job.reporting) return "held";   // a report takes it along
@@ -625,7 +626,7 @@ public final class JobqWorker {
                             if (progress.equals(job.newProgress)) job.newProgress = null;
                             return state;
                         }));
-                    } else if (silent >= interval(job)) {
+                    } else if (isDue) {
                         due.add(job);
                     }
                 }

@@ -316,7 +316,7 @@ sub heartbeat
     my ($self) = @_;
     my $now  = time;
     my @live = grep { !$_->{outcome} && ($_->{reason} || '') ne 'lost' && $_->{pid} } values %{ $self->{jobs} };
-    for my $job (grep { defined $_->{progress_new} && $now - $_->{beat_at} > 0.5 } @live)
+    for my $job (grep { defined $_->{progress_new} && ($now - $_->{beat_at} > 0.5 || $now - $_->{beat_at} >= $self->interval($_)) } @live)
     {
         my $state = eval { $self->beats(sub { one($_[0], 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', @$job{qw(id lease progress_new)}) }) };
         if (my $error = $@) { $self->say_it("progress of job $job->{id} was refused: $error"); delete $job->{progress_new}; next; }

@@ -578,13 +578,14 @@ final class JobqWorker
         $due = [];
         try {
             foreach ($live as $job) {
-                if ($job->progress !== null && $now - $job->beatAt > 0.5) {
+                $isDue = $now - $job->beatAt >= min([$job->every, ...$others]);
+                if ($job->progress !== null && ($isDue || $now - $job->beatAt > 0.5)) {
                     $state = $this->beats(fn (PDO $pdo) => JobqSql::heartbeat($pdo, $job));
                     if ($state !== null) {
                         $job->progress = null;
                         $this->heard($job, $state);
                     }
-                } elseif ($now - $job->beatAt >= min([$job->every, ...$others])) {
+                } elseif ($isDue) {
                     $due[] = $job;
                 }
             }

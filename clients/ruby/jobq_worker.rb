@@ -532,9 +532,8 @@ module Jobq
       loop do
         sleep 0.05
         live = held.reject { |job| job.reporting || job.cancelled == 'lost' }
-        live.select { |job| job.new_progress && Worker.now - job.beat_at > 0.5 }.each { |job| beat_with_progress(job) }
-        third = @heartbeat_timeout && @heartbeat_timeout / 3.0
-        due = live.select { |job| Worker.now - job.beat_at >= job.interval(@heartbeat_interval, third) }
+        live.select { |job| job.new_progress && (Worker.now - job.beat_at > 0.5 || due?(job)) }.each { |job| beat_with_progress(job) }
+        due = live.select { |job| due?(job) }
         beat(due) if due.any?
         pause = 0.1
       rescue Broken
@@ -544,6 +543,10 @@ module Jobq
         say "heartbeats were refused: #{e.message.strip}"
         sleep 1
       end
+    end
+
+    def due?(job)
+      Worker.now - job.beat_at >= job.interval(@heartbeat_interval, @heartbeat_timeout && @heartbeat_timeout / 3.0)
     end
 
     def beat(jobs)
