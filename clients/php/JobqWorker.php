@@ -391,10 +391,18 @@ final class JobqWorker
         }
         if ($this->waiting && pcntl_waitpid($this->waiting, $status, WNOHANG) === $this->waiting) {
             $this->waiting = 0;
+            if (pcntl_wifsignaled($status) && pcntl_wtermsig($status) === SIGKILL) {
+                unset($this->pause['waits']);
+            } else {
+                $this->postpone('claims', 'waits');
+            }
         }
     }
 
-    /** A child has none of its parent's connections: it must end without closing them, also by exit() or a fatal error. */
+    /**
+     * A child has none of its parent's connections: it must end without closing them, also by exit() or a fatal error. By SIGKILL, where
+     * its work has thrown nothing.
+     */
     private function fork(callable $work): int
     {
         $pid = @pcntl_fork();
@@ -403,10 +411,15 @@ final class JobqWorker
         }
         if ($pid === 0) {
             register_shutdown_function(fn () => posix_kill(posix_getpid(), SIGKILL));
+            $signal = SIGKILL;
             try {
                 $work();
+            } catch (Throwable $error) {
+                $this->say(get_class($error) . ': ' . $error->getMessage());
+                $signal = SIGTERM;
+                pcntl_signal(SIGTERM, SIG_DFL);
             } finally {
-                posix_kill(posix_getpid(), SIGKILL);
+                posix_kill(posix_getpid(), $signal);
             }
         }
         return $pid;
@@ -418,9 +431,14 @@ final class JobqWorker
     {
         $this->say("the connection for $name is broken, trying again: " . $error->getMessage());
         $this->pdo[$name] = null;
-        $this->pause[$name] = min(5.0, ($this->pause[$name] ?? 0.05) * 2);
-        // Half of it or more: those whose connections broke together do not come back together.
-        $this->retryAt[$name] = microtime(true) + $this->pause[$name] * (0.5 + mt_rand() / mt_getrandmax() / 2);
+        $this->postpone($name, $name);
+    }
+
+    /** Longer each time, until what has failed works. Half of it or more: those whose connections broke together do not come back together. */
+    private function postpone(string $name, string $failed): void
+    {
+        $this->pause[$failed] = min(5.0, ($this->pause[$failed] ?? 0.05) * 2);
+        $this->retryAt[$name] = microtime(true) + $this->pause[$failed] * (0.5 + mt_rand() / mt_getrandmax() / 2);
     }
 
     /** Whether jobs have begun. */

@@ -1,5 +1,5 @@
 <?php
-// Which errors take another connection. Wants a server that PGHOST and the like name.
+// Which errors take another connection, and what becomes of a wait that gets none. Wants a server that PGHOST and the like name.
 declare(strict_types=1);
 
 require __DIR__ . '/JobqWorker.php';
@@ -39,5 +39,21 @@ $pdo = JobqSql::connect();
 JobqSql::one(JobqSql::connect(), 'SELECT pg_terminate_backend(?, 60000)', [JobqSql::one($pdo, 'SELECT pg_backend_pid()', [])]);
 $check('a connection that has ended', $pdo, 'SELECT 1', [], true);
 $check('the next statement on it', $pdo, 'SELECT 1', [], true);
-echo count($cases) + 4 - $failed, " passed, $failed failed\n";
+
+foreach (['CREATE ROLE few LOGIN CONNECTION LIMIT 2', "SELECT jobq_grant('few', 'worker')"] as $statement) {
+    JobqSql::rows(JobqSql::connect(), $statement, []);
+}
+$code = 'require "JobqWorker.php"; $worker = JobqWorker::fromEnvironment(); $worker->handle("none", fn () => null); exit($worker->run());';
+$output = tmpfile();
+$process = proc_open(['php', '-r', $code], [2 => $output], $pipes, __DIR__, ['PGUSER' => 'few'] + getenv());
+sleep(2);
+proc_terminate($process);
+$status = proc_close($process);
+rewind($output);
+$said = stream_get_contents($output);
+$times = substr_count($said, 'too many connections');
+$right = $status === 0 && $times >= 2 && $times <= 10;
+$failed += $right ? 0 : 1;
+echo $right ? 'ok' : 'not ok', " - a wait that gets no connection is told, and tried again after pauses\n", $right ? '' : "# $status $times $said\n";
+echo count($cases) + 5 - $failed, " passed, $failed failed\n";
 exit($failed ? 1 : 0);
