@@ -9,6 +9,9 @@
 // before 1.21, and casts ("?::jsonb"), or stringtype=unspecified. run() takes SIGTERM and SIGINT by
 // sun.misc.Signal: a shutdown hook could not end the process with status 0, nor hear a second signal.
 
+import java.io.InterruptedIOException;
+import java.net.SocketTimeoutException;
+import java.nio.channels.ClosedByInterruptException;
 import java.sql.Array;
 import java.sql.Connection;
 import java.sql.DriverManager;
@@ -558,14 +561,23 @@ public final class JobqWorker {
         if (job.newProgress != null) {
             report(job, "progress", "SELECT jobq_heartbeat(?, ?, ?::jsonb) IN ('held', 'cancel')", job.newProgress);
         }
-        boolean stopped = error instanceof Stop || error instanceof InterruptedException;
         if (error == null) report(job, "completed", "SELECT jobq_complete(?, ?, ?::jsonb)", result);
         else if (error instanceof Snooze snooze) report(job, "snoozed", "SELECT jobq_snooze(job_id => ?, lease => ?, delay => ?::interval)",
             seconds(snooze.delay));
         else if (error instanceof Fail fail) fail(job, fail.getMessage(), fail.retryIn, fail.isFinal);
-        else if (stopped && "stopping".equals(reason)) report(job, "released", "SELECT jobq_release(?, ?)");
-        else if (stopped && "cancel".equals(reason)) fail(job, "cancelled", null, false);
+        else if ("stopping".equals(reason) && isStop(error)) report(job, "released", "SELECT jobq_release(?, ?)");
+        else if ("cancel".equals(reason) && isStop(error)) fail(job, "cancelled", null, false);
         else fail(job, error.getClass().getSimpleName() + ": " + error.getMessage(), null, false);
+    }
+
+    /** Also where what the handler called has made another exception of the interrupt. */
+    static boolean isStop(Throwable error) {
+        Throwable cause = error;
+        for (int depth = 0; cause != null && depth < 8; depth++, cause = cause.getCause()) {
+            if (cause instanceof Stop || cause instanceof InterruptedException || cause instanceof ClosedByInterruptException) return true;
+            if (cause instanceof InterruptedIOException && !(cause instanceof SocketTimeoutException)) return true;
+        }
+        return false;
     }
 
     private void fail(Job job, String message, Double retryIn, boolean isFinal) {

@@ -1,7 +1,11 @@
 // What no scenario shows of the worker. Wants no server: its driver gives connections that break at the rollback.
 
 import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.lang.reflect.Proxy;
+import java.net.SocketTimeoutException;
+import java.nio.channels.ClosedByInterruptException;
 import java.sql.Connection;
 import java.sql.Driver;
 import java.sql.DriverManager;
@@ -9,6 +13,7 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 
 public final class WorkerTest {
@@ -65,7 +70,16 @@ public final class WorkerTest {
             System.out.println((right ? "ok" : "not ok") + " - a rollback that fails does not hide " + wanted
                 + (right ? "" : "\n# " + found + " " + called));
         }
-        System.out.println(cases.size() - failed + " passed, " + failed + " failed");
+        var stops = Map.of(new JobqWorker.Stop("stopping"), true, new InterruptedException(), true,
+            new IllegalStateException(new InterruptedException()), true, new UncheckedIOException(new InterruptedIOException()), true,
+            new ClosedByInterruptException(), true, new IllegalStateException(new SocketTimeoutException("Read timed out")), false,
+            new IOException("the account is closed"), false);
+        for (var stop : stops.entrySet()) {
+            boolean right = JobqWorker.isStop(stop.getKey()) == stop.getValue();
+            failed += right ? 0 : 1;
+            System.out.println((right ? "ok" : "not ok") + " - " + stop.getKey() + (stop.getValue() ? " ends a handler" : " is an error"));
+        }
+        System.out.println(cases.size() + stops.size() - failed + " passed, " + failed + " failed");
         System.exit(failed > 0 ? 1 : 0);
     }
 }
