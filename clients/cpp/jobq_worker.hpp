@@ -636,26 +636,28 @@ private:
     // From what the handler returned or threw to the report.
     void call(Job &job)
     {
-        std::function<void()> conclusion;
+        std::function<std::string()> conclusion;
+        bool for_good = false;
         try {
             const Text result = handlers_.at(job.kind)(job);
-            conclusion = [this, &job, result] { report_or_fail(job, "SELECT jobq_complete($1, $2, $3::jsonb)", or_null(result)); };
+            conclusion = [this, &job, result] { return report(job, "SELECT jobq_complete($1, $2, $3::jsonb)", or_null(result)); };
         } catch (const Waiting &) {
         } catch (const Snooze &snooze) {
             const std::string delay = span(snooze.delay);
-            conclusion = [this, &job, delay] { report_or_fail(job, "SELECT jobq_snooze($1, $3::interval, $2)", delay); };
+            conclusion = [this, &job, delay] { return report(job, "SELECT jobq_snooze($1, $3::interval, $2)", delay); };
         } catch (const Stop &stop) {
             if (stop.reason == "cancel")
-                conclusion = [this, &job] { fail(job, Fail("cancelled")); };
+                conclusion = [this, &job] { return fail(job, Fail("cancelled")); };
             else if (stop.reason == "stopping")
-                conclusion = [this, &job] { report(job, RELEASE); };
+                conclusion = [this, &job] { return report(job, RELEASE); };
         } catch (const Fail &error) {
-            conclusion = [this, &job, error] { fail(job, error); };
+            for_good = error.final;
+            conclusion = [this, &job, error] { return fail(job, error); };
         } catch (const std::exception &error) {
             const std::string text = error.what();
-            conclusion = [this, &job, text] { fail(job, Fail(text)); };
+            conclusion = [this, &job, text] { return fail(job, Fail(text)); };
         } catch (...) {
-            conclusion = [this, &job] { fail(job, Fail("the handler threw what is no std::exception")); };
+            conclusion = [this, &job] { return fail(job, Fail("the handler threw what is no std::exception")); };
         }
         job.connection_.reset();
         if (job.reporting.exchange(true) || job.done)
@@ -665,25 +667,19 @@ private:
         const Text progress = job.take_progress();
         if (progress)
             report(job, "SELECT jobq_heartbeat($1, $2, $3::jsonb) IN ('held', 'cancel')", *progress);
-        if (conclusion)
-            conclusion();
+        const std::string refused = conclusion ? conclusion() : "";
+        if (!refused.empty())    // where that is refused as well, it is logged
+            fail(job, Fail(refused, {}, for_good));
     }
 
     // ---- reports
 
-    template <typename... Values> void report_or_fail(Job &job, const std::string &statement, const Values &...values)
-    {
-        const std::string refused = report(job, statement, values...);
-        if (!refused.empty())
-            fail(job, Fail(refused));
-    }
-
-    void fail(Job &job, const Fail &error)
+    std::string fail(Job &job, const Fail &error)
     {
         const std::string message = as_text(error.what());
         say("job " + std::to_string(job.id) + " of kind " + job.kind + ", attempt " + std::to_string(job.attempt) + ", has failed: " + message);
         const Text retry_in = span(error.retry_in);
-        report(job, "SELECT jobq_fail($1, $2, $3, $4::interval, $5::boolean) IS NOT NULL", message, or_null(retry_in),
+        return report(job, "SELECT jobq_fail($1, $2, $3, $4::interval, $5::boolean) IS NOT NULL", message, or_null(retry_in),
             error.final ? "f" : "t");
     }
 

@@ -620,6 +620,7 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 	}
 	var fail *Fail
 	var snooze *Snooze
+	var refused error
 	var text *string // nothing: NULL
 	if err == nil && result != nil {
 		var encoded []byte
@@ -629,21 +630,24 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 	}
 	switch {
 	case err == nil:
-		w.report(job, "completed", "SELECT jobq_complete($1, $2, $3::text::jsonb)", job.ID, job.Lease, text)
+		refused = w.report(job, "completed", "SELECT jobq_complete($1, $2, $3::text::jsonb)", job.ID, job.Lease, text)
 	case errors.As(err, &snooze):
-		w.report(job, "snoozed", "SELECT jobq_snooze($1, $3::text::interval, $2)", job.ID, job.Lease, seconds(snooze.Delay))
+		refused = w.report(job, "snoozed", "SELECT jobq_snooze($1, $3::text::interval, $2)", job.ID, job.Lease, seconds(snooze.Delay))
 	case errors.Is(err, context.Canceled) && reason == "stopping":
-		w.report(job, "released", "SELECT jobq_release($1, $2)", job.ID, job.Lease)
+		refused = w.report(job, "released", "SELECT jobq_release($1, $2)", job.ID, job.Lease)
 	case errors.Is(err, context.Canceled) && reason == "cancel":
-		w.fail(job, &Fail{Message: "cancelled"})
+		refused = w.fail(job, &Fail{Message: "cancelled"})
 	case errors.As(err, &fail):
-		w.fail(job, fail)
+		refused = w.fail(job, fail)
 	default:
-		w.fail(job, &Fail{Message: fmt.Sprintf("%T: %v", err, err)})
+		refused = w.fail(job, &Fail{Message: fmt.Sprintf("%T: %v", err, err)})
+	}
+	if refused != nil { // where that is refused as well, it is logged
+		w.fail(job, &Fail{Message: refused.Error(), Final: fail != nil && fail.Final})
 	}
 }
 
-func (w *Worker) fail(job *Job, fail *Fail) {
+func (w *Worker) fail(job *Job, fail *Fail) (refused error) {
 	var retryIn *string
 	if fail.RetryIn != nil {
 		text := seconds(*fail.RetryIn)
@@ -651,11 +655,11 @@ func (w *Worker) fail(job *Job, fail *Fail) {
 	}
 	message := strings.ReplaceAll(strings.ToValidUTF8(fail.Message, "?"), "\x00", "\\0")
 	log.Printf("%s: job %d of kind %q, attempt %d, has failed: %s", w.WorkerID, job.ID, job.Kind, job.Attempt, message)
-	w.report(job, "failed", "SELECT jobq_fail($1, $2, $3, $4::text::interval, $5) IS NOT NULL", job.ID, job.Lease, message, retryIn, !fail.Final)
+	return w.report(job, "failed", "SELECT jobq_fail($1, $2, $3, $4::text::interval, $5) IS NOT NULL", job.ID, job.Lease, message, retryIn, !fail.Final)
 }
 
-// report is tried until it has arrived, and the answer is believed.
-func (w *Worker) report(job *Job, what, statement string, values ...interface{}) {
+// report is tried until it has arrived, and the answer is believed. Returns what the server has refused it with.
+func (w *Worker) report(job *Job, what, statement string, values ...interface{}) (refused error) {
 	taken, state, tries := false, "", 0
 	err := w.withBeats(func(ctx context.Context, conn *pgx.Conn) error {
 		tries++
@@ -668,9 +672,7 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 	switch {
 	case err != nil:
 		log.Printf("%s: job %d: the report was refused: %s: %v", w.WorkerID, job.ID, what, err)
-		if what == "completed" || what == "snoozed" {
-			w.fail(job, &Fail{Message: err.Error()})
-		}
+		return err
 	case taken || state == "finished" || state == "gone" && tries > 1: // gone: where nothing is kept
 		if what == "released" {
 			log.Printf("%s: job %d of kind %q: released", w.WorkerID, job.ID, job.Kind)
@@ -678,6 +680,7 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 	default:
 		log.Printf("%s: job %d of kind %q: the lease is lost", w.WorkerID, job.ID, job.Kind)
 	}
+	return nil
 }
 
 // ---- heartbeats

@@ -22,6 +22,7 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.BlockingQueue;
@@ -430,7 +431,7 @@ public final class JobqWorker {
         return pair(connection, sql, values)[0];
     }
 
-    private static String seconds(Double seconds) { return seconds == null ? null : seconds + " s"; }
+    private static String seconds(Double seconds) { return seconds == null ? null : String.format(Locale.ROOT, "%.6f s", seconds); }
 
     // ---- claims
 
@@ -561,13 +562,16 @@ public final class JobqWorker {
         if (job.newProgress != null) {
             report(job, "progress", "SELECT jobq_heartbeat(?, ?, ?::jsonb) IN ('held', 'cancel')", job.newProgress);
         }
-        if (error == null) report(job, "completed", "SELECT jobq_complete(?, ?, ?::jsonb)", result);
-        else if (error instanceof Snooze snooze) report(job, "snoozed", "SELECT jobq_snooze(job_id => ?, lease => ?, delay => ?::interval)",
-            seconds(snooze.delay));
-        else if (error instanceof Fail fail) fail(job, fail.getMessage(), fail.retryIn, fail.isFinal);
-        else if ("stopping".equals(reason) && isStop(error)) report(job, "released", "SELECT jobq_release(?, ?)");
-        else if ("cancel".equals(reason) && isStop(error)) fail(job, "cancelled", null, false);
-        else fail(job, error.getClass().getSimpleName() + ": " + error.getMessage(), null, false);
+        String refused;
+        if (error == null) refused = report(job, "completed", "SELECT jobq_complete(?, ?, ?::jsonb)", result);
+        else if (error instanceof Snooze snooze) refused = report(job, "snoozed",
+            "SELECT jobq_snooze(job_id => ?, lease => ?, delay => ?::interval)", seconds(snooze.delay));
+        else if (error instanceof Fail fail) refused = fail(job, fail.getMessage(), fail.retryIn, fail.isFinal);
+        else if ("stopping".equals(reason) && isStop(error)) refused = report(job, "released", "SELECT jobq_release(?, ?)");
+        else if ("cancel".equals(reason) && isStop(error)) refused = fail(job, "cancelled", null, false);
+        else refused = fail(job, error.getClass().getSimpleName() + ": " + error.getMessage(), null, false);
+        // Where that is refused as well, it is logged.
+        if (refused != null) fail(job, refused, null, error instanceof Fail fail && fail.isFinal);
     }
 
     /** Also where what the handler called has made another exception of the interrupt. */
@@ -580,13 +584,14 @@ public final class JobqWorker {
         return false;
     }
 
-    private void fail(Job job, String message, Double retryIn, boolean isFinal) {
+    private String fail(Job job, String message, Double retryIn, boolean isFinal) {
         String text = message == null ? "" : message.replace("\0", "\\0");
         say("job " + job.id + " of kind " + job.kind + ", attempt " + job.attempt + ", has failed: " + text);
-        report(job, "failed", "SELECT jobq_fail(?, ?, ?, ?::interval, ?) IS NOT NULL", text, seconds(retryIn), !isFinal);
+        return report(job, "failed", "SELECT jobq_fail(?, ?, ?, ?::interval, ?) IS NOT NULL", text, seconds(retryIn), !isFinal);
     }
 
-    private void report(Job job, String what, String sql, Object... more) {
+    /** What the server has refused it with, or null. */
+    private String report(Job job, String what, String sql, Object... more) {
         List<Object> values = new ArrayList<>(List.of(job.id, job.lease));
         for (Object value : more) values.add(value);
         SQLException[] refused = {null};
@@ -605,12 +610,13 @@ public final class JobqWorker {
         });
         if ("refused".equals(state)) {
             say("job " + job.id + ": the report was refused: " + refused[0].getMessage());
-            if (what.equals("completed") || what.equals("snoozed")) fail(job, refused[0].getMessage(), null, false);
+            return String.valueOf(refused[0].getMessage());
         } else if (state != null && !state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: where nothing is kept
             say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
         } else if (state != null && what.equals("released")) {
             say("job " + job.id + " of kind " + job.kind + ": released");
         }
+        return null;
     }
 
     // ---- heartbeats

@@ -369,7 +369,8 @@ sub report
     if (my $error = $@)
     {
         $self->say_it("job $job->{id}: the report was refused: $error");
-        $job->{outcome} = $outcome->{refused} ? { what => 'nothing' } : { what => 'fail', text => $error, refused => 1 };
+        $job->{outcome} = $outcome->{refused} ? { what => 'nothing' }
+            : { what => 'fail', text => $error, final => $outcome->{final}, refused => 1 };
         return;
     }
     return if !defined $state;

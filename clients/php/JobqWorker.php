@@ -665,7 +665,8 @@ final class JobqWorker
             });
         } catch (PDOException $error) {
             $this->say("job {$job->id}: the report was refused: " . $error->getMessage());
-            $job->outcome = isset($outcome['refused']) ? ['what' => 'nothing'] : ['what' => 'fail', 'text' => $error->getMessage(), 'refused' => true];
+            $job->outcome = isset($outcome['refused']) ? ['what' => 'nothing'] : ['what' => 'fail', 'text' => $error->getMessage(),
+                'final' => $outcome['final'] ?? false, 'refused' => true];
             return;
         }
         if ($state !== null) {

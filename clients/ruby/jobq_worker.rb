@@ -274,6 +274,7 @@ module Jobq
 
     def say(text)
       @log.puts "#{@worker_id}: #{text}"
+      nil
     end
 
     # The first connections must work.
@@ -490,6 +491,12 @@ module Jobq
       if job.new_progress
         report(job, 'progress', "SELECT jobq_heartbeat($1, $2, $3::jsonb) IN ('held', 'cancel')", [job.new_progress])
       end
+      refused = report_end(job, result, error)
+      # Where that is refused as well, it is logged.
+      fail_job(job, refused, nil, error.is_a?(Fail) && error.final) if refused
+    end
+
+    def report_end(job, result, error)
       case error
       when nil then report(job, 'completed', 'SELECT jobq_complete($1, $2, $3::jsonb)', [result])
       when Snooze then report(job, 'snoozed', 'SELECT jobq_snooze($1, $3::interval, $2)', ["#{error.delay} s"])
@@ -507,6 +514,7 @@ module Jobq
              [message, retry_in && "#{retry_in} s", !final])
     end
 
+    # What the server has refused it with, or nil.
     def report(job, what, statement, values)
       tries = 0
       state = attempt do |conn|
@@ -522,7 +530,7 @@ module Jobq
       say "job #{job.id} of kind #{job.kind}: #{arrived ? what : 'the lease is lost'}" if !arrived || what == 'released'
     rescue PG::Error => e
       say "job #{job.id}: the report was refused: #{e.message.strip}"
-      fail_job(job, e.message) if %w[completed snoozed].include?(what)
+      e.message
     end
 
     # ---- heartbeats

@@ -163,13 +163,18 @@ def set_up(users, password):
             CREATE TABLE scenario.events (job_id bigint, attempt int, event text, at timestamptz DEFAULT clock_timestamp());
             CREATE TABLE scenario.effects (job_id bigint, attempt int, name text);
             CREATE SEQUENCE scenario.collisions;
-            -- A job {"collides": STATUS, "gate": GATE} does not get that status before the gate is open.
+            -- A job {"collides": STATUS, "gate": GATE} does not get that status before the gate is open; a job {"refuses": STATUS}
+            -- never; a job {"refuses": "message", "message": TEXT} no error with that text.
             CREATE FUNCTION scenario.collides() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
             BEGIN
                 IF NEW.status::text = NEW.payload ->> 'collides'
                         AND NOT EXISTS (SELECT FROM scenario.gates WHERE name = NEW.payload ->> 'gate') THEN
                     PERFORM nextval('scenario.collisions');
                     RAISE serialization_failure;
+                END IF;
+                IF NEW.payload ->> 'refuses' IN (NEW.status::text,
+                        CASE WHEN position(NEW.payload ->> 'message' IN NEW.error) > 0 THEN 'message' END) THEN
+                    RAISE 'refused on purpose';
                 END IF;
                 RETURN NEW;
             END $$;

@@ -13,7 +13,7 @@
   expire: JOB                 the lease ends, as after silence
   steal: JOB                  the lease ends, and a thief has the job, under the lease :JOB_lease
   keep_running: SQL           until that is true the program is started again whenever it was killed, and its leases end
-  collide: true | false       jobs that say so collide (places.py), counted from 1 in scenario.collisions
+  collide: true | false       jobs that say so collide (places.py), counted from 1 in scenario.collisions, or are refused
   restart: pooler | server
   stop: server, begin: server   it is away in between
   outage: SECONDS             the server is away so long

@@ -65,7 +65,10 @@ surely() {
     while :; do
         status=0
         try_sql "$@" <<<"$input" || status=$?
-        [ $status = 2 ] || return $status
+        if [ $status != 2 ]; then
+            [ $status = 0 ] || [ -z "${JOB_DIR-}" ] || sed '/^LOCATION: /d' <<<"$error" >"$JOB_DIR/refused"
+            return $status
+        fi
         [ -z "${JOB_DIR-}" ] || touch "$JOB_DIR/again"
         rest_longer
     done
@@ -190,7 +193,7 @@ run() {  # interval of the lease
 }
 
 report() {  # status of the handler
-    local outcome stopped='' answer what
+    local outcome stopped='' answer what refused='' retry=true
     [ ! -e "$JOB_DIR/stopped" ] || stopped=$(cat "$JOB_DIR/stopped")
     if [ "$stopped" = lost ]; then return; fi
     # Also what the heartbeats were about to send.
@@ -204,21 +207,25 @@ SELECT jobq_heartbeat(:job, :lease, :'progress')"
         what=completed answer=t
     elif [[ $outcome == "snooze "* ]]; then
         what=snoozed
-        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" delay="${outcome#snooze } s" <<<"SELECT jobq_snooze(:job, :'delay', :lease)")
+        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" delay="${outcome#snooze } s" <<<"SELECT jobq_snooze(:job, :'delay', :lease)") ||
+            refused=1
     elif [ "$1" = 0 ]; then
         what=completed
-        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" 2>"$JOB_DIR/refused" <<<"\\set result \`cat '$JOB_DIR/output'\`
-SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || {
-            cat "$JOB_DIR/refused" >&2
-            cp "$JOB_DIR/refused" "$JOB_DIR/errors"
-            what=refused answer=$(fail true)
-        }
+        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"\\set result \`cat '$JOB_DIR/output'\`
+SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
     elif [ "$stopped" = stopping ]; then
         what=released
-        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)")
+        answer=$(surely job="$JOB_ID" lease="$JOB_LEASE" <<<"SELECT jobq_release(:job, :lease)") || refused=1
     else
         [ "$stopped" != cancel ] || echo cancelled >"$JOB_DIR/errors"
-        what=failed answer=$(fail "$([ "$outcome" = reject ] && echo false || echo true)")
+        [ "$outcome" != reject ] || retry=false
+        what=failed
+        answer=$(fail "$retry") || refused=1
+    fi
+    if [ -n "$refused" ]; then
+        cp "$JOB_DIR/refused" "$JOB_DIR/errors"
+        what=refused
+        answer=$(fail "$retry") || answer=refused
     fi
     if [ -z "$answer" ] || [ "$answer" = f ]; then
         # Perhaps an earlier try has arrived, whose answer was lost.
