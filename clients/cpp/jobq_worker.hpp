@@ -381,7 +381,8 @@ private:
     std::unique_ptr<pqxx::connection> claims_, beats_;
     std::mutex beats_mutex_;
     double wait_timeout_ = 0;
-    std::atomic<bool> stopping_{false}, claiming_{true}, failed_{false}, last_tries_{false};
+    std::atomic<bool> stopping_{false}, claiming_{true}, failed_{false}, unreported_{false};
+    std::atomic<Clock::time_point> give_up_at_{Clock::time_point::max()};
     std::mutex log_mutex_;
     std::mutex asides_mutex_;
     std::condition_variable asides_changed_;
@@ -426,7 +427,7 @@ private:
         return running_.size();
     }
 
-    // A second for handlers that look, then the others' jobs are released.
+    // A second for handlers that look, then the others' jobs are released. Of those that have ended the reports are waited for.
     bool give_back()
     {
         for (const auto &job : held())
@@ -434,25 +435,36 @@ private:
         const auto begun = Clock::now();
         while (in_hand() > 0 && seconds_since(begun) < 1)
             rest(0.02);
-        const auto left = held();
-        last_tries_ = true;
+        std::vector<std::shared_ptr<Job>> left;
+        for (const auto &job : held())
+            if (!job->reporting.exchange(true))
+                left.push_back(job);
+        give_up_at_ = Clock::now() + std::chrono::seconds(5);
         auto state = std::make_shared<std::atomic<int>>(-1);
         aside([this, left, state] {
             bool clean = true;
             for (const auto &job : left) {
-                job->reporting = true;
                 const Text answer =
                     attempt([&job](pqxx::nontransaction &own) { return one(own, RELEASE, job->id, job->lease); });
                 if (answer == Text("t"))
                     say_of(*job, "released, its handler has not stopped");
                 clean &= answer.has_value();
+                ended(*job);
             }
             *state = clean;
         });
         const auto asked = Clock::now();
-        while (*state < 0 && seconds_since(asked) < 6)
+        while ((*state < 0 || in_hand() > 0) && seconds_since(asked) < 6)
             rest(0.02);
-        return *state == 1;
+        for (const auto &job : held())
+            could_not_report(*job);
+        return *state == 1 && !unreported_;
+    }
+
+    void could_not_report(const Job &job)
+    {
+        unreported_ = true;
+        say_of(job, "could not be reported");
     }
 
     // What must not wait for the server where it is wanted: a pooler whose server is away lets us wait. A thread that is there from
@@ -523,7 +535,7 @@ private:
             try {
                 return on_beats(function);
             } catch (const Broken &) {
-                if (last_tries_ && pause > 2)
+                if (Clock::now() > give_up_at_.load())
                     return {};
                 rest(about(pause));
             } catch (const std::exception &error) {
@@ -619,8 +631,8 @@ private:
                 stop_claims();
             }
         }
+        job->reporting = true;
         aside([this, job] {
-            job->reporting = true;
             report(*job, RELEASE);
             ended(*job);
         });
@@ -697,8 +709,10 @@ private:
                 return one(own, "SELECT jobq_heartbeat($1, $2)", job.id, job.lease);
             },
             &refused);
+        if (!state && refused.empty())
+            could_not_report(job);
         // gone: where nothing is kept
-        if (state && *state != "finished" && !(*state == "gone" && tries > 1))
+        else if (state && *state != "finished" && !(*state == "gone" && tries > 1))
             say_lost(job);
         else if (state && statement == RELEASE)
             say_of(job, "released");

@@ -208,7 +208,7 @@ type Worker struct {
 	mutex                               sync.Mutex
 	running                             map[int64]*Job // by lease
 	slotFree                            chan struct{}
-	stopping                            bool
+	stopping, unreported                bool
 	giveUpAt                            time.Time // for the last reports
 	stopped                             context.Context
 	claims, beats                       *pgx.Conn
@@ -336,7 +336,8 @@ func (w *Worker) held() []*Job {
 	return jobs
 }
 
-// giveBack: the grace is over. A second for those that look, then the others' jobs are released.
+// giveBack: the grace is over. A second for those that look, then the others' jobs are released. Of those that have ended the reports
+// are waited for.
 func (w *Worker) giveBack() (failure error) {
 	w.mutex.Lock()
 	w.giveUpAt = time.Now().Add(5 * time.Second)
@@ -349,8 +350,12 @@ func (w *Worker) giveBack() (failure error) {
 	}
 	for _, job := range w.held() {
 		job.mutex.Lock()
+		ended := job.reporting
 		job.reporting = true
 		job.mutex.Unlock()
+		if ended {
+			continue
+		}
 		released := false
 		if err := w.withBeats(func(ctx context.Context, conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, "SELECT jobq_release($1, $2)", job.ID, job.Lease).Scan(&released)
@@ -359,8 +364,27 @@ func (w *Worker) giveBack() (failure error) {
 		} else if released {
 			log.Printf("%s: job %d of kind %q: released, its handler has not stopped", w.WorkerID, job.ID, job.Kind)
 		}
+		w.end(job)
+	}
+	for w.inHand() > 0 && time.Now().Before(w.giveUpAt) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	for _, job := range w.held() {
+		w.couldNotReport(job)
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if failure == nil && w.unreported {
+		failure = errors.New("not all jobs could be reported")
 	}
 	return failure
+}
+
+func (w *Worker) couldNotReport(job *Job) {
+	log.Printf("%s: job %d of kind %q could not be reported", w.WorkerID, job.ID, job.Kind)
+	w.mutex.Lock()
+	w.unreported = true
+	w.mutex.Unlock()
 }
 
 // ---- connections
@@ -562,8 +586,9 @@ func (w *Worker) begin(job *Job) {
 	ctx, cancel := context.WithCancel(context.Background())
 	job.cancel = cancel
 	w.mutex.Lock()
-	w.running[job.Lease] = job
 	stopping := w.stopping
+	job.reporting = stopping
+	w.running[job.Lease] = job
 	w.mutex.Unlock()
 	go func() {
 		defer w.end(job)
@@ -670,6 +695,8 @@ func (w *Worker) report(job *Job, what, statement string, values ...interface{})
 		return conn.QueryRow(ctx, "SELECT jobq_heartbeat($1, $2)", job.ID, job.Lease).Scan(&state)
 	})
 	switch {
+	case errors.Is(err, errBroken):
+		w.couldNotReport(job)
 	case err != nil:
 		log.Printf("%s: job %d: the report was refused: %s: %v", w.WorkerID, job.ID, what, err)
 		return err

@@ -141,6 +141,15 @@ public final class JobqWorker {
             }
         }
 
+        /** False: it is begun already. */
+        private boolean beginReport() {
+            synchronized (lock) {
+                boolean first = !reporting;
+                reporting = true;
+                return first;
+            }
+        }
+
         /** A connection of the job's own, closed when its handler has ended. */
         public Connection connection() throws SQLException {
             if (connection == null || connection.isClosed()) connection = connect();
@@ -215,7 +224,7 @@ public final class JobqWorker {
     private final ExecutorService threads = Executors.newCachedThreadPool(JobqWorker::daemon);
     private final Object beatsLock = new Object();
     private Connection claims, beats;
-    private volatile boolean stopping, atOnce;
+    private volatile boolean stopping, atOnce, unreported;
     private volatile long giveUpAt = Long.MAX_VALUE;
     private volatile Throwable failure;
     private final BlockingQueue<Runnable> asides = new LinkedBlockingQueue<>();
@@ -277,7 +286,7 @@ public final class JobqWorker {
         synchronized (running) { return new ArrayList<>(running.values()); }
     }
 
-    /** A second for handlers that look, then the others' jobs are released. */
+    /** A second for handlers that look, then the others' jobs are released. Of those that have ended the reports are waited for. */
     private boolean giveBack() throws InterruptedException {
         for (Job job : held()) job.stop("stopping");
         long deadline = System.nanoTime() + 1_000_000_000L;
@@ -285,23 +294,34 @@ public final class JobqWorker {
             while (!running.isEmpty() && System.nanoTime() < deadline) running.wait(20);
         }
         List<Job> left = held();
+        left.removeIf(job -> !job.beginReport());
         giveUpAt = System.nanoTime() + 5_000_000_000L;
         CompletableFuture<Boolean> clean = new CompletableFuture<>();
         asides.add(() -> {
             boolean all = true;
             for (Job job : left) {
-                job.reporting = true;
                 String answer = attempt(conn -> one(conn, "SELECT jobq_release(?, ?)", job.id, job.lease));
                 if ("t".equals(answer)) say("job " + job.id + " of kind " + job.kind + ": released, its handler has not stopped");
                 all &= answer != null;
+                ended(job);
             }
             clean.complete(all);
         });
         try {
-            return clean.get(6, TimeUnit.SECONDS);
+            boolean all = clean.get(6, TimeUnit.SECONDS);
+            synchronized (running) {
+                while (!running.isEmpty() && System.nanoTime() < giveUpAt) running.wait(20);
+            }
+            held().forEach(this::couldNotReport);
+            return all && !unreported;
         } catch (ExecutionException | TimeoutException late) {
             return false;
         }
+    }
+
+    private void couldNotReport(Job job) {
+        unreported = true;
+        say("job " + job.id + " of kind " + job.kind + " could not be reported");
     }
 
     /**
@@ -514,20 +534,22 @@ public final class JobqWorker {
                 }
             }
         }
-        asides.add(() -> ending(job, () -> {
-            job.reporting = true;
-            report(job, "released", "SELECT jobq_release(?, ?)");
-        }));
+        job.reporting = true;
+        asides.add(() -> ending(job, () -> report(job, "released", "SELECT jobq_release(?, ?)")));
     }
 
     private void ending(Job job, Runnable work) {
         try {
             work.run();
         } finally {
-            synchronized (running) {
-                running.remove(job.lease);
-                running.notifyAll();
-            }
+            ended(job);
+        }
+    }
+
+    private void ended(Job job) {
+        synchronized (running) {
+            running.remove(job.lease);
+            running.notifyAll();
         }
     }
 
@@ -552,8 +574,7 @@ public final class JobqWorker {
 
     /** From what the handler returned or threw to the report. */
     private void conclude(Job job, String result, Throwable error) {
-        if (job.reporting || job.done || error instanceof Waiting) return;
-        job.reporting = true;
+        if (!job.beginReport() || job.done || error instanceof Waiting) return;
         String reason = job.reason;
         if ("lost".equals(reason)) {
             say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
@@ -608,12 +629,14 @@ public final class JobqWorker {
             // Perhaps an earlier try has arrived, whose answer was lost.
             return one(conn, "SELECT jobq_heartbeat(?, ?)", job.id, job.lease);
         });
-        if ("refused".equals(state)) {
+        if (state == null) {
+            couldNotReport(job);
+        } else if (state.equals("refused")) {
             say("job " + job.id + ": the report was refused: " + refused[0].getMessage());
             return String.valueOf(refused[0].getMessage());
-        } else if (state != null && !state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: where nothing is kept
+        } else if (!state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: where nothing is kept
             say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
-        } else if (state != null && what.equals("released")) {
+        } else if (what.equals("released")) {
             say("job " + job.id + " of kind " + job.kind + ": released");
         }
         return null;

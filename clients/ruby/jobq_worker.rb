@@ -120,6 +120,11 @@ module Jobq
       end
     end
 
+    # False: it is begun already.
+    def begin_report
+      @mutex.synchronize { !@reporting && (@reporting = true) }
+    end
+
     # A connection of the job's own, closed when its handler has ended.
     def connection
       @connection = nil if @connection&.finished?
@@ -301,22 +306,27 @@ module Jobq
       end
     end
 
-    # A second for handlers that look, then the others' jobs are released.
+    # A second for handlers that look, then the others' jobs are released. Of those that have ended the reports are waited for.
     def give_back
       jobs = held
       jobs.each { |job| job.stop('stopping') }
       deadline = Worker.now + 1
       sleep 0.02 while held.any? && Worker.now < deadline
-      left = held
-      left.each { |job| job.reporting = true }
+      left = held.select(&:begin_report)
       @give_up_at = Worker.now + 5
       clean = nil
       @asides << lambda do
-        clean = left.count { |job| !release(job) }.zero?
+        clean = left.count { |job| !ending(job) { release(job) } }.zero?
       end
       deadline = Worker.now + 6
-      sleep 0.02 while clean.nil? && Worker.now < deadline
-      clean
+      sleep 0.02 while (clean.nil? || held.any?) && Worker.now < deadline
+      held.each { |job| could_not_report(job) }
+      clean && !@unreported
+    end
+
+    def could_not_report(job)
+      @unreported = true
+      say "job #{job.id} of kind #{job.kind} could not be reported"
     end
 
     # Whether the server has answered.
@@ -453,12 +463,8 @@ module Jobq
     end
 
     def give_back_unbegun(job)
-      @asides << lambda do
-        ending(job) do
-          job.reporting = true
-          report(job, 'released', 'SELECT jobq_release($1, $2)', [])
-        end
-      end
+      job.reporting = true
+      @asides << -> { ending(job) { report(job, 'released', 'SELECT jobq_release($1, $2)', []) } }
     end
 
     def ending(job)
@@ -483,9 +489,7 @@ module Jobq
 
     # From what the handler returned or raised to the report.
     def conclude(job, result, error)
-      return if job.reporting || job.done || error.is_a?(Waiting)
-
-      job.reporting = true
+      return if !job.begin_report || job.done || error.is_a?(Waiting)
       return say("job #{job.id} of kind #{job.kind}: the lease is lost") if job.cancelled == 'lost'
 
       if job.new_progress
@@ -523,7 +527,7 @@ module Jobq
         # Perhaps an earlier try has arrived, whose answer was lost.
         taken ? 'finished' : conn.exec_params('SELECT jobq_heartbeat($1, $2)', [job.id, job.lease]).getvalue(0, 0)
       end
-      return if state.nil?
+      return could_not_report(job) if state.nil?
 
       # gone: where nothing is kept
       arrived = state == 'finished' || (state == 'gone' && tries > 1)
