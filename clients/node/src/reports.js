@@ -134,7 +134,7 @@ export class Reports {
             if (isAgain(error)) throw error;
             this.log.error(`${nameOf(attempt.row)}: the report was refused: ${error.message}`);
             if (attempt.outcome.refused) return;
-            attempt.outcome = failed(error, { refused: true });
+            attempt.outcome = failed(error, { refused: true, retry: attempt.outcome.retry });
             await this.#alone(attempt);
         }
     }

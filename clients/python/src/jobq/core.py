@@ -301,7 +301,7 @@ class Core:
                 self._collided([(job, outcome)], error)
                 return
             log.error("%s: the report of job %d was refused: %s", self.options.worker_id, job.id, error)
-            failed = Outcome(FAIL, statements.as_text(f"{type(error).__name__}: {error}"))
+            failed = Outcome(FAIL, statements.as_text(f"{type(error).__name__}: {error}"), retry=outcome.retry)
             try:
                 taken = self._report(job, failed)
             except psycopg.Error as again:
