@@ -16,6 +16,7 @@
 #include "job/transaction_log.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
+#include "lanes/other_queue.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
 #include "leases/suspects.h"

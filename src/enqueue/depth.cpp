@@ -11,6 +11,7 @@
 #include "job/owner.h"
 #include "job/transaction_log.h"
 #include "lanes/lanes.h"
+#include "lanes/other_queue.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
 #include "queues/directory.h"

@@ -548,30 +548,6 @@ bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &fi
     return found != nullptr && matches(filter, *found);
 }
 
-bool is_of_other_queue(const JobsTable &jobs, std::string_view queue) {
-    const std::string_view own = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
-    if (own == queue) return false;
-    MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "jobq lane", ALLOCSET_SMALL_SIZES);
-    MemoryContext outer = MemoryContextSwitchTo(scratch);
-    bool none;
-    const Datum value = job_value(jobs, kJobRequires, &none);
-    ArrayType *required = none ? nullptr : DatumGetArrayTypeP(value);
-    // What no lane is made of: no error is due here.
-    const bool is_odd = required != nullptr && (ARR_NDIM(required) > 1 || array_contains_nulls(required));
-    bool same = false;
-    if (!is_odd) {
-        Names names = {nullptr, 0};
-        if (required != nullptr) names = names_of(required, "requires", SIZE_MAX, PG_INT32_MAX);
-        names.count = core::canonical_set(names.items, names.count);
-        same = core::lane_hash(own, view(DatumGetTextPP(job_value(jobs, kJobKind))),
-                               DatumGetInt32(job_value(jobs, kJobVersion)), names.items,
-                               names.count) == DatumGetInt64(job_value(jobs, kJobLane));
-    }
-    MemoryContextSwitchTo(outer);
-    MemoryContextDelete(scratch);
-    return same;
-}
-
 LaneIds all_lanes(std::string_view queue) {
     Known *known = known_of(queue);
     put_ids_in_order(known);

@@ -40,10 +40,6 @@ void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, b
 // those that have entries in the claim index are looked for.
 constexpr int kFewLanes = 64;
 
-// Whether the job in the row, which was found in a lane of this queue, is one of another queue: lanes are hashes, and
-// whoever knows how makes two of one number. What was left in its old lane while triggers were off is no such job.
-bool is_of_other_queue(const JobsTable &jobs, std::string_view queue);
-
 // The lanes of a queue, in the order of their ids.
 struct LaneIds {
     int64 *items;

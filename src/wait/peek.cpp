@@ -6,6 +6,7 @@
 #include "compat/args.h"
 #include "lanes/claim_key_policy.h"
 #include "lanes/lanes.h"
+#include "lanes/other_queue.h"
 #include "lanes/ready_walk.h"
 #include "leases/suspects.h"
 #include "limits/limiter.h"

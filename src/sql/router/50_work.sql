@@ -67,8 +67,8 @@ BEGIN
                     EXIT WHEN _found > 0;
                     PERFORM jobq_router.try_again(_try, false, _fault);
                 ELSE
-                    -- The caller's mistake is the same everywhere, and who cancels waits for no other.
-                    IF _fault.state LIKE '22%' OR _fault.state = '57014' AND _fault.message !~ '^[\w.]+\(\d+\): \[.*?\] REMOTE ' THEN
+                    -- The caller's mistake is the same everywhere, and who cancels waits for no other: nothing of PL/Proxy's stands in front of that.
+                    IF _fault.state LIKE '22%' OR _fault.state = '57014' AND jobq_router.said(_fault.message) = _fault.message THEN
                         _errors := _fault || _errors;
                         _left := 0;
                     ELSIF _at.home OR _found > 0 THEN
@@ -152,15 +152,16 @@ END
 DECLARE
     _shards  integer[] := ARRAY(SELECT DISTINCT jobq_router.any_shard(id) FROM unnest($1) id WHERE id IS NOT NULL);
     _shard   integer;
+    -- A shard refuses such arguments before it completes anything.
+    _is_wrong boolean := $4 IS NULL OR $6 IS NULL OR $6 < 0;
     _lost    bigint[];
     _found   integer := 0;
     _fault   jobq_router.fault;
 BEGIN
-    -- A shard refuses such arguments before it completes anything.
-    IF $4 IS NULL OR $6 IS NULL OR $6 < 0 THEN
+    IF _is_wrong THEN
         _shards := _shards[1:1];
     END IF;
-    IF $4 IS NULL OR $6 IS NULL OR $6 < 0 OR cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
+    IF _is_wrong OR cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
         -- Without jobs any other will do where one cannot be reached.
         FOR _try IN 1..10 LOOP
             _shard := coalesce(_shards[1], jobq_router.any_shard());
