@@ -1,6 +1,7 @@
 // Administrators' functions: queues and their settings.
 #include "compat/pg.h"
 
+#include "base/stable_hash.h"
 #include "compat/args.h"
 #include "compat/own_locks.h"
 #include "compat/result_set.h"
@@ -19,6 +20,8 @@
 #include "queues/queue_settings.h"
 #include "schedules/schedule_settings.h"
 #include "table/attached.h"
+
+#include <algorithm>
 
 namespace jobq {
 
@@ -43,12 +46,22 @@ bool concerns_dead_letters(const GivenSettings &settings) {
     return settings.has(SettingNumber::keep_failed) || settings.has(SettingNumber::dead_letter_queue);
 }
 
-// Two who change what queues keep and where their dead letters go would not see each other's change: they come one
-// after the other, until the transaction ends. Before the settings are written.
-void lock_dead_letters(const GivenSettings &settings) {
-    if (!concerns_dead_letters(settings)) return;
-    const LOCKTAG tag = own_lock(OwnLock::DeadLetters, 0);
-    LockAcquire(&tag, ExclusiveLock, false, false);
+// Who makes a queue a dead letter queue, and who lets it keep no failed jobs, would not see each other's change: they
+// come one after the other, until the transaction ends. Before the settings are written. What is locked is that queue,
+// which is both callers' to use, so nobody waits for operators of other queues.
+void lock_dead_letters(std::string_view queue, const GivenSettings &settings) {
+    int64 numbers[2];
+    int count = 0;
+    if (settings.has(SettingNumber::keep_failed)) numbers[count++] = core::stable_hash(queue);
+    const std::string_view letters = settings.has(SettingNumber::dead_letter_queue)
+                                         ? view(DatumGetTextPP(settings.get(SettingNumber::dead_letter_queue)))
+                                         : std::string_view();
+    if (!letters.empty()) numbers[count++] = core::stable_hash(letters);
+    std::sort(numbers, numbers + count);
+    for (int i = 0; i < count; i++) {
+        const LOCKTAG tag = own_lock(OwnLock::DeadLetters, numbers[i]);
+        LockAcquire(&tag, ExclusiveLock, false, false);
+    }
 }
 
 // Inside with_spi(), when the settings have been written.
@@ -107,7 +120,7 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
     text *queue = queue_argument(fcinfo);
     const GivenSettings found = settings_arguments(fcinfo);
     if (!with_owner_spi([&] {
-            lock_dead_letters(found);
+            lock_dead_letters(view(queue), found);
             const bool created = create_queue(queue, found);
             if (created) refuse_unkept_dead_letters(queue, found);
             return created;
@@ -127,7 +140,7 @@ PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
     with_owner_spi([&] {
         require_known_queue(view(queue));
         warn_of_mistyped_queue(view(queue), scope);
-        lock_dead_letters(found);
+        lock_dead_letters(view(queue), found);
         alter_queue(queue, found);
         refuse_unkept_dead_letters(queue, found);
     });
