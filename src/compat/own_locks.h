@@ -10,7 +10,7 @@ extern "C" {
 
 namespace jobq {
 
-enum class OwnLock : uint16 { Restore = 3, Slot = 0x6a71, Trial = 0x6a72, DeadLetters = 0x6a73 };
+enum class OwnLock : uint16 { Restore = 3, Slot = 0x6a71, Trial = 0x6a72, DeadLetters = 0x6a73, ScheduleSets = 0x6a74 };
 
 // In this session's database.
 inline LOCKTAG own_lock(OwnLock which, int64 number) {

@@ -153,7 +153,7 @@ PGDLLEXPORT Datum jobq_schedules(PG_FUNCTION_ARGS) {
     Element *elements = read_elements(specs, source, scope, now, &number);
     number = 0;
     with_owner_spi([&] {
-        wait_for_other_sets();
+        wait_for_other_sets(scope);
         const Datum names = put_elements(elements, count, scope, now, &number);
         for (int i = 0; i < count; i++) {
             const Scheduled &scheduled = elements[i].scheduled;

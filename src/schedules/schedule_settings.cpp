@@ -1,6 +1,8 @@
 // See schedule_settings.h.
 #include "compat/pg.h"
 
+#include "base/stable_hash.h"
+#include "compat/own_locks.h"
 #include "job/transaction_log.h"
 #include "queues/schedules_table.h"
 #include "schedules/overlap.h"
@@ -58,7 +60,6 @@ Statement resume = {
     {TEXTOID, TIMESTAMPTZOID},
     Planning::Free};
 
-Statement lock_sets = {"LOCK TABLE jobq.schedule_settings IN SHARE UPDATE EXCLUSIVE MODE", {}, Planning::Free};
 // Locked in the order in which who sets many locks them.
 Statement remove_others = {
     R"(WITH others AS MATERIALIZED (
@@ -199,7 +200,12 @@ int64 remove_schedules_of(const text *queue) {
     return affected();
 }
 
-void wait_for_other_sets() { run(lock_sets, Params()); }
+void wait_for_other_sets(const QueueScope *scope) {
+    core::StableHash queues;
+    for (int i = 0; scope != nullptr && i < scope->count; i++) queues.add_part(scope->queues[i]);
+    const LOCKTAG tag = own_lock(OwnLock::ScheduleSets, queues.value());
+    LockAcquire(&tag, ExclusiveLock, false, false);
+}
 
 Rows remove_others_of(const text *source, Datum names, const QueueScope *scope) {
     return run(remove_others,

@@ -30,8 +30,9 @@ void resume_schedule(const Schedule &schedule, TimestampTz now);
 bool lock_schedules_of(const text *queue);
 int64 remove_schedules_of(const text *queue);
 
-// Two that set many do it one after the other. Returns when it is this transaction's turn.
-void wait_for_other_sets();
+// Two that set many do it one after the other, until the transaction ends. Returns when it is this one's turn. Who has
+// certain queues waits for who has the same only, and keeps nobody else waiting.
+void wait_for_other_sets(const QueueScope *scope);
 // The names of those in scope that a source has besides some, in their order; removed.
 Rows remove_others_of(const text *source, Datum names, const QueueScope *scope);
 
