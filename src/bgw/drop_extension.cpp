@@ -8,8 +8,11 @@
 #include "shmem/memory.h"
 
 extern "C" {
+#include "catalog/pg_extension_d.h"
+#include "commands/extension.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
 }
 
 namespace jobq {
@@ -20,6 +23,19 @@ ProcessUtility_hook_type previous_hook = nullptr;
 
 bool drops_extension(Node *statement) {
     return IsA(statement, DropStmt) && reinterpret_cast<DropStmt *>(statement)->removeType == OBJECT_EXTENSION;
+}
+
+// Whether the server will do it: nobody else shall stop a count.
+bool may_drop_jobq(Node *statement) {
+    const List *names = reinterpret_cast<DropStmt *>(statement)->objects;
+    ListCell *cell;
+    foreach (cell, names) {
+        const char *name = strVal(lfirst(cell));
+        const Oid extension = get_extension_oid(name, true);
+        if (strcmp(name, "jobq") == 0 && OidIsValid(extension) && pg_extension_ownercheck(extension, GetUserId()))
+            return true;
+    }
+    return false;
 }
 
 // It holds a lock that DROP EXTENSION waits for, maybe for seconds.
@@ -42,7 +58,7 @@ void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, Pr
     // Asked first: afterwards the statement's memory may be gone.
     const bool drops = drops_extension(planned->utilityStmt);
     const bool may_drop = drops || IsA(planned->utilityStmt, DropOwnedStmt);
-    if (drops) stop_recount_here();
+    if (drops && may_drop_jobq(planned->utilityStmt)) stop_recount_here();
     const auto next = previous_hook != nullptr ? previous_hook : standard_ProcessUtility;
     next(planned, query, read_only_tree, context, params, environment, dest, completion);
     if (may_drop) look_at_commit();

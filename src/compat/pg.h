@@ -211,6 +211,7 @@ inline TM_Result delete_tuple(Relation table, ItemPointer tid, Snapshot snapshot
 #if PG_VERSION_NUM >= 160000
 // One function for all kinds of objects since PostgreSQL 16.
 #define pg_database_ownercheck(database, role) object_ownercheck(DatabaseRelationId, database, role)
+#define pg_extension_ownercheck(extension, role) object_ownercheck(ExtensionRelationId, extension, role)
 #define pg_database_aclcheck(database, role, mode) object_aclcheck(DatabaseRelationId, database, role, mode)
 #define pg_namespace_aclcheck(schema, role, mode) object_aclcheck(NamespaceRelationId, schema, role, mode)
 #define pg_proc_aclcheck(function, role, mode) object_aclcheck(ProcedureRelationId, function, role, mode)

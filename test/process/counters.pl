@@ -200,6 +200,29 @@ cmp_ok(count_in_log($node, qr/starting background worker process "jobq recount f
 value($node, 'large', q{SELECT jobq_enqueue('bulk', run_at => clock_timestamp() + n * interval '50 ms') FROM generate_series(1, 100) n});
 becomes_true($node, 'large', q{SELECT pending = 101 FROM jobq.queue_stats WHERE queue = 'bulk'}, 'the worker does its duties beside it');
 right('a large table, later', 'large');
+# Who may not drop the extension stops no count. It is stopped meanwhile, so that what it was told shows afterwards.
+value($node, 'large', q{
+    CREATE ROLE stranger LOGIN;
+    CREATE PROCEDURE catch_recount(INOUT pid int = NULL) LANGUAGE plpgsql AS $$
+    BEGIN
+        LOOP
+            PERFORM pg_stat_clear_snapshot();
+            SELECT a.pid INTO pid FROM pg_stat_activity a WHERE a.backend_type = 'jobq recount' AND a.datname = 'large';
+            EXIT WHEN pid IS NOT NULL;
+            PERFORM pg_sleep(0.001);
+        END LOOP;
+    END $$});
+my $counting;
+do
+{
+    $counting = value($node, 'large', 'CALL catch_recount()');
+    kill 'STOP', $counting;
+} until value($node, 'large', "SELECT count(*) FROM pg_stat_activity WHERE pid = $counting");
+value($node, 'large', 'SET SESSION AUTHORIZATION stranger; DROP EXTENSION IF EXISTS jobq_of_nobody');
+isnt(sqlstate($node, 'large', 'SET SESSION AUTHORIZATION stranger; SET lock_timeout = 100; DROP EXTENSION jobq'), '00000', 'a stranger cannot drop the extension');
+kill 'CONT', $counting;
+becomes_true($node, 'large', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $counting", 'a recount ends');
+is(count_in_log($node, qr/terminating background worker "jobq recount"/, 0), 0, 'by itself, whatever a stranger has tried');
 my $begin = time;
 value($node, 'large', 'DROP EXTENSION jobq');
 in_time(time - $begin, 2, 'DROP EXTENSION does not wait for a recount');
