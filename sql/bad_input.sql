@@ -292,3 +292,32 @@ SELECT jobq_claim('bad', heartbeat_timeout => '1000000 years');
 SELECT jobq_enqueue('bad', heartbeat_timeout => '366 days');
 SELECT jobq_create_queue('bad', heartbeat_timeout => '100000000 years');
 SELECT count(*) FROM jobq.queue_settings WHERE queue = 'bad';
+
+-- Called by a function that claims to be PARALLEL SAFE, in a parallel worker or, where none is left, beside them.
+CREATE FUNCTION bad_writer(n integer) RETURNS bigint LANGUAGE sql PARALLEL SAFE AS $$ SELECT jobq_enqueue('bad parallel') $$;
+CREATE FUNCTION bad_reader(n integer) RETURNS text LANGUAGE plpgsql PARALLEL SAFE AS $$ BEGIN RETURN (SELECT status FROM jobq_get(n)); END $$;
+CREATE TABLE bad_parallel AS SELECT n FROM generate_series(1, 1000) n;
+ALTER TABLE bad_parallel SET (parallel_workers = 2);
+DO $$
+DECLARE
+    reader text;
+BEGIN
+    SET LOCAL parallel_setup_cost = 0;
+    SET LOCAL parallel_tuple_cost = 0;
+    SET LOCAL min_parallel_table_scan_size = 0;
+    SET LOCAL parallel_leader_participation = off;
+    BEGIN
+        PERFORM bad_writer(n) FROM bad_parallel;
+    EXCEPTION WHEN invalid_transaction_state THEN
+        GET STACKED DIAGNOSTICS reader = PG_EXCEPTION_HINT;
+        RAISE NOTICE '% %. %', SQLSTATE, SQLERRM, reader;
+    END;
+    BEGIN
+        PERFORM bad_reader(n) FROM bad_parallel;
+    EXCEPTION WHEN invalid_transaction_state THEN
+        RAISE NOTICE '% %', SQLSTATE, SQLERRM;
+    END;
+END $$;
+SELECT count(*) FROM jobq.jobs WHERE queue = 'bad parallel';
+DROP TABLE bad_parallel;
+DROP FUNCTION bad_writer(integer), bad_reader(integer);

@@ -3,6 +3,7 @@
 
 #include "base/interval.h"
 #include "compat/args.h"
+#include "compat/transaction.h"
 #include "groups/group_policy.h"
 #include "keys/unique_policy.h"
 #include "limits/limit_policy.h"
@@ -24,6 +25,7 @@ void null_argument(const char *name) {
 
 void require_writable(FunctionCallInfo fcinfo) {
     if (XactReadOnly) PreventCommandIfReadOnly(get_func_name(fcinfo->flinfo->fn_oid));
+    refuse_parallel_operation();
 }
 
 std::string_view view(const text *value) { return {VARDATA_ANY(value), static_cast<size_t>(VARSIZE_ANY_EXHDR(value))}; }

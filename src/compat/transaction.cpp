@@ -71,6 +71,13 @@ TimestampTz end_of_transaction() {
     return IsTransactionState() ? GetCurrentTimestamp() : GetCurrentTransactionStopTimestamp();
 }
 
+void refuse_parallel_operation() {
+    if (!IsInParallelMode()) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+                    errmsg("jobq's functions cannot be called during a parallel operation"),
+                    errhint("Mark the function that calls them PARALLEL UNSAFE.")));
+}
+
 void take_part_in_transactions(const TransactionPart *parts, int count) {
     all_parts = parts;
     for (int i = 0; i <= kPhases; i++)

@@ -39,6 +39,9 @@ constexpr bool in_order(const TransactionPart (&parts)[Count]) {
 // When the transaction ends: the time of its record from Commit and Abort on, about now in the phases before.
 TimestampTz end_of_transaction();
 
+// 25000 while parallel workers run: some function that calls one of ours was not marked PARALLEL UNSAFE.
+void refuse_parallel_operation();
+
 // The parts in the order of the phases, and within a phase in that in which they are called. Once, when the library is
 // loaded; the array stays.
 void take_part_in_transactions(const TransactionPart *parts, int count);

@@ -5,6 +5,7 @@
 #include "compat/memory.h"
 #include "compat/relation_changes.h"
 #include "compat/spi.h"
+#include "compat/transaction.h"
 #include "job/owner.h"
 #include "queues/roles.h"
 #include "queues/scope.h"
@@ -223,6 +224,7 @@ void load(CacheEntry *entry) {
 }  // namespace
 
 const QueueScope *scope_of(Oid user, Oid function) {
+    refuse_parallel_operation();
     // Otherwise they are read when a lock is newly taken: a long transaction would never hear of what is taken back.
     AcceptInvalidationMessages();
     if (!somebody_is_restricted()) return nullptr;
