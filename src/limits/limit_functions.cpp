@@ -111,7 +111,7 @@ PGDLLEXPORT Datum jobq_limit_tokens(PG_FUNCTION_ARGS) {
         PG_ARGISNULL(1) ? core::queue_limit_id(queue) : core::key_limit_id(queue, view(PG_GETARG_TEXT_PP(1)));
     TimestampTz due;
     const TimestampTz now = GetCurrentTimestamp();
-    const int32 tokens = peek_tokens(limit, rate, now, &due);
+    const int32 tokens = peek_tokens(limit, core::queue_limit_id(queue), rate, now, &due);
     const Datum values[] = {Int32GetDatum(tokens), TimestampTzGetDatum(due)};
     const bool nulls[] = {false, tokens > 0};
     results.row(values, nulls);

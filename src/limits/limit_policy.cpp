@@ -60,4 +60,25 @@ bool take_token(Bucket *bucket, const Rate &rate, Micros now) noexcept {
 
 void return_token(Bucket *bucket, const Rate &rate) noexcept { bucket->full_at -= rate.interval; }
 
+void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int64_t queue,
+                   const Bucket &bucket) noexcept {
+    ForgottenBuckets::Queue *first = forgotten->queues;
+    for (ForgottenBuckets::Queue &known : forgotten->queues) {
+        if (known.database == database && known.queue == queue) {
+            known.full_at = std::max(known.full_at, bucket.full_at);
+            return;
+        }
+        if (known.full_at < first->full_at) first = &known;
+    }
+    forgotten->others = std::max(forgotten->others, std::min(first->full_at, bucket.full_at));
+    if (first->full_at < bucket.full_at) *first = {database, queue, bucket.full_at};
+}
+
+Micros forgotten_until(const ForgottenBuckets &forgotten, std::uint32_t database, std::int64_t queue) noexcept {
+    Micros until = forgotten.others;
+    for (const ForgottenBuckets::Queue &known : forgotten.queues)
+        if (known.database == database && known.queue == queue) until = std::max(until, known.full_at);
+    return until;
+}
+
 }  // namespace jobq::core

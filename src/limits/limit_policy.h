@@ -64,4 +64,22 @@ bool take_token(Bucket *bucket, const Rate &rate, Micros now) noexcept;
 // Puts one back that was not used.
 void return_token(Bucket *bucket, const Rate &rate) noexcept;
 
+// What is left of buckets that had to make room for others: when the fullest-at of them comes, for each queue apart, so
+// that what one queue has spent empties no bucket of another. Of more queues than fit in, those whose time comes first
+// have one time, which counts for all.
+struct ForgottenBuckets {
+    static constexpr int kQueues = 8;
+    struct Queue {
+        std::uint32_t database;
+        std::int64_t queue;  // its queue_limit_id
+        Micros full_at;
+    } queues[kQueues];
+    Micros others;
+};
+static_assert(std::is_trivially_copyable_v<ForgottenBuckets>, "lives in shared memory");
+void forget_bucket(ForgottenBuckets *forgotten, std::uint32_t database, std::int64_t queue,
+                   const Bucket &bucket) noexcept;
+// No bucket of the queue is full before that.
+Micros forgotten_until(const ForgottenBuckets &forgotten, std::uint32_t database, std::int64_t queue) noexcept;
+
 }  // namespace jobq::core

@@ -39,6 +39,7 @@ struct Entry {
     int32 free[kFreeNumbers];
     core::Rate rate;  // interval 0: none yet
     core::Bucket bucket;
+    int64 queue;  // whose rate it is
 };
 
 struct Bound {
@@ -50,7 +51,7 @@ struct Bound {
 };
 
 struct Set : EntrySet<Entry> {
-    core::Micros emptied;  // the fullest-at of those that had to go
+    core::ForgottenBuckets forgotten;  // those that had to go
 };
 
 struct Limits {
@@ -69,7 +70,7 @@ Entry *find_entry(Set *set, int64 limit) {
 Entry *make_entry(Set *set, int64 limit) {
     Entry *place = set->place([](const Entry &a, const Entry &b) { return a.used_at < b.used_at; });
     if (place->database != InvalidOid && place->rate.interval > 0)
-        set->emptied = Max(set->emptied, place->bucket.full_at);
+        core::forget_bucket(&set->forgotten, place->database, place->queue, place->bucket);
     *place = {};
     place->database = MyDatabaseId;
     place->limit = limit;
@@ -121,7 +122,7 @@ void add_free(Entry *entry, int32 number) {
 }
 
 // The bucket as it is under this rate: a new rate begins with an empty one.
-core::Bucket *tokens_under(Entry *entry, const Set *set, const core::Rate &rate, TimestampTz now) {
+core::Bucket *tokens_under(Entry *entry, const Set *set, int64 queue, const core::Rate &rate, TimestampTz now) {
     const core::Micros span = rate.interval * rate.burst;
     // Written down, not only read so: what lies further ahead is from before a step of the clock, or another limit's.
     const core::Micros emptiest = core::saturating_add(entry->used_at, span);
@@ -133,8 +134,10 @@ core::Bucket *tokens_under(Entry *entry, const Set *set, const core::Rate &rate,
     entry->bucket = core::empty_bucket(rate, now);
     // Since the server writes nobody has taken a token, but of those whose places were needed. While it was a standby
     // its primary did.
-    if (is_new) entry->bucket.full_at = Min(Max(core::saturating_add(writing_since(), span), set->emptied), emptiest);
+    const core::Micros forgotten = core::forgotten_until(set->forgotten, MyDatabaseId, queue);
+    if (is_new) entry->bucket.full_at = Min(Max(core::saturating_add(writing_since(), span), forgotten), emptiest);
     entry->rate = rate;
+    entry->queue = queue;
     return &entry->bucket;
 }
 
@@ -298,10 +301,10 @@ void publish_slots_not_taken(const SlotWaking &wake) {
         log, log.slots_taken_unknown, [](const LoggedSlot &slot) { return slot.taken; }, wake);
 }
 
-bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
+bool spend_token(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
     if (limits == nullptr) return false;
     return with_entry(limit, [&](Entry *entry, Set *set) {
-        core::Bucket *tokens = tokens_under(entry, set, rate, now);
+        core::Bucket *tokens = tokens_under(entry, set, queue, rate, now);
         *due = core::next_token(*tokens, rate, now);
         return core::take_token(tokens, rate, now);
     });
@@ -316,23 +319,23 @@ void return_spent_token(int64 limit, const core::Rate &rate) {
     });
 }
 
-int32 peek_tokens(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
+int32 peek_tokens(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
     if (limits == nullptr) return 0;
     return with_set(limit, [&](Set *set) {
         const Entry *entry = find_entry(set, limit);
         Entry copy = {};
         if (entry != nullptr) copy = *entry;
         copy.used_at = now;
-        const core::Bucket *tokens = tokens_under(&copy, set, rate, now);
+        const core::Bucket *tokens = tokens_under(&copy, set, queue, rate, now);
         *due = core::next_token(*tokens, rate, now);
         return core::tokens_in(*tokens, rate, now);
     });
 }
 
-int32 tokens_of(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
+int32 tokens_of(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
     if (limits == nullptr) return 0;
     return with_entry(limit, [&](Entry *entry, Set *set) {
-        const core::Bucket *tokens = tokens_under(entry, set, rate, now);
+        const core::Bucket *tokens = tokens_under(entry, set, queue, rate, now);
         *due = core::next_token(*tokens, rate, now);
         return core::tokens_in(*tokens, rate, now);
     });

@@ -7,7 +7,8 @@
 //  - below the bound of a slot lies no entry of a job that holds it. It is raised when a claim commits that found none
 //    but what its own transaction had given back, unless somebody has taken the slot since.
 // Tokens are the truth, and exist nowhere else: what is spent stays spent, a bucket is empty when the server starts or
-// is promoted or a rate is changed, and one that had to make room for another comes back no fuller than it was.
+// is promoted or a rate is changed, and one that had to make room for another comes back no fuller than it was, nor
+// than those of the same queue were that had to.
 //
 // Without preload nothing is known, and there are no rates.
 #pragma once
@@ -57,13 +58,14 @@ void publish_freed_slots(const SlotWaking &wake);
 // After a rollback, to a savepoint too: that it may be told of too much does no harm.
 void publish_slots_not_taken(const SlotWaking &wake);
 
-// Takes a token of the limit; false: there is none before *due.
-bool spend_token(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due);
+// Takes a token of the limit; false: there is none before *due. `queue`: the queue_limit_id of the queue whose limit,
+// or whose key's limit, it is.
+bool spend_token(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 void return_spent_token(int64 limit, const core::Rate &rate);
 // How many there are, and when the next one comes.
-int32 tokens_of(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due);
+int32 tokens_of(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 // The same for who only reads: nothing is written down, whatever the rate.
-int32 peek_tokens(int64 limit, const core::Rate &rate, TimestampTz now, TimestampTz *due);
+int32 peek_tokens(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 
 // Forgets which slots of this session's database are free, and which jobs wait for one. No error is raised.
 void forget_slots();

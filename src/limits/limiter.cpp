@@ -22,11 +22,11 @@ namespace {
     pg_unreachable();
 }
 
-bool may_run(const QueueLimit &limit, int64 id, TimestampTz now, TimestampTz *due) {
+bool may_run(const QueueLimit &limit, int64 id, std::string_view queue, TimestampTz now, TimestampTz *due) {
     if (limit.max_running == 0) return false;
     if (limit.rate.interval > 0) {
         TimestampTz next;
-        if (tokens_of(id, limit.rate, now, &next) <= 0) {
+        if (tokens_of(id, core::queue_limit_id(queue), limit.rate, now, &next) <= 0) {
             *due = Min(*due, next);
             return false;
         }
@@ -112,7 +112,7 @@ bool take_permit(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id)
     Permit permit = {of, id, 0, {0, 0}};
     TimestampTz due;
     if (limit.rate.interval > 0) {
-        if (!spend_token(id, limit.rate, limiter->now, &due)) return false;
+        if (!spend_token(id, core::queue_limit_id(limiter->name), limit.rate, limiter->now, &due)) return false;
         permit.rate = limit.rate;
     }
     if (limit.max_running >= 0) {
@@ -165,12 +165,12 @@ bool queue_may_run(const Queue &queue, std::string_view name, TimestampTz now, T
         for (int i = 0; i < queue.limit_count; i++)
             if (queue.limits[i].rate.interval > 0) rate_needs_memory(name);
     const QueueLimit *limit = limit_of_queue(queue);
-    return limit == nullptr || may_run(*limit, core::queue_limit_id(name), now, due);
+    return limit == nullptr || may_run(*limit, core::queue_limit_id(name), name, now, due);
 }
 
 bool key_may_run(const Queue &queue, std::string_view name, std::string_view key, TimestampTz now, TimestampTz *due) {
     const QueueLimit *limit = limit_of_key(queue, key);
-    return limit == nullptr || may_run(*limit, core::key_limit_id(name, key), now, due);
+    return limit == nullptr || may_run(*limit, core::key_limit_id(name, key), name, now, due);
 }
 
 bool waits_for_key(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
@@ -235,7 +235,7 @@ void keep_permits(Limiter *limiter) {
         if (permit.of != SlotOf::Key || permit.rate.interval == 0 || !anything_throttled()) continue;
         // The key's next job, where it may be throttled.
         TimestampTz due;
-        tokens_of(permit.limit, permit.rate, limiter->now, &due);
+        tokens_of(permit.limit, core::queue_limit_id(limiter->name), permit.rate, limiter->now, &due);
         unthrottle_key(limiter->name, limiter->key, due);
     }
     limiter->permit_count = 0;

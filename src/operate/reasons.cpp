@@ -184,8 +184,8 @@ int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
 }
 
 // `subject`: 'queue "api"' or 'concurrency_key "customer 1"'. Returns whether the limit lets no job start.
-bool explain_limit(const char *subject, const QueueLimit &limit, SlotOf of, int64 id, int64 running, TimestampTz now,
-                   ReasonSink *sink) {
+bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of, int64 id,
+                   int64 running, TimestampTz now, ReasonSink *sink) {
     bool stops = false;
     if (limit.max_running >= 0 && running >= limit.max_running) {
         Statement &find = of == SlotOf::Queue ? find_in_queue_slots : find_in_key_slots;
@@ -211,7 +211,7 @@ bool explain_limit(const char *subject, const QueueLimit &limit, SlotOf of, int6
         }
     }
     TimestampTz next;
-    if (limit.rate.interval > 0 && peek_tokens(id, limit.rate, now, &next) <= 0) {
+    if (limit.rate.interval > 0 && peek_tokens(id, core::queue_limit_id(queue), limit.rate, now, &next) <= 0) {
         sink->take({"rate", psprintf("%s: its rate lets no job start before then", subject), 0, 0, next});
         stops = true;
     }
@@ -260,8 +260,8 @@ bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz 
     const QueueLimit *limit = limit_of_queue(queue);
     if (limit == nullptr) return queue.paused;
     const int64 running = running_under(make_text(name), nullptr);
-    return explain_limit(psprintf("queue \"%s\"", copy_of(name)), *limit, SlotOf::Queue, core::queue_limit_id(name),
-                         running, now, sink) ||
+    return explain_limit(psprintf("queue \"%s\"", copy_of(name)), name, *limit, SlotOf::Queue,
+                         core::queue_limit_id(name), running, now, sink) ||
            queue.paused;
 }
 
@@ -270,7 +270,7 @@ bool explain_key_stops(std::string_view name, std::string_view key, const Queue 
     const QueueLimit *limit = limit_of_key(queue, key);
     if (limit == nullptr) return false;
     const int64 running = running_under(make_text(name), make_text(key));
-    return explain_limit(psprintf("concurrency_key \"%s\"", copy_of(key)), *limit, SlotOf::Key,
+    return explain_limit(psprintf("concurrency_key \"%s\"", copy_of(key)), name, *limit, SlotOf::Key,
                          core::key_limit_id(name, key), running, now, sink);
 }
 

@@ -218,6 +218,19 @@ $node->restart;
 value($node, 'work', q{SELECT jobq_set_limit('slow', rate => 5, per => '1 day'), jobq_enqueue('slow')});
 is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('slow')}), '0', 'an empty bucket after a start');
 
+# ---- the keys of one queue, more than are remembered, empty no bucket of another queue
+
+value($node, 'work', q{SELECT jobq_set_limit('calm', rate => 5), jobq_set_limit('crowd', '*', rate => 1, per => '365 days'),
+                              jobq_enqueue_many('calm', array_fill('{}'::jsonb, ARRAY[6]))});
+becomes_true($node, 'work', q{SELECT tokens = 5 FROM jobq.limits WHERE queue = 'calm'}, 'a bucket is full');
+value($node, 'work', qq{SELECT count(*) FROM jobq_enqueue_many('crowd', array_fill('{}'::jsonb, ARRAY[10000]),
+    concurrency_keys => ARRAY(SELECT '$_ ' || n FROM generate_series(1, 10000) n)); SELECT count(*) FROM jobq_claim('crowd', batch => 10000)}) for 1, 2;
+is(value($node, 'work', q{SELECT tokens FROM jobq.limits WHERE queue = 'calm'}), '5', 'it still is');
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('calm', batch => 6)}), '5', 'and gives that much');
+value($node, 'work', q{SELECT jobq_set_limit('calm'), jobq_set_limit('calm', '*', rate => 5), jobq_enqueue('calm', concurrency_key => 'new')});
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('calm', batch => 6)}), '2', 'a new key of it begins with a full one');
+value($node, 'work', q{SELECT jobq_drop_queue('crowd', force => true)});
+
 # ---- 100,000 jobs of a key without room in front of others
 
 value($node, 'work', q{SELECT jobq_set_limit('front', 'big', max_running => 1);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -132,6 +133,34 @@ TEST(TokenBuckets, SurviveAStepOfTheClock) {
     EXPECT_EQ(next_token(bucket, rate, 0), kSecond / 10);
     // Forth by a year: full, not more.
     EXPECT_EQ(tokens_in(bucket, rate, 365 * kDay), 10);
+}
+
+TEST(ForgottenBuckets, EmptyNoneOfAnotherQueue) {
+    ForgottenBuckets forgotten = {};
+    forget_bucket(&forgotten, 1, 10, {365 * kDay});
+    forget_bucket(&forgotten, 1, 10, {kDay});
+    EXPECT_EQ(forgotten_until(forgotten, 1, 10), 365 * kDay);
+    EXPECT_EQ(forgotten_until(forgotten, 1, 11), 0);
+    EXPECT_EQ(forgotten_until(forgotten, 2, 10), 0);
+    // More queues than there is room for: the shortest times are all queues', in whichever order they come.
+    for (int queue = 11; queue < 40; queue++) forget_bucket(&forgotten, 1, queue, {kHour - queue * kSecond});
+    EXPECT_EQ(forgotten_until(forgotten, 1, 10), 365 * kDay);
+    EXPECT_EQ(forgotten_until(forgotten, 1, 11), kHour - 11 * kSecond);
+    EXPECT_EQ(forgotten_until(forgotten, 1, 39), kHour - 18 * kSecond);
+    EXPECT_EQ(forgotten_until(forgotten, 3, 1), kHour - 18 * kSecond);
+}
+
+TEST(ForgottenBuckets, AreNeverFullerThanTheyWere) {
+    std::mt19937 random(3);
+    ForgottenBuckets forgotten = {};
+    std::map<std::int64_t, Micros> latest;
+    for (int i = 0; i < 5000; i++) {
+        const std::int64_t queue = random() % 30;
+        const Micros full_at = static_cast<Micros>(random() % 1000000);
+        forget_bucket(&forgotten, 1, queue, {full_at});
+        latest[queue] = std::max(latest[queue], full_at);
+        for (const auto &[known, at] : latest) ASSERT_GE(forgotten_until(forgotten, 1, known), at);
+    }
 }
 
 }  // namespace
