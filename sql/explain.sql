@@ -111,5 +111,9 @@ DROP RULE nothing ON jobq.jobs;
 RESET jobq.access;
 SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue = 'why lost' AND status = 'processing';
 SELECT * FROM pg_temp.explain(17);
+-- A key that may not run at all.
+SELECT count(jobq_enqueue('why none', concurrency_key => 'customer 2')), count(jobq_set_limit('why none', '*', max_running => 0));
+SELECT count(*) FROM jobq_claim('why none');
+SELECT reason, detail FROM pg_temp.explain('why none') WHERE reason <> 'unasked';
 
 SELECT count(jobq_set_limit('why', '*')), count(jobq_drop_queue(q.queue, force => true)) FROM (SELECT queue FROM jobq.queues WHERE queue LIKE 'why%' ORDER BY queue DESC) q;

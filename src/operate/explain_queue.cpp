@@ -37,12 +37,24 @@ Statement read_head = {
        ORDER BY h.priority, h.run_at, h.id LIMIT $2)",
     {TEXTOID, INT8OID}};
 
-// The keys of running jobs that hold a slot of their key's limit.
-Statement read_running_keys = {
-    R"(SELECT j.concurrency_key, count(*) FROM jobq.jobs j
-       WHERE j._key_slot IS NOT NULL AND j.queue = $1 AND j.concurrency_key IS NOT NULL
-       GROUP BY j.concurrency_key ORDER BY count(*) DESC, j.concurrency_key COLLATE "C" LIMIT $2)",
-    {TEXTOID, INT8OID},
+// The keys of running jobs that hold a slot of their key's limit, and those of the jobs at the head: a rate stops keys
+// of which none runs.
+Statement read_limited_keys = {
+    R"(SELECT k.key
+       FROM ((SELECT j.concurrency_key AS key, count(*) AS running FROM jobq.jobs j
+              WHERE j._key_slot IS NOT NULL AND j.queue = $1 AND j.concurrency_key IS NOT NULL
+              GROUP BY j.concurrency_key ORDER BY count(*) DESC, j.concurrency_key COLLATE "C" LIMIT $2)
+             UNION ALL
+             SELECT h.key, 0
+             FROM (SELECT h.concurrency_key AS key
+                   FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
+                        LATERAL (SELECT j.id, j.priority, j.run_at, j.concurrency_key FROM jobq.jobs j
+                                 WHERE j._lane = l.lane AND j._ready
+                                 ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $3) h
+                   ORDER BY h.priority, h.run_at, h.id LIMIT $3) h
+             WHERE h.key IS NOT NULL) k
+       GROUP BY k.key ORDER BY max(k.running) DESC, k.key COLLATE "C")",
+    {TEXTOID, INT8OID, INT8OID},
     Planning::Free};
 
 // Of the jobs that are promoted next, in whatever queue, the first of this one.
@@ -130,8 +142,10 @@ bool explain_suspected(std::string_view name, text *queue, TimestampTz now, Reas
 // Returns the keys (text[]) whose limits let no more of their jobs start; 0: none.
 Datum explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, ReasonSink *sink) {
     if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return 0;
-    const Rows keys = read(read_running_keys, Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)));
-    Datum stopped[kKeys];
+    const Rows keys =
+        read(read_limited_keys,
+             Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)).add(Int64GetDatum(kHead)));
+    Datum stopped[kKeys + kHead];
     int count = 0;
     for (uint64 i = 0; i < keys.size(); i++)
         if (explain_key_stops(name, keys[i].text_at(1), queue, now, sink)) stopped[count++] = keys[i].get(1);

@@ -156,6 +156,9 @@ $job = value($node, 'work', q{SELECT jobq_enqueue('slow')});
 value($node, 'work', q{SELECT FROM jobq_claim('slow')});
 is(value($node, 'work', qq{SELECT reason || (until BETWEEN now() + interval '23 hours' AND now() + interval '24 hours') FROM jobq_explain($job)}),
     'ratetrue', 'and the time of the next token');
+value($node, 'work', q{SELECT jobq_set_limit('slow keys', '*', rate => 1, per => '1 day'), jobq_enqueue('slow keys', concurrency_key => 'k')});
+value($node, 'work', q{SELECT FROM jobq_claim('slow keys')});
+is(value($node, 'work', q{SELECT string_agg(reason, ',') FROM jobq_explain_queue('slow keys')}), 'rate', 'also of the keys at the head of a queue');
 
 # ---- what is due is not done: no background worker serves this database
 
