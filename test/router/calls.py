@@ -94,6 +94,28 @@ def test_what_a_session_notes_is_not_read_by_its_settings():
         assert one(conn, "SELECT jobq_router.is_down(1)") is False
 
 
+def test_times_are_what_the_session_says():
+    """Whatever its DateStyle: the fifth of December is not the twelfth of May on the shard, and IST is where the session says it is."""
+    wanted = "2030-12-05 04:30+00"
+    with router() as conn:
+        conn.execute("SET timezone = 'Asia/Kolkata'")
+        for style in ("SQL, DMY", "SQL, MDY", "German", "Postgres, DMY", "ISO, DMY"):
+            conn.execute("SELECT set_config('datestyle', %s, false)", (style,))
+            many = "SELECT job_id FROM jobq_enqueue_many('times', '{1,2}', run_ats => ARRAY[%s, %s]::timestamptz[])"
+            ids = [one(conn, "SELECT jobq_enqueue('times', run_at => %s)", wanted), one(conn, "SELECT jobq_enqueue('times')"),
+                   *(r.job_id for r in conn.execute(many, (wanted, wanted)).fetchall())]
+            conn.execute("SELECT jobq_reschedule(%s, %s)", (ids[1], wanted))
+            for job in ids:
+                with shard(job % 1024) as direct:
+                    assert one(direct, "SELECT run_at = %s FROM jobq.jobs WHERE id = %s", wanted, job), (style, job)
+                assert one(conn, "SELECT run_at = %s FROM jobq_get(%s)", wanted, job), (style, job)
+                assert one(conn, "SELECT run_at = %s FROM jobq.jobs WHERE id = %s", wanted, job), (style, job)
+            assert one(conn, "SELECT jobq_schedule('times', '@daily', 'times', starts_at => %s) = '2030-12-06 00:00+00'", wanted), style
+            assert one(conn, "SELECT next_run = '2030-12-06 00:00+00' FROM jobq.schedules WHERE name = 'times'"), style
+            assert one(conn, "SELECT array_agg(r) = '{2030-12-06 00:00+00}' FROM jobq_next_runs('@daily', 'UTC', %s, 1) r", wanted), style
+            conn.execute("SELECT jobq_unschedule('times'), jobq_purge_queue('times')")
+
+
 def test_the_first_call_of_a_worker_by_an_old_map():
     with router() as conn, router() as other:
         other.execute("SELECT jobq_route_queue('first', spread => true), jobq_enqueue('first')")
