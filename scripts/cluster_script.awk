@@ -13,7 +13,7 @@
 #                         columns of the table of that name, {settings} for the settings of a queue, {statuses} for a number of each status
 #   --@ caught SHARD      in an exception handler: what that shard has said, in the variable _fault
 #   --@ function NAME     the head of a call whose route is "own"; the lines below it are its body in PL/pgSQL, up to --@ end, or where
-#                         the line goes on with "sql" in SQL
+#                         the line goes on with "sql" in SQL; with "quiet" no NOTICE of a shard is passed on
 #
 # Where something is wrong the error names file and line.
 
@@ -194,6 +194,7 @@ function caught(indent, shard) {
 # What others have made in a schema of the caller's search_path is not called instead of PostgreSQL's. Procedures that commit cannot have it.
 # Where to look has a plan that is the same for each queue, and takes ten times longer to make than to run.
 BEGIN { safe = " SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan" }
+BEGIN { quiet = " SET client_min_messages = warning" }
 BEGIN { faults = "    _fault   jobq_router.fault;\n" }
 
 function make(name,    rule, n, i, list, one, first, row, budget) {
@@ -201,7 +202,7 @@ function make(name,    rule, n, i, list, one, first, row, budget) {
     remote(name)
     rule = route[name]
     if (rule == "own") return
-    print head(name) "\n    LANGUAGE plpgsql VOLATILE" safe (how[name] ~ /^(or|first)$/ ? " SET client_min_messages = warning" : "") " AS $$"
+    print head(name) "\n    LANGUAGE plpgsql VOLATILE" safe (how[name] ~ /^(or|first)$/ ? quiet : "") " AS $$"
     row = columns_of[name]
     if (rule == "refused") {
         print "BEGIN\n    RAISE 'jobq_router does not do " name "' USING ERRCODE = 'feature_not_supported', HINT = " quoted(toupper(substr(reason[name], 1, 1)) substr(reason[name], 2) ".") ";\nEND"
@@ -343,7 +344,7 @@ function pay(    i) {
     own = $3
     if (route[own] != "own") fail("the route of " own " is not: own")
     made[own] = 1
-    print head(own) "\n    LANGUAGE " ($4 == "sql" ? "sql" : "plpgsql") (is_procedure[own] ? "" : " VOLATILE" safe) " AS $$"
+    print head(own) "\n    LANGUAGE " ($4 == "sql" ? "sql" : "plpgsql") (is_procedure[own] ? "" : " VOLATILE" safe) ($4 == "quiet" ? quiet : "") " AS $$"
     next
 }
 /^--@ view / { viewed = $3; sub(/^--@ view [a-z_]+ \(/, "") }

@@ -209,8 +209,11 @@ def test_what_operators_do():
         assert one(conn, "SELECT jobq_set_limit('many', '*', max_running => 1)") is True
         conn.execute("SELECT jobq_enqueue('many', concurrency_key => 'c') FROM generate_series(1, 3)")
         assert one(conn, "SELECT count(*) FROM jobq_claim('many', 'w', 10)") == 1
+        said = []
+        conn.add_notice_handler(lambda notice: said.append(notice.message_primary))
         for queue in ("many", "home 1", "home 2"):
             conn.execute("SELECT jobq_schedule('often', '@every 1h', %s)", (queue,))
+            assert said == [], said
             assert conn.execute("SELECT queue FROM jobq.schedules WHERE name = 'often'").fetchall() == [(queue,)]
         assert one(conn, "SELECT jobq_pause_schedule('often')") is True
         job = one(conn, "SELECT jobq_run_schedule('often')")

@@ -29,8 +29,8 @@ BEGIN
     RETURN p.shard;
 END
 $$;
--- One of this name may be on another shard, for another queue.
---@ function jobq_schedule
+-- One of this name may be on another shard, for another queue; those that have none say so.
+--@ function jobq_schedule quiet
 DECLARE
     _shard   integer;
     _other   integer;
