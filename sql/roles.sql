@@ -55,6 +55,14 @@ SELECT jobq_grant('regress_jobq_nobody', 'operator');
 RESET ROLE;
 \set VERBOSITY default
 
+-- Where the functions are in a schema that is not open to everybody.
+BEGIN;
+REVOKE USAGE ON SCHEMA public FROM PUBLIC;
+SELECT jobq_grant('regress_jobq "Monitor"', 'worker');
+GRANT USAGE ON SCHEMA public TO "regress_jobq ""Monitor""";
+SELECT jobq_grant('regress_jobq "Monitor"', 'worker');
+ROLLBACK;
+
 -- What was granted is taken back; a role of two kinds keeps what the other kind has, a role that is not there is an error.
 SELECT jobq_grant('regress_jobq_producer', 'worker');
 SELECT jobq_revoke('regress_jobq_producer', 'producer');

@@ -304,6 +304,16 @@ void warn_of_missing_queues(const RoleChange &change, int64 removed) {
                              static_cast<long long>(removed), change.queues.count, kind_of(change.kind).name)));
 }
 
+// It is for its owner to open: it may have more than our functions, and jobq_revoke could not tell who else needs it
+// open.
+void warn_of_closed_schema(const RoleChange &change, Oid role) {
+    if (pg_namespace_aclcheck(change.schema, role, ACL_USAGE) == ACLCHECK_OK) return;
+    const char *schema = quote_identifier(get_namespace_name(change.schema));
+    ereport(WARNING, (errcode(ERRCODE_WARNING),
+                      errmsg("role \"%s\" has no USAGE on schema %s, where the functions are", change.role, schema),
+                      errhint("GRANT USAGE ON SCHEMA %s TO %s.", schema, quote_identifier(change.role))));
+}
+
 void revoke_wholly(const RoleChange &change, Oid role, const Holding &was) {
     const Kind &kind = kind_of(change.kind);
     change_kind(false, change.kind, change.role, change.schema, Reach::AllQueues);
@@ -348,6 +358,7 @@ void grant_kind(const RoleChange &change) {
     if (change.all_queues && has.restricted) change_view_of_queues(false, kind, change.role);
     if (!change.all_queues)
         run(add_queues, Params().add(ObjectIdGetDatum(role)).add(name_datum(kind)).add(queues_datum(change.queues)));
+    warn_of_closed_schema(change, role);
 }
 
 void revoke_kind(const RoleChange &change) {
