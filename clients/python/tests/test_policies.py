@@ -2,9 +2,10 @@
 
 import asyncio
 import threading
+import time
 import unittest
 import unittest.mock
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from types import SimpleNamespace
@@ -232,8 +233,16 @@ class TracingTest(unittest.TestCase):
         self.assertEqual(tracing.context_of(["traceparent"]), {})
 
 
+class TimeTest(unittest.TestCase):
+    def test_seconds_since_1970(self):
+        for seconds, expected in (("0", "1970-01-01T00:00:00+00:00"), ("1922778296.000001", "2030-12-06T09:04:56.000001+00:00"),
+                                  ("-0.5", "1969-12-31T23:59:59.500000+00:00"), ("-63537091200.000000", "0001-01-01T00:00:00+00:00"),
+                                  ("9224318015999.999999", "9999-12-31T23:59:59.999999+00:00")):
+            self.assertEqual(statements.time_of(Decimal(seconds)).isoformat(), expected)
+
+
 def make_job(lease, heartbeat_seconds=20, payload=None):
-    now = datetime.now(timezone.utc)
+    now = time.time()
     return BaseJob(dict(id=lease, lease=lease, queue="q", kind="k", payload=payload, attempt=1, max_attempts=20, priority=0, version=0,
                         run_at=now, created_at=now, progress=None, metadata=None, heartbeat_seconds=heartbeat_seconds))
 

@@ -452,6 +452,19 @@ class WorkerTest(Base):
         self.assertEqual([self.status(job) for job in jobs], ["completed", "failed", "completed"])
         self.assertRegex(self.value("SELECT error FROM jobq.jobs WHERE id = %s", jobs[1]), "u0000")
 
+    def test_times_in_any_datestyle_and_year(self):
+        wanted = [dt.datetime.min, dt.datetime(2020, 12, 5, 10, 0, 0, 1)]
+        for at in ("0044-03-15 BC", "2020-12-05 10:00:00.000001+00"):
+            self.connection.execute("SELECT jobq_enqueue(%s, kind => 'x', run_at => %s::timestamptz)", (self.queue, at))
+        session = psycopg.conninfo.make_conninfo(options="-c datestyle=SQL,DMY -c timezone=Asia/Kolkata")
+        seen = []
+        with psycopg.connect(session) as connection:
+            drain(connection, {"x": lambda job: seen.append(job.run_at)}, self.queue)
+            connection.rollback()
+        self.start({"x": lambda job: seen.append(job.run_at)}, conninfo=session)
+        self.becomes(2, "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'completed'", self.queue)
+        self.assertEqual(seen, 2 * [at.replace(tzinfo=dt.timezone.utc) for at in wanted])
+
     def test_polls_without_jobq_wait(self):
         self.start({"x": lambda job: job.payload}, poll_interval=0.2)
         job = jobq.enqueue(self.connection, self.queue, kind="x")

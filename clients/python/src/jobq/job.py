@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from . import statements
 from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease
 from .outcome import VERIFY
-from .statements import Row, as_json, interval, specs_as_json
+from .statements import Row, as_json, interval, specs_as_json, time_of
 
 Call = Tuple[str, List[Any]]
 
@@ -32,9 +32,9 @@ class BaseJob:
     metadata: Optional[Dict[str, Any]]
 
     def __init__(self, row: Row, heartbeat_timeout: Optional[float] = None) -> None:
-        for name in ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at",
-                     "created_at", "progress", "metadata"):
+        for name in ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "progress", "metadata"):
             setattr(self, name, row[name])
+        self.run_at, self.created_at = time_of(row["run_at"]), time_of(row["created_at"])
         self._unreadable = next(((name, row[name].error) for name in ("payload", "progress", "metadata")
                                  if isinstance(row[name], statements.Unreadable)), None)
         self.result: Any = None

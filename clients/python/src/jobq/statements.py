@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any, Iterable, Mapping, Optional, Union
 
 from .errors import Delay
@@ -12,8 +13,12 @@ from .options import Options
 _CLAIM_ARGUMENTS = """%(queue)s::text, %(worker_id)s::text, %(batch)s::int, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(heartbeat_timeout)s::interval"""
 
-CLAIM = f"SELECT * FROM jobq_claim({_CLAIM_ARGUMENTS})"
-COMPLETE_AND_CLAIM = f"""SELECT * FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
+COLUMNS = ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at", "created_at",
+           "progress", "metadata", "heartbeat_seconds")
+# Times as seconds since 1970: a driver may not read what the DateStyle of the database makes of them, nor the year 44 BC.
+_CLAIMED = ", ".join(f"extract(epoch FROM {name}) AS {name}" if name in ("run_at", "created_at") else name for name in COLUMNS)
+CLAIM = f"SELECT {_CLAIMED} FROM jobq_claim({_CLAIM_ARGUMENTS})"
+COMPLETE_AND_CLAIM = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
     {_CLAIM_ARGUMENTS})"""
 WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(worker_id)s::text)"""
@@ -60,6 +65,17 @@ def interval(delay: Optional[Union[Delay, str]]) -> Optional[Union[timedelta, st
     if delay is None or isinstance(delay, (timedelta, str)):
         return delay
     return timedelta(seconds=delay)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def time_of(seconds: Union[Decimal, float]) -> datetime:
+    """In UTC. What lies beyond the years 1 to 9999, which a datetime cannot say, is the first or the last one."""
+    try:
+        return _EPOCH + timedelta(microseconds=int(seconds * 1000000))
+    except OverflowError:
+        return (datetime.min if seconds < 0 else datetime.max).replace(tzinfo=timezone.utc)
 
 
 def as_json(value: Any) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import psycopg
@@ -18,10 +20,8 @@ from .options import Options
 from .statements import interval
 from .worker import Handler, Job
 
-_COLUMNS = ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at", "created_at",
-            "progress", "metadata", "heartbeat_seconds")
 _JSON = ("payload", "progress", "metadata")   # as texts: some connections hand jsonb over as it is, others read it
-_CLAIM = statements.CLAIM.replace("*", ", ".join(f"{name}::text" if name in _JSON else name for name in _COLUMNS))
+_CLAIM = re.sub(rf" ({'|'.join(_JSON)}),", r" \1::text,", statements.CLAIM)
 _COMPLETE = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb)"
 _RELEASE = "SELECT jobq_release(%s::bigint, %s::bigint)"
 MOST_JOBS = 10000
@@ -92,7 +92,7 @@ class InlineJob(Job):
 
     def __init__(self, payload: Any, connection: Optional[psycopg.Connection[Any]], kind: str, attempt: int, progress: Any,
                  metadata: Optional[Mapping[str, Any]], steps: Dict[str, Any], signals: Dict[str, Any]) -> None:
-        now = datetime.now(timezone.utc)
+        now = time.time()
         row = dict(id=1, lease=1, queue="inline", kind=kind, payload={} if payload is None else payload, attempt=attempt,
                    max_attempts=20, priority=0, version=0, run_at=now, created_at=now, progress=progress, metadata=metadata,
                    heartbeat_seconds=20)
@@ -167,7 +167,7 @@ def _claim(connection: Any, worker: Options, kinds: List[str]) -> Optional[state
     rows = run_on(connection, statement, values)
     if not rows:
         return None
-    row = dict(zip(_COLUMNS, rows[0]))
+    row = dict(zip(statements.COLUMNS, rows[0]))
     for name in _JSON:
         row[name] = None if row[name] is None else json.loads(row[name])
     return row
