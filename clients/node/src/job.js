@@ -24,8 +24,8 @@ export class Job {
         this.maxAttempts = row.max_attempts;
         this.priority = row.priority;
         this.version = row.version;
-        this.runAt = row.run_at;
-        this.createdAt = row.created_at;
+        this.runAt = new Date(Number(row.run_at));
+        this.createdAt = new Date(Number(row.created_at));
         this.progress = row.progress;
         this.metadata = row.metadata;
     }

@@ -6,11 +6,16 @@ const FILTER = 'kinds => $K::text[], versions => $V::int[], capabilities => $C::
 // A statement by its parameters: each name stands for the number of its place in the values.
 const numbered = (text, names) => names.reduce((sofar, name, place) => sofar.replaceAll(`$${name}`, `$${place + 1}`), text);
 
+// Times as milliseconds since 1970: pg reads 05/12/2030 as May, where the DateStyle of the database writes the day first.
+const CLAIMED = `id, lease, queue, kind, payload, attempt, max_attempts, priority, version,
+    floor(extract(epoch FROM run_at) * 1000) AS run_at, floor(extract(epoch FROM created_at) * 1000) AS created_at, progress, metadata,
+    heartbeat_seconds`;
+
 export const CLAIM = numbered(
-    `SELECT * FROM jobq_claim($Q::text, $W::text, $B::int, ${FILTER}, heartbeat_timeout => $H::interval)`,
+    `SELECT ${CLAIMED} FROM jobq_claim($Q::text, $W::text, $B::int, ${FILTER}, heartbeat_timeout => $H::interval)`,
     ['Q', 'W', 'B', 'K', 'V', 'C', 'H']);
 export const COMPLETE_AND_CLAIM = numbered(
-    `SELECT * FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], $Q::text, $W::text, $B::int, ${FILTER},
+    `SELECT ${CLAIMED} FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], $Q::text, $W::text, $B::int, ${FILTER},
      heartbeat_timeout => $H::interval)`,
     ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'I', 'L', 'R']);
 export const WAIT = numbered(

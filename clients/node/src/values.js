@@ -1,5 +1,4 @@
 // JavaScript values as the parameters of jobq's functions, and back. No server.
-import { pg } from './driver.js';
 
 /** The value as JSON. What has none is an error, as is what JSON.stringify refuses. */
 export function toJson(value, what = 'the value') {
@@ -48,7 +47,6 @@ const parsers = new Map([
     [23, Number],
     [114, JSON.parse],
     [1016, (text) => text.slice(1, -1).split(',').filter((id) => id !== '')],
-    [1184, (text) => pg.types.getTypeParser(1184, 'text')(text)],
     [3802, JSON.parse],
 ]);
 

@@ -248,3 +248,15 @@ test('what pg is told to make of bigints and JSON does not matter', async () => 
         pg.types.setTypeParser(3802, JSON.parse);
     }
 });
+
+test('what the DateStyle of the session makes of times does not matter', async () => {
+    const handlers = { a: (job) => [job.runAt.toISOString(), Date.now() - job.createdAt < 3600_000] };
+    const connection = { options: '-c datestyle=SQL,DMY -c timezone=Asia/Kolkata' };
+    const ids = [];
+    for (const at of ['2020-12-05 10:00:00.123999+00', '0044-03-15 00:00+00 BC'])
+        ids.push(await database.value("SELECT jobq_enqueue('times', kind => 'a', run_at => $1::timestamptz)", [at]));
+    await working({ queue: 'times', handlers, connection },
+        () => Promise.all(ids.map((id) => reaches(database, id, 'completed'))));
+    assert.deepEqual(await database.query("SELECT result FROM jobq.jobs WHERE queue = 'times' ORDER BY id"),
+        [{ result: ['2020-12-05T10:00:00.123Z', true] }, { result: ['-000043-03-15T00:00:00.000Z', true] }]);
+});
