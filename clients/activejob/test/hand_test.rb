@@ -10,7 +10,7 @@ class HandTest < Minitest::Test
 
   def claimed(*leases)
     leases.map do |lease|
-      row = { "queue" => "q", "kind" => "k", "run_at" => Time.now.iso8601, "created_at" => Time.now.iso8601, "heartbeat_seconds" => "20" }
+      row = { "queue" => "q", "kind" => "k", "run_at" => "1.5", "created_at" => "1.5", "heartbeat_seconds" => "20" }
       Jobq::Job::NUMBERS.each { |name| row[name] = lease.to_s }
       Jobq::Job.new(row, nil, nil) { @hand.progressed }.tap { |job| assert(@hand.claimed(job)) }
     end

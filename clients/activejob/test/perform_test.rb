@@ -116,6 +116,15 @@ class PerformTest < JobqTest
     assert_equal(["from SQL 1 #{id}"], effects)
   end
 
+  def test_times_are_what_they_are_whatever_the_datestyle
+    seen = Queue.new
+    ask("SELECT jobq_enqueue($1::text, kind => 'seen', run_at => $2::timestamptz)", @queue, "2020-12-05 10:00:00.000001+00")
+    @worker = Jobq::Worker.new(handlers: { "seen" => ->(job) { seen << job.run_at } }, queue: @queue, logger: Logger.new(File::NULL),
+                               connection: { options: "-c datestyle=SQL,DMY -c timezone=Asia/Kolkata" })
+    @worker.start
+    assert_equal("2020-12-05T10:00:00.000001Z", Timeout.timeout(LIMIT) { seen.pop }.utc.iso8601(6))
+  end
+
   def test_other_kinds_are_left_alone
     ask("SELECT jobq_enqueue($1::text, kind => 'NoSuchJob')", @queue)
     job = later(EffectJob, "a")

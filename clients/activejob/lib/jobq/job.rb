@@ -18,7 +18,7 @@ module Jobq
       NUMBERS.each { |name| set(name, Integer(row[name])) }
       TEXTS.each { |name| set(name, row[name]) }
       @texts = row.slice(*VALUES)
-      TIMES.each { |name| set(name, Time.parse(row[name])) }
+      TIMES.each { |name| set(name, Time.at(Rational(row[name]))) }
       @heartbeat_every = [Float(row["heartbeat_seconds"]), heartbeat_timeout && heartbeat_timeout / 3].compact.min
       @connections, @progressed = connections, progressed
       @beat_at, @progress_at, @unreported = 0.0, -Float::INFINITY, nil

@@ -3,12 +3,15 @@
 module Jobq
   # The SQL of workers and steps.
   module Statements
+    # Times as seconds since 1970: what the DateStyle of the database makes of them Ruby may read as another day, or another zone.
+    CLAIMED = "id, lease, queue, kind, payload, attempt, max_attempts, priority, version, extract(epoch FROM run_at) AS run_at, " \
+              "extract(epoch FROM created_at) AS created_at, progress, metadata, heartbeat_seconds"
     CLAIM = <<~SQL
-      SELECT * FROM jobq_claim($1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
+      SELECT #{CLAIMED} FROM jobq_claim($1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
     SQL
     COMPLETE_AND_CLAIM = <<~SQL
-      SELECT * FROM jobq_complete_and_claim($8::bigint[], $9::bigint[], $10::jsonb[],
-                                            $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
+      SELECT #{CLAIMED} FROM jobq_complete_and_claim($8::bigint[], $9::bigint[], $10::jsonb[],
+                                                     $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
     SQL
     WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text)"
     WAKE = "SELECT jobq_wake($1::text)"
