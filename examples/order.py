@@ -88,7 +88,7 @@ def order(workflow, payload, patience=PATIENCE):
 def serve_one(conn, queue, patience=PATIENCE):
     """False: there is no job."""
     with conn.cursor(row_factory=dict_row) as cursor:
-        job = cursor.execute("SELECT * FROM jobq_claim(%s, %s)", (queue, WORKER_ID)).fetchone()
+        job = cursor.execute("SELECT id, lease, payload FROM jobq_claim(%s, %s)", (queue, WORKER_ID)).fetchone()
     if job is None:
         return False
     workflow = Workflow(conn, job)

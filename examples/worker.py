@@ -177,8 +177,9 @@ def serve(conn, queue, stop):
     wait, left = longest_wait(conn), ""
     while not stop.is_set():
         with conn.cursor(row_factory=dict_row) as cursor:
-            # autocommit: the claim is committed before the work begins
-            row = cursor.execute("SELECT * FROM jobq_claim(%s, %s, kinds => %s)",
+            # autocommit: the claim is committed before the work begins. What is not needed is not asked for: psycopg reads
+            # times in the DateStyle ISO only, and of the years 1 to 9999.
+            row = cursor.execute("SELECT id, lease, kind, payload, attempt, heartbeat_seconds FROM jobq_claim(%s, %s, kinds => %s)",
                                  (queue, WORKER_ID, list(KINDS))).fetchone()
         if row is None:
             before, left = left, others(conn, queue)

@@ -40,7 +40,7 @@ RUNNING = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'process
 def work(queue, *command, jobs):
     """Starts a worker, cancels the last of its jobs while it runs, ends the worker; its output without ids."""
     conn.execute("SELECT jobq_create_queue(%s, backoff_base => '100 ms', heartbeat_timeout => '3 s')", (queue,))
-    ids = [value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s, max_attempts => 2)", queue, payload, kind)
+    ids = [value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s, max_attempts => 2, run_at => '0044-03-15 BC')", queue, payload, kind)
            for kind, payload in jobs[:-1]]
     worker = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True)
     try:
