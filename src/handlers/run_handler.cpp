@@ -16,6 +16,7 @@
 #include <utility>
 
 extern "C" {
+#include "access/detoast.h"
 #include "catalog/objectaccess.h"
 #include "nodes/params.h"
 #include "parser/analyze.h"
@@ -102,8 +103,15 @@ auto under_snapshot(Body body) {
     }
 }
 
-// Calls a function of one argument, as the executor of a query does.
-Datum call_function(Oid function, Datum argument, bool *none) {
+// What a function returns may still lie in a table, where only the function's snapshot keeps it: who deletes the row
+// need not wait for the completion.
+Datum out_of_table(Datum json) {
+    auto *value = reinterpret_cast<varlena *>(DatumGetPointer(json));
+    return VARATT_IS_EXTERNAL(value) ? PointerGetDatum(detoast_external_attr(value)) : json;
+}
+
+// Calls a function of one argument, as the executor of a query does. *none: it has returned NULL, or is of no jsonb.
+Datum call_function(Oid function, Datum argument, bool returns_json, bool *none) {
     FmgrInfo info;
     PgStat_FunctionCallUsage usage;
     fmgr_info_cxt(function, &info, CurrentMemoryContext);
@@ -114,10 +122,11 @@ Datum call_function(Oid function, Datum argument, bool *none) {
     fcinfo->args[0].isnull = false;
     PushActiveSnapshot(GetTransactionSnapshot());
     pgstat_init_function_usage(fcinfo, &usage);
-    const Datum result = FunctionCallInvoke(fcinfo);
+    const Datum returned = FunctionCallInvoke(fcinfo);
     pgstat_end_function_usage(&usage, true);
+    *none = !returns_json || fcinfo->isnull;
+    const Datum result = *none ? Datum(0) : out_of_table(returned);
     PopActiveSnapshot();
-    *none = fcinfo->isnull;
     return result;
 }
 
@@ -149,11 +158,11 @@ void call_handler(const KnownHandler &known, const Turn &turn, Datum argument) {
     if (known.target.is_procedure)
         call_procedure(known.handler.function, argument, turn.memory);
     else
-        result = call_function(known.target.function, argument, &none);
+        result = call_function(known.target.function, argument, known.target.returns_json, &none);
     // Whatever the handler has made of the setting.
     if (get_timeout_active(STATEMENT_TIMEOUT)) disable_timeout(STATEMENT_TIMEOUT, false);
     CommandCounterIncrement();
-    under_snapshot([&] { complete_handled(turn.job, known.target.returns_json && !none, result); });
+    under_snapshot([&] { complete_handled(turn.job, !none, result); });
 }
 
 void show_activity(const Handler &handler, const HandlerJob &job) {

@@ -47,6 +47,15 @@ CREATE FUNCTION untidy(job jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ DECLARE f
     SET work_mem = '99MB'; SET lock_timeout = '1h'; PERFORM pg_advisory_lock(7); CREATE TEMP TABLE left_behind (); EXECUTE 'PREPARE left_over AS SELECT 1';
     RETURN to_jsonb(found);
 END $$;
+CREATE TABLE documents (document jsonb);
+ALTER TABLE documents ALTER document SET STORAGE EXTERNAL;
+INSERT INTO documents SELECT to_jsonb(repeat('x', 9000));
+GRANT SELECT ON documents TO runner;
+CREATE FUNCTION reads(job jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ DECLARE found jsonb; BEGIN
+    SELECT document INTO found FROM documents;
+    PERFORM pg_advisory_xact_lock(8);
+    RETURN found;
+END $$;
 CREATE FUNCTION listens(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN LISTEN nobody; END $$;
 CREATE FUNCTION at_commit(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM effect(job); INSERT INTO twice VALUES (1), (1); END $$;
 CREATE TABLE twice (a int UNIQUE DEFERRABLE INITIALLY DEFERRED);
@@ -54,7 +63,7 @@ GRANT ALL ON twice TO runner;
 CREATE PROCEDURE pieces(job jsonb) LANGUAGE plpgsql AS $$ BEGIN PERFORM effect(job); COMMIT; PERFORM effect(job); END $$;
 SELECT jobq_grant('runner', 'worker');
 SELECT jobq_set_handler('work', k, (k || '(jsonb)')::regprocedure, 'runner', max_executors => CASE WHEN k IN ('effect', 'flaky') THEN 2 ELSE 1 END)
-FROM unnest('{effect,flaky,slow,deaf,itself,untidy,listens,at_commit,pieces}'::text[]) k;
+FROM unnest('{effect,flaky,slow,deaf,itself,untidy,reads,listens,at_commit,pieces}'::text[]) k;
 SELECT jobq_create_queue('work', max_lost => 1000, max_attempts => 1000, backoff_base => '10 ms', backoff_max => '20 ms');
 SELECT jobq_set_handler('quick', '', 'effect(jsonb)', 'other');
 -- What must hold whatever happens, each with what breaks it. A procedure that commits is at least once.
@@ -126,6 +135,21 @@ is(value($node, 'work', "SELECT count(*) FROM effects WHERE job = $first{pieces}
 value($node, 'work', "SELECT jobq_cancel($_)") for $first{listens}, $first{at_commit};
 value($node, 'work', q{DELETE FROM jobq.handler_settings WHERE kind IN ('listens', 'at_commit')});
 keeps_laws($node, 'at first');
+
+# ---- what a handler returns is deleted, and vacuumed, before its job can be completed
+
+my ($keeper, $holder) = map { session($node, 'work') } 1 .. 2;
+$keeper->query('SELECT pg_advisory_lock(8)');
+my $reads = enqueue($node, 'reads');
+my $waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'jobq executor' AND query LIKE '%job $reads of%' AND wait_event";
+becomes_true($node, 'work', "$waits = 'advisory'", 'a handler has read what it is to return');
+value($node, 'work', 'DELETE FROM documents');
+$holder->query("BEGIN; SELECT FROM jobq.jobs WHERE id = $reads FOR UPDATE");
+$keeper->query('SELECT pg_advisory_unlock(8)');
+becomes_true($node, 'work', "$waits = 'transactionid'", 'it has returned, and somebody holds its job');
+becomes_true($node, 'work', q{VACUUM documents; SELECT pg_relation_size(reltoastrelid) = 0 FROM pg_class WHERE oid = 'documents'::regclass}, 'the row has gone');
+end_sessions($keeper, $holder);
+becomes($node, $reads, q{status = 'completed' AND attempts = 1 AND length(result #>> '{}') = 9000}, 'the result is what was read');
 
 # ---- faults, with work of all kinds
 
