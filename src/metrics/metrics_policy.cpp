@@ -31,7 +31,7 @@ Tally end_of_job(const Life &after) noexcept {
     return after.cause && after.cause->kind == EventKind::Dropped ? Tally::Dropped : Tally::Cancelled;
 }
 
-// A clock that steps back makes none shorter than nothing, and a run_at of -infinity none so long that sums overflow.
+// A clock that steps back makes none shorter than nothing, and a run_at of long ago none longer than a year.
 Micros span_between(Micros begin, Micros end) noexcept {
     return std::clamp<Micros>(saturating_subtract(end, begin), 0, 365 * kDay);
 }
@@ -73,19 +73,22 @@ int bucket_of(Micros span) noexcept {
     return bucket;
 }
 
+std::int64_t sum_of_numbers(std::int64_t a, std::int64_t b) noexcept { return saturating_add(a, b); }
+
 void note(SeriesNumbers *numbers, const Happened &happened) noexcept {
     for (Tallies left = happened.tallies; left != 0; left &= left - 1) numbers->values[__builtin_ctz(left)]++;
     const auto observe = [numbers](Span span, const Maybe &length) {
         if (!length) return;
         numbers->values[SeriesNumbers::of(span, bucket_of(*length))]++;
-        numbers->values[SeriesNumbers::sum_of(span)] += *length;
+        std::int64_t *sum = &numbers->values[SeriesNumbers::sum_of(span)];
+        *sum = sum_of_numbers(*sum, *length);
     };
     observe(Span::Wait, happened.waited);
     observe(Span::Run, happened.ran);
 }
 
 void add_numbers(SeriesNumbers *to, const SeriesNumbers &more) noexcept {
-    for (int i = 0; i < SeriesNumbers::kCount; i++) to->values[i] += more.values[i];
+    for (int i = 0; i < SeriesNumbers::kCount; i++) to->values[i] = sum_of_numbers(to->values[i], more.values[i]);
 }
 
 }  // namespace jobq::core

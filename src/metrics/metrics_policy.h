@@ -78,6 +78,9 @@ struct SeriesNumbers {
 };
 static_assert(std::is_trivially_copyable_v<SeriesNumbers>, "is copied from and to shared memory, and a file");
 
+// Of two numbers of a series. Some 300,000 spans of a year are more than a sum can hold: it stays at the highest then,
+// since what only counts up must not be negative.
+std::int64_t sum_of_numbers(std::int64_t a, std::int64_t b) noexcept;
 void note(SeriesNumbers *numbers, const Happened &happened) noexcept;
 void add_numbers(SeriesNumbers *to, const SeriesNumbers &more) noexcept;
 

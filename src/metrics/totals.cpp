@@ -72,9 +72,15 @@ void clear(SharedNumbers &numbers) {
     for (auto &number : numbers) pg_atomic_write_u64(&number, 0);
 }
 
+void add(pg_atomic_uint64 *number, int64 more) {
+    uint64 before = pg_atomic_read_u64(number);
+    const auto sum = [&] { return static_cast<uint64>(core::sum_of_numbers(static_cast<int64>(before), more)); };
+    while (!pg_atomic_compare_exchange_u64(number, &before, sum())) continue;
+}
+
 void add(SharedNumbers &numbers, const core::SeriesNumbers &more) {
     for (int i = 0; i < core::SeriesNumbers::kCount; i++)
-        if (more.values[i] != 0) pg_atomic_fetch_add_u64(&numbers[i], more.values[i]);
+        if (more.values[i] != 0) add(&numbers[i], more.values[i]);
 }
 
 core::SeriesNumbers numbers_of(SharedNumbers &numbers) {

@@ -170,6 +170,20 @@ TEST(Buckets, TheFirstWhoseBoundIsNotBelow) {
     for (int i = 1; i < kBounds; i++) EXPECT_EQ(bound_of(i), 2 * bound_of(i - 1));
 }
 
+// As those of 300,000 jobs that have waited since 1970 for as long as is counted.
+TEST(Numbers, SumsStayAtTheHighest) {
+    const Happened claimed = {bit_of(Tally::Claimed), 365 * kDay, {}};
+    SeriesNumbers sum = {}, batch = {};
+    for (int i = 0; i < 5000; i++) note(&batch, claimed);
+    for (int i = 0; i < 60; i++) add_numbers(&sum, batch);
+    const std::int64_t highest = sum.values[SeriesNumbers::sum_of(Span::Wait)];
+    EXPECT_GT(highest, std::int64_t{290'000} * 365 * kDay);
+    EXPECT_EQ(sum.values[SeriesNumbers::of(Tally::Claimed)], 300'000);
+    note(&sum, claimed);
+    EXPECT_EQ(sum.values[SeriesNumbers::sum_of(Span::Wait)], highest);
+    EXPECT_EQ(sum_of_numbers(highest, 1), highest);
+}
+
 TEST(Numbers, WhatIsNotedIsWhatIsAdded) {
     SeriesNumbers numbers = {}, sum = {};
     note(&numbers, {tallies({Tally::Claimed, Tally::Deleted}), 5 * kMillisecond, {}});
