@@ -128,6 +128,22 @@ SELECT name, type, value - :skipped AS skipped FROM jobq_metrics() JOIN jobq.met
 SELECT jobq_unschedule('metrics');
 SELECT value - :skipped AS skipped FROM jobq_metrics() WHERE name = 'jobq_schedule_runs_skipped';
 
+-- Whatever stands in the rows, all of it is told.
+BEGIN;
+SELECT jobq_schedule('metrics', '@daily', 'metrics') > now() AS scheduled;
+UPDATE jobq.schedule_settings SET next_run = 'infinity', skipped = 9223372036854775807 WHERE name = 'metrics';
+SELECT value > 1e9 AS overdue FROM jobq_metrics() WHERE name = 'jobq_schedules_overdue_seconds';
+UPDATE jobq.schedule_settings SET next_run = '-infinity' WHERE name = 'metrics';
+SELECT value > 1e9 AS overdue FROM jobq_metrics() WHERE name = 'jobq_schedules_overdue_seconds';
+SELECT jobq_schedule('metrics more', '@daily', 'metrics') > now() AS scheduled;
+UPDATE jobq.schedule_settings SET skipped = 9223372036854775807 WHERE name = 'metrics more';
+SELECT value > 1e19 AS skipped FROM jobq_metrics() WHERE name = 'jobq_schedule_runs_skipped';
+SET LOCAL session_replication_role = replica;
+INSERT INTO jobq.jobs (queue, max_attempts, run_at, status, attempts, worker_id, lease, started_at, last_heartbeat, _rescue_indexed, _lane)
+SELECT 'metrics ' || t, 1, now(), 'processing', 1, 'w', 1, t, t, true, 1 FROM unnest('{infinity,-infinity}'::timestamptz[]) t;
+SELECT labels->>'queue' AS queue, value > 1e9 AS long_ago FROM jobq_metrics() WHERE name = 'jobq_queue_oldest_heartbeat_seconds' AND labels->>'queue' LIKE '%infinity' ORDER BY queue;
+ROLLBACK;
+
 -- Who may ask.
 CREATE ROLE regress_jobq_metrics;
 SET ROLE regress_jobq_metrics;

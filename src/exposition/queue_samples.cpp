@@ -2,7 +2,6 @@
 // the jobs that have not finished only. Nothing here reads the rows of finished jobs.
 #include "compat/pg.h"
 
-#include "base/clock.h"
 #include "compat/args.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
@@ -37,8 +36,7 @@ Statement get_paused = {"SELECT s.queue, s.paused FROM jobq.queue_settings s ORD
 // Of the running jobs, as jobq.queue_stats sees them: nobody waits for the heartbeat of an executor.
 Statement get_running = {
     R"(SELECT r.queue, count(DISTINCT r.worker_id),
-              extract(epoch FROM clock_timestamp() - min(r.last_heartbeat) FILTER (
-                  WHERE coalesce(r._lease_timeout < interval '365000 days', true)))::float8
+              min(r.last_heartbeat) FILTER (WHERE coalesce(r._lease_timeout < interval '365000 days', true))
        FROM (SELECT j.id, j.queue, j.worker_id, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
              WHERE j._rescue_indexed AND j.status = 'processing'
              UNION
@@ -135,10 +133,8 @@ void add_oldest_pending(Samples *samples, const QueueJobs &queue) {
     double seconds = 0;
     TimestampTz run_at = 0;
     // As committed a moment ago: who has just come is not old.
-    if (queue.jobs[index_of(core::JobStatus::Pending)] > 0 && oldest_ready(make_text(queue.queue), &run_at)) {
-        const core::Micros age = core::saturating_subtract(GetCurrentTimestamp(), core::bounded_moment(run_at));
-        seconds = Max(static_cast<double>(age) / core::kSecond, 0);
-    }
+    if (queue.jobs[index_of(core::JobStatus::Pending)] > 0 && oldest_ready(make_text(queue.queue), &run_at))
+        seconds = seconds_since(run_at);
     samples->add(sample_of(core::Family::OldestPending, seconds).with("queue", queue.queue));
 }
 
@@ -168,7 +164,7 @@ void add_running(Samples *samples) {
         const std::string_view name = kept(row.text_at(1));
         samples->add(sample_of(core::Family::Workers, static_cast<double>(row.int64_at(2))).with("queue", name));
         if (row.is_null(3)) continue;
-        const double age = Max(DatumGetFloat8(row.get(3)), 0);
+        const double age = seconds_since(DatumGetTimestampTz(row.get(3)));
         samples->add(sample_of(core::Family::OldestHeartbeat, age).with("queue", name));
     }
 }

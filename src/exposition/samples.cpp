@@ -1,7 +1,9 @@
 // See samples.h.
 #include "compat/pg.h"
 
+#include "base/clock.h"
 #include "exposition/samples.h"
+#include "job/job_policy.h"
 
 #include <algorithm>
 
@@ -19,6 +21,11 @@ const char *suffix_of(SamplePart part) {
             return "_count";
     }
     return "";
+}
+
+double seconds_since(TimestampTz moment) {
+    const core::Micros age = core::saturating_subtract(GetCurrentTimestamp(), core::bounded_moment(moment));
+    return Max(static_cast<double>(age) / core::kSecond, 0);
 }
 
 void collect_samples(Samples *samples) {

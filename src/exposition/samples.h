@@ -49,6 +49,9 @@ inline Sample sample_of(core::Family family, double value, SamplePart part = Sam
     return {family, part, 0, {}, value};
 }
 
+// How long ago that was; 0: not at all. What stands in a row may be infinite.
+double seconds_since(TimestampTz moment);
+
 // What there is to tell, in no order, inside with_owner_spi(). Who is kept to some queues hears of these only.
 void collect_totals(Samples *samples);
 void collect_queues(Samples *samples);

@@ -21,12 +21,11 @@ namespace {
 
 using core::Family;
 
-// Rows (failing, paused, active, seconds that the one due longest is late, runs skipped).
+// Rows (failing, paused, active, when the one due longest was due, runs skipped).
 Statement count_schedules = {
     R"(SELECT count(*) FILTER (WHERE s.error IS NOT NULL), count(*) FILTER (WHERE s.paused AND s.error IS NULL),
               count(*) FILTER (WHERE NOT s.paused AND s.error IS NULL),
-              coalesce(greatest(extract(epoch FROM clock_timestamp() - min(s.next_run)), 0), 0)::float8,
-              coalesce(sum(s.skipped), 0)::int8
+              min(s.next_run), coalesce(sum(s.skipped), 0)::float8
        FROM jobq.schedule_settings s)",
     {},
     Planning::Free};
@@ -39,8 +38,8 @@ void add_schedules(Samples *samples) {
     constexpr const char *kStates[] = {"failing", "paused", "active"};
     for (int i = 0; i < static_cast<int>(lengthof(kStates)); i++)
         samples->add(sample_of(Family::Schedules, static_cast<double>(row.int64_at(i + 1))).with("state", kStates[i]));
-    samples->gauge(Family::SchedulesOverdue, DatumGetFloat8(row.get(4)));
-    samples->gauge(Family::RunsSkipped, static_cast<double>(row.int64_at(5)));
+    samples->gauge(Family::SchedulesOverdue, row.is_null(4) ? 0 : seconds_since(DatumGetTimestampTz(row.get(4))));
+    samples->gauge(Family::RunsSkipped, DatumGetFloat8(row.get(5)));
 }
 
 void add_executors(Samples *samples) {
