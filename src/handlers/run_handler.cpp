@@ -12,6 +12,7 @@
 #include "handlers/known_handlers.h"
 #include "handlers/run_handler.h"
 #include "shmem/executors.h"
+#include "table/attached.h"
 
 #include <utility>
 
@@ -171,6 +172,19 @@ void show_activity(const Handler &handler, const HandlerJob &job) {
                                     static_cast<int>(handler.queue.size()), handler.queue.data()));
 }
 
+// Claims the next job.
+void claim_next(Work *work) {
+    // What was deferred so far is of this job; what is deferred to the commit must not let it fail for the next one.
+    check_deferred_constraints();
+    work->stage = Stage::Claim;
+    work->claimed = under_snapshot([&] {
+        // Anything may have changed meanwhile.
+        const KnownHandler *again = known_handler(work->turn->job.handler);
+        return again != nullptr && again->problem.sqlstate == 0 &&
+               claim_for_handler(again->handler, work->next->memory, &work->next->job);
+    });
+}
+
 // The second step above.
 void handle(Work *work) {
     work->stage = Stage::Handler;
@@ -187,15 +201,8 @@ void handle(Work *work) {
     const Datum argument = argument_of(work->turn->job);
     MemoryContextSwitchTo(outer);
     call_handler(*known, *work->turn, argument);
-    work->stage = Stage::Claim;
     // What a procedure has committed must not be done again because a claim fails.
-    if (work->next != nullptr && !known->target.is_procedure)
-        work->claimed = under_snapshot([&] {
-            // Anything may have changed meanwhile.
-            const KnownHandler *again = known_handler(work->turn->job.handler);
-            return again != nullptr && again->problem.sqlstate == 0 &&
-                   claim_for_handler(again->handler, work->next->memory, &work->next->job);
-        });
+    if (work->next != nullptr && !known->target.is_procedure) claim_next(work);
     work->stage = Stage::Commit;
 }
 

@@ -115,5 +115,27 @@ is(value($node, 'd', q{SELECT count(*) FROM jobq_claim('prune', 'w', batch => 2)
 becomes_true($node, 'd', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'prune'}, 'a job is pruned');
 is_left_out('prune', 'update or delete on table "jobs" violates foreign key constraint');
 is(value($node, 'd', q{SELECT payload FROM jobq.jobs WHERE queue = 'prune'}), '"bad"', 'not the one that is referred to');
+value($node, 'd', q{DELETE FROM referring; DELETE FROM jobq.jobs});
+
+# ---- a handler whose executor claims the next job with the completion
+
+value(
+    $node, 'd', q{
+    CREATE ROLE runner LOGIN;
+    CREATE FUNCTION handle(job jsonb) RETURNS void LANGUAGE sql AS 'SELECT';
+    SELECT jobq_set_handler('handled', '', 'handle(jsonb)', 'runner');
+    CREATE FUNCTION unclaimed() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.payload = '"bad"' AND NEW.status = 'processing' THEN
+            RAISE 'nobody takes bad jobs';
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE CONSTRAINT TRIGGER unclaimed AFTER UPDATE ON jobq.jobs DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION unclaimed()});
+value($node, 'd', q{SELECT jobq_enqueue('handled', '"good"', max_attempts => 1), jobq_enqueue('handled', '"bad"')});
+becomes_true($node, 'd', q{SELECT status > 'processing' FROM jobq.jobs WHERE queue = 'handled' AND payload = '"good"'}, 'a job is handled');
+is(value($node, 'd', q{SELECT status, error FROM jobq.jobs WHERE queue = 'handled' AND payload = '"good"'}), 'completed|', 'and has not failed for the next one');
+is(value($node, 'd', q{SELECT status, attempts FROM jobq.jobs WHERE queue = 'handled' AND payload = '"bad"'}), 'pending|0', 'which cannot be claimed');
 
 done_testing();
