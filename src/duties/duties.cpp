@@ -11,6 +11,7 @@
 #include "duties/orphans.h"
 #include "edges/edges.h"
 #include "ending/ending.h"
+#include "ending/overrun.h"
 #include "ending/references.h"
 #include "groups/groups.h"
 #include "groups/unblock.h"
@@ -159,7 +160,7 @@ Horizon find_horizon(TimestampTz grace_start) {
 // A running job that the rescue has locked, and why.
 struct Ended {
     int64 id;
-    enum { Lost, LostInCompany, GivenBack, Overran, CancelForced } how;
+    enum How { Lost, LostInCompany, GivenBack, Overran, CancelForced } how;
 };
 
 constexpr const char *kExecutorEnded = "the process that ran its handler has ended";
@@ -178,16 +179,6 @@ const char *lost_error(const core::Life &before, const core::Life &after, int ma
     return psprintf("%s; attempts exhausted (%d of %d)", lead, after.attempts, after.max_attempts);
 }
 
-const char *overrun_error(const core::Life &before, const core::Life &after) {
-    const core::Micros allowed = before.must_end_at && before.started_at ? core::bounded_moment(*before.must_end_at) -
-                                                                               core::bounded_moment(*before.started_at)
-                                                                         : 0;
-    const char *lead = psprintf("ran longer than max_runtime (%g s)", static_cast<double>(allowed) / core::kSecond);
-    return after.status == core::JobStatus::Failed
-               ? psprintf("%s; attempts exhausted (%d of %d)", lead, after.attempts, after.max_attempts)
-               : lead;
-}
-
 bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, TimestampTz now, Endings *endings) {
     const int max_lost = find_queue(before.queue)->max_lost;
     core::Event event = {core::EventKind::Lost, now};
@@ -196,17 +187,6 @@ bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, Timestam
     const core::Life after = core::after_event(before.life, event);
     text *error = cstring_to_text(lost_error(before.life, after, max_lost, in_company));
     return end_attempt(jobs, before, after, {"lost", error, false}, now, endings);
-}
-
-bool end_overrun(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
-    const Queue *queue = find_queue(before.queue);
-    core::Event event = {core::EventKind::Overran, now};
-    event.on_max_runtime = queue->on_max_runtime;
-    event.delay = retry_delay(*queue, before.life.attempts);
-    const core::Life after = core::after_event(before.life, event);
-    const bool cancelled = after.status == core::JobStatus::Cancelled;
-    text *error = cstring_to_text(overrun_error(before.life, after));
-    return end_attempt(jobs, before, after, {cancelled ? "cancelled" : "failed", error, false}, now, endings);
 }
 
 // The attempt does not count.
@@ -317,16 +297,25 @@ void let_happen_to_each(const Rows &locked, const core::Event &event, DutyOutcom
         [&](int i) { return DatumGetInt64(ids[i]); }, outcome);
 }
 
+Ended::How how_ended(core::OrphanEnd end) {
+    switch (end) {
+        case core::OrphanEnd::Lost:
+            return Ended::Lost;
+        case core::OrphanEnd::LostInCompany:
+            return Ended::LostInCompany;
+        case core::OrphanEnd::Overran:
+            return Ended::Overran;
+        case core::OrphanEnd::GivenBack:
+            break;
+    }
+    return Ended::GivenBack;
+}
+
 // Ends the attempts whose executors have gone. `search`: in the whole rescue's index, too.
 void end_orphans(TimestampTz now, bool search, int batch, DutyOutcome *outcome) {
-    const Orphans orphans = lock_orphans(search, batch);
+    const Orphans orphans = lock_orphans(search, now, batch);
     auto *ended = room_for<Ended>(static_cast<uint64>(orphans.count));
-    for (int i = 0; i < orphans.count; i++) {
-        const core::OrphanEnd end = orphans.items[i].end;
-        ended[i] = {orphans.items[i].job, end == core::OrphanEnd::Lost            ? Ended::Lost
-                                          : end == core::OrphanEnd::LostInCompany ? Ended::LostInCompany
-                                                                                  : Ended::GivenBack};
-    }
+    for (int i = 0; i < orphans.count; i++) ended[i] = {orphans.items[i].job, how_ended(orphans.items[i].end)};
     end_all(ended, orphans.count, now, outcome);
     outcome->more |= orphans.count == batch;
 }

@@ -8,6 +8,7 @@
 #include "edges/edges.h"
 #include "ending/ending.h"
 #include "ending/held_jobs.h"
+#include "ending/overrun.h"
 #include "job/change_job.h"
 #include "job/owner.h"
 #include "job/transaction_log.h"
@@ -209,6 +210,17 @@ void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros r
         report.event.delay = retry_in >= 0 ? retry_in : retry_delay(*find_queue(before.queue), before.life.attempts);
         return report;
     });
+}
+
+void fail_stopped_job(HeldJob *held, TimestampTz now) {
+    Endings endings = {};
+    bool overran = false;
+    change_held(held, 1, nullptr, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
+        overran = before.life.must_end_at && *before.life.must_end_at <= now;
+        return !overran || end_overrun(jobs, before, now, &endings);
+    });
+    settle_endings_as_owner(endings, now);
+    if (held->held && !overran) fail_jobs(held, 1, nullptr, -1, true, now);
 }
 
 void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, const char *outcome,

@@ -69,6 +69,9 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
 void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
                TimestampTz now);
 
+// The same of a job that was stopped: has it taken longer than its max_runtime allows, that is how its attempt ends.
+void fail_stopped_job(HeldJob *held, TimestampTz now);
+
 // Gives jobs back without burning the attempt; `delay` 0: claimable at once in their old place.
 void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, const char *outcome,
                     TimestampTz now);

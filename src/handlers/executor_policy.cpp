@@ -70,8 +70,9 @@ ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int 
     return plan;
 }
 
-OrphanEnd end_of_orphan(int orphans, bool suspect, bool told_to_go) noexcept {
+OrphanEnd end_of_orphan(int orphans, bool suspect, bool told_to_go, bool overran) noexcept {
     if (told_to_go) return OrphanEnd::GivenBack;
+    if (overran) return OrphanEnd::Overran;
     return orphans == 1 || suspect ? OrphanEnd::Lost : OrphanEnd::LostInCompany;
 }
 

@@ -125,12 +125,15 @@ void complete_handled(const HandlerJob &job, bool has_result, Datum result) {
     if (!held.held && !ended_itself()) lease_is_lost(job.id);
 }
 
-bool fail_handled(const HandlerJob &job, const char *error) {
+bool fail_handled(const HandlerJob &job, const char *error, bool stopped) {
     HeldJob held = held_of(job);
     with_owner_spi([&] {
         held.extra = CStringGetTextDatum(error);
         held.has_extra = true;
-        fail_jobs(&held, 1, nullptr, -1, true, GetCurrentTimestamp());
+        if (stopped)
+            fail_stopped_job(&held, GetCurrentTimestamp());
+        else
+            fail_jobs(&held, 1, nullptr, -1, true, GetCurrentTimestamp());
     });
     return held.held;
 }

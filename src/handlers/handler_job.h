@@ -36,8 +36,9 @@ Datum argument_of(const HandlerJob &job);
 // Completes the job with the result. JQ001 unless it is held, or the handler has ended it itself in a transaction that
 // has committed, or that is this one.
 void complete_handled(const HandlerJob &job, bool has_result, Datum result);
-// The handler has failed. False: the job is not held any more, and nobody hears of the error.
-bool fail_handled(const HandlerJob &job, const char *error);
+// The handler has failed; `stopped`: since it was interrupted. False: the job is not held any more, and nobody hears of
+// the error.
+bool fail_handled(const HandlerJob &job, const char *error, bool stopped);
 // Nobody has tried: the attempt does not count.
 void give_back_handled(const HandlerJob &job);
 

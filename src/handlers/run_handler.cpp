@@ -228,7 +228,7 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
             under_snapshot([&] {
                 if (is_broken(turn.job.handler))
                     give_back_handled(turn.job);
-                else if (!fail_handled(turn.job, text))
+                else if (!fail_handled(turn.job, text, error->sqlerrcode == ERRCODE_QUERY_CANCELED))
                     ereport(
                         LOG,
                         (errmsg(

@@ -122,8 +122,18 @@ becomes($well, q{status = 'completed'}, 'the next one is done');
 handler('beats', 'beats', q{PERFORM jobq_heartbeat((job->>'id')::bigint, (job->>'lease')::bigint, '{"percent": 50}'); PERFORM pg_sleep(600);});
 value($node, 'work', q{SELECT jobq_grant('beats', 'worker')});
 my $beats = enqueue('beats', q{max_runtime => '100 ms'});
-becomes($beats, 'attempts >= 2', 'one that has reported on its own job does not run for ever either');
-value($node, 'work', q{SELECT jobq_drop_handler('work', 'beats')});
+becomes($beats, q{attempts >= 2 AND error LIKE 'ran longer than max_runtime%'}, 'one that has reported on its own job does not run for ever either');
+# Whether it heeds the interrupt or is ended for it: what becomes of its job is what the queue says.
+settings($node, q{jobq.cancel_grace = '1s'});
+$node->reload;
+handler('beats_on', 'beats', q{PERFORM jobq_heartbeat((job->>'id')::bigint, (job->>'lease')::bigint);
+    LOOP BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP;});
+value($node, 'work', q{SELECT jobq_alter_queue('work', on_max_runtime => 'cancel')});
+for my $id ($beats, enqueue('beats_on', q{max_runtime => '100 ms'}))
+{
+    becomes($id, q{status = 'cancelled' AND lost_attempts = 0 AND error LIKE 'ran longer than max_runtime%'}, 'it is cancelled where the queue wants that');
+}
+value($node, 'work', q{SELECT jobq_drop_handler('work', 'beats'), jobq_drop_handler('work', 'beats_on'), jobq_alter_queue('work', on_max_runtime => 'fail')});
 
 # ---- one that fails when its job has ended
 

@@ -121,18 +121,24 @@ TEST(Executors, PoolsTakeTurns) {
 }
 
 TEST(Orphans, OneAloneIsToBlame) {
-    EXPECT_EQ(end_of_orphan(1, false, false), OrphanEnd::Lost);
-    EXPECT_EQ(end_of_orphan(1, true, false), OrphanEnd::Lost);
+    EXPECT_EQ(end_of_orphan(1, false, false, false), OrphanEnd::Lost);
+    EXPECT_EQ(end_of_orphan(1, true, false, false), OrphanEnd::Lost);
 }
 
 TEST(Orphans, OfSeveralOnlyASuspectIs) {
-    EXPECT_EQ(end_of_orphan(2, false, false), OrphanEnd::LostInCompany);
-    EXPECT_EQ(end_of_orphan(64, true, false), OrphanEnd::Lost);
+    EXPECT_EQ(end_of_orphan(2, false, false, false), OrphanEnd::LostInCompany);
+    EXPECT_EQ(end_of_orphan(64, true, false, false), OrphanEnd::Lost);
 }
 
 TEST(Orphans, WhoWasToldToGoCountsForNothing) {
-    EXPECT_EQ(end_of_orphan(1, true, true), OrphanEnd::GivenBack);
-    EXPECT_EQ(end_of_orphan(3, false, true), OrphanEnd::GivenBack);
+    EXPECT_EQ(end_of_orphan(1, true, true, false), OrphanEnd::GivenBack);
+    EXPECT_EQ(end_of_orphan(3, false, true, false), OrphanEnd::GivenBack);
+}
+
+TEST(EndOfOrphan, WhatWasEndedForItsTimeHasOverrun) {
+    EXPECT_EQ(end_of_orphan(1, false, false, true), OrphanEnd::Overran);
+    EXPECT_EQ(end_of_orphan(2, true, false, true), OrphanEnd::Overran);
+    EXPECT_EQ(end_of_orphan(1, false, true, true), OrphanEnd::GivenBack);
 }
 
 TEST(Handlers, HaveNumbersOfTheirOwn) {
