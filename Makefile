@@ -10,7 +10,8 @@
 # make web: the tests of the dashboard, in a browser; BENCH=1: how long its pages take beside ten million jobs.
 # make fuzz: the attackers of test/fuzz at length.
 # make clients: the workers of clients/, each against the same scenarios.
-# make bench: the benchmark (see docs/benchmarks.md). make profile: what a call costs in instructions, by callgrind.
+# make bench: the benchmark (see docs/benchmarks.md). make profile: what a call costs in instructions, by callgrind
+# (CACHE=1: in lines of memory that it brings into the caches of a core).
 # make chaos, make ddl, make failover: load, and faults of every kind, a DBA at work or standbys that are promoted (see
 # test/chaos/README.md).
 # make cluster: shards and routers under load while they are killed, promoted, added and drained (see test/cluster/README.md).

@@ -122,17 +122,17 @@ def fill(kind):
     sql('VACUUM ANALYZE jobq.jobs')
 
 
-def run(kind):
-    """The profile of the steady calls of a session."""
+def run(kind, warm=WARM, calls=CALLS):
+    """The file with the profile of the steady calls of a session."""
     fill(kind)
     known = set(glob.glob(f'{OUT}/*.1'))
-    script = (f'\\set call :call + 1\n\\if :call = {WARM + 1}\nSELECT pg_postmaster_start_time();\n\\endif\n'
+    script = (f'\\set call :call + 1\n\\if :call = {warm + 1}\nSELECT pg_postmaster_start_time();\n\\endif\n'
               f'{kind.script}'
-              f'\\if :call = {WARM + CALLS}\nSELECT pg_trigger_depth();\n\\endif\n')
+              f'\\if :call = {warm + calls}\nSELECT pg_trigger_depth();\n\\endif\n')
     with open(f'{OUT}/script.sql', 'w') as file:
         file.write(script)
     done = subprocess.run(['pgbench', '-n', '-M', 'prepared' if kind.prepared else 'simple', '-f', f'{OUT}/script.sql', '-c', '1',
-                           '-t', str(WARM + CALLS), '-D', 'call=0', '-D', 'ids={}', '-D', 'leases={}', '-D', 'id=0', '-D', 'lease=0'],
+                           '-t', str(warm + calls), '-D', 'call=0', '-D', 'ids={}', '-D', 'leases={}', '-D', 'id=0', '-D', 'lease=0'],
                           capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f'{kind.name}: {done.stderr}')
@@ -140,11 +140,11 @@ def run(kind):
     if len(new) != 1:
         sys.exit(f'{kind.name}: {len(new)} profiles instead of one')
     completed = int(sql("SELECT count(*) FROM jobq.jobs WHERE status = 'completed'"))
-    if kind.jobs > 0 and completed < WARM + CALLS - 2:
+    if kind.jobs > 0 and completed < warm + calls - 2:
         sys.exit(f'{kind.name}: {completed} jobs were completed')
     with open(f'{OUT}/kinds', 'a') as file:
         file.write(f'{os.path.basename(new[0])} {kind.name}\n')
-    return Profile(new[0])
+    return new[0]
 
 
 def part_of(binary, name):
@@ -181,7 +181,7 @@ def main():
     columns = []
     for kind in kinds:
         print(kind.name, '...', file=sys.stderr, flush=True)
-        columns.append((kind.name, by_part(run(kind))))
+        columns.append((kind.name, by_part(Profile(run(kind)))))
     show(columns)
 
 

@@ -5,6 +5,7 @@
 #   make profile                       every kind of call
 #   make profile ONLY="empty claim"    those whose names fit this regular expression
 #   make profile KEEP=/some/directory  leaves callgrind's files there, for callgrind_annotate
+#   make profile CACHE=1               how many lines of memory a call brings into the caches of a core instead (simulated)
 # Debian's server names those of its functions that extensions may call, which is enough to tell its parts apart.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,11 +19,16 @@ scratch_begin profile
 scratch_tree
 scratch_template
 mkdir "$SCRATCH/out"
-cp scripts/profile*.py "$SCRATCH/"
+cp scripts/profile*.py scripts/cache_lines.py bench/contenders.py "$SCRATCH/"
 if [ "$(id -u)" = 0 ]; then chown "$SCRATCH_USER" "$SCRATCH/out"; fi
 
 # The two functions mark where the session's steady calls begin and end (scripts/profile.py).
 under="valgrind --quiet --tool=callgrind --trace-children=yes --zero-before=pg_postmaster_start_time --dump-before=pg_trigger_depth"
+program=profile.py
+if [ "${CACHE-}" = 1 ]; then
+    program=cache_lines.py
+    under="$under --cache-sim=yes $(/usr/bin/python3 scripts/cache_lines.py --caches)"
+fi
 scratch_run_under "$under --callgrind-out-file=$SCRATCH/out/%p"
 # A worker's round, a checkpoint or a vacuum would come at another call each time.
 scratch_server server "shared_preload_libraries = 'jobq'" "autovacuum = off" "checkpoint_timeout = 1h" "max_wal_size = 8GB" \
@@ -31,7 +37,7 @@ scratch_server server "shared_preload_libraries = 'jobq'" "autovacuum = off" "ch
 export PROFILE_OUT=$SCRATCH/out PYTHONDONTWRITEBYTECODE=1
 cd "$SCRATCH"
 status=0
-run_group /usr/bin/python3 "$SCRATCH/profile.py" "${ONLY-}" || status=$?
+run_group /usr/bin/python3 "$SCRATCH/$program" "${ONLY-}" || status=$?
 cd "$JOBQ_ROOT"
 if [ -n "${KEEP-}" ]; then mkdir -p "$KEEP" && cp "$SCRATCH"/out/*.1 "$SCRATCH"/out/kinds "$KEEP/"; fi
 exit $status
