@@ -132,7 +132,7 @@ def setup():
     os.environ['PGDATABASE'] = 'bench'
     bench = Bench()
     bench.conn.execute(contenders.COMMON)
-    for contender in (contenders.TEXTBOOK, contenders.TUNED, contenders.JOBQ):
+    for contender in (contenders.TEXTBOOK, contenders.TUNED, contenders.BARE, contenders.JOBQ):
         contender.setup(bench.conn)
     for contender in elsewhere:
         bench.conn_of(contender).execute(contenders.COMMON)

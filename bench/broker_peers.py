@@ -372,6 +372,7 @@ def single_jobs():
             Beanstalk('beanstalkd', 20_000), Beanstalk('beanstalkd, one round trip', 30_000, fused=1),
             Nats('NATS JetStream, one round trip', 10_000, fused=1),
             RABBIT, Bull(16), Bull(50),
+            SqlPeer('bare rows, one call', 20_000, contender=contenders.BARE, fused=1),
             SqlPeer('textbook', 3_000, contender=contenders.TEXTBOOK), SqlPeer('pgmq', 3_000, contender=PGMQ),
             NodeOnPostgres(Graphile('graphile-worker, 16 at a time', 'graphile.mjs', 'graphile-worker', mode='concurrent', concurrency=16)),
             NodeOnPostgres(PgBoss('pg-boss, 16 at a time', 'pgboss.mjs', 'pg-boss', mode='fetch', batch=1, workers=16))]
@@ -382,6 +383,7 @@ def batches():
     two = {'clients': 2, 'batch': 100}
     return [SqlPeer('jobq, batches', 80_000, **two), SqlPeer('jobq, batches, one call', 80_000, fused=1, **two),
             SqlPeer('jobq, keep 0, batches, one call', 90_000, contender=contenders.JOBQ_KEEP_0, fused=1, **two),
+            SqlPeer('bare rows, batches, one call', 200_000, contender=contenders.BARE, fused=1, **two),
             Lists('Redis lists, batches by pipeline', 80_000, fused=1, **two),
             Streams('Redis streams, batches', 120_000, **two),
             Streams('Redis streams, batches, one round trip', 130_000, fused=1, **two),

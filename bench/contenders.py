@@ -140,6 +140,38 @@ class Tuned(Textbook):
         return Audit(enqueued, enqueued - row[0], row[1], row[2], row[3])
 
 
+class Bare(Contender):
+    """No queue: rows of a table with nothing but its key, changed twice each, by keys that a sequence hands out. It chooses no job by
+    its time or priority, skips none, looks at no lease: the least that a queue in SQL does by one statement for a job."""
+    name = title = 'bare rows'
+    table = 'bare_rows'
+    tables = ['bare_rows']
+
+    def setup(self, conn):
+        conn.execute('CREATE TABLE bare_rows (id bigint PRIMARY KEY, status int NOT NULL, payload jsonb) WITH (fillfactor = 50); '
+                     'CREATE SEQUENCE bare_next')
+
+    def reset(self, conn):
+        conn.execute('TRUNCATE bare_rows; ALTER SEQUENCE bare_next RESTART')
+
+    def fill(self, conn, jobs):
+        conn.execute(f'INSERT INTO bare_rows SELECT n, 0, bench_payload(n) FROM generate_series(1, {jobs}) n')
+
+    def statements(self, batch):
+        rows = 'id = last' if batch == 1 else f'id > last - {batch} AND id <= last'
+        claim = (f"UPDATE bare_rows SET status = 1 FROM (SELECT {batch} * nextval('bare_next') AS last) next "
+                 f'WHERE {rows} RETURNING id, 0, payload')
+        done = 'UPDATE bare_rows SET status = 2 WHERE id = ANY ($1::bigint[]) AND $2::bigint[] IS NOT NULL'
+        one = 'UPDATE bare_rows SET status = 2 WHERE id = $1 AND $2::bigint = 0'
+        return {'claim': claim, 'complete': one if batch == 1 else done, 'both': f'WITH done AS ({done}) {claim}',
+                'left': 'SELECT payload FROM bare_rows WHERE status < 2'}
+
+    def audit(self, conn, enqueued):
+        row = conn.execute("""SELECT count(*), count(*) FILTER (WHERE status = 2), count(*) FILTER (WHERE status = 0),
+                                       count(*) FILTER (WHERE status = 1) FROM bare_rows""").fetchone()
+        return Audit(enqueued, row[1], row[2], row[3], abs(row[0] - enqueued))
+
+
 class Jobq(Contender):
     name = 'jobq'
     title = 'jobq'
@@ -314,6 +346,6 @@ class PgQ(Contender):
         return Audit(enqueued, done, enqueued - done, 0, 0)
 
 
-TEXTBOOK, TUNED, JOBQ, JOBQ_KEEP_0, PGMQ, PGQ = Textbook(), Tuned(), Jobq(), UnkeptJobq(), Pgmq(), PgQ()
+TEXTBOOK, TUNED, BARE, JOBQ, JOBQ_KEEP_0, PGMQ, PGQ = Textbook(), Tuned(), Bare(), Jobq(), UnkeptJobq(), Pgmq(), PgQ()
 BASE = BaseJobq() if BaseJobq.host else None
 SMALL_PAGES = SmallPagesJobq() if SmallPagesJobq.host else None

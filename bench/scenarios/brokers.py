@@ -161,12 +161,18 @@ def judge(bench, sync, single, batch):
         goal('relaxed, one call: times Redis streams', own, best(single, 'Redis streams'), 1)
         goal('relaxed, one call: times BullMQ', own, best(single, 'BullMQ'), 2)
         goal('relaxed, batches of 100: times Redis streams', own_batch, best(batch, 'Redis streams'), 0.8)
+    durability = 'fsync' if sync == 'on' else 'relaxed'
     for titles, of_jobq in ((single, best(single, 'jobq')), (batch, own_batch)):
-        winner = best(titles, *others)
-        if winner and of_jobq:
+        winner, bare = best(titles, *others), best(titles, 'bare rows')
+        if not winner:
+            continue
+        if of_jobq:
             ratio, interval = bench.paired('brokers', winner, of_jobq, sync)
             if ratio > 1:
-                bench.note('brokers', f"{'fsync' if sync == 'on' else 'relaxed'}: {winner} is the fastest: {ratio:.2f} times {of_jobq} ({interval}).")
+                bench.note('brokers', f'{durability}: {winner} is the fastest: {ratio:.2f} times {of_jobq} ({interval}).')
+        if bare:
+            ratio, interval = bench.paired('brokers', bare, winner, sync)
+            bench.note('brokers', f'{durability}: {bare}, which is no queue, is {ratio:.2f} times as fast as {winner} ({interval}).')
 
 
 def notes(bench):
@@ -177,7 +183,8 @@ def notes(bench):
                'loopback interface, the others by a Unix socket. jobq, textbook, pgmq, pg-boss and BullMQ keep finished jobs, streams without XDEL '
                'too; the others delete them.')
     bench.note('brokers', 'One call, one round trip: the acknowledgement goes with the next claim. RabbitMQ and BullMQ always work so. '
-               'p50 and p99: a lifecycle, or a batch of the same. Disk bytes: what was written to the disk, journal of the file system included, '
+               'Bare rows are no queue, but what is left of one in SQL: a table with nothing but its key, whose rows are changed twice each, by keys that a '
+               'sequence hands out; the same client, two rows in a statement. p50 and p99: a lifecycle, or a batch of the same. Disk bytes: what was written to the disk, journal of the file system included, '
                'until a sync after the run. PostgreSQL writes the pages of its tables later: the column "pages at a checkpoint" has what a checkpoint right after the run '
                'wrote for each job that had been enqueued.')
     bench.note('brokers', 'kill -9: all processes of the server at once, while 16 clients claim and acknowledge and 4 enqueue, one job at a '
