@@ -8,10 +8,12 @@ import threading
 import time
 import unittest
 import uuid
+from unittest import mock
 
 import psycopg
 
 import jobq
+import jobq.core
 from jobq.testing import drain, run_inline
 
 try:
@@ -570,6 +572,39 @@ class WorkerTest(Base):
         asyncio.run(asyncio.wait_for(main(), LIMIT))
         self.assertEqual(self.status(job), "completed")
         self.assertEqual(self.value("SELECT status::text FROM jobq.jobs WHERE queue = %s AND id <> %s", self.queue, job), "pending")
+
+    def test_a_start_that_is_cancelled_leaves_a_handler_to_its_end(self):
+        """Its core has begun to claim when the one who waits for that is cancelled."""
+        release = threading.Event()
+        begin = jobq.core.Core.start
+
+        def slow_start(core):
+            begin(core)
+            release.wait(LIMIT)
+
+        async def main():
+            started, gate = asyncio.Event(), asyncio.Event()
+
+            async def handler(job):
+                started.set()
+                await gate.wait()
+                return 1
+
+            worker = jobq.AsyncWorker(self.queue, {"x": handler}, grace=LIMIT)
+            task = asyncio.ensure_future(worker.start())
+            await asyncio.wait_for(started.wait(), LIMIT)
+            core = worker._core
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            release.set()
+            gate.set()
+            await asyncio.get_running_loop().run_in_executor(None, core.over.wait, LIMIT)
+
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        with mock.patch.object(jobq.core.Core, "start", slow_start):
+            asyncio.run(asyncio.wait_for(main(), LIMIT))
+        self.assertEqual(self.status(job), "completed")
 
     def test_starts_once_and_with_handlers(self):
         with self.assertRaisesRegex(jobq.OptionError, "handlers"):

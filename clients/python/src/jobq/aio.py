@@ -13,6 +13,7 @@ import psycopg
 
 from . import connect, outcome, statements
 from .base import Attempt, BaseWorker
+from .core import Core
 from .enqueue import arun_on
 from .errors import Delay
 from .job import BaseJob
@@ -195,8 +196,8 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
     def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> AsyncJob:
         return AsyncJob(row, self._connections, heartbeat_timeout)
 
-    def _run(self, job: BaseJob) -> None:
-        self._call(self._create_task, job)
+    def _run(self, job: BaseJob, core: Core) -> None:
+        self._call(self._create_task, job, core)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         assert self._loop is not None
@@ -209,8 +210,8 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         assert self._over is not None
         self._over.set()
 
-    def _create_task(self, job: AsyncJob) -> None:
-        task = asyncio.ensure_future(self._handle(job))
+    def _create_task(self, job: AsyncJob, core: Core) -> None:
+        task = asyncio.ensure_future(self._handle(job, core))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -222,8 +223,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         if job.cancelled is not None:   # behind its first step: a task that is cancelled before that never runs
             asyncio.get_running_loop().call_soon(cancel)
 
-    async def _handle(self, job: AsyncJob) -> None:
-        assert self._core is not None
+    async def _handle(self, job: AsyncJob, core: Core) -> None:
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span) as attempt:
@@ -231,4 +231,4 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer, or a cancellation before the handler has begun
             ended = outcome.of_error(error, job.cancelled, job.ended)
-        self._core.job_ended(job, ended)
+        core.job_ended(job, ended)

@@ -85,15 +85,13 @@ class BaseWorker(Generic[Handler]):
     # ---- called by the thread that claims
 
     def _begin(self, row: Mapping[str, Any]) -> BaseJob:
-        assert self._core is not None
-        job = self._make_job(row, self.options.heartbeat_timeout)  # type: ignore[arg-type]
-        job._progressed = self._core.hand.progressed
-        return job
+        return self._make_job(row, self.options.heartbeat_timeout)  # type: ignore[arg-type]
 
     def _make_job(self, row: Mapping[str, Any], heartbeat_timeout: Optional[float]) -> BaseJob:
         raise NotImplementedError
 
-    def _run(self, job: BaseJob) -> None:
+    def _run(self, job: BaseJob, core: Core) -> None:
+        """core: the job's, which is told of its end, though this worker may have been given up meanwhile."""
         raise NotImplementedError
 
 

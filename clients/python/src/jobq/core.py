@@ -32,7 +32,7 @@ class Broken(Exception):
 
 class Core:
     def __init__(self, options: Options, kinds: Sequence[str], conninfo: connect.Conninfo, connect_options: Mapping[str, Any],
-                 begin: Callable[[statements.Row], BaseJob], run: Callable[[BaseJob], None]) -> None:
+                 begin: Callable[[statements.Row], BaseJob], run: Callable[[BaseJob, "Core"], None]) -> None:
         """begin makes a job of a row, run starts its handler; both are called by the thread that claims."""
         self.options, self.kinds = options, sorted(kinds)
         self.conninfo, self.connect_options = conninfo, connect_options
@@ -147,6 +147,7 @@ class Core:
         self.hand.reported([job for job, _ in completions])
         for row in rows:
             job = self.begin(row)
+            job._progressed = self.hand.progressed
             if self.hand.claimed(job):
                 self._run(job)
         return bool(rows)
@@ -154,7 +155,7 @@ class Core:
     def _run(self, job: BaseJob) -> None:
         """Where no thread can be made the job goes back, and so do those beside it: the worker stops."""
         try:
-            self.run(job)
+            self.run(job, self)
         except RuntimeError as error:
             log.error("%s: job %d of kind %r cannot begin, and goes back: %s", self.options.worker_id, job.id, job.kind, error)
             self.error = error

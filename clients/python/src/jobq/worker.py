@@ -10,12 +10,13 @@ import threading
 import time
 from datetime import datetime
 from queue import SimpleQueue
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import psycopg
 
 from . import connect, outcome, statements
 from .base import Attempt, BaseWorker
+from .core import Core
 from .enqueue import run_on
 from .errors import Delay
 from .job import BaseJob
@@ -130,7 +131,7 @@ class Worker(BaseWorker[Handler]):
     """Serves one queue. handlers: a function for each kind; or register them with @worker.handler("kind")."""
 
     def _set_up(self, name: str) -> None:
-        self._work: SimpleQueue[Job] = SimpleQueue()
+        self._work: SimpleQueue[Tuple[Job, Core]] = SimpleQueue()
         self._threads: List[threading.Thread] = []
         self._connections = Connections(self.conninfo, self.connect_options, name)
 
@@ -178,22 +179,21 @@ class Worker(BaseWorker[Handler]):
     def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> Job:
         return Job(row, self._connections, heartbeat_timeout)
 
-    def _run(self, job: BaseJob) -> None:
+    def _run(self, job: BaseJob, core: Core) -> None:
         assert isinstance(job, Job)
         if len(self._threads) < self.options.slots:
             thread = threading.Thread(target=self._handle_all, name=f"jobq slot {len(self._threads) + 1}", daemon=True)
             thread.start()
             self._threads.append(thread)
-        self._work.put(job)
+        self._work.put((job, core))
 
     # ---- a slot
 
     def _handle_all(self) -> None:
         while True:
-            self._handle(self._work.get())
+            self._handle(*self._work.get())
 
-    def _handle(self, job: Job) -> None:
-        assert self._core is not None
+    def _handle(self, job: Job, core: Core) -> None:
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span) as attempt:
@@ -201,7 +201,7 @@ class Worker(BaseWorker[Handler]):
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer; the job must not hang
             ended = outcome.of_error(error, job.cancelled, job.ended)
-        self._core.job_ended(job, ended)
+        core.job_ended(job, ended)
 
 
 class _Bell:
