@@ -42,12 +42,11 @@ namespace {
 // Whatever came into the row behind the triggers, no sum or difference may overflow: one row would stop the rescue of
 // all.
 #define BOUNDED(time) "least(greatest(" time ", timestamptz '0001-01-01 00:00+00'), timestamptz '6000-01-01 00:00+00')"
-#define TIMEOUT                                                                                                     \
-    "least(greatest(coalesce(j._lease_timeout, interval '60 seconds'), interval '10 milliseconds'), interval '365 " \
-    "days')"
+#define TIMEOUT \
+    "least(greatest(coalesce(j._lease_timeout, " USUAL_LEASE "), interval '10 milliseconds'), interval '365 days')"
 // That of an executor has no clock (duties/orphans.h).
 #define LEASE_DEADLINE \
-    "CASE WHEN j._lease_timeout >= interval '365000 days' AND j.lease IS NOT NULL THEN "     \
+    "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
     "timestamptz 'infinity' ELSE "                                                           \
     "greatest(" BOUNDED("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
     "WHEN j.started_at < $2 THEN $2 END) + " TIMEOUT " END"

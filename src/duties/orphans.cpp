@@ -18,7 +18,7 @@ namespace {
 Statement read_endless = {
     R"(SELECT j.id, j.lease, coalesce(j.started_at < $1, true) FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.status = 'processing' AND j.lease IS NOT NULL
-         AND j._lease_timeout >= interval '365000 days')",
+         AND j._lease_timeout >= )" ENDLESS_LEASE,
     {TIMESTAMPTZOID}};
 
 // Which of these still run.

@@ -36,7 +36,7 @@ Statement get_paused = {"SELECT s.queue, s.paused FROM jobq.queue_settings s ORD
 // Of the running jobs, as jobq.queue_stats sees them: nobody waits for the heartbeat of an executor.
 Statement get_running = {
     R"(SELECT r.queue, count(DISTINCT r.worker_id),
-              min(r.last_heartbeat) FILTER (WHERE coalesce(r._lease_timeout < interval '365000 days', true))
+              min(r.last_heartbeat) FILTER (WHERE coalesce(r._lease_timeout < )" ENDLESS_LEASE R"(, true))
        FROM (SELECT j.id, j.queue, j.worker_id, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
              WHERE j._rescue_indexed AND j.status = 'processing'
              UNION

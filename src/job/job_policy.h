@@ -23,8 +23,11 @@ constexpr Micros kDay = 24 * kHour;
 constexpr Micros kLatest = 9223371331200000000 - kDay;
 
 // The timeout of a lease that no clock ends, since its holder is a process of this server (shmem/executors.h): longer
-// than anybody may ask for. Statements say it as interval '365000 days'.
+// than anybody may ask for.
 constexpr Micros kEndlessLease = 365000 * kDay;
+// In statements; and the timeout of a lease whose row has none (kDefaultSettings).
+#define ENDLESS_LEASE "interval '365000 days'"
+#define USUAL_LEASE "interval '60 seconds'"
 
 // What became of a lease that is not held.
 enum class Unheld : std::uint8_t {

@@ -51,8 +51,8 @@ Statement match_with_free_key = {
 Statement get_job = {
     R"(SELECT j.id, j.queue, j.kind, j.payload, j.priority::int4, j.status, j.run_at, j.attempts, j.max_attempts,
               j.worker_id, j.started_at, j.last_heartbeat, 
-              CASE WHEN j._lease_timeout >= interval '365000 days' THEN NULL
-                   ELSE coalesce(j._lease_timeout, CASE WHEN j.started_at IS NOT NULL THEN interval '60 seconds' END,
+              CASE WHEN j._lease_timeout >= )" ENDLESS_LEASE R"( THEN NULL
+                   ELSE coalesce(j._lease_timeout, CASE WHEN j.started_at IS NOT NULL THEN )" USUAL_LEASE R"( END,
                                  j.heartbeat_timeout) END,
               j.created_at, j.finished_at, j.result, j.error, j.progress, j.version, j.requires,
               j.cancel_requested_at, j.metadata

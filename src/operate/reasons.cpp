@@ -33,7 +33,7 @@ Statement find_in_key_slots = {
 Statement find_on_trial = {
     R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
        FROM jobq.jobs j,
-            LATERAL (SELECT j.started_at + coalesce(j._lease_timeout, '60 s') AS ends_at) t
+            LATERAL (SELECT j.started_at + coalesce(j._lease_timeout, )" USUAL_LEASE R"() AS ends_at) t
        WHERE j._rescue_indexed AND j.status = 'processing' AND (j.lost_attempts > 0 OR j._company_lease <> j.lease)
          AND (j.queue = $1 OR j.worker_id = $2) AND j.last_heartbeat < t.ends_at
        ORDER BY j.worker_id IS NOT DISTINCT FROM $2 DESC, t.ends_at, j.id LIMIT $3)",

@@ -45,11 +45,11 @@ Statement get_lanes = {
 Statement get_oldest_heartbeats = {
     R"(SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.status = 'processing'
-         AND coalesce(j._lease_timeout < interval '365000 days', true) GROUP BY j.queue
+         AND coalesce(j._lease_timeout < )" ENDLESS_LEASE R"(, true) GROUP BY j.queue
        UNION ALL
        SELECT j.queue, min(j.last_heartbeat) FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j.status = 'processing'
-         AND coalesce(j._lease_timeout < interval '365000 days', true) GROUP BY j.queue)",
+         AND coalesce(j._lease_timeout < )" ENDLESS_LEASE R"(, true) GROUP BY j.queue)",
     {INT8ARRAYOID}};
 
 // The numbers of rows (queue, status, count), which are in the order of the queues. `add` makes the next queue.

@@ -32,7 +32,7 @@ processes = multiprocessing.get_context("fork")
 
 CLIENTS = 4
 CALLS = 10000
-ROUNDS = 5      # at most, for a planted defect
+ROUNDS = 10     # at most, for a planted defect
 STUCK = 3 * BOUND       # seconds without a new call after which a client hangs
 # A duty waits for nobody for long, and goes there again: for round_robin all jobs of a queue are locked for a moment. A
 # schedule that meets a queue which the attackers have given a max_depth says so, and tries again.
