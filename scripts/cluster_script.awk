@@ -153,7 +153,7 @@ function head(name) {
 }
 
 # PL/Proxy hands values on as text. A time that is written in another style than ISO, 05/12/2030 or with IST for its zone, a shard may read as
-# another one.
+# another one. What a shard answers is ISO, which is read as it is in any style.
 function in_iso(what) { return what ~ /timestamp/ ? " SET datestyle = iso" : "" }
 
 # Arrays of an enum have another type number on each server, hence they travel as text. A call by the name of a queue says which map it
@@ -179,7 +179,7 @@ function remote(name,    i, text, cast, body) {
         text = text ") RETURNS " returns[name]
         body = "r" from body " r"
     }
-    print text "\n    LANGUAGE plproxy VOLATILE" in_iso(signature[name] " " columns[name] " " returns[name]) " AS $$ CLUSTER jobq_router.server($1); SELECT " body "; $$;"
+    print text "\n    LANGUAGE plproxy VOLATILE" in_iso(signature[name]) " AS $$ CLUSTER jobq_router.server($1); SELECT " body "; $$;"
     list = ""
 }
 function on_shard(name, shard, version,    i, text) {
@@ -296,7 +296,7 @@ function make_view(name, list,    n, i, word, columns) {
     }
     print "CREATE TYPE jobq_router." name "_row AS (" list ");"
     print "CREATE FUNCTION jobq_router.at_" name "(integer) RETURNS SETOF jobq_router." name "_row"
-    print "    LANGUAGE plproxy VOLATILE" in_iso(list) " AS $$ CLUSTER jobq_router.server($1); SELECT " with(columns, "v.") " FROM jobq." name " v; $$;"
+    print "    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT " with(columns, "v.") " FROM jobq." name " v; $$;"
     print "CREATE FUNCTION jobq_router.rows_of_" name "(shard integer) RETURNS SETOF jobq_router." name "_row\n    LANGUAGE plpgsql VOLATILE" safe " AS $$\nDECLARE"
     printf "%s", faults
     print "BEGIN\n    RETURN QUERY SELECT * FROM jobq_router.at_" name "($1);"
