@@ -79,10 +79,15 @@ Element *read_elements(Jsonb *specs, text *source, const QueueScope *scope, Time
     return elements;
 }
 
-// In the order of the names, in which all that set many do it. Returns the names.
-Datum put_elements(Element *elements, int count, const QueueScope *scope, TimestampTz now, int *number) {
-    auto *order = room_for<int>(static_cast<uint64>(count));
+Datum names_of(const Element *elements, int count) {
     auto *names = room_for<Datum>(static_cast<uint64>(count));
+    for (int i = 0; i < count; i++) names[i] = PointerGetDatum(elements[i].spec.name);
+    return array_of(names, count, TEXTOID);
+}
+
+// In the order of the names, in which all that set many do it.
+void put_elements(Element *elements, int count, const QueueScope *scope, TimestampTz now, int *number) {
+    auto *order = room_for<int>(static_cast<uint64>(count));
     for (int i = 0; i < count; i++) order[i] = i;
     const auto name_of = [&](int i) { return view(elements[i].spec.name); };
     std::sort(order, order + count,
@@ -90,7 +95,6 @@ Datum put_elements(Element *elements, int count, const QueueScope *scope, Timest
     for (int i = 0; i < count; i++) {
         Element *element = elements + order[i];
         *number = element->number;
-        names[i] = PointerGetDatum(element->spec.name);
         if (i > 0 && name_of(order[i - 1]) == name_of(order[i]))
             ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                             errmsg("argument \"specs\" names \"%s\" twice", text_to_cstring(element->spec.name)),
@@ -98,7 +102,6 @@ Datum put_elements(Element *elements, int count, const QueueScope *scope, Timest
         element->scheduled = put_schedule(element->spec, scope, now);
     }
     *number = 0;
-    return array_of(names, count, TEXTOID);
 }
 
 void return_change(ResultSet *results, const text *name, const char *change, const core::Maybe &next_run) {
@@ -153,8 +156,10 @@ PGDLLEXPORT Datum jobq_schedules(PG_FUNCTION_ARGS) {
     Element *elements = read_elements(specs, source, scope, now, &number);
     number = 0;
     with_owner_spi([&] {
+        const Datum names = names_of(elements, count);
         wait_for_other_sets(scope);
-        const Datum names = put_elements(elements, count, scope, now, &number);
+        lock_set(source, names, prune, scope);
+        put_elements(elements, count, scope, now, &number);
         for (int i = 0; i < count; i++) {
             const Scheduled &scheduled = elements[i].scheduled;
             return_change(&results, elements[i].spec.name, changes[static_cast<int>(scheduled.change)],

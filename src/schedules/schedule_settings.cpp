@@ -60,6 +60,14 @@ Statement resume = {
     {TEXTOID, TIMESTAMPTZOID},
     Planning::Free};
 
+// What a set changes or removes, at once and in the order of the names: roles whose queues are not the same do not wait
+// for each other's sets, and could lock what both may change in opposite orders.
+Statement lock_rows_of_set = {
+    R"(SELECT 1 FROM jobq.schedule_settings s
+       WHERE (s.name = ANY ($2) OR $4 AND s.source = $1) AND ($3 IS NULL OR s.queue = ANY ($3))
+       ORDER BY s.name FOR UPDATE)",
+    {TEXTOID, TEXTARRAYOID, TEXTARRAYOID, BOOLOID}};
+
 // Locked in the order in which who sets many locks them.
 Statement remove_others = {
     R"(WITH others AS MATERIALIZED (
@@ -205,6 +213,14 @@ void wait_for_other_sets(const QueueScope *scope) {
     for (int i = 0; scope != nullptr && i < scope->count; i++) queues.add_part(scope->queues[i]);
     const LOCKTAG tag = own_lock(OwnLock::ScheduleSets, queues.value());
     LockAcquire(&tag, ExclusiveLock, false, false);
+}
+
+void lock_set(const text *source, Datum names, bool prune, const QueueScope *scope) {
+    run(lock_rows_of_set, Params()
+                              .add(PointerGetDatum(source))
+                              .add(names)
+                              .add_if(scope != nullptr, scope_array(scope))
+                              .add(BoolGetDatum(prune)));
 }
 
 Rows remove_others_of(const text *source, Datum names, const QueueScope *scope) {

@@ -33,6 +33,8 @@ int64 remove_schedules_of(const text *queue);
 // Two that set many do it one after the other, until the transaction ends. Returns when it is this one's turn. Who has
 // certain queues waits for who has the same only, and keeps nobody else waiting.
 void wait_for_other_sets(const QueueScope *scope);
+// Locks those of these names, and with `prune` all of the source, as far as they are in scope.
+void lock_set(const text *source, Datum names, bool prune, const QueueScope *scope);
 // The names of those in scope that a source has besides some, in their order; removed.
 Rows remove_others_of(const text *source, Datum names, const QueueScope *scope);
 
