@@ -17,7 +17,7 @@ ask() {  # database arguments...
 ask "${PGDATABASE:-postgres}" -0c 'SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1' | {
     failed=0
     while IFS= read -rd '' name; do
-        if ! path=$(ask "$name" -c "SELECT current_setting('search_path') || ', ' || extnamespace::regnamespace FROM pg_extension WHERE extname = 'jobq'"); then
+        if ! path=$(ask "$name" -c "SELECT concat_ws(', ', nullif(current_setting('search_path'), ''), extnamespace::regnamespace) FROM pg_extension WHERE extname = 'jobq'"); then
             failed=1
         elif [ -n "$path" ]; then
             answer=$(ask "$name" -1c "SET LOCAL search_path = $path" -c "$1") || failed=1

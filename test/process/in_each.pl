@@ -36,6 +36,10 @@ in_database($names[0], 'CREATE SCHEMA "Od d"; CREATE EXTENSION jobq SCHEMA "Od d
 in_database('postgres', q{ALTER DATABASE closed ALLOW_CONNECTIONS false});
 is_deeply([ in_each('SELECT current_database()') ], [ 0, sort map { "$_: $_" } @names ], 'each that has jobq, by its name');
 is_deeply([ in_each('SELECT jobq_shard_id() IS NULL') ], [ 0, sort map { "$_: t" } @names ], 'functions in whatever schema');
+{
+    local $ENV{PGOPTIONS} = '-c search_path=';
+    is_deeply([ in_each('SELECT jobq_shard_id() IS NULL') ], [ 0, sort map { "$_: t" } @names ], 'also where the search_path is empty');
+}
 in_database('we ird', 'CREATE TABLE made (n int)');
 my ($status, @lines) = in_each('CREATE TABLE made (n int)');
 is($status, 1, 'one has failed');
