@@ -312,7 +312,7 @@ Ended::How how_ended(core::OrphanEnd end) {
 
 // Ends the attempts whose executors have gone. `search`: in the whole rescue's index, too.
 void end_orphans(TimestampTz now, bool search, int batch, DutyOutcome *outcome) {
-    const Orphans orphans = lock_orphans(search, now, batch);
+    const Orphans orphans = lock_orphans(search, batch);
     auto *ended = room_for<Ended>(static_cast<uint64>(orphans.count));
     for (int i = 0; i < orphans.count; i++) ended[i] = {orphans.items[i].job, how_ended(orphans.items[i].end)};
     end_all(ended, orphans.count, now, outcome);

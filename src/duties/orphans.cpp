@@ -28,15 +28,15 @@ Statement read_running = {
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing') j)",
     {INT8ARRAYOID, INT8ARRAYOID}};
 
-// Whether they have lost a worker before, and whether their time is over.
+// Whether they have lost a worker before, and when their time is over.
 Statement lock_running = {
-    R"(SELECT j.id, j.lease, j.suspect, j.over FROM unnest($1, $2) AS u(id, lease),
+    R"(SELECT j.id, j.lease, j.suspect, j._must_end_at FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.id, j.lease, j.lost_attempts > 0 OR j._company_lease IS NOT NULL AS suspect,
-                            coalesce(j._must_end_at <= $3, false) AS over
+                            j._must_end_at
                      FROM jobq.jobs j
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing'
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
-    {INT8ARRAYOID, INT8ARRAYOID, TIMESTAMPTZOID}};
+    {INT8ARRAYOID, INT8ARRAYOID}};
 
 // Of a lease that only the row tells of.
 constexpr int kNoSlot = -1;
@@ -93,13 +93,13 @@ void add_of_index(Leases *leases) {
         const int64 job = rows[i].int64_at(1), lease = rows[i].int64_at(2);
         if (executor_holds(job, lease) || leases->find(job, lease) != nullptr) continue;
         // Before the server was shut down.
-        leases->add({{job, lease}, told_to_go && rows[i].bool_at(3), kNoSlot, 0});
+        leases->add({{job, lease}, told_to_go && rows[i].bool_at(3), kNoSlot, 0, 0});
     }
 }
 
 }  // namespace
 
-Orphans lock_orphans(bool search, TimestampTz now, int at_most) {
+Orphans lock_orphans(bool search, int at_most) {
     Leases leases = {};
     // An old snapshot may show what has ended long ago.
     if (IsolationUsesXactSnapshot()) return {};
@@ -107,16 +107,17 @@ Orphans lock_orphans(bool search, TimestampTz now, int at_most) {
     if (search) add_of_index(&leases);
     if (leases.found.count == 0) return {};
     leases.sort();
-    const Rows locked = run(
-        lock_running, params_of(leases.found.items, Min(leases.found.count, at_most)).add(TimestampTzGetDatum(now)));
+    const Rows locked = run(lock_running, params_of(leases.found.items, Min(leases.found.count, at_most)));
     const int count = static_cast<int>(locked.size());
     Orphans orphans = {room_for<Orphan>(static_cast<uint64>(count)), count};
     for (int i = 0; i < count; i++) {
         const Row row = locked[i];
         const EndedLease *lease = leases.find(row.int64_at(1), row.int64_at(2));
         const bool told_to_go = lease != nullptr && lease->told_to_go;
-        // Of those that only the index tells of, the server has ended the executor.
-        const bool overran = lease != nullptr && lease->slot != kNoSlot && row.bool_at(4);
+        // When the executor ended, not now: somebody may have held the row since. Of those that only the index tells
+        // of, the server has ended it.
+        const bool overran = lease != nullptr && lease->slot != kNoSlot && !row.is_null(4) &&
+                             DatumGetTimestampTz(row.get(4)) <= lease->ended_at;
         orphans.items[i] = {row.int64_at(1), core::end_of_orphan(count, row.bool_at(3), told_to_go, overran)};
     }
     return orphans;

@@ -18,6 +18,6 @@ struct Orphans {
 
 // Locks them, at most `at_most`; those that somebody holds are left for later. Without `search` only those that the
 // slots of executors tell of, which is next to free. Inside with_spi().
-Orphans lock_orphans(bool search, TimestampTz now, int at_most);
+Orphans lock_orphans(bool search, int at_most);
 
 }  // namespace jobq

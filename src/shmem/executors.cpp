@@ -193,8 +193,8 @@ int ended_executors(EndedLease *leases) {
             if (slot.state != ExecutorState::Ended || slot.database != MyDatabaseId) continue;
             for (const ExecutorLease &lease : {slot.now, slot.next})
                 if (lease.job != 0)
-                    leases[count++] = {lease, slot.told_to_go, static_cast<int>(&slot - shared->slots),
-                                       slot.generation};
+                    leases[count++] = {lease, slot.told_to_go, static_cast<int>(&slot - shared->slots), slot.generation,
+                                       slot.since};
         }
         return count;
     });

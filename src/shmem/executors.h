@@ -87,6 +87,7 @@ struct EndedLease {
     bool told_to_go;
     int slot;
     uint32 generation;
+    TimestampTz ended_at;  // when its process has
 };
 int ended_executors(EndedLease *leases);
 // Its leases are no more: the slot is free.

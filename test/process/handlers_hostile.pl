@@ -135,6 +135,19 @@ for my $id ($beats, enqueue('beats_on', q{max_runtime => '100 ms'}))
 }
 value($node, 'work', q{SELECT jobq_drop_handler('work', 'beats'), jobq_drop_handler('work', 'beats_on'), jobq_alter_queue('work', on_max_runtime => 'fail')});
 
+# What is lost in time has not overrun, though nobody could say so before its time was over.
+handler('lost', 'beats', 'PERFORM pg_sleep(600);');
+my $lost = enqueue('lost', q{max_runtime => '5 s', max_attempts => 1});
+my $of_lost = "backend_type = 'jobq executor' AND query LIKE '%job $lost of%'";
+my $holder = session($node, 'work');
+becomes_true($node, 'work', "SELECT count(*) = 1 FROM pg_stat_activity WHERE $of_lost", 'a handler sleeps');
+$holder->query("BEGIN; SELECT FROM jobq.jobs WHERE id = $lost FOR UPDATE");
+value($node, 'work', "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE $of_lost");
+becomes($lost, '_must_end_at < clock_timestamp()', 'its process was ended, and the time of the job is over');
+end_sessions($holder);
+becomes($lost, q{status = 'failed' AND lost_attempts = 1 AND error LIKE 'the process that ran its handler has ended%'}, 'it was lost');
+value($node, 'work', q{SELECT jobq_drop_handler('work', 'lost')});
+
 # ---- one that fails when its job has ended
 
 value($node, 'work', <<'SQL');
