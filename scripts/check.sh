@@ -182,7 +182,7 @@ suite_docs() {
     in_source "$python" test/docs/examples_test.py || failed=1
     in_source "$python" test/docs/functions.py || failed=1
     in_source "$python" test/docs/examples.py README.md \
-        docs/{concepts,recipes,reference,production,operations,dashboard,metrics,by_hand,server,design}.md || failed=1
+        docs/{concepts,recipes,reference,production,operations,dashboard,metrics,by_hand,server,moving,design}.md || failed=1
     return $failed
 }
 
