@@ -6,7 +6,7 @@ import time
 import unittest
 import unittest.mock
 from datetime import timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -239,6 +239,9 @@ class TimeTest(unittest.TestCase):
                                   ("-0.5", "1969-12-31T23:59:59.500000+00:00"), ("-63537091200.000000", "0001-01-01T00:00:00+00:00"),
                                   ("9224318015999.999999", "9999-12-31T23:59:59.999999+00:00")):
             self.assertEqual(statements.time_of(Decimal(seconds)).isoformat(), expected)
+            with localcontext() as context:
+                context.prec = 6
+                self.assertEqual(statements.time_of(Decimal(seconds)).isoformat(), expected)
 
 
 def make_job(lease, heartbeat_seconds=20, payload=None):

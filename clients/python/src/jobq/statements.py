@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Iterable, Mapping, Optional, Union
 
 from .errors import Delay
@@ -73,7 +74,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def time_of(seconds: Union[Decimal, float]) -> datetime:
     """In UTC. What lies beyond the years 1 to 9999, which a datetime cannot say, is the first or the last one."""
     try:
-        return _EPOCH + timedelta(microseconds=int(seconds * 1000000))
+        return _EPOCH + timedelta(microseconds=int(Fraction(seconds) * 1000000))   # whatever the precision of decimals here
     except OverflowError:
         return (datetime.min if seconds < 0 else datetime.max).replace(tzinfo=timezone.utc)
 
