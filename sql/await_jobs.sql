@@ -97,6 +97,7 @@ SELECT state FROM jobq_await_jobs(:b, :lb, ARRAY[:c]::bigint[], 'c again');
 \set VERBOSITY sqlstate
 SELECT * FROM jobq_await_jobs(:c, :lc, ARRAY[-1, :a]::bigint[], 'a again');
 SELECT * FROM jobq_await_jobs(:c, :lc, ARRAY[:a]::bigint[], 'a again', 'any');
+SELECT * FROM jobq_await_jobs(:c, :lc, ARRAY[:a, :a]::bigint[], 'a again', 'any');
 \set VERBOSITY default
 SELECT state FROM jobq_await_jobs(:c, :lc, ARRAY[:a, :b]::bigint[], 'any of them', 'any', timeout => '1 hour');
 SELECT status, count(*) FROM jobq.jobs WHERE queue = 'flows' GROUP BY 1;

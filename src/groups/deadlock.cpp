@@ -11,11 +11,12 @@ namespace jobq {
 
 namespace {
 
-// Of a job `id`: it waits for each of what it awaits, and for good. $1: core::kAwaitsJobs.
-#define WAITS_FOR_GOOD(id)                                         \
-    "EXISTS (SELECT FROM jobq.steps s WHERE s.job_id = " id        \
-    " AND s._awaited = $1 AND s.until IS NULL "                    \
-    "AND (s.kind = 'all' OR pg_catalog.cardinality(s.jobs) = 1)) " \
+// Of a job `id`: it waits for each of what it awaits, and for good. Any of one job, however often it is named, is all
+// of it. $1: core::kAwaitsJobs.
+#define WAITS_FOR_GOOD(id)                                  \
+    "EXISTS (SELECT FROM jobq.steps s WHERE s.job_id = " id \
+    " AND s._awaited = $1 AND s.until IS NULL "             \
+    "AND (s.kind = 'all' OR s.jobs[1] = ALL (s.jobs))) "    \
     "AND EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[" id "]) AND " AWAITS_SOMETHING " OFFSET 0)"
 
 // `from` and all that wait for it in this way, at most $2.

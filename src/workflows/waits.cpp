@@ -18,6 +18,8 @@
 #include "steps/steps.h"
 #include "workflows/step_arguments.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -100,10 +102,16 @@ int64 look_at_awaited_jobs(const JobsTable &jobs, const Awaiter &awaiter, const 
     pg_unreachable();
 }
 
+// However often it is named.
+bool names_one_job(const ArrayType *ids) {
+    const int count = ArrayGetNItems(ARR_NDIM(ids), ARR_DIMS(ids));
+    const auto *first = reinterpret_cast<const int64 *>(ARR_DATA_PTR(ids));
+    return count > 0 && std::all_of(first, first + count, [first](int64 id) { return id == *first; });
+}
+
 // Only a wait for each of them, without a timeout, can be one of a ring.
 void refuse_deadlock(const JobsTable &jobs, int64 job, const StepUse &use, const Look &look) {
-    const int count = ArrayGetNItems(ARR_NDIM(use.jobs), ARR_DIMS(use.jobs));
-    if (!look.blocked || look.deadline || (use.kind == core::StepKind::Any && count != 1)) return;
+    if (!look.blocked || look.deadline || (use.kind == core::StepKind::Any && !names_one_job(use.jobs))) return;
     const int64 behind = find_one_behind(job, PointerGetDatum(use.jobs), jobs.table.snapshot);
     if (behind != 0) never_ends(behind, "which awaits this one, itself or through others");
 }
