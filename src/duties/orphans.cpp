@@ -113,12 +113,12 @@ Orphans lock_orphans(bool search, int at_most) {
     for (int i = 0; i < count; i++) {
         const Row row = locked[i];
         const EndedLease *lease = leases.find(row.int64_at(1), row.int64_at(2));
-        const bool told_to_go = lease != nullptr && lease->told_to_go;
+        const bool blameless = lease != nullptr && lease->blameless;
         // When the executor ended, not now: somebody may have held the row since. Of those that only the index tells
         // of, the server has ended it.
         const bool overran = lease != nullptr && lease->slot != kNoSlot && !row.is_null(4) &&
                              DatumGetTimestampTz(row.get(4)) <= lease->ended_at;
-        orphans.items[i] = {row.int64_at(1), core::end_of_orphan(count, row.bool_at(3), told_to_go, overran)};
+        orphans.items[i] = {row.int64_at(1), core::end_of_orphan(count, row.bool_at(3), blameless, overran)};
     }
     return orphans;
 }

@@ -70,8 +70,8 @@ ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int 
     return plan;
 }
 
-OrphanEnd end_of_orphan(int orphans, bool suspect, bool told_to_go, bool overran) noexcept {
-    if (told_to_go) return OrphanEnd::GivenBack;
+OrphanEnd end_of_orphan(int orphans, bool suspect, bool blameless, bool overran) noexcept {
+    if (blameless) return OrphanEnd::GivenBack;
     if (overran) return OrphanEnd::Overran;
     return orphans == 1 || suspect ? OrphanEnd::Lost : OrphanEnd::LostInCompany;
 }

@@ -51,13 +51,14 @@ ExecutorPlan plan_executors(std::uint32_t database, const PoolFacts *pools, int 
 enum class OrphanEnd : std::uint8_t {
     Lost,           // it may have killed it: this counts
     LostInCompany,  // as one of several; it is a suspect from now on
-    GivenBack,      // the executor was told to go: the attempt does not count
+    GivenBack,      // it is not to blame: the attempt does not count
     Overran,        // its time was over: it was ended for that
 };
 // `orphans`: so many are found together, as after a crash of the server. One that was a suspect is to blame before the
-// others are: of suspects one at a time runs (leases/suspects.h). `overran`: its max_runtime was over when its executor
+// others are: of suspects one at a time runs (leases/suspects.h). `blameless`: the executor was told to go, or had not
+// begun with the job. `overran`: its max_runtime was over when its executor
 // ended by itself.
-OrphanEnd end_of_orphan(int orphans, bool suspect, bool told_to_go, bool overran) noexcept;
+OrphanEnd end_of_orphan(int orphans, bool suspect, bool blameless, bool overran) noexcept;
 
 // When an idle executor ends, and one that has run so much.
 constexpr Micros kWarm = kMinute;

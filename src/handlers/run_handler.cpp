@@ -194,6 +194,9 @@ void handle(Work *work) {
         under_snapshot([&] { give_back_handled(work->turn->job); });
         return;
     }
+    // Who was told to end meanwhile has done nothing for the job yet.
+    CHECK_FOR_INTERRUPTS();
+    lease_has_begun();
     begin_handled(&work->turn->job);
     show_activity(known->handler, work->turn->job);
     // Beyond the transactions of a procedure.

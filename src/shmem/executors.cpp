@@ -191,10 +191,13 @@ int ended_executors(EndedLease *leases) {
         int count = 0;
         for (const ExecutorSlot &slot : shared->slots) {
             if (slot.state != ExecutorState::Ended || slot.database != MyDatabaseId) continue;
-            for (const ExecutorLease &lease : {slot.now, slot.next})
+            const auto add = [&](const ExecutorLease &lease, bool begun) {
                 if (lease.job != 0)
-                    leases[count++] = {lease, slot.told_to_go, static_cast<int>(&slot - shared->slots), slot.generation,
-                                       slot.since};
+                    leases[count++] = {lease, slot.told_to_go || !begun, static_cast<int>(&slot - shared->slots),
+                                       slot.generation, slot.since};
+            };
+            add(slot.now, slot.begun);
+            add(slot.next, false);
         }
         return count;
     });
@@ -259,12 +262,15 @@ void begin_next_lease() {
     under_lock(LW_EXCLUSIVE, [] {
         own->now = own->next;
         own->next = {};
-        own->reported = false;
+        own->begun = own->reported = false;
         set_state(own, own->now.job != 0 ? ExecutorState::Busy : ExecutorState::Idle);
     });
     // What it was interrupted for is over; and so it is where the interrupt came a moment too late.
     QueryCancelPending = false;
 }
+
+// Others read it when the process has gone, which takes the lock.
+void lease_has_begun() { own->begun = true; }
 
 void drop_next_lease() {
     under_lock(LW_EXCLUSIVE, [] { own->next = {}; });

@@ -43,6 +43,7 @@ struct ExecutorSlot {
     bool told_to_go;          // it was ended, through no fault of its job
     uint64 handler;           // core::handler_hash() of that whose jobs it asks for, 0: none
     ExecutorLease now, next;  // `next`: claimed by a transaction that may not have committed yet
+    bool begun;               // something has been done for the job of `now`
     bool reported;            // the handler has ended the job itself
     int64 interrupted;        // the lease under which it was last interrupted
     TimestampTz interrupted_at;
@@ -84,7 +85,7 @@ bool executor_holds(int64 job, int64 lease);
 // The leases of those of the session's database that have gone; at most 2 * kMaxExecutors. Returns how many.
 struct EndedLease {
     ExecutorLease lease;
-    bool told_to_go;
+    bool blameless;  // its executor was told to go, or had not begun with the job
     int slot;
     uint32 generation;
     TimestampTz ended_at;  // when its process has
@@ -111,6 +112,8 @@ bool take_handler_place(uint64 handler, int at_most);
 void note_next_lease(int64 job, int64 lease);
 // The transaction that claims it, and may have ended the one before, has committed; or has not.
 void begin_next_lease();
+// From now on the job may be what ends the process.
+void lease_has_begun();
 void drop_next_lease();
 // The job has ended, or was given up, and that has committed.
 void end_lease_of_executor();

@@ -203,6 +203,27 @@ $node->restart;
 becomes_true($node, 'work', "SELECT count(*) = 1 FROM jobq.attempts WHERE job_id = $slow AND outcome = 'released'", 'a restart gives it back');
 becomes($node, $slow, q{status = 'processing' AND attempts = 2 AND lost_attempts = 1}, 'the attempt does not count');
 
+# ---- what it has claimed with the end of another job, and not begun, its process has not lost
+
+value($node, 'work', <<'SQL');
+CREATE FUNCTION far(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM effect(job), set_config('synchronous_commit', 'on', true); END $$;
+SELECT jobq_set_handler('work', 'far', 'far(jsonb)', 'runner', max_executors => 1);
+SQL
+settings($node, q{synchronous_commit = local}, q{synchronous_standby_names = 'nobody'});
+$node->reload;
+is(value($node, 'work', 'SHOW synchronous_standby_names'), 'nobody', 'commits that wait for a standby wait');
+my @far = split /\n/, value($node, 'work', q{SELECT job_id FROM jobq_enqueue_many('work', array_fill('{}'::jsonb, '{2}'), kind => 'far')});
+$pid = pid_of($node, $far[0]);
+becomes_true($node, 'work', "SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $pid", 'a completion does, with the claim of the next job');
+value($node, 'postgres', "SELECT pg_terminate_backend($pid)");
+becomes($node, $far[0], q{status = 'completed'}, 'its executor is terminated: the completion stands');
+settings($node, q{synchronous_standby_names = ''});
+$node->reload;
+becomes($node, $far[1], q{status = 'completed' AND attempts = 1 AND lost_attempts = 0}, 'the next job is given back, and runs');
+is(value($node, 'work', "SELECT string_agg(outcome, ' ') FROM jobq.attempts WHERE job_id = $far[1]"), 'released', 'the attempt does not count');
+settings($node, q{synchronous_commit = on});
+$node->reload;
+
 # ---- a promotion: nobody there has the lease
 
 my $lease = job($node, $slow, 'lease');

@@ -130,7 +130,7 @@ TEST(Orphans, OfSeveralOnlyASuspectIs) {
     EXPECT_EQ(end_of_orphan(64, true, false, false), OrphanEnd::Lost);
 }
 
-TEST(Orphans, WhoWasToldToGoCountsForNothing) {
+TEST(Orphans, WhatIsNotToBlameCountsForNothing) {
     EXPECT_EQ(end_of_orphan(1, true, true, false), OrphanEnd::GivenBack);
     EXPECT_EQ(end_of_orphan(3, false, true, false), OrphanEnd::GivenBack);
 }
