@@ -8,6 +8,7 @@
 extern "C" {
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
+#include "libpq/pqsignal.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 }
@@ -260,13 +261,15 @@ void note_next_lease(int64 job, int64 lease) {
 
 void begin_next_lease() {
     under_lock(LW_EXCLUSIVE, [] {
+        // What the last job was interrupted for is over; and so it is where the interrupt came a moment too late: one
+        // that has been sent arrives before this call returns. What comes from here on is for the next job.
+        sigprocmask(SIG_SETMASK, &UnBlockSig, nullptr);
+        QueryCancelPending = false;
         own->now = own->next;
         own->next = {};
         own->begun = own->reported = false;
         set_state(own, own->now.job != 0 ? ExecutorState::Busy : ExecutorState::Idle);
     });
-    // What it was interrupted for is over; and so it is where the interrupt came a moment too late.
-    QueryCancelPending = false;
 }
 
 // Others read it when the process has gone, which takes the lock.
