@@ -52,16 +52,22 @@ bool wants_before(const WantedKey &a, const WantedKey &b) {
     return queue_a == queue_b && key_a == key_b && a.own < b.own;
 }
 
+// That a locked job has given up.
+WantedKey wanted_key(const Row &row) {
+    WantedKey key = {};
+    key.queue = make_text(row.text_at(kLockedQueue));
+    key.unique_key = make_text(row.text_at(kLockedWantsKey));
+    key.own = row.int64_at(kLockedId);
+    return key;
+}
+
 // Who has the keys that these jobs have given up: another job, or the first of these themselves that wants it.
 // Returns how many there are in `keys`, which has room for all.
 int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
     int count = 0;
     for (uint64 i = 0; i < locked.size(); i++) {
         if (locked[i].is_null(kLockedWantsKey)) continue;
-        WantedKey &key = keys[count++] = {};
-        key.queue = make_text(locked[i].text_at(kLockedQueue));
-        key.unique_key = make_text(locked[i].text_at(kLockedWantsKey));
-        key.own = locked[i].int64_at(kLockedId);
+        keys[count++] = wanted_key(locked[i]);
     }
     find_holders(keys, count, now);
     std::sort(keys, keys + count, wants_before);
@@ -137,6 +143,24 @@ core::Event event_of(const Retries &retries, int64 id) {
     return event;
 }
 
+// They have their keys again, by the index. A job may have ended since we looked, while we waited for it there, that
+// keeps its key: as an enqueue does, look with a later snapshot.
+void refuse_kept_keys(const Retries &retries, const Datum *ids, int count) {
+    if (!any_kept_key()) return;
+    auto *keys = room_for<WantedKey>(static_cast<uint64>(count));
+    int keyed = 0;
+    for (int i = 0; i < count; i++) {
+        const Row row = locked_row(retries.locked, DatumGetInt64(ids[i]));
+        if (!row.is_null(kLockedWantsKey)) keys[keyed++] = wanted_key(row);
+    }
+    find_kept_by_latest(keys, keyed, retries.now);
+    for (const WantedKey *key = keys; key < keys + keyed; key++) {
+        if (key->holder == 0) continue;
+        if (IsolationUsesXactSnapshot()) kept_since_snapshot();
+        key_taken(*key, "");
+    }
+}
+
 // Makes jobs that are locked run again, in the order of `ids`.
 Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     Operated operated = {count, core::JobStatus::Pending};
@@ -160,6 +184,7 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             return true;
         });
     close_edges(&edges);
+    refuse_kept_keys(retries, ids, count);
     drop_all_steps_of(anew.items, anew.count);
     for (int i = 0; i < anew.count; i++) forget_children(DatumGetInt64(anew.items[i]));
     if (waiting.count > 0) settle_dependents(array_of(waiting.items, waiting.count, INT8OID));
