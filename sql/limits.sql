@@ -167,6 +167,19 @@ UPDATE jobq.limit_settings SET max_running = 2 WHERE queue = 'hand' AND key = ''
 SELECT count(jobq_enqueue('hand', to_jsonb('hand ' || n))) FROM generate_series(6, 7) n;
 SELECT pg_temp.claim('hand');
 
+-- A hundred slots of one key that become free at once, while its jobs are passed over, are all there for the next claim.
+SELECT jobq_set_limit('wide', '*', max_running => 100);
+SELECT count(*) FROM jobq_enqueue_many('wide', array_fill('{}'::jsonb, ARRAY[1000]), concurrency_keys => array_fill('k'::text, ARRAY[1000]));
+SELECT count(*) FROM jobq_claim('wide', 'w', 100, heartbeat_timeout => '1 hour');
+DO $$ BEGIN
+    FOR i IN 1 .. 4 LOOP
+        PERFORM FROM jobq_claim('wide', 'w', 100, heartbeat_timeout => '1 hour');
+    END LOOP;
+END $$;
+SELECT count(*) FILTER (WHERE c.completed)
+FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq.jobs WHERE queue = 'wide' AND status = 'processing') j, jobq_complete_many(j.ids, j.leases) c;
+SELECT count(*) FROM jobq_claim('wide', 'w', 100, heartbeat_timeout => '1 hour');
+
 -- Bad input: nothing changes.
 SELECT count(*) AS limits FROM jobq.limits \gset
 SELECT call, pg_temp.outcome(call) FROM unnest(ARRAY[
@@ -188,5 +201,5 @@ INSERT INTO jobq.jobs (queue, concurrency_key) VALUES ('bad', '*');
 \set VERBOSITY default
 
 -- The limits of a queue go with it.
-SELECT jobq_drop_queue(q, force => true) FROM unnest('{narrow,later,keys,row,full,open,hand}'::text[]) q;
+SELECT jobq_drop_queue(q, force => true) FROM unnest('{narrow,later,keys,row,full,open,hand,wide}'::text[]) q;
 SELECT count(*) FROM jobq.limits;

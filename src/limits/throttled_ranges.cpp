@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kLanes = 64;
 constexpr int kKeys = 32;
+// Of one key.
+constexpr int kTimes = 32;
 // So long the ranges of a lane are believed: for slots that became free without a word.
 constexpr core::Micros kBelieved = 10 * core::kSecond;
 
@@ -59,7 +61,10 @@ void add_key(Lane *lane, std::string_view name, TimestampTz when, bool again) {
     for (Key *key = lane->keys; key < lane->keys + lane->count; key++) {
         if (std::string_view(key->name, static_cast<size_t>(key->length)) != name) continue;
         key->when = Min(key->when, when);
-        if (again) key->times = Min(key->times + 1, kKeys);
+        if (again && key->times == kTimes)
+            lane->too_many = true;
+        else if (again)
+            key->times++;
         return;
     }
     if (lane->count == kKeys || name.size() > kLongestKey) {
