@@ -6,9 +6,12 @@
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
 #include "leases/suspects.h"
+#include "limits/limit_state.h"
 #include "limits/limiter.h"
 #include "limits/throttle.h"
 #include "limits/throttled_ranges.h"
+
+#include <algorithm>
 
 extern "C" {
 #include "utils/fmgroids.h"
@@ -23,6 +26,8 @@ using core::EmptyRanges;
 
 // So long a name is left again that comes while somebody reads the lane: what is found there is not known yet.
 constexpr core::Micros kWhileRefreshing = 20000;
+// So many jobs of a key with a rate at once; the claims of these leave its name again.
+constexpr int kMostByRate = 1000;
 
 ClaimKey key_of(TupleTableSlot *row) {
     bool is_null;
@@ -31,9 +36,19 @@ ClaimKey key_of(TupleTableSlot *row) {
             DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
 }
 
-// Takes the first job of the key out of the ranges; false: none is in them. By the index whichever way the rows go:
-// where there are such ranges, no other table inherits jobq.jobs, and nothing is written.
-bool unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, const EmptyRanges &throttled) {
+// So many jobs of a key that has room may run now: by its rate all that it has tokens for, else one, since a freed slot
+// leaves the name again.
+int runnable_jobs(std::string_view name, const Queue &queue, std::string_view key, TimestampTz now) {
+    const QueueLimit *limit = limit_of_key(queue, key);
+    if (limit == nullptr || limit->rate.interval == 0) return 1;
+    TimestampTz due;
+    return std::clamp(tokens_of(core::key_limit_id(name, key), core::queue_limit_id(name), limit->rate, now, &due), 1,
+                      kMostByRate);
+}
+
+// Takes the first jobs of the key out of the ranges, `count` at most; false: none is in them. By the index whichever
+// way the rows go: where there are such ranges, no other table inherits jobq.jobs, and nothing is written.
+bool unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int count, const EmptyRanges &throttled) {
     Relation index = open_job_index_if_good(JobIndex::Keys);
     if (index == nullptr) {
         publish_keys(throttled_lane(lane), core::kFirstKey, core::kLastKey);
@@ -45,19 +60,22 @@ bool unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, const E
     ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(make_text(key)));
     IndexScanDesc scan = begin_index_scan(jobs->table.relation, index, jobs->table.snapshot, 2);
     index_rescan(scan, keys, 2, nullptr, 0);
-    bool found = false;
-    while (!found && index_getnext_slot(scan, ForwardScanDirection, row)) {
+    ClaimKey first = core::kLastKey, last = core::kFirstKey;
+    int found = 0;
+    while (found < count && index_getnext_slot(scan, ForwardScanDirection, row)) {
         CHECK_FOR_INTERRUPTS();
         const ClaimKey at = key_of(row);
         // Behind the last range.
         if (throttled.count == 0 || throttled.items[throttled.count - 1].keys.to <= at) break;
-        found = !(core::skip_empty(throttled, at) == at);
-        if (found) publish_keys(throttled_lane(lane), at, at);
+        if (core::skip_empty(throttled, at) == at) continue;
+        if (found++ == 0) first = at;
+        last = at;
     }
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(row);
     index_close(index, AccessShareLock);
-    return found;
+    if (found > 0) publish_keys(throttled_lane(lane), first, last);
+    return found > 0;
 }
 
 // Remembers under the number `under` where in the lane only jobs are of which waits(), for the one in table.row, holds.
@@ -101,10 +119,11 @@ void refresh_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Wait
 
 }  // namespace
 
-EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, int64 lane, uint64 epoch, TimestampTz now) {
+EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
+                             TimestampTz now) {
     if (any_slot_freed_here()) return {};
     // Others hear of these at the commit.
-    for (std::string_view queue, freed; next_key_freed_here(&queue, &freed);) unthrottle_key(queue, freed, now);
+    for (std::string_view of, freed; next_key_freed_here(&of, &freed);) unthrottle_key(of, freed, now, Times::OneMore);
     const int64 throttled = throttled_lane(lane);
     char key[kLongestKey];
     for (;;) {
@@ -117,8 +136,9 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, int64 lane,
         const EmptyRanges ranges = read_empty_ranges(epoch, throttled);
         if (length == 0) return ranges;
         const std::string_view unthrottled(key, static_cast<size_t>(length));
-        if (!unthrottle_first(jobs, lane, unthrottled, ranges) && refreshing)
-            unthrottle_key(name, unthrottled, core::saturating_add(now, kWhileRefreshing));
+        const int runnable = runnable_jobs(name, queue, unthrottled, now);
+        if (!unthrottle_first(jobs, lane, unthrottled, runnable, ranges) && refreshing)
+            unthrottle_key(name, unthrottled, core::saturating_add(now, kWhileRefreshing), Times::Once);
     }
 }
 
@@ -128,7 +148,8 @@ void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, i
     refresh_ranges(jobs, lane, throttled_lane(lane), epoch, [&] {
         TimestampTz due = DT_NOEND;
         if (!waits_for_key(*jobs, name, queue, now, &due)) return false;
-        if (due != DT_NOEND) unthrottle_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due);
+        if (due != DT_NOEND)
+            unthrottle_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due, Times::Once);
         return true;
     });
 }

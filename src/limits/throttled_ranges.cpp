@@ -114,15 +114,14 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
     return kept;
 }
 
-bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when) {
+bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when, Times times) {
     if (!anything_throttled()) return false;
     bool any = false;
     const uint64 digest = digest_of_queue(queue);
-    const bool again = when <= GetCurrentTimestamp();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     for (Lane &lane : throttled->lanes) {
         if (lane.database != MyDatabaseId || lane.queue != digest) continue;
-        add_key(&lane, key, when, again);
+        add_key(&lane, key, when, times == Times::OneMore);
         any = true;
     }
     LWLockRelease(lock());

@@ -41,9 +41,10 @@ bool anything_throttled();
 // From here on names of keys are kept for the lane; false: there is no room, and nothing may be remembered.
 bool keep_keys_for(std::string_view queue, int64 lane);
 
-// The key may run a job from `when` on. Returns whether the queue has such ranges: jobs may wait in them. No error is
-// raised.
-bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when);
+// The key may run a job from `when` on; one more besides those that it was told of before, for a slot, or as many as
+// its rate has tokens for then. Returns whether the queue has such ranges: jobs may wait in them. No error is raised.
+enum class Times : uint8 { Once, OneMore };
+bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when, Times times);
 
 // Takes the name of a key off the lane that may run a job now, and copies it to `key`. Returns how long it is; 0: there
 // is none; kNothingKept: no names are kept for the lane, so its ranges must not be used. *all: so many were left, or it

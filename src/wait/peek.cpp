@@ -59,7 +59,7 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
     if (first == core::kLastKey) return;
     core::EmptyRanges throttled = {};
     if (settings.limit_count > 0 && anything_throttled()) {
-        throttled = throttled_ranges(jobs, queue, lane, epoch, GetCurrentTimestamp());
+        throttled = throttled_ranges(jobs, queue, settings, lane, epoch, GetCurrentTimestamp());
         seen->due = Min(seen->due, next_unthrottling(lane));
     }
     core::EmptyRanges suspects = {};

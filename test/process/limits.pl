@@ -213,6 +213,11 @@ note(sprintf('%d jobs started in %.1f s at 200 a second', $started, $elapsed));
 cmp_ok($started, '<=', 200 + 200 * $elapsed, 'not more than the rate and a full bucket');
 cmp_ok($started, '>', 100, 'and it is used');
 end_sessions(map { $_->{session} } @takers);
+# Jobs of a key that are passed over while it has no token: all those that have one then are in the next batch.
+value($node, 'work', q{SELECT jobq_set_limit('batches', '*', rate => 100, per => '1 s'); SELECT jobq_enqueue_many('batches', array_fill('1'::jsonb, ARRAY[1000]), concurrency_keys => array_fill('k'::text, ARRAY[1000]))});
+value($node, 'work', q{SELECT count(*) FROM jobq_claim('batches', batch => 200)}) for 1 .. 5;
+becomes_true($node, 'work', q{SELECT tokens = 100 FROM jobq.limit_tokens('batches', 'k', 100, '1 s')}, 'the bucket is full again');
+is(value($node, 'work', q{SELECT count(*) >= 100 FROM jobq_claim('batches', batch => 200)}), 't', 'a batch takes all of it');
 # After a start the bucket is empty.
 $node->restart;
 value($node, 'work', q{SELECT jobq_set_limit('slow', rate => 5, per => '1 day'), jobq_enqueue('slow')});
