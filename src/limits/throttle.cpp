@@ -36,14 +36,13 @@ ClaimKey key_of(TupleTableSlot *row) {
             DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
 }
 
-// So many jobs of a key that has room may run now: by its rate all that it has tokens for, else one, since a freed slot
-// leaves the name again.
-int runnable_jobs(std::string_view name, const Queue &queue, std::string_view key, TimestampTz now) {
+// So many jobs of a key whose name was left may run now: by its rate all that it has tokens for, else one, since a
+// freed slot leaves the name again. 0: somebody has taken the tokens, and the next one comes at *due.
+int runnable_jobs(std::string_view name, const Queue &queue, std::string_view key, TimestampTz now, TimestampTz *due) {
     const QueueLimit *limit = limit_of_key(queue, key);
     if (limit == nullptr || limit->rate.interval == 0) return 1;
-    TimestampTz due;
-    return std::clamp(tokens_of(core::key_limit_id(name, key), core::queue_limit_id(name), limit->rate, now, &due), 1,
-                      kMostByRate);
+    const int32 tokens = tokens_of(core::key_limit_id(name, key), core::queue_limit_id(name), limit->rate, now, due);
+    return std::clamp(tokens, 0, kMostByRate);
 }
 
 // Takes the first jobs of the key out of the ranges, `count` at most; false: none is in them. By the index whichever
@@ -136,8 +135,11 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue
         const EmptyRanges ranges = read_empty_ranges(epoch, throttled);
         if (length == 0) return ranges;
         const std::string_view unthrottled(key, static_cast<size_t>(length));
-        const int runnable = runnable_jobs(name, queue, unthrottled, now);
-        if (!unthrottle_first(jobs, lane, unthrottled, runnable, ranges) && refreshing)
+        TimestampTz due;
+        const int runnable = runnable_jobs(name, queue, unthrottled, now, &due);
+        if (runnable == 0)
+            unthrottle_key(name, unthrottled, due, Times::Once);
+        else if (!unthrottle_first(jobs, lane, unthrottled, runnable, ranges) && refreshing)
             unthrottle_key(name, unthrottled, core::saturating_add(now, kWhileRefreshing), Times::Once);
     }
 }
