@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -208,6 +209,8 @@ void left(Broker &broker, const Options &options) {
 }  // namespace
 
 int main(int count, char **arguments) {
+    // A server that is killed may be written to once more, by hiredis without MSG_NOSIGNAL.
+    std::signal(SIGPIPE, SIG_IGN);
     try {
         Options options;
         for (int i = 3; i < count; i++) {
