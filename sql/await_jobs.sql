@@ -93,7 +93,7 @@ SELECT state FROM jobq_await_jobs(:b, :lb, ARRAY[:c, -1]::bigint[], 'c', 'any', 
 SELECT state FROM jobq_await_jobs(:c, :lc, ARRAY[:a]::bigint[], 'a', timeout => '0');
 UPDATE jobq.jobs SET status = 'pending' WHERE id = :b;
 SELECT lease AS lb FROM pg_temp.claimed() \gset
-SELECT state FROM jobq_await_jobs(:b, :lb, ARRAY[:c]::bigint[], 'c again');
+SELECT state FROM jobq_await_jobs(:b, :lb, format('[5:6]={%s,%s}', :c, :c)::bigint[], 'c again', 'any');
 \set VERBOSITY sqlstate
 SELECT * FROM jobq_await_jobs(:c, :lc, ARRAY[-1, :a]::bigint[], 'a again');
 SELECT * FROM jobq_await_jobs(:c, :lc, ARRAY[:a]::bigint[], 'a again', 'any');
