@@ -161,7 +161,9 @@ class Bare(Contender):
         rows = 'id = last' if batch == 1 else f'id > last - {batch} AND id <= last'
         claim = (f"UPDATE bare_rows SET status = 1 FROM (SELECT {batch} * nextval('bare_next') AS last) next "
                  f'WHERE {rows} RETURNING id, 0, payload')
-        done = 'UPDATE bare_rows SET status = 2 WHERE id = ANY ($1::bigint[]) AND $2::bigint[] IS NOT NULL'
+        # Of one row, by a plan that is made once: the server would plan anew for an array each time.
+        which = 'id = ($1::bigint[])[1]' if batch == 1 else 'id = ANY ($1::bigint[])'
+        done = f'UPDATE bare_rows SET status = 2 WHERE {which} AND $2::bigint[] IS NOT NULL'
         one = 'UPDATE bare_rows SET status = 2 WHERE id = $1 AND $2::bigint = 0'
         return {'claim': claim, 'complete': one if batch == 1 else done, 'both': f'WITH done AS ({done}) {claim}',
                 'left': 'SELECT payload FROM bare_rows WHERE status < 2'}

@@ -132,16 +132,16 @@ becomes_true($node, 'besieged', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE
 
 # ---- a lock that is held for longer than the cluster's lock_timeout is waited for
 
-my ($waited, $from) = (0, '');
+# A worker that the machine lets stand still may come to its own lock_timeout: so it is enough that once there is no error.
+# Where it had the cluster's, which is 2 ms, there would be one each time.
+my ($waited, $error) = (0, '');
 for (1 .. 10)
 {
-    $from = value($node, 'besieged', 'SELECT clock_timestamp()');
-    my $probed;
+    my $from = value($node, 'besieged', 'SELECT clock_timestamp()');
     my $holder = session($node, 'besieged');
     $holder->query('BEGIN; LOCK TABLE jobq.jobs IN ACCESS EXCLUSIVE MODE');
     seconds_until(
         sub {
-            $probed = time;
             $waited = value($node, 'postgres', q{
                 SELECT coalesce(max(1000 * extract(epoch FROM clock_timestamp() - l.waitstart)), 0)
                 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -149,17 +149,12 @@ for (1 .. 10)
             return $waited > 20;
         });
     $holder->query('COMMIT');
-    $waited += 1000 * (time - $probed);
     $holder->quit;
-    last if $waited < 400;    # else this machine was too slow for the worker's own lock_timeout
+    $error = value($node, 'besieged', "SELECT last_error FROM jobq.workers WHERE database = 'besieged' AND last_error_at > '$from'");
+    last if $waited > 20 && $error eq '';
 }
 cmp_ok($waited, '>', 20, 'a worker waits for a lock of a client');
-SKIP:
-{
-    skip "the machine was too slow: $waited ms", 1 if $waited >= 400;
-    is(value($node, 'besieged', "SELECT last_error FROM jobq.workers WHERE database = 'besieged' AND last_error_at > '$from'"),
-        '', 'longer than lock_timeout, without an error');
-}
+is($error, '', 'longer than lock_timeout, without an error');
 
 # ---- nobody called anything in evil
 
