@@ -156,10 +156,16 @@ rule_forbidden() {
 }
 
 rule_prelude() {
-    shell_units | while read -r file; do
-        first=$(grep -m 1 -E '^[[:space:]]*#[[:space:]]*include' "$file" || true)
-        [ "$first" = '#include "compat/pg.h"' ] || echo "$file: the first include must be \"compat/pg.h\", not: ${first:-none}"
-    done | none
+    {
+        shell_units | while read -r file; do
+            first=$(grep -m 1 -E '^[[:space:]]*#[[:space:]]*include' "$file" || true)
+            [ "$first" = '#include "compat/pg.h"' ] ||
+                echo "$file: the first include must be \"compat/pg.h\", not: ${first:-none}"
+        done
+        # What the prelude has, nobody includes again.
+        shell_sources | grep -v '/compat/pg\.h$' |
+            xargs grep -nxFf <(grep '^#include "' src/compat/pg.h) /dev/null || true
+    } | none
 }
 
 rule_errcode() {

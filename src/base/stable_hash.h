@@ -25,7 +25,11 @@ class StableHash {
     // The length keeps ("ab", "c") and ("a", "bc") apart.
     void add_part(std::string_view part) noexcept {
         add_number(part.size(), 8);
-        for (const char c : part) add_byte(static_cast<unsigned char>(c));
+        add_bytes(part);
+    }
+
+    void add_bytes(std::string_view bytes) noexcept {
+        for (const char c : bytes) add_byte(static_cast<unsigned char>(c));
     }
 
     std::int64_t value() const noexcept { return static_cast<std::int64_t>(mix64(hash_)); }

@@ -18,7 +18,6 @@ extern "C" {
 #include "catalog/pg_authid_d.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
-#include "utils/acl.h"
 }
 
 namespace jobq {

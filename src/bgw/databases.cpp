@@ -6,8 +6,6 @@
 #include "shmem/database_state.h"
 
 extern "C" {
-#include "access/genam.h"
-#include "access/table.h"
 #include "catalog/pg_database.h"
 }
 

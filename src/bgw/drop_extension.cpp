@@ -12,7 +12,6 @@ extern "C" {
 #include "commands/extension.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
-#include "utils/acl.h"
 }
 
 namespace jobq {

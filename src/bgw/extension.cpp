@@ -4,9 +4,7 @@
 #include "bgw/extension.h"
 
 extern "C" {
-#include "access/genam.h"
 #include "access/stratnum.h"
-#include "access/table.h"
 #include "catalog/pg_extension.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"

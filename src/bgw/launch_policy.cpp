@@ -7,8 +7,6 @@ namespace jobq::core {
 
 namespace {
 
-constexpr Micros kLongestLaunchBackoff = 60 * kSecond;
-
 // The moment from which a worker may be started in `facts`' database; kNever: not as things are.
 Micros startable_at(const DatabaseFacts &facts, Micros lead) {
     if (facts.running || facts.next_due == kNever || facts.not_before == kNever) return kNever;

@@ -32,7 +32,8 @@ static_assert(std::is_trivially_copyable_v<LaunchPlan>, "may live where a longjm
 LaunchPlan plan_launch(const DatabaseFacts *databases, int count, int running_workers, int max_workers, Micros now,
                        Micros lead) noexcept;
 
-// Delay before trying a database again after `failures` failures in a row: 1 s doubling to 60 s; 0 after none.
+// Delay before trying a database again after `failures` failures in a row: 1 s doubling to the longest; 0 after none.
+constexpr Micros kLongestLaunchBackoff = 60 * kSecond;
 Micros launch_backoff(int failures) noexcept;
 
 // How long to sleep until `wake_at`, clamped to [min, max] whatever the clock did; `max` when that is kNever.

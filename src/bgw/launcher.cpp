@@ -17,7 +17,6 @@
 #include "stats/counters.h"
 
 extern "C" {
-#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/wait_event.h"
@@ -188,7 +187,7 @@ void add_database_state(Plan *plan, DatabaseState *db, const Database *database,
     // After its last round it queues up behind the others, which is what plan_launch asks for.
     const TimestampTz last_round = Min(db->last_round, now);
     const TimestampTz restart = bounded(db->started_at + kMinRestart, now, kMinRestart);
-    facts.not_before = Max(bounded(db->not_before, now, kMaxBackoff), Max(last_round, restart));
+    facts.not_before = Max(bounded(db->not_before, now, core::kLongestLaunchBackoff), Max(last_round, restart));
     if (db->keep_out > 0) facts.not_before = core::kNever;
     facts.running = is_occupied(*db);
     plan->states[plan->count++] = i;
@@ -325,7 +324,7 @@ TimestampTz start_due_workers(TimestampTz now) {
             scan_databases(now);
             continue;
         }
-        self.refused_till = bounded(self.refused_till, now, kMaxBackoff);
+        self.refused_till = bounded(self.refused_till, now, core::kLongestLaunchBackoff);
         const bool refused = now < self.refused_till;
         const core::LaunchPlan launch =
             core::plan_launch(plan.facts, plan.count, plan.running, refused ? 0 : settings.max_workers, now, kLead);

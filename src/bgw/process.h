@@ -1,14 +1,11 @@
 // What the launcher and the workers have in common as processes: how they are started and begin, signals, settings of
-// their own, waiting. Who may call it: launcher.cpp, worker.cpp and recount.cpp.
+// their own, waiting. Who may call it: the processes of this room, and supervise.cpp, which starts
+// some.
 #pragma once
 
 #include "compat/pg.h"
 #include "job/job_policy.h"
 #include "shmem/database_state.h"
-
-extern "C" {
-#include "postmaster/bgworker.h"
-}
 
 namespace jobq {
 

@@ -7,7 +7,6 @@
 #include "shmem/database_state.h"
 
 extern "C" {
-#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 }
 

@@ -26,7 +26,6 @@ extern "C" {
 #include "commands/dbcommands.h"
 #include "common/hashfn.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "utils/backend_status.h"
 #include "utils/timeout.h"
@@ -309,7 +308,7 @@ bool run_duties(DatabaseState *db, Duties *duties, RoundState *state) {
     const TimestampTz begin = checked_now();
     duties->chores = chores_due(db, begin);
     for (int i = 0; i < kDutyCount; i++) {
-        const bool allowed = bounded(db->steps[i].not_before, begin, kMaxBackoff) <= begin;
+        const bool allowed = bounded(db->steps[i].not_before, begin, core::kLongestLaunchBackoff) <= begin;
         duties->wanted[i] = allowed && !is_unblocking(i) && (!is_chore(i) || duties->chores) &&
                             (!is_recount(i) || recount_wanted(db, begin));
     }
@@ -362,7 +361,7 @@ TimestampTz next_round(const DatabaseState *db, const Duties &duties, const Step
     if (plan.outcome == Outcome::Done && (plan.in_use || duties.unread || relied_on)) next = Min(next, now + tick);
     for (int i = 0; i < kDutyCount; i++) {
         if (db->steps[i].failures == 0) continue;
-        TimestampTz again = bounded(db->steps[i].not_before, now, kMaxBackoff);
+        TimestampTz again = bounded(db->steps[i].not_before, now, core::kLongestLaunchBackoff);
         if (is_chore(i)) again = Max(again, now + tick);
         next = Min(next, Max(again, now + kRoundGap));
     }
@@ -429,7 +428,7 @@ TimestampTz run_unblocking(DatabaseState *db, RoundState *state) {
     const StepReport &report = db->steps[static_cast<int>(Duty::Unblock)];
     for (int pass = 0; pass < kPassesPerRound; pass++) {
         const TimestampTz now = checked_now();
-        const TimestampTz due = Max(next_unblocking(now), bounded(report.not_before, now, kMaxBackoff));
+        const TimestampTz due = Max(next_unblocking(now), bounded(report.not_before, now, core::kLongestLaunchBackoff));
         if (due > now || interrupted(db)) return due;
         Step step;
         prepare_step(&step, static_cast<int>(Duty::Unblock));
@@ -446,8 +445,8 @@ TimestampTz run_supervision(DatabaseState *db, RoundState *state) {
         return kNothingDue;
     const TimestampTz now = checked_now();
     state->supervised_at = bounded(state->supervised_at, now, kSupervisionGap);
-    const TimestampTz due =
-        Max(bounded(db->steps[kExecutorsStep].not_before, now, kMaxBackoff), state->supervised_at + kSupervisionGap);
+    const TimestampTz due = Max(bounded(db->steps[kExecutorsStep].not_before, now, core::kLongestLaunchBackoff),
+                                state->supervised_at + kSupervisionGap);
     if (due > now) return due;
     pg_atomic_write_u32(&db->supervision, 0);
     state->supervised_at = now;

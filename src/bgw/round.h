@@ -1,5 +1,5 @@
 // One round of a worker: every duty in short transactions of its own, then the time of the next round.
-// Who may call it: worker.cpp.
+// Who may call it: worker.cpp and recount.cpp.
 #pragma once
 
 #include "compat/pg.h"

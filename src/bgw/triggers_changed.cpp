@@ -7,7 +7,6 @@
 #include "job/transaction_log.h"
 
 extern "C" {
-#include "catalog/namespace.h"
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
 }

@@ -19,7 +19,6 @@ extern "C" {
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "tcop/utility.h"
-#include "utils/acl.h"
 #include "utils/wait_event.h"
 }
 

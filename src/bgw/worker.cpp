@@ -17,7 +17,6 @@
 
 extern "C" {
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 }
 

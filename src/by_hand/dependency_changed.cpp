@@ -11,10 +11,6 @@
 #include "job/owner.h"
 #include "job/transaction_log.h"
 
-extern "C" {
-#include "commands/trigger.h"
-}
-
 namespace jobq {
 
 namespace {

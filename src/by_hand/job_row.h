@@ -9,10 +9,6 @@
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
 
-extern "C" {
-#include "commands/trigger.h"
-}
-
 #include <string_view>
 
 namespace jobq {

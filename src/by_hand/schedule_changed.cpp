@@ -7,10 +7,6 @@
 #include "job/transaction_log.h"
 #include "schedules/schedule.h"
 
-extern "C" {
-#include "commands/trigger.h"
-}
-
 namespace jobq {
 
 namespace {

@@ -5,10 +5,6 @@
 #include "compat/spi.h"
 #include "job/shard.h"
 
-extern "C" {
-#include "commands/trigger.h"
-}
-
 namespace jobq {
 
 namespace {

@@ -32,10 +32,9 @@ ClaimKey aged_limit(std::int16_t priority, const ClaimKey &other, Micros ageing)
 }
 
 std::int64_t round_robin_key_of(std::string_view concurrency_key) noexcept {
-    // FNV-1a and the finisher of MurmurHash3, as for lanes.
-    std::uint64_t hash = 14695981039346656037U;
-    for (const char c : concurrency_key) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-    return static_cast<std::int64_t>(mix64(hash) >> 1);
+    StableHash hash;
+    hash.add_bytes(concurrency_key);
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(hash.value()) >> 1);
 }
 
 Round begin_round(std::int64_t at) noexcept { return {at, at, false}; }

@@ -1,5 +1,6 @@
-// Arguments of SQL-callable functions: checked access that names the argument in every error. All of these raise an
-// error of class 22, 42 or 54 and change nothing.
+// Arguments of SQL-callable functions: checked access that names the argument in every error. What is wrong with
+// an argument is an error of class 22, 42 or 54, what is wrong with the transaction one of class 25; they change
+// nothing.
 #pragma once
 
 #include "compat/pg.h"

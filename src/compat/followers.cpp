@@ -14,7 +14,6 @@ extern "C" {
 #include "catalog/pg_trigger.h"
 #include "nodes/plannodes.h"
 #include "parser/parsetree.h"
-#include "utils/acl.h"
 #include "utils/fmgroids.h"
 }
 

@@ -4,10 +4,6 @@
 
 #include "compat/pg.h"
 
-extern "C" {
-#include "storage/lock.h"
-}
-
 namespace jobq {
 
 enum class OwnLock : uint16 { Restore = 3, Slot = 0x6a71, Trial = 0x6a72, DeadLetters = 0x6a73, ScheduleSets = 0x6a74 };

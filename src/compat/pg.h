@@ -1,4 +1,5 @@
-// The only server prelude: every shell file includes this first. All differences between server versions live here.
+// The only server prelude: every shell file includes this first. Differences between server versions live
+// here, but for the magic block (library_version.cpp).
 #pragma once
 
 #ifdef JOBQ_CORE_ONLY
@@ -83,6 +84,16 @@ constexpr IndexUpdate kAllIndexes = true;
 inline bool wants_entries(IndexUpdate update) { return update; }
 inline bool wants_entry(IndexUpdate, Relation) { return true; }
 #endif
+
+// Gives back what an index has kept from entry to entry, as BRIN does since PostgreSQL 17: pages that stay pinned.
+inline void end_index_inserts(Relation index, struct IndexInfo *info) {
+#if PG_VERSION_NUM >= 170000
+    index_insert_cleanup(index, info);
+#else
+    (void)index;
+    (void)info;
+#endif
+}
 
 // The oldest transaction whose outcome the server still knows.
 inline TransactionId oldest_known_xid() {

@@ -3,10 +3,6 @@
 
 #include "compat/rights.h"
 
-extern "C" {
-#include "utils/acl.h"
-}
-
 namespace jobq {
 
 bool has_rights_of(Oid role) { return has_privs_of_role(GetUserId(), role); }

@@ -6,10 +6,6 @@
 #include "compat/spi.h"
 #include "duties/dump_restore.h"
 
-extern "C" {
-#include "utils/guc.h"
-}
-
 namespace jobq {
 
 namespace {

@@ -25,8 +25,9 @@
 #include "lanes/refresh.h"
 #include "lanes/retire.h"
 #include "leases/horizon.h"
-#include "leases/suspects.h"
+#include "leases/lease_sql.h"
 #include "leases/rescue_index.h"
+#include "leases/suspects.h"
 #include "leases/young_leases.h"
 #include "limits/limit_settings.h"
 #include "queues/directory.h"
@@ -39,21 +40,16 @@ namespace {
 
 // When a lease runs out: one timeout after the last heartbeat; but a lease that is older than $2, the start of the
 // grace (server start, promotion, clock step), gets one timeout from there: its worker could not reach the server.
-// Whatever came into the row behind the triggers, no sum or difference may overflow: one row would stop the rescue of
-// all.
-#define BOUNDED(time) "least(greatest(" time ", timestamptz '0001-01-01 00:00+00'), timestamptz '6000-01-01 00:00+00')"
-#define TIMEOUT \
-    "least(greatest(coalesce(j._lease_timeout, " USUAL_LEASE "), interval '10 milliseconds'), interval '365 days')"
 // That of an executor has no clock (duties/orphans.h).
 #define LEASE_DEADLINE \
     "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
     "timestamptz 'infinity' ELSE "                                                           \
-    "greatest(" BOUNDED("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
-    "WHEN j.started_at < $2 THEN $2 END) + " TIMEOUT " END"
+    "greatest(" BOUNDED_TIME("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
+    "WHEN j.started_at < $2 THEN $2 END) + " LEASE_TIMEOUT " END"
 
 // When its time is over; NULL: it may run for ever. The grace is the same: the worker could not report.
-#define RUNTIME_DEADLINE                                                                                     \
-    "CASE WHEN j.started_at < $2 AND j._must_end_at IS NOT NULL THEN greatest(j._must_end_at, $2 + " TIMEOUT \
+#define RUNTIME_DEADLINE                                                                                           \
+    "CASE WHEN j.started_at < $2 AND j._must_end_at IS NOT NULL THEN greatest(j._must_end_at, $2 + " LEASE_TIMEOUT \
     ") ELSE j._must_end_at END"
 #define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
 
@@ -165,7 +161,7 @@ struct Ended {
 constexpr const char *kExecutorEnded = "the process that ran its handler has ended";
 
 const char *lost_error(const core::Life &before, const core::Life &after, int max_lost, bool in_company) {
-    const core::Micros span = before.lease_timeout.value_or(core::kDefaultSettings.heartbeat_timeout);
+    const core::Micros span = before.lease_timeout.value_or(core::kUsualLease);
     const bool by_executor = span >= core::kEndlessLease;
     const char *lead =
         by_executor ? kExecutorEnded : psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
@@ -442,7 +438,7 @@ void delete_page(const Page &page, DutyOutcome *outcome) {
     FailureText failure;
     if (page.count == 0) return;
     // What stops them all is not tried with each.
-    if (!attempt([] { require_trusted_followers(); }, &failure)) {
+    if (!attempt([] { require_deletable_jobs(); }, &failure)) {
         leave_out(outcome, DatumGetInt64(page.ids[0]), failure);
         return;
     }

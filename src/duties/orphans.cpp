@@ -5,6 +5,7 @@
 #include "compat/memory.h"
 #include "compat/spi.h"
 #include "duties/orphans.h"
+#include "leases/lease_sql.h"
 #include "shmem/executors.h"
 
 #include <algorithm>
@@ -31,8 +32,7 @@ Statement read_running = {
 // Whether they have lost a worker before, and when their time is over.
 Statement lock_running = {
     R"(SELECT j.id, j.lease, j.suspect, j._must_end_at FROM unnest($1, $2) AS u(id, lease),
-            LATERAL (SELECT j.id, j.lease, j.lost_attempts > 0 OR j._company_lease IS NOT NULL AS suspect,
-                            j._must_end_at
+            LATERAL (SELECT j.id, j.lease, )" IS_SUSPECT R"( AS suspect, j._must_end_at
                      FROM jobq.jobs j
                      WHERE j.id = u.id AND j.lease = u.lease AND j.status = 'processing'
                      FOR NO KEY UPDATE SKIP LOCKED) j)",

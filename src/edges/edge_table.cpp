@@ -5,7 +5,6 @@
 #include "job/jobs_table.h"
 
 extern "C" {
-#include "access/tableam.h"
 #include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 }

@@ -4,10 +4,6 @@
 
 #include "compat/pg.h"
 
-extern "C" {
-#include "access/genam.h"
-}
-
 namespace jobq {
 
 // Its names, and those of its indexes: by the job that an edge begins at, and by the one that it leads to.

@@ -8,7 +8,7 @@
 
 namespace jobq {
 
-// Moves those of these jobs , which have just failed, whose queue has a dead letter queue.
+// Moves those of these jobs, which have just failed, whose queue has a dead letter queue.
 void bury_jobs(const Datum *ids, int count);
 
 // Moves those of these jobs that are dead letters back to where they came from; their status stays as it is.

@@ -7,6 +7,6 @@ namespace jobq {
 
 // Before much is done that ends with deleting jobs: raises what the statements that delete would raise (55000,
 // compat/followers.h).
-void require_trusted_followers();
+void require_deletable_jobs();
 
 }  // namespace jobq

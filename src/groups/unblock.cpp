@@ -13,7 +13,6 @@
 extern "C" {
 #include "catalog/pg_class.h"
 #include "storage/lmgr.h"
-#include "storage/lock.h"
 }
 
 namespace jobq {
@@ -265,11 +264,9 @@ void stop_unblocking() {
 }
 
 TimestampTz next_unblocking(TimestampTz now) {
-    // The clock may have stepped back.
-    const auto bounded_pause = [now](TimestampTz until) { return until > now + 2 * kLongestPause ? now : until; };
-    const TimestampTz free_at = state.lock_pause > 0 ? bounded_pause(state.locked_until) : now;
+    const TimestampTz free_at = state.lock_pause > 0 ? bounded(state.locked_until, now, kLongestPause) : now;
     if (!state.looked || searching() || unblocked_waiting(state.db)) return free_at;
-    return state.again_count > 0 ? Max(bounded_pause(state.again_at), free_at) : kNothingDue;
+    return state.again_count > 0 ? Max(bounded(state.again_at, now, kLongestPause), free_at) : kNothingDue;
 }
 
 void undo_unblocking() {

@@ -16,7 +16,6 @@
 
 extern "C" {
 #include "catalog/pg_namespace_d.h"
-#include "utils/acl.h"
 }
 
 namespace jobq {

@@ -4,12 +4,9 @@
 #include "handlers/handler_session.h"
 
 extern "C" {
-#include "catalog/namespace.h"
 #include "commands/async.h"
 #include "commands/prepare.h"
 #include "commands/sequence.h"
-#include "storage/lock.h"
-#include "utils/portal.h"
 }
 
 namespace jobq {

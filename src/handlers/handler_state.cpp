@@ -11,7 +11,6 @@
 extern "C" {
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
-#include "utils/acl.h"
 }
 
 namespace jobq {

@@ -14,7 +14,6 @@ extern "C" {
 #include "catalog/pg_namespace_d.h"
 #include "catalog/pg_proc.h"
 #include "commands/dbcommands.h"
-#include "utils/acl.h"
 #include "utils/regproc.h"
 #include "utils/varlena.h"
 }

@@ -25,7 +25,9 @@ constexpr Micros kLatest = 9223371331200000000 - kDay;
 // The timeout of a lease that no clock ends, since its holder is a process of this server (shmem/executors.h): longer
 // than anybody may ask for.
 constexpr Micros kEndlessLease = 365000 * kDay;
-// In statements; and the timeout of a lease whose row has none (kDefaultSettings).
+// The timeout of a lease whose row has none: what rows mean, whatever the default of heartbeat_timeout is.
+constexpr Micros kUsualLease = 60 * kSecond;
+// The same two in statements.
 #define ENDLESS_LEASE "interval '365000 days'"
 #define USUAL_LEASE "interval '60 seconds'"
 

@@ -2,7 +2,6 @@
 #include "job/life_policy.h"
 
 #include "job/retry_policy.h"
-#include "queues/queue_settings_policy.h"
 
 #include <algorithm>
 
@@ -47,7 +46,7 @@ void claim(Life *life, const Event &event) {
     life->started_at = life->last_heartbeat = event.now;
     life->lease = event.lease;
     // None stands for the usual one: 16 bytes less in each version of the row.
-    life->lease_timeout = event.timeout == kDefaultSettings.heartbeat_timeout ? Maybe() : Maybe(event.timeout);
+    life->lease_timeout = event.timeout == kUsualLease ? Maybe() : Maybe(event.timeout);
     life->must_end_at = event.max_runtime > 0 ? Maybe(saturating_add(event.now, event.max_runtime)) : Maybe();
     life->rescue_indexed = event.rescue_indexed;
     life->cancel_requested_at.reset();
@@ -381,8 +380,7 @@ Micros deadline_of(const Life &life) noexcept {
     if (!life.last_heartbeat) return INT64_MIN;
     // Nor whether anybody has it, until somebody asks.
     if (life.lease && life.lease_timeout == kEndlessLease) return INT64_MIN;
-    const Micros lost =
-        saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kDefaultSettings.heartbeat_timeout));
+    const Micros lost = saturating_add(*life.last_heartbeat, life.lease_timeout.value_or(kUsualLease));
     return life.must_end_at ? std::min(lost, *life.must_end_at) : lost;
 }
 

@@ -4,7 +4,6 @@
 #include "job/ready_scan.h"
 
 extern "C" {
-#include "access/genam.h"
 #include "access/relscan.h"
 #include "utils/fmgroids.h"
 }

@@ -7,8 +7,6 @@
 extern "C" {
 #include "access/heapam.h"
 #include "access/multixact.h"
-#include "access/transam.h"
-#include "access/xact.h"
 #include "storage/procarray.h"
 }
 

@@ -6,9 +6,7 @@
 #include "job/shard.h"
 
 extern "C" {
-#include "access/htup_details.h"
 #include "catalog/pg_sequence.h"
-#include "utils/syscache.h"
 }
 
 namespace jobq {

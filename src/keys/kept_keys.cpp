@@ -5,10 +5,7 @@
 #include "compat/spi.h"
 #include "keys/kept_keys.h"
 #include "keys/unique_policy.h"
-
-extern "C" {
-#include "storage/bufmgr.h"
-}
+#include "table/table_in_use.h"
 
 namespace jobq {
 
@@ -78,14 +75,7 @@ void drop_all_kept_keys() {
     if (any_kept_key()) run(drop_all, Params());
 }
 
-bool any_kept_key() {
-    const Oid table = get_relname_relid("kept_keys", get_namespace_oid("jobq", false));
-    if (!OidIsValid(table)) return false;
-    Relation kept = table_open(table, AccessShareLock);
-    const bool any = RelationGetNumberOfBlocks(kept) > 0;
-    table_close(kept, AccessShareLock);
-    return any;
-}
+bool any_kept_key() { return is_in_use("kept_keys"); }
 
 bool prune_kept_keys(TimestampTz now, int batch) {
     if (!any_kept_key()) return false;

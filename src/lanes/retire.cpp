@@ -18,7 +18,6 @@
 #include "lanes/retire.h"
 
 extern "C" {
-#include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 }
 

@@ -11,11 +11,6 @@
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 
-extern "C" {
-#include "commands/trigger.h"
-#include "utils/portal.h"
-}
-
 namespace jobq {
 
 namespace {
@@ -117,6 +112,36 @@ Unindexable index_all(const Unindexed *unindexed, int count, FailureText *failur
 
 void index_now(const Unindexed &unindexed) {
     with_spi([&] { index_jobs(&unindexed, 1); });
+}
+
+// The search for running jobs that the index lacks rests so many times as long as it took.
+constexpr int kLookRest = 50;
+// Where it has left out some that were held: those wait for the next look.
+constexpr int kHeldLookRest = 10;
+
+// When they must be looked for in the whole table, and that this has been done, begun at `begin`. `epoch`: of the
+// triggers, as the look has seen it (trigger_epoch() in job/jobs_table.h). What comes behind the triggers' back has
+// been committed before the next epoch begins: one look in each finds it; and where they are switched off for long, one
+// now and then. `held`: some were held by others, it must be done again before long.
+TimestampTz next_look_for_unindexed(uint64 epoch) {
+    const DatabaseState *db = shared_memory_ready() ? session_database() : nullptr;
+    if (db == nullptr) return DT_NOEND;
+    const bool looked = db->leases_found || db->look_held;
+    if (!looked || db->looked_epoch != epoch) return DT_NOBEGIN;
+    if (!db->look_held && epoch != kNoEpoch) return DT_NOEND;
+    const core::Micros rest = db->look_held ? Max(core::kSecond, kHeldLookRest * db->look_took)
+                                            : Max(core::kMinute, kLookRest * db->look_took);
+    return GetCurrentTimestamp() < db->looked_at ? DT_NOBEGIN : db->looked_at + rest;
+}
+
+void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held) {
+    DatabaseState *db = known_session_database();
+    if (db == nullptr) return;
+    if (!held) db->leases_found = true;
+    db->look_held = held;
+    db->looked_epoch = epoch;
+    db->looked_at = GetCurrentTimestamp();
+    db->look_took = Max(db->looked_at - begin, 0);
 }
 
 bool has_entered = false;  // a lease, at some time

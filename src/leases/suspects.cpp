@@ -8,8 +8,9 @@
 #include "job/change_job.h"
 #include "job/owner.h"
 #include "job/retry_policy.h"
-#include "leases/suspects.h"
+#include "leases/lease_sql.h"
 #include "leases/rescue_index.h"
+#include "leases/suspects.h"
 #include "queues/queue_settings_policy.h"
 
 #include <algorithm>
@@ -44,12 +45,11 @@ enum HeldColumn { kHeldId = 1, kHeldWorker, kHeldSign, kHeldTimeout, kHeldLease,
 Statement read_suspects = {
     R"(SELECT j.started_at, j.last_heartbeat, j._lease_timeout FROM jobq.jobs j
        WHERE j._rescue_indexed AND j.worker_id = $1 AND j.status = 'processing'
-         AND (j.lost_attempts > 0 OR j._company_lease <> j.lease) AND j.started_at IS NOT NULL
-         AND j.last_heartbeat IS NOT NULL)",
+         AND )" RUNS_AS_SUSPECT R"( AND j.started_at IS NOT NULL AND j.last_heartbeat IS NOT NULL)",
     {TEXTOID}};
 
 core::Micros timeout_at(const Row &row, int column) {
-    if (row.is_null(column)) return core::kDefaultSettings.heartbeat_timeout;
+    if (row.is_null(column)) return core::kUsualLease;
     const core::Micros span = span_of(DatumGetIntervalP(row.get(column)));
     return Min(Max(span, 0), core::kHeartbeatTimeout.highest);
 }

@@ -8,7 +8,6 @@
 #include "shmem/set_table.h"
 
 extern "C" {
-#include "access/transam.h"
 #include "common/hashfn.h"
 #include "storage/procarray.h"
 }

@@ -48,13 +48,6 @@ uint32 worker_hash_of(const text *worker_id);
 // How many there can be; 0 without preload.
 int max_recent_claims();
 
-// When running jobs that the rescue's index lacks must be looked for in the whole table, and that this has been done,
-// begun at `begin`. `epoch`: of the triggers, as the look has seen it (trigger_epoch() in job/jobs_table.h). What comes
-// behind the triggers' back has been committed before the next epoch begins: one look in each finds it; and where they
-// are switched off for long, one now and then. `held`: some were held by others, it must be done again before long.
-TimestampTz next_look_for_unindexed(uint64 epoch);
-void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held);
-
 // For main/jobq.cpp: its part of the shared memory.
 Size young_leases_size();
 void make_young_leases(void *memory, bool fresh);

@@ -1,4 +1,4 @@
-// Jobq.limit_settings, and jobs that run without the slots they should hold. Inside with_spi().
+// jobq.limit_settings, and jobs that run without the slots they should hold. Inside with_spi().
 #pragma once
 
 #include "compat/pg.h"

@@ -124,7 +124,7 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue
     // Others hear of these at the commit.
     for (std::string_view of, freed; next_key_freed_here(&of, &freed);) unthrottle_key(of, freed, now, Times::OneMore);
     const int64 throttled = throttled_lane(lane);
-    char key[kLongestKey];
+    char key[core::kMaxConcurrencyKeyBytes];
     for (;;) {
         bool all;
         const int length = next_unthrottled_key(lane, now, key, &all);

@@ -3,6 +3,7 @@
 
 #include "base/ablation.h"
 #include "compat/queue_name.h"
+#include "limits/limit_policy.h"
 #include "limits/throttled_ranges.h"
 #include "shmem/memory.h"
 
@@ -27,7 +28,7 @@ struct Key {
     TimestampTz when;
     int times;  // one job for each
     int length;
-    char name[kLongestKey];
+    char name[core::kMaxConcurrencyKeyBytes];
 };
 
 struct Lane {
@@ -67,7 +68,7 @@ void add_key(Lane *lane, std::string_view name, TimestampTz when, bool again) {
             key->times++;
         return;
     }
-    if (lane->count == kKeys || name.size() > kLongestKey) {
+    if (lane->count == kKeys || name.size() > core::kMaxConcurrencyKeyBytes) {
         lane->too_many = true;
         return;
     }

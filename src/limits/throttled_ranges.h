@@ -46,10 +46,10 @@ bool keep_keys_for(std::string_view queue, int64 lane);
 enum class Times : uint8 { Once, OneMore };
 bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when, Times times);
 
-// Takes the name of a key off the lane that may run a job now, and copies it to `key`. Returns how long it is; 0: there
+// Takes the name of a key off the lane that may run a job now, and copies it to `key`,
+// which has room for core::kMaxConcurrencyKeyBytes. Returns how long it is; 0: there
 // is none; kNothingKept: no names are kept for the lane, so its ranges must not be used. *all: so many were left, or it
 // was so long ago, that the ranges must be forgotten.
-constexpr int kLongestKey = 255;
 constexpr int kNothingKept = -1;
 int next_unthrottled_key(int64 lane, TimestampTz now, char *key, bool *all);
 // When the next one may; DT_NOEND: nobody knows.

@@ -1,4 +1,4 @@
-// The library's entry: magic block, _PG_init; and who takes part in the end of a transaction, in which order.
+// The library's entry, _PG_init; and who takes part in the end of a transaction, in which order.
 #include "compat/pg.h"
 
 #include "bgw/drop_extension.h"

@@ -4,8 +4,8 @@
 #include "compat/args.h"
 #include "compat/settings.h"
 #include "job/rows.h"
+#include "leases/lease_sql.h"
 #include "operate/explain.h"
-#include "queues/queue_settings_policy.h"
 #include "steps/steps.h"
 
 extern "C" {
@@ -45,7 +45,7 @@ Statement read_subject = {
     R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.run_at, j.tableoid, j.ctid,
               j.worker_id, j.last_heartbeat, j._lease_timeout, j._must_end_at, j.cancel_requested_at, j.finished_at,
               j.error, j.group_key, j._group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
-              j.lost_attempts > 0 OR j._company_lease IS NOT NULL
+              )" IS_SUSPECT R"(
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
@@ -119,8 +119,8 @@ bool has_executor(const Subject &job) {
 TimestampTz lease_end(const Subject &job) {
     const TimestampTz must_end = time_at(job, kMustEndAt);
     if (!has(job, kLastHeartbeat) || has_executor(job)) return must_end;
-    const core::Micros span = has(job, kLeaseTimeout) ? span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout)))
-                                                      : core::kDefaultSettings.heartbeat_timeout;
+    const core::Micros span =
+        has(job, kLeaseTimeout) ? span_of(DatumGetIntervalP(job.row.get(kLeaseTimeout))) : core::kUsualLease;
     return Min(core::saturating_add(time_at(job, kLastHeartbeat), span), must_end);
 }
 
@@ -190,19 +190,19 @@ void explain_awaited_jobs(const Subject &job, const Row &wait) {
         read(read_awaited_unfinished, Params().add(Int64GetDatum(job.id)).add(Int64GetDatum(kNamedJobs + 1)));
     const bool more = unfinished.size() > kNamedJobs;
     const auto count = static_cast<int>(Min(unfinished.size(), static_cast<uint64>(kNamedJobs)));
-    const int of = wait.int32_at(5);
+    const int of = wait.int32_at(3);
     job.sink->take({"awaiting",
                     psprintf("it awaits the end of %s of %d job%s, of which %s%d %s not finished",
-                             TextDatumGetCString(wait.get(2)), of, of == 1 ? "" : "s", more ? "more than " : "", count,
+                             TextDatumGetCString(wait.get(1)), of, of == 1 ? "" : "s", more ? "more than " : "", count,
                              count == 1 ? "has" : "have"),
                     ids_in(unfinished), 0, time_at(job, kMustEndAt)});
 }
 
 void explain_awaiting(const Subject &job) {
     const Rows awaited = read_awaited(job.id);
-    if (awaited.size() > 0 && awaited[0].is_null(3)) return explain_awaited_jobs(job, awaited[0]);
+    if (awaited.size() > 0 && awaited[0].is_null(2)) return explain_awaited_jobs(job, awaited[0]);
     const bool known = awaited.size() > 0;
-    const auto event = known ? awaited[0].text_at(3) : std::string_view();
+    const auto event = known ? awaited[0].text_at(2) : std::string_view();
     job.sink->take({"awaiting",
                     known ? psprintf("it awaits the signal \"%.*s\"", static_cast<int>(event.size()), event.data())
                           : "it awaits something that jobq.steps does not have: set it to pending",

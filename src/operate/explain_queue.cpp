@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "leases/lease_sql.h"
 #include "operate/explain.h"
 #include "queues/known_queues.h"
 #include "stats/counts.h"
@@ -73,15 +74,14 @@ Statement find_other_keys = {
     {TEXTOID, TEXTARRAYOID}};
 
 // Of the queue's claimable jobs, as far as they are counted, how many are suspects.
-Statement count_suspects = {
-    R"(SELECT count(*) FILTER (WHERE j.lost_attempts > 0 OR j._company_lease IS NOT NULL), count(*)
+Statement count_suspects = {R"(SELECT count(*) FILTER (WHERE )" IS_SUSPECT R"(), count(*)
        FROM (SELECT j.lost_attempts, j._company_lease
              FROM (SELECT DISTINCT d.lane FROM jobq.lane_directory d WHERE d.queue = $1) l,
                   LATERAL (SELECT j.lost_attempts, j._company_lease FROM jobq.jobs j
                            WHERE j._lane = l.lane AND j._ready
                            ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT $2) j
              LIMIT $2) j)",
-    {TEXTOID, INT8OID}};
+                            {TEXTOID, INT8OID}};
 
 const char *jobs_text(int64 count) {
     return psprintf("%lld job%s", static_cast<long long>(count), count == 1 ? "" : "s");

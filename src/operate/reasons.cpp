@@ -5,6 +5,7 @@
 #include "compat/readers_lock.h"
 #include "identity/identity.h"
 #include "lanes/lanes.h"
+#include "leases/lease_sql.h"
 #include "limits/limit_settings.h"
 #include "limits/limit_state.h"
 #include "limits/limiter.h"
@@ -33,8 +34,8 @@ Statement find_in_key_slots = {
 Statement find_on_trial = {
     R"(SELECT j.id, j.worker_id, t.ends_at, count(*) OVER ()
        FROM jobq.jobs j,
-            LATERAL (SELECT j.started_at + coalesce(j._lease_timeout, )" USUAL_LEASE R"() AS ends_at) t
-       WHERE j._rescue_indexed AND j.status = 'processing' AND (j.lost_attempts > 0 OR j._company_lease <> j.lease)
+            LATERAL (SELECT )" BOUNDED_TIME("j.started_at") " + " LEASE_TIMEOUT R"( AS ends_at) t
+       WHERE j._rescue_indexed AND j.status = 'processing' AND )" RUNS_AS_SUSPECT R"(
          AND (j.queue = $1 OR j.worker_id = $2) AND j.last_heartbeat < t.ends_at
        ORDER BY j.worker_id IS NOT DISTINCT FROM $2 DESC, t.ends_at, j.id LIMIT $3)",
     {TEXTOID, TEXTOID, INT8OID},

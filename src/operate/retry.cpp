@@ -214,17 +214,17 @@ Operated retry_jobs(Datum ids, TimestampTz now) {
     return retry_locked({locked, now, nullptr, 0, 0}, found.ids, found.count);
 }
 
-int64 retry_from(int64 id, text *step, TimestampTz now) {
+void retry_from(int64 id, text *step, TimestampTz now) {
     Datum job = Int64GetDatum(id);
     const Rows locked = lock_applicable(Operation::Retry, array_of(&job, 1, INT8OID));
-    if (locked.size() == 0) return 0;
+    if (locked.size() == 0) return;
     const int64 number = number_of_step(id, step);
     if (number == 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("job %lld has no step \"%s\"", static_cast<long long>(id), text_to_cstring(step)),
                         errhint("jobq_log() has its steps.")));
     const Retriable found = retriable(locked, now, true);
-    return retry_locked({locked, now, nullptr, 0, 0, drop_steps_from(id, number)}, found.ids, found.count).count;
+    retry_locked({locked, now, nullptr, 0, 0, drop_steps_from(id, number)}, found.ids, found.count);
 }
 
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {

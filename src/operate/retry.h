@@ -14,9 +14,9 @@ Operated retry_jobs(Datum ids, TimestampTz now);
 // The same, but leaves such jobs out. Returns how many were changed.
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now);
 
-// Makes a job run again from one of its steps on: that and those that were saved after it are dropped. Returns how many
-// were changed. 22023 when it has no such step; 23505 as above.
-int64 retry_from(int64 id, text *step, TimestampTz now);
+// Makes a job run again from one of its steps on: that and those that were saved after it are dropped. 22023 when it
+// has no such step; 23505 as above.
+void retry_from(int64 id, text *step, TimestampTz now);
 
 // Makes up to max_jobs dead letters that are in the queue or came from it, lowest ids first, run again from the
 // beginning where they came from, `per_second` a second; 0: all now. Jobs that others hold are passed over, and those

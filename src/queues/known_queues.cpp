@@ -6,7 +6,6 @@
 #include "queues/known_queues.h"
 
 extern "C" {
-#include "mb/pg_wchar.h"
 #include "utils/varlena.h"
 }
 

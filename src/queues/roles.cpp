@@ -11,7 +11,6 @@
 extern "C" {
 #include "catalog/pg_namespace.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
 }
 
 namespace jobq {

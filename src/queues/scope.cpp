@@ -14,7 +14,6 @@
 
 extern "C" {
 #include "catalog/pg_proc.h"
-#include "utils/acl.h"
 }
 
 namespace jobq {

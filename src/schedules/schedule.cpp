@@ -8,7 +8,6 @@
 #include "schedules/zones.h"
 
 extern "C" {
-#include "mb/pg_wchar.h"
 #include "utils/datetime.h"
 }
 

@@ -5,9 +5,7 @@
 #include "schedules/zones.h"
 
 extern "C" {
-#include "mb/pg_wchar.h"
 #include "pgtime.h"
-#include "utils/memutils.h"
 }
 
 namespace jobq {

@@ -16,11 +16,6 @@ namespace {
 
 SharedState *shared = nullptr;
 
-// The search for running jobs that the rescue's index lacks rests so many times as long as it took.
-constexpr int kLookRest = 50;
-// Where it has left out some that were held: those wait for the next look.
-constexpr int kHeldLookRest = 10;
-
 // Where this session found the state of its database last.
 DatabaseState *own_database = nullptr;
 
@@ -157,27 +152,6 @@ bool indexing_is_lazy() {
 bool worker_comes_by() {
     const DatabaseState *db = served_database();
     return db != nullptr && db->rounds > 0;
-}
-
-TimestampTz next_look_for_unindexed(uint64 epoch) {
-    const DatabaseState *db = shared == nullptr ? nullptr : session_database();
-    if (db == nullptr) return DT_NOEND;
-    const bool looked = db->leases_found || db->look_held;
-    if (!looked || db->looked_epoch != epoch) return DT_NOBEGIN;
-    if (!db->look_held && epoch != kNoEpoch) return DT_NOEND;
-    const core::Micros rest = db->look_held ? Max(core::kSecond, kHeldLookRest * db->look_took)
-                                            : Max(core::kMinute, kLookRest * db->look_took);
-    return GetCurrentTimestamp() < db->looked_at ? DT_NOBEGIN : db->looked_at + rest;
-}
-
-void looked_for_unindexed(uint64 epoch, TimestampTz begin, bool held) {
-    DatabaseState *db = known_session_database();
-    if (db == nullptr) return;
-    if (!held) db->leases_found = true;
-    db->look_held = held;
-    db->looked_epoch = epoch;
-    db->looked_at = GetCurrentTimestamp();
-    db->look_took = Max(db->looked_at - begin, 0);
 }
 
 bool heartbeats_doubtful(TimestampTz grace_start) {

@@ -29,9 +29,6 @@ constexpr int kExecutorsStep = core::kDutyCount + 1;
 // Where an error is said to be from: a whole worker, which ended before its time.
 constexpr int kWorkerStep = -1;
 
-// What core::launch_backoff returns at most.
-constexpr core::Micros kMaxBackoff = 60 * core::kSecond;
-
 constexpr TimestampTz kNothingDue = DT_NOEND;
 static_assert(kNothingDue == core::kNever, "the launch plan knows this value");
 
@@ -92,7 +89,7 @@ struct DatabaseState {
     bool leases_found;    // running jobs that the rescue's index lacks have been looked for since this state was taken
     bool look_held;       // the last look left out jobs that somebody held
     int last_error_step;  // what last_error is about; kWorkerStep: a whole worker
-    uint64 looked_epoch;  // the epoch of the triggers in which that was last, see leases/young_leases.h
+    uint64 looked_epoch;  // the epoch of the triggers in which that was last, see leases/rescue_index.cpp
     TimestampTz looked_at;   // and when
     core::Micros look_took;  // and how long it took
     Horizon horizon;

@@ -19,10 +19,6 @@
 #include "compat/queue_name.h"
 #include "stats/counts_policy.h"
 
-extern "C" {
-#include "access/transam.h"
-}
-
 #include <string_view>
 
 namespace jobq {

@@ -46,7 +46,7 @@ Statement delete_all = {"DELETE FROM jobq.steps", {}, Planning::Free};
 Statement move = {"UPDATE jobq.steps s SET job_id = $2 WHERE s.job_id = $1", {INT8OID, INT8OID}};
 
 Statement find_awaited = {
-    R"(SELECT s.name, s.kind, s.event, s.until, cardinality(s.jobs) FROM jobq.steps s
+    R"(SELECT s.kind, s.event, cardinality(s.jobs) FROM jobq.steps s
        WHERE s.job_id = $1 AND s._awaited IS NOT NULL ORDER BY s.number)",
     {INT8OID}};
 

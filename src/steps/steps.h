@@ -73,7 +73,7 @@ void drop_all_steps_of(Datum *ids, int count);
 
 // What the log of a job says of its steps and signals: one row of arrays (at, event, detail), or none.
 Rows read_step_events(int64 job);
-// What a job awaits, for people: (name, kind, event, until, how many jobs); no row when it awaits nothing.
+// What a job awaits, for people: (kind, event, how many jobs); no row when it awaits nothing.
 Rows read_awaited(int64 job);
 
 }  // namespace jobq

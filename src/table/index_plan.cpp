@@ -11,7 +11,6 @@ extern "C" {
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_collation_d.h"
 #include "nodes/primnodes.h"
-#include "utils/inval.h"
 #include "utils/relcache.h"
 }
 

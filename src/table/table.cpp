@@ -1,7 +1,6 @@
 // See table.h.
 #include "compat/pg.h"
 
-#include "compat/index_inserts.h"
 #include "compat/rights.h"
 #include "table/early_toast.h"
 #include "table/table.h"
@@ -9,9 +8,7 @@
 
 extern "C" {
 #include "access/heapam.h"
-#include "access/transam.h"
 #include "catalog/index.h"
-#include "executor/executor.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"

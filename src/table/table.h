@@ -12,8 +12,6 @@
 #include "table/index_plan.h"
 
 extern "C" {
-#include "access/genam.h"
-#include "access/tableam.h"
 #include "nodes/bitmapset.h"
 }
 
@@ -54,15 +52,10 @@ void close_table(Table *table);
 
 // Prepares table->changed as a copy of table->row; set_column replaces values in it.
 void begin_change(Table *table);
-inline void set_column(Table *table, AttrNumber column, Datum value) {
-    table->changed->tts_values[column - 1] = value;
-    table->changed->tts_isnull[column - 1] = false;
-}
 inline void set_column(TupleTableSlot *row, AttrNumber column, Datum value) {
     row->tts_values[column - 1] = value;
     row->tts_isnull[column - 1] = false;
 }
-inline void clear_column(Table *table, AttrNumber column) { table->changed->tts_isnull[column - 1] = true; }
 
 // The header of the version of a row at a place, as it is at this moment; false: the snapshot sees none there, or the
 // relation is no heap.

@@ -12,10 +12,10 @@
 
 namespace jobq {
 
-// What a statement reads of a row `j`, for store_row().
 // Columns that we write have numbers up to this.
 constexpr AttrNumber kMaxWrittenColumn = 64;
 
+// What a statement reads of a row `j`, for store_row().
 #define JOBQ_WHOLE_ROW "j.ctid, j.tableoid, j.*"
 // The column of such a result that has the table's own column of that number; for those that nobody may drop.
 constexpr int result_column(AttrNumber column) { return column + 2; }

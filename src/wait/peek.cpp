@@ -16,7 +16,6 @@
 #include "wait/peek.h"
 
 extern "C" {
-#include "access/transam.h"
 #include "storage/procarray.h"
 }
 

@@ -26,7 +26,7 @@ constexpr PreparedEffects kFreedSlots = 32;     // running jobs have given back 
 constexpr PreparedEffects kClaimedJobs = 64;    // jobs, and slots with them, have been taken
 constexpr PreparedEffects kExtensionChanged = 128;
 constexpr PreparedEffects kDatabasesChanged = 256;
-constexpr PreparedEffects kAllEffects = 511;
+constexpr PreparedEffects kAllEffects = 2 * kDatabasesChanged - 1;
 // What a rollback makes free again, and a tick may have left undone; all but the claims count when it commits.
 constexpr PreparedEffects kEffectsOfRollback = kClaimedJobs | kUnblockedJobs;
 constexpr PreparedEffects kEffectsOfCommit = kAllEffects & ~kClaimedJobs;

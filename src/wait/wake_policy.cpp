@@ -1,15 +1,15 @@
 // Whom a commit wakes: see wake_policy.h.
 #include "wait/wake_policy.h"
 
+#include "base/stable_hash.h"
+
 #include <algorithm>
 
 namespace jobq::core {
 
 namespace {
 
-std::uint64_t name_hash(std::string_view name) {
-    return static_cast<std::uint64_t>(lane_hash(name, std::string_view(), 0, nullptr, 0));
-}
+std::uint64_t name_hash(std::string_view name) { return static_cast<std::uint64_t>(stable_hash(name)); }
 
 template <typename Item>
 bool contains(const Item *items, int count, Item wanted) {
