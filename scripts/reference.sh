@@ -37,10 +37,10 @@ file == 2 && /^ *\{"jobq_[a-z_]+", [A-Za-z |]+\},$/ {
     sub(/^[^,]*, /, "", kinds)
     sub(/\},$/, "", kinds)
     group = also = ""
-    if (kinds == "kEverybody") group = "everybody"
+    if (kinds == "kEverybody") group = "all of these"
     if (kinds == "kNobody") group = "who owns the extension"
     n = split(kinds, words, / \| /)
-    for (i = 1; i <= n && group !~ / |everybody/; i++) {
+    for (i = 1; i <= n && group !~ / /; i++) {
         if (words[i] == "kOfAllQueues") continue
         kind = tolower(substr(words[i], 2)) "s"
         if (group == "") group = kind

@@ -191,6 +191,7 @@ CREATE TRIGGER note_restore BEFORE INSERT ON jobq.job_signals FOR EACH STATEMENT
     EXECUTE FUNCTION jobq.note_restore();
 COMMENT ON FUNCTION jobq_drop_queue IS 'drop a queue and its finished jobs; with force its other jobs, schedules and handlers too; false when there was none';
 COMMENT ON FUNCTION jobq_tick IS 'do what the background worker does: rescue, cancel, promote, schedules, unblock, prune, repair, reconcile';
+COMMENT ON FUNCTION jobq_next_runs IS 'the next runs of a cron expression in a time zone, after a moment';
 
 CREATE FUNCTION jobq_schedule(
         name text,
