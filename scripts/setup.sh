@@ -294,6 +294,9 @@ if [ ${#packages[@]} -gt 0 ]; then
             $as_root chmod +x "$no_daemons"
         fi
         quietly apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "${packages[@]}"
+        if [ -e "$drop_in" ]; then
+            echo "setup: the system has no database cluster yet; for one: pg_createcluster $(server_version) main --start"
+        fi
     fi
     list_needs
     if [ ${#packages[@]} -gt 0 ]; then
