@@ -230,7 +230,8 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
     know_suspects();
     core::EmptyRanges throttled = {};
     if (claim->limiter != nullptr && cursor->skip_empty_ranges && anything_throttled())
-        throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch, claim->now);
+        throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch,
+                                     claim->wanted - claim->count, claim->now);
     // Ranges that have been cut up are worth another look.
     if (throttled.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthThrottling);
     const auto skip = [&](ClaimKey from) {

@@ -153,7 +153,7 @@ bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_vie
     });
     // Its limit's entry knows that it has room.
     if (key.empty()) return missed;
-    return unthrottle_key(queue, key, GetCurrentTimestamp(), Times::OneMore) || missed;
+    return unthrottle_key(queue, key, GetCurrentTimestamp(), 1) || missed;
 }
 
 Bound *bound_of(int64 slot, LWLock **lock) {

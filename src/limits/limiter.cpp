@@ -236,7 +236,7 @@ void keep_permits(Limiter *limiter) {
         // The key's next job, where it may be throttled.
         TimestampTz due;
         tokens_of(permit.limit, core::queue_limit_id(limiter->name), permit.rate, limiter->now, &due);
-        unthrottle_key(limiter->name, limiter->key, due, Times::Once);
+        unthrottle_key(limiter->name, limiter->key, due, kByRate);
     }
     limiter->permit_count = 0;
 }

@@ -26,8 +26,6 @@ using core::EmptyRanges;
 
 // So long a name is left again that comes while somebody reads the lane: what is found there is not known yet.
 constexpr core::Micros kWhileRefreshing = 20000;
-// So many jobs of a key with a rate at once; the claims of these leave its name again.
-constexpr int kMostByRate = 1000;
 
 ClaimKey key_of(TupleTableSlot *row) {
     bool is_null;
@@ -36,22 +34,25 @@ ClaimKey key_of(TupleTableSlot *row) {
             DatumGetInt16(slot_getattr(row, kJobPriority, &is_null))};
 }
 
-// So many jobs of a key whose name was left may run now: by its rate all that it has tokens for, else one, since a
-// freed slot leaves the name again. 0: somebody has taken the tokens, and the next one comes at *due.
-int runnable_jobs(std::string_view name, const Queue &queue, std::string_view key, TimestampTz now, TimestampTz *due) {
+// So many jobs of a key whose name was left for `slots` may run now: one for each; where it has a rate, as many as it
+// has tokens for, but no more than it has places or the caller takes, since each job that is taken leaves the name
+// again. 0: somebody has taken the tokens, and the next one comes at *due.
+int runnable_jobs(std::string_view name, const Queue &queue, std::string_view key, int slots, int most, TimestampTz now,
+                  TimestampTz *due) {
     const QueueLimit *limit = limit_of_key(queue, key);
-    if (limit == nullptr || limit->rate.interval == 0) return 1;
+    if (limit == nullptr || limit->rate.interval == 0) return slots;
     const int32 tokens = tokens_of(core::key_limit_id(name, key), core::queue_limit_id(name), limit->rate, now, due);
-    return std::clamp(tokens, 0, kMostByRate);
+    const int32 places = limit->max_running < 0 ? most : Max(limit->max_running, 1);
+    return std::clamp(tokens, 0, Min(most, places));
 }
 
-// Takes the first jobs of the key out of the ranges, `count` at most; false: none is in them. By the index whichever
-// way the rows go: where there are such ranges, no other table inherits jobq.jobs, and nothing is written.
-bool unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int count, const EmptyRanges &throttled) {
+// Takes the first jobs of the key out of the ranges, `count` at most, and returns how many were in them. By the index
+// whichever way the rows go: where there are such ranges, no other table inherits jobq.jobs, and nothing is written.
+int unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int count, const EmptyRanges &throttled) {
     Relation index = open_job_index_if_good(JobIndex::Keys);
     if (index == nullptr) {
         publish_keys(throttled_lane(lane), core::kFirstKey, core::kLastKey);
-        return true;
+        return count;
     }
     TupleTableSlot *row = table_slot_create(jobs->table.relation, nullptr);
     ScanKeyData keys[2];
@@ -59,7 +60,6 @@ bool unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int cou
     ScanKeyInit(&keys[1], 2, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(make_text(key)));
     IndexScanDesc scan = begin_index_scan(jobs->table.relation, index, jobs->table.snapshot, 2);
     index_rescan(scan, keys, 2, nullptr, 0);
-    ClaimKey first = core::kLastKey, last = core::kFirstKey;
     int found = 0;
     while (found < count && index_getnext_slot(scan, ForwardScanDirection, row)) {
         CHECK_FOR_INTERRUPTS();
@@ -67,14 +67,14 @@ bool unthrottle_first(JobsTable *jobs, int64 lane, std::string_view key, int cou
         // Behind the last range.
         if (throttled.count == 0 || throttled.items[throttled.count - 1].keys.to <= at) break;
         if (core::skip_empty(throttled, at) == at) continue;
-        if (found++ == 0) first = at;
-        last = at;
+        // Each by itself: between them stand jobs of others.
+        publish_keys(throttled_lane(lane), at, at);
+        found++;
     }
     index_endscan(scan);
     ExecDropSingleTupleTableSlot(row);
     index_close(index, AccessShareLock);
-    if (found > 0) publish_keys(throttled_lane(lane), first, last);
-    return found > 0;
+    return found;
 }
 
 // Remembers under the number `under` where in the lane only jobs are of which waits(), for the one in table.row, holds.
@@ -119,15 +119,16 @@ void refresh_ranges(JobsTable *jobs, int64 lane, int64 under, uint64 epoch, Wait
 }  // namespace
 
 EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
-                             TimestampTz now) {
+                             int most, TimestampTz now) {
     if (any_slot_freed_here()) return {};
     // Others hear of these at the commit.
-    for (std::string_view of, freed; next_key_freed_here(&of, &freed);) unthrottle_key(of, freed, now, Times::OneMore);
+    for (std::string_view of, freed; next_key_freed_here(&of, &freed);) unthrottle_key(of, freed, now, 1);
     const int64 throttled = throttled_lane(lane);
     char key[core::kMaxConcurrencyKeyBytes];
     for (;;) {
+        int slots;
         bool all;
-        const int length = next_unthrottled_key(lane, now, key, &all);
+        const int length = next_unthrottled_key(lane, now, key, &slots, &all);
         if (all) publish_keys(throttled, core::kFirstKey, core::kLastKey);
         if (length == kNothingKept) return {};
         // Asked first: what ends in between is in the ranges then.
@@ -135,12 +136,15 @@ EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue
         const EmptyRanges ranges = read_empty_ranges(epoch, throttled);
         if (length == 0) return ranges;
         const std::string_view unthrottled(key, static_cast<size_t>(length));
-        TimestampTz due;
-        const int runnable = runnable_jobs(name, queue, unthrottled, now, &due);
-        if (runnable == 0)
-            unthrottle_key(name, unthrottled, due, Times::Once);
-        else if (!unthrottle_first(jobs, lane, unthrottled, runnable, ranges) && refreshing)
-            unthrottle_key(name, unthrottled, core::saturating_add(now, kWhileRefreshing), Times::Once);
+        TimestampTz due = DT_NOEND;
+        const int runnable = runnable_jobs(name, queue, unthrottled, slots, most, now, &due);
+        if (runnable == 0) {
+            unthrottle_key(name, unthrottled, due, kByRate);
+            continue;
+        }
+        const int left = runnable - unthrottle_first(jobs, lane, unthrottled, runnable, ranges);
+        if (left > 0 && refreshing)
+            unthrottle_key(name, unthrottled, core::saturating_add(now, kWhileRefreshing), left);
     }
 }
 
@@ -151,7 +155,7 @@ void throttle_jobs(JobsTable *jobs, std::string_view name, const Queue &queue, i
         TimestampTz due = DT_NOEND;
         if (!waits_for_key(*jobs, name, queue, now, &due)) return false;
         if (due != DT_NOEND)
-            unthrottle_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due, Times::Once);
+            unthrottle_key(name, view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey))), due, kByRate);
         return true;
     });
 }

@@ -12,9 +12,10 @@
 namespace jobq {
 
 // The ranges of a lane without a job that may run, besides its empty ranges. Takes out of them the next jobs of keys
-// that have room again. By the snapshot of `jobs`.
+// that have room again; of a key with a rate no more than `most`, which the caller would take. By the snapshot of
+// `jobs`.
 core::EmptyRanges throttled_ranges(JobsTable *jobs, std::string_view name, const Queue &queue, int64 lane, uint64 epoch,
-                                   TimestampTz now);
+                                   int most, TimestampTz now);
 
 // A claim that had to pass so many jobs of keys without room makes the next ones know.
 constexpr int kWorthThrottling = 32;

@@ -19,14 +19,14 @@ namespace {
 
 constexpr int kLanes = 64;
 constexpr int kKeys = 32;
-// Of one key.
-constexpr int kTimes = 32;
+// Of one key: more than anybody will take before the ranges are read again.
+constexpr int kMostSlots = 1000000;
 // So long the ranges of a lane are believed: for slots that became free without a word.
 constexpr core::Micros kBelieved = 10 * core::kSecond;
 
 struct Key {
     TimestampTz when;
-    int times;  // one job for each
+    int slots;  // one job for each; or by its rate
     int length;
     char name[core::kMaxConcurrencyKeyBytes];
 };
@@ -57,15 +57,11 @@ Lane *find_lane(int64 lane) {
     return nullptr;
 }
 
-// `again`: besides what is there already.
-void add_key(Lane *lane, std::string_view name, TimestampTz when, bool again) {
+void add_key(Lane *lane, std::string_view name, TimestampTz when, int slots) {
     for (Key *key = lane->keys; key < lane->keys + lane->count; key++) {
         if (std::string_view(key->name, static_cast<size_t>(key->length)) != name) continue;
         key->when = Min(key->when, when);
-        if (again && key->times == kTimes)
-            lane->too_many = true;
-        else if (again)
-            key->times++;
+        key->slots = Min(key->slots + slots, kMostSlots);
         return;
     }
     if (lane->count == kKeys || name.size() > core::kMaxConcurrencyKeyBytes) {
@@ -74,7 +70,7 @@ void add_key(Lane *lane, std::string_view name, TimestampTz when, bool again) {
     }
     Key *key = &lane->keys[lane->count++];
     key->when = when;
-    key->times = 1;
+    key->slots = slots;
     key->length = static_cast<int>(name.size());
     memcpy(key->name, name.data(), name.size());
 }
@@ -115,21 +111,21 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
     return kept;
 }
 
-bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when, Times times) {
+bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when, int slots) {
     if (!anything_throttled()) return false;
     bool any = false;
     const uint64 digest = digest_of_queue(queue);
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     for (Lane &lane : throttled->lanes) {
         if (lane.database != MyDatabaseId || lane.queue != digest) continue;
-        add_key(&lane, key, when, times == Times::OneMore);
+        add_key(&lane, key, when, slots);
         any = true;
     }
     LWLockRelease(lock());
     return any;
 }
 
-int next_unthrottled_key(int64 lane, TimestampTz now, char *key, bool *all) {
+int next_unthrottled_key(int64 lane, TimestampTz now, char *key, int *slots, bool *all) {
     *all = false;
     if (!anything_throttled()) return kNothingKept;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
@@ -146,7 +142,8 @@ int next_unthrottled_key(int64 lane, TimestampTz now, char *key, bool *all) {
         if (found->when > now) continue;
         length = found->length;
         memcpy(key, found->name, static_cast<size_t>(length));
-        if (--found->times == 0) *found = entry->keys[--entry->count];
+        *slots = Max(found->slots, 1);
+        *found = entry->keys[--entry->count];
     }
     LWLockRelease(lock());
     return length;

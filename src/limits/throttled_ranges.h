@@ -3,8 +3,8 @@
 // lane number of its own: a job that becomes claimable there takes its place out of the ranges.
 //
 // What else makes such a job runnable is a key that gets room. Whoever gives a slot of the key back leaves its name
-// here, for all lanes of the queue, and the next claim takes the place of the key's first job out of the ranges. So as
-// long as a key has room and jobs in a range, its name is here, or a job of it is not in a range any more.
+// here, for all lanes of the queue, and the next claim takes the places of the key's first jobs out of the ranges. So
+// as long as a key has room and jobs in a range, its name is here, or a job of it is not in a range any more.
 //
 // Under another number stands where only suspects are (leases/suspects.h), which a worker that holds one passes over.
 // Nothing but a job that becomes claimable changes that.
@@ -41,17 +41,18 @@ bool anything_throttled();
 // From here on names of keys are kept for the lane; false: there is no room, and nothing may be remembered.
 bool keep_keys_for(std::string_view queue, int64 lane);
 
-// The key may run a job from `when` on; one more besides those that it was told of before, for a slot, or as many as
-// its rate has tokens for then. Returns whether the queue has such ranges: jobs may wait in them. No error is raised.
-enum class Times : uint8 { Once, OneMore };
-bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when, Times times);
+// The key may run jobs from `when` on: one for each of so many slots, besides those that it was told of before, or
+// as many as its rate has tokens for then. Returns whether the queue has such ranges: jobs may wait in them. No error
+// is raised.
+constexpr int kByRate = 0;
+bool unthrottle_key(std::string_view queue, std::string_view key, TimestampTz when, int slots);
 
-// Takes the name of a key off the lane that may run a job now, and copies it to `key`,
-// which has room for core::kMaxConcurrencyKeyBytes. Returns how long it is; 0: there
-// is none; kNothingKept: no names are kept for the lane, so its ranges must not be used. *all: so many were left, or it
-// was so long ago, that the ranges must be forgotten.
+// Takes the name of a key off the lane that may run jobs now, and copies it to `key`, which has room for
+// core::kMaxConcurrencyKeyBytes. Returns how long it is; 0: there is none; kNothingKept: no names are kept for the
+// lane, so its ranges must not be used. *slots: for how many it was left, at least 1. *all: so many names were left, or
+// it was so long ago, that the ranges must be forgotten.
 constexpr int kNothingKept = -1;
-int next_unthrottled_key(int64 lane, TimestampTz now, char *key, bool *all);
+int next_unthrottled_key(int64 lane, TimestampTz now, char *key, int *slots, bool *all);
 // When the next one may; DT_NOEND: nobody knows.
 TimestampTz next_unthrottling(int64 lane);
 

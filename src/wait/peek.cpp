@@ -25,6 +25,8 @@ namespace {
 
 // So many held jobs in a row, and there may well be one behind them that is not.
 constexpr int kDepth = 16;
+// What the claim after the wait may take, for throttled_ranges().
+constexpr int kBatch = 100;
 
 // Whether somebody holds or changes the row that was found. A multixact looks like a transaction of that number, and
 // may be taken for one that goes on: then the sleeper looks again soon.
@@ -58,7 +60,7 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
     if (first == core::kLastKey) return;
     core::EmptyRanges throttled = {};
     if (settings.limit_count > 0 && anything_throttled()) {
-        throttled = throttled_ranges(jobs, queue, settings, lane, epoch, GetCurrentTimestamp());
+        throttled = throttled_ranges(jobs, queue, settings, lane, epoch, kBatch, GetCurrentTimestamp());
         seen->due = Min(seen->due, next_unthrottling(lane));
     }
     core::EmptyRanges suspects = {};
