@@ -574,13 +574,15 @@ class WorkerTest(Base):
         self.assertEqual(self.value("SELECT status::text FROM jobq.jobs WHERE queue = %s AND id <> %s", self.queue, job), "pending")
 
     def test_a_start_that_is_cancelled_leaves_a_handler_to_its_end(self):
-        """Its core has begun to claim when the one who waits for that is cancelled."""
+        """Its core has begun to claim when the one who waits for that is cancelled; its end is not that of the next one."""
         release = threading.Event()
-        begin = jobq.core.Core.start
+        begin, begun = jobq.core.Core.start, []
 
         def slow_start(core):
             begin(core)
-            release.wait(LIMIT)
+            begun.append(core)
+            if len(begun) == 1:
+                release.wait(LIMIT)
 
         async def main():
             started, gate = asyncio.Event(), asyncio.Event()
@@ -597,9 +599,13 @@ class WorkerTest(Base):
             task.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await task
+            await worker.start()
             release.set()
             gate.set()
             await asyncio.get_running_loop().run_in_executor(None, core.over.wait, LIMIT)
+            self.assertFalse(await worker.join(0.2))
+            worker.stop()
+            self.assertTrue(await worker.join(LIMIT))
 
         job = jobq.enqueue(self.connection, self.queue, kind="x")
         with mock.patch.object(jobq.core.Core, "start", slow_start):

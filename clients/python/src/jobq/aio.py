@@ -133,8 +133,9 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
     async def start(self) -> None:
         """Connects, and works in the running loop until stop(). Signals are the caller's."""
         core = self._new_core()
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        core.when_over = lambda: self._call(self._set_over)
+        over = asyncio.Event()   # of this start: one that was cancelled may still be about to end
+        self._loop, self._over = asyncio.get_running_loop(), over
+        core.when_over = lambda: self._call(over.set)
         self._core = core   # its threads use it at once
         try:
             await self._loop.run_in_executor(None, core.start)
@@ -205,10 +206,6 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
             self._loop.call_soon_threadsafe(function, *arguments)
 
     # ---- in the loop
-
-    def _set_over(self) -> None:
-        assert self._over is not None
-        self._over.set()
 
     def _create_task(self, job: AsyncJob, core: Core) -> None:
         task = asyncio.ensure_future(self._handle(job, core))

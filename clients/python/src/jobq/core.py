@@ -64,8 +64,17 @@ class Core:
             self._claims.close()
             self._beats.close()
             raise
-        for thread in self._threads:
-            thread.start()
+        claims, beats_thread = self._threads
+        try:
+            beats_thread.start()   # first: nothing is claimed that nobody heartbeats
+            claims.start()
+        except BaseException:   # no thread can be made
+            self.hand.stop()
+            self.hand.no_more_claims()
+            self._claims.close()
+            if beats_thread.ident is None:
+                self._beats.close()
+            raise
 
     def stop(self) -> None:
         first = not self.hand.stopping()
