@@ -110,15 +110,18 @@ Orphans lock_orphans(bool search, int at_most) {
     const Rows locked = run(lock_running, params_of(leases.found.items, Min(leases.found.count, at_most)));
     const int count = static_cast<int>(locked.size());
     Orphans orphans = {room_for<Orphan>(static_cast<uint64>(count)), count};
+    const auto lease_of = [&](const Row &row) { return leases.find(row.int64_at(1), row.int64_at(2)); };
+    const auto is_blameless = [](const EndedLease *lease) { return lease != nullptr && lease->blameless; };
+    int lost = 0;
+    for (int i = 0; i < count; i++) lost += !is_blameless(lease_of(locked[i]));
     for (int i = 0; i < count; i++) {
         const Row row = locked[i];
-        const EndedLease *lease = leases.find(row.int64_at(1), row.int64_at(2));
-        const bool blameless = lease != nullptr && lease->blameless;
+        const EndedLease *lease = lease_of(row);
         // When the executor ended, not now: somebody may have held the row since. Of those that only the index tells
         // of, the server has ended it.
         const bool overran = lease != nullptr && lease->slot != kNoSlot && !row.is_null(4) &&
                              DatumGetTimestampTz(row.get(4)) <= lease->ended_at;
-        orphans.items[i] = {row.int64_at(1), core::end_of_orphan(count, row.bool_at(3), blameless, overran)};
+        orphans.items[i] = {row.int64_at(1), core::end_of_orphan(lost, row.bool_at(3), is_blameless(lease), overran)};
     }
     return orphans;
 }

@@ -13,10 +13,10 @@ namespace {
 
 // Of a job `id`: it waits for each of what it awaits, and for good. Any of one job, however often it is named, is all
 // of it. $1: core::kAwaitsJobs.
-#define WAITS_FOR_GOOD(id)                                                                      \
-    "EXISTS (SELECT FROM jobq.steps s WHERE s.job_id = " id                                     \
-    " AND s._awaited = $1 AND s.until IS NULL "                                                 \
-    "AND (s.kind = 'all' OR (SELECT count(DISTINCT u) FROM pg_catalog.unnest(s.jobs) u) = 1)) " \
+#define WAITS_FOR_GOOD(id)                                                                \
+    "EXISTS (SELECT FROM jobq.steps s WHERE s.job_id = " id                               \
+    " AND s._awaited = $1 AND s.until IS NULL "                                           \
+    "AND (s.kind = 'all' OR (SELECT min(u) = max(u) FROM pg_catalog.unnest(s.jobs) u))) " \
     "AND EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[" id "]) AND " AWAITS_SOMETHING " OFFSET 0)"
 
 // `from` and all that wait for it in this way, at most $2.
