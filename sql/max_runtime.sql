@@ -83,6 +83,11 @@ SELECT count(*) FROM jobq_claim('clocks', 'w', batch => 2, heartbeat_timeout => 
 SELECT payload, max_runtime, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
 SELECT jobq_alter_queue('clocks', max_runtime => '3 hours');
 SELECT payload, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
+-- Nor does an UPDATE of something else give a running job the queue's new one.
+SELECT jobq_alter_queue('clocks', max_runtime => '10 min');
+UPDATE jobq.jobs SET metadata = '{}' WHERE queue = 'clocks';
+SELECT payload, _must_end_at - started_at AS must_end_after FROM jobq.jobs WHERE queue = 'clocks' ORDER BY id;
+SELECT jobq_alter_queue('clocks', max_runtime => '3 hours');
 -- on_max_runtime 'cancel': the job is cancelled, and does not run again. It is decided when the time is over.
 SELECT jobq_alter_queue('clocks', on_max_runtime => 'cancel');
 BEGIN;

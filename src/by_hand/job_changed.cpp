@@ -38,6 +38,22 @@ bool is_same(const JobRow &before, const JobRow &after, JobColumn column) {
     return before.has(column) == after.has(column) && (!after.has(column) || before.get(column) == after.get(column));
 }
 
+bool same_text(const JobRow &a, const JobRow &b, JobColumn column) {
+    return a.has(column) == b.has(column) && (!a.has(column) || text_of(a, column) == text_of(b, column));
+}
+
+bool same_span(const JobRow &a, const JobRow &b, JobColumn column) {
+    return a.has(column) == b.has(column) &&
+           (!a.has(column) || span_of(DatumGetIntervalP(a.get(column))) == span_of(DatumGetIntervalP(b.get(column))));
+}
+
+// Whether a job runs on, and nothing was written of what the end of its time follows from.
+bool keeps_end(const JobRow &before, const JobRow &row) {
+    return status_of(before) == core::JobStatus::Processing && status_of(row) == core::JobStatus::Processing &&
+           is_same(before, row, kJobLease) && is_same(before, row, kJobStartedAt) &&
+           same_text(before, row, kJobQueue) && same_span(before, row, kJobMaxRuntime);
+}
+
 // The place of a job that was changed by hand.
 core::GroupPlace changed_place(const JobRow &before, const JobRow &row, bool *has_left) {
     const core::GroupPlace had = before.has(kJobGroupActive)    ? core::GroupPlace::Active
@@ -73,9 +89,11 @@ void settle(const JobRow &before, const JobRow &row) {
     const core::GroupPlace place = changed_place(before, row, &has_left);
     const int64 lane = lane_of(row);
     const Queue *queue = find_queue(text_of(row, kJobQueue));
-    const core::ByHand facts = facts_by_hand(row, *queue, place, has_left);
-    const bool round_robin = queue->round_robin;
     const core::Life was = before.state().life;
+    core::ByHand facts = facts_by_hand(row, *queue, place, has_left);
+    facts.keeps_end = keeps_end(before, row);
+    facts.end = was.must_end_at;
+    const bool round_robin = queue->round_robin;
     const TimestampTz now = GetCurrentTimestamp();
     Endings endings = {};
     change_locked_jobs(
@@ -128,10 +146,6 @@ void follow_dead_letter(const JobRow &before, const JobRow &row) {
         else
             forget_origin(DatumGetInt64(id));
     }
-}
-
-bool same_text(const JobRow &a, const JobRow &b, JobColumn column) {
-    return a.has(column) == b.has(column) && (!a.has(column) || text_of(a, column) == text_of(b, column));
 }
 
 // Whether an UPDATE has made the job hold a key that it did not hold before.

@@ -361,7 +361,9 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
         const bool endless = life.lease_timeout == kEndlessLease;
         if ((!life.lease_timeout || endless) && !life.lease) life.lease_timeout = facts.timeout;
         const Micros start = life.started_at.value_or(*life.last_heartbeat);
-        life.must_end_at = facts.max_runtime > 0 ? Maybe(saturating_add(start, facts.max_runtime)) : Maybe();
+        life.must_end_at = facts.keeps_end         ? facts.end
+                           : facts.max_runtime > 0 ? Maybe(saturating_add(start, facts.max_runtime))
+                                                   : Maybe();
     }
     follow_status(&life, now);
     return life;

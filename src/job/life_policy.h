@@ -157,11 +157,14 @@ Life after_event(const Life &before, const Event &event) noexcept;
 Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcept;
 
 // A job that somebody has changed by hand: what follows from what was written. `place`: in its group; `has_left`: it
-// waits in no group any more; `timeout` and `max_runtime`: the job's own, else the queue's; 0: none.
+// waits in no group any more; `timeout` and `max_runtime`: the job's own, else the queue's; 0: none. `keeps_end`: it
+// goes on running as before, with the end that its claim has given it, whatever the queue's max_runtime is by now.
 struct ByHand {
     GroupPlace place;
     bool has_left;
     Micros timeout, max_runtime;
+    bool keeps_end = false;
+    Maybe end = {};
 };
 Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept;
 // The same of a job that somebody has inserted. A dump brings its own max_runtime: the queue's may come later.

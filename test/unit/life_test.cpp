@@ -438,6 +438,12 @@ TEST(Life, ByHandALeaseKeepsTheTimeoutOfItsClaim) {
     const Life settled = changed_by_hand(unleased, facts, kNow);
     EXPECT_EQ(settled.lease_timeout, 2 * kSecond);
     EXPECT_EQ(settled.must_end_at, *claimed.started_at + kHour);
+    // Nor does the queue's new max_runtime count for one that runs on.
+    ByHand runs_on = facts;
+    runs_on.keeps_end = true;
+    EXPECT_FALSE(changed_by_hand(claimed, runs_on, kNow).must_end_at.has_value());
+    runs_on.end = kNow + kMinute;
+    EXPECT_EQ(changed_by_hand(claimed, runs_on, kNow).must_end_at, kNow + kMinute);
     // Without a lease there is no executor either: it gets a clock.
     unleased.lease_timeout = kEndlessLease;
     EXPECT_EQ(changed_by_hand(unleased, facts, kNow).lease_timeout, 2 * kSecond);
