@@ -109,6 +109,23 @@ in_time($waited // 1e9, 75, 'it goes on when the session was idle for a minute')
 cmp_ok(time - $idle_since, '>=', 59, 'and not before');
 end_sessions($forgotten);
 
+# ---- a restore with triggers disabled, which says nothing by them
+
+value($node, 'postgres', 'CREATE DATABASE untold');
+value($node, 'untold', 'CREATE EXTENSION jobq; SELECT jobq_enqueue(); SELECT FROM jobq_tick()');
+await_worker($node, 'untold');
+my $untold = session($node, 'untold');
+$untold->query_safe('SET check_function_bodies = off; BEGIN; ALTER TABLE jobq.jobs DISABLE TRIGGER ALL');
+$untold->query_safe(q{UPDATE jobq.jobs SET status = 'completed', _ready = NULL, finished_at = now() - interval '60 days'});
+$untold->query_safe('ALTER TABLE jobq.jobs ENABLE TRIGGER ALL; COMMIT');
+my $of_untold = q{FROM jobq.workers WHERE database = 'untold'};
+becomes_true($node, 'copy', "SELECT note LIKE 'a dump is being restored%' $of_untold", 'the worker rests');
+$rounds = value($node, 'copy', "SELECT rounds $of_untold");
+becomes_true($node, 'copy', "SELECT rounds > $rounds + 1 $of_untold", 'round after round');
+is(value($node, 'untold', q{SELECT count(*) FROM jobq.jobs}), '1', 'an old job is not pruned before its queue has said how long it is kept');
+end_sessions($untold);
+becomes_true($node, 'untold', q{SELECT count(*) = 0 FROM jobq.jobs}, 'but afterwards');
+
 # ---- who does not own the tables restores nothing, whatever it sets
 
 value($node, 'copy', 'CREATE ROLE inserter LOGIN; GRANT USAGE ON SCHEMA jobq TO inserter; GRANT INSERT ON jobq.jobs, jobq.dependencies, jobq.deleted_dependencies TO inserter');
