@@ -73,12 +73,14 @@ void append_counted(const Rows &rows, QueueList *list) {
     });
 }
 
-// What this transaction has changed belongs to what it sees.
-void add_own_changes(QueueList *list) {
+// What this transaction has changed belongs to what it sees; what was counted by rows has it. `complete`: the counters
+// have all queues.
+void add_own_changes(QueueList *list, bool complete) {
     for (const QueueChange &change : transaction_log().changes) {
         QueueNumbers *found = nullptr;
         for (int q = 0; q < list->count && found == nullptr; q++)
             if (list->items[q].queue == queue_view(change.queue)) found = &list->items[q];
+        if (found == nullptr ? !complete : !found->counted) continue;
         if (found == nullptr) {
             found = &list->items[list->count++];
             *found = {queue_view(change.queue), {}, {}, true, false};
@@ -185,13 +187,8 @@ QueueList read_queue_numbers() {
         return list_names(&list, false);
     }
     list = list_counters(counters);
-    if (!counters.complete) {
-        append_counted(read(count_others, Params().add(names_of_list(list))), &list);
-        const int own = transaction_log().changes.count;
-        list.items =
-            static_cast<QueueNumbers *>(repalloc_huge(list.items, sizeof(QueueNumbers) * (list.count + own + 1)));
-    }
-    add_own_changes(&list);
+    if (!counters.complete) append_counted(read(count_others, Params().add(names_of_list(list))), &list);
+    add_own_changes(&list, counters.complete);
     return list_names(&list, counters.complete);
 }
 

@@ -168,6 +168,9 @@ becomes_true($node, 'work', $from_counters, 'counters');
 value($node, 'work', q{SELECT jobq_enqueue('crowd ' || n) FROM generate_series(1, 30) n});
 is(value($node, 'work', $differs), '', 'more queues than jobq.max_counted_queues: all of them right');
 is(value($node, 'work', $sources), 'counters rows', 'some of them counted row by row');
+my $rows = value($node, 'work', q{SELECT queue FROM jobq.queue_stats WHERE source = 'rows' AND queue LIKE 'crowd %' LIMIT 1});
+is(value($node, 'work', qq{BEGIN; SELECT jobq_enqueue('$rows') > 0; SELECT pending FROM jobq.queue_stats WHERE queue = '$rows'; ROLLBACK}), "t\n2",
+    'there a transaction sees what it has done once');
 value($node, 'work', q{SELECT jobq_tick()});
 is(value($node, 'work', $differs), '', 'also after a recount');
 is(value($node, 'work', $sources), 'counters rows', 'for which there is no more room');
