@@ -82,7 +82,8 @@ void publish_round(const LoggedRound &logged) {
     // While jobs are unfinished the worker comes round at the tick interval, whatever the deadlines.
     const TimestampTz now = end_of_transaction();
     const TimestampTz round = now + tick_interval();
-    const TimestampTz due = logged.extension ? now : Min(logged.due, round);
+    // What is to be looked at at once is due now, and not late since the beginning of time.
+    const TimestampTz due = logged.extension ? now : Max(Min(logged.due, round), now);
     // The launcher looks at next_due after it has given a state away.
     for_session_database([&](DatabaseState *db) {
         publish_state(logged, db);
