@@ -320,6 +320,7 @@ void return_spent_token(int64 limit, const core::Rate &rate) {
 }
 
 int32 peek_tokens(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
+    *due = DT_NOEND;
     if (limits == nullptr) return 0;
     return with_set(limit, [&](Set *set) {
         const Entry *entry = find_entry(set, limit);
@@ -333,6 +334,7 @@ int32 peek_tokens(int64 limit, int64 queue, const core::Rate &rate, TimestampTz 
 }
 
 int32 tokens_of(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due) {
+    *due = DT_NOEND;
     if (limits == nullptr) return 0;
     return with_entry(limit, [&](Entry *entry, Set *set) {
         const core::Bucket *tokens = tokens_under(entry, set, queue, rate, now);

@@ -11,6 +11,7 @@
 #include "limits/limiter.h"
 #include "operate/reasons.h"
 #include "shmem/database_state.h"
+#include "shmem/memory.h"
 
 #include <algorithm>
 
@@ -212,7 +213,8 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
         }
     }
     TimestampTz next;
-    if (limit.rate.interval > 0 && peek_tokens(id, core::queue_limit_id(queue), limit.rate, now, &next) <= 0) {
+    if (limit.rate.interval > 0 && shared_memory_ready() &&
+        peek_tokens(id, core::queue_limit_id(queue), limit.rate, now, &next) <= 0) {
         sink->take({"rate", psprintf("%s: its rate lets no job start before then", subject), 0, 0, next});
         stops = true;
     }
@@ -258,6 +260,13 @@ Datum ids_in(const Rows &rows) {
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink) {
     if (queue.paused)
         sink->take({"paused", psprintf("queue \"%s\" is paused: jobq_resume_queue", copy_of(name)), 0, 0, DT_NOEND});
+    // Without shared memory a claim refuses a queue with a rate.
+    TimestampTz due;
+    FailureText failure;
+    if (!shared_memory_ready() && !attempt([&] { queue_may_run(queue, name, now, &due); }, &failure)) {
+        refused(failure, sink);
+        return true;
+    }
     const QueueLimit *limit = limit_of_queue(queue);
     if (limit == nullptr) return queue.paused;
     const int64 running = running_under(make_text(name), nullptr);

@@ -4,9 +4,11 @@
 
 #include "compat/queue_name.h"
 #include "shmem/memory.h"
+#include "shmem/wall_clock.h"
 #include "stats/recent_filters.h"
 
 extern "C" {
+#include "access/xlog.h"
 #include "common/hashfn.h"
 }
 
@@ -175,11 +177,13 @@ void note_filter(std::string_view queue, const core::WorkerFilter &filter, Times
 
 RecentFilters recent_filters(std::string_view queue, TimestampTz now) {
     RecentFilters found = {nullptr, 0, DT_NOEND};
-    if (board == nullptr) return found;
+    // Of a standby nobody asks.
+    if (board == nullptr || RecoveryInProgress()) return found;
+    const TimestampTz askable = writing_since();
     // Copied first: nothing is allocated under the lock.
     auto *copies = static_cast<Filter *>(palloc(sizeof(Filter) * kFilters));
     LWLockAcquire(filters_lock(), LW_SHARED);
-    found.since = Max(board->known_since, now - kRecent);
+    found.since = Max(Max(board->known_since, askable), now - kRecent);
     for (const Filter &filter : board->filters)
         if (is_of(filter, queue) && filter.asked_at > now - kRecent - kNoteEvery) copies[found.count++] = filter;
     LWLockRelease(filters_lock());

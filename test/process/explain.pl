@@ -170,6 +170,7 @@ unlike(reasons('other', $job), qr/scheduled/, 'until somebody does');
 
 # ---- on a standby
 
+$job = value($node, 'work', q{SELECT jobq_enqueue('asked elsewhere')});
 $node->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'copy', has_streaming => 1);
@@ -177,5 +178,8 @@ $standby->start;
 $node->wait_for_catchup($standby);
 my $on_standby = qq{SELECT count(*) > 0 FROM jobq.jobs j, jobq_explain(j.id) UNION ALL SELECT count(*) > 0 FROM jobq_explain_queue('render')};
 is(value($standby, 'work', $on_standby), "t\nt", 'it works on a standby');
+becomes_true($standby, 'work', q{SELECT pg_postmaster_start_time() < clock_timestamp() - interval '11 s'}, 'one that has watched for a while');
+is(value($standby, 'work', qq{SELECT count(*) FROM jobq_explain($job) WHERE reason = 'unasked'}), '0', 'of which nobody asks for jobs');
+is(value($standby, 'work', q{SELECT string_agg(reason, ',') FROM jobq_explain_queue('asked elsewhere')}), 'claimable', 'says nothing of that');
 
 done_testing();
