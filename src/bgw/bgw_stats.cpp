@@ -115,7 +115,8 @@ const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, c
     return "idle";
 }
 
-const char *note_of(const DatabaseState &db, const char *status, bool selected) {
+const char *note_of(const DatabaseState &db, const char *status, bool closed, bool selected) {
+    if (closed) return "the database allows no connections, so no worker serves it: ALTER DATABASE ... ALLOW_CONNECTIONS true";
     if (settings.enabled && !selected) return "the database is not in jobq.databases";
     if (strcmp(status, kNoRoom) == 0) return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
     if (strcmp(status, kTemplate) == 0) return "no worker serves a template: ALTER DATABASE ... IS_TEMPLATE false";
@@ -144,9 +145,13 @@ void report_database(ReturnSetInfo *result, DatabaseState *db, const SharedState
         catalog_value(DATABASEOID, pg_atomic_read_u32(&db->database), &FormData_pg_database::datistemplate, false);
     // Nobody looks into one.
     if (is_template && db->extension == Presence::Unknown) return;
+    const bool closed =
+        !catalog_value(DATABASEOID, pg_atomic_read_u32(&db->database), &FormData_pg_database::datallowconn, true);
     const bool selected = database_selected(name);
     const TimestampTz due = due_of(db);
-    const char *status = is_template ? kTemplate : status_of(*db, due, selected, state, now);
+    const char *status = is_template                   ? kTemplate
+                         : closed && db->pid == 0 ? "disabled"
+                                                       : status_of(*db, due, selected, state, now);
 
     ReportRow row = empty_row();
     if (db->pid != 0) put(&row, kPid, Int32GetDatum(db->pid));
@@ -160,7 +165,7 @@ void report_database(ReturnSetInfo *result, DatabaseState *db, const SharedState
     put(&row, kRounds, Int64GetDatum(db->rounds));
     for (int i = 0; i < kShownCount; i++)
         put(&row, kFirstDuty + i, Int64GetDatum(db->steps[static_cast<int>(kShown[i])].done));
-    put_text(&row, kNote, note_of(*db, status, selected));
+    put_text(&row, kNote, note_of(*db, status, closed && !is_template, selected));
     tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 }
 

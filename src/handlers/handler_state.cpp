@@ -1,6 +1,7 @@
 // See handler_state.h.
 #include "compat/pg.h"
 
+#include "compat/catalog_row.h"
 #include "compat/settings.h"
 #include "handlers/executor_policy.h"
 #include "handlers/handler_state.h"
@@ -10,6 +11,7 @@
 
 extern "C" {
 #include "access/xlog.h"
+#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 }
 
@@ -24,6 +26,8 @@ const char *why_off() {
     if (!settings.enabled) return "jobq.enabled is off";
     if (settings.max_executors == 0) return "jobq.max_executors is 0";
     if (!database_selected(get_database_name(MyDatabaseId))) return "the database is not in jobq.databases";
+    if (!catalog_value(DATABASEOID, MyDatabaseId, &FormData_pg_database::datallowconn, true))
+        return "the database allows no connections";
     if (leaves_jobs_alone()) return "a copy of another database: its jobs are left alone until SELECT jobq_adopt()";
     return nullptr;
 }

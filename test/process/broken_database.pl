@@ -152,7 +152,11 @@ value($node, 'postgres', q{CREATE DATABASE shut});
 value($node, 'shut', 'CREATE EXTENSION jobq');
 keep_in_use($node, 'shut');
 await_worker($node, 'shut');
+my $inside = session($node, 'shut');
 value($node, 'postgres', q{ALTER DATABASE shut ALLOW_CONNECTIONS false});
+$inside->query_safe(q{SELECT jobq_enqueue('q', run_at => clock_timestamp() + interval '100 ms')});
+becomes_true($node, 'good', q{SELECT note LIKE 'the database allows no connections%' FROM jobq.workers WHERE database = 'shut'}, 'it says so');
+end_sessions($inside);
 enqueue_delayed('good', 'last');
 promoted('good', 'last', 'a database without connections stops nobody');
 
