@@ -437,5 +437,16 @@ diag("entries read by ticks: @reads");
 my ($least, $most) = (sort { $a <=> $b } @reads)[ 0, -1 ];
 cmp_ok($most, '<=', 22000, 'a tick reads no more than a piece');
 cmp_ok($least, '<', 18000, 'and the next goes on behind it, in another session, until the last piece is what is left');
+
+# ---- a key with places and a rate: a freed place takes one job out of what is passed over, not all that the rate has tokens for
+
+work(q{SELECT jobq_set_limit('both', '*', max_running => 1, rate => 1000, per => '1 s');
+    SELECT count(*) FROM jobq_enqueue_many('both', array_fill('{}'::jsonb, ARRAY[20000]), concurrency_keys => ARRAY(SELECT 'k' || n % 200 FROM generate_series(1, 20000) n))});
+is(work(q{SELECT count(*) FROM jobq_claim('both', batch => 1000)}), '200', 'a job of each key runs');
+others_find_nothing('both', 'and no other can');
+my @both = map { work(q{SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = 'both' AND status = 'processing' ORDER BY id LIMIT 1});
+    index_reads($node, 'work', q{SELECT count(*) FROM jobq_claim('both')}) } 1 .. 21;
+diag("entries read by claims: @both");
+cmp_ok((sort { $a <=> $b } @both)[10], '<=', 2000, 'a claim after a completion reads few of the 20,000');
 end_sessions($holder, $dba, $worker);
 done_testing();
