@@ -134,6 +134,7 @@ rule_layers() {
                 my ($other) = $header =~ m{^([^/]+)/};
                 my $pure = "src/$header" =~ /$ENV{PURE}/;
                 my $fits = $file =~ /$ENV{PURE}/ ? $pure : $pure || $other eq $room || $level{$other} < $level{$room};
+                $fits = 0 if $room eq "base" && $other ne "base";
                 $fits = 0 if $file =~ /^(?:$ENV{WRITERS})$/ && $header eq "job/logged.h";
                 print "$file: must not include \"$header\"\n" unless $fits;
             }

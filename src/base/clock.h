@@ -1,7 +1,7 @@
 // Clocks: how a step of the wall clock is recognised.
 #pragma once
 
-#include "job/job_policy.h"
+#include "base/span.h"
 
 #include <type_traits>
 

@@ -2,7 +2,7 @@
 // compares intervals.
 #pragma once
 
-#include "job/job_policy.h"
+#include "base/span.h"
 
 namespace jobq::core {
 

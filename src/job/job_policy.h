@@ -1,26 +1,16 @@
-// The vocabulary of jobq: times, leases, and limits on what callers may pass. Statuses are in job_status_policy.h, the
+// The vocabulary of jobq: leases, and limits on what callers may pass. Statuses are in job_status_policy.h, the
 // decisions of a job's life in life_policy.h, defaults in queues/queue_settings_policy.h.
 // Pure: no server header, no clock, no randomness, no allocation; everything is noexcept, so that nothing is ever
 // thrown through the server. Used by every layer above.
 #pragma once
 
+#include "base/span.h"
 #include "job/job_status_policy.h"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace jobq::core {
-
-// Microseconds, as the server counts them: a point in time since 2000-01-01 UTC, or a span.
-using Micros = std::int64_t;
-
-constexpr Micros kMillisecond = 1000;
-constexpr Micros kSecond = 1000 * kMillisecond;
-constexpr Micros kMinute = 60 * kSecond;
-constexpr Micros kHour = 60 * kMinute;
-constexpr Micros kDay = 24 * kHour;
-// The latest moment a job may be due: end of year 294246 less a margin that arithmetic may use up.
-constexpr Micros kLatest = 9223371331200000000 - kDay;
 
 // The timeout of a lease that no clock ends, since its holder is a process of this server (shmem/executors.h): longer
 // than anybody may ask for.
@@ -55,10 +45,6 @@ constexpr int kMaxAttempts = 1000000000;       // starts of one job
 
 // A lease made of 64 random bits: positive and below 2^53, so that JSON clients keep it exactly.
 std::int64_t lease_from_random(std::uint64_t random) noexcept;
-
-// `a + b` and `a - b`, kept within [-kLatest, kLatest].
-Micros saturating_add(Micros a, Micros b) noexcept;
-Micros saturating_subtract(Micros a, Micros b) noexcept;
 
 // How often a worker should heartbeat, in whole seconds: a third of the timeout, at least 1.
 int heartbeat_seconds(Micros timeout) noexcept;
