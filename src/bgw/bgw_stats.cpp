@@ -5,6 +5,7 @@
 #include "base/version.h"
 #include "compat/catalog_row.h"
 #include "compat/library_version.h"
+#include "compat/result_set.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "identity/identity.h"
@@ -80,7 +81,7 @@ const char *readable(char *text) {
     return text;
 }
 
-void report_launcher(ReturnSetInfo *result, const SharedState &state) {
+void report_launcher(ResultSet *result, const SharedState &state) {
     ReportRow row = empty_row();
     const char *status = "not running";
     const char *note = "the server starts it again within a second, unless max_worker_processes is exhausted";
@@ -96,7 +97,7 @@ void report_launcher(ReturnSetInfo *result, const SharedState &state) {
     }
     put_text(&row, kState, status);
     put_text(&row, kNote, note);
-    tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+    result->row(row.values, row.nulls);
 }
 
 constexpr char kNoRoom[] = "waiting for a worker slot";
@@ -116,7 +117,8 @@ const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, c
 }
 
 const char *note_of(const DatabaseState &db, const char *status, bool closed, bool selected) {
-    if (closed) return "the database allows no connections, so no worker serves it: ALTER DATABASE ... ALLOW_CONNECTIONS true";
+    if (closed)
+        return "the database allows no connections, so no worker serves it: ALTER DATABASE ... ALLOW_CONNECTIONS true";
     if (settings.enabled && !selected) return "the database is not in jobq.databases";
     if (strcmp(status, kNoRoom) == 0) return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
     if (strcmp(status, kTemplate) == 0) return "no worker serves a template: ALTER DATABASE ... IS_TEMPLATE false";
@@ -138,7 +140,7 @@ bool may_read_error(const DatabaseState *db) {
            has_privs_of_role(GetOuterUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-void report_database(ReturnSetInfo *result, DatabaseState *db, const SharedState &state, TimestampTz now) {
+void report_database(ResultSet *result, DatabaseState *db, const SharedState &state, TimestampTz now) {
     const char *name = get_database_name(pg_atomic_read_u32(&db->database));
     if (name == nullptr) return;
     const bool is_template =
@@ -149,9 +151,9 @@ void report_database(ReturnSetInfo *result, DatabaseState *db, const SharedState
         !catalog_value(DATABASEOID, pg_atomic_read_u32(&db->database), &FormData_pg_database::datallowconn, true);
     const bool selected = database_selected(name);
     const TimestampTz due = due_of(db);
-    const char *status = is_template                   ? kTemplate
+    const char *status = is_template              ? kTemplate
                          : closed && db->pid == 0 ? "disabled"
-                                                       : status_of(*db, due, selected, state, now);
+                                                  : status_of(*db, due, selected, state, now);
 
     ReportRow row = empty_row();
     if (db->pid != 0) put(&row, kPid, Int32GetDatum(db->pid));
@@ -166,7 +168,7 @@ void report_database(ReturnSetInfo *result, DatabaseState *db, const SharedState
     for (int i = 0; i < kShownCount; i++)
         put(&row, kFirstDuty + i, Int64GetDatum(db->steps[static_cast<int>(kShown[i])].done));
     put_text(&row, kNote, note_of(*db, status, closed && !is_template, selected));
-    tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+    result->row(row.values, row.nulls);
 }
 
 // Databases that are only being looked into are nobody's concern, unless that fails.
@@ -176,14 +178,14 @@ bool worth_reporting(DatabaseState *db) {
            (db->extension == Presence::Unknown && due_of(db) != kNothingDue);
 }
 
-void report_absence(ReturnSetInfo *result) {
+void report_absence(ResultSet *result) {
     ReportRow row = empty_row();
     put_text(&row, kState, RecoveryInProgress() ? "standby" : "not running");
     put_text(&row, kNote,
              RecoveryInProgress() ? "background workers start when the standby is promoted"
                                   : "add jobq to shared_preload_libraries and restart the server; until then call "
                                     "jobq_tick() every few seconds");
-    tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+    result->row(row.values, row.nulls);
 }
 
 }  // namespace
@@ -192,11 +194,10 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_background_workers);
 PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
-    InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC | MAT_SRF_BLESS);
-    auto *result = reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo);
+    ResultSet result(fcinfo);
     if (!shared_memory_ready() || RecoveryInProgress()) {
-        report_absence(result);
-        return Datum(0);
+        report_absence(&result);
+        return result.done();
     }
     // A copy: what follows reads catalogs, which must not happen under the lock.
     auto *state = static_cast<SharedState *>(palloc(sizeof(SharedState)));
@@ -204,13 +205,13 @@ PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
     memcpy(static_cast<void *>(state), shared_state(), sizeof(SharedState));
     LWLockRelease(database_states_lock());
 
-    report_launcher(result, *state);
+    report_launcher(&result, *state);
     const TimestampTz now = GetCurrentTimestamp();
     for (DatabaseState &db : state->databases) {
-        if (worth_reporting(&db)) report_database(result, &db, *state, now);
+        if (worth_reporting(&db)) report_database(&result, &db, *state, now);
     }
     pfree(state);
-    return Datum(0);
+    return result.done();
 }
 
 PG_FUNCTION_INFO_V1(jobq_announce);

@@ -72,14 +72,6 @@ void in_callers_order(Batch *batch) {
               [](const HeldJob &a, const HeldJob &b) { return a.position < b.position; });
 }
 
-// The job of a scalar call. A NULL lease means: claimed in this transaction.
-HeldJob held_job(FunctionCallInfo fcinfo, int lease_argument) {
-    HeldJob job = {};
-    job.id = require_int64(fcinfo, 0, "job_id");
-    job.lease = given(fcinfo, lease_argument) ? PG_GETARG_INT64(lease_argument) : lease_claimed_here(job.id);
-    return job;
-}
-
 void take_extra(HeldJob *job, FunctionCallInfo fcinfo, int n) {
     job->has_extra = given(fcinfo, n);
     if (job->has_extra) job->extra = PG_GETARG_DATUM(n);
@@ -142,7 +134,7 @@ PGDLLEXPORT Datum jobq_complete(PG_FUNCTION_ARGS) {
     require(fcinfo, 0, "job_id");
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "result");
     const bool must_hold = required_bool(fcinfo, 3, "must_hold");
-    HeldJob job = held_job(fcinfo, 1);
+    HeldJob job = held_argument(fcinfo, 1);
     take_extra(&job, fcinfo, 2);
     complete_jobs(&job, 1, scope_of(fcinfo), GetCurrentTimestamp());
     if (!job.held && must_hold) lease_is_lost(job.id);
@@ -184,7 +176,7 @@ PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
     const bool retry = required_bool(fcinfo, 4, "retry");
     const QueueScope *scope = scope_of(fcinfo);
     const HeldJob job = with_owner_spi([&] {
-        HeldJob one = held_job(fcinfo, 1);
+        HeldJob one = held_argument(fcinfo, 1);
         take_extra(&one, fcinfo, 2);
         fail_jobs(&one, 1, scope, retry_in, retry, GetCurrentTimestamp());
         return one;
@@ -217,7 +209,7 @@ PGDLLEXPORT Datum jobq_heartbeat(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     require(fcinfo, 0, "job_id");
     if (given(fcinfo, 2)) check_json_size(PG_GETARG_DATUM(2), "progress");
-    HeldJob job = held_job(fcinfo, 1);
+    HeldJob job = held_argument(fcinfo, 1);
     take_extra(&job, fcinfo, 2);
     may_be_lost([&] { heartbeat_jobs(&job, 1, scope_of(fcinfo), GetCurrentTimestamp()); });
     PG_RETURN_TEXT_P(cstring_to_text(heartbeat_answer(job)));
@@ -259,7 +251,7 @@ PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
     require(fcinfo, 0, "job_id");
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
-        HeldJob one = held_job(fcinfo, 1);
+        HeldJob one = held_argument(fcinfo, 1);
         give_back_jobs(&one, 1, scope, 0, "released", GetCurrentTimestamp());
         return one.held;
     }));
@@ -286,7 +278,7 @@ PGDLLEXPORT Datum jobq_snooze(PG_FUNCTION_ARGS) {
     const core::Micros delay = check_span(PG_GETARG_INTERVAL_P(1), "delay", Zero::Allowed);
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
-        HeldJob one = held_job(fcinfo, 2);
+        HeldJob one = held_argument(fcinfo, 2);
         give_back_jobs(&one, 1, scope, delay, "snoozed", GetCurrentTimestamp());
         return one.held;
     }));

@@ -142,8 +142,7 @@ void explain_unheld(HeldJob *held, int count, const QueueScope *scope) {
     }
 }
 
-}  // namespace
-
+// The current lease of a job that this very transaction has claimed; 22004 in every other case.
 int64 lease_claimed_here(int64 job_id) {
     JobsTable jobs;
     int64 lease = 0;
@@ -160,6 +159,15 @@ int64 lease_claimed_here(int64 job_id) {
                     errdetail("Job %lld was not claimed in this transaction.", static_cast<long long>(job_id)),
                     errhint("Pass the lease that jobq_claim() returned with the job.")));
     pg_unreachable();
+}
+
+}  // namespace
+
+HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument) {
+    HeldJob job = {};
+    job.id = require_int64(fcinfo, 0, "job_id");
+    job.lease = given(fcinfo, lease_argument) ? PG_GETARG_INT64(lease_argument) : lease_claimed_here(job.id);
+    return job;
 }
 
 void lease_is_lost(int64 job) {

@@ -54,8 +54,9 @@ bool change_held(HeldJob *held, int count, const QueueScope *scope, Change chang
     return all;
 }
 
-// The current lease of a job that this very transaction has claimed; 22004 in every other case.
-int64 lease_claimed_here(int64 job_id);
+// The job that the first argument names, under the lease of that number. A NULL lease: that of this very transaction's
+// claim; 22004 where there is none.
+HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument);
 
 // JQ001: a worker wanted the lease to hold, so that what it has done in this transaction is undone.
 constexpr int kErrcodeLeaseLost = MAKE_SQLSTATE('J', 'Q', '0', '0', '1');

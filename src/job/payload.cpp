@@ -10,14 +10,17 @@ extern "C" {
 
 namespace jobq {
 
-void check_json_size(Datum value, const char *name) {
+void check_json_size(Datum value, const char *name, int limit_kb, const char *setting) {
     const Size size = toast_raw_datum_size(value);
-    const Size limit = static_cast<Size>(settings.max_payload_kb) * 1024;
-    if (size > limit)
+    if (size > static_cast<Size>(limit_kb) * 1024)
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"%s\" is too large: %zu bytes", name, size),
-                 errhint("The limit is jobq.max_payload, now %d kB. Store large data elsewhere and pass a reference.",
-                         settings.max_payload_kb)));
+                 errhint("The limit is %s, now %d kB. Store large data elsewhere and pass a reference.", setting,
+                         limit_kb)));
+}
+
+void check_json_size(Datum value, const char *name) {
+    check_json_size(value, name, settings.max_payload_kb, "jobq.max_payload");
 }
 
 }  // namespace jobq

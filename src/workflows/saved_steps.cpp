@@ -44,7 +44,7 @@ PGDLLEXPORT Datum jobq_step(PG_FUNCTION_ARGS) {
     const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     with_owner_spi([&] {
-        const HeldJob job = held_argument(fcinfo);
+        const HeldJob job = held_argument(fcinfo, 1);
         require_steps();
         const bool held = look_at_held(job, scope, [&](const JobsTable &jobs) {
             const core::Life life = state_of(jobs).life;
@@ -74,16 +74,9 @@ PGDLLEXPORT Datum jobq_step_done(PG_FUNCTION_ARGS) {
     const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     with_owner_spi([&] {
-        HeldJob job = held_argument(fcinfo);
+        HeldJob job = held_argument(fcinfo, 1);
         require_steps();
-        SavedStep saved = {};
-        change_held(&job, 1, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
-            saved = {};
-            if (before.life.steps) saved = find_step(*jobs, job.id, step.use);
-            core::Event event = {core::event_of_saving(saved.found), GetCurrentTimestamp()};
-            if (!saved.found) event.last_step = step.number = next_step(before);
-            return write_life(jobs, before, core::after_event(before.life, event));
-        });
+        const SavedStep saved = save_under_lease(&job, scope, step.use, &step.number);
         if (!job.held && must_hold) lease_is_lost(job.id);
         if (!job.held) {
             answer(&results, "lost", false, Datum(0));

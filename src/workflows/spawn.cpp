@@ -42,14 +42,7 @@ const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
 // Locks the job's row, under its lease, and takes a number for the step. Returns the children that it has spawned by
 // this name before (bigint[], in `context`), or 0. JQ001 when the lease is lost.
 Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int64 *number, MemoryContext context) {
-    SavedStep saved = {};
-    change_held(&job, 1, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
-        saved = {};
-        if (before.life.steps) saved = find_step(*jobs, job.id, use);
-        core::Event event = {core::event_of_saving(saved.found), GetCurrentTimestamp()};
-        if (!saved.found) event.last_step = *number = next_step(before);
-        return write_life(jobs, before, core::after_event(before.life, event));
-    });
+    const SavedStep saved = save_under_lease(&job, scope, use, number);
     if (!job.held) lease_is_lost(job.id);
     if (!saved.found) return Datum(0);
     MemoryContext inner = MemoryContextSwitchTo(context);
@@ -107,7 +100,7 @@ PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
     int64 number = 0;
     const Datum kept = with_owner_spi([&] {
         require_steps();
-        job = held_argument(fcinfo);
+        job = held_argument(fcinfo, 1);
         return begin_spawn(job, scope, use, &number, context);
     });
     if (kept != Datum(0)) {

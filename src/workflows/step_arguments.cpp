@@ -2,11 +2,8 @@
 #include "compat/pg.h"
 
 #include "compat/settings.h"
+#include "job/payload.h"
 #include "workflows/step_arguments.h"
-
-extern "C" {
-#include "access/detoast.h"
-}
 
 namespace jobq {
 
@@ -23,21 +20,19 @@ text *event_argument(FunctionCallInfo fcinfo, int n) {
 }
 
 void check_step_size(Datum value, const char *name) {
-    const Size size = toast_raw_datum_size(value);
-    const Size limit = static_cast<Size>(settings.max_step_kb) * 1024;
-    if (size > limit)
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("argument \"%s\" is too large: %zu bytes", name, size),
-                 errhint("The limit is jobq.max_step_bytes, now %d kB. Store large data elsewhere and pass a "
-                         "reference.",
-                         settings.max_step_kb)));
+    check_json_size(value, name, settings.max_step_kb, "jobq.max_step_bytes");
 }
 
-HeldJob held_argument(FunctionCallInfo fcinfo) {
-    HeldJob job = {};
-    job.id = require_int64(fcinfo, 0, "job_id");
-    job.lease = given(fcinfo, 1) ? PG_GETARG_INT64(1) : lease_claimed_here(job.id);
-    return job;
+SavedStep save_under_lease(HeldJob *job, const QueueScope *scope, const StepUse &use, int64 *number) {
+    SavedStep saved = {};
+    change_held(job, 1, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
+        saved = {};
+        if (before.life.steps) saved = find_step(*jobs, job->id, use);
+        core::Event event = {core::event_of_saving(saved.found), GetCurrentTimestamp()};
+        if (!saved.found) event.last_step = *number = next_step(before);
+        return write_life(jobs, before, core::after_event(before.life, event));
+    });
+    return saved;
 }
 
 int64 next_step(const JobState &job) {

@@ -4,7 +4,7 @@
 #include "compat/args.h"
 #include "compat/pg.h"
 #include "ending/held_jobs.h"
-#include "steps/step_policy.h"
+#include "steps/steps.h"
 
 namespace jobq {
 
@@ -14,10 +14,11 @@ text *event_argument(FunctionCallInfo fcinfo, int n);
 // 54000 when it is larger than jobq.max_step_bytes.
 void check_step_size(Datum value, const char *name);
 
-// The first two arguments. A NULL lease: claimed in this transaction. Inside with_spi().
-HeldJob held_argument(FunctionCallInfo fcinfo);
-
 // The number of a step that is to be saved. 54000 when the job has too many.
 int64 next_step(const JobState &job);
+
+// Locks the row of a job under its lease, and takes a number for a step that is to be saved: *number, unless it is
+// saved already. job->held says whether the job is held at all. Inside with_spi().
+SavedStep save_under_lease(HeldJob *job, const QueueScope *scope, const StepUse &use, int64 *number);
 
 }  // namespace jobq

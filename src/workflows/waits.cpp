@@ -240,7 +240,7 @@ core::StepKind mode_argument(FunctionCallInfo fcinfo, int n) {
 Datum answer(FunctionCallInfo fcinfo, const Awaited &awaited, TimestampTz now) {
     ResultSet results(fcinfo);
     with_owner_spi([&] {
-        const Answered answered = wait_for(held_argument(fcinfo), awaited, now);
+        const Answered answered = wait_for(held_argument(fcinfo, 1), awaited, now);
         const Datum values[2] = {CStringGetTextDatum(state_name(answered)), answered.payload};
         const bool nulls[2] = {false, !answered.has_payload};
         results.row(values, nulls);
@@ -259,7 +259,7 @@ PGDLLEXPORT Datum jobq_sleep(PG_FUNCTION_ARGS) {
     const TimestampTz now = GetCurrentTimestamp();
     const StepUse use = {step_name_argument(fcinfo, 2, "name"), core::StepKind::Sleep, nullptr, nullptr};
     const Awaited awaited = {use, checked_until(fcinfo, 3, 4, now), scope_of(fcinfo)};
-    const Answered answered = with_owner_spi([&] { return wait_for(held_argument(fcinfo), awaited, now); });
+    const Answered answered = with_owner_spi([&] { return wait_for(held_argument(fcinfo, 1), awaited, now); });
     PG_RETURN_TEXT_P(cstring_to_text(state_name(answered)));
 }
 
