@@ -224,6 +224,9 @@ bool is_broken(uint64 handler) {
 // False: it could not be said; the lease goes with the process.
 bool record_failure(const Turn &turn, const ErrorData *error) {
     const char *text = describe(error);
+    // Whatever the handler has made of it.
+    const bool stopped =
+        error->sqlerrcode == ERRCODE_QUERY_CANCELED || own_executor_slot()->interrupted == turn.job.lease;
     ereport(DEBUG1,
             (errmsg_internal("jobq executor: job %lld has failed: %s", static_cast<long long>(turn.job.id), text)));
     for (int tries = 1; tries <= kTries; tries++) {
@@ -231,7 +234,7 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
             under_snapshot([&] {
                 if (is_broken(turn.job.handler))
                     give_back_handled(turn.job);
-                else if (!fail_handled(turn.job, text, error->sqlerrcode == ERRCODE_QUERY_CANCELED))
+                else if (!fail_handled(turn.job, text, stopped))
                     ereport(
                         LOG,
                         (errmsg(

@@ -128,12 +128,13 @@ settings($node, q{jobq.cancel_grace = '1s'});
 $node->reload;
 handler('beats_on', 'beats', q{PERFORM jobq_heartbeat((job->>'id')::bigint, (job->>'lease')::bigint);
     LOOP BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP;});
+handler('rephrases', 'beats', q{BEGIN PERFORM pg_sleep(600); EXCEPTION WHEN query_canceled THEN RAISE EXCEPTION 'an error of its own'; END;});
 value($node, 'work', q{SELECT jobq_alter_queue('work', on_max_runtime => 'cancel')});
-for my $id ($beats, enqueue('beats_on', q{max_runtime => '100 ms'}))
+for my $id ($beats, map { enqueue($_, q{max_runtime => '100 ms'}) } 'beats_on', 'rephrases')
 {
     becomes($id, q{status = 'cancelled' AND lost_attempts = 0 AND error LIKE 'ran longer than max_runtime%'}, 'it is cancelled where the queue wants that');
 }
-value($node, 'work', q{SELECT jobq_drop_handler('work', 'beats'), jobq_drop_handler('work', 'beats_on'), jobq_alter_queue('work', on_max_runtime => 'fail')});
+value($node, 'work', q{SELECT jobq_drop_handler('work', k), jobq_drop_handler('work', 'beats') FROM unnest('{beats_on,rephrases}'::text[]) k; SELECT jobq_alter_queue('work', on_max_runtime => 'fail')});
 
 # What is lost in time has not overrun, though nobody could say so before its time was over.
 handler('lost', 'beats', 'PERFORM pg_sleep(600);');
