@@ -16,8 +16,11 @@ namespace {
 
 // So many schedules in one transaction; no further one is begun when there are so many jobs.
 constexpr int kBatch = 500;
-// The duty waits no longer for who holds a job or a unique key; it tries again.
+// The duty waits no longer for who holds a job or a unique key; it tries again. When so many schedules of a batch have
+// waited in vain, the others hardly wait: the other duties, and the schedules behind them, wait for all of these.
 constexpr const char *kLockTimeout = "50ms";
+constexpr int kPatience = 10;
+constexpr const char *kShortLockTimeout = "1ms";
 
 Statement lock_due = {"SELECT " SCHEDULE_COLUMNS R"( FROM jobq.schedule_settings s
        WHERE s._due_at <= $1 ORDER BY s._due_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
@@ -73,6 +76,11 @@ struct Firing {
     const char *skip_reason;  // nullptr: none
     JobIds unfinished;        // of overlap replace
 };
+
+// Until the end of fire_due().
+void wait_at_most(const char *time) {
+    set_config_option("lock_timeout", time, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
 
 void skip(Firing *firing, int64 count, TimestampTz last, const char *reason) {
     firing->skipped += count;
@@ -203,11 +211,13 @@ void fire(Firing *firings, int count, TimestampTz now, int *jobs_so_far) {
 
 void leave_out(const Schedule &schedule, const FailureText &failure, TimestampTz now, DutyOutcome *outcome) {
     const int failures = schedule.failures < PG_INT32_MAX ? schedule.failures + 1 : schedule.failures;
+    // The batch may have waited long since `now`: the next one begins with others.
+    const TimestampTz tried = Max(now, GetCurrentTimestamp());
     run(note_failure, Params()
                           .add(PointerGetDatum(schedule.spec.name))
                           .add(CStringGetTextDatum(failure.message))
                           .add(Int32GetDatum(failures))
-                          .add(TimestampTzGetDatum(now + core::firing_backoff(failures))));
+                          .add(TimestampTzGetDatum(tried + core::firing_backoff(failures))));
     if (outcome->failed++ > 0) return;
     const std::string_view name = view(schedule.spec.name);
     snprintf(outcome->error, sizeof(outcome->error), "schedule \"%.*s\": %s",
@@ -220,6 +230,7 @@ void fire_batch(TimestampTz now, DutyOutcome *outcome) {
     auto *firings = room_for<Firing>(due.size());
     for (int i = 0; i < count; i++) firings[i].schedule = schedule_of(due[static_cast<uint64>(i)]);
     int jobs = 0;
+    int waits = 0;
     bool postponed = false;
     change_all_or_each(
         count, [&](int first, int n) { fire(firings + first, n, now, &jobs); },
@@ -227,7 +238,10 @@ void fire_batch(TimestampTz now, DutyOutcome *outcome) {
             postponed |= !firings[i].planned;
             outcome->done += firings[i].planned ? 1 : 0;
         },
-        [&](int i, const FailureText &failure) { leave_out(firings[i].schedule, failure, now, outcome); });
+        [&](int i, const FailureText &failure) {
+            leave_out(firings[i].schedule, failure, now, outcome);
+            if (failure.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE && ++waits == kPatience) wait_at_most(kShortLockTimeout);
+        });
     // Each of them has moved on or waits for its next try: this ends.
     outcome->more = postponed || count == kBatch;
 }
@@ -241,6 +255,7 @@ struct {
 
 // A page of them. One that cannot be computed stays as it is: that shows when it is fired.
 void renew_page(TimestampTz now, DutyOutcome *outcome) {
+    wait_at_most(kLockTimeout);
     const Rows page = read(
         read_page,
         Params().add(CStringGetTextDatum(renewal.behind)).add(TimestampTzGetDatum(now)).add(Int64GetDatum(kBatch)));
@@ -272,7 +287,7 @@ DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start) {
     DutyOutcome outcome = {};
     if (!settings.schedules || !has_schedules()) return outcome;
     const int nest_level = NewGUCNestLevel();
-    set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+    wait_at_most(kLockTimeout);
     fire_batch(now, &outcome);
     if (renewal.grace_start != grace_start) renewal = {grace_start, false, ""};
     if (!renewal.done && !outcome.more) renew_page(now, &outcome);

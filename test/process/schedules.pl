@@ -175,6 +175,24 @@ value($node, 'work', q{SELECT jobq_purge_queue('full'), jobq_alter_queue('full',
 becomes_true($node, 'work', q{SELECT failures = 0 AND error IS NULL FROM jobq.schedules WHERE name = 'full'}, 'it is tried again');
 becomes_true($node, 'work', q{SELECT last_error_over_at > last_error_at FROM jobq.workers WHERE database = 'work'}, 'jobq.workers says that it is over');
 
+# ---- unique keys that an open transaction holds: the waits for them do not add up. Hours ahead, where no worker fires.
+
+database($node, 'held');
+my $many = 450;    # 50 ms for each were longer than the statement may take
+my $holder = session($node, 'held');
+$holder->query('BEGIN');
+$holder->query(qq{SELECT count(*) FROM jobq_enqueue_many('held', array_fill('{}'::jsonb, ARRAY[$many]), unique_keys => (SELECT array_agg('c' || n) FROM generate_series(1, $many) n))});
+value($node, 'held', qq{SELECT count(jobq_schedule('s' || n, '\@every 1h', 'held', starts_at => date_trunc('hour', now()) + interval '3 hours', options => jsonb_build_object('unique_key', 'c' || n)))
+    FROM generate_series(1, $many) n});
+my $due = value($node, 'held', q{SELECT next_run FROM jobq.schedules WHERE name = 's1'});
+value($node, 'held', qq{SELECT jobq_schedule('behind', '\@every 1h', 'free', starts_at => '$due'::timestamptz + interval '1 s')});
+my $tick = q{SET statement_timeout = '20 s'; SELECT done FROM jobq_tick('%s'::timestamptz + interval '%s') WHERE duty = 'schedules'};
+is((run_sql($node, 'held', sprintf $tick, $due, '1 s'))[0], '1', 'one behind many whose keys are held is fired');
+is(value($node, 'held', q{SELECT string_agg(queue, ',') FROM jobq.jobs}), 'free', 'and is enqueued while they are held');
+is(value($node, 'held', q{SELECT count(*) FROM jobq.schedules WHERE failures = 1 AND error ~ 'lock timeout'}), $many, 'each of the others has been tried');
+end_sessions($holder);
+is((run_sql($node, 'held', sprintf $tick, $due, '1 minute'))[0], $many, 'all are fired when the keys are free');
+
 # ---- the clock was wrong, or zones have changed: what is to come is computed anew when a worker starts
 
 value($node, 'work', q{SELECT jobq_schedule('ahead', '@every 1s', 'ahead'), jobq_schedule('back', '@every 1s', 'back')});
