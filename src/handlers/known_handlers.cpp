@@ -5,6 +5,7 @@
 #include "compat/relation_changes.h"
 #include "handlers/known_handlers.h"
 #include "identity/identity.h"
+#include "job/owner.h"
 
 namespace jobq {
 
@@ -30,10 +31,11 @@ void listen() {
         CacheRegisterSyscacheCallback(cache, on_catalogue, Datum(0));
 }
 
-// Whether the extension is there, and its jobs are ours.
+// Whether the extension is there.
 bool find_table() {
     const Oid schema = get_namespace_oid("jobq", true);
     known_table = OidIsValid(schema) ? get_relname_relid("handler_settings", schema) : InvalidOid;
+    if (OidIsValid(known_table) && !is_own_table(known_table)) known_table = InvalidOid;
     return OidIsValid(known_table);
 }
 

@@ -6,15 +6,24 @@
 
 extern "C" {
 #include "catalog/pg_class.h"
+#include "commands/extension.h"
 }
 
 namespace jobq {
 
+bool is_own_table(Oid table) {
+    const Oid extension = get_extension_oid("jobq", true);
+    return OidIsValid(extension) && getExtensionOfObject(RelationRelationId, table) == extension;
+}
+
 Oid owner_of_tables() {
+    // Found out once: the number of a table that has gone is nobody else's.
+    static Oid known = InvalidOid;
     const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", false));
     const Oid owner = catalog_value(RELOID, table, &FormData_pg_class::relowner, InvalidOid);
-    if (!OidIsValid(owner))
+    if (!OidIsValid(owner) || (table != known && !is_own_table(table)))
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation \"jobq.jobs\" does not exist")));
+    known = table;
     return owner;
 }
 

@@ -8,6 +8,9 @@
 
 namespace jobq {
 
+// Whether a table is the extension's: where that has gone, anybody may make a schema of its name.
+bool is_own_table(Oid table);
+
 Oid owner_of_tables();
 
 template <typename Body>

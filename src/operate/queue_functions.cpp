@@ -50,7 +50,7 @@ bool concerns_dead_letters(const GivenSettings &settings) {
 // come one after the other, until the transaction ends. Before the settings are written. What is locked is that queue,
 // which is both callers' to use, so nobody waits for operators of other queues.
 void lock_dead_letters(std::string_view queue, const GivenSettings &settings) {
-    int64 numbers[2];
+    int64 numbers[2] = {};
     int count = 0;
     if (settings.has(SettingNumber::keep_failed)) numbers[count++] = core::stable_hash(queue);
     const std::string_view letters = settings.has(SettingNumber::dead_letter_queue)

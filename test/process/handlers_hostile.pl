@@ -160,6 +160,33 @@ my $late = enqueue('late');
 becomes($late, q{status = 'completed'}, 'a procedure ends its job itself, commits, and fails');
 ok($node->wait_for_log("handler of job $late failed when the job was not its own any more: .*after its end", 0), 'the log has that error');
 
+# ---- the extension goes, and who owns the database makes a schema of its name
+
+value($node, 'postgres', 'CREATE ROLE landlord LOGIN');
+database($node, 'let', owner => 'landlord');
+value($node, 'let', <<'SQL');
+CREATE TABLE ran (who text);
+GRANT ALL ON ran TO PUBLIC;
+CREATE FUNCTION idles(job jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$;
+CREATE FUNCTION spies() RETURNS text LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.ran VALUES (session_user); RETURN ''; END $$;
+SELECT jobq_set_handler('work', '', 'idles(jsonb)', 'timed'), jobq_enqueue('work');
+SQL
+becomes_true($node, 'let', q{SELECT status = 'completed' FROM jobq.jobs}, 'an executor waits for the next job');
+value($node, 'let', <<'SQL');
+BEGIN;
+DROP EXTENSION jobq;
+SET LOCAL ROLE landlord;
+CREATE SCHEMA jobq;
+CREATE TABLE jobq.jobs ();
+CREATE VIEW jobq.handler_settings AS
+    SELECT 'work' AS queue, '' AS kind, 'public.idles' AS handler, r.run_as, 1 AS max_executors, NULL::integer[] AS versions,
+           NULL::text[] AS capabilities, NULL::text[] AS settings
+    FROM (VALUES ('timed')) r(run_as) WHERE public.spies() IS NULL;
+COMMIT;
+SQL
+becomes_true($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'jobq executor' AND datname = 'let'}, 'it leaves');
+is(value($node, 'let', 'SELECT count(*) FROM ran'), '0', 'and takes nothing there for the extension');
+
 is(count_in_log($node, 'TRAP|PANIC|was terminated by signal', 0), 0, 'nothing has gone wrong');
 $node->stop('fast');
 done_testing();
