@@ -17,12 +17,18 @@ namespace jobq {
 
 namespace {
 
-#define APPLICABLE "FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status::text = ANY ($2) ORDER BY j.id "
+// The scope in the statement that waits for the row: by then a dead letter may have gone home.
+#define APPLICABLE(in_scope) \
+    "FROM jobq.jobs j WHERE j.id = ANY ($1) AND j.status::text = ANY ($2) AND " in_scope " ORDER BY j.id "
 
-Statement lock_to_change = {"SELECT " LOCKED_COLUMNS " " APPLICABLE "FOR NO KEY UPDATE", {INT8ARRAYOID, TEXTARRAYOID}};
+Statement lock_to_change = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(IN_SCOPE("$3")) "FOR NO KEY UPDATE",
+                            {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
+Statement lock_to_retry = {"SELECT " LOCKED_COLUMNS " " APPLICABLE(HOME_IN_SCOPE("$3")) "FOR NO KEY UPDATE",
+                           {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
 // First, and apart: the statement that deletes must see the attempts of whoever held the row until now.
-Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE "FOR UPDATE", {INT8ARRAYOID, TEXTARRAYOID}};
+Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("$3")) "FOR UPDATE",
+                            {INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID}};
 
 #define MATCHING                                                         \
     "SELECT j.id FROM jobq.jobs j "                                      \
@@ -44,7 +50,7 @@ Statement match_at_other_time = {
     {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
     Planning::Free};
 Statement match_with_free_key = {
-    MATCHING "AND " KEY_IS_FREE("$8") " AND ($9 IS NULL OR coalesce(j.dead_from, j.queue) = ANY ($9)) " FIRST_UNHELD,
+    MATCHING "AND " KEY_IS_FREE("$8") " AND " HOME_IN_SCOPE("$9") " " FIRST_UNHELD,
     {TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIMESTAMPTZOID, TEXTARRAYOID},
     Planning::Free};
 
@@ -115,8 +121,12 @@ Datum applicable_statuses(Operation operation) {
     return names_of_statuses([&](core::JobStatus status) { return operation_applies(operation, status); });
 }
 
-Operated delete_them(Datum ids) {
-    const Rows locked = run(lock_to_delete, Params().add(ids).add(applicable_statuses(Operation::Delete)));
+Params choice(Operation operation, Datum ids, const QueueScope *scope) {
+    return Params().add(ids).add(applicable_statuses(operation)).add_if(scope != nullptr, scope_array(scope));
+}
+
+Operated delete_them(Datum ids, const QueueScope *scope) {
+    const Rows locked = run(lock_to_delete, choice(Operation::Delete, ids, scope));
     Operated operated = {0, core::JobStatus::Pending};
     auto *removable = room_for<Datum>(locked.size());
     for (uint64 i = 0; i < locked.size(); i++) {
@@ -145,29 +155,29 @@ bool operation_applies(Operation operation, core::JobStatus status) {
     return false;
 }
 
-Rows lock_applicable(Operation operation, Datum ids) {
-    return run(lock_to_change, Params().add(ids).add(applicable_statuses(operation)));
+Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope) {
+    return run(operation == Operation::Retry ? lock_to_retry : lock_to_change, choice(operation, ids, scope));
 }
 
-Operated operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
+Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now) {
     core::Event reschedule = {core::EventKind::Rescheduled, now};
     reschedule.run_at = run_at;
     switch (operation) {
         case Operation::Cancel:
-            return let_happen(lock_applicable(operation, ids), {core::EventKind::Cancelled, now});
+            return let_happen(lock_applicable(operation, ids, scope), {core::EventKind::Cancelled, now});
         case Operation::Retry:
-            return retry_jobs(ids, now);
+            return retry_jobs(ids, scope, now);
         case Operation::Reschedule:
-            return let_happen(lock_applicable(operation, ids), reschedule);
+            return let_happen(lock_applicable(operation, ids, scope), reschedule);
         case Operation::Delete:
             break;
     }
-    return delete_them(ids);
+    return delete_them(ids, scope);
 }
 
 int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now) {
     if (operation == Operation::Retry) return retry_those_with_free_keys(ids, now);
-    return operate(operation, ids, run_at, now).count;
+    return operate(operation, ids, nullptr, run_at, now).count;
 }
 
 Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run_at, TimestampTz now) {

@@ -27,13 +27,14 @@ struct JobFilter {
 
 // Whether the operation changes a job of this status.
 bool operation_applies(Operation operation, core::JobStatus status);
-// Locks those of the jobs that it applies to: rows of LOCKED_COLUMNS.
-Rows lock_applicable(Operation operation, Datum ids);
+// Locks those of the jobs that it applies to and that are in scope: rows of LOCKED_COLUMNS. A retried dead letter goes
+// home: that queue counts for it.
+Rows lock_applicable(Operation operation, Datum ids, const QueueScope *scope);
 
 // Applies the operation to these jobs where it applies. The status is the new one, for Delete the one it had. `run_at`
 // is for Reschedule. Retry raises 23505 for a job whose unique key another has.
-Operated operate(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
-// The same for many: Retry leaves such jobs out. Returns how many were changed.
+Operated operate(Operation operation, Datum ids, const QueueScope *scope, TimestampTz run_at, TimestampTz now);
+// The same for many that lock_matching() has locked: Retry leaves such jobs out. Returns how many were changed.
 int64 operate_on_many(Operation operation, Datum ids, TimestampTz run_at, TimestampTz now);
 
 // The ids of the jobs that match, lowest first, locked. Passed over are jobs that another transaction holds and those

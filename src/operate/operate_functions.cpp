@@ -32,10 +32,10 @@ Datum operate_on_one(FunctionCallInfo fcinfo, Operation operation, TimestampTz r
     bool found = false;
     core::JobStatus status = core::JobStatus::Pending;
     with_owner_spi([&] {
-        if (!may_operate(operation, scope, DatumGetInt64(id))) return;
-        const Operated operated = operate(operation, array_of(&id, 1, INT8OID), run_at, GetCurrentTimestamp());
+        const Operated operated = operate(operation, array_of(&id, 1, INT8OID), scope, run_at, GetCurrentTimestamp());
         status = operated.status;
-        found = operated.count == 1 || current_status(DatumGetInt64(id), &status);
+        found = operated.count == 1 ||
+                (may_operate(operation, scope, DatumGetInt64(id)) && current_status(DatumGetInt64(id), &status));
     });
     if (!found) PG_RETURN_NULL();
     PG_RETURN_DATUM(status_datum(status));
@@ -189,9 +189,8 @@ PGDLLEXPORT Datum jobq_retry_from(PG_FUNCTION_ARGS) {
     bool found = false;
     core::JobStatus status = core::JobStatus::Pending;
     with_owner_spi([&] {
-        if (!may_operate(Operation::Retry, scope, id)) return;
-        retry_from(id, step, GetCurrentTimestamp());
-        found = current_status(id, &status);
+        retry_from(id, step, scope, GetCurrentTimestamp());
+        found = may_operate(Operation::Retry, scope, id) && current_status(id, &status);
     });
     if (!found) PG_RETURN_NULL();
     PG_RETURN_DATUM(status_datum(status));

@@ -208,15 +208,15 @@ int64 retry_those_with_free_keys(const Retries &retries, const Retriable &found)
 
 }  // namespace
 
-Operated retry_jobs(Datum ids, TimestampTz now) {
-    const Rows locked = lock_applicable(Operation::Retry, ids);
+Operated retry_jobs(Datum ids, const QueueScope *scope, TimestampTz now) {
+    const Rows locked = lock_applicable(Operation::Retry, ids, scope);
     const Retriable found = retriable(locked, now, true);
     return retry_locked({locked, now, nullptr, 0, 0}, found.ids, found.count);
 }
 
-void retry_from(int64 id, text *step, TimestampTz now) {
+void retry_from(int64 id, text *step, const QueueScope *scope, TimestampTz now) {
     Datum job = Int64GetDatum(id);
-    const Rows locked = lock_applicable(Operation::Retry, array_of(&job, 1, INT8OID));
+    const Rows locked = lock_applicable(Operation::Retry, array_of(&job, 1, INT8OID), scope);
     if (locked.size() == 0) return;
     const int64 number = number_of_step(id, step);
     if (number == 0)
@@ -228,7 +228,7 @@ void retry_from(int64 id, text *step, TimestampTz now) {
 }
 
 int64 retry_those_with_free_keys(Datum ids, TimestampTz now) {
-    const Rows locked = lock_applicable(Operation::Retry, ids);
+    const Rows locked = lock_applicable(Operation::Retry, ids, nullptr);
     return retry_those_with_free_keys({locked, now, nullptr, 0, 0}, retriable(locked, now, false));
 }
 

@@ -65,8 +65,8 @@ Statement find_function = {
 
 Statement find_job_in_scope = {"SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND " IN_SCOPE("$2"),
                                {INT8OID, TEXTARRAYOID}};
-Statement find_home_in_scope = {
-    "SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND coalesce(j.dead_from, j.queue) = ANY ($2)", {INT8OID, TEXTARRAYOID}};
+Statement find_home_in_scope = {"SELECT 1 FROM jobq.jobs j WHERE j.id = $1 AND " HOME_IN_SCOPE("$2"),
+                                {INT8OID, TEXTARRAYOID}};
 
 void on_relcache_invalidation(Oid relation) {
     if (relation != InvalidOid && std::find(grant_relations, grant_relations + lengthof(grant_relations), relation) ==

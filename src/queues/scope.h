@@ -39,8 +39,9 @@ bool may_call(Oid user, const char *function, std::string_view queue);
 void check_scope(const QueueScope *scope, std::string_view queue);
 void check_all_queues(FunctionCallInfo fcinfo);
 
-// For a statement: the queues as text[], or NULL.
+// For a statement: the queues as text[], or NULL. The second: whether the queue to which a dead letter goes back is.
 #define IN_SCOPE(scope) "(" scope " IS NULL OR j.queue = ANY (" scope ") OR j.dead_from = ANY (" scope "))"
+#define HOME_IN_SCOPE(scope) "(" scope " IS NULL OR coalesce(j.dead_from, j.queue) = ANY (" scope "))"
 inline Datum scope_array(const QueueScope *scope) { return scope == nullptr ? Datum(0) : scope->array; }
 
 // Inside with_owner_spi(): whether there is such a job in scope; the same for the queue to which a dead letter goes

@@ -16,10 +16,11 @@ namespace jobq {
 namespace {
 
 // Waits for nobody but who deletes the job.
-Statement hold = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1 FOR KEY SHARE", {INT8OID}};
+Statement hold = {"SELECT j.status::text FROM jobq.jobs j WHERE j.id = $1 AND " IN_SCOPE("$2") " FOR KEY SHARE",
+                  {INT8OID, TEXTARRAYOID}};
 
-bool is_unfinished(int64 job) {
-    const Rows rows = run(hold, Params().add(Int64GetDatum(job)));
+bool is_unfinished(int64 job, const QueueScope *scope) {
+    const Rows rows = run(hold, Params().add(Int64GetDatum(job)).add_if(scope != nullptr, scope_array(scope)));
     return rows.size() == 1 && !core::is_finished(status_at(rows[0], 1));
 }
 
@@ -56,7 +57,7 @@ PGDLLEXPORT Datum jobq_signal_job(PG_FUNCTION_ARGS) {
     const QueueScope *scope = scope_of(fcinfo);
     bool known = false;
     const bool is_new = with_owner_spi([&] {
-        known = job_is_in_scope(scope, id) && is_unfinished(id);
+        known = is_unfinished(id, scope);
         if (!known || !add_job_signal(id, event, given(fcinfo, 2), payload)) return false;
         log_unblocked(Blocker::Wait, id, kFromTheFirst);
         return true;
