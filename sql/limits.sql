@@ -149,6 +149,12 @@ SELECT pg_temp.claim('hand');
 UPDATE jobq.jobs SET concurrency_key = 'h9' WHERE payload = '"hand 2"';
 DELETE FROM jobq.jobs WHERE payload = '"hand 2"';
 SELECT pg_temp.claim('hand');
+-- Who sets the limit of another queue leaves it to the tick.
+BEGIN;
+UPDATE jobq.jobs SET status = 'processing' WHERE payload = '"hand 4"';
+SELECT jobq_set_limit('beside', max_running => 1);
+SELECT _queue_slot IS NULL AS left_to_the_tick FROM jobq.jobs WHERE payload = '"hand 4"';
+ROLLBACK;
 UPDATE jobq.jobs SET status = 'processing' WHERE payload = '"hand 4"';
 -- Here, too.
 DO $$ BEGIN

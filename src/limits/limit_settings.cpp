@@ -80,10 +80,11 @@ Statement count_of_other_keys = {
          AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.concurrency_key))",
     {TEXTOID}};
 
-// Of the jobs that run these are rescue-indexed, or their ids are $1.
+// Of the jobs that run these are rescue-indexed, or their ids are $1. $2: of one queue, or NULL.
 Statement find_unslotted = {
     R"(SELECT j.id FROM jobq.jobs j
        WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) AND j.status = 'processing'
+         AND ($2 IS NULL OR j.queue = $2)
          AND (j._queue_slot IS NULL AND EXISTS (SELECT FROM jobq.limit_settings l
                                                WHERE l.queue = j.queue AND l.key = '' AND l.max_running IS NOT NULL)
               OR j._key_slot IS NULL AND j.concurrency_key IS NOT NULL
@@ -91,7 +92,7 @@ Statement find_unslotted = {
                              WHERE l.queue = j.queue AND l.key IN (j.concurrency_key, '*')
                                AND l.max_running IS NOT NULL))
        ORDER BY j.queue, j.concurrency_key, j.id)",
-    {INT8ARRAYOID},
+    {INT8ARRAYOID, TEXTOID},
     Planning::Free};
 
 // So long after a change everybody who claims has heard of it.
@@ -152,9 +153,14 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
     return may;
 }
 
+// `queue` nullptr: of any.
+Rows unslotted_jobs(text *queue) {
+    return run(find_unslotted, Params().add(unindexed_jobs()).add_if(queue != nullptr, PointerGetDatum(queue)));
+}
+
 // Gives slots to all running jobs that lack them; false when some could not be looked at.
-bool give_all_slots(TimestampTz now, int64 *given) {
-    const Rows rows = run(find_unslotted, Params().add(unindexed_jobs()));
+bool give_all_slots(text *queue, TimestampTz now, int64 *given) {
+    const Rows rows = unslotted_jobs(queue);
     bool all = true;
     Given last[2] = {};
     if (rows.size() == 0) return all;
@@ -172,10 +178,10 @@ bool give_all_slots(TimestampTz now, int64 *given) {
 bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcome) {
     FailureText failure;
     bool all = true;
-    if (attempt([&] { all = give_all_slots(now, given); }, &failure)) return all;
+    if (attempt([&] { all = give_all_slots(nullptr, now, given); }, &failure)) return all;
     *given = 0;
     all = true;
-    const Rows rows = run(find_unslotted, Params().add(unindexed_jobs()));
+    const Rows rows = unslotted_jobs(nullptr);
     for (uint64 i = 0; i < rows.size(); i++) {
         const int64 id = rows[i].int64_at(1);
         const auto give = [&] {
@@ -218,7 +224,8 @@ void set_limit(text *queue, text *key, const LimitValues &values) {
     if (values.has_max_running) {
         look_for_unslotted();
         CommandCounterIncrement();
-        give_all_slots(GetCurrentTimestamp(), &given);
+        // Not to those of other queues, which would be locked until the transaction ends: the tick looks for all.
+        give_all_slots(queue, GetCurrentTimestamp(), &given);
     }
     slots_freed_at_commit();
 }

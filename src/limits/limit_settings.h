@@ -14,7 +14,7 @@ struct LimitValues {
     int32 max_running, rate;
     Interval *per;
 };
-// `key` empty: the whole queue. Gives running jobs their slots.
+// `key` empty: the whole queue. Gives running jobs of the queue their slots.
 void set_limit(text *queue, text *key, const LimitValues &values);
 // False when there was none.
 bool remove_limit(text *queue, text *key);
