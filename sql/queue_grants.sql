@@ -338,6 +338,16 @@ SELECT jobq_delete_jobs('grants letters');
 ROLLBACK;
 RESET ROLE;
 SELECT jobq_revoke('regress_jobq_undertaker', 'operator');
+-- What one comes to at home is for jobs of there.
+BEGIN;
+SELECT jobq_grant('regress_jobq_undertaker', 'producer', '{grants letters}') \g /dev/null
+SET LOCAL ROLE regress_jobq_producer;
+SELECT jobq_enqueue('grants mine', depends_on => ARRAY[:my_letter]) > 0 AS enqueued;
+SET LOCAL ROLE regress_jobq_undertaker;
+\set VERBOSITY sqlstate
+SELECT jobq_enqueue('grants letters', depends_on => ARRAY[:my_letter]);
+\set VERBOSITY default
+ROLLBACK;
 
 -- A lane is a hash, and whoever knows how makes one of his queue that has the number of one of another queue. No worker is given a job
 -- of the other one, and a full queue drops its own.

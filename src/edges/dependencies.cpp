@@ -72,7 +72,7 @@ Statement get_edges = {
 
 // An id that was not given out before the new job's: most likely there is no such job.
 [[noreturn]] void not_older(int64 id, int64 job, const QueueScope *scope) {
-    if (!job_is_in_scope(scope, id) || run(hold, Params().add(Int64GetDatum(id))).size() == 0) unknown_dependency(id);
+    if (!home_is_in_scope(scope, id) || run(hold, Params().add(Int64GetDatum(id))).size() == 0) unknown_dependency(id);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("argument \"depends_on\" names job %lld, which is not older than the new job %lld",
                            static_cast<long long>(id), static_cast<long long>(job)),
@@ -129,8 +129,9 @@ int number_of(const NewDependent *dependents, int count, int64 id) {
 
 enum class Existence { Exists, Missing, Doubtful };
 
+// A dead letter may go home and complete there: its result is for who may use that queue.
 Existence existence_of(JobsTable *jobs, int64 id, const QueueScope *scope) {
-    if (!find_job(jobs, id) || !is_in_scope(scope, *jobs)) return Existence::Missing;
+    if (!find_job(jobs, id) || !home_is_in_scope(scope, *jobs)) return Existence::Missing;
     return change_of_row(jobs->table) == Changing::No ? Existence::Exists : Existence::Doubtful;
 }
 

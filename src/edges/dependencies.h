@@ -19,8 +19,8 @@ struct NewDependent {
 };
 
 // Adds the edges of jobs that this transaction has just inserted as `blocked`. 22023 when one of the others is unknown,
-// as those out of scope are; *number is set to the place of the job that names it. Waits for whoever is just deleting
-// one of them.
+// as those are whose home is out of scope; *number is set to the place of the job that names it. Waits for whoever is
+// just deleting one of them.
 void add_dependencies(const NewDependent *dependents, int count, const QueueScope *scope, int *number);
 
 // False when the table is empty, whatever the snapshot: then nobody need look into it. Next to free.

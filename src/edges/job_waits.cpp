@@ -8,9 +8,10 @@ namespace jobq {
 
 namespace {
 
-// $1 the awaiter, $3 its scope. Jobs that it has spawned it may see wherever they are.
+// $1 the awaiter, $3 its scope. Jobs that it has spawned it may see wherever they are. Of a dead letter its home
+// counts, where it may complete.
 #define IS_OWN_CHILD(id) "EXISTS (SELECT FROM jobq.children c WHERE c.parent_id = $1 AND c.child_id = " id ")"
-#define VISIBLE "(" IN_SCOPE("$3") " OR " IS_OWN_CHILD("j.id") ")"
+#define VISIBLE "(" HOME_IN_SCOPE("$3") " OR " IS_OWN_CHILD("j.id") ")"
 
 Statement get_states = {
     R"(SELECT u.id, j.status::text, j.queue = $4 COLLATE "C" AND j.group_key = $5

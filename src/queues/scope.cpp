@@ -249,6 +249,12 @@ bool is_in_scope(const QueueScope *scope, const JobsTable &jobs) {
     return job_has(jobs, kJobDeadFrom) && is_in_scope(scope, view(DatumGetTextPP(job_value(jobs, kJobDeadFrom))));
 }
 
+bool home_is_in_scope(const QueueScope *scope, const JobsTable &jobs) {
+    if (scope == nullptr) return true;
+    const JobColumn home = job_has(jobs, kJobDeadFrom) ? kJobDeadFrom : kJobQueue;
+    return is_in_scope(scope, view(DatumGetTextPP(job_value(jobs, home))));
+}
+
 bool may_call(Oid user, const char *function, std::string_view queue) {
     const Rows found = read(find_function, Params().add(CStringGetTextDatum(function)), GetActiveSnapshot());
     if (found.size() == 0) return false;

@@ -7,7 +7,8 @@
 // jobq.producer_queues and so on, or has rows in jobq.queue_grants.
 //
 // A foreign queue that is named is refused (42501), whether it exists or not. A job of a foreign queue is like one that
-// does not exist. A dead letter is a job of the queue that it lies in and of the one that it came from.
+// does not exist. A dead letter is a job of the queue that it lies in and of the one that it came from; where it counts
+// what becomes of it there, at its home, of that one alone.
 #pragma once
 
 #include "compat/args.h"
@@ -31,6 +32,8 @@ inline const QueueScope *scope_of(FunctionCallInfo fcinfo) { return scope_of(Get
 bool is_in_scope(const QueueScope *scope, std::string_view queue);
 // The same for the job in table.row.
 bool is_in_scope(const QueueScope *scope, const JobsTable &jobs);
+// The same for the queue to which a dead letter goes back.
+bool home_is_in_scope(const QueueScope *scope, const JobsTable &jobs);
 
 // Whether the user may call the extension's function of that name for a queue. Inside with_spi().
 bool may_call(Oid user, const char *function, std::string_view queue);
