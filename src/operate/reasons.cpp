@@ -23,6 +23,10 @@ namespace jobq {
 
 namespace {
 
+// All that is read for an explanation.
+constexpr const char *kTables[] = {"jobs",         "lane_directory", "queue_settings", "limit_settings",
+                                   "dependencies", "job_waits",      "steps",          "identity"};
+
 // The jobs that hold slots from $1 up to below $2, oldest start first.
 Statement find_in_queue_slots = {
     "SELECT j.id FROM jobq.jobs j WHERE j._queue_slot > $1 AND j._queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
@@ -52,8 +56,9 @@ Statement find_session = {
 Statement find_prepared = {
     "SELECT p.gid FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction = $1", {XIDOID}, Planning::Free};
 
-// Who keeps every change of jobq.jobs waiting: CREATE INDEX without CONCURRENTLY, LOCK TABLE, ALTER TABLE, REINDEX ...;
-// who only asks for that does, too, and stands behind somebody. A prepared transaction has no process.
+// Who keeps readers of the table $1 waiting, or with $2 also every change: CREATE INDEX without CONCURRENTLY, LOCK
+// TABLE, ALTER TABLE, REINDEX ...; who only asks for that does, too, and stands behind somebody. A prepared transaction
+// has no process.
 Statement find_table_locks = {
     R"(SELECT l.pid, l.mode, nullif(a.application_name, ''), a.state, a.xact_start, l.granted,
               l.relation::pg_catalog.regclass::text, p.gid
@@ -64,16 +69,15 @@ Statement find_table_locks = {
                  AND x.virtualtransaction = l.virtualtransaction
             LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid
        WHERE l.locktype = 'relation'
-         AND (l.relation = 'jobq.jobs'::pg_catalog.regclass
-              AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-              OR l.relation IN (SELECT i.indexrelid FROM pg_catalog.pg_index i
-                                WHERE i.indrelid = 'jobq.jobs'::pg_catalog.regclass)
+         AND (l.relation = $1 AND (l.mode = 'AccessExclusiveLock'
+                                   OR $2 AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock'))
+              OR l.relation IN (SELECT i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = $1)
                  AND l.mode = 'AccessExclusiveLock')
          AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
                            WHERE d.datname = pg_catalog.current_database())
          AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
-       ORDER BY l.relation <> 'jobq.jobs'::pg_catalog.regclass, NOT l.granted, a.xact_start, l.pid LIMIT 10)",
-    {},
+       ORDER BY l.relation <> $1, NOT l.granted, a.xact_start, l.pid LIMIT 10)",
+    {OIDOID, BOOLOID},
     Planning::Free};
 Statement find_blocking = {
     R"(SELECT DISTINCT ON (b.pid) b.pid, nullif(a.application_name, ''), a.state, a.xact_start
@@ -149,12 +153,21 @@ void describe_table_lock(StringInfo text, const Row &lock, Pids *pids) {
     describe_blocking(text, pid, pids);
 }
 
-bool explain_table_locks(ReasonSink *sink) {
-    const Rows locks = read(find_table_locks, Params());
+Oid table_called(const char *name) { return get_relname_relid(name, get_namespace_oid("jobq", false)); }
+
+bool has_jobs(const char *table) { return strcmp(table, kTables[0]) == 0; }
+
+const char *what_a_lock_does(const char *table) {
+    return has_jobs(table) ? "every claim waits: " : "it cannot be looked up: ";
+}
+
+bool explain_table_locks(const char *table, ReasonSink *sink) {
+    const Rows locks =
+        read(find_table_locks, Params().add(ObjectIdGetDatum(table_called(table))).add(BoolGetDatum(has_jobs(table))));
     if (locks.size() == 0) return false;
     StringInfoData text;
     initStringInfo(&text);
-    appendStringInfoString(&text, "every claim waits: ");
+    appendStringInfoString(&text, what_a_lock_does(table));
     auto *pids = static_cast<Pids *>(palloc0(sizeof(Pids)));
     for (uint64 i = 0; i < locks.size(); i++) {
         // Those of indexes come after those of the table.
@@ -373,19 +386,24 @@ bool explain_refusal(ReasonSink *sink) {
     if (copy)
         sink->take(
             {"copy", psprintf("the database is a copy, see jobq_adopt(). %s", describe_origin()), 0, 0, DT_NOEND});
-    const bool locked = explain_table_locks(sink) || copy;
+    const bool locked = explain_table_locks(kTables[0], sink) || copy;
     if (attempt(require_usable_jobs, &failure)) return locked;
     refused(failure, sink);
     return true;
 }
 
 bool explain_unreadable(ReasonSink *sink) {
-    // A lock that the plan of each statement takes anyway.
-    if (lock_for_reading(get_relname_relid("jobs", get_namespace_oid("jobq", false)))) return false;
-    // Whoever it was may have gone.
-    if (!explain_table_locks(sink))
-        sink->take({"locked", "every claim waits: jobq.jobs has been locked just now", 0, 0, DT_NOEND});
-    return true;
+    for (const char *name : kTables) {
+        const Oid table = table_called(name);
+        // Locks that the statements take anyway. The SQL of a release before may lack a table.
+        if (!OidIsValid(table) || lock_for_reading(table)) continue;
+        // Whoever it was may have gone.
+        if (!explain_table_locks(name, sink))
+            sink->take({"locked", psprintf("%sjobq.%s has been locked just now", what_a_lock_does(name), name), 0, 0,
+                        DT_NOEND});
+        return true;
+    }
+    return false;
 }
 
 void explain_unserved(const char *what, ReasonSink *sink) {

@@ -40,8 +40,8 @@ Datum ids_in(const Rows &rows);
 // they do.
 bool explain_refusal(ReasonSink *sink);
 
-// Somebody has locked the table of jobs so that not even a reader comes by, or waits for such a lock: all that can be
-// said without waiting, too. Returns whether that is so; if not, it can be read from here on.
+// Somebody has locked a table that is read here so that not even a reader comes by, or waits for such a lock: all that
+// can be said without waiting, too. Returns whether that is so; if not, all can be read from here on.
 bool explain_unreadable(ReasonSink *sink);
 
 // The queue is paused, or its own limit lets no job start. Returns whether one of these holds.

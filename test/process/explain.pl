@@ -137,6 +137,15 @@ $builder->query(q{BEGIN; LOCK TABLE jobq.jobs; PREPARE TRANSACTION 'locks all'})
 like($all_of->($_), qr/\Alocked: every claim waits: jobq\.jobs is locked by AccessExclusiveLock of the prepared transaction "locks all"\z/,
     "a prepared transaction: $_") for @about;
 $builder->query(q{ROLLBACK PREPARED 'locks all'});
+
+# The other tables that it reads.
+for my $table (qw(lane_directory queue_settings limit_settings dependencies job_waits steps identity))
+{
+    $builder->query("BEGIN; LOCK TABLE jobq.$table");
+    like($all_of->($_), qr/\Alocked: it cannot be looked up: jobq\.$table is locked by AccessExclusiveLock of process $pid [^;]*\{$pid\}\z/,
+        "jobq.$table is locked: $_") for @about;
+    $builder->query('ROLLBACK');
+}
 is(reasons('work', $job), 'claimable', 'nobody has locked it any more');
 end_sessions($builder, $changer);
 
