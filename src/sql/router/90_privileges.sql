@@ -1,5 +1,5 @@
 -- Whoever may use a server may map himself to any user of it, for PostgreSQL; and where a shard asks the router for no password, or .pgpass
--- has it, he would be that user there. And whoever drops his mapping would come as the one for PUBLIC says.
+-- has it, he would be that user there. And whoever drops his mapping, be it by DROP OWNED, would come as the one for PUBLIC says.
 --: refuses mappings of users to the shards' servers that are not made, or dropped, by the owner of these
 CREATE FUNCTION jobq_router.check_mapping() RETURNS event_trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -19,7 +19,7 @@ END
 $$;
 CREATE EVENT TRIGGER jobq_router_check_mapping ON ddl_command_end WHEN TAG IN ('CREATE USER MAPPING', 'ALTER USER MAPPING')
     EXECUTE FUNCTION jobq_router.check_mapping();
-CREATE EVENT TRIGGER jobq_router_check_dropped_mapping ON sql_drop WHEN TAG IN ('DROP USER MAPPING')
+CREATE EVENT TRIGGER jobq_router_check_dropped_mapping ON sql_drop WHEN TAG IN ('DROP USER MAPPING', 'DROP OWNED')
     EXECUTE FUNCTION jobq_router.check_mapping();
 
 -- PUBLIC may do nothing; jobq_grant lets a role in.
