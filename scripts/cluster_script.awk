@@ -366,10 +366,10 @@ own != "" { print; next }
 
 function take(line,    code, place, n, word) {
     if (!in_body && match(line, /^--: /)) { waiting = waiting (waiting == "" ? "" : " ") substr(line, 5); return }
-    if (!in_body && object == "" && match(line, /^CREATE (TABLE|VIEW|FUNCTION|PROCEDURE|TYPE|SCHEMA) [a-z_.]+/)) {
-        split(substr(line, RSTART, RLENGTH), word, " ")
-        kind = word[2]
-        object = word[3]
+    if (!in_body && object == "" && match(line, /^CREATE (UNLOGGED )?(TABLE|VIEW|FUNCTION|PROCEDURE|TYPE|SCHEMA) [a-z_.]+/)) {
+        n = split(substr(line, RSTART, RLENGTH), word, " ")
+        kind = word[n - 1]
+        object = word[n]
     }
     place = index(line, "  --: ")
     if (!in_body && place > 0) {

@@ -167,6 +167,26 @@ def test_waits():
         conn.execute("CALL jobq_wait('waited', '1 min')")
 
 
+def test_who_wakes_or_is_woken_waits_for_nobody():
+    """Whoever has done either in a transaction that stays open."""
+    with router() as conn, router() as holds:
+        conn.execute("SET statement_timeout = '30 s'")
+        conn.execute("SELECT jobq_wake(w) FROM unnest('{held,old}'::text[]) w")
+        conn.execute("UPDATE jobq_router.wakes SET at = clock_timestamp() - interval '2 hours' WHERE worker_id = 'old'")
+        with holds.transaction():
+            assert [one(holds, "SELECT jobq_router.take_wake(%s)", worker) for worker in ("held", "old")] == [True, True]
+            holds.execute("SELECT jobq_wake('held')")
+            conn.execute("CALL jobq_wait('none', '1 s', worker_id => 'held')")
+            conn.execute("SELECT jobq_wake(w) FROM unnest('{held,another}'::text[]) w")
+            begun = time.monotonic()
+            conn.execute("CALL jobq_wait('none', '1 min', worker_id => 'held')")
+            assert time.monotonic() - begun < 50, "the wait was not ended"
+        left = "SELECT array_agg(worker_id ORDER BY worker_id) FROM jobq_router.wakes WHERE worker_id IN ('another', 'held', 'old')"
+        assert one(conn, left) == ["another", "held"]
+        for worker in ("another", "held"):
+            assert [one(conn, "SELECT jobq_router.take_wake(%s)", worker) for _ in range(2)] == [True, False]
+
+
 def test_what_depends_on_others_is_on_one_shard():
     with router() as conn:
         conn.execute("SELECT jobq_route_queue('graph', spread => true)")

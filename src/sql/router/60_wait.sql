@@ -1,18 +1,21 @@
 -- Waiting: by short waits. One connection cannot sleep in many servers, and PL/Proxy cannot CALL.
 
--- Who stops a worker calls jobq_wake on the router that the worker uses.
+-- Who stops a worker calls jobq_wake on the router that the worker uses. Several rows may be of one worker: by a unique key those who wake it
+-- would wait for each other. Nor does who deletes wait for a transaction that stays open.
 --: workers whose next wait ends at once
 CREATE UNLOGGED TABLE jobq_router.wakes (
-    worker_id text PRIMARY KEY,
+    worker_id text NOT NULL,
     at        timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE INDEX wakes_worker_id ON jobq_router.wakes (worker_id);
 
 -- Also what nobody has taken for an hour goes.
 --: writes down that the wait of a worker is to end
 CREATE FUNCTION jobq_router.note_wake(worker_id text) RETURNS void
     LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-INSERT INTO jobq_router.wakes (worker_id) VALUES ($1) ON CONFLICT DO NOTHING;
-DELETE FROM jobq_router.wakes w WHERE w.at < clock_timestamp() - interval '1 hour';
+INSERT INTO jobq_router.wakes (worker_id) VALUES ($1);
+DELETE FROM jobq_router.wakes w
+WHERE w.ctid = ANY (ARRAY(SELECT o.ctid FROM jobq_router.wakes o WHERE o.at < clock_timestamp() - interval '1 hour' FOR UPDATE SKIP LOCKED));
 $$;
 
 --: whether somebody has woken this worker; the answer true is given once
@@ -22,7 +25,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM jobq_router.wakes w WHERE w.worker_id = $1) THEN
         RETURN false;
     END IF;
-    DELETE FROM jobq_router.wakes w WHERE w.worker_id = $1;
+    DELETE FROM jobq_router.wakes w WHERE w.ctid = ANY (ARRAY(SELECT o.ctid FROM jobq_router.wakes o WHERE o.worker_id = $1 FOR UPDATE SKIP LOCKED));
     RETURN FOUND;
 END
 $$;
