@@ -60,6 +60,10 @@ def test_only_who_is_let_in_can_call():
         assert one(producer, "SELECT jobq_enqueue('mine')") > 0
         fails(producer, "42501", "SELECT jobq_enqueue('theirs')")
         fails(producer, "42501", "SELECT * FROM jobq_claim('mine')")
+        wakes = ("SELECT jobq_wake('w')", "SELECT jobq_router.note_wake('w')")
+        waits = ("CALL jobq_wait('mine', '0.1 s')", "SELECT jobq_router.take_wake('w')")
+        for call in wakes + waits:
+            fails(producer, "42501", call)
         for call in ("jobq_settle()", "jobq_drain_shard(1)", "jobq_add_shard(9, 'dbname=x')", "jobq_router.deal()", "jobq_router.adopt(99, '{}')"):
             fails(producer, "42501", f"SELECT {call}")
         fails(producer, "42501", "DELETE FROM jobq_router.shards")
@@ -67,9 +71,19 @@ def test_only_who_is_let_in_can_call():
         # A producer takes a newer map over, by the router's own rights.
         conn.execute("UPDATE jobq_router.map SET version = version - 1")
         assert one(producer, "SELECT jobq_enqueue('mine')") > 0
+        conn.execute("SELECT jobq_grant('regress_producer', 'operator', '{mine}')")
+        for call in wakes:
+            producer.execute(call)
+        for call in waits:
+            fails(producer, "42501", call)
+        conn.execute("SELECT jobq_revoke('regress_producer', 'operator')")
+        for call in wakes + waits:
+            fails(producer, "42501", call)
         conn.execute("SELECT jobq_grant('regress_producer', 'worker')")
         conn.execute("SELECT jobq_revoke('regress_producer', 'producer')")
         fails(producer, "42501", "SELECT jobq_enqueue('mine')")
+        for call in wakes + waits:
+            producer.execute(call)
         assert producer.execute("SELECT * FROM jobq_claim('none')").fetchall() == []
         conn.execute("SELECT jobq_revoke('regress_producer', 'worker')")
         for query in ("SELECT * FROM jobq_claim('none')", "SELECT connection FROM jobq_router.shards", "SELECT jobq_wake('w')", "SELECT * FROM jobq.jobs"):

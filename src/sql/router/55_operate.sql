@@ -71,18 +71,23 @@ EXCEPTION WHEN OTHERS THEN
 END
 --@ end
 
--- What a role may do is for the shards to say: each call reaches them as the role that calls.
---: lets a role into the router, or out of it
-CREATE FUNCTION jobq_router.admit(role text, let_in boolean) RETURNS void
+-- What a role may do is for the shards to say: each call reaches them as the role that calls. Of waits and wakes they are not told: these go by the
+-- profile, as src/queues/roles.cpp has it.
+--: lets a role into the router, or out of it, by what it is granted now
+CREATE FUNCTION jobq_router.admit(role text) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    change text := CASE WHEN let_in THEN 'GRANT %s ON %s TO %I' ELSE 'REVOKE %s ON %s FROM %I' END;
-    o      record;
+    mine    text[] := ARRAY(SELECT g.profile FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole);
+    let_in  text := 'GRANT %s ON %s TO %I';
+    let_out text := 'REVOKE %s ON %s FROM %I';
+    change  text := CASE WHEN cardinality(mine) > 0 THEN let_in ELSE let_out END;
+    o       record;
 BEGIN
     EXECUTE format(change, 'USAGE', 'SCHEMA jobq, jobq_router', role);
     EXECUTE format(change, 'SELECT', 'jobq_router.map, jobq_router.shards, jobq_router.buckets, jobq_router.queues', role);
-    FOR o IN SELECT p.oid::regprocedure::text AS name, CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END AS kind FROM jobq_router.calls() c JOIN pg_proc p ON p.oid = c.oid WHERE NOT c.of_owner LOOP
-        EXECUTE format(change, 'EXECUTE', concat_ws(' ', o.kind, o.name), role);
+    FOR o IN SELECT p.oid::regprocedure::text AS name, CASE p.prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END AS kind, c.profiles && mine AS is_mine
+             FROM jobq_router.calls() c JOIN pg_proc p ON p.oid = c.oid WHERE NOT c.of_owner LOOP
+        EXECUTE format(CASE o.is_mine WHEN true THEN let_in WHEN false THEN let_out ELSE change END, 'EXECUTE', concat_ws(' ', o.kind, o.name), role);
     END LOOP;
     FOR o IN SELECT jobq_router.server(s.shard_id) AS name FROM jobq_router.shards s LOOP
         EXECUTE format(change, 'USAGE', format('FOREIGN SERVER %I', o.name), role);
@@ -93,11 +98,12 @@ BEGIN
 END
 $$;
 
---: the functions and procedures of the extension, and which of them are for its owner alone
-CREATE FUNCTION jobq_router.calls() RETURNS TABLE (oid oid, of_owner boolean)
+--: the functions and procedures of the extension; which of them are for its owner alone; profiles: whose those are that no shard judges
+CREATE FUNCTION jobq_router.calls() RETURNS TABLE (oid oid, of_owner boolean, profiles text[])
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT p.oid, p.proname IN ('jobq_settle', 'jobq_add_shard', 'jobq_drain_shard', 'jobq_remove_shard', 'jobq_alter_shard', 'jobq_route_queue', 'jobq_grant',
-    'jobq_revoke', 'admit', 'adopt', 'begin_change', 'deal', 'make_servers', 'publish', 'settle')
+    'jobq_revoke', 'admit', 'adopt', 'begin_change', 'deal', 'make_servers', 'publish', 'settle'),
+    CASE WHEN p.proname IN ('jobq_wait', 'take_wake') THEN '{worker}'::text[] WHEN p.proname IN ('jobq_wake', 'note_wake') THEN '{worker,operator}'::text[] END
 FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_extension e ON e.oid = d.refobjid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'jobq_router'
 $$;
@@ -111,9 +117,9 @@ BEGIN
     FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY 1 LOOP
         PERFORM jobq_router.at_jobq_grant(_shard, 0, $1, $2, $3), jobq_router.at_admit(_shard, $1, true);
     END LOOP;
-    PERFORM jobq_router.admit($1, true);
     INSERT INTO jobq_router.grants (role, profile, queue)
     SELECT quote_ident($1)::regrole, $2, q FROM unnest(coalesce($3, ARRAY[NULL::text])) q ON CONFLICT DO NOTHING;
+    PERFORM jobq_router.admit($1);
 EXCEPTION WHEN OTHERS THEN
     --@ caught _shard
     PERFORM jobq_router.raise(_fault);
@@ -130,10 +136,7 @@ BEGIN
         PERFORM jobq_router.at_jobq_revoke(_shard, 0, $1, $2, $3), jobq_router.at_admit(_shard, $1, false);
     END LOOP;
     DELETE FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole AND g.profile = $2 AND ($3 IS NULL OR g.queue = ANY ($3));
-    PERFORM FROM jobq_router.grants g WHERE g.role = quote_ident($1)::regrole;
-    IF NOT FOUND THEN
-        PERFORM jobq_router.admit($1, false);
-    END IF;
+    PERFORM jobq_router.admit($1);
 EXCEPTION WHEN OTHERS THEN
     --@ caught _shard
     PERFORM jobq_router.raise(_fault);
