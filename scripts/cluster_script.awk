@@ -282,6 +282,8 @@ function make_all(name,    what, shards, budget, called, taken) {
     }
     print "            EXIT;\n        EXCEPTION WHEN OTHERS THEN\n" caught("            ", "_shard") "            IF jobq_router.meaning(_fault.state, _fault.message) = 'map' AND _try < 10 THEN\n                PERFORM jobq_router.agree(_shard);\n            ELSE"
     print "                _faults := _faults || _fault;\n                EXIT;\n            END IF;\n        END;\n        END LOOP;\n    END LOOP;"
+    # The one that knows it has answered: by an error of another the caller would repeat what has been done.
+    if (what == "first") print "    IF _all IS NOT NULL THEN\n        RETURN _all;\n    END IF;"
     print "    PERFORM jobq_router.raise_first(_faults, _shards);"
     if (what != "rows" && what != "void") print "    RETURN _all;"
     print "END"

@@ -83,6 +83,8 @@ def test_answers_of_one_shard_of_several():
         keys = [key_on(conn, "spread", number) for number in (1, 2, 3)]
         for key in keys:
             conn.execute("SELECT jobq_enqueue('spread', unique_key => %s)", (key,))
+        fired = queue_on(conn, 1)
+        conn.execute("SELECT jobq_schedule('fired', '@every 1h', %s)", (fired,))
         jobs = conn.execute("SELECT * FROM jobq_claim('spread', 'w', 3)").fetchall()
         ids, leases = [j.id for j in jobs], [j.lease for j in jobs]
         assert len(jobs) == 3
@@ -91,6 +93,10 @@ def test_answers_of_one_shard_of_several():
             fails(conn, "08001", "SELECT * FROM jobq_complete_many(%s, %s)", ids, leases, says="shard 3")
             with shard(1) as first:
                 assert one(first, "SELECT status FROM jobq.jobs WHERE unique_key = %s", keys[0]) == "completed"
+                # A call that one shard answers is not one to repeat.
+                job = one(conn, "SELECT jobq_run_schedule('fired')")
+                assert [r.id for r in first.execute("SELECT id FROM jobq.jobs WHERE queue = %s", (fired,))] == [job]
+            fails(conn, "08001", "SELECT jobq_run_schedule('unknown')", says="shard 3")
         finally:
             control(3, "start")
         rows = wait_for("all shards", lambda: again(conn, "SELECT * FROM jobq_complete_many(%s, %s)", ids, leases))
