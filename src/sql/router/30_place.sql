@@ -112,32 +112,39 @@ BEGIN
         PERFORM jobq_router.know(depends_on);
         needed := CASE WHEN jobq_router.knows(needed) THEN needed END;
     END IF;
-    SELECT m.version, coalesce(q.shard_id, b.shard_id), CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END, coalesce(q.spread, false), q.spread_by
-    INTO p.version, p.shard, p.was_on, spread, chosen
-    FROM jobq_router.map m LEFT JOIN jobq_router.buckets b ON b.bucket = jobq_router.bucket_of($1) LEFT JOIN jobq_router.queues q ON q.queue = $1;
-    p.free := false;
-    p.queue := $1;
-    IF p.shard IS NULL THEN
-        PERFORM jobq_router.require_shards();
-    ELSIF NOT spread THEN
-        p.unique_key := $2;
-        p.group_key := $3;
-        p.concurrency_key := $4;
-    ELSE
-        SELECT d.kind, d.key INTO kind, key FROM jobq_router.deciding_key($1, chosen, $2, $3, $4) d;
-        p.was_on := '{}';
-        IF key IS NULL THEN
-            p.free := needed IS NULL;
-            p.shard := coalesce(needed, jobq_router.any_shard());
+    FOR _try IN 1..10 LOOP
+        SELECT m.version, coalesce(q.shard_id, b.shard_id), CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END, coalesce(q.spread, false), q.spread_by
+        INTO p.version, p.shard, p.was_on, spread, chosen
+        FROM jobq_router.map m LEFT JOIN jobq_router.buckets b ON b.bucket = jobq_router.bucket_of($1) LEFT JOIN jobq_router.queues q ON q.queue = $1;
+        p.free := false;
+        p.queue := $1;
+        IF p.shard IS NULL THEN
+            PERFORM jobq_router.require_shards();
+        ELSIF NOT spread THEN
+            p.unique_key := $2;
+            p.group_key := $3;
+            p.concurrency_key := $4;
         ELSE
-            -- Of the version that is read with it: a map may have been taken over since the look above.
-            SELECT m.version, b.shard_id, b.was_on INTO p.version, p.shard, p.was_on
-            FROM jobq_router.map m, jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($1, key);
-            p.unique_key := CASE kind WHEN 'unique_key' THEN key END;
-            p.group_key := CASE kind WHEN 'group_key' THEN key END;
-            p.concurrency_key := CASE kind WHEN 'concurrency_key' THEN key END;
+            SELECT d.kind, d.key INTO kind, key FROM jobq_router.deciding_key($1, chosen, $2, $3, $4) d;
+            p.was_on := '{}';
+            IF key IS NULL THEN
+                p.free := needed IS NULL;
+                p.shard := coalesce(needed, jobq_router.any_shard());
+            ELSE
+                -- By one map: another may have been taken over since the look above.
+                SELECT b.shard_id, b.was_on INTO p.shard, p.was_on
+                FROM jobq_router.map m, jobq_router.buckets b WHERE b.bucket = jobq_router.bucket_of($1, key) AND m.version = p.version;
+                IF NOT FOUND THEN
+                    CONTINUE WHEN _try < 10;
+                    PERFORM jobq_router.give_up();
+                END IF;
+                p.unique_key := CASE kind WHEN 'unique_key' THEN key END;
+                p.group_key := CASE kind WHEN 'group_key' THEN key END;
+                p.concurrency_key := CASE kind WHEN 'concurrency_key' THEN key END;
+            END IF;
         END IF;
-    END IF;
+        EXIT;
+    END LOOP;
     IF needed = ANY (p.was_on) AND num_nonnulls(p.unique_key, p.group_key, p.concurrency_key) = 0 THEN
         p.shard := needed;
         p.was_on := '{}';

@@ -108,26 +108,33 @@ BEGIN
 END
 --@ end
 
---: where each of these jobs goes; what may go anywhere all to one shard
+--: where each of these jobs goes, all by one map; what may go anywhere all to one shard
 CREATE FUNCTION jobq_router.places_of(specs jsonb) RETURNS jobq_router.place[]
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     spec   jsonb;
     p      jobq_router.place;
-    places jobq_router.place[] := '{}';
+    places jobq_router.place[];
     free   integer;
 BEGIN
-    FOR spec IN SELECT value FROM jsonb_array_elements(specs) LOOP
-        p := jobq_router.place_of(coalesce(spec ->> 'queue', 'default'), spec ->> 'unique_key', spec ->> 'group_key', spec ->> 'concurrency_key',
-            CASE WHEN jsonb_typeof(spec -> 'depends_on') = 'array' THEN
-                ARRAY(SELECT d.value::text::bigint FROM jsonb_array_elements(spec -> 'depends_on') d WHERE jsonb_typeof(d.value) = 'number') END);
-        IF p.free THEN
-            free := coalesce(free, p.shard);
-            p.shard := free;
+    FOR _try IN 1..10 LOOP
+        places := '{}';
+        free := NULL;
+        FOR spec IN SELECT value FROM jsonb_array_elements(specs) LOOP
+            p := jobq_router.place_of(coalesce(spec ->> 'queue', 'default'), spec ->> 'unique_key', spec ->> 'group_key', spec ->> 'concurrency_key',
+                CASE WHEN jsonb_typeof(spec -> 'depends_on') = 'array' THEN
+                    ARRAY(SELECT d.value::text::bigint FROM jsonb_array_elements(spec -> 'depends_on') d WHERE jsonb_typeof(d.value) = 'number') END);
+            IF p.free THEN
+                free := coalesce(free, p.shard);
+                p.shard := free;
+            END IF;
+            places := places || p;
+        END LOOP;
+        IF NOT EXISTS (SELECT FROM unnest(places) t WHERE t.version <> p.version) THEN
+            RETURN places;
         END IF;
-        places := places || p;
     END LOOP;
-    RETURN places;
+    PERFORM jobq_router.give_up();
 END
 $$;
 

@@ -115,7 +115,8 @@ BEGIN
     IF theirs.version > mine THEN
         PERFORM jobq_router.adopt(theirs.version, theirs.content);
     ELSIF theirs.version < mine THEN
-        PERFORM jobq_router.at_take_map(shard, mine, jobq_router.content(), NULL);
+        -- In one statement: between two another session may take a newer map over, whose content would then go by the older version.
+        PERFORM jobq_router.at_take_map(shard, m.version, jobq_router.content(), NULL) FROM jobq_router.map m;
     END IF;
 END
 $$;
