@@ -205,6 +205,29 @@ def test_of_two_changes_of_one_map_one_is_made():
         assert found == {(made.version + 1,)}, found
 
 
+def test_a_new_address_is_heard_of_from_another_shard():
+    """Also by who calls none but the shard that has moved."""
+    make_cluster(shards=(1, 2))
+    make_router("router2", shards=(1,))
+    with router() as conn, router("router2") as second:
+        queue = one(conn, "SELECT q FROM (SELECT 'queue ' || n AS q FROM generate_series(1, 1000) n) q JOIN jobq_router.buckets b"
+                          " ON b.bucket = jobq_router.bucket_of(q) WHERE b.shard_id = 2 AND b.was_on = '{}' LIMIT 1")
+        second.execute("UPDATE jobq_router.shards SET connection = 'host=/nowhere dbname=shard2' WHERE shard_id = 2")
+        second.execute("SELECT jobq_router.make_servers()")
+        fails(second, "08001", "SELECT jobq_enqueue(%s)", queue, says="shard 2 cannot be reached")
+        conn.execute("SELECT jobq_alter_shard(2, %s)", (connection(2) + " connect_timeout=7",))
+        assert one(second, "SELECT jobq_enqueue(%s)", queue) % 1024 == 2
+        # Of the only one nobody tells but who knows it.
+        for number in (1, 2):
+            second.execute("UPDATE jobq_router.shards SET connection = 'host=/nowhere dbname=shard' WHERE shard_id = %s", (number,))
+        second.execute("SELECT jobq_router.make_servers()")
+        fails(second, "08001", "SELECT jobq_enqueue(%s)", queue, says="shard 2 cannot be reached")
+        conn.execute("SELECT jobq_alter_shard(2, weight => 2)")
+        second.execute(f"ALTER SERVER jobq_shard_1 OPTIONS (SET p0 '{connection(1)}')")
+        second.execute("SELECT jobq_settle()")
+        assert one(second, "SELECT jobq_enqueue(%s)", queue) % 1024 == 2
+
+
 def test_a_shard_of_another_cluster_is_refused():
     """Whichever of the two maps is newer; or the routers of one would take the other's map for their own."""
     make_cluster(shards=(1,))

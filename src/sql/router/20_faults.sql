@@ -80,6 +80,30 @@ BEGIN
 END
 $$;
 
+--: jobq_shard.require_map of a shard
+CREATE FUNCTION jobq_router.at_require_map(integer, bigint) RETURNS integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_map($2); $$;
+
+-- Of its new address a shard tells nobody who looks for it at the old one, and who calls no other shard would never hear of it.
+--: while a shard cannot be reached: whether another one has told this router of a newer map
+CREATE FUNCTION jobq_router.has_news(shard integer) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    mine  bigint := (SELECT m.version FROM jobq_router.map m);
+    other integer := (SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> shard AND NOT jobq_router.is_down(s.shard_id) ORDER BY random() LIMIT 1);
+BEGIN
+    IF other IS NOT NULL THEN
+        PERFORM jobq_router.at_require_map(other, mine);
+    END IF;
+    RETURN false;
+EXCEPTION WHEN OTHERS THEN
+    IF jobq_router.meaning(SQLSTATE, SQLERRM) = 'map' THEN
+        PERFORM jobq_router.agree(other);
+    END IF;
+    RETURN (SELECT m.version FROM jobq_router.map m) > mine;
+END
+$$;
+
 -- For what is tried again when it was not done: with another map, or where the job may go elsewhere.
 --: after a fault: returns when the call is to be tried again, else raises
 CREATE FUNCTION jobq_router.try_again(try integer, elsewhere boolean, f jobq_router.fault) RETURNS void
@@ -91,7 +115,7 @@ BEGIN
         PERFORM jobq_router.agree(f.shard);
     ELSIF means = 'unreached' AND elsewhere AND try < 2000 THEN
         PERFORM jobq_router.note_down(f.shard);
-    ELSE
+    ELSIF means <> 'unreached' OR try > 1 OR NOT jobq_router.has_news(f.shard) THEN
         PERFORM jobq_router.raise(f);
     END IF;
 END
