@@ -206,14 +206,25 @@ function make(name,    rule, n, i, list, one, first, row, budget) {
     row = columns_of[name]
     if (rule == "refused") {
         print "BEGIN\n    RAISE 'jobq_router does not do " name "' USING ERRCODE = 'feature_not_supported', HINT = " quoted(toupper(substr(reason[name], 1, 1)) substr(reason[name], 2) ".") ";\nEND"
-    } else if (rule == "id" || rule == "any") {
-        print "DECLARE\n    _shard   integer := jobq_router.any_shard(" (rule == "id" ? "$" position(name, how[name]) : "") ");\n" faults "BEGIN"
+    } else if (rule == "id") {
+        print "DECLARE\n    _shard   integer := jobq_router.any_shard($" position(name, how[name]) ");\n" faults "BEGIN"
         print (row || returns[name] ~ /^SETOF/ ? "    RETURN QUERY SELECT * FROM " : "    RETURN ") on_shard(name, "_shard", "0") ";"
         print "EXCEPTION WHEN OTHERS THEN\n" caught("    ", "_shard") "    PERFORM jobq_router.raise(_fault);\nEND"
-    } else if (rule == "ids") make_ids(name)
+    } else if (rule == "any") make_any(name)
+    else if (rule == "ids") make_ids(name)
     else if (rule == "all" || rule == "queue") make_all(name)
     else fail(name ": no such route: " rule)
     print "$$;\n" comment[name]
+}
+
+# Such a call changes nothing: where its answer was lost another shard is asked, too.
+function make_any(name,    many) {
+    many = columns_of[name] || returns[name] ~ /^SETOF/
+    print "DECLARE\n    _shard   integer;\n" faults "BEGIN\n    FOR _try IN 1..10 LOOP\n        _shard := jobq_router.any_shard();\n        BEGIN"
+    print (many ? "            RETURN QUERY SELECT * FROM " : "            RETURN ") on_shard(name, "_shard", "0") ";"
+    if (many) print "            RETURN;"
+    print "        EXCEPTION WHEN OTHERS THEN\n" caught("            ", "_shard") "            IF _try = 10 OR jobq_router.meaning(_fault.state, _fault.message) NOT IN ('unreached', 'lost') THEN"
+    print "                PERFORM jobq_router.raise(_fault);\n            END IF;\n            PERFORM jobq_router.note_down(_shard);\n        END;\n    END LOOP;\nEND"
 }
 
 # Arrays that do not fit together, or have NULLs as ids, are for the shard to refuse: it knows how.

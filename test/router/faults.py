@@ -20,8 +20,9 @@ def queue_on(conn, number):
 
 def test_a_shard_is_down_and_comes_back():
     make_cluster()
-    with router() as conn:
+    with router() as conn, router() as told:
         conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        told.execute("SELECT * FROM jobq.limits")  # through a connection to each
         home, key, there = queue_on(conn, 2), key_on(conn, "spread", 2), key_on(conn, "spread", 3)
         kept = one(conn, "SELECT jobq_enqueue(%s)", home)
         held = conn.execute("SELECT * FROM jobq_claim(%s, 'w')", (home,)).fetchone()
@@ -42,6 +43,10 @@ def test_a_shard_is_down_and_comes_back():
                         except Exception as e:
                             error = e
                         assert getattr(error, "sqlstate", None) in states and "shard 2" in str(error), f"{conn_is} {query}: {error!r}"
+            # What any shard can answer another one does, also through a connection that has broken.
+            for use in (told, conn):
+                for _ in range(15):
+                    assert one(use, "SELECT jobq_version()") and one(use, "SELECT count(*) FROM jobq_next_runs('@daily', n => 3)") == 3
             others = [one(conn, "SELECT jobq_enqueue('spread', to_jsonb(%s::int))", n) for n in range(30)]
             assert {i % 1024 for i in others} == {1, 3}
             assert one(conn, "SELECT jobq_enqueue('spread', unique_key => %s) %% 1024", there) == 3
