@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 
 try:
     import psycopg
@@ -26,6 +27,8 @@ except ImportError as error:
 WORKER_ID = f"forward-{socket.gethostname()}-{os.getpid()}"
 KEEP = os.environ.get("JOBQ_KEEP", "1 day")
 BATCH = 500
+# Seconds for which the jobs of a batch are tried one by one, where each may take some: their leases, of a minute, outlast that.
+PATIENCE = 15
 # What another try may mend: connections, conflicts, resources, a server that starts, stops or is a standby.
 PASSING = ("08", "40", "53", "57", "58", "25006")
 
@@ -89,7 +92,8 @@ class Forwarder:
         return len(claimed)
 
     def deliver(self, jobs):
-        """All at once; when that does not work each by itself, so that none has to suffer for another."""
+        """All at once; when that does not work each by itself, so that none has to suffer for another. What is left when that takes too long
+        comes again, before those that have just failed."""
         try:
             self.complete(jobs, self.send(jobs) if jobs else [])
             return
@@ -97,14 +101,22 @@ class Forwarder:
             if self.here.closed:
                 raise
             say(f"{len(jobs)} jobs, trying one by one: {error}")
-        for row in jobs:
+        begun = time.monotonic()
+        for n, row in enumerate(jobs):
+            if time.monotonic() - begun > PATIENCE:
+                rest = jobs[n:]
+                self.here.execute("SELECT count(*) FROM jobq_release_many(%s, %s)", ([row[0] for row in rest], [row[1] for row in rest]))
+                return
             try:
                 self.complete([row], self.send([row]))
             except psycopg.Error as error:
                 if self.here.closed:
                     raise
-                if self.there.closed or (error.sqlstate or "08").startswith(PASSING):
-                    self.here.execute("SELECT jobq_snooze(%s, '1 s', %s)", row[:2])     # no attempt is used up
+                state = error.sqlstate or "08"
+                if self.there.closed or state.startswith(PASSING):
+                    # No attempt is used up. What a shard of a cluster has kept us waiting for makes room for the others.
+                    delay = "30 s" if state.startswith("08") and not self.there.closed else "1 s"
+                    self.here.execute("SELECT jobq_snooze(%s, %s, %s)", (row[0], delay, row[1]))
                 else:
                     self.fail(*row[:2], str(error))
 

@@ -171,6 +171,22 @@ becomes_true($there, 'jobs', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 
 is(there("SELECT $columns FROM jobq.jobs WHERE queue = 'whole'"), here("SELECT $columns FROM jobq.jobs WHERE queue = 'whole'"), 'as it was');
 ends($forwarder);
 
+# ---- a part of the other side that does not answer
+
+# Each try takes two seconds: all of them one after the other would outlast the leases.
+there(
+    q{
+    CREATE FUNCTION vanished() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RAISE ''vanished'' USING ERRCODE = ''08001''; END';
+    CREATE TRIGGER vanished BEFORE INSERT ON jobq.jobs FOR EACH ROW WHEN (NEW.queue = 'partial' AND (NEW.payload->>'n')::int <= 14) EXECUTE FUNCTION vanished()});
+here(q{SELECT jobq_create_queue('partial', heartbeat_timeout => '25 s', max_attempts => 1)});
+here(q{SELECT jobq_enqueue('partial', jsonb_build_object('n', n)) FROM generate_series(1, 17) n});
+$forwarder = forwarder('partial');
+becomes_true($here, 'app', q{SELECT count(*) = 3 FROM jobq.jobs WHERE queue = 'partial' AND status = 'completed'}, 'jobs behind those that cannot be sent go');
+is(here(q{SELECT count(*) FROM jobq.attempts a JOIN jobq.jobs j ON j.id = a.job_id WHERE j.queue = 'partial' AND a.outcome IN ('failed', 'lost')}),
+    '0', 'and no lease has run out meanwhile, nor has an attempt been used up');
+there(q{DROP TRIGGER vanished ON jobq.jobs});
+ends($forwarder);
+
 # ---- refused, and down
 
 there(q{ALTER SYSTEM SET jobq.max_payload = '1kB'});
