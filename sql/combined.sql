@@ -52,6 +52,37 @@ SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
 SELECT pg_temp.tick();
 SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
 
+-- A head that has to wait for a dependency again is none any more: what it waits for may stand in line behind it.
+SELECT jobq_purge_queue('combined');
+SELECT jobq_enqueue('combined', '"a"', group_key => 'g') AS a \gset
+SELECT jobq_enqueue('combined', '"b"', depends_on => ARRAY[:a], group_key => 'g', run_at => now() + interval '1 hour') AS b \gset
+SELECT pg_temp.tick();
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+SELECT pg_temp.tick();
+SELECT jobq_retry(:a);
+SELECT * FROM pg_temp.jobs();
+SELECT jobq_retry(:b);
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+-- The same for an edge by hand.
+SELECT jobq_enqueue('combined', '"c"') AS c \gset
+SELECT jobq_enqueue('combined', '"d"', group_key => 'h') AS d \gset
+SELECT pg_temp.tick();
+SELECT jobq_enqueue('combined', '"e"', group_key => 'h') AS e \gset
+INSERT INTO jobq.dependencies (job_id, depends_on, on_failure) VALUES (:d, :c, 'cancel');
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs() WHERE payload IN ('"d"', '"e"');
+-- One whose dependencies have completed keeps its place.
+SELECT jobq_enqueue('combined', '"f"', depends_on => ARRAY[:a], group_key => 'i', run_at => now() + interval '1 hour') AS f \gset
+SELECT pg_temp.tick();
+SELECT jobq_enqueue('combined', '"g"', group_key => 'i') AS g \gset
+SELECT jobq_retry(:f);
+SELECT * FROM pg_temp.jobs() WHERE payload IN ('"f"', '"g"');
+SELECT jobq_purge_queue('combined');
+
 -- With a limit on top: the head of the group still needs a slot, and what waits takes none.
 SELECT jobq_set_limit('combined', max_running => 1);
 SELECT jobq_enqueue('combined', '"a"') AS a \gset

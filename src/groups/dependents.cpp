@@ -447,10 +447,11 @@ void block_dependents(Datum jobs) {
     auto *blocked = room_for<Datum>(waiting.size());
     int count = 0;
     for (uint64 i = 0; i < waiting.size(); i++)
-        if (run(find_reason_to_wait, Params().add(waiting[i].get(1)))[0].bool_at(1))
-            blocked[count++] = waiting[i].get(1);
+        if (has_reason_to_wait(waiting[i].int64_at(1))) blocked[count++] = waiting[i].get(1);
     let_happen(blocked, count, {core::EventKind::Blocked, GetCurrentTimestamp()});
 }
+
+bool has_reason_to_wait(int64 job) { return run(find_reason_to_wait, Params().add(Int64GetDatum(job)))[0].bool_at(1); }
 
 void settle_dependents(Datum jobs) {
     const Rows blocked = run(find_blocked, Params().add(jobs));

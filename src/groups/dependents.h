@@ -24,5 +24,7 @@ void free_dependents(Datum jobs, TimestampTz now);
 void settle_all_dependents(TimestampTz now);
 // Before it: those of these jobs that have not started are blocked if they have reason to.
 void block_dependents(Datum jobs);
+// Whether the job has: a dependency that has yet to finish, or for which it is to be cancelled.
+bool has_reason_to_wait(int64 job);
 
 }  // namespace jobq

@@ -125,6 +125,8 @@ void cancel(Life *life, const Event &event) {
 void block(Life *life) {
     life->status = JobStatus::Blocked;
     life->group_waiting.reset();
+    // First the dependencies, then the group: what it waits for may stand in line behind it.
+    life->group_active.reset();
 }
 
 // Into the line of its group, unless it is the head; else as soon as it is due.
@@ -154,6 +156,8 @@ void start_again(Life *life, Micros run_at, const Event &event) {
     life->company_lease.reset();
     life->holds_key = life->has_key;
     wait_until(life, run_at, event.now);
+    // As block().
+    if (event.waits) life->group_active.reset();
     if (event.waits || waits_for_group(*life)) life->status = JobStatus::Blocked;
     if (!event.waits && waits_for_group(*life)) life->group_waiting = life->group;
 }

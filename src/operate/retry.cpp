@@ -174,8 +174,9 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             core::Event event = event_of(retries, before.id);
             if (!core::applies(event.kind, before.life)) return true;
             // A job that has never started may have been cancelled for one of its dependencies: it waits for them
-            // again. Then a job of a group gets into its line, unless it still is the head.
-            event.waits = !before.life.started_at && has_dependencies(&edges, before.id);
+            // again. Then a job of a group gets into its line. The head gives its place up only where it has to wait.
+            event.waits = !before.life.started_at && has_dependencies(&edges, before.id) &&
+                          (!before.life.group_active || has_reason_to_wait(before.id));
             core::Life after = core::after_event(before.life, event);
             if (!write_life(jobs, before, after, {}, &after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));

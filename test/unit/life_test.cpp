@@ -80,6 +80,7 @@ std::string broken_law(const Life &life) {
     if (life.cancel_requested_at && !runs && !finished) return "cancel_requested_at";
     if (life.group_waiting && life.status != JobStatus::Blocked) return "group_waiting";
     if (life.group_waiting && life.group_active) return "places";
+    if (life.group_active && life.status == JobStatus::Blocked && !awaits(life)) return "group_active";
     return "";
 }
 
@@ -352,6 +353,20 @@ TEST(Life, ARetriedJobWaitsForItsDependenciesThenInItsGroup) {
     EXPECT_EQ(after.group_active, kGroup);
     EXPECT_EQ(after_event(after, event_of(EventKind::Retried)).status, JobStatus::Pending);
     EXPECT_FALSE(after_event(after, event_of(EventKind::Cancelled)).group_active.has_value());
+}
+
+TEST(Life, AHeadThatWaitsForItsDependenciesGetsIntoLineBehindThem) {
+    Life head = job_in(kScheduled);
+    head.group = head.group_active = kGroup;
+    Event retry = event_of(EventKind::Retried);
+    EXPECT_EQ(after_event(head, retry).group_active, kGroup);
+    retry.waits = true;
+    for (const Event &event : {retry, event_of(EventKind::Blocked)}) {
+        const Life after = after_event(head, event);
+        EXPECT_EQ(after.status, JobStatus::Blocked);
+        EXPECT_EQ(broken_law(after), "");
+        EXPECT_EQ(after_event(after, event_of(EventKind::DependenciesDone)).group_waiting, kGroup);
+    }
 }
 
 TEST(Life, ARunningJobLosesItsKeyForGood) {
