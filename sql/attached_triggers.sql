@@ -167,6 +167,12 @@ CREATE TRIGGER refuse_cancel BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUN
 SELECT jobq_enqueue('refused', unique_key => 'u', unique_for => '1 day') AS id \gset
 SELECT jobq_cancel(:id);
 SELECT count(*) AS kept FROM jobq.kept_keys WHERE queue = 'refused';
+-- A tick comes to its end with one that is to be cancelled for its dependency.
+SELECT jobq_enqueue('refused', kind => 'first') AS first \gset
+SELECT jobq_enqueue('refused', depends_on => ARRAY[:first]) AS second \gset
+SELECT jobq_fail(id, lease, 'bad', retry => false) FROM jobq_claim('refused', kinds => '{first}');
+SELECT settle();
+SELECT status FROM jobq.jobs WHERE id = :second;
 DROP TRIGGER refuse_cancel ON jobq.jobs;
 DROP FUNCTION refuse_cancel;
 SELECT jobq_cancel(:id);

@@ -199,6 +199,21 @@ SELECT kind, status FROM pg_temp.states();
 SELECT blocked, pending, cancelled FROM jobq.queue_stats WHERE queue = 'deps';
 DELETE FROM jobq.jobs WHERE queue = 'deps';
 
+-- One that has begun waits again where somebody blocks it, and is cancelled for its dependency like any other.
+SELECT jobq_enqueue('deps', kind => 'a', priority => -1) AS a \gset
+SELECT jobq_enqueue('deps', kind => 'after a', depends_on => ARRAY[:a]) AS aa \gset
+SELECT * FROM pg_temp.work(1);
+SELECT id, lease FROM jobq_claim('deps') \gset
+SELECT state FROM jobq_step_done(:id, :lease, 'half', '1');
+SELECT jobq_release(:id, :lease);
+SELECT jobq_retry(:a);
+SELECT pg_temp.fail(:a);
+SELECT * FROM pg_temp.states();
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = :aa;
+SELECT settle();
+SELECT * FROM pg_temp.states();
+DELETE FROM jobq.jobs WHERE queue = 'deps';
+
 -- Bad input.
 CREATE FUNCTION pg_temp.outcome(statement text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN

@@ -263,6 +263,15 @@ void sort_result(const Row &row, Results *results) {
     }
 }
 
+// How many of these jobs have finished, or are gone.
+int64 count_finished(Datum *jobs, int count) {
+    const Rows states = run(get_states, Params().add(array_of(jobs, count, INT8OID)));
+    int64 finished = 0;
+    for (uint64 i = 0; i < states.size(); i++)
+        if (state_at(states[i], 2) != core::DependencyState::Unfinished) finished++;
+    return finished;
+}
+
 // One of each job, the one that ends it first.
 int distinct(Candidate *candidates, int count) {
     std::sort(candidates, candidates + count, [](const Candidate &a, const Candidate &b) {
@@ -317,7 +326,12 @@ int64 settle(Candidate *candidates, int count, Unblocking *done) {
         results.cancelled, results.cancelled_count,
         [&](int first, int n) { cancel_jobs(results.cancelled + first, results.reasons + first, n, done->now); },
         &results, &done->outcome);
-    const int64 cancelled = done->outcome.done - done_before;
+    int64 cancelled = done->outcome.done - done_before;
+    if (cancelled > 0) {
+        // One that somebody's trigger keeps as it is does not count: it would be looked at without end.
+        cancelled = count_finished(results.cancelled, results.cancelled_count);
+        done->outcome.done = done_before + cancelled;
+    }
     activate_next(&results, done);
     memset(results.nothing, 0, sizeof(Datum) * Max(count, 1));
     if (results.settled_count > 0)

@@ -296,8 +296,9 @@ bool applies(EventKind kind, const Life &before) noexcept {
         case EventKind::Cancelled:
             return !is_finished(status);
         case EventKind::Dropped:
-            if (before.steps) return false;
-            return status == JobStatus::Pending || (status == JobStatus::Blocked && !before.group_waiting);
+            // What waits for its dependencies is cancelled for them, also where it has begun: somebody has blocked it.
+            if (status == JobStatus::Blocked) return !before.group_waiting && !awaits(before);
+            return status == JobStatus::Pending && !before.steps;
         case EventKind::Due:
             return status == JobStatus::Scheduled || awaits(before);
         case EventKind::Blocked:

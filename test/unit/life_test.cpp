@@ -269,6 +269,10 @@ TEST(Life, AJobWithStepsHasBegun) {
     for (const EventKind kind : {EventKind::Dropped, EventKind::Replaced, EventKind::Blocked})
         EXPECT_FALSE(applies(kind, pending));
     EXPECT_FALSE(after_event(pending, event_of(EventKind::KeyTaken)).has_key);
+    // Blocked by hand it waits for its dependencies, and goes with them.
+    Life blocked = job_in(kBlocked);
+    blocked.steps = 2;
+    EXPECT_EQ(after_event(blocked, event_of(EventKind::Dropped)).status, JobStatus::Cancelled);
 }
 
 TEST(Life, ARetryKeepsTheStepsOfWhatHasNotCompleted) {
