@@ -106,6 +106,18 @@ SELECT jobq_schedule('keyed', '* * * * *', 'keyed', overlap => 'replace', option
 SELECT jobq_enqueue('keyed', '"his"', unique_key => 'other') AS his \gset
 SELECT jobq_run_schedule('keyed') = :his AS his, status, payload FROM jobq.jobs WHERE id = :his;
 SELECT jobq_unschedule('keyed');
+-- Also one with unique_for: what is cancelled while it waits keeps none.
+SELECT jobq_create_queue('gone', keep_failed => '0'),
+       jobq_schedule('kept', '* * * * *', 'kept', overlap => 'replace', options => '{"unique_key": "k", "unique_for": "1 day", "heartbeat_timeout": "30 days"}', starts_at => :'day') > now() AS kept,
+       jobq_schedule('gone', '* * * * *', 'gone', overlap => 'replace', options => '{"unique_key": "k", "unique_for": "1 day"}', starts_at => :'day') > now() AS gone;
+SELECT tick(:'day'::timestamptz + '00:00'), tick(:'day'::timestamptz + '00:01');
+SELECT queue, status = 'cancelled' AS cancelled, _holds_key FROM jobq.jobs WHERE queue IN ('kept', 'gone') ORDER BY queue, id;
+UPDATE jobq.jobs SET run_at = now() WHERE queue = 'kept';
+SELECT id, lease FROM jobq_claim('kept') \gset
+SELECT tick(:'day'::timestamptz + '00:02'), jobq_heartbeat(:id, :lease), tick(:'day'::timestamptz + '00:03');
+SELECT status, _holds_key FROM jobq.jobs WHERE queue = 'kept' ORDER BY id;
+SELECT count(*), (SELECT count(*) FROM jobq.kept_keys WHERE queue IN ('kept', 'gone')) AS keys FROM jobq.jobs WHERE queue = 'gone';
+SELECT jobq_unschedule('kept'), jobq_unschedule('gone');
 -- A job that waits to be tried again is unfinished, too; when it has finished the next run is as any other.
 UPDATE jobq.jobs SET run_at = now() WHERE queue = 'skip';
 SELECT id, lease FROM jobq_claim('skip') \gset

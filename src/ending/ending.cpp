@@ -154,9 +154,8 @@ void settle_endings_as_owner(const Endings &endings, TimestampTz now) {
     as_owner([&] { with_spi([&] { settle_endings(endings, now); }); });
 }
 
-Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event) {
+Operated let_happen_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings) {
     Operated operated = {0, core::JobStatus::Pending};
-    Endings endings = {};
     change_locked_jobs(
         count, [&](int i) { return DatumGetInt64(ids[i]); },
         [&](JobsTable *jobs, int) {
@@ -165,9 +164,15 @@ Operated let_happen_and_end(const Datum *ids, int count, const core::Event &even
             core::Life after = core::after_event(before.life, event);
             if (!write_life(jobs, before, after, {}, &after)) return false;
             operated = {operated.count + 1, after.status};
-            note_end(*jobs, before, after, event.now, &endings);
+            note_end(*jobs, before, after, event.now, endings);
             return true;
         });
+    return operated;
+}
+
+Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event) {
+    Endings endings = {};
+    const Operated operated = let_happen_and_note(ids, count, event, &endings);
     settle_endings(endings, event.now);
     return operated;
 }

@@ -52,8 +52,9 @@ void note_end(const JobsTable &jobs, const JobState &before, const core::Life &a
 void settle_endings(const Endings &endings, TimestampTz now);
 void settle_endings_as_owner(const Endings &endings, TimestampTz now);
 
-// Lets an event that may end them happen to jobs that are locked, where it applies, and does what follows. Inside
-// with_spi().
+// Lets an event that may end them happen to jobs that are locked, where it applies, and notes what follows, or does it.
+// Inside with_spi().
+Operated let_happen_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
 Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event);
 
 // Deletes the attempts of jobs that somebody deleted by hand; all attempts.

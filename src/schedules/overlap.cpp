@@ -53,7 +53,11 @@ JobIds cancel_unfinished(const Schedule &schedule, TimestampTz now) {
     const Params params = Params().add(PointerGetDatum(schedule.spec.name)).add(candidates(schedule));
     const JobIds locked = ids_of(run(lock_unfinished, params));
     if (locked.count == 0) return locked;
-    let_happen_and_end(locked.items, locked.count, {core::EventKind::Cancelled, now});
+    Endings endings = {};
+    let_happen_and_note(locked.items, locked.count, {core::EventKind::Cancelled, now}, &endings);
+    // Those that have ended waited, and keep no key: the next one is to have it.
+    endings.keys.count = 0;
+    settle_endings(endings, now);
     return ids_of(run(lock_unfinished, params));
 }
 
