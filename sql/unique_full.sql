@@ -82,6 +82,19 @@ SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "full", "unique_key": "n", "on_
 SELECT pg_temp.shown('full');
 SELECT * FROM pg_temp.differs();
 
+-- So does one that waits and has begun: the new one needs room.
+SELECT jobq_create_queue('full begun', max_depth => 1);
+SELECT jobq_enqueue('full begun', '1', unique_key => 'k') AS id \gset
+SELECT lease FROM jobq_claim('full begun', heartbeat_timeout => '1 hour') \gset
+SELECT state FROM jobq_step_done(:id, :lease, 'half', '1');
+SELECT jobq_release(:id, :lease);
+SELECT jobq_enqueue('full begun', '2', unique_key => 'k', on_conflict => 'replace');
+SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "full begun", "unique_key": "k"}, {"queue": "full begun", "unique_key": "k", "on_conflict": "replace"}]');
+SELECT jobq_alter_queue('full begun', max_depth => 2);
+SELECT jobq_enqueue('full begun', '3', unique_key => 'k', on_conflict => 'replace') > :id AS new;
+SELECT pg_temp.shown('full begun');
+SELECT jobq_drop_queue('full begun', force => true);
+
 -- A dead letter has given its key up, for the queue that it came from. Home again it needs it.
 SELECT jobq_create_queue('full of letters', max_attempts => 1, dead_letter_queue => 'full dead');
 SELECT count(*) FROM jobq_enqueue_many('full of letters', ARRAY['1', '2', '3', '4']::jsonb[], unique_keys => ARRAY['a', 'b', 'c', NULL]);

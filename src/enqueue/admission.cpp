@@ -5,6 +5,7 @@
 #include "compat/spi.h"
 #include "enqueue/admission.h"
 #include "enqueue/depth.h"
+#include "enqueue/enqueue_keyed.h"
 #include "job/owner.h"
 #include "keys/unique.h"
 
@@ -42,8 +43,12 @@ int find_distinct(const Newcomer *jobs, int count, TimestampTz now, WantedKey *k
 bool makes_job(const WantedKey &key, const Newcomer *first, const Newcomer *end) {
     if (key.holder == 0) return true;
     if (key.until != 0) return false;
-    for (const Newcomer *job = first; job < end && same_key(*first, *job); job++)
-        if (core::resolve_conflict(job->on_conflict, key.status) == core::Conflict::TakeKey) return true;
+    for (const Newcomer *job = first; job < end && same_key(*first, *job); job++) {
+        const core::Conflict conflict = core::resolve_conflict(job->on_conflict, key.status);
+        if (conflict == core::Conflict::TakeKey) return true;
+        // It waits; one that has begun is left alone as well.
+        if (conflict == core::Conflict::Change) return has_steps(key.holder);
+    }
     return false;
 }
 

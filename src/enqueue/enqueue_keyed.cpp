@@ -120,18 +120,6 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
 // Only when something is to be written: one whose key is taken needs no transaction number.
 void enter_lane(const JobSpec &spec) { ensure_lane(view(spec.queue), view(spec.kind), spec.version, spec.required); }
 
-// Of a job that is locked.
-bool has_steps(int64 id) {
-    bool has = false;
-    change_locked_jobs(
-        1, [&](int) { return id; },
-        [&](JobsTable *jobs, int) {
-            has = state_of(*jobs).life.steps.has_value();
-            return true;
-        });
-    return has;
-}
-
 // Gives what is new to the job that has the key, or takes the key away from it. False when the key is free then.
 bool replace_holder(const Call &call, KeyedJob *job) {
     const Rows locked =
@@ -412,6 +400,15 @@ JobSpec with_defaults(JobSpec spec, Table *table) {
 }
 
 }  // namespace
+
+bool has_steps(int64 id) {
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    const bool has = find_job(&jobs, id) && state_of(jobs).life.steps.has_value();
+    close_jobs(&jobs);
+    return has;
+}
 
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now) {
     // The lock on the table stays: under it is found out whether the queue has round_robin, see

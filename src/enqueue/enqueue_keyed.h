@@ -27,4 +27,7 @@ struct KeyedJob {
 // kept, or taken in a table that inherits jobq.jobs, since the snapshot.
 void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz now);
 
+// Whether a job has begun: then its key is taken from it by who replaces it, as from one that runs.
+bool has_steps(int64 id);
+
 }  // namespace jobq
