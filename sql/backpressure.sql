@@ -133,6 +133,21 @@ SELECT jobq_purge_queue('narrow 2', '{cancelled}');
 SELECT jobq_alter_queue('narrow 2', keep_failed => '0');
 SELECT jobq_enqueue('narrow 2', '41') > 0 AS enqueued;
 SELECT pg_temp.shown('narrow 2');
+-- What the new one depends on is not dropped for it. Where nothing else can go, it is refused.
+SELECT jobq_create_queue('narrow 3', max_depth => 2, on_full => 'drop_oldest');
+SELECT jobq_enqueue('narrow 3', '1') AS first \gset
+SELECT jobq_enqueue('narrow 3', '2') > 0 AS enqueued;
+SELECT jobq_enqueue('narrow 3', '3', depends_on => ARRAY[:first]) > 0 AS enqueued;
+SELECT pg_temp.shown('narrow 3');
+SELECT jobq_enqueue('narrow 3', '4', depends_on => ARRAY[:first]);
+SELECT pg_temp.outcome(format($$jobq_enqueue('narrow 3', '4', depends_on => ARRAY[%s], unique_key => 'k')$$, :first));
+-- Nor for another of the call.
+SELECT pg_temp.outcome(format($$jobq_enqueue_jobs('[{"queue": "narrow 3"}, {"queue": "wide", "depends_on": [%s]}]')$$, :first));
+SELECT jobq_purge_queue('narrow 3'), jobq_alter_queue('narrow 3', keep_failed => '0');
+SELECT jobq_enqueue('narrow 3', '5') AS first \gset
+SELECT jobq_enqueue('narrow 3', '6') > 0 AS enqueued;
+SELECT jobq_enqueue('narrow 3', '7', depends_on => ARRAY[:first]) > 0 AS enqueued;
+SELECT pg_temp.shown('narrow 3');
 -- After the limit was lowered each enqueue drops up to 100 more than it adds.
 SELECT jobq_alter_queue('narrow 2', max_depth => 1000);
 SELECT count(*) FROM jobq_enqueue_many('narrow 2', array_fill('0'::jsonb, ARRAY[300]));
@@ -161,4 +176,4 @@ DROP TABLE narrow_seen;
 SELECT s.queue, bool_and((to_jsonb(s) ->> u::text)::bigint = (SELECT count(*) FROM jobq.jobs j WHERE j.queue = s.queue AND j.status = u)) AS agree
 FROM jobq.queue_stats s, unnest(enum_range(NULL::jobq.job_status)) u
 WHERE s.queue LIKE 'narrow%' GROUP BY s.queue ORDER BY s.queue;
-SELECT jobq_drop_queue(name, force => true) FROM unnest('{narrow,narrow 2,wide}'::text[]) AS name;
+SELECT jobq_drop_queue(name, force => true) FROM unnest('{narrow,narrow 2,narrow 3,wide}'::text[]) AS name;

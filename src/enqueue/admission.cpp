@@ -2,9 +2,9 @@
 #include "compat/pg.h"
 
 #include "compat/args.h"
+#include "compat/memory.h"
 #include "compat/spi.h"
 #include "enqueue/admission.h"
-#include "enqueue/depth.h"
 #include "enqueue/enqueue_keyed.h"
 #include "job/owner.h"
 #include "keys/unique.h"
@@ -52,15 +52,16 @@ bool makes_job(const WantedKey &key, const Newcomer *first, const Newcomer *end)
     return false;
 }
 
-void admit_into_queue(const Newcomer *jobs, int count, TimestampTz now) {
+void admit_into_queue(const Newcomer *jobs, int count, TimestampTz now, const SparedJobs &needed) {
     int without_key = 0;
     while (without_key < count && jobs[without_key].unique_key == nullptr) without_key++;
     const Newcomer *end = jobs + count;
     const int keyed = count - without_key;
     auto *keys = static_cast<WantedKey *>(palloc_extended(sizeof(WantedKey) * Max(keyed, 1), MCXT_ALLOC_HUGE));
-    auto *spared = static_cast<int64 *>(palloc_extended(sizeof(int64) * Max(keyed, 1), MCXT_ALLOC_HUGE));
+    auto *spared = room_for<int64>(keyed + needed.count);
     int64 added = without_key;
-    int spared_count = 0;
+    std::copy(needed.ids, needed.ids + needed.count, spared);
+    int spared_count = needed.count;
     const int distinct = find_distinct(jobs + without_key, keyed, now, keys);
     const Newcomer *job = jobs + without_key;
     for (int i = 0; i < distinct; i++) {
@@ -75,14 +76,14 @@ void admit_into_queue(const Newcomer *jobs, int count, TimestampTz now) {
 
 }  // namespace
 
-void admit_jobs(Newcomer *jobs, int count, TimestampTz now) {
+void admit_jobs(Newcomer *jobs, int count, TimestampTz now, const SparedJobs &needed) {
     if (count == 0) return;
     std::sort(jobs, jobs + count, comes_first);
     as_owner([&] {
         with_spi([&] {
             for (int first = 0, end = 0; first < count; first = end) {
                 while (end < count && view(jobs[end].queue) == view(jobs[first].queue)) end++;
-                admit_into_queue(jobs + first, end - first, now);
+                admit_into_queue(jobs + first, end - first, now, needed);
             }
         });
     });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "enqueue/depth.h"
 #include "keys/unique_policy.h"
 
 namespace jobq {
@@ -15,7 +16,7 @@ struct Newcomer {
 
 // Makes room (enqueue/depth.h) in each of the queues for those of these jobs that are new by what can be seen: a key
 // counts once, and not if a job has it already. That job, with which the call will answer, is not dropped for the
-// others. Sorts `jobs`. 53400 when there is no room.
-void admit_jobs(Newcomer *jobs, int count, TimestampTz now);
+// others, nor are those that they depend on, `needed`. Sorts `jobs`. 53400 when there is no room.
+void admit_jobs(Newcomer *jobs, int count, TimestampTz now, const SparedJobs &needed = {nullptr, 0});
 
 }  // namespace jobq

@@ -60,6 +60,9 @@ TimestampTz run_at_or(TimestampTz now, bool present, TimestampTz run_at) {
     return present ? check_finite(run_at, "run_at") : now;
 }
 
+// What it depends on is not dropped for it.
+SparedJobs needed_by(const JobSpec &spec) { return {spec.depends_on, spec.depends_on_count}; }
+
 void depend(const JobSpec &spec, int64 id, const QueueScope *scope) {
     if (spec.depends_on_count == 0) return;
     int number;
@@ -71,7 +74,7 @@ void depend(const JobSpec &spec, int64 id, const QueueScope *scope) {
 KeyedJob enqueue_one_keyed(const JobSpec &spec, TimestampTz now) {
     if (find_queue(view(spec.queue))->max_depth > 0) {
         Newcomer newcomer = newcomer_of(spec, spec.unique_key);
-        admit_jobs(&newcomer, 1, now);
+        admit_jobs(&newcomer, 1, now, needed_by(spec));
     }
     KeyedJob job = {spec.unique_key, spec.payload, spec.run_at,          spec.priority, 0, 0,
                     false,           false,        spec.concurrency_key, spec.group_key};
@@ -158,7 +161,7 @@ int64 enqueue_one(const JobSpec &spec, const QueueScope *scope, TimestampTz now)
         if (job.is_new) depend(spec, job.id, scope);
         return job.id;
     }
-    make_room(view(spec.queue), 1, now);
+    make_room(view(spec.queue), 1, now, needed_by(spec));
     JobsTable jobs;
     open_jobs(&jobs);
     const int64 id = insert_one(&jobs, spec, now);

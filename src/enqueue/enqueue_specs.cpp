@@ -50,14 +50,18 @@ void resolve_elements(int64 *depends_on, int *count, const Enqueued *enqueued) {
     *count = static_cast<int>(std::unique(depends_on, depends_on + *count) - depends_on);
 }
 
-// All of a queue at once: what this call enqueues must not be dropped for what it enqueues next.
+// All of a queue at once: what this call enqueues, or depends on, must not be dropped for what it enqueues next.
 void admit_elements(const Element *elements, int count, TimestampTz now) {
     auto *newcomers = static_cast<Newcomer *>(palloc_extended(sizeof(Newcomer) * count, MCXT_ALLOC_HUGE));
     int limited = 0;
     for (const Element *element = elements; element < elements + count; element++)
         if (find_queue(view(element->spec->queue))->max_depth > 0)
             newcomers[limited++] = newcomer_of(*element->spec, element->spec->unique_key);
-    admit_jobs(newcomers, limited, now);
+    Notes<int64> needed = {};
+    for (const Element *element = elements; limited > 0 && element < elements + count; element++)
+        for (int i = 0; i < element->spec->depends_on_count; i++) needed.add(element->spec->depends_on[i]);
+    std::sort(needed.items, needed.items + needed.count);
+    admit_jobs(newcomers, limited, now, {needed.items, needed.count});
     pfree(newcomers);
 }
 
