@@ -41,13 +41,26 @@ void add_dependent(Dependents *dependents, const JobSpec &spec, int64 id, int nu
     dependents->items[dependents->count++] = dependent_of(spec, id, number);
 }
 
+// A job whose id was drawn while this call waited for a key: a call that is made again draws higher ones. Not so where
+// somebody has given it a higher id by hand.
+void refuse_newcomer(int64 id) {
+    if (next_job_id() <= id) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+             errmsg("job %lld, which has the unique key of an element, has come meanwhile", static_cast<long long>(id)),
+             errdetail("The element that depends on it got a lower id."), errhint("Roll back and call again.")));
+}
+
 // Puts ids in the place of the numbers of elements.
-void resolve_elements(int64 *depends_on, int *count, const Enqueued *enqueued) {
-    if (*count == 0 || depends_on[0] >= kLowestDependency) return;
-    for (int i = 0; i < *count && depends_on[i] < kLowestDependency; i++)
-        depends_on[i] = enqueued[depends_on[i] - dependency_on_element(1)].id;
-    std::sort(depends_on, depends_on + *count);
-    *count = static_cast<int>(std::unique(depends_on, depends_on + *count) - depends_on);
+void resolve_elements(NewDependent *dependent, const Enqueued *enqueued) {
+    int64 *ids = dependent->depends_on, *end = ids + dependent->count;
+    if (dependent->count == 0 || ids[0] >= kLowestDependency) return;
+    for (int64 *id = ids; id < end && *id < kLowestDependency; id++) {
+        *id = enqueued[*id - dependency_on_element(1)].id;
+        if (*id >= dependent->job) refuse_newcomer(*id);
+    }
+    std::sort(ids, end);
+    dependent->count = static_cast<int>(std::unique(ids, end) - ids);
 }
 
 // All of a queue at once: what this call enqueues, or depends on, must not be dropped for what it enqueues next.
@@ -210,8 +223,10 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
     }
     close_jobs(&jobs);
     if (keyed_count > 0) enqueue_keyed_elements(elements, keyed_count, now, number, enqueued, &dependents, count);
-    for (int i = 0; i < dependents.count; i++)
-        resolve_elements(dependents.items[i].depends_on, &dependents.items[i].count, enqueued);
+    for (int i = 0; i < dependents.count; i++) {
+        *number = dependents.items[i].number;
+        resolve_elements(&dependents.items[i], enqueued);
+    }
     add_dependencies(dependents.items, dependents.count, scope, number);
     return enqueued;
 }
