@@ -29,5 +29,18 @@ SELECT jobq_enqueue_jobs(jsonb_build_array(jsonb_build_object('queue', 'refs', '
 SELECT jobq_enqueue_jobs('[{"queue": "refs"}, {"queue": "refs", "depends_on": ["-9223372036854775807"]}]');
 SELECT jobq_enqueue_jobs('[{"queue": "refs"}, {"queue": "refs", "depends_on": [-1]}]');
 \set VERBOSITY default
+-- For an element whose key is kept by a job that has finished and is gone nobody waits.
+SELECT jobq_create_queue('refs kept', keep_completed => '0');
+SELECT jobq_enqueue('refs kept', unique_key => 'k', unique_for => '1 hour') > 0 AS enqueued;
+SELECT jobq_complete(id, lease) FROM jobq_claim('refs kept');
+SELECT string_agg(is_new::text, ' ') AS is_new FROM jobq_enqueue_jobs('[
+    {"queue": "refs kept", "ref": "gone", "unique_key": "k"},
+    {"queue": "refs kept", "kind": "there", "ref": "there"},
+    {"queue": "refs kept", "kind": "free", "depends_on": ["@gone"]},
+    {"queue": "refs kept", "kind": "later", "depends_on": ["@gone"], "run_at": "2100-01-01"},
+    {"queue": "refs kept", "kind": "both", "depends_on": ["@there", "@gone"]}]');
+SELECT j.kind, j.status, count(d.job_id) AS edges FROM jobq.jobs j LEFT JOIN jobq.dependencies d ON d.job_id = j.id
+WHERE j.queue = 'refs kept' GROUP BY j.id ORDER BY j.id;
+SELECT jobq_drop_queue('refs kept', force => true);
 SELECT count(*) FROM jobq.jobs WHERE queue = 'refs';
 SELECT jobq_drop_queue('refs', force => true);

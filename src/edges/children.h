@@ -10,11 +10,6 @@ namespace jobq {
 
 // `children`: bigint[]; one that is its child already stays so.
 void add_children(int64 parent, Datum children);
-// Of children that were there before, whose edges have been added: waits for whoever is just deleting one, and from now
-// on nobody can unnoticed until the transaction ends. Returns one that is gone; 0: none is. `ids` is changed.
-int64 hold_children(Datum *ids, int count);
-// Leaves those of these ids in front whose jobs are there; returns how many.
-int children_there(Datum *ids, int count);
 
 // Of parents that are gone, or start anew; of all; of one that gets another id.
 void forget_children(int64 parent);

@@ -8,6 +8,8 @@
 #include "edges/edges.h"
 #include "edges/job_waits.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -15,6 +17,9 @@ namespace {
 constexpr EdgeTable kDependencies = {"dependencies", "dependencies_pkey", "dependencies_depends_on_idx"};
 constexpr EdgeTable kChildren = {"children", "children_pkey", "children_child_idx"};
 constexpr EdgeTable kWaits = {"job_waits", "job_waits_pkey", "job_waits_awaits_idx"};
+
+Statement find = {"SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) ORDER BY j.id", {INT8ARRAYOID}};
+Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) ORDER BY j.id FOR KEY SHARE", {INT8ARRAYOID}};
 
 Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
 
@@ -117,6 +122,24 @@ int without_needed(Datum *ids, Datum *others, int count) {
     }
     close_edges(&edges);
     return left;
+}
+
+int64 hold_jobs(Datum *ids, int count) {
+    if (count == 0) return 0;
+    std::sort(ids, ids + count, [](Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); });
+    count = static_cast<int>(std::unique(ids, ids + count) - ids);
+    const Rows held = run(hold, Params().add(array_of(ids, count, INT8OID)));
+    for (int i = 0; i < count; i++)
+        if (static_cast<uint64>(i) == held.size() || held[i].int64_at(1) != DatumGetInt64(ids[i]))
+            return DatumGetInt64(ids[i]);
+    return 0;
+}
+
+int jobs_there(Datum *ids, int count) {
+    if (count == 0) return 0;
+    const Rows there = run(find, Params().add(array_of(ids, count, INT8OID)));
+    for (uint64 i = 0; i < there.size(); i++) ids[i] = there[i].get(1);
+    return static_cast<int>(there.size());
 }
 
 void forget_edges(int64 job, bool completed, const Datum *result) {

@@ -30,6 +30,12 @@ void close_edges(Edges *edges);
 // nullptr, is an array that goes with ids.
 int without_needed(Datum *ids, Datum *others, int count);
 
+// Of jobs that are named by others: waits for whoever is just deleting one, and from now on nobody can unnoticed until
+// the transaction ends. Returns one that is gone; 0: none is. `ids` is changed.
+int64 hold_jobs(Datum *ids, int count);
+// Leaves those of these ids in front, in their order, whose jobs are there; returns how many.
+int jobs_there(Datum *ids, int count);
+
 // This job has been deleted. `result` is nullptr unless it has one.
 void forget_edges(int64 job, bool completed, const Datum *result);
 // Whether forget_edges() may have anything to do. Next to free.

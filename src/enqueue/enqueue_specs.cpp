@@ -2,9 +2,12 @@
 #include "compat/pg.h"
 
 #include "compat/memory.h"
+#include "edges/edges.h"
 #include "enqueue/enqueue_keyed.h"
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
+#include "job/change_job.h"
+#include "job/owner.h"
 #include "job/payload.h"
 #include "queues/directory.h"
 
@@ -51,16 +54,72 @@ void refuse_newcomer(int64 id) {
              errdetail("The element that depends on it got a lower id."), errhint("Roll back and call again.")));
 }
 
-// Puts ids in the place of the numbers of elements.
-void resolve_elements(NewDependent *dependent, const Enqueued *enqueued) {
-    int64 *ids = dependent->depends_on, *end = ids + dependent->count;
-    if (dependent->count == 0 || ids[0] >= kLowestDependency) return;
-    for (int64 *id = ids; id < end && *id < kLowestDependency; id++) {
-        *id = enqueued[*id - dependency_on_element(1)].id;
-        if (*id >= dependent->job) refuse_newcomer(*id);
+const Enqueued &element_at(const Enqueued *enqueued, int64 dependency) {
+    return enqueued[dependency - dependency_on_element(1)];
+}
+
+// What was there before of the elements that others name.
+Notes<Enqueued> known_elements(const Dependents &dependents, const Enqueued *enqueued) {
+    Notes<Enqueued> known = {};
+    for (const NewDependent *one = dependents.items; one < dependents.items + dependents.count; one++)
+        for (int i = 0; i < one->count && one->depends_on[i] < kLowestDependency; i++) {
+            const Enqueued &element = element_at(enqueued, one->depends_on[i]);
+            if (!element.is_new) known.add(element);
+        }
+    return known;
+}
+
+// Ids of jobs, in their order.
+struct OverJobs {
+    Datum *ids;
+    int count;
+};
+
+bool is_among(const OverJobs &jobs, int64 id) {
+    return std::binary_search(jobs.ids, jobs.ids + jobs.count, Int64GetDatum(id),
+                              [](Datum a, Datum b) { return DatumGetInt64(a) < DatumGetInt64(b); });
+}
+
+// Puts ids in the place of the numbers of elements. For what has finished and is gone nobody waits. `over`: what has
+// finished and is there.
+void resolve_elements(NewDependent *dependent, const Enqueued *enqueued, const OverJobs &over) {
+    int64 *ids = dependent->depends_on;
+    int count = 0;
+    if (ids[0] >= kLowestDependency) return;
+    for (int i = 0; i < dependent->count; i++) {
+        int64 id = ids[i];
+        if (id < kLowestDependency) {
+            const Enqueued &element = element_at(enqueued, id);
+            if (element.is_over && !is_among(over, element.id)) continue;
+            id = element.id;
+            if (id >= dependent->job) refuse_newcomer(id);
+        }
+        ids[count++] = id;
     }
-    std::sort(ids, end);
-    dependent->count = static_cast<int>(std::unique(ids, end) - ids);
+    std::sort(ids, ids + count);
+    dependent->count = static_cast<int>(std::unique(ids, ids + count) - ids);
+}
+
+// The same of all. Those that have nothing left to wait for are set free, and are dependents no more.
+void resolve_dependents(Dependents *dependents, const Enqueued *enqueued, TimestampTz now, int *number) {
+    const Notes<Enqueued> known = known_elements(*dependents, enqueued);
+    OverJobs over = {room_for<Datum>(static_cast<uint64>(known.count)), 0};
+    *number = 0;
+    if (known.count > 0) with_owner_spi([&] { over.count = hold_known(known.items, known.count, over.ids); });
+    Notes<Datum> free = {};
+    int left = 0;
+    for (int i = 0; i < dependents->count; i++) {
+        NewDependent &one = dependents->items[i];
+        *number = one.number;
+        resolve_elements(&one, enqueued, over);
+        if (one.count > 0)
+            dependents->items[left++] = one;
+        else
+            free.add(Int64GetDatum(one.job));
+    }
+    dependents->count = left;
+    if (free.count > 0)
+        with_owner_spi([&] { let_happen(free.items, free.count, {core::EventKind::DependenciesDone, now}); });
 }
 
 // All of a queue at once: what this call enqueues, or depends on, must not be dropped for what it enqueues next.
@@ -198,6 +257,26 @@ NewDependent dependent_of(const JobSpec &spec, int64 id, int number) {
 
 Newcomer newcomer_of(const JobSpec &spec, text *unique_key) { return {spec.queue, unique_key, spec.on_conflict}; }
 
+int hold_known(const Enqueued *enqueued, int count, Datum *over) {
+    auto *known = room_for<Datum>(static_cast<uint64>(count));
+    int known_count = 0, over_count = 0;
+    for (int i = 0; i < count; i++) {
+        if (enqueued[i].is_new) continue;
+        if (enqueued[i].is_over)
+            over[over_count++] = Int64GetDatum(enqueued[i].id);
+        else
+            known[known_count++] = Int64GetDatum(enqueued[i].id);
+    }
+    over_count = jobs_there(over, over_count);
+    std::copy(over, over + over_count, known + known_count);
+    const int64 gone = hold_jobs(known, known_count + over_count);
+    if (gone == 0) return over_count;
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("job %lld, which had the unique key, was deleted meanwhile", static_cast<long long>(gone)),
+                    errhint("Roll back and call again: the key is free.")));
+    pg_unreachable();
+}
+
 Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope, TimestampTz now, int *number) {
     auto *enqueued = room_for<Enqueued>(static_cast<uint64>(count));
     auto *elements = room_for<Element>(static_cast<uint64>(count));
@@ -223,10 +302,7 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
     }
     close_jobs(&jobs);
     if (keyed_count > 0) enqueue_keyed_elements(elements, keyed_count, now, number, enqueued, &dependents, count);
-    for (int i = 0; i < dependents.count; i++) {
-        *number = dependents.items[i].number;
-        resolve_elements(&dependents.items[i], enqueued);
-    }
+    resolve_dependents(&dependents, enqueued, now, number);
     add_dependencies(dependents.items, dependents.count, scope, number);
     return enqueued;
 }

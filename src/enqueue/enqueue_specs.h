@@ -26,6 +26,11 @@ struct Enqueued {
     bool is_new;
     bool is_over;  // of one that is not new: it has finished and keeps the key; it may be gone
 };
+// Holds those of these that were there before until the transaction ends: waits for who is just deleting one. 40001
+// when one is gone that had not finished when its key was looked at. `over`, with room for all, gets the ids of those
+// that have finished and are there, in their order; returns how many. Inside with_spi(), with the owner's rights.
+int hold_known(const Enqueued *enqueued, int count, Datum *over);
+
 // Enqueues checked and filled jobs; in their order. *number is, while an error is raised, the place of the job that it
 // is about, from 1; 0: it is about none of them alone.
 Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope, TimestampTz now, int *number);

@@ -13,8 +13,6 @@
 #include "steps/steps.h"
 #include "workflows/step_arguments.h"
 
-#include <algorithm>
-
 extern "C" {
 #include "nodes/value.h"
 #include "parser/parse_func.h"
@@ -51,27 +49,6 @@ Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int6
     return children;
 }
 
-// Of what the enqueue has come to, those that were there before: waits for who is just deleting one. 40001 when one is
-// gone that had not finished when its key was looked at: by then nobody knew that it is a child.
-void hold_known(const Enqueued *enqueued, int count) {
-    auto *known = room_for<Datum>(static_cast<uint64>(count)), *over = room_for<Datum>(static_cast<uint64>(count));
-    int known_count = 0, over_count = 0;
-    for (int i = 0; i < count; i++) {
-        if (enqueued[i].is_new) continue;
-        if (enqueued[i].is_over)
-            over[over_count++] = Int64GetDatum(enqueued[i].id);
-        else
-            known[known_count++] = Int64GetDatum(enqueued[i].id);
-    }
-    over_count = children_there(over, over_count);
-    std::copy(over, over + over_count, known + known_count);
-    const int64 gone = hold_children(known, known_count + over_count);
-    if (gone == 0) return;
-    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                    errmsg("job %lld, which had the unique key, was deleted meanwhile", static_cast<long long>(gone)),
-                    errhint("Roll back and call again: the key is free.")));
-}
-
 void save_children(int64 parent, int64 number, StepUse use, const Enqueued *enqueued, int count, Datum *children) {
     for (int i = 0; i < count; i++) children[i] = Int64GetDatum(enqueued[i].id);
     const Datum ids = array_of(children, count, INT8OID);
@@ -79,7 +56,7 @@ void save_children(int64 parent, int64 number, StepUse use, const Enqueued *enqu
     add_step({parent, number, use, core::StepState::Done, {}, 0, Datum(0), false});
     if (count == 0) return;
     add_children(parent, ids);
-    hold_known(enqueued, count);
+    hold_known(enqueued, count, room_for<Datum>(static_cast<uint64>(count)));
 }
 
 }  // namespace
