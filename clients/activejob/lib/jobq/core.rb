@@ -292,10 +292,12 @@ module Jobq
 
     def report_or_fail(report)
       taken?(report.job, report.outcome)
-    rescue PG::Error => e
+    rescue Broken
+      raise
+    rescue StandardError => e   # also of a value that is no parameter
       raise if Connection.again?(e)
 
-      @log.error("#{@options.worker_id}: the report of #{report.job} was refused: #{e.message.strip}")
+      @log.error("#{@options.worker_id}: the report of #{report.job} was refused: #{Outcome.describe(e).strip}")
       taken?(report.job, Outcome.of(:fail, Outcome.describe(e)))
     end
 

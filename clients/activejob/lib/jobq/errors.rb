@@ -12,8 +12,9 @@ module Jobq
 
     def initialize(message = "", retry_in: nil, retry: true)
       super(message)
-      @retry_in = retry_in
+      @retry_in = Jobq.checked_delay("retry_in", retry_in)
       @retry = binding.local_variable_get(:retry)
+      raise ArgumentError, "retry must be true or false; it is #{@retry.inspect}" unless [true, false].include?(@retry)
     end
   end
 
@@ -25,7 +26,7 @@ module Jobq
 
     def initialize(delay)
       super("snoozed for #{delay}")
-      @delay = delay
+      @delay = Jobq.checked_delay("delay", delay)
     end
   end
 
@@ -42,6 +43,15 @@ module Jobq
   class Stopping < Stop; end
 
   STOPS = { cancel: Cancelled, lost: Lost, stopping: Stopping }.freeze
+
+  # Where the handler throws it: a report with anything else could not be sent. A duration of ActiveSupport is a number; a point in time
+  # is none, though it has to_f.
+  def self.checked_delay(name, delay)
+    return delay if delay.nil? || delay.is_a?(String)
+    return delay if delay.respond_to?(:to_f) && !delay.respond_to?(:to_time)
+
+    raise ArgumentError, "#{name} must be a number of seconds, or an interval's text; it is #{delay.inspect}"
+  end
 
   # nil: the server has not said anything. Of pg, or of an ORM that has wrapped it.
   def self.sqlstate(error)
