@@ -14,6 +14,29 @@ class OutcomeTest < Minitest::Test
     assert_equal(delays, delays.map { |delay| Jobq::Fail.new("no", retry_in: delay).retry_in })
   end
 
+  class Hushed < StandardError
+    def message
+      raise NotImplementedError, "no message"
+    end
+  end
+
+  class Answered < StandardError
+    def result
+      "of another kind"
+    end
+  end
+
+  def test_what_an_error_says_of_itself_costs_no_job_its_end
+    { ArgumentError.new("no") => "ArgumentError: no", ArgumentError.new("bad \xff\0") => "ArgumentError: bad ?\\0",
+      ArgumentError.new("") => "ArgumentError",
+      ArgumentError.new("d\u00e9j\u00e0 vu".encode("UTF-16LE")) => "ArgumentError: d\u00e9j\u00e0 vu", Hushed.new => "OutcomeTest::Hushed",
+      Answered.new("no") => "OutcomeTest::Answered: no" }.each do |error, text|
+      outcome = Jobq::Outcome.of_error(error, nil, nil)
+      assert_equal([:fail, text], [outcome.what, outcome.text])
+    end
+    assert_equal("no", Jobq::Outcome.of_error(Jobq::Fail.new("no".encode("UTF-16BE")), nil, nil).text)
+  end
+
   def test_whether_to_retry_is_true_or_false
     ["no", nil, 0].each do |again|
       assert_match(/\Aretry must be /, assert_raises(ArgumentError) { Jobq::Fail.new("no", retry: again) }.message)

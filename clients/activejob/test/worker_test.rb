@@ -34,4 +34,19 @@ class WorkerTest < JobqTest
     end
     becomes_status("completed", enqueue("echo"))
   end
+
+  class Unspeakable < StandardError
+    def message
+      raise "no words"
+    end
+  end
+
+  def test_an_error_that_cannot_be_described_fails_its_job
+    work({ "hush" => ->(_job) { raise Unspeakable }, "wide" => ->(_job) { raise "wide".encode("UTF-16LE") } })
+    { "hush" => "WorkerTest::Unspeakable", "wide" => "RuntimeError: wide" }.each do |kind, says|
+      id = enqueue(kind)
+      becomes_status("failed", id)
+      assert_equal(says, error(id))
+    end
+  end
 end

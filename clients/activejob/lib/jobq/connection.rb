@@ -87,9 +87,11 @@ module Jobq
       text && JSON.parse(text, max_nesting: 0)
     end
 
-    # What PostgreSQL takes as a text: valid UTF-8 without NUL.
+    # What PostgreSQL takes as a text: valid UTF-8 without NUL. Bytes are taken for that, but for those of encodings as UTF-16.
     def text(message)
-      message.to_s.dup.force_encoding(Encoding::UTF_8).scrub("?").gsub("\0", "\\\\0")
+      text = message.to_s
+      text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace) unless text.encoding.ascii_compatible?
+      text.dup.force_encoding(Encoding::UTF_8).scrub("?").gsub("\0", "\\\\0")
     end
   end
 

@@ -44,8 +44,8 @@ module Jobq
 
   STOPS = { cancel: Cancelled, lost: Lost, stopping: Stopping }.freeze
 
-  # Where the handler throws it: a report with anything else could not be sent. A duration of ActiveSupport is a number; a point in time
-  # is none, though it has to_f.
+  # Where the handler throws it: a report with anything else could not be sent. Durations of ActiveSupport are numbers; points in
+  # time are none, though they have to_f.
   def self.checked_delay(name, delay)
     return delay if delay.nil? || delay.is_a?(String)
     return delay if delay.respond_to?(:to_f) && !delay.respond_to?(:to_time)
@@ -56,7 +56,7 @@ module Jobq
   # nil: the server has not said anything. Of pg, or of an ORM that has wrapped it.
   def self.sqlstate(error)
     [error, error.cause].compact.each do |one|
-      next unless one.respond_to?(:result) && one.result
+      next unless one.is_a?(PG::Error) && one.result   # others may have a result of another kind
 
       return one.result.error_field(PG::PG_DIAG_SQLSTATE)
     end

@@ -31,13 +31,21 @@ module Jobq
       when Stopping, Release then of(:release)
       when Cancelled then of(:fail, "cancelled")
       when Snooze then of(:snooze, retry_in: error.delay)
-      when Fail then of(:fail, Parameters.text(error.message), retry_in: error.retry_in, retry_again: error.retry)
+      when Fail then of(:fail, message_of(error), retry_in: error.retry_in, retry_again: error.retry)
       else of(:fail, describe(error))
       end
     end
 
     def self.describe(error)
-      Parameters.text(error.message.to_s.empty? ? error.class.name : "#{error.class}: #{error.message}")
+      message = message_of(error)
+      message.empty? ? error.class.to_s : "#{error.class}: #{message}"
+    end
+
+    # Empty where it cannot be had: whatever an error does when it is asked, its job must not hang.
+    def self.message_of(error)
+      Parameters.text(error.message)
+    rescue Exception # rubocop:disable Lint/RescueException
+      ""
     end
 
     # To be reported another time.
