@@ -23,6 +23,24 @@ class HandTest < Minitest::Test
     assert_equal([second], @hand.next_beat.jobs)
   end
 
+  def test_what_has_collided_is_sent_again_behind_a_pause_that_nothing_else_waits_for
+    clock = 100.0
+    @hand = Jobq::Hand.new(Jobq::Options.new(slots: 2))
+    @hand.define_singleton_method(:now) { clock }
+    first, second = claimed(1, 2)
+    @hand.ended(first, Jobq::Outcome.of(:fail, "no"))
+    pauses = Array.new(8) do
+      @hand.collided(@hand.next_beat.reports)
+      @hand.send(:wait_at_most, clock, -Float::INFINITY).tap { |pause| clock += pause + 0.001 }
+    end
+    assert_operator(pauses.min, :>=, 0.05)
+    assert_operator(pauses.first, :<=, 0.1)
+    assert_includes(0.5..1.0, pauses.last, pauses)
+    @hand.collided(@hand.next_beat.reports)
+    @hand.ended(second, Jobq::Outcome.of(:fail, "no"))
+    assert_equal([second], @hand.next_beat.reports.map(&:job))
+  end
+
   def test_nothing_is_claimed_while_as_many_reports_as_slots_are_outstanding
     claimed(1, 2).each { |job| @hand.ended(job, Jobq::Outcome.of(:fail, "no")) }
     claim = Thread.new { @hand.next_claim }

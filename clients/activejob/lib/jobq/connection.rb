@@ -100,18 +100,22 @@ module Jobq
     FIRST = 0.1
     LONGEST = 5.0
 
+    # After so many failures: twice as long each time, with jitter.
+    def self.after(failures, longest = LONGEST)
+      [FIRST * 2**[failures - 1, 10].min, longest].min * rand(0.5..1.0)
+    end
+
     def initialize
       reset
     end
 
     def take
-      pause = @next
-      @next = [@next * 2, LONGEST].min
-      pause * rand(0.5..1.0)
+      @failures += 1
+      self.class.after(@failures)
     end
 
     def reset
-      @next = FIRST
+      @failures = 0
     end
   end
 end

@@ -103,6 +103,12 @@ module Jobq
         rescue Broken
           @hand.disconnected
           @claims.reconnect
+        rescue PG::Error => e
+          raise unless Connection.again?(e)
+
+          @log.warn("#{@options.worker_id}: claims collide with others, trying again: #{e.message.strip}")
+          @hand.disconnected   # what has ended meanwhile is reported by the other thread
+          @hand.rest(@claims.pause.take)
         end
       end
     end
@@ -136,9 +142,9 @@ module Jobq
       raise
     rescue PG::Error => e
       again = Connection.again?(e)
-      raise if completions.empty? && !again
-
       @hand.not_reported(completions, alone: !again)
+      raise if again || completions.empty?
+
       nil
     end
 
@@ -267,7 +273,14 @@ module Jobq
       end
       @hand.reported(jobs)
     rescue PG::Error => e
-      @hand.not_reported(reports, alone: !Connection.again?(e))
+      Connection.again?(e) ? collided(reports, e) : @hand.not_reported(reports, alone: true)
+    end
+
+    # Somebody's transaction is in the way: they are sent again in a moment, while heartbeats go on.
+    def collided(reports, error)
+      @log.warn("#{@options.worker_id}: reports of jobs #{reports.map { |report| report.job.id }.join(', ')} collide with others, " \
+                "trying again: #{error.message.strip}")
+      @hand.collided(reports)
     end
 
     def send_together(what, reports)
@@ -283,8 +296,7 @@ module Jobq
       find_out(job, outcome) unless report_or_fail(report)
       @hand.reported([job])
     rescue PG::Error => e
-      @hand.not_reported([report]) if Connection.again?(e)
-      return if Connection.again?(e)
+      return collided([report], e) if Connection.again?(e)
 
       @log.error("#{@options.worker_id}: #{job}: its report was refused: #{e.message.strip}")
       @hand.reported([job])

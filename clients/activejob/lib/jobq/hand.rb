@@ -8,6 +8,7 @@ module Jobq
   class Hand
     LAST_LOOK = 1.0      # seconds in which handlers may notice that the worker stops
     LAST_REPORTS = 5.0   # seconds in which the last reports must arrive
+    LONGEST_PAUSE = 1.0  # seconds between two tries of a report that collides
     PROGRESS_EVERY = 1.0
     NEVER = Float::INFINITY
 
@@ -169,6 +170,16 @@ module Jobq
       end
     end
 
+    # They are to be sent again, each after its pause; nothing else waits for them.
+    def collided(reports)
+      at = now
+      again = reports.map do |report|
+        pause = Pause.after(report.outcome.collisions + 1, LONGEST_PAUSE)
+        Report.new(report.job, report.outcome.collided(at + pause))
+      end
+      not_reported(again)
+    end
+
     # A heartbeat has been told so. Of a job whose report is under way the report's answer counts.
     def lost(job, state)
       @lock.synchronize do
@@ -191,7 +202,7 @@ module Jobq
           return Beat.new(false, [], []) if over?(at)
 
           if at >= retry_at
-            beat = Beat.new(take_wake, take_reports, take_due(at))
+            beat = Beat.new(take_wake, take_reports(at), take_due(at))
             return beat unless beat.nothing?
           end
           @changed.wait(wait_at_most(at, retry_at))
@@ -238,9 +249,9 @@ module Jobq
       taken.each { |report| @in_flight[report.job.lease] = true }
     end
 
-    def take_reports
-      taken = (@away ? take_completions : []) + @reports
-      @reports = []
+    def take_reports(at)
+      due, @reports = @reports.partition { |report| report.outcome.not_before <= at }
+      taken = (@away ? take_completions : []) + due
       taken.each { |report| @in_flight[report.job.lease] = true }
     end
 
@@ -282,7 +293,7 @@ module Jobq
 
     # nil: until something changes.
     def wait_at_most(at, retry_at)
-      times = [at >= retry_at ? due_at : retry_at]
+      times = at >= retry_at ? [due_at, *@reports.map { |report| report.outcome.not_before }] : [retry_at]
       if @stop_at
         times << @stopped_at + LAST_REPORTS if at < @stopped_at + LAST_REPORTS
         if @released_at.nil?

@@ -6,6 +6,8 @@ module Jobq
 
   # A connection of a worker that is opened again when it is gone.
   class Line
+    attr_reader :pause
+
     def initialize(name, options, given, hand, log)
       @name, @options, @given, @hand, @log = name, options, given, hand, log
       @opened = 0

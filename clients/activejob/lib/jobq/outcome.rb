@@ -6,9 +6,11 @@ module Jobq
   #              committed, the server knows; :nothing: there is nothing to report, text says why
   #   alone      a batch with it was refused
   #   sent       it was sent before, and the answer is unknown
-  Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, :sent, keyword_init: true) do
+  #   collisions so often somebody's transaction was in its way; hence not_before, by the worker's clock
+  Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, :sent, :collisions, :not_before, keyword_init: true) do
     def self.of(what, text = nil, result: nil, retry_in: nil, retry_again: true)
-      new(what: what, text: text, result: result, retry_in: retry_in, retry: retry_again, alone: false, sent: false)
+      new(what: what, text: text, result: result, retry_in: retry_in, retry: retry_again, alone: false, sent: false, collisions: 0,
+          not_before: -Float::INFINITY)
     end
 
     def self.of_return(value, ended)
@@ -51,6 +53,11 @@ module Jobq
     # To be reported another time.
     def again(alone:, sent:)
       dup.tap { |again| again.alone, again.sent = self.alone || alone, self.sent || sent }
+    end
+
+    # By itself, so that those beside it do not wait for what it collides with.
+    def collided(not_before)
+      again(alone: true, sent: false).tap { |again| again.collisions, again.not_before = collisions + 1, not_before }
     end
 
     # What a heartbeat answers behind a report that has arrived. gone: where the queue keeps nothing.
