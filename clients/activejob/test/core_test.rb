@@ -39,6 +39,33 @@ class CoreTest < Minitest::Test
     asked
   end
 
+  def job
+    row = { "queue" => "q", "kind" => "k", "run_at" => "1.5", "created_at" => "1.5", "heartbeat_seconds" => "20" }
+    Jobq::Job::NUMBERS.each { |name| row[name] = "1" }
+    Jobq::Job.new(row, nil, nil) { @hand.progressed }.tap { |made| @hand.claimed(made) }
+  end
+
+  def test_a_failure_that_is_refused_stays_final_where_it_was_to_be
+    asked = answers("beats") do
+      raise Refusal, "22007" if asked.size == 1
+
+      [{ "jobq_fail" => "failed" }]
+    end
+    outcome = Jobq::Outcome.of_error(Jobq::Fail.new("no", retry_in: "soon", retry: false), nil, nil)
+    @core.send(:report_alone, Jobq::Hand::Report.new(job, outcome))
+    assert_equal([Jobq::Statements::FAIL] * 2, asked.map(&:first))
+    assert_equal([[nil, "false"], ["soon", "false"]], asked.reverse.map { |call| call.last(2) })
+    assert_empty(@hand.in_hand)
+  end
+
+  def test_a_failure_that_collides_is_sent_again_as_it_is
+    asked = answers("beats") { raise Refusal, asked.size == 1 ? "22007" : "40001" }
+    @core.send(:report_alone, Jobq::Hand::Report.new(job, Jobq::Outcome.of(:snooze, retry_in: "soon")))
+    reports = []
+    reports = @hand.next_beat.reports while reports.empty?
+    assert_equal([[:fail, 1]], reports.map { |report| [report.outcome.what, report.outcome.collisions] })
+  end
+
   def test_claims_pause_while_they_collide_and_go_on
     rests = []
     @hand.define_singleton_method(:rest) { |seconds| rests << seconds }

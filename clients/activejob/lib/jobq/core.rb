@@ -293,24 +293,24 @@ module Jobq
     def report_alone(report)
       job, outcome = report.job, report.outcome
       heartbeat_with_progress(job) if job.progress_is_new? && outcome.what != :verify
-      find_out(job, outcome) unless report_or_fail(report)
-      @hand.reported([job])
-    rescue PG::Error => e
-      return collided([report], e) if Connection.again?(e)
-
-      @log.error("#{@options.worker_id}: #{job}: its report was refused: #{e.message.strip}")
-      @hand.reported([job])
+      report_or_fail(job, outcome)
     end
 
-    def report_or_fail(report)
-      taken?(report.job, report.outcome)
+    # refused: the failure of one that was refused, which says so.
+    def report_or_fail(job, outcome, refused: false)
+      find_out(job, outcome) unless taken?(job, outcome)
+      @hand.reported([job])
     rescue Broken
       raise
     rescue StandardError => e   # also of a value that is no parameter
-      raise if Connection.again?(e)
+      return collided([Hand::Report.new(job, outcome)], e) if Connection.again?(e)
 
-      @log.error("#{@options.worker_id}: the report of #{report.job} was refused: #{Outcome.describe(e).strip}")
-      taken?(report.job, Outcome.of(:fail, Outcome.describe(e)))
+      text = Outcome.describe(e)
+      @log.error("#{@options.worker_id}: the report of #{job} was refused: #{text.strip}")
+      return @hand.reported([job]) if refused
+
+      failed = Outcome.of(:fail, text, retry_again: outcome.retry).again(alone: true, sent: outcome.sent)
+      report_or_fail(job, failed, refused: true)
     end
 
     def taken?(job, outcome)

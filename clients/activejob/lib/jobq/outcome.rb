@@ -4,7 +4,7 @@ module Jobq
   # The report of an attempt: from what its handler returned or threw. No server, no clock.
   #   what       :complete, :fail, :snooze, :release; :verify: the handler has completed the job in a transaction that may not have
   #              committed, the server knows; :nothing: there is nothing to report, text says why
-  #   alone      a batch with it was refused
+  #   alone      a batch with it was refused, or collided
   #   sent       it was sent before, and the answer is unknown
   #   collisions so often somebody's transaction was in its way; hence not_before, by the worker's clock
   Outcome = Struct.new(:what, :text, :result, :retry_in, :retry, :alone, :sent, :collisions, :not_before, keyword_init: true) do
