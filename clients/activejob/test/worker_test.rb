@@ -35,6 +35,41 @@ class WorkerTest < JobqTest
     becomes_status("completed", enqueue("echo"))
   end
 
+  def beats_on(id)
+    3.times do
+      heard = ask("SELECT last_heartbeat FROM jobq.jobs WHERE id = $1::bigint", id)
+      becomes("t", "SELECT last_heartbeat > $2::timestamptz FROM jobq.jobs WHERE id = $1::bigint", id, heard)
+    end
+  end
+
+  # Completes its job in a transaction that it leaves open, and returns.
+  def leaving(left)
+    lambda do |job|
+      other = Jobq::Connection.new({}, "left")
+      other.rows("BEGIN")
+      job.ended = :verify
+      other.rows(*job.completion)
+      left << other
+    end
+  end
+
+  def test_a_transaction_that_the_handler_leaves_open_keeps_no_heartbeat_of_others
+    left, gate = Queue.new, Queue.new
+    work({ "leaves" => leaving(left), "waits" => ->(_job) { gate.pop }, "quick" => ->(_job) {} }, slots: 3, heartbeat_interval: 0.1)
+    leaves, waits = enqueue("leaves"), enqueue("waits")
+    other = Timeout.timeout(LIMIT) { left.pop }
+    Timeout.timeout(LIMIT) { sleep(0.02) until @said.string.scan("collide").size >= 2 }
+    beats_on(waits)
+    becomes_status("completed", enqueue("quick"))   # nor a report
+    becomes_status("processing", leaves)
+    other.rows("COMMIT")
+    gate << nil
+    [leaves, waits].each { |id| becomes_status("completed", id) }
+  ensure
+    gate << nil
+    other&.close
+  end
+
   class Unspeakable < StandardError
     def message
       raise "no words"

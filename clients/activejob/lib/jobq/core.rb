@@ -217,7 +217,8 @@ module Jobq
     # Whether the progress was taken.
     def heartbeat_with_progress(job)
       progress = job.take_progress(@hand.now)
-      heard(job, ask_heartbeat(job, progress))
+      rows = @beats.rows(Statements::HEARTBEAT, job.id.to_s, job.lease.to_s, progress)
+      heard(job, rows.first["jobq_heartbeat"])
       true
     rescue Broken
       job.give_progress_back(progress)
@@ -227,10 +228,6 @@ module Jobq
       false
     ensure
       job.progress_under_way = false
-    end
-
-    def ask_heartbeat(job, progress = nil)
-      @beats.rows(Statements::HEARTBEAT, job.id.to_s, job.lease.to_s, progress).first["jobq_heartbeat"]
     end
 
     def heard(job, state)
@@ -316,7 +313,8 @@ module Jobq
     def taken?(job, outcome)
       lease = [job.id.to_s, job.lease.to_s]
       case outcome.what
-      when :complete, :release then send_together(outcome.what, [Hand::Report.new(job, outcome)]).first["taken"] == "t"
+      when :complete then send_together(:complete, [Hand::Report.new(job, outcome)]).first["taken"] == "t"
+      when :release then @beats.rows(Statements::RELEASE_BRIEFLY, *lease_parameters([job])).first["taken"] == "t"
       when :fail
         given = [outcome.text, Parameters.interval(outcome.retry_in), outcome.retry.to_s]
         !@beats.rows(Statements::FAIL, *lease, *given).first["jobq_fail"].nil?
@@ -326,9 +324,10 @@ module Jobq
       end
     end
 
-    # The handler completed the job in a transaction of its own: has that committed?
+    # The handler completed the job in a transaction of its own: has that committed? One that it has left open is waited for so
+    # briefly that no other job misses a heartbeat, and again (55P03).
     def verified?(job, outcome)
-      state = ask_heartbeat(job)
+      state = ask_briefly(job)
       return Outcome.finished?(state) unless %w[held cancel].include?(state)
 
       taken?(job, Outcome.of(:fail, outcome.text || "the transaction that completed the job has not committed"))
@@ -336,8 +335,14 @@ module Jobq
 
     # The lease is lost: unless by an earlier report of our own, whose answer was lost with its connection.
     def find_out(job, outcome)
-      state = ask_heartbeat(job)
+      state = ask_briefly(job)
       log_lost(job) unless state == "finished" || outcome.sent && Outcome.finished?(state)
+    rescue PG::Error => e
+      @log.error("#{@options.worker_id}: #{job}: nothing says what became of its report: #{e.message.strip}")
+    end
+
+    def ask_briefly(job)
+      @beats.rows(Statements::HEARTBEAT_BRIEFLY, job.id.to_s, job.lease.to_s).first["jobq_heartbeat"]
     end
 
     def lease_parameters(jobs)

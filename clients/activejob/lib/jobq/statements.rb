@@ -17,11 +17,15 @@ module Jobq
     WAKE = "SELECT jobq_wake($1::text)"
 
     HEARTBEAT = "SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::jsonb)"
+    # Waits not longer than so for a transaction that is open: heartbeats of others are behind it. Of the statement alone.
+    BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"
+    HEARTBEAT_BRIEFLY = "#{BRIEFLY} SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) FROM briefly"
     HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])"
     COMPLETE_MANY = "SELECT job_id, completed AS taken FROM jobq_complete_many($1::bigint[], $2::bigint[], $3::jsonb[])"
     COMPLETE_HELD = "SELECT jobq_complete($1::bigint, $2::bigint, $3::jsonb, must_hold => true)"
     FAIL = "SELECT jobq_fail($1::bigint, $2::bigint, $3::text, $4::interval, $5::boolean)"
     RELEASE_MANY = "SELECT job_id, released AS taken FROM jobq_release_many($1::bigint[], $2::bigint[])"
+    RELEASE_BRIEFLY = "#{BRIEFLY} SELECT (jobq_release_many($1::bigint[], $2::bigint[])).released AS taken FROM briefly"
     SNOOZE = "SELECT jobq_snooze($1::bigint, $2::interval, $3::bigint)"
     ENQUEUE_JOBS = "SELECT job_id, is_new FROM jobq_enqueue_jobs($1::jsonb)"
 
