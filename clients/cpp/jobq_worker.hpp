@@ -735,19 +735,23 @@ private:
     {
         for (double pause = 0.1;; rest(0.05)) {
             try {
-                std::vector<std::shared_ptr<Job>> due;
+                std::vector<std::shared_ptr<Job>> due, progressed;
                 for (const auto &job : held()) {
                     if (job->reporting || job->cancelled() == "lost")
                         continue;
                     const double silent = seconds_since(job->beat_at);
                     const bool is_due = silent >= interval(*job);
-                    if ((is_due || silent > 0.5) && beat_with_progress(*job))
-                        continue;
                     if (is_due)
                         due.push_back(job);
+                    if (is_due || silent > 0.5)
+                        progressed.push_back(job);
                 }
+                // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
                 if (!due.empty())
                     beat(due);
+                for (const auto &job : progressed)
+                    if (job->cancelled() != "lost")
+                        beat_with_progress(*job);
                 pause = 0.1;
             } catch (const Broken &) {
                 rest(about(pause));
@@ -759,8 +763,8 @@ private:
         }
     }
 
-    // Whether there was any that the server has taken.
-    bool beat_with_progress(Job &job)
+    // Where there is any.
+    void beat_with_progress(Job &job)
     {
         Text progress;
         try {
@@ -777,9 +781,7 @@ private:
             throw;
         } catch (const std::exception &error) {
             say("progress of job " + std::to_string(job.id) + " was refused: " + error.what());
-            return false;
         }
-        return progress.has_value();
     }
 
     void beat(const std::vector<std::shared_ptr<Job>> &jobs)

@@ -724,26 +724,41 @@ func (w *Worker) heartbeatAll() {
 	}
 }
 
-// heartbeatDue ends with the first error: what has not been sent stays due.
+// heartbeatDue ends with the first error: what has not been sent stays due. All together first: progress that does not arrive, perhaps
+// since its shard is away, keeps no heartbeat of others.
 func (w *Worker) heartbeatDue() error {
-	ids, leases, jobs := []int64{}, []int64{}, map[int64]*Job{}
+	var due, progressed []*Job
 	for _, job := range w.held() {
 		job.mutex.Lock()
 		live := !job.reporting && job.reason != "lost"
 		progress, silent := job.progress, time.Since(job.beatAt)
 		job.mutex.Unlock()
-		due := silent >= w.interval(job)
-		if live && progress != nil && (due || silent > 500*time.Millisecond) {
-			if err := w.heartbeatWithProgress(job); err != nil {
-				return err
-			}
-		} else if live && due {
-			ids, leases = append(ids, job.ID), append(leases, job.Lease)
-			jobs[job.Lease] = job
+		isDue := silent >= w.interval(job)
+		if live && isDue {
+			due = append(due, job)
+		}
+		if live && progress != nil && (isDue || silent > 500*time.Millisecond) {
+			progressed = append(progressed, job)
 		}
 	}
-	if len(ids) == 0 {
-		return nil
+	if len(due) > 0 {
+		if err := w.heartbeatTogether(due); err != nil {
+			return err
+		}
+	}
+	for _, job := range progressed {
+		if err := w.heartbeatWithProgress(job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Worker) heartbeatTogether(due []*Job) error {
+	ids, leases, jobs := []int64{}, []int64{}, map[int64]*Job{}
+	for _, job := range due {
+		ids, leases = append(ids, job.ID), append(leases, job.Lease)
+		jobs[job.Lease] = job
 	}
 	states := map[int64]string{}
 	err := w.tryBeats(func(ctx context.Context, conn *pgx.Conn) error {

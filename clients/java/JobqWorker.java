@@ -653,25 +653,8 @@ public final class JobqWorker {
 
     private void heartbeatAll() {
         for (long pause = 100; ; rest(50)) {
-            List<Job> due = new ArrayList<>();
             try {
-                for (Job job : held()) {
-                    if (job.reporting || "lost".equals(job.reason)) continue;
-                    double silent = (System.nanoTime() - job.beatAt) / 1e9;
-                    boolean isDue = silent >= interval(job);
-                    if (job.newProgress != null && (isDue || silent > 0.5)) {
-                        heard(job, onBeats(conn -> {
-                            String progress = job.newProgress;
-                            if (job.reporting) return "held";   // a report takes it along
-                            String state = heartbeatWithProgress(conn, job, progress);
-                            if (progress.equals(job.newProgress)) job.newProgress = null;
-                            return state;
-                        }));
-                    } else if (isDue) {
-                        due.add(job);
-                    }
-                }
-                if (!due.isEmpty()) beat(due);
+                heartbeatDue();
                 pause = 100;
             } catch (Broken broken) {
                 rest(about(pause));
@@ -680,6 +663,29 @@ public final class JobqWorker {
                 say("heartbeats were refused: " + error.getMessage());
                 rest(1000);
             }
+        }
+    }
+
+    /** All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others. */
+    private void heartbeatDue() throws SQLException, Broken {
+        List<Job> due = new ArrayList<>(), progressed = new ArrayList<>();
+        for (Job job : held()) {
+            if (job.reporting || "lost".equals(job.reason)) continue;
+            double silent = (System.nanoTime() - job.beatAt) / 1e9;
+            boolean isDue = silent >= interval(job);
+            if (isDue) due.add(job);
+            if (job.newProgress != null && (isDue || silent > 0.5)) progressed.add(job);
+        }
+        if (!due.isEmpty()) beat(due);
+        for (Job job : progressed) {
+            if ("lost".equals(job.reason)) continue;
+            heard(job, onBeats(conn -> {
+                String progress = job.newProgress;
+                if (job.reporting) return "held";   // a report takes it along
+                String state = heartbeatWithProgress(conn, job, progress);
+                if (progress.equals(job.newProgress)) job.newProgress = null;
+                return state;
+            }));
         }
     }
 

@@ -316,7 +316,11 @@ sub heartbeat
     my ($self) = @_;
     my $now  = time;
     my @live = grep { !$_->{outcome} && ($_->{reason} || '') ne 'lost' && $_->{pid} } values %{ $self->{jobs} };
-    for my $job (grep { defined $_->{progress_new} && ($now - $_->{beat_at} > 0.5 || $now - $_->{beat_at} >= $self->interval($_)) } @live)
+    my @due  = grep { $now - $_->{beat_at} >= $self->interval($_) } @live;
+    my @progressed = grep { defined $_->{progress_new} && ($now - $_->{beat_at} > 0.5 || $now - $_->{beat_at} >= $self->interval($_)) } @live;
+    # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
+    $self->heartbeat_together($now, @due) if @due;
+    for my $job (grep { ($_->{reason} || '') ne 'lost' } @progressed)
     {
         my $state = eval { $self->beats(sub { one($_[0], 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', @$job{qw(id lease progress_new)}) }) };
         if (my $error = $@) { $self->say_it("progress of job $job->{id} was refused: $error"); delete $job->{progress_new}; next; }
@@ -324,8 +328,12 @@ sub heartbeat
         delete $job->{progress_new};
         $self->heard($job, $state);
     }
-    my @due = grep { $now - $_->{beat_at} >= $self->interval($_) } @live;
-    return if !@due;
+    return;
+}
+
+sub heartbeat_together
+{
+    my ($self, $now, @due) = @_;
     my $states = eval { $self->beats(sub {
         rows($_[0], 'SELECT state FROM jobq_heartbeat_many(?::bigint[], ?::bigint[])', [ map { $_->{id} } @due ], [ map { $_->{lease} } @due ]) }) };
     if (my $error = $@) { $self->say_it("heartbeats were refused: $error"); $_->{beat_at} = $now for @due; return; }

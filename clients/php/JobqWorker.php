@@ -593,20 +593,18 @@ final class JobqWorker
         $now = microtime(true);
         $live = array_filter($this->jobs, fn ($job) => $job->pid && $job->outcome === null && $job->reason !== 'lost');
         $others = array_filter([(float) $this->option['heartbeat_interval'], (float) $this->option['heartbeat_timeout'] / 3]);
-        $due = [];
-        try {
-            foreach ($live as $job) {
-                $isDue = $now - $job->beatAt >= min([$job->every, ...$others]);
-                if ($job->progress !== null && ($isDue || $now - $job->beatAt > 0.5)) {
-                    $state = $this->beats(fn (PDO $pdo) => JobqSql::heartbeat($pdo, $job));
-                    if ($state !== null) {
-                        $job->progress = null;
-                        $this->heard($job, $state);
-                    }
-                } elseif ($isDue) {
-                    $due[] = $job;
-                }
+        $due = $progressed = [];
+        foreach ($live as $job) {
+            $isDue = $now - $job->beatAt >= min([$job->every, ...$others]);
+            if ($isDue) {
+                $due[] = $job;
             }
+            if ($job->progress !== null && ($isDue || $now - $job->beatAt > 0.5)) {
+                $progressed[] = $job;
+            }
+        }
+        try {
+            // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
             $rows = !$due ? null : $this->beats(fn (PDO $pdo) => JobqSql::rows(
                 $pdo,
                 'SELECT state FROM jobq_heartbeat_many(?::bigint[], ?::bigint[])',
@@ -614,6 +612,13 @@ final class JobqWorker
             ));
             foreach ($rows ?? [] as $place => $row) {
                 $this->heard($due[$place], $row['state']);
+            }
+            foreach ($progressed as $job) {
+                $state = $job->reason === 'lost' ? null : $this->beats(fn (PDO $pdo) => JobqSql::heartbeat($pdo, $job));
+                if ($state !== null) {
+                    $job->progress = null;
+                    $this->heard($job, $state);
+                }
             }
         } catch (PDOException $error) {
             $this->say('heartbeats were refused: ' . $error->getMessage());

@@ -544,9 +544,11 @@ module Jobq
       loop do
         sleep 0.05
         live = held.reject { |job| job.reporting || job.cancelled == 'lost' }
-        live.select { |job| job.new_progress && (Worker.now - job.beat_at > 0.5 || due?(job)) }.each { |job| beat_with_progress(job) }
         due = live.select { |job| due?(job) }
+        progressed = live.select { |job| job.new_progress && (Worker.now - job.beat_at > 0.5 || due?(job)) }
+        # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
         beat(due) if due.any?
+        progressed.each { |job| beat_with_progress(job) unless job.cancelled == 'lost' }
         pause = 0.1
       rescue Broken
         sleep about(pause)

@@ -14,10 +14,10 @@ DEFECT = sys.argv.pop(1)
 
 
 if DEFECT == "no_heartbeats":
-    core.Core._heartbeat = lambda self, jobs: None
+    core.Core._heartbeat = lambda self, beat: None
 elif DEFECT == "heartbeats_end_with_term":
     due = hand.Hand._take_due
-    hand.Hand._take_due = lambda self, now: [] if self.stop_at is not None else due(self, now)
+    hand.Hand._take_due = lambda self, now: ([], []) if self.stop_at is not None else due(self, now)
 elif DEFECT == "blind_completion":
     # Takes the lease from the table, and does not mind what the heartbeats say.
     hand.Hand.lost = lambda self, job, state: None
@@ -92,14 +92,20 @@ elif DEFECT == "reports_anything":
 elif DEFECT == "reads_all_at_once":
     core.set_json_loads = lambda *_: None
 elif DEFECT == "repeats_refused_progress":
-    # Nobody is told of an error, the next round tries again.
-    with_progress = core.Core._heartbeat_with_progress
+    # Nobody is told of an error, the next round tries again; until it is taken its job has no other heartbeat.
+    with_progress, together, heard = core.Core._heartbeat_with_progress, core.Core._heartbeat_together, core.Core._heard
 
     def insist(self, one):
-        one.progress_is_new = not with_progress(self, one)
-        return True
+        one.taken = False
+        with_progress(self, one)
+        one.progress_is_new = not one.taken
 
-    core.Core._heartbeat_with_progress = insist
+    def hear(self, one, state):
+        one.taken = True
+        heard(self, one, state)
+
+    core.Core._heartbeat_with_progress, core.Core._heard = insist, hear
+    core.Core._heartbeat_together = lambda self, jobs: together(self, [one for one in jobs if not one.progress_is_new])
 else:
     sys.exit(f"planted.py: no such defect: {DEFECT}")
 

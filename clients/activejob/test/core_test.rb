@@ -39,10 +39,24 @@ class CoreTest < Minitest::Test
     asked
   end
 
-  def job
+  def job(lease = 1)
     row = { "queue" => "q", "kind" => "k", "run_at" => "1.5", "created_at" => "1.5", "heartbeat_seconds" => "20" }
-    Jobq::Job::NUMBERS.each { |name| row[name] = "1" }
+    Jobq::Job::NUMBERS.each { |name| row[name] = lease.to_s }
     Jobq::Job.new(row, nil, nil) { @hand.progressed }.tap { |made| @hand.claimed(made) }
+  end
+
+  def test_progress_that_does_not_arrive_keeps_no_heartbeat_of_others
+    first, second = job(1), job(2)
+    first.set_progress(1)
+    asked = answers("beats") do |statement, *|
+      raise Jobq::Broken if statement == Jobq::Statements::HEARTBEAT
+
+      [{ "state" => "held" }] * 2
+    end
+    assert_raises(Jobq::Broken) { @core.send(:heartbeat, Jobq::Hand::Beat.new(false, [], [first, second], [first])) }
+    both = Jobq::Parameters.array([1, 2])
+    assert_equal([[Jobq::Statements::HEARTBEAT_MANY, both, both], [Jobq::Statements::HEARTBEAT, "1", "1", "1"]], asked)
+    assert(first.progress_is_new?)
   end
 
   def test_a_failure_that_is_refused_stays_final_where_it_was_to_be

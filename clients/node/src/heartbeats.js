@@ -82,14 +82,11 @@ export class Heartbeats {
         this.#beating = true;
         try {
             const all = dueAt(this.#jobs.values(), this.interval) <= now();
-            const plain = [];
-            for (const job of [...this.#jobs.values()]) {
-                if (job.told) continue;
-                if (job.progress !== undefined && (all || job.progressAt + PROGRESS_EVERY <= now())) await this.#withProgress(job);
-                else if (all) plain.push(job);
-            }
-            const held = plain.filter((job) => this.#jobs.get(job.lease) === job && !job.told);
-            if (held.length) await this.#many(held);
+            const held = [...this.#jobs.values()].filter((job) => !job.told);
+            const progress = held.filter((job) => job.progress !== undefined && (all || job.progressAt + PROGRESS_EVERY <= now()));
+            // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
+            if (all && held.length) await this.#many(held);
+            for (const job of progress) if (this.#jobs.get(job.lease) === job && !job.told) await this.#withProgress(job);
         } catch (error) {
             if (!isBroken(error)) this.log.error(`a heartbeat was refused: ${error.message}`);
         } finally {

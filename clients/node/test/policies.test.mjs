@@ -169,8 +169,25 @@ test('no heartbeat goes to what another connection is about to change', { timeou
     beats.length = 0;
     heartbeats.told(['1'], false);
     await until(() => beats.length >= 2);
-    assert.deepEqual(beats.slice(0, 2), [['1', '1', '{}'], [['1'], ['1']]]);
+    assert.deepEqual(beats.slice(0, 2), [[['1'], ['1']], ['1', '1', '{}']]);
     await heartbeats.close();
+});
+
+test('progress that does not arrive keeps no heartbeat of others', { timeout: 60_000 }, async () => {
+    const heartbeats = new Heartbeats({ configuration: () => ({}), log: {}, heard() {}, progressed() {} });
+    const beats = [];
+    heartbeats.query = async (statement, values) => {
+        beats.push(values);
+        if (values.length === 3) throw server('08001');
+        return values[0].map(() => ({ state: 'held' }));
+    };
+    heartbeats.change([], ['1', '2'].map((lease) => ({ id: lease, lease, every: 0.01 })));
+    heartbeats.progress('1', 1, '{}');
+    while (beats.filter((values) => values.length === 3).length < 3) await sleep(5);
+    await heartbeats.close();
+    const many = beats.filter((values) => values.length === 2);
+    assert.ok(many.length >= 2);
+    assert.deepEqual(many, many.map(() => [['1', '2'], ['1', '2']]));
 });
 
 test('completions that go along with a claim have no heartbeats meanwhile', () => {

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from jobq import Cancelled, Fail, Lost, OptionError, Options, Release, Snooze, Stopping, Waiting, options_of_environment
 from jobq import connect, core, outcome, statements, tracing
 from jobq.errors import is_lost_lease
-from jobq.hand import LAST_LOOK, LAST_REPORTS, Hand
+from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand
 from jobq.job import BaseJob
 from jobq.outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
 
@@ -210,6 +210,27 @@ class BeatTest(unittest.TestCase):
         self.assertEqual(statement, statements.FAIL)
         self.assertRegex(parameters[2], "^TypeError: ")
 
+    def broken_by(self, call, *statements_that_break):
+        """What is sent until that."""
+        sent = []
+
+        def send(statement, parameters):
+            sent.append((statement, parameters))
+            if statement in statements_that_break:
+                raise core.Broken()
+            return [{"state": "held"} for _ in parameters[0]]
+
+        with unittest.mock.patch.object(self.core._beats, "all", send), self.assertRaises(core.Broken):
+            call()
+        return sent
+
+    def test_progress_that_does_not_arrive_keeps_no_heartbeat_of_others(self):
+        first, second = make_job(1), make_job(2)
+        first.set_progress(1)
+        sent = self.broken_by(lambda: self.core._heartbeat(Beat(jobs=[first, second], progress=[first])), statements.HEARTBEAT)
+        self.assertEqual(sent, [(statements.HEARTBEAT_MANY, ([1, 2], [1, 2])), (statements.HEARTBEAT, (1, 1, "1"))])
+        self.assertTrue(first.progress_is_new)
+
     def test_no_claims_without_heartbeats(self):
         error = RuntimeError("of whatever kind")
         with unittest.mock.patch.object(self.core.hand, "next_beat", side_effect=error), self.assertLogs("jobq", "ERROR"):
@@ -316,7 +337,8 @@ class HandTest(unittest.TestCase):
     def test_progress_goes_out_at_once_and_then_once_a_second(self):
         job, other = self.claimed(1, 2)
         job.set_progress({"n": 1})
-        self.assertEqual(self.hand.next_beat().jobs, [job])
+        beat = self.hand.next_beat()
+        self.assertEqual((beat.jobs, beat.progress), ([], [job]))
         self.assertEqual(job.take_progress(), '{"n":1}')
         self.assertIsNone(job.take_progress())
 
@@ -355,9 +377,11 @@ class HandTest(unittest.TestCase):
     def test_nobody_heartbeats_what_the_server_is_told_already(self):
         first, second = self.claimed(1, 2)
         first.ended = VERIFY
-        first.set_progress(1)
+        for job in (first, second):
+            job.set_progress(1)
         self.pass_time(20)
-        self.assertEqual(self.hand.next_beat().jobs, [second])
+        beat = self.hand.next_beat()
+        self.assertEqual((beat.jobs, beat.progress), ([second], [second]))
 
     def test_what_has_collided_is_sent_again_behind_a_pause_that_nothing_else_waits_for(self):
         first, second = self.claimed(1, 2)
@@ -407,7 +431,7 @@ class HandTest(unittest.TestCase):
         self.hand.ended(job, Outcome(COMPLETE))   # too late
         self.hand.reported([job])
         beat = self.hand.next_beat()
-        self.assertFalse(beat.wake or beat.reports or beat.jobs)
+        self.assertFalse(beat)
         self.assertFalse(self.hand.gave_up)
 
     def test_what_is_given_back_has_no_progress_any_more(self):
@@ -422,7 +446,7 @@ class HandTest(unittest.TestCase):
         self.hand.progressed()
         beat = returned()
         self.assertEqual([(one.lease, what.what) for one, what in beat.reports], [(1, RELEASE)])
-        self.assertEqual(beat.jobs, [])
+        self.assertEqual((beat.jobs, beat.progress), ([], []))
 
     def test_the_second_stop_ends_the_grace(self):
         job, = self.claimed(1)

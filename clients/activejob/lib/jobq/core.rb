@@ -193,7 +193,7 @@ module Jobq
       @beats.open
       wake if beat.wake
       report_all(beat.reports)
-      heartbeat(beat.jobs)
+      heartbeat(beat)
     end
 
     def wake
@@ -204,28 +204,28 @@ module Jobq
       @log.warn("#{@options.worker_id}: the wait could not be woken: #{e.message.strip}")
     end
 
-    def heartbeat(jobs)
-      plain = jobs.reject { |job| job.progress_is_new? && heartbeat_with_progress(job) }
-      return if plain.empty?
+    # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
+    def heartbeat(beat)
+      heartbeat_together(beat.jobs) if beat.jobs.any?
+      beat.progress.each { |job| heartbeat_with_progress(job) unless job.cancelled == :lost }
+    end
 
-      rows = @beats.rows(Statements::HEARTBEAT_MANY, *lease_parameters(plain))
-      plain.zip(rows) { |job, row| heard(job, row["state"]) }
+    def heartbeat_together(jobs)
+      rows = @beats.rows(Statements::HEARTBEAT_MANY, *lease_parameters(jobs))
+      jobs.zip(rows) { |job, row| heard(job, row["state"]) }
     rescue PG::Error => e
       @log.error("#{@options.worker_id}: heartbeats were refused: #{e.message.strip}")
     end
 
-    # Whether the progress was taken.
     def heartbeat_with_progress(job)
       progress = job.take_progress(@hand.now)
       rows = @beats.rows(Statements::HEARTBEAT, job.id.to_s, job.lease.to_s, progress)
       heard(job, rows.first["jobq_heartbeat"])
-      true
     rescue Broken
       job.give_progress_back(progress)
       raise
     rescue PG::Error => e
       @log.error("#{@options.worker_id}: progress of #{job} was refused: #{e.message.strip}")
-      false
     ensure
       job.progress_under_way = false
     end

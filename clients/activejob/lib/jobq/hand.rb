@@ -14,9 +14,11 @@ module Jobq
 
     Report = Struct.new(:job, :outcome)
     # What the thread that heartbeats does next; nothing of it: it ends.
-    Beat = Struct.new(:wake, :reports, :jobs) do
+    #   jobs       to be heartbeated, all together
+    #   progress   jobs to be heartbeated with what is new of it
+    Beat = Struct.new(:wake, :reports, :jobs, :progress) do
       def nothing?
-        !wake && reports.empty? && jobs.empty?
+        !wake && reports.empty? && jobs.empty? && progress.empty?
       end
     end
 
@@ -199,10 +201,10 @@ module Jobq
         loop do
           at = now
           end_of_grace(at)
-          return Beat.new(false, [], []) if over?(at)
+          return Beat.new(false, [], [], []) if over?(at)
 
           if at >= retry_at
-            beat = Beat.new(take_wake, take_reports(at), take_due(at))
+            beat = Beat.new(take_wake, take_reports(at), *take_due(at))
             return beat unless beat.nothing?
           end
           @changed.wait(wait_at_most(at, retry_at))
@@ -283,12 +285,13 @@ module Jobq
       ([all_due_at] + with_progress.map { |job| job.progress_at + PROGRESS_EVERY }).min
     end
 
+    # The jobs and the progress of a Beat.
     def take_due(at)
-      return [] if @jobs.empty?
-      return with_progress.select { |job| job.progress_at + PROGRESS_EVERY <= at } if all_due_at > at
+      progress = with_progress
+      return [[], progress.select { |job| job.progress_at + PROGRESS_EVERY <= at }] if @jobs.empty? || all_due_at > at
 
       @jobs.each_value { |job| job.beat_at = at }
-      @jobs.values.reject { |job| told?(job) }
+      [@jobs.values.reject { |job| told?(job) }, progress]
     end
 
     # nil: until something changes.

@@ -14,7 +14,7 @@ from psycopg.types.json import set_json_loads
 
 from . import connect, statements
 from .errors import LEASE_LOST
-from .hand import Hand, Report
+from .hand import Beat, Hand, Report
 from .job import BaseJob
 from .options import Options
 from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome, is_finished
@@ -202,7 +202,7 @@ class Core:
         pause, retry_at = connect.Pause(), None
         while True:
             beat = self.hand.next_beat(retry_at)
-            if not (beat.wake or beat.reports or beat.jobs):
+            if not beat:
                 return
             retry_at = None
             try:
@@ -210,7 +210,7 @@ class Core:
                 if beat.wake:
                     self._wake()
                 self._report_all(beat.reports)
-                self._heartbeat(beat.jobs)
+                self._heartbeat(beat)
                 pause.reset()
             except Broken:
                 if beat.wake:
@@ -226,22 +226,24 @@ class Core:
             if error.sqlstate != NOT_PRELOADED:
                 log.warning("%s: the wait could not be woken: %s", self.options.worker_id, error)
 
-    def _heartbeat(self, jobs: List[BaseJob]) -> None:
-        plain = []
-        for job in jobs:
-            if not job.progress_is_new or not self._heartbeat_with_progress(job):
-                plain.append(job)
-        if not plain:
-            return
+    def _heartbeat(self, beat: Beat) -> None:
+        """All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others."""
+        if beat.jobs:
+            self._heartbeat_together(beat.jobs)
+        for job in beat.progress:
+            if job.cancelled != "lost":
+                self._heartbeat_with_progress(job)
+
+    def _heartbeat_together(self, jobs: List[BaseJob]) -> None:
         try:
-            rows = self._beats.all(statements.HEARTBEAT_MANY, ([job.id for job in plain], [job.lease for job in plain]))
+            rows = self._beats.all(statements.HEARTBEAT_MANY, ([job.id for job in jobs], [job.lease for job in jobs]))
         except psycopg.Error as error:
             log.error("%s: heartbeats were refused: %s", self.options.worker_id, error)
             return
-        for job, row in zip(plain, rows):
+        for job, row in zip(jobs, rows):
             self._heard(job, row["state"])
 
-    def _heartbeat_with_progress(self, job: BaseJob) -> bool:
+    def _heartbeat_with_progress(self, job: BaseJob) -> None:
         progress = job.take_progress()
         try:
             rows = self._beats.all(statements.HEARTBEAT, (job.id, job.lease, progress))
@@ -250,11 +252,10 @@ class Core:
             raise
         except psycopg.Error as error:
             log.error("%s: progress of job %d was refused: %s", self.options.worker_id, job.id, error)
-            return False
+            return
         finally:
             job.progress_under_way = False
         self._heard(job, rows[0]["jobq_heartbeat"])
-        return True
 
     def _heard(self, job: BaseJob, state: str) -> None:
         if state == "cancel":

@@ -26,7 +26,11 @@ class Beat:
 
     wake: bool = False
     reports: List[Report] = field(default_factory=list)
-    jobs: List[BaseJob] = field(default_factory=list)
+    jobs: List[BaseJob] = field(default_factory=list)       # to be heartbeated, all together
+    progress: List[BaseJob] = field(default_factory=list)   # to be heartbeated with what is new of it
+
+    def __bool__(self) -> bool:
+        return bool(self.wake or self.reports or self.jobs or self.progress)
 
 
 class Hand:
@@ -147,7 +151,7 @@ class Hand:
         """A heartbeat has been told so. Of a job whose report is under way the report's answer counts."""
         with self.changed:
             if job.lease in self.running:
-                del self.jobs[job.lease]
+                self.jobs.pop(job.lease, None)
                 self.changed.notify_all()
             else:
                 return
@@ -165,8 +169,8 @@ class Hand:
                 if self._over(now):
                     return Beat()
                 if retry_at is None or now >= retry_at:
-                    beat = Beat(self._take_wake(), self._take_reports(now), self._take_due(now))
-                    if beat.wake or beat.reports or beat.jobs:
+                    beat = Beat(self._take_wake(), self._take_reports(now), *self._take_due(now))
+                    if beat:
                         return beat
                 self.changed.wait(self._until(now, retry_at))
 
@@ -235,15 +239,15 @@ class Hand:
         """The server knows what it has come to, or is being told. A heartbeat would wait for that, and all others with it."""
         return job.lease in self.in_flight or job.ended is not None
 
-    def _take_due(self, now: float) -> List[BaseJob]:
-        if not self.jobs:
-            return []
-        if self._all_due_at() <= now:
-            jobs = [job for job in self.jobs.values() if not self._is_told(job)]
-            for job in self.jobs.values():
-                job.beat_at = now
-            return jobs
-        return [job for job in self._with_progress() if job.progress_at + PROGRESS_EVERY <= now]
+    def _take_due(self, now: float) -> Tuple[List[BaseJob], List[BaseJob]]:
+        """The jobs and the progress of a Beat."""
+        progress = self._with_progress()
+        if not self.jobs or self._all_due_at() > now:
+            return [], [job for job in progress if job.progress_at + PROGRESS_EVERY <= now]
+        jobs = [job for job in self.jobs.values() if not self._is_told(job)]
+        for job in self.jobs.values():
+            job.beat_at = now
+        return jobs, progress
 
     def _until(self, now: float, retry_at: Optional[float]) -> Optional[float]:
         times: List[Optional[float]] = [retry_at] if retry_at is not None and now < retry_at else \
