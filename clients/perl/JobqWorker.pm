@@ -103,7 +103,7 @@ sub run
     local @SIG{qw(TERM INT)} = (sub { $signals++ }) x 2;
     local $SIG{PIPE} = 'IGNORE';
     my ($stop_at, $released_at, $woken);
-    $self->{retry_at} = { claims => 0, beats => 0 };
+    $self->{retry_at} = { claims => 0, beats => 0, reports => 0 };
     while (1)
     {
         my $now = time;
@@ -149,16 +149,20 @@ sub sleep_until_something
 
 # ---- claims
 
+# postponed: what pauses for that.
 sub broken
 {
-    my ($self, $name, $error) = @_;
+    my ($self, $name, $error, @postponed) = @_;
     $self->say_it("the connection for $name is broken, trying again: $error");
     eval { $self->{$name}->disconnect } if $self->{$name};
     $self->{$name} = undef;
-    my $pause = $self->{pause}{$name} = $self->{pause}{$name} ? $self->{pause}{$name} * 2 : 0.1;
-    $self->{pause}{$name} = 5 if $pause > 5;
-    # Half of it or more: those whose connections broke together do not come back together.
-    $self->{retry_at}{$name} = time + $self->{pause}{$name} * (0.5 + rand(0.5));
+    for my $what (@postponed)
+    {
+        my $pause = $self->{pause}{$what} = $self->{pause}{$what} ? $self->{pause}{$what} * 2 : 0.1;
+        $self->{pause}{$what} = 5 if $pause > 5;
+        # Half of it or more: those whose connections broke together do not come back together.
+        $self->{retry_at}{$what} = time + $self->{pause}{$what} * (0.5 + rand(0.5));
+    }
     return;
 }
 
@@ -195,7 +199,7 @@ sub claim
     return $begun if defined $begun;
     my $error = $@;
     $self->{waiting} = 0;
-    if (is_broken($self->{claims})) { $self->broken('claims', $error); return 0; }
+    if (is_broken($self->{claims})) { $self->broken('claims', $error, 'claims'); return 0; }
     $self->fail("the claim was refused: $error");
     return 0;
 }
@@ -280,16 +284,18 @@ sub abandon
 
 # ---- heartbeats and reports
 
-# What the function returns, undef: there is no connection now.
+# What the function returns, undef: not now. A report that breaks the connection, perhaps since its shard is away, keeps no heartbeat
+# of others, nor do they keep reports: unless there is no connection at all, each pauses by itself.
 sub beats
 {
-    my ($self, $function) = @_;
-    return undef if time < $self->{retry_at}{beats};
+    my ($self, $function, $what) = @_;
+    $what //= 'beats';
+    return undef if time < $self->{retry_at}{$what};
     my $answer = eval { $self->{beats} ||= connect_now(); $function->($self->{beats}); };
-    if (defined $answer) { delete $self->{pause}{beats}; return $answer; }
+    if (defined $answer) { delete $self->{pause}{$what}; return $answer; }
     my $error = $@;
     die $error if !is_broken($self->{beats});
-    $self->broken('beats', $error);
+    $self->broken('beats', $error, $self->{beats} ? $what : qw(beats reports));
     return undef;
 }
 
@@ -373,7 +379,7 @@ sub report
         # Perhaps an earlier try has arrived, whose answer was lost.
         my $state = one($dbh, 'SELECT jobq_heartbeat(?, ?)', @$job{qw(id lease)});
         return $state eq 'gone' && $job->{tries} > 1 ? 'finished' : $state;    # gone: where nothing is kept
-    }) };
+    }, 'reports') };
     if (my $error = $@)
     {
         $self->say_it("job $job->{id}: the report was refused: $error");

@@ -267,7 +267,7 @@ final class JobqJob
 
 final class JobqWorker
 {
-    private array $handlers = [], $jobs = [], $pause = [], $retryAt = ['claims' => 0.0, 'beats' => 0.0], $pdo = [];
+    private array $handlers = [], $jobs = [], $pause = [], $retryAt = ['claims' => 0.0, 'beats' => 0.0, 'reports' => 0.0], $pdo = [];
     private int $waiting = 0, $signals = 0;
     private bool $failed = false;
 
@@ -427,11 +427,12 @@ final class JobqWorker
 
     // ---- claims
 
-    private function broken(string $name, PDOException $error): void
+    /** postponed: what pauses for that. */
+    private function broken(string $name, PDOException $error, array $postponed): void
     {
         $this->say("the connection for $name is broken, trying again: " . $error->getMessage());
         $this->pdo[$name] = null;
-        $this->postpone($name, $name);
+        array_walk($postponed, fn ($one) => $this->postpone($one, $one));
     }
 
     /** Longer each time, until what has failed works. Half of it or more: those whose connections broke together do not come back together. */
@@ -461,7 +462,7 @@ final class JobqWorker
             unset($this->pause['claims']);
         } catch (PDOException $error) {
             if (JobqSql::isBroken($this->pdo['claims'], $error)) {
-                $this->broken('claims', $error);
+                $this->broken('claims', $error, ['claims']);
             } else {
                 $this->fail('the claim was refused: ' . $error->getMessage());
             }
@@ -558,21 +559,24 @@ final class JobqWorker
 
     // ---- heartbeats and reports
 
-    /** What the function returns; null: there is no connection now. */
-    private function beats(callable $function): mixed
+    /**
+     * What the function returns; null: not now. A report that breaks the connection, perhaps since its shard is away, keeps no heartbeat
+     * of others, nor do they keep reports: unless there is no connection at all, each pauses by itself.
+     */
+    private function beats(callable $function, string $what = 'beats'): mixed
     {
-        if (microtime(true) < $this->retryAt['beats']) {
+        if (microtime(true) < $this->retryAt[$what]) {
             return null;
         }
         try {
             $answer = $function($this->pdo['beats'] ??= JobqSql::connect());
-            unset($this->pause['beats']);
+            unset($this->pause[$what]);
             return $answer;
         } catch (PDOException $error) {
             if (!JobqSql::isBroken($this->pdo['beats'], $error)) {
                 throw $error;
             }
-            $this->broken('beats', $error);
+            $this->broken('beats', $error, $this->pdo['beats'] === null ? ['beats', 'reports'] : [$what]);
             return null;
         }
     }
@@ -667,7 +671,7 @@ final class JobqWorker
                 // Perhaps an earlier try has arrived, whose answer was lost. gone: where nothing is kept.
                 $state = JobqSql::one($pdo, 'SELECT jobq_heartbeat(?, ?)', $lease);
                 return $state === 'gone' && $job->tries > 1 ? 'finished' : $state;
-            });
+            }, 'reports');
         } catch (PDOException $error) {
             $this->say("job {$job->id}: the report was refused: " . $error->getMessage());
             $job->outcome = isset($outcome['refused']) ? ['what' => 'nothing'] : ['what' => 'fail', 'text' => $error->getMessage(),

@@ -59,6 +59,19 @@ class CoreTest < Minitest::Test
     assert(first.progress_is_new?)
   end
 
+  def test_a_report_that_does_not_arrive_keeps_no_heartbeat_of_others
+    report = Jobq::Hand::Report.new(job(1), Jobq::Outcome.of(:fail, "no"))
+    asked = answers("beats") do |statement, *|
+      raise Jobq::Broken if statement == Jobq::Statements::FAIL
+
+      [{ "state" => "held" }]
+    end
+    beat = Jobq::Hand::Beat.new(false, [report], [job(2)], [])
+    assert_raises(Jobq::Broken) { @core.send(:do_beat, beat) }
+    assert_equal([Jobq::Statements::FAIL, Jobq::Statements::HEARTBEAT_MANY], asked.map(&:first))
+    assert_equal([report], beat.reports)
+  end
+
   def test_a_failure_that_is_refused_stays_final_where_it_was_to_be
     asked = answers("beats") do
       raise Refusal, "22007" if asked.size == 1

@@ -231,6 +231,13 @@ class BeatTest(unittest.TestCase):
         self.assertEqual(sent, [(statements.HEARTBEAT_MANY, ([1, 2], [1, 2])), (statements.HEARTBEAT, (1, 1, "1"))])
         self.assertTrue(first.progress_is_new)
 
+    def test_a_report_that_does_not_arrive_keeps_no_heartbeat_of_others(self):
+        ended, running = make_job(1), make_job(2)
+        beat = Beat(reports=[(ended, Outcome(FAIL, "no"))], jobs=[running])
+        sent = self.broken_by(lambda: self.core._do(beat), statements.FAIL)
+        self.assertEqual([statement for statement, _ in sent], [statements.FAIL, statements.HEARTBEAT_MANY])
+        self.assertEqual(beat.reports, [(ended, Outcome(FAIL, "no"))])
+
     def test_no_claims_without_heartbeats(self):
         error = RuntimeError("of whatever kind")
         with unittest.mock.patch.object(self.core.hand, "next_beat", side_effect=error), self.assertLogs("jobq", "ERROR"):

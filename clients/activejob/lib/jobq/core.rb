@@ -191,9 +191,12 @@ module Jobq
 
     def do_beat(beat)
       @beats.open
-      wake if beat.wake
-      report_all(beat.reports)
-      heartbeat(beat)
+      begin
+        wake if beat.wake
+        report_all(beat.reports)
+      ensure
+        heartbeat(beat)   # also where a report has found its connection broken: that may be its shard, which is away
+      end
     end
 
     def wake

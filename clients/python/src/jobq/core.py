@@ -207,10 +207,7 @@ class Core:
             retry_at = None
             try:
                 self._beats.open()
-                if beat.wake:
-                    self._wake()
-                self._report_all(beat.reports)
-                self._heartbeat(beat)
+                self._do(beat)
                 pause.reset()
             except Broken:
                 if beat.wake:
@@ -218,6 +215,14 @@ class Core:
                 self.hand.not_reported(beat.reports, uncertain=True)
                 self.hand.beat_failed(beat.jobs)
                 retry_at = time.monotonic() + pause.take()
+
+    def _do(self, beat: Beat) -> None:
+        try:
+            if beat.wake:
+                self._wake()
+            self._report_all(beat.reports)
+        finally:
+            self._heartbeat(beat)   # also where a report has found its connection broken: that may be its shard, which is away
 
     def _wake(self) -> None:
         try:
