@@ -25,6 +25,27 @@ class HandTest < Minitest::Test
     assert_equal([[second], [second]], [beat.jobs, beat.progress])
   end
 
+  def test_a_step_that_commits_has_no_heartbeat_until_then_and_one_at_once_where_that_was_late
+    clock = 100.0
+    hand = @hand = Jobq::Hand.new(Jobq::Options.new(slots: 2))
+    hand.define_singleton_method(:now) { clock }
+    first, second = claimed(1, 2)
+    first.set_progress(1)
+    meanwhile = nil
+    own = Object.new
+    own.define_singleton_method(:rows) { |*| [{ "state" => "run", "result" => "17" }] }
+    own.define_singleton_method(:transaction) do |&block|
+      block.call(own).tap do
+        clock += 20
+        meanwhile = hand.next_beat
+      end
+    end
+    first.instance_variable_set(:@connections, Struct.new(:take) { def give(_connection); end }.new(own))
+    assert_equal(17, first.step("charge") { 17 })
+    assert_equal([[second], []], [meanwhile.jobs, meanwhile.progress])
+    assert_equal([first, second], hand.next_beat.jobs)
+  end
+
   def test_what_has_collided_is_sent_again_behind_a_pause_that_nothing_else_waits_for
     clock = 100.0
     @hand = Jobq::Hand.new(Jobq::Options.new(slots: 2))

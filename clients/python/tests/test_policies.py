@@ -105,6 +105,26 @@ class OutcomeTest(unittest.TestCase):
     def test_a_completion_in_a_transaction_of_its_own_is_asked_for(self):
         self.assertEqual(outcome.of_error(ValueError("later"), None, VERIFY), Outcome(VERIFY, "ValueError: later"))
 
+    def test_a_completion_whose_answer_is_lost_is_asked_for(self):
+        lost, wrapped = psycopg.OperationalError("server closed the connection"), Exception("of an ORM")
+        wrapped.__cause__ = lost
+        for error, expected in ((lost, VERIFY), (wrapped, VERIFY), (psycopg.errors.UniqueViolation("twice"), None), (ValueError("no"), None)):
+            with self.subTest(error=repr(error)):
+                job = make_job(1)
+                with self.assertRaises(type(error)), job._completed_in():
+                    raise error
+                self.assertEqual(job.ended, expected)
+                job = make_job(1)
+                with self.assertRaises(type(error)), job._completed_with(None):
+                    with job._completed_in():
+                        pass
+                    raise error   # of the commit
+                self.assertEqual(job.ended, expected)
+        job = make_job(1)
+        with self.assertRaises(psycopg.OperationalError), job._completed_with(None):
+            raise lost   # before anything of it was sent
+        self.assertIsNone(job.ended)
+
     def test_lost_lease_of_an_orm(self):
         class Wrapped(Exception):
             pass
@@ -389,6 +409,20 @@ class HandTest(unittest.TestCase):
         self.pass_time(20)
         beat = self.hand.next_beat()
         self.assertEqual((beat.jobs, beat.progress), ([second], [second]))
+
+    def test_a_step_that_commits_has_no_heartbeat_until_then_and_one_at_once_where_that_was_late(self):
+        first, second = self.claimed(1, 2)
+        first.set_progress(1)
+        with first._saved_with():
+            first._step_done("charge", 17)
+            self.pass_time(20)
+            beat = self.hand.next_beat()
+            self.assertEqual((beat.jobs, beat.progress), ([second], []))
+        self.assertEqual(self.hand.next_beat().jobs, [first, second])
+        with first._saved_with():
+            first._step_done("ship", 18)
+        beat = self.hand.next_beat()
+        self.assertEqual((beat.jobs, beat.progress), ([], [first]))
 
     def test_what_has_collided_is_sent_again_behind_a_pause_that_nothing_else_waits_for(self):
         first, second = self.claimed(1, 2)

@@ -36,6 +36,14 @@ def setUpModule():
 LAST_HEARTBEAT = "SELECT last_heartbeat FROM jobq.jobs WHERE id = %s"
 
 
+def after_a_heartbeat(job):
+    """The next one is not due yet."""
+    with job.connection() as connection:
+        before = connection.execute(LAST_HEARTBEAT, (job.id,)).fetchone()
+        while connection.execute(LAST_HEARTBEAT, (job.id,)).fetchone() == before:
+            job.pause(0.02)
+
+
 class Base(unittest.TestCase):
     def setUp(self):
         self.queue = f"test {uuid.uuid4().hex[:12]}"
@@ -485,19 +493,37 @@ class WorkerTest(Base):
         completed, gate = threading.Event(), threading.Event()
 
         def completes(job):
-            with job.connection() as connection:
-                before = connection.execute(LAST_HEARTBEAT, (job.id,)).fetchone()
-                while connection.execute(LAST_HEARTBEAT, (job.id,)).fetchone() == before:   # the next one is not due yet
-                    job.pause(0.02)
-                with connection.transaction():
-                    job.complete_in(connection)
-                    completed.set()
-                    gate.wait(LIMIT)
+            after_a_heartbeat(job)
+            with job.connection() as connection, connection.transaction():
+                job.complete_in(connection)
+                completed.set()
+                gate.wait(LIMIT)
 
         self.start({"completes": completes, "waits": lambda job: gate.wait(LIMIT)}, slots=2, heartbeat_interval=1)
         jobs = [jobq.enqueue(self.connection, self.queue, kind=kind) for kind in ("completes", "waits")]
         self.assertTrue(completed.wait(LIMIT))
         self.beats_on(jobs[1])
+        gate.set()
+        for job in jobs:
+            self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
+
+    def test_a_step_that_commits_late_keeps_no_heartbeat_of_others(self):
+        self.connection.execute("""CREATE TABLE late (job_id bigint); SELECT pg_advisory_lock(4711);
+            CREATE FUNCTION be_late() RETURNS trigger LANGUAGE plpgsql AS
+                'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END';
+            CREATE CONSTRAINT TRIGGER be_late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION be_late()""")
+        self.addCleanup(self.connection.execute, "DROP TABLE late; DROP FUNCTION be_late()")
+        gate = threading.Event()
+
+        def late(job):
+            after_a_heartbeat(job)
+            return job.step("late", lambda own: own.execute("INSERT INTO late VALUES (1)").rowcount)
+
+        self.start({"late": late, "waits": lambda job: gate.wait(LIMIT)}, slots=2, heartbeat_interval=1)
+        jobs = [jobq.enqueue(self.connection, self.queue, kind=kind) for kind in ("late", "waits")]
+        self.becomes(1, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted")
+        self.beats_on(jobs[1])
+        self.connection.execute("SELECT pg_advisory_unlock(4711)")
         gate.set()
         for job in jobs:
             self.becomes("completed", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)

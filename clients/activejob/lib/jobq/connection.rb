@@ -50,8 +50,10 @@ module Jobq
 
     # Whether the error takes another connection.
     def broken?(error)
-      return true if @raw.finished? || @raw.status != PG::CONNECTION_OK
+      @raw.finished? || @raw.status != PG::CONNECTION_OK || Connection.broken_by?(error)
+    end
 
+    def self.broken_by?(error)
       code = Jobq.sqlstate(error)
       code.nil? || code == READ_ONLY || NEW_CONNECTION_CLASSES.include?(code[0, 2])
     end

@@ -276,7 +276,7 @@ module Jobq
 
     # The server knows what it has come to, or is being told. A heartbeat would wait for that, and all others with it.
     def told?(job)
-      @in_flight.key?(job.lease) || !job.ended.nil?
+      @in_flight.key?(job.lease) || !job.ended.nil? || job.committing
     end
 
     def due_at
@@ -325,8 +325,9 @@ module Jobq
         next unless @running.key?(lease)
 
         job.abandoned = true
-        told = !job.ended.nil?   # perhaps in a transaction that is open: the others do not wait for it
-        @reports << Report.new(job, Outcome.of(:release).again(alone: told, sent: told))
+        told = !job.ended.nil?
+        # Its row may be in a transaction that is open: the others do not wait for it.
+        @reports << Report.new(job, Outcome.of(:release).again(alone: told || job.committing, sent: told))
       end
     end
 

@@ -10,8 +10,9 @@ module Jobq
     TEXTS = %w[queue kind].freeze
     VALUES = %w[payload progress metadata].freeze
     TIMES = %w[run_at created_at].freeze
-    attr_reader(*(NUMBERS + TEXTS + VALUES + TIMES), :cancelled, :heartbeat_every)
-    # For the worker: beat_at, progress_at; ended: what it came to, if its handler or the server has seen to that.
+    attr_reader(*(NUMBERS + TEXTS + VALUES + TIMES), :cancelled, :heartbeat_every, :committing)
+    # For the worker: beat_at, progress_at; ended: what it came to, if its handler or the server has seen to that. committing: a step
+    # of its is about to lock its row until the commit.
     attr_accessor :beat_at, :progress_at, :progress_under_way, :abandoned, :ended, :result
 
     def initialize(row, connections, heartbeat_timeout, &progressed)
@@ -68,18 +69,20 @@ module Jobq
       connection do |own|
         own.transaction do
           value = yield own
-          own.rows(*completion(@result))
-          @ended = :verify   # until the commit has been answered
+          statement = completion(@result)
+          @ended = :verify   # until the commit has been answered; from before, so that no heartbeat waits for that
+          own.rows(*statement)
           value
         end.tap { @ended = :completed }
       rescue PG::Error => e
+        @ended = nil unless own.broken?(e)   # else nobody knows whether that transaction still has the job's row
         raise unless Jobq.lost_lease?(e)
 
         raise Lost, e.message
       end
     end
 
-    # The statement that completes it, with its parameters, for a transaction of the caller's. Who runs it says so: job.ended =
+    # The statement that completes it, with its parameters, for a transaction of the caller's. Who runs it says so before: job.ended =
     # :verify. Whether that transaction has committed is asked when the handler has ended.
     def completion(result = nil)
       [Statements::COMPLETE_HELD, id.to_s, lease.to_s, result.nil? ? nil : Parameters.json(result)]
@@ -96,12 +99,15 @@ module Jobq
         own.transaction do
           value = yield own
           text = value.nil? ? nil : Parameters.json(value)
+          @beaten_at, @committing = @beat_at, true   # no heartbeat waits for the commit, which may come late
           Parameters.parsed(own.rows(Statements::STEP_DONE, id.to_s, lease.to_s, name, text).first["result"])
         end
       rescue PG::Error => e
         raise unless Jobq.lost_lease?(e)
 
         raise Lost, e.message
+      ensure
+        committed
       end
     end
 
@@ -138,6 +144,16 @@ module Jobq
     end
 
     private
+
+    # What has passed the job over comes at once.
+    def committed
+      passed_over = @committing && @beat_at != @beaten_at
+      @committing = false
+      return unless passed_over
+
+      @beat_at = -Float::INFINITY
+      @progressed.call
+    end
 
     def set(name, value)
       instance_variable_set(:"@#{name}", value)

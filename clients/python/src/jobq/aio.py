@@ -58,7 +58,7 @@ class AsyncJob(BaseJob):
             done, result = self._step_result(*await self._ask(connection, *self._step(name)))
             if done:
                 return result
-            with self._lease_held():
+            with self._saved_with():
                 async with connection.transaction():
                     return (await self._ask(connection, *self._step_done(name, await function(connection))))[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Optional, Union
+from typing import Any, List, Optional, Union
 
 Delay = Union[int, float, timedelta]
 LONGEST = 1e12   # seconds: more than any interval of a job's
@@ -82,7 +82,10 @@ STOPS = {stop.reason: stop for stop in (Cancelled, Lost, Stopping)}
 LEASE_LOST = "JQ001"
 
 
+def causes_of(error: BaseException) -> List[BaseException]:
+    """Itself, and what an ORM has wrapped in it."""
+    return [cause for cause in (error, error.__cause__, getattr(error, "orig", None)) if cause is not None]
+
+
 def is_lost_lease(error: BaseException) -> bool:
-    """Of psycopg, or of an ORM that has wrapped it."""
-    return any(getattr(cause, "sqlstate", getattr(cause, "pgcode", None)) == LEASE_LOST
-               for cause in (error, error.__cause__, getattr(error, "orig", None)))
+    return any(getattr(cause, "sqlstate", getattr(cause, "pgcode", None)) == LEASE_LOST for cause in causes_of(error))

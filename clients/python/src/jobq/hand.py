@@ -237,7 +237,7 @@ class Hand:
 
     def _is_told(self, job: BaseJob) -> bool:
         """The server knows what it has come to, or is being told. A heartbeat would wait for that, and all others with it."""
-        return job.lease in self.in_flight or job.ended is not None
+        return job.lease in self.in_flight or job.ended is not None or job.committing
 
     def _take_due(self, now: float) -> Tuple[List[BaseJob], List[BaseJob]]:
         """The jobs and the progress of a Beat."""
@@ -273,8 +273,9 @@ class Hand:
             self.abandoned = True
             for job in [job for lease, job in self.jobs.items() if lease in self.running]:
                 job.abandoned = True
-                told = job.ended is not None   # perhaps in a transaction that is open: the others do not wait for it
-                self.reports.append((job, Outcome(RELEASE, alone=told, uncertain=told)))
+                told = job.ended is not None
+                # Its row may be in a transaction that is open: the others do not wait for it.
+                self.reports.append((job, Outcome(RELEASE, alone=told or job.committing, uncertain=told)))
 
     def _over(self, now: float) -> bool:
         if self.stop_at is None or self.stopped_at is None:

@@ -7,8 +7,8 @@ import time
 from datetime import datetime
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from . import statements
-from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease
+from . import connect, statements
+from .errors import STOPS, Cancelled, Delay, Lost, Waiting, causes_of, is_lost_lease
 from .outcome import VERIFY
 from .statements import Row, as_json, interval, specs_as_json, time_of
 
@@ -51,6 +51,8 @@ class BaseJob:
         self.abandoned = False
         self.loss_is_logged = False
         self.ended: Optional[str] = None    # what it came to, if its handler or the server has seen to that
+        self.committing = False             # a step of its is about to lock its row until the commit
+        self._beaten_at = 0.0               # beat_at when that began
         self._progress: Optional[str] = None
         self._progressed: Callable[[], None] = lambda: None
         self._when_stopped: Callable[[], None] = lambda: None
@@ -101,7 +103,10 @@ class BaseJob:
         return self._of_lease(statements.STEP, name)
 
     def _step_done(self, name: str, value: Any) -> Call:
-        return self._of_lease(statements.STEP_DONE, name, _json_or_null(value))
+        """The last statement before the commit, which may come late."""
+        call = self._of_lease(statements.STEP_DONE, name, _json_or_null(value))
+        self._beaten_at, self.committing = self.beat_at, True
+        return call
 
     def _sleep(self, name: str, delay: Optional[Delay], until: Optional[datetime]) -> Call:
         return self._of_lease(statements.SLEEP, name, interval(delay), until)
@@ -138,25 +143,42 @@ class BaseJob:
 
     @contextlib.contextmanager
     def _completed_with(self, result: Any) -> Iterator[None]:
-        """Around the transaction that completes the job."""
+        """Around the transaction that completes the job. A commit without an answer is asked for."""
         self.result = result
         try:
             yield
-        except BaseException:
-            self.ended = None
+        except BaseException as error:
+            if self.ended != VERIFY or not _is_broken(error):
+                self.ended = None
             raise
         self.ended = "completed"
 
     @contextlib.contextmanager
     def _completed_in(self) -> Iterator[None]:
-        """Around the statement that completes it in an open transaction: from before, so that no heartbeat waits for that."""
+        """Around the statement that completes it in an open transaction: from before, so that no heartbeat waits for that. Where its
+        answer is lost nobody knows whether that transaction still has the job's row."""
         before, self.ended = self.ended, VERIFY
         try:
             with self._lease_held():
                 yield
-        except BaseException:
-            self.ended = before
+        except BaseException as error:
+            if not _is_broken(error):
+                self.ended = before
             raise
+
+    @contextlib.contextmanager
+    def _saved_with(self) -> Iterator[None]:
+        """Around the transaction that saves a step. From its last statement on no heartbeat waits for its commit, and what has passed
+        it over comes at once afterwards."""
+        try:
+            with self._lease_held():
+                yield
+        finally:
+            passed_over = self.committing and self.beat_at != self._beaten_at
+            self.committing = False
+            if passed_over:
+                self.beat_at = float("-inf")
+                self._progressed()
 
     @contextlib.contextmanager
     def _lease_held(self) -> Iterator[None]:
@@ -167,6 +189,10 @@ class BaseJob:
                 raise
             self.stop("lost")
             raise Lost() from error
+
+
+def _is_broken(error: BaseException) -> bool:
+    return any(connect.is_broken(cause) for cause in causes_of(error))
 
 
 def _json_or_null(value: Any) -> Optional[str]:

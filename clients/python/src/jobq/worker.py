@@ -69,7 +69,7 @@ class Job(BaseJob):
             done, result = self._step_result(*self._ask(connection, *self._step(name)))
             if done:
                 return result
-            with self._lease_held(), connection.transaction():
+            with self._saved_with(), connection.transaction():
                 return self._ask(connection, *self._step_done(name, function(connection)))[1]
 
     def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:

@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+require_relative "helper"
+
+# What a job does with the connection that it is lent, without a server.
+class JobTest < Minitest::Test
+  # Fails at the statement or at the commit; broken: without an answer.
+  Own = Struct.new(:fails_at, :broken) do
+    def transaction
+      yield(self).tap { fail_at(:commit) }
+    end
+
+    def rows(*)
+      fail_at(:statement)
+      []
+    end
+
+    def broken?(_error)
+      broken
+    end
+
+    def fail_at(place)
+      raise PG::Error, "no" if fails_at == place
+    end
+  end
+
+  Lending = Struct.new(:take) do
+    def give(_connection); end
+  end
+
+  def job(own)
+    row = { "queue" => "q", "kind" => "k", "run_at" => "1.5", "created_at" => "1.5", "heartbeat_seconds" => "20" }
+    Jobq::Job::NUMBERS.each { |name| row[name] = "1" }
+    Jobq::Job.new(row, Lending.new(own), nil) { nil }
+  end
+
+  def test_a_completion_whose_answer_is_lost_is_asked_for
+    [[:commit, true, :verify], [:statement, true, :verify], [:commit, false, nil], [:statement, false, nil]].each do |at, broken, ended|
+      failing = job(Own.new(at, broken))
+      assert_raises(PG::Error) { failing.completing { 1 } }
+      assert_equal([at, broken, ended], [at, broken, failing.ended])
+    end
+    done = job(Own.new)
+    assert_equal(1, done.completing { 1 })
+    assert_equal(:completed, done.ended)
+  end
+
+  def test_what_fails_before_its_completion_is_a_failed_attempt
+    failing = job(Own.new(nil, true))
+    assert_raises(PG::Error) { failing.completing { |own| own.fail_at(nil) } }
+    assert_equal([nil], [failing.ended])
+  end
+end
