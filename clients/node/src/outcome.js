@@ -5,7 +5,7 @@ import { describe, toJson, toText } from './values.js';
 
 /**
  * The report of an attempt. what: complete, fail, snooze, release, or nothing, of which text says why: lost, waiting, completed.
- * sent: it was sent before, and the answer is unknown; alone: together with others it was refused.
+ * sent: it was sent before, and the answer is unknown; alone: together with others it was refused, or collided.
  */
 const outcome = (what, rest) => ({ what, text: '', sent: false, alone: false, ...rest });
 

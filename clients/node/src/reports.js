@@ -84,23 +84,31 @@ export class Reports {
         this.#busy = false;
     }
 
-    // Takes from left what has been answered; an error that may be over a moment later is thrown.
+    // Takes from left what has been answered. A break is thrown at once; what collides keeps nothing else, and is thrown at the end.
     async #round(taken, left) {
+        let collision = null;
+        const collided = (error) => {
+            if (isBroken(error)) throw error;
+            collision = error;
+        };
         const answered = (attempts) => {
             for (const attempt of attempts) left.delete(attempt);
             this.reported(attempts);
         };
-        for (const attempt of taken) if (attempt.progress !== undefined) await this.#progress(attempt);
+        const ready = new Set(taken);
+        for (const attempt of taken) {
+            if (attempt.progress !== undefined) await this.#progress(attempt).catch((error) => { collided(error); ready.delete(attempt); });
+        }
         for (const [what, how] of Object.entries(TOGETHER)) {
-            const many = taken.filter(({ outcome }) => outcome.what === what && !outcome.alone);
+            const many = [...ready].filter(({ outcome }) => outcome.what === what && !outcome.alone);
             if (!many.length) continue;
-            if (await this.#together(many, how)) answered(many);
+            if (await this.#together(many, how).catch(collided)) answered(many);
             else for (const attempt of many) attempt.outcome.alone = true;
         }
-        for (const attempt of left) {
-            await this.#alone(attempt);
-            answered([attempt]);
+        for (const attempt of ready) {
+            if (left.has(attempt)) await this.#alone(attempt).then(() => answered([attempt]), collided);
         }
+        if (collision) throw collision;
     }
 
     async #progress(attempt) {

@@ -115,6 +115,25 @@ test('so it is when they are reported while the worker waits for jobs', async ()
     });
 });
 
+test('a report that collides keeps no other one', async () => {
+    const jobs = await enqueueMany(pool, 'collides', [1, 2], { kind: 'wait' });
+    const { open, opened } = gate();
+    const options = { queue: 'collides', slots: 3, handlers: { wait: (job) => opened.then(() => job.payload) }, heartbeatTimeout: 600 };
+    const locker = await database.client();
+    await working({ ...options, connection: { options: '-c lock_timeout=100ms' } }, async (worker, log) => {
+        await becomesTrue(() => worker.hand.size === 2 && worker.claims.away);
+        await locker.query('BEGIN');
+        await locker.query('SELECT FROM jobq.jobs WHERE id = $1 FOR UPDATE', [jobs[0].id]);
+        open();
+        assert.equal((await reaches(database, jobs[1].id, 'completed')).result, 2);
+        await becomesTrue(() => log.some((line) => /^warn .*reports collide with others/.test(line)));
+        assert.equal((await database.job(jobs[0].id)).status, 'processing');
+        await locker.query('ROLLBACK');
+        const job = await reaches(database, jobs[0].id, 'completed');
+        assert.deepEqual([job.result, job.attempts], [1, 1]);
+    });
+});
+
 test('errors and results that cannot be written as they are', async () => {
     const made = (kind) => enqueue(pool, 'odd', {}, { kind, maxAttempts: 1 });
     const ids = { nul: await made('nul'), half: await made('half'), circle: await made('circle'), later: await made('later'), bad: await made('bad'),

@@ -431,6 +431,7 @@ class HandTest(unittest.TestCase):
         for collisions in range(1, 9):
             [(job, outcome)] = self.hand.next_beat().reports
             self.assertIs(job, first)
+            self.assertEqual(outcome.alone, collisions > 1)
             self.hand.collided([(job, outcome)])
             paused.append(self.hand._until(self.now, None))
             self.assertLessEqual(0.05, paused[-1])

@@ -142,10 +142,11 @@ class Hand:
             self.changed.notify_all()
 
     def collided(self, reports: List[Report]) -> None:
-        """They are to be sent again, each after its pause; nothing else waits for them."""
+        """They are to be sent again, each by itself and after its pause; nothing else waits for them."""
         now = self.clock()
         self.not_reported([(job, replace(outcome, collisions=outcome.collisions + 1,
-                                         not_before=now + pause_after(outcome.collisions + 1, LONGEST_PAUSE))) for job, outcome in reports])
+                                         not_before=now + pause_after(outcome.collisions + 1, LONGEST_PAUSE))) for job, outcome in reports],
+                          alone=True)
 
     def lost(self, job: BaseJob, state: str) -> None:
         """A heartbeat has been told so. Of a job whose report is under way the report's answer counts."""

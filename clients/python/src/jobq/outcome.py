@@ -22,7 +22,7 @@ class Outcome:
     result: Optional[str] = None
     retry_in: Optional[Delay] = None
     retry: bool = True
-    alone: bool = False       # a batch with it was refused
+    alone: bool = False       # a batch with it was refused, or collided
     uncertain: bool = False   # was sent before, and the answer is unknown
     collisions: int = 0       # so often somebody's transaction was in its way
     not_before: float = float("-inf")   # by the worker's clock: hence
