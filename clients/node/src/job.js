@@ -171,6 +171,8 @@ export class Job {
             value = await inTransaction.run(this.#attempt, body);
         } catch (error) {
             await client.query(rollback).catch(() => {});
+            // Lost with its answer, that transaction may have the job's row for a while: a report would wait, and heartbeats with it.
+            if (this.#attempt.completing && isBroken(error)) await this.#find(error);
             throw error;
         }
         try {

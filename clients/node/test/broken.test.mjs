@@ -178,6 +178,29 @@ test('completing: the commit has not happened, and the attempt has failed', asyn
     assert.equal(await database.value("SELECT count(*)::int FROM jobq.attempts WHERE job_id = $1 AND outcome = 'failed'", [id]), 1);
 });
 
+test('completing: the answer to the completion is lost, and the attempt has failed', async () => {
+    await pool.query("SELECT jobq_create_queue('unanswered', backoff_base => '10 ms')");
+    await pool.query('CREATE TABLE unanswered (attempt int)');
+    const id = await enqueue(pool, 'unanswered', {}, { kind: 'effect' });
+    const started = gate();
+    const effect = async (job) => {
+        await started.opened;
+        return job.completing(async (client) => {
+            await client.query('INSERT INTO unanswered VALUES ($1)', [job.attempt]);
+            if (job.attempt === 1) theProxy.lose('must_hold');
+            return 'done';
+        });
+    };
+    await through({ queue: 'unanswered', handlers: { effect } }, async (proxy, _worker, log) => {
+        theProxy = proxy;
+        started.open();
+        assert.equal((await reaches(database, id, 'completed')).result, 'done');
+        assert.deepEqual([proxy.lost, log.filter((line) => /lease/.test(line))], [1, []]);
+    });
+    assert.deepEqual(await database.query('SELECT attempt FROM unanswered'), [{ attempt: 2 }]);
+    assert.equal(await database.value("SELECT count(*)::int FROM jobq.attempts WHERE job_id = $1 AND outcome = 'failed'", [id]), 1);
+});
+
 test('a connection that breaks between two steps is replaced', async () => {
     const { open, opened } = gate();
     const id = await enqueue(pool, 'between', {}, { kind: 'two' });
