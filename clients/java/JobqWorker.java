@@ -394,6 +394,10 @@ public final class JobqWorker {
                 close(beats);
                 beats = null;
                 throw new Broken();
+            } catch (Error error) {   // perhaps in the middle of an answer
+                close(beats);
+                beats = null;
+                throw error;
             }
         }
     }
@@ -651,17 +655,26 @@ public final class JobqWorker {
         return shortest;
     }
 
+    /** Nothing is claimed any more when they have ended, as they do when there is no memory even to go on. */
     private void heartbeatAll() {
-        for (long pause = 100; ; rest(50)) {
-            try {
-                heartbeatDue();
-                pause = 100;
-            } catch (Broken broken) {
-                rest(about(pause));
-                pause = Math.min(pause * 2, 5000);
-            } catch (SQLException | RuntimeException error) {
-                say("heartbeats were refused: " + error.getMessage());
-                rest(1000);
+        try {
+            for (long pause = 100; ; rest(50)) {
+                try {
+                    heartbeatDue();
+                    pause = 100;
+                } catch (Broken broken) {
+                    rest(about(pause));
+                    pause = Math.min(pause * 2, 5000);
+                } catch (SQLException | RuntimeException | Error error) {
+                    rest(1000);
+                    say("heartbeats were refused: " + error.getMessage());
+                }
+            }
+        } catch (Error error) {
+            failure = error;
+            synchronized (running) {
+                stopping = true;
+                running.notifyAll();
             }
         }
     }

@@ -9,15 +9,18 @@ import java.nio.channels.ClosedByInterruptException;
 import java.sql.Connection;
 import java.sql.Driver;
 import java.sql.DriverManager;
+import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicInteger;
 
 public final class WorkerTest {
-    static final List<String> called = new ArrayList<>();
+    static final List<String> called = new CopyOnWriteArrayList<>();
+    static final AtomicInteger beaten = new AtomicInteger();
 
     @SuppressWarnings("unchecked")
     static <T> T fake(Class<T> type, java.util.function.BiFunction<String, Object[], Object> answer) {
@@ -33,8 +36,43 @@ public final class WorkerTest {
         return switch (method) {
             case "rollback" -> new SQLException("This connection has been closed.", "08003");
             case "isClosed" -> false;
+            case "prepareStatement" -> fake(PreparedStatement.class, WorkerTest::statement);
             default -> null;
         };
+    }
+
+    /** Of heartbeats: the first one finds no memory. */
+    static Object statement(String method, Object[] arguments) {
+        if (!method.equals("executeQuery")) return null;
+        if (beaten.incrementAndGet() == 1) throw new OutOfMemoryError("none left");
+        var rows = new AtomicInteger(1);
+        return fake(ResultSet.class, (name, given) -> switch (name) {
+            case "next" -> rows.getAndDecrement() > 0;
+            case "getString" -> "held";
+            default -> null;
+        });
+    }
+
+    @SuppressWarnings("unchecked")
+    static boolean heartbeatsGoOn(JobqWorker worker) throws Exception {
+        var running = JobqWorker.class.getDeclaredField("running");
+        running.setAccessible(true);
+        var jobs = (Map<Long, JobqWorker.Job>) running.get(worker);
+        JobqWorker.Job job = worker.new Job(fake(ResultSet.class, WorkerTest::column));
+        synchronized (jobs) { jobs.put(job.lease, job); }
+        var heartbeatAll = JobqWorker.class.getDeclaredMethod("heartbeatAll");
+        heartbeatAll.setAccessible(true);
+        Thread heartbeats = new Thread(() -> {
+            try {
+                heartbeatAll.invoke(worker);
+            } catch (ReflectiveOperationException ended) {
+                System.out.println("# " + ended.getCause());
+            }
+        });
+        heartbeats.setDaemon(true);
+        heartbeats.start();
+        for (int look = 0; look < 1200 && beaten.get() < 2 && heartbeats.isAlive(); look++) Thread.sleep(50);
+        return beaten.get() >= 2;
     }
 
     static Object column(String method, Object[] arguments) {
@@ -79,7 +117,10 @@ public final class WorkerTest {
             failed += right ? 0 : 1;
             System.out.println((right ? "ok" : "not ok") + " - " + stop.getKey() + (stop.getValue() ? " ends a handler" : " is an error"));
         }
-        System.out.println(cases.size() + stops.size() - failed + " passed, " + failed + " failed");
+        boolean right = heartbeatsGoOn(worker);
+        failed += right ? 0 : 1;
+        System.out.println((right ? "ok" : "not ok") + " - an OutOfMemoryError ends no heartbeats");
+        System.out.println(cases.size() + stops.size() + 1 - failed + " passed, " + failed + " failed");
         System.exit(failed > 0 ? 1 : 0);
     }
 }

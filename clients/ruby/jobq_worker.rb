@@ -553,7 +553,7 @@ module Jobq
       rescue Broken
         sleep about(pause)
         pause = [pause * 2, 5].min
-      rescue StandardError => e
+      rescue StandardError, NoMemoryError => e
         say "heartbeats were refused: #{e.message.strip}"
         sleep 1
       end

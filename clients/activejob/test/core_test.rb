@@ -93,6 +93,14 @@ class CoreTest < Minitest::Test
     assert_equal([[:fail, 1]], reports.map { |report| [report.outcome.what, report.outcome.collisions] })
   end
 
+  def test_no_claims_without_heartbeats
+    @hand.define_singleton_method(:next_beat) { |*| raise NoMemoryError, "none left" }
+    @core.send(:beat_all)
+    assert_instance_of(NoMemoryError, @core.error)
+    assert_nil(@hand.next_claim)
+    refute(@core.clean?)
+  end
+
   def test_claims_pause_while_they_collide_and_go_on
     rests = []
     @hand.define_singleton_method(:rest) { |seconds| rests << seconds }

@@ -160,7 +160,7 @@ module Jobq
 
     def beat_all
       beat_until_over
-    rescue StandardError => e
+    rescue Exception => e # rubocop:disable Lint/RescueException -- nobody would heartbeat what is claimed from now on
       @log.error("#{@options.worker_id}: heartbeats have ended: #{e.full_message(highlight: false)}")
       @error = e
       @hand.stop
