@@ -554,8 +554,8 @@ module Jobq
         sleep about(pause)
         pause = [pause * 2, 5].min
       rescue StandardError, NoMemoryError => e
-        say "heartbeats were refused: #{e.message.strip}"
         sleep 1
+        say "heartbeats were refused: #{e.message.strip}"
       end
     end
 

@@ -4,22 +4,6 @@ require_relative "helper"
 
 # What the threads of a worker do next, without a server.
 class CoreTest < Minitest::Test
-  Result = Struct.new(:sqlstate) do
-    def error_field(_field)
-      sqlstate
-    end
-  end
-
-  # As the server's, of which there is none here.
-  class Refusal < PG::Error
-    attr_reader :result
-
-    def initialize(sqlstate)
-      super(sqlstate)
-      @result = Result.new(sqlstate)
-    end
-  end
-
   def setup
     @said = StringIO.new
     @core = Jobq::Core.new(Jobq::Options.new(slots: 2), ["x"], {}, Logger.new(@said), begin_job: nil, run_job: nil, when_over: -> {})

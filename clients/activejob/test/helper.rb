@@ -130,3 +130,18 @@ class JobqTest < Minitest::Test
     job_class.set(queue: @queue, **options).perform_later(*arguments)
   end
 end
+
+# An error of the server's, where there is none.
+class Refusal < PG::Error
+  Result = Struct.new(:sqlstate) do
+    def error_field(_field)
+      sqlstate
+    end
+  end
+  attr_reader :result
+
+  def initialize(sqlstate)
+    super(sqlstate)
+    @result = Result.new(sqlstate)
+  end
+end

@@ -15,12 +15,8 @@ class JobTest < Minitest::Test
       []
     end
 
-    def broken?(_error)
-      broken
-    end
-
     def fail_at(place)
-      raise PG::Error, "no" if fails_at == place
+      raise(broken ? PG::Error.new("no") : Refusal.new("57014")) if fails_at == place
     end
   end
 

@@ -36,6 +36,7 @@ class WorkerTest < JobqTest
   end
 
   def beats_on(id)
+    becomes_status("processing", id)
     3.times do
       heard = ask("SELECT last_heartbeat FROM jobq.jobs WHERE id = $1::bigint", id)
       becomes("t", "SELECT last_heartbeat > $2::timestamptz FROM jobq.jobs WHERE id = $1::bigint", id, heard)

@@ -108,7 +108,8 @@ class OutcomeTest(unittest.TestCase):
     def test_a_completion_whose_answer_is_lost_is_asked_for(self):
         lost, wrapped = psycopg.OperationalError("server closed the connection"), Exception("of an ORM")
         wrapped.__cause__ = lost
-        for error, expected in ((lost, VERIFY), (wrapped, VERIFY), (psycopg.errors.UniqueViolation("twice"), None), (ValueError("no"), None)):
+        for error, expected in ((lost, VERIFY), (wrapped, VERIFY), (psycopg.errors.UniqueViolation("twice"), None),
+                                (psycopg.errors.QueryCanceled("late"), None), (ValueError("no"), None)):
             with self.subTest(error=repr(error)):
                 job = make_job(1)
                 with self.assertRaises(type(error)), job._completed_in():
@@ -246,6 +247,7 @@ class BeatTest(unittest.TestCase):
 
     def test_progress_that_does_not_arrive_keeps_no_heartbeat_of_others(self):
         first, second = make_job(1), make_job(2)
+        self.core.hand.claimed(first)
         first.set_progress(1)
         sent = self.broken_by(lambda: self.core._heartbeat(Beat(jobs=[first, second], progress=[first])), statements.HEARTBEAT)
         self.assertEqual(sent, [(statements.HEARTBEAT_MANY, ([1, 2], [1, 2])), (statements.HEARTBEAT, (1, 1, "1"))])
@@ -257,6 +259,19 @@ class BeatTest(unittest.TestCase):
         sent = self.broken_by(lambda: self.core._do(beat), statements.FAIL)
         self.assertEqual([statement for statement, _ in sent], [statements.FAIL, statements.HEARTBEAT_MANY])
         self.assertEqual(beat.reports, [(ended, Outcome(FAIL, "no"))])
+
+    def test_progress_does_not_wait_for_a_step_that_commits_late(self):
+        job, sent = make_job(1), []
+        job.set_progress(1)
+        job._step_done("late", 1)
+
+        def send(statement, parameters):
+            sent.append(statement)
+            return [{"released": True, "jobq_heartbeat": "held"}]
+
+        with unittest.mock.patch.object(self.core._beats, "all", send):
+            self.core._report_alone(job, Outcome(RELEASE, alone=True))
+        self.assertEqual(sent, [statements.RELEASE_BRIEFLY])
 
     def test_no_claims_without_heartbeats(self):
         error = RuntimeError("of whatever kind")

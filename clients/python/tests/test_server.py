@@ -60,6 +60,7 @@ class Base(unittest.TestCase):
             time.sleep(0.02)
 
     def beats_on(self, job):
+        self.becomes("processing", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
         for _ in range(3):
             self.becomes(True, "SELECT last_heartbeat > %s FROM jobq.jobs WHERE id = %s", self.value(LAST_HEARTBEAT, job), job)
 

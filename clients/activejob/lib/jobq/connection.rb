@@ -50,12 +50,16 @@ module Jobq
 
     # Whether the error takes another connection.
     def broken?(error)
-      @raw.finished? || @raw.status != PG::CONNECTION_OK || Connection.broken_by?(error)
-    end
+      return true if @raw.finished? || @raw.status != PG::CONNECTION_OK
 
-    def self.broken_by?(error)
       code = Jobq.sqlstate(error)
       code.nil? || code == READ_ONLY || NEW_CONNECTION_CLASSES.include?(code[0, 2])
+    end
+
+    # Whether nobody knows what has become of it: of what the server answers it has done, or undone, one does.
+    def self.unanswered?(error)
+      code = Jobq.sqlstate(error)
+      code.nil? || code.start_with?("08")
     end
 
     # Whether the same statement may succeed next time.

@@ -21,9 +21,13 @@ module Jobq
     def start
       @claims.open
       look_at_the_server
-      @threads = [thread("claims") { claim_all }, thread("beats") { beat_all }]
-    rescue Broken, PG::Error
-      [@claims, @beats].each(&:close)
+      beats = thread("beats") { beat_all }   # first: nothing is claimed that nobody heartbeats
+      @threads = [thread("claims") { claim_all }, beats]
+    rescue Broken, PG::Error, ThreadError
+      @hand.stop
+      @hand.no_more_claims
+      @claims.close
+      @beats.close unless beats   # else that thread does
       raise
     end
 
@@ -161,9 +165,9 @@ module Jobq
     def beat_all
       beat_until_over
     rescue Exception => e # rubocop:disable Lint/RescueException -- nobody would heartbeat what is claimed from now on
-      @log.error("#{@options.worker_id}: heartbeats have ended: #{e.full_message(highlight: false)}")
       @error = e
       @hand.stop
+      @log.error("#{@options.worker_id}: heartbeats have ended: #{e.full_message(highlight: false)}")
     ensure
       @beats.close
       if @hand.gave_up
@@ -210,7 +214,8 @@ module Jobq
     # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
     def heartbeat(beat)
       heartbeat_together(beat.jobs) if beat.jobs.any?
-      beat.progress.each { |job| heartbeat_with_progress(job) unless job.cancelled == :lost }
+    ensure   # broken, perhaps by one shard: the others take their progress
+      beat.progress.each { |job| heartbeat_with_progress(job) if @hand.goes_on?(job) }
     end
 
     def heartbeat_together(jobs)
@@ -292,7 +297,7 @@ module Jobq
 
     def report_alone(report)
       job, outcome = report.job, report.outcome
-      heartbeat_with_progress(job) if job.progress_is_new? && outcome.what != :verify
+      heartbeat_with_progress(job) if job.progress_is_new? && job.ended.nil? && !job.committing   # else its row may be locked
       report_or_fail(job, outcome)
     end
 

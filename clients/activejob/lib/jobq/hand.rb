@@ -193,6 +193,11 @@ module Jobq
       job.stop(:lost) unless state == "finished"
     end
 
+    # Still, since its beat was taken.
+    def goes_on?(job)
+      @lock.synchronize { @jobs.key?(job.lease) && @running.key?(job.lease) && !told?(job) }
+    end
+
     # ---- the thread that heartbeats
 
     # Blocks until something is to be done; not before retry_at, but for the end.

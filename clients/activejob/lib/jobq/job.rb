@@ -23,6 +23,7 @@ module Jobq
       @heartbeat_every = [Float(row["heartbeat_seconds"]), heartbeat_timeout && heartbeat_timeout / 3].compact.min
       @connections, @progressed = connections, progressed
       @beat_at, @progress_at, @unreported = 0.0, -Float::INFINITY, nil
+      @committing = false
       @changed = Monitor.new
       @stopped = @changed.new_cond
     end
@@ -75,7 +76,7 @@ module Jobq
           value
         end.tap { @ended = :completed }
       rescue PG::Error => e
-        @ended = nil unless own.broken?(e)   # else nobody knows whether that transaction still has the job's row
+        @ended = nil unless Connection.unanswered?(e)   # else nobody knows whether that transaction still has the job's row
         raise unless Jobq.lost_lease?(e)
 
         raise Lost, e.message
@@ -147,12 +148,11 @@ module Jobq
 
     # What has passed the job over comes at once.
     def committed
-      passed_over = @committing && @beat_at != @beaten_at
-      @committing = false
-      return unless passed_over
+      committing, @committing = @committing, false
+      return unless committing
 
-      @beat_at = -Float::INFINITY
-      @progressed.call
+      @beat_at = -Float::INFINITY if @beat_at != @beaten_at
+      @progressed.call   # its progress may have waited, too
     end
 
     def set(name, value)

@@ -75,7 +75,7 @@ module Jobq
 
     def ended?(worker)
       worker.join(0)
-    rescue StandardError
+    rescue Exception # rubocop:disable Lint/RescueException -- whatever it has ended by
       true
     end
 

@@ -17,7 +17,7 @@ from .errors import LEASE_LOST
 from .hand import Beat, Hand, Report
 from .job import BaseJob
 from .options import Options
-from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome, is_finished
+from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, is_finished
 from .statements import interval
 
 WAIT_WITHOUT_WAKE = 2.0
@@ -187,9 +187,9 @@ class Core:
         try:
             self._beat_until_over()
         except BaseException as error:   # noqa: B902
-            log.exception("%s: heartbeats have ended", self.options.worker_id)
             self.error = error
             self.hand.stop()   # nobody heartbeats what would be claimed
+            log.exception("%s: heartbeats have ended", self.options.worker_id)
         finally:
             self._beats.close()
             if self.hand.gave_up:
@@ -233,11 +233,13 @@ class Core:
 
     def _heartbeat(self, beat: Beat) -> None:
         """All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others."""
-        if beat.jobs:
-            self._heartbeat_together(beat.jobs)
-        for job in beat.progress:
-            if job.cancelled != "lost":
-                self._heartbeat_with_progress(job)
+        try:
+            if beat.jobs:
+                self._heartbeat_together(beat.jobs)
+        finally:   # broken, perhaps by one shard: the others take their progress
+            for job in beat.progress:
+                if self.hand.goes_on(job):
+                    self._heartbeat_with_progress(job)
 
     def _heartbeat_together(self, jobs: List[BaseJob]) -> None:
         try:
@@ -308,7 +310,7 @@ class Core:
         self.hand.reported(jobs)
 
     def _report_alone(self, job: BaseJob, outcome: Outcome) -> None:
-        if job.progress_is_new and outcome.what != VERIFY:
+        if job.progress_is_new and job.ended is None and not job.committing:   # else its row may be locked
             self._heartbeat_with_progress(job)
         try:
             taken = self._report(job, outcome)

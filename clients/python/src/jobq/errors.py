@@ -89,3 +89,12 @@ def causes_of(error: BaseException) -> List[BaseException]:
 
 def is_lost_lease(error: BaseException) -> bool:
     return any(getattr(cause, "sqlstate", getattr(cause, "pgcode", None)) == LEASE_LOST for cause in causes_of(error))
+
+
+def is_unanswered(error: BaseException) -> bool:
+    """Whether nobody knows what has become of a statement: of what the server answers it has done, or undone, one does. Of any driver."""
+    causes = causes_of(error)
+    codes = [code for code in (getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None) for cause in causes) if code]
+    if codes:
+        return str(codes[0]).startswith("08")
+    return any(base.__name__ in ("OperationalError", "InterfaceError") for cause in causes for base in type(cause).__mro__)

@@ -159,6 +159,11 @@ class Hand:
         if state != "finished":
             job.stop("lost")
 
+    def goes_on(self, job: BaseJob) -> bool:
+        """Still, since its beat was taken."""
+        with self.changed:
+            return job.lease in self.jobs and job.lease in self.running and not self._is_told(job)
+
     # ---- the thread that heartbeats
 
     def next_beat(self, retry_at: Optional[float] = None) -> Beat:

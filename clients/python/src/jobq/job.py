@@ -7,8 +7,8 @@ import time
 from datetime import datetime
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from . import connect, statements
-from .errors import STOPS, Cancelled, Delay, Lost, Waiting, causes_of, is_lost_lease
+from . import statements
+from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease, is_unanswered
 from .outcome import VERIFY
 from .statements import Row, as_json, interval, specs_as_json, time_of
 
@@ -148,7 +148,7 @@ class BaseJob:
         try:
             yield
         except BaseException as error:
-            if self.ended != VERIFY or not _is_broken(error):
+            if self.ended != VERIFY or not is_unanswered(error):
                 self.ended = None
             raise
         self.ended = "completed"
@@ -162,7 +162,7 @@ class BaseJob:
             with self._lease_held():
                 yield
         except BaseException as error:
-            if not _is_broken(error):
+            if not is_unanswered(error):
                 self.ended = before
             raise
 
@@ -174,11 +174,11 @@ class BaseJob:
             with self._lease_held():
                 yield
         finally:
-            passed_over = self.committing and self.beat_at != self._beaten_at
-            self.committing = False
-            if passed_over:
-                self.beat_at = float("-inf")
-                self._progressed()
+            committing, self.committing = self.committing, False
+            if committing:
+                if self.beat_at != self._beaten_at:
+                    self.beat_at = float("-inf")
+                self._progressed()   # its progress may have waited, too
 
     @contextlib.contextmanager
     def _lease_held(self) -> Iterator[None]:
@@ -189,10 +189,6 @@ class BaseJob:
                 raise
             self.stop("lost")
             raise Lost() from error
-
-
-def _is_broken(error: BaseException) -> bool:
-    return any(connect.is_broken(cause) for cause in causes_of(error))
 
 
 def _json_or_null(value: Any) -> Optional[str]:

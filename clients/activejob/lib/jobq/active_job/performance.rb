@@ -57,7 +57,7 @@ module Jobq
         @job.ended = :verify   # until the commit has been answered; from before, so that no heartbeat waits for that
         @database.rows(*@job.completion)
       rescue ::ActiveRecord::ActiveRecordError => e
-        @job.ended = before unless Connection.broken_by?(e)   # else nobody knows whether that transaction still has the job's row
+        @job.ended = before unless Connection.unanswered?(e)   # else nobody knows whether that transaction still has the job's row
         raise unless Jobq.lost_lease?(e)
 
         raise Lost, e.message
