@@ -49,9 +49,10 @@ class Judge:
             return "a trigger's function was called by hand" if function.trigger else None
         if sqlstate.startswith("XX"):
             return None if message in EXCUSED else "internal error"
-        # Who spawns must be a producer, too; and the job that had the key may be gone in any kind of transaction.
-        if function.name == "jobq_spawn" and (sqlstate, "jobq_enqueue_jobs" in message or "had the unique key" in message) in (
-                ("42501", True), ("40001", True)):
+        # Who spawns must be a producer, too; and the job that has a key may have come, or be gone, in any kind of transaction.
+        if function.name == "jobq_spawn" and sqlstate == "42501" and "jobq_enqueue_jobs" in message:
+            return None
+        if function.name in ("jobq_spawn", "jobq_enqueue_jobs") and sqlstate == "40001" and "the unique key" in message:
             return None
         if sqlstate == "42501":
             # Of a role that the caller names, or is: whether it may run a handler is another question.
