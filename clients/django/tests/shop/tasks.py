@@ -56,8 +56,10 @@ def break_connection():
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         pid = cursor.fetchone()[0]
-    with connection.copy().cursor() as other:
-        other.execute("SELECT pg_terminate_backend(%s)", [pid])
+    other = connection.copy()
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+    other.close()   # else DROP DATABASE meets it
     Order.objects.count()
 
 
