@@ -4,6 +4,7 @@ It runs as a process of its own. What it is about to send stands in memory that 
 never returns, or takes the server down, can be named.
 """
 
+import contextlib
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -78,6 +79,8 @@ class Caller:
                 if crashes == CRASHES:
                     break
                 admin = roles.connect_again(self.plan.database)
+                with contextlib.suppress(psycopg.OperationalError):   # another crash
+                    roles.end_prepared(self.plan.database, f"fuzz {self.number} ")
         self.shown.value = b""
         for conn in self.connections.values():
             conn.close()

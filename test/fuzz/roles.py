@@ -56,13 +56,20 @@ def database(label, extra_roles=()):
             conn.execute(transactions.HELPERS)
         yield name
     finally:
+        end_prepared(name)
         with connect_again() as admin:
-            for (gid,) in admin.execute("SELECT gid FROM pg_prepared_xacts WHERE database = %s", (name,)).fetchall():
-                with connect(name) as conn:
-                    conn.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
             for role in everybody:
                 admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def end_prepared(name, beginning=""):
+    """Rolls back what is prepared in a database under a name that begins so: whoever prepared it may have lost its connection, and
+    it keeps its locks, beyond a crash, too."""
+    with connect_again(name) as conn:
+        for (gid,) in conn.execute("SELECT gid FROM pg_prepared_xacts WHERE database = %s AND starts_with(gid, %s)",
+                                   (name, beginning)).fetchall():
+            conn.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
 
 
 def may_call(conn, functions):
