@@ -45,7 +45,7 @@ sub wakes_at_once
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     for (1 .. 5)
     {
-        work("SELECT count(*) FROM jobq_claim('$queue', batch => 10000)");
+        work("SELECT count(*) FROM jobq_claim('$queue', batch => 10000, heartbeat_timeout => '1 day')");
         start($sleeper, "CALL jobq_wait('$queue', '3 min')");
         asleep($sleeper);
         work($sql);
@@ -80,7 +80,7 @@ soon(q{count(*) = 5000 FROM jobq.jobs WHERE _group_active IS NOT NULL AND status
 work(q{SELECT jobq_set_limit('slots', '*', max_running => 1);
     SELECT count(*) FROM jobq_enqueue_many('slots', array_fill('1'::jsonb, '{6000}'),
                                            concurrency_keys => ARRAY(SELECT 'key ' || n % 2000 FROM generate_series(1, 6000) n))});
-my $claim_all = q{SELECT count(*) FROM jobq_claim('slots', 'w', batch => 6000)};
+my $claim_all = q{SELECT count(*) FROM jobq_claim('slots', 'w', batch => 6000, heartbeat_timeout => '1 day')};
 is(work("BEGIN; $claim_all; ROLLBACK; $claim_all"), "2000\n2000", 'slots that were taken by a claim that was rolled back');
 is(work($claim_all), '0', 'all keys run');
 start($sleeper, q{CALL jobq_wait('slots', '3 min')});
@@ -91,7 +91,8 @@ wakes($sleeper, 'slots that were given back: who waits for one is woken');
 is(work($claim_all), '2000', 'and they are free');
 is(work("BEGIN; $complete_all; $claim_all; COMMIT"), "2000\n2000", 'the transaction that gives them back may have them at once');
 
-# ---- the numbers of jobs, savepoints at many levels included
+# ---- the numbers of jobs, savepoints at many levels included. They are compared with rows that a snapshot sees, however long
+# that takes: no job may change meanwhile, so no lease ends.
 
 becomes_true($node, 'work', q{SELECT count(*) > 0 FROM jobq.queue_stats WHERE queue = 'slots' AND enqueued_per_second > 0}, 'the counters are known');
 my $wrong = q{SELECT count(*) FROM (SELECT queue, count(*) FROM jobq.jobs WHERE status = 'pending' GROUP BY 1) j (queue, n)
@@ -147,6 +148,7 @@ for my $change (sort keys %changes)
     cmp_ok($grown, '<', 64 * 1024, "$change: the memory of a transaction does not grow with its jobs");
 }
 cmp_ok(work(q{SELECT count(*) FROM jobq.jobs j JOIN taken t USING (id) WHERE j.status = 'completed'}), '>=', 290_000, 'hundreds of thousands of jobs');
+is(work(q{SELECT count(*) FROM jobq.jobs WHERE status = 'processing' AND _lease_timeout IS DISTINCT FROM interval '1 day'}), '0', 'no lease ends before the test');
 is(work($wrong), '0', 'and the numbers are right');
 
 end_sessions($sleeper->{session}, $snapshot, $large);
