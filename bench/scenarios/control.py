@@ -3,7 +3,7 @@
 import threading
 import time
 
-from cells import interleave, prepare, run_cell
+from cells import SteadyQueue, fill_database, interleave
 from contenders import JOBQ, Jobq
 from load import pgbench
 from statistic import percentile
@@ -25,20 +25,19 @@ class Controlled(Jobq):
         self.name = self.title = title
         self.limits, self.settings, self.each = limits, settings, each
 
-    def reset(self, conn):
-        super().reset(conn)
-        conn.execute("DELETE FROM jobq.limit_settings WHERE queue = 'bench'")
-
-    def fill(self, conn, jobs, queue='bench', arguments=''):
+    def begin(self, conn, jobs):
         if self.settings:
             conn.execute(f"SELECT jobq_create_queue('bench', {self.settings})")
         for limit in self.limits:
             conn.execute(f"SELECT jobq_set_limit('bench', {limit})")
+        self.fill(conn, jobs)
+        settle_limits(conn)
+
+    def fill(self, conn, jobs, queue='bench', arguments=''):
         if not self.each:
             super().fill(conn, jobs, queue, arguments)
         else:
             self.fill_each(conn, jobs, queue)
-        settle_limits(conn)
 
     def fill_each(self, conn, jobs, queue):
         parameter, expression = self.each
@@ -64,61 +63,81 @@ def run(bench):
     fan(bench)
 
 
+class PatientQueue(SteadyQueue):
+    """Some of its calls find nothing: a turn takes a time, and what counts is what was completed."""
+
+    seconds = 2
+
+    def completed(self):
+        return self.conn.execute("SELECT count(*) FROM jobq.jobs WHERE status = 'completed'").fetchone()[0]
+
+    def run(self, options=''):
+        before = self.completed()
+        load = pgbench(PATIENT, self.clients, seconds=self.seconds, variables=JOBQ.fused_variables, database=self.database, options=options)
+        done = self.completed() - before
+        # Each client holds one at the end, and with it its group.
+        held = self.conn.execute("SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'").fetchone()[0]
+        self.refill(self.conn, done + held)
+        self.added += done + held
+        return {'jobs_per_s': done / load.seconds, 'jobs': done}
+
+    def audit(self, enqueued, held=0):
+        # The worker goes on letting blocked jobs go.
+        with self.conn.transaction():
+            self.conn.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
+            audit = JOBQ.audit(self.conn, enqueued + self.added)
+            audit.left += self.conn.execute("SELECT count(*) FROM jobq.jobs WHERE status = 'blocked'").fetchone()[0]
+        for problem in audit.problems(self.added, 0):
+            self.bench.fail(f'{self.database}: {problem}')
+
+
 def limits(bench):
     """Limits that the load does not reach: what is left is their cost. And queues with another order."""
-    seconds = bench.scale(6, 3)
-    contenders = [JOBQ,
-                  Controlled('jobq, at most 1,000 of the queue', ['max_running => 1000']),
-                  Controlled('jobq, at most 1,000 of each of 100 keys', ["key => '*', max_running => 1000"],
-                             each=('concurrency_keys', "'key ' || n % 100")),
-                  Controlled('jobq, a million a second of the queue', ["rate => 1000000, per => '1 s'"]),
-                  Controlled('jobq, round-robin over 100 keys', settings='round_robin => true',
-                             each=('concurrency_keys', "'key ' || n % 100")),
-                  Controlled('jobq, ageing of 10 priorities', settings="priority_ageing => '1 min'",
-                             each=('priorities', '(n % 10)::int'))]
-    cells = {contender.title: lambda contender=contender: run_cell(bench, contender, contender.lifecycle(), CLIENTS, 'off',
-                                                                   seconds, guess=10_000)
-             for contender in contenders}
-    interleave(bench, 'control', cells, bench.scale(5, 2), 'off')
-    judge(bench, contenders)
-
-
-def judge(bench, contenders):
-    plain = contenders[0].title
-    for contender in contenders[1:]:
-        title = contender.title
-        ratio = bench.ratio('control', title, plain, 'off')
-        if title in GOALS:
-            bench.goal('control', f'{title}: times {plain}', ratio, '>=', GOALS[title])
-        else:
-            bench.note('control', f'{title}: {ratio:.2f} times {plain}.')
-
-
-def patient_cell(bench, contender, jobs, seconds):
-    prepare(bench, contender, jobs)
-    load = pgbench(PATIENT, CLIENTS, seconds=seconds, variables=JOBQ.fused_variables)
-    with bench.conn.transaction():
-        # The worker goes on letting blocked jobs go.
-        bench.conn.execute('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
-        audit = contender.audit(bench.conn, jobs)
-        audit.left += bench.conn.execute("SELECT count(*) FROM jobq.jobs WHERE status = 'blocked'").fetchone()[0]
-    for problem in audit.problems(audit.completed, audit.running):
-        bench.fail(f'{contender.title}: {problem}')
-    if audit.left == 0:
-        bench.fail(f'{contender.title}: the queue drained')
-    contender.reset(bench.conn)
-    return {'jobs_per_s': audit.completed / load.seconds, 'jobs': audit.completed}
+    compare(bench, 50_000, lambda name, contender: SteadyQueue(bench, name, contender.lifecycle(), contender.fill, CLIENTS, 1_500), [
+        Controlled('jobq'),
+        Controlled('jobq, at most 1,000 of the queue', ['max_running => 1000']),
+        Controlled('jobq, at most 1,000 of each of 100 keys', ["key => '*', max_running => 1000"],
+                   each=('concurrency_keys', "'key ' || n % 100")),
+        Controlled('jobq, a million a second of the queue', ["rate => 1000000, per => '1 s'"]),
+        Controlled('jobq, round-robin over 100 keys', settings='round_robin => true',
+                   each=('concurrency_keys', "'key ' || n % 100")),
+        Controlled('jobq, ageing of 10 priorities', settings="priority_ageing => '1 min'",
+                   each=('priorities', '(n % 10)::int'))])
 
 
 def groups(bench):
-    seconds, jobs = bench.scale((6, 500_000), (3, 250_000))
-    contenders = [Controlled('jobq, complete_and_claim'),
-                  Controlled('jobq, complete_and_claim, 10,000 groups', each=('group_keys', "'key ' || n % 10000")),
-                  Controlled('jobq, complete_and_claim, 100 groups', each=('group_keys', "'key ' || n % 100"))]
-    cells = {contender.title: lambda contender=contender: patient_cell(bench, contender, jobs, seconds)
-             for contender in contenders}
-    interleave(bench, 'control', cells, bench.scale(5, 2), 'off')
-    judge(bench, contenders)
+    compare(bench, 100_000, lambda name, contender: PatientQueue(bench, name, None, contender.fill, CLIENTS), [
+        Controlled('jobq, complete_and_claim'),
+        Controlled('jobq, complete_and_claim, 10,000 groups', each=('group_keys', "'key ' || n % 10000")),
+        Controlled('jobq, complete_and_claim, 100 groups', each=('group_keys', "'key ' || n % 100"))])
+
+
+def compare(bench, jobs, queue_of, contenders):
+    """Each in a database of its own, with a backlog of so many jobs, in many short turns; against the first."""
+    queues = {}
+    try:
+        for number, contender in enumerate(contenders):
+            name = f'control_{number}'
+            fill_database(bench, name, lambda conn, contender=contender: contender.begin(conn, jobs))
+            queues[contender.title] = queue_of(name, contender)
+        bench.conn.execute('CHECKPOINT')
+        interleave(bench, 'control', {title: queue.run for title, queue in queues.items()}, bench.scale(17, 5), 'off', quiet=True)
+        judge(bench, list(queues))
+        for queue in queues.values():
+            queue.audit(jobs)
+    finally:
+        for queue in queues.values():
+            queue.close()
+
+
+def judge(bench, titles):
+    plain = titles[0]
+    for title in titles[1:]:
+        ratio, interval = bench.paired('control', title, plain, 'off')
+        if title in GOALS:
+            bench.goal('control', f'{title}: times {plain}', ratio, '>=', GOALS[title], note=interval)
+        else:
+            bench.note('control', f'{title}: {ratio:.2f} times {plain} ({interval}).')
 
 
 def latency(bench):

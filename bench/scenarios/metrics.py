@@ -9,7 +9,7 @@ from contenders import JOBQ
 
 TITLE = 'Totals and histograms, 4 clients'
 BATCH = 100
-LOADS = (('single jobs', JOBQ.lifecycle(), 4, 2000, 1), (f'batches of {BATCH}', JOBQ.batch(BATCH), 1, 200, BATCH))
+LOADS = (('single jobs', JOBQ.lifecycle(), 4, 2000, 1), (f'batches of {BATCH}', JOBQ.batch(BATCH), 1, 500, BATCH))
 OFF = '-c jobq.track_metrics=off'
 
 

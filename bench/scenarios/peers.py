@@ -60,7 +60,7 @@ def run(bench):
             cells[peer.name] = lambda peer=peer, sync=sync: run_peer(bench, peer, seconds, sync)
         if bench.quick:
             del cells['textbook'], cells['jobq, complete_and_claim, 16 clients']
-        interleave(bench, 'peers', cells, bench.scale(3 if sync == 'off' else 2, 1), sync)
+        interleave(bench, 'peers', cells, bench.scale(5, 1), sync)
         goals(bench, peers, sync)
     bench.note('peers', 'Each peer is one node process that records ids and does nothing else, and each works in batches '
                'in its best settings. So the goals compare with the best of jobq\'s batches by pgbench, and say which; the same driver as '
