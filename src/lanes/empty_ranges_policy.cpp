@@ -39,6 +39,30 @@ void insert(EmptyRanges *ranges, const EmptyRange &added) {
     ranges->count++;
 }
 
+// So many index entries there are in a range at most where, within a priority, ids follow the order of the keys: a
+// guess.
+std::int64_t most_entries(const KeyRange &keys) {
+    const bool known = keys.from.priority == keys.to.priority && keys.from.id >= 0 && keys.from.id <= keys.to.id;
+    return known ? keys.to.id - keys.from.id : INT64_MAX;
+}
+
+// Where the entries of a range lie nobody knows: what it is worth is shared out to what is left of it, so that the
+// parts are never worth more than the whole was.
+struct Shares {
+    std::int64_t before, behind;
+};
+
+Shares share(std::int64_t passed, const KeyRange &before, const KeyRange &behind) {
+    const std::int64_t most_before = most_entries(before), most_behind = most_entries(behind);
+    if (before.to <= before.from) return {0, std::min(passed, most_behind)};
+    if (behind.to <= behind.from) return {std::min(passed, most_before), 0};
+    Shares shares;
+    shares.before =
+        most_before < INT64_MAX ? std::min(passed, most_before) : passed - std::min(passed / 2, most_behind);
+    shares.behind = std::min(passed - shares.before, most_behind);
+    return shares;
+}
+
 }  // namespace
 
 ClaimKey skip_empty(const EmptyRanges &ranges, const ClaimKey &key) noexcept {
@@ -61,12 +85,13 @@ void forget_empty(EmptyRanges *ranges, const ClaimKey &first, const ClaimKey &la
         erase(ranges, i);
         const KeyRange before = {cut.keys.from, first};
         const KeyRange behind = {next_key(last), cut.keys.to};
+        const Shares worth = share(cut.passed, before, behind);
         if (before.from < before.to) {
-            insert(ranges, {before, cut.passed});
+            insert(ranges, {before, worth.before});
             i++;
         }
         if (behind.from < behind.to) {
-            insert(ranges, {behind, cut.passed});
+            insert(ranges, {behind, worth.behind});
             return;
         }
     }

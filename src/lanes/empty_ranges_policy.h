@@ -18,7 +18,7 @@ struct KeyRange {
 
 struct EmptyRange {
     KeyRange keys;
-    std::int64_t passed;  // index entries inside that a claim had to look at: what the knowledge is worth
+    std::int64_t passed;  // what the knowledge is worth: index entries inside that a claim had to look at, or may have
 };
 
 // Sorted, and no two touch.
@@ -31,7 +31,8 @@ static_assert(std::is_trivially_copyable_v<EmptyRanges>, "lives in shared memory
 // The first key at or behind `key` that is in no range; kLastKey when there is none.
 ClaimKey skip_empty(const EmptyRanges &ranges, const ClaimKey &key) noexcept;
 
-// A job may be at any key from `first` to `last`, both included: no range contains one of these any more.
+// A job may be at any key from `first` to `last`, both included: no range contains one of these any more. What is left
+// of a range on both sides shares what the range was worth.
 void forget_empty(EmptyRanges *ranges, const ClaimKey &first, const ClaimKey &last) noexcept;
 
 // No job is in `keys`; joined with what it touches. With more ranges than there is room for, the one that is worth

@@ -51,6 +51,12 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
     ClaimKey from = begin;
     int64 passed = 0;
     int seen = 0;
+    const auto add = [&](const ClaimKey &to) {
+        if (from == begin)
+            core::add_empty(&found, {from, to}, passed + kWorthUnseen);
+        else if (passed >= kWorthKeeping)
+            core::add_empty(&found, {from, to}, passed);
+    };
     walk_lane(
         jobs, lane, begin, end, [&](const ClaimKey &key) { return core::skip_empty(known, key); },
         [&](const ClaimKey &key) {
@@ -58,13 +64,12 @@ void refresh_lane(JobsTable *jobs, int64 lane, const ClaimKey &end, core::Micros
                 passed++;
                 return Step::Next;
             }
-            if (from == begin || passed >= kWorthKeeping) core::add_empty(&found, {from, key}, passed);
+            add(key);
             from = core::next_key(key);
             passed = 0;
             return ++seen < kMaxJobsSeen ? Step::Next : Step::Stop;
         });
-    if (seen < kMaxJobsSeen && from < end && (from == begin || passed >= kWorthKeeping))
-        core::add_empty(&found, {from, end}, passed);
+    if (seen < kMaxJobsSeen) add(end);
     finish_refresh(lane, ticket, found);
 }
 

@@ -14,6 +14,9 @@ constexpr core::Micros kRefreshPause = core::kMillisecond;
 
 // A range behind a job that is still to be seen is worth its place when a claim passes so many entries in it.
 constexpr int kWorthKeeping = 4;
+// Before the first job may lie whole pages of entries that the index has marked as dead: a scan passes these without
+// notice. That range is worth so much more than was seen.
+constexpr int kWorthUnseen = 64;
 // Jobs that the next claims will see all the same: so many, and the rest is no affair of ours.
 constexpr int kMaxJobsSeen = 16;
 

@@ -231,6 +231,64 @@ TEST(ForgetEmpty, WithoutRoomForWhatIsLeftOnBothSides) {
     EXPECT_EQ(skip_empty(empty, id(0)), id(0)) << "the least valuable made room";
 }
 
+// ---- what is left of a range is worth
+
+std::vector<std::int64_t> worths(const EmptyRanges &ranges) {
+    std::vector<std::int64_t> result;
+    for (int i = 0; i < ranges.count; i++) result.push_back(ranges.items[i].passed);
+    return result;
+}
+using Worths = std::vector<std::int64_t>;
+
+TEST(ForgetEmpty, PartsAreNeverWorthMoreThanTheWhole) {
+    EmptyRanges empty = {};
+    add_empty(&empty, {kFirstKey, kLastKey}, 1000);
+    forget_empty(&empty, id(50), id(50));
+    EXPECT_EQ(worths(empty), (Worths{500, 500})) << "nobody knows where the entries are";
+    forget_empty(&empty, id(60), id(60));
+    EXPECT_EQ(worths(empty), (Worths{500, 9, 491})) << "between two jobs there are no more entries than ids";
+    forget_empty(&empty, id(61), id(70));
+    EXPECT_EQ(worths(empty), (Worths{500, 9, 491})) << "at the edge";
+    add_empty(&empty, {kFirstKey, kLastKey}, 0);
+    EXPECT_EQ(worths(empty), (Worths{1000}));
+}
+
+TEST(ForgetEmpty, InWhatIsWorthLittle) {
+    EmptyRanges empty = learned({{10, 100}}, 1);
+    forget_empty(&empty, id(50), id(50));
+    EXPECT_EQ(worths(empty), (Worths{1, 0}));
+    forget_empty(&empty, id(20), id(20));
+    EXPECT_EQ(worths(empty), (Worths{1, 0, 0}));
+}
+
+TEST(ForgetEmpty, NegativeIdsTellNothing) {
+    EmptyRanges empty = {};
+    add_empty(&empty, ids(INT64_MIN, INT64_MAX), 10);
+    forget_empty(&empty, id(-5), id(-5));
+    EXPECT_EQ(worths(empty), (Worths{5, 5}));
+}
+
+// Of ten priorities seven are used up and filled again, by three calls at a time, all the time. What is known of the
+// other three outlives the gaps that this leaves between the jobs of one call and those of the next.
+TEST(EmptyRanges, GapsBetweenNewJobsDriveNothingOut) {
+    constexpr std::int16_t kUsedUp = 7, kPriorities = 10;
+    // Of a hundred jobs in each of a thousand, the first or the last.
+    const auto key = [](int batch, std::int16_t priority, int more = 0) {
+        return ClaimKey{batch, 1000 * batch + priority + more, priority};
+    };
+    const auto first_of = [](std::int16_t priority) { return ClaimKey{INT64_MIN, INT64_MIN, priority}; };
+    EmptyRanges empty = {};
+    for (int round = 1; round <= 20; round++) {
+        add_empty(&empty, {kFirstKey, key(round, kUsedUp)}, 64);
+        for (std::int16_t p = kUsedUp + 1; p < kPriorities; p++) add_empty(&empty, {first_of(p), key(round, p)}, 64);
+        for (int batch = 100 * round; batch < 100 * round + 3; batch++)
+            for (std::int16_t p = 0; p < kUsedUp; p++) forget_empty(&empty, key(batch, p), key(batch, p, 990));
+        expect_sound(empty);
+        for (std::int16_t p = kUsedUp + 1; p < kPriorities; p++)
+            EXPECT_EQ(skip_empty(empty, first_of(p)), key(round, p)) << "round " << round << ", priority " << p;
+    }
+}
+
 // ---- at random, against a set of keys
 
 // Key number n, in places where the next key is another id, another time, another priority, or the last of all.
