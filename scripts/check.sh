@@ -45,6 +45,7 @@ raced         2+ test/planted/claim_not_first.patch
 miscounted    2+ test/planted/savepoints_counted.patch
 copied        1+ test/planted/copy_not_left_alone.patch
 undrawn       1+ test/planted/shard_not_locked.patch
+overtaken     1+ test/planted/line_not_told.patch
 doubled_key   3+ test/planted/key_not_locked.patch
 fired_twice   2+ test/planted/run_not_locked.patch
 asleep        1+ test/planted/wait_not_told.patch
@@ -305,6 +306,14 @@ suite_undrawn() {
     run_make installcheck REGRESS= ISOLATION=shard >"$SCRATCH/undrawn.log" 2>&1 && return 1
     grep '^-ERROR:  the database has jobs whose ids are not those of shard 7' "$source/output_iso/regression.diffs" &&
         echo "1 passed, 0 failed"
+}
+
+# The races of the line of a group must catch that nobody hears of who gets in front.
+suite_overtaken() {
+    plant_defect line_not_told
+    scratch_server overtaken "$preloaded"
+    run_make installcheck REGRESS= ISOLATION=groups_line >"$SCRATCH/overtaken.log" 2>&1 && return 1
+    grep '^-930000|t' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
 }
 
 # The laws of schedules must catch a tick that fires what another one has in hand.

@@ -2,8 +2,8 @@
 //
 // While an old transaction is open, the entries of former heads stay in both indexes, and every look at a long group
 // would pass all of them. So the process remembers the last head of each group: whether that job is still active is one
-// look-up by its id, and no job waits in front of the next one except those that commits tell of. That holds until a
-// commit has made a head by itself (groups/successors.h).
+// look-up by its id. That holds until a commit has made a head by itself (groups/successors.h). And the server knows
+// where the line begins (groups/line_start.h).
 #include "compat/pg.h"
 
 #include "compat/memory.h"
@@ -11,6 +11,7 @@
 #include "compat/subtransaction.h"
 #include "groups/groups.h"
 #include "groups/line.h"
+#include "groups/line_start.h"
 #include "groups/successors.h"
 #include "job/jobs_table.h"
 
@@ -29,7 +30,6 @@ constexpr AttrNumber kGroup = 1;
 struct Remembered {
     int64 group;
     int64 active;  // its last head; no other job can be active, unless a commit has made one so
-    int64 first;   // no job with a lower id waits
     uint64 mark;   // succession_mark(), from before that was learned
     bool used;
 };
@@ -45,8 +45,8 @@ Remembered *recall(int64 group) {
     return place->used && place->group == group && no_succession_since(group, place->mark) ? place : nullptr;
 }
 
-void remember(int64 group, int64 active, int64 first, uint64 mark) {
-    *place_of(group) = {group, active, first, mark, true};
+void remember(int64 group, int64 active, uint64 mark) {
+    *place_of(group) = {group, active, mark, true};
     any_remembered = true;
 }
 
@@ -111,30 +111,31 @@ bool next_group(GroupScan *scan, int64 *group) {
 // A group to be looked at.
 struct Candidate {
     int64 group;
-    int64 waits;    // Unblocked::job
     uint64 mark;    // from before the snapshot
-    bool believed;  // what is remembered of it
+    int look;       // at its line
+    bool believed;  // what is remembered, or known, of it
 };
 
 // Makes the next job of a group its head, unless it has one.
 void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
     const int64 group = one.group;
     Remembered *known = one.believed ? recall(group) : nullptr;
-    if (known != nullptr && one.waits < known->first) known->first = one.waits;
+    const int64 first = one.believed ? line_start(one.look) : PG_INT64_MIN;
     if (known != nullptr) {
         if (is_active(scan, known->active, group)) return;
-    } else if (find_active(scan, group)) {
-        remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), PG_INT64_MIN, one.mark);
+    } else if ((first > PG_INT64_MIN && is_active(scan, first, group)) || find_active(scan, group)) {
+        // Where the line began last is who has become the head since, mostly.
+        remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), one.mark);
         return;
     }
-    const int64 first = known == nullptr ? PG_INT64_MIN : known->first;
     if (first_in_line(&scan->jobs, &scan->line, group, first, PG_INT64_MAX, kPassAny) != InLine::Found) return;
     const int64 job = DatumGetInt64(job_value(scan->jobs, kJobId));
+    found_line_start(one.look, job, first == PG_INT64_MIN);
     if (!make_head(&scan->jobs, state_of(scan->jobs), done->now)) {
         look_again({group, kNoJob, Blocker::Group});
         return;
     }
-    remember(group, job, job, one.mark);
+    remember(group, job, one.mark);
     done->outcome.done++;
 }
 
@@ -142,7 +143,7 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
 void promote_groups(const Unblocked *groups, int count, bool believe, Unblocking *done) {
     auto *candidates = room_for<Candidate>(count);
     for (int i = 0; i < count; i++)
-        candidates[i] = {groups[i].key, groups[i].job, succession_mark(groups[i].key), believe};
+        candidates[i] = {groups[i].key, succession_mark(groups[i].key), begin_line_look(groups[i].key), believe};
     GroupScan scan;
     open_groups(&scan);
     for (int i = 0; i < count; i++) promote_group(&scan, candidates[i], done);

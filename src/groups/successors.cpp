@@ -7,6 +7,7 @@
 
 #include "compat/memory.h"
 #include "groups/line.h"
+#include "groups/line_start.h"
 #include "groups/successors.h"
 #include "job/change_job.h"
 #include "job/logged.h"
@@ -19,8 +20,9 @@ namespace jobq {
 
 namespace {
 
-// Entries of jobs that have left the line are removed from the index when nobody can see them there any more. Beyond
-// so many some old transaction can, and the worker remembers where the line begins (groups/groups.cpp).
+// Entries of jobs that have left the line are removed from the index when nobody can see them there any more. Where so
+// many stand in front of the next job some old transaction can, and they have left since the line was known to begin
+// there, or nobody knows where it begins: that is left to the worker.
 constexpr int kMostPassed = 32;
 
 constexpr int kBuckets = 32768;
@@ -46,10 +48,10 @@ void begin_succession(int64 group) {
     pg_atomic_fetch_add_u64(&successions[bucket_of(group)], kGoingOn);
 }
 
-// As first_in_line: near the head first, where it is most likely, among few entries.
-InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head) {
-    const int64 near = core::saturating_add(head.job, 2 * usual_distance);
-    InLine found = first_in_line(jobs, line, head.group, PG_INT64_MIN, near, kMostPassed);
+// As first_in_line, of those from `first` on: near the head first, where it is most likely, among few entries.
+InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head, int64 first) {
+    const int64 near = Max(core::saturating_add(head.job, 2 * usual_distance), first);
+    InLine found = first_in_line(jobs, line, head.group, first, near, kMostPassed);
     if (found == InLine::Nobody && near < PG_INT64_MAX)
         found = first_in_line(jobs, line, head.group, near + 1, PG_INT64_MAX, kMostPassed);
     if (found != InLine::Found) return found;
@@ -58,27 +60,40 @@ InLine find_successor(JobsTable *jobs, Line *line, const EndedHead &head) {
     return found;
 }
 
-void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, TimestampTz now) {
+void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, int look, TimestampTz now) {
     // Who gets into line now, unseen, looks for a head when it commits, and finds the one that ends here. So the worker
     // is told where there was nobody.
-    if (find_successor(jobs, line, head) != InLine::Found) return;
+    const int64 first = line_start(look);
+    if (find_successor(jobs, line, head, first) != InLine::Found) return;
     const JobState next = state_of(*jobs);
+    found_line_start(look, next.id, first == PG_INT64_MIN);
     // Else its lane would have to be entered anew, where somebody's trigger may fire.
     if (!lane_is_seen_to_stay(next.queue, next.kind, next.lane)) return;
     begin_succession(head.group);
     if (make_head(jobs, next, now)) unlog_free_group(head.group);
 }
 
+// One of each group: two heads of one there are where somebody has restored rows into it. Returns how many.
+int in_order(EndedHead *heads, int count) {
+    std::sort(heads, heads + count, [](const EndedHead &a, const EndedHead &b) { return a.group < b.group; });
+    const auto same = [](const EndedHead &a, const EndedHead &b) { return a.group == b.group; };
+    return static_cast<int>(std::unique(heads, heads + count, same) - heads);
+}
+
 void promote_each(JobsTable *jobs, const EndedHead *ended, int count) {
     EndedHead *heads = room_for<EndedHead>(count);
     std::copy(ended, ended + count, heads);
-    std::sort(heads, heads + count, [](const EndedHead &a, const EndedHead &b) { return a.group < b.group; });
+    count = in_order(heads, count);
+    // What this very transaction has put into line stands there, too.
+    publish_lines();
+    int *looks = room_for<int>(count);
+    for (int i = 0; i < count; i++) looks[i] = begin_line_look(heads[i].group);
+    renew_snapshot(jobs);
     const TimestampTz now = GetCurrentTimestamp();
     Line line = {};
     for (int i = 0; i < count; i++) {
         CHECK_FOR_INTERRUPTS();
-        // Two heads of one group there are where somebody has restored rows into it.
-        if (i == 0 || heads[i].group != heads[i - 1].group) promote_next(jobs, &line, heads[i], now);
+        promote_next(jobs, &line, heads[i], looks[i], now);
     }
     close_line(&line);
 }
@@ -92,7 +107,6 @@ void promote_successors() {
     MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
     JobsTable jobs;
     if (open_jobs_if_quiet(&jobs)) {
-        renew_snapshot(&jobs);
         promote_each(&jobs, log.ended_heads, log.ended_heads_count);
         close_jobs(&jobs);
     }

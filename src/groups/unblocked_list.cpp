@@ -2,6 +2,7 @@
 // replaced by one bit that asks for a search.
 #include "compat/pg.h"
 
+#include "groups/line_start.h"
 #include "groups/unblocked_list.h"
 #include "job/logged.h"
 #include "shmem/memory.h"
@@ -136,12 +137,12 @@ void publish_unblocked() {
 }
 
 void unblock_now(const Unblocked *unblocked, int count, Blockers anything) {
-    if (shared_memory_ready() && IsUnderPostmaster) tell(anything, unblocked, count);
+    if (!shared_memory_ready() || !IsUnderPostmaster) return;
+    tell_lines(unblocked, count, anything);
+    tell(anything, unblocked, count);
 }
 
-void unblock_anything() {
-    if (shared_memory_ready() && IsUnderPostmaster) tell(kAllBlockers, nullptr, 0);
-}
+void unblock_anything() { unblock_now(nullptr, 0, kAllBlockers); }
 
 bool unblocked_waiting(const DatabaseState *db) {
     List *list = list_of(db);

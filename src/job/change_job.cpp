@@ -151,7 +151,8 @@ void tell_of_place(const JobState &before, const JobState &after) {
     const core::Life &was = before.life, &is = after.life;
     if (was.group_active && was.group_active != is.group_active) publish_group_free(*was.group_active);
     if (is.group_active && was.group_active != is.group_active) leave_next_heads();
-    if (is.group_waiting && was.group_waiting != is.group_waiting) publish_group_waits(*is.group_waiting, after.id);
+    if (is.group_waiting && (was.group_waiting != is.group_waiting || before.id != after.id))
+        publish_group_waits(*is.group_waiting, after.id);
 }
 
 void tell_of_slots(const JobState &before, const JobState &after) {

@@ -13,6 +13,7 @@
 #include "compat/spi.h"
 #include "compat/transaction.h"
 #include "edges/awaited_jobs.h"
+#include "groups/line_start.h"
 #include "groups/successors.h"
 #include "groups/unblock.h"
 #include "groups/unblocked_list.h"
@@ -58,18 +59,21 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::BeforePrepare, index_own_leases},  // runs triggers, which may claim and enter lanes
     {Phase::BeforePrepare, send_news_of_lanes},
 
+    {Phase::Prepare, drop_line_starts},
     {Phase::Prepare, keep_log},
     {Phase::Prepare, undo_lanes},
     {Phase::Prepare, clear_log},
 
     // What would make others wrong.
     {Phase::Commit, publish_claimable},
+    {Phase::Commit, publish_lines},
     {Phase::Commit, raise_slot_bounds},
     // What would be stale.
     {Phase::Commit, publish_counts},
     {Phase::Commit, publish_totals},
     {Phase::Commit, publish_deadlines},
     {Phase::Commit, end_successions},
+    {Phase::Commit, keep_line_starts},
     // What would be late.
     {Phase::Commit, publish_unblocked},
 
@@ -84,6 +88,7 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::Abort, abandon_recount},
     {Phase::Abort, undo_unblocking},
     {Phase::Abort, end_successions},
+    {Phase::Abort, drop_line_starts},
     {Phase::Abort, undo_lanes},
     {Phase::Abort, settle_prepared_at_abort},
 
@@ -91,12 +96,14 @@ constexpr TransactionPart kTransactionParts[] = {
     {Phase::AfterAbort, call_executors_for_slots_not_taken},
     {Phase::AfterAbort, clear_log},
 
+    {Phase::SavepointCommit, hand_line_looks_to_parent},
     {Phase::SavepointCommit, hand_log_to_parent},
 
     {Phase::SavepointAbort, forget_apart},
     {Phase::SavepointAbort, forget_claims},
     {Phase::SavepointAbort, abandon_recount},
     {Phase::SavepointAbort, undo_unblocking_of_savepoint},
+    {Phase::SavepointAbort, void_line_looks_of_savepoint},
     {Phase::SavepointAbort, undo_lanes_of_savepoint},
     {Phase::SavepointAbort, roll_back_log},
 
@@ -123,6 +130,7 @@ constexpr SharedPart kSharedParts[] = {
     {"jobq round robin", round_robin_size, make_round_robin},
     {"jobq unblocked", unblocked_list_size, make_unblocked_list},
     {"jobq successions", successions_size, make_successions},
+    {"jobq line starts", line_starts_size, make_line_starts},
     {"jobq awaited jobs", awaited_jobs_size, make_awaited_jobs},
     {"jobq recent filters", recent_filters_size, make_recent_filters},
     {"jobq wake notes", wake_notes_size, make_wake_notes},

@@ -1,6 +1,7 @@
 // See prepared.h.
 #include "compat/pg.h"
 
+#include "groups/line_start.h"
 #include "job/logged.h"
 #include "metrics/totals.h"
 #include "shmem/memory.h"
@@ -233,6 +234,7 @@ void keep_log() {
     if (!OidIsValid(lost.database)) return;
     forget_counters(lost.database);
     miss_totals(lost.database);
+    forget_lines(lost.database);
 }
 
 void settle_prepared() {

@@ -1,0 +1,178 @@
+// See line_start.h.
+#include "compat/pg.h"
+
+#include "groups/line_start.h"
+#include "job/jobs_table.h"
+#include "job/logged.h"
+#include "shmem/database_state.h"
+#include "shmem/memory.h"
+#include "shmem/spread.h"
+
+extern "C" {
+#include "storage/spin.h"
+}
+
+namespace jobq {
+
+namespace {
+
+constexpr int kPlaces = 8192;
+constexpr int kUnknowns = 64;
+
+struct Place {
+    slock_t lock;
+    uint32 looks;  // that are going on
+    int64 told;    // the lowest id that has got into a line since the first of them began
+    Oid database;
+    int64 group;
+    int64 first;
+    uint64 epoch;    // kNoEpoch: nothing is known
+    uint64 unknown;  // times_unknown_here() of then
+};
+
+struct Places {
+    pg_atomic_uint64 unknown[kUnknowns];
+    Place items[kPlaces];
+};
+Places *places = nullptr;
+
+// Of this transaction.
+struct Look {
+    int64 group;
+    int64 first;   // that it has found
+    uint64 epoch;  // kNoEpoch: nothing
+    uint64 unknown;
+    int level;   // of nested transactions, whose changes its snapshot sees
+    bool whole;  // it has read the line from its very beginning
+};
+constexpr int kMaxLooks = 2048;
+constexpr int kNoLook = -1;
+constexpr int kRolledBack = -1;  // a level
+Look looks[kMaxLooks];
+int look_count = 0;
+
+Place *place_of(int64 group) { return &places->items[spread(MyDatabaseId, group) % kPlaces]; }
+
+// Calls body(place) under the lock of the group's place: a few instructions.
+template <typename Body>
+auto with_place(int64 group, Body body) {
+    Place *place = place_of(group);
+    SpinLockAcquire(&place->lock);
+    const auto result = body(place);
+    SpinLockRelease(&place->lock);
+    return result;
+}
+
+bool is_of(const Place &place, int64 group) {
+    return place.epoch != kNoEpoch && place.group == group && place.database == MyDatabaseId;
+}
+
+// Times that nobody has known who has got into which line of the database.
+pg_atomic_uint64 *times_unknown(Oid database) { return &places->unknown[database % kUnknowns]; }
+
+uint64 times_unknown_here() { return pg_atomic_read_u64(times_unknown(MyDatabaseId)); }
+
+void keep(const Look &look) {
+    with_place(look.group, [&](Place *place) {
+        const int64 first = Min(look.first, place->told);
+        const bool further = !look.whole && is_of(*place, look.group) && place->epoch == look.epoch &&
+                             place->unknown == look.unknown && place->first > first;
+        if (further) return false;
+        place->database = MyDatabaseId;
+        place->group = look.group;
+        place->first = first;
+        place->epoch = look.epoch;
+        place->unknown = look.unknown;
+        return true;
+    });
+}
+
+}  // namespace
+
+int begin_line_look(int64 group) {
+    // Nobody is told of anything by a single-user server.
+    if (!shared_memory_ready() || !IsUnderPostmaster || look_count == kMaxLooks) return kNoLook;
+    looks[look_count] = {group, PG_INT64_MIN, kNoEpoch, times_unknown_here(), GetCurrentTransactionNestLevel(), false};
+    with_place(group, [](Place *place) {
+        if (place->looks++ == 0) place->told = PG_INT64_MAX;
+        return true;
+    });
+    return look_count++;
+}
+
+int64 line_start(int look) {
+    if (look == kNoLook) return PG_INT64_MIN;
+    const int64 group = looks[look].group;
+    const uint64 epoch = trigger_epoch();
+    const uint64 unknown = times_unknown_here();
+    return with_place(group, [&](const Place *place) {
+        return is_of(*place, group) && place->epoch == epoch && place->unknown == unknown ? place->first : PG_INT64_MIN;
+    });
+}
+
+void found_line_start(int look, int64 first, bool whole) {
+    if (look == kNoLook || looks[look].level == kRolledBack) return;
+    looks[look].first = first;
+    looks[look].whole = whole;
+    looks[look].epoch = trigger_epoch();
+}
+
+void keep_line_starts() {
+    for (int i = 0; i < look_count; i++)
+        if (looks[i].epoch != kNoEpoch && looks[i].unknown == times_unknown_here()) keep(looks[i]);
+    drop_line_starts();
+}
+
+void drop_line_starts() {
+    for (; look_count > 0; look_count--)
+        with_place(looks[look_count - 1].group, [](Place *place) { return --place->looks; });
+}
+
+void hand_line_looks_to_parent() {
+    const int level = GetCurrentTransactionNestLevel();
+    for (int i = 0; i < look_count; i++)
+        if (looks[i].level == level) looks[i].level--;
+}
+
+void void_line_looks_of_savepoint() {
+    const int level = GetCurrentTransactionNestLevel();
+    for (int i = 0; i < look_count; i++) {
+        if (looks[i].level < level) continue;
+        looks[i].level = kRolledBack;
+        looks[i].epoch = kNoEpoch;
+    }
+}
+
+void publish_lines() {
+    const TransactionLog &log = transaction_log();
+    tell_lines(log.unblocked, log.unblocked_count, log.unblocked_unknown);
+}
+
+void forget_lines(Oid database) {
+    if (shared_memory_ready()) pg_atomic_fetch_add_u64(times_unknown(database), 1);
+}
+
+void tell_lines(const Unblocked *unblocked, int count, Blockers anything) {
+    if ((anything & bit_of(Blocker::Group)) != 0) forget_lines(MyDatabaseId);
+    for (int i = 0; i < count; i++) {
+        const int64 group = unblocked[i].key, job = unblocked[i].job;
+        if (unblocked[i].blocker != Blocker::Group || job == kNoJob) continue;
+        with_place(group, [&](Place *place) {
+            if (is_of(*place, group)) place->first = Min(place->first, job);
+            place->told = Min(place->told, job);
+            return true;
+        });
+    }
+}
+
+Size line_starts_size() { return sizeof(Places); }
+
+void make_line_starts(void *memory, bool fresh) {
+    places = static_cast<Places *>(memory);
+    if (!fresh) return;
+    memset(memory, 0, sizeof(Places));
+    for (pg_atomic_uint64 &unknown : places->unknown) pg_atomic_init_u64(&unknown, 0);
+    for (Place &place : places->items) SpinLockInit(&place.lock);
+}
+
+}  // namespace jobq

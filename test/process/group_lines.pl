@@ -1,0 +1,104 @@
+# A group that has had thousands of heads, while an old transaction keeps their entries in the index: the commit that ends one makes
+# the next all the same, and reads no more for it than at first (src/groups/line_start.h).
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+
+use JobqLanes;
+use JobqTest;
+use Test::More;
+
+my $node = lane_server('group_lines');
+lane_database($node, 'work');
+sub work { return value($node, 'work', $_[0]); }
+work(q{
+    ALTER TABLE jobq.jobs ALTER id RESTART WITH 100;
+    -- Works off so many jobs one by one; returns how often there was none at once, and the blocks of the index of lines that were read.
+    CREATE TABLE told (what text, n bigint);
+    CREATE PROCEDURE take(jobs int, what text) LANGUAGE plpgsql AS $$
+    DECLARE
+        waiting_index oid := 'jobq.jobs_group_waiting_idx'::regclass;
+        missed bigint := 0;
+        got record;
+    BEGIN
+        WHILE jobs > 0 LOOP
+            SELECT id, lease INTO got FROM jobq_claim('line', heartbeat_timeout => '1 day');
+            IF got.id IS NULL THEN
+                missed := missed + 1;
+                COMMIT;
+                CALL jobq_wait('line', '1 s');
+                CONTINUE;
+            END IF;
+            PERFORM jobq_complete(got.id, got.lease);
+            COMMIT;
+            jobs := jobs - 1;
+        END LOOP;
+        INSERT INTO told VALUES (what, missed);
+    END $$;
+    SELECT count(*) FROM jobq_enqueue_many('line', array_fill('{}'::jsonb, '{6000}'), group_keys => array_fill('g'::text, '{6000}'))});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'line' AND status = 'pending'}, 'the group has a head');
+my $holder = hold_snapshot($node, 'work');
+
+# A session says what it has read at its end at the latest.
+sub blocks_read { return work(q{SELECT idx_blks_hit + idx_blks_read FROM pg_statio_user_indexes WHERE indexrelname = 'jobs_group_waiting_idx'}); }
+my @blocks;
+for my $piece (1 .. 5)
+{
+    my $before = blocks_read();
+    work("CALL take(1000, 'piece $piece')");
+    push @blocks, (blocks_read() - $before) / 1000;
+}
+diag('blocks of the index read for each job: ' . join ' ', @blocks);
+cmp_ok((sort { $a <=> $b } @blocks)[-1], '<=', 6, 'the next head is found where the line begins');
+is(work(q{SELECT string_agg(n::text, ' ' ORDER BY what) FROM told}), '0 0 0 0 0', 'and made by the commit that ends the one before');
+
+# ---- jobs that keep coming: the worker, which is told of each, sees that the group has its head
+
+work(q{CREATE PROCEDURE take_and_enqueue(jobs int) LANGUAGE plpgsql AS $$
+    BEGIN
+        FOR n IN 1..jobs LOOP
+            PERFORM jobq_complete(id, lease) FROM jobq_claim('line', heartbeat_timeout => '1 day');
+            PERFORM jobq_enqueue('line', group_key => 'g');
+            COMMIT;
+        END LOOP;
+    END $$});
+sub entries_read { return work(q{SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname IN ('jobs_group_waiting_idx', 'jobs_group_active_idx')}); }
+my $entries = entries_read();
+work(q{CALL take_and_enqueue(500)});
+# It has looked at all of them when it has made a head of what came last, and has said what it has read when it waits for more.
+work(q{SELECT jobq_enqueue('later', group_key => 'l')});
+becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'later'}, 'a later job of another group is its head');
+$node->stop('fast');
+$node->start;
+$holder = hold_snapshot($node, 'work');
+$entries = (entries_read() - $entries) / 500;
+diag("entries of both indexes read for each job: $entries");
+cmp_ok($entries, '<=', 50, 'nobody passes the thousands of heads there have been');
+
+# ---- whom nobody has told of: by a transaction that was prepared, and by one of more groups than anybody remembers
+
+work(q{BEGIN; INSERT INTO jobq.jobs (id, queue, group_key) VALUES (12, 'line', 'g'); PREPARE TRANSACTION 'first'});
+work(q{CALL take(2, 'before')});
+work(q{COMMIT PREPARED 'first'});
+work(q{CALL take(1, 'the head')});
+is(work(q{SELECT status FROM jobq.jobs WHERE id = 12}), 'pending', 'a job that came by COMMIT PREPARED, with a lower id, is the next');
+work(q{CALL take(2, 'it and one')});
+work(q{BEGIN; SELECT count(*) FROM jobq_enqueue_many('others', array_fill('{}'::jsonb, '{5000}'), group_keys => ARRAY(SELECT n::text FROM generate_series(1, 5000) n));
+    INSERT INTO jobq.jobs (id, queue, group_key) VALUES (11, 'line', 'g'); COMMIT});
+work(q{CALL take(1, 'the head')});
+is(work(q{SELECT status FROM jobq.jobs WHERE id = 11}), 'pending', 'and so is one among those of too many groups');
+
+# ---- with triggers switched off nobody is told
+
+work(q{CALL take(2, 'it and one')});
+work(q{ALTER TABLE jobq.jobs DISABLE TRIGGER USER;
+    INSERT INTO jobq.jobs SELECT (jsonb_populate_record(j, '{"id": 10}')).* FROM jobq.jobs j WHERE queue = 'line' AND status = 'blocked' LIMIT 1;
+    ALTER TABLE jobq.jobs ENABLE TRIGGER USER; ALTER TABLE jobq.jobs ENABLE ALWAYS TRIGGER tell_job});
+work(q{CALL take(1, 'the head')});
+is(work(q{SELECT status FROM jobq.jobs WHERE id = 10}), 'pending', 'one that came then is the next, too');
+
+end_sessions($holder);
+$node->stop;
+done_testing();
