@@ -64,16 +64,24 @@ def run(bench):
 
 
 class PatientQueue(SteadyQueue):
-    """Some of its calls find nothing: a turn takes a time, and what counts is what was completed."""
+    """Some of its calls find nothing: a turn takes a time, and what counts is what was completed. `held`: a transaction that is
+    older than all that it does stays open."""
 
     seconds = 2
+
+    def __init__(self, bench, database, refill, held):
+        super().__init__(bench, database, PATIENT, refill, CLIENTS)
+        if held:
+            self.holder = bench.connect(database)
+            self.holder.execute('BEGIN ISOLATION LEVEL REPEATABLE READ')
+            self.holder.execute('SELECT 1')
 
     def completed(self):
         return self.conn.execute("SELECT count(*) FROM jobq.jobs WHERE status = 'completed'").fetchone()[0]
 
     def run(self, options=''):
         before = self.completed()
-        load = pgbench(PATIENT, self.clients, seconds=self.seconds, variables=JOBQ.fused_variables, database=self.database, options=options)
+        load = pgbench(self.script, self.clients, seconds=self.seconds, variables=JOBQ.fused_variables, database=self.database, options=options)
         done = self.completed() - before
         # Each client holds one at the end, and with it its group.
         held = self.conn.execute("SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'").fetchone()[0]
@@ -106,10 +114,15 @@ def limits(bench):
 
 
 def groups(bench):
-    compare(bench, 100_000, lambda name, contender: PatientQueue(bench, name, None, contender.fill, CLIENTS), [
+    each = ('group_keys', "'key ' || n % 100")
+    few = Controlled('jobq, complete_and_claim, 100 groups', each=each)
+    held = Controlled(f'{few.title}, a transaction held open', each=each)
+    compare(bench, 100_000, lambda name, contender: PatientQueue(bench, name, contender.fill, contender is held), [
         Controlled('jobq, complete_and_claim'),
         Controlled('jobq, complete_and_claim, 10,000 groups', each=('group_keys', "'key ' || n % 10000")),
-        Controlled('jobq, complete_and_claim, 100 groups', each=('group_keys', "'key ' || n % 100"))])
+        few, held])
+    ratio, interval = bench.paired('control', held.title, few.title, 'off')
+    bench.goal('control', f'{held.title}: times without', ratio, '>=', 0.9, note=interval)
 
 
 def compare(bench, jobs, queue_of, contenders):
