@@ -128,9 +128,10 @@ void promote_group(GroupScan *scan, const Candidate &one, Unblocking *done) {
         remember(group, DatumGetInt64(job_value(scan->jobs, kJobId)), one.mark);
         return;
     }
+    scan->line.passed = 0;
     if (first_in_line(&scan->jobs, &scan->line, group, first, PG_INT64_MAX, kPassAny) != InLine::Found) return;
     const int64 job = DatumGetInt64(job_value(scan->jobs, kJobId));
-    found_line_start(one.look, job, first == PG_INT64_MIN);
+    found_line_start(one.look, job, scan->line.passed, first == PG_INT64_MIN);
     if (!make_head(&scan->jobs, state_of(scan->jobs), done->now)) {
         look_again({group, kNoJob, Blocker::Group});
         return;

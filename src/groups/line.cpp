@@ -34,6 +34,7 @@ InLine first_in_line(JobsTable *jobs, Line *line, int64 group, int64 first_id, i
     for (int passed = 0; passed < most_passed; passed++) {
         if (index_getnext_tid(line->scan, ForwardScanDirection) == nullptr) return InLine::Nobody;
         if (index_fetch_heap(line->scan, table->row)) return InLine::Found;
+        line->passed++;
     }
     return InLine::TooFar;
 }

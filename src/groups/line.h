@@ -10,6 +10,7 @@ namespace jobq {
 struct Line {
     Relation index;
     IndexScanDesc scan;
+    int32 passed;  // entries of jobs that have left it, since somebody set this to 0; by SQL nobody counts them
 };
 
 enum class InLine : uint8 {

@@ -24,6 +24,7 @@ struct Place {
     uint32 looks;  // that are going on
     int64 told;    // the lowest id that has got into a line since the first of them began
     Oid database;
+    int32 saved;  // entries in front of `first`, as far as they were counted
     int64 group;
     int64 first;
     uint64 epoch;    // kNoEpoch: nothing is known
@@ -42,6 +43,7 @@ struct Look {
     int64 first;   // that it has found
     uint64 epoch;  // kNoEpoch: nothing
     uint64 unknown;
+    int32 passed;
     int level;   // of nested transactions, whose changes its snapshot sees
     bool whole;  // it has read the line from its very beginning
 };
@@ -75,9 +77,16 @@ uint64 times_unknown_here() { return pg_atomic_read_u64(times_unknown(MyDatabase
 void keep(const Look &look) {
     with_place(look.group, [&](Place *place) {
         const int64 first = Min(look.first, place->told);
-        const bool further = !look.whole && is_of(*place, look.group) && place->epoch == look.epoch &&
-                             place->unknown == look.unknown && place->first > first;
-        if (further) return false;
+        if (place->epoch != kNoEpoch && !is_of(*place, look.group) && place->saved > look.passed) {
+            // Sooner or later what nobody needs any more makes room.
+            place->saved /= 2;
+            return false;
+        }
+        const bool goes_on =
+            !look.whole && is_of(*place, look.group) && place->epoch == look.epoch && place->unknown == look.unknown;
+        if (goes_on && place->first > first) return false;
+        const int64 saved = int64{goes_on ? place->saved : 0} + look.passed;
+        place->saved = static_cast<int32>(Min(saved, int64{PG_INT32_MAX}));
         place->database = MyDatabaseId;
         place->group = look.group;
         place->first = first;
@@ -92,7 +101,8 @@ void keep(const Look &look) {
 int begin_line_look(int64 group) {
     // Nobody is told of anything by a single-user server.
     if (!shared_memory_ready() || !IsUnderPostmaster || look_count == kMaxLooks) return kNoLook;
-    looks[look_count] = {group, PG_INT64_MIN, kNoEpoch, times_unknown_here(), GetCurrentTransactionNestLevel(), false};
+    looks[look_count] = {group, PG_INT64_MIN, kNoEpoch, times_unknown_here(), 0, GetCurrentTransactionNestLevel(),
+                         false};
     with_place(group, [](Place *place) {
         if (place->looks++ == 0) place->told = PG_INT64_MAX;
         return true;
@@ -110,9 +120,10 @@ int64 line_start(int look) {
     });
 }
 
-void found_line_start(int look, int64 first, bool whole) {
+void found_line_start(int look, int64 first, int32 passed, bool whole) {
     if (look == kNoLook || looks[look].level == kRolledBack) return;
     looks[look].first = first;
+    looks[look].passed = passed;
     looks[look].whole = whole;
     looks[look].epoch = trigger_epoch();
 }

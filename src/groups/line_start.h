@@ -7,8 +7,9 @@
 // for the moment between, no job stands in front of where it is said to begin. A look announces itself before it takes
 // its snapshot, and stays announced until its transaction has committed and noted what it has found: the ids of who
 // tells meanwhile, whether the snapshot sees them or not, limit that. As all this rests on being told, it is of an
-// epoch of the triggers (job/jobs_table.h). Groups share places in shared memory, each of which knows the last one that
-// was noted there. Without preload nothing is known.
+// epoch of the triggers (job/jobs_table.h). Groups share places in shared memory, each of which knows one: that of
+// which most entries were passed, so that many groups of a few jobs leave alone what a few groups of many need. Without
+// preload nothing is known.
 #pragma once
 
 #include "compat/pg.h"
@@ -22,9 +23,9 @@ namespace jobq {
 int begin_line_look(int64 group);
 // Under the snapshot: the lowest id that may stand in line; PG_INT64_MIN: nobody knows.
 int64 line_start(int look);
-// The snapshot shows nobody with a lower id in line, from line_start() on; `whole`: from the very beginning, which puts
-// right what is known.
-void found_line_start(int look, int64 first, bool whole);
+// The snapshot shows nobody with a lower id in line, from line_start() on, where so many entries were passed; `whole`:
+// from the very beginning, which puts right what is known.
+void found_line_start(int look, int64 first, int32 passed, bool whole);
 
 // For main/jobq.cpp: the transaction has committed; it has not, or is prepared; a savepoint is released, or rolled
 // back, whose changes the snapshot of a look has seen.

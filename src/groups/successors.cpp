@@ -64,9 +64,10 @@ void promote_next(JobsTable *jobs, Line *line, const EndedHead &head, int look, 
     // Who gets into line now, unseen, looks for a head when it commits, and finds the one that ends here. So the worker
     // is told where there was nobody.
     const int64 first = line_start(look);
+    line->passed = 0;
     if (find_successor(jobs, line, head, first) != InLine::Found) return;
     const JobState next = state_of(*jobs);
-    found_line_start(look, next.id, first == PG_INT64_MIN);
+    found_line_start(look, next.id, line->passed, first == PG_INT64_MIN);
     // Else its lane would have to be entered anew, where somebody's trigger may fire.
     if (!lane_is_seen_to_stay(next.queue, next.kind, next.lane)) return;
     begin_succession(head.group);

@@ -77,6 +77,14 @@ $entries = (entries_read() - $entries) / 500;
 diag("entries of both indexes read for each job: $entries");
 cmp_ok($entries, '<=', 50, 'nobody passes the thousands of heads there have been');
 
+# ---- more groups than there are places, of two jobs each: they leave alone what is known of a line that has had hundreds
+
+work(q{SELECT count(*) FROM jobq_enqueue_many('crowd', array_fill('{}'::jsonb, '{60000}'), group_keys => ARRAY(SELECT (n % 30000)::text FROM generate_series(1, 60000) n));
+    CALL take(300, 'held since')});
+becomes_true($node, 'work', q{CALL drain('crowd', 1000); SELECT count(*) = 60000 FROM jobq.jobs WHERE queue = 'crowd' AND status = 'completed'}, 'the crowd is gone');
+work(q{CALL take(200, 'behind the crowd')});
+is(work(q{SELECT n FROM told WHERE what = 'behind the crowd'}), '0', 'the next head is still made by the commit that ends the one before');
+
 # ---- whom nobody has told of: by a transaction that was prepared, and by one of more groups than anybody remembers
 
 work(q{BEGIN; INSERT INTO jobq.jobs (id, queue, group_key) VALUES (12, 'line', 'g'); PREPARE TRANSACTION 'first'});
