@@ -252,7 +252,7 @@ PGDLLEXPORT Datum jobq_release(PG_FUNCTION_ARGS) {
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
         HeldJob one = held_argument(fcinfo, 1);
-        give_back_jobs(&one, 1, scope, 0, "released", GetCurrentTimestamp());
+        give_back_jobs(&one, 1, scope, 0, AttemptOutcome::Released, GetCurrentTimestamp());
         return one.held;
     }));
 }
@@ -263,7 +263,8 @@ PGDLLEXPORT Datum jobq_release_many(PG_FUNCTION_ARGS) {
     Batch batch = read_batch(fcinfo, nullptr);
     const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
-    with_owner_spi([&] { give_back_jobs(batch.jobs, batch.count, scope, 0, "released", GetCurrentTimestamp()); });
+    with_owner_spi(
+        [&] { give_back_jobs(batch.jobs, batch.count, scope, 0, AttemptOutcome::Released, GetCurrentTimestamp()); });
     in_callers_order(&batch);
     for (int i = 0; i < batch.count; i++)
         results.row({Int64GetDatum(batch.jobs[i].id), BoolGetDatum(batch.jobs[i].held)});
@@ -279,7 +280,7 @@ PGDLLEXPORT Datum jobq_snooze(PG_FUNCTION_ARGS) {
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
         HeldJob one = held_argument(fcinfo, 2);
-        give_back_jobs(&one, 1, scope, delay, "snoozed", GetCurrentTimestamp());
+        give_back_jobs(&one, 1, scope, delay, AttemptOutcome::Snoozed, GetCurrentTimestamp());
         return one.held;
     }));
 }

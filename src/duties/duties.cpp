@@ -181,21 +181,23 @@ bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, Timestam
     event.max_lost = max_lost;
     const core::Life after = core::after_event(before.life, event);
     text *error = cstring_to_text(lost_error(before.life, after, max_lost, in_company));
-    return end_attempt(jobs, before, after, {"lost", error, false}, now, endings);
+    return end_attempt(jobs, before, after, {AttemptOutcome::Lost, error, false}, now, endings);
 }
 
 // The attempt does not count.
 bool end_given_back(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
     const core::Life after = core::after_event(before.life, {core::EventKind::Released, now});
     const bool cancelled = after.status == core::JobStatus::Cancelled;
-    return end_attempt(jobs, before, after,
-                       {cancelled ? "cancelled" : "released", cstring_to_text(kExecutorEnded), false}, now, endings);
+    return end_attempt(
+        jobs, before, after,
+        {cancelled ? AttemptOutcome::Cancelled : AttemptOutcome::Released, cstring_to_text(kExecutorEnded), false}, now,
+        endings);
 }
 
 bool end_forced(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
     text *error = cstring_to_text("cancelled while running: its worker did not stop in time");
     return end_attempt(jobs, before, core::after_event(before.life, {core::EventKind::CancelForced, now}),
-                       {"cancelled", error, false}, now, endings);
+                       {AttemptOutcome::Cancelled, error, false}, now, endings);
 }
 
 bool end_one(JobsTable *jobs, const Ended &ended, TimestampTz now, Endings *endings) {

@@ -56,7 +56,7 @@ void record(const Notes<EndedAttempt> &attempts, TimestampTz now) {
         jobs.add(Int64GetDatum(one.job));
         leases.add(Int64GetDatum(one.lease));
         numbers.add(Int32GetDatum(one.attempt));
-        outcomes.add(CStringGetTextDatum(one.outcome));
+        outcomes.add(CStringGetTextDatum(outcome_name(one.outcome)));
         workers.add_if(one.worker_id != nullptr, PointerGetDatum(one.worker_id));
         started.add_if(one.started_at.has_value(), TimestampTzGetDatum(one.started_at.value_or(0)));
         errors.add_if(one.error != nullptr, PointerGetDatum(one.error));
@@ -81,9 +81,9 @@ bool is_empty(const Endings &endings) {
 }
 
 // The events that the counters know; a job's change of status is counted apart.
-void count_event(std::string_view queue, const char *outcome) {
-    if (strcmp(outcome, "failed") == 0) count_event_at_commit(queue, core::CountedEvent::Failed, 1);
-    if (strcmp(outcome, "lost") == 0) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
+void count_event(std::string_view queue, AttemptOutcome outcome) {
+    if (outcome == AttemptOutcome::Failed) count_event_at_commit(queue, core::CountedEvent::Failed, 1);
+    if (outcome == AttemptOutcome::Lost) count_event_at_commit(queue, core::CountedEvent::Lost, 1);
 }
 
 // Of jobs that are gone: their edges, and what others that still need one have to know.

@@ -5,6 +5,7 @@
 
 #include "compat/memory.h"
 #include "compat/pg.h"
+#include "ending/attempt_outcome.h"
 #include "job/change_job.h"
 #include "job/locked_jobs.h"
 #include "keys/kept_keys.h"
@@ -17,7 +18,7 @@ struct EndedAttempt {
     int64 job;
     int64 lease;  // 0: it was set to processing by hand
     int32 attempt;
-    const char *outcome;
+    AttemptOutcome outcome;
     text *worker_id, *error;  // nullptr: none
     core::Maybe started_at;
     bool reported;  // by the worker that had the lease
@@ -35,8 +36,8 @@ core::Micros retry_delay(const Queue &queue, int attempts);
 
 // How an attempt ends without completing.
 struct AttemptEnd {
-    const char *outcome;  // as in jobq.attempts
-    text *error;          // nullptr: none
+    AttemptOutcome outcome;
+    text *error;  // nullptr: none
     bool reported;
 };
 

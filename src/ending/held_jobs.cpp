@@ -213,7 +213,8 @@ void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros r
     end_held(held, count, scope, now, [&](const JobState &before, const HeldJob &job) {
         const bool asked = before.life.cancel_requested_at.has_value();
         Report report = {{core::EventKind::Failed, now},
-                         {asked ? "cancelled" : "failed", truncated_error(job.extra, !job.has_extra), true}};
+                         {asked ? AttemptOutcome::Cancelled : AttemptOutcome::Failed,
+                          truncated_error(job.extra, !job.has_extra), true}};
         report.event.wants_retry = wants_retry;
         report.event.delay = retry_in >= 0 ? retry_in : retry_delay(*find_queue(before.queue), before.life.attempts);
         return report;
@@ -231,7 +232,7 @@ void fail_stopped_job(HeldJob *held, TimestampTz now) {
     if (held->held && !overran) fail_jobs(held, 1, nullptr, -1, true, now);
 }
 
-void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, const char *outcome,
+void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, AttemptOutcome outcome,
                     TimestampTz now) {
     end_held(held, count, scope, now, [&](const JobState &, const HeldJob &) {
         Report report = {{core::EventKind::Released, now}, {outcome, nullptr, true}};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compat/pg.h"
+#include "ending/attempt_outcome.h"
 #include "job/change_job.h"
 #include "job/job_policy.h"
 #include "queues/scope.h"
@@ -74,7 +75,7 @@ void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros r
 void fail_stopped_job(HeldJob *held, TimestampTz now);
 
 // Gives jobs back without burning the attempt; `delay` 0: claimable at once in their old place.
-void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, const char *outcome,
+void give_back_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros delay, AttemptOutcome outcome,
                     TimestampTz now);
 
 // Extends the leases that are held; `extra` is the progress. Fills held and cancel, or unheld.

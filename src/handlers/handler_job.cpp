@@ -141,7 +141,7 @@ bool fail_handled(const HandlerJob &job, const char *error, bool stopped) {
 void give_back_handled(const HandlerJob &job) {
     with_owner_spi([&] {
         HeldJob held = held_of(job);
-        give_back_jobs(&held, 1, nullptr, 0, "released", GetCurrentTimestamp());
+        give_back_jobs(&held, 1, nullptr, 0, AttemptOutcome::Released, GetCurrentTimestamp());
     });
 }
 

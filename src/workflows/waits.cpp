@@ -157,7 +157,7 @@ bool write_look(JobsTable *jobs, const JobState &before, const Awaited &awaited,
     event.deadline = look->deadline;
     if (event.sleeps) event.run_at = look->deadline.value_or(now);
     const core::Life after = core::after_event(before.life, event);
-    return waits ? end_attempt(jobs, before, after, {"snoozed", nullptr, true}, now, endings)
+    return waits ? end_attempt(jobs, before, after, {AttemptOutcome::Snoozed, nullptr, true}, now, endings)
                  : write_life(jobs, before, after);
 }
 
