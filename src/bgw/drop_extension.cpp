@@ -3,6 +3,7 @@
 
 #include "bgw/drop_extension.h"
 #include "bgw/recount.h"
+#include "compat/utility_hook.h"
 #include "job/transaction_log.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
@@ -11,14 +12,11 @@ extern "C" {
 #include "catalog/pg_extension_d.h"
 #include "commands/extension.h"
 #include "nodes/parsenodes.h"
-#include "tcop/utility.h"
 }
 
 namespace jobq {
 
 namespace {
-
-ProcessUtility_hook_type previous_hook = nullptr;
 
 bool drops_extension(Node *statement) {
     return IsA(statement, DropStmt) && reinterpret_cast<DropStmt *>(statement)->removeType == OBJECT_EXTENSION;
@@ -52,22 +50,16 @@ void look_at_commit() {
     if (db != nullptr && db->extension == Presence::Present) log_due(GetCurrentTimestamp());
 }
 
-void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
-                ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion) {
-    // Asked first: afterwards the statement's memory may be gone.
-    const bool drops = drops_extension(planned->utilityStmt);
-    const bool may_drop = drops || IsA(planned->utilityStmt, DropOwnedStmt);
-    if (drops && may_drop_jobq(planned->utilityStmt)) stop_recount_here();
-    const auto next = previous_hook != nullptr ? previous_hook : standard_ProcessUtility;
-    next(planned, query, read_only_tree, context, params, environment, dest, completion);
+void around_statement(const UtilityCall &call) {
+    const bool drops = drops_extension(call.statement());
+    const bool may_drop = drops || IsA(call.statement(), DropOwnedStmt);
+    if (drops && may_drop_jobq(call.statement())) stop_recount_here();
+    call.run();
     if (may_drop) look_at_commit();
 }
 
 }  // namespace
 
-void install_drop_extension_hook() {
-    previous_hook = ProcessUtility_hook;
-    ProcessUtility_hook = on_utility;
-}
+void install_drop_extension_hook() { go_around_utility<around_statement>(); }
 
 }  // namespace jobq

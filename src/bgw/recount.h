@@ -1,5 +1,5 @@
 // The process that counts a large table for the counters: a pass of seconds, during which the worker of the database
-// must go on with its rounds. Who may call it: round.cpp, and utility_hook.cpp and
+// must go on with its rounds. Who may call it: round.cpp, and database_commands.cpp and
 // drop_extension.cpp, which end it.
 #pragma once
 

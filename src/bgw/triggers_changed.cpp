@@ -6,6 +6,7 @@
 
 #include "bgw/triggers_changed.h"
 #include "compat/catalog_row.h"
+#include "compat/utility_hook.h"
 #include "duties/dump_restore.h"
 #include "job/transaction_log.h"
 
@@ -13,14 +14,11 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "commands/extension.h"
 #include "nodes/parsenodes.h"
-#include "tcop/utility.h"
 }
 
 namespace jobq {
 
 namespace {
-
-ProcessUtility_hook_type previous_hook = nullptr;
 
 bool is_jobs_table(Oid table) {
     const Oid schema = get_namespace_oid("jobq", true);
@@ -42,24 +40,18 @@ Oid switched_jobs_table(Node *statement) {
     return is_jobs_table(table) ? table : InvalidOid;
 }
 
-void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
-                ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion) {
-    // Asked first: afterwards the statement's memory may be gone.
-    const Oid table = switched_jobs_table(planned->utilityStmt);
+void around_statement(const UtilityCall &call) {
+    const Oid table = switched_jobs_table(call.statement());
     // Scripts of extensions have check_function_bodies off, too.
     if (OidIsValid(table) && !creating_extension &&
         restores(catalog_value(RELOID, table, &FormData_pg_class::relowner, InvalidOid)))
         note_restore();
-    const auto next = previous_hook != nullptr ? previous_hook : standard_ProcessUtility;
-    next(planned, query, read_only_tree, context, params, environment, dest, completion);
+    call.run();
     if (OidIsValid(table)) log_due(GetCurrentTimestamp());
 }
 
 }  // namespace
 
-void install_triggers_hook() {
-    previous_hook = ProcessUtility_hook;
-    ProcessUtility_hook = on_utility;
-}
+void install_triggers_hook() { go_around_utility<around_statement>(); }
 
 }  // namespace jobq

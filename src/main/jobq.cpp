@@ -1,10 +1,10 @@
 // The library's entry, _PG_init; and who takes part in the end of a transaction, in which order.
 #include "compat/pg.h"
 
+#include "bgw/database_commands.h"
 #include "bgw/drop_extension.h"
 #include "bgw/launcher.h"
 #include "bgw/triggers_changed.h"
-#include "bgw/utility_hook.h"
 #include "claim/recent_claims.h"
 #include "claim/round_robin.h"
 #include "compat/async_commit.h"
@@ -164,7 +164,7 @@ void _PG_init(void) {
     jobq::be_only_library();
     if (!process_shared_preload_libraries_in_progress) return;
     jobq::request_shared_memory(jobq::kSharedParts, lengthof(jobq::kSharedParts));
-    jobq::install_utility_hook();
+    jobq::install_database_commands_hook();
     jobq::install_drop_extension_hook();
     jobq::install_triggers_hook();
     jobq::register_launcher();

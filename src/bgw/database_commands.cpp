@@ -1,11 +1,12 @@
 // DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE, and CREATE DATABASE ... TEMPLATE refuse to run while
-// anybody is connected. See utility_hook.h: this makes them succeed in spite of a worker, also for an owner who is no
-// superuser and could not terminate it, and keeps workers out until the command has ended, however it ends.
+// anybody is connected. See database_commands.h: this makes them succeed in spite of a worker, also for an owner who is
+// no superuser and could not terminate it, and keeps workers out until the command has ended, however it ends.
 #include "compat/pg.h"
 
+#include "bgw/database_commands.h"
 #include "bgw/recount.h"
-#include "bgw/utility_hook.h"
 #include "compat/catalog_row.h"
+#include "compat/utility_hook.h"
 #include "job/transaction_log.h"
 #include "shmem/database_state.h"
 #include "shmem/executors.h"
@@ -18,7 +19,6 @@ extern "C" {
 #include "nodes/parsenodes.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "tcop/utility.h"
 #include "utils/wait_event.h"
 }
 
@@ -32,8 +32,6 @@ namespace {
 constexpr core::Micros kPatience = 300000;
 constexpr core::Micros kLongestWait = 2 * core::kSecond;
 constexpr long kPollMs = 5;
-
-ProcessUtility_hook_type previous_hook = nullptr;
 
 // The database that this session keeps workers out of.
 DatabaseState *kept_out = nullptr;
@@ -185,20 +183,12 @@ void forget_dropped() {
     LWLockRelease(database_states_lock());
 }
 
-void run_previous(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
-                  ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest,
-                  QueryCompletion *completion) {
-    const auto next = previous_hook != nullptr ? previous_hook : standard_ProcessUtility;
-    next(planned, query, read_only_tree, context, params, environment, dest, completion);
-}
-
 // The workers of a database are kept out until its statement has ended, one way or the other.
-template <typename Run>
-void run_without_workers(bool dropped, Run run) {
+void run_without_workers(bool dropped, const UtilityCall &call) {
     PG_TRY();
     {
         wait_until_gone();
-        run();
+        call.run();
         if (dropped) forget_dropped();
     }
     PG_CATCH();
@@ -210,30 +200,23 @@ void run_without_workers(bool dropped, Run run) {
     let_workers_in();
 }
 
-void on_utility(PlannedStmt *planned, const char *query, bool read_only_tree, ProcessUtilityContext context,
-                ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion) {
-    const auto run = [&] {
-        run_previous(planned, query, read_only_tree, context, params, environment, dest, completion);
-    };
-    Node *statement = planned->utilityStmt;
+void around_statement(const UtilityCall &call) {
+    Node *statement = call.statement();
     if (!changes_databases(statement) || !IsUnderPostmaster || !IsTransactionState() || RecoveryInProgress()) {
-        run();
+        call.run();
         return;
     }
 
     const Target target = target_of(statement);
     announce_databases_at_commit();
     if (!OidIsValid(target.database) || kept_out != nullptr || !keep_workers_out(target.database))
-        run();
+        call.run();
     else
-        run_without_workers(target.dropped, run);
+        run_without_workers(target.dropped, call);
 }
 
 }  // namespace
 
-void install_utility_hook() {
-    previous_hook = ProcessUtility_hook;
-    ProcessUtility_hook = on_utility;
-}
+void install_database_commands_hook() { go_around_utility<around_statement>(); }
 
 }  // namespace jobq

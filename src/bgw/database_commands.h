@@ -4,7 +4,7 @@
 
 namespace jobq {
 
-// Puts a hook before utility commands.
-void install_utility_hook();
+// Puts a hook around utility statements.
+void install_database_commands_hook();
 
 }  // namespace jobq
