@@ -3,6 +3,7 @@
 // nothing.
 #pragma once
 
+#include "base/choice.h"
 #include "compat/pg.h"
 #include "job/job_policy.h"
 #include "queues/queue_settings_policy.h"
@@ -47,6 +48,13 @@ void check_name(std::string_view value, ArgumentName name, size_t limit, bool al
 int shown_bytes(std::string_view given);
 // 22023: what is given is none of the choices, or of the keys of an object.
 [[noreturn]] void refuse_choice(const char *name, std::string_view given, const std::string_view *choices, int count);
+// What the word names; 22023 when it names nothing.
+template <typename Choice, int count>
+Choice require_choice(const char *name, std::string_view word, const std::string_view (&names)[count]) {
+    Choice choice;
+    if (!core::parse_choice(names, word, &choice)) refuse_choice(name, word, names, count);
+    return choice;
+}
 [[noreturn]] void refuse_key(const char *name, std::string_view key, const char *hint);
 // 22003 outside smallint.
 int16 check_priority(int32 priority, const char *name);

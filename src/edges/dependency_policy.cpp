@@ -3,16 +3,6 @@
 
 namespace jobq::core {
 
-bool parse_on_dependency_failure(std::string_view name, OnDependencyFailure *choice) noexcept {
-    if (name == "cancel")
-        *choice = OnDependencyFailure::Cancel;
-    else if (name == "run")
-        *choice = OnDependencyFailure::Run;
-    else
-        return false;
-    return true;
-}
-
 DependencyState dependency_state(JobStatus status) noexcept {
     if (!is_finished(status)) return DependencyState::Unfinished;
     if (status == JobStatus::Completed) return DependencyState::Completed;

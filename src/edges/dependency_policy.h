@@ -7,10 +7,9 @@
 
 namespace jobq::core {
 
-// What a job does when one of its dependencies ends without having completed, by the name that jobq_enqueue documents.
+// What a job does when one of its dependencies ends without having completed, by the names that jobq_enqueue documents.
 enum class OnDependencyFailure : std::uint8_t { Cancel, Run };
-// False when `name` is none; `*choice` is then left alone.
-bool parse_on_dependency_failure(std::string_view name, OnDependencyFailure *choice) noexcept;
+constexpr std::string_view kOnDependencyFailureNames[] = {"cancel", "run"};
 
 // What is known of a dependency.
 enum class DependencyState : std::uint8_t {

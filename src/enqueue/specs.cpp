@@ -210,18 +210,12 @@ void read_key(std::string_view name, const JsonbValue &value, const char *argume
 }  // namespace
 
 core::OnConflict check_on_conflict(const text *value) {
-    constexpr std::string_view choices[] = {"ignore", "replace", "error"};
-    core::OnConflict choice = core::OnConflict::Ignore;
-    if (!core::parse_on_conflict(view(value), &choice)) refuse_choice("on_conflict", view(value), choices, 3);
-    return choice;
+    return require_choice<core::OnConflict>("on_conflict", view(value), core::kOnConflictNames);
 }
 
 core::OnDependencyFailure check_on_dependency_failure(const text *value) {
-    constexpr std::string_view choices[] = {"cancel", "run"};
-    core::OnDependencyFailure choice = core::OnDependencyFailure::Cancel;
-    if (!core::parse_on_dependency_failure(view(value), &choice))
-        refuse_choice("on_dependency_failure", view(value), choices, 2);
-    return choice;
+    return require_choice<core::OnDependencyFailure>("on_dependency_failure", view(value),
+                                                     core::kOnDependencyFailureNames);
 }
 
 void take_dependencies(JobSpec *spec, const Datum *ids, int count) {

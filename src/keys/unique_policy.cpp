@@ -3,18 +3,6 @@
 
 namespace jobq::core {
 
-bool parse_on_conflict(std::string_view name, OnConflict *choice) noexcept {
-    if (name == "ignore")
-        *choice = OnConflict::Ignore;
-    else if (name == "replace")
-        *choice = OnConflict::Replace;
-    else if (name == "error")
-        *choice = OnConflict::Error;
-    else
-        return false;
-    return true;
-}
-
 Conflict resolve_conflict(OnConflict choice, JobStatus holder, bool started) noexcept {
     if (is_finished(holder)) return Conflict::TakeKey;
     if (choice == OnConflict::Error) return Conflict::Refuse;

@@ -10,10 +10,9 @@ namespace jobq::core {
 constexpr std::size_t kMaxUniqueKeyBytes = 1024;
 constexpr Micros kMaxUniqueFor = 36500 * kDay;
 
-// The caller's choice, by the name that jobq_enqueue documents.
+// The caller's choice, by the names that jobq_enqueue documents.
 enum class OnConflict : std::uint8_t { Ignore, Replace, Error };
-// False when `name` is none; `*choice` is then left alone.
-bool parse_on_conflict(std::string_view name, OnConflict *choice) noexcept;
+constexpr std::string_view kOnConflictNames[] = {"ignore", "replace", "error"};
 
 enum class Conflict : std::uint8_t {
     Existing,  // the caller gets the job that is there

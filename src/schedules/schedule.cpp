@@ -1,6 +1,7 @@
 // See schedule.h.
 #include "compat/pg.h"
 
+#include "base/choice.h"
 #include "compat/json_object.h"
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
@@ -118,13 +119,13 @@ core::Maybe next_run_from(const core::Timing &timing, const core::Maybe &last_ru
 
 core::Missed missed_of(const ScheduleSpec &spec) {
     core::Missed missed = core::Missed::Once;
-    core::parse_missed(view(spec.missed), &missed);
+    core::parse_choice(core::kMissedNames, view(spec.missed), &missed);
     return missed;
 }
 
 core::Overlap overlap_of(const ScheduleSpec &spec) {
     core::Overlap overlap = core::Overlap::Allow;
-    core::parse_overlap(view(spec.overlap), &overlap);
+    core::parse_choice(core::kOverlapNames, view(spec.overlap), &overlap);
     return overlap;
 }
 

@@ -64,14 +64,6 @@ struct Values {
     Interval *interval_at(Argument n) const { return nulls[n] ? nullptr : DatumGetIntervalP(values[n]); }
 };
 
-template <typename Choice, int count>
-void check_choice(const Values &values, Argument n, bool (*parse)(std::string_view, Choice *),
-                  const std::string_view (&names)[count]) {
-    Choice choice;
-    const std::string_view given = view(values.text_at(n));
-    if (!parse(given, &choice)) refuse_choice(kArguments[n].name, given, names, count);
-}
-
 void check_max_missed(int32 value) {
     if (value >= 1 && value <= core::kMaxMissed) return;
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -129,9 +121,9 @@ ScheduleSpec checked_spec(const Values &values, const QueueScope *scope, Timesta
     check_json_size(spec.payload, "payload");
     spec.kind = values.text_at(kKind);
     spec.missed = values.text_at(kMissed);
-    check_choice(values, kMissed, core::parse_missed, core::kMissedNames);
+    require_choice<core::Missed>("missed", view(spec.missed), core::kMissedNames);
     spec.overlap = values.text_at(kOverlap);
-    check_choice(values, kOverlap, core::parse_overlap, core::kOverlapNames);
+    require_choice<core::Overlap>("overlap", view(spec.overlap), core::kOverlapNames);
     spec.max_missed = DatumGetInt32(values.values[kMaxMissed]);
     check_max_missed(spec.max_missed);
     spec.deadline = values.interval_at(kDeadline);

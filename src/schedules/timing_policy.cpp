@@ -10,16 +10,6 @@ namespace jobq::core {
 
 namespace {
 
-template <typename Choice, std::size_t count>
-bool parse_choice(const std::string_view (&names)[count], std::string_view name, Choice *choice) {
-    for (std::size_t i = 0; i < count; i++) {
-        if (name != names[i]) continue;
-        *choice = static_cast<Choice>(i);
-        return true;
-    }
-    return false;
-}
-
 Micros occurrence_behind(const Timing &timing, Micros after) {
     if (timing.cron.every > 0) return next_every(timing.cron.every, timing.every_from, after);
     const std::int64_t second = next_run(timing.cron, timing.zone, unix_second_of(after));
@@ -35,11 +25,6 @@ Micros last_every_between(const Timing &timing, Micros after, Micros until) {
 }
 
 }  // namespace
-
-bool parse_missed(std::string_view name, Missed *choice) noexcept { return parse_choice(kMissedNames, name, choice); }
-bool parse_overlap(std::string_view name, Overlap *choice) noexcept {
-    return parse_choice(kOverlapNames, name, choice);
-}
 
 Micros run_behind(const Timing &timing, Micros after) noexcept {
     const Micros bounded = std::max(std::max(after, timing.starts_at - 1), kFirstMoment);

@@ -15,9 +15,6 @@ enum class Missed : std::uint8_t { Once, All, Skip };
 enum class Overlap : std::uint8_t { Allow, Skip, Replace };
 constexpr std::string_view kMissedNames[] = {"once", "all", "skip"};
 constexpr std::string_view kOverlapNames[] = {"allow", "skip", "replace"};
-// False when `name` is none; `*choice` is then left alone.
-bool parse_missed(std::string_view name, Missed *choice) noexcept;
-bool parse_overlap(std::string_view name, Overlap *choice) noexcept;
 
 constexpr int kMaxMissed = 1000;
 constexpr Micros kSkipDeadline = kMinute;  // of 'skip' without a deadline

@@ -232,7 +232,7 @@ core::StepKind mode_argument(FunctionCallInfo fcinfo, int n) {
     const text *mode = require_text(fcinfo, n, "mode");
     core::StepKind kind = core::StepKind::All;
     if (core::parse_await_mode(view(mode), &kind)) return kind;
-    constexpr std::string_view choices[] = {"all", "any"};
+    const std::string_view choices[] = {step_kind_name(core::StepKind::All), step_kind_name(core::StepKind::Any)};
     refuse_choice("mode", view(mode), choices, lengthof(choices));
 }
 

@@ -1,3 +1,4 @@
+#include "base/choice.h"
 #include "edges/dependency_policy.h"
 
 #include <gtest/gtest.h>
@@ -15,12 +16,12 @@ std::string dot_label(std::string_view text) {
 
 TEST(Dependency, ChoiceByName) {
     OnDependencyFailure choice = OnDependencyFailure::Cancel;
-    EXPECT_TRUE(parse_on_dependency_failure("run", &choice));
+    EXPECT_TRUE(parse_choice(kOnDependencyFailureNames, "run", &choice));
     EXPECT_EQ(choice, OnDependencyFailure::Run);
-    EXPECT_FALSE(parse_on_dependency_failure("Cancel", &choice));
-    EXPECT_FALSE(parse_on_dependency_failure("", &choice));
+    EXPECT_FALSE(parse_choice(kOnDependencyFailureNames, "Cancel", &choice));
+    EXPECT_FALSE(parse_choice(kOnDependencyFailureNames, "", &choice));
     EXPECT_EQ(choice, OnDependencyFailure::Run);
-    EXPECT_TRUE(parse_on_dependency_failure("cancel", &choice));
+    EXPECT_TRUE(parse_choice(kOnDependencyFailureNames, "cancel", &choice));
     EXPECT_EQ(choice, OnDependencyFailure::Cancel);
 }
 

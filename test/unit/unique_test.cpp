@@ -1,4 +1,5 @@
 // core/unique: what becomes of an enqueue whose key another job has.
+#include "base/choice.h"
 #include "keys/unique_policy.h"
 
 #include <gtest/gtest.h>
@@ -17,17 +18,18 @@ void expect_for_all(Phase phase, OnConflict choice, Conflict expected) {
 
 TEST(OnConflictNames, AreThoseOfTheDocumentation) {
     OnConflict choice = OnConflict::Error;
-    EXPECT_TRUE(parse_on_conflict("ignore", &choice));
+    EXPECT_TRUE(parse_choice(kOnConflictNames, "ignore", &choice));
     EXPECT_EQ(choice, OnConflict::Ignore);
-    EXPECT_TRUE(parse_on_conflict("replace", &choice));
+    EXPECT_TRUE(parse_choice(kOnConflictNames, "replace", &choice));
     EXPECT_EQ(choice, OnConflict::Replace);
-    EXPECT_TRUE(parse_on_conflict("error", &choice));
+    EXPECT_TRUE(parse_choice(kOnConflictNames, "error", &choice));
     EXPECT_EQ(choice, OnConflict::Error);
 }
 
 TEST(OnConflictNames, NothingElseIsOne) {
     OnConflict choice = OnConflict::Replace;
-    for (const char *name : {"", "Ignore", "ignore ", "overwrite"}) EXPECT_FALSE(parse_on_conflict(name, &choice));
+    for (const char *name : {"", "Ignore", "ignore ", "overwrite"})
+        EXPECT_FALSE(parse_choice(kOnConflictNames, name, &choice));
     EXPECT_EQ(choice, OnConflict::Replace);
 }
 
