@@ -4,34 +4,22 @@
 // since our snapshot is passed over; a row that we locked is the version that our snapshot saw.
 #include "compat/pg.h"
 
-#include "base/ablation.h"
 #include "claim/claim.h"
-#include "claim/fairness_policy.h"
 #include "claim/read_ahead.h"
-#include "claim/recent_claims.h"
 #include "claim/round_robin.h"
-#include "compat/args.h"
+#include "claim/take_from_lane.h"
 #include "compat/memory.h"
-#include "job/change_job.h"
 #include "job/transaction_log.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
-#include "lanes/other_queue.h"
 #include "lanes/ready_walk.h"
 #include "lanes/refresh.h"
-#include "leases/suspects.h"
-#include "leases/rescue_index.h"
 #include "leases/young_leases.h"
 #include "limits/limiter.h"
 #include "limits/throttle.h"
-#include "limits/throttled_ranges.h"
 #include "shmem/database_state.h"
 
 #include <algorithm>
-
-extern "C" {
-#include "common/pg_prng.h"
-}
 
 namespace jobq {
 
@@ -51,25 +39,6 @@ constexpr int kMaxRaces = 64;
 // that has.
 constexpr int kMaxInVain = 256;
 
-constexpr int64 kAnyRoundRobinKey = core::kBeforeFirstRoundRobinKey;
-
-// A lane that the worker may take jobs from, or a part of one, and where its next job can be at the earliest.
-struct LaneCursor {
-    int64 lane;
-    int64 round_robin_key;  // only jobs of this one; kAnyRoundRobinKey
-    int16 priority;         // only jobs of this one, under priority_ageing
-    ClaimKey begin;
-    ClaimKey first_entry;  // that the claim has met, of whatever job; kLastKey: none yet
-    ClaimKey next;
-    int passed;              // entries of jobs that are gone
-    int noted;               // entries passed over because somebody claimed the job a moment ago
-    bool seen;               // the claim has been there
-    bool skip_empty_ranges;  // and notes; not for what this very transaction has enqueued: nobody has been told of it
-                             // yet
-    int limited;             // jobs passed over because of their keys
-    int suspects;            // and because the worker is on trial
-};
-
 // The order of the queue's jobs, as one for heaps.
 struct Later {
     core::Micros ageing;
@@ -77,214 +46,6 @@ struct Later {
         return ageing == 0 ? b.next < a.next : core::aged_before(b.next, a.next, ageing);
     }
 };
-
-// What the claim makes of jobs that have lost a worker before.
-enum class Suspects : uint8 { Unasked, OneAlone, PassedOver };
-
-struct Claim {
-    const ClaimRequest &request;
-    std::string_view name;  // of the queue
-    const Queue &queue;
-    TimestampTz now;
-    ClaimSink *sink;
-    JobsTable jobs;
-    Datum xid;
-    uint32 worker_hash;
-    uint64 epoch;  // of the empty ranges
-    int count;
-    int wanted;  // so many for now, at most the batch
-    core::Micros earliest_timeout;
-    bool skip_recent_claims;
-    Limiter *limiter;  // nullptr: the queue has no limits
-    bool closed;       // takes no more: the queue's own limit is used up, or it has come to a suspect
-    bool is_open;      // jobs
-    Suspects suspects;
-    bool behind_suspect;  // one comes next
-};
-
-// From the generator that the server seeds with strong randomness at the start of each process: it must not repeat, but
-// it is no secret. Asking the operating system for each lease would cost a tenth of the claim.
-int64 new_lease() { return core::lease_from_random(pg_prng_uint64(&pg_global_prng_state)); }
-
-core::Micros timeout_of(const Claim &claim) {
-    if (claim.request.heartbeat_timeout > 0) return claim.request.heartbeat_timeout;
-    bool none;
-    const Datum value = job_value(claim.jobs, kJobHeartbeatTimeout, &none);
-    if (none) return claim.queue.heartbeat_timeout;
-    // Whatever an UPDATE by hand left there must not stop the queue.
-    return core::bounded(core::kHeartbeatTimeout, span_of(DatumGetIntervalP(value)));
-}
-
-// 0: as long as it likes.
-core::Micros max_runtime_of(const Claim &claim) {
-    bool none;
-    const Datum value = job_value(claim.jobs, kJobMaxRuntime, &none);
-    if (none) return claim.queue.max_runtime;
-    return core::bounded(core::kMaxRuntime, span_of(DatumGetIntervalP(value)));
-}
-
-// Writes the claim into the row. *unattended: for how long nobody need look at it. `rescue_indexed`: the rescue's index
-// has it at once. False: another claim was first.
-bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_indexed, core::Micros *unattended) {
-    JobsTable *jobs = &claim->jobs;
-    const JobState before = state_of(*jobs);
-    core::Event event = {core::EventKind::Claimed, claim->now};
-    event.lease = lease;
-    event.timeout = timeout;
-    event.max_runtime = max_runtime_of(*claim);
-    *unattended = core::first_deadline(timeout, event.max_runtime);
-    event.rescue_indexed =
-        rescue_indexed || !enter_lease(before.id, lease, claim->worker_hash,
-                                       core::saturating_add(claim->now, Min(*unattended, kUnindexed)));
-    if (!event.rescue_indexed) index_before_prepare();
-    if (claim->limiter != nullptr) enter_permits(*claim->limiter, &event);
-    OtherColumns others = {};
-    others.set(kJobWorkerId, PointerGetDatum(claim->request.worker_id)).set(kJobClaimXid, claim->xid);
-    if (!write_life(jobs, before, core::after_event(before.life, event), others, nullptr, LockWaitSkip)) {
-        drop_lease(before.id, lease);
-        return false;
-    }
-    if (claim->limiter != nullptr) keep_permits(claim->limiter);
-    remember_place(*jobs, before.id);
-    return true;
-}
-
-// Whether the job in table.row is a suspect that this worker is not given. Seeing that costs far less than the permits
-// of a limit.
-bool passes_over(Claim *claim) {
-    if (!is_suspect(claim->jobs)) return false;
-    if (claim->suspects == Suspects::Unasked && claim->count == 0 && !row_is_changing(claim->jobs.table))
-        claim->suspects = may_take_suspect(claim->request.worker_id) ? Suspects::OneAlone : Suspects::PassedOver;
-    return claim->suspects == Suspects::PassedOver;
-}
-
-// A job that has lost a worker before is the only one of its claim; the claim ends before one that comes later, since
-// the order is to be kept. A worker that holds another is not given one: see passes_over().
-bool may_take_suspect_now(Claim *claim) {
-    if (row_is_changing(claim->jobs.table)) return false;
-    if (claim->count == 0) return claim->suspects == Suspects::OneAlone;
-    claim->closed = claim->behind_suspect = true;
-    return false;
-}
-
-// The row that the scan has found. status is looked at because with triggers disabled somebody's UPDATE may have left
-// run_at behind.
-bool take_job(Claim *claim) {
-    if (!has_status(claim->jobs, core::JobStatus::Pending) || is_of_other_queue(claim->jobs, claim->name)) return false;
-    const bool suspect = is_suspect(claim->jobs);
-    if (suspect && !may_take_suspect_now(claim)) return false;
-    if (!reach_row_or_skip(&claim->jobs.table)) return false;
-    log_claim();
-    remember_claim(DatumGetInt64(job_value(claim->jobs, kJobId)), claim->now);
-    if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
-    const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
-    core::Micros unattended;
-    if (!mark_claimed(claim, job.lease, job.timeout, suspect, &unattended)) return false;
-    claim->earliest_timeout = Min(claim->earliest_timeout, unattended);
-    claim->count++;
-    claim->closed |= suspect;
-    claim->sink->take(job);
-    return true;
-}
-
-// Whether its scans may know how much of the index they need.
-bool reads_ahead(const Claim &claim) {
-    return core::built_with(core::Mechanism::ReadAhead) && !claim.queue.round_robin;
-}
-
-void seek_job(JobsTable *jobs, const LaneCursor &cursor, const ClaimKey &from, const ClaimKey &expected) {
-    if (cursor.round_robin_key == kAnyRoundRobinKey)
-        seek_ready(jobs, cursor.lane, from, expected);
-    else
-        seek_round_robin_key(jobs, cursor.lane, cursor.round_robin_key, from);
-}
-
-// The same as take_job where the queue has limits. False when the job's key has no room.
-bool take_limited_job(Claim *claim, LaneCursor *cursor) {
-    // Permits cost far more than to see that another claim was first.
-    if (row_is_changing(claim->jobs.table)) return true;
-    switch (take_permits(claim->limiter)) {
-        case Room::Yes:
-            if (!take_job(claim)) return_permits(claim->limiter);
-            return true;
-        case Room::NotForQueue:
-            claim->closed = true;
-            return true;
-        case Room::NotForKey:
-            cursor->limited++;
-            break;
-    }
-    return false;
-}
-
-// Takes jobs of the cursor's lane as long as no other lane can have an earlier one, i.e. up to `limit`. Leaves the
-// cursor where the lane goes on; kLastKey: at its end.
-void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
-    const core::EmptyRanges empty =
-        cursor->skip_empty_ranges ? read_empty_ranges(claim->epoch, cursor->lane) : core::EmptyRanges{};
-    core::EmptyRanges suspects = {};
-    const auto know_suspects = [&] {
-        if (cursor->skip_empty_ranges && claim->suspects == Suspects::PassedOver)
-            suspects = suspect_ranges(cursor->lane, claim->epoch);
-    };
-    know_suspects();
-    core::EmptyRanges throttled = {};
-    if (claim->limiter != nullptr && cursor->skip_empty_ranges && anything_throttled())
-        throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch,
-                                     claim->wanted - claim->count, claim->now);
-    // Ranges that have been cut up are worth another look.
-    if (throttled.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthThrottling);
-    const auto skip = [&](ClaimKey from) {
-        for (;;) {
-            const ClaimKey to = core::skip_empty(suspects, core::skip_empty(throttled, core::skip_empty(empty, from)));
-            if (to == from) return to;
-            from = to;
-        }
-    };
-    ClaimKey key = skip(cursor->next);
-    if (key == core::kLastKey || limit < key) {
-        cursor->next = key;
-        return;
-    }
-    cursor->seen = true;
-    const bool sparing = cursor->skip_empty_ranges && reads_ahead(*claim) && claim->request.batch < kReadAhead / 2;
-    const bool ageing = claim->queue.priority_ageing > 0;
-    const ClaimKey from = key;
-    ClaimKey expected = sparing ? expected_end(cursor->lane) : core::kLastKey;
-    if (sparing && ageing) expected = expected_in_priority(cursor->lane, from, expected);
-    seek_job(&claim->jobs, *cursor, from, expected);
-    while (next_ready(&claim->jobs, &key)) {
-        if (key < cursor->first_entry) cursor->first_entry = key;
-        cursor->next = skip(key);
-        if (cursor->next == core::kLastKey || limit < cursor->next) return;
-        if (key < cursor->next) {
-            seek_job(&claim->jobs, *cursor, cursor->next, core::kLastKey);
-            continue;
-        }
-        if (claim->skip_recent_claims && cursor->skip_empty_ranges && recently_claimed(key.id, claim->now))
-            cursor->noted++;
-        else if (!fetch_ready(&claim->jobs))
-            cursor->passed++;
-        else if (passes_over(claim)) {
-            if (cursor->suspects++ == 0) know_suspects();
-        } else if (claim->limiter == nullptr)
-            take_job(claim);
-        else if (!take_limited_job(claim, cursor) && cursor->round_robin_key != kAnyRoundRobinKey) {
-            // Nor has any other job of the key.
-            cursor->next = core::kLastKey;
-            return;
-        }
-        if (claim->closed) return;
-        cursor->next = core::next_key(key);
-        if (claim->count < claim->wanted) continue;
-        if (sparing && ageing)
-            expect_claims_of_priority(&claim->jobs.ready, cursor->lane, from);
-        else if (sparing)
-            expect_claims(&claim->jobs.ready, cursor->lane);
-        return;
-    }
-    cursor->next = core::kLastKey;
-}
 
 // The lanes that the worker may take jobs from, each from where its first job can be.
 struct LaneCursors {

@@ -1,0 +1,127 @@
+// See take_from_lane.h.
+#include "compat/pg.h"
+
+#include "base/ablation.h"
+#include "claim/read_ahead.h"
+#include "claim/recent_claims.h"
+#include "claim/take_from_lane.h"
+#include "lanes/empty_ranges.h"
+#include "lanes/ready_walk.h"
+#include "limits/throttle.h"
+#include "limits/throttled_ranges.h"
+
+namespace jobq {
+
+namespace {
+
+using core::ClaimKey;
+
+// What need not be looked at in a lane.
+struct Gaps {
+    core::EmptyRanges empty, throttled, suspects;
+};
+
+// Other sessions come upon them, too.
+void know_suspects(const Claim &claim, const LaneCursor &cursor, Gaps *gaps) {
+    if (cursor.skip_empty_ranges && claim.suspects == Suspects::PassedOver)
+        gaps->suspects = suspect_ranges(cursor.lane, claim.epoch);
+}
+
+void know_gaps(Claim *claim, LaneCursor *cursor, Gaps *gaps) {
+    if (!cursor->skip_empty_ranges) return;
+    gaps->empty = read_empty_ranges(claim->epoch, cursor->lane);
+    know_suspects(*claim, *cursor, gaps);
+    if (claim->limiter == nullptr || !anything_throttled()) return;
+    gaps->throttled = throttled_ranges(&claim->jobs, claim->name, claim->queue, cursor->lane, claim->epoch,
+                                       claim->wanted - claim->count, claim->now);
+    // Ranges that have been cut up are worth another look.
+    if (gaps->throttled.count > core::kMaxEmptyRanges / 2) cursor->limited = Max(cursor->limited, kWorthThrottling);
+}
+
+ClaimKey behind_gaps(const Gaps &gaps, ClaimKey from) {
+    for (;;) {
+        const ClaimKey to =
+            core::skip_empty(gaps.suspects, core::skip_empty(gaps.throttled, core::skip_empty(gaps.empty, from)));
+        if (to == from) return to;
+        from = to;
+    }
+}
+
+// Claims of few jobs read no further ahead than such claims have come.
+bool is_sparing(const Claim &claim, const LaneCursor &cursor) {
+    return cursor.skip_empty_ranges && reads_ahead(claim) && claim.request.batch < kReadAhead / 2;
+}
+
+// Where the claim is expected to end that begins at `from`.
+ClaimKey expected_last(const Claim &claim, const LaneCursor &cursor, const ClaimKey &from) {
+    if (!is_sparing(claim, cursor)) return core::kLastKey;
+    const ClaimKey end = expected_end(cursor.lane);
+    return claim.queue.priority_ageing > 0 ? expected_in_priority(cursor.lane, from, end) : end;
+}
+
+// It has all that it wanted.
+void expect_more_of(Claim *claim, const LaneCursor &cursor, const ClaimKey &from) {
+    if (!is_sparing(*claim, cursor)) return;
+    if (claim->queue.priority_ageing > 0)
+        expect_claims_of_priority(&claim->jobs.ready, cursor.lane, from);
+    else
+        expect_claims(&claim->jobs.ready, cursor.lane);
+}
+
+// The entry that the scan has come to. False when no other behind it can be taken either.
+bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key, Gaps *gaps) {
+    if (claim->skip_recent_claims && cursor->skip_empty_ranges && recently_claimed(key.id, claim->now)) {
+        cursor->noted++;
+    } else if (!fetch_ready(&claim->jobs)) {
+        cursor->passed++;
+    } else if (passes_over(claim)) {
+        if (cursor->suspects++ == 0) know_suspects(*claim, *cursor, gaps);
+    } else if (claim->limiter == nullptr) {
+        take_job(claim);
+    } else if (take_limited_job(claim) == Room::NotForKey) {
+        cursor->limited++;
+        return cursor->round_robin_key == kAnyRoundRobinKey;
+    }
+    return true;
+}
+
+}  // namespace
+
+bool reads_ahead(const Claim &claim) {
+    return core::built_with(core::Mechanism::ReadAhead) && !claim.queue.round_robin;
+}
+
+void seek_job(JobsTable *jobs, const LaneCursor &cursor, const ClaimKey &from, const ClaimKey &expected) {
+    if (cursor.round_robin_key == kAnyRoundRobinKey)
+        seek_ready(jobs, cursor.lane, from, expected);
+    else
+        seek_round_robin_key(jobs, cursor.lane, cursor.round_robin_key, from);
+}
+
+void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
+    Gaps gaps = {};
+    know_gaps(claim, cursor, &gaps);
+    const ClaimKey from = cursor->next = behind_gaps(gaps, cursor->next);
+    if (from == core::kLastKey || limit < from) return;
+    cursor->seen = true;
+    seek_job(&claim->jobs, *cursor, from, expected_last(*claim, *cursor, from));
+    ClaimKey key = from;
+    while (next_ready(&claim->jobs, &key)) {
+        if (key < cursor->first_entry) cursor->first_entry = key;
+        cursor->next = behind_gaps(gaps, key);
+        if (cursor->next == core::kLastKey || limit < cursor->next) return;
+        if (key < cursor->next) {
+            seek_job(&claim->jobs, *cursor, cursor->next, core::kLastKey);
+            continue;
+        }
+        if (!try_entry(claim, cursor, key, &gaps)) break;
+        if (claim->closed) return;
+        cursor->next = core::next_key(key);
+        if (claim->count < claim->wanted) continue;
+        expect_more_of(claim, *cursor, from);
+        return;
+    }
+    cursor->next = core::kLastKey;
+}
+
+}  // namespace jobq
