@@ -24,7 +24,7 @@ struct Place {
     uint32 looks;  // that are going on
     int64 told;    // the lowest id that has got into a line since the first of them began
     Oid database;
-    int32 saved;  // entries in front of `first`, as far as they were counted
+    int32 saved;  // entries that looks at its line have passed; halved by each other group that found the place taken
     int64 group;
     int64 first;
     uint64 epoch;    // kNoEpoch: nothing is known
@@ -77,7 +77,9 @@ uint64 times_unknown_here() { return pg_atomic_read_u64(times_unknown(MyDatabase
 void keep(const Look &look) {
     with_place(look.group, [&](Place *place) {
         const int64 first = Min(look.first, place->told);
-        if (place->epoch != kNoEpoch && !is_of(*place, look.group) && place->saved > look.passed) {
+        const bool current =
+            place->database != MyDatabaseId || (place->epoch == look.epoch && place->unknown == look.unknown);
+        if (place->epoch != kNoEpoch && current && !is_of(*place, look.group) && place->saved > look.passed) {
             // Sooner or later what nobody needs any more makes room.
             place->saved /= 2;
             return false;

@@ -8,8 +8,8 @@
 // its snapshot, and stays announced until its transaction has committed and noted what it has found: the ids of who
 // tells meanwhile, whether the snapshot sees them or not, limit that. As all this rests on being told, it is of an
 // epoch of the triggers (job/jobs_table.h). Groups share places in shared memory, each of which knows one: that of
-// which most entries were passed, so that many groups of a few jobs leave alone what a few groups of many need. Without
-// preload nothing is known.
+// whose line most entries were passed lately, so that many groups of a few jobs leave alone what a few groups of many
+// need. Without preload nothing is known.
 #pragma once
 
 #include "compat/pg.h"

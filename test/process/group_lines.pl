@@ -37,7 +37,7 @@ work(q{
         END LOOP;
         INSERT INTO told VALUES (what, missed);
     END $$;
-    SELECT count(*) FROM jobq_enqueue_many('line', array_fill('{}'::jsonb, '{6000}'), group_keys => array_fill('g'::text, '{6000}'))});
+    SELECT count(*) FROM jobq_enqueue_many('line', array_fill('{}'::jsonb, '{10000}'), group_keys => array_fill('g'::text, '{10000}'))});
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'line' AND status = 'pending'}, 'the group has a head');
 my $holder = hold_snapshot($node, 'work');
 
@@ -77,11 +77,11 @@ $entries = (entries_read() - $entries) / 500;
 diag("entries of both indexes read for each job: $entries");
 cmp_ok($entries, '<=', 50, 'nobody passes the thousands of heads there have been');
 
-# ---- more groups than there are places, of two jobs each: they leave alone what is known of a line that has had hundreds
+# ---- more groups than there are places, of two jobs each: they leave alone what is known of a line that has had two thousand since
 
-work(q{SELECT count(*) FROM jobq_enqueue_many('crowd', array_fill('{}'::jsonb, '{60000}'), group_keys => ARRAY(SELECT (n % 30000)::text FROM generate_series(1, 60000) n));
-    CALL take(300, 'held since')});
-becomes_true($node, 'work', q{CALL drain('crowd', 1000); SELECT count(*) = 60000 FROM jobq.jobs WHERE queue = 'crowd' AND status = 'completed'}, 'the crowd is gone');
+work(q{SELECT count(*) FROM jobq_enqueue_many('crowd', array_fill('{}'::jsonb, '{30000}'), group_keys => ARRAY(SELECT (n % 15000)::text FROM generate_series(1, 30000) n));
+    CALL take(2000, 'held since')});
+becomes_true($node, 'work', q{CALL drain('crowd', 1000); SELECT count(*) = 30000 FROM jobq.jobs WHERE queue = 'crowd' AND status = 'completed'}, 'the crowd is gone');
 work(q{CALL take(200, 'behind the crowd')});
 is(work(q{SELECT n FROM told WHERE what = 'behind the crowd'}), '0', 'the next head is still made by the commit that ends the one before');
 
