@@ -21,7 +21,7 @@ struct Gaps {
     core::EmptyRanges empty, throttled, suspects;
 };
 
-// Other sessions come upon them, too.
+// Once the worker is given none: where others have found nothing but suspects.
 void know_suspects(const Claim &claim, const LaneCursor &cursor, Gaps *gaps) {
     if (cursor.skip_empty_ranges && claim.suspects == Suspects::PassedOver)
         gaps->suspects = suspect_ranges(cursor.lane, claim.epoch);
@@ -59,8 +59,8 @@ ClaimKey expected_last(const Claim &claim, const LaneCursor &cursor, const Claim
     return claim.queue.priority_ageing > 0 ? expected_in_priority(cursor.lane, from, end) : end;
 }
 
-// It has all that it wanted.
-void expect_more_of(Claim *claim, const LaneCursor &cursor, const ClaimKey &from) {
+// The claim has all that it wanted: tells where the next ones are likely to end.
+void expect_next_claims(Claim *claim, const LaneCursor &cursor, const ClaimKey &from) {
     if (!is_sparing(*claim, cursor)) return;
     if (claim->queue.priority_ageing > 0)
         expect_claims_of_priority(&claim->jobs.ready, cursor.lane, from);
@@ -118,7 +118,7 @@ void take_from_lane(Claim *claim, LaneCursor *cursor, const ClaimKey &limit) {
         if (claim->closed) return;
         cursor->next = core::next_key(key);
         if (claim->count < claim->wanted) continue;
-        expect_more_of(claim, *cursor, from);
+        expect_next_claims(claim, *cursor, from);
         return;
     }
     cursor->next = core::kLastKey;

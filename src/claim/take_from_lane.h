@@ -6,7 +6,7 @@
 #include "claim/fairness_policy.h"
 #include "claim/take_job.h"
 #include "compat/pg.h"
-#include "lanes/lane_policy.h"
+#include "lanes/claim_key_policy.h"
 
 namespace jobq {
 

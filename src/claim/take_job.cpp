@@ -85,7 +85,7 @@ bool passes_over(Claim *claim) {
 }
 
 bool take_job(Claim *claim) {
-    // With triggers disabled somebody's UPDATE may have left run_at behind.
+    // The status is asked for since, with triggers disabled, somebody's UPDATE may have left run_at behind.
     if (!has_status(claim->jobs, core::JobStatus::Pending) || is_of_other_queue(claim->jobs, claim->name)) return false;
     const bool suspect = is_suspect(claim->jobs);
     if (suspect && !may_take_suspect_now(claim)) return false;

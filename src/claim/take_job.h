@@ -39,7 +39,8 @@ bool passes_over(Claim *claim);
 
 // Takes the job in table.row. False: it is none to take, or another claim was first.
 bool take_job(Claim *claim);
-// The same where the queue has limits. NotForKey: the job's key has no room; the claim goes on with others.
+// The same where the queue has limits. Yes: taken, or none to take. NotForKey: its key has no room, others may have.
+// NotForQueue: the claim is closed.
 Room take_limited_job(Claim *claim);
 
 }  // namespace jobq

@@ -51,7 +51,7 @@ int shown_bytes(std::string_view given);
 // What the word names; 22023 when it names nothing.
 template <typename Choice, int count>
 Choice require_choice(const char *name, std::string_view word, const std::string_view (&names)[count]) {
-    Choice choice;
+    Choice choice = {};
     if (!core::parse_choice(names, word, &choice)) refuse_choice(name, word, names, count);
     return choice;
 }

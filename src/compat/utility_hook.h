@@ -10,7 +10,8 @@ extern "C" {
 
 namespace jobq {
 
-// A statement that is about to run, and what the server hands on with it. Afterwards its memory may be gone.
+// A statement that is about to run, and what the server hands on with it. After run() its memory may be gone: ask
+// before.
 struct UtilityCall {
     ProcessUtility_hook_type next;
     PlannedStmt *planned;
@@ -23,7 +24,7 @@ struct UtilityCall {
     QueryCompletion *completion;
 
     Node *statement() const { return planned->utilityStmt; }
-    // Once.
+    // To be called once.
     void run() const { next(planned, query, read_only_tree, context, params, environment, dest, completion); }
 };
 

@@ -6,14 +6,12 @@
 
 namespace jobq {
 
-// clang-format off
 #define JOBQ_ATTEMPT_OUTCOMES(OUTCOME) \
     OUTCOME(Failed, "failed")          \
     OUTCOME(Lost, "lost")              \
     OUTCOME(Released, "released")      \
     OUTCOME(Snoozed, "snoozed")        \
     OUTCOME(Cancelled, "cancelled")
-// clang-format on
 
 enum class AttemptOutcome : std::uint8_t {
 #define JOBQ_OUTCOME(name, label) name,
