@@ -8,7 +8,8 @@
 namespace jobq {
 
 // Names of workers that jobq makes itself, from the backend's pid.
-constexpr const char kBackendWorkerPrefix[] = "backend:";
+#define JOBQ_BACKEND_WORKER "backend:"
+constexpr const char kBackendWorkerPrefix[] = JOBQ_BACKEND_WORKER;
 
 // The name of the worker: the argument, else the setting jobq.worker_id; nullptr when it has none.
 text *worker_id_argument(FunctionCallInfo fcinfo, int n);

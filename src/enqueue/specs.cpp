@@ -92,8 +92,8 @@ int64 element_of_ref(const Refs &refs, std::string_view name) {
                             : static_cast<Ref *>(hash_search(refs.table, wanted.name, HASH_FIND, nullptr));
     if (found != nullptr) return dependency_on_element(found->number);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"depends_on\" names \"@%s\", which is the ref of no earlier element",
-                           pnstrdup(name.data(), name.size())),
+                    errmsg("argument \"depends_on\" names \"@%.*s\", which is the ref of no earlier element",
+                           shown_bytes(name), name.data()),
                     errhint("An element may depend on those that stand before it in the array.")));
     pg_unreachable();
 }

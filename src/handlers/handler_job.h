@@ -1,6 +1,7 @@
 // A job in the hands of an executor: its claim, and how its attempt ends.
 #pragma once
 
+#include "claim/claim_functions.h"
 #include "compat/pg.h"
 #include "handlers/handler.h"
 
@@ -24,7 +25,7 @@ struct HandlerJob {
 // What executors are called as workers, all of a database alike: of jobs that have lost a worker before, one at a time
 // is run among all of them (leases/suspects.h), since what kills one process of a server ends them all. Nobody else can
 // take a name with this prefix (claim/claim_functions.h): with a suspect under it he would keep theirs from them.
-constexpr const char kExecutorWorker[] = "backend:executor";
+constexpr const char kExecutorWorker[] = JOBQ_BACKEND_WORKER "executor";
 
 // Claims a job of the handler. Its row is kept in `memory`. False: there is none.
 bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob *job);

@@ -54,7 +54,6 @@ bool read_Kept(Column column) {
 
 // Columns and their new values.
 struct Written {
-    TupleTableSlot *from;  // the row before
     int count;
     AttrNumber columns[core::kLifeColumns + lengthof(OtherColumns::items)];
     Datum values[lengthof(columns)];
@@ -97,8 +96,7 @@ void collect(Written *written, const core::Life &before, const core::Life &after
 }
 
 // All of a life, whatever the row says.
-void collect_all(Written *written, TupleTableSlot *row, const core::Life &life) {
-    written->from = row;
+void collect_all(Written *written, const core::Life &life) {
     written->count = 0;
 #define JOBQ_FILL(name, member, type) write_##type(written, kJob##name, life.member);
     JOBQ_LIFE_COLUMNS(JOBQ_FILL)
@@ -219,7 +217,6 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
                 core::Life *left, LockWaitPolicy wait) {
     Table *table = &jobs->table;
     Written written;
-    written.from = table->row;
     written.count = 0;
     collect(&written, before.life, after);
     collect(&written, others);
@@ -239,19 +236,15 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
 
 void fill_life(TupleTableSlot *row, const core::Life &life) {
     Written written;
-    collect_all(&written, row, life);
+    collect_all(&written, life);
     for (int i = 0; i < written.count; i++)
         if (!written.nulls[i]) set_column(row, written.columns[i], written.values[i]);
 }
 
 HeapTuple with_life(HeapTuple row, TupleDesc desc, const core::Life &life) {
-    TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsHeapTuple);
-    ExecStoreHeapTuple(row, slot, false);
     Written written;
-    collect_all(&written, slot, life);
-    HeapTuple changed = with_written(row, desc, &written);
-    ExecDropSingleTupleTableSlot(slot);
-    return changed;
+    collect_all(&written, life);
+    return with_written(row, desc, &written);
 }
 
 HeapTuple with_first_life(HeapTuple row, TupleDesc desc, int max_attempts, TimestampTz now) {

@@ -5,6 +5,7 @@
 #include "compat/pg.h"
 
 #include "base/stable_hash.h"
+#include "base/wide_xid.h"
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/queue_name.h"
@@ -247,9 +248,7 @@ void add_rows(Known *known, const Rows &rows, bool met) {
 }
 
 FullTransactionId widened(TransactionId xid, FullTransactionId next) {
-    uint32 epoch = EpochFromFullTransactionId(next);
-    if (xid > XidFromFullTransactionId(next)) epoch--;
-    return FullTransactionIdFromEpochAndXid(epoch, xid);
+    return FullTransactionIdFromU64(core::widen_xid(xid, U64FromFullTransactionId(next)));
 }
 
 void remember_seen(Known *known, Snapshot snapshot) {

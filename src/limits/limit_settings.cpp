@@ -183,6 +183,7 @@ bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcom
     all = true;
     const Rows rows = unslotted_jobs(nullptr);
     for (uint64 i = 0; i < rows.size(); i++) {
+        CHECK_FOR_INTERRUPTS();
         const int64 id = rows[i].int64_at(1);
         const auto give = [&] {
             JobsTable jobs;

@@ -15,13 +15,7 @@ namespace {
 constexpr int kMaxQueues = 10000;  // in one call
 
 RoleKind kind_argument(FunctionCallInfo fcinfo) {
-    const text *profile = require_text(fcinfo, 1, "profile");
-    RoleKind kind;
-    if (parse_role_kind(view(profile), &kind)) return kind;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("argument \"profile\" has no such choice: \"%s\"", text_to_cstring(profile)),
-                    errhint("Use 'producer', 'worker', 'operator' or 'monitor'.")));
-    pg_unreachable();
+    return require_choice<RoleKind>("profile", view(require_text(fcinfo, 1, "profile")), kRoleKindNames);
 }
 
 void read_queues(FunctionCallInfo fcinfo, RoleChange *change) {

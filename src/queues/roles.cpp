@@ -112,7 +112,6 @@ constexpr Call kCalls[] = {
 };
 
 struct Kind {
-    const char *name;
     const char *marker;       // a function, or a table of the schema jobq, that only this kind has
     const char *queues_view;  // whose column is granted to who has some queues only; nullptr: there is no such grant
     bool reads_views;
@@ -120,12 +119,13 @@ struct Kind {
     bool reads_ticks;
 };
 // In the order of RoleKind.
-constexpr Kind kKinds[] = {{"producer", "jobq_enqueue", "producer_queues", false, false, false},
-                           {"worker", "jobq_claim", "worker_queues", false, false, false},
-                           {"operator", "jobq_cancel", "operator_queues", true, true, false},
-                           {"monitor", "tick_state", nullptr, true, false, true}};
+constexpr Kind kKinds[] = {{"jobq_enqueue", "producer_queues", false, false, false},
+                           {"jobq_claim", "worker_queues", false, false, false},
+                           {"jobq_cancel", "operator_queues", true, true, false},
+                           {"tick_state", nullptr, true, false, true}};
 
 const Kind &kind_of(RoleKind kind) { return kKinds[static_cast<int>(kind)]; }
+const char *name_of(RoleKind kind) { return kRoleKindNames[static_cast<int>(kind)].data(); }
 
 // The extension's own function only, in the public schema or in jobq: somebody may have made another of that name.
 #define OWN_FUNCTION                                                                                                \
@@ -277,7 +277,7 @@ Holding holding_of(Oid role, RoleKind kind, Oid schema) {
     return found;
 }
 
-Datum name_datum(const Kind &kind) { return CStringGetTextDatum(kind.name); }
+Datum name_datum(RoleKind kind) { return CStringGetTextDatum(name_of(kind)); }
 
 Datum queues_datum(const Names &queues) {
     auto *texts = static_cast<Datum *>(palloc(sizeof(Datum) * Max(queues.count, 1)));
@@ -285,22 +285,22 @@ Datum queues_datum(const Names &queues) {
     return array_of(texts, queues.count, TEXTOID);
 }
 
-void forget_queues(Oid role, const Kind &kind) {
+void forget_queues(Oid role, RoleKind kind) {
     run(remove_all_queues, Params().add(ObjectIdGetDatum(role)).add(name_datum(kind)));
 }
 
 void refuse_some_queues(const RoleChange &change) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("role \"%s\" is a %s of all queues", change.role, kind_of(change.kind).name),
+                    errmsg("role \"%s\" is a %s of all queues", change.role, name_of(change.kind)),
                     errhint("Take that back first: jobq_revoke(%s, %s). Then grant the queues that it shall have.",
-                            quote_literal_cstr(change.role), quote_literal_cstr(kind_of(change.kind).name))));
+                            quote_literal_cstr(change.role), quote_literal_cstr(name_of(change.kind)))));
 }
 
 void warn_of_missing_queues(const RoleChange &change, int64 removed) {
     if (removed == change.queues.count) return;
     ereport(WARNING, (errcode(ERRCODE_WARNING),
                       errmsg("role \"%s\" was granted %lld of these %d queues as a %s", change.role,
-                             static_cast<long long>(removed), change.queues.count, kind_of(change.kind).name)));
+                             static_cast<long long>(removed), change.queues.count, name_of(change.kind))));
 }
 
 // It is for its owner to open: it may have more than our functions, and jobq_revoke could not tell who else needs it
@@ -317,7 +317,7 @@ void revoke_wholly(const RoleChange &change, Oid role, const Holding &was) {
     const Kind &kind = kind_of(change.kind);
     change_kind(false, change.kind, change.role, change.schema, Reach::AllQueues);
     if (was.restricted) change_view_of_queues(false, kind, change.role);
-    if (was.queues > 0) forget_queues(role, kind);
+    if (was.queues > 0) forget_queues(role, change.kind);
     // What another kind of the same role still needs.
     for (const RoleKind other : kRoleKinds) {
         if (other == change.kind) continue;
@@ -335,15 +335,6 @@ void wait_for_others() {
 
 }  // namespace
 
-bool parse_role_kind(std::string_view name, RoleKind *kind) {
-    for (int i = 0; i < static_cast<int>(lengthof(kKinds)); i++) {
-        if (name != kKinds[i].name) continue;
-        *kind = static_cast<RoleKind>(i);
-        return true;
-    }
-    return false;
-}
-
 void grant_kind(const RoleChange &change) {
     wait_for_others();
     const Kind &kind = kind_of(change.kind);
@@ -353,16 +344,16 @@ void grant_kind(const RoleChange &change) {
     change_kind(true, change.kind, change.role, change.schema,
                 change.all_queues ? Reach::AllQueues : Reach::SomeQueues);
     // What is left of a role that was dropped is nobody's.
-    if (has.queues > 0 && (change.all_queues || !has.held)) forget_queues(role, kind);
+    if (has.queues > 0 && (change.all_queues || !has.held)) forget_queues(role, change.kind);
     if (change.all_queues && has.restricted) change_view_of_queues(false, kind, change.role);
     if (!change.all_queues)
-        run(add_queues, Params().add(ObjectIdGetDatum(role)).add(name_datum(kind)).add(queues_datum(change.queues)));
+        run(add_queues,
+            Params().add(ObjectIdGetDatum(role)).add(name_datum(change.kind)).add(queues_datum(change.queues)));
     warn_of_closed_schema(change, role);
 }
 
 void revoke_kind(const RoleChange &change) {
     wait_for_others();
-    const Kind &kind = kind_of(change.kind);
     const Oid role = get_role_oid(change.role, false);
     const Holding has = holding_of(role, change.kind, change.schema);
     if (change.all_queues) {
@@ -372,7 +363,8 @@ void revoke_kind(const RoleChange &change) {
     if (has.held && !has.restricted) refuse_some_queues(change);
     int64 removed = 0;
     if (has.queues > 0) {
-        run(remove_queues, Params().add(ObjectIdGetDatum(role)).add(name_datum(kind)).add(queues_datum(change.queues)));
+        run(remove_queues,
+            Params().add(ObjectIdGetDatum(role)).add(name_datum(change.kind)).add(queues_datum(change.queues)));
         removed = affected();
     }
     warn_of_missing_queues(change, removed);
@@ -398,7 +390,7 @@ bool is_restricted(Oid role, RoleKind kind) {
 }
 
 Rows queues_granted(Oid role, RoleKind kind) {
-    const Params params = Params().add(ObjectIdGetDatum(role)).add(name_datum(kind_of(kind)));
+    const Params params = Params().add(ObjectIdGetDatum(role)).add(name_datum(kind));
     return read(find_queues, params, GetActiveSnapshot());
 }
 

@@ -12,8 +12,7 @@ namespace jobq {
 enum class RoleKind { Producer, Worker, Operator, Monitor };
 
 constexpr RoleKind kRoleKinds[] = {RoleKind::Producer, RoleKind::Worker, RoleKind::Operator, RoleKind::Monitor};
-
-bool parse_role_kind(std::string_view name, RoleKind *kind);
+constexpr std::string_view kRoleKindNames[] = {"producer", "worker", "operator", "monitor"};
 
 // What jobq_grant and jobq_revoke are told.
 struct RoleChange {

@@ -1,7 +1,8 @@
 // The states of the databases in shared memory, and the rules for touching them.
 //
 // A state belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
-// commit that publishes a deadline; everything else is written under the lock, most of it by the database's worker.
+// commit that publishes a deadline; everything else is written under the lock, but for
+// fields of its own that the database's worker alone writes, and nobody reads together with others.
 // No error may be raised while the lock is held.
 #pragma once
 

@@ -29,9 +29,9 @@ bool shared_memory_ready();
 constexpr int kLockPartitions = 16;
 enum class Lock {
     DatabaseStates,
+    Prepared,
     Counters,
     Totals,
-    Prepared,
     Notices,
     Waiters,
     LaneRanges = Waiters + kLockPartitions,

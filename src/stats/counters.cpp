@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "base/ablation.h"
+#include "base/wide_xid.h"
 #include "compat/settings.h"
 #include "compat/transaction.h"
 #include "job/logged.h"

@@ -1,6 +1,8 @@
 // See counts_policy.h.
 #include "stats/counts_policy.h"
 
+#include "base/wide_xid.h"
+
 #include <algorithm>
 
 namespace jobq::core {
@@ -25,10 +27,6 @@ bool contains(const Seen &seen, std::uint64_t xid) noexcept {
     for (int i = 0; i < seen.running_count; i++)
         if (widen_xid(seen.running[i], seen.limit) == xid) return false;
     return true;
-}
-
-std::uint64_t widen_xid(std::uint32_t xid, std::uint64_t next) noexcept {
-    return next - (static_cast<std::uint32_t>(next) - xid);
 }
 
 Micros next_recount(bool known, Micros begun, Micros ended, Micros interval) noexcept {

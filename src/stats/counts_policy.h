@@ -27,9 +27,6 @@ struct Seen {
 // Whether the jobs that transaction `xid`, which has committed, changed are contained in that count.
 bool contains(const Seen &seen, std::uint64_t xid) noexcept;
 
-// The 64-bit number of a transaction whose lower half is `xid`, not later than `next`.
-std::uint64_t widen_xid(std::uint32_t xid, std::uint64_t next) noexcept;
-
 // When a recount is due. `begun` and `ended` are those of the last one, 0: there was none. A recount rests in
 // proportion to its cost: 20 times as long while the counters are unknown, else 100 times and at least `interval`.
 Micros next_recount(bool known, Micros begun, Micros ended, Micros interval) noexcept;

@@ -1,6 +1,7 @@
 // See prepared.h.
 #include "compat/pg.h"
 
+#include "base/wide_xid.h"
 #include "groups/line_start.h"
 #include "job/logged.h"
 #include "metrics/totals.h"

@@ -1,4 +1,5 @@
 // The arithmetic of the counters.
+#include "base/wide_xid.h"
 #include "stats/counts_policy.h"
 
 #include <gtest/gtest.h>
