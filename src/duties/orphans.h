@@ -1,5 +1,5 @@
 // Jobs that run under a lease of an executor (shmem/executors.h) that no living executor has: its process has gone, the
-// server has crashed, was restarted or promoted, or the rows are of another one. Who may call it: duties.cpp.
+// server has crashed, was restarted or promoted, or the rows are of another one. Who may call it: rescue.cpp.
 #pragma once
 
 #include "compat/pg.h"

@@ -1,0 +1,149 @@
+// The duty that deletes what nobody keeps any more: finished jobs, kept keys, signals.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/settings.h"
+#include "compat/spi.h"
+#include "duties/change_jobs.h"
+#include "duties/duties.h"
+#include "edges/edges.h"
+#include "ending/ending.h"
+#include "ending/references.h"
+#include "job/rows.h"
+#include "keys/kept_keys.h"
+#include "queues/directory.h"
+#include "steps/signals.h"
+
+namespace jobq {
+
+namespace {
+
+// The prune walks the primary key: no index on the time of finishing, which every completion would pay for.
+Statement read_page = {
+    R"(SELECT j.id, j.queue, j.status::text, j.finished_at, j.created_at
+       FROM jobq.jobs j WHERE j.id > $1 ORDER BY j.id LIMIT $2)",
+    {INT8OID, INT8OID}};
+
+// A job that was retried meanwhile has another finished_at.
+Statement lock_unkept = {
+    R"(SELECT j.id FROM unnest($1, $2) AS u(id, finished_at),
+            LATERAL (SELECT j.id FROM jobq.jobs j
+                     WHERE j.id = u.id AND j.finished_at = u.finished_at AND j.status <> 'processing'
+                     FOR UPDATE SKIP LOCKED) j)",
+    {INT8ARRAYOID, TIMESTAMPTZARRAYOID}};
+
+// No row while another tick prunes.
+Statement get_prune_position = {
+    "SELECT t.prune_after FROM jobq.tick_state t FOR UPDATE SKIP LOCKED", {}, Planning::Free};
+Statement set_prune_position = {
+    "UPDATE jobq.tick_state t SET prune_after = $1, lap_after = $2 WHERE (t.prune_after, t.lap_after) <> ($1, $2)",
+    {INT8OID, INT8OID},
+    Planning::Free};
+
+// How long the queue keeps a job of this status.
+core::Micros keep_of(const Queue &queue, core::JobStatus status) {
+    return status == core::JobStatus::Completed ? queue.keep_completed : queue.keep_failed;
+}
+
+// The shortest retention of any queue: nothing younger than that can have expired.
+Statement get_shortest_keep = {
+    "SELECT least(min(s.keep_completed), min(s.keep_failed)) FROM jobq.queue_settings s", {}, Planning::Free};
+
+core::Micros shortest_keep() {
+    const Rows rows = run(get_shortest_keep, Params());
+    constexpr core::Micros defaults = Min(core::kDefaultSettings.keep_completed, core::kDefaultSettings.keep_failed);
+    if (rows[0].is_null(1)) return defaults;
+    return Min(defaults, span_of(DatumGetIntervalP(rows[0].get(1))));
+}
+
+struct Page {
+    int64 last_id;
+    bool full;
+    bool all_young;  // nothing on it can have expired
+    Datum *ids;
+    Datum *finished;
+    int count;  // expired
+};
+
+Page read_prune_page(int64 after, TimestampTz now, int batch) {
+    const core::Micros shortest = shortest_keep();
+    const Rows rows = run(read_page, Params().add(Int64GetDatum(after)).add(Int64GetDatum(batch)));
+    Page page = {after, rows.size() == static_cast<uint64>(batch), true, nullptr, nullptr, 0};
+    page.ids = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
+    page.finished = static_cast<Datum *>(palloc(sizeof(Datum) * (rows.size() + 1)));
+    for (uint64 i = 0; i < rows.size(); i++) {
+        const Row row = rows[i];
+        page.last_id = row.int64_at(1);
+        const Queue *queue = find_queue(row.text_at(2));
+        if (core::saturating_add(DatumGetTimestampTz(row.get(5)), shortest) < now) page.all_young = false;
+        const core::JobStatus status = status_at(row, 3);
+        if (!core::is_finished(status) || row.is_null(4)) continue;
+        const core::Micros expires = core::saturating_add(DatumGetTimestampTz(row.get(4)), keep_of(*queue, status));
+        if (expires >= now) continue;
+        page.ids[page.count] = row.get(1);
+        page.finished[page.count++] = row.get(4);
+    }
+    page.count = without_needed(page.ids, page.finished, page.count);
+    return page;
+}
+
+TimestampTz signals_kept_since(TimestampTz now) {
+    return settings.keep_signals_s == 0 ? DT_NOBEGIN
+                                        : core::saturating_subtract(now, settings.keep_signals_s * core::kSecond);
+}
+
+void delete_page(const Page &page, DutyOutcome *outcome) {
+    FailureText failure;
+    if (page.count == 0) return;
+    // What stops them all is not tried with each.
+    if (!attempt([] { require_deletable_jobs(); }, &failure)) {
+        leave_out(outcome, DatumGetInt64(page.ids[0]), failure);
+        return;
+    }
+    const Rows locked = run(
+        lock_unkept,
+        Params().add(array_of(page.ids, page.count, INT8OID)).add(array_of(page.finished, page.count, TIMESTAMPTZOID)));
+    for (uint64 i = 0; i < locked.size(); i++) page.ids[i] = locked[i].get(1);
+    change_jobs(
+        static_cast<int>(locked.size()), [&](int first, int n) { delete_jobs_and_attempts(page.ids + first, n); },
+        [&](int i) { return DatumGetInt64(page.ids[i]); }, outcome);
+}
+
+}  // namespace
+
+DutyOutcome prune_finished(TimestampTz now, int batch) {
+    DutyOutcome outcome = {};
+    // An old snapshot does not show who has come to need a job.
+    if (IsolationUsesXactSnapshot()) return outcome;
+    bool more_keys = false;
+    change_beside(
+        "jobq.kept_keys", [&] { more_keys = prune_kept_keys(now, batch); }, &outcome);
+    change_beside(
+        "jobq.deleted_dependencies", [&] { prune_deleted_dependencies(batch); }, &outcome);
+    bool more_signals = false;
+    change_beside(
+        "jobq.signals", [&] { more_signals = prune_signals(signals_kept_since(now), batch); }, &outcome);
+    more_keys |= more_signals;
+    outcome.more = more_keys;
+    const Rows state = run(get_prune_position, Params());
+    if (state.size() == 0) return outcome;
+    const Page page = read_prune_page(state[0].int64_at(1), now, batch);
+    delete_page(page, &outcome);
+    // Ids are given out in the order of time, nearly: behind a page of young jobs there are only younger ones.
+    const bool ends = !page.full || page.all_young;
+    outcome.unread = !ends;
+    outcome.more = more_keys || (!ends && outcome.done * 4 >= batch);
+    int64 lap_after = 0;
+    if (ends && page.full) {
+        // Nearly: an imported history has old jobs behind young ones. A page a time, the slow lap gets there too.
+        const Page lap = read_prune_page(Max(state[0].int64_at(2), page.last_id), now, batch);
+        delete_page(lap, &outcome);
+        lap_after = lap.full ? lap.last_id : 0;
+        outcome.lapping = lap.full;
+    }
+    run(set_prune_position, Params().add(Int64GetDatum(ends ? 0 : page.last_id)).add(Int64GetDatum(lap_after)));
+    return outcome;
+}
+
+}  // namespace jobq

@@ -1,0 +1,146 @@
+// The duty that puts right what changes by hand, steps of the clock and restored dumps have left.
+#include "compat/pg.h"
+
+#include "compat/args.h"
+#include "compat/memory.h"
+#include "compat/spi.h"
+#include "compat/subtransaction.h"
+#include "duties/change_jobs.h"
+#include "duties/duties.h"
+#include "groups/unblock.h"
+#include "job/jobs_table.h"
+#include "job/transaction_log.h"
+#include "lanes/empty_ranges.h"
+#include "lanes/lanes.h"
+#include "lanes/refresh.h"
+#include "lanes/retire.h"
+#include "limits/limit_settings.h"
+#include "shmem/database_state.h"
+
+namespace jobq {
+
+namespace {
+
+Statement find_missing_lanes = {
+    R"(SELECT u.lane FROM unnest($1) AS u(lane)
+       WHERE NOT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.lane = u.lane AND NOT d.retiring) ORDER BY u.lane)",
+    {INT8ARRAYOID}};
+constexpr int kLanesAtOnce = 1000;
+// So many entries of lanes without a row at a time: those of jobs that are gone stay while an old snapshot may see
+// them.
+constexpr int kMissingPiece = 20000;
+// Where the next look at such lanes begins: in a lane, at a key.
+struct {
+    int64 lane;
+    core::ClaimKey key;
+} missing_from = {PG_INT64_MIN, core::kFirstKey};
+
+// ALTER TABLE ... ENABLE TRIGGER USER or ALL, which pg_restore --disable-triggers says too, makes it fire where there
+// is nothing to tell, and no longer where it must. One that somebody has disabled stays so.
+Statement find_misplaced_trigger = {
+    R"(SELECT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = 'jobq.jobs'::pg_catalog.regclass
+                      AND t.tgname = 'tell_job' AND t.tgenabled = 'O'))",
+    {}};
+Statement replace_trigger = {"ALTER TABLE jobq.jobs ENABLE REPLICA TRIGGER tell_job", {}, Planning::Free};
+// Others who write to the table queue behind us so long.
+constexpr const char *kLockTimeout = "50ms";
+
+// After a step of the clock backwards, a heartbeat from the future would shield a dead worker for as long; so might one
+// that is missing.
+Statement lock_unlikely_heartbeats = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j._rescue_indexed AND j.status = 'processing'
+         AND (j.last_heartbeat > greatest($1, clock_timestamp()) + interval '5 seconds' OR j.last_heartbeat IS NULL)
+       FOR NO KEY UPDATE SKIP LOCKED)",
+    {TIMESTAMPTZOID}};
+// Enters the lane of the first job there is among the entries of one, from *key on, which goes on with them; returns
+// which that is.
+int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int *entries, DutyOutcome *outcome) {
+    seek_ready(jobs, entries_of, *key);
+    while (*entries > 0 && next_ready(jobs, key)) {
+        CHECK_FOR_INTERRUPTS();
+        --*entries;
+        if (!fetch_ready(jobs)) continue;
+        ArrayType *required =
+            job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
+        int64 lane = 0;
+        FailureText failure;
+        // Came behind the triggers, which check names.
+        const auto enter = [&] {
+            lane = ensure_lane(view(DatumGetTextPP(job_value(*jobs, kJobQueue))),
+                               view(DatumGetTextPP(job_value(*jobs, kJobKind))),
+                               DatumGetInt32(job_value(*jobs, kJobVersion)), required);
+        };
+        if (!attempt(enter, &failure)) leave_out(outcome, key->id, failure);
+        return lane;
+    }
+    return 0;
+}
+
+// Steps from lane to lane through the claim index, whatever jobs its entries are of: the cost follows the number of
+// lanes. Only of a lane that the directory lacks are the entries read.
+void add_missing_lanes(DutyOutcome *outcome) {
+    Datum lanes[kLanesAtOnce];
+    int count = kLanesAtOnce;
+    int entries = kMissingPiece;
+    auto from = missing_from;
+    missing_from = {PG_INT64_MIN, core::kFirstKey};
+    JobsTable jobs;
+    open_jobs(&jobs);
+    renew_snapshot(&jobs);
+    for (int64 lane = from.lane == PG_INT64_MIN ? from.lane : from.lane - 1; count == kLanesAtOnce && entries > 0;) {
+        for (count = 0; count < kLanesAtOnce && next_lane(&jobs, &lane);) lanes[count++] = Int64GetDatum(lane);
+        if (count == 0) break;
+        Rows missing = run(find_missing_lanes, Params().add(array_of(lanes, count, INT8OID)));
+        // Behind the look at the directory: a queue that was dropped before it has no jobs either.
+        if (missing.size() > 0) renew_snapshot(&jobs);
+        for (uint64 i = 0; i < missing.size() && entries > 0; i++) {
+            const int64 id = missing[i].int64_at(1);
+            if (id != from.lane) from = {id, core::kFirstKey};
+            if (enter_lane_of(&jobs, id, &from.key, &entries, outcome) == id) outcome->done++;
+        }
+        missing.free();
+    }
+    close_jobs(&jobs);
+    if (entries > 0) return;
+    missing_from = from;
+    outcome->goes_on = outcome->unread = true;
+}
+
+void pull_back_heartbeats_from_future(TimestampTz now, DutyOutcome *outcome) {
+    const Rows rows = run(lock_unlikely_heartbeats, Params().add(TimestampTzGetDatum(now)));
+    const int64 done_before = outcome->done;
+    let_happen_to_each(rows, {core::EventKind::Heartbeat, GetCurrentTimestamp()}, outcome);
+    // Their leases run out earlier now than the rescue has seen.
+    if (outcome->done > done_before) log_lease_deadline(DT_NOBEGIN);
+}
+
+void restore_trigger() {
+    if (trigger_epoch() != kNoEpoch || !run(find_misplaced_trigger, Params())[0].bool_at(1)) return;
+    FailureText failure;
+    const int nest_level = NewGUCNestLevel();
+    set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+    // Another time, when somebody is in the way.
+    attempt([] { run(replace_trigger, Params()); }, &failure);
+    AtEOXact_GUC(true, nest_level);
+}
+
+}  // namespace
+
+DutyOutcome repair(TimestampTz now, TimestampTz grace_start) {
+    DutyOutcome outcome = {};
+    restore_trigger();
+    add_missing_lanes(&outcome);
+    if (heartbeats_doubtful(grace_start)) {
+        pull_back_heartbeats_from_future(now, &outcome);
+        if (outcome.failed == 0) heartbeats_checked(grace_start);
+    }
+    settle_slots(now, &outcome);
+    outcome.done += repair_empty_ranges();
+    repair_unblocking(now);
+    change_beside(
+        "jobq.lane_directory", [&] { outcome.goes_on |= retire_lanes(now); }, &outcome);
+    return outcome;
+}
+
+}  // namespace jobq

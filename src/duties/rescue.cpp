@@ -1,0 +1,256 @@
+// The duties that take leases away: of workers that are silent or gone, of attempts that take too long, of jobs that
+// ignore their cancellation. Jobs that somebody else holds are passed over.
+#include "compat/pg.h"
+
+#include "compat/memory.h"
+#include "compat/spi.h"
+#include "duties/change_jobs.h"
+#include "duties/duties.h"
+#include "duties/orphans.h"
+#include "ending/ending.h"
+#include "ending/overrun.h"
+#include "job/rows.h"
+#include "job/transaction_log.h"
+#include "leases/horizon.h"
+#include "leases/lease_sql.h"
+#include "leases/rescue_index.h"
+#include "leases/suspects.h"
+#include "leases/young_leases.h"
+#include "queues/directory.h"
+
+namespace jobq {
+
+namespace {
+
+// When a lease runs out: one timeout after the last heartbeat; but a lease that is older than $2, the start of the
+// grace (server start, promotion, clock step), gets one timeout from there: its worker could not reach the server.
+// That of an executor has no clock (duties/orphans.h).
+#define LEASE_DEADLINE \
+    "CASE WHEN j._lease_timeout >= " ENDLESS_LEASE " AND j.lease IS NOT NULL THEN "     \
+    "timestamptz 'infinity' ELSE "                                                           \
+    "greatest(" BOUNDED_TIME("coalesce(j.last_heartbeat, j.created_at)") ", CASE "                \
+    "WHEN j.started_at < $2 THEN $2 END) + " LEASE_TIMEOUT " END"
+
+// When its time is over; NULL: it may run for ever. The grace is the same: the worker could not report.
+#define RUNTIME_DEADLINE                                                                                           \
+    "CASE WHEN j.started_at < $2 AND j._must_end_at IS NOT NULL THEN greatest(j._must_end_at, $2 + " LEASE_TIMEOUT \
+    ") ELSE j._must_end_at END"
+#define DEADLINE "least(" LEASE_DEADLINE ", " RUNTIME_DEADLINE ")"
+
+// Whether its time was over before its worker was lost.
+Statement lock_expired = {"SELECT j.id, coalesce(" RUNTIME_DEADLINE " < " LEASE_DEADLINE
+                          ", false) FROM jobq.jobs j WHERE j._rescue_indexed AND j.status = 'processing' AND " DEADLINE
+                          " < $1 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
+                          {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}};
+
+Statement lock_overdue = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j._rescue_indexed AND j.status = 'processing' AND j.cancel_requested_at < $1
+       LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED)",
+    {TIMESTAMPTZOID, INT8OID}};
+
+// $2 as in LEASE_DEADLINE.
+Statement get_horizon = {"SELECT min(" DEADLINE R"(), min(j.cancel_requested_at)
+       FROM jobq.jobs j WHERE j._rescue_indexed AND j.status = 'processing')",
+                         {TIMESTAMPTZOID, TIMESTAMPTZOID}};
+
+Statement get_next_due = {"SELECT j.run_at FROM jobq.jobs j WHERE j._due ORDER BY j.run_at, j.id LIMIT 1", {}};
+
+// A horizon is looked for again after this time at the latest, for changes that nothing has told of.
+constexpr core::Micros kLongestHorizon = core::kMinute;
+
+Horizon find_horizon(TimestampTz grace_start) {
+    const Rows rows = run(get_horizon, Params().add_null().add(TimestampTzGetDatum(grace_start)));
+    const auto at = [&](int column) {
+        return rows[0].is_null(column) ? DT_NOEND : DatumGetTimestampTz(rows[0].get(column));
+    };
+    return {at(1), at(2)};
+}
+
+// A running job that the rescue has locked, and why.
+struct Ended {
+    int64 id;
+    enum How { Lost, LostInCompany, GivenBack, Overran, CancelForced } how;
+};
+
+constexpr const char *kExecutorEnded = "the process that ran its handler has ended";
+
+const char *lost_error(const core::Life &before, const core::Life &after, int max_lost, bool in_company) {
+    const core::Micros span = before.lease_timeout.value_or(core::kUsualLease);
+    const bool by_executor = span >= core::kEndlessLease;
+    const char *lead =
+        by_executor ? kExecutorEnded : psprintf("no heartbeat for %g s", static_cast<double>(span) / core::kSecond);
+    if (in_company)
+        lead = psprintf("%s, together with other %s", lead, by_executor ? "executors" : "jobs of its worker");
+    if (after.status != core::JobStatus::Failed) return lead;
+    if (!in_company && after.lost_attempts >= max_lost)
+        return psprintf("%s; lost its worker %d time%s (max_lost %d)", lead, after.lost_attempts,
+                        after.lost_attempts == 1 ? "" : "s", max_lost);
+    return psprintf("%s; attempts exhausted (%d of %d)", lead, after.attempts, after.max_attempts);
+}
+
+bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, TimestampTz now, Endings *endings) {
+    const int max_lost = find_queue(before.queue)->max_lost;
+    core::Event event = {core::EventKind::Lost, now};
+    event.in_company = in_company;
+    event.max_lost = max_lost;
+    const core::Life after = core::after_event(before.life, event);
+    text *error = cstring_to_text(lost_error(before.life, after, max_lost, in_company));
+    return end_attempt(jobs, before, after, {AttemptOutcome::Lost, error, false}, now, endings);
+}
+
+// The attempt does not count.
+bool end_given_back(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
+    return end_attempt(jobs, before, core::after_event(before.life, {core::EventKind::Released, now}),
+                       {AttemptOutcome::Released, cstring_to_text(kExecutorEnded), false}, now, endings);
+}
+
+bool end_forced(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
+    text *error = cstring_to_text("cancelled while running: its worker did not stop in time");
+    return end_attempt(jobs, before, core::after_event(before.life, {core::EventKind::CancelForced, now}),
+                       {AttemptOutcome::Cancelled, error, false}, now, endings);
+}
+
+bool end_one(JobsTable *jobs, const Ended &ended, TimestampTz now, Endings *endings) {
+    const JobState before = state_of(*jobs);
+    if (before.life.status != core::JobStatus::Processing) return true;
+    switch (ended.how) {
+        case Ended::Lost:
+        case Ended::LostInCompany:
+            return end_lost(jobs, before, ended.how == Ended::LostInCompany, now, endings);
+        case Ended::GivenBack:
+            return end_given_back(jobs, before, now, endings);
+        case Ended::Overran:
+            return end_overrun(jobs, before, now, endings);
+        case Ended::CancelForced:
+            break;
+    }
+    return end_forced(jobs, before, now, endings);
+}
+
+void end_all(const Ended *ended, int count, TimestampTz now, DutyOutcome *outcome) {
+    change_jobs(
+        count,
+        [&](int first, int n) {
+            Endings endings = {};
+            change_locked_jobs(
+                n, [&](int i) { return ended[first + i].id; },
+                [&](JobsTable *jobs, int i) { return end_one(jobs, ended[first + i], now, &endings); });
+            settle_endings(endings, now);
+        },
+        [&](int i) { return ended[i].id; }, outcome);
+}
+
+Ended::How how_ended(core::OrphanEnd end) {
+    switch (end) {
+        case core::OrphanEnd::Lost:
+            return Ended::Lost;
+        case core::OrphanEnd::LostInCompany:
+            return Ended::LostInCompany;
+        case core::OrphanEnd::Overran:
+            return Ended::Overran;
+        case core::OrphanEnd::GivenBack:
+            break;
+    }
+    return Ended::GivenBack;
+}
+
+// Ends the attempts whose executors have gone. `search`: in the whole rescue's index, too.
+void end_orphans(TimestampTz now, bool search, int batch, DutyOutcome *outcome) {
+    const Orphans orphans = lock_orphans(search, batch);
+    auto *ended = room_for<Ended>(static_cast<uint64>(orphans.count));
+    for (int i = 0; i < orphans.count; i++) ended[i] = {orphans.items[i].job, how_ended(orphans.items[i].end)};
+    end_all(ended, orphans.count, now, outcome);
+    outcome->more |= orphans.count == batch;
+}
+
+// Which of the locked jobs were lost together with others. Tells it of the others, too.
+const bool *judge_losses(const Rows &rows, Snapshot before, DutyOutcome *outcome) {
+    const int count = static_cast<int>(rows.size());
+    if (count == 0) return nullptr;
+    auto *ids = static_cast<Datum *>(palloc(sizeof(Datum) * count));
+    auto *lost = static_cast<bool *>(palloc(sizeof(bool) * count));
+    for (int i = 0; i < count; i++) {
+        ids[i] = rows[i].get(1);
+        lost[i] = !rows[i].bool_at(2);
+    }
+    const Company company = find_company_of(ids, lost, count, before);
+    const int64 done = outcome->done;
+    change_jobs(
+        company.count, [&](int first, int n) { mark_company(company.ids + first, company.leases + first, n); },
+        [&](int i) { return DatumGetInt64(company.ids[i]); }, outcome);
+    outcome->done = done;
+    return company.lost_together;
+}
+
+// Marks the running jobs whose time as young leases is over, at most `batch`. Those that somebody holds hold up no
+// other.
+void index_due_leases(TimestampTz now, int batch, DutyOutcome *outcome) {
+    // An old snapshot would not see what must be judged.
+    if (IsolationUsesXactSnapshot()) return;
+    auto *due = room_for<YoungLease>(static_cast<uint64>(max_recent_claims()));
+    const int count = due_leases(now, due, max_recent_claims());
+    int settled = 0;
+    change_jobs(
+        count, [&](int first, int n) { settled += index_leases(due + first, n, batch - settled); },
+        [&](int i) { return due[i].job; }, outcome);
+    outcome->more = settled == batch;
+    outcome->done = 0;
+}
+
+}  // namespace
+
+DutyOutcome rescue_expired(TimestampTz now, TimestampTz requested_before, TimestampTz grace_start, int batch) {
+    DutyOutcome outcome = {};
+    const UnindexedSearch search = find_unindexed_jobs();
+    if (search.left_out != 0) leave_out(&outcome, search.left_out, search.failure);
+    index_due_leases(now, batch, &outcome);
+    // Who is lost together is told by those that are rescue-indexed.
+    if (outcome.more) return outcome;
+    const Horizon known = horizon();
+    const bool looks = search.looked || known.deadline <= now || known.cancel_asked < requested_before;
+    end_orphans(now, looks, batch, &outcome);
+    if (!looks) return outcome;
+    const uint64 version = begin_horizon_scan();
+    Snapshot before = RegisterSnapshot(GetLatestSnapshot());
+    const Rows rows =
+        run(lock_expired,
+            Params().add(TimestampTzGetDatum(now)).add(TimestampTzGetDatum(grace_start)).add(Int64GetDatum(batch)));
+    const bool *lost_together = judge_losses(rows, before, &outcome);
+    UnregisterSnapshot(before);
+    auto *ended = room_for<Ended>(rows.size());
+    for (uint64 i = 0; i < rows.size(); i++)
+        ended[i] = {rows[i].int64_at(1), rows[i].bool_at(2) ? Ended::Overran
+                                         : lost_together[i] ? Ended::LostInCompany
+                                                            : Ended::Lost};
+    end_all(ended, static_cast<int>(rows.size()), now, &outcome);
+    if (rows.size() < static_cast<uint64>(batch) && version != 0) {
+        const Horizon found = find_horizon(grace_start);
+        log_horizon(version, {Min(found.deadline, GetCurrentTimestamp() + kLongestHorizon), found.cancel_asked});
+    }
+    if (rows.size() == static_cast<uint64>(batch) && outcome.done > 0) outcome.more = true;
+    return outcome;
+}
+
+DutyOutcome cancel_overdue(TimestampTz now, TimestampTz requested_before, int batch) {
+    const Horizon known = horizon();
+    if (known.deadline != DT_NOBEGIN && known.cancel_asked >= requested_before) return {};
+    const Rows rows = run(lock_overdue, Params().add(TimestampTzGetDatum(requested_before)).add(Int64GetDatum(batch)));
+    auto *ended = room_for<Ended>(rows.size());
+    for (uint64 i = 0; i < rows.size(); i++) ended[i] = {rows[i].int64_at(1), Ended::CancelForced};
+    DutyOutcome outcome = {};
+    end_all(ended, static_cast<int>(rows.size()), now, &outcome);
+    outcome.more = rows.size() == static_cast<uint64>(batch) && outcome.done > 0;
+    return outcome;
+}
+
+TimestampTz earliest_deadline(TimestampTz grace_start, core::Micros cancel_grace) {
+    Horizon known = horizon();
+    if (known.deadline == DT_NOBEGIN) known = find_horizon(grace_start);
+    TimestampTz earliest = Min(known.deadline, core::saturating_add(known.cancel_asked, cancel_grace));
+    const Rows rows = run(get_next_due, Params());
+    if (rows.size() == 1) earliest = Min(earliest, DatumGetTimestampTz(rows[0].get(1)));
+    return Min(Min(earliest, next_young_due()), next_search_for_unindexed());
+}
+
+}  // namespace jobq
