@@ -319,10 +319,7 @@ int claim_jobs(const ClaimRequest &request, std::string_view name, const Queue &
     ErrorContextCallback context = {error_context_stack, add_serialization_hint, nullptr};
     error_context_stack = &context;
     Limiter limiter;
-    Claim claim = {
-        request,           name, queue, now,           sink, {},      Datum(0), worker_hash_of(request.worker_id),
-        trigger_epoch(),   0,    0,     core::kLatest, true, nullptr, false,    false,
-        Suspects::Unasked, false};
+    Claim claim = {request, name, queue, now, sink, worker_hash_of(request.worker_id), trigger_epoch()};
     LaneCursors lanes = find_cursors(&claim);
     if (lanes.count > 0) {
         open_for_claim(&claim);

@@ -18,19 +18,20 @@ struct Claim {
     const Queue &queue;
     TimestampTz now;
     ClaimSink *sink;
-    JobsTable jobs;
-    Datum xid;
     uint32 worker_hash;
     uint64 epoch;  // of the empty ranges
-    int count;
-    int wanted;  // so many for now, at most the batch
-    core::Micros earliest_timeout;
-    bool skip_recent_claims;
-    Limiter *limiter;  // nullptr: the queue has no limits
-    bool closed;       // takes no more: the queue's own limit is used up, or it has come to a suspect
-    bool is_open;      // jobs
-    Suspects suspects;
-    bool behind_suspect;  // one comes next
+
+    JobsTable jobs = {};
+    bool is_open = false;  // jobs
+    Datum xid = Datum(0);
+    int count = 0;
+    int wanted = 0;  // so many for now, at most the batch
+    core::Micros earliest_timeout = core::kLatest;
+    bool skip_recent_claims = true;
+    Limiter *limiter = nullptr;  // the queue has no limits
+    bool closed = false;         // takes no more: the queue's own limit is used up, or it has come to a suspect
+    Suspects suspects = Suspects::Unasked;
+    bool behind_suspect = false;  // one comes next
 };
 
 // Whether the job in table.row is a suspect that this worker is not given. Seeing that costs far less than the permits

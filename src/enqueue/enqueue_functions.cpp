@@ -76,8 +76,7 @@ KeyedJob enqueue_one_keyed(const JobSpec &spec, TimestampTz now) {
         Newcomer newcomer = newcomer_of(spec, spec.unique_key);
         admit_jobs(&newcomer, 1, now, needed_by(spec));
     }
-    KeyedJob job = {spec.unique_key, spec.payload, spec.run_at,          spec.priority, 0, 0,
-                    false,           false,        spec.concurrency_key, spec.group_key};
+    KeyedJob job = {spec.unique_key, spec.payload, spec.run_at, spec.priority, spec.concurrency_key, spec.group_key, 0};
     enqueue_keyed(spec, &job, 1, now);
     return job;
 }
@@ -91,12 +90,9 @@ KeyedJob *keyed_jobs(const JobSpec &shared, const JobColumns &columns, const Ele
             columns.payloads[i],
             columns.run_ats == nullptr ? shared.run_at : DatumGetTimestampTz(columns.run_ats[i]),
             columns.priorities == nullptr ? shared.priority : static_cast<int16>(DatumGetInt32(columns.priorities[i])),
-            next_job_id(),
-            0,
-            false,
-            false,
             text_in(columns.concurrency_keys, shared.concurrency_key, i),
-            text_in(columns.group_keys, shared.group_key, i)};
+            text_in(columns.group_keys, shared.group_key, i),
+            next_job_id()};
     return jobs;
 }
 

@@ -12,12 +12,13 @@ struct KeyedJob {
     Datum payload;     // jsonb
     TimestampTz run_at;
     int16 priority;
-    int64 new_id;           // if it is made; 0: the next one
-    int64 id;               // out: new_id, or the id of the job that has the key
-    bool is_new;            // out
-    bool is_over;           // out, of one that is not new: it has finished and keeps the key; it may be gone
     text *concurrency_key;  // nullptr: none
     text *group_key;        // nullptr: none
+    int64 new_id;           // if it is made; 0: the next one
+
+    int64 id = 0;          // out: new_id, or the id of the job that has the key
+    bool is_new = false;   // out
+    bool is_over = false;  // out, of one that is not new: it has finished and keeps the key; it may be gone
 };
 
 // Enqueues jobs by SQL, in the order of their keys, so that two calls cannot deadlock. Where a key is taken,

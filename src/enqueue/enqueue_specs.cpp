@@ -171,8 +171,8 @@ void enqueue_keyed_elements(Element *elements, int count, TimestampTz now, int *
         const JobSpec &spec = *elements[first].spec;
         while (end < count && end - first < kTogether && (end == first || go_together(spec, *elements[end].spec))) {
             const JobSpec &own = *elements[end].spec;
-            jobs[end - first] = {own.unique_key, own.payload, own.run_at,          own.priority, elements[end].id, 0,
-                                 false,          false,       own.concurrency_key, own.group_key};
+            jobs[end - first] = {own.unique_key,      own.payload,   own.run_at,      own.priority,
+                                 own.concurrency_key, own.group_key, elements[end].id};
             end++;
         }
         *number = end - first == 1 ? elements[first].number : 0;
