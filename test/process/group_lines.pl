@@ -79,9 +79,9 @@ cmp_ok($entries, '<=', 50, 'nobody passes the thousands of heads there have been
 
 # ---- more groups than there are places, of two jobs each: they leave alone what is known of a line that has had two thousand since
 
-work(q{SELECT count(*) FROM jobq_enqueue_many('crowd', array_fill('{}'::jsonb, '{30000}'), group_keys => ARRAY(SELECT (n % 15000)::text FROM generate_series(1, 30000) n));
+work(q{SELECT count(*) FROM jobq_enqueue_many('crowd', array_fill('{}'::jsonb, '{60000}'), group_keys => ARRAY(SELECT (n % 30000)::text FROM generate_series(1, 60000) n));
     CALL take(2000, 'held since')});
-becomes_true($node, 'work', q{CALL drain('crowd', 1000); SELECT count(*) = 30000 FROM jobq.jobs WHERE queue = 'crowd' AND status = 'completed'}, 'the crowd is gone');
+becomes_true($node, 'work', q{CALL drain('crowd', 1000); SELECT count(*) = 60000 FROM jobq.jobs WHERE queue = 'crowd' AND status = 'completed'}, 'the crowd is gone');
 work(q{CALL take(200, 'behind the crowd')});
 is(work(q{SELECT n FROM told WHERE what = 'behind the crowd'}), '0', 'the next head is still made by the commit that ends the one before');
 
