@@ -101,8 +101,12 @@ bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, Timestam
 
 // The attempt does not count.
 bool end_given_back(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {
-    return end_attempt(jobs, before, core::after_event(before.life, {core::EventKind::Released, now}),
-                       {AttemptOutcome::Released, cstring_to_text(kExecutorEnded), false}, now, endings);
+    const core::Life after = core::after_event(before.life, {core::EventKind::Released, now});
+    const bool cancelled = after.status == core::JobStatus::Cancelled;
+    return end_attempt(
+        jobs, before, after,
+        {cancelled ? AttemptOutcome::Cancelled : AttemptOutcome::Released, cstring_to_text(kExecutorEnded), false}, now,
+        endings);
 }
 
 bool end_forced(JobsTable *jobs, const JobState &before, TimestampTz now, Endings *endings) {

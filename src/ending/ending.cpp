@@ -120,14 +120,12 @@ bool end_attempt(JobsTable *jobs, const JobState &before, const core::Life &afte
     if (end.error != nullptr) others.set(kJobError, PointerGetDatum(end.error));
     core::Life left = after;
     if (!write_life(jobs, before, after, others, &left)) return false;
-    const bool cancelled = after.status == core::JobStatus::Cancelled && end.outcome != AttemptOutcome::Lost;
-    const AttemptOutcome outcome = cancelled ? AttemptOutcome::Cancelled : end.outcome;
     bool anonymous;
     const Datum worker_id = job_value(*jobs, kJobWorkerId, &anonymous);
-    endings->attempts.add({before.id, before.life.lease.value_or(0), before.life.attempts, outcome,
+    endings->attempts.add({before.id, before.life.lease.value_or(0), before.life.attempts, end.outcome,
                            anonymous ? nullptr : make_text(view(DatumGetTextPP(worker_id))), end.error,
                            before.life.started_at, end.reported});
-    count_event(before.queue, outcome);
+    count_event(before.queue, end.outcome);
     note_end(*jobs, before, left, now, endings);
     return true;
 }

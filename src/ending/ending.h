@@ -36,8 +36,8 @@ core::Micros retry_delay(const Queue &queue, int attempts);
 
 // How an attempt ends without completing.
 struct AttemptEnd {
-    AttemptOutcome outcome;  // of a job that is cancelled by it, and was not lost, it is Cancelled
-    text *error;             // nullptr: none
+    AttemptOutcome outcome;
+    text *error;  // nullptr: none
     bool reported;
 };
 

@@ -211,8 +211,10 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
 void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros retry_in, bool wants_retry,
                TimestampTz now) {
     end_held(held, count, scope, now, [&](const JobState &before, const HeldJob &job) {
+        const bool asked = before.life.cancel_requested_at.has_value();
         Report report = {{core::EventKind::Failed, now},
-                         {AttemptOutcome::Failed, truncated_error(job.extra, !job.has_extra), true}};
+                         {asked ? AttemptOutcome::Cancelled : AttemptOutcome::Failed,
+                          truncated_error(job.extra, !job.has_extra), true}};
         report.event.wants_retry = wants_retry;
         report.event.delay = retry_in >= 0 ? retry_in : retry_delay(*find_queue(before.queue), before.life.attempts);
         return report;

@@ -27,8 +27,10 @@ bool end_overrun(JobsTable *jobs, const JobState &before, TimestampTz now, Endin
     event.on_max_runtime = queue->on_max_runtime;
     event.delay = retry_delay(*queue, before.life.attempts);
     const core::Life after = core::after_event(before.life, event);
+    const bool cancelled = after.status == core::JobStatus::Cancelled;
     text *error = cstring_to_text(overrun_error(before.life, after));
-    return end_attempt(jobs, before, after, {AttemptOutcome::Failed, error, false}, now, endings);
+    return end_attempt(jobs, before, after,
+                       {cancelled ? AttemptOutcome::Cancelled : AttemptOutcome::Failed, error, false}, now, endings);
 }
 
 }  // namespace jobq

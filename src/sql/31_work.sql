@@ -1,6 +1,6 @@
 -- Workers' functions: take jobs, report on them, give them back.
 
---: take up to batch claimable jobs of a queue; no row when there is none; never waits for a job that somebody holds
+--: take up to batch claimable jobs of a queue; no row when there is none; never waits for a lock
 CREATE FUNCTION jobq_claim(
         queue text DEFAULT 'default',
         worker_id text DEFAULT NULL,
@@ -15,7 +15,7 @@ CREATE FUNCTION jobq_claim(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: take jobs of the first of these queues that has any; never waits for a job that somebody holds
+--: take jobs of the first of these queues that has any; never waits for a lock
 CREATE FUNCTION jobq_claim_any(
         queues text[],
         worker_id text DEFAULT NULL,

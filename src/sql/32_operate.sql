@@ -34,7 +34,7 @@ CREATE FUNCTION jobq_cancel(job_id bigint)
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: make a finished or scheduled job claimable now; returns its status
+--: make a finished or waiting job claimable now; returns its status
 CREATE FUNCTION jobq_retry(job_id bigint)
     RETURNS jobq.job_status
     AS 'MODULE_PATHNAME'
