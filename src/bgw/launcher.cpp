@@ -10,6 +10,7 @@
 #include "compat/settings.h"
 #include "edges/awaited_jobs.h"
 #include "groups/unblocked_list.h"
+#include "leases/young_leases.h"
 #include "metrics/totals.h"
 #include "shmem/database_state.h"
 #include "shmem/executors.h"
@@ -140,6 +141,7 @@ void forget_dropped(const Oid *had_state) {
         drop_counters(oid);
         forget_awaited_jobs(oid);
         forget_executors_of(oid);
+        forget_leases_of(oid);
         reset_unblocked(&db);
         pg_atomic_write_u64(&db.next_due, static_cast<uint64>(kNothingDue));
         pg_atomic_write_u32(&db.database, InvalidOid);

@@ -3,13 +3,13 @@
 
 #include "base/ablation.h"
 #include "compat/settings.h"
+#include "compat/transaction_fate.h"
 #include "leases/young_leases.h"
 #include "shmem/database_state.h"
 #include "shmem/set_table.h"
 
 extern "C" {
 #include "common/hashfn.h"
-#include "storage/procarray.h"
 }
 
 namespace jobq {
@@ -33,16 +33,6 @@ using Table = SetTable<Set, Lock::Leases>;
 Table table = {};
 
 int set_count() { return Table::sets_for(settings.max_recent_claims); }
-
-// What became of a transaction. Of one that ended so long ago that the server may have forgotten it, the table knows.
-enum class Fate { Open, Committed, Aborted, AskTheTable };
-
-Fate fate_of(TransactionId xid) {
-    if (!TransactionIdIsNormal(xid)) return Fate::AskTheTable;
-    if (TransactionIdIsInProgress(xid)) return Fate::Open;
-    if (TransactionIdPrecedes(xid, oldest_known_xid())) return Fate::AskTheTable;
-    return TransactionIdDidCommit(xid) ? Fate::Committed : Fate::Aborted;
-}
 
 bool is_over(const Entry &entry) {
     return fate_of(entry.ended) == Fate::Committed || fate_of(entry.made) == Fate::Aborted;
@@ -75,11 +65,12 @@ bool can_replace(const Entry &entry, TransactionId xid) {
     return entry.made != xid && fate_met(entry.made) == Fate::Aborted;
 }
 
-// Whether the table shows this session what the claim did.
+// Whether the table shows this session what the claim did. Of transactions that the server has forgotten, the table
+// knows.
 bool is_visible(const Entry &entry) {
     if (TransactionIdIsCurrentTransactionId(entry.made)) return true;
     const Fate fate = fate_of(entry.made);
-    return fate == Fate::Committed || fate == Fate::AskTheTable;
+    return fate == Fate::Committed || fate == Fate::Forgotten;
 }
 
 // Calls body(entry) under the lock of the job's set; entry is nullptr when the lease is not there.
@@ -207,6 +198,19 @@ TimestampTz next_young_due() {
         return true;
     });
     return earliest;
+}
+
+void forget_leases_of(Oid database) {
+    if (!table.exists()) return;
+    for (int n = 0; n < table.count; n++) {
+        Set *set = &table.sets[n];
+        const auto is_its = [database](const Entry &entry) { return entry.database == database; };
+        // Without the lock: nobody claims in that database any more.
+        if (set->find(is_its) == nullptr) continue;
+        LWLockAcquire(table.lock_of(n), LW_EXCLUSIVE);
+        while (Entry *entry = set->find(is_its)) *entry = {};
+        LWLockRelease(table.lock_of(n));
+    }
 }
 
 uint32 worker_hash_of(const text *worker_id) {

@@ -42,6 +42,9 @@ int leases_of_this_transaction(YoungLease *young, int room);
 // The earliest time at which due_leases finds one; DT_NOEND: there are none.
 TimestampTz next_young_due();
 
+// For the launcher, of a database that has been dropped: its entries make room.
+void forget_leases_of(Oid database);
+
 // What stands for a worker's name in an entry.
 uint32 worker_hash_of(const text *worker_id);
 

@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "base/wide_xid.h"
+#include "compat/transaction_fate.h"
 #include "groups/line_start.h"
 #include "job/logged.h"
 #include "metrics/totals.h"
@@ -54,12 +55,6 @@ PreparedTable *shared = nullptr;
 LWLock *lock() { return shared_lock(Lock::Prepared); }
 
 bool is_over(const Prepared &item) { return !TransactionIdIsInProgress(XidFromFullTransactionId(item.xid)); }
-
-// Of one that is over. What the server does not remember any more may have committed.
-bool may_have_committed(const Prepared &item) {
-    const TransactionId xid = XidFromFullTransactionId(item.xid);
-    return TransactionIdPrecedes(xid, oldest_known_xid()) || TransactionIdDidCommit(xid);
-}
 
 // None where nothing can be prepared.
 int places() { return max_prepared_xacts == 0 ? 0 : max_prepared_xacts + MaxBackends; }
@@ -185,7 +180,8 @@ void release(const Prepared &copy, Prepared *item) {
 // The entry goes last: whoever has ended the transaction, and finds no entry any more, goes on as one who has told.
 // Two may tell of the same one; but for the counters that does no harm. And who wakes up finds the counters right.
 void tell(const Prepared &ended, Prepared *item) {
-    const bool committed = may_have_committed(ended);
+    // What the server does not remember any more may have committed.
+    const bool committed = fate_of(XidFromFullTransactionId(ended.xid)) != Fate::Aborted;
     if (committed) count_once(ended, item);
     publish_prepared(ended.effects & (committed ? kEffectsOfCommit : kEffectsOfRollback));
     release(ended, item);

@@ -294,6 +294,17 @@ in_time($longest, $timeout + 4, 'soon');
 work(q{DO $$ BEGIN FOR n IN 1..100 LOOP PERFORM jobq_complete(c.id, c.lease) FROM jobq_claim('q') c; COMMIT; END LOOP; END $$});
 is(work(q{SELECT count(_rescue_indexed), count(*) FROM jobq.jobs WHERE status = 'completed'}), '0|100', 'completed ones make room for the next');
 
+# A database that is dropped while its leases are young leaves no room taken. Claims of others find it as soon as the launcher
+# has seen that.
+database($node, 'dropped');
+served('dropped');
+value($node, 'dropped', q{SELECT jobq_enqueue('q') FROM generate_series(1, 20)});
+my $is_young = q{SELECT count(*) - count(_rescue_indexed) FROM jobq.jobs WHERE status = 'processing'};
+is(value($node, 'dropped', qq{BEGIN; SELECT count(*) FROM jobq_claim('q', batch => 20); $is_young; COMMIT}), "20\n8", 'all the room is taken');
+value($node, 'postgres', 'DROP DATABASE dropped WITH (FORCE)');
+ok(defined seconds_until(sub { return work(qq{SELECT count(jobq_enqueue('q')); BEGIN; SELECT count(*) FROM jobq_claim('q'); $is_young; SELECT jobq_complete(id, lease) $running; COMMIT}) eq "1\n1\n1\nt" }),
+    'which is there again after the database has been dropped');
+
 # After a restart all of these are young for the server, more than it has room for; one is held by somebody.
 # Others, since those that have been lost together are handed out one at a time.
 my ($restarted, $held);

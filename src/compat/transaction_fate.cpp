@@ -1,0 +1,25 @@
+// See transaction_fate.h.
+#include "compat/pg.h"
+
+#include "compat/transaction_fate.h"
+
+extern "C" {
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+}
+
+namespace jobq {
+
+Fate fate_of(TransactionId xid) {
+    if (!TransactionIdIsNormal(xid)) return Fate::Forgotten;
+    if (TransactionIdIsInProgress(xid)) return Fate::Open;
+    // Nobody truncates what is asked for here while this lock is held.
+    LWLockAcquire(XactTruncationLock, LW_SHARED);
+    Fate fate = Fate::Forgotten;
+    if (!TransactionIdPrecedes(xid, oldest_known_xid()))
+        fate = TransactionIdDidCommit(xid) ? Fate::Committed : Fate::Aborted;
+    LWLockRelease(XactTruncationLock);
+    return fate;
+}
+
+}  // namespace jobq
