@@ -1,7 +1,6 @@
 // See totals.h. Lists and buckets change under the exclusive lock, numbers under the shared one too.
 #include "compat/pg.h"
 
-#include "base/stable_hash.h"
 #include "compat/memory.h"
 #include "compat/settings.h"
 #include "compat/transaction.h"
@@ -9,6 +8,7 @@
 #include "metrics/totals.h"
 #include "metrics/totals_file.h"
 #include "shmem/database_state.h"
+#include "shmem/hash_table.h"
 #include "shmem/memory.h"
 
 extern "C" {
@@ -21,50 +21,29 @@ namespace jobq {
 
 namespace {
 
-constexpr int kNone = -1;
-
 using SharedNumbers = pg_atomic_uint64[core::SeriesNumbers::kCount];
 
-struct Entry {
-    Oid database;
-    int next;              // in its bucket, or of the free entries
-    int next_in_database;  // of the same database
-    uint64 hash;
+struct Entry : ChainedEntry {
     core::SeriesName name;
     SharedNumbers numbers;
 };
 
 struct DatabaseTotals {
     Oid database;  // InvalidOid: free
-    int first;     // entry
+    int entries;   // their list
     TimestampTz since;
     pg_atomic_uint64 missed;
     SharedNumbers unnamed;
 };
 
 struct SharedTotals {
-    int capacity;
-    int taken;
-    int bucket_count;
-    int free;  // first free entry
     DatabaseTotals databases[kMaxDatabases];
 };
 
 SharedTotals *shared = nullptr;
-int *buckets = nullptr;
-Entry *entries = nullptr;
+HashTable<Entry> entries;
 
 LWLock *lock() { return shared_lock(Lock::Totals); }
-
-int bucket_count_for(int capacity) {
-    int count = 16;
-    while (count < capacity) count *= 2;
-    return count;
-}
-
-int *bucket_of(Oid database, uint64 hash) {
-    return &buckets[(hash ^ core::mix64(database)) & static_cast<uint64>(shared->bucket_count - 1)];
-}
 
 DatabaseTotals *find_database(Oid oid) { return jobq::find_database(shared->databases, oid); }
 
@@ -96,12 +75,8 @@ bool is_empty(SharedNumbers &numbers) {
 }
 
 Entry *find_entry(Oid database, const core::SeriesName &name, uint64 hash) {
-    for (int i = *bucket_of(database, hash); i != kNone; i = entries[i].next) {
-        Entry *entry = &entries[i];
-        if (entry->hash == hash && entry->database == database && entry->name.is(name.queue(), name.kind()))
-            return entry;
-    }
-    return nullptr;
+    return entries.find(database, hash,
+                        [&name](const Entry &entry) { return entry.name.is(name.queue(), name.kind()); });
 }
 
 // ---- exclusive lock
@@ -113,7 +88,7 @@ DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
     database = find_database(InvalidOid);
     if (database == nullptr) return nullptr;
     database->database = oid;
-    database->first = kNone;
+    database->entries = kNoEntry;
     database->since = since;
     pg_atomic_write_u64(&database->missed, 0);
     clear(database->unnamed);
@@ -122,55 +97,24 @@ DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
 
 // nullptr when there is no room.
 Entry *make_entry(DatabaseTotals *database, const core::SeriesName &name, uint64 hash) {
-    const int index = shared->free;
-    if (index == kNone) return nullptr;
-    Entry *entry = &entries[index];
-    shared->free = entry->next;
-    shared->taken++;
-    entry->database = database->database;
-    entry->hash = hash;
+    Entry *entry = entries.take(database->database, hash, &database->entries);
+    if (entry == nullptr) return nullptr;
     entry->name = name;
     clear(entry->numbers);
-    int *bucket = bucket_of(entry->database, hash);
-    entry->next = *bucket;
-    *bucket = index;
-    entry->next_in_database = database->first;
-    database->first = index;
     return entry;
 }
 
-void unlink(int *link, int index, int Entry::*next) {
-    while (*link != index) link = &(entries[*link].*next);
-    *link = entries[index].*next;
-}
-
-void free_entry(DatabaseTotals *database, int index) {
-    Entry *entry = &entries[index];
-    unlink(bucket_of(entry->database, entry->hash), index, &Entry::next);
-    unlink(&database->first, index, &Entry::next_in_database);
-    entry->database = InvalidOid;
-    entry->next = shared->free;
-    shared->free = index;
-    shared->taken--;
-}
-
-void free_entries(DatabaseTotals *database) {
-    while (database->first != kNone) free_entry(database, database->first);
-}
-
 void begin_anew(DatabaseTotals *database, TimestampTz now) {
-    free_entries(database);
+    entries.give_back_all(&database->entries);
     clear(database->unnamed);
     pg_atomic_write_u64(&database->missed, 0);
     database->since = now;
 }
 
 void free_queue(DatabaseTotals *database, std::string_view queue) {
-    for (int i = database->first; i != kNone;) {
-        const int next = entries[i].next_in_database;
-        if (entries[i].name.queue() == queue) free_entry(database, i);
-        i = next;
-    }
+    entries.each(database->entries, [&](Entry *entry) {
+        if (entry->name.queue() == queue) entries.give_back(entry, &database->entries);
+    });
 }
 
 // What a change says is dropped: a queue, or without a name all of the database.
@@ -189,7 +133,7 @@ bool can_add(const DatabaseTotals *database, const core::SeriesChange *changes, 
     for (int i = 0; i < count; i++) {
         if (changes[i].dropped) return false;
         const core::SeriesName &name = changes[i].name;
-        if (name.queue_bytes > 0 && shared->free != kNone &&
+        if (name.queue_bytes > 0 && entries.has_room(1) &&
             find_entry(database->database, name, changes[i].hash) == nullptr)
             return false;
     }
@@ -202,12 +146,6 @@ SharedNumbers &numbers_for(DatabaseTotals *database, const core::SeriesName &nam
     Entry *entry = find_entry(database->database, name, hash);
     if (entry == nullptr && make) entry = make_entry(database, name, hash);
     return entry == nullptr ? database->unnamed : entry->numbers;
-}
-
-int entry_count(const DatabaseTotals *database) {
-    int count = 0;
-    for (int i = database->first; i != kNone; i = entries[i].next_in_database) count++;
-    return count;
 }
 
 bool comes_first(const Series &a, const Series &b) {
@@ -251,7 +189,7 @@ void drop_totals(Oid oid) {
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     DatabaseTotals *database = find_database(oid);
     if (database != nullptr) {
-        free_entries(database);
+        entries.give_back_all(&database->entries);
         database->database = InvalidOid;
     }
     LWLockRelease(lock());
@@ -293,15 +231,16 @@ Totals read_totals() {
         totals.count = 0;
         LWLockAcquire(lock(), LW_SHARED);
         DatabaseTotals *database = find_database(MyDatabaseId);
-        const bool fits = database == nullptr || entry_count(database) <= room;
+        const bool fits = database == nullptr || entries.count(database->entries) <= room;
         totals.known = database != nullptr;
-        totals.places = shared->capacity;
-        totals.taken = shared->taken;
+        totals.places = entries.capacity();
+        totals.taken = entries.taken();
         if (database != nullptr && fits) {
             totals.since = database->since;
             totals.missed = static_cast<int64>(pg_atomic_read_u64(&database->missed));
-            for (int i = database->first; i != kNone; i = entries[i].next_in_database)
-                totals.series[totals.count++] = {entries[i].name, numbers_of(entries[i].numbers)};
+            entries.each(database->entries, [&](Entry *entry) {
+                totals.series[totals.count++] = {entry->name, numbers_of(entry->numbers)};
+            });
             if (!is_empty(database->unnamed)) totals.series[totals.count++] = {{}, numbers_of(database->unnamed)};
         }
         LWLockRelease(lock());
@@ -317,10 +256,11 @@ Totals read_totals() {
 void store_totals(void *to, StoreDatabase store_database, StoreSeries store_series) {
     for (DatabaseTotals &database : shared->databases) {
         if (database.database == InvalidOid) continue;
-        store_database(to, {database.database, entry_count(&database), database.since,
+        store_database(to, {database.database, entries.count(database.entries), database.since,
                             static_cast<int64>(pg_atomic_read_u64(&database.missed)), numbers_of(database.unnamed)});
-        for (int i = database.first; i != kNone; i = entries[i].next_in_database)
-            store_series(to, {entries[i].name, numbers_of(entries[i].numbers)});
+        entries.each(database.entries, [&](Entry *entry) {
+            store_series(to, {entry->name, numbers_of(entry->numbers)});
+        });
     }
 }
 
@@ -341,36 +281,23 @@ void enter_stored_series(Oid oid, const Series &series) {
 void forget_all_totals() {
     for (DatabaseTotals &database : shared->databases) {
         if (database.database == InvalidOid) continue;
-        free_entries(&database);
+        entries.give_back_all(&database.entries);
         database.database = InvalidOid;
     }
 }
 
 Size totals_size() {
-    const int capacity = settings.max_metric_series;
-    Size size = MAXALIGN(sizeof(SharedTotals));
-    size = add_size(size, MAXALIGN(mul_size(bucket_count_for(capacity), sizeof(int))));
-    return add_size(size, mul_size(capacity, sizeof(Entry)));
+    return add_size(MAXALIGN(sizeof(SharedTotals)), HashTable<Entry>::size(settings.max_metric_series));
 }
 
 void make_totals(void *memory, bool fresh) {
     if (settings.max_metric_series == 0) return;
-    const int capacity = settings.max_metric_series;
-    auto *at = static_cast<char *>(memory);
-    shared = reinterpret_cast<SharedTotals *>(at);
-    at += MAXALIGN(sizeof(SharedTotals));
-    buckets = reinterpret_cast<int *>(at);
-    at += MAXALIGN(sizeof(int) * bucket_count_for(capacity));
-    entries = reinterpret_cast<Entry *>(at);
+    if (fresh) memset(memory, 0, totals_size());
+    shared = static_cast<SharedTotals *>(memory);
+    entries.attach(static_cast<char *>(memory) + MAXALIGN(sizeof(SharedTotals)), settings.max_metric_series, fresh);
     if (!fresh) return;
-    memset(memory, 0, totals_size());
-    shared->capacity = capacity;
-    shared->bucket_count = bucket_count_for(capacity);
-    for (int i = 0; i < shared->bucket_count; i++) buckets[i] = kNone;
-    for (int i = 0; i < capacity; i++) {
-        entries[i].next = i + 1 < capacity ? i + 1 : kNone;
-        for (auto &number : entries[i].numbers) pg_atomic_init_u64(&number, 0);
-    }
+    for (Entry &entry : entries)
+        for (auto &number : entry.numbers) pg_atomic_init_u64(&number, 0);
     for (DatabaseTotals &database : shared->databases) {
         pg_atomic_init_u64(&database.missed, 0);
         for (auto &number : database.unnamed) pg_atomic_init_u64(&number, 0);

@@ -7,6 +7,7 @@
 #include "compat/transaction.h"
 #include "job/logged.h"
 #include "shmem/database_state.h"
+#include "shmem/hash_table.h"
 #include "shmem/memory.h"
 #include "stats/counters.h"
 
@@ -21,19 +22,13 @@ namespace jobq {
 
 namespace {
 
-constexpr int kNone = -1;
-
 struct SharedSample {
     pg_atomic_uint64 at;  // 0 while it is written
     pg_atomic_uint64 events[core::kEventCount];
 };
 
 // One queue. Its place in the lists changes under the exclusive lock only, its numbers under the shared one too.
-struct Entry {
-    Oid database;
-    uint32 hash;
-    int next;              // in its bucket, or of the free entries
-    int next_in_database;  // of the same database
+struct Entry : ChainedEntry {
     QueueName queue;
     TimestampTz since;
     bool entered;  // by the recount that ends
@@ -47,7 +42,7 @@ struct Entry {
 
 struct DatabaseCounters {
     Oid database;  // InvalidOid: free
-    int first;     // entry
+    int entries;   // their list
     bool known;
     bool incomplete;  // a queue found no room: one without an entry may have jobs
     // The recounts.
@@ -59,26 +54,16 @@ struct DatabaseCounters {
 };
 
 struct Counters {
-    int capacity;
-    int bucket_count;
     int running_room;  // transaction numbers in one list
-    int free;          // first free entry
     DatabaseCounters databases[kMaxDatabases];
 };
 
 Counters *shared = nullptr;
-int *buckets = nullptr;
-Entry *entries = nullptr;
+HashTable<Entry> entries;
 uint32 *running = nullptr;  // two lists for each database: seen now, and entered
 
 // This session counts the rows of its database.
 bool counting = false;
-
-int bucket_count_for(int capacity) {
-    int count = 16;
-    while (count < capacity) count *= 2;
-    return count;
-}
 
 int running_room() { return MaxBackends + max_prepared_xacts + 1; }
 
@@ -106,32 +91,13 @@ DatabaseCounters *obtain_database(Oid oid) {
     database = find_database(InvalidOid);
     if (database == nullptr) return nullptr;
     memset(static_cast<void *>(database), 0, sizeof(*database));
-    database->first = kNone;
+    database->entries = kNoEntry;
     database->database = oid;
     return database;
 }
 
 Entry *find_entry(Oid database, const char *queue, uint32 hash) {
-    for (int i = buckets[hash & (shared->bucket_count - 1)]; i != kNone; i = entries[i].next) {
-        Entry *entry = &entries[i];
-        if (entry->hash == hash && entry->database == database && same_queue(entry->queue, queue)) return entry;
-    }
-    return nullptr;
-}
-
-void unlink(int *link, int index, int Entry::*next) {
-    while (*link != index) link = &(entries[*link].*next);
-    *link = entries[index].*next;
-}
-
-// Exclusive lock.
-void free_entry(DatabaseCounters *database, int index) {
-    Entry *entry = &entries[index];
-    unlink(&buckets[entry->hash & (shared->bucket_count - 1)], index, &Entry::next);
-    unlink(&database->first, index, &Entry::next_in_database);
-    entry->database = InvalidOid;
-    entry->next = shared->free;
-    shared->free = index;
+    return entries.find(database, hash, [queue](const Entry &entry) { return same_queue(entry.queue, queue); });
 }
 
 bool is_empty(Entry *entry) {
@@ -145,31 +111,16 @@ void free_empty_entries() {
     for (DatabaseCounters &database : shared->databases) {
         // While a database is counted, what its entries have noted must not be lost.
         if (database.database == InvalidOid || database.counting_pid != 0) continue;
-        for (int i = database.first; i != kNone;) {
-            const int next = entries[i].next_in_database;
-            if (is_empty(&entries[i])) free_entry(&database, i);
-            i = next;
-        }
+        entries.each(database.entries, [&](Entry *entry) {
+            if (is_empty(entry)) entries.give_back(entry, &database.entries);
+        });
     }
-}
-
-bool has_room(int wanted) {
-    int index = shared->free;
-    while (index != kNone && wanted > 0) {
-        index = entries[index].next;
-        wanted--;
-    }
-    return wanted == 0;
 }
 
 // nullptr when there is no room. Exclusive lock.
 Entry *make_entry(DatabaseCounters *database, const char *queue, uint32 hash) {
-    const int index = shared->free;
-    if (index == kNone) return nullptr;
-    Entry *entry = &entries[index];
-    shared->free = entry->next;
-    entry->database = database->database;
-    entry->hash = hash;
+    Entry *entry = entries.take(database->database, hash, &database->entries);
+    if (entry == nullptr) return nullptr;
     memcpy(entry->queue, queue, sizeof(QueueName));
     entry->since = GetCurrentTimestamp();
     for (auto &number : entry->jobs) pg_atomic_write_u64(&number, 0);
@@ -178,11 +129,6 @@ Entry *make_entry(DatabaseCounters *database, const char *queue, uint32 hash) {
     pg_atomic_write_u64(&entry->sampled_at, 0);
     pg_atomic_write_u32(&entry->samples_taken, 0);
     for (auto &sample : entry->samples) pg_atomic_write_u64(&sample.at, 0);
-    int *bucket = &buckets[hash & (shared->bucket_count - 1)];
-    entry->next = *bucket;
-    *bucket = index;
-    entry->next_in_database = database->first;
-    database->first = index;
     return entry;
 }
 
@@ -239,7 +185,7 @@ bool can_add(const DatabaseCounters *database, const QueueChange *changes, int c
 void make_missing(DatabaseCounters *database, const QueueChange *changes, int count) {
     if (database->incomplete) return;
     // At once, and before any is made: a new entry is empty until its change is added.
-    if (!has_room(count)) free_empty_entries();
+    if (!entries.has_room(count)) free_empty_entries();
     for (int i = 0; i < count && !database->incomplete; i++) {
         if (find_entry(MyDatabaseId, changes[i].queue, changes[i].hash) != nullptr) continue;
         if (make_entry(database, changes[i].queue, changes[i].hash) == nullptr) database->incomplete = true;
@@ -263,13 +209,6 @@ void read_entry(Entry *entry, TimestampTz now, CountedQueue *counted) {
     int64 totals[core::kEventCount];
     for (int e = 0; e < core::kEventCount; e++) totals[e] = number_of(&entry->events[e]);
     core::rates(samples, core::kSampleCount, totals, entry->since, now, counted->rates);
-}
-
-// The entries of a database.
-int entry_count(const DatabaseCounters *database) {
-    int count = 0;
-    for (int i = database->first; i != kNone; i = entries[i].next_in_database) count++;
-    return count;
 }
 
 // The database that this session counts, nullptr when it has been dropped meanwhile. Any lock.
@@ -310,7 +249,7 @@ int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
     constexpr int64 none[core::kJobStatusCount] = {};
     int64 wrong = 0;
     int missing = 0;
-    for (int i = database->first; i != kNone; i = entries[i].next_in_database) entries[i].entered = false;
+    entries.each(database->entries, [](Entry *entry) { entry->entered = false; });
     for (int i = 0; i < count; i++) {
         QueueCount *queue = &queues[i];
         for (int s = 0; s < core::kJobStatusCount; s++) queue->jobs[s] -= queue->own[s];
@@ -321,11 +260,12 @@ int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
         entry->entered = true;
         if (enter(entry, queue->jobs)) wrong++;
     }
-    for (int i = database->first; i != kNone; i = entries[i].next_in_database)
-        if (!entries[i].entered && enter(&entries[i], none)) wrong++;
+    entries.each(database->entries, [&](Entry *entry) {
+        if (!entry->entered && enter(entry, none)) wrong++;
+    });
     // What was noted is in the numbers now.
     database->counting_pid = 0;
-    if (!has_room(missing)) free_empty_entries();
+    if (!entries.has_room(missing)) free_empty_entries();
     // A queue that was refused an entry while the count went on has lost what should have been noted there.
     const bool noted_all = !database->incomplete;
     for (int i = 0; i < count; i++) {
@@ -341,10 +281,8 @@ int64 enter_all(DatabaseCounters *database, QueueCount *queues, int count) {
 }  // namespace
 
 Size counters_size() {
-    const auto capacity = static_cast<Size>(settings.max_counted_queues);
     Size size = MAXALIGN(sizeof(Counters));
-    size = add_size(size, MAXALIGN(mul_size(bucket_count_for(settings.max_counted_queues), sizeof(int))));
-    size = add_size(size, MAXALIGN(mul_size(capacity, sizeof(Entry))));
+    size = add_size(size, MAXALIGN(HashTable<Entry>::size(settings.max_counted_queues)));
     return add_size(size, mul_size(sizeof(uint32) * 2 * kMaxDatabases, running_room()));
 }
 
@@ -352,28 +290,21 @@ void make_counters(void *memory, bool fresh) {
     if (settings.max_counted_queues == 0) return;
     const int capacity = settings.max_counted_queues;
     auto *at = static_cast<char *>(memory);
+    if (fresh) memset(memory, 0, counters_size());
     shared = reinterpret_cast<Counters *>(at);
     at += MAXALIGN(sizeof(Counters));
-    buckets = reinterpret_cast<int *>(at);
-    at += MAXALIGN(sizeof(int) * bucket_count_for(capacity));
-    entries = reinterpret_cast<Entry *>(at);
-    at += MAXALIGN(sizeof(Entry) * capacity);
+    entries.attach(at, capacity, fresh);
+    at += MAXALIGN(HashTable<Entry>::size(capacity));
     running = reinterpret_cast<uint32 *>(at);
     if (!fresh) return;
-    memset(memory, 0, counters_size());
-    shared->capacity = capacity;
-    shared->bucket_count = bucket_count_for(capacity);
     shared->running_room = running_room();
-    for (int i = 0; i < shared->bucket_count; i++) buckets[i] = kNone;
-    for (int i = 0; i < capacity; i++) {
-        Entry *entry = &entries[i];
-        entry->next = i + 1 < capacity ? i + 1 : kNone;
-        for (auto &number : entry->jobs) pg_atomic_init_u64(&number, 0);
-        for (auto &number : entry->noted) pg_atomic_init_u64(&number, 0);
-        for (auto &number : entry->events) pg_atomic_init_u64(&number, 0);
-        pg_atomic_init_u64(&entry->sampled_at, 0);
-        pg_atomic_init_u32(&entry->samples_taken, 0);
-        for (auto &sample : entry->samples) {
+    for (Entry &entry : entries) {
+        for (auto &number : entry.jobs) pg_atomic_init_u64(&number, 0);
+        for (auto &number : entry.noted) pg_atomic_init_u64(&number, 0);
+        for (auto &number : entry.events) pg_atomic_init_u64(&number, 0);
+        pg_atomic_init_u64(&entry.sampled_at, 0);
+        pg_atomic_init_u32(&entry.samples_taken, 0);
+        for (auto &sample : entry.samples) {
             pg_atomic_init_u64(&sample.at, 0);
             for (auto &number : sample.events) pg_atomic_init_u64(&number, 0);
         }
@@ -420,7 +351,7 @@ void drop_counters(Oid database_oid) {
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     DatabaseCounters *database = find_database(database_oid);
     if (database != nullptr) {
-        while (database->first != kNone) free_entry(database, database->first);
+        entries.give_back_all(&database->entries);
         database->database = InvalidOid;
     }
     LWLockRelease(lock());
@@ -435,11 +366,11 @@ CountedQueues read_counters() {
         LWLockAcquire(lock(), LW_SHARED);
         const DatabaseCounters *database = find_database(MyDatabaseId);
         result.known = database != nullptr && database->known;
-        const bool fits = !result.known || entry_count(database) <= room;
+        const bool fits = !result.known || entries.count(database->entries) <= room;
         if (result.known && fits) {
             result.complete = !database->incomplete;
-            for (int i = database->first; i != kNone; i = entries[i].next_in_database)
-                read_entry(&entries[i], now, &result.queues[result.count++]);
+            entries.each(database->entries,
+                         [&](Entry *entry) { read_entry(entry, now, &result.queues[result.count++]); });
         }
         LWLockRelease(lock());
         if (fits) return result;
@@ -503,8 +434,9 @@ Snapshot begin_recount() {
     if (database != nullptr && database->counting_pid == 0) {
         snapshot = GetLatestSnapshot();
         remember_seen(database, snapshot);
-        for (int i = database->first; i != kNone; i = entries[i].next_in_database)
-            for (auto &number : entries[i].noted) pg_atomic_write_u64(&number, 0);
+        entries.each(database->entries, [](Entry *entry) {
+            for (auto &number : entry->noted) pg_atomic_write_u64(&number, 0);
+        });
         database->begun = GetCurrentTimestamp();
         database->spoiled = false;
         // Every queue shall have an entry again, to note in it what the snapshot does not see. Until it is entered,

@@ -1,0 +1,141 @@
+// Hash tables in shared memory for what must not be forgotten before somebody gives it back: separate chaining (D. E.
+// Knuth, "The Art of Computer Programming", volume 3, section 6.4) in a fixed number of entries, each of which is in
+// the list of its bucket, and in one of all entries of its database. The server's own (dynahash) has no such list, and
+// may raise an error when it is full, which nobody may who tells of a commit.
+//
+// The caller has a lock of its own: exclusively for take() and give_back(), which change the lists.
+#pragma once
+
+#include "compat/pg.h"
+#include "shmem/spread.h"
+
+namespace jobq {
+
+constexpr int kNoEntry = -1;  // the end of a list, and an empty one
+
+// What an Entry begins with.
+struct ChainedEntry {
+    Oid database;
+    int next;  // in its bucket, or of the free ones
+    int next_in_database;
+    uint64 hash;
+};
+
+// A table as a process sees it.
+template <typename Entry>
+class HashTable {
+ public:
+    static Size size(int capacity) {
+        const Size lists = MAXALIGN(mul_size(bucket_count_for(capacity), sizeof(int)));
+        return add_size(add_size(MAXALIGN(sizeof(Header)), lists), mul_size(capacity, sizeof(Entry)));
+    }
+
+    // size(capacity) bytes of shared memory; `fresh`: all of them 0, nobody has attached them yet.
+    void attach(void *memory, int capacity, bool fresh) {
+        auto *at = static_cast<char *>(memory);
+        header_ = reinterpret_cast<Header *>(at);
+        at += MAXALIGN(sizeof(Header));
+        buckets_ = reinterpret_cast<int *>(at);
+        at += MAXALIGN(sizeof(int) * bucket_count_for(capacity));
+        entries_ = reinterpret_cast<Entry *>(at);
+        if (!fresh) return;
+        header_->capacity = capacity;
+        header_->bucket_count = bucket_count_for(capacity);
+        for (int i = 0; i < header_->bucket_count; i++) buckets_[i] = kNoEntry;
+        for (int i = 0; i < capacity; i++) entries_[i].next = i + 1 < capacity ? i + 1 : kNoEntry;
+    }
+
+    int capacity() const { return header_->capacity; }
+    int taken() const { return header_->taken; }
+    bool has_room(int wanted) const { return header_->capacity - header_->taken >= wanted; }
+    // All of them, free ones too.
+    Entry *begin() const { return entries_; }
+    Entry *end() const { return entries_ + header_->capacity; }
+
+    // The entry of a database with this hash of which `is` is true; nullptr: there is none.
+    template <typename Is>
+    Entry *find(Oid database, uint64 hash, Is is) const {
+        for (int i = *bucket_of(database, hash); i != kNoEntry; i = entries_[i].next) {
+            Entry *entry = &entries_[i];
+            if (entry->hash == hash && entry->database == database && is(*entry)) return entry;
+        }
+        return nullptr;
+    }
+
+    // A free entry, which gets into the list of its database; the rest of it is as it was left. nullptr: no room.
+    Entry *take(Oid database, uint64 hash, int *list) const {
+        const int index = header_->free;
+        if (index == kNoEntry) return nullptr;
+        Entry *entry = &entries_[index];
+        header_->free = entry->next;
+        header_->taken++;
+        entry->database = database;
+        entry->hash = hash;
+        push(bucket_of(database, hash), index, &Entry::next);
+        push(list, index, &Entry::next_in_database);
+        return entry;
+    }
+
+    void give_back(Entry *entry, int *list) const {
+        const int index = static_cast<int>(entry - entries_);
+        unlink(bucket_of(entry->database, entry->hash), index, &Entry::next);
+        unlink(list, index, &Entry::next_in_database);
+        entry->database = InvalidOid;
+        push(&header_->free, index, &Entry::next);
+        header_->taken--;
+    }
+
+    void give_back_all(int *list) const {
+        while (*list != kNoEntry) give_back(&entries_[*list], list);
+    }
+
+    // Calls body(entry), which may give it back, for each in a list of a database.
+    template <typename Body>
+    void each(int list, Body body) const {
+        for (int i = list; i != kNoEntry;) {
+            const int next = entries_[i].next_in_database;
+            body(&entries_[i]);
+            i = next;
+        }
+    }
+
+    int count(int list) const {
+        int count = 0;
+        each(list, [&](const Entry *) { count++; });
+        return count;
+    }
+
+ private:
+    struct Header {
+        int capacity;
+        int taken;
+        int bucket_count;
+        int free;  // the first one
+    };
+
+    static int bucket_count_for(int capacity) {
+        int count = 16;
+        while (count < capacity) count *= 2;
+        return count;
+    }
+
+    int *bucket_of(Oid database, uint64 hash) const {
+        return &buckets_[spread(database, static_cast<int64>(hash)) % static_cast<uint32>(header_->bucket_count)];
+    }
+
+    void push(int *list, int index, int Entry::*next) const {
+        entries_[index].*next = *list;
+        *list = index;
+    }
+
+    void unlink(int *link, int index, int Entry::*next) const {
+        while (*link != index) link = &(entries_[*link].*next);
+        *link = entries_[index].*next;
+    }
+
+    Header *header_ = nullptr;
+    int *buckets_ = nullptr;
+    Entry *entries_ = nullptr;
+};
+
+}  // namespace jobq
