@@ -72,10 +72,14 @@ class Bench:
         above, below = self.median(group, cell, sync, metric), self.median(group, base, sync, metric)
         return above / below if above is not None and below else None
 
+    def ratios(self, group, cell, base, sync, metric='jobs_per_s'):
+        """The ratio within each round."""
+        pairs = zip(self.values(group, cell, sync, metric), self.values(group, base, sync, metric))
+        return [above / below for above, below in pairs if below]
+
     def paired(self, group, cell, base, sync, metric='jobs_per_s'):
         """Median of the ratios within each round, and its interval; for cells that are alike and run in short turns."""
-        pairs = list(zip(self.values(group, cell, sync, metric), self.values(group, base, sync, metric)))
-        ratios = [above / below for above, below in pairs if below]
+        ratios = self.ratios(group, cell, base, sync, metric)
         if not ratios:
             return None, ''
         low, high = interval_of_median(ratios)
