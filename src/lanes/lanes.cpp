@@ -4,7 +4,6 @@
 // itself goes into the cache at once; when it rolls back, to a savepoint too, all is read again.
 #include "compat/pg.h"
 
-#include "base/stable_hash.h"
 #include "base/wide_xid.h"
 #include "compat/args.h"
 #include "compat/memory.h"
@@ -14,6 +13,7 @@
 #include "compat/spi.h"
 #include "job/logged.h"
 #include "job/owner.h"
+#include "lanes/known_lanes.h"
 #include "lanes/lanes.h"
 #include "wait/wake_policy.h"
 
@@ -23,55 +23,11 @@ namespace jobq {
 
 namespace {
 
-// Bound the memory of a session that asks for ever new names. The queue in use may have more lanes.
-constexpr int kMaxKnownQueues = 10000;
-constexpr int kMaxKnownLanes = 500000;
 // So many new lanes are put into their places one by one.
 constexpr int kFewNew = 64;
 
-struct Lane {
-    int64 id;      // hash key
-    bool leaving;  // the directory has only rows of it that are to be deleted: a producer enters it anew
-    int32 version;
-    std::string_view kind;
-    std::string_view *required;  // canonical set
-    int required_count;
-    Lane *next_of_kind;
-};
-
-struct Kind {
-    int64 hash;  // hash key
-    bool complete;
-    Lane *first;
-};
-
-// Which transactions a look at the directory has seen the end of: all below xmax, but for those in `open`.
-struct Seen {
-    bool valid;  // not on a standby, whose snapshots say it otherwise
-    FullTransactionId xmax;
-    FullTransactionId *open;
-    int open_count;
-    int open_room;
-};
-
-struct Known {
-    QueueName queue;        // hash key
-    MemoryContext context;  // owns what follows; nullptr: nothing is known
-    uint64 all_read;        // valid while it equals changes_of_all
-    uint64 new_read;        // up to date while it equals changes
-    Seen seen;
-    FullTransactionId deleted;  // the last deletion of lanes that has been heard of
-    bool whole;                 // all lanes of the queue
-    HTAB *lanes;
-    int64 leaving;  // of them
-    HTAB *kinds;
-    int64 *ids;  // when whole; the first `in_order` of them sorted
-    int id_count, id_room, in_order;
-};
-
-HTAB *cache = nullptr;
-const Known *being_read = nullptr;  // the one that the directory is being read for: what runs meanwhile must leave it
-int64 known_lanes = 0;
+// Those that the directory is being read for: what runs meanwhile must leave them.
+const KnownLanes *being_read = nullptr;
 uint64 changes_of_all = 1;
 uint64 changes = 1;
 Oid directory = InvalidOid;
@@ -110,6 +66,12 @@ void on_relcache_invalidation(Oid relation) {
     news = InvalidOid;
 }
 
+void listen_for_changes() {
+    static bool registered = false;
+    if (!registered) on_relation_change(on_relcache_invalidation);
+    registered = true;
+}
+
 // The extension may be gone.
 void find_relations() {
     const Oid schema = get_namespace_oid("jobq", true);
@@ -124,125 +86,15 @@ void send_news() {
     if (OidIsValid(subject)) CacheInvalidateRelcacheByRelid(subject);
 }
 
-int64 lanes_in(const Known &known) { return known.context == nullptr ? 0 : hash_get_num_entries(known.lanes); }
-
-void forget(Known *known) {
-    if (known->context == nullptr) return;
-    known_lanes -= lanes_in(*known);
-    MemoryContextDelete(known->context);
-    known->context = nullptr;
-}
-
-void open_cache() {
-    if (cache == nullptr) {
-        cache = make_hash_table("jobq lanes by queue", sizeof(QueueName), sizeof(Known), CacheMemoryContext);
-        on_relation_change(on_relcache_invalidation);
-    }
-}
-
-// Keeps the bounds, but for what is in use: to forget that would be to read it again each time.
-void forget_others(const Known *used) {
-    if (hash_get_num_entries(cache) <= kMaxKnownQueues && known_lanes - lanes_in(*used) <= kMaxKnownLanes) return;
-    HASH_SEQ_STATUS scan;
-    hash_seq_init(&scan, cache);
-    while (auto *known = static_cast<Known *>(hash_seq_search(&scan))) {
-        if (known == used || known == being_read) continue;
-        forget(known);
-        hash_search(cache, known->queue, HASH_REMOVE, nullptr);
-    }
-}
-
-void begin_to_know(Known *known) {
-    forget(known);
-    MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "jobq lanes", ALLOCSET_SMALL_SIZES);
-    HTAB *lanes = make_hash_table("jobq lanes", sizeof(int64), sizeof(Lane), context);
-    HTAB *kinds = make_hash_table("jobq kinds", sizeof(int64), sizeof(Kind), context);
-    known->lanes = lanes;
-    known->kinds = kinds;
-    known->seen = {};
-    known->leaving = 0;
-    known->whole = false;
-    known->ids = nullptr;
-    known->id_count = known->id_room = known->in_order = 0;
-    known->context = context;
-}
-
-Kind *kind_of(Known *known, std::string_view name) {
-    const int64 hash = core::stable_hash(name);
-    bool found;
-    auto *kind = static_cast<Kind *>(hash_search(known->kinds, &hash, HASH_ENTER, &found));
-    if (!found) {
-        kind->complete = false;
-        kind->first = nullptr;
-    }
-    return kind;
-}
-
-Lane *lane_of(const Known *known, int64 id) {
-    return static_cast<Lane *>(hash_search(known->lanes, &id, HASH_FIND, nullptr));
-}
-
-void make_room_for_id(Known *known) {
-    if (known->id_count < known->id_room) return;
-    const int room = Max(known->id_room * 2, 64);
-    const Size size = sizeof(int64) * room;
-    known->ids = static_cast<int64 *>(known->ids == nullptr ? MemoryContextAllocHuge(known->context, size)
-                                                            : repalloc_huge(known->ids, size));
-    known->id_room = room;
-}
-
-void set_leaving(Known *known, Lane *lane, bool leaving) {
-    known->leaving += static_cast<int>(leaving) - static_cast<int>(lane->leaving);
-    lane->leaving = leaving;
-}
-
-// A lane that the directory has, in a row that is to stay or in one that is leaving.
-void add_lane(Known *known, int64 id, std::string_view kind, int32 version, ArrayType *required, bool leaving) {
-    if (Lane *lane = lane_of(known, id)) {
-        set_leaving(known, lane, leaving);
-        return;
-    }
-    const Names names = canonical_requires(required);
-    const std::string_view own_kind = keep(known->context, kind);
-    std::string_view *own_names = nullptr;
-    if (names.count > 0) {
-        own_names =
-            static_cast<std::string_view *>(MemoryContextAlloc(known->context, sizeof(std::string_view) * names.count));
-        for (int i = 0; i < names.count; i++) own_names[i] = keep(known->context, names.items[i]);
-    }
-    Kind *of = kind_of(known, kind);
-    // What may fail comes first.
-    if (known->whole) make_room_for_id(known);
-    auto *lane = static_cast<Lane *>(hash_search(known->lanes, &id, HASH_ENTER, nullptr));
-    if (known->whole) known->ids[known->id_count++] = id;
-    known_lanes++;
-    lane->leaving = false;
-    set_leaving(known, lane, leaving);
-    lane->version = version;
-    lane->kind = own_kind;
-    lane->required = own_names;
-    lane->required_count = names.count;
-    lane->next_of_kind = of->first;
-    of->first = lane;
-}
-
-// Whether the cache must hear of a lane.
-bool is_met(const Known &known, int64 id, std::string_view kind) {
-    if (known.whole || lane_of(&known, id) != nullptr) return true;
-    const int64 hash = core::stable_hash(kind);
-    const auto *found = static_cast<Kind *>(hash_search(known.kinds, &hash, HASH_FIND, nullptr));
-    return found != nullptr && found->complete;
-}
-
 // Rows of LANE_COLUMNS. A lane stays if one of its rows does. `met`: only those of kinds that have been asked for.
-void add_rows(Known *known, const Rows &rows, bool met) {
+void add_rows(KnownLanes *known, const Rows &rows, bool met) {
     for (const bool leaving : {true, false}) {
         for (uint64 i = 0; i < rows.size(); i++) {
             const Row row = rows[i];
             if (row.bool_at(5) != leaving) continue;
             if (met && !is_met(*known, row.int64_at(1), row.text_at(2))) continue;
             add_lane(known, row.int64_at(1), row.text_at(2), row.int32_at(3),
-                     row.is_null(4) ? nullptr : DatumGetArrayTypeP(row.get(4)), leaving);
+                     canonical_requires(row.is_null(4) ? nullptr : DatumGetArrayTypeP(row.get(4))), leaving);
         }
     }
 }
@@ -251,7 +103,7 @@ FullTransactionId widened(TransactionId xid, FullTransactionId next) {
     return FullTransactionIdFromU64(core::widen_xid(xid, U64FromFullTransactionId(next)));
 }
 
-void remember_seen(Known *known, Snapshot snapshot) {
+void remember_seen(KnownLanes *known, Snapshot snapshot) {
     Seen *seen = &known->seen;
     const FullTransactionId next = ReadNextFullTransactionId();
     const FullTransactionId own = GetTopFullTransactionIdIfAny();
@@ -274,7 +126,7 @@ void remember_seen(Known *known, Snapshot snapshot) {
 
 // Whether rows may have been deleted whose last change the cache has not seen; or so many that those that are left are
 // better read anew.
-bool missed_deletions(Known *known, Snapshot snapshot) {
+bool missed_deletions(KnownLanes *known, Snapshot snapshot) {
     const Seen &seen = known->seen;
     const Rows rows = read(read_deleted, Params(), snapshot);
     if (rows.size() == 0) return false;
@@ -288,7 +140,7 @@ bool missed_deletions(Known *known, Snapshot snapshot) {
 }
 
 // Reads what is new since the last look. False: all must be read again.
-bool read_what_is_new(Known *known, Datum queue, Snapshot snapshot) {
+bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
     const Seen &seen = known->seen;
     if (!seen.valid || snapshot->takenDuringRecovery || missed_deletions(known, snapshot)) return false;
     const FullTransactionId own = GetTopFullTransactionIdIfAny();
@@ -314,8 +166,8 @@ bool read_what_is_new(Known *known, Datum queue, Snapshot snapshot) {
 // Calls body(queue, snapshot) with a fresh snapshot, also for callers that may read nothing but what the functions give
 // them.
 template <typename Body>
-void look_into_directory(const Known &known, Body body) {
-    const Known *outer = being_read;
+void look_into_directory(const KnownLanes &known, Body body) {
+    const KnownLanes *outer = being_read;
     being_read = &known;
     as_owner([&] {
         with_spi([&] {
@@ -327,36 +179,23 @@ void look_into_directory(const Known &known, Body body) {
     being_read = outer;
 }
 
-Known *entry_of(std::string_view queue) {
-    QueueName key;
-    copy_queue(key, queue);
-    bool found;
-    auto *known = static_cast<Known *>(hash_search(cache, key, HASH_ENTER, &found));
-    if (!found) {
-        known->context = nullptr;
-        known->all_read = 0;
-        known->deleted = InvalidFullTransactionId;
-    }
-    return known;
-}
-
 // What is known of the queue's lanes, as of the last look.
-Known *heard_of(std::string_view queue) {
-    open_cache();
+KnownLanes *heard_of(std::string_view queue) {
+    listen_for_changes();
     // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a new kind.
     AcceptInvalidationMessages();
-    Known *known = entry_of(queue);
-    forget_others(known);
+    KnownLanes *known = entry_of(queue);
+    forget_others(known, being_read);
     return known;
 }
 
-bool is_up_to_date(const Known &known) {
+bool is_up_to_date(const KnownLanes &known) {
     return known.context != nullptr && known.all_read == changes_of_all && known.new_read == changes;
 }
 
 // What is known of the queue's lanes, up to date.
-Known *known_of(std::string_view queue) {
-    Known *known = heard_of(queue);
+KnownLanes *known_of(std::string_view queue) {
+    KnownLanes *known = heard_of(queue);
     // What comes while it is read makes it stale at once.
     const uint64 all = changes_of_all, latest = changes;
     if (!OidIsValid(news) || known->all_read != all) find_relations();
@@ -371,7 +210,7 @@ Known *known_of(std::string_view queue) {
     return known;
 }
 
-void complete_kind(Known *known, std::string_view kind) {
+void complete_kind(KnownLanes *known, std::string_view kind) {
     if (known->whole || kind_of(known, kind)->complete) return;
     look_into_directory(*known, [&](Datum queue, Snapshot snapshot) {
         add_rows(known, read(read_kind, Params().add(queue).add(PointerGetDatum(make_text(kind))), snapshot), false);
@@ -381,23 +220,16 @@ void complete_kind(Known *known, std::string_view kind) {
     });
 }
 
-void complete_queue(Known *known) {
+void complete_queue(KnownLanes *known) {
     if (known->whole) return;
     look_into_directory(*known, [&](Datum queue, Snapshot snapshot) {
         add_rows(known, read(read_all, Params().add(queue), snapshot), false);
         if (known->seen.open == nullptr) remember_seen(known, snapshot);
-        known->id_count = known->in_order = 0;
-        HASH_SEQ_STATUS scan;
-        hash_seq_init(&scan, known->lanes);
-        while (auto *lane = static_cast<Lane *>(hash_seq_search(&scan))) {
-            make_room_for_id(known);
-            known->ids[known->id_count++] = lane->id;
-        }
-        known->whole = true;
+        list_all(known);
     });
 }
 
-void put_ids_in_order(Known *known) {
+void put_ids_in_order(KnownLanes *known) {
     complete_queue(known);
     if (known->id_count - known->in_order > kFewNew) {
         std::sort(known->ids, known->ids + known->id_count);
@@ -411,13 +243,13 @@ void put_ids_in_order(Known *known) {
     }
 }
 
-bool matches(const core::WorkerFilter &filter, const Lane &lane) {
+bool matches(const core::WorkerFilter &filter, const KnownLane &lane) {
     return core::lane_matches(filter, lane.kind, lane.version, lane.required, lane.required_count);
 }
 
 LaneIds no_lanes(int room) { return {room_for<int64>(room), 0, false}; }
 
-LaneIds copy_of_all(const Known &known) {
+LaneIds copy_of_all(const KnownLanes &known) {
     LaneIds ids = no_lanes(known.id_count);
     ids.count = known.id_count;
     ids.many = true;
@@ -425,17 +257,17 @@ LaneIds copy_of_all(const Known &known) {
     return ids;
 }
 
-LaneIds lanes_of_kinds(Known *known, const core::WorkerFilter &filter) {
+LaneIds lanes_of_kinds(KnownLanes *known, const core::WorkerFilter &filter) {
     int room = 0;
     for (int i = 0; i < filter.kind_count; i++) {
         complete_kind(known, filter.kinds[i]);
-        for (const Lane *lane = kind_of(known, filter.kinds[i])->first; lane != nullptr; lane = lane->next_of_kind)
+        for (const KnownLane *lane = kind_of(known, filter.kinds[i])->first; lane != nullptr; lane = lane->next_of_kind)
             room++;
     }
     LaneIds ids = no_lanes(room);
     for (int i = 0; i < filter.kind_count; i++)
-        for (const Lane *lane = kind_of(known, filter.kinds[i])->first; lane != nullptr; lane = lane->next_of_kind)
-            if (matches(filter, *lane)) ids.items[ids.count++] = lane->id;
+        for (const KnownLane *lane = kind_of(known, filter.kinds[i])->first; lane != nullptr; lane = lane->next_of_kind)
+            if (matches(filter, *lane)) ids.items[ids.count++] = lane->key.number;
     // A kind may be named twice.
     std::sort(ids.items, ids.items + ids.count);
     ids.count = static_cast<int>(std::unique(ids.items, ids.items + ids.count) - ids.items);
@@ -456,7 +288,7 @@ bool ensure_lane_of_job(int64 lane, int64 job) {
     return entered == lane;
 }
 
-bool stays(const Lane *lane) { return lane != nullptr && !lane->leaving; }
+bool stays(const KnownLane *lane) { return lane != nullptr && !lane->leaving; }
 
 void settle(int64 lane) {
     settled.xid = GetTopFullTransactionId();
@@ -493,21 +325,21 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
         });
         lanes_changed_at_commit();
         // A trigger of somebody's may have asked for lanes.
-        add_lane(known_of(queue), id, kind, version, required, false);
+        add_lane(known_of(queue), id, kind, version, canonical_requires(required), false);
     }
     settle(id);
     return id;
 }
 
 bool lane_stays(std::string_view queue, std::string_view kind, int64 lane) {
-    Known *known = known_of(queue);
+    KnownLanes *known = known_of(queue);
     if (stays(lane_of(known, lane))) return true;
     complete_kind(known, kind);
     return stays(lane_of(known, lane));
 }
 
 bool lane_is_seen_to_stay(std::string_view queue, std::string_view kind, int64 lane) {
-    const Known *known = heard_of(queue);
+    const KnownLanes *known = heard_of(queue);
     if (is_up_to_date(*known) && stays(lane_of(known, lane))) return true;
     const Oid schema = get_namespace_oid("jobq", true);
     for (const char *table : {"lane_directory", "lane_retirement"})
@@ -522,14 +354,14 @@ void tell_ready(std::string_view queue, int64 lane, const core::ClaimKey &key, b
         if (stays(lane_of(known_of(queue), lane)) || ensure_lane_of_job(lane, key.id)) settle(lane);
     }
     if (!log_ready(queue, lane, key, is_new)) return;
-    const Lane *found = lane_of(known_of(queue), lane);
+    const KnownLane *found = lane_of(known_of(queue), lane);
     if (found != nullptr)
         describe_ready_lane(lane,
                             core::lane_traits(found->kind, found->version, found->required, found->required_count));
 }
 
 LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
-    Known *known = known_of(queue);
+    KnownLanes *known = known_of(queue);
     if (filter.kinds != nullptr) return lanes_of_kinds(known, filter);
     put_ids_in_order(known);
     if (known->id_count > kFewLanes) return copy_of_all(*known);
@@ -541,27 +373,27 @@ LaneIds wanted_lanes(std::string_view queue, const core::WorkerFilter &filter) {
 
 bool wants_lane(std::string_view queue, int64 lane, const core::WorkerFilter &filter) {
     // One look for a whole walk: what has changed since then is for the next one.
-    Known *known = entry_of(queue);
+    KnownLanes *known = entry_of(queue);
     if (known->context == nullptr || !known->whole) complete_queue(known = known_of(queue));
-    const Lane *found = lane_of(known, lane);
+    const KnownLane *found = lane_of(known, lane);
     return found != nullptr && matches(filter, *found);
 }
 
 LaneIds all_lanes(std::string_view queue) {
-    Known *known = known_of(queue);
+    KnownLanes *known = known_of(queue);
     put_ids_in_order(known);
     return copy_of_all(*known);
 }
 
 void lanes_changed_at_commit() {
-    open_cache();
+    listen_for_changes();
     if (!OidIsValid(news)) find_relations();
     // Triggers that fire at the end of the transaction may enter lanes yet.
     if (log_lanes()) send_news();
 }
 
 void invalidate_lanes() {
-    open_cache();
+    listen_for_changes();
     find_relations();
     CacheInvalidateRelcacheByRelid(directory);
 }

@@ -112,5 +112,13 @@ is(value($node, 'gone', q{SELECT count(*) FROM jobq_claim('missing', batch => 2)
 is(value($node, 'gone', q{SELECT last_error FROM jobq.workers WHERE database = 'gone'}), '', 'no duty failed');
 end_sessions($old);
 
+# ---- what a session keeps of queues that it has named once
+
+value($node, 'work', q{SELECT count(jobq_enqueue('of tenant ' || n)) FROM generate_series(1, 500) n});
+my $kept = value($node, 'work', q{
+    DO $$BEGIN FOR n IN 1 .. 1000 LOOP PERFORM jobq_claim('of tenant ' || n); END LOOP; END$$;
+    SELECT sum(total_bytes) / 1000 FROM pg_backend_memory_contexts WHERE name LIKE 'jobq %'});
+cmp_ok($kept, '<', 4000, 'a few kilobytes a queue');
+
 $node->stop;
 done_testing();
