@@ -242,6 +242,17 @@ SELECT call, pg_temp.outcome('SELECT ' || call) FROM (VALUES
 -- Which of the jobs of a call is meant, the context says.
 SELECT jobq_enqueue_jobs('[{"queue": "deps"}, {"queue": "deps", "depends_on": [-7]}]');
 SELECT count(*) AS unchanged FROM jobq.jobs WHERE queue = 'deps';
+-- A job that gets another id keeps what it waits for, and its attempts.
+SELECT jobq_enqueue('deps renamed') AS before \gset
+SELECT jobq_enqueue('deps renamed', depends_on => ARRAY[:before]::bigint[]) AS named \gset
+UPDATE jobq.jobs SET id = id + 1000000 WHERE id = :named;
+SELECT j.status, d.depends_on = :before AS waits FROM jobq.jobs j JOIN jobq.dependencies d ON d.job_id = j.id WHERE j.id = :named + 1000000;
+SELECT count(jobq_complete(id, lease)) FROM jobq_claim('deps renamed', batch => 2);
+SELECT settle();
+SELECT id = :named + 1000000 AS renamed, jobq_fail(id, lease, 'once') FROM jobq_claim('deps renamed');
+UPDATE jobq.jobs SET id = :named WHERE id = :named + 1000000;
+SELECT a.job_id = :named AS its, a.error FROM jobq.attempts a WHERE a.job_id IN (:named, :named + 1000000);
+SELECT jobq_drop_queue('deps renamed', force => true);
 -- A dump may bring the edges before the jobs.
 BEGIN;
 SET LOCAL check_function_bodies = off;

@@ -14,6 +14,7 @@
 #include "enqueue/enqueue.h"
 #include "groups/dependents.h"
 #include "groups/group_policy.h"
+#include "job/shard.h"
 #include "job/transaction_log.h"
 #include "keys/kept_keys.h"
 #include "leases/rescue_index.h"
@@ -163,21 +164,26 @@ void forget_row_edges(const JobRow &row) {
                  none ? nullptr : &result);
 }
 
-// A job that is blocked by hand waits for its dependencies again. One that gets another id leaves its old one behind
-// like a job that is deleted.
+// What belongs to a job that gets another id goes with it. To whoever refers to it, the old one is that of a job which
+// has been deleted.
+void follow_id(const JobRow &before, const JobRow &row) {
+    const int64 old_id = DatumGetInt64(before.get(kJobId)), new_id = DatumGetInt64(row.get(kJobId));
+    if (old_id == new_id) return;
+    move_attempts(old_id, new_id);
+    move_steps(old_id, new_id);
+    move_children(old_id, new_id);
+    move_waits(old_id, new_id);
+    move_dependencies(old_id, new_id);
+    forget_row_edges(before);
+}
+
+// A job that is blocked by hand waits for its dependencies again.
 void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
     if (status_of(row) == core::JobStatus::Blocked) settle_dependents(array_of(&id, 1, INT8OID));
     // In another queue it awaits another's signals: it looks for them.
     if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
         let_happen(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
-    const int64 old_id = DatumGetInt64(before.get(kJobId));
-    if (old_id == DatumGetInt64(id)) return;
-    const int64 new_id = DatumGetInt64(id);
-    move_steps(old_id, new_id);
-    move_children(old_id, new_id);
-    move_waits(old_id, new_id);
-    forget_row_edges(before);
 }
 
 // A running job that has come, or has been claimed elsewhere: the rescue must know of it. `before`: nullptr, it is new.
@@ -229,7 +235,10 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     check_row(row);
     check_history(row);
     const JobRow before(trigger->tg_trigtuple, RelationGetDescr(trigger->tg_relation));
-    if (!is_same(before, row, kJobId)) check_id(row);
+    if (!is_same(before, row, kJobId)) {
+        check_id(row);
+        require_own_shard(DatumGetInt64(row.get(kJobId)));
+    }
     // Up to what the statement left behind, and from there to what follows from that.
     JobState left = row.state();
     if (!keeps_slots(slots_of(before), slots_of(row))) forget_slots(&left.life);
@@ -244,6 +253,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
             drop_own_kept_keys(&id, 1);
         }
         follow_dead_letter(before, row);
+        follow_id(before, row);
         follow_dependent(before, row);
     });
     log_lease_deadline(DT_NOBEGIN);

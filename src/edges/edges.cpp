@@ -24,6 +24,7 @@ Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) ORDER BY j
 Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
 
 Statement delete_dependencies_of = {"DELETE FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
+Statement move_dependencies_of = {"UPDATE jobq.dependencies d SET job_id = $2 WHERE d.job_id = $1", {INT8OID, INT8OID}};
 Statement delete_all_dependencies = {"DELETE FROM jobq.dependencies", {}, Planning::Free};
 Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
 
@@ -140,6 +141,13 @@ int jobs_there(Datum *ids, int count) {
     const Rows there = run(find, Params().add(array_of(ids, count, INT8OID)));
     for (uint64 i = 0; i < there.size(); i++) ids[i] = there[i].get(1);
     return static_cast<int>(there.size());
+}
+
+void move_dependencies(int64 from, int64 to) {
+    Edges edges = {};
+    const bool depends = has_dependencies(&edges, from);
+    close_edges(&edges);
+    if (depends) run(move_dependencies_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
 }
 
 void forget_edges(int64 job, bool completed, const Datum *result) {

@@ -36,6 +36,9 @@ int64 hold_jobs(Datum *ids, int count);
 // Leaves those of these ids in front, in their order, whose jobs are there; returns how many.
 int jobs_there(Datum *ids, int count);
 
+// The dependencies of a job that gets another id.
+void move_dependencies(int64 from, int64 to);
+
 // This job has been deleted. `result` is nullptr unless it has one.
 void forget_edges(int64 job, bool completed, const Datum *result);
 // Whether forget_edges() may have anything to do. Next to free.

@@ -43,6 +43,7 @@ Statement delete_all_of = {
 // What is read of deleted jobs needs room.
 constexpr int kDeletedAtOnce = 10000;
 
+Statement move_attempts_of = {"UPDATE jobq.attempts a SET job_id = $2 WHERE a.job_id = $1", {INT8OID, INT8OID}};
 Statement delete_attempts_of = {"DELETE FROM jobq.attempts a WHERE a.job_id = ANY ($1)", {INT8ARRAYOID}};
 Statement delete_every_attempt = {"DELETE FROM jobq.attempts", {}, Planning::Free};
 
@@ -179,6 +180,10 @@ Operated let_happen_and_end(const Datum *ids, int count, const core::Event &even
 
 void delete_attempts(Datum *ids, int count) {
     if (count > 0) run(delete_attempts_of, Params().add(array_of(ids, count, INT8OID)));
+}
+
+void move_attempts(int64 from, int64 to) {
+    run(move_attempts_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
 }
 
 void delete_all_attempts() { run(delete_every_attempt, Params()); }

@@ -58,9 +58,11 @@ void settle_endings_as_owner(const Endings &endings, TimestampTz now);
 Operated let_happen_and_note(const Datum *ids, int count, const core::Event &event, Endings *endings);
 Operated let_happen_and_end(const Datum *ids, int count, const core::Event &event);
 
-// Deletes the attempts of jobs that somebody deleted by hand; all attempts.
+// Deletes the attempts of jobs that somebody deleted by hand; all attempts. Those of a job that gets another id go with
+// it.
 void delete_attempts(Datum *ids, int count);
 void delete_all_attempts();
+void move_attempts(int64 from, int64 to);
 
 // Deletes jobs and their attempts, whatever their status, but for those that unfinished jobs need. `ids` is changed.
 void delete_jobs_and_attempts(Datum *ids, int count);
