@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "bgw/notify.h"
+#include "compat/transaction.h"
 #include "wait/notices.h"
 
 extern "C" {
@@ -39,7 +40,7 @@ void note_failure(MemoryContext memory) {
     MemoryContextSwitchTo(memory);
     if (!failing) EmitErrorReport();
     failing = true;
-    AbortOutOfAnyTransaction();
+    abort_after_error();
     FlushErrorState();
     post_notice_of_anything();
 }

@@ -28,6 +28,7 @@ extern "C" {
 #include "miscadmin.h"
 #include "parser/parse_relation.h"
 #include "postmaster/bgworker.h"
+#include "replication/slot.h"
 #include "storage/lock.h"
 #include "tcop/dest.h"
 #include "tcop/pquery.h"
@@ -92,6 +93,15 @@ inline void end_index_inserts(Relation index, struct IndexInfo *info) {
 #else
     (void)index;
     (void)info;
+#endif
+}
+
+// The replication slots that this session has made for itself.
+inline void drop_temporary_slots() {
+#if PG_VERSION_NUM >= 170000
+    ReplicationSlotCleanup(false);
+#else
+    ReplicationSlotCleanup();
 #endif
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 extern "C" {
+#include "jit/jit.h"
 #include "utils/resowner.h"
 }
 
@@ -69,6 +70,14 @@ void after_release(ResourceReleasePhase phase, bool, bool is_top_level, void *) 
 
 TimestampTz end_of_transaction() {
     return IsTransactionState() ? GetCurrentTimestamp() : GetCurrentTransactionStopTimestamp();
+}
+
+void abort_after_error() {
+    AbortOutOfAnyTransaction();
+    PortalErrorCleanup();
+    if (MyReplicationSlot != nullptr) ReplicationSlotRelease();
+    drop_temporary_slots();
+    jit_reset_after_error();
 }
 
 void refuse_parallel_operation() {

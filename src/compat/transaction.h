@@ -39,6 +39,11 @@ constexpr bool in_order(const TransactionPart (&parts)[Count]) {
 // When the transaction ends: the time of its record from Commit and Abort on, about now in the phases before.
 TimestampTz end_of_transaction();
 
+// After an error that goes no further, in PG_CATCH, when what is wanted of it has been copied: ends its transaction,
+// and lets go what the server's own loop over messages (PostgresMain) lets go then, somebody's code having perhaps
+// taken it.
+void abort_after_error();
+
 // 25000 while parallel workers run: some function that calls one of ours was not marked PARALLEL UNSAFE.
 void refuse_parallel_operation();
 

@@ -81,7 +81,7 @@ for my $client (1 .. 3)
 my %decoded = map { $_ => {} } keys %plugins;
 while (grep { $_->pumpable } @clients)
 {
-    $_->pump_nb for @clients;
+    $_->pump_nb for grep { $_->pumpable } @clients;
     decode($_) for keys %plugins;
     usleep(100_000);
 }
@@ -120,6 +120,22 @@ ok(!same({ %{ $decoded{$plugin}{rows}{'jobq.jobs'}{$id} }, status => 'lost' }, $
 
 value($node, 'work', "SELECT pg_drop_replication_slot('$_')") for sort keys %plugins;
 unlike(log_since($node), qr/PANIC|TRAP|terminated by signal|XX000/, 'no crash, no internal error');
+# ---- a handler that fails while it reads a slot lets it go, as a session would
+
+my $reader = q{
+    CREATE ROLE reader LOGIN REPLICATION;
+    CREATE FUNCTION read_slot(job jsonb) RETURNS void LANGUAGE sql AS
+        $$SELECT FROM pg_logical_slot_get_changes(job #>> '{payload,slot}', NULL, NULL, 'no-such-option', 'x')$$;
+    SELECT jobq_set_handler('slots', '', 'read_slot(jsonb)', 'reader');
+    SELECT pg_create_logical_replication_slot(slot, 'test_decoding') FROM unnest('{first,second}'::text[]) AS slot};
+value($node, 'work', $reader);
+settings($node, 'jobq.enabled = on');
+$node->reload;
+value($node, 'work', qq{SELECT jobq_enqueue('slots', '{"slot": "$_"}', max_attempts => 1)}) for qw(first second);
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM jobq.jobs WHERE queue = 'slots' AND status = 'failed' AND error ~ 'no-such-option'}, 'a handler fails while it reads a slot');
+is(value($node, 'work', q{SELECT string_agg(slot_name || ' ' || active, ', ' ORDER BY slot_name) FROM pg_replication_slots}), 'first false, second false', 'its executor holds none afterwards');
+is(value($node, 'work', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'jobq executor'}), '1', 'which is still there');
+
 $node->stop;
 done_testing();
 
