@@ -21,6 +21,7 @@ struct ClaimRequest {
     int batch;
     core::WorkerFilter filter;
     core::Micros heartbeat_timeout;  // 0: the job's, else the queue's
+    bool written_once;               // nobody but who reports writes the row until the first heartbeat
 };
 
 // Who gets the claimed jobs, one by one, in their order. What a job points to is gone when the call returns.

@@ -40,6 +40,12 @@ core::Micros max_runtime_of(const Claim &claim) {
     return core::bounded(core::kMaxRuntime, span_of(DatumGetIntervalP(value)));
 }
 
+// The mark that a young lease spares comes from another transaction a second later, which no snapshot of REPEATABLE
+// READ that was taken before can get past: then the job could not be reported on under it.
+bool is_to_be_marked(const Claim &claim) {
+    return claim.request.written_once || IsolationUsesXactSnapshot() || DefaultXactIsoLevel >= XACT_REPEATABLE_READ;
+}
+
 // Writes the claim into the row. *unattended: for how long nobody need look at it. `rescue_indexed`: the rescue's index
 // has it at once. False: another claim was first.
 bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_indexed, core::Micros *unattended) {
@@ -95,7 +101,8 @@ bool take_job(Claim *claim) {
     if (claim->count == 0) claim->xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     const ClaimedJob job = {&claim->jobs, new_lease(), timeout_of(*claim)};
     core::Micros unattended;
-    if (!mark_claimed(claim, job.lease, job.timeout, suspect, &unattended)) return false;
+    const bool mark = suspect || is_to_be_marked(*claim);
+    if (!mark_claimed(claim, job.lease, job.timeout, mark, &unattended)) return false;
     claim->earliest_timeout = Min(claim->earliest_timeout, unattended);
     claim->count++;
     claim->closed |= suspect;

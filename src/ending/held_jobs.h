@@ -37,12 +37,18 @@ bool change_while(JobsTable *jobs, int64 id, Is is, Change change) {
     }
 }
 
+// For an ErrorContextCallback: says what to do about a snapshot of REPEATABLE READ and above that is older than the
+// row.
+void add_report_hint(void *);
+
 // Calls change(jobs, before, job) with each of these jobs that is held, in an open table of its own. Returns whether
 // all are.
 template <typename Change>
 bool change_held(HeldJob *held, int count, const QueueScope *scope, Change change) {
     JobsTable jobs;
     bool all = true;
+    ErrorContextCallback context = {error_context_stack, add_report_hint, nullptr};
+    error_context_stack = &context;
     open_jobs(&jobs);
     renew_snapshot(&jobs);
     for (HeldJob *job = held; job < held + count; job++) {
@@ -52,6 +58,7 @@ bool change_held(HeldJob *held, int count, const QueueScope *scope, Change chang
         all &= job->held;
     }
     close_jobs(&jobs);
+    error_context_stack = context.previous;
     return all;
 }
 

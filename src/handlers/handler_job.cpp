@@ -4,6 +4,7 @@
 #include "claim/claim.h"
 #include "compat/args.h"
 #include "compat/json_object.h"
+#include "compat/transaction_fate.h"
 #include "ending/held_jobs.h"
 #include "handlers/handler_job.h"
 #include "job/owner.h"
@@ -16,14 +17,18 @@ namespace jobq {
 
 namespace {
 
-// The lease of the job that the handler works on, and the transaction in which it has ended it, or tried to.
+// The lease of the job that the handler works on; whether it has ended that, in a transaction that has committed; and
+// the one in which it has ended it otherwise, or tried to.
 int64 own_lease = 0;
+bool ended = false;
 TransactionId ended_by = InvalidTransactionId;
 
-// Whether the handler has ended the job itself: a savepoint may have undone it.
+// Whether the handler has ended the job itself: a savepoint may have undone it. A procedure may have committed since.
 bool ended_itself() {
-    return TransactionIdIsValid(ended_by) &&
-           (TransactionIdIsCurrentTransactionId(ended_by) || TransactionIdDidCommit(ended_by));
+    if (TransactionIdIsValid(ended_by) && TransactionIdIsCurrentTransactionId(ended_by)) return true;
+    ended |= fate_of(ended_by) == Fate::Committed;
+    ended_by = InvalidTransactionId;
+    return ended;
 }
 
 // In the current memory context.
@@ -78,7 +83,8 @@ HeldJob held_of(const HandlerJob &job) {
 
 }  // namespace
 
-bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob *job) {
+bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJob *job) {
+    const Handler &handler = known.handler;
     const Queue *found = find_queue(handler.queue);
     const TimestampTz now = GetCurrentTimestamp();
     note_filter(handler.queue, handler.filter, now);
@@ -88,6 +94,8 @@ bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob 
     request.batch = 1;
     request.filter = handler.filter;
     request.heartbeat_timeout = core::kEndlessLease;
+    // It may choose the isolation of its transactions.
+    request.written_once = known.target.is_procedure;
     OneJob sink(memory, job);
     job->handler = handler.hash;
     job->has_settings = handler.setting_count > 0;
@@ -147,6 +155,7 @@ void give_back_handled(const HandlerJob &job) {
 
 void begin_handled(const HandlerJob *job) {
     own_lease = job == nullptr ? 0 : job->lease;
+    ended = false;
     ended_by = InvalidTransactionId;
 }
 

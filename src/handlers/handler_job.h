@@ -3,7 +3,7 @@
 
 #include "claim/claim_functions.h"
 #include "compat/pg.h"
-#include "handlers/handler.h"
+#include "handlers/known_handlers.h"
 
 namespace jobq {
 
@@ -28,7 +28,7 @@ struct HandlerJob {
 constexpr const char kExecutorWorker[] = JOBQ_BACKEND_WORKER "executor";
 
 // Claims a job of the handler. Its row is kept in `memory`. False: there is none.
-bool claim_for_handler(const Handler &handler, MemoryContext memory, HandlerJob *job);
+bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJob *job);
 
 // What the handler is called with: the row as an object. Not made by the claim: a job of which none can be made has
 // failed, and no other waits behind it.

@@ -23,12 +23,16 @@ constexpr OwnSetting kOwnSettings[] = {{"role", "none"},
 
 }  // namespace
 
-// In the order of the server's DiscardAll(). What is not there costs a look.
-void discard_session() {
-    PortalHashTableDeleteAll();
+void reset_settings() {
     if (OidIsValid(GetCurrentRoleId()) || GetSessionUserId() != GetAuthenticatedUserId())
         SetPGVariable("session_authorization", NIL, false);
     ResetAllOptions();
+}
+
+// In the order of the server's DiscardAll(). What is not there costs a look.
+void discard_session() {
+    PortalHashTableDeleteAll();
+    reset_settings();
     DropAllPreparedStatements();
     Async_UnlistenAll();
     LockReleaseAll(USER_LOCKMETHOD, true);

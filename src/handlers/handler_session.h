@@ -9,6 +9,9 @@ namespace jobq {
 // DISCARD ALL, but for cached plans, which hold nothing that anybody can see. Inside a transaction of its own.
 void discard_session();
 
+// Of that what decides how the next transaction runs. The same.
+void reset_settings();
+
 // The settings of a handler, until they are discarded. The same.
 void apply_settings(const Handler &handler);
 

@@ -6,6 +6,7 @@
 // 3. After an error another transaction says so, and the job is retried by the rules of its queue.
 #include "compat/pg.h"
 
+#include "compat/transaction.h"
 #include "handlers/executor_policy.h"
 #include "handlers/handler_job.h"
 #include "handlers/handler_session.h"
@@ -79,8 +80,7 @@ pg_noinline ErrorData *in_transaction(MemoryContext memory, Body body) {
         QueryCancelPending = false;
         MemoryContextSwitchTo(memory);
         error = CopyErrorData();
-        AbortOutOfAnyTransaction();
-        PortalErrorCleanup();
+        abort_after_error();
         FlushErrorState();
         RESUME_INTERRUPTS();
     }
@@ -163,6 +163,8 @@ void call_handler(const KnownHandler &known, const Turn &turn, Datum argument) {
     // Whatever the handler has made of the setting.
     if (get_timeout_active(STATEMENT_TIMEOUT)) disable_timeout(STATEMENT_TIMEOUT, false);
     CommandCounterIncrement();
+    // A procedure may have made its last transaction read only: for itself.
+    XactReadOnly = false;
     under_snapshot([&] { complete_handled(turn.job, !none, result); });
 }
 
@@ -181,7 +183,7 @@ void claim_next(Work *work) {
         // Anything may have changed meanwhile.
         const KnownHandler *again = known_handler(work->turn->job.handler);
         return again != nullptr && again->problem.sqlstate == 0 &&
-               claim_for_handler(again->handler, work->next->memory, &work->next->job);
+               claim_for_handler(*again, work->next->memory, &work->next->job);
     });
 }
 
@@ -303,6 +305,9 @@ bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
         claims_apart = true;
         return run_and_end(turn, other, false, claimed);
     }
+    // Those that a procedure has committed must not keep its end from being recorded; if they cannot be reset, that is
+    // tried.
+    in_transaction(turn->memory, [] { reset_settings(); });
     if (!record_failure(*turn, error)) return false;
     end_lease_of_executor();
     return true;
@@ -339,7 +344,7 @@ bool claim_one(Turn *turn, bool *leave) {
         // Also when the claim fails, which must not keep the others from theirs.
         next_handler = (next_handler + 1) % known.count;
         if (one.problem.sqlstate != 0 || !take_handler_place(one.handler.hash, one.handler.max_executors)) continue;
-        claimed = claim_for_handler(one.handler, turn->memory, &turn->job);
+        claimed = claim_for_handler(one, turn->memory, &turn->job);
     }
     return claimed;
 }

@@ -160,6 +160,35 @@ my $late = enqueue('late');
 becomes($late, q{status = 'completed'}, 'a procedure ends its job itself, commits, and fails');
 ok($node->wait_for_log("handler of job $late failed when the job was not its own any more: .*after its end", 0), 'the log has that error');
 
+# ---- procedures that choose how their transactions run
+
+value($node, 'work', <<'SQL');
+CREATE PROCEDURE repeats(job jsonb) LANGUAGE plpgsql AS $$
+BEGIN
+    COMMIT; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+    PERFORM count(*) FROM pg_class; PERFORM pg_sleep(3);
+END $$;
+CREATE PROCEDURE reads_only(job jsonb) LANGUAGE plpgsql AS $$ BEGIN SET default_transaction_read_only = on; COMMIT; END $$;
+CREATE PROCEDURE reads_and_fails(job jsonb) LANGUAGE plpgsql AS $$
+BEGIN
+    SET default_transaction_read_only = on; SET jobq.access = 'direct'; COMMIT;
+    RAISE 'the reason';
+END $$;
+SELECT jobq_set_handler('work', k, (k || '(jsonb)')::regprocedure, 'beats') FROM unnest('{repeats,reads_only,reads_and_fails}'::text[]) k;
+SQL
+my $repeats = enqueue('repeats');
+becomes($repeats, q{status = 'completed' AND attempts = 1}, 'REPEATABLE READ, for longer than a claim is young: nobody has written the job meanwhile');
+value($node, 'work', q{CREATE FUNCTION passes() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'});
+for my $way ('directly', 'by SQL')
+{
+    value($node, 'work', q{CREATE TRIGGER passes BEFORE UPDATE ON jobq.jobs FOR EACH ROW EXECUTE FUNCTION passes()}) if $way eq 'by SQL';
+    my $reads = enqueue('reads_only');
+    becomes($reads, q{status = 'completed' AND attempts = 1}, "$way: read only from its second transaction on, completed");
+    my $fails = enqueue('reads_and_fails', 'max_attempts => 1');
+    becomes($fails, q{status = 'failed' AND lost_attempts = 0 AND error LIKE '%the reason%'}, "$way: what it has set does not hide why it failed");
+}
+value($node, 'work', q{DROP TRIGGER passes ON jobq.jobs});
+
 # ---- the extension goes, and who owns the database makes a schema of its name
 
 value($node, 'postgres', 'CREATE ROLE landlord LOGIN');

@@ -233,6 +233,26 @@ is(work(qq{SELECT count(_rescue_indexed) $running}), '3', 'all are rescue-indexe
 work(q{DROP TRIGGER told ON jobq.jobs; DROP TABLE told});
 finish_all();
 
+# ---- snapshots of REPEATABLE READ, which can get past no later version of a row
+
+enqueue(1);
+is(work(qq{SET default_transaction_isolation = 'repeatable read'; SELECT count(*) FROM jobq_claim('q', 'w', heartbeat_timeout => '1 h'); SELECT count(_rescue_indexed) $running}),
+    "1\n1", 'where they are the default the claim makes the mark');
+finish_all();
+enqueue(1);
+my ($reported, $under) = split /\|/, work(q{SELECT id, lease FROM jobq_claim('q', 'w', heartbeat_timeout => '1 h')});
+my $older = session($node, 'work');
+$older->query(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1});
+becomes_true($node, 'work', qq{SELECT _rescue_indexed $running}, 'a job runs on, and is marked');
+$older->query("SELECT jobq_complete($reported, $under)");
+like($older->{stderr}, qr/could not serialize access.*\nHINT:  The job has been written since this transaction's snapshot/s, 'an older snapshot cannot report on it, and is told why');
+$older->{stderr} = '';
+$older->query('ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ');
+is($older->query("SELECT jobq_complete($reported, $under)"), 't', 'the next one can');
+$older->query('COMMIT');
+end_sessions($older);
+finish_all();
+
 # ---- a second database
 
 database($node, 'second');
