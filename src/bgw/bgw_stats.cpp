@@ -3,9 +3,9 @@
 #include "compat/pg.h"
 
 #include "base/version.h"
-#include "compat/catalog_row.h"
 #include "compat/library_version.h"
 #include "compat/result_set.h"
+#include "compat/served.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "identity/identity.h"
@@ -17,7 +17,6 @@
 extern "C" {
 #include "access/xlog.h"
 #include "catalog/pg_authid_d.h"
-#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 }
 
@@ -101,13 +100,14 @@ void report_launcher(ResultSet *result, const SharedState &state) {
 }
 
 constexpr char kNoRoom[] = "waiting for a worker slot";
-constexpr char kTemplate[] = "template";
 
-const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, const SharedState &state,
+const char *status_of(const DatabaseState &db, TimestampTz due, Unserved why, const SharedState &state,
                       TimestampTz now) {
+    if (why == Unserved::Template) return "template";
+    if (why == Unserved::NoConnections && db.pid == 0) return "disabled";
     if (db.rests == core::Rest::Copy) return "copy";
     if (db.pid != 0) return "running";
-    if (!settings.enabled || !selected) return "disabled";
+    if (!settings.enabled || why != Unserved::No) return "disabled";
     if (db.keep_out > 0) return "kept out";
     if (db.starting) return "starting";
     if (db.not_before > now) return "backing off";
@@ -116,12 +116,9 @@ const char *status_of(const DatabaseState &db, TimestampTz due, bool selected, c
     return "idle";
 }
 
-const char *note_of(const DatabaseState &db, const char *status, bool closed, bool selected) {
-    if (closed)
-        return "the database allows no connections, so no worker serves it: ALTER DATABASE ... ALLOW_CONNECTIONS true";
-    if (settings.enabled && !selected) return "the database is not in jobq.databases";
+const char *note_of(const DatabaseState &db, const char *status, Unserved why) {
+    if (why != Unserved::No && (settings.enabled || why != Unserved::NotSelected)) return reason_of(why);
     if (strcmp(status, kNoRoom) == 0) return "all workers are busy: increase jobq.max_workers, or max_worker_processes";
-    if (strcmp(status, kTemplate) == 0) return "no worker serves a template: ALTER DATABASE ... IS_TEMPLATE false";
     if (strcmp(status, "kept out") == 0) return "a command needs the database without sessions";
     if (db.rests == core::Rest::Copy)
         return "a copy of another database: its jobs are left alone until SELECT jobq_adopt() there";
@@ -143,17 +140,11 @@ bool may_read_error(const DatabaseState *db) {
 void report_database(ResultSet *result, DatabaseState *db, const SharedState &state, TimestampTz now) {
     const char *name = get_database_name(pg_atomic_read_u32(&db->database));
     if (name == nullptr) return;
-    const bool is_template =
-        catalog_value(DATABASEOID, pg_atomic_read_u32(&db->database), &FormData_pg_database::datistemplate, false);
-    // Nobody looks into one.
-    if (is_template && db->extension == Presence::Unknown) return;
-    const bool closed =
-        !catalog_value(DATABASEOID, pg_atomic_read_u32(&db->database), &FormData_pg_database::datallowconn, true);
-    const bool selected = database_selected(name);
+    const Unserved why = why_unserved(pg_atomic_read_u32(&db->database));
+    // Nobody looks into a template.
+    if (why == Unserved::Template && db->extension == Presence::Unknown) return;
     const TimestampTz due = due_of(db);
-    const char *status = is_template              ? kTemplate
-                         : closed && db->pid == 0 ? "disabled"
-                                                  : status_of(*db, due, selected, state, now);
+    const char *status = status_of(*db, due, why, state, now);
 
     ReportRow row = empty_row();
     if (db->pid != 0) put(&row, kPid, Int32GetDatum(db->pid));
@@ -167,7 +158,7 @@ void report_database(ResultSet *result, DatabaseState *db, const SharedState &st
     put(&row, kRounds, Int64GetDatum(db->rounds));
     for (int i = 0; i < kShownCount; i++)
         put(&row, kFirstDuty + i, Int64GetDatum(db->steps[static_cast<int>(kShown[i])].done));
-    put_text(&row, kNote, note_of(*db, status, closed && !is_template, selected));
+    put_text(&row, kNote, note_of(*db, status, why));
     result->row(row.values, row.nulls);
 }
 

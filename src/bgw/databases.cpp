@@ -2,12 +2,8 @@
 #include "compat/pg.h"
 
 #include "bgw/databases.h"
-#include "compat/settings.h"
+#include "compat/served.h"
 #include "shmem/database_state.h"
-
-extern "C" {
-#include "catalog/pg_database.h"
-}
 
 namespace jobq {
 
@@ -26,14 +22,7 @@ int compare(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-// Templates are left alone: a worker in one would make CREATE DATABASE fail, and what is in them is not in use.
-bool may_serve(FormData_pg_database *row) {
-    constexpr int kInvalidDatabase = -2;  // left behind by an interrupted DROP DATABASE
-    return row->datallowconn && !row->datistemplate && row->datconnlimit != kInvalidDatabase &&
-           database_selected(NameStr(row->datname));
-}
-
-void append(List *list, int *capacity, FormData_pg_database *row) {
+void append(List *list, int *capacity, const FormData_pg_database *row) {
     if (list->count == *capacity) {
         *capacity *= 2;
         list->items = static_cast<Database *>(repalloc(list->items, sizeof(Database) * *capacity));
@@ -41,7 +30,7 @@ void append(List *list, int *capacity, FormData_pg_database *row) {
     Database *database = &list->items[list->count++];
     database->oid = row->oid;
     strlcpy(database->name, NameStr(row->datname), sizeof(database->name));
-    database->served = may_serve(row);
+    database->served = why_unserved(*row) == Unserved::No;
     const Database *before = find_database(row->oid);
     database->visited = before != nullptr && before->visited;
 }

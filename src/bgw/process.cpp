@@ -2,10 +2,10 @@
 #include "compat/pg.h"
 
 #include "bgw/process.h"
+#include "compat/served.h"
 #include "compat/settings.h"
 
 extern "C" {
-#include "commands/dbcommands.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -118,8 +118,7 @@ bool reload_settings() {
 bool database_served() {
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
-    const char *name = get_database_name(MyDatabaseId);
-    const bool served = name != nullptr && database_selected(name);
+    const bool served = why_unserved(MyDatabaseId) == Unserved::No;
     CommitTransactionCommand();
     return served;
 }

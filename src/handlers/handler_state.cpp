@@ -1,7 +1,7 @@
 // See handler_state.h.
 #include "compat/pg.h"
 
-#include "compat/catalog_row.h"
+#include "compat/served.h"
 #include "compat/settings.h"
 #include "handlers/executor_policy.h"
 #include "handlers/handler_state.h"
@@ -11,8 +11,6 @@
 
 extern "C" {
 #include "access/xlog.h"
-#include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 }
 
 namespace jobq {
@@ -25,9 +23,7 @@ const char *why_off() {
     if (!shared_memory_ready()) return "handlers are run by background workers: add jobq to shared_preload_libraries";
     if (!settings.enabled) return "jobq.enabled is off";
     if (settings.max_executors == 0) return "jobq.max_executors is 0";
-    if (!database_selected(get_database_name(MyDatabaseId))) return "the database is not in jobq.databases";
-    if (!catalog_value(DATABASEOID, MyDatabaseId, &FormData_pg_database::datallowconn, true))
-        return "the database allows no connections";
+    if (const char *reason = reason_of(why_unserved(MyDatabaseId))) return reason;
     if (leaves_jobs_alone()) return "a copy of another database: its jobs are left alone until SELECT jobq_adopt()";
     return nullptr;
 }

@@ -1,0 +1,44 @@
+// See served.h.
+#include "compat/pg.h"
+
+#include "compat/served.h"
+#include "compat/settings.h"
+
+namespace jobq {
+
+Unserved why_unserved(const FormData_pg_database &database) {
+    constexpr int kInvalidDatabase = -2;  // left behind by an interrupted DROP DATABASE
+    // A worker in a template would make CREATE DATABASE fail, and what is in it is not in use.
+    if (database.datistemplate) return Unserved::Template;
+    if (!database.datallowconn) return Unserved::NoConnections;
+    if (!database_selected(NameStr(database.datname))) return Unserved::NotSelected;
+    return database.datconnlimit == kInvalidDatabase ? Unserved::Invalid : Unserved::No;
+}
+
+Unserved why_unserved(Oid database) {
+    HeapTuple row = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+    if (!HeapTupleIsValid(row)) return Unserved::Gone;
+    const Unserved why = why_unserved(*reinterpret_cast<const FormData_pg_database *>(GETSTRUCT(row)));
+    ReleaseSysCache(row);
+    return why;
+}
+
+const char *reason_of(Unserved why) {
+    switch (why) {
+        case Unserved::Template:
+            return "no worker serves a template: ALTER DATABASE ... IS_TEMPLATE false";
+        case Unserved::NoConnections:
+            return "the database allows no connections, so no worker serves it: "
+                   "ALTER DATABASE ... ALLOW_CONNECTIONS true";
+        case Unserved::NotSelected:
+            return "the database is not in jobq.databases";
+        case Unserved::Invalid:
+            return "an interrupted DROP DATABASE has left the database behind: repeat it";
+        case Unserved::Gone:
+            return "the database has been dropped";
+        default:
+            return nullptr;
+    }
+}
+
+}  // namespace jobq
