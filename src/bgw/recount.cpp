@@ -3,10 +3,11 @@
 
 #include "bgw/process.h"
 #include "bgw/recount.h"
-#include "bgw/round.h"
+#include "bgw/step.h"
 #include "shmem/database_state.h"
 
 extern "C" {
+#include "pgstat.h"
 #include "storage/ipc.h"
 }
 
@@ -29,15 +30,21 @@ void detach(int, Datum) {
 }
 
 bool attach(DatabaseState *db, Oid database) {
+    own = db;
+    on_shmem_exit(detach, Datum(0));
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     const bool welcome = pg_atomic_read_u32(&db->database) == database && db->recount_pid == 0 && db->keep_out == 0;
     if (welcome) db->recount_pid = MyProcPid;
     LWLockRelease(database_states_lock());
-    if (welcome) {
-        own = db;
-        on_shmem_exit(detach, Datum(0));
-    }
     return welcome;
+}
+
+// Counts the table in one transaction, whatever its size. Errors are recorded as those of a round.
+void run_recount() {
+    Step step;
+    prepare_step(&step, static_cast<int>(Duty::Reconcile), true);
+    run_step(own, &step, CurrentMemoryContext);
+    pgstat_report_stat(true);
 }
 
 }  // namespace
@@ -66,7 +73,7 @@ extern "C" {
 
 PGDLLEXPORT void jobq_recount_main(Datum database_index) {
     begin_process(database_index, attach);
-    if (!asked_to_stop()) run_recount(own);
+    if (!asked_to_stop()) run_recount();
     proc_exit(0);
 }
 

@@ -1,5 +1,5 @@
 // One round of a worker: every duty in short transactions of its own, then the time of the next round.
-// Who may call it: worker.cpp and recount.cpp.
+// Who may call it: worker.cpp.
 #pragma once
 
 #include "compat/pg.h"
@@ -26,9 +26,6 @@ TimestampTz run_unblocking(DatabaseState *db, RoundState *state);
 // Looks after the executors, if somebody has called for that. Returns when to call it again; kNothingDue: when a commit
 // wakes the worker.
 TimestampTz run_supervision(DatabaseState *db, RoundState *state);
-
-// Counts the table for the counters, in one transaction, whatever its size. Errors are recorded as those of a round.
-void run_recount(DatabaseState *db);
 
 // The worker ends in the middle of a round: the round counts as not done. Safe while the process exits.
 void give_up_round(DatabaseState *db);

@@ -1,6 +1,6 @@
 # Constraints that are checked at the end of the transaction, on jobq.jobs and to it, stop no duty of the background worker:
 # the job that fails one is left out and named, the others go on. A worker has restricted rights, with which nothing can
-# be deferred.
+# be deferred. As whom it runs, and what fails at the COMMIT itself.
 use strict;
 use warnings FATAL => 'all';
 
@@ -137,5 +137,44 @@ value($node, 'd', q{SELECT jobq_enqueue('handled', '"good"', max_attempts => 1),
 becomes_true($node, 'd', q{SELECT status > 'processing' FROM jobq.jobs WHERE queue = 'handled' AND payload = '"good"'}, 'a job is handled');
 is(value($node, 'd', q{SELECT status, error FROM jobq.jobs WHERE queue = 'handled' AND payload = '"good"'}), 'completed|', 'and has not failed for the next one');
 is(value($node, 'd', q{SELECT status, attempts FROM jobq.jobs WHERE queue = 'handled' AND payload = '"bad"'}), 'pending|0', 'which cannot be claimed');
+
+# ---- as whom a deferred trigger runs that waits for the COMMIT
+
+my $seen_by = q{
+    CREATE ROLE app LOGIN; SELECT jobq_grant('app', 'producer');
+    CREATE TABLE seen (by name); GRANT INSERT ON seen TO PUBLIC;
+    CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO public.seen VALUES (current_user); RETURN NULL; END$$;
+    CREATE CONSTRAINT TRIGGER see AFTER INSERT ON jobq.jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()};
+value($node, 'd', $seen_by);
+value($node, 'd', q{SELECT jobq_enqueue('seen')}, connect_as('app'));
+is(value($node, 'd', 'SELECT by FROM seen'), value($node, 'd', q{SELECT CASE WHEN current_setting('server_version_num')::int < 180000 THEN 'app' ELSE current_user END}),
+    'as the role of the session, from PostgreSQL 18 on as the owner of the extension');
+value($node, 'd', q{DROP FUNCTION see CASCADE; DELETE FROM jobq.jobs});
+
+# ---- what fails at its COMMIT only, what another server refuses, say: it is not told as done, and backs off
+
+my $port = $node->port;
+my $host = $node->host;
+my $refused_there = qq{
+    CREATE EXTENSION postgres_fdw;
+    CREATE TABLE there (id bigint);
+    CREATE SERVER loopback FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '$host', port '$port', dbname 'd');
+    CREATE USER MAPPING FOR CURRENT_USER SERVER loopback;
+    CREATE FOREIGN TABLE remote (id bigint) SERVER loopback OPTIONS (table_name 'there');
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \$\$BEGIN RAISE 'not at the end'; END\$\$;
+    CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON there DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();
+    CREATE FUNCTION tell_remote() RETURNS trigger LANGUAGE plpgsql AS \$\$BEGIN INSERT INTO public.remote VALUES (NEW.id); RETURN NEW; END\$\$;
+    CREATE TRIGGER tell_remote BEFORE UPDATE ON jobq.jobs FOR EACH ROW WHEN (OLD.status = 'scheduled') EXECUTE FUNCTION tell_remote()};
+settings($node, 'jobq.log_duties = log');
+$node->reload;
+value($node, 'd', $refused_there);
+my $position = log_size($node);
+value($node, 'd', q{SELECT jobq_enqueue('told', run_at => clock_timestamp() + interval '1 s')});
+becomes_true($node, 'd', q{SELECT last_error LIKE 'promote: not at the end%' AND last_error_over_at IS NULL FROM jobq.workers WHERE database = 'd'}, 'a promotion fails at its COMMIT');
+value($node, 'd', q{ALTER TABLE jobq.jobs DISABLE TRIGGER tell_remote});
+becomes_true($node, 'd', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'told'}, 'the next one does not');
+becomes_true($node, 'd', q{SELECT last_error_over_at IS NOT NULL FROM jobq.workers WHERE database = 'd'}, 'which ends the error');
+ok(defined seconds_until(sub { count_in_log($node, qr/promoted 1/, $position) }), 'the log tells of it');
+is(count_in_log($node, qr/promoted 1/, $position), 1, 'once');
 
 done_testing();
