@@ -114,7 +114,16 @@ bool is_occupied(const DatabaseState &db) {
 // Whether somebody still holds the state for its database.
 bool is_held(const DatabaseState &db) { return is_occupied(db) || db.recount_pid != 0 || db.keep_out > 0; }
 
-// Gives back the states of databases that do not have the extension.
+// What is kept elsewhere of a database whose state is given back. Lock of the database states held.
+void forget_what_is_of(DatabaseState *db, Oid database) {
+    drop_counters(database);
+    forget_awaited_jobs(database);
+    forget_executors_of(database);
+    forget_leases_of(database);
+    reset_unblocked(db);
+}
+
+// Gives back the states of databases that do not have the extension; that of one which is being dropped is among them.
 void tidy_states() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (DatabaseState &db : shared_state()->databases) {
@@ -124,8 +133,9 @@ void tidy_states() {
         if (database == nullptr) continue;
         if (db.extension != Presence::Unknown) database->visited = true;
         const bool unused = db.extension != Presence::Present && database->visited;
-        if (unused && due_of(&db) == kNothingDue && release_database_state(&db))
-            pg_atomic_write_u32(&shared_state()->table_full, 0);
+        if (!unused || due_of(&db) != kNothingDue || !release_database_state(&db)) continue;
+        forget_what_is_of(&db, oid);
+        pg_atomic_write_u32(&shared_state()->table_full, 0);
     }
     LWLockRelease(database_states_lock());
 }
@@ -138,11 +148,7 @@ void forget_dropped(const Oid *had_state) {
         const Oid oid = pg_atomic_read_u32(&db.database);
         if (oid == InvalidOid || oid != had_state[i] || find_database(oid) != nullptr) continue;
         if (is_held(db)) continue;
-        drop_counters(oid);
-        forget_awaited_jobs(oid);
-        forget_executors_of(oid);
-        forget_leases_of(oid);
-        reset_unblocked(&db);
+        forget_what_is_of(&db, oid);
         pg_atomic_write_u64(&db.next_due, static_cast<uint64>(kNothingDue));
         pg_atomic_write_u32(&db.database, InvalidOid);
         pg_atomic_write_u32(&shared_state()->table_full, 0);

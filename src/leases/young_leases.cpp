@@ -205,7 +205,7 @@ void forget_leases_of(Oid database) {
     for (int n = 0; n < table.count; n++) {
         Set *set = &table.sets[n];
         const auto is_its = [database](const Entry &entry) { return entry.database == database; };
-        // Without the lock: nobody claims in that database any more.
+        // Without the lock: nobody claims there without a mark until a new state has had its first round.
         if (set->find(is_its) == nullptr) continue;
         LWLockAcquire(table.lock_of(n), LW_EXCLUSIVE);
         while (Entry *entry = set->find(is_its)) *entry = {};

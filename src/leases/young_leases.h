@@ -42,7 +42,7 @@ int leases_of_this_transaction(YoungLease *young, int room);
 // The earliest time at which due_leases finds one; DT_NOEND: there are none.
 TimestampTz next_young_due();
 
-// For the launcher, of a database that has been dropped: its entries make room.
+// For the launcher, of a database that is gone, or has no jobs any more: its entries make room.
 void forget_leases_of(Oid database);
 
 // What stands for a worker's name in an entry.
