@@ -14,6 +14,8 @@
 #include "job/change_job.h"
 #include "steps/steps.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -46,8 +48,10 @@ Statement lock_those_awaiting = {
                      FOR NO KEY UPDATE SKIP LOCKED) j)",
     {INT8ARRAYOID}};
 
-// Sets those free that nobody holds.
+// Sets those free that nobody holds; a job may be among them more than once.
 void free_jobs(Datum *ids, int count, Unblocking *done) {
+    std::sort(ids, ids + count);
+    count = static_cast<int>(std::unique(ids, ids + count) - ids);
     count = lock_awaiting(ids, nullptr, count);
     const core::Event event = {core::EventKind::WaitOver, Max(done->now, GetCurrentTimestamp())};
     change_all_or_each(

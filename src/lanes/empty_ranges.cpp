@@ -155,7 +155,8 @@ bool is_being_refreshed(int64 lane) {
     if (known == nullptr) return false;
     const TimestampTz now = GetCurrentTimestamp();
     return with_entry(lane, LW_SHARED, [now](const Entry *entry, Set *) {
-        return entry != nullptr && entry->ticket != 0 && now - entry->ticket_at < kLongestRefresh;
+        return entry != nullptr && entry->ticket != 0 && now >= entry->ticket_at &&
+               now - entry->ticket_at < kLongestRefresh;
     });
 }
 

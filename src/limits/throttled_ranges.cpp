@@ -57,6 +57,9 @@ Lane *find_lane(int64 lane) {
     return nullptr;
 }
 
+// One that seems to come from the future is: the clock has been set back.
+bool is_out_of_date(const Lane &lane, TimestampTz now) { return now < lane.since || now - lane.since > kBelieved; }
+
 void add_key(Lane *lane, std::string_view name, TimestampTz when, int slots) {
     for (Key *key = lane->keys; key < lane->keys + lane->count; key++) {
         if (std::string_view(key->name, static_cast<size_t>(key->length)) != name) continue;
@@ -94,7 +97,7 @@ bool keep_keys_for(std::string_view queue, int64 lane) {
     Lane *entry = find_lane(lane);
     if (entry == nullptr) {
         for (Lane &other : throttled->lanes)
-            if (entry == nullptr && (other.database == InvalidOid || now - other.since > kBelieved)) entry = &other;
+            if (entry == nullptr && (other.database == InvalidOid || is_out_of_date(other, now))) entry = &other;
         if (entry != nullptr) {
             if (entry->database == InvalidOid) pg_atomic_fetch_add_u32(&throttled->lane_count, 1);
             *entry = {};
@@ -131,7 +134,7 @@ int next_unthrottled_key(int64 lane, TimestampTz now, char *key, int *slots, boo
     LWLockAcquire(lock(), LW_EXCLUSIVE);
     Lane *entry = find_lane(lane);
     int length = entry == nullptr ? kNothingKept : 0;
-    if (entry != nullptr && (entry->too_many || now - entry->since > kBelieved || entry->since > now)) {
+    if (entry != nullptr && (entry->too_many || is_out_of_date(*entry, now))) {
         *all = true;
         entry->too_many = false;
         entry->since = now;

@@ -3,6 +3,7 @@
 
 #include "compat/memory.h"
 #include "compat/settings.h"
+#include "compat/transaction_fate.h"
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
 #include "identity/identity.h"
@@ -247,11 +248,25 @@ void fire_batch(TimestampTz now, DutyOutcome *outcome) {
 }
 
 // How far the runs to come have been computed anew in this session.
-struct {
+struct Renewal {
     TimestampTz grace_start;
     bool done;
     char behind[kMaxScheduleNameBytes + 1];
-} renewal = {DT_NOBEGIN, true, ""};
+};
+Renewal renewed = {DT_NOBEGIN, true, ""};
+// Farther than that, when the transaction that has moved it on commits.
+Renewal renewal = renewed;
+TransactionId renewed_by = InvalidTransactionId;
+
+// One that has written nothing has lost nothing.
+void settle_renewal() {
+    if (TransactionIdIsValid(renewed_by) && TransactionIdIsCurrentTransactionId(renewed_by)) return;
+    if (TransactionIdIsValid(renewed_by) && fate_of(renewed_by) != Fate::Committed)
+        renewal = renewed;
+    else
+        renewed = renewal;
+    renewed_by = InvalidTransactionId;
+}
 
 // A page of them. One that cannot be computed stays as it is: that shows when it is fired.
 void renew_page(TimestampTz now, DutyOutcome *outcome) {
@@ -272,12 +287,13 @@ void renew_page(TimestampTz now, DutyOutcome *outcome) {
                            .add_if(next != core::kNoMoment, TimestampTzGetDatum(next))
                            .add(PointerGetDatum(schedule.spec.cron))
                            .add(PointerGetDatum(schedule.spec.timezone)));
-            outcome->done++;
+            outcome->done += affected();
         };
         attempt(renew_one, &failure);
         text_to_cstring_buffer(schedule.spec.name, renewal.behind, sizeof(renewal.behind));
     }
     renewal.done = page.size() < static_cast<uint64>(kBatch);
+    renewed_by = GetCurrentTransactionIdIfAny();
     if (!renewal.done) outcome->more = true;
 }
 
@@ -289,6 +305,7 @@ DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start) {
     const int nest_level = NewGUCNestLevel();
     wait_at_most(kLockTimeout);
     fire_batch(now, &outcome);
+    settle_renewal();
     if (renewal.grace_start != grace_start) renewal = {grace_start, false, ""};
     if (!renewal.done && !outcome.more) renew_page(now, &outcome);
     AtEOXact_GUC(true, nest_level);

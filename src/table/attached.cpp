@@ -213,7 +213,8 @@ void check_deferred_constraints() {
     int context;
     GetUserIdAndSecContext(&user, &context);
     // Inside a SECURITY DEFINER function: as whom they would fire at the commit. An error puts the user back by itself.
-    const bool borrowed = (context & SECURITY_LOCAL_USERID_CHANGE) != 0;
+    // From PostgreSQL 18 on each fires as the role that has changed the row, whenever that is.
+    const bool borrowed = kServerMajor < 18 && (context & SECURITY_LOCAL_USERID_CHANGE) != 0;
     if (borrowed) SetUserIdAndSecContext(GetOuterUserId(), context);
     // SET CONSTRAINTS ALL IMMEDIATE
     ConstraintsSetStmt *all = makeNode(ConstraintsSetStmt);

@@ -48,9 +48,10 @@ bool default_counts(const Attached &attached, Form_pg_attribute column);
 Node *default_of(Relation table, Form_pg_attribute column);
 
 // Lets the transaction check deferred constraints at the end of each statement from here on, those that wait at once,
-// with the rights that they would have at the commit, or those of a background worker.
-// Background workers, which run with such, could not check them at the commit; and a failure must hit the statement
-// that changes the row.
+// with the rights that they would have at the commit, or those of a background worker; from PostgreSQL 18 on with those
+// of the role that has changed the row, which for most changes of jobq's is the owner of the extension. Background
+// workers, which run with such, could not check them at the commit; and a failure must hit the statement that changes
+// the row.
 void check_deferred_constraints();
 
 }  // namespace jobq

@@ -213,6 +213,7 @@ bool update_by_sql(Table *table, const AttrNumber *columns, int column_count) {
     uint64 written = 0;
     for (int i = 0; i < column_count; i++)
         if (!is_unchanged(*table, columns[i])) written |= bit_of(columns[i]);
+    if (written == 0) return lock_by_sql(table, LockWaitBlock);
     Params params = place_of(*table);
     for_each_column(written, [&](AttrNumber column) {
         params.add_if(!table->changed->tts_isnull[column - 1], table->changed->tts_values[column - 1]);

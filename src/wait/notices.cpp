@@ -29,6 +29,7 @@ LWLock *notices_lock() { return shared_lock(Lock::Notices); }
 
 void wipe(Board *board, Oid database) {
     board->database = database;
+    pg_atomic_write_u32(&board->waiting, 0);
     pg_atomic_write_u32(&board->anything, 0);
     for (Notice &notice : board->notices) pg_atomic_write_u64(&notice.tag, 0);
 }
@@ -48,6 +49,8 @@ Notice *find_notice(Board *board, uint64 tag) {
 bool is_posted(Board *board, uint64 tag) {
     // What was committed is visible before we rely on a notice that the worker has yet to take down.
     pg_memory_barrier();
+    // The state was another database's, whose board nobody has taken down.
+    if (board->database != MyDatabaseId) return false;
     if (pg_atomic_read_u32(&board->anything) != 0) return true;
     const Notice *notice = find_notice(board, tag);
     return notice != nullptr && pg_atomic_read_u64(const_cast<pg_atomic_uint64 *>(&notice->tag)) == tag;
@@ -59,7 +62,6 @@ void post(DatabaseState *db, Write write) {
     LWLockAcquire(notices_lock(), LW_EXCLUSIVE);
     bool first = false;
     if (belongs_here(db)) {
-        // The state was another database's, whose worker is gone.
         if (board->database != MyDatabaseId) wipe(board, MyDatabaseId);
         write(board);
         first = pg_atomic_exchange_u32(&board->waiting, 1) == 0;
@@ -117,7 +119,6 @@ void take_notices(DatabaseState *db, Notices *taken) {
         if (ours && pg_atomic_read_u64(&notice.tag) != 0)
             memcpy(taken->queues[taken->count++], notice.queue, sizeof(QueueName));
     wipe(board, MyDatabaseId);
-    pg_atomic_write_u32(&board->waiting, 0);
     LWLockRelease(notices_lock());
 }
 
