@@ -1,7 +1,7 @@
 // The trigger on jobq.dependencies: what follows from a change by hand.
 #include "compat/pg.h"
 
-#include "by_hand/job_row.h"
+#include "by_hand/trigger.h"
 #include "compat/args.h"
 #include "compat/rights.h"
 #include "compat/spi.h"
@@ -35,7 +35,7 @@ void follow_edges(const TriggerData *trigger, bool restored) {
     }
     const bool removes = TRIGGER_FIRED_BY_DELETE(trigger->tg_event);
     const bool updates = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
-    HeapTuple row = updates ? trigger->tg_newtuple : trigger->tg_trigtuple;
+    HeapTuple row = row_after(trigger);
     const int64 dependent = value_of(row, job_id), dependency = value_of(row, depends_on);
     // What is left as it is may be left over from a job that was deleted behind the triggers' back.
     const bool joins = !updates || dependent != before || dependency != value_of(trigger->tg_trigtuple, depends_on);
@@ -53,12 +53,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_follow_dependency);
 PGDLLEXPORT Datum jobq_follow_dependency(PG_FUNCTION_ARGS) {
-    const auto *trigger = CALLED_AS_TRIGGER(fcinfo) ? reinterpret_cast<const TriggerData *>(fcinfo->context) : nullptr;
-    if (trigger == nullptr || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
-        strcmp(RelationGetRelationName(trigger->tg_relation), "dependencies") != 0 ||
-        RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("jobq", true))
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("this function serves only the triggers that jobq declares on jobq.dependencies")));
+    const TriggerData *trigger = trigger_on(fcinfo, "dependencies", TriggerTiming::AfterAny);
     const Oid owner = owner_of(trigger);
     const bool restored = TRIGGER_FIRED_BY_INSERT(trigger->tg_event) && restores(owner);
     as_role(owner, [&] { with_spi([&] { follow_edges(trigger, restored); }); });

@@ -6,6 +6,7 @@
 #include "compat/args.h"
 #include "compat/rights.h"
 #include "compat/spi.h"
+#include "duties/dump_restore.h"
 #include "enqueue/depth.h"
 #include "groups/group_policy.h"
 #include "job/jobs_table.h"
@@ -157,6 +158,12 @@ PGDLLEXPORT Datum jobq_count_job(PG_FUNCTION_ARGS) {
         log_unblocked(Blocker::Wait, job.id, kFromTheFirst);
     else if (job.life.status == core::JobStatus::Blocked)
         log_unblocked(Blocker::Dependency, -job.id);
+    return Datum(0);
+}
+
+PG_FUNCTION_INFO_V1(jobq_note_restore);
+PGDLLEXPORT Datum jobq_note_restore(PG_FUNCTION_ARGS) {
+    if (restores(owner_of(trigger_data(fcinfo)))) note_restore();
     return Datum(0);
 }
 

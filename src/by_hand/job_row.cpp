@@ -45,24 +45,10 @@ void check_lease_timeout(const Interval *value) {
 
 }  // namespace
 
-const TriggerData *trigger_data(FunctionCallInfo fcinfo) {
-    if (!CALLED_AS_TRIGGER(fcinfo))
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("this function can only be called as a trigger")));
-    return reinterpret_cast<const TriggerData *>(fcinfo->context);
-}
-
-Oid owner_of(const TriggerData *trigger) { return trigger->tg_relation->rd_rel->relowner; }
-
 const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before) {
-    const TriggerData *trigger = trigger_data(fcinfo);
-    const bool fits = TRIGGER_FIRED_FOR_ROW(trigger->tg_event) && (trigger->tg_event & TRIGGER_EVENT_OPMASK) == event &&
-                      (before ? TRIGGER_FIRED_BEFORE(trigger->tg_event) : TRIGGER_FIRED_AFTER(trigger->tg_event)) &&
-                      strcmp(RelationGetRelationName(trigger->tg_relation), "jobs") == 0 &&
-                      RelationGetNamespace(trigger->tg_relation) == get_namespace_oid("jobq", true);
-    if (!fits)
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("this function serves only the triggers that jobq declares on jobq.jobs")));
+    const TriggerData *trigger =
+        trigger_on(fcinfo, "jobs", before ? TriggerTiming::BeforeRow : TriggerTiming::AfterRow);
+    if ((trigger->tg_event & TRIGGER_EVENT_OPMASK) != event) serves_only_triggers_of("jobs");
     require_job_columns();
     return trigger;
 }

@@ -1,7 +1,8 @@
 // A row of jobq.jobs as its triggers see it: what they read from it, check in it and tell of it.
-// Who may call it: the triggers (job_inserted.cpp, job_changed.cpp).
+// Who may call it: the triggers of that table (job_inserted.cpp, job_changed.cpp).
 #pragma once
 
+#include "by_hand/trigger.h"
 #include "compat/pg.h"
 #include "job/change_job.h"
 #include "job/job_columns.h"
@@ -12,13 +13,6 @@
 #include <string_view>
 
 namespace jobq {
-
-// 39P01 unless called as a trigger.
-const TriggerData *trigger_data(FunctionCallInfo fcinfo);
-
-// The owner of its table. A trigger that asks whether the caller is one of his is not SECURITY DEFINER; it takes the
-// owner's rights (compat/rights.h) after that.
-Oid owner_of(const TriggerData *trigger);
 
 // 39P01 unless the trigger is the one that the extension declares: a row trigger of jobq.jobs for this event. 55000
 // when jobq's columns are not as the library knows them.

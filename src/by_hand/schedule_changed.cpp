@@ -1,7 +1,7 @@
 // The trigger on jobq.schedule_settings: what follows from an INSERT, a COPY or an UPDATE by hand.
 #include "compat/pg.h"
 
-#include "by_hand/job_row.h"
+#include "by_hand/trigger.h"
 #include "compat/args.h"
 #include "compat/subtransaction.h"
 #include "job/transaction_log.h"
@@ -16,32 +16,24 @@ struct ScheduleRow {
     const TriggerData *trigger;
     HeapTuple row;
 
-    int column(const char *name) const {
-        const int number = SPI_fnumber(RelationGetDescr(trigger->tg_relation), name);
-        if (number <= 0)
-            ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                            errmsg("table jobq.schedule_settings has no column \"%s\"", name),
-                            errhint("jobq's own columns must stay as they are.")));
-        return number;
-    }
     core::Maybe moment(const char *name) const {
         bool null;
-        const Datum value = SPI_getbinval(row, RelationGetDescr(trigger->tg_relation), column(name), &null);
+        const Datum value = value_in(trigger, row, name, &null);
         if (null) return {};
         return DatumGetInt64(value);
     }
     text *text_at(const char *name) const {
         bool null;
-        const Datum value = SPI_getbinval(row, RelationGetDescr(trigger->tg_relation), column(name), &null);
+        const Datum value = value_in(trigger, row, name, &null);
         return null ? make_text("") : DatumGetTextPP(value);
     }
     bool flag(const char *name) const {
         bool null;
-        const Datum value = SPI_getbinval(row, RelationGetDescr(trigger->tg_relation), column(name), &null);
+        const Datum value = value_in(trigger, row, name, &null);
         return !null && DatumGetBool(value);
     }
     void put(const char *name, bool null, Datum value) {
-        int number = column(name);
+        int number = column_of(trigger, name);
         row = heap_modify_tuple_by_cols(row, RelationGetDescr(trigger->tg_relation), 1, &number, &value, &null);
     }
     void put_moment(const char *name, const core::Maybe &moment) {
@@ -101,14 +93,8 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_fill_schedule);
 PGDLLEXPORT Datum jobq_fill_schedule(PG_FUNCTION_ARGS) {
-    const auto *trigger = CALLED_AS_TRIGGER(fcinfo) ? reinterpret_cast<const TriggerData *>(fcinfo->context) : nullptr;
-    if (trigger == nullptr || !TRIGGER_FIRED_BEFORE(trigger->tg_event) || !TRIGGER_FIRED_FOR_ROW(trigger->tg_event) ||
-        strcmp(RelationGetRelationName(trigger->tg_relation), "schedule_settings") != 0 ||
-        RelationGetNamespace(trigger->tg_relation) != get_namespace_oid("jobq", true))
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("this function serves only the trigger that jobq declares on jobq.schedule_settings")));
-    const bool updates = TRIGGER_FIRED_BY_UPDATE(trigger->tg_event);
-    ScheduleRow schedule = {trigger, updates ? trigger->tg_newtuple : trigger->tg_trigtuple};
+    const TriggerData *trigger = trigger_on(fcinfo, "schedule_settings", TriggerTiming::BeforeRow);
+    ScheduleRow schedule = {trigger, row_after(trigger)};
     follow(&schedule);
     return PointerGetDatum(schedule.row);
 }
