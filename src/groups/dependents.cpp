@@ -165,11 +165,11 @@ struct Candidate {
 
 // What becomes of jobs that were looked at.
 struct Results {
-    Datum *promoted;
-    Datum *cancelled, *reasons;
-    Datum *moved, *moved_to;
-    Datum *settled, *nothing;  // promoted and cancelled ones; zeros
-    int promoted_count, cancelled_count, moved_count, settled_count;
+    Notes<Datum> promoted;
+    Notes<Datum> cancelled, reasons;
+    Notes<Datum> moved, moved_to;
+    Datum *settled;  // promoted and cancelled ones
+    int settled_count;
 };
 
 core::DependencyState state_at(const Row &row, int column) {
@@ -217,14 +217,14 @@ void leave_lines(Datum *ids, int count) {
 
 // Changes the jobs that can be changed. They are settled then.
 template <typename Change>
-void change_each(const Datum *ids, int count, Change change, Results *results, DutyOutcome *outcome) {
+void change_each(const Notes<Datum> &jobs, Change change, Results *results, DutyOutcome *outcome) {
     change_all_or_each(
-        count, change,
+        jobs.count, change,
         [&](int i) {
             outcome->done++;
-            results->settled[results->settled_count++] = ids[i];
+            results->settled[results->settled_count++] = jobs.items[i];
         },
-        [&](int i, const FailureText &failure) { leave_out(outcome, DatumGetInt64(ids[i]), failure); });
+        [&](int i, const FailureText &failure) { leave_out(outcome, DatumGetInt64(jobs.items[i]), failure); });
 }
 
 // A dependency that had not finished when it was looked at. Unless commits told of it already then, it is to be looked
@@ -233,39 +233,39 @@ void look_later(int64 job) {
     if (await_job(Audience::Dependents, job)) log_unblocked(Blocker::Dependency, job);
 }
 
-void activate_next(Results *results, Unblocking *done) {
-    if (results->moved_count == 0) return;
-    const Datum jobs = array_of(results->moved, results->moved_count, INT8OID);
-    const Datum to = array_of(results->moved_to, results->moved_count, INT8OID);
+void activate_next(const Results &results, Unblocking *done) {
+    const Notes<Datum> &moved = results.moved, &moved_to = results.moved_to;
+    if (moved.count == 0) return;
+    const Datum jobs = array_of(moved.items, moved.count, INT8OID);
+    const Datum to = array_of(moved_to.items, moved_to.count, INT8OID);
     run(activate, Params().add(jobs).add(to));
-    if (affected() != results->moved_count)
+    if (affected() != moved.count)
         // Somebody holds an edge. Whoever has two active ones is looked at too often, whoever has none too late.
-        for (int i = 0; i < results->moved_count; i++)
-            look_again({-DatumGetInt64(results->moved[i]), kNoJob, Blocker::Dependency});
+        for (int i = 0; i < moved.count; i++) look_again({-DatumGetInt64(moved.items[i]), kNoJob, Blocker::Dependency});
     else {
         run(deactivate, Params().add(jobs).add(to));
         done->moved += affected();
     }
-    for (int i = 0; i < results->moved_count; i++) look_later(DatumGetInt64(results->moved_to[i]));
+    for (int i = 0; i < moved_to.count; i++) look_later(DatumGetInt64(moved_to.items[i]));
 }
 
 void sort_result(const Row &row, Results *results) {
     if (row.is_null(2)) {
-        results->promoted[results->promoted_count++] = row.get(1);
+        results->promoted.add(row.get(1));
     } else if (state_at(row, 3) != core::DependencyState::Unfinished) {
-        results->cancelled[results->cancelled_count] = row.get(1);
-        results->reasons[results->cancelled_count++] = PointerGetDatum(reason_of(row));
+        results->cancelled.add(row.get(1));
+        results->reasons.add(PointerGetDatum(reason_of(row)));
     } else if (row.is_null(5) || row.int64_at(5) != row.int64_at(2)) {
-        results->moved[results->moved_count] = row.get(1);
-        results->moved_to[results->moved_count++] = row.get(2);
+        results->moved.add(row.get(1));
+        results->moved_to.add(row.get(2));
     } else {
         look_later(row.int64_at(2));
     }
 }
 
 // How many of these jobs have finished, or are gone.
-int64 count_finished(Datum *jobs, int count) {
-    const Rows states = run(get_states, Params().add(array_of(jobs, count, INT8OID)));
+int64 count_finished(const Notes<Datum> &jobs) {
+    const Rows states = run(get_states, Params().add(array_of(jobs.items, jobs.count, INT8OID)));
     int64 finished = 0;
     for (uint64 i = 0; i < states.size(); i++)
         if (state_at(states[i], 2) != core::DependencyState::Unfinished) finished++;
@@ -283,28 +283,16 @@ int distinct(Candidate *candidates, int count) {
                             candidates);
 }
 
-// Looks at jobs that were blocked a moment ago. Those that somebody holds are looked at again. Returns how many were
-// cancelled.
-int64 settle(Candidate *candidates, int count, Unblocking *done) {
-    if (count == 0) return 0;
-    count = distinct(candidates, count);
+// What becomes of these, each of which is there once. Those that somebody holds are looked at again.
+Results look_at(const Candidate *candidates, int count) {
     Datum *jobs = room_for<Datum>(count), *below = room_for<Datum>(count);
     for (int i = 0; i < count; i++) {
         jobs[i] = Int64GetDatum(candidates[i].job);
         below[i] = Int64GetDatum(candidates[i].below);
     }
     const Rows rows = run(look, Params().add(array_of(jobs, count, INT8OID)).add(array_of(below, count, INT8OID)));
-    Results results = {room_for<Datum>(count),
-                       room_for<Datum>(count),
-                       room_for<Datum>(count),
-                       room_for<Datum>(count),
-                       room_for<Datum>(count),
-                       room_for<Datum>(count),
-                       room_for<Datum>(count),
-                       0,
-                       0,
-                       0,
-                       0};
+    Results results = {};
+    results.settled = room_for<Datum>(count);
     uint64 next = 0;
     for (int i = 0; i < count; i++) {
         if (next == rows.size() || rows[next].int64_at(1) != candidates[i].job) {
@@ -318,26 +306,45 @@ int64 settle(Candidate *candidates, int count, Unblocking *done) {
         else
             sort_result(row, &results);
     }
-    change_each(
-        results.promoted, results.promoted_count,
-        [&](int first, int n) { promote_jobs(results.promoted + first, n, done->now); }, &results, &done->outcome);
+    return results;
+}
+
+// Returns how many were cancelled.
+int64 cancel_found(Results *results, Unblocking *done) {
     const int64 done_before = done->outcome.done;
     change_each(
-        results.cancelled, results.cancelled_count,
-        [&](int first, int n) { cancel_jobs(results.cancelled + first, results.reasons + first, n, done->now); },
+        results->cancelled,
+        [&](int first, int n) {
+            cancel_jobs(results->cancelled.items + first, results->reasons.items + first, n, done->now);
+        },
+        results, &done->outcome);
+    if (done->outcome.done == done_before) return 0;
+    // One that somebody's trigger keeps as it is does not count: it would be looked at without end.
+    const int64 cancelled = count_finished(results->cancelled);
+    done->outcome.done = done_before + cancelled;
+    return cancelled;
+}
+
+void deactivate_settled(const Results &results) {
+    if (results.settled_count == 0) return;
+    Datum *nothing = room_for<Datum>(results.settled_count);
+    std::fill(nothing, nothing + results.settled_count, Int64GetDatum(0));
+    run(deactivate, Params()
+                        .add(array_of(results.settled, results.settled_count, INT8OID))
+                        .add(array_of(nothing, results.settled_count, INT8OID)));
+}
+
+// Settles jobs that were blocked a moment ago. Returns how many were cancelled.
+int64 settle(Candidate *candidates, int count, Unblocking *done) {
+    if (count == 0) return 0;
+    count = distinct(candidates, count);
+    Results results = look_at(candidates, count);
+    change_each(
+        results.promoted, [&](int first, int n) { promote_jobs(results.promoted.items + first, n, done->now); },
         &results, &done->outcome);
-    int64 cancelled = done->outcome.done - done_before;
-    if (cancelled > 0) {
-        // One that somebody's trigger keeps as it is does not count: it would be looked at without end.
-        cancelled = count_finished(results.cancelled, results.cancelled_count);
-        done->outcome.done = done_before + cancelled;
-    }
-    activate_next(&results, done);
-    memset(results.nothing, 0, sizeof(Datum) * Max(count, 1));
-    if (results.settled_count > 0)
-        run(deactivate, Params()
-                            .add(array_of(results.settled, results.settled_count, INT8OID))
-                            .add(array_of(results.nothing, results.settled_count, INT8OID)));
+    const int64 cancelled = cancel_found(&results, done);
+    activate_next(results, done);
+    deactivate_settled(results);
     return cancelled;
 }
 

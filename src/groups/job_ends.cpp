@@ -34,7 +34,8 @@ Statement find_watched = {
 
 // Of each of these jobs that awaits others: whether it need not wait any more, else the job to watch from now on; NULL:
 // the one that is watched has not ended. One that is gone has ended.
-#define UNFINISHED "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.awaits]) AND o.status <= 'processing') o"
+#define UNFINISHED_AWAITED \
+    "LATERAL (SELECT FROM jobq.jobs o WHERE o.id = ANY (ARRAY[w.awaits]) AND o.status <= 'processing') o"
 Statement look = {
     R"(SELECT x.id,
               CASE x.kind WHEN 'any' THEN NOT EXISTS (SELECT FROM jobq.job_waits w WHERE w.job_id = x.id)
@@ -47,7 +48,7 @@ Statement look = {
               CASE WHEN x.next IS DISTINCT FROM x.watched THEN x.next END
        FROM (SELECT u.id, s.kind, a.watched,
                     CASE s.kind WHEN 'all' THEN
-                        (SELECT w.awaits FROM jobq.job_waits w, )" UNFINISHED R"(
+                        (SELECT w.awaits FROM jobq.job_waits w, )" UNFINISHED_AWAITED R"(
                          WHERE w.job_id = u.id AND w.awaits <= coalesce(a.watched, 9223372036854775807)
                          ORDER BY w.awaits DESC LIMIT 1) END AS next
              FROM (SELECT DISTINCT v.id FROM unnest($1) AS v(id)) u,

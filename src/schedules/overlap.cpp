@@ -9,16 +9,18 @@ namespace jobq {
 
 namespace {
 
-#define UNFINISHED "FROM jobq.jobs j WHERE j.status <= 'processing' AND j.metadata ->> 'schedule' = $1 "
+#define UNFINISHED_OF_SCHEDULE "FROM jobq.jobs j WHERE j.status <= 'processing' AND j.metadata ->> 'schedule' = $1 "
 
-Statement is_unfinished = {"SELECT 1 " UNFINISHED "AND j.id = $2", {TEXTOID, INT8OID}};
-Statement lock_unfinished = {"SELECT j.id " UNFINISHED "AND j.id = ANY ($2) ORDER BY j.id FOR NO KEY UPDATE",
+Statement is_unfinished = {"SELECT 1 " UNFINISHED_OF_SCHEDULE "AND j.id = $2", {TEXTOID, INT8OID}};
+Statement lock_unfinished = {"SELECT j.id " UNFINISHED_OF_SCHEDULE
+                             "AND j.id = ANY ($2) ORDER BY j.id FOR NO KEY UPDATE",
                              {TEXTOID, INT8ARRAYOID}};
 Statement find_key_holder = {R"(SELECT 1 FROM jobq.jobs j
        WHERE j.id = ANY ($1) AND j._holds_key AND j.queue = $2 COLLATE "C" AND j.unique_key = $3 COLLATE "C" LIMIT 1)",
                              {INT8ARRAYOID, TEXTOID, TEXTOID}};
-Statement find_all = {
-    "SELECT j.id " UNFINISHED "AND j.queue = $2 ORDER BY j.id LIMIT 10000", {TEXTOID, TEXTOID}, Planning::Free};
+Statement find_all = {"SELECT j.id " UNFINISHED_OF_SCHEDULE "AND j.queue = $2 ORDER BY j.id LIMIT 10000",
+                      {TEXTOID, TEXTOID},
+                      Planning::Free};
 
 JobIds ids_of(const Rows &rows) {
     JobIds ids = {room_for<Datum>(rows.size()), static_cast<int>(rows.size())};
