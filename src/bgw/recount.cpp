@@ -24,17 +24,20 @@ DatabaseState *own = nullptr;
 
 // Runs after the process has left the list of sessions, as the worker's does.
 void detach(int, Datum) {
+    if (own == nullptr) return;
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
-    if (own->recount_pid == MyProcPid) own->recount_pid = 0;
+    own->recount_pid = 0;
     LWLockRelease(database_states_lock());
 }
 
 bool attach(DatabaseState *db, Oid database) {
-    own = db;
     on_shmem_exit(detach, Datum(0));
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     const bool welcome = pg_atomic_read_u32(&db->database) == database && db->recount_pid == 0 && db->keep_out == 0;
-    if (welcome) db->recount_pid = MyProcPid;
+    if (welcome) {
+        db->recount_pid = MyProcPid;
+        own = db;
+    }
     LWLockRelease(database_states_lock());
     return welcome;
 }

@@ -35,6 +35,7 @@ bool leaving_in_order = false;
 // before it joins the list): once the state has no pid, DROP DATABASE finds nobody. Errors and SIGTERM come by here
 // too.
 void detach(int, Datum) {
+    if (own == nullptr) return;
     const bool counts_as_failure = !leaving_in_order && !must_make_room(own);
     give_up_round(own);
     stop_unblocking();
@@ -60,6 +61,7 @@ void detach(int, Datum) {
 
 // False when there is no work for this process: its predecessor is still there, or the database must be left alone.
 bool attach(DatabaseState *db, Oid database) {
+    on_shmem_exit(detach, Datum(0));
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     const bool mine = pg_atomic_read_u32(&db->database) == database && db->pid == 0;
     const bool welcome = mine && db->keep_out == 0;
@@ -68,13 +70,10 @@ bool attach(DatabaseState *db, Oid database) {
         db->pid = MyProcPid;
         db->worker = MyProc;
         db->in_round = false;
+        own = db;
     }
     LWLockRelease(database_states_lock());
-    if (welcome) {
-        own = db;
-        start_unblocking(db);
-        on_shmem_exit(detach, Datum(0));
-    }
+    if (welcome) start_unblocking(db);
     return welcome;
 }
 

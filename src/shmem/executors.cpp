@@ -76,6 +76,7 @@ bool was_shut_down_in_order() {
 
 // Runs after the process has left the list of sessions.
 void leave_slot(int, Datum) {
+    if (own == nullptr) return;
     DatabaseState *db = find_database_state(own->database);
     const bool orphan = under_lock(LW_EXCLUSIVE, [] {
         const bool had_lease = own->now.job != 0 || own->next.job != 0;
@@ -225,17 +226,15 @@ bool executors_were_told_to_go() { return shared != nullptr && shared->told_to_g
 
 bool enter_executor_slot(int index, uint32 generation) {
     if (shared == nullptr) return false;
+    on_shmem_exit(leave_slot, Datum(0));
     ExecutorSlot *slot = &shared->slots[index];
-    const bool mine = under_lock(LW_EXCLUSIVE, [&] {
+    return under_lock(LW_EXCLUSIVE, [&] {
         if (slot->generation != generation || slot->state != ExecutorState::Starting) return false;
         slot->pid = MyProcPid;
         slot->proc = MyProc;
+        own = slot;
         return true;
     });
-    if (!mine) return false;
-    own = slot;
-    on_shmem_exit(leave_slot, Datum(0));
-    return true;
 }
 
 const ExecutorSlot *own_executor_slot() { return own; }
