@@ -176,7 +176,7 @@ bool changes_databases(Node *statement) {
 }
 
 // The database is gone when the command commits: nothing may be started there meanwhile.
-void forget_dropped() {
+void mark_dropped() {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     kept_out->extension = Presence::Absent;
     pg_atomic_write_u64(&kept_out->next_due, static_cast<uint64>(kNothingDue));
@@ -189,7 +189,7 @@ void run_without_workers(bool dropped, const UtilityCall &call) {
     {
         wait_until_gone();
         call.run();
-        if (dropped) forget_dropped();
+        if (dropped) mark_dropped();
     }
     PG_CATCH();
     {

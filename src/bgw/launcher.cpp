@@ -141,7 +141,7 @@ void tidy_states() {
 }
 
 // Frees the states of dropped databases: those that had one already when we read pg_database, and were not in it.
-void forget_dropped(const Oid *had_state) {
+void free_states_of_dropped(const Oid *had_state) {
     LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
     for (int i = 0; i < kMaxDatabases; i++) {
         DatabaseState &db = shared_state()->databases[i];
@@ -179,7 +179,7 @@ void scan_databases(TimestampTz now) {
     for (int i = 0; i < kMaxDatabases; i++) had_state[i] = pg_atomic_read_u32(&shared_state()->databases[i].database);
     pg_memory_barrier();
     read_databases();
-    forget_dropped(had_state);
+    free_states_of_dropped(had_state);
     forget_totals_of_dropped(had_totals, totals);
     note_served();
     self.last_scan = now;

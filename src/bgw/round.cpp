@@ -232,7 +232,9 @@ bool run_round(DatabaseState *db, RoundState *state) {
     plan.outcome = StepOutcome::Skipped;
     bool present = run_duties(db, &duties, state);
     if (present && !interrupted(db)) {
+        LWLockAcquire(database_states_lock(), LW_EXCLUSIVE);
         db->extension = Presence::Present;
+        LWLockRelease(database_states_lock());
         pg_atomic_write_u32(&db->supervision, 1);
         run_supervision(db, state);
     }

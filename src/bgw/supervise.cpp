@@ -34,7 +34,7 @@ constexpr core::Micros kToldOfWait = 10 * core::kMinute;
 constexpr core::Micros kPassedBy = 2 * core::kSecond;
 
 // What has become of the jobs that executors work on: one row each that still runs under its lease, and whether it
-// shall stop. $3: those that should have ended by then are.
+// shall stop; $3: now.
 Statement read_handled = {
     R"(SELECT j.lease, j.stops FROM unnest($1, $2) AS u(id, lease),
             LATERAL (SELECT j.lease, j.cancel_requested_at IS NOT NULL OR coalesce(j._must_end_at <= $3, false) AS stops

@@ -22,7 +22,7 @@ core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);
 // Checks the arguments from `first` on: worker_id, batch, kinds, versions, capabilities, heartbeat_timeout.
 ClaimRequest claim_request(FunctionCallInfo fcinfo, int first);
 
-// Claims from the queue and returns the rows. Returns how many. Inside with_spi().
+// Claims from the queue and returns the rows. Returns how many.
 int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue);
 
 // Refuses a worker name that jobq_heartbeat_worker could not serve: 22023.

@@ -45,7 +45,7 @@ HashTable<Entry> entries;
 
 LWLock *lock() { return shared_lock(Lock::Totals); }
 
-DatabaseTotals *find_database(Oid oid) { return jobq::find_database(shared->databases, oid); }
+DatabaseTotals *totals_of(Oid oid) { return part_of_database(shared->databases, oid); }
 
 void clear(SharedNumbers &numbers) {
     for (auto &number : numbers) pg_atomic_write_u64(&number, 0);
@@ -83,9 +83,9 @@ Entry *find_entry(Oid database, const core::SeriesName &name, uint64 hash) {
 
 // nullptr when there is no room.
 DatabaseTotals *obtain_database(Oid oid, TimestampTz since) {
-    DatabaseTotals *database = find_database(oid);
+    DatabaseTotals *database = totals_of(oid);
     if (database != nullptr) return database;
-    database = find_database(InvalidOid);
+    database = totals_of(InvalidOid);
     if (database == nullptr) return nullptr;
     database->database = oid;
     database->entries = kNoEntry;
@@ -158,7 +158,7 @@ bool comes_first(const Series &a, const Series &b) {
 void add_totals(const core::SeriesChange *changes, int count, bool incomplete) {
     if (shared == nullptr) return;
     LWLockAcquire(lock(), LW_SHARED);
-    DatabaseTotals *database = find_database(MyDatabaseId);
+    DatabaseTotals *database = totals_of(MyDatabaseId);
     const bool make = !can_add(database, changes, count);
     if (make) {
         LWLockRelease(lock());
@@ -187,7 +187,7 @@ void publish_totals() {
 void drop_totals(Oid oid) {
     if (shared == nullptr) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    DatabaseTotals *database = find_database(oid);
+    DatabaseTotals *database = totals_of(oid);
     if (database != nullptr) {
         entries.give_back_all(&database->entries);
         database->database = InvalidOid;
@@ -230,7 +230,7 @@ Totals read_totals() {
         totals.series = room_for<Series>(room + 1);
         totals.count = 0;
         LWLockAcquire(lock(), LW_SHARED);
-        DatabaseTotals *database = find_database(MyDatabaseId);
+        DatabaseTotals *database = totals_of(MyDatabaseId);
         const bool fits = database == nullptr || entries.count(database->entries) <= room;
         totals.known = database != nullptr;
         totals.places = entries.capacity();
@@ -272,7 +272,7 @@ void enter_stored_database(const StoredDatabase &stored) {
 }
 
 void enter_stored_series(Oid oid, const Series &series) {
-    DatabaseTotals *database = find_database(oid);
+    DatabaseTotals *database = totals_of(oid);
     if (database == nullptr) return;
     const uint64 hash = core::hash_of_series(series.name.queue(), series.name.kind());
     add(numbers_for(database, series.name, hash, true), series.numbers);

@@ -1,9 +1,10 @@
 // The states of the databases in shared memory, and the rules for touching them.
 //
 // A state belongs to one database. `database`, `next_due` and `worker` are read and lowered without a lock by every
-// commit that publishes a deadline; everything else is written under the lock, but for
-// fields of its own that the database's worker alone writes, and nobody reads together with others.
-// No error may be raised while the lock is held.
+// commit that publishes a deadline. Everything else is written under the lock, but for what nobody reads together with
+// others: fields that the database's worker alone writes, and what somebody found who looked (`leases_found` to
+// `look_took`, `heartbeats_checked*`, `relied_on`), where a write that is lost to another costs one more look, or one a
+// minute later. No error may be raised while the lock is held.
 #pragma once
 
 #include "bgw/launch_policy.h"
@@ -127,7 +128,7 @@ struct SharedState {
 // The part of a database in a table of shared memory that has one for each: a struct with a member `database`,
 // InvalidOid in a free one. nullptr: it has none. Under the lock of that table.
 template <typename PerDatabase>
-PerDatabase *find_database(PerDatabase (&databases)[kMaxDatabases], Oid oid) {
+PerDatabase *part_of_database(PerDatabase (&databases)[kMaxDatabases], Oid oid) {
     static int last = 0;
     if (databases[last].database == oid) return &databases[last];
     for (int i = 0; i < kMaxDatabases; i++) {

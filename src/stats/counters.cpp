@@ -82,13 +82,13 @@ core::Seen entered(const DatabaseCounters *database) {
     return {database->entered_limit, running_list(database, true), database->entered_count};
 }
 
-DatabaseCounters *find_database(Oid oid) { return jobq::find_database(shared->databases, oid); }
+DatabaseCounters *counters_of(Oid oid) { return part_of_database(shared->databases, oid); }
 
 // nullptr when there is no room. Exclusive lock.
 DatabaseCounters *obtain_database(Oid oid) {
-    DatabaseCounters *database = find_database(oid);
+    DatabaseCounters *database = counters_of(oid);
     if (database != nullptr) return database;
-    database = find_database(InvalidOid);
+    database = counters_of(InvalidOid);
     if (database == nullptr) return nullptr;
     memset(static_cast<void *>(database), 0, sizeof(*database));
     database->entries = kNoEntry;
@@ -213,7 +213,7 @@ void read_entry(Entry *entry, TimestampTz now, CountedQueue *counted) {
 
 // The database that this session counts, nullptr when it has been dropped meanwhile. Any lock.
 DatabaseCounters *database_being_counted() {
-    DatabaseCounters *database = find_database(MyDatabaseId);
+    DatabaseCounters *database = counters_of(MyDatabaseId);
     return database != nullptr && database->counting_pid == MyProcPid ? database : nullptr;
 }
 
@@ -315,7 +315,7 @@ void add_changes(const QueueChange *changes, int count, FullTransactionId xid, b
     if (shared == nullptr) return;
     const TimestampTz now = end_of_transaction();
     LWLockAcquire(lock(), LW_SHARED);
-    DatabaseCounters *database = find_database(MyDatabaseId);
+    DatabaseCounters *database = counters_of(MyDatabaseId);
     if (forget_all || !can_add(database, changes, count)) {
         LWLockRelease(lock());
         LWLockAcquire(lock(), LW_EXCLUSIVE);
@@ -341,7 +341,7 @@ void publish_counts() {
 void forget_counters(Oid database_oid) {
     if (shared == nullptr) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    DatabaseCounters *database = find_database(database_oid);
+    DatabaseCounters *database = counters_of(database_oid);
     if (database != nullptr) forget(database);
     LWLockRelease(lock());
 }
@@ -349,7 +349,7 @@ void forget_counters(Oid database_oid) {
 void drop_counters(Oid database_oid) {
     if (shared == nullptr) return;
     LWLockAcquire(lock(), LW_EXCLUSIVE);
-    DatabaseCounters *database = find_database(database_oid);
+    DatabaseCounters *database = counters_of(database_oid);
     if (database != nullptr) {
         entries.give_back_all(&database->entries);
         database->database = InvalidOid;
@@ -364,7 +364,7 @@ CountedQueues read_counters() {
     for (int room = 64;; room *= 2) {
         result.queues = static_cast<CountedQueue *>(palloc_extended(sizeof(CountedQueue) * room, MCXT_ALLOC_HUGE));
         LWLockAcquire(lock(), LW_SHARED);
-        const DatabaseCounters *database = find_database(MyDatabaseId);
+        const DatabaseCounters *database = counters_of(MyDatabaseId);
         result.known = database != nullptr && database->known;
         const bool fits = !result.known || entries.count(database->entries) <= room;
         if (result.known && fits) {
@@ -385,7 +385,7 @@ bool read_depth(std::string_view queue, int64 *depth) {
     if (shared == nullptr || !copy_queue(name, queue)) return false;
     *depth = 0;
     LWLockAcquire(lock(), LW_SHARED);
-    const DatabaseCounters *database = find_database(MyDatabaseId);
+    const DatabaseCounters *database = counters_of(MyDatabaseId);
     bool known = database != nullptr && database->known;
     Entry *entry = known ? find_entry(MyDatabaseId, name, hash_of_queue(name)) : nullptr;
     if (entry == nullptr && known) known = !database->incomplete;
@@ -404,14 +404,14 @@ bool read_depth(std::string_view queue, int64 *depth) {
 TimestampTz recount_due(bool unknown_only) {
     if (shared == nullptr) return DT_NOEND;
     LWLockAcquire(lock(), LW_SHARED);
-    const DatabaseCounters *database = find_database(MyDatabaseId);
+    const DatabaseCounters *database = counters_of(MyDatabaseId);
     TimestampTz due = 0;
     if (database != nullptr)
         due = database->counting_pid != 0 || (database->known && unknown_only)
                   ? DT_NOEND
                   : core::next_recount(database->known, database->begun, database->ended,
                                        static_cast<core::Micros>(settings.reconcile_interval_s) * core::kSecond);
-    else if (find_database(InvalidOid) == nullptr)
+    else if (counters_of(InvalidOid) == nullptr)
         due = DT_NOEND;
     LWLockRelease(lock());
     return due;
@@ -420,7 +420,7 @@ TimestampTz recount_due(bool unknown_only) {
 bool recount_due_by_hand(TimestampTz now) {
     if (shared == nullptr) return false;
     LWLockAcquire(lock(), LW_SHARED);
-    const DatabaseCounters *database = find_database(MyDatabaseId);
+    const DatabaseCounters *database = counters_of(MyDatabaseId);
     const bool due = database == nullptr || core::next_recount_by_hand(database->begun, database->ended) <= now;
     LWLockRelease(lock());
     return due;
