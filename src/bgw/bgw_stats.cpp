@@ -1,5 +1,4 @@
-// SQL functions that look at or speak to the background workers: jobq.background_workers(), which stands behind the
-// view jobq.workers, and jobq.announce(), which the install script calls.
+// SQL function that looks at the background workers: jobq.background_workers(), which stands behind the view jobq.workers.
 #include "compat/pg.h"
 
 #include "base/version.h"
@@ -7,10 +6,7 @@
 #include "compat/result_set.h"
 #include "compat/served.h"
 #include "compat/settings.h"
-#include "compat/spi.h"
 #include "identity/identity.h"
-#include "job/owner.h"
-#include "job/transaction_log.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 
@@ -203,17 +199,6 @@ PGDLLEXPORT Datum jobq_background_workers(PG_FUNCTION_ARGS) {
     }
     pfree(state);
     return result.done();
-}
-
-PG_FUNCTION_INFO_V1(jobq_announce);
-PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
-    (void)fcinfo;
-    with_owner_spi([] { found_identity(); });
-    announce_extension_at_commit();
-    // What was counted here belonged to another installation.
-    recount_at_commit();
-    log_queue_dropped({});
-    PG_RETURN_VOID();
 }
 
 }  // extern "C"

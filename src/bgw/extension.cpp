@@ -1,7 +1,11 @@
-// pg_extension, read and locked: see extension.h.
+// pg_extension, read and locked: see extension.h; and what begins with it.
 #include "compat/pg.h"
 
 #include "bgw/extension.h"
+#include "compat/spi.h"
+#include "identity/identity.h"
+#include "job/owner.h"
+#include "job/transaction_log.h"
 
 extern "C" {
 #include "access/stratnum.h"
@@ -54,5 +58,21 @@ InstalledExtension lock_extension() {
         UnlockDatabaseObject(ExtensionRelationId, found.oid, 0, AccessShareLock);
     }
 }
+
+extern "C" {
+
+// The end of CREATE EXTENSION.
+PG_FUNCTION_INFO_V1(jobq_announce);
+PGDLLEXPORT Datum jobq_announce(PG_FUNCTION_ARGS) {
+    (void)fcinfo;
+    with_owner_spi([] { found_identity(); });
+    announce_extension_at_commit();
+    // What was counted here belonged to another installation.
+    recount_at_commit();
+    log_queue_dropped({});
+    PG_RETURN_VOID();
+}
+
+}  // extern "C"
 
 }  // namespace jobq

@@ -6,7 +6,6 @@
 #include "compat/args.h"
 #include "groups/group_policy.h"
 #include "job/jobs_table.h"
-#include "job/status.h"
 #include "job/transaction_log.h"
 #include "keys/unique.h"
 #include "lanes/lanes.h"
@@ -55,7 +54,7 @@ const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool
 
 std::string_view text_of(const JobRow &row, JobColumn column) { return view(DatumGetTextPP(row.get(column))); }
 
-core::JobStatus status_of(const JobRow &row) { return status_of(row.get(kJobStatus)); }
+core::JobStatus status_of(const JobRow &row) { return job_status_of(row.get(kJobStatus)); }
 
 int64 group_of(const JobRow &row) { return core::group_hash(text_of(row, kJobQueue), text_of(row, kJobGroupKey)); }
 

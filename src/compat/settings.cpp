@@ -65,12 +65,15 @@ void define_worker_settings() {
     DefineCustomBoolVariable("jobq.superuser_handlers", "Handlers may run as superusers.",
                              "Off: one that shall is refused, and one that does is broken.",
                              &settings.superuser_handlers, false, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
-    DefineCustomIntVariable(
-        "jobq.tick_interval", "Longest pause between two rounds while a database has unfinished jobs.", nullptr,
-        &settings.tick_interval_ms, 1000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.max_workers", "Background workers of jobq that run at the same time.",
                             "They count towards max_worker_processes, as does the launcher.", &settings.max_workers, 3,
                             1, 64, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+}
+
+void define_duty_settings() {
+    DefineCustomIntVariable(
+        "jobq.tick_interval", "Longest pause between two rounds while a database has unfinished jobs.", nullptr,
+        &settings.tick_interval_ms, 1000, 10, 60000, PGC_SIGHUP, GUC_UNIT_MS, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.rescue_batch", "Jobs that one transaction of the rescue takes at most.", nullptr,
                             &settings.rescue_batch, 1000, 1, core::kMaxBatch, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("jobq.promote_batch", "Jobs that one transaction of the promotion takes at most.", nullptr,
@@ -157,6 +160,7 @@ void define_session_settings() {
 
 void define_settings() {
     define_worker_settings();
+    define_duty_settings();
     define_session_settings();
     define_memory_settings();
     MarkGUCPrefixReserved("jobq");

@@ -10,7 +10,6 @@
 #include "job/jobs_table.h"
 #include "job/owner.h"
 #include "job/status.h"
-#include "lanes/empty_ranges.h"
 #include "operate/operate.h"
 #include "operate/queues.h"
 #include "operate/statuses_argument.h"
@@ -209,28 +208,6 @@ PGDLLEXPORT Datum jobq_purge_queue(PG_FUNCTION_ARGS) {
         if (purged == 0) warn_of_unknown_queue(view(queue), scope);
         return purged;
     }));
-}
-
-PG_FUNCTION_INFO_V1(jobq_tracked_lanes);
-PGDLLEXPORT Datum jobq_tracked_lanes(PG_FUNCTION_ARGS) {
-    ResultSet results(fcinfo);
-    auto *held = static_cast<TrackedLane *>(palloc(sizeof(TrackedLane) * Max(max_tracked_lanes(), 1)));
-    const int count = tracked_lanes(trigger_epoch(), held, max_tracked_lanes());
-    for (const TrackedLane *lane = held; lane < held + count; lane++) {
-        const bool anywhere = lane->first == core::kFirstKey;
-        const bool nowhere = lane->first == core::kLastKey;
-        const bool unknown = anywhere || nowhere;
-        const Datum values[] = {Int64GetDatum(lane->lane),
-                                Int16GetDatum(lane->first.priority),
-                                TimestampTzGetDatum(lane->first.run_at),
-                                Int64GetDatum(lane->first.id),
-                                BoolGetDatum(nowhere),
-                                Int32GetDatum(lane->ranges),
-                                TimestampTzGetDatum(lane->refreshed_at)};
-        const bool nulls[] = {false, unknown, unknown, unknown, false, false, false};
-        results.row(values, nulls);
-    }
-    return results.done();
 }
 
 }  // extern "C"

@@ -6,6 +6,8 @@
 #include "compat/result_set.h"
 #include "compat/spi.h"
 #include "job/job_policy.h"
+#include "job/jobs_table.h"
+#include "lanes/empty_ranges.h"
 #include "stats/counts.h"
 
 namespace jobq {
@@ -52,6 +54,28 @@ PG_FUNCTION_INFO_V1(jobq_oldest_heartbeats);
 PGDLLEXPORT Datum jobq_oldest_heartbeats(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     with_spi([&] { results.rows(oldest_heartbeats()); });
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_tracked_lanes);
+PGDLLEXPORT Datum jobq_tracked_lanes(PG_FUNCTION_ARGS) {
+    ResultSet results(fcinfo);
+    auto *held = static_cast<TrackedLane *>(palloc(sizeof(TrackedLane) * Max(max_tracked_lanes(), 1)));
+    const int count = tracked_lanes(trigger_epoch(), held, max_tracked_lanes());
+    for (const TrackedLane *lane = held; lane < held + count; lane++) {
+        const bool anywhere = lane->first == core::kFirstKey;
+        const bool nowhere = lane->first == core::kLastKey;
+        const bool unknown = anywhere || nowhere;
+        const Datum values[] = {Int64GetDatum(lane->lane),
+                                Int16GetDatum(lane->first.priority),
+                                TimestampTzGetDatum(lane->first.run_at),
+                                Int64GetDatum(lane->first.id),
+                                BoolGetDatum(nowhere),
+                                Int32GetDatum(lane->ranges),
+                                TimestampTzGetDatum(lane->refreshed_at)};
+        const bool nulls[] = {false, unknown, unknown, unknown, false, false, false};
+        results.row(values, nulls);
+    }
     return results.done();
 }
 
