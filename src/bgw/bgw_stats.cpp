@@ -1,4 +1,5 @@
-// SQL function that looks at the background workers: jobq.background_workers(), which stands behind the view jobq.workers.
+// SQL function that looks at the background workers: jobq.background_workers(), which stands behind the view
+// jobq.workers.
 #include "compat/pg.h"
 
 #include "base/version.h"

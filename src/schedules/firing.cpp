@@ -253,9 +253,10 @@ struct Renewal {
     bool done;
     char behind[kMaxScheduleNameBytes + 1];
 };
-Renewal renewed = {DT_NOBEGIN, true, ""};
+constexpr Renewal kNothingToRenew = {DT_NOBEGIN, true, ""};
+Renewal renewed = kNothingToRenew;
 // Farther than that, when the transaction that has moved it on commits.
-Renewal renewal = renewed;
+Renewal renewal = kNothingToRenew;
 TransactionId renewed_by = InvalidTransactionId;
 
 // One that has written nothing has lost nothing.
