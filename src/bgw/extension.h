@@ -1,5 +1,5 @@
 // The extension as seen from inside a database: is it there, whose is it, which version.
-// Who may call it: round.cpp and main/version_functions.cpp, inside a transaction.
+// Who may call it: step.cpp and main/version_functions.cpp, inside a transaction.
 #pragma once
 
 #include "compat/pg.h"

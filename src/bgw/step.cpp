@@ -2,7 +2,6 @@
 #include "compat/pg.h"
 
 #include "bgw/launch_policy.h"
-#include "bgw/recount.h"
 #include "bgw/step.h"
 #include "bgw/supervise.h"
 #include "compat/transaction.h"

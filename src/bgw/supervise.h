@@ -1,5 +1,5 @@
 // A database's worker looks after the executors there: starts them, has those make room that others wait for, and ends
-// what they do when their job is to stop. Who may call it: round.cpp.
+// what they do when their job is to stop. Who may call it: step.cpp.
 #pragma once
 
 #include "compat/pg.h"

@@ -13,7 +13,7 @@ enum class Fate : uint8 {
 };
 
 // `xid`: of a transaction or of a savepoint's. Takes a lock of the server's: not for signal handlers, nor while a
-// spinlock is held. Raises no error, as what the server has forgotten is not asked for (as in its pg_xact_status()).
+// spinlock is held. What the server has forgotten is not asked for, as in its pg_xact_status().
 Fate fate_of(TransactionId xid);
 
 }  // namespace jobq

@@ -24,6 +24,7 @@ Statement hold = {"SELECT j.id FROM jobq.jobs j WHERE j.id = ANY ($1) ORDER BY j
 Statement keep_result = {"INSERT INTO jobq.deleted_dependencies (job_id, result) VALUES ($1, $2)", {INT8OID, JSONBOID}};
 
 Statement delete_dependencies_of = {"DELETE FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
+Statement find_last_dependency = {"SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = $1", {INT8OID}};
 Statement move_dependencies_of = {"UPDATE jobq.dependencies d SET job_id = $2 WHERE d.job_id = $1", {INT8OID, INT8OID}};
 Statement delete_all_dependencies = {"DELETE FROM jobq.dependencies", {}, Planning::Free};
 Statement delete_all_results = {"DELETE FROM jobq.deleted_dependencies", {}, Planning::Free};
@@ -147,7 +148,15 @@ void move_dependencies(int64 from, int64 to) {
     Edges edges = {};
     const bool depends = has_dependencies(&edges, from);
     close_edges(&edges);
-    if (depends) run(move_dependencies_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
+    if (!depends) return;
+    const int64 last = run(find_last_dependency, Params().add(Int64GetDatum(from)))[0].int64_at(1);
+    if (last >= to)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("job %lld cannot get the id %lld", static_cast<long long>(from), static_cast<long long>(to)),
+                 errdetail("It depends on job %lld, and no job depends on a later one.", static_cast<long long>(last)),
+                 errhint("Give it a higher id, or delete its rows in jobq.dependencies first.")));
+    run(move_dependencies_of, Params().add(Int64GetDatum(from)).add(Int64GetDatum(to)));
 }
 
 void forget_edges(int64 job, bool completed, const Datum *result) {

@@ -36,7 +36,8 @@ int64 hold_jobs(Datum *ids, int count);
 // Leaves those of these ids in front, in their order, whose jobs are there; returns how many.
 int jobs_there(Datum *ids, int count);
 
-// The dependencies of a job that gets another id.
+// The dependencies of a job that gets another id. 22023 when that is below one of theirs: no job depends on a later
+// one.
 void move_dependencies(int64 from, int64 to);
 
 // This job has been deleted. `result` is nullptr unless it has one.

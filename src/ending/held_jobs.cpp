@@ -164,10 +164,10 @@ int64 lease_claimed_here(int64 job_id) {
 }  // namespace
 
 void add_report_hint(void *) {
-    if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE)
+    if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE && IsolationUsesXactSnapshot())
         errhint(
-            "The job has been written since this transaction's snapshot: by its claim, by a heartbeat, or by the "
-            "server a second after the claim. Report in a READ COMMITTED transaction, or retry this one.");
+            "The job may have been written since this transaction's snapshot: by its claim, by a heartbeat, or by "
+            "the server a second after the claim. Report in a READ COMMITTED transaction, or retry this one.");
 }
 
 HeldJob held_argument(FunctionCallInfo fcinfo, int lease_argument) {

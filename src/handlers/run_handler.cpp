@@ -163,8 +163,9 @@ void call_handler(const KnownHandler &known, const Turn &turn, Datum argument) {
     // Whatever the handler has made of the setting.
     if (get_timeout_active(STATEMENT_TIMEOUT)) disable_timeout(STATEMENT_TIMEOUT, false);
     CommandCounterIncrement();
-    // A procedure may have made its last transaction read only: for itself.
-    XactReadOnly = false;
+    // A procedure may have made its last transaction read only: for itself. What is serialised relies on it.
+    if (known.target.is_procedure && !IsolationIsSerializable()) XactReadOnly = false;
+    PreventCommandIfReadOnly("the completion of a job");
     under_snapshot([&] { complete_handled(turn.job, !none, result); });
 }
 
@@ -307,7 +308,9 @@ bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
     }
     // Those that a procedure has committed must not keep its end from being recorded; if they cannot be reset, that is
     // tried.
-    in_transaction(turn->memory, [] { reset_settings(); });
+    const ErrorData *failure = in_transaction(turn->memory, [] { reset_settings(); });
+    if (failure != nullptr)
+        ereport(LOG, (errmsg("jobq executor: what a handler has set cannot be reset: %s", failure->message)));
     if (!record_failure(*turn, error)) return false;
     end_lease_of_executor();
     return true;

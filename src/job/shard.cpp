@@ -55,7 +55,7 @@ void require_own_shard(int64 id) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("id %lld is one of shard %d, and this database is shard %d", static_cast<long long>(id),
                            core::shard_of(id), shard),
-                    errhint("Leave the id out.")));
+                    errhint("Leave the id to the database.")));
 }
 
 void make_shard(int shard) {

@@ -125,8 +125,8 @@ void expect_end(int64 lane, const ClaimKey &key) {
 
 uint64 begin_refresh(uint64 epoch, int64 lane, core::Micros pause) {
     if (!useful(epoch)) return 0;
-    const TimestampTz now = GetCurrentTimestamp();
     return with_entry(lane, LW_EXCLUSIVE, [&](Entry *entry, Set *set) -> uint64 {
+        const TimestampTz now = GetCurrentTimestamp();
         if (!is_of(entry, epoch)) entry = make_entry(set, lane, epoch);
         const core::Micros age = now - entry->ticket_at;
         if (age >= 0 && age < (entry->ticket != 0 ? kLongestRefresh : pause)) return 0;
@@ -153,8 +153,8 @@ void finish_refresh(int64 lane, uint64 ticket, const EmptyRanges &found) {
 
 bool is_being_refreshed(int64 lane) {
     if (known == nullptr) return false;
-    const TimestampTz now = GetCurrentTimestamp();
-    return with_entry(lane, LW_SHARED, [now](const Entry *entry, Set *) {
+    return with_entry(lane, LW_SHARED, [](const Entry *entry, Set *) {
+        const TimestampTz now = GetCurrentTimestamp();
         return entry != nullptr && entry->ticket != 0 && now >= entry->ticket_at &&
                now - entry->ticket_at < kLongestRefresh;
     });

@@ -14,14 +14,16 @@ namespace {
 constexpr int kMaxKnownQueues = 10000;
 constexpr int kMaxKnownLanes = 500000;
 
+MemoryContext all = nullptr;  // owns these
 HTAB *queues = nullptr, *kinds = nullptr, *lanes = nullptr;
 int64 known_lanes = 0;
 
 void open_tables() {
     if (queues != nullptr) return;
-    lanes = make_hash_table("jobq lanes", sizeof(KnownKey), sizeof(KnownLane), CacheMemoryContext);
-    kinds = make_hash_table("jobq kinds", sizeof(KnownKey), sizeof(KnownKind), CacheMemoryContext);
-    queues = make_hash_table("jobq lanes by queue", sizeof(QueueName), sizeof(KnownLanes), CacheMemoryContext);
+    if (all == nullptr) all = AllocSetContextCreate(CacheMemoryContext, "jobq known lanes", ALLOCSET_SMALL_SIZES);
+    lanes = make_hash_table("jobq lanes", sizeof(KnownKey), sizeof(KnownLane), all);
+    kinds = make_hash_table("jobq kinds", sizeof(KnownKey), sizeof(KnownKind), all);
+    queues = make_hash_table("jobq lanes by queue", sizeof(QueueName), sizeof(KnownLanes), all);
 }
 
 template <typename Body>
@@ -79,20 +81,20 @@ KnownLanes *entry_of(std::string_view queue) {
 
 int64 lanes_in(const KnownLanes &known) { return known.context == nullptr ? 0 : known.lane_count; }
 
-void forget_others(const KnownLanes *used, const KnownLanes *kept) {
-    if (hash_get_num_entries(queues) <= kMaxKnownQueues && known_lanes - lanes_in(*used) <= kMaxKnownLanes) return;
-    HASH_SEQ_STATUS scan;
-    hash_seq_init(&scan, queues);
-    while (auto *known = static_cast<KnownLanes *>(hash_seq_search(&scan))) {
-        if (known == used || known == kept) continue;
-        forget(known);
-        hash_search(queues, known->queue, HASH_REMOVE, nullptr);
-    }
+bool knows_too_much(const KnownLanes &used) {
+    return hash_get_num_entries(queues) > kMaxKnownQueues || known_lanes - lanes_in(used) > kMaxKnownLanes;
+}
+
+void forget_all_lanes() {
+    if (all != nullptr) MemoryContextDelete(all);
+    all = nullptr;
+    queues = kinds = lanes = nullptr;
+    known_lanes = 0;
 }
 
 void begin_to_know(KnownLanes *known) {
     forget(known);
-    MemoryContext context = AllocSetContextCreate(CacheMemoryContext, "jobq lanes", ALLOCSET_SMALL_SIZES);
+    MemoryContext context = AllocSetContextCreate(all, "jobq lanes", ALLOCSET_SMALL_SIZES);
     known->kinds = nullptr;
     known->seen = {};
     known->lane_count = known->leaving = 0;

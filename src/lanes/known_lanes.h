@@ -56,12 +56,14 @@ struct KnownLanes {
     int id_count, id_room, in_order;
 };
 
-// The queue's; `context` is nullptr when it is new, or has been forgotten. It stays where it is until forget_others().
+// The queue's; `context` is nullptr when it is new. It stays where it is until forget_all_lanes().
 KnownLanes *entry_of(std::string_view queue);
 // Nothing is known so far.
 void begin_to_know(KnownLanes *known);
-// Keeps the bounds, but for what is in use, and for `kept`: to forget that would be to read it again each time.
-void forget_others(const KnownLanes *used, const KnownLanes *kept);
+// Whether more is known than a session shall remember, what is in use aside.
+bool knows_too_much(const KnownLanes &used);
+// Gives all memory back: nothing is known of any queue.
+void forget_all_lanes();
 
 // Made when it is not met yet.
 KnownKind *kind_of(KnownLanes *known, std::string_view name);
@@ -73,6 +75,7 @@ void add_lane(KnownLanes *known, int64 id, std::string_view kind, int32 version,
 bool is_met(const KnownLanes &known, int64 id, std::string_view kind);
 // All lanes are known now: their ids are listed.
 void list_all(KnownLanes *known);
+// How many are known.
 int64 lanes_in(const KnownLanes &known);
 
 }  // namespace jobq

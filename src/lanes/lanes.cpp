@@ -185,7 +185,11 @@ KnownLanes *heard_of(std::string_view queue) {
     // Otherwise they are read when a lock is newly taken: a long transaction would never hear of a new kind.
     AcceptInvalidationMessages();
     KnownLanes *known = entry_of(queue);
-    forget_others(known, being_read);
+    // What is being read meanwhile stays where it is.
+    if (being_read == nullptr && knows_too_much(*known)) {
+        forget_all_lanes();
+        known = entry_of(queue);
+    }
     return known;
 }
 

@@ -92,8 +92,8 @@ bool suspect_ranges_expected() { return throttled != nullptr && pg_atomic_read_u
 
 bool keep_keys_for(std::string_view queue, int64 lane) {
     if (!core::built_with(core::Mechanism::ThrottledRanges) || throttled == nullptr) return false;
-    const TimestampTz now = GetCurrentTimestamp();
     LWLockAcquire(lock(), LW_EXCLUSIVE);
+    const TimestampTz now = GetCurrentTimestamp();
     Lane *entry = find_lane(lane);
     if (entry == nullptr) {
         for (Lane &other : throttled->lanes)

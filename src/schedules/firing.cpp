@@ -271,30 +271,33 @@ void settle_renewal() {
 
 // A page of them. One that cannot be computed stays as it is: that shows when it is fired.
 void renew_page(TimestampTz now, DutyOutcome *outcome) {
+    Renewal next = renewal;
     wait_at_most(kLockTimeout);
-    const Rows page = read(
-        read_page,
-        Params().add(CStringGetTextDatum(renewal.behind)).add(TimestampTzGetDatum(now)).add(Int64GetDatum(kBatch)));
+    const Rows page =
+        read(read_page,
+             Params().add(CStringGetTextDatum(next.behind)).add(TimestampTzGetDatum(now)).add(Int64GetDatum(kBatch)));
     for (uint64 i = 0; i < page.size(); i++) {
         const Schedule schedule = schedule_of(page[i]);
         FailureText failure;
         const auto renew_one = [&] {
             const core::Timing timing = timing_of(schedule.spec, schedule.created_at);
-            const TimestampTz next = next_from(schedule, timing, now);
-            if (next == *schedule.next_run) return;
+            const TimestampTz due = next_from(schedule, timing, now);
+            if (due == *schedule.next_run) return;
             run(renew, Params()
                            .add(PointerGetDatum(schedule.spec.name))
                            .add(TimestampTzGetDatum(*schedule.next_run))
-                           .add_if(next != core::kNoMoment, TimestampTzGetDatum(next))
+                           .add_if(due != core::kNoMoment, TimestampTzGetDatum(due))
                            .add(PointerGetDatum(schedule.spec.cron))
                            .add(PointerGetDatum(schedule.spec.timezone)));
             outcome->done += affected();
         };
         attempt(renew_one, &failure);
-        text_to_cstring_buffer(schedule.spec.name, renewal.behind, sizeof(renewal.behind));
+        text_to_cstring_buffer(schedule.spec.name, next.behind, sizeof(next.behind));
     }
-    renewal.done = page.size() < static_cast<uint64>(kBatch);
-    renewed_by = GetCurrentTransactionIdIfAny();
+    next.done = page.size() < static_cast<uint64>(kBatch);
+    renewal = next;
+    // A page that changes nothing depends on those before it.
+    if (TransactionIdIsValid(GetCurrentTransactionIdIfAny())) renewed_by = GetCurrentTransactionIdIfAny();
     if (!renewal.done) outcome->more = true;
 }
 

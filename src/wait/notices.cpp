@@ -17,7 +17,7 @@ struct Notice {
 struct Board {
     pg_atomic_uint32 waiting;
     pg_atomic_uint32 anything;
-    Oid database;
+    volatile Oid database;
     Notice notices[kMaxNotices];
 };
 
@@ -28,10 +28,12 @@ Board *board_of(const DatabaseState *db) { return &boards[db - shared_state()->d
 LWLock *notices_lock() { return shared_lock(Lock::Notices); }
 
 void wipe(Board *board, Oid database) {
-    board->database = database;
     pg_atomic_write_u32(&board->waiting, 0);
     pg_atomic_write_u32(&board->anything, 0);
     for (Notice &notice : board->notices) pg_atomic_write_u64(&notice.tag, 0);
+    // Who finds it to be his finds nothing on it of somebody else's: see is_posted().
+    pg_write_barrier();
+    board->database = database;
 }
 
 uint64 tag_of(const char *queue) { return digest_of_queue(queue_view(queue)) | 1; }
@@ -51,6 +53,7 @@ bool is_posted(Board *board, uint64 tag) {
     pg_memory_barrier();
     // The state was another database's, whose board nobody has taken down.
     if (board->database != MyDatabaseId) return false;
+    pg_read_barrier();
     if (pg_atomic_read_u32(&board->anything) != 0) return true;
     const Notice *notice = find_notice(board, tag);
     return notice != nullptr && pg_atomic_read_u64(const_cast<pg_atomic_uint64 *>(&notice->tag)) == tag;
