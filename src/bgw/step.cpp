@@ -8,6 +8,7 @@
 #include "identity/identity.h"
 #include "job/transaction_log.h"
 #include "shmem/wall_clock.h"
+#include "stats/counters.h"
 #include "table/attached.h"
 
 extern "C" {
@@ -167,7 +168,11 @@ void record_success(DatabaseState *db, const Step *step) {
     else if (!step->fails_still && !step->too_long)
         show_end_of_error(db, step->index, now);
     LWLockRelease(database_states_lock());
-    if (rested) ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
+    if (rested) {
+        // What a restore has brought, nobody may have counted.
+        forget_counters(MyDatabaseId);
+        ereport(LOG, (errmsg("%s goes on", MyBgworkerEntry->bgw_name)));
+    }
     if (left_out && logged != fingerprint)
         ereport(WARNING,
                 (errmsg("%s, %s: left out " INT64_FORMAT " rows that could not be changed: %s",

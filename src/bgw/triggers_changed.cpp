@@ -47,7 +47,10 @@ void around_statement(const UtilityCall &call) {
         restores(catalog_value(RELOID, table, &FormData_pg_class::relowner, InvalidOid)))
         note_restore();
     call.run();
-    if (OidIsValid(table)) log_due(GetCurrentTimestamp());
+    if (!OidIsValid(table)) return;
+    log_due(GetCurrentTimestamp());
+    // What has come while they were disabled, nobody has counted.
+    recount_at_commit();
 }
 
 }  // namespace

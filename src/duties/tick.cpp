@@ -9,6 +9,7 @@
 #include "groups/unblock.h"
 #include "identity/identity.h"
 #include "job/job_policy.h"
+#include "job/transaction_log.h"
 #include "schedules/firing.h"
 #include "stats/counters.h"
 #include "stats/counts.h"
@@ -33,7 +34,7 @@ TimestampTz later_grace(TimestampTz grace_start) {
 Rest rest_of_duties() {
     return with_spi([] {
         if (!no_restore()) return Rest::Restore;
-        settle_identity();
+        if (settle_identity()) recount_at_commit();
         return leaves_jobs_alone() ? Rest::Copy : Rest::None;
     });
 }

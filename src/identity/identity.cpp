@@ -169,16 +169,18 @@ bool adopt() {
     return copy;
 }
 
-void settle_identity() {
+bool settle_identity() {
     const Known found = know();
-    if (found.identity == core::Identity::Own) return;
+    if (found.identity == core::Identity::Own) return false;
     const bool copy = found.identity == core::Identity::Copy;
     if (copy && settings.adopt != Adopt::Auto) {
         if (!found.noted) note_copy();
-        return;
+        return false;
     }
     const char *from = copy ? describe_origin() : nullptr;
-    if (adopt()) ereport(LOG, (errmsg("jobq: the jobs were adopted, as jobq.adopt says"), errdetail("%s", from)));
+    if (!adopt()) return false;
+    ereport(LOG, (errmsg("jobq: the jobs were adopted, as jobq.adopt says"), errdetail("%s", from)));
+    return true;
 }
 
 void found_identity() {

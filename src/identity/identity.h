@@ -33,8 +33,8 @@ TimestampTz adopted_at();
 bool adopt();
 
 // The same. What a tick does about it: writes down what it has inherited, or that it is a copy, or adopts it if the
-// setting says so.
-void settle_identity();
+// setting says so. Returns whether it has adopted jobs.
+bool settle_identity();
 
 // The same, for the install script: the jobs that will come are of here. Nothing where something is written down.
 void found_identity();

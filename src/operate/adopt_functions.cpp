@@ -17,8 +17,11 @@ PGDLLEXPORT Datum jobq_adopt(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     check_all_queues(fcinfo);
     const bool adopted = with_owner_spi([] { return adopt(); });
-    // The worker, which has left them alone, shall look again.
-    if (adopted) announce_extension_at_commit();
+    // The worker, which has left them alone, shall look again. What has come by replication, nobody has counted.
+    if (adopted) {
+        announce_extension_at_commit();
+        recount_at_commit();
+    }
     PG_RETURN_BOOL(adopted);
 }
 

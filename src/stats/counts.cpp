@@ -151,13 +151,16 @@ void note_own_changes(Counted *counted) {
     }
 }
 
-// The queues in use, as jobq.queues has them.
+bool has_jobs(const QueueNumbers &queue) {
+    return std::any_of(queue.jobs, queue.jobs + core::kJobStatusCount, [](int64 number) { return number != 0; });
+}
+
+// The queues in use, as jobq.queues has them, and those whose jobs came without a lane, by replication, say.
 QueueList list_names(QueueList *numbers, bool counted) {
     const auto by_name = [](const QueueNumbers &a, const QueueNumbers &b) { return a.queue < b.queue; };
     std::sort(numbers->items, numbers->items + numbers->count, by_name);
     const Rows names = read(get_queues, Params());
-    QueueList list = {
-        static_cast<QueueNumbers *>(palloc_extended(sizeof(QueueNumbers) * (names.size() + 1), MCXT_ALLOC_HUGE)), 0};
+    QueueList list = {room_for<QueueNumbers>(names.size() + static_cast<uint64>(numbers->count)), 0};
     for (uint64 i = 0; i < names.size(); i++) {
         QueueNumbers queue = {names[i].text_at(1), {}, {}, counted, false};
         const QueueNumbers *end = numbers->items + numbers->count;
@@ -166,6 +169,11 @@ QueueList list_names(QueueList *numbers, bool counted) {
         queue.paused = names[i].bool_at(2);
         list.items[list.count++] = queue;
     }
+    const int named = list.count;
+    std::sort(list.items, list.items + named, by_name);
+    for (const QueueNumbers *queue = numbers->items; queue < numbers->items + numbers->count; queue++)
+        if (has_jobs(*queue) && !std::binary_search(list.items, list.items + named, *queue, by_name))
+            list.items[list.count++] = *queue;
     return list;
 }
 

@@ -154,11 +154,14 @@ adopts($other, 'work', 'dump in another server');
 value($other, 'postgres', 'CREATE DATABASE mixed');
 value($other, 'mixed', 'CREATE EXTENSION jobq');
 is_own($other, 'mixed', 'an empty database');
+value($other, 'mixed', 'SELECT jobq_tick()');
 restores($other, 'mixed', '--data-only', '--disable-triggers');
+is(value($other, 'mixed', counters_differ()), '', 'restored with triggers disabled: queue_stats has the jobs at once');
 is(claims($other, 'mixed'), '55000', 'jobs of another database have come to it');
 
 # The row comes by replication as well, to sessions that know better so far.
 database($other, 'subscriber');
+value($other, 'subscriber', 'SELECT jobq_tick()');
 my $knows = session($other, 'subscriber');
 is($knows->query(q{SELECT count(*) FROM jobq_claim('nothing')}), '0', 'a subscriber before it subscribes');
 value($node, 'work', 'CREATE PUBLICATION everything FOR TABLE jobq.jobs, jobq.identity');
@@ -170,7 +173,9 @@ like($knows->{stderr}, qr/is a copy/, 'which is known to sessions of before');
 end_sessions($knows);
 value($other, 'subscriber', 'DROP SUBSCRIPTION everything');
 value($node, 'work', 'DROP PUBLICATION everything');
+cmp_ok(value($other, 'subscriber', 'SELECT count(*) FROM jobq.jobs'), '>', 0, 'it has the jobs of the publisher');
 is(value($other, 'subscriber', 'SELECT jobq_adopt()'), 't', 'after the switchover it is adopted');
+is(value($other, 'subscriber', counters_differ()), '', 'and queue_stats has them at once');
 is_own($other, 'subscriber', 'a subscriber, adopted');
 
 # Into the database that it is of, which has lost everything.
