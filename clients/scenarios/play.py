@@ -29,6 +29,7 @@ import tempfile
 import threading
 import time
 import uuid
+from datetime import datetime, timezone
 from pathlib import Path
 
 import psycopg
@@ -49,7 +50,8 @@ class Play:
         self.server, self.pooler, self.user, self.limit = server, pooler, user, limit
         self.token = uuid.uuid4().hex
         self.queue = f"{scenario.name} {self.token[:8]}"
-        self.names = {"queue": self.queue, "user": user}
+        # What a pooler has left waiting for the user of an earlier play began before this one.
+        self.names = {"queue": self.queue, "user": user, "begun": datetime.now(timezone.utc)}
         self.process, self.starts, self.connection, self.stopped = None, 0, None, False
         self.output = tempfile.TemporaryFile()
         self.starving = Starving() if scenario.starves else None
