@@ -306,8 +306,8 @@ bool run_and_end(Turn *turn, Turn *other, bool claims_next, bool *claimed) {
         claims_apart = true;
         return run_and_end(turn, other, false, claimed);
     }
-    // Those that a procedure has committed must not keep its end from being recorded; if they cannot be reset, that is
-    // tried.
+    // Settings that a procedure has committed must not keep its end from being recorded. Where they cannot be reset, it
+    // is recorded under them, if that works.
     const ErrorData *failure = in_transaction(turn->memory, [] { reset_settings(); });
     if (failure != nullptr)
         ereport(LOG, (errmsg("jobq executor: what a handler has set cannot be reset: %s", failure->message)));
