@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place majors sql_script length paths exports door planted version releases'
+readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place majors sql_script length paths exports door planted version releases docker'
 readonly MAX_LINES=620
 CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
@@ -274,6 +274,16 @@ rule_version() {
 # A released script stays as it is, and from each a way leads to the version in the making.
 rule_releases() { scripts/release.sh --check; }
 
+# What .dockerignore lets into an image is enough to build from.
+rule_docker() {
+    local files status=0
+    files=$(mktemp -d)
+    sed -n 's/^!//p' .dockerignore | while read -r pattern; do cp -r $pattern "$files"; done
+    { make -s -n -C "$files" PG_CONFIG="${PG_CONFIG:-pg_config}" install 2>&1 >/dev/null || true; } | none || status=1
+    rm -rf "$files"
+    return $status
+}
+
 # ---- the self-test: a violation for each rule, in files whose names begin with lint_planted
 
 plant() {
@@ -307,6 +317,7 @@ plant() {
         exports) printf '#include "compat/pg.h"\nPG_FUNCTION_INFO_V1(lint_planted);\n' >$unit ;;
         door) printf '#include "compat/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
         version) sed -i '1s/(/(lint_planted-/' debian/changelog ;;
+        docker) sed -i '1i all: lint_planted' Makefile && touch lint_planted ;;
         releases) mkdir -p src/sql/releases && echo 'SELECT 1;' >src/sql/releases/jobq--lint_planted.sql ;;
         planted)
             mkdir -p test/planted
