@@ -10,7 +10,9 @@
 // sun.misc.Signal: a shutdown hook could not end the process with status 0, nor hear a second signal.
 
 import java.io.InterruptedIOException;
+import java.net.InetAddress;
 import java.net.SocketTimeoutException;
+import java.net.UnknownHostException;
 import java.nio.channels.ClosedByInterruptException;
 import java.sql.Array;
 import java.sql.Connection;
@@ -75,12 +77,20 @@ public final class JobqWorker {
         }
 
         public static Options fromEnvironment() {
-            String name = System.getenv().getOrDefault("HOSTNAME", "java") + "-" + ProcessHandle.current().pid() + "-"
+            String name = host() + "-" + ProcessHandle.current().pid() + "-"
                 + Long.toHexString(ThreadLocalRandom.current().nextLong());
             String slots = text("slots", "1");
             if (!slots.matches("[0-9]{1,4}")) throw wrong("slots", slots, "be an integer from 1 to 1000");
             return new Options(text("queue", "default"), text("worker_id", name), Integer.parseInt(slots), number("heartbeat_timeout", null),
                 number("heartbeat_interval", null), number("wait_timeout", "30"), number("grace", "25"));
+        }
+
+        private static String host() {
+            try {
+                return InetAddress.getLocalHost().getHostName();
+            } catch (UnknownHostException e) {
+                return "java";
+            }
         }
 
         private static String text(String name, String standard) {
