@@ -181,3 +181,6 @@ SELECT jobq_signal('parcels', 'e', to_jsonb(repeat('x', 2000)));
 RESET jobq.max_step_bytes;
 SELECT jobq_drop_queue('parcels', force => true);
 SELECT count(*) FROM jobq.signals WHERE queue = 'parcels';
+-- A queue may have nothing else.
+SELECT jobq_signal('parcels', 'lonely');
+SELECT jobq_drop_queue('parcels'), jobq_drop_queue('parcels');

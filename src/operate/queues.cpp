@@ -137,10 +137,10 @@ Rows lock_queue(text *queue) { return run(lock_jobs, Params().add(PointerGetDatu
 bool forget_queue(text *queue, Datum ids) {
     const int64 deleted = delete_locked(ids);
     const Rows others = run(forget, Params().add(PointerGetDatum(queue)));
-    delete_signals_of_queue(queue);
+    const bool any_signal = delete_signals_of_queue(queue);
     invalidate_lanes();
     log_queue_dropped(view(queue));
-    return others[0].bool_at(1) || deleted > 0;
+    return others[0].bool_at(1) || deleted > 0 || any_signal;
 }
 
 int64 purge_queue(text *queue, Datum statuses) {

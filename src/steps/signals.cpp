@@ -92,8 +92,10 @@ Signal find_signal(int64 job, text *queue, text *event, Snapshot snapshot) {
     return signal;
 }
 
-void delete_signals_of_queue(text *queue) {
-    if (is_in_use("signals")) run(delete_of_queue, Params().add(PointerGetDatum(queue)));
+bool delete_signals_of_queue(text *queue) {
+    if (!is_in_use("signals")) return false;
+    run(delete_of_queue, Params().add(PointerGetDatum(queue)));
+    return affected() > 0;
 }
 
 void delete_job_signals(Datum *ids, int count) {

@@ -21,7 +21,7 @@ struct Signal {
 };
 Signal find_signal(int64 job, text *queue, text *event, Snapshot snapshot);
 
-void delete_signals_of_queue(text *queue);
+bool delete_signals_of_queue(text *queue);  // whether there were any
 void delete_job_signals(Datum *ids, int count);
 void delete_all_job_signals();
 void move_job_signals(int64 from, int64 to);
