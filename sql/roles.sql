@@ -186,6 +186,7 @@ SELECT jobq_grant('regress_jobq_both', 'monitor'), jobq_grant('regress_jobq_both
 SELECT jobq_revoke('regress_jobq_both', 'operator');
 SET ROLE regress_jobq_both;
 SELECT count(*) >= 0 AS sees FROM jobq.queue_stats;
+SELECT count(*) > 20 AS sees FROM jobq.metric_families();
 SELECT jobq_get(1);
 RESET ROLE;
 SELECT jobq_revoke('regress_jobq_both', 'monitor');

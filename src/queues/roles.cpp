@@ -241,6 +241,8 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
                    "jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants",
                    role);
     // Where the SQL is not older.
+    if (kind.reads_views && OidIsValid(get_relname_relid("steps", get_namespace_oid("jobq", false))))
+        change_one(grant, "EXECUTE", "FUNCTION jobq.metric_families()", role);
     if (kind.reads_jobs && OidIsValid(get_relname_relid("steps", get_namespace_oid("jobq", false))))
         change_one(grant, "SELECT", "jobq.steps, jobq.children, jobq.job_waits, jobq.signals, jobq.job_signals", role);
 }
