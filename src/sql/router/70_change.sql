@@ -237,7 +237,7 @@ BEGIN
         RAISE 'argument "connection" is a URI' USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as ''host=a.example dbname=shard1''.';
     ELSIF $2 ~ 'password\s*=' THEN
         RAISE 'argument "connection" has a password' USING ERRCODE = 'invalid_parameter_value',
-            HINT = format('Everybody can read it there. Put it into a user mapping: ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (ADD user ..., ADD password ...).', jobq_router.server($1));
+            HINT = format('Everybody can read it there. Put it into a mapping of each role: CREATE USER MAPPING FOR CURRENT_USER SERVER %1$I OPTIONS (user ..., password ...). For a new shard first: CREATE SERVER %1$I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 ''host=... dbname=...'').', jobq_router.server($1));
     END IF;
 END
 $$;
