@@ -16,7 +16,7 @@ import psycopg
 import contenders
 import machine
 import report
-from statistic import interval_of_median
+from statistic import median_and_interval
 
 # In the order of the report: the module in scenarios/, and whether the quick mode runs it.
 GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('access', False), ('peers', True), ('clients', False), ('brokers', False), ('router', False), ('wal', True), ('payload', False),
@@ -78,17 +78,20 @@ class Bench:
         return [above / below for above, below in pairs if below]
 
     def paired(self, group, cell, base, sync, metric='jobs_per_s'):
-        """Median of the ratios within each round, and its interval; for cells that are alike and run in short turns."""
+        """Median of the ratios within each round, and its interval."""
         ratios = self.ratios(group, cell, base, sync, metric)
-        if not ratios:
-            return None, ''
-        low, high = interval_of_median(ratios)
-        return statistics.median(ratios), f'{len(ratios)} pairs, {low:.3f} to {high:.3f}'
+        return median_and_interval(ratios) if ratios else (None, None)
 
-    def goal(self, group, text, value, relation, target, unit='', note=''):
+    def goal(self, group, text, value, relation, target, unit='', note='', interval=None):
         met = None if value is None else (value >= target if relation == '>=' else value <= target)
-        self.goals.append({'group': group, 'goal': text, 'measured': value, 'relation': relation, 'target': target,
-                           'unit': unit, 'note': note, 'met': met})
+        self.goals.append({'group': group, 'goal': text, 'measured': value, 'relation': relation, 'target': target, 'unit': unit,
+                           'note': '; '.join(filter(None, (note, str(interval or '')))), 'met': met,
+                           'open': interval is not None and interval.leaves_open(target)})
+
+    def goal_of_pairs(self, group, text, cell, base, sync, relation, target, metric='jobs_per_s', note=''):
+        """A goal that is a ratio of two cells."""
+        ratio, interval = self.paired(group, cell, base, sync, metric)
+        self.goal(group, text, ratio, relation, target, note=note, interval=interval)
 
     def fail(self, text):
         self.failures.append({'group': self.group, 'failure': text})

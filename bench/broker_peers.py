@@ -15,7 +15,7 @@ import servers
 from cells import prepare
 from contenders import JOBQ, PGMQ
 from measure import ServerCost, postmaster_pid
-from peers import BullMq, Graphile, PgBoss, node
+from peers import BullMq, Graphile, NodeClient, PgBoss, node
 
 LOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'broker_load')
 CLIENTS, PRODUCERS = 16, 4
@@ -81,8 +81,11 @@ class Peer:
     def path(self, name):
         return os.path.join(self.server.directory, name)
 
+    def data_directory(self):
+        return self.server.directory
+
     def cost(self):
-        return ServerCost(self.server.pids, self.server.directory)
+        return ServerCost(self.server.pids, self.data_directory())
 
     def audit(self, jobs, acknowledged, left):
         """Problems, after a run without a kill."""
@@ -226,15 +229,19 @@ class Rabbit(Peer):
         return servers.RabbitMq()
 
     def config(self, **more):
-        return dict(port=self.server.port, type=self.type, channels=self.clients, batch=self.batch, **more)
+        return dict(port=self.server.port, type=self.type, channels=self.clients, batch=self.batch, **self.options, **more)
 
     def fill(self, bench, jobs):
         node('rabbitmq.mjs', 'fill', **self.config(jobs=jobs))
 
     def work(self, seconds):
         cost = self.cost()
-        told = node('rabbitmq.mjs', 'work', **self.config(seconds=seconds, log=self.path('work.log')))
-        return measured(told, *cost.done())
+        self.told = node('rabbitmq.mjs', 'work', **self.config(seconds=seconds, log=self.path('work.log')))
+        return measured(self.told, *cost.done())
+
+    def audit(self, jobs, acknowledged, left):
+        twice = self.told['twice']
+        return super().audit(jobs, acknowledged, left) + ([f'{twice} jobs came twice'] if twice else [])
 
     def worked(self):
         return Log(self.path('work.log'))
@@ -303,8 +310,11 @@ class Postgres:
     def rest(self):
         """The server goes on."""
 
+    def data_directory(self):
+        return os.environ['BENCH_DATA']
+
     def cost(self):
-        data = os.environ['BENCH_DATA']
+        data = self.data_directory()
         postmaster = postmaster_pid(data)
         return ServerCost(lambda: [postmaster] + servers.children_of(postmaster), data)
 
@@ -353,7 +363,7 @@ class SqlPeer(Postgres, Loaded):
 
 class NodeOnPostgres(Postgres, ByNode):
     def __init__(self, peer):
-        super().__init__(peer, 3_000, CLIENTS)
+        super().__init__(peer, 5_000, CLIENTS)
         self.contender = peer
 
     def serve(self, sync):
@@ -373,9 +383,17 @@ def single_jobs():
             Nats('NATS JetStream, one round trip', 10_000, fused=1),
             RABBIT, Bull(16), Bull(50),
             SqlPeer('bare rows, one call', 20_000, contender=contenders.BARE, fused=1),
-            SqlPeer('textbook', 3_000, contender=contenders.TEXTBOOK), SqlPeer('pgmq', 3_000, contender=PGMQ),
+            SqlPeer('textbook', 3_000, contender=contenders.TEXTBOOK), SqlPeer('textbook, one statement', 4_000, contender=contenders.TEXTBOOK, fused=1),
+            SqlPeer('pgmq', 3_000, contender=PGMQ),
+            NodeOnPostgres(NodeClient("Node: jobq's client, 16 slots", slots=CLIENTS)),
             NodeOnPostgres(Graphile('graphile-worker, 16 at a time', 'graphile.mjs', 'graphile-worker', mode='concurrent', concurrency=16)),
             NodeOnPostgres(PgBoss('pg-boss, 16 at a time', 'pgboss.mjs', 'pg-boss', mode='fetch', batch=1, workers=16))]
+
+
+def ahead():
+    """Still a job at a time for the handler, but its library fetches them ahead: what it has is taken from all other workers."""
+    return [NodeOnPostgres(NodeClient("Node: jobq's client, 500 slots", slots=500)),
+            NodeOnPostgres(Graphile('graphile-worker, 500 ahead', 'graphile.mjs', 'graphile-worker', mode='best')), RABBIT_AHEAD]
 
 
 def batches():
@@ -384,6 +402,7 @@ def batches():
     return [SqlPeer('jobq, batches', 80_000, **two), SqlPeer('jobq, batches, one call', 80_000, fused=1, **two),
             SqlPeer('jobq, keep 0, batches, one call', 90_000, contender=contenders.JOBQ_KEEP_0, fused=1, **two),
             SqlPeer('bare rows, batches, one call', 200_000, contender=contenders.BARE, fused=1, **two),
+            SqlPeer('textbook, batches', 40_000, contender=contenders.TEXTBOOK, **two), SqlPeer('pgmq, batches', 20_000, contender=PGMQ, **two),
             Lists('Redis lists, batches by pipeline', 80_000, fused=1, **two),
             Streams('Redis streams, batches', 120_000, **two),
             Streams('Redis streams, batches, one round trip', 130_000, fused=1, **two),
@@ -398,4 +417,6 @@ def killed():
 
 
 RABBIT = Rabbit('RabbitMQ', 10_000)
+# Its channels get jobs ahead, as its guide advises, and acknowledge each by itself.
+RABBIT_AHEAD = Rabbit('RabbitMQ, 20 ahead', 12_000, ahead=20)
 RABBIT_BATCHES = Rabbit('RabbitMQ, batches', 15_000, clients=2, batch=100)

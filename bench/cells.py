@@ -2,7 +2,7 @@
 # Called by the scenarios. A lost or doubled job is a failure of the whole benchmark.
 
 from contenders import JOBQ
-from load import Drained, pgbench
+from load import Drained, Running, pgbench
 from measure import Probe
 
 
@@ -18,7 +18,8 @@ def prepare(bench, contender, jobs):
 
 def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transaction=1, held=0, variables=None,
              key=None, warmup=0, options=''):
-    """Runs script until the time is up. guess: jobs a second that it may reach, until a run has told better."""
+    """Runs script until the time is up. guess: jobs a second that it may reach, until a run has told better. warmup: seconds, once all
+    sessions are there, that count for the audit only."""
     key = key or (contender.name, script, clients, options)
     rate = bench.rates.get(key, guess)
     for _ in range(6):
@@ -27,14 +28,17 @@ def run_cell(bench, contender, script, clients, sync, seconds, guess, per_transa
         conn = bench.conn_of(contender)
         probe = Probe(conn, contender.tables, contender.data)
         try:
-            load = pgbench(script, clients, seconds=seconds, sync=sync, variables=variables, warmup=warmup, host=contender.host,
-                           options=options)
+            running = Running(script, clients, seconds=seconds, sync=sync, variables=variables, host=contender.host, options=options)
+            if warmup:
+                running.warm_up(conn, warmup)
+                probe = Probe(conn, contender.tables, contender.data)
+            load = running.finish()
         except Drained:
             rate *= 2.5
             bench.rates[key] = rate
             continue
         done = load.transactions * per_transaction
-        cost = probe.done(done)
+        cost = probe.done(load.measured * per_transaction)
         bench.rates[key] = max(load.tps * per_transaction * 1.15, bench.rates.get(key, 0))
         audit = contender.audit(conn, jobs)
         for problem in audit.problems(done - held, held):
@@ -63,8 +67,7 @@ def against_first(bench, group, cells, rounds, goal, least):
     interleave(bench, group, cells, rounds, 'off', quiet=True)
     first, *others = cells
     for name in others:
-        ratio, interval = bench.paired(group, name, first, 'off')
-        bench.goal(group, goal.format(name), ratio, '>=', least, note=interval)
+        bench.goal_of_pairs(group, goal.format(name), name, first, 'off', '>=', least)
 
 
 def fill_database(bench, name, fill, contender=JOBQ):

@@ -13,6 +13,9 @@ CREATE FUNCTION bench_noise(n bigint, bytes int) RETURNS jsonb IMMUTABLE PARALLE
 $$ SELECT to_jsonb(left(string_agg(md5(n || ' ' || i), ''), bytes)) FROM generate_series(1, bytes / 32 + 1) i $$;
 """
 
+# A client of a batch gets its payloads, too: pgbench takes one row, so as one text.
+PAYLOADS = "string_agg(payload::text, ' ') AS payloads"
+
 
 def payloads_once(size, payload):
     """Each client gets the array it will send in its first transaction, and sends it in all of them."""
@@ -93,15 +96,30 @@ CREATE INDEX ON textbook_jobs (queue, status, priority, run_at, id);
     def lifecycle(self):
         return self.claim(1, self.returning) + ' \\gset\n' + self.complete_one.format(table=self.table)
 
+    # The two statements as one, which completes what the client holds and claims the next. It has to complete first, hence the count: a
+    # claim keeps its locks of jobs that it has lost to others, who would wait for it here, and it for them.
+    fused_variables = {'ids': '{}'}
+
+    def both(self, batch, ids, returning):
+        # Of one row, by a plan that is made once: the server would plan anew for an array each time.
+        which = f'id = ({ids})[1]' if batch == 1 else f'id = ANY ({ids})'
+        return (f"WITH done AS (UPDATE {self.table} SET status = 'completed', finished_at = now() WHERE {which} RETURNING 1), "
+                + self.claim(batch, returning).removeprefix('WITH ').replace('WHERE', 'WHERE (SELECT count(*) FROM done) >= 0 AND', 1))
+
+    def fused(self):
+        return self.both(1, ':ids::bigint[]', 'ARRAY[j.id] AS ids, j.payload') + ' \\gset\n'
+
     def statements(self, batch):
-        assert batch == 1
-        return {'claim': self.claim(1, 'j.id, 0 AS lease, j.payload'),
-                'complete': self.complete_one.format(table=self.table).replace(':id', '$1').rstrip(';\n') + ' AND $2::bigint = 0',
+        complete = self.complete_one if batch == 1 else self.complete_many
+        complete = complete.format(table=self.table).replace(':ids', '$1').replace(':id', '$1').rstrip(';\n')
+        return {'claim': self.claim(batch, 'j.id, 0 AS lease, j.payload'),
+                'complete': complete + (' AND $2::bigint = 0' if batch == 1 else ' AND $2::bigint[] IS NOT NULL'),
+                'both': self.both(batch, '$1::bigint[]', 'j.id, 0, j.payload').replace(' RETURNING 1', ' AND $2::bigint[] IS NOT NULL RETURNING 1', 1),
                 'left': f"SELECT payload FROM {self.table} WHERE status <> 'completed'"}
 
     def batch(self, size):
-        return (f"WITH claimed AS ({self.claim(size, 'j.id')}) "
-                f"SELECT array_agg(id) AS ids FROM claimed \\gset\n" + self.complete_many.format(table=self.table))
+        return (f"WITH claimed AS ({self.claim(size, self.returning)}) "
+                f"SELECT array_agg(id) AS ids, {PAYLOADS} FROM claimed \\gset\n" + self.complete_many.format(table=self.table))
 
     def empty(self):
         return self.claim(1, self.returning) + ';\n'
@@ -208,7 +226,7 @@ class Jobq(Contender):
                 "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
 
     def batch(self, size):
-        return ('SELECT array_agg(id) AS ids, array_agg(lease) AS leases '
+        return (f'SELECT array_agg(id) AS ids, array_agg(lease) AS leases, {PAYLOADS} '
                 f"FROM jobq_claim('bench', batch => {size}) \\gset\n"
                 'SELECT count(*) AS done FROM jobq_complete_many(:ids::bigint[], :leases::bigint[]) \\gset\n')
 
@@ -293,9 +311,9 @@ class Pgmq(Contender):
                          f"FROM generate_series({start + 1}, {min(start + 10_000, jobs)}) n))")
 
     def statements(self, batch):
-        assert batch == 1
-        return {'claim': "SELECT msg_id, 0, message FROM pgmq.read('bench', 600, 1)",
-                'complete': "SELECT pgmq.archive('bench', $1::bigint)::int WHERE $2::bigint = 0",
+        archive = ("SELECT pgmq.archive('bench', $1::bigint)::int WHERE $2::bigint = 0" if batch == 1
+                   else "SELECT count(*) FROM pgmq.archive('bench', $1::bigint[]) WHERE $2::bigint[] IS NOT NULL")
+        return {'claim': f"SELECT msg_id, 0, message FROM pgmq.read('bench', 600, {batch})", 'complete': archive,
                 'left': "SELECT message FROM pgmq.q_bench"}
 
     def audit(self, conn, enqueued):
@@ -307,13 +325,14 @@ class Pgmq(Contender):
 
 class PgQ(Contender):
     """Acknowledges whole batches in order and keeps no state per job: a yardstick, not a rival."""
-    name = 'pgq'
-    title = 'PgQ (whole batches)'
     tables = ['pgq.event_template']
+
+    def __init__(self, size):
+        self.size = size
+        self.name, self.title = f'pgq_{size}', f'PgQ (whole batches of {size:,})'
 
     def setup(self, conn):
         conn.execute('CREATE EXTENSION IF NOT EXISTS pgq')
-        self.size = 100
 
     def reset(self, conn):
         if conn.execute("SELECT count(*) FROM pgq.queue WHERE queue_name = 'bench'").fetchone()[0]:
@@ -335,7 +354,7 @@ class PgQ(Contender):
 
     def batch(self, size):
         return ("SELECT pgq.next_batch('bench', 'worker') AS batch \\gset\n"
-                "SELECT count(*) AS events FROM pgq.get_batch_events(:batch::bigint) \\gset\n"
+                "SELECT count(*) AS events, string_agg(ev_data, ' ') AS payloads FROM pgq.get_batch_events(:batch::bigint) \\gset\n"
                 'SELECT pgq.finish_batch(:batch::bigint) AS done \\gset\n')
 
     def audit(self, conn, enqueued):
@@ -348,6 +367,8 @@ class PgQ(Contender):
         return Audit(enqueued, done, enqueued - done, 0, 0)
 
 
-TEXTBOOK, TUNED, BARE, JOBQ, JOBQ_KEEP_0, PGMQ, PGQ = Textbook(), Tuned(), Bare(), Jobq(), UnkeptJobq(), Pgmq(), PgQ()
+TEXTBOOK, TUNED, BARE, JOBQ, JOBQ_KEEP_0, PGMQ = Textbook(), Tuned(), Bare(), Jobq(), UnkeptJobq(), Pgmq()
+# What a ticker is set to by hand, and what gathers under load before one comes.
+PGQ = {size: PgQ(size) for size in (100, 5000)}
 BASE = BaseJobq() if BaseJobq.host else None
 SMALL_PAGES = SmallPagesJobq() if SmallPagesJobq.host else None

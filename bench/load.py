@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass, field
 
 CORES = os.cpu_count() or 1
@@ -27,6 +28,7 @@ class LoadError(Exception):
 @dataclass
 class Load:
     transactions: int
+    measured: int    # of these, after the warm-up, if there was one; so are tps and the latencies
     tps: float
     seconds: float
     latencies_us: list = field(default_factory=list)  # sorted
@@ -42,13 +44,14 @@ class Running:
     """A pgbench that has been started. finish() waits for it."""
 
     def __init__(self, script, clients, seconds=None, transactions=None, sync='off', log=True, database=None, rate=None,
-                 prepared=True, options='', variables=None, warmup=0, host=None):
+                 prepared=True, options='', variables=None, host=None):
         self.directory = tempfile.TemporaryDirectory(prefix='bench-load-')
         path = os.path.join(self.directory.name, 'script.sql')
         with open(path, 'w') as file:
             file.write(script)
         self.log = log
-        self.warmup = warmup   # seconds at the start that do not count: many sessions get ready then
+        self.clients = clients
+        self.since = None    # the moment from which on transactions count
         command = ['pgbench', '-n', '-M', 'prepared' if prepared else 'simple', '-f', path, '-c', str(clients), '-j',
                    str(min(clients, CORES))]
         if seconds is not None:
@@ -68,6 +71,14 @@ class Running:
             environment['PGHOST'] = host
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env=environment, cwd=self.directory.name)
+
+    def warm_up(self, conn, seconds):
+        """Waits until all sessions are there, and so many seconds more, which do not count: many sessions get ready then."""
+        while self.process.poll() is None and conn.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbench'").fetchone()[0] < self.clients:
+            time.sleep(0.05)
+        time.sleep(seconds)
+        self.since = time.time()
 
     def finish(self):
         try:
@@ -91,13 +102,13 @@ class Running:
         if failed and int(failed.group(1)) > 0:
             raise LoadError(out)
         tps = float(re.search(r'tps = ([0-9.]+) \(without initial', out).group(1))
-        load = Load(transactions, tps, transactions / tps if tps else 0.0)
+        load = Load(transactions, transactions, tps, transactions / tps if tps else 0.0)
         if self.log:
-            read_logs(os.path.join(self.directory.name, 'log.*'), load, self.warmup)
+            read_logs(os.path.join(self.directory.name, 'log.*'), load, self.since)
         return load
 
 
-def read_logs(pattern, load, warmup):
+def read_logs(pattern, load, since):
     latencies, ends = [], []
     for name in glob.glob(pattern):
         with open(name) as file:
@@ -108,10 +119,12 @@ def read_logs(pattern, load, warmup):
     if not ends:
         return
     start = min(ends)
-    if warmup:
-        late = [(latency, end) for latency, end in zip(latencies, ends) if end - start >= warmup]
-        latencies = [latency for latency, _ in late]
-        load.tps = len(late) / (max(ends) - start - warmup)
+    if since:
+        latencies = [latency for latency, end in zip(latencies, ends) if end >= since]
+        load.measured = len(latencies)
+        if not latencies:
+            raise LoadError('no transaction after the warm-up')
+        load.tps = load.measured / (max(ends) - since)
     load.latencies_us = sorted(latencies)
     counts = [0] * (int(max(ends) - start) + 1)
     for end in ends:

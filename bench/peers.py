@@ -163,11 +163,9 @@ def many_at_once():
 def all_peers(quick):
     peers = [Graphile('graphile-worker, best', 'graphile.mjs', 'graphile-worker', mode='best'),
              PgBoss('pg-boss, best', 'pgboss.mjs', 'pg-boss', mode='best', batch=1000),
-             NodeJobq(JOBQ, 'jobq, node, batches of 100', clients=4, batch=100),
-             NodeJobq(JOBQ_KEEP_0, 'jobq, node, keep 0, batches of 500', clients=4, batch=500)]
+             NodeJobq(JOBQ, 'jobq, node, batches of 500', clients=4, batch=500),
+             NodeJobq(JOBQ_KEEP_0, 'jobq, keep 0, node, batches of 500', clients=4, batch=500)]
     if not quick:
-        peers += [Graphile('graphile-worker, default', 'graphile.mjs', 'graphile-worker', mode='default'),
-                  PgBoss('pg-boss, default', 'pgboss.mjs', 'pg-boss', mode='default'),
-                  PgBoss('pg-boss, fetch and complete', 'pgboss.mjs', 'pg-boss', mode='fetch', batch=1000),
-                  NodeJobq(JOBQ, 'jobq, node, batches of 1,000', clients=4, batch=1000)]
+        peers += [PgBoss('pg-boss, default', 'pgboss.mjs', 'pg-boss', mode='default'),
+                  PgBoss('pg-boss, fetch and complete', 'pgboss.mjs', 'pg-boss', mode='fetch', batch=1000)]
     return peers

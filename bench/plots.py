@@ -35,7 +35,7 @@ def bars(results, directory, group, name, title, base):
     for axis, (sync, cells) in zip(axes[0], panels):
         names = list(cells)[::-1]
         ratios = [cells[cell] / cells[base] for cell in names]
-        axis.barh(names, ratios, color=['#336791' if cell.startswith('jobq') else '#b0b0b0' for cell in names])
+        axis.barh(names, ratios, color=['#336791' if 'jobq' in cell else '#b0b0b0' for cell in names])
         for y, ratio in enumerate(ratios):
             axis.text(ratio, y, f' {ratio:.2f}', va='center')
         axis.set_xlim(0, max(ratios) * 1.2)
@@ -65,11 +65,13 @@ def lines(results, directory, series, name, title, xlabel, ylabel, logarithmic=F
     return name, title
 
 
-# What teams choose between, by the cells of the group "brokers": one job at a time, sixteen at once.
-CHOICES = {'jobq, one call': 'jobq, one call a job', 'jobq': 'jobq, claim and complete', 'textbook': 'textbook table', 'pgmq': 'pgmq',
-           'graphile-worker, 16 at a time': 'graphile-worker', 'pg-boss, 16 at a time': 'pg-boss',
-           'Redis lists, one round trip': 'Redis, lists', 'Redis streams, one round trip': 'Redis, streams',
-           'BullMQ, 16 at a time': 'BullMQ on Redis', 'RabbitMQ': 'RabbitMQ'}
+# What teams choose between, by the cells of the group "brokers": sixteen workers that have a job each; then those whose library fetches ahead.
+CHOICES = {'jobq, one call': 'jobq, one call a job (C++)', 'jobq': 'jobq, claim and complete (C++)', 'textbook': 'textbook table (C++)', 'pgmq': 'pgmq (C++)',
+           "Node: jobq's client, 16 slots": 'jobq, its client (Node)', 'graphile-worker, 16 at a time': 'graphile-worker (Node)',
+           'pg-boss, 16 at a time': 'pg-boss (Node)', 'Redis lists, one round trip': 'Redis, lists (C++)',
+           'Redis streams, one round trip': 'Redis, streams (C++)', 'BullMQ, 16 at a time': 'BullMQ on Redis (Node)', 'RabbitMQ': 'RabbitMQ (Node)',
+           "Node: jobq's client, 500 slots": 'ahead: jobq, its client, 500 (Node)', 'graphile-worker, 500 ahead': 'ahead: graphile-worker, 500 (Node)',
+           'RabbitMQ, 20 ahead': 'ahead: RabbitMQ, 20 (Node)'}
 
 
 def choices(results, directory, name, title):
@@ -79,18 +81,19 @@ def choices(results, directory, name, title):
     classes = {sync: text for sync, text in classes.items() if any(cell in speeds[sync] for cell in CHOICES)}
     if not classes:
         return None
-    figure, axes = plt.subplots(len(classes), 2, figsize=(10, 2.9 * len(classes)), squeeze=False, layout='constrained')
+    figure, axes = plt.subplots(len(classes), 2, figsize=(11, 3.5 * len(classes)), squeeze=False, layout='constrained')
     for row, (sync, text) in zip(axes, classes.items()):
         cells = [cell for cell in CHOICES if cell in speeds[sync]][::-1]
-        written = [sum(medians(results, 'brokers', sync, metric).get(cell, 0) for metric in ('disk_per_job', 'checkpoint_per_job'))
+        written = [sum(medians(results, 'brokers', sync, metric).get(cell, 0) for metric in ('enqueue_disk_per_job', 'disk_per_job', 'checkpoint_per_job'))
                    for cell in cells]
-        for axis, values, unit in ((row[0], [speeds[sync][cell] for cell in cells], 'jobs a second'), (row[1], written, 'bytes on the disk a job')):
+        for axis, values, unit in ((row[0], [speeds[sync][cell] for cell in cells], 'jobs a second'), (row[1], written, 'bytes on the disk a job, from its enqueue to its end')):
             axis.barh([CHOICES[cell] for cell in cells], values,
-                      color=['#336791' if cell.startswith('jobq') else '#b0b0b0' for cell in cells])
+                      color=['#336791' if 'jobq' in cell else '#b0b0b0' for cell in cells])
             for y, value in enumerate(values):
                 axis.text(value, y, f' {value:,.0f}', va='center', fontsize=8)
             axis.set_xlim(0, max(values) * 1.25)
-            axis.set_title(f'{unit}; {text}', fontsize=9)
+            axis.set_title(f'{unit}\n{text}', fontsize=9)
+            axis.axhline(sum(CHOICES[cell].startswith('ahead') for cell in cells) - 0.5, color='#808080', linewidth=0.5)
         row[1].set_yticklabels([])
     figure.suptitle(title, fontsize=10)
     save(figure, directory, name)
@@ -102,7 +105,7 @@ def draw(results, directory):
     pictures = {
         'lifecycle': bars(results, directory, 'lifecycle', 'lifecycle.svg', 'Single jobs, 16 clients', 'textbook'),
         'batches': bars(results, directory, 'batches', 'batches.svg', 'Batches of 100', 'textbook, 1 client'),
-        'peers': bars(results, directory, 'peers', 'peers.svg', 'Job queues in their own best settings', 'textbook'),
+        'peers': bars(results, directory, 'peers', 'peers.svg', 'Job queues in batches', 'textbook, batches of 500, 2 clients'),
         'brokers': choices(results, directory, 'brokers.svg', 'A job claimed and acknowledged, 16 at once'),
         'held': lines(results, directory, 'held', 'held.svg', 'Lifecycles per second while a transaction is held open',
                       'seconds', 'lifecycles per second'),

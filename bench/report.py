@@ -11,7 +11,7 @@ COLUMNS = [  # metric, heading, format
     ('wal_per_job', 'WAL bytes/job', '{:,.0f}'), ('fpi', 'page images', '{:,.0f}'),
     ('cpu_us_per_job', 'server CPU us/job', '{:,.1f}'), ('client_cpu_us_per_job', 'client CPU us/job', '{:,.1f}'),
     ('faults_per_job', 'page faults/job', '{:,.2f}'),
-    ('disk_per_job', 'disk bytes/job', '{:,.0f}'), ('checkpoint_per_job', 'pages at a checkpoint, bytes/job', '{:,.0f}'),
+    ('enqueue_disk_per_job', 'enqueue, disk bytes/job', '{:,.0f}'), ('disk_per_job', 'disk bytes/job', '{:,.0f}'), ('checkpoint_per_job', 'pages at a checkpoint, bytes/job', '{:,.0f}'),
     ('p50_ms', 'p50 ms', '{:.2f}'), ('p99_ms', 'p99 ms', '{:.2f}'), ('dead_tuples', 'dead tuples', '{:,.0f}'),
     ('size_mb', 'size MB', '{:,.0f}'),
     ('waiting_bytes', 'waiting, bytes/job', '{:,.0f}'), ('completed_bytes', 'completed, bytes/job', '{:,.0f}'),
@@ -55,12 +55,23 @@ def summary(results, group):
     return sections
 
 
+def base_of(cell, speeds):
+    """The textbook with the same suffix ("textbook, 2 clients" for "jobq, 2 clients"); else its batches for batches, where it has any, and
+    its single jobs for others."""
+    _, _, suffix = cell.partition(', ')
+    if f'textbook, {suffix}' in speeds:
+        return speeds[f'textbook, {suffix}']
+    if 'SELECT 1' in cell:
+        return None
+    batches = next((name for name in speeds if name.startswith('textbook, batches')), None)
+    single = 'textbook' if 'textbook' in speeds else batches
+    return speeds.get(batches if 'batches' in cell else single)
+
+
 def add_ratios(rows):
-    """To the textbook with the same suffix ("textbook, 2 clients" for "jobq, 2 clients"), else to the plain textbook."""
     speeds = {row['cell']: row.get('jobs_per_s') for row in rows}
     for row in rows:
-        _, _, suffix = row['cell'].partition(', ')
-        base = speeds.get(f'textbook, {suffix}') or speeds.get('textbook')
+        base = base_of(row['cell'], speeds)
         if base and row.get('jobs_per_s'):
             row['ratio'] = row['jobs_per_s'] / base
 
@@ -100,7 +111,7 @@ def shown(goal):
 def goal_lines(results):
     verdict = {True: 'met', False: 'NOT MET', None: '-'}
     return [[goal['goal'], f"{goal['relation']} {goal['target']:g} {goal['unit']}".strip(), shown(goal),
-             verdict[goal['met']]] for goal in results['goals']]
+             verdict[goal['met']] + (', open' if goal.get('open') else '')] for goal in results['goals']]
 
 
 GOAL_HEAD = ['goal', 'target', 'measured', '']

@@ -89,9 +89,11 @@ small_pages_server() {
     export BENCH_SMALL_HOST=$PGHOST BENCH_SMALL_DATA=$SCRATCH/small PGHOST=$host
 }
 
+# Servers that are compared with one another have pages of the same size: there may be enough huge ones for the first only.
+if [ -n "${BASE-}" ] || [[ " ${ONLY-} " = *[\ ,]ablation[\ ,]* ]]; then settings+=("huge_pages = off"); fi
 huge_pages=$(awk '$1 == "HugePages_Free:" { print $2 }' /proc/meminfo)
 scratch_server server "${settings[@]}"
-if [ "${huge_pages:-0}" -ge "$("$SCRATCH_BIN/psql" -XAtc 'SHOW shared_memory_size_in_huge_pages')" ]; then
+if [[ "${settings[-1]}" != "huge_pages = off" && "${huge_pages:-0}" -ge "$("$SCRATCH_BIN/psql" -XAtc 'SHOW shared_memory_size_in_huge_pages')" ]]; then
     export BENCH_HUGE_PAGES=1
     case " ${ONLY-workers} " in *[\ ,]workers[\ ,]*) small_pages_server ;; esac
 fi

@@ -1,6 +1,27 @@
 # The statistics that the report needs. Called by bench.py and the scenarios.
 
 import math
+import statistics
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the median of so many values lies with 95 %; with fewer than six nobody can say, and it is their range."""
+    low: float
+    high: float
+    count: int
+    what: str = 'pairs'
+
+    def __str__(self):
+        return f"{'range of ' if self.count < 6 else ''}{self.count} {self.what}, {self.low:.3f} to {self.high:.3f}"
+
+    def leaves_open(self, target):
+        return self.low < target < self.high
+
+
+def median_and_interval(values, what='pairs'):
+    return statistics.median(values), Interval(*interval_of_median(values), len(values), what)
 
 
 def interval_of_median(values, confidence=0.95):

@@ -7,6 +7,8 @@ namespace {
 
 constexpr char kNext[] = "$JS.API.CONSUMER.MSG.NEXT.bench.workers";
 
+constexpr int64_t kLongWait = 3'600'000'000'000, kShortWait = 1'000'000'000;
+
 struct Message {
     std::string reply, body;
     bool status = false;  // instead of a message: no messages, time is up
@@ -161,40 +163,41 @@ public:
         nats.must("$JS.API.STREAM.CREATE.bench",
                   "{\"name\":\"bench\",\"subjects\":[\"bench\"],\"retention\":\"workqueue\",\"storage\":\"file\",\"num_replicas\":1,"
                   "\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"max_age\":0,\"discard\":\"old\"}");
-        make_consumer(nats);
+        make_consumer(nats, kLongWait);
     }
     std::unique_ptr<Client> consumer(Record &record, int) override { return std::make_unique<NatsConsumer>(options_, record); }
     std::unique_ptr<Client> producer(Record &record, uint32_t first, uint32_t last, uint32_t step) override {
         return std::make_unique<NatsProducer>(options_, record, first, last, step);
     }
 
-    // A fresh consumer is given all that nobody has acknowledged.
+    // What was delivered and not acknowledged comes again when its time is over, which is made short: the consumer keeps what it knows.
     std::vector<uint32_t> left() override {
         NatsWire nats(options_);
-        nats.must("$JS.API.CONSUMER.DELETE.bench.workers", "");
-        make_consumer(nats);
+        make_consumer(nats, kShortWait);
         std::vector<uint32_t> numbers;
         const int batch = 200;
-        for (bool more = true; more;) {
+        for (auto since = Clock::now(); Clock::now() - since < std::chrono::nanoseconds(3 * kShortWait);) {
             nats.send(nats.publish(kNext, pull(batch)));
-            for (int i = 0; i < batch && more; i++) {
+            std::string acknowledgements;
+            for (int i = 0; i < batch; i++) {
                 Message message;
                 while (!nats.next(message)) nats.await();
-                if (message.status) {
-                    more = false;
-                } else {
-                    numbers.push_back(number_of(message.body.data(), message.body.size()));
-                }
+                if (message.status) break;
+                numbers.push_back(number_of(message.body.data(), message.body.size()));
+                acknowledgements += "PUB " + message.reply + " 4\r\n+ACK\r\n";
+                since = Clock::now();
             }
+            nats.send(acknowledgements);
         }
         return numbers;
     }
 
 private:
-    static void make_consumer(NatsWire &nats) {
+    // Or gives it another time after which what was delivered is delivered again, in nanoseconds.
+    static void make_consumer(NatsWire &nats, int64_t wait) {
         nats.must("$JS.API.CONSUMER.DURABLE.CREATE.bench.workers",
-                  "{\"stream_name\":\"bench\",\"config\":{\"durable_name\":\"workers\",\"ack_policy\":\"explicit\",\"ack_wait\":3600000000000,"
-                  "\"deliver_policy\":\"all\",\"replay_policy\":\"instant\",\"max_deliver\":-1,\"max_ack_pending\":-1,\"max_waiting\":512}}");
+                  "{\"stream_name\":\"bench\",\"config\":{\"durable_name\":\"workers\",\"ack_policy\":\"explicit\",\"ack_wait\":" + std::to_string(wait) +
+                  ",\"deliver_policy\":\"all\",\"replay_policy\":\"instant\",\"max_deliver\":-1,\"max_ack_pending\":-1,\"max_waiting\":512}}");
     }
 
     const Options options_;

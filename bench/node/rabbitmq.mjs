@@ -1,6 +1,6 @@
 // RabbitMQ by amqplib: {port, type, channels, batch}. Each channel has one job at a time and acknowledges it, which lets the next
-// one come; or a batch, all of which one acknowledgement names, while the next batch comes. Publishers await their confirms. An acknowledgement has
-// no answer in AMQP: it counts when it has been sent.
+// one come; or a batch, all of which one acknowledgement names, while the next batch comes. {ahead}: so many jobs instead, each acknowledged by itself. Publishers await their
+// confirms. An acknowledgement has no answer in AMQP: it counts when it has been sent, in a crash when the next job has come for it.
 
 import amqp from 'amqplib';
 import { writeFileSync } from 'node:fs';
@@ -41,16 +41,20 @@ async function consume(told, acknowledged, going) {
     for (let i = 0; i < config.channels; i++) {
         const channel = await connection.createChannel();
         channel.on('error', gone);
-        await channel.prefetch(config.batch === 1 ? 1 : 2 * config.batch);
-        let held = [];
+        await channel.prefetch(config.batch === 1 ? config.ahead ?? 1 : 2 * config.batch);
+        let held = [], sent = [];
         await channel.consume(QUEUE, (message) => {
             if (message === null || !going()) return;
             const number = numberOf(message);
             told(number);
+            sent.forEach(acknowledged);
+            sent = [];
             held.push(number);
             if (held.length < config.batch) return;
             channel.ack(message, config.batch > 1);
-            held.forEach(acknowledged);
+            // One at a time: the next job comes when the server has the acknowledgement.
+            if (config.awaited) sent = held;
+            else held.forEach(acknowledged);
             held = [];
         });
         channels.push(channel);
@@ -74,6 +78,7 @@ async function work() {
 async function crash() {
     const lines = [];
     const tell = (kind) => (number) => lines.push(`${kind} ${number}\n`);
+    config.awaited = true;
     await consume(tell('d'), tell('a'), () => true);
     let next = config.first;
     const produce = async () => {

@@ -9,9 +9,7 @@ SIZE = 100
 
 def have_pgq(bench):
     available = bench.conn.execute("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgq'").fetchone()[0]
-    if available:
-        PGQ.setup(bench.conn)
-    else:
+    if not available:
         bench.note('batches', 'PgQ is not installed here.')
     return available > 0
 
@@ -22,8 +20,8 @@ def run(bench):
     for sync in bench.scale(('off', 'on'), ('off',)):
         for clients in (1, 2):
             def cell(contender, guess, clients=clients, sync=sync):
-                return lambda: run_cell(bench, contender, contender.batch(SIZE), clients, sync, seconds, guess,
-                                        per_transaction=SIZE)
+                size = getattr(contender, 'size', SIZE)
+                return lambda: run_cell(bench, contender, contender.batch(size), clients, sync, seconds, guess, per_transaction=size)
             by = '1 client' if clients == 1 else f'{clients} clients'
             group = {f'textbook, {by}': cell(TEXTBOOK, 50_000), f'jobq, {by}': cell(JOBQ, 100_000)}
             if BASE:
@@ -31,8 +29,11 @@ def run(bench):
             if not bench.quick:
                 group[f'tuned textbook, {by}'] = cell(TUNED, 75_000)
             if pgq and clients == 1:
-                group['PgQ (whole batches, ranked apart), 1 consumer'] = cell(PGQ, 60_000)
+                for contender in PGQ.values():
+                    contender.setup(bench.conn)
+                    group[f'{contender.title}, ranked apart, 1 consumer'] = cell(contender, 60_000)
             interleave(bench, 'batches', group, bench.scale(4, 2) if sync == 'off' else 3, sync)
-            bench.goal('batches', f'batches of {SIZE}, {by}, synchronous_commit {sync}: times the textbook',
-                       bench.ratio('batches', f'jobq, {by}', f'textbook, {by}', sync), '>=', 1.6)
-    bench.note('batches', f'p50 and p99 are those of claiming and completing {SIZE} jobs.')
+            bench.goal_of_pairs('batches', f'batches of {SIZE}, {by}, synchronous_commit {sync}: times the textbook',
+                                f'jobq, {by}', f'textbook, {by}', sync, '>=', 1.6)
+    bench.note('batches', f"p50 and p99 are those of claiming and completing {SIZE} jobs, or a batch of PgQ's. PgQ writes nothing for a job, only for its "
+                          'batch: the more wait when its ticker comes, the larger that is.')

@@ -122,7 +122,7 @@ def groups(bench):
         Controlled('jobq, complete_and_claim, 10,000 groups', each=('group_keys', "'key ' || n % 10000")),
         few, held])
     ratio, interval = bench.paired('control', held.title, few.title, 'off')
-    bench.goal('control', f'{held.title}: times without', ratio, '>=', 0.9, note=interval)
+    bench.goal('control', f'{held.title}: times without', ratio, '>=', 0.9, interval=interval)
 
 
 def compare(bench, jobs, queue_of, contenders):
@@ -148,7 +148,7 @@ def judge(bench, titles):
     for title in titles[1:]:
         ratio, interval = bench.paired('control', title, plain, 'off')
         if title in GOALS:
-            bench.goal('control', f'{title}: times {plain}', ratio, '>=', GOALS[title], note=interval)
+            bench.goal('control', f'{title}: times {plain}', ratio, '>=', GOALS[title], interval=interval)
         else:
             bench.note('control', f'{title}: {ratio:.2f} times {plain} ({interval}).')
 

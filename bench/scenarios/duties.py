@@ -85,7 +85,7 @@ def prune(bench):
                                    'single jobs, 4 clients, the million kept', 'off')
     speed = bench.median('duties', 'single jobs, 4 clients, while it is pruned', 'off', 'pruned_per_s')
     bench.goal('duties', f'claims while {finished:,} finished jobs are pruned: times the same without', ratio, '>=', 0.9,
-               note=f'{speed:,.0f} jobs/s pruned meanwhile, {interval}')
+               note=f'{speed:,.0f} jobs/s pruned meanwhile', interval=interval)
     JOBQ.reset(bench.conn)
     bench.conn.execute("SELECT jobq_drop_queue('old')")
 

@@ -52,8 +52,8 @@ def run(bench):
             }, bench.scale(7, 3), sync)
         bench.goal('handlers', 'handlers that do nothing, a second, synchronous_commit off',
                    bench.median('handlers', 'handlers', 'off', 'jobs_per_s'), '>=', 5000, '/s')
-        bench.goal('handlers', 'handlers: times a client that claims and completes, synchronous_commit off',
-                   bench.ratio('handlers', 'handlers', 'clients', 'off'), '>=', 1)
+        bench.goal_of_pairs('handlers', 'handlers: times a client that claims and completes, synchronous_commit off',
+                            'handlers', 'clients', 'off', '>=', 1)
     finally:
         JOBQ.reset(bench.conn)
         bench.conn.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'jobq executor'")

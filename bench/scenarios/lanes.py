@@ -54,10 +54,10 @@ def run(bench):
     cells['another queue, no lane'] = cell('beside')
     interleave(bench, 'lanes', cells, bench.scale(5, 2), 'off')
     for size in sizes[1:]:
-        bench.goal('lanes', f'a claim that names its kind, among {size:,} lanes: times among {FEW}',
-                   bench.ratio('lanes', f'{size:,} lanes, a kind named', f'{FEW} lanes, a kind named', 'off'), '>=', 0.5)
-    bench.goal('lanes', f'a claim of another queue: times one among {FEW} lanes',
-               bench.ratio('lanes', 'another queue, no lane', f'{FEW} lanes, none named', 'off'), '>=', 0.95)
+        bench.goal_of_pairs('lanes', f'a claim that names its kind, among {size:,} lanes: times among {FEW}',
+                            f'{size:,} lanes, a kind named', f'{FEW} lanes, a kind named', 'off', '>=', 0.5)
+    bench.goal_of_pairs('lanes', f'a claim of another queue: times one among {FEW} lanes',
+                        'another queue, no lane', f'{FEW} lanes, none named', 'off', '>=', 0.95)
     bench.goal('lanes', f'{sizes[1]:,} jobs of new kinds: times as long as of known kinds', took[sizes[1]] / known, '<=', 5)
     per_lane = ', '.join(f'{size:,}: {took[size] * 1e6 / size:.0f} us' for size in sizes[1:])
     bench.note('lanes', f'Calls per second instead of jobs per second. A job of a new kind, 1,000 a call, by the number of '

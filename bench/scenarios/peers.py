@@ -10,10 +10,11 @@ from measure import Probe
 from peers import all_peers
 
 TITLE = 'Other job queues'
-SIZES = (100, 500)   # 500 is what graphile-worker fetches at a time in its best settings
+SIZE = 500   # what graphile-worker fetches at a time in its best settings
 # jobq as installed, and with a queue that deletes what is completed, as graphile-worker does.
-BATCHES = {f'{contender.title}, batches of {size}, 2 clients': (contender, size)
-           for contender in (JOBQ, JOBQ_KEEP_0) for size in SIZES}
+KEPT, UNKEPT = (f'{contender.title}, batches of {SIZE}, 2 clients' for contender in (JOBQ, JOBQ_KEEP_0))
+NODE_KEPT, NODE_UNKEPT = (f'{contender.title}, node, batches of {SIZE}' for contender in (JOBQ, JOBQ_KEEP_0))
+TEXTBOOK_BATCHES = f'textbook, batches of {SIZE}, 2 clients'
 
 
 def run_peer(bench, peer, seconds, sync):
@@ -48,40 +49,27 @@ def run(bench):
     peers = [peer for peer in all_peers(bench.quick) if peer.installed()]
     seconds = bench.scale(5, 2)
     for sync in bench.scale(('off', 'on'), ('off',)):
-        cells = {
-            'textbook': lambda sync=sync: run_cell(bench, TEXTBOOK, TEXTBOOK.lifecycle(), 16, sync, seconds, 12_000),
-            'jobq, complete_and_claim, 16 clients': lambda sync=sync: run_cell(
-                bench, JOBQ, JOBQ.fused(), 16, sync, seconds, 12_000, held=16, variables=JOBQ.fused_variables),
-        }
-        for name, (contender, size) in BATCHES.items():
-            cells[name] = lambda contender=contender, size=size, sync=sync: run_cell(
-                bench, contender, contender.batch(size), 2, sync, seconds, 120_000, per_transaction=size)
+        cells = {name: lambda contender=contender, sync=sync: run_cell(
+                     bench, contender, contender.batch(SIZE), 2, sync, seconds, 120_000, per_transaction=SIZE)
+                 for name, contender in ((TEXTBOOK_BATCHES, TEXTBOOK), (KEPT, JOBQ), (UNKEPT, JOBQ_KEEP_0))}
         for peer in peers:
             cells[peer.name] = lambda peer=peer, sync=sync: run_peer(bench, peer, seconds, sync)
         if bench.quick:
-            del cells['textbook'], cells['jobq, complete_and_claim, 16 clients']
+            del cells[TEXTBOOK_BATCHES]
         interleave(bench, 'peers', cells, bench.scale(5, 1), sync)
         goals(bench, peers, sync)
-    bench.note('peers', 'Each peer is one node process that records ids and does nothing else, and each works in batches '
-               'in its best settings. So the goals compare with the best of jobq\'s batches by pgbench, and say which; the same driver as '
-               'the peers\' stands beside (jobq, node). keep 0: the queue deletes what is completed, as graphile-worker does; '
-               'pg-boss keeps it, as jobq does by default. p50 and p99: a batch of the loops that call by themselves.')
+    bench.note('peers', 'Each peer is one node process that records ids and does nothing else, in batches. The goals compare with jobq\'s batches by '
+               'pgbench: with a queue that deletes what is completed (keep 0) beside graphile-worker, which does that, with one that keeps it beside '
+               'pg-boss. By the same driver: "jobq, node", its SQL functions called by node-postgres in four connections. Whole workers, each by '
+               'its own library, stand in the next group. p50 and p99: a batch of the loops that call by themselves.')
 
 
 def goals(bench, peers, sync):
-    def best(names):
-        speeds = [(bench.median('peers', name, sync), name) for name in names]
-        return max((s for s in speeds if s[0]), default=(None, None))
-
-    batches, mode = best(BATCHES)
-    kept, _ = best(name for name in BATCHES if BATCHES[name][0] is JOBQ)
-    by_node, _ = best(p.name for p in peers if p.name.startswith('jobq, node'))
-    for package, target in (('graphile-worker', 3), ('pg-boss', 5)):
-        speed, name = best(p.name for p in peers if p.name.startswith(package))
-        if not speed:
+    for package, own, own_by_node, target in (('graphile-worker', UNKEPT, NODE_UNKEPT, 3), ('pg-boss', KEPT, NODE_KEPT, 5)):
+        speeds = [(bench.median('peers', peer.name, sync), peer.name) for peer in peers if peer.name.startswith(package)]
+        if not speeds:
             continue
-        note = f'{name}; keeping finished jobs {kept / speed:.2f}' if kept else name
-        if by_node:
-            note += f'; by the same driver {by_node / speed:.2f}'
-        bench.goal('peers', f'{mode}, times the best {package}, synchronous_commit {sync}',
-                   batches / speed if batches else None, '>=', target, note=note)
+        _, best = max(speeds)
+        by_node, interval = bench.paired('peers', own_by_node, best, sync)
+        bench.goal_of_pairs('peers', f'{own}: times {best}, synchronous_commit {sync}', own, best, sync, '>=', target,
+                            note=f'by the same driver {by_node:.2f} ({interval})' if by_node else '')

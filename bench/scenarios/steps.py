@@ -39,9 +39,9 @@ def others(bench):
     cells = {contender.title: lambda contender=contender: run_cell(bench, contender, contender.lifecycle(), CLIENTS, 'off', seconds, guess=10_000)
              for contender in contenders}
     interleave(bench, 'steps', cells, bench.scale(5, 2), 'off')
-    ratio = bench.ratio('steps', contenders[1].title, JOBQ.title, 'off')
     bench.conn.execute('DELETE FROM jobq.steps; DELETE FROM jobq.job_signals')
-    bench.goal('steps', 'jobs without steps, beside others with many', ratio, '>=', 0.97, 'times the same alone')
+    bench.goal_of_pairs('steps', 'jobs without steps, beside others with many: times the same alone', contenders[1].title, JOBQ.title, 'off',
+                        '>=', 0.97)
 
 
 def program(bench):
@@ -54,8 +54,8 @@ def program(bench):
             JOBQ.fill(bench.conn, jobs, 'program')
             took = work_through(bench, jobs, saves)
             bench.add('steps', title, 'off', number, {'jobs_per_s': jobs / took})
-    ratio = bench.ratio('steps', '3 steps a job, one worker, saved', '3 steps a job, one worker, not saved', 'off')
-    bench.note('steps', f'A program of 3 steps, each saved: {ratio:.2f} times the jobs of the same without.')
+    ratio, interval = bench.paired('steps', '3 steps a job, one worker, saved', '3 steps a job, one worker, not saved', 'off')
+    bench.note('steps', f'A program of 3 steps, each saved: {ratio:.2f} times the jobs of the same without ({interval}).')
     bench.conn.execute('DROP TABLE step_effects')
 
 

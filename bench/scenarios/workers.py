@@ -4,8 +4,8 @@ import statistics
 
 from cells import interleave, run_cell
 from contenders import JOBQ, SMALL_PAGES, TEXTBOOK
-from load import pgbench
-from statistic import interval_of_median
+from load import Running
+from statistic import median_and_interval
 
 TITLE = 'Many workers, single jobs'
 COUNTS = (16, 64, 256)
@@ -16,13 +16,15 @@ SELECT_WARM_UP = 5
 
 
 def run(bench):
-    cells, textbook = {}, {}
+    cells = {}
     for clients in COUNTS:
         warmup = WARM_UP[clients]
         seconds = warmup + bench.scale(6, 3)
 
-        def select(host=None, clients=clients, seconds=bench.scale(6, 3)):
-            load = pgbench('SELECT 1;\n', clients, seconds=seconds + SELECT_WARM_UP, warmup=SELECT_WARM_UP, host=host)
+        def select(contender=JOBQ, clients=clients, seconds=bench.scale(6, 3)):
+            running = Running('SELECT 1;\n', clients, seconds=seconds + SELECT_WARM_UP, host=contender.host)
+            running.warm_up(bench.conn_of(contender), SELECT_WARM_UP)
+            load = running.finish()
             return {'jobs_per_s': load.tps, 'p50_ms': load.percentile_ms(0.5), 'p99_ms': load.percentile_ms(0.99)}
 
         def jobs(contender, clients=clients, seconds=seconds, warmup=warmup):
@@ -30,13 +32,11 @@ def run(bench):
         cells[f'prepared SELECT 1, {clients} clients'] = select
         cells[f'jobq, {clients} clients'] = jobs(JOBQ)
         if not bench.quick:
-            textbook[f'textbook, {clients} clients'] = jobs(TEXTBOOK)
+            cells[f'textbook, {clients} clients'] = jobs(TEXTBOOK)
             if SMALL_PAGES:
-                cells[f'pages of 4 kB: prepared SELECT 1, {clients} clients'] = lambda select=select: select(SMALL_PAGES.host)
+                cells[f'pages of 4 kB: prepared SELECT 1, {clients} clients'] = lambda select=select: select(SMALL_PAGES)
                 cells[f'pages of 4 kB: jobq, {clients} clients'] = jobs(SMALL_PAGES)
     interleave(bench, 'workers', cells, bench.scale(5, 2), 'off')
-    if textbook:
-        interleave(bench, 'workers', textbook, 3, 'off')
 
     def loss(name, clients):
         return bench.ratio('workers', f'{name}, {clients} clients', f'{name}, 16 clients', 'off')
@@ -46,8 +46,8 @@ def run(bench):
             own, floor = (bench.ratios('workers', f'{pages}{name}, {clients} clients', f'{pages}{name}, 16 clients', 'off')
                           for name in ('jobq', 'prepared SELECT 1'))
             kept = [mine / its for mine, its in zip(own, floor)]
-            low, high = interval_of_median(kept)
-            bench.goal('workers', f"{pages}{clients} workers against 16, by SELECT 1's own ratio", statistics.median(kept), '>=', target,
-                       note=f'{len(kept)} rounds, {low:.2f} to {high:.2f}; jobq {statistics.median(own):.2f}, SELECT 1 {statistics.median(floor):.2f}')
+            ratio, interval = median_and_interval(kept, 'rounds')
+            bench.goal('workers', f"{pages}{clients} workers against 16, by SELECT 1's own ratio", ratio, '>=', target, interval=interval,
+                       note=f'jobq {statistics.median(own):.2f}, SELECT 1 {statistics.median(floor):.2f}')
     names = ('prepared SELECT 1', 'jobq', 'textbook', 'pages of 4 kB: prepared SELECT 1', 'pages of 4 kB: jobq')
     bench.series['workers'] = {name: [[clients, loss(name, clients)] for clients in COUNTS] for name in names if loss(name, 16)}
