@@ -67,6 +67,21 @@ bool any_followed(Edges *edges) {
     return any_edge_in(&edges->children, kChildren) || any_edge_in(&edges->waits, kWaits);
 }
 
+bool any_edge(Edges *edges) { return any_edge_in(&edges->dependencies, kDependencies) || any_followed(edges); }
+
+// Leaves those in front to which nobody is adding an edge. An old snapshot does not show who has added one since: then
+// those to which nobody has.
+int without_uncommitted(Edges *edges, Datum *ids, Datum *others, int count) {
+    const Which which = IsolationUsesXactSnapshot() ? Which::Any : Which::Uncommitted;
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        if (has_edges_to(edges, DatumGetInt64(ids[i]), which)) continue;
+        if (others != nullptr) others[left] = others[i];
+        ids[left++] = ids[i];
+    }
+    return left;
+}
+
 // Leaves those in front that a statement does not find.
 int without_found(Statement &find, Datum *ids, Datum *others, int count) {
     if (count == 0) return 0;
@@ -103,7 +118,7 @@ void close_edges(Edges *edges) {
 
 bool any_edge() {
     Edges edges = {};
-    const bool any = any_edge_in(&edges.dependencies, kDependencies) || any_followed(&edges);
+    const bool any = any_edge(&edges);
     close_edges(&edges);
     return any;
 }
@@ -111,19 +126,13 @@ bool any_edge() {
 int without_needed(Datum *ids, Datum *others, int count) {
     if (count == 0) return 0;
     Edges edges = {};
-    const bool depended_on = any_edge_in(&edges.dependencies, kDependencies), followed = any_followed(&edges);
-    if (depended_on) count = without_found(find_depended_on, ids, others, count);
-    if (followed) count = without_found(find_followed, ids, others, count);
-    // Of those that are left somebody may just be making another job need one.
-    const int doubtful = depended_on || followed ? count : 0;
-    int left = count - doubtful;
-    for (int i = 0; i < doubtful; i++) {
-        if (has_edges_to(&edges, DatumGetInt64(ids[i]), Which::Uncommitted)) continue;
-        if (others != nullptr) others[left] = others[i];
-        ids[left++] = ids[i];
-    }
+    // First those that somebody is just making another job need. When he commits in between, what follows sees it; the
+    // other way round neither would. So each asks anew whether there is anything to look at.
+    if (any_edge(&edges)) count = without_uncommitted(&edges, ids, others, count);
+    if (any_edge_in(&edges.dependencies, kDependencies)) count = without_found(find_depended_on, ids, others, count);
+    if (any_followed(&edges)) count = without_found(find_followed, ids, others, count);
     close_edges(&edges);
-    return left;
+    return count;
 }
 
 int64 hold_jobs(Datum *ids, int count) {
