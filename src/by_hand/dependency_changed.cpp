@@ -39,9 +39,10 @@ void follow_edges(const TriggerData *trigger, bool restored) {
     const int64 dependent = value_of(row, job_id), dependency = value_of(row, depends_on);
     // What is left as it is may be left over from a job that was deleted behind the triggers' back.
     const bool joins = !updates || dependent != before || dependency != value_of(trigger->tg_trigtuple, depends_on);
-    if (!removes && joins) require_jobs_of_edge(dependent, dependency);
     Datum jobs[2] = {Int64GetDatum(before), Int64GetDatum(dependent)};
     const Datum changed = array_of(jobs, updates ? 2 : 1, INT8OID);
+    lock_dependents(changed);
+    if (!removes && joins) require_jobs_of_edge(dependent, dependency);
     if (!removes) block_dependents(changed);
     settle_dependents(changed);
     free_dependents(changed, now);

@@ -74,13 +74,19 @@ Statement find_failed = {
                                ORDER BY d.depends_on LIMIT 1) f ON true)",
     {INT8ARRAYOID}};
 
-// Locks those that are blocked and that nobody holds, and finds the highest of their dependencies below a given one
-// that is not behind them: NULL, none. Their active one until now: the last column.
-Statement look = {
-    R"(SELECT x.id, f.depends_on, f.status::text, f.error, w.depends_on
-       FROM unnest($1, $2) AS u(id, below),
+// Those that are blocked and that nobody holds.
+Statement lock_blocked = {
+    R"(SELECT x.id FROM unnest($1) AS u(id),
             LATERAL (SELECT j.id FROM jobq.jobs j WHERE j.id = ANY (ARRAY[u.id]) AND )" WAITS_HERE R"(
-                     FOR NO KEY UPDATE SKIP LOCKED) x
+                     FOR NO KEY UPDATE SKIP LOCKED) x)",
+    {INT8ARRAYOID}};
+
+// Of these jobs the highest of their dependencies below a given one that is not behind them: NULL, none. Their active
+// one until now: the last column. Not in the statement that locks them, whose snapshot is older than the locks: who has
+// added an edge by hand may have let the job go in between.
+Statement look = {
+    R"(SELECT u.id, f.depends_on, f.status::text, f.error, w.depends_on
+       FROM unnest($1, $2) AS u(id, below)
             LEFT JOIN LATERAL (SELECT d.depends_on, s.status, s.error
                                FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
                                WHERE d.job_id = u.id AND d.depends_on < u.below
@@ -116,10 +122,22 @@ Statement find_waiting = {
        ORDER BY d.job_id LIMIT $2)",
     {INT8OID, INT8OID}};
 
-// Of these jobs those that wait, but not for a dependency yet.
-Statement lock_waiting = {
+// Of these jobs those that wait, and those that have never started: when such a one is retried it waits for its
+// dependencies again.
+Statement lock_dependents_by_id = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id FOR NO KEY UPDATE)",
+       WHERE j.id = ANY ($1) AND (j.status < 'processing' OR j.started_at IS NULL) ORDER BY j.id FOR NO KEY UPDATE)",
+    {INT8ARRAYOID}};
+
+Statement find_dependent_ones = {
+    R"(SELECT u.id FROM unnest($1) AS u(id)
+       WHERE EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id))",
+    {INT8ARRAYOID}};
+
+// Of these jobs, which are locked, those that wait, but not for a dependency yet.
+Statement find_not_blocked = {
+    R"(SELECT j.id FROM jobq.jobs j
+       WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id)",
     {INT8ARRAYOID}};
 
 Statement find_reason_to_wait = {
@@ -215,6 +233,25 @@ void leave_lines(Datum *ids, int count) {
     let_happen(ids, static_cast<int>(in_line.size()), {core::EventKind::LeftLine, GetCurrentTimestamp()});
 }
 
+// What others have committed while nobody but them held these jobs need not be in the rows of the jobs: 40001 where the
+// transaction's snapshot is wrong about whether one has edges.
+void require_known_dependents(const Rows &locked) {
+    auto *jobs = room_for<Datum>(locked.size());
+    for (uint64 i = 0; i < locked.size(); i++) jobs[i] = locked[i].get(1);
+    const Params params = Params().add(array_of(jobs, static_cast<int>(locked.size()), INT8OID));
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    const Rows now = read(find_dependent_ones, params, latest);
+    UnregisterSnapshot(latest);
+    const Rows seen = run(find_dependent_ones, params);
+    bool known = now.size() == seen.size();
+    for (uint64 i = 0; known && i < now.size(); i++) known = now[i].int64_at(1) == seen[i].int64_at(1);
+    if (known) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE), errmsg("could not serialize access due to concurrent update"),
+             errdetail("The dependencies of a job have changed since the transaction's snapshot was taken."),
+             errhint("Retry the transaction.")));
+}
+
 // Changes the jobs that can be changed. They are settled then.
 template <typename Change>
 void change_each(const Notes<Datum> &jobs, Change change, Results *results, DutyOutcome *outcome) {
@@ -283,7 +320,23 @@ int distinct(Candidate *candidates, int count) {
                             candidates);
 }
 
-// What becomes of these, each of which is there once. Those that somebody holds are looked at again.
+// Locks these jobs, each of which is there once, and leaves those in front, in their order, of which that is so;
+// returns how many. Those that somebody holds are looked at again.
+int lock_candidates(Candidate *candidates, int count) {
+    Datum *jobs = room_for<Datum>(count);
+    for (int i = 0; i < count; i++) jobs[i] = Int64GetDatum(candidates[i].job);
+    const Rows locked = run(lock_blocked, Params().add(array_of(jobs, count, INT8OID)));
+    int left = 0;
+    for (int i = 0; i < count; i++) {
+        if (static_cast<uint64>(left) < locked.size() && locked[left].int64_at(1) == candidates[i].job)
+            candidates[left++] = candidates[i];
+        else
+            look_again({candidates[i].told, kNoJob, Blocker::Dependency});
+    }
+    return left;
+}
+
+// What becomes of these, which are locked.
 Results look_at(const Candidate *candidates, int count) {
     Datum *jobs = room_for<Datum>(count), *below = room_for<Datum>(count);
     for (int i = 0; i < count; i++) {
@@ -293,13 +346,8 @@ Results look_at(const Candidate *candidates, int count) {
     const Rows rows = run(look, Params().add(array_of(jobs, count, INT8OID)).add(array_of(below, count, INT8OID)));
     Results results = {};
     results.settled = room_for<Datum>(count);
-    uint64 next = 0;
     for (int i = 0; i < count; i++) {
-        if (next == rows.size() || rows[next].int64_at(1) != candidates[i].job) {
-            look_again({candidates[i].told, kNoJob, Blocker::Dependency});
-            continue;
-        }
-        const Row row = rows[next++];
+        const Row row = rows[i];
         // Its failed dependency was retried since: those above that one have not been looked at.
         if (candidates[i].fails && (row.is_null(2) || state_at(row, 3) == core::DependencyState::Unfinished))
             log_unblocked(Blocker::Dependency, -candidates[i].job);
@@ -337,7 +385,7 @@ void deactivate_settled(const Results &results) {
 // Settles jobs that were blocked a moment ago. Returns how many were cancelled.
 int64 settle(Candidate *candidates, int count, Unblocking *done) {
     if (count == 0) return 0;
-    count = distinct(candidates, count);
+    count = lock_candidates(candidates, distinct(candidates, count));
     Results results = look_at(candidates, count);
     change_each(
         results.promoted, [&](int first, int n) { promote_jobs(results.promoted.items + first, n, done->now); },
@@ -463,8 +511,13 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done) {
     return more;
 }
 
+void lock_dependents(Datum jobs) {
+    const Rows locked = run(lock_dependents_by_id, Params().add(jobs));
+    if (IsolationUsesXactSnapshot()) require_known_dependents(locked);
+}
+
 void block_dependents(Datum jobs) {
-    const Rows waiting = run(lock_waiting, Params().add(jobs));
+    const Rows waiting = run(find_not_blocked, Params().add(jobs));
     auto *blocked = room_for<Datum>(waiting.size());
     int count = 0;
     for (uint64 i = 0; i < waiting.size(); i++)

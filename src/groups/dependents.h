@@ -22,7 +22,11 @@ void settle_dependents(Datum jobs);
 void free_dependents(Datum jobs, TimestampTz now);
 // Both for all jobs that are blocked.
 void settle_all_dependents(TimestampTz now);
-// Before it: those of these jobs that have not started are blocked if they have reason to.
+// Before edges that begin at these jobs are followed, which somebody has changed by hand: waits for who sets one of
+// them free, retries it or changes other edges of it, and keeps others from that until the transaction ends. What is
+// run from then on sees what those have done. 40001 where it does not, by an older snapshot.
+void lock_dependents(Datum jobs);
+// After it: those of these jobs that have not started are blocked if they have reason to.
 void block_dependents(Datum jobs);
 // Whether the job has: a dependency that has yet to finish, or for which it is to be cancelled.
 bool has_reason_to_wait(int64 job);
