@@ -188,7 +188,11 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
     refuse_kept_keys(retries, ids, count);
     drop_all_steps_of(anew.items, anew.count);
     for (int i = 0; i < anew.count; i++) forget_children(DatumGetInt64(anew.items[i]));
-    if (waiting.count > 0) settle_dependents(array_of(waiting.items, waiting.count, INT8OID));
+    if (waiting.count > 0) {
+        const Datum jobs = array_of(waiting.items, waiting.count, INT8OID);
+        lock_dependents(jobs);
+        settle_dependents(jobs);
+    }
     drop_own_kept_keys(ids, count);
     return operated;
 }
