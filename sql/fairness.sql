@@ -197,6 +197,8 @@ SELECT count(*) FILTER (WHERE _round_robin_key IS NULL) AS without, count(*) FIL
 \set VERBOSITY terse
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT jobq_create_queue('other turns', round_robin => true);
+SELECT jobq_drop_queue('other turns'), jobq_enqueue('other turns', concurrency_key => 'k') > 0 AS enqueued;
+SELECT jobq_create_queue('other turns', round_robin => true);
 ROLLBACK;
 \set VERBOSITY default
 -- A dead letter leaves its round-robin key behind, and gets it back at home.

@@ -3,6 +3,7 @@
 
 #include "by_hand/trigger.h"
 #include "compat/spi.h"
+#include "duties/dump_restore.h"
 #include "job/shard.h"
 
 namespace jobq {
@@ -22,12 +23,17 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_follow_shard);
 PGDLLEXPORT Datum jobq_follow_shard(PG_FUNCTION_ARGS) {
-    const int shard = shard_after(trigger_on(fcinfo, "shard", TriggerTiming::AfterAny));
+    const TriggerData *trigger = trigger_on(fcinfo, "shard", TriggerTiming::AfterAny);
+    const int shard = shard_after(trigger);
+    // Restored rows may have whatever ids they had.
+    const bool restored = restores(owner_of(trigger));
     with_spi([&] {
-        if (shard == core::kNoShard)
+        if (shard == core::kNoShard) {
             leave_shard();
-        else
+        } else {
+            if (!restored) refuse_other_ids(shard);
             make_shard(shard);
+        }
     });
     return Datum(0);
 }

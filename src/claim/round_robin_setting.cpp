@@ -11,23 +11,38 @@ namespace {
 Statement lock_jobs = {"LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE", {}, Planning::Free};
 
 // Whoever has enqueued into the queue has left a lane: a queue without any is not searched for in the table.
+#define LACKS_KEY                                                                     \
+    "EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1) AND j.queue = $1 " \
+    "AND j._round_robin_key IS DISTINCT FROM jobq.round_robin_key_of(j.concurrency_key)"
+
+Statement find = {"SELECT FROM jobq.jobs j WHERE " LACKS_KEY " LIMIT 1", {TEXTOID}, Planning::Free};
 Statement give = {
-    R"(UPDATE jobq.jobs j SET _round_robin_key = jobq.round_robin_key_of(j.concurrency_key)
-       WHERE EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1) AND j.queue = $1
-         AND j._round_robin_key IS DISTINCT FROM jobq.round_robin_key_of(j.concurrency_key))",
+    "UPDATE jobq.jobs j SET _round_robin_key = jobq.round_robin_key_of(j.concurrency_key) WHERE " LACKS_KEY,
     {TEXTOID},
     Planning::Free};
+
+bool any_lacks_key(const Params &queue) {
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    const bool any = read(find, queue, latest).size() > 0;
+    UnregisterSnapshot(latest);
+    return any;
+}
 
 }  // namespace
 
 void give_round_robin_keys(text *queue) {
-    // What was committed while we waited for the lock must be seen.
-    if (IsolationUsesXactSnapshot())
+    const Params params = Params().add(PointerGetDatum(queue));
+    run(lock_jobs, Params());
+    if (!IsolationUsesXactSnapshot()) {
+        run(give, params);
+        return;
+    }
+    // What was committed while we waited for the lock must be seen. Jobs from a dump have their keys.
+    if (any_lacks_key(params))
         ereport(ERROR, (errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
                         errmsg("round_robin can only be switched on in a READ COMMITTED transaction"),
+                        errdetail("The queue has jobs that are to get their turns by it."),
                         errhint("Run the statement outside a transaction block, or in one of that level.")));
-    run(lock_jobs, Params());
-    run(give, Params().add(PointerGetDatum(queue)));
 }
 
 }  // namespace jobq

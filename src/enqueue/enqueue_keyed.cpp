@@ -326,6 +326,7 @@ int insert_free(const Call &call, KeyedJob **jobs, int count) {
         if (static_cast<uint64>(done) < rows.size() && rows[done].int64_at(1) == jobs[i]->new_id) {
             jobs[i]->id = jobs[i]->new_id;
             jobs[i]->is_new = true;
+            jobs[i]->is_over = false;
             stays[done] = true;
             inserted[done++] = jobs[i];
         } else {

@@ -22,22 +22,6 @@ Statement find_last_id = {
     {},
     Planning::Free};
 
-// Nobody writes a job before this transaction has ended, and all who have are seen.
-void refuse_other_ids(int shard) {
-    run_text("LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE");
-    const Params params = Params().add(Int64GetDatum(core::kShards)).add(Int64GetDatum(shard));
-    PushActiveSnapshot(GetLatestSnapshot());
-    const Rows others = read(find_other_id, params, GetActiveSnapshot());
-    PopActiveSnapshot();
-    if (others.size() == 0) return;
-    ereport(ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("the database has jobs whose ids are not those of shard %d", shard),
-             errdetail("One is job %lld.", static_cast<long long>(others[0].int64_at(1))),
-             errhint("A shard begins without jobs of other ids. Let these finish and delete them, or make another "
-                     "database the shard.")));
-}
-
 }  // namespace
 
 int own_shard() {
@@ -58,8 +42,22 @@ void require_own_shard(int64 id) {
                     errhint("Leave the id to the database.")));
 }
 
+void refuse_other_ids(int shard) {
+    run_text("LOCK TABLE jobq.jobs IN SHARE ROW EXCLUSIVE MODE");
+    const Params params = Params().add(Int64GetDatum(core::kShards)).add(Int64GetDatum(shard));
+    PushActiveSnapshot(GetLatestSnapshot());
+    const Rows others = read(find_other_id, params, GetActiveSnapshot());
+    PopActiveSnapshot();
+    if (others.size() == 0) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             errmsg("the database has jobs whose ids are not those of shard %d", shard),
+             errdetail("One is job %lld.", static_cast<long long>(others[0].int64_at(1))),
+             errhint("A shard begins without jobs of other ids. Let these finish and delete them, or make another "
+                     "database the shard.")));
+}
+
 void make_shard(int shard) {
-    refuse_other_ids(shard);
     // It waits for who has drawn an id, and makes sessions forget those that they have in store.
     run_text(psprintf("ALTER SEQUENCE jobq.jobs_id_seq INCREMENT BY %d START WITH %lld MAXVALUE %lld", core::kShards,
                       static_cast<long long>(core::next_id_of(shard, 0)),

@@ -13,7 +13,10 @@ int own_shard();
 // 55000 for an id that says another shard.
 void require_own_shard(int64 id);
 
-// From the next id on. 55000 while there are jobs of other ids. With the rights of the owner, under SPI.
+// 55000 while there are jobs of other ids; nobody writes one then before the transaction has ended.
+void refuse_other_ids(int shard);
+
+// From the next id on. With the rights of the owner, under SPI, as the one before.
 void make_shard(int shard);
 
 // Ids count one by one again, behind the last one.
