@@ -168,15 +168,20 @@ bool read_what_is_new(KnownLanes *known, Datum queue, Snapshot snapshot) {
 template <typename Body>
 void look_into_directory(const KnownLanes &known, Body body) {
     const KnownLanes *outer = being_read;
-    being_read = &known;
-    as_owner([&] {
-        with_spi([&] {
-            Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
-            body(PointerGetDatum(make_text(queue_view(known.queue))), snapshot);
-            UnregisterSnapshot(snapshot);
+    PG_TRY();
+    {
+        being_read = &known;
+        as_owner([&] {
+            with_spi([&] {
+                Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
+                body(PointerGetDatum(make_text(queue_view(known.queue))), snapshot);
+                UnregisterSnapshot(snapshot);
+            });
         });
-    });
-    being_read = outer;
+    }
+    PG_FINALLY();
+    { being_read = outer; }
+    PG_END_TRY();
 }
 
 // What is known of the queue's lanes, as of the last look.
@@ -409,7 +414,6 @@ void send_news_of_lanes() {
 
 void undo_lanes() {
     if (transaction_log().lanes_in != InvalidSubTransactionId) changes_of_all++;
-    being_read = nullptr;
 }
 
 void undo_lanes_of_savepoint() {

@@ -120,5 +120,16 @@ my $kept = value($node, 'work', q{
     SELECT sum(total_bytes) / 1000 FROM pg_backend_memory_contexts WHERE name LIKE 'jobq %'});
 cmp_ok($kept, '<', 4000, 'a few kilobytes a queue');
 
+# ---- and it forgets them when they are too many, also after a look that has failed
+
+my ($locker, $asker) = map { session($node, 'work') } 1 .. 2;
+$locker->query('BEGIN; LOCK TABLE jobq.lane_directory IN ACCESS EXCLUSIVE MODE');
+is($asker->query(q{SET lock_timeout = '10ms'; DO $$BEGIN PERFORM jobq_claim('locked'); RAISE 'not locked';
+    EXCEPTION WHEN lock_not_available THEN NULL; END$$; RESET lock_timeout; SELECT 'caught'}), 'caught', 'the directory cannot be read');
+end_sessions($locker);
+cmp_ok($asker->query(q{DO $$BEGIN FOR n IN 1 .. 10100 LOOP PERFORM jobq_claim('name ' || n); END LOOP; END$$;
+    SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'jobq lanes'}), '<', 1000, 'what it knew of ten thousand queues is forgotten');
+end_sessions($asker);
+
 $node->stop;
 done_testing();
