@@ -25,8 +25,14 @@ Statement set = {
 Statement remove = {
     "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
 
-Statement ask = {"INSERT INTO jobq.unslotted DEFAULT VALUES", {}, Planning::Free};
+Statement ask = {"INSERT INTO jobq.unslotted (since) VALUES ('infinity')", {}, Planning::Free};
 Statement asked = {"SELECT 1 FROM jobq.unslotted LIMIT 1", {}, Planning::Free};
+// New requests. Nobody knows how long ago their transactions were committed: a moment ago, as far as others have heard.
+Statement meet_requests = {
+    R"(UPDATE jobq.unslotted u SET since = clock_timestamp()
+       WHERE u.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.unslotted s WHERE s.since = 'infinity' FOR UPDATE SKIP LOCKED)))",
+    {},
+    Planning::Free};
 // Who claimed under settings of before has begun by then.
 Statement date_requests = {
     R"(UPDATE jobq.unslotted u SET before_xid = pg_snapshot_xmax(pg_current_snapshot())
@@ -280,6 +286,7 @@ void settle_slots(TimestampTz now, DutyOutcome *outcome) {
         for (uint64 i = 0; i < raised.size(); i++) run(lower_highest, Params().add(raised[i].get(1)));
         return;
     }
+    run(meet_requests, Params());
     run(date_requests, Params().add(TimestampTzGetDatum(core::saturating_subtract(now, kHeard))));
     const Rows settled = run(find_settled, Params());
     int64 given = 0;

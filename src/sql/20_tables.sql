@@ -213,7 +213,7 @@ CREATE TABLE jobq.limit_settings (
 -- The tick gives them slots, and deletes the row when there can be no more of them.
 --: a row while the tick has to look for running jobs that hold no slot of a limit, although they should
 CREATE TABLE jobq.unslotted (
-    since      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    since      timestamptz NOT NULL DEFAULT 'infinity',  --: when the tick met it; infinity: it has not yet
     before_xid xid8  --: the last look comes when no transaction is left that began before this one
 );
 

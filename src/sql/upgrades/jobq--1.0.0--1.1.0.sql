@@ -17,6 +17,8 @@ DROP TRIGGER follow_job ON jobq.jobs;
 CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job('1.1');
+ALTER TABLE jobq.unslotted ALTER COLUMN since SET DEFAULT 'infinity';
+COMMENT ON COLUMN jobq.unslotted.since IS 'when the tick met it; infinity: it has not yet';
 -- Schedules: what is enqueued again and again.
 
 -- The functions check and write it, the duty "schedules" fires what is due. `_due_at` is what that looks for.
