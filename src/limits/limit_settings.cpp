@@ -25,6 +25,12 @@ Statement set = {
 Statement remove = {
     "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
 
+// '*' applies to the key now, whose jobs may hold any slots, or none.
+Statement distrust_each_key = {
+    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.queue = $1 AND l.key = '*'",
+    {TEXTOID},
+    Planning::Free};
+
 Statement ask = {"INSERT INTO jobq.unslotted (since) VALUES ('infinity')", {}, Planning::Free};
 Statement asked = {"SELECT 1 FROM jobq.unslotted LIMIT 1", {}, Planning::Free};
 // New requests. Nobody knows how long ago their transactions were committed: a moment ago, as far as others have heard.
@@ -74,8 +80,11 @@ Statement raise_highest = {
     {TEXTOID, TEXTOID, INT4OID},
     Planning::Free};
 
+// '*' too where it has been raised: a tick that is lowering it may not know yet that it has got another key.
 Statement distrust = {
-    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.highest_slot < $1", {INT4OID}, Planning::Free};
+    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.highest_slot < $1 OR l.key = '*'",
+    {INT4OID},
+    Planning::Free};
 
 #define SLOTS "BETWEEN $1 AND $1 + 1048575"
 Statement count_in_queue = {"SELECT count(*) FROM jobq.jobs j WHERE j._queue_slot " SLOTS, {INT8OID}};
@@ -205,6 +214,15 @@ bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcom
     return all;
 }
 
+// A limit of the queue is new. Not to jobs of other queues, which would be locked until the transaction ends: the tick
+// looks for all.
+void give_slots_of_queue(text *queue) {
+    int64 given = 0;
+    look_for_unslotted();
+    CommandCounterIncrement();
+    give_all_slots(queue, GetCurrentTimestamp(), &given);
+}
+
 bool should_hold(const SlotRow &job) {
     const Queue *queue = find_queue(job.queue);
     if (queue->limit_count == 0) return false;
@@ -227,20 +245,18 @@ void set_limit(text *queue, text *key, const LimitValues &values) {
                  .add_if(values.has_max_running, Int32GetDatum(values.max_running))
                  .add_if(values.has_rate, Int32GetDatum(values.rate))
                  .add_if(values.has_rate, IntervalPGetDatum(values.per)));
-    int64 given = 0;
-    if (values.has_max_running) {
-        look_for_unslotted();
-        CommandCounterIncrement();
-        // Not to those of other queues, which would be locked until the transaction ends: the tick looks for all.
-        give_all_slots(queue, GetCurrentTimestamp(), &given);
-    }
+    if (values.has_max_running) give_slots_of_queue(queue);
     slots_freed_at_commit();
 }
 
 bool remove_limit(text *queue, text *key) {
     run(remove, Params().add(PointerGetDatum(queue)).add(PointerGetDatum(key)));
+    if (affected() == 0) return false;
     slots_freed_at_commit();
-    return affected() > 0;
+    if (view(key).empty() || view(key) == core::kEachKey) return true;
+    run(distrust_each_key, Params().add(PointerGetDatum(queue)));
+    if (affected() > 0) give_slots_of_queue(queue);
+    return true;
 }
 
 bool keeps_slots(const SlotRow &before, const SlotRow &after) {

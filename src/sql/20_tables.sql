@@ -366,7 +366,7 @@ CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.lane_directo
 CREATE FUNCTION jobq.limits_changed() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_limits_changed'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
-CREATE TRIGGER limits_changed AFTER INSERT OR UPDATE ON jobq.limit_settings FOR EACH STATEMENT
+CREATE TRIGGER limits_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.limit_settings FOR EACH STATEMENT
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.limits_changed();
 ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER limits_changed;

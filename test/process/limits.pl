@@ -223,6 +223,17 @@ $node->restart;
 value($node, 'work', q{SELECT jobq_set_limit('slow', rate => 5, per => '1 day'), jobq_enqueue('slow')});
 is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('slow')}), '0', 'an empty bucket after a start');
 
+# ---- jobs of a key whose own limit was a rate alone, when that goes
+
+value($node, 'work', q{SELECT jobq_set_limit('rated', '*', max_running => 2), jobq_set_limit('rated', 'own', rate => 1000),
+    jobq_enqueue_many('rated', array_fill('{}'::jsonb, ARRAY[10]), concurrency_keys => array_fill('own'::text, ARRAY[10]))});
+becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.unslotted}, 'the limit is settled');
+becomes_true($node, 'work', q{SELECT tokens >= 3 FROM jobq.limits WHERE queue = 'rated' AND key = 'own'}, 'there are tokens');
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('rated', batch => 3, heartbeat_timeout => '1 hour')}), '3', 'three run');
+is(value($node, 'work', q{SELECT jobq_set_limit('rated', 'own')}), 't', 'its limit goes');
+is(value($node, 'work', q{SELECT count(*) FROM jobq_claim('rated', batch => 9)}), '0', 'they count for the limit of each key');
+is(value($node, 'work', q{SELECT count(_key_slot) FROM jobq.jobs WHERE queue = 'rated' AND status = 'processing'}), '3', 'and have its places');
+
 # ---- the keys of one queue, more than are remembered, empty no bucket of another queue
 
 value($node, 'work', q{SELECT jobq_set_limit('calm', rate => 5), jobq_set_limit('crowd', '*', rate => 1, per => '365 days'),

@@ -17,6 +17,12 @@ DROP TRIGGER follow_job ON jobq.jobs;
 CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.follow_job('1.1');
+-- Where a key's own limit goes, that of '*' is its limit.
+DROP TRIGGER limits_changed ON jobq.limit_settings;
+CREATE TRIGGER limits_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.limit_settings FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.limits_changed();
+ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER limits_changed;
 ALTER TABLE jobq.unslotted ALTER COLUMN since SET DEFAULT 'infinity';
 COMMENT ON COLUMN jobq.unslotted.since IS 'when the tick met it; infinity: it has not yet';
 -- Schedules: what is enqueued again and again.
