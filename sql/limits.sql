@@ -206,6 +206,12 @@ SELECT pg_temp.claim('gone'), pg_temp.claim('gone by hand');
 -- Two more are completed: one may run beside the last.
 SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue LIKE 'gone%' AND _key_slot & 1048575 < 5;
 SELECT pg_temp.claim('gone'), pg_temp.claim('gone by hand');
+-- By hand a limit may be new, too, and counts at once who runs without a place.
+SELECT count(jobq_enqueue('new by hand', to_jsonb('new ' || n))) FROM generate_series(1, 4) n;
+SELECT pg_temp.claim('new by hand', 2);
+INSERT INTO jobq.limit_settings (queue, max_running) VALUES ('new by hand', 3);
+SELECT running FROM jobq.limits WHERE queue = 'new by hand';
+SELECT pg_temp.claim('new by hand');
 
 -- Bad input: nothing changes.
 SELECT count(*) AS limits FROM jobq.limits \gset
@@ -228,5 +234,5 @@ INSERT INTO jobq.jobs (queue, concurrency_key) VALUES ('bad', '*');
 \set VERBOSITY default
 
 -- The limits of a queue go with it.
-SELECT jobq_drop_queue(q, force => true) FROM unnest('{narrow,later,keys,row,full,open,hand,wide,gone,gone by hand}'::text[]) q;
+SELECT jobq_drop_queue(q, force => true) FROM unnest('{narrow,later,keys,row,full,open,hand,wide,gone,gone by hand,new by hand}'::text[]) q;
 SELECT count(*) FROM jobq.limits;

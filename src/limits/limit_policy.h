@@ -18,6 +18,8 @@ constexpr std::int64_t kNumberMask = (std::int64_t{1} << kSlotBits) - 1;
 constexpr std::int32_t kMaxRunning = 1000000;
 constexpr std::int32_t kHighestNumber = kNumberMask - 1;
 static_assert(kMaxRunning < kHighestNumber, "the number must fit");
+// highest_slot of a limit under which jobs may run that hold no slot at all.
+constexpr std::int32_t kSlotsMissing = kHighestNumber + 1;
 
 // The key that stands for each key of a queue.
 constexpr std::string_view kEachKey = "*";

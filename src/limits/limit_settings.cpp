@@ -71,9 +71,15 @@ Statement lower_highest = {
                            AND j._key_slot & 1048575 > l.max_running))",
     {TIDOID},
     Planning::Free};
+Statement lock_missing = {
+    "SELECT l.ctid FROM jobq.limit_settings l WHERE l.highest_slot = $1 FOR NO KEY UPDATE SKIP LOCKED",
+    {INT4OID},
+    Planning::Free};
+Statement end_missing = {
+    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.ctid = $1", {TIDOID}, Planning::Free};
 // Not one that somebody is changing.
 Statement raise_highest = {
-    R"(UPDATE jobq.limit_settings l SET highest_slot = DEFAULT
+    R"(UPDATE jobq.limit_settings l SET highest_slot = $3
        WHERE l.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.limit_settings s
                                   WHERE s.queue = $1 AND s.key = $2 AND s.highest_slot < $3
                                   FOR NO KEY UPDATE SKIP LOCKED)))",
@@ -81,10 +87,9 @@ Statement raise_highest = {
     Planning::Free};
 
 // '*' too where it has been raised: a tick that is lowering it may not know yet that it has got another key.
-Statement distrust = {
-    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.highest_slot < $1 OR l.key = '*'",
-    {INT4OID},
-    Planning::Free};
+Statement distrust = {"UPDATE jobq.limit_settings l SET highest_slot = $1 WHERE l.highest_slot < $1 OR l.key = '*'",
+                      {INT4OID},
+                      Planning::Free};
 
 #define SLOTS "BETWEEN $1 AND $1 + 1048575"
 Statement count_in_queue = {"SELECT count(*) FROM jobq.jobs j WHERE j._queue_slot " SLOTS, {INT8OID}};
@@ -113,14 +118,30 @@ Statement find_unslotted = {
 // So long after a change everybody who claims has heard of it.
 constexpr core::Micros kHeard = core::kSecond;
 
-// Whether claims look as far as this number.
-bool reach_number(std::string_view queue, const QueueLimit &limit, int32 number) {
-    if (number <= limit.max_running || number <= limit.highest_slot) return true;
+bool raise_to(std::string_view queue, const QueueLimit &limit, int32 highest) {
     run(raise_highest, Params()
                            .add(PointerGetDatum(make_text(queue)))
                            .add(PointerGetDatum(make_text(limit.key)))
-                           .add(Int32GetDatum(number)));
+                           .add(Int32GetDatum(highest)));
     return affected() > 0;
+}
+
+// Whether claims look as far as this number.
+bool reach_number(std::string_view queue, const QueueLimit &limit, int32 number) {
+    return number <= limit.max_running || number <= limit.highest_slot || raise_to(queue, limit, core::kHighestNumber);
+}
+
+void note_missing(std::string_view queue, const QueueLimit *limit) {
+    if (limit == nullptr || limit->max_running < 0 || limit->highest_slot >= core::kSlotsMissing) return;
+    raise_to(queue, *limit, core::kSlotsMissing);
+}
+
+// The job in table.row gets no slots now: claims count it without, until a tick has given all jobs theirs.
+void let_claims_count(const JobsTable &jobs) {
+    const std::string_view name = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
+    note_missing(name, limit_of_queue(*find_queue(name)));
+    if (!job_has(jobs, kJobConcurrencyKey)) return;
+    note_missing(name, limit_of_key(*find_queue(name), view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey)))));
 }
 
 // What the job in table.row lacks of a limit. Adds to *permits. False when somebody is changing the limit.
@@ -141,7 +162,10 @@ bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, Times
 bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *given) {
     renew_snapshot(jobs);
     if (!find_job(jobs, id) || !has_status(*jobs, core::JobStatus::Processing)) return true;
-    if (!lock_row_or_skip(&jobs->table)) return false;
+    if (!lock_row_or_skip(&jobs->table)) {
+        let_claims_count(*jobs);
+        return false;
+    }
     Slots slots = {jobs, {}, nullptr};
     Permit permits[2];
     int count = 0;
@@ -157,6 +181,7 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
     }
     if (!may) {
         for (int i = 0; i < count; i++) unlock_slot(permits[i].slot);
+        let_claims_count(*jobs);
     } else if (count > 0) {
         core::Event event = {core::EventKind::SlotsGiven, now};
         enter_slots(permits, count, now, &event);
@@ -223,6 +248,22 @@ void give_slots_of_queue(text *queue) {
     give_all_slots(queue, GetCurrentTimestamp(), &given);
 }
 
+// Those that claims count although they hold no slot.
+int64 missing_under(std::string_view queue, std::string_view key) {
+    const Queue *found = find_queue(queue);
+    const QueueLimit *limit = key.empty() ? limit_of_queue(*found) : limit_of_key(*found, key);
+    if (limit == nullptr || limit->max_running < 0 || limit->highest_slot < core::kSlotsMissing) return 0;
+    return running_without_slot(key.empty() ? SlotOf::Queue : SlotOf::Key, queue, key);
+}
+
+int64 slots_held(text *queue, text *key) {
+    if (key != nullptr && view(key) == core::kEachKey)
+        return read(count_of_other_keys, Params().add(PointerGetDatum(queue)))[0].int64_at(1);
+    const bool whole = key == nullptr;
+    const int64 limit = whole ? core::queue_limit_id(view(queue)) : core::key_limit_id(view(queue), view(key));
+    return read(whole ? count_in_queue : count_of_key, Params().add(Int64GetDatum(limit)))[0].int64_at(1);
+}
+
 bool should_hold(const SlotRow &job) {
     const Queue *queue = find_queue(job.queue);
     if (queue->limit_count == 0) return false;
@@ -273,16 +314,12 @@ void expect_slots(const SlotRow &job) {
 }
 
 void distrust_limits() {
-    run(distrust, Params().add(Int32GetDatum(core::kHighestNumber)));
+    run(distrust, Params().add(Int32GetDatum(core::kSlotsMissing)));
     look_for_unslotted();
 }
 
 int64 running_under(text *queue, text *key) {
-    if (key != nullptr && view(key) == core::kEachKey)
-        return read(count_of_other_keys, Params().add(PointerGetDatum(queue)))[0].int64_at(1);
-    const bool whole = key == nullptr;
-    const int64 limit = whole ? core::queue_limit_id(view(queue)) : core::key_limit_id(view(queue), view(key));
-    return read(whole ? count_in_queue : count_of_key, Params().add(Int64GetDatum(limit)))[0].int64_at(1);
+    return slots_held(queue, key) + missing_under(view(queue), key == nullptr ? std::string_view() : view(key));
 }
 
 void look_for_unslotted() {
@@ -297,9 +334,15 @@ void look_for_unslotted() {
 void settle_slots(TimestampTz now, DutyOutcome *outcome) {
     // An old snapshot does not show what must be judged.
     if (IsolationUsesXactSnapshot()) return;
+    // Locked before it is looked: a limit that comes meanwhile has not been looked at.
+    const Rows missing = run(lock_missing, Params().add(Int32GetDatum(core::kSlotsMissing)));
+    const auto all_given = [&] {
+        for (uint64 i = 0; i < missing.size(); i++) run(end_missing, Params().add(missing[i].get(1)));
+    };
     if (run(asked, Params()).size() == 0) {
         const Rows raised = run(find_raised, Params());
         for (uint64 i = 0; i < raised.size(); i++) run(lower_highest, Params().add(raised[i].get(1)));
+        all_given();
         return;
     }
     run(meet_requests, Params());
@@ -309,6 +352,7 @@ void settle_slots(TimestampTz now, DutyOutcome *outcome) {
     const bool all = give_all_slots_carefully(now, &given, outcome);
     outcome->done += given;
     if (!all) return;
+    all_given();
     for (uint64 i = 0; i < settled.size(); i++) run(end_request, Params().add(settled[i].get(1)));
 }
 

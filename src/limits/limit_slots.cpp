@@ -13,6 +13,7 @@
 
 #include "compat/args.h"
 #include "compat/own_locks.h"
+#include "leases/rescue_index.h"
 #include "limits/limit_slots.h"
 #include "limits/limit_state.h"
 #include "table/table_sql.h"
@@ -36,6 +37,17 @@ constexpr AttrNumber kSlot = 1, kSeq = 2;
     "SELECT j." slot " FROM jobq.jobs j WHERE j." slot " > $1 AND j." slot " < $2", { INT8OID, INT8OID }
 Statement holds_slot[] = {{HOLDS("_queue_slot")}, {HOLDS("_key_slot")}};
 Statement held_slots[] = {{HELD("_queue_slot")}, {HELD("_key_slot")}};
+// As limits/limit_settings.cpp finds them to give them slots.
+#define RUNNING_IN_QUEUE                                                                     \
+    "SELECT count(*) FROM jobq.jobs j "                                                      \
+    "WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) " \
+    "AND j.status = 'processing' AND j.queue = $2 "
+Statement without_slot[] = {
+    {RUNNING_IN_QUEUE "AND $3 = '' AND j._queue_slot IS NULL", {INT8ARRAYOID, TEXTOID, TEXTOID}},
+    {RUNNING_IN_QUEUE
+     "AND j._key_slot IS NULL AND (j.concurrency_key = $3 OR $3 = '*' AND j.concurrency_key IS NOT NULL "
+     "AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $2 AND l.key = j.concurrency_key))",
+     {INT8ARRAYOID, TEXTOID, TEXTOID}}};
 
 // nullptr: it cannot be used, which takes SQL otherwise (table/attached.h).
 Relation index_of(Slots *slots, SlotOf of) {
@@ -192,6 +204,16 @@ Numbers held_numbers(Slots *slots, SlotOf of, int64 limit) {
     std::sort(numbers.items, numbers.items + numbers.count);
     numbers.count = static_cast<int>(std::unique(numbers.items, numbers.items + numbers.count) - numbers.items);
     return numbers;
+}
+
+int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key) {
+    // Those that are not indexed yet first: then each is here or, by the snapshot, there.
+    const Params params =
+        Params().add(unindexed_jobs()).add(PointerGetDatum(make_text(queue))).add(PointerGetDatum(make_text(key)));
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    const int64 count = read(without_slot[static_cast<int>(of)], params, latest)[0].int64_at(1);
+    UnregisterSnapshot(latest);
+    return count;
 }
 
 }  // namespace jobq

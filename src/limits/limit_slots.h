@@ -39,4 +39,8 @@ struct Numbers {
 };
 Numbers held_numbers(Slots *slots, SlotOf of, int64 limit);
 
+// How many jobs run without a slot, as far as that is committed: of the queue, or of the key; core::kEachKey: of all
+// keys that have no limit of their own. Inside with_spi().
+int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key);
+
 }  // namespace jobq

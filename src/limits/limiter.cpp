@@ -6,6 +6,7 @@
 #include "limits/limiter.h"
 #include "limits/throttled_ranges.h"
 #include "shmem/memory.h"
+#include "table/table_sql.h"
 
 #include <algorithm>
 
@@ -40,19 +41,33 @@ int64 take_number(Limiter *limiter, SlotOf of, int64 limit, int32 number) {
     return lock_free_slot(&limiter->slots, of, limiter->name, key, slot, limiter->now) ? slot : 0;
 }
 
-// Right after the limit was changed: jobs may hold slots with numbers that it does not have.
+// How many run under the limit without a slot, at most: each of them may get one, but no others come.
+int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
+    if (limit.highest_slot < core::kSlotsMissing) return 0;
+    auto *missing = &limiter->missing[static_cast<int>(of)];
+    if (missing->limit == id) return missing->count;
+    const std::string_view key = of == SlotOf::Key ? limiter->key : std::string_view();
+    with_sql_of(limiter->slots.jobs->table.relation, [&] {
+        *missing = {id, static_cast<int32>(Min(running_without_slot(of, limiter->name, key), core::kMaxRunning))};
+    });
+    return missing->count;
+}
+
+// Right after the limit was changed: jobs may hold slots with numbers that it does not have, or none yet.
 int64 take_counted(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     int32 first;
     const uint64 ticket = begin_slot_search(id, limit.max_running, &first);
+    // First: a job that gets its slot meanwhile counts twice rather than never.
+    const int32 most = Max(limit.max_running - missing_slots(limiter, of, limit, id), 0);
     const Numbers held = held_numbers(&limiter->slots, of, id);
-    const int32 usable = core::usable_numbers(held.items, held.count, limit.max_running);
+    const int32 usable = core::usable_numbers(held.items, held.count, most);
     int64 taken = 0;
     int at = 0;
     for (int32 number = 1; number <= usable && taken == 0; number++) {
         while (at < held.count && held.items[at] < number) at++;
         if (at == held.count || held.items[at] != number) taken = take_number(limiter, of, id, number);
     }
-    const bool full = taken == 0 || held.count + 1 >= limit.max_running;
+    const bool full = taken == 0 || held.count + 1 >= most;
     if (full) end_slot_search(id, ticket, nullptr, 0, true, 1);
     pfree(held.items);
     return taken;

@@ -30,6 +30,10 @@ struct Limiter {
     int permit_count;
     int64 used_up[64];  // limits of keys that this call need not ask again
     int used_up_count;
+    struct {
+        int64 limit;  // 0: none
+        int32 count;
+    } missing[2];  // the last limit, of the queue and of a key, under which so many run without a slot
 };
 
 // Whether the queue's own limit may let a job run, as far as that is known without a look at the table. *due: when to

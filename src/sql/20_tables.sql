@@ -197,7 +197,7 @@ CREATE TABLE jobq.limit_settings (
     rate         integer,  --: so many jobs may start in each span of per; NULL: any number
     per          interval,
     highest_slot integer NOT NULL DEFAULT 1048574,  --: running jobs may hold slots up to this number, if it is above
-                                                    --: max_running
+                                                    --: max_running; 1048575: some may hold none
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (queue, key),
     CONSTRAINT limit_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),

@@ -23,6 +23,7 @@ CREATE TRIGGER limits_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.limit_set
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.limits_changed();
 ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER limits_changed;
+COMMENT ON COLUMN jobq.limit_settings.highest_slot IS 'running jobs may hold slots up to this number, if it is above max_running; 1048575: some may hold none';
 ALTER TABLE jobq.unslotted ALTER COLUMN since SET DEFAULT 'infinity';
 COMMENT ON COLUMN jobq.unslotted.since IS 'when the tick met it; infinity: it has not yet';
 -- Schedules: what is enqueued again and again.
