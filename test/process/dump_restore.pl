@@ -129,6 +129,14 @@ my %restore = (
             'pg_dump -Fd -j2');
         $node->command_ok([ 'pg_restore', '--exit-on-error', '-j2', '-d', $node->connstr('parallel'), "$directory/parallel" ],
             'pg_restore -j2');
+    },
+    # pg_dump -C restores such a setting before the data.
+    strict => sub {
+        value($node, 'postgres', q{ALTER DATABASE strict SET default_transaction_isolation = 'repeatable read'});
+        $node->command_ok([ 'pg_dump', '-f', "$directory/strict", $node->connstr('source') ], 'pg_dump');
+        $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-f', "$directory/strict", $node->connstr('strict') ],
+            'psql in REPEATABLE READ');
+        value($node, 'postgres', 'ALTER DATABASE strict RESET default_transaction_isolation');
     });
 
 for my $way (sort keys %restore)
