@@ -250,6 +250,7 @@ SELECT jobq_schedule('bad', '@daily', 'q', deadline => '0');
 SELECT jobq_schedule('bad', '@daily', 'q', deadline => '-1 s');
 SELECT jobq_schedule('bad', '@daily', 'q', jitter => '366 days');
 SELECT jobq_schedule('bad', '@daily', 'q', starts_at => 'infinity');
+SELECT jobq_schedule('bad', '@daily', 'q', starts_at => '7000-01-01');
 SELECT jobq_schedule('bad', '@daily', 'q', starts_at => '2030-01-02', ends_at => '2030-01-01');
 SELECT jobq_schedule('bad', '@daily', 'q', source => repeat('s', 256));
 SELECT jobq_schedule('bad', '@daily', 'q', options => '[]');

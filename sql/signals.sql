@@ -165,6 +165,7 @@ SELECT jobq_sleep(:id, :l, 'a');
 SELECT jobq_sleep(:id, :l, 'a', '1 s', now());
 SELECT jobq_sleep(:id, :l, 'a', '-1 s');
 SELECT jobq_sleep(:id, :l, 'a', until => 'infinity');
+SELECT jobq_sleep(:id, :l, 'a', until => '9999-01-01');
 SELECT jobq_await(:id, :l, NULL);
 SELECT jobq_await(:id, :l, '');
 SELECT jobq_await(:id, :l, 'e', '-1 s');

@@ -1,6 +1,7 @@
 // See args.h.
 #include "compat/pg.h"
 
+#include "base/clock.h"
 #include "base/interval.h"
 #include "compat/args.h"
 #include "compat/transaction.h"
@@ -108,6 +109,13 @@ TimestampTz check_finite(TimestampTz value, const char *name) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be finite", name),
                         errhint("'infinity' and '-infinity' are not accepted.")));
     return value;
+}
+
+TimestampTz check_moment(TimestampTz value, const char *name) {
+    if (check_finite(value, name) == core::bounded_moment(value)) return value;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" is out of range", name),
+                    errhint("Take a moment of the years 1 to 6000.")));
+    pg_unreachable();
 }
 
 core::Micros check_span(const Interval *value, const char *name, Zero zero) {

@@ -62,6 +62,8 @@ int16 check_priority(int32 priority, const char *name);
 int32 check_positive(int32 value, const char *name);
 // 22023 when infinite.
 TimestampTz check_finite(TimestampTz value, const char *name);
+// The same, and when it is none of the years 1 to 6000, with whose moments can be reckoned.
+TimestampTz check_moment(TimestampTz value, const char *name);
 
 enum class Zero { Allowed, Refused };
 // The span in microseconds; 22023 when negative, infinite, or zero where that is refused.

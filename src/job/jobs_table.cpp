@@ -87,6 +87,15 @@ void forget_types(Datum, CatalogCache, uint32) { forget_all(); }
     pg_unreachable();
 }
 
+// While one waited for the lock the extension may have been dropped.
+Relation open_known_table(LOCKMODE lock) {
+    Relation table = try_table_open(known.table, lock);
+    if (table == nullptr)
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table jobq.jobs has been dropped"),
+                        errhint("If the extension has been created again, call it again.")));
+    return table;
+}
+
 constexpr char kFollows[] = "follow_job";
 
 // SQL that an older library would get wrong names the oldest one that does not, as the argument of a trigger.
@@ -224,7 +233,7 @@ void look_up() {
     known.attempts = get_relname_relid("attempts", known.schema);
     known.attempts_index = get_relname_relid("attempts_job_idx", known.schema);
     if (!OidIsValid(known.table) || !OidIsValid(known.attempts)) unknown_table();
-    Relation table = table_open(known.table, AccessShareLock);
+    Relation table = open_known_table(AccessShareLock);
     // Behind the lock, which whoever drops an index waits for: else it might be gone before it is opened.
     for (int i = 0; i < kJobIndexes; i++) {
         known.indexes[i] = get_relname_relid(kIndexes[i].name, known.schema);
@@ -323,7 +332,7 @@ AttrNumber steps_column() { return known.steps; }
 
 JobsAccess jobs_access() {
     if (!known.valid) look_up();
-    Relation table = table_open(known.table, AccessShareLock);
+    Relation table = open_known_table(AccessShareLock);
     if (!known.valid) look_up();
     table_close(table, NoLock);
     return way_of_rows();
@@ -333,7 +342,7 @@ void open_jobs(JobsTable *jobs) {
     memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
     // Taking the lock on the table reads what others have changed in the catalogue.
     if (!known.valid) look_up();
-    Relation relation = table_open(known.table, RowExclusiveLock);
+    Relation relation = open_known_table(RowExclusiveLock);
     if (!known.valid) look_up();
     jobs->table = open_table(relation, kJobId, known.attached, goes_by_sql());
 }
@@ -369,7 +378,7 @@ bool open_jobs_if_quiet(JobsTable *jobs) {
 void open_jobs_for_reading(JobsTable *jobs) {
     memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
     if (!known.valid) look_up();
-    jobs->table.relation = table_open(known.table, AccessShareLock);
+    jobs->table.relation = open_known_table(AccessShareLock);
     if (!known.valid) look_up();
     jobs->table.attached = known.attached;
     jobs->table.by_sql = goes_by_sql();

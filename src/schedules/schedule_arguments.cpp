@@ -131,6 +131,7 @@ ScheduleSpec checked_spec(const Values &values, const QueueScope *scope, Timesta
     spec.jitter = values.interval_at(kJitter);
     check_jitter(spec.jitter);
     spec.starts_at = moment_at(values, kStartsAt);
+    if (spec.starts_at) check_moment(*spec.starts_at, "starts_at");
     spec.ends_at = moment_at(values, kEndsAt);
     check_bounds(spec);
     if (values.has(kPaused)) spec.paused = DatumGetBool(values.values[kPaused]);

@@ -216,11 +216,8 @@ PGDLLEXPORT Datum jobq_next_runs(PG_FUNCTION_ARGS) {
     enum { Expression, Timezone, After, Count };
     require(fcinfo, Expression, "cron");
     require(fcinfo, Timezone, "timezone");
-    TimestampTz after = given(fcinfo, After) ? check_finite(PG_GETARG_TIMESTAMPTZ(After), "after")
+    TimestampTz after = given(fcinfo, After) ? check_moment(PG_GETARG_TIMESTAMPTZ(After), "after")
                                              : GetCurrentStatementStartTimestamp();
-    if (after != core::bounded_moment(after))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"after\" is out of range"),
-                        errhint("Take a moment of the years 1 to 6000.")));
     const core::Timing timing = timing_of_runs(fcinfo, Expression, Timezone, after);
     require(fcinfo, Count, "n");
     const int32 count = check_positive(PG_GETARG_INT32(Count), "n");

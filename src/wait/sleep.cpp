@@ -5,9 +5,12 @@
 #include "wait/sleep.h"
 
 extern "C" {
+#include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "nodes/parsenodes.h"
 #include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
 #include "utils/wait_event.h"
 
 // Of libpq/libpq.h, which needs headers that the server was built with and that need not be installed.
@@ -26,6 +29,11 @@ void require_autocommit(FunctionCallInfo fcinfo, const char *name) {
                     errmsg("%s() cannot be called inside a transaction block, a function or an exception block", name),
                     errdetail("It would hold back vacuum while it waits."),
                     errhint("Call it in autocommit mode, as a statement of its own.")));
+}
+
+void lock_jobs_to_read() {
+    const Oid jobs = get_relname_relid("jobs", get_namespace_oid("jobq", true));
+    if (OidIsValid(jobs)) LockRelationOid(jobs, AccessShareLock);
 }
 
 Oid owner_of_procedure(Oid procedure, const char *name) {

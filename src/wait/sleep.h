@@ -19,6 +19,9 @@ void require_autocommit(FunctionCallInfo fcinfo, const char *name);
 // The owner of the procedure, as for SECURITY DEFINER; 42883 when it has been dropped.
 Oid owner_of_procedure(Oid procedure, const char *name);
 
+// The table of jobs, if it is there, until the transaction ends.
+void lock_jobs_to_read();
+
 // Waits until the latch is set, so long at most, and resets it. Cancels are answered by whoever calls next.
 void sleep_for(core::Micros span);
 
@@ -28,7 +31,8 @@ void check_client();
 // Runs body under a snapshot, with the rights of the procedure's owner, in a transaction that ends afterwards.
 template <typename Body>
 void look_as_owner(Oid procedure, const char *name, Body body) {
-    // The transaction began before the sleep.
+    // The transaction began before the sleep. Who drops the extension is waited for: then the procedure is gone.
+    lock_jobs_to_read();
     AcceptInvalidationMessages();
     // It has no snapshot yet. Looks must not depend on each other, nor fail for what others do.
     XactIsoLevel = XACT_READ_COMMITTED;

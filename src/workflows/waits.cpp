@@ -217,7 +217,7 @@ TimestampTz checked_until(FunctionCallInfo fcinfo, int delay, int until, Timesta
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("one of the arguments \"delay\" and \"until\" must be given"),
                         errhint("delay is from now on, until a point in time.")));
-    if (given(fcinfo, until)) return core::bounded_moment(check_finite(PG_GETARG_TIMESTAMPTZ(until), "until"));
+    if (given(fcinfo, until)) return check_moment(PG_GETARG_TIMESTAMPTZ(until), "until");
     return core::bounded_moment(
         core::saturating_add(now, check_span(PG_GETARG_INTERVAL_P(delay), "delay", Zero::Allowed)));
 }

@@ -399,6 +399,22 @@ like($one->{session}{stderr}, qr/jobq_wait\(\) was dropped/, 'with a plain error
 $one->{session}{stderr} = '';
 value($node, 'work', 'CREATE EXTENSION jobq');
 
+# Who looks while it waits for somebody else's transaction waits for it, and hears the same.
+my $holder = session($node, 'work');
+$holder->query('BEGIN');
+$holder->query(q{SELECT FROM jobq_claim('empty')});
+start($two, 'DROP EXTENSION jobq');
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM pg_locks WHERE NOT granted}, 'DROP EXTENSION waits for a transaction');
+start($one, q{CALL jobq_wait('empty', '3 min')});
+becomes_true($node, 'work', q{SELECT count(*) = 2 FROM pg_locks WHERE NOT granted}, 'and who begins to wait, for it');
+$holder->query('COMMIT');
+in_time(seconds_to_end($one, 10), 3, 'it ends with the drop');
+like($one->{session}{stderr}, qr/jobq_wait\(\) was dropped/, 'with the same error');
+$one->{session}{stderr} = '';
+in_time(seconds_to_end($two, 10), 3, 'which is done');
+eval { $holder->{run}->kill_kill; };
+value($node, 'work', 'CREATE EXTENSION jobq');
+
 # ---- shutdown
 
 start($_, q{CALL jobq_wait('empty', '60 s')}) for @crowd;
