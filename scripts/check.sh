@@ -52,6 +52,8 @@ asleep        1+ test/planted/wait_not_told.patch
 unwatched     2+ test/planted/ends_not_watched.patch
 zombie        1+ test/planted/lost_lease_committed.patch
 ringed        1+ test/planted/ring_not_broken.patch
+overlooked    1+ test/planted/dependents_not_locked.patch
+uncounted     1+ test/planted/held_not_counted.patch
 fuzz          3  test/fuzz/run.sh
 fuzz_unsorted 3+ test/planted/batch_not_sorted.patch
 fuzz_crash    3+ test/planted/null_elements_let_in.patch
@@ -337,6 +339,20 @@ suite_asleep() {
 }
 
 # The races of two jobs that begin to wait for each other must catch that both sleep on.
+suite_overlooked() {
+    plant_defect dependents_not_locked
+    scratch_server overlooked "$preloaded"
+    run_make installcheck REGRESS= ISOLATION=dependency_by_hand >"$SCRATCH/overlooked.log" 2>&1 && return 1
+    grep '^+on a *|pending' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
+}
+
+suite_uncounted() {
+    plant_defect held_not_counted
+    scratch_server uncounted "$preloaded"
+    run_make installcheck REGRESS= ISOLATION=limits >"$SCRATCH/uncounted.log" 2>&1 && return 1
+    grep -x '+ *2' "$source/output_iso/regression.diffs" && echo "1 passed, 0 failed"
+}
+
 suite_ringed() {
     plant_defect ring_not_broken
     scratch_server ringed "$preloaded"
