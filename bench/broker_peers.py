@@ -377,7 +377,7 @@ def single_jobs():
     """16 clients, a job at a time: claim, then acknowledge; or the acknowledgement with the next claim, in one round trip."""
     return [SqlPeer('jobq', 8_000), SqlPeer('jobq, one call', 10_000, fused=1),
             Lists('Redis lists', 30_000), Lists('Redis lists, one round trip', 40_000, fused=1),
-            Streams('Redis streams', 20_000), Streams('Redis streams, one round trip', 30_000, fused=1),
+            Streams('Redis streams, one round trip', 30_000, fused=1),
             Streams('Redis streams, XDEL, one round trip', 30_000, fused=1, delete=1),
             Beanstalk('beanstalkd', 20_000), Beanstalk('beanstalkd, one round trip', 30_000, fused=1),
             Nats('NATS JetStream, one round trip', 10_000, fused=1),
@@ -404,9 +404,7 @@ def batches():
             SqlPeer('bare rows, batches, one call', 200_000, contender=contenders.BARE, fused=1, **two),
             SqlPeer('textbook, batches', 40_000, contender=contenders.TEXTBOOK, **two), SqlPeer('pgmq, batches', 20_000, contender=PGMQ, **two),
             Lists('Redis lists, batches by pipeline', 80_000, fused=1, **two),
-            Streams('Redis streams, batches', 120_000, **two),
             Streams('Redis streams, batches, one round trip', 130_000, fused=1, **two),
-            Streams('Redis streams, XDEL, batches, one round trip', 100_000, fused=1, delete=1, **two),
             Nats('NATS JetStream, batches', 30_000, fused=1, **two), RABBIT_BATCHES]
 
 

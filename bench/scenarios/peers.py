@@ -56,7 +56,7 @@ def run(bench):
             cells[peer.name] = lambda peer=peer, sync=sync: run_peer(bench, peer, seconds, sync)
         if bench.quick:
             del cells[TEXTBOOK_BATCHES]
-        interleave(bench, 'peers', cells, bench.scale(5, 1), sync)
+        interleave(bench, 'peers', cells, bench.scale(4, 1), sync)
         goals(bench, peers, sync)
     bench.note('peers', 'Each peer is one node process that records ids and does nothing else, in batches. The goals compare with jobq\'s batches by '
                'pgbench: with a queue that deletes what is completed (keep 0) beside graphile-worker, which does that, with one that keeps it beside '

@@ -36,7 +36,7 @@ def run(bench):
             if SMALL_PAGES:
                 cells[f'pages of 4 kB: prepared SELECT 1, {clients} clients'] = lambda select=select: select(SMALL_PAGES)
                 cells[f'pages of 4 kB: jobq, {clients} clients'] = jobs(SMALL_PAGES)
-    interleave(bench, 'workers', cells, bench.scale(5, 2), 'off')
+    interleave(bench, 'workers', cells, bench.scale(4, 2), 'off')
 
     def loss(name, clients):
         return bench.ratio('workers', f'{name}, {clients} clients', f'{name}, 16 clients', 'off')
