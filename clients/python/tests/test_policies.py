@@ -5,17 +5,20 @@ import threading
 import time
 import unittest
 import unittest.mock
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from types import SimpleNamespace
 
+import jobq
 from jobq import Cancelled, Fail, Lost, OptionError, Options, Release, Snooze, Stopping, Waiting, options_of_environment
 from jobq import connect, core, outcome, statements, tracing
 from jobq.errors import is_lost_lease
 from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand
 from jobq.job import BaseJob
 from jobq.outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
+from jobq.parameters import value_of
+from jobq.testing import run_inline
 
 import psycopg
 
@@ -48,6 +51,87 @@ class OptionsTest(unittest.TestCase):
 
     def test_timedelta(self):
         self.assertEqual(Options(grace=timedelta(minutes=1)).grace, 60.0)
+
+
+class Index:
+    """As whole numbers of other libraries are."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
+class ProducerTest(unittest.TestCase):
+    """Before anything is sent: there is no connection."""
+
+    def refused(self, name, value, shown, call, *arguments, **options):
+        with self.subTest(name=name, value=value):
+            with self.assertRaisesRegex(OptionError, f'argument "{name}" must be .*') as caught:
+                made = call(None, *arguments, **options)
+                if asyncio.iscoroutine(made):
+                    asyncio.run(made)
+            self.assertIn(shown, str(caught.exception))
+            self.assertNotIn("secret", str(caught.exception))
+
+    def test_what_is_no_list(self):
+        for value in ("12", b"12", bytearray(b"12"), {"12": 1}, 12):
+            for name in ("requires", "depends_on"):
+                for call in (jobq.enqueue, jobq.aenqueue):
+                    self.refused(name, value, repr(value), call, "q", **{name: value})
+                for call in (jobq.enqueue_jobs, jobq.aenqueue_jobs):
+                    self.refused(name, value, repr(value), call, [{"queue": "q", name: value}])
+            for name in ("unique_keys", "group_keys", "concurrency_keys", "run_ats", "priorities"):
+                for call in (jobq.enqueue_many, jobq.aenqueue_many):
+                    self.refused(name, value, repr(value), call, "q", [1, 2], **{name: value})
+
+    def test_payloads_and_specs_are_lists_and_stay_out_of_the_message(self):
+        for value in ("secret", b"secret", {"secret": 1}, None):
+            for call in (jobq.enqueue_many, jobq.aenqueue_many):
+                self.refused("payloads", value, f"is of type {type(value).__name__}", call, "q", value)
+            for call in (jobq.enqueue_jobs, jobq.aenqueue_jobs):
+                self.refused("specs", value, f"is of type {type(value).__name__}", call, value)
+                if not isinstance(value, dict):
+                    self.refused("specs", [value], f"has one of type {type(value).__name__}", call, [{}, value])
+        with self.assertRaisesRegex(OptionError, "specs"):
+            make_job(1)._spawn("parts", {"queue": "q"})
+        with self.assertRaisesRegex(OptionError, "specs"):
+            run_inline(lambda job: job.spawn("parts", {"queue": "q"}))
+
+    def test_what_is_no_whole_number(self):
+        for value in (1.5, 2.0, float("nan"), True, Decimal("1.5"), Fraction(3, 2), b"1", [1]):
+            for name in ("priority", "max_attempts", "version"):
+                for call in (jobq.enqueue, jobq.aenqueue):
+                    self.refused(name, value, repr(value), call, "q", **{name: value})
+                self.refused(name, value, repr(value), jobq.enqueue_jobs, [{name: value}])
+            self.refused("depends_on", value, repr(value), jobq.enqueue, "q", depends_on=[25, value])
+            self.refused("depends_on", value, repr(value), jobq.enqueue_jobs, [{"depends_on": [25, value]}])
+            self.refused("priorities", value, repr(value), jobq.enqueue_many, "q", [1, 2], priorities=[1, value])
+        for ids in ("12", [1.5], {1: 2}, 12):
+            with self.subTest(ids=ids), self.assertRaisesRegex(OptionError, "ids"):
+                make_job(1)._await_jobs(ids, "parts", "all", None)
+
+    def test_what_is_no_time(self):
+        for value in (float("inf"), float("nan"), 1e300, True, b"5", [5]):
+            for name in ("max_runtime", "heartbeat_timeout", "unique_for"):
+                self.refused(name, value, repr(value), jobq.enqueue, "q", **{name: value})
+                self.refused(name, value, repr(value), jobq.enqueue_jobs, [{name: value}])
+        with self.assertRaisesRegex(OptionError, "timeout"):
+            make_job(1)._await("delivered", float("inf"), None)
+
+    def test_what_is_right(self):
+        when = datetime(2035, 1, 2, tzinfo=timezone.utc)
+        for name, value, expected in (
+                ("depends_on", (1, "12", Index(7)), [1, "12", 7]), ("depends_on", {1: 2}.keys(), [1]), ("depends_on", iter([1]), [1]),
+                ("priority", Index(-3), -3), ("priority", "5", "5"), ("priorities", range(2), [0, 1]), ("priorities", [None], [None]),
+                ("requires", {"gpu"}, ["gpu"]), ("unique_keys", ("a", None), ["a", None]), ("run_ats", (when,), [when]), ("run_at", when, when),
+                ("max_runtime", "2 h", "2 h"), ("max_runtime", Decimal("1.5"), timedelta(seconds=1.5)), ("kind", "x", "x")):
+            with self.subTest(name=name, value=value):
+                self.assertEqual(value_of(name, value), expected)
+        self.assertEqual(type(value_of("priority", Index(3))), int)
+        self.assertEqual(statements.specs_as_json([{"queue": "q", "depends_on": ["@a", Index(3)], "priority": None, "payload": 1.5}]),
+                         '[{"queue":"q","depends_on":["@a",3],"payload":1.5}]')
 
 
 class OutcomeTest(unittest.TestCase):
@@ -229,7 +313,7 @@ class BeatTest(unittest.TestCase):
         self.assertIn("the report of job 1 was refused", logs.output[0])
         [(statement, parameters)] = sent
         self.assertEqual(statement, statements.FAIL)
-        self.assertRegex(parameters[2], "^TypeError: ")
+        self.assertRegex(parameters[2], "^OptionError: ")
 
     def broken_by(self, call, *statements_that_break):
         """What is sent until that."""

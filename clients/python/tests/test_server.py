@@ -118,6 +118,16 @@ class EnqueueTest(Base):
         with self.assertRaises(TypeError):
             asyncio.run(jobq.aenqueue(None, self.queue, prio=1))
 
+    def test_what_is_no_list_or_no_whole_number_enqueues_nothing(self):
+        for options in ({"requires": "gpu"}, {"depends_on": "12"}, {"depends_on": [25.7]}, {"priority": 1.5}, {"max_attempts": 2.5},
+                        {"max_runtime": float("inf")}):
+            with self.subTest(options=options), self.assertRaisesRegex(jobq.OptionError, f'argument "{list(options)[0]}"'):
+                jobq.enqueue(self.connection, self.queue, **options)
+        for payloads, keys in (("abc", None), ({"a": 1}, None), ([1, 2], "ab")):
+            with self.subTest(payloads=payloads), self.assertRaises(jobq.OptionError):
+                jobq.enqueue_many(self.connection, self.queue, payloads, unique_keys=keys)
+        self.assertEqual(self.count(), 0)
+
     def test_async(self):
         async def enqueue():
             async with await psycopg.AsyncConnection.connect() as connection:

@@ -18,7 +18,7 @@ from .hand import Beat, Hand, Report
 from .job import BaseJob
 from .options import Options
 from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, is_finished
-from .statements import interval
+from .parameters import interval
 
 WAIT_WITHOUT_WAKE = 2.0
 FIRST_POLL = 0.05

@@ -14,7 +14,8 @@ from psycopg.rows import tuple_row
 
 from . import tracing
 from .errors import Delay
-from .statements import as_json, interval, specs_as_json
+from .parameters import TYPES, payloads_of, specs_of, value_of
+from .statements import as_json, specs_as_json
 
 Interval = Union[Delay, str]
 
@@ -28,14 +29,6 @@ class Enqueued(NamedTuple):
 Call = Tuple[str, List[Any]]
 _MANY = "SELECT job_id, is_new FROM jobq_enqueue_many(%s::text, %s::jsonb[]"
 _JOBS = "SELECT job_id, is_new FROM jobq_enqueue_jobs(%s::jsonb)"
-
-_TYPES = {
-    "kind": "text", "priority": "int", "run_at": "timestamptz", "max_attempts": "int", "unique_key": "text", "on_conflict": "text",
-    "unique_for": "interval", "group_key": "text", "concurrency_key": "text", "depends_on": "bigint[]",
-    "on_dependency_failure": "text", "version": "int", "requires": "text[]", "heartbeat_timeout": "interval",
-    "max_runtime": "interval", "metadata": "jsonb", "unique_keys": "text[]", "group_keys": "text[]", "concurrency_keys": "text[]",
-    "run_ats": "timestamptz[]", "priorities": "int[]",
-}
 
 
 def enqueue(connection: Any, queue: str = "default", payload: Any = None, *, kind: Optional[str] = None,
@@ -71,7 +64,7 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
                  priorities: Optional[Sequence[int]] = None) -> List[Enqueued]:
     """A job for each payload, in one statement. It takes no metadata, hence no context of a trace either: enqueue_jobs() does."""
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payloads")}
-    texts = [as_json(payload) for payload in payloads]
+    texts = [as_json(payload) for payload in payloads_of(payloads)]
     with tracing.sending(queue, len(texts)):
         return _enqueued(run_on(connection, *_many(queue, texts, given)))
 
@@ -79,21 +72,21 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
 async def aenqueue_many(connection: Any, queue: str, payloads: Iterable[Any], **given: Any) -> List[Enqueued]:
     """As enqueue_many()."""
     _check_names(given, enqueue_many)
-    texts = [as_json(payload) for payload in payloads]
+    texts = [as_json(payload) for payload in payloads_of(payloads)]
     with tracing.sending(queue, len(texts)):
         return _enqueued(await arun_on(connection, *_many(queue, texts, given)))
 
 
 def enqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
     """A job for each object: its keys are the parameters of enqueue(), and "ref" for others of the call to depend on."""
-    found = list(specs)
+    found = specs_of(specs)
     with tracing.sending(_one_queue(found), len(found)) as sending:
         return _enqueued(run_on(connection, *_jobs(found, sending)))
 
 
 async def aenqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
     """As enqueue_jobs()."""
-    found = list(specs)
+    found = specs_of(specs)
     with tracing.sending(_one_queue(found), len(found)) as sending:
         return _enqueued(await arun_on(connection, *_jobs(found, sending)))
 
@@ -120,14 +113,8 @@ def _arguments(given: Mapping[str, Any]) -> Tuple[str, List[Any]]:
     for name, value in given.items():
         if value is None:
             continue
-        names += f", {name} => %s::{_TYPES[name]}"
-        if name == "metadata":
-            value = as_json(value)
-        elif _TYPES[name] == "interval":
-            value = interval(value)
-        elif _TYPES[name].endswith("[]"):
-            value = list(value)
-        values.append(value)
+        names += f", {name} => %s::{TYPES[name]}"
+        values.append(as_json(value) if name == "metadata" else value_of(name, value))
     return names, values
 
 

@@ -12,7 +12,7 @@ LONGEST = 1e12   # seconds: more than any interval of a job's
 
 
 class OptionError(ValueError):
-    """An option of a worker has a value that it cannot have."""
+    """An option of a worker, or an argument of an enqueue, has a value that it cannot have."""
 
 
 class Fail(Exception):
@@ -37,14 +37,22 @@ class Release(Exception):
 
 
 def _checked_delay(name: str, delay: Any) -> Any:
-    """Where the handler throws it: a report with anything else could not be sent. All kinds of numbers, also numeric of SQL."""
+    """Where the handler throws it: a report with anything else could not be sent."""
     if delay is None or isinstance(delay, (timedelta, str)):
         return delay
+    seconds = seconds_of(delay)
+    if seconds is None:
+        raise ValueError(f"{name} must be a number of seconds; it is {delay!r}")
+    return seconds
+
+
+def seconds_of(delay: Any) -> Optional[float]:
+    """Of all kinds of numbers, also numeric of SQL. None: it is none of them, or none that is short enough."""
     if isinstance(delay, Decimal):
         delay = float(delay)
     if isinstance(delay, Real) and abs(delay) <= LONGEST:   # which is not a number is neither
         return float(delay)
-    raise ValueError(f"{name} must be a number of seconds; it is {delay!r}")
+    return None
 
 
 # Those below are no Exception, so that an "except Exception" of a handler does not keep it from stopping.

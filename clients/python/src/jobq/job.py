@@ -10,7 +10,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from . import statements
 from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease, is_unanswered
 from .outcome import VERIFY
-from .statements import Row, as_json, interval, specs_as_json, time_of
+from .parameters import interval, whole_numbers
+from .statements import Row, as_json, specs_as_json, time_of
 
 Call = Tuple[str, List[Any]]
 
@@ -112,10 +113,10 @@ class BaseJob:
         return self._of_lease(statements.SLEEP, name, interval(delay), until)
 
     def _await(self, event: str, timeout: Optional[Delay], name: Optional[str]) -> Call:
-        return self._of_lease(statements.AWAIT, event, interval(timeout), name)
+        return self._of_lease(statements.AWAIT, event, interval(timeout, "timeout"), name)
 
     def _await_jobs(self, ids: Sequence[int], name: str, mode: str, timeout: Optional[Delay]) -> Call:
-        return self._of_lease(statements.AWAIT_JOBS, list(ids), name, mode, interval(timeout))
+        return self._of_lease(statements.AWAIT_JOBS, whole_numbers("ids", ids), name, mode, interval(timeout, "timeout"))
 
     def _spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> Call:
         return self._of_lease(statements.SPAWN, name, specs_as_json(specs))

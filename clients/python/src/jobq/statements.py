@@ -6,10 +6,10 @@ import json
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Iterable, Mapping, Optional, Union
+from typing import Any, Iterable, Mapping, Union
 
-from .errors import Delay
 from .options import Options
+from .parameters import TYPES, interval, specs_of, value_of
 
 _CLAIM_ARGUMENTS = """%(queue)s::text, %(worker_id)s::text, %(batch)s::int, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(heartbeat_timeout)s::interval"""
@@ -49,8 +49,6 @@ WAKE_SLEEPERS = """UPDATE jobq.steps SET until = clock_timestamp()
     WHERE state = 'waiting' AND until > clock_timestamp() AND until <= %s::timestamptz RETURNING job_id"""
 TICK = "SELECT count(*) FROM jobq_tick(%s::timestamptz)"
 
-_INTERVALS = frozenset(("unique_for", "heartbeat_timeout", "max_runtime"))
-
 
 def claim_parameters(options: Options, kinds: list[str], batch: int) -> dict[str, Any]:
     return {
@@ -59,13 +57,6 @@ def claim_parameters(options: Options, kinds: list[str], batch: int) -> dict[str
         "capabilities": None if options.capabilities is None else list(options.capabilities),
         "heartbeat_timeout": interval(options.heartbeat_timeout), "wait_timeout": interval(options.wait_timeout),
     }
-
-
-def interval(delay: Optional[Union[Delay, str]]) -> Optional[Union[timedelta, str]]:
-    """Seconds, a timedelta, or what PostgreSQL reads as an interval."""
-    if delay is None or isinstance(delay, (timedelta, str)):
-        return delay
-    return timedelta(seconds=delay)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -89,12 +80,12 @@ def as_json(value: Any) -> str:
 def specs_as_json(specs: Iterable[Mapping[str, Any]]) -> str:
     """As jobq_enqueue_jobs and jobq_spawn take them. What is None is left out, so the default; but not a payload."""
     return as_json([{name: _in_spec(name, value) for name, value in spec.items() if value is not None or name == "payload"}
-                    for spec in specs])
+                    for spec in specs_of(specs)])
 
 
 def _in_spec(name: str, value: Any) -> Any:
-    if name in _INTERVALS:
-        value = interval(value)
+    if name in TYPES:
+        value = value_of(name, value)
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, timedelta):

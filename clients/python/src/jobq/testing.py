@@ -17,7 +17,7 @@ from .enqueue import run_on
 from .errors import Delay, OptionError, Waiting
 from .job import BaseJob
 from .options import Options
-from .statements import interval
+from .parameters import interval, specs_of
 from .worker import Handler, Job
 
 _JSON = ("payload", "progress", "metadata")   # as texts: some connections hand jsonb over as it is, others read it
@@ -139,7 +139,7 @@ class InlineJob(Job):
 
     def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
         """Enqueues nothing: the specs are in done_steps."""
-        self.done_steps.setdefault(name, [dict(spec) for spec in specs])
+        self.done_steps.setdefault(name, [dict(spec) for spec in specs_of(specs)])
         return list(range(2, 2 + len(self.done_steps[name])))
 
 

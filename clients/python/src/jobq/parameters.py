@@ -1,0 +1,97 @@
+"""What callers give as parameters of SQL, as it is sent. What would silently become something else is refused before: a text is no
+list of its characters, a fraction no whole number."""
+
+from __future__ import annotations
+
+import operator
+from datetime import timedelta
+from typing import Any, List, Mapping, Optional, Union
+
+from .errors import Delay, OptionError, seconds_of
+
+TYPES = {
+    "kind": "text", "priority": "int", "run_at": "timestamptz", "max_attempts": "int", "unique_key": "text", "on_conflict": "text",
+    "unique_for": "interval", "group_key": "text", "concurrency_key": "text", "depends_on": "bigint[]",
+    "on_dependency_failure": "text", "version": "int", "requires": "text[]", "heartbeat_timeout": "interval",
+    "max_runtime": "interval", "metadata": "jsonb", "unique_keys": "text[]", "group_keys": "text[]", "concurrency_keys": "text[]",
+    "run_ats": "timestamptz[]", "priorities": "int[]",
+}
+_LISTS = {"text[]": "a list of texts", "timestamptz[]": "a list of times", "int[]": "a list of whole numbers",
+          "bigint[]": "a list of whole numbers"}
+
+
+def value_of(name: str, value: Any) -> Any:
+    """Of the parameter of that name, which is not None."""
+    kind = TYPES[name]
+    if kind == "interval":
+        return interval(value, name)
+    if kind == "int":
+        return _whole(name, value, "be a whole number")
+    if kind in ("int[]", "bigint[]"):
+        return whole_numbers(name, value)
+    return _listed(name, value, _LISTS[kind]) if kind in _LISTS else value
+
+
+def interval(delay: Optional[Union[Delay, str]], name: str = "delay") -> Optional[Union[timedelta, str]]:
+    """Seconds, a timedelta, or what PostgreSQL reads as an interval."""
+    if delay is None or isinstance(delay, (timedelta, str)):
+        return delay
+    seconds = None if isinstance(delay, bool) else seconds_of(delay)
+    if seconds is None:
+        raise _wrong(name, "be a number of seconds, a timedelta, or an interval's text", f"is {delay!r}")
+    return timedelta(seconds=seconds)
+
+
+def whole_numbers(name: str, values: Any) -> List[Any]:
+    return [value if value is None else _whole(name, value, "be a list of whole numbers", "has")
+            for value in _listed(name, values, _LISTS["int[]"])]
+
+
+def payloads_of(payloads: Any) -> List[Any]:
+    """What is in them stays out of messages."""
+    if not _is_list(payloads):
+        raise _wrong("payloads", "be a list", f"is of type {type(payloads).__name__}")
+    return list(payloads)
+
+
+def specs_of(specs: Any) -> List[Mapping[str, Any]]:
+    """As payloads_of()."""
+    if not _is_list(specs):
+        raise _wrong("specs", "be a list of dicts", f"is of type {type(specs).__name__}")
+    found = list(specs)
+    for spec in found:
+        if not isinstance(spec, Mapping):
+            raise _wrong("specs", "be a list of dicts", f"has one of type {type(spec).__name__}")
+    return found
+
+
+def _whole(name: str, value: Any, rule: str, verb: str = "is") -> Any:
+    """The server rounds no text: "12" is one, and "@ref" a dependency on another spec."""
+    if isinstance(value, str):
+        return value
+    try:
+        if not isinstance(value, bool):
+            return int(operator.index(value))   # also numbers of other libraries
+    except TypeError:
+        pass
+    raise _wrong(name, rule, f"{verb} {value!r}")
+
+
+def _listed(name: str, values: Any, wanted: str) -> List[Any]:
+    if not _is_list(values):
+        raise _wrong(name, f"be {wanted}", f"is {values!r}")
+    return list(values)
+
+
+def _is_list(values: Any) -> bool:
+    if isinstance(values, (str, bytes, bytearray, memoryview, Mapping)):
+        return False
+    try:
+        iter(values)
+    except TypeError:
+        return False
+    return True
+
+
+def _wrong(name: str, rule: str, found: str) -> OptionError:
+    return OptionError(f'argument "{name}" must {rule}; it {found}')
