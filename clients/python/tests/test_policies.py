@@ -1,6 +1,7 @@
 """What decides, without a server: options, what becomes of an attempt, who does what next."""
 
 import asyncio
+import functools
 import threading
 import time
 import unittest
@@ -132,6 +133,45 @@ class ProducerTest(unittest.TestCase):
         self.assertEqual(type(value_of("priority", Index(3))), int)
         self.assertEqual(statements.specs_as_json([{"queue": "q", "depends_on": ["@a", Index(3)], "priority": None, "payload": 1.5}]),
                          '[{"queue":"q","depends_on":["@a",3],"payload":1.5}]')
+
+
+class HandlerTest(unittest.TestCase):
+    def test_a_worker_with_threads_takes_no_coroutine_functions(self):
+        async def handler(job):
+            pass
+
+        async def other(job, more):
+            pass
+
+        class Callable:
+            async def __call__(self, job):
+                pass
+
+            async def method(self, job):
+                pass
+
+        for wrong in (handler, functools.partial(other, more=1), functools.partial(Callable()), Callable(), Callable().method, None, "handler"):
+            with self.subTest(wrong=wrong):
+                with self.assertRaisesRegex(OptionError, "the handler of kind 'x' must be "):
+                    jobq.Worker("q", {"x": wrong})
+                with self.assertRaisesRegex(OptionError, "the handler of kind 'x' must be "):
+                    jobq.Worker("q").handler("x")(wrong)
+        for right in (handler, functools.partial(other, more=1), Callable(), Callable().method, print, lambda job: handler(job)):
+            with self.subTest(right=right):
+                self.assertIs(jobq.AsyncWorker("q").handler("x")(right), right)
+        self.assertEqual(list(jobq.Worker("q", {"a": print, "b": lambda job: handler(job)}).handlers), ["a", "b"])
+        with self.assertRaisesRegex(OptionError, "the handler of kind 'x' must be a function"):
+            jobq.AsyncWorker("q", {"x": 7})
+
+    def test_a_coroutine_that_nobody_awaits_is_the_end(self):
+        async def handler(job):
+            pass
+
+        made = []
+        with self.assertRaisesRegex(Fail, "the handler of kind 'x' has returned a coroutine, which only an AsyncWorker awaits") as caught:
+            run_inline(lambda job: made.append(handler(job)) or made[0], kind="x")
+        self.assertFalse(caught.exception.retry)
+        self.assertRaises(RuntimeError, made[0].send, None)   # it is closed
 
 
 class OutcomeTest(unittest.TestCase):

@@ -281,6 +281,51 @@ class SqlAlchemyTest(Base):
         self.assertEqual(len(logged.output), 1)
 
 
+class HandlerTest(Base):
+    def done(self, job):
+        self.becomes(True, "SELECT status IN ('completed', 'failed', 'scheduled') FROM jobq.jobs WHERE id = %s", job)
+        return self.connection.execute("SELECT status::text, attempts, error FROM jobq_get(%s)", (job,)).fetchone()
+
+    def test_an_async_worker_takes_what_plain_functions_return(self):
+        async def awaited(job):
+            await asyncio.sleep(0)
+            return {"by": "a coroutine"}
+
+        handlers = {"plain": lambda job: {"by": "a function"}, "makes": lambda job: awaited(job),
+                    "future": lambda job: asyncio.ensure_future(awaited(job)), "nothing": lambda job: None}
+        jobs = {kind: jobq.enqueue(self.connection, self.queue, kind=kind) for kind in handlers}
+
+        async def work():
+            worker = jobq.AsyncWorker(self.queue, handlers, grace=LIMIT)
+            await worker.start()
+            ended = [await asyncio.get_running_loop().run_in_executor(None, self.done, job) for job in jobs.values()]
+            worker.stop()
+            await worker.join(LIMIT)
+            return ended
+
+        self.assertEqual(asyncio.run(work()), [("completed", 1, None)] * 4)
+        self.assertEqual([self.value("SELECT jobq_result(%s)", job) for job in jobs.values()],
+                         [{"by": "a function"}, {"by": "a coroutine"}, {"by": "a coroutine"}, None])
+
+    def test_a_worker_with_threads_gives_up_what_returns_a_coroutine(self):
+        ran = []
+
+        async def coroutine(job):
+            ran.append(job)
+
+        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        worker = jobq.Worker(self.queue, {"x": lambda job: coroutine(job)}, grace=LIMIT)
+        worker.start()
+        status, attempts, error = self.done(job)
+        worker.stop()
+        self.assertTrue(worker.join(LIMIT))
+        self.assertEqual((status, attempts, ran), ("failed", 1, []))
+        self.assertIn("the handler of kind 'x' has returned a coroutine, which only an AsyncWorker awaits", error)
+        jobq.enqueue(self.connection, self.queue, kind="x")
+        ended = drain(self.connection, {"x": coroutine}, self.queue)
+        self.assertEqual([(one.status, "coroutine" in one.error) for one in ended], [("failed", True)])
+
+
 class DrainTest(Base):
     def test_what_becomes_of_jobs(self):
         def handler(job):

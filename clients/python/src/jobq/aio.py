@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import signal
 from datetime import datetime
 from typing import Any, AsyncIterator, Awaitable, Callable, List, Mapping, Optional, Sequence
@@ -122,7 +123,8 @@ class AsyncConnections:
 
 
 class AsyncWorker(BaseWorker[AsyncHandler]):
-    """Serves one queue. handlers: a coroutine function for each kind; or register them with @worker.handler("kind")."""
+    """Serves one queue. handlers: a coroutine function for each kind; or register them with @worker.handler("kind"). A plain function
+    will do, too: what it returns is awaited where it can be, and else the result; meanwhile it blocks the loop."""
 
     def _set_up(self, name: str) -> None:
         self._loop: Optional[asyncio.AbstractEventLoop] = None
@@ -224,7 +226,8 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span) as attempt:
-                    attempt.value = await self._handler_of(job)(job)
+                    value: Any = self._handler_of(job)(job)
+                    attempt.value = await value if inspect.isawaitable(value) else value
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer, or a cancellation before the handler has begun
             ended = outcome.of_error(error, job.cancelled, job.ended)

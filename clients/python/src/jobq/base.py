@@ -3,12 +3,14 @@ end may take."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 from typing import Any, Callable, Dict, Generic, Mapping, Optional, TypeVar
 
 from . import connect, tracing
 from .core import Core
-from .errors import OptionError
+from .errors import Fail, OptionError
 from .hand import LAST_LOOK, LAST_REPORTS
 from .job import BaseJob
 from .options import Options
@@ -23,7 +25,9 @@ class BaseWorker(Generic[Handler]):
                  conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
                  trace_as_child: bool = False, **options: Any) -> None:
         self.options = Options(queue=queue, **options)
-        self.handlers: Dict[str, Handler] = dict(handlers or {})
+        self.handlers: Dict[str, Handler] = {}
+        for kind, function in dict(handlers or {}).items():
+            self._register(kind, function)
         self.conninfo, self.connect_options = conninfo, dict(connect_options or {})
         self.tracer = tracing.Tracer(trace_as_child)
         self._core: Optional[Core] = None
@@ -35,9 +39,14 @@ class BaseWorker(Generic[Handler]):
 
     def handler(self, kind: str) -> Callable[[Handler], Handler]:
         def register(function: Handler) -> Handler:
-            self.handlers[kind] = function
+            self._register(kind, function)
             return function
         return register
+
+    def _register(self, kind: str, function: Handler) -> None:
+        if not callable(function):
+            raise OptionError(f"the handler of kind {kind!r} must be a function; it is {function!r}")
+        self.handlers[kind] = function
 
     def stop(self) -> None:
         """No claims any more; handlers have their grace. Called again: the grace is over."""
@@ -93,6 +102,22 @@ class BaseWorker(Generic[Handler]):
     def _run(self, job: BaseJob, core: Core) -> None:
         """core: the job's, which is told of its end, though this worker may have been given up meanwhile."""
         raise NotImplementedError
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether a call of it certainly does nothing but make a coroutine. Other functions may return one, too."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))
+
+
+def plain_result(kind: str, value: Any) -> Any:
+    """What a handler has returned where nobody awaits it. The next attempt would do no more."""
+    if not inspect.isawaitable(value):
+        return value
+    if inspect.iscoroutine(value):
+        value.close()
+    raise Fail(f"the handler of kind {kind!r} has returned a {type(value).__name__}, which only an AsyncWorker awaits", retry=False)
 
 
 class Attempt:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import psycopg
 
 from . import outcome, statements
+from .base import plain_result
 from .enqueue import run_on
 from .errors import Delay, OptionError, Waiting
 from .job import BaseJob
@@ -81,7 +82,7 @@ def run_inline(handler: Handler, payload: Any = None, *, connection: Optional[ps
     """Calls a handler with a job that is in no table. What it throws comes through. The job has its .result, the .reported
     progress and its .done_steps; steps are what earlier attempts have saved."""
     job = InlineJob(payload, connection, kind, attempt, progress, metadata, dict(steps or {}), dict(signals or {}))
-    returned = handler(job)
+    returned = plain_result(kind, handler(job))
     if not job.completed:
         job.result = json.loads(statements.as_json(returned))
     return job
@@ -186,7 +187,7 @@ def _run(handler: Handler, job: Job, raw: Optional[psycopg.Connection[Any]]) -> 
     came: "tuple[outcome.Outcome, Any]"
     with raw.transaction() if raw is not None and within else contextlib.nullcontext():
         try:
-            value = handler(job)
+            value = plain_result(job.kind, handler(job))
             came = outcome.of_return(value, job.ended), value
         except BaseException as error:   # noqa: B902: what a handler throws is its job's
             if isinstance(error, (KeyboardInterrupt, AssertionError)):

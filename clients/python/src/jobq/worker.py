@@ -15,10 +15,10 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import psycopg
 
 from . import connect, outcome, statements
-from .base import Attempt, BaseWorker
+from .base import Attempt, BaseWorker, is_coroutine_function, plain_result
 from .core import Core
 from .enqueue import run_on
-from .errors import Delay
+from .errors import Delay, OptionError
 from .job import BaseJob
 
 Handler = Callable[["Job"], Any]
@@ -174,6 +174,11 @@ class Worker(BaseWorker[Handler]):
             self.join()
             return self._has_ended()
 
+    def _register(self, kind: str, function: Handler) -> None:
+        if is_coroutine_function(function):
+            raise OptionError(f"the handler of kind {kind!r} must be a plain function, since coroutines are for AsyncWorker; it is {function!r}")
+        super()._register(kind, function)
+
     # ---- called by the thread that claims
 
     def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> Job:
@@ -197,7 +202,7 @@ class Worker(BaseWorker[Handler]):
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span) as attempt:
-                    attempt.value = self._handler_of(job)(job)
+                    attempt.value = plain_result(job.kind, self._handler_of(job)(job))
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: of the tracer; the job must not hang
             ended = outcome.of_error(error, job.cancelled, job.ended)
