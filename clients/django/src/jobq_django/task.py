@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, Optional
 
@@ -28,6 +29,8 @@ def task(function: Optional[Callable[..., Any]] = None, *, name: Optional[str] =
     options    parameters of jobq_enqueue. A function among them is called with the arguments of the call"""
     if function is None:
         return functools.partial(task, name=name, takes_job=takes_job, atomic=atomic, **options)
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(f"a task must be a plain function: workers await no coroutine; it is {function!r}")
     made = Task(function, name or f"{function.__module__}.{function.__qualname__}", takes_job, atomic, _checked(options))
     if made.name in registry:
         raise ValueError(f"there are two tasks {made.name!r}")

@@ -69,6 +69,14 @@ class EnqueueTest(TestCase):
             task(lambda: None, name="flaky")
         with self.assertRaises(TypeError):
             tasks.charge.using(queue=self.queue).enqueue(object())
+        with self.assertRaisesMessage(jobq.OptionError, """argument "requires" must be a list of texts; it is 'gpu'"""):
+            tasks.charge.using(queue=self.queue, requires="gpu").enqueue(1)
+
+        async def coroutine():
+            pass
+
+        with self.assertRaisesMessage(TypeError, "a task must be a plain function"):
+            task(coroutine)
 
     def test_drain_runs_tasks_in_the_transaction_of_the_test(self):
         order = Order.objects.create(name="a")
