@@ -4,7 +4,7 @@ import { isBroken, isLostLease } from './connection.js';
 import { Cancelled, Suspended } from './errors.js';
 import { isFinished } from './outcome.js';
 import { AWAIT, AWAIT_JOBS, COMPLETE_MUST_HOLD, SLEEP, SPAWN, STEP, STEP_DONE } from './statements.js';
-import { specsOf } from './producers.js';
+import { specsOf, texts } from './producers.js';
 import { toInterval, toJson, toTime } from './values.js';
 
 const inTransaction = new AsyncLocalStorage();
@@ -110,7 +110,7 @@ export class Job {
     /** {state: ready or timeout, results: [{jobId, status, result}]} of other jobs; until then the job is given back. */
     waitForJobs(ids, name, { mode = 'all', timeout = null } = {}) {
         return this.#lastly(async (client) => {
-            const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, ids.map(String), name, mode, toInterval(timeout));
+            const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, texts(ids, 'ids'), name, mode, toInterval(timeout));
             this.#answered(state, `other jobs, ${JSON.stringify(name)}`);
             const found = results.map(({ job_id: id, status, result }) => ({ jobId: String(id), status, result: result ?? null }));
             return { state, results: found };

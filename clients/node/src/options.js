@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import process from 'node:process';
 import { OptionError } from './errors.js';
+import { shown } from './values.js';
 
 const bytes = (value) => Buffer.byteLength(value);
 
@@ -48,11 +49,6 @@ const OPTIONS = {
         allowed: (value) => typeof value === 'object' && value !== null && Object.keys(value).length > 0 &&
             Object.values(value).every((handler) => typeof handler === 'function'),
     },
-};
-
-const shown = (value) => {
-    if (typeof value === 'number' || typeof value === 'function') return String(value);
-    return JSON.stringify(value) ?? String(value);
 };
 
 // As it is called here, in the contract of all languages, and in the environment.

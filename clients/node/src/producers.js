@@ -1,11 +1,26 @@
 // Enqueues on a connection of the caller's: the jobs are part of its transaction, which is neither begun nor ended here.
+import { OptionError } from './errors.js';
 import { sending } from './tracing.js';
-import { toInterval, toJson, toTime, types } from './values.js';
+import { shown, toInterval, toJson, toTime, types } from './values.js';
 
-// The options of enqueue(): the parameter of jobq_enqueue, its type, and what makes its value.
+// The options of enqueue(): the parameter of jobq_enqueue, its type, and what makes its value, told the option's name.
 const same = (value) => value;
 const json = (value) => toJson(value, 'the metadata');
-const texts = (values) => values.map((value) => (value === null ? null : String(value)));
+const list = (make) => (values, option) => {
+    if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, and is ${shown(values)}`);
+    return values.map((value) => make(value, option));
+};
+const text = (value, option) => {
+    if (value === null || value === undefined) return null;
+    if (['string', 'number', 'bigint', 'boolean'].includes(typeof value)) return String(value);
+    throw new OptionError(`option ${option} must be an array of texts or numbers, and has ${shown(value)}`);
+};
+/** An array of texts, or of what is one as it is: ids. */
+export const texts = list(text);
+// What is in them stays out of messages.
+function mustBeArray(option, values) {
+    if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, and is of type ${typeof values}`);
+}
 const OPTIONS = {
     kind: ['kind', 'text', same],
     priority: ['priority', 'int', same],
@@ -31,8 +46,8 @@ const OPTIONS_OF_MANY = {
     uniqueKeys: ['unique_keys', 'text[]', texts],
     groupKeys: ['group_keys', 'text[]', texts],
     concurrencyKeys: ['concurrency_keys', 'text[]', texts],
-    runAts: ['run_ats', 'timestamptz[]', (times) => times.map(toTime)],
-    priorities: ['priorities', 'int[]', same],
+    runAts: ['run_ats', 'timestamptz[]', list(toTime)],
+    priorities: ['priorities', 'int[]', list(same)],
 };
 
 /** One job; its id. connection: a client, pool or transaction of pg, Knex or TypeORM. Options that are left out are jobq_enqueue's. */
@@ -48,7 +63,8 @@ export function enqueue(connection, queue = 'default', payload = {}, options = {
 }
 
 /** A job for each payload, in one statement: [{id, isNew}]. It takes no metadata, hence no context of a trace: enqueueJobs() does. */
-export function enqueueMany(connection, queue, payloads, options = {}) {
+export async function enqueueMany(connection, queue, payloads, options = {}) {
+    mustBeArray('payloads', payloads);
     return sending({ queue, count: payloads.length }, async () => {
         const { names, values } = argumentsOf(options, OPTIONS_OF_MANY, 3);
         const rows = await run(connection, `SELECT job_id, is_new FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
@@ -58,7 +74,8 @@ export function enqueueMany(connection, queue, payloads, options = {}) {
 }
 
 /** A job for each object, whose keys are the options of enqueue(), queue, payload, and ref, a name for the dependsOn of others. */
-export function enqueueJobs(connection, specs) {
+export async function enqueueJobs(connection, specs) {
+    mustBeSpecs(specs);
     const queues = new Set(specs.map(({ queue }) => queue ?? 'default'));
     const queue = queues.size === 1 ? [...queues][0] : undefined;
     return sending({ queue, count: specs.length }, async (send) => {
@@ -72,6 +89,7 @@ const AS_THEY_ARE = ['queue', 'payload', 'ref', 'metadata'];
 
 /** Specs as jobq_enqueue_jobs and jobq_spawn take them. */
 export function specsOf(specs) {
+    mustBeSpecs(specs);
     return specs.map((spec) => {
         const made = {};
         for (const [option, value] of Object.entries(spec)) {
@@ -81,10 +99,18 @@ export function specsOf(specs) {
                 continue;
             }
             const [name, , make] = parameter(option, OPTIONS);
-            made[name] = value === null ? null : make(value);
+            made[name] = value === null ? null : make(value, option);
         }
         return made;
     });
+}
+
+function mustBeSpecs(specs) {
+    mustBeArray('specs', specs);
+    for (const spec of specs) {
+        if (typeof spec === 'object' && spec !== null && !Array.isArray(spec)) continue;
+        throw new OptionError(`option specs must be an array of objects, and has one of type ${Array.isArray(spec) ? 'array' : typeof spec}`);
+    }
 }
 
 function parameter(option, known) {
@@ -100,7 +126,7 @@ function argumentsOf(options, known, first) {
         const [name, type, make] = parameter(option, known);
         if (value === undefined || value === null) continue;
         names += `, ${name} => $${first + values.length}::${type}`;
-        values.push(make(value));
+        values.push(make(value, option));
     }
     return { names, values };
 }

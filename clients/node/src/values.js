@@ -1,4 +1,5 @@
 // JavaScript values as the parameters of jobq's functions, and back. No server.
+import { inspect } from 'node:util';
 
 /** The value as JSON. What has none is an error, as is what JSON.stringify refuses. */
 export function toJson(value, what = 'the value') {
@@ -17,6 +18,12 @@ export const toTime = (value) => (value instanceof Date ? value.toISOString() : 
 
 /** A text that PostgreSQL takes: no NUL. Lone surrogates become U+FFFD on their way to UTF-8. */
 export const toText = (value) => String(value).replaceAll('\0', '\uFFFD');
+
+/** A value in a message. */
+export function shown(value) {
+    if (typeof value === 'string') return JSON.stringify(value);
+    return typeof value === 'function' ? String(value) : inspect(value, { depth: 2, breakLength: Infinity });
+}
 
 /** TYPE: MESSAGE of whatever was thrown. */
 export function describe(error) {

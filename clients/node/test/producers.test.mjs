@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import process from 'node:process';
 import { after, test } from 'node:test';
 import knex from 'knex';
-import { enqueue, enqueueJobs, enqueueMany } from '../src/index.js';
+import { enqueue, enqueueJobs, enqueueMany, OptionError } from '../src/index.js';
 import { newDatabase } from './server.mjs';
 
 const database = await newDatabase('producers');
@@ -48,6 +48,34 @@ test('an unknown option, no connection, and what the server refuses are errors',
     await assert.rejects(enqueueMany(pool, 'wrong', [1], { metadata: {} }), /no option metadata/);
     await assert.rejects(enqueueJobs(pool, [{ queue: 'wrong', prio: 1 }]), /no option prio/);
     assert.equal(await count('wrong'), 0);
+});
+
+test('what is no array is named, with its value, and nothing is sent', async () => {
+    const nobody = { query() { throw new Error('it was sent'); } };
+    const refused = (promise, message) => assert.rejects(promise, (error) => error instanceof OptionError && error.message === message);
+    const circle = {};
+    circle.circle = circle;
+    for (const [value, shown] of [['gpu', '"gpu"'], [26, '26'], [26n, '26n'], [new Set([25]), 'Set(1) { 25 }'], [{ a: 1 }, '{ a: 1 }'],
+        [circle, '<ref *1> { circle: [Circular *1] }']]) {
+        for (const option of ['requires', 'dependsOn']) {
+            await refused(enqueue(nobody, 'wrong', {}, { [option]: value }), `option ${option} must be an array, and is ${shown}`);
+            await refused(enqueueJobs(nobody, [{ [option]: value }]), `option ${option} must be an array, and is ${shown}`);
+        }
+        for (const option of ['uniqueKeys', 'groupKeys', 'concurrencyKeys', 'runAts', 'priorities']) {
+            await refused(enqueueMany(nobody, 'wrong', [1, 2], { [option]: value }), `option ${option} must be an array, and is ${shown}`);
+        }
+    }
+    for (const [value, type] of [['secret', 'string'], [{ secret: 1 }, 'object'], [undefined, 'undefined'], [null, 'object']]) {
+        await refused(enqueueMany(nobody, 'wrong', value), `option payloads must be an array, and is of type ${type}`);
+        await refused(enqueueJobs(nobody, value), `option specs must be an array, and is of type ${type}`);
+    }
+    for (const [value, type] of [['secret', 'string'], [null, 'object'], [[], 'array']]) {
+        await refused(enqueueJobs(nobody, [{}, value]), `option specs must be an array of objects, and has one of type ${type}`);
+    }
+    await refused(enqueueMany(nobody, 'wrong', [1], { uniqueKeys: [{ a: 1 }] }), 'option uniqueKeys must be an array of texts or numbers, and has { a: 1 }');
+    await assert.rejects(enqueue(pool, 'wrong', {}, { dependsOn: [25.7] }), { code: '22P02' });
+    const many = await enqueueMany(pool, 'undefined keys', [1, 2], { uniqueKeys: [undefined, undefined] });
+    assert.deepEqual(many.map(({ isNew }) => isNew), [true, true]);
 });
 
 test('the job is part of the transaction of a pg client', async () => {
