@@ -307,13 +307,13 @@ class HandlerTest(Base):
         self.assertEqual([self.value("SELECT jobq_result(%s)", job) for job in jobs.values()],
                          [{"by": "a function"}, {"by": "a coroutine"}, {"by": "a coroutine"}, None])
 
-    def test_a_worker_with_threads_gives_up_what_returns_a_coroutine(self):
+    def test_a_worker_with_threads_fails_what_returns_a_coroutine(self):
         ran = []
 
         async def coroutine(job):
             ran.append(job)
 
-        job = jobq.enqueue(self.connection, self.queue, kind="x")
+        job = jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
         worker = jobq.Worker(self.queue, {"x": lambda job: coroutine(job)}, grace=LIMIT)
         worker.start()
         status, attempts, error = self.done(job)
@@ -321,7 +321,7 @@ class HandlerTest(Base):
         self.assertTrue(worker.join(LIMIT))
         self.assertEqual((status, attempts, ran), ("failed", 1, []))
         self.assertIn("the handler of kind 'x' has returned a coroutine, which only an AsyncWorker awaits", error)
-        jobq.enqueue(self.connection, self.queue, kind="x")
+        jobq.enqueue(self.connection, self.queue, kind="x", max_attempts=1)
         ended = drain(self.connection, {"x": coroutine}, self.queue)
         self.assertEqual([(one.status, "coroutine" in one.error) for one in ended], [("failed", True)])
 

@@ -112,12 +112,12 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
 
 
 def plain_result(kind: str, value: Any) -> Any:
-    """What a handler has returned where nobody awaits it. The next attempt would do no more."""
+    """What a handler has returned where nobody awaits it."""
     if not inspect.isawaitable(value):
         return value
     if inspect.iscoroutine(value):
         value.close()
-    raise Fail(f"the handler of kind {kind!r} has returned a {type(value).__name__}, which only an AsyncWorker awaits", retry=False)
+    raise Fail(f"the handler of kind {kind!r} has returned a {type(value).__name__}, which only an AsyncWorker awaits")
 
 
 class Attempt:
