@@ -205,6 +205,12 @@ rule_sql_script() {
             open(my $file, "<", $name) or die "$name: $!\n";
             my $text = do { local $/; <$file> };
             $text =~ s/^\\[^\n]*//gm;
+            # A body is read under the settings of whoever calls, standard_conforming_strings among them.
+            (my $bodies = $text) =~ s/\$\w*\$/ /g;
+            while ($bodies =~ m{--[^\n]*|/\*.*?\*/|\bE\x27(?:[^\x27\\]|\\.|\x27\x27)*\x27|(\x27(?:[^\x27]|\x27\x27)*\x27)}gsi) {
+                my $literal = $1 // "";
+                print "$name: a backslash in a literal that is not E\x27...\x27: " . substr($literal, 0, 60) . "\n" if $literal =~ /\\/;
+            }
             $text =~ s{--[^\n]*|/\*.*?\*/|(\x27(?:[^\x27]|\x27\x27)*\x27)|(\$(\w*)\$.*?\$\3\$)}
                       {defined $1 || defined $2 ? $& : " "}gse;
             $text =~ s{\x27(?:[^\x27]|\x27\x27)*\x27|\$(\w*)\$.*?\$\1\$}{\x27\x27}gs;
@@ -311,6 +317,7 @@ plant() {
         sql_script) printf -- '--: x\nCREATE FUNCTION lint_planted() RETURNS int AS $$ SELECT 1 $$ LANGUAGE sql SECURITY DEFINER;\n' >src/sql/99_lint_planted.sql ;;
         sql_script_comment) printf 'CREATE VIEW lint_planted AS SELECT 1;\n' >src/sql/99_lint_planted.sql ;;
         sql_script_replace) printf 'CREATE OR REPLACE VIEW v AS SELECT 1;\n' >src/sql/99_lint_planted.sql ;;
+        sql_script_backslash) printf -- '--: x\nCREATE FUNCTION lint_planted() RETURNS boolean AS $$ SELECT $1 ~ \x27^\\d$\x27 $$ LANGUAGE sql;\n' >src/sql/99_lint_planted.sql ;;
         sql_script_exists) printf 'CREATE INDEX IF NOT EXISTS i ON t (a);\n' >src/sql/99_lint_planted.sql ;;
         length) seq -f '// %g' 621 >$unit ;;
         paths) printf 'see /%s/main\n' work >lint_planted.txt ;;
@@ -346,7 +353,7 @@ NEAR
     cat >src/sql/98_lint_allowed.sql <<'NEAR'
 -- CREATE OR REPLACE VIEW would be refused, and CREATE TABLE IF NOT EXISTS.
 --: not SECURITY DEFINER; it's fine
-CREATE FUNCTION lint_allowed() RETURNS text AS $$ SELECT 'x; CREATE OR REPLACE VIEW' $$ LANGUAGE sql
+CREATE FUNCTION lint_allowed() RETURNS text AS $$ SELECT 'x; CREATE OR REPLACE VIEW' || E'\n\\' || '--' $$ LANGUAGE sql -- it's no '\d'
     SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp;
 DO $$ BEGIN IF NOT EXISTS (SELECT 1) THEN NULL; END IF; END $$;
@@ -358,7 +365,7 @@ self_test() {
     local passed=0 failed=0 case rule copy out status
     self_test_dir=$(mktemp -d)
     trap 'rm -rf "$self_test_dir"' EXIT
-    for case in $RULES pure_time forbidden_throw sql_script_comment sql_script_replace sql_script_exists; do
+    for case in $RULES pure_time forbidden_throw sql_script_comment sql_script_replace sql_script_exists sql_script_backslash; do
         rule=$case
         case $case in pure_*) rule=pure ;; forbidden_*) rule=forbidden ;; sql_script_*) rule=sql_script ;; esac
         copy=$self_test_dir/$case

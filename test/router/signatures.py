@@ -101,10 +101,36 @@ def test_only_who_is_let_in_can_call():
         fails(producer, "42501", "ALTER USER MAPPING FOR regress_producer SERVER jobq_shard_2 OPTIONS (SET user 'postgres')", says="by the owner")
         for drop in ("DROP USER MAPPING FOR regress_producer SERVER jobq_shard_2", "DROP OWNED BY CURRENT_USER"):
             fails(producer, "42501", drop, says="by the owner")
+        # Whatever the settings of the session: a new one each time, for what it has read once it reads no more.
+        conn.execute("GRANT USAGE ON FOREIGN SERVER jobq_shard_1 TO regress_producer")
+        conn.execute("GRANT SET ON PARAMETER session_replication_role TO regress_producer")
+        for setting in ("standard_conforming_strings = off", "session_replication_role = replica"):
+            for change in ("CREATE USER MAPPING FOR CURRENT_USER SERVER jobq_shard_1 OPTIONS (user 'postgres')",
+                           "ALTER USER MAPPING FOR CURRENT_USER SERVER jobq_shard_2 OPTIONS (SET user 'postgres')",
+                           "DROP USER MAPPING FOR CURRENT_USER SERVER jobq_shard_2", "DROP OWNED BY CURRENT_USER"):
+                with router(user="regress_producer") as sets:
+                    sets.execute(f"SET {setting}")
+                    fails(sets, "42501", change, says="by the owner")
+        conn.execute("REVOKE SET ON PARAMETER session_replication_role FROM regress_producer")
         conn.execute("DROP USER MAPPING FOR regress_producer SERVER jobq_shard_2")
         with shard(1, user="regress_producer") as behind:
             fails(behind, "42501", "SELECT jobq_shard.note_gone('theirs', 'k')")
             fails(behind, "42501", "SELECT jobq_shard.take_map(99, '{}')")
+
+
+def test_settings_of_a_session_change_no_call():
+    """Those by which the bodies of functions are read."""
+    with router() as conn:
+        conn.execute("SET standard_conforming_strings = off")
+        fails(conn, "22023", "SELECT jobq_add_shard(9, 'dbname=x password =y')", says="has a password")
+        fails(conn, "22023", "SELECT jobq_add_shard(9, ' postgresql://u:y@x/x')", says="is a URI")
+        conn.execute("SELECT jobq_alter_shard(1, connection || ' connect_timeout = 7') FROM jobq_router.shards WHERE shard_id = 1")
+        assert "tcp_user_timeout=" not in one(conn, "SELECT jobq_router.bounded('dbname=x tcp_user_timeout = 1')")
+        conn.execute("SELECT jobq_alter_shard(1, %s)", (connection(1),))
+        # What PL/Proxy writes in front of an error is not shown.
+        error = fails(conn, "22023", "SELECT jobq_enqueue('q', max_attempts => -1)")
+        assert error.diag.message_primary.startswith("argument "), error
+        assert one(conn, "SELECT jobq_router.meaning('XX000', 'PL/Proxy function jobq_router.at_jobq_get(2): [shard1] PQconnectPoll: no')") == "unreached"
 
 
 def test_only_a_superuser_makes_the_extensions():

@@ -41,7 +41,7 @@ $$;
 CREATE FUNCTION jobq_router.meaning(state text, message text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not found: %' THEN 'map'
-            WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function .*(\] PQconnect(Start|Poll): |connect timeout to: )' THEN 'unreached'
+            WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function .*([]] PQconnect(Start|Poll): |connect timeout to: )' THEN 'unreached'
             WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function ' THEN 'lost'
             WHEN $1 = '57P01' THEN 'unreached'
             WHEN $1 IN ('57P02', '57P03') THEN 'lost'
@@ -51,7 +51,7 @@ $$;
 --: what a shard has said, without what PL/Proxy writes in front of it
 CREATE FUNCTION jobq_router.said(message text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
-SELECT btrim(regexp_replace(regexp_replace($1, '^[\w.]+\(\d+\): \[.*?\] REMOTE \S+: ', ''), '^PL/Proxy function .*?\(\d+\): ', ''), E' \n')
+SELECT btrim(regexp_replace(regexp_replace($1, '^[[:alnum:]_.]+[(][0-9]+[)]: [[].*?[]] REMOTE [^[:space:]]+: ', ''), '^PL/Proxy function .*?[(][0-9]+[)]: ', ''), E' \n')
 $$;
 
 --: raises an error of a shard as the shard has said it, or what has become of the connection to it

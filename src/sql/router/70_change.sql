@@ -42,7 +42,7 @@ SELECT connection || array_to_string(ARRAY(
     SELECT format(' %s=%s', d.name, d.value)
     FROM (VALUES ('target_session_attrs', 'read-write'), ('tcp_user_timeout', '5000'), ('keepalives_idle', '5'), ('keepalives_interval', '2'),
                  ('keepalives_count', '3'), ('application_name', 'jobq_router')) d (name, value)
-    WHERE connection !~ ('\m' || d.name || '\s*=')), '')
+    WHERE connection !~ ('[[:<:]]' || d.name || '[[:space:]]*=')), '')
 $$;
 
 --: makes the servers that PL/Proxy reads what the shards say
@@ -55,7 +55,7 @@ BEGIN
     FOR s IN SELECT coalesce(jobq_router.server(h.shard_id), f.srvname::text) AS name, jobq_router.bounded(h.connection) AS wanted, f.oid AS server, f.srvoptions,
                     EXISTS (SELECT FROM pg_user_mapping u WHERE u.umserver = f.oid AND u.umuser = 0) AS is_mapped
              FROM jobq_router.shards h FULL JOIN (SELECT f.* FROM pg_foreign_server f JOIN pg_foreign_data_wrapper w ON w.oid = f.srvfdw
-                 WHERE w.fdwname = 'plproxy' AND f.srvname ~ '^jobq_shard_\d+$') f ON f.srvname = jobq_router.server(h.shard_id)
+                 WHERE w.fdwname = 'plproxy' AND f.srvname ~ '^jobq_shard_[0-9]+$') f ON f.srvname = jobq_router.server(h.shard_id)
     LOOP
         IF s.wanted IS NULL THEN
             EXECUTE format('DROP SERVER %I CASCADE', s.name);
@@ -233,9 +233,9 @@ $$;
 CREATE FUNCTION jobq_router.check_connection(shard_id integer, connection text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF $2 ~ '^\s*postgres(ql)?://' THEN
+    IF $2 ~ '^[[:space:]]*postgres(ql)?://' THEN
         RAISE 'argument "connection" is a URI' USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as ''host=a.example dbname=shard1''.';
-    ELSIF $2 ~ 'password\s*=' THEN
+    ELSIF $2 ~ 'password[[:space:]]*=' THEN
         RAISE 'argument "connection" has a password' USING ERRCODE = 'invalid_parameter_value',
             HINT = format('Everybody can read it there. Put it into a mapping of each role: CREATE USER MAPPING FOR CURRENT_USER SERVER %1$I OPTIONS (user ..., password ...). For a new shard first: CREATE SERVER %1$I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 ''host=... dbname=...'').', jobq_router.server($1));
     END IF;

@@ -11,7 +11,7 @@ BEGIN
     ELSE
         servers := ARRAY(SELECT u.srvname FROM pg_event_trigger_ddl_commands() c JOIN pg_user_mappings u ON u.umid = c.objid WHERE c.classid = 'pg_user_mapping'::regclass);
     END IF;
-    IF EXISTS (SELECT FROM pg_foreign_server s WHERE s.srvname = ANY (servers) AND s.srvname ~ '^jobq_shard_\d+$' AND NOT pg_has_role(s.srvowner, 'USAGE')) THEN
+    IF EXISTS (SELECT FROM pg_foreign_server s WHERE s.srvname = ANY (servers) AND s.srvname ~ '^jobq_shard_[0-9]+$' AND NOT pg_has_role(s.srvowner, 'USAGE')) THEN
         RAISE 'user mappings of shards are made and dropped by the owner of their servers' USING ERRCODE = 'insufficient_privilege',
             HINT = 'A mapping says as which role of the shard its user comes.';
     END IF;
@@ -21,6 +21,9 @@ CREATE EVENT TRIGGER jobq_router_check_mapping ON ddl_command_end WHEN TAG IN ('
     EXECUTE FUNCTION jobq_router.check_mapping();
 CREATE EVENT TRIGGER jobq_router_check_dropped_mapping ON sql_drop WHEN TAG IN ('DROP USER MAPPING', 'DROP OWNED')
     EXECUTE FUNCTION jobq_router.check_mapping();
+-- Also for a role that was granted session_replication_role.
+ALTER EVENT TRIGGER jobq_router_check_mapping ENABLE ALWAYS;
+ALTER EVENT TRIGGER jobq_router_check_dropped_mapping ENABLE ALWAYS;
 
 -- PUBLIC may do nothing; jobq_grant lets a role in.
 DO $$
