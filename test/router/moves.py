@@ -149,6 +149,37 @@ def test_who_may_only_connect_is_in_nobodys_way():
                 fails(stranger, "42501", lock)
 
 
+def test_who_asks_a_shard_sees_what_is_committed():
+    """Whatever the default is there: by a snapshot that is older than its locks a key would be on two shards."""
+    make_cluster(shards=(1,))
+    make_shard(2)
+    with shard(1) as conn:
+        conn.execute("ALTER DATABASE shard1 SET default_transaction_isolation = 'repeatable read'")
+        conn.execute("ALTER ROLE postgres IN DATABASE shard1 SET default_transaction_isolation = serializable")
+    with router() as conn:
+        conn.execute("SELECT jobq_route_queue('work', spread => true)")
+        for n in range(20):
+            conn.execute("SELECT jobq_enqueue('work', concurrency_key => %s)", (f"key {n}",))
+        add(2)
+        moving = "SELECT array_agg(DISTINCT jobq_enqueue('work', concurrency_key => 'key ' || n) %% 1024) FROM generate_series(0, 19) n"
+        assert one(conn, moving) == [1]
+        assert one(conn, "SELECT jobq_settle()") > 0
+        version = one(conn, "SELECT version FROM jobq_router.map")
+        for options, allowed in (("-c lock_timeout=9s", False), (r"-c lock_timeout=9s -c default_transaction_isolation=read\\ committed", True)):
+            with router() as second:
+                second.execute("UPDATE jobq_router.shards SET connection = %s WHERE shard_id = 1", (f"{connection(1)} options='{options}'",))
+                second.execute("SELECT jobq_router.make_servers()")
+                if allowed:
+                    assert one(second, moving) == [1]
+                else:
+                    fails(second, "25001", moving, says="READ COMMITTED")
+    for level in ("REPEATABLE READ", "SERIALIZABLE"):
+        for call in ("require_map(%s)", "take_map(%s, '{}')", "still_here(%s, 'work', 'u', NULL, NULL)", "buckets_in_use(%s, '{1}', '[]')", "queue_in_use(%s, 'none')"):
+            with shard(1) as conn:
+                conn.execute(f"BEGIN ISOLATION LEVEL {level}")
+                fails(conn, "25001", f"SELECT jobq_shard.{call}", version)
+
+
 def test_a_queue_moves():
     """As a whole where it has a limit as a whole, else job by job."""
     make_cluster(shards=(1,))

@@ -35,13 +35,16 @@ CREATE FUNCTION jobq_router.at_take_settings(integer, jsonb) RETURNS integer
 CREATE FUNCTION jobq_router.at_admit(integer, text, boolean) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.admit($2, $3); $$;
 
---: a connection with what bounds how long a dead host is waited for, and with what finds the primary of several hosts, where it does not say so itself
+-- jobq_shard.require_map wants READ COMMITTED, whatever the defaults of the server, database and role are. libpq takes one of the two
+-- backslashes away, the server the other.
+--: a connection with what bounds how long a dead host is waited for, what finds the primary of several hosts, and the isolation level, where it does not say so itself
 CREATE FUNCTION jobq_router.bounded(connection text) RETURNS text
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT connection || array_to_string(ARRAY(
     SELECT format(' %s=%s', d.name, d.value)
     FROM (VALUES ('target_session_attrs', 'read-write'), ('tcp_user_timeout', '5000'), ('keepalives_idle', '5'), ('keepalives_interval', '2'),
-                 ('keepalives_count', '3'), ('application_name', 'jobq_router')) d (name, value)
+                 ('keepalives_count', '3'), ('application_name', 'jobq_router'),
+                 ('options', E'''-c default_transaction_isolation=read\\\\ committed''')) d (name, value)
     WHERE connection !~ ('[[:<:]]' || d.name || '[[:space:]]*=')), '')
 $$;
 

@@ -17,6 +17,18 @@ CREATE TABLE jobq_shard.gone (
     PRIMARY KEY (queue, key)
 );
 
+-- What others have committed by the time a lock is there must be seen behind it: by a snapshot that is older a key would be on two shards.
+--: raises 25001 in a transaction that sees what its first snapshot has
+CREATE FUNCTION jobq_shard.require_read_committed() RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        RAISE 'a shard of a cluster takes this call in a READ COMMITTED transaction only' USING ERRCODE = 'active_sql_transaction',
+            HINT = 'Routers connect so. Where the connection of a shard has options of its own, add default_transaction_isolation to them.';
+    END IF;
+END
+$$;
+
 -- The table is locked by all who act by a map (ROW SHARE), and by who brings another one (EXCLUSIVE): so nobody acts by an old one when a
 -- new one is here. Not an advisory lock, which anybody who can connect could take, and keep all others out. pg_dump locks the table in a mode that goes
 -- with both, autovacuum in one that goes with the first, and it gives way to the second.
@@ -26,6 +38,7 @@ CREATE FUNCTION jobq_shard.require_map(version bigint) RETURNS void
 DECLARE
     mine bigint;
 BEGIN
+    PERFORM jobq_shard.require_read_committed();
     LOCK TABLE jobq_shard.map IN ROW SHARE MODE;
     SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
     IF mine > require_map.version THEN
@@ -47,6 +60,7 @@ CREATE FUNCTION jobq_shard.take_map(version bigint, content jsonb, changes bigin
 DECLARE
     mine bigint;
 BEGIN
+    PERFORM jobq_shard.require_read_committed();
     LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
     SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
     IF (SELECT m.content ->> 'cluster' FROM jobq_shard.map m) <> take_map.content ->> 'cluster' THEN
