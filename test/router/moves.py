@@ -180,6 +180,52 @@ def test_who_asks_a_shard_sees_what_is_committed():
                 fails(conn, "25001", f"SELECT jobq_shard.{call}", version)
 
 
+def test_a_look_for_a_key_does_not_read_all_jobs():
+    """Only the first one by a map, for all who come after, and one for a key that has jobs, none of which is pending."""
+    make_cluster(shards=(1,))
+    with router() as conn, shard(1) as asked, shard(1) as other:
+        conn.execute("SELECT jobq_enqueue('work', concurrency_key => k, run_at => now() + t) FROM (VALUES ('pending', '0'::interval), ('later', '1 h')) k (k, t)")
+        still_here = "SELECT jobq_shard.still_here((SELECT version FROM jobq_shard.map), 'work', NULL, NULL, %s)"
+        reads = "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relid = 'jobq.jobs'::regclass"
+
+        def look(key):
+            before = one(asked, reads)
+            return one(asked, still_here, key), one(asked, reads) - before
+
+        with asked.transaction():
+            assert look("first") == (False, 1)
+            for n in range(5):
+                assert look(f"new {n}") == (False, 0)
+                assert look("pending") == (True, 0)
+            assert look("later") == (True, 1)
+        # What ends is looked for once more. By another map the keys may be others.
+        other.execute("SELECT jobq_cancel_jobs('work')")
+        with asked.transaction():
+            assert look("pending") == (False, 1)
+            assert look("pending") == (False, 0)
+        conn.execute("SELECT jobq_enqueue('work', concurrency_key => 'pending')")
+        conn.execute("SELECT jobq_alter_shard(1, weight => 2)")
+        with asked.transaction():
+            assert look("other") == (False, 1)
+            assert look("pending") == (True, 0)
+
+
+def test_who_looks_what_moves_waits_where_something_has_moved():
+    make_cluster(shards=(1,))
+    with router() as conn, shard(1) as acts, shard(1) as looks:
+        conn.execute("SELECT jobq_enqueue('busy')")
+        version = one(conn, "SELECT version FROM jobq_router.map")
+        looks.execute("SET lock_timeout = '0.1 s'")
+        bucket = one(looks, "SELECT jobq_shard.bucket_of('busy')")
+        buckets = "SELECT array_agg(b) FROM jobq_shard.buckets_in_use(%s, %s, '[]') b"
+        with acts.transaction():
+            acts.execute("SELECT jobq_shard.require_map(%s)", (version,))
+            assert one(looks, buckets, version, [bucket]) == [bucket]
+            assert one(looks, "SELECT jobq_shard.queue_in_use(%s, 'busy')", version) is True
+            fails(looks, "55P03", buckets, version, [bucket, (bucket + 1) % 1024])
+            fails(looks, "55P03", "SELECT jobq_shard.queue_in_use(%s, 'free')", version)
+
+
 def test_a_queue_moves():
     """As a whole where it has a limit as a whole, else job by job."""
     make_cluster(shards=(1,))

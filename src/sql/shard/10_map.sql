@@ -4,14 +4,16 @@
 CREATE TABLE jobq_shard.map (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     version  bigint NOT NULL DEFAULT 0,  --: rises with each change
-    content  jsonb NOT NULL DEFAULT '{}'  --: shards, queues and buckets, as jobq_router.content() of a router writes it
+    content  jsonb NOT NULL DEFAULT '{}',  --: shards, queues and buckets, as jobq_router.content() of a router writes it
+    noted    boolean NOT NULL DEFAULT false  --: whether jobq_shard.staying has been filled since
 );
 -- Not in a dump: where one is restored the first router that calls brings the map.
 INSERT INTO jobq_shard.map DEFAULT VALUES;
 
--- Keys that had left when the map was this one: who asks again need not look for them again.
---: concurrency keys and queues of which this shard has said that it has no unfinished job, since the map is what it is
-CREATE TABLE jobq_shard.gone (
+-- No index finds unfinished jobs by these, and to read all jobs for each new key would take long. Of keys that move away none is enqueued
+-- here any more but those that are here: so the first who asks by a map reads all jobs for all who come after.
+--: concurrency keys and queues that may have unfinished jobs here, of those that move by this map; others have none
+CREATE TABLE jobq_shard.staying (
     queue text COLLATE "C" NOT NULL,
     key   text COLLATE "C" NOT NULL,  --: empty: the queue
     PRIMARY KEY (queue, key)
@@ -72,8 +74,8 @@ BEGIN
             USING ERRCODE = 'serialization_failure', HINT = 'Call jobq_settle(), which takes the new map over, and look again.';
     END IF;
     IF mine < take_map.version THEN
-        UPDATE jobq_shard.map m SET version = take_map.version, content = take_map.content;
-        DELETE FROM jobq_shard.gone;
+        UPDATE jobq_shard.map m SET version = take_map.version, content = take_map.content, noted = false;
+        DELETE FROM jobq_shard.staying;
         mine := take_map.version;
     END IF;
     RETURN mine;

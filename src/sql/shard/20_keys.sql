@@ -22,11 +22,15 @@ $$;
 CREATE FUNCTION jobq_shard.queue_in_use(version bigint, queue text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF $1 IS NOT NULL THEN
+    FOR _look IN 1..2 LOOP
+        IF jobq_shard.has_queue($2) OR EXISTS (SELECT FROM jobq.kept_keys k WHERE k.queue = $2 AND k.kept_until > clock_timestamp()) THEN
+            RETURN true;
+        END IF;
+        EXIT WHEN _look = 2 OR $1 IS NULL;
         LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
         PERFORM jobq_shard.require_map($1);
-    END IF;
-    RETURN jobq_shard.has_queue($2) OR EXISTS (SELECT FROM jobq.kept_keys k WHERE k.queue = $2 AND k.kept_until > clock_timestamp());
+    END LOOP;
+    RETURN false;
 END
 $$;
 
@@ -39,16 +43,19 @@ BEGIN
             OR EXISTS (SELECT FROM jobq.kept_keys k WHERE k.unique_key = $2 AND k.queue = $1 AND k.kept_until > clock_timestamp()))
         OR $3 IS NOT NULL AND (EXISTS (SELECT FROM jobq.jobs j WHERE j._group_active = jobq.group_of($1, $3))
             OR EXISTS (SELECT FROM jobq.jobs j WHERE j._group_waiting = jobq.group_of($1, $3)))
-        OR $4 IS NOT NULL AND NOT jobq_shard.is_gone($1, $4) AND EXISTS (SELECT FROM jobq.jobs j
-            WHERE j.concurrency_key = $4 AND j.queue = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled'))
-        OR EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '') AND NOT jobq_shard.is_gone($1, '') AND jobq_shard.has_queue($1);
+        OR $4 IS NOT NULL AND jobq_shard.may_stay($1, $4) AND (
+            EXISTS (SELECT FROM jobq.lane_directory l, LATERAL (SELECT FROM jobq.jobs j
+                WHERE j._lane = l.lane AND j.concurrency_key COLLATE "C" = $4 AND j._ready AND j.queue = $1 LIMIT 1) j WHERE l.queue = $1)
+            OR EXISTS (SELECT FROM jobq.jobs j
+                WHERE j.concurrency_key = $4 AND j.queue = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled')))
+        OR EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '') AND jobq_shard.may_stay($1, '') AND jobq_shard.has_queue($1);
 END
 $$;
 
---: whether this shard has said that it has no unfinished job of a concurrency key, or of the queue (key empty)
-CREATE FUNCTION jobq_shard.is_gone(queue text, key text) RETURNS boolean
+--: whether there may be an unfinished job of a concurrency key, or of the queue (key empty), that moves by this map
+CREATE FUNCTION jobq_shard.may_stay(queue text, key text) RETURNS boolean
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-SELECT EXISTS (SELECT FROM jobq_shard.gone g WHERE g.queue = $1 AND g.key = $2)
+SELECT EXISTS (SELECT FROM jobq_shard.staying s WHERE s.queue = $1 AND s.key = $2)
 $$;
 
 --: whether a queue is limited as a whole
@@ -57,10 +64,22 @@ CREATE FUNCTION jobq_shard.is_limited(queue text) RETURNS boolean
 SELECT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '')
 $$;
 
---: notes that this shard has no unfinished job of a concurrency key, or of the queue (key empty)
-CREATE FUNCTION jobq_shard.note_gone(queue text, key text) RETURNS void
-    LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-INSERT INTO jobq_shard.gone (queue, key) VALUES ($1, $2) ON CONFLICT DO NOTHING
+-- Behind require_map, so that all that was enqueued by an older map is seen.
+--: notes which concurrency keys and queues have unfinished jobs, unless somebody has done so by this map
+CREATE FUNCTION jobq_shard.note_staying() RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF (SELECT m.noted FROM jobq_shard.map m) THEN
+        RETURN;
+    END IF;
+    UPDATE jobq_shard.map m SET noted = true WHERE NOT m.noted;
+    IF FOUND THEN
+        INSERT INTO jobq_shard.staying (queue, key)
+        SELECT j.queue, k.key FROM jobq.jobs j, LATERAL (VALUES (j.concurrency_key), ('')) k (key)
+        WHERE j.status NOT IN ('completed', 'failed', 'cancelled') AND k.key IS NOT NULL
+        UNION SELECT s.queue, '' FROM jobq.schedule_settings s;
+    END IF;
+END
 $$;
 
 -- Two who ask for one key: the second must see what the first has enqueued, or it would take the key elsewhere. Hence the locks. Those
@@ -70,6 +89,7 @@ CREATE FUNCTION jobq_shard.still_here(version bigint, queue text, unique_key tex
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     limited boolean := jobq_shard.is_limited($2);
+    noted   text[] := array_remove(ARRAY[$5, CASE WHEN limited THEN '' END], NULL);
 BEGIN
     -- Of queues of others it tells nothing. Who enqueues is refused where the job would be; schedules are asked for, too.
     IF NOT jobq.may_use($2, 'jobq_enqueue_jobs') AND NOT jobq.may_use($2, 'jobq_schedule') THEN
@@ -79,10 +99,15 @@ BEGIN
     WHERE l.bucket = ANY (ARRAY(SELECT jobq_shard.bucket_of($2, k) FROM unnest(ARRAY[$3, $4, $5, CASE WHEN limited THEN '' END]) k WHERE k IS NOT NULL))
     ORDER BY l.bucket FOR UPDATE;
     PERFORM jobq_shard.require_map($1);
+    IF cardinality(noted) > 0 THEN
+        PERFORM jobq_shard.note_staying();
+    END IF;
     IF jobq_shard.has_key($2, $3, $4, $5) THEN
+        -- The job has another key that is here: so is this one from now on.
+        INSERT INTO jobq_shard.staying (queue, key) SELECT $2, k FROM unnest(noted) k ON CONFLICT DO NOTHING;
         RETURN true;
     END IF;
-    PERFORM jobq_shard.note_gone($2, k) FROM unnest(ARRAY[$5, CASE WHEN limited THEN '' END]) k WHERE k IS NOT NULL;
+    DELETE FROM jobq_shard.staying s WHERE s.queue = $2 AND s.key = ANY (noted);
     RETURN false;
 END
 $$;
@@ -104,16 +129,29 @@ $$;
 
 --@ bucket_of jobq_shard
 
--- queues: those of the map. Alone: what somebody has enqueued before is committed, and is seen; by that map, or an older one may have
--- others enqueue here behind this look.
+-- Alone: what somebody has enqueued before is committed, and is seen; by that map, or an older one may have others enqueue here behind this
+-- look. What is in use is so for all: only where something looks free all others wait.
 --: which of these buckets this shard has unfinished jobs, schedules or kept keys of
 CREATE FUNCTION jobq_shard.buckets_in_use(version bigint, buckets integer[], queues jsonb) RETURNS SETOF integer
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    busy integer[] := jobq_shard.busy_buckets($2, $3);
 BEGIN
-    LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
-    PERFORM jobq_shard.require_map($1);
-    RETURN QUERY
-    WITH route AS MATERIALIZED (
+    IF NOT busy @> $2 THEN
+        LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
+        PERFORM jobq_shard.require_map($1);
+        busy := jobq_shard.busy_buckets($2, $3);
+    END IF;
+    RETURN QUERY SELECT unnest(busy);
+END
+$$;
+
+-- queues: those of the map.
+--: which of these buckets have unfinished jobs, schedules or kept keys
+CREATE FUNCTION jobq_shard.busy_buckets(buckets integer[], queues jsonb) RETURNS integer[]
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN ARRAY(WITH route AS MATERIALIZED (
         SELECT q.* FROM jsonb_to_recordset(queues) q (queue text, spread boolean, spread_by text, shard_id integer)),
     held AS (
         SELECT j.queue, j.unique_key, j.group_key, j.concurrency_key FROM jobq.jobs j WHERE j.status NOT IN ('completed', 'failed', 'cancelled')
@@ -126,6 +164,6 @@ BEGIN
         FROM held h LEFT JOIN route r ON r.queue = h.queue)
     SELECT DISTINCT b.bucket
     FROM keyed k, LATERAL (SELECT jobq_shard.bucket_of(k.queue, CASE WHEN k.spread THEN k.key END) AS bucket) b
-    WHERE CASE WHEN k.spread THEN k.key IS NOT NULL ELSE k.shard_id IS NULL END AND b.bucket = ANY (buckets);
+    WHERE CASE WHEN k.spread THEN k.key IS NOT NULL ELSE k.shard_id IS NULL END AND b.bucket = ANY (buckets));
 END
 $$;
