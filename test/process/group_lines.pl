@@ -75,7 +75,8 @@ $node->start;
 $holder = hold_snapshot($node, 'work');
 $entries = (entries_read() - $entries) / 500;
 diag("entries of both indexes read for each job: $entries");
-cmp_ok($entries, '<=', 50, 'nobody passes the thousands of heads there have been');
+# But where a commit stands still while it makes the next head: then the worker cannot believe what it remembers, for once.
+cmp_ok($entries, '<=', 500, 'nobody passes the thousands of heads there have been');
 
 # ---- more groups than there are places, of two jobs each: they leave alone what is known of a line that has had two thousand since
 
