@@ -22,8 +22,8 @@ void settle_dependents(Datum jobs);
 void free_dependents(Datum jobs, TimestampTz now);
 // Both for all jobs that are blocked.
 void settle_all_dependents(TimestampTz now);
-// Before edges that begin at these jobs are followed, which somebody may have changed by hand: waits for who sets one of
-// them free, retries it or changes other edges of it, and keeps others from that until the transaction ends. What is
+// Before edges that begin at these jobs are followed, which somebody may have changed by hand: waits for who sets one
+// of them free, retries it or changes other edges of it, and keeps others from that until the transaction ends. What is
 // run from then on sees what those have done. 40001 where it does not, by an older snapshot.
 void lock_dependents(Datum jobs);
 // After it: those of these jobs that have not started are blocked if they have reason to.
