@@ -5,12 +5,10 @@
 #include "wait/sleep.h"
 
 extern "C" {
-#include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "nodes/parsenodes.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "utils/lsyscache.h"
 #include "utils/wait_event.h"
 
 // Of libpq/libpq.h, which needs headers that the server was built with and that need not be installed.
