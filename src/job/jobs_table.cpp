@@ -15,6 +15,7 @@ extern "C" {
 #include "commands/sequence.h"
 #include "common/hashfn.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 }
 
@@ -87,13 +88,10 @@ void forget_types(Datum, CatalogCache, uint32) { forget_all(); }
     pg_unreachable();
 }
 
-// While one waited for the lock the extension may have been dropped.
-Relation open_known_table(LOCKMODE lock) {
-    Relation table = try_table_open(known.table, lock);
-    if (table == nullptr)
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table jobq.jobs has been dropped"),
-                        errhint("If the extension has been created again, call it again.")));
-    return table;
+[[noreturn]] void dropped_table() {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table jobq.jobs has been dropped"),
+                    errhint("If the extension has been created again, call it again.")));
+    pg_unreachable();
 }
 
 constexpr char kFollows[] = "follow_job";
@@ -232,8 +230,10 @@ void look_up() {
     known.table = get_relname_relid("jobs", known.schema);
     known.attempts = get_relname_relid("attempts", known.schema);
     known.attempts_index = get_relname_relid("attempts_job_idx", known.schema);
-    if (!OidIsValid(known.table) || !OidIsValid(known.attempts)) unknown_table();
-    Relation table = open_known_table(AccessShareLock);
+    if (!OidIsValid(known.table)) dropped_table();
+    if (!OidIsValid(known.attempts)) unknown_table();
+    Relation table = try_table_open(known.table, AccessShareLock);
+    if (table == nullptr) dropped_table();
     // Behind the lock, which whoever drops an index waits for: else it might be gone before it is opened.
     for (int i = 0; i < kJobIndexes; i++) {
         known.indexes[i] = get_relname_relid(kIndexes[i].name, known.schema);
@@ -250,6 +250,16 @@ void look_up() {
     for (int i = 0; i < core::kJobStatusCount; i++)
         known.statuses[i] = status_value(type, static_cast<core::JobStatus>(i));
     known.valid = changes == before;
+}
+
+// With what is known of it as of the lock, which may have been waited for: by then it may be another, or gone (42P01).
+Relation open_known_table(LOCKMODE mode) {
+    if (!known.valid) look_up();
+    const Oid table = known.table;
+    // This reads what others have changed in the catalogue.
+    LockRelationOid(table, mode);
+    if (!known.valid) look_up();
+    return known.table == table ? table_open(table, NoLock) : open_known_table(mode);
 }
 
 void end_scans(JobsTable *jobs) {
@@ -331,19 +341,13 @@ bool goes_by_sql() {
 AttrNumber steps_column() { return known.steps; }
 
 JobsAccess jobs_access() {
-    if (!known.valid) look_up();
-    Relation table = open_known_table(AccessShareLock);
-    if (!known.valid) look_up();
-    table_close(table, NoLock);
+    table_close(open_known_table(AccessShareLock), NoLock);
     return way_of_rows();
 }
 
 void open_jobs(JobsTable *jobs) {
     memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
-    // Taking the lock on the table reads what others have changed in the catalogue.
-    if (!known.valid) look_up();
     Relation relation = open_known_table(RowExclusiveLock);
-    if (!known.valid) look_up();
     jobs->table = open_table(relation, kJobId, known.attached, goes_by_sql());
 }
 
@@ -377,9 +381,7 @@ bool open_jobs_if_quiet(JobsTable *jobs) {
 
 void open_jobs_for_reading(JobsTable *jobs) {
     memset(static_cast<void *>(jobs), 0, sizeof(*jobs));
-    if (!known.valid) look_up();
     jobs->table.relation = open_known_table(AccessShareLock);
-    if (!known.valid) look_up();
     jobs->table.attached = known.attached;
     jobs->table.by_sql = goes_by_sql();
     jobs->table.row = make_row(jobs->table.relation, jobs->table.by_sql);
