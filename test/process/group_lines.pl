@@ -65,18 +65,24 @@ work(q{CREATE PROCEDURE take_and_enqueue(jobs int) LANGUAGE plpgsql AS $$
         END LOOP;
     END $$});
 sub entries_read { return work(q{SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname IN ('jobs_group_waiting_idx', 'jobs_group_active_idx')}); }
-my $entries = entries_read();
-work(q{CALL take_and_enqueue(500)});
-# It has looked at all of them when it has made a head of what came last, and has said what it has read when it waits for more.
-work(q{SELECT jobq_enqueue('later', group_key => 'l')});
-becomes_true($node, 'work', q{SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'later'}, 'a later job of another group is its head');
-$node->stop('fast');
-$node->start;
-$holder = hold_snapshot($node, 'work');
-$entries = (entries_read() - $entries) / 500;
-diag("entries of both indexes read for each job: $entries");
-# But where a commit stands still while it makes the next head: then the worker cannot believe what it remembers, for once.
-cmp_ok($entries, '<=', 500, 'nobody passes the thousands of heads there have been');
+# Where a commit stands still while it makes the next head the worker cannot believe what it remembers, for once: then once more.
+my $entries;
+for my $try (1 .. 3)
+{
+    my $before = entries_read();
+    work(q{CALL take_and_enqueue(500)});
+    # It has looked at all of them when it has made a head of what came last, and has said what it has read when it waits for more.
+    work("SELECT jobq_enqueue('later', group_key => 'l$try')");
+    becomes_true($node, 'work', "SELECT status = 'pending' FROM jobq.jobs WHERE queue = 'later' AND group_key = 'l$try'",
+        'a later job of another group is its head');
+    $node->stop('fast');
+    $node->start;
+    $holder = hold_snapshot($node, 'work');
+    $entries = (entries_read() - $before) / 500;
+    diag("entries of both indexes read for each job: $entries");
+    last if $entries <= 50;
+}
+cmp_ok($entries, '<=', 50, 'nobody passes the thousands of heads there have been');
 
 # ---- more groups than there are places, of two jobs each: they leave alone what is known of a line that has had two thousand since
 
