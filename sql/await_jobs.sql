@@ -39,7 +39,13 @@ SELECT jobq_release(:flow, :l), jobq_delete(:flow);
 -- Its children go on, and nobody needs them any more.
 SELECT count(*) AS children FROM jobq.children WHERE parent_id = :flow;
 -- The one that has failed goes when the prune comes.
-SELECT status, count(*) FROM jobq.jobs WHERE queue = 'pieces' AND status <> 'failed' GROUP BY 1 ORDER BY 1;
+DO $$ BEGIN
+    WHILE EXISTS (SELECT FROM jobq.jobs WHERE queue = 'pieces' AND status = 'failed') LOOP
+        PERFORM FROM jobq_tick();
+        COMMIT;
+    END LOOP;
+END $$;
+SELECT status, count(*) FROM jobq.jobs WHERE queue = 'pieces' GROUP BY 1 ORDER BY 1;
 SELECT jobq_purge_queue('pieces') > 0 AS purged;
 
 -- Other jobs than one's own, and what is gone: it has ended.
