@@ -10,10 +10,21 @@ import psycopg
 from servers import Postgres
 
 
+PAGES_OF_NODE = 160    # of 2 MB, a little more than a node takes
+
+
+def huge_pages_for(nodes):
+    """'on' where all of so many nodes get huge pages, else 'off': those that are compared have pages of the same size."""
+    with open('/proc/meminfo') as file:
+        pages = {line.split(':')[0]: int(line.split()[1]) for line in file}
+    return 'on' if pages.get('HugePages_Free', 0) - pages.get('HugePages_Rsvd', 0) >= nodes * PAGES_OF_NODE else 'off'
+
+
 class Node(Postgres):
     """A server for one part of a cluster."""
 
-    def __init__(self):
+    def __init__(self, huge_pages):
+        self.OURS = Postgres.OURS + (f'huge_pages = {huge_pages}',)
         super().__init__('off')
 
     @property
