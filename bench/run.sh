@@ -1,7 +1,7 @@
 #!/bin/bash
 # The benchmark: installs what it needs, builds jobq, starts a throw-away server with jobq preloaded and runs
 # bench/bench.py against it, never as root. Leaves its results in bench/results and the report in docs/benchmarks.md.
-#   make bench                            everything, two hours
+#   make bench                            everything, two and a half hours
 #   make bench QUICK=1                    the headline figures, under four minutes; docs/benchmarks.md stays as it is
 #   make bench ONLY="lifecycle batches"   only these groups; with PUBLISH=1 they replace docs/benchmarks.md
 #   make bench ONLY=ablation              what each mechanism of src/base/ablation.h buys; WITHOUT="PlaceCache SlotBounds": these
