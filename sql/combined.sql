@@ -82,6 +82,44 @@ SELECT jobq_enqueue('combined', '"g"', group_key => 'i') AS g \gset
 SELECT jobq_retry(:f);
 SELECT * FROM pg_temp.jobs() WHERE payload IN ('"f"', '"g"');
 SELECT jobq_purge_queue('combined');
+-- One in line has its dependencies behind it: whatever is changed of it by hand, or becomes of them, it keeps its place.
+SELECT jobq_enqueue('combined', '"a1"', kind => 'a') AS a1 \gset
+SELECT jobq_enqueue('combined', '"a2"', kind => 'a') AS a2 \gset
+SELECT jobq_enqueue('combined', '"b"', group_key => 'g') > 0 AS enqueued;
+SELECT jobq_enqueue('combined', '"c"', depends_on => ARRAY[:a1, :a2], group_key => 'g') AS c \gset
+SELECT jobq_enqueue('combined', '"d"', group_key => 'g') > 0 AS enqueued;
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined', kinds => '{a}', batch => 2);
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+UPDATE jobq.jobs SET priority = 1 WHERE id = :c;
+UPDATE jobq.dependencies SET on_failure = 'run' WHERE job_id = :c AND depends_on = :a2;
+DELETE FROM jobq.dependencies WHERE job_id = :c AND depends_on = :a2;
+SELECT * FROM pg_temp.jobs() WHERE payload = '"c"';
+-- A dependency that is retried, and fails then, holds up nobody who was free by then.
+SELECT jobq_retry(:a1);
+UPDATE jobq.jobs SET priority = 2 WHERE id = :c;
+SELECT payload, jobq_fail(id, lease, 'broken', retry => false) FROM jobq_claim('combined', kinds => '{a}');
+UPDATE jobq.jobs SET priority = 3 WHERE id = :c;
+SELECT pg_temp.tick();
+-- The commit that ends the head makes it the next one.
+BEGIN;
+UPDATE jobq.jobs SET priority = 0 WHERE id = :c;
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined');
+COMMIT;
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+-- Blocked by hand it waits for its dependencies again: not for one that has completed.
+SELECT jobq_retry(:a1);
+SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined', kinds => '{a}');
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = :c;
+SELECT * FROM pg_temp.jobs() WHERE payload = '"c"';
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+SELECT jobq_retry(:a1);
+UPDATE jobq.jobs SET status = 'blocked' WHERE id = :c;
+SELECT pg_temp.tick();
+SELECT * FROM pg_temp.jobs();
+SELECT jobq_purge_queue('combined');
 
 -- With a limit on top: the head of the group still needs a slot, and what waits takes none.
 SELECT jobq_set_limit('combined', max_running => 1);

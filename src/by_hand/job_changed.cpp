@@ -177,10 +177,12 @@ void follow_id(const JobRow &before, const JobRow &row) {
     forget_row_edges(before);
 }
 
-// A job that is blocked by hand waits for its dependencies again.
+// A job that is blocked by hand waits for its dependencies again; one that stood in the line of its group was free of them,
+// whatever has become of them since.
 void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
-    if (status_of(row) == core::JobStatus::Blocked) settle_dependents(array_of(&id, 1, INT8OID));
+    const bool was_in_line = status_of(before) == core::JobStatus::Blocked && before.has(kJobGroupWaiting);
+    if (status_of(row) == core::JobStatus::Blocked && !was_in_line) settle_dependents(array_of(&id, 1, INT8OID));
     // In another queue it awaits another's signals: it looks for them.
     if (core::awaits(row.state().life) && !same_text(before, row, kJobQueue))
         let_happen(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});

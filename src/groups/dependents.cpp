@@ -140,21 +140,22 @@ Statement find_not_blocked = {
        WHERE j.id = ANY ($1) AND j.status < 'processing' AND j.status <> 'blocked' ORDER BY j.id)",
     {INT8ARRAYOID}};
 
-Statement find_reason_to_wait = {
-    R"(SELECT EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL )" STATE_OF("d.depends_on") R"( s ON true
-                      WHERE d.job_id = $1 AND s.status IS DISTINCT FROM 'completed'
-                        AND (d.on_failure = 'cancel' OR )" UNFINISHED R"()))",
-    {INT8OID}};
+// The job `id` has a dependency that has yet to finish, or for which it is to be cancelled.
+#define REASON_TO_WAIT(id)                                                                    \
+    "EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL " STATE_OF("d.depends_on")     \
+    " s ON true WHERE d.job_id = " id                                                         \
+    " AND s.status IS DISTINCT FROM 'completed' AND (d.on_failure = 'cancel' OR " UNFINISHED "))"
+Statement find_reason_to_wait = {"SELECT " REASON_TO_WAIT("$1"), {INT8OID}};
 
-// Blocked jobs, the highest of their dependencies and the active one.
+// Blocked jobs, the highest of their dependencies and the active one. Not those in line that keep their place: they have
+// their dependencies behind them.
 Statement find_blocked = {
     R"(SELECT u.id, (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id),
               (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id AND d.active)
        FROM unnest($1) AS u(id),
             LATERAL (SELECT FROM jobq.jobs j
                      WHERE j.id = ANY (ARRAY[u.id]) AND j.status = 'blocked' AND j._must_end_at IS NULL
-                       AND (j._group_waiting IS NULL
-                            OR EXISTS (SELECT FROM jobq.dependencies d WHERE d.job_id = u.id))) x)",
+                       AND (j._group_waiting IS NULL OR )" REASON_TO_WAIT("u.id") R"()) x)",
     {INT8ARRAYOID}};
 
 Statement lock_in_line = {
