@@ -10,6 +10,9 @@
 
 namespace jobq {
 
+// Of j: its time is yet to come, or has. A `_due` that was left on another row, behind the triggers' back, is nobody's.
+#define DUE "j._due AND (j.status = 'scheduled' OR j.status = 'blocked' AND j._must_end_at IS NOT NULL)"
+
 // Changes the jobs of a batch, leaving out those that cannot be changed. id(i) names one of them.
 template <typename Change, typename Id>
 void change_jobs(int count, Change change, Id id, DutyOutcome *outcome) {

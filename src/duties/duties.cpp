@@ -16,14 +16,14 @@ namespace {
 
 Statement lock_due = {
     R"(SELECT j.id FROM jobq.jobs j
-       WHERE j._due AND j.run_at <= $1
+       WHERE )" DUE R"( AND j.run_at <= $1
        ORDER BY j.run_at, j.id LIMIT $2
        FOR NO KEY UPDATE SKIP LOCKED)",
     {TIMESTAMPTZOID, INT8OID}};
 
 Statement find_unfinished = {
     R"(SELECT EXISTS (SELECT FROM jobq.jobs j WHERE j._rescue_indexed)
-           OR EXISTS (SELECT FROM jobq.jobs j WHERE j._due)
+           OR EXISTS (SELECT FROM jobq.jobs j WHERE )" DUE R"()
            OR EXISTS (SELECT FROM jobq.jobs j WHERE j._ready))",
     {}};
 

@@ -54,7 +54,7 @@ Statement get_horizon = {"SELECT min(" DEADLINE R"(), min(j.cancel_requested_at)
        FROM jobq.jobs j WHERE j._rescue_indexed AND j.status = 'processing')",
                          {TIMESTAMPTZOID, TIMESTAMPTZOID}};
 
-Statement get_next_due = {"SELECT j.run_at FROM jobq.jobs j WHERE j._due ORDER BY j.run_at, j.id LIMIT 1", {}};
+Statement get_next_due = {"SELECT j.run_at FROM jobq.jobs j WHERE " DUE " ORDER BY j.run_at, j.id LIMIT 1", {}};
 
 // A horizon is looked for again after this time at the latest, for changes that nothing has told of.
 constexpr core::Micros kLongestHorizon = core::kMinute;
