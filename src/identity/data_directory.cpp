@@ -25,6 +25,7 @@ struct SharedMark {
     int64 mark;
 };
 SharedMark *shared = nullptr;
+bool goes_on = false;
 
 bool is_there(const char *name) {
     struct stat found;
@@ -71,7 +72,9 @@ int64 new_mark() {
 int64 mark_at_start() {
     int64 mark = 0;
     const core::DataDirectory found = look(&mark);
-    switch (core::change_of_mark(found)) {
+    const core::MarkChange change = core::change_of_mark(found);
+    goes_on = !found.follows && change != core::MarkChange::Renew;
+    switch (change) {
         case core::MarkChange::Keep:
             return mark;
         case core::MarkChange::Clear:
@@ -99,5 +102,7 @@ void make_data_directory(void *memory, bool fresh) {
 }
 
 int64 data_directory_mark() { return shared == nullptr ? 0 : shared->mark; }
+
+bool data_directory_goes_on() { return goes_on; }
 
 }  // namespace jobq

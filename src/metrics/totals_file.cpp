@@ -2,6 +2,7 @@
 // the file.
 #include "compat/pg.h"
 
+#include "identity/data_directory.h"
 #include "metrics/totals.h"
 #include "metrics/totals_file.h"
 
@@ -63,11 +64,11 @@ bool write_file(Writer *writer) {
     return !writer->failed;
 }
 
-// An immediate shutdown ends with code 0 as well, but leaves what only recovery puts in order.
+// An immediate shutdown ends with code 0 as well, but leaves what only recovery puts in order. A standby has no totals.
 bool shut_down_in_order() {
     bool valid;
     const ControlFileData *control = get_controlfile(DataDir, &valid);
-    return valid && (control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY);
+    return valid && control->state == DB_SHUTDOWNED;
 }
 
 void leave_totals(int code, Datum) {
@@ -133,7 +134,6 @@ void enter_file() {
                  errdetail("The totals of jobq_metrics() begin anew.")));
     }
     FreeFile(file);
-    unlink(kFile);
 }
 
 }  // namespace
@@ -142,7 +142,8 @@ void keep_totals_in_file() {
     // Nobody who is not the postmaster makes the shared memory, nor ends it.
     on_shmem_exit(leave_totals, Datum(0));
     unlink(kNewFile);
-    enter_file();
+    if (data_directory_goes_on()) enter_file();
+    unlink(kFile);
 }
 
 }  // namespace jobq

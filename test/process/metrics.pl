@@ -1,6 +1,7 @@
-# The totals of jobq_metrics across what happens to servers: restarts, crashes of the server and of a session, a damaged file,
-# prepared transactions, dropped and renamed databases, the extension made anew, more queues than there is room for; and the
-# law that holds of them under a random load in several sessions: rows = enqueued - deleted, running = claimed - ended.
+# The totals of jobq_metrics across what happens to servers: restarts, crashes of the server and of a session, a primary that
+# becomes a standby, a damaged file, prepared transactions, dropped and renamed databases, the extension made anew, more queues
+# than there is room for; and the law that holds of them under a random load in several sessions: rows = enqueued - deleted,
+# running = claimed - ended.
 use strict;
 use warnings FATAL => 'all';
 
@@ -14,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = preloaded('metrics', conf => [ 'max_prepared_transactions = 10', 'jobq.max_metric_series = 12', 'jobq.tick_interval = 100ms' ]);
+my $node = preloaded('metrics', init => { allows_streaming => 1 }, conf => [ 'max_prepared_transactions = 10', 'jobq.max_metric_series = 12', 'jobq.tick_interval = 100ms' ]);
 database($node, 'work');
 
 # The sum of a metric; of certain labels.
@@ -75,11 +76,29 @@ kill 'KILL', $pid;
 becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq_metrics() WHERE name = 'jobq_jobs_enqueued_total')}, 'a session is killed: they begin anew');
 eval { $victim->quit };
 
+# ---- a primary that becomes a standby, and is promoted again: what it had is not kept for that day
+
+my $file = $node->data_dir . '/pg_stat/jobq.metrics';
+value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'switched')});
+$since = total('stats_reset_timestamp_seconds');
+$node->stop;
+ok(-s $file, 'the primary leaves its totals');
+append_to_file($node->data_dir . '/standby.signal', '');
+$node->start;
+is(total('jobs_enqueued_total'), '0', 'which are not those of the standby that it becomes');
+$node->restart;
+$node->promote;
+is(total('jobs_enqueued_total'), '0', 'promoted, it begins anew');
+value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'promoted')});
+is(total('jobs_enqueued_total'), '1', 'counts');
+cmp_ok(total('stats_reset_timestamp_seconds'), '>', $since, 'and says since when');
+$node->restart;
+is(total('jobs_enqueued_total'), '1', 'which a restart keeps');
+
 # ---- a file that is damaged, or of another release
 
 value($node, 'work', q{SELECT jobq_enqueue('q', kind => 'damaged')});
 $node->stop;
-my $file = $node->data_dir . '/pg_stat/jobq.metrics';
 my $kept = slurp_file($file);
 for my $damage (
     [ 'cut off',       sub { substr $_[0], 0, length($_[0]) - 10 } ],
@@ -95,7 +114,7 @@ for my $damage (
     my $log = log_size($node);
     $node->start;
     my $good = $name eq 'as it was';
-    is(total('jobs_enqueued_total'), $good ? '1' : '0', "a file that is $name");
+    is(total('jobs_enqueued_total'), $good ? '2' : '0', "a file that is $name");
     is(log_since($node, $log) =~ /jobq\.metrics" is not of this release, or damaged/ ? 1 : 0, $good ? 0 : 1, "$name: what the log says");
     $node->stop;
 }
