@@ -9,8 +9,8 @@
 
 namespace jobq::core {
 
-// What stands for a queue, or a handler, in shared memory: two with the same number by chance share what it is used
-// for, a wake-up or a place.
+// What stands for a queue, or a handler, in shared memory: two with the same number, whoever has made them so, share a
+// wake-up or, of the same role, a place. Which function a job is given to does not hang on it.
 std::uint64_t handler_hash(std::string_view queue, std::string_view kind) noexcept;
 
 // The executors of one role in one database. They are started by that database's worker.

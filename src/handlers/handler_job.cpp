@@ -97,7 +97,6 @@ bool claim_for_handler(const KnownHandler &known, MemoryContext memory, HandlerJ
     // It may choose the isolation of its transactions.
     request.written_once = known.target.is_procedure;
     OneJob sink(memory, job);
-    job->handler = handler.hash;
     job->has_settings = handler.setting_count > 0;
     return claim_jobs(request, handler.queue, *found, now, &sink) > 0;
 }

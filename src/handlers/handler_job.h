@@ -17,7 +17,6 @@ struct HandlerJobRow {
 
 struct HandlerJob {
     int64 id, lease;
-    uint64 handler;  // core::handler_hash()
     bool has_settings;
     HandlerJobRow row;
 };

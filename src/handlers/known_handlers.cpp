@@ -75,10 +75,10 @@ KnownHandlers known_handlers() {
     return known;
 }
 
-const KnownHandler *known_handler(uint64 hash) {
+const KnownHandler *known_handler(std::string_view queue, std::string_view kind) {
     const KnownHandlers all = known_handlers();
     for (const KnownHandler *one = all.items; one < all.items + all.count; one++)
-        if (one->handler.hash == hash) return one;
+        if (one->handler.queue == queue && one->handler.kind == kind) return one;
     return nullptr;
 }
 

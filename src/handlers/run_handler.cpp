@@ -58,6 +58,13 @@ struct Work {
     volatile Stage stage;
 };
 
+const KnownHandler *handler_of(const Turn &turn) {
+    return known_handler(view(turn.job.row.queue), view(turn.job.row.kind));
+}
+
+// Whether it can be called, as far as is known.
+bool is_good(const KnownHandler *known) { return known != nullptr && known->problem.sqlstate == 0; }
+
 void begin_transaction() {
     SetCurrentStatementStartTimestamp();
     StartTransactionCommand();
@@ -133,7 +140,7 @@ Datum call_function(Oid function, Datum argument, bool returns_json, bool *none)
 
 // Calls a procedure as a statement that a client sends: it may commit. What it is made of stays in the job's memory.
 void call_procedure(const char *name, Datum argument, MemoryContext memory) {
-    MemoryContext outer = MemoryContextSwitchTo(memory);
+    MemoryContextSwitchTo(memory);
     const char *sql = psprintf("CALL %s($1)", name);
     const Oid types[] = {JSONBOID};
     PushActiveSnapshot(GetTransactionSnapshot());
@@ -149,7 +156,8 @@ void call_procedure(const char *name, Datum argument, MemoryContext memory) {
     PortalStart(portal, params, 0, InvalidSnapshot);
     run_portal(portal);
     PortalDrop(portal, false);
-    MemoryContextSwitchTo(outer);
+    // Not the one of before: the procedure may have ended its transaction.
+    MemoryContextSwitchTo(CurTransactionContext);
 }
 
 void call_handler(const KnownHandler &known, const Turn &turn, Datum argument) {
@@ -182,17 +190,16 @@ void claim_next(Work *work) {
     work->stage = Stage::Claim;
     work->claimed = under_snapshot([&] {
         // Anything may have changed meanwhile.
-        const KnownHandler *again = known_handler(work->turn->job.handler);
-        return again != nullptr && again->problem.sqlstate == 0 &&
-               claim_for_handler(*again, work->next->memory, &work->next->job);
+        const KnownHandler *again = handler_of(*work->turn);
+        return is_good(again) && claim_for_handler(*again, work->next->memory, &work->next->job);
     });
 }
 
 // The second step above.
 void handle(Work *work) {
     work->stage = Stage::Handler;
-    const KnownHandler *known = under_snapshot([&] { return known_handler(work->turn->job.handler); });
-    work->unable = known == nullptr || known->problem.sqlstate != 0;
+    const KnownHandler *known = under_snapshot([&] { return handler_of(*work->turn); });
+    work->unable = !is_good(known);
     if (work->unable) {
         under_snapshot([&] { give_back_handled(work->turn->job); });
         return;
@@ -218,12 +225,6 @@ char *describe(const ErrorData *error) {
     return error->context == nullptr ? pstrdup(lead) : psprintf("%s\nCONTEXT:  %s", lead, error->context);
 }
 
-// Whether the handler is broken now: that may be what the error comes from, and then it is nobody's attempt.
-bool is_broken(uint64 handler) {
-    const KnownHandler *known = known_handler(handler);
-    return known == nullptr || known->problem.sqlstate != 0;
-}
-
 // False: it could not be said; the lease goes with the process.
 bool record_failure(const Turn &turn, const ErrorData *error) {
     const char *text = describe(error);
@@ -235,7 +236,8 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
     for (int tries = 1; tries <= kTries; tries++) {
         const ErrorData *failure = in_transaction(turn.memory, [&] {
             under_snapshot([&] {
-                if (is_broken(turn.job.handler))
+                // The handler is broken now: that may be what the error comes from, and then it is nobody's attempt.
+                if (!is_good(handler_of(turn)))
                     give_back_handled(turn.job);
                 else if (!fail_handled(turn.job, text, stopped))
                     ereport(
@@ -260,8 +262,8 @@ bool record_failure(const Turn &turn, const ErrorData *error) {
 bool prepare_session(const Turn &turn) {
     if (!turn.job.has_settings) return true;
     const ErrorData *error = in_transaction(turn.memory, [&] {
-        const KnownHandler *known = under_snapshot([&] { return known_handler(turn.job.handler); });
-        if (known != nullptr && known->problem.sqlstate == 0) apply_settings(known->handler);
+        const KnownHandler *known = under_snapshot([&] { return handler_of(turn); });
+        if (is_good(known)) apply_settings(known->handler);
     });
     if (error == nullptr) return true;
     ereport(LOG, (errmsg("jobq executor: the settings of a handler cannot be made: %s", error->message)));

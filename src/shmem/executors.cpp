@@ -247,7 +247,8 @@ bool take_handler_place(uint64 handler, int at_most) {
     return under_lock(LW_EXCLUSIVE, [&] {
         int others = 0;
         for (const ExecutorSlot &slot : shared->slots)
-            others += &slot != own && slot.pid != 0 && slot.database == own->database && slot.handler == handler;
+            others += &slot != own && slot.pid != 0 && slot.database == own->database && slot.role == own->role &&
+                      slot.handler == handler;
         const bool free = handler == 0 || others < at_most;
         if (free) own->handler = handler;
         return free;
