@@ -217,6 +217,26 @@ SELECT j.concurrency_key, count(*) FROM jobq_claim('turns', batch => 9) c JOIN j
 SELECT j.concurrency_key, count(*) FROM jobq_claim('turns', batch => 100) c JOIN jobq.jobs j USING (id) GROUP BY 1 ORDER BY 1;
 SELECT jobq_drop_queue('turns', force => true);
 
+-- With a limit of the whole queue the turns go on where its last place was given, however many jobs a claim asks for.
+CREATE PROCEDURE pg_temp.one_by_one(turns integer, batch integer, INOUT keys text) LANGUAGE plpgsql AS $$
+DECLARE job record;
+BEGIN
+    FOR turn IN 1 .. turns LOOP
+        SELECT c.id, c.lease, j.concurrency_key INTO job FROM jobq_claim('turns', batch => batch) c JOIN jobq.jobs j USING (id);
+        keys := keys || job.concurrency_key;
+        PERFORM jobq_complete(job.id, job.lease);
+        COMMIT;
+    END LOOP;
+END $$;
+SELECT jobq_create_queue('turns', round_robin => true);
+SELECT jobq_set_limit('turns', max_running => 1);
+SELECT count(*) FROM jobq_enqueue_many('turns', array_fill('{}'::jsonb, ARRAY[40]), concurrency_keys => (SELECT array_agg(substr('ab', n % 2 + 1, 1)) FROM generate_series(1, 40) n));
+CALL pg_temp.one_by_one(10, 2, '') \gset
+SELECT :'keys' ~ '^((ab){5}|(ba){5})$' AS by_turns;
+CALL pg_temp.one_by_one(10, 100, '') \gset
+SELECT :'keys' ~ '^((ab){5}|(ba){5})$' AS by_turns;
+SELECT jobq_drop_queue('turns', force => true);
+
 -- A replaced job has the round-robin key of its new concurrency_key.
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT jobq_enqueue('turns', concurrency_key => 'a', unique_key => 'u') = jobq_enqueue('turns', concurrency_key => 'b', unique_key => 'u', on_conflict => 'replace') AS same;

@@ -285,8 +285,8 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
             renew_snapshot(&claim->jobs);
         }
         if (!take_one_of_round_robin_key(claim, lanes, count, round.at)) {
-            // The next claim begins with it.
-            if (claim->behind_suspect) pg_atomic_compare_exchange_u64(position, &last, before);
+            // It may be the queue's limit, or a suspect before it, that keeps its job: the next claim begins with it.
+            if (claim->closed) pg_atomic_compare_exchange_u64(position, &last, before);
             if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver) && ++in_vain == kMaxInVain)
                 break;
             continue;

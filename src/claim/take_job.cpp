@@ -77,7 +77,7 @@ bool mark_claimed(Claim *claim, int64 lease, core::Micros timeout, bool rescue_i
 bool may_take_suspect_now(Claim *claim) {
     if (row_is_changing(claim->jobs.table)) return false;
     if (claim->count == 0) return claim->suspects == Suspects::OneAlone;
-    claim->closed = claim->behind_suspect = true;
+    claim->closed = true;
     return false;
 }
 

@@ -31,7 +31,6 @@ struct Claim {
     Limiter *limiter = nullptr;  // the queue has no limits
     bool closed = false;         // takes no more: the queue's own limit is used up, or it has come to a suspect
     Suspects suspects = Suspects::Unasked;
-    bool behind_suspect = false;  // one comes next
 };
 
 // Whether the job in table.row is a suspect that this worker is not given. Seeing that costs far less than the permits
