@@ -14,10 +14,11 @@ namespace jobq {
 
 namespace {
 
-void add_holder(RowHolders *holders, TransactionId xid) {
-    if (holders->count == kMaxHolders || TransactionIdIsCurrentTransactionId(xid) || !TransactionIdIsInProgress(xid))
-        return;
-    holders->xids[holders->count++] = xid;
+// Whether it goes on.
+bool add_holder(RowHolders *holders, TransactionId xid) {
+    if (TransactionIdIsCurrentTransactionId(xid) || !TransactionIdIsInProgress(xid)) return false;
+    if (holders->count < kMaxHolders) holders->xids[holders->count++] = xid;
+    return true;
 }
 
 }  // namespace
@@ -26,13 +27,17 @@ RowHolders holders_of_row(Oid table, Datum place) {
     RowHolders holders = {};
     HeapTupleHeaderData header;
     if (!read_row_header(table, *reinterpret_cast<ItemPointer>(DatumGetPointer(place)), GetActiveSnapshot(), &header) ||
-        (header.t_infomask & HEAP_XMAX_INVALID) != 0)
+        (header.t_infomask & HEAP_XMAX_INVALID) != 0 || keeps_keys_only(header))
         return holders;
     const TransactionId xmax = HeapTupleHeaderGetRawXmax(&header);
     if ((header.t_infomask & HEAP_XMAX_IS_MULTI) != 0) {
         MultiXactMember *members;
         const int count = GetMultiXactIdMembers(xmax, &members, false, HEAP_XMAX_IS_LOCKED_ONLY(header.t_infomask));
-        for (int i = 0; i < count; i++) add_holder(&holders, members[i].xid);
+        // What has ended may still make the row look locked by more than keys.
+        bool held = false;
+        for (int i = 0; i < count; i++)
+            held |= add_holder(&holders, members[i].xid) && members[i].status != MultiXactStatusForKeyShare;
+        if (!held) holders.count = 0;
     } else {
         add_holder(&holders, xmax);
     }

@@ -1,4 +1,4 @@
-// Who holds the row of a job: the transactions that have locked or changed it and go on.
+// Who holds the row of a job, so that claims pass over it: the transactions that have locked or changed it and go on.
 #pragma once
 
 #include "compat/pg.h"

@@ -196,6 +196,7 @@ void explain_awaited_jobs(const Subject &job, const Row &wait) {
                              TextDatumGetCString(wait.get(1)), of, of == 1 ? "" : "s", more ? "more than " : "", count,
                              count == 1 ? "has" : "have"),
                     ids_in(unfinished), 0, time_at(job, kMustEndAt)});
+    if (count == 0) explain_unserved("what it awaits has ended", job.sink);
 }
 
 void explain_awaiting(const Subject &job) {
@@ -210,7 +211,11 @@ void explain_awaiting(const Subject &job) {
 }
 
 void explain_blocked(const Subject &job) {
-    if (has(job, kMustEndAt) && !has(job, kGroupWaiting)) return explain_awaiting(job);
+    if (has(job, kMustEndAt) && !has(job, kGroupWaiting)) {
+        explain_awaiting(job);
+        if (time_at(job, kMustEndAt) <= job.now) explain_unserved("its time is over", job.sink);
+        return;
+    }
     const bool depends = explain_dependencies(job);
     if (explain_group(job) || depends) return;
     if (!has(job, kGroupKey) && !read(find_edge, Params().add(Int64GetDatum(job.id)))[0].bool_at(1)) {

@@ -112,14 +112,29 @@ int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, ReasonS
     return wanted;
 }
 
-// Returns whether others hold all jobs at the head.
+RowHolders holders_at(const Row &place) { return holders_of_row(DatumGetObjectId(place.get(2)), place.get(3)); }
+
+Rows read_first(text *queue, int64 most) {
+    return read(read_head, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(most)));
+}
+
+// Whether others hold all jobs, as far as it is looked.
+bool all_are_held(text *queue) {
+    const Rows jobs = read_first(queue, kCounted);
+    if (jobs.size() == static_cast<uint64>(kCounted)) return false;
+    for (uint64 i = 0; i < jobs.size(); i++)
+        if (holders_at(jobs[i]).count == 0) return false;
+    return true;
+}
+
+// Returns whether others hold all jobs.
 bool explain_head(text *queue, ReasonSink *sink) {
-    const Rows head = read(read_head, Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kHead)));
+    const Rows head = read_first(queue, kHead);
     RowHolders all = {};
     Datum held[kHead];
     int count = 0;
     for (uint64 i = 0; i < head.size(); i++) {
-        const RowHolders holders = holders_of_row(DatumGetObjectId(head[i].get(2)), head[i].get(3));
+        const RowHolders holders = holders_at(head[i]);
         if (holders.count > 0) held[count++] = head[i].get(1);
         for (int h = 0; h < holders.count; h++) {
             const TransactionId *end = all.xids + all.count;
@@ -129,7 +144,7 @@ bool explain_head(text *queue, ReasonSink *sink) {
         }
     }
     if (count > 0) explain_holders(all, array_of(held, count, INT8OID), count, sink);
-    return head.size() > 0 && count == static_cast<int>(head.size());
+    return head.size() > 0 && count == static_cast<int>(head.size()) && (count < kHead || all_are_held(queue));
 }
 
 // Returns whether all claimable jobs are suspects, and a worker is on trial.

@@ -273,9 +273,13 @@ Datum ids_in(const Rows &rows) {
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink) {
     if (queue.paused)
         sink->take({"paused", psprintf("queue \"%s\" is paused: jobq_resume_queue", copy_of(name)), 0, 0, DT_NOEND});
-    // Without shared memory a claim refuses a queue with a rate.
     TimestampTz due;
     FailureText failure;
+    if (!attempt([&] { require_known_queue(name); }, &failure)) {
+        refused(failure, sink);
+        return true;
+    }
+    // Without shared memory a claim refuses a queue with a rate.
     if (!shared_memory_ready() && !attempt([&] { queue_may_run(queue, name, now, &due); }, &failure)) {
         refused(failure, sink);
         return true;

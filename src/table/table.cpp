@@ -272,6 +272,13 @@ TransactionId holder_of_row(const Table &table) {
     return HeapTupleHeaderGetRawXmax(&header);
 }
 
+bool row_is_held(const Table &table) {
+    HeapTupleHeaderData header;
+    if (!header_of_row(table, &header) || (header.t_infomask & HEAP_XMAX_INVALID) != 0 || keeps_keys_only(header))
+        return false;
+    return TransactionIdIsInProgress(HeapTupleHeaderGetRawXmax(&header));
+}
+
 Changing change_of_row(const Table &table) {
     HeapTupleHeaderData copy;
     HeapTupleHeader header = &copy;

@@ -64,6 +64,15 @@ bool read_row_header(Oid relation, ItemPointerData place, Snapshot snapshot, Hea
 // cannot be known.
 TransactionId holder_of_row(const Table &table);
 
+// Whether it is locked by FOR KEY SHARE alone, as the check of a foreign key does: that keeps nobody from a change that
+// leaves the keys as they are.
+inline bool keeps_keys_only(const HeapTupleHeaderData &header) {
+    return HEAP_XMAX_IS_LOCKED_ONLY(header.t_infomask) && HEAP_XMAX_IS_KEYSHR_LOCKED(header.t_infomask);
+}
+// Whether somebody locks or changes table->row, so that a claim passes over it. A multixact looks like a transaction of
+// that number, and may be taken for one that goes on.
+bool row_is_held(const Table &table);
+
 // Whether another transaction has written a new version of table->row or deleted it since the snapshot, or is doing so.
 // One that has only locked it does not count. It cannot be known in a table that is no heap.
 enum class Changing : uint8 { No, Yes, Unknown };

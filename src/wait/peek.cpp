@@ -15,10 +15,6 @@
 #include "queues/directory.h"
 #include "wait/peek.h"
 
-extern "C" {
-#include "storage/procarray.h"
-}
-
 namespace jobq {
 
 namespace {
@@ -27,13 +23,6 @@ namespace {
 constexpr int kDepth = 16;
 // What the claim after the wait may take, for throttled_ranges().
 constexpr int kBatch = 100;
-
-// Whether somebody holds or changes the row that was found. A multixact looks like a transaction of that number, and
-// may be taken for one that goes on: then the sleeper looks again soon.
-bool is_held(const JobsTable &jobs) {
-    const TransactionId holder = holder_of_row(jobs.table);
-    return TransactionIdIsValid(holder) && TransactionIdIsInProgress(holder);
-}
 
 // Whether a claim of this worker passes over suspects; asked when the first one is met.
 struct Trial {
@@ -76,7 +65,7 @@ void look_into_lane(JobsTable *jobs, std::string_view queue, const Queue &settin
                 return Step::Next;
             }
             if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Next;
-            if (is_held(*jobs) && ++*held < kDepth) return Step::Next;
+            if (row_is_held(jobs->table) && ++*held < kDepth) return Step::Next;
             *seen = {Peek::Claimable, key.id, seen->due};
             return Step::Stop;
         });

@@ -90,10 +90,25 @@ is(value($node, 'work', qq{SELECT array_to_string(array(SELECT unnest(pids) FROM
     'both, where two hold it');
 is(value($node, 'work', q{SELECT string_agg(reason, ',') FROM jobq_explain_queue('long')}), 'locked', 'the queue says it too');
 $sharer->query('ROLLBACK');
+# The lock of a foreign key's check alone keeps nobody from it.
+is(reasons('work', $job), 'claimable', 'not the one that locks its key only');
+value($node, 'work', q{SET statement_timeout = '60 s'; CALL jobq_wait('long', '1 hour')});
+pass('nor does a worker sleep on it');
 $holder->query(q{ROLLBACK; BEGIN; SELECT FROM jobq_claim('long', 'slow'); PREPARE TRANSACTION 'late claim'});
 like(detail('locked', $job), qr/^its row is locked by the prepared transaction "late claim"/, 'a prepared transaction by its name');
 $holder->query(q{ROLLBACK PREPARED 'late claim'});
 is(reasons('work', $job), 'claimable', 'nobody holds it any more');
+
+# Who holds the first ones does not hold those behind them.
+my $of_many = q{SELECT string_agg(reason, ',') FROM jobq_explain_queue('many')};
+value($node, 'work', q{SELECT count(*) FROM jobq_enqueue_many('many', array_fill('{}'::jsonb, ARRAY[25]))});
+value($node, 'work', q{CALL jobq_wait('many', '0 s')});
+$holder->query(q{BEGIN; SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE queue = 'many' ORDER BY id LIMIT 24 FOR UPDATE) l});
+is(value($node, 'work', $of_many), 'locked,claimable', 'one is left');
+$holder->query(q{SELECT count(*) FROM (SELECT FROM jobq.jobs WHERE queue = 'many' FOR UPDATE) l});
+is(value($node, 'work', $of_many), 'locked', 'none is');
+$holder->query('ROLLBACK');
+is(value($node, 'work', "SET jobq.require_queues = on; $of_many"), 'refused', 'claims of a queue without settings are refused');
 end_sessions($holder, $sharer);
 
 # ---- the table is locked: every claim waits, but who asks does not
