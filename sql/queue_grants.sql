@@ -447,6 +447,10 @@ GRANT EXECUTE ON FUNCTION :enqueue TO PUBLIC;
 SELECT may('regress_jobq_producer');
 REVOKE EXECUTE ON FUNCTION :enqueue FROM PUBLIC;
 SELECT may('regress_jobq_producer');
+-- One function of another kind makes nobody one of that kind.
+GRANT EXECUTE ON FUNCTION jobq_cancel(bigint) TO regress_jobq_producer;
+SELECT answer('regress_jobq_producer', 'SELECT status FROM jobq_get({done})', 'theirs'), may('regress_jobq_producer');
+REVOKE EXECUTE ON FUNCTION jobq_cancel(bigint) FROM regress_jobq_producer;
 -- What works on all queues is refused to a role of some, even so.
 GRANT EXECUTE ON FUNCTION jobq_tick(timestamptz) TO regress_jobq_operator;
 SELECT replace(outcome('regress_jobq_operator', 'SELECT count(*) FROM jobq_tick()'), chr(1), '. ') AS tick;

@@ -29,6 +29,18 @@ SELECT payload FROM jobq_claim('reinstall');
 ROLLBACK;
 SELECT to_regnamespace('jobq') IS NULL AS schema_is_gone;
 
+-- Default privileges of whoever installs it open nothing.
+CREATE ROLE regress_jobq_default;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO regress_jobq_default;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO regress_jobq_default;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO regress_jobq_default;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO regress_jobq_default;
+CREATE EXTENSION jobq;
+SELECT count(*) FROM pg_shdepend WHERE refobjid = 'regress_jobq_default'::regrole AND deptype = 'a' AND classid <> 'pg_default_acl'::regclass;
+DROP EXTENSION jobq;
+DROP OWNED BY regress_jobq_default;
+DROP ROLE regress_jobq_default;
+
 -- The functions go where one likes; types, tables and views are in the schema jobq always.
 CREATE SCHEMA "Job queue";
 CREATE EXTENSION jobq SCHEMA "Job queue";

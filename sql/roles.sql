@@ -191,4 +191,13 @@ SELECT jobq_get(1);
 RESET ROLE;
 SELECT jobq_revoke('regress_jobq_both', 'monitor');
 DROP ROLE regress_jobq_both;
+-- One function that was granted by hand makes nobody one of its kind: a revoke grants nothing.
+CREATE ROLE regress_jobq_both;
+SELECT jobq_grant('regress_jobq_both', 'producer');
+GRANT EXECUTE ON FUNCTION jobq_cancel(bigint) TO regress_jobq_both;
+SELECT jobq_revoke('regress_jobq_both', 'producer');
+SELECT has_table_privilege('regress_jobq_both', 'jobq.jobs', 'SELECT') AS reads, string_agg(p.proname, ', ' ORDER BY p.proname) AS calls
+FROM pg_proc p WHERE p.proname LIKE 'jobq%' AND has_function_privilege('regress_jobq_both', p.oid, 'EXECUTE');
+REVOKE EXECUTE ON FUNCTION jobq_cancel(bigint) FROM regress_jobq_both;
+DROP ROLE regress_jobq_both;
 SELECT jobq_grant('public', 'worker');

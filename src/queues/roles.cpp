@@ -112,17 +112,21 @@ constexpr Call kCalls[] = {
 };
 
 struct Kind {
-    const char *marker;       // a function, or a table of the schema jobq, that only this kind has
+    // Functions, or tables of the schema jobq, that no other kind has: who was granted all of them is of this kind. One
+    // alone may have been granted by hand.
+    const char *markers[3];
     const char *queues_view;  // whose column is granted to who has some queues only; nullptr: there is no such grant
     bool reads_views;
     bool reads_jobs;
     bool reads_ticks;
 };
 // In the order of RoleKind.
-constexpr Kind kKinds[] = {{"jobq_enqueue", "producer_queues", false, false, false},
-                           {"jobq_claim", "worker_queues", false, false, false},
-                           {"jobq_cancel", "operator_queues", true, true, false},
-                           {"tick_state", nullptr, true, false, true}};
+constexpr Kind kKinds[] = {
+    {{"jobq_enqueue", "jobq_enqueue_many"}, "producer_queues", false, false, false},
+    {{"jobq_claim", "jobq_complete", "jobq_heartbeat"}, "worker_queues", false, false, false},
+    {{"jobq_cancel", "jobq_retry", "jobq_pause_queue"}, "operator_queues", true, true, false},
+    {{"tick_state", "queue_stats"}, nullptr, true, false, true},
+};
 
 const Kind &kind_of(RoleKind kind) { return kKinds[static_cast<int>(kind)]; }
 const char *name_of(RoleKind kind) { return kRoleKindNames[static_cast<int>(kind)].data(); }
@@ -247,19 +251,17 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
         change_one(grant, "SELECT", "jobq.steps, jobq.children, jobq.job_waits, jobq.signals, jobq.job_signals", role);
 }
 
-enum class Reach { SomeQueues, AllQueues };
-
-void change_kind(bool grant, RoleKind which, const char *role, Oid schema, Reach reach) {
+void grant_all(RoleKind which, bool all_queues, const char *role, Oid schema) {
     const Kind &kind = kind_of(which);
-    change_one(grant, "USAGE", "SCHEMA jobq", role);
+    change_one(true, "USAGE", "SCHEMA jobq", role);
     for (const Call &call : kCalls)
-        if ((call.kinds & set_of(which)) != 0 && (reach == Reach::AllQueues || (call.kinds & kOfAllQueues) == 0))
-            change_function(grant, call.function, schema, role);
+        if ((call.kinds & set_of(which)) != 0 && (all_queues || (call.kinds & kOfAllQueues) == 0))
+            change_function(true, call.function, schema, role);
     // Tables and views show all queues.
-    if (reach == Reach::AllQueues)
-        change_tables(grant, kind, role);
+    if (all_queues)
+        change_tables(true, kind, role);
     else
-        change_view_of_queues(grant, kind, role);
+        change_view_of_queues(true, kind, role);
 }
 
 // What the role holds of a kind.
@@ -315,19 +317,42 @@ void warn_of_closed_schema(const RoleChange &change, Oid role) {
                       errhint("GRANT USAGE ON SCHEMA %s TO %s.", schema, quote_identifier(change.role))));
 }
 
-void revoke_wholly(const RoleChange &change, Oid role, const Holding &was) {
-    const Kind &kind = kind_of(change.kind);
-    change_kind(false, change.kind, change.role, change.schema, Reach::AllQueues);
-    if (was.restricted) change_view_of_queues(false, kind, change.role);
-    if (was.queues > 0) forget_queues(role, change.kind);
-    // What another kind of the same role still needs.
+// What the other kinds that a role holds need.
+struct Needs {
+    unsigned kinds, of_all_queues;  // sets of kinds
+    bool views, jobs;
+};
+
+Needs needs_beside(RoleKind kind, Oid role, Oid schema) {
+    Needs needs = {};
     for (const RoleKind other : kRoleKinds) {
-        if (other == change.kind) continue;
-        const Holding kept = holding_of(role, other, change.schema);
-        if (kept.held)
-            change_kind(true, other, change.role, change.schema,
-                        kept.restricted ? Reach::SomeQueues : Reach::AllQueues);
+        const Holding kept = other == kind ? Holding{} : holding_of(role, other, schema);
+        if (!kept.held) continue;
+        needs.kinds |= set_of(other);
+        if (kept.restricted) continue;
+        needs.of_all_queues |= set_of(other);
+        needs.views |= kind_of(other).reads_views;
+        needs.jobs |= kind_of(other).reads_jobs;
     }
+    return needs;
+}
+
+bool is_needed(const Call &call, const Needs &needs) {
+    return (call.kinds & ((call.kinds & kOfAllQueues) != 0 ? needs.of_all_queues : needs.kinds)) != 0;
+}
+
+void revoke_wholly(const RoleChange &change, Oid role, const Holding &was) {
+    const Needs needs = needs_beside(change.kind, role, change.schema);
+    for (const Call &call : kCalls)
+        if ((call.kinds & set_of(change.kind)) != 0 && !is_needed(call, needs))
+            change_function(false, call.function, change.schema, change.role);
+    Kind kind = kind_of(change.kind);
+    kind.reads_views = kind.reads_views && !needs.views;
+    kind.reads_jobs = kind.reads_jobs && !needs.jobs;
+    change_tables(false, kind, change.role);
+    if (was.restricted) change_view_of_queues(false, kind, change.role);
+    if (needs.kinds == 0) change_one(false, "USAGE", "SCHEMA jobq", change.role);
+    if (was.queues > 0) forget_queues(role, change.kind);
 }
 
 // GRANT itself waits for nobody: two at once would fail with "tuple concurrently updated".
@@ -343,8 +368,7 @@ void grant_kind(const RoleChange &change) {
     const Oid role = get_role_oid(change.role, false);
     const Holding has = holding_of(role, change.kind, change.schema);
     if (!change.all_queues && has.held && !has.restricted) refuse_some_queues(change);
-    change_kind(true, change.kind, change.role, change.schema,
-                change.all_queues ? Reach::AllQueues : Reach::SomeQueues);
+    grant_all(change.kind, change.all_queues, change.role, change.schema);
     // What is left of a role that was dropped is nobody's.
     if (has.queues > 0 && (change.all_queues || !has.held)) forget_queues(role, change.kind);
     if (change.all_queues && has.restricted) change_view_of_queues(false, kind, change.role);
@@ -380,7 +404,12 @@ bool kind_calls(RoleKind kind, const char *function) {
     return false;
 }
 
-bool holds_kind(Oid role, RoleKind kind, Oid schema) { return is_granted(role, kind_of(kind).marker, schema); }
+bool holds_kind(Oid role, RoleKind kind, Oid schema) {
+    const auto &markers = kind_of(kind).markers;
+    return std::all_of(std::begin(markers), std::end(markers), [&](const char *marker) {
+        return marker == nullptr || is_granted(role, marker, schema);
+    });
+}
 
 bool is_restricted(Oid role, RoleKind kind) {
     const char *queues_view = kind_of(kind).queues_view;

@@ -1,17 +1,27 @@
 -- Privileges. PUBLIC may do nothing: a role that may call every function is an operator, whatever it was made for.
 -- jobq_grant(role, profile) hands out what each profile needs.
+-- Nor may those whom somebody's default privileges name.
 DO $$
 DECLARE
-    f regprocedure;
+    given record;
 BEGIN
     -- search_path is pg_catalog, pg_temp: see the views.
-    FOR f IN SELECT p.oid FROM pg_catalog.pg_depend d
-             JOIN pg_catalog.pg_proc p ON p.oid = d.objid
-             WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid AND d.deptype = 'e'
-               AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
-               AND d.refobjid = (SELECT e.oid FROM pg_catalog.pg_extension e WHERE e.extname = 'jobq')
+    FOR given IN
+        SELECT DISTINCT o.object, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END AS grantee
+        FROM pg_catalog.pg_depend d,
+             LATERAL (SELECT pg_catalog.format('ROUTINE %s', p.oid::pg_catalog.regprocedure), p.proowner, coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
+                      FROM pg_catalog.pg_proc p WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid AND p.oid = d.objid
+                      UNION ALL
+                      SELECT pg_catalog.format('%s %s', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::pg_catalog.regclass), c.relowner, c.relacl
+                      FROM pg_catalog.pg_class c WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid AND c.oid = d.objid
+                      UNION ALL
+                      SELECT pg_catalog.format('SCHEMA %I', n.nspname), n.nspowner, n.nspacl
+                      FROM pg_catalog.pg_namespace n WHERE d.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass::pg_catalog.oid AND n.oid = d.objid) o(object, owner, acl),
+             pg_catalog.aclexplode(o.acl) a
+        WHERE d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
+          AND d.refobjid = (SELECT e.oid FROM pg_catalog.pg_extension e WHERE e.extname = 'jobq') AND a.grantee <> o.owner
     LOOP
-        EXECUTE pg_catalog.format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', f);
+        EXECUTE pg_catalog.format('REVOKE ALL ON %s FROM %s', given.object, given.grantee);
     END LOOP;
 END
 $$;
