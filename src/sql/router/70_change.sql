@@ -232,13 +232,13 @@ BEGIN
 END
 $$;
 
---: refuses a password where everybody can read it
+--: refuses a password, or what is as good as one, where everybody can read it
 CREATE FUNCTION jobq_router.check_connection(shard_id integer, connection text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF $2 ~ '^[[:space:]]*postgres(ql)?://' THEN
         RAISE 'argument "connection" is a URI' USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as ''host=a.example dbname=shard1''.';
-    ELSIF $2 ~ 'password[[:space:]]*=' THEN
+    ELSIF $2 ~ '(password|scram_client_key|scram_server_key|oauth_client_secret)[[:space:]]*=' THEN
         RAISE 'argument "connection" has a password' USING ERRCODE = 'invalid_parameter_value',
             HINT = format('Everybody can read it there. Put it into a mapping of each role: CREATE USER MAPPING FOR CURRENT_USER SERVER %1$I OPTIONS (user ..., password ...). For a new shard first: CREATE SERVER %1$I FOREIGN DATA WRAPPER plproxy OPTIONS (p0 ''host=... dbname=...'').', jobq_router.server($1));
     END IF;
