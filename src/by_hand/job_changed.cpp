@@ -177,8 +177,8 @@ void follow_id(const JobRow &before, const JobRow &row) {
     forget_row_edges(before);
 }
 
-// A job that is blocked by hand waits for its dependencies again; one that stood in the line of its group was free of them,
-// whatever has become of them since.
+// A job that is blocked by hand waits for its dependencies again; one that stood in the line of its group was free of
+// them, whatever has become of them since.
 void follow_dependent(const JobRow &before, const JobRow &row) {
     Datum id = row.get(kJobId);
     const bool was_in_line = status_of(before) == core::JobStatus::Blocked && before.has(kJobGroupWaiting);

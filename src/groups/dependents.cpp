@@ -141,14 +141,14 @@ Statement find_not_blocked = {
     {INT8ARRAYOID}};
 
 // The job `id` has a dependency that has yet to finish, or for which it is to be cancelled.
-#define REASON_TO_WAIT(id)                                                                    \
-    "EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL " STATE_OF("d.depends_on")     \
-    " s ON true WHERE d.job_id = " id                                                         \
-    " AND s.status IS DISTINCT FROM 'completed' AND (d.on_failure = 'cancel' OR " UNFINISHED "))"
+#define REASON_TO_WAIT(id)                                                 \
+    "EXISTS (SELECT FROM jobq.dependencies d LEFT JOIN LATERAL " STATE_OF( \
+        "d.depends_on") " s ON true WHERE d.job_id = " id                  \
+                        " AND s.status IS DISTINCT FROM 'completed' AND (d.on_failure = 'cancel' OR " UNFINISHED "))"
 Statement find_reason_to_wait = {"SELECT " REASON_TO_WAIT("$1"), {INT8OID}};
 
-// Blocked jobs, the highest of their dependencies and the active one. Not those in line that keep their place: they have
-// their dependencies behind them.
+// Blocked jobs, the highest of their dependencies and the active one. Not those in line that keep their place: they
+// have their dependencies behind them.
 Statement find_blocked = {
     R"(SELECT u.id, (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id),
               (SELECT max(d.depends_on) FROM jobq.dependencies d WHERE d.job_id = u.id AND d.active)

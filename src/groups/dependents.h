@@ -16,8 +16,8 @@ bool search_dependents(SearchPlace *place, int limit, Unblocking *done);
 
 // Those below are called inside with_spi(), when jobs (bigint[]) have not been blocked by an enqueue.
 
-// Those of these jobs that are blocked have an active edge from now on. One in the line of its group leaves it if it has
-// reason to wait, and else keeps its place.
+// Those of these jobs that are blocked have an active edge from now on. One in the line of its group leaves it if it
+// has reason to wait, and else keeps its place.
 void settle_dependents(Datum jobs);
 // Those that have none any more, and no group, are set free.
 void free_dependents(Datum jobs, TimestampTz now);

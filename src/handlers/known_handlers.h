@@ -20,8 +20,8 @@ struct KnownHandlers {
 // Inside a transaction. What is returned is good until the next call. None where the extension has gone, or jobs are
 // left alone.
 KnownHandlers known_handlers();
-// That of the queue and kind; nullptr: there is none any more. Not by core::handler_hash(): whoever knows how makes names
-// that have the number of others.
+// That of the queue and kind; nullptr: there is none any more. Not by core::handler_hash(): whoever knows how makes
+// names that have the number of others.
 const KnownHandler *known_handler(std::string_view queue, std::string_view kind);
 // Settings of the server have changed.
 void forget_handlers();

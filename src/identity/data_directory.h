@@ -17,8 +17,8 @@ void make_data_directory(void *memory, bool fresh);
 // The mark that rows of jobq.identity must carry; 0: any will do.
 int64 data_directory_mark();
 
-// Whether the server goes on where it was shut down: it is no standby, not started from a backup, and no copy. Only in the
-// process that has made the shared memory.
+// Whether the server goes on where it was shut down: it is no standby, not started from a backup, and no copy. Only in
+// the process that has made the shared memory.
 bool data_directory_goes_on();
 
 }  // namespace jobq

@@ -28,10 +28,9 @@ Statement remove = {
     "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
 
 // '*' applies to the key now, whose jobs may hold any slots, or none.
-Statement distrust_each_key = {
-    "UPDATE jobq.limit_settings l SET highest_slot = $2 WHERE l.queue = $1 AND l.key = '*'",
-    {TEXTOID, INT4OID},
-    Planning::Free};
+Statement distrust_each_key = {"UPDATE jobq.limit_settings l SET highest_slot = $2 WHERE l.queue = $1 AND l.key = '*'",
+                               {TEXTOID, INT4OID},
+                               Planning::Free};
 
 Statement ask = {"INSERT INTO jobq.unslotted (since) VALUES ('infinity')", {}, Planning::Free};
 Statement asked = {"SELECT 1 FROM jobq.unslotted LIMIT 1", {}, Planning::Free};

@@ -406,9 +406,8 @@ bool kind_calls(RoleKind kind, const char *function) {
 
 bool holds_kind(Oid role, RoleKind kind, Oid schema) {
     const auto &markers = kind_of(kind).markers;
-    return std::all_of(std::begin(markers), std::end(markers), [&](const char *marker) {
-        return marker == nullptr || is_granted(role, marker, schema);
-    });
+    return std::all_of(std::begin(markers), std::end(markers),
+                       [&](const char *marker) { return marker == nullptr || is_granted(role, marker, schema); });
 }
 
 bool is_restricted(Oid role, RoleKind kind) {
