@@ -112,7 +112,6 @@ SELECT * FROM pg_temp.jobs();
 SELECT jobq_retry(:a1);
 SELECT payload, jobq_complete(id, lease) FROM jobq_claim('combined', kinds => '{a}');
 UPDATE jobq.jobs SET status = 'blocked' WHERE id = :c;
-SELECT * FROM pg_temp.jobs() WHERE payload = '"c"';
 SELECT pg_temp.tick();
 SELECT * FROM pg_temp.jobs();
 SELECT jobq_retry(:a1);
