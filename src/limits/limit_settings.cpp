@@ -16,21 +16,20 @@ namespace jobq {
 
 namespace {
 
-// Until the tick has looked, a job may hold any slot, or none: also one that is claimed under the settings of before
-// until this is committed.
+// Until the tick has looked, a job may hold any slot.
 Statement set = {
-    R"(INSERT INTO jobq.limit_settings AS l (queue, key, max_running, rate, per, highest_slot)
-       VALUES ($1, $2, $3, $4, $5, $6)
-       ON CONFLICT (queue, key) DO UPDATE SET max_running = $3, rate = $4, per = $5, highest_slot = $6)",
-    {TEXTOID, TEXTOID, INT4OID, INT4OID, INTERVALOID, INT4OID},
+    R"(INSERT INTO jobq.limit_settings AS l (queue, key, max_running, rate, per) VALUES ($1, $2, $3, $4, $5)
+       ON CONFLICT (queue, key) DO UPDATE SET max_running = $3, rate = $4, per = $5, highest_slot = DEFAULT)",
+    {TEXTOID, TEXTOID, INT4OID, INT4OID, INTERVALOID},
     Planning::Free};
 Statement remove = {
     "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
 
 // '*' applies to the key now, whose jobs may hold any slots, or none.
-Statement distrust_each_key = {"UPDATE jobq.limit_settings l SET highest_slot = $2 WHERE l.queue = $1 AND l.key = '*'",
-                               {TEXTOID, INT4OID},
-                               Planning::Free};
+Statement distrust_each_key = {
+    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.queue = $1 AND l.key = '*'",
+    {TEXTOID},
+    Planning::Free};
 
 Statement ask = {"INSERT INTO jobq.unslotted (since) VALUES ('infinity')", {}, Planning::Free};
 Statement asked = {"SELECT 1 FROM jobq.unslotted LIMIT 1", {}, Planning::Free};
@@ -286,8 +285,7 @@ void set_limit(text *queue, text *key, const LimitValues &values) {
                  .add(PointerGetDatum(key))
                  .add_if(values.has_max_running, Int32GetDatum(values.max_running))
                  .add_if(values.has_rate, Int32GetDatum(values.rate))
-                 .add_if(values.has_rate, IntervalPGetDatum(values.per))
-                 .add(Int32GetDatum(core::kSlotsMissing)));
+                 .add_if(values.has_rate, IntervalPGetDatum(values.per)));
     if (values.has_max_running) give_slots_of_queue(queue);
     slots_freed_at_commit();
 }
@@ -297,7 +295,7 @@ bool remove_limit(text *queue, text *key) {
     if (affected() == 0) return false;
     slots_freed_at_commit();
     if (view(key).empty() || view(key) == core::kEachKey) return true;
-    run(distrust_each_key, Params().add(PointerGetDatum(queue)).add(Int32GetDatum(core::kSlotsMissing)));
+    run(distrust_each_key, Params().add(PointerGetDatum(queue)));
     if (affected() > 0) give_slots_of_queue(queue);
     return true;
 }
