@@ -2,8 +2,10 @@
 //
 // A claim's plan must never depend on statistics: tables analysed when empty, and generic plans made while a table
 // was small, have stopped whole queues in production. So a Fixed statement is planned with the planner's switches set
-// our way, whenever the plan cache plans it again: invalidation, another search_path, plan_cache_mode. A planner hook
-// does it, so that nothing else ever runs under these switches, triggers of other people's least of all.
+// our way, and as if each table were large and nothing known of it, whenever the plan cache plans it again:
+// invalidation, another search_path, plan_cache_mode. A planner hook does it, so that nothing else ever runs under
+// these switches, triggers of other people's least of all. In a table that is small, or whose rows are alike in the
+// column, an index that begins with another one is as good as the right one: all of it would be read, each time.
 //
 // No statement of ours is compiled (JIT), a Free one neither: the planner's guess of the cost of a search through a
 // large table would have it spend a second on what takes 50 ms.
@@ -16,7 +18,9 @@ extern "C" {
 #include "jit/jit.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/plancat.h"
 #include "optimizer/planner.h"
+#include "utils/selfuncs.h"
 }
 
 namespace jobq {
@@ -30,6 +34,12 @@ struct PlannerSwitches {
 };
 
 constexpr PlannerSwitches kFixed = {false, false, false, false, false, false, false, true, true, true, true, false, 0};
+
+// What tables and indexes are taken for meanwhile.
+constexpr double kRows = 1e6;
+constexpr BlockNumber kPages = 20000, kIndexPages = 4000;
+constexpr int kTreeHeight = 2;
+bool plans_fixed = false;
 
 PlannerSwitches current_switches() {
     return {enable_seqscan,
@@ -95,6 +105,8 @@ struct OwnQuery {
 OwnQuery own = {nullptr, nullptr, Planning::Free};
 
 planner_hook_type next_planner = nullptr;
+get_relation_info_hook_type next_info = nullptr;
+get_relation_stats_hook_type next_stats = nullptr;
 ExecutorStart_hook_type next_start = nullptr;
 
 bool is_own_text(const char *text) { return own.text != nullptr && text == own.text; }
@@ -106,6 +118,16 @@ PlannedStmt *plan_next(Query *query, const char *text, int cursor_options, Param
                                    : standard_planner(query, text, cursor_options, params, explain...);
 }
 
+void plan_fixed_from_here() {
+    set_switches(kFixed);
+    plans_fixed = true;
+}
+
+void plan_as_before(const PlannerSwitches &saved) {
+    plans_fixed = false;
+    set_switches(saved);
+}
+
 // `saved`: the switches of the session, which are those again behind it.
 template <typename... Explain>
 PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const char *text, int cursor_options,
@@ -113,17 +135,42 @@ PlannedStmt *plan_switched(const PlannerSwitches &saved, Query *query, const cha
     PlannedStmt *volatile planned = nullptr;
     PG_TRY();
     {
-        set_switches(kFixed);
+        plan_fixed_from_here();
         planned = plan_next(query, text, cursor_options, params, explain...);
     }
     PG_CATCH();
     {
-        set_switches(saved);
+        plan_as_before(saved);
         PG_RE_THROW();
     }
     PG_END_TRY();
-    set_switches(saved);
+    plan_as_before(saved);
     return planned;
+}
+
+void take_for_large(PlannerInfo *root, Oid relation, bool inherits, RelOptInfo *table) {
+    if (next_info != nullptr) next_info(root, relation, inherits, table);
+    if (!plans_fixed) return;
+    table->tuples = kRows;
+    table->pages = kPages;
+    table->allvisfrac = 0;
+    table->statlist = NIL;
+    ListCell *cell;
+    foreach (cell, table->indexlist) {
+        auto *index = static_cast<IndexOptInfo *>(lfirst(cell));
+        index->tuples = kRows;
+        index->pages = kIndexPages;
+        index->tree_height = kTreeHeight;
+    }
+}
+
+// True: no statistics but those given here, which are none.
+bool hide_statistics(PlannerInfo *root, RangeTblEntry *entry, AttrNumber column, VariableStatData *data) {
+    if (!plans_fixed) return next_stats != nullptr && next_stats(root, entry, column, data);
+    // The cost of a BRIN index asks without having set it.
+    data->statsTuple = nullptr;
+    data->freefunc = nullptr;
+    return true;
 }
 
 template <typename... Explain>
@@ -177,6 +224,10 @@ void install_query_hooks() {
     planner_hook = plan_uncompiled;
     next_start = ExecutorStart_hook;
     ExecutorStart_hook = note_start;
+    next_info = get_relation_info_hook;
+    get_relation_info_hook = take_for_large;
+    next_stats = get_relation_stats_hook;
+    get_relation_stats_hook = hide_statistics;
 }
 
 Rows run(Statement &statement, const Params &params) { return execute_as_planned(statement, params, false, nullptr); }

@@ -112,8 +112,8 @@ constexpr Call kCalls[] = {
 };
 
 struct Kind {
-    // Functions, or tables of the schema jobq, that no other kind has: who was granted all of them is of this kind. One
-    // alone may have been granted by hand.
+    // Functions, or tables of the schema jobq, that no other kind has all of: who was granted all of them is of this
+    // kind. One alone may have been granted by hand.
     const char *markers[3];
     const char *queues_view;  // whose column is granted to who has some queues only; nullptr: there is no such grant
     bool reads_views;
