@@ -44,7 +44,9 @@ export function parseFilter(given) {
 }
 
 const BIGINT = /^-?\d{1,19}$/;
-const ANY_TEXT = /^[^\0]*$/;
+// In a cursor: no text has this character.
+const NULL = '\0';
+const TEXT_OR_NULL = /^(?:\0|[^\0]*)$/;
 const ID_DOWN = [['id', 'bigint', BIGINT]];
 
 // Along which index a search walks. keys: columns and types of its order; `along` says it to the reader.
@@ -92,7 +94,10 @@ export const WALKS = {
   },
   running: {
     along: 'worker by worker; those claimed within the last second may be missing',
-    keys: [['worker_id', 'text', ANY_TEXT], ['id', 'bigint', BIGINT]],
+    keys: [['worker_id', 'text', TEXT_OR_NULL], ['id', 'bigint', BIGINT]],
+    // Who was made to run by hand may have no worker: those come last.
+    behind: ({ before: [worker, id], add }) => (worker === NULL ? `j.worker_id IS NULL AND j.id > ${add(id)}::bigint`
+      : `((j.worker_id, j.id) > (${add(worker)}::text, ${add(id)}::bigint) OR j.worker_id IS NULL)`),
     from: () => 'jobq.jobs j',
     where: ({ filter, add }) => `j._rescue_indexed${filter.worker === undefined ? '' : ` AND j.worker_id = ${add(filter.worker)}`}`,
   },
@@ -195,7 +200,9 @@ export function searchStatement(filter, { before, columns, limit, scan }) {
   const from = walk.from(given);
   const where = [walk.where(given)];
   const order = walk.order ? [walk.order] : walk.keys.map(([column]) => `j.${column}`);
-  if (before && !walk.order) {
+  if (before && walk.behind) {
+    where.push(walk.behind(given));
+  } else if (before && !walk.order) {
     const places = walk.keys.map(([, type], i) => `${add(before[i])}::${type}`);
     where.push(walk.keys.length === 1 ? `${order[0]} ${walk.down ? '<' : '>'} ${places[0]}`
       : `(${order.join(', ')}) ${walk.down ? '<' : '>'} (${places.join(', ')})`);
@@ -214,7 +221,7 @@ LIMIT ${limit + 2}`;
 
 // What the rows of that statement are: the jobs of the page, where the next one begins, and whether the bound ended it.
 export function searchResult({ walk, most, limit }, rows) {
-  const keysOf = (row) => WALKS[walk].keys.map((_, i) => row[`k${i}`] ?? '');
+  const keysOf = (row) => WALKS[walk].keys.map((_, i) => row[`k${i}`] ?? NULL);
   rows.sort((a, b) => a.n - b.n);
   const found = rows.filter((row) => row.matches);
   const jobs = found.slice(0, limit);

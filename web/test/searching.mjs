@@ -6,7 +6,7 @@ import { parseOptions } from '../lib/options.js';
 import { becomesTrue, is, ok } from './harness.mjs';
 
 const FILTERS = [{}, { status: 'pending' }, { status: 'pending', queue: 'backlog' }, { status: 'pending', kind: 'thumb' }, { status: 'pending', queue: 'emails', kind: 'news' },
-  { status: 'scheduled' }, { status: 'scheduled', queue: 'emails', error: 'mailbox' }, { status: 'processing' }, { status: 'processing', worker: 'mailer-3' },
+  { status: 'scheduled' }, { status: 'scheduled', queue: 'emails', error: 'mailbox' }, { status: 'processing' }, { status: 'processing', worker: 'mailer-3' }, { status: 'processing', queue: 'by hand' },
   { status: 'blocked' }, { status: 'blocked', queue: 'lines' }, { status: 'completed' }, { status: 'failed' }, { status: 'failed', error: 'no such product' },
   { status: 'failed', dead: '1' }, { status: 'failed', dead: '1', queue: 'payments' }, { status: 'cancelled' }, { queue: 'imports' }, { kind: 'welcome' },
   { nokind: '1' }, { metadata: '{"tenant": 7}' }, { worker: 'importer' }, { older: '1d' }, { key: 'fay' }, { queue: 'no such queue' }];
@@ -39,6 +39,10 @@ async function pagesOf(database, filter, { limit, scan }) {
 export async function searching({ sql, value }) {
   const database = new Database(parseOptions([]));
   try {
+    // Made to run by hand, they have no worker.
+    await sql("SELECT jobq_create_queue('by hand', heartbeat_timeout => '1 hour'), count(*) FROM jobq_enqueue_many('by hand', array_fill('{}'::jsonb, ARRAY[9]))");
+    await sql("UPDATE jobq.jobs SET status = 'processing' WHERE queue = 'by hand'");
+    is(await value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'by hand' AND status = 'processing' AND worker_id IS NULL"), 9, 'search: running jobs without a worker');
     // Those claimed within the last second are not in the index that the search of running jobs walks along.
     await becomesTrue('each running job is in the index', () => value("SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'processing' AND _rescue_indexed IS NULL"));
     for (const filter of FILTERS) {
@@ -67,6 +71,7 @@ export async function searching({ sql, value }) {
     is(refused, '25006', 'a page that tried to change something would be refused by the server');
     is(await database.change((query) => query("SELECT 1")).then(() => 'done', (problem) => problem.kind), 'read-only', 'nor is there a transaction that could');
   } finally {
+    await sql("SELECT jobq_drop_queue('by hand', force => true)");
     await database.end();
   }
 }

@@ -61,6 +61,8 @@ function search() {
     ['ready', 'due', 'running', 'blocked', 'attempts', 'newest', 'newest'], 'filter: each status has its index');
   const cursor = encodeCursor('running', ['a worker', '12']);
   is(decodeCursor('running', cursor), ['a worker', '12'], 'cursor: there and back');
+  is(decodeCursor('running', encodeCursor('running', ['\0', '12'])), ['\0', '12'], 'cursor: behind a job without a worker');
+  is(decodeCursor('running', encodeCursor('running', ['a\0', '12'])), undefined, 'cursor: no worker has such a name');
   for (const [name, text] of [['another walk', encodeCursor('newest', ['12'])], ['no number', encodeCursor('running', ['a', '1 OR true'])],
     ['rubbish', '%%%'], ['nothing', ''], ['too much', encodeCursor('running', ['a', '1', '2'])], ['long', 'A'.repeat(3000)]]) {
     is(decodeCursor('running', text), undefined, `cursor: ${name} is none`);
