@@ -560,7 +560,8 @@ func (w *Worker) claimOnce(room int) error {
 	if err != nil {
 		return err
 	}
-	found := false
+	// Their work begins when all of the answer is here: the server commits the claim behind its last row.
+	var jobs []*Job
 	for rows.Next() {
 		job := &Job{worker: w, beatAt: time.Now()}
 		var payload string
@@ -569,11 +570,16 @@ func (w *Worker) claimOnce(room int) error {
 			return err
 		}
 		job.Payload, job.Progress, job.Metadata = json.RawMessage(payload), raw(progress), raw(metadata)
-		found = true
+		jobs = append(jobs, job)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, job := range jobs {
 		w.begin(job)
 	}
-	if rows.Err() != nil || found {
-		return rows.Err()
+	if len(jobs) > 0 {
+		return nil
 	}
 	_, err = w.claims.Exec(ctx, "CALL jobq_wait($1::text, $2::text::interval, $3::text[], worker_id => $4::text)", w.Queue,
 		seconds(w.WaitTimeout), w.kinds, w.WorkerID)
