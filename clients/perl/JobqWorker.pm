@@ -126,7 +126,8 @@ sub run
             last if $released_at && $now >= $released_at + 6;
         }
         my $begun = $self->claim($stop_at);
-        $self->report($_) for grep { $_->{outcome} } values %{ $self->{jobs} };
+        # One that cannot be reported, perhaps since its shard is away, keeps no others from it.
+        $self->report($_) for sort { ($a->{tries} || 0) <=> ($b->{tries} || 0) } grep { $_->{outcome} } values %{ $self->{jobs} };
         $self->heartbeat;
         $self->sleep_until_something unless $begun;
     }
@@ -247,6 +248,9 @@ sub begin
 sub hear_handler
 {
     my ($self, $job) = @_;
+    # The process ends the job, not the pipe: what it has forked may hold that open. First, so that all it has said is read.
+    my $ended = waitpid($job->{pid}, WNOHANG) == $job->{pid};
+    my $status = $?;
     my $count;
     1 while $count = sysread $job->{pipe}, $job->{said}, 65536, length $job->{said};
     while ($job->{said} =~ s/^(.*)\n//)
@@ -255,9 +259,8 @@ sub hear_handler
         if (exists $said->{progress}) { $job->{progress_new} = $said->{progress}; }
         else                          { $job->{outcome} = $said; }
     }
-    return if !defined $count;    # nothing more now
-    waitpid $job->{pid}, 0;
-    my $status = $?;
+    return if !$ended && !defined $count;    # nothing more now
+    if (!$ended) { waitpid $job->{pid}, 0; $status = $?; }
     delete @$job{qw(pid pipe)};
     $job->{outcome} ||= { what => 'fail', text => "the handler's process ended with status $status" };
     return;
@@ -322,7 +325,8 @@ sub heartbeat
     my ($self) = @_;
     my $now  = time;
     my @live = grep { !$_->{outcome} && ($_->{reason} || '') ne 'lost' && $_->{pid} } values %{ $self->{jobs} };
-    my @due  = grep { $now - $_->{beat_at} >= $self->interval($_) } @live;
+    my @told = grep { $_->{outcome} && ($_->{reason} || '') ne 'lost' } values %{ $self->{jobs} };    # until their reports have arrived
+    my @due  = grep { $now - $_->{beat_at} >= $self->interval($_) } @live, @told;
     my @progressed = grep { defined $_->{progress_new} && ($now - $_->{beat_at} > 0.5 || $now - $_->{beat_at} >= $self->interval($_)) } @live;
     # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
     $self->heartbeat_together($now, @due) if @due;
@@ -351,7 +355,7 @@ sub heard
 {
     my ($self, $job, $state) = @_;
     $job->{beat_at} = time;
-    return if $state eq 'held' || $state eq 'finished';
+    return if $state eq 'held' || $state eq 'finished' || $job->{outcome};    # its report finds out
     $self->say_it("job $job->{id} of kind $job->{kind}: the lease is lost") if $state ne 'cancel';
     $self->stop_job($job, $state eq 'cancel' ? 'cancel' : 'lost');
     return;
@@ -439,11 +443,15 @@ sub set_progress { my ($self, $value) = @_; $self->tell_parent({ progress => $js
 
 # Why the handler should stop: undef, cancel, lost or stopping. A worker that was killed has lost its jobs.
 sub cancelled { my ($self) = @_; return getppid() == $self->{parent} ? $self->{cancelled} : 'lost'; }
-sub check { my ($self) = @_; my $reason = $self->cancelled; die { stop => $reason } if $reason; return; }
+
+# An outcome that the functions below throw; whatever else a handler throws is an error.
+sub thrown { return bless {@_}, 'JobqWorker::Thrown'; }
+
+sub check { my ($self) = @_; my $reason = $self->cancelled; die thrown(stop => $reason) if $reason; return; }
 
 # What a handler dies with.
-sub fail   { my ($self, $message, %given) = @_; die { what => 'fail', text => $message, %given }; }
-sub snooze { my ($self, $delay) = @_; die { what => 'snooze', delay => $delay }; }
+sub fail   { my ($self, $message, %given) = @_; die thrown(what => 'fail', text => $message, %given); }
+sub snooze { my ($self, $delay) = @_; die thrown(what => 'snooze', delay => $delay); }
 
 sub dbh { my ($self) = @_; return $self->{dbh} ||= JobqWorker::connect_now(); }
 
@@ -456,7 +464,7 @@ sub completing
         my $result = $json->encode($function->($dbh));
         JobqWorker::one($dbh, 'SELECT jobq_complete(?, ?, ?::jsonb, must_hold => true)', @$self{qw(id lease)}, $result);
     });
-    die { what => 'nothing' };
+    die thrown(what => 'nothing');
 }
 
 # Calls the function once, however often the job is tried: what it writes is committed with what it returns.
@@ -465,7 +473,7 @@ sub step
     my ($self, $name, $function) = @_;
     my ($state, $result) = $self->dbh->selectrow_array('SELECT state, result FROM jobq_step(?, ?, ?)', undef, @$self{qw(id lease)}, $name);
     return defined $result ? $json->decode($result) : undef if $state eq 'done';
-    die { stop => $state } if $state ne 'run';
+    die thrown(stop => $state) if $state ne 'run';
     return $json->decode($self->transaction(sub {
         my ($dbh) = @_;
         my $value = $json->encode($function->($dbh));
@@ -478,8 +486,8 @@ sub wait_for
 {
     my ($self, $event) = @_;
     my ($state, $payload) = $self->dbh->selectrow_array('SELECT state, payload FROM jobq_await(?, ?, ?)', undef, @$self{qw(id lease)}, $event);
-    die { what => 'nothing' } if $state eq 'waiting';
-    die { stop => $state eq 'lost' ? 'lost' : 'cancel' } if $state ne 'ready';
+    die thrown(what => 'nothing') if $state eq 'waiting';
+    die thrown(stop => $state eq 'lost' ? 'lost' : 'cancel') if $state ne 'ready';
     return defined $payload ? $json->decode($payload) : undef;
 }
 
@@ -493,7 +501,7 @@ sub transaction
     my $error = $@;
     my $lost  = $dbh->state eq 'JQ001';
     eval { $dbh->rollback };
-    die $lost ? { stop => 'lost' } : $error;
+    die $lost ? thrown(stop => 'lost') : $error;
 }
 
 sub run
@@ -507,13 +515,19 @@ sub run
     {
         # as it says
     }
-    elsif (ref $@ eq 'HASH' && $@->{stop})
+    elsif (ref $@ eq 'JobqWorker::Thrown' && $@->{stop})
     {
         my $reason = $@->{stop};
         $outcome = $reason eq 'lost' ? { what => 'nothing' } : $reason eq 'cancel' ? { what => 'fail', text => 'cancelled' } : { what => 'release' };
     }
-    elsif (ref $@ eq 'HASH') { $outcome = $@; }
-    else                     { chomp(my $text = "$@"); $text =~ s/\0/\\0/g; $outcome = { what => 'fail', text => $text }; }
+    elsif (ref $@ eq 'JobqWorker::Thrown') { $outcome = { %{$@} }; }
+    else
+    {
+        my $error = $@;
+        chomp(my $text = ref $error eq 'HASH' || ref $error eq 'ARRAY' ? eval { $json->encode($error) } // "$error" : "$error");
+        $text =~ s/\0/\\0/g;
+        $outcome = { what => 'fail', text => $text };
+    }
     $self->tell_parent($outcome);
     return;
 }

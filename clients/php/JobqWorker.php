@@ -353,11 +353,10 @@ final class JobqWorker
                 }
             }
             $begun = $this->claim($stopAt !== null);
-            foreach ($this->jobs as $job) {
-                if ($job->outcome !== null && !$job->pid) {
-                    $this->report($job);
-                }
-            }
+            // One that cannot be reported, perhaps since its shard is away, keeps no others from it.
+            $ended = array_filter($this->jobs, fn ($job) => $job->outcome !== null && !$job->pid);
+            uasort($ended, fn ($one, $other) => $one->tries <=> $other->tries);
+            array_walk($ended, fn ($job) => $this->report($job));
             $this->heartbeat();
             if (!$begun) {
                 $this->sleepUntilSomething();
@@ -595,7 +594,8 @@ final class JobqWorker
     private function heartbeat(): void
     {
         $now = microtime(true);
-        $live = array_filter($this->jobs, fn ($job) => $job->pid && $job->outcome === null && $job->reason !== 'lost');
+        // Also those that have ended, until their reports have arrived.
+        $live = array_filter($this->jobs, fn ($job) => ($job->pid || $job->outcome !== null) && $job->reason !== 'lost');
         $others = array_filter([(float) $this->option['heartbeat_interval'], (float) $this->option['heartbeat_timeout'] / 3]);
         $due = $progressed = [];
         foreach ($live as $job) {
@@ -603,7 +603,7 @@ final class JobqWorker
             if ($isDue) {
                 $due[] = $job;
             }
-            if ($job->progress !== null && ($isDue || $now - $job->beatAt > 0.5)) {
+            if ($job->progress !== null && $job->outcome === null && ($isDue || $now - $job->beatAt > 0.5)) {
                 $progressed[] = $job;
             }
         }
@@ -633,7 +633,8 @@ final class JobqWorker
     private function heard(object $job, string $state): void
     {
         $job->beatAt = microtime(true);
-        if ($state === 'held' || $state === 'finished') {
+        // Whose handler has ended: its report finds out.
+        if ($state === 'held' || $state === 'finished' || $job->outcome !== null) {
             return;
         }
         if ($state !== 'cancel') {
