@@ -241,7 +241,7 @@ SELECT jobq_drop_queue('turns', force => true);
 SELECT jobq_create_queue('turns', round_robin => true);
 SELECT jobq_enqueue('turns', concurrency_key => 'a', unique_key => 'u') = jobq_enqueue('turns', concurrency_key => 'b', unique_key => 'u', on_conflict => 'replace') AS same;
 SELECT concurrency_key, _round_robin_key = jobq.round_robin_key_of('b') AS its_key FROM jobq.jobs WHERE queue = 'turns';
-SELECT jobq_drop_queue('turns', force => true);
+SELECT jobq_drop_queue('turns', force => true) AS turns, jobq_drop_queue('no turns') AS none, jobq_drop_queue('dead turns') AS dead;
 
 -- Bad input.
 \set VERBOSITY terse
