@@ -127,7 +127,7 @@ sub run
         }
         my $begun = $self->claim($stop_at);
         # One that cannot be reported, perhaps since its shard is away, keeps no others from it.
-        $self->report($_) for sort { ($a->{tries} || 0) <=> ($b->{tries} || 0) } grep { $_->{outcome} } values %{ $self->{jobs} };
+        $self->report($_) for sort { ($a->{reports} || 0) <=> ($b->{reports} || 0) } grep { $_->{outcome} } values %{ $self->{jobs} };
         $self->heartbeat;
         $self->sleep_until_something unless $begun;
     }
@@ -326,10 +326,14 @@ sub heartbeat
     my $now  = time;
     my @live = grep { !$_->{outcome} && ($_->{reason} || '') ne 'lost' && $_->{pid} } values %{ $self->{jobs} };
     my @told = grep { $_->{outcome} && ($_->{reason} || '') ne 'lost' } values %{ $self->{jobs} };    # until their reports have arrived
-    my @due  = grep { $now - $_->{beat_at} >= $self->interval($_) } @live, @told;
     my @progressed = grep { defined $_->{progress_new} && ($now - $_->{beat_at} > 0.5 || $now - $_->{beat_at} >= $self->interval($_)) } @live;
-    # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
-    $self->heartbeat_together($now, @due) if @due;
+    # All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others. Nor does a job that
+    # has ended, whose row a completion without an answer may still lock.
+    for my $jobs (\@live, \@told)
+    {
+        my @due = grep { $now - $_->{beat_at} >= $self->interval($_) } @$jobs;
+        $self->heartbeat_together($now, @due) if @due;
+    }
     for my $job (grep { ($_->{reason} || '') ne 'lost' } @progressed)
     {
         my $state = eval { $self->beats(sub { one($_[0], 'SELECT jobq_heartbeat(?, ?, ?::jsonb)', @$job{qw(id lease progress_new)}) }) };
@@ -375,6 +379,7 @@ sub report
         : $what eq 'release'  ? ('SELECT jobq_release(?, ?)')
         : ('SELECT jobq_fail(?, ?, ?, ?::interval, ?::boolean) IS NOT NULL', $outcome->{text},
             defined $outcome->{retry_in} ? "$outcome->{retry_in} s" : undef, $outcome->{final} ? 'f' : 't');
+    $job->{reports}++;
     my $state = eval { $self->beats(sub {
         my ($dbh) = @_;
         $self->report_progress($dbh, $job) if defined $job->{progress_new};
@@ -447,10 +452,21 @@ sub cancelled { my ($self) = @_; return getppid() == $self->{parent} ? $self->{c
 # An outcome that the functions below throw; whatever else a handler throws is an error.
 sub thrown { return bless {@_}, 'JobqWorker::Thrown'; }
 
+# What PostgreSQL can keep of an error: a text without NUL.
+sub text_of
+{
+    my ($error) = @_;
+    return undef if !defined $error;
+    my $text = ref $error eq 'HASH' || ref $error eq 'ARRAY' ? eval { $json->encode($error) } // "$error" : "$error";
+    chomp $text;
+    $text =~ s/\0/\\0/g;
+    return $text;
+}
+
 sub check { my ($self) = @_; my $reason = $self->cancelled; die thrown(stop => $reason) if $reason; return; }
 
 # What a handler dies with.
-sub fail   { my ($self, $message, %given) = @_; die thrown(what => 'fail', text => $message, %given); }
+sub fail   { my ($self, $message, %given) = @_; die thrown(what => 'fail', text => text_of($message), %given); }
 sub snooze { my ($self, $delay) = @_; die thrown(what => 'snooze', delay => $delay); }
 
 sub dbh { my ($self) = @_; return $self->{dbh} ||= JobqWorker::connect_now(); }
@@ -521,13 +537,7 @@ sub run
         $outcome = $reason eq 'lost' ? { what => 'nothing' } : $reason eq 'cancel' ? { what => 'fail', text => 'cancelled' } : { what => 'release' };
     }
     elsif (ref $@ eq 'JobqWorker::Thrown') { $outcome = { %{$@} }; }
-    else
-    {
-        my $error = $@;
-        chomp(my $text = ref $error eq 'HASH' || ref $error eq 'ARRAY' ? eval { $json->encode($error) } // "$error" : "$error");
-        $text =~ s/\0/\\0/g;
-        $outcome = { what => 'fail', text => $text };
-    }
+    else                                   { $outcome = { what => 'fail', text => text_of($@) }; }
     $self->tell_parent($outcome);
     return;
 }

@@ -355,7 +355,7 @@ final class JobqWorker
             $begun = $this->claim($stopAt !== null);
             // One that cannot be reported, perhaps since its shard is away, keeps no others from it.
             $ended = array_filter($this->jobs, fn ($job) => $job->outcome !== null && !$job->pid);
-            uasort($ended, fn ($one, $other) => $one->tries <=> $other->tries);
+            uasort($ended, fn ($one, $other) => $one->reports <=> $other->reports);
             array_walk($ended, fn ($job) => $this->report($job));
             $this->heartbeat();
             if (!$begun) {
@@ -497,7 +497,7 @@ final class JobqWorker
     {
         $job = (object) ['id' => $row['id'], 'lease' => $row['lease'], 'kind' => $row['kind'], 'pid' => 0, 'pipe' => null, 'said' => '',
             'beatAt' => microtime(true), 'every' => (float) $row['heartbeat_seconds'], 'reason' => null, 'outcome' => null,
-            'progress' => null, 'tries' => 0];
+            'progress' => null, 'reports' => 0, 'tries' => 0];
         $this->jobs[$row['lease']] = $job;
         try {
             $pair = @stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0) ?: throw new RuntimeException('no socket can be made');
@@ -597,25 +597,30 @@ final class JobqWorker
         // Also those that have ended, until their reports have arrived.
         $live = array_filter($this->jobs, fn ($job) => ($job->pid || $job->outcome !== null) && $job->reason !== 'lost');
         $others = array_filter([(float) $this->option['heartbeat_interval'], (float) $this->option['heartbeat_timeout'] / 3]);
-        $due = $progressed = [];
+        $due = $ended = $progressed = [];
         foreach ($live as $job) {
             $isDue = $now - $job->beatAt >= min([$job->every, ...$others]);
-            if ($isDue) {
+            if ($isDue && $job->outcome === null) {
                 $due[] = $job;
+            } elseif ($isDue) {
+                $ended[] = $job;
             }
             if ($job->progress !== null && $job->outcome === null && ($isDue || $now - $job->beatAt > 0.5)) {
                 $progressed[] = $job;
             }
         }
         try {
-            // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others.
-            $rows = !$due ? null : $this->beats(fn (PDO $pdo) => JobqSql::rows(
-                $pdo,
-                'SELECT state FROM jobq_heartbeat_many(?::bigint[], ?::bigint[])',
-                [JobqSql::list(array_map(fn ($job) => $job->id, $due)), JobqSql::list(array_map(fn ($job) => $job->lease, $due))]
-            ));
-            foreach ($rows ?? [] as $place => $row) {
-                $this->heard($due[$place], $row['state']);
+            // All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others. Nor does a
+            // job that has ended, whose row a completion without an answer may still lock.
+            foreach (array_filter([$due, $ended]) as $jobs) {
+                $rows = $this->beats(fn (PDO $pdo) => JobqSql::rows(
+                    $pdo,
+                    'SELECT state FROM jobq_heartbeat_many(?::bigint[], ?::bigint[])',
+                    [JobqSql::list(array_map(fn ($job) => $job->id, $jobs)), JobqSql::list(array_map(fn ($job) => $job->lease, $jobs))]
+                ));
+                foreach ($rows ?? [] as $place => $row) {
+                    $this->heard($jobs[$place], $row['state']);
+                }
             }
             foreach ($progressed as $job) {
                 $state = $job->reason === 'lost' ? null : $this->beats(fn (PDO $pdo) => JobqSql::heartbeat($pdo, $job));
@@ -659,6 +664,7 @@ final class JobqWorker
                 isset($outcome['retryIn']) ? "{$outcome['retryIn']} s" : null, ($outcome['final'] ?? false) ? 'f' : 't']],
         };
         $lease = [$job->id, $job->lease];
+        $job->reports++;
         try {
             $state = $this->beats(function (PDO $pdo) use ($job, $lease, $statement, $values) {
                 if ($job->progress !== null) {

@@ -95,10 +95,14 @@ export const WALKS = {
   running: {
     along: 'worker by worker; those claimed within the last second may be missing',
     keys: [['worker_id', 'text', TEXT_OR_NULL], ['id', 'bigint', BIGINT]],
-    // Who was made to run by hand may have no worker: those come last.
-    behind: ({ before: [worker, id], add }) => (worker === NULL ? `j.worker_id IS NULL AND j.id > ${add(id)}::bigint`
-      : `((j.worker_id, j.id) > (${add(worker)}::text, ${add(id)}::bigint) OR j.worker_id IS NULL)`),
-    from: () => 'jobq.jobs j',
+    // Who was made to run by hand may have no worker: those come last. Each part of what is behind a cursor is one range of the index.
+    from: ({ before: [worker, id] = [], add, scan }) => {
+      const part = (condition) => `(SELECT r.* FROM jobq.jobs r WHERE r._rescue_indexed AND ${condition} ORDER BY r.worker_id, r.id LIMIT ${scan})`;
+      if (id === undefined) return 'jobq.jobs j';
+      if (worker === NULL) return `${part(`r.worker_id IS NULL AND r.id > ${add(id)}::bigint`)} j`;
+      return `(${part(`(r.worker_id, r.id) > (${add(worker)}::text, ${add(id)}::bigint)`)} UNION ALL ${part('r.worker_id IS NULL')}) j`;
+    },
+    fromCursor: true,
     where: ({ filter, add }) => `j._rescue_indexed${filter.worker === undefined ? '' : ` AND j.worker_id = ${add(filter.worker)}`}`,
   },
   // Those that wait for others, for a signal, or in the line of their group.
@@ -106,6 +110,7 @@ export const WALKS = {
     along: 'newest first; of a line of very many in groups not all',
     keys: ID_DOWN,
     down: true,
+    fromCursor: true,
     from: ({ before, add, scan }) => {
       const below = (column) => (before ? `AND ${column} < ${add(before[0])}::bigint` : '');
       return `(SELECT u.id FROM (
@@ -200,9 +205,7 @@ export function searchStatement(filter, { before, columns, limit, scan }) {
   const from = walk.from(given);
   const where = [walk.where(given)];
   const order = walk.order ? [walk.order] : walk.keys.map(([column]) => `j.${column}`);
-  if (before && walk.behind) {
-    where.push(walk.behind(given));
-  } else if (before && !walk.order) {
+  if (before && !walk.fromCursor) {
     const places = walk.keys.map(([, type], i) => `${add(before[i])}::${type}`);
     where.push(walk.keys.length === 1 ? `${order[0]} ${walk.down ? '<' : '>'} ${places[0]}`
       : `(${order.join(', ')}) ${walk.down ? '<' : '>'} (${places.join(', ')})`);

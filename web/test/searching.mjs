@@ -66,6 +66,17 @@ export async function searching({ sql, value }) {
       });
       ok(/Index (Only )?Scan/.test(plan) && !/Seq Scan on jobs|Sort Key.*jobs/.test(plan), `plan of ${JSON.stringify(filter)}: along an index`, plan);
     }
+    // Nor does a later page of running jobs read those before it.
+    for (const [before, conditions] of [[['mailer-3', '7'], [/Index Cond: \(ROW\(worker_id, id\) > ROW/, /Index Cond: \(worker_id IS NULL\)/]],
+      [['\0', '7'], [/Index Cond: \(\(worker_id IS NULL\) AND \(id > /]]]) {
+      const statement = searchStatement({ status: 'processing' }, { before, columns: 'j.id', limit: 50, scan: 100 });
+      const plan = await database.read(async (query) => {
+        await query('SET LOCAL enable_seqscan = off');
+        await query('SET LOCAL enable_bitmapscan = off');
+        return (await query(`EXPLAIN ${statement.text}`, statement.values)).map((row) => row['QUERY PLAN']).join('\n');
+      });
+      ok(conditions.every((condition) => condition.test(plan)) && !/Filter: .*(worker_id|r\.id)/.test(plan), `plan of running jobs behind ${JSON.stringify(before)}: ranges of their index`, plan);
+    }
     // In a read-only transaction nothing can be changed, whatever a page may ask for.
     const refused = await database.read((query) => query("SELECT public.jobq_pause_queue('emails')")).then(() => 'done', (problem) => problem.cause?.code);
     is(refused, '25006', 'a page that tried to change something would be refused by the server');
