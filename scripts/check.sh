@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/scratch.sh
 . scripts/planted.sh
-. scripts/old_library.sh
+. scripts/next_release.sh
 
 # The suites: a name, which is that of a function below, in which lane it runs, and what it is made of. The lanes run side
 # by side, the suites of a lane in this order. What run_make runs writes to one place: it stands in lane 1. Those with a +

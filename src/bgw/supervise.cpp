@@ -216,7 +216,7 @@ uint64 queues_of(const Handlers &handlers) {
 
 void supervise_executors(TimestampTz now) {
     DatabaseState *db = known_session_database();
-    if (db == nullptr || !has_handlers()) return;
+    if (db == nullptr) return;
     const Handlers handlers = read_handlers(nullptr);
     const uint64 queues = queues_of(handlers);
     // Before it is looked: who commits a job behind that calls us.

@@ -71,8 +71,6 @@ void check_producer(JobRow *row) {
                             (column != kJobStatus || !row->has(kJobStatus) || core::is_waiting(status_of(*row)));
         if (!is_his && row->has(column)) row->clear(column);
     }
-    if (const auto steps = static_cast<JobColumn>(steps_column()); steps != kBeforeFirstJobColumn && row->has(steps))
-        row->clear(steps);
     // Not the one that the statement has given, or has drawn, which look the same from here.
     row->set(kJobId, Int64GetDatum(next_job_id()));
 }

@@ -46,9 +46,7 @@ bool found_by(OpenEdges *edges, const EdgeTable &table, Relation *index, const c
 
 bool any_edge_in(OpenEdges *edges, const EdgeTable &table) {
     if (edges->table == nullptr) {
-        const Oid relation = relation_of(table.name);
-        if (!OidIsValid(relation)) return false;
-        edges->table = table_open(relation, AccessShareLock);
+        edges->table = table_open(relation_of(table.name), AccessShareLock);
     }
     return RelationGetNumberOfBlocks(edges->table) > 0;
 }

@@ -21,7 +21,7 @@ struct OpenEdges {
 
 enum class Which { Any, Uncommitted };
 
-// Next to free while the table is empty, or where the SQL of the database is older than it: then there is none.
+// Returns whether the table has any pages. Costs next to nothing.
 bool any_edge_in(OpenEdges *edges, const EdgeTable &table);
 bool has_edge_from(OpenEdges *edges, const EdgeTable &table, int64 job);
 bool has_edge_to(OpenEdges *edges, const EdgeTable &table, int64 job, Which which = Which::Any);

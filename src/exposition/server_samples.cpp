@@ -6,7 +6,6 @@
 #include "compat/spi.h"
 #include "exposition/samples.h"
 #include "identity/identity.h"
-#include "queues/schedules_table.h"
 #include "shmem/database_state.h"
 #include "shmem/executors.h"
 #include "shmem/memory.h"
@@ -33,7 +32,6 @@ Statement count_schedules = {
 Statement get_version = {"SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname = 'jobq'", {}};
 
 void add_schedules(Samples *samples) {
-    if (!has_schedules()) return;
     const Row row = read(count_schedules, Params())[0];
     constexpr const char *kStates[] = {"failing", "paused", "active"};
     for (int i = 0; i < static_cast<int>(lengthof(kStates)); i++)

@@ -73,8 +73,6 @@ Handler handler_of(const Row &row, MemoryContext context) {
 
 }  // namespace
 
-bool has_handlers() { return OidIsValid(get_relname_relid("handler_settings", get_namespace_oid("jobq", false))); }
-
 Handlers read_handlers(const char *run_as) {
     MemoryContext context = CurrentMemoryContext;
     return with_owner_spi([&] {
@@ -88,7 +86,7 @@ Handlers read_handlers(const char *run_as) {
 }
 
 bool lock_handlers_of(const text *queue) {
-    return has_handlers() && run(lock_of_queue, Params().add(PointerGetDatum(queue))).size() > 0;
+    return run(lock_of_queue, Params().add(PointerGetDatum(queue))).size() > 0;
 }
 
 int64 remove_handlers_of(const text *queue) {

@@ -32,9 +32,6 @@ struct Handlers {
     int count;
 };
 
-// Whether the extension, which may be older than the library, has them.
-bool has_handlers();
-
 // Those that are run as the role, nullptr: all, in their order. In the current memory context. With the owner's rights.
 Handlers read_handlers(const char *run_as);
 

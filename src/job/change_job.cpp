@@ -17,19 +17,11 @@ const DoorReaders *readers = nullptr;
 
 using core::Maybe;
 
-AttrNumber number_of(JobColumn column) {
-    return column == kJobSteps ? steps_column() : static_cast<AttrNumber>(column);
-}
-
 struct Column {
     TupleTableSlot *row;
     JobColumn number;
     bool none = false;
-    Datum value() {
-        const AttrNumber at = number_of(number);
-        none = at == InvalidAttrNumber;
-        return none ? Datum(0) : slot_getattr(row, at, &none);
-    }
+    Datum value() { return slot_getattr(row, number, &none); }
 };
 
 core::JobStatus read_Status(Column column) { return job_status_of(column.value()); }
@@ -60,9 +52,7 @@ struct Written {
     bool nulls[lengthof(columns)];
 
     void set_if(bool present, JobColumn column, Datum value) {
-        const AttrNumber at = number_of(column);
-        if (at == InvalidAttrNumber) return;
-        columns[count] = at;
+        columns[count] = column;
         values[count] = value;
         nulls[count++] = !present;
     }

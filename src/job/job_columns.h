@@ -57,7 +57,8 @@ namespace jobq {
     COLUMN(GroupWaiting, "_group_waiting", INT8OID, false, Refused, Jobq)                  \
     COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                    \
     COLUMN(RoundRobinKey, "_round_robin_key", INT8OID, false, Refused, Jobq)               \
-    COLUMN(Lane, "_lane", INT8OID, true, Unused, Jobq)
+    COLUMN(Lane, "_lane", INT8OID, true, Unused, Jobq)                                     \
+    COLUMN(Steps, "_steps", INT8OID, false, Refused, Jobq)
 // clang-format on
 
 enum JobColumn : AttrNumber {
@@ -68,11 +69,6 @@ enum JobColumn : AttrNumber {
         kBehindLastJobColumn
 };
 constexpr int kJobColumns = kBehindLastJobColumn - 1;
-
-// Came later: an older jobq.jobs lacks it, and stands wherever an upgrade has put it, behind columns that somebody has
-// added. steps_column() of job/jobs_table.h knows where.
-constexpr JobColumn kJobSteps = kBeforeFirstJobColumn;
-constexpr const char *kStepsColumn = "_steps";
 
 constexpr OwnColumn kOwnJobColumns[kJobColumns] = {
 #define JOBQ_OWN(name, column, type, not_null, with_default, filled_by) \

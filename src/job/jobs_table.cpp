@@ -59,7 +59,6 @@ struct Known {
     bool checked[kJobIndexes];     // and found to be as in kIndexes
     Oid attempts, attempts_index;  // the index: as above
     uint64 epoch;
-    AttrNumber steps;
     Oid id_sequence;
     Oid statuses[core::kJobStatusCount];
 };
@@ -208,15 +207,6 @@ const char *reason_in_indexes() {
     return nullptr;
 }
 
-AttrNumber find_steps_column(TupleDesc desc) {
-    for (int i = kJobColumns; i < desc->natts; i++) {
-        const FormData_pg_attribute *column = TupleDescAttr(desc, i);
-        if (column->attisdropped || strcmp(NameStr(column->attname), kStepsColumn) != 0) continue;
-        return column->atttypid == INT8OID && column->attnum <= kMaxWrittenColumn ? column->attnum : InvalidAttrNumber;
-    }
-    return InvalidAttrNumber;
-}
-
 void look_up() {
     if (!callback_registered) {
         on_relation_change(forget);
@@ -243,7 +233,6 @@ void look_up() {
     known.attached = attached_to(table, kOwnJobColumns, kJobColumns);
     if (known.attached.reason == nullptr) known.attached.reason = reason_in_indexes();
     known.epoch = known.attached.has_children ? kNoEpoch : epoch_of(known.table);
-    known.steps = find_steps_column(RelationGetDescr(table));
     known.id_sequence = identity_sequence(table, kJobId);
     const Oid type = TupleDescAttr(RelationGetDescr(table), kJobStatus - 1)->atttypid;
     table_close(table, NoLock);
@@ -337,8 +326,6 @@ bool goes_by_sql() {
 }
 
 }  // namespace
-
-AttrNumber steps_column() { return known.steps; }
 
 JobsAccess jobs_access() {
     table_close(open_known_table(AccessShareLock), NoLock);

@@ -64,8 +64,6 @@ Relation open_job_index_if_good(JobIndex which);
 void require_job_index(JobIndex which);
 // 55000 when jobq's columns are not as the library knows them: for who has a row of the table.
 void require_job_columns();
-// Where the table, which is open, has kJobSteps; InvalidAttrNumber: the SQL is older than that column.
-AttrNumber steps_column();
 // What open_jobs requires, under no more than a reader's lock.
 void require_usable_jobs();
 

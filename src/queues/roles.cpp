@@ -4,7 +4,6 @@
 #include "compat/spi.h"
 #include "job/owner.h"
 #include "queues/roles.h"
-#include "queues/schedules_table.h"
 
 #include <algorithm>
 
@@ -218,37 +217,27 @@ void change_view_of_queues(bool grant, const Kind &kind, const char *role) {
 void change_tables(bool grant, const Kind &kind, const char *role) {
     if (kind.reads_views) {
         change_one(grant, "SELECT",
-                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits", role);
+                   "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.workers, jobq.attempts, jobq.limits, "
+                   "jobq.schedules, jobq.handlers",
+                   role);
         change_one(grant, "EXECUTE",
                    "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(), "
                    "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text), "
-                   "jobq.limit_tokens(text, text, integer, interval)",
+                   "jobq.limit_tokens(text, text, integer, interval), "
+                   "jobq.handler_state(text, text, text, text, text[]), jobq.metric_families()",
                    role);
-    }
-    // SQL of a release before has no schedules.
-    if (has_schedules()) {
-        if (kind.reads_views) change_one(grant, "SELECT", "jobq.schedules", role);
-        if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.schedule_settings", role);
-    }
-    if (OidIsValid(get_relname_relid("handler_settings", get_namespace_oid("jobq", false)))) {
-        if (kind.reads_views) change_one(grant, "SELECT", "jobq.handlers", role);
-        if (kind.reads_views)
-            change_one(grant, "EXECUTE", "FUNCTION jobq.handler_state(text, text, text, text, text[])", role);
-        if (kind.reads_jobs) change_one(grant, "SELECT", "jobq.handler_settings", role);
     }
     if (kind.reads_ticks) change_one(grant, "SELECT", "jobq.tick_state", role);
-    // To free a key. There is nothing to insert or update by hand.
-    if (kind.reads_jobs) change_one(grant, "DELETE", "jobq.kept_keys", role);
-    if (kind.reads_jobs)
+    if (kind.reads_jobs) {
+        // Deleting a row frees its key. There is nothing to insert or update manually.
+        change_one(grant, "DELETE", "jobq.kept_keys", role);
         change_one(grant, "SELECT",
                    "jobq.jobs, jobq.queue_settings, jobq.lane_directory, jobq.kept_keys, jobq.limit_settings, "
-                   "jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants",
+                   "jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants, jobq.schedule_settings, "
+                   "jobq.handler_settings, jobq.steps, jobq.children, jobq.job_waits, jobq.signals, "
+                   "jobq.job_signals",
                    role);
-    // Where the SQL is not older.
-    if (kind.reads_views && OidIsValid(get_relname_relid("steps", get_namespace_oid("jobq", false))))
-        change_one(grant, "EXECUTE", "FUNCTION jobq.metric_families()", role);
-    if (kind.reads_jobs && OidIsValid(get_relname_relid("steps", get_namespace_oid("jobq", false))))
-        change_one(grant, "SELECT", "jobq.steps, jobq.children, jobq.job_waits, jobq.signals, jobq.job_signals", role);
+    }
 }
 
 void grant_all(RoleKind which, bool all_queues, const char *role, Oid schema) {

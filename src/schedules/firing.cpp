@@ -7,7 +7,6 @@
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
 #include "identity/identity.h"
-#include "queues/schedules_table.h"
 #include "schedules/firing.h"
 #include "schedules/overlap.h"
 
@@ -305,7 +304,7 @@ void renew_page(TimestampTz now, DutyOutcome *outcome) {
 
 DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start) {
     DutyOutcome outcome = {};
-    if (!settings.schedules || !has_schedules()) return outcome;
+    if (!settings.schedules) return outcome;
     const int nest_level = NewGUCNestLevel();
     wait_at_most(kLockTimeout);
     fire_batch(now, &outcome);
@@ -316,10 +315,10 @@ DutyOutcome fire_due(TimestampTz now, TimestampTz grace_start) {
     return outcome;
 }
 
-bool any_schedule_fails() { return has_schedules() && run(find_failing, Params()).size() > 0; }
+bool any_schedule_fails() { return run(find_failing, Params()).size() > 0; }
 
 TimestampTz next_schedule_due() {
-    if (!settings.schedules || !has_schedules()) return DT_NOEND;
+    if (!settings.schedules) return DT_NOEND;
     const Rows rows = run(get_next_due, Params());
     return rows.size() == 1 ? DatumGetTimestampTz(rows[0].get(1)) : DT_NOEND;
 }

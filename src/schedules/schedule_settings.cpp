@@ -4,7 +4,6 @@
 #include "base/stable_hash.h"
 #include "compat/own_locks.h"
 #include "job/transaction_log.h"
-#include "queues/schedules_table.h"
 #include "schedules/overlap.h"
 #include "schedules/schedule_settings.h"
 
@@ -199,7 +198,7 @@ void resume_schedule(const Schedule &schedule, TimestampTz now) {
 }
 
 bool lock_schedules_of(const text *queue) {
-    return has_schedules() && run(lock_of_queue, Params().add(PointerGetDatum(queue))).size() > 0;
+    return run(lock_of_queue, Params().add(PointerGetDatum(queue))).size() > 0;
 }
 
 int64 remove_schedules_of(const text *queue) {

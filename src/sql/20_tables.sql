@@ -333,11 +333,10 @@ CREATE TRIGGER count_job AFTER INSERT ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
     EXECUTE FUNCTION jobq.count_job();
 -- AFTER, on purpose: a BEFORE UPDATE trigger would make every update lock its row first, with a WAL record of its own. Its argument:
--- the oldest library that knows what the table may have. One of 1.0 would take a job that awaits something for one that waits
--- for its dependencies.
+-- the oldest version of the library that handles this table correctly.
 CREATE TRIGGER follow_job AFTER UPDATE ON jobq.jobs FOR EACH ROW
     WHEN (jobq.by_hand())
-    EXECUTE FUNCTION jobq.follow_job('1.1');
+    EXECUTE FUNCTION jobq.follow_job('1.0');
 
 -- In replica role, where the others do not fire: nothing is filled or followed there, but a job that nobody was told of
 -- could be overlooked.

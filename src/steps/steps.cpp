@@ -104,14 +104,6 @@ bool is_use(const Row &row, const StepUse &use) {
 
 bool any_step() { return is_in_use("steps"); }
 
-void require_steps() {
-    require_job_columns();
-    if (steps_column() != InvalidAttrNumber) return;
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("table jobq.jobs has no column \"%s\"", kStepsColumn),
-                    errhint("Run ALTER EXTENSION jobq UPDATE.")));
-}
-
 SavedStep find_step(const JobsTable &jobs, int64 job, const StepUse &use) {
     SavedStep step = {};
     const Rows rows = read(find, Params().add(Int64GetDatum(job)).add(PointerGetDatum(use.name)), jobs.table.snapshot);

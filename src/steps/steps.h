@@ -14,9 +14,7 @@
 
 namespace jobq {
 
-// 55000 where the SQL of the database is older than steps.
-void require_steps();
-// Whether any job has steps: next to free, and false where there is no such table.
+// Returns whether any job may have steps. Costs next to nothing.
 bool any_step();
 
 // What a name stands for.

@@ -1,11 +1,11 @@
-// Whether a table is worth a look that came with a later release, or that most databases leave empty.
+// Whether a table that is empty in most databases is worth a lookup.
 #pragma once
 
 #include "compat/pg.h"
 
 namespace jobq {
 
-// False while table jobq.NAME is empty, or where the SQL of the database is older than it. Next to free.
+// Returns whether table jobq.NAME has any pages. Costs next to nothing.
 bool is_in_use(const char *name);
 
 }  // namespace jobq

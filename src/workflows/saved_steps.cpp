@@ -45,7 +45,6 @@ PGDLLEXPORT Datum jobq_step(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     with_owner_spi([&] {
         const HeldJob job = held_argument(fcinfo, 1);
-        require_steps();
         const bool held = look_at_held(job, scope, [&](const JobsTable &jobs) {
             const core::Life life = state_of(jobs).life;
             SavedStep saved = {};
@@ -75,7 +74,6 @@ PGDLLEXPORT Datum jobq_step_done(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     with_owner_spi([&] {
         HeldJob job = held_argument(fcinfo, 1);
-        require_steps();
         const SavedStep saved = save_under_lease(&job, scope, step.use, &step.number);
         if (!job.held && must_hold) lease_is_lost(job.id);
         if (!job.held) {
@@ -100,7 +98,6 @@ PGDLLEXPORT Datum jobq_steps(PG_FUNCTION_ARGS) {
     const QueueScope *scope = scope_of(fcinfo);
     ResultSet results(fcinfo);
     with_owner_spi([&] {
-        require_steps();
         ArrayColumn with_steps(ids.count);
         for (int i = 0; i < ids.count; i++) {
             HeldJob job = {};

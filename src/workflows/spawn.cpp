@@ -76,7 +76,6 @@ PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
     HeldJob job = {};
     int64 number = 0;
     const Datum kept = with_owner_spi([&] {
-        require_steps();
         job = held_argument(fcinfo, 1);
         return begin_spawn(job, scope, use, &number, context);
     });

@@ -187,7 +187,6 @@ void save_look(int64 job, const Awaited &awaited, const Look &look) {
 
 // Inside with_spi().
 Answered wait_for(HeldJob job, const Awaited &awaited, TimestampTz now) {
-    require_steps();
     Look look = {};
     Endings endings = {};
     change_held(&job, 1, awaited.scope, [&](JobsTable *jobs, const JobState &before, HeldJob *) {
