@@ -1,5 +1,4 @@
-// See data_directory.h. The file says its own inode, which a copy of it has not, and the mark. No error is raised: a
-// server starts, whatever becomes of the file.
+// See data_directory.h. No function raises an error, so that a server starts even if the file cannot be read or written.
 #include "compat/pg.h"
 
 #include "identity/data_directory.h"
@@ -19,7 +18,7 @@ namespace {
 
 constexpr const char kFile[] = PG_STAT_TMP_DIR "/jobq.mark";
 constexpr const char kNewFile[] = PG_STAT_TMP_DIR "/jobq.mark.tmp";
-constexpr const char kFormat[] = "jobq 1 inode %llu mark %llu\n";
+constexpr const char kFormat[] = "jobq mark %llu\n";
 
 struct SharedMark {
     int64 mark;
@@ -32,30 +31,23 @@ bool is_there(const char *name) {
     return stat(name, &found) == 0;
 }
 
-unsigned long long inode_of(FILE *file) {
-    struct stat found;
-    return fstat(fileno(file), &found) == 0 ? static_cast<unsigned long long>(found.st_ino) : 0;
+core::DataDirectory look() {
+    return {is_there(STANDBY_SIGNAL_FILE), is_there(BACKUP_LABEL_FILE) || is_there(RECOVERY_SIGNAL_FILE)};
 }
 
-core::DataDirectory look(int64 *mark) {
-    core::DataDirectory found = {};
-    found.follows = is_there(STANDBY_SIGNAL_FILE);
-    found.from_backup = is_there(BACKUP_LABEL_FILE) || is_there(RECOVERY_SIGNAL_FILE);
+// Returns 0 if there is no file.
+int64 read_mark() {
     FILE *file = AllocateFile(kFile, PG_BINARY_R);
-    if (file == nullptr) return found;
-    unsigned long long inode = 0;
-    unsigned long long written = 0;
-    found.has_mark = fscanf(file, kFormat, &inode, &written) == 2;
-    found.same_file = found.has_mark && inode == inode_of(file);
-    *mark = static_cast<int64>(written);
+    if (file == nullptr) return 0;
+    unsigned long long mark = 0;
+    if (fscanf(file, kFormat, &mark) != 1) mark = 0;
     FreeFile(file);
-    return found;
+    return static_cast<int64>(mark);
 }
 
 void write_mark(int64 mark) {
     FILE *file = AllocateFile(kNewFile, PG_BINARY_W);
-    const bool written =
-        file != nullptr && fprintf(file, kFormat, inode_of(file), static_cast<unsigned long long>(mark)) > 0;
+    const bool written = file != nullptr && fprintf(file, kFormat, static_cast<unsigned long long>(mark)) > 0;
     const bool closed = file != nullptr && FreeFile(file) == 0;
     if (written && closed && durable_rename(kNewFile, kFile, LOG) == 0) return;
     ereport(LOG, (errcode_for_file_access(), errmsg("could not write file \"%s\": %m", kFile),
@@ -70,25 +62,19 @@ int64 new_mark() {
 }
 
 int64 mark_at_start() {
-    int64 mark = 0;
-    const core::DataDirectory found = look(&mark);
+    const core::DataDirectory found = look();
     const core::MarkChange change = core::change_of_mark(found);
     goes_on = !found.follows && change != core::MarkChange::Renew;
-    switch (change) {
-        case core::MarkChange::Keep:
-            return mark;
-        case core::MarkChange::Clear:
-            if (found.same_file && mark == 0) return mark;
-            mark = 0;
-            break;
-        case core::MarkChange::Renew:
-            mark = new_mark();
-            ereport(LOG, (errmsg("jobq: the data directory is a restored base backup, or another copy"),
-                          errdetail("Jobs are left alone until they are adopted."),
-                          errhint("In each database that shall run its jobs here: SELECT jobq_adopt().")));
-            break;
+    const int64 before = read_mark();
+    int64 mark = 0;
+    if (change == core::MarkChange::Keep) mark = before;
+    if (change == core::MarkChange::Renew) {
+        mark = new_mark();
+        ereport(LOG, (errmsg("jobq: the data directory is a restored base backup"),
+                      errdetail("Jobs are left alone until they are adopted."),
+                      errhint("Run SELECT jobq_adopt() in each database whose jobs must run here.")));
     }
-    write_mark(mark);
+    if (mark != before) write_mark(mark);
     return mark;
 }
 

@@ -1,9 +1,10 @@
-// The mark of the data directory: tells a restored base backup, or a data directory that was copied file by file, from
-// the original, which has the same system identifier and the same oids. A promoted standby is neither.
+// The mark of the data directory: distinguishes a restored base backup from its original, which has the same system
+// identifier and the same oids. A promoted standby is no copy.
 //
-// The file is pg_stat_tmp/jobq.mark, since base backups leave the contents of that directory out. It is looked at when
-// the server starts, before recovery puts away what says that it is started from a backup: only where jobq is
-// preloaded.
+// The mark is in the file pg_stat_tmp/jobq.mark, because base backups leave out the contents of that directory. The
+// server start reads and writes it, before recovery removes the files that show that the server starts from a backup.
+// This needs a preloaded library. Files that were copied while the server was stopped are not recognized, because
+// nothing distinguishes such a copy from a data directory that was moved to another disk.
 #pragma once
 
 #include "compat/pg.h"
@@ -17,8 +18,8 @@ void make_data_directory(void *memory, bool fresh);
 // The mark that rows of jobq.identity must carry; 0: any will do.
 int64 data_directory_mark();
 
-// Whether the server goes on where it was shut down: it is no standby, not started from a backup, and no copy. Only in
-// the process that has made the shared memory.
+// Whether the server goes on where it was shut down: it is no standby and was not started from a backup. Valid only in the
+// process that created the shared memory.
 bool data_directory_goes_on();
 
 }  // namespace jobq

@@ -88,15 +88,11 @@ const Known &know() {
     // Taken before anything is read: an invalidation that arrives meanwhile makes it stale at once.
     const uint64 generation = current_generation;
     identity_table = get_relname_relid("identity", get_namespace_oid("jobq", false));
-    // The extension may be older than the library.
-    Known found = {core::Identity::Own, true, {}, 0};
-    if (OidIsValid(identity_table))
-        as_owner_now([&] {
-            with_spi([&] {
-                found = judge(read(read_origins, Params().add(Int32GetDatum(kMaxOrigins + 1)), GetActiveSnapshot()));
-            });
+    as_owner_now([&] {
+        with_spi([&] {
+            known = judge(read(read_origins, Params().add(Int32GetDatum(kMaxOrigins + 1)), GetActiveSnapshot()));
         });
-    known = found;
+    });
     known_generation = generation;
     return known;
 }
@@ -146,7 +142,7 @@ const char *describe_origin() {
         return psprintf("Its jobs are those of database %u of the system %llu; this is database %u of the system %llu.",
                         origin.database, static_cast<unsigned long long>(origin.system), place.database,
                         static_cast<unsigned long long>(place.system));
-    if (origin.database == place.database) return "The data directory is a restored base backup, or another copy.";
+    if (origin.database == place.database) return "The data directory is a restored base backup.";
     const char *name = get_database_name(origin.database);
     if (name == nullptr) return psprintf("Its jobs are those of database %u, which is gone.", origin.database);
     return psprintf("Its jobs are those of database \"%s\".", name);

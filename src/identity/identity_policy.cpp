@@ -49,9 +49,7 @@ Identity identify(const Place &here, const Origin *origins, int count, int *fore
 MarkChange change_of_mark(const DataDirectory &found) noexcept {
     // Its promotion makes no copy of it.
     if (found.follows) return MarkChange::Clear;
-    if (found.from_backup) return MarkChange::Renew;
-    if (!found.has_mark) return MarkChange::Clear;
-    return found.same_file ? MarkChange::Keep : MarkChange::Renew;
+    return found.from_backup ? MarkChange::Renew : MarkChange::Keep;
 }
 
 }  // namespace jobq::core

@@ -31,8 +31,6 @@ Identity identify(const Place &here, const Origin *origins, int count, int *fore
 struct DataDirectory {
     bool follows;      // standby.signal: it is a standby
     bool from_backup;  // backup_label or recovery.signal: it is started from a backup
-    bool has_mark;
-    bool same_file;  // the mark was written here: a copy of the file has another inode
 };
 
 enum class MarkChange : std::uint8_t {

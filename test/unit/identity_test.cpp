@@ -74,21 +74,12 @@ TEST(Identify, BaseBackup) {
 }
 
 TEST(ChangeOfMark, AStandbyIsNoCopy) {
-    for (const bool from_backup : {false, true})
-        for (const bool has_mark : {false, true})
-            EXPECT_EQ(change_of_mark({true, from_backup, has_mark, false}), MarkChange::Clear);
+    for (const bool from_backup : {false, true}) EXPECT_EQ(change_of_mark({true, from_backup}), MarkChange::Clear);
 }
 
-TEST(ChangeOfMark, ABackupIsACopy) {
-    EXPECT_EQ(change_of_mark({false, true, false, false}), MarkChange::Renew);
-    EXPECT_EQ(change_of_mark({false, true, true, true}), MarkChange::Renew);
-    EXPECT_EQ(change_of_mark({false, false, true, false}), MarkChange::Renew);
-}
+TEST(ChangeOfMark, ABackupIsACopy) { EXPECT_EQ(change_of_mark({false, true}), MarkChange::Renew); }
 
-TEST(ChangeOfMark, AnyOtherStartIsNone) {
-    EXPECT_EQ(change_of_mark({false, false, true, true}), MarkChange::Keep);
-    EXPECT_EQ(change_of_mark({false, false, false, false}), MarkChange::Clear);
-}
+TEST(ChangeOfMark, AnyOtherStartKeepsTheMark) { EXPECT_EQ(change_of_mark({false, false}), MarkChange::Keep); }
 
 }  // namespace
 }  // namespace jobq::core
