@@ -24,7 +24,6 @@ struct SharedMark {
     int64 mark;
 };
 SharedMark *shared = nullptr;
-bool goes_on = false;
 
 bool is_there(const char *name) {
     struct stat found;
@@ -62,9 +61,7 @@ int64 new_mark() {
 }
 
 int64 mark_at_start() {
-    const core::DataDirectory found = look();
-    const core::MarkChange change = core::change_of_mark(found);
-    goes_on = !found.follows && change != core::MarkChange::Renew;
+    const core::MarkChange change = core::change_of_mark(look());
     const int64 before = read_mark();
     int64 mark = 0;
     if (change == core::MarkChange::Keep) mark = before;
@@ -88,7 +85,5 @@ void make_data_directory(void *memory, bool fresh) {
 }
 
 int64 data_directory_mark() { return shared == nullptr ? 0 : shared->mark; }
-
-bool data_directory_goes_on() { return goes_on; }
 
 }  // namespace jobq

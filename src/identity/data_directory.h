@@ -18,8 +18,4 @@ void make_data_directory(void *memory, bool fresh);
 // The mark that rows of jobq.identity must carry; 0: any will do.
 int64 data_directory_mark();
 
-// Whether the server goes on where it was shut down: it is no standby and was not started from a backup. Valid only in the
-// process that created the shared memory.
-bool data_directory_goes_on();
-
 }  // namespace jobq

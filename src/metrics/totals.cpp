@@ -6,7 +6,6 @@
 #include "compat/transaction.h"
 #include "job/logged.h"
 #include "metrics/totals.h"
-#include "metrics/totals_file.h"
 #include "shmem/database_state.h"
 #include "shmem/hash_table.h"
 #include "shmem/memory.h"
@@ -253,39 +252,6 @@ Totals read_totals() {
     return totals;
 }
 
-void store_totals(void *to, StoreDatabase store_database, StoreSeries store_series) {
-    for (DatabaseTotals &database : shared->databases) {
-        if (database.database == InvalidOid) continue;
-        store_database(to, {database.database, entries.count(database.entries), database.since,
-                            static_cast<int64>(pg_atomic_read_u64(&database.missed)), numbers_of(database.unnamed)});
-        entries.each(database.entries, [&](Entry *entry) {
-            store_series(to, {entry->name, numbers_of(entry->numbers)});
-        });
-    }
-}
-
-void enter_stored_database(const StoredDatabase &stored) {
-    DatabaseTotals *database = obtain_database(stored.database, stored.since);
-    if (database == nullptr) return;
-    pg_atomic_write_u64(&database->missed, static_cast<uint64>(stored.missed));
-    add(database->unnamed, stored.unnamed);
-}
-
-void enter_stored_series(Oid oid, const Series &series) {
-    DatabaseTotals *database = totals_of(oid);
-    if (database == nullptr) return;
-    const uint64 hash = core::hash_of_series(series.name.queue(), series.name.kind());
-    add(numbers_for(database, series.name, hash, true), series.numbers);
-}
-
-void forget_all_totals() {
-    for (DatabaseTotals &database : shared->databases) {
-        if (database.database == InvalidOid) continue;
-        entries.give_back_all(&database.entries);
-        database.database = InvalidOid;
-    }
-}
-
 Size totals_size() {
     return add_size(MAXALIGN(sizeof(SharedTotals)), HashTable<Entry>::size(settings.max_metric_series));
 }
@@ -302,7 +268,6 @@ void make_totals(void *memory, bool fresh) {
         pg_atomic_init_u64(&database.missed, 0);
         for (auto &number : database.unnamed) pg_atomic_init_u64(&number, 0);
     }
-    keep_totals_in_file();
 }
 
 }  // namespace jobq

@@ -44,24 +44,6 @@ struct Totals {
 };
 Totals read_totals();
 
-// ---- for totals_file.cpp: the whole of it, while nobody else is there
-
-struct StoredDatabase {
-    Oid database;
-    int32 series;  // so many follow
-    TimestampTz since;
-    int64 missed;
-    core::SeriesNumbers unnamed;
-};
-// Calls database(StoredDatabase) for each, and after it series(Series) for each of its own.
-using StoreDatabase = void (*)(void *to, const StoredDatabase &database);
-using StoreSeries = void (*)(void *to, const Series &series);
-void store_totals(void *to, StoreDatabase database, StoreSeries series);
-// Enters what was stored. A series that finds no place any more goes where those go.
-void enter_stored_database(const StoredDatabase &stored);
-void enter_stored_series(Oid oid, const Series &series);
-void forget_all_totals();
-
 // For main/jobq.cpp: its part of the shared memory.
 Size totals_size();
 void make_totals(void *memory, bool fresh);
