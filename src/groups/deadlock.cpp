@@ -1,5 +1,4 @@
-// See deadlock.h. Who waits for a job is found by the index on what is awaited, from the job backwards: mostly nobody,
-// or the parents of a workflow. A job that very many await is looked at as far as kMostBehind of them.
+// See deadlock.h. The search goes from a job to the jobs that it waits for, and on through those that are held as well.
 #include "compat/pg.h"
 
 #include "compat/args.h"
@@ -11,43 +10,62 @@ namespace jobq {
 
 namespace {
 
-// Of a job `id`: it waits for each of what it awaits, and for good. Any of one job, however often it is named, is all
-// of it. $1: core::kAwaitsJobs.
-#define WAITS_FOR_GOOD(id)                                                                \
+// A wait for any of one job, however often it is named, is a wait for all of it. $1: core::kAwaitsJobs.
+#define AWAITS_PERMANENTLY(id)                                                            \
     "EXISTS (SELECT FROM jobq.steps s WHERE s.job_id = " id                               \
     " AND s._awaited = $1 AND s.until IS NULL "                                           \
     "AND (s.kind = 'all' OR (SELECT min(u) = max(u) FROM pg_catalog.unnest(s.jobs) u))) " \
     "AND EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[" id "]) AND " AWAITS_SOMETHING " OFFSET 0)"
 
-// `from` and all that wait for it in this way, at most $2.
-#define ALL_BEHIND(from) \
-    "WITH RECURSIVE behind (id) AS (SELECT " from " UNION "                                                   \
-    "SELECT w.job_id FROM behind b, "                                                                         \
-    "LATERAL (SELECT w.job_id FROM jobq.job_waits w WHERE w.awaits = b.id OFFSET 0) w "                       \
-    "WHERE " WAITS_FOR_GOOD("w.job_id") ") "                                                                  \
-    "SELECT b.id FROM behind b LIMIT $2"
+#define IS_HELD(id)                                               \
+    "EXISTS (SELECT FROM jobq.jobs j WHERE j.id = ANY (ARRAY[" id \
+    "]) AND j.status = 'blocked' "                                \
+    "AND (j._group_waiting IS NOT NULL OR j._must_end_at IS NOT NULL) OFFSET 0)"
+
+// The jobs that a job waits for permanently.
+#define NEXT(id) \
+    "LATERAL (SELECT w.awaits AS id FROM jobq.job_waits w WHERE w.job_id = " id " AND " AWAITS_PERMANENTLY(id) \
+    " UNION ALL SELECT h.id FROM jobq.jobs l, "                                                                  \
+    "LATERAL (SELECT h.id FROM jobq.jobs h WHERE h._group_active = l._group_waiting OFFSET 0) h "                \
+    "WHERE l.id = ANY (ARRAY[" id "]) AND l._group_waiting IS NOT NULL)"
+
+// Whether `from` waits for `target` permanently, itself or through at most $2 held jobs.
+#define WAITS_FOR(from, target) \
+    "EXISTS (SELECT FROM (WITH RECURSIVE ahead (id) AS (SELECT " from " UNION "                        \
+    "SELECT n.id FROM ahead a, " NEXT("a.id") " n WHERE " IS_HELD("n.id") ") "                         \
+    "SELECT a.id FROM ahead a LIMIT $2) a, " NEXT("a.id") " n WHERE n.id = " target ")"
+
+#define IS_AWAITED(id) "EXISTS (SELECT FROM jobq.job_waits w WHERE w.awaits = " id " OFFSET 0)"
+#define HEADS_A_LINE(id)                                                       \
+    "EXISTS (SELECT FROM jobq.jobs h, jobq.jobs l WHERE h.id = ANY (ARRAY[" id \
+    "]) "                                                                      \
+    "AND l._group_waiting = h._group_active OFFSET 0)"
 
 Statement find_one = {
-    "SELECT u.id FROM unnest($4) WITH ORDINALITY AS u(id, n), (SELECT x.id FROM (" ALL_BEHIND("$3") ") x OFFSET 0) x "
-    "WHERE u.id = x.id AND u.id <> $3 ORDER BY u.n LIMIT 1",
+    "SELECT u.id FROM unnest($4) WITH ORDINALITY AS u(id, n) "
+    "WHERE (" IS_AWAITED("$3") " OR " HEADS_A_LINE("$3") ") AND u.id <> $3 AND " IS_HELD("u.id") " AND " WAITS_FOR(
+        "u.id", "$3") " ORDER BY u.n LIMIT 1",
     {INT8OID, INT8OID, INT8OID, INT8ARRAYOID}};
 
 Statement find_in_rings = {
     "SELECT u.id FROM (SELECT DISTINCT v.id FROM unnest($3) AS v(id)) u "
-    "WHERE EXISTS (SELECT FROM jobq.job_waits w WHERE w.awaits = u.id OFFSET 0) "
-    "AND EXISTS (SELECT FROM jobq.job_waits w WHERE w.job_id = u.id OFFSET 0) "
-    "AND " WAITS_FOR_GOOD("u.id")
-    " AND EXISTS (SELECT FROM (" ALL_BEHIND("u.id") ") x, jobq.job_waits w "
-    "WHERE w.job_id = u.id AND w.awaits = x.id) ORDER BY u.id DESC",
+    "WHERE (" IS_AWAITED("u.id") " OR " HEADS_A_LINE("u.id") ") AND " AWAITS_PERMANENTLY("u.id") " AND " WAITS_FOR(
+        "u.id", "u.id") " ORDER BY u.id DESC",
     {INT8OID, INT8OID, INT8ARRAYOID}};
 
-constexpr int64 kMostBehind = 1000;
+Statement find_by_line = {
+    "SELECT u.id, h.id FROM unnest($3, $4) AS u(id, line), "
+    "LATERAL (SELECT h.id FROM jobq.jobs h WHERE h._group_active = u.line OFFSET 0) h "
+    "WHERE " IS_AWAITED("u.id") " AND " IS_HELD("h.id") " AND " WAITS_FOR("h.id", "u.id"),
+    {INT8OID, INT8OID, INT8ARRAYOID, INT8ARRAYOID}};
 
-Params first_params() { return Params().add(Int64GetDatum(core::kAwaitsJobs)).add(Int64GetDatum(kMostBehind)); }
+constexpr int64 kMostHeld = 1000;
+
+Params first_params() { return Params().add(Int64GetDatum(core::kAwaitsJobs)).add(Int64GetDatum(kMostHeld)); }
 
 }  // namespace
 
-int64 find_one_behind(int64 job, Datum ids, Snapshot snapshot) {
+int64 find_one_waiting_for(int64 job, Datum ids, Snapshot snapshot) {
     const Rows rows = read(find_one, first_params().add(Int64GetDatum(job)).add(ids), snapshot);
     return rows.size() == 0 ? 0 : rows[0].int64_at(1);
 }
@@ -55,5 +73,7 @@ int64 find_one_behind(int64 job, Datum ids, Snapshot snapshot) {
 Rows find_rings(Datum *jobs, int count) {
     return run(find_in_rings, first_params().add(array_of(jobs, count, INT8OID)));
 }
+
+Rows find_rings_by_line(Datum jobs, Datum groups) { return run(find_by_line, first_params().add(jobs).add(groups)); }
 
 }  // namespace jobq

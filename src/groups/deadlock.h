@@ -1,9 +1,11 @@
-// Jobs that would await each other for ever: each waits, without a timeout, for all of some jobs (jobq_await_jobs), one
-// of which waits in the same way for it, directly or through others. Other waits can end without each other: what may
-// time out, any of several, a signal, and dependencies, which a failure ends.
+// Deadlocks between held jobs. A job waits for another one permanently if it awaits all of some jobs without a timeout
+// (jobq_await_jobs), and if it stands in the line of a group: then it waits for the head of the group. A ring of such
+// waits never ends. Other waits end by themselves: a wait with a timeout, for any of several jobs, or for a signal, and
+// dependencies, which a failure ends.
 //
-// Two who begin to wait at once do not see each other. So whoever is told that a job waits (groups/waits.h) looks
-// again, when both have committed, and sets one of them free, which then sees the other.
+// A call that would close a ring is rejected. Two transactions that close a ring together do not see each other. So
+// after both have committed, the look at waiting jobs (groups/waits.h) wakes up one job of the ring, whose next call is
+// rejected.
 #pragma once
 
 #include "compat/pg.h"
@@ -11,11 +13,16 @@
 
 namespace jobq {
 
-// The first of `ids` (bigint[]) that waits in this way for `job`; 0: none does. Inside with_spi(); `snapshot`: see
+// Returns the first of `ids` (bigint[]) that waits for `job` permanently, or 0. Inside with_spi(); `snapshot`: see
 // read().
-int64 find_one_behind(int64 job, Datum ids, Snapshot snapshot);
+int64 find_one_waiting_for(int64 job, Datum ids, Snapshot snapshot);
 
-// Rows (id): those of these jobs that wait for themselves, through others; the highest id first. Inside with_spi().
+// Returns rows (id): those of these jobs that wait for themselves through others, the highest id first. Inside
+// with_spi().
 Rows find_rings(Datum *jobs, int count);
+
+// Returns rows (id, head): those of these finished jobs (bigint[]) that would wait permanently in the line of the group
+// with the same position in `groups` (bigint[]), because the head of the group waits for them. Inside with_spi().
+Rows find_rings_by_line(Datum jobs, Datum groups);
 
 }  // namespace jobq

@@ -15,11 +15,12 @@ struct Operated {
 };
 
 // The rows of locked jobs. The queue is the one that a dead letter came from; the key is the unique key that the job
-// has given up, and would need again.
-enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadLetter };
+// has given up, and would need again; the line is the number of the group whose line the job would enter.
+enum LockedColumn { kLockedId = 1, kLockedQueue, kLockedWantsKey, kLockedIsDeadLetter, kLockedLine };
 #define LOCKED_COLUMNS                                                                                                \
     "j.id, coalesce(j.dead_from, j.queue), CASE WHEN j._holds_key IS NOT TRUE THEN j.unique_key END, j.dead_from IS " \
-    "NOT NULL"
+    "NOT NULL, CASE WHEN j.group_key IS NOT NULL AND j._group_active IS NULL "                                        \
+    "THEN jobq.group_of(coalesce(j.dead_from, j.queue), j.group_key) END"
 
 // Whether the job has its unique key or could have it now.
 #define KEY_IS_FREE(now)                                                                         \

@@ -6,11 +6,14 @@
 #include "compat/subtransaction.h"
 #include "edges/children.h"
 #include "edges/edges.h"
+#include "edges/job_waits.h"
 #include "ending/dead_letters.h"
+#include "groups/deadlock.h"
 #include "groups/dependents.h"
 #include "job/change_job.h"
 #include "job/locked_jobs.h"
 #include "job/retry_policy.h"
+#include "job/transaction_log.h"
 #include "keys/kept_keys.h"
 #include "keys/unique.h"
 #include "keys/unique_policy.h"
@@ -81,6 +84,38 @@ int find_contenders(const Rows &locked, TimestampTz now, WantedKey *keys) {
     return count;
 }
 
+// Jobs that would wait permanently in the line of their group, because its head awaits them.
+struct Deadlocked {
+    Rows rows;  // id, head
+    bool has(int64 id) const {
+        for (uint64 i = 0; i < rows.size(); i++)
+            if (rows[i].int64_at(1) == id) return true;
+        return false;
+    }
+};
+
+Deadlocked find_deadlocked(const Rows &locked) {
+    if (!any_job_wait()) return {Rows(nullptr, 0)};
+    ArrayColumn jobs(static_cast<int>(locked.size())), lines(static_cast<int>(locked.size()));
+    for (uint64 i = 0; i < locked.size(); i++) {
+        if (locked[i].is_null(kLockedLine)) continue;
+        jobs.add(locked[i].get(kLockedId));
+        lines.add(locked[i].get(kLockedLine));
+    }
+    return {find_rings_by_line(jobs.array(INT8OID), lines.array(INT8OID))};
+}
+
+void report_deadlocked(const Deadlocked &found, int level) {
+    if (found.rows.size() == 0) return;
+    const auto job = static_cast<long long>(found.rows[0].int64_at(1));
+    const auto head = static_cast<long long>(found.rows[0].int64_at(2));
+    ereport(level, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("job %lld was not retried because job %lld waits for it", job, head),
+                    errdetail("Job %lld would stand in the line of its group after job %lld, and neither could run.",
+                              job, head),
+                    errhint("Retry it when job %lld has ended.", head)));
+}
+
 // The ids of locked jobs, those first that need no key. Keys are taken in their own order, as everywhere.
 struct Retriable {
     Datum *ids;
@@ -89,14 +124,18 @@ struct Retriable {
 };
 
 Retriable retriable(const Rows &locked, TimestampTz now, bool refuse) {
+    const Deadlocked deadlocked = find_deadlocked(locked);
+    report_deadlocked(deadlocked, refuse ? ERROR : NOTICE);
     auto *keys = static_cast<WantedKey *>(palloc_extended(sizeof(WantedKey) * (locked.size() + 1), MCXT_ALLOC_HUGE));
     Retriable found = {static_cast<Datum *>(palloc_extended(sizeof(Datum) * (locked.size() + 1), MCXT_ALLOC_HUGE)), 0,
                        0};
     for (uint64 i = 0; i < locked.size(); i++)
-        if (locked[i].is_null(kLockedWantsKey)) found.ids[found.count++] = locked[i].get(kLockedId);
+        if (locked[i].is_null(kLockedWantsKey) && !deadlocked.has(locked[i].int64_at(kLockedId)))
+            found.ids[found.count++] = locked[i].get(kLockedId);
     found.without_key = found.count;
     const int keyed = find_contenders(locked, now, keys);
     for (int i = 0; i < keyed; i++) {
+        if (deadlocked.has(keys[i].own)) continue;
         if (keys[i].holder == 0)
             found.ids[found.count++] = Int64GetDatum(keys[i].own);
         else if (refuse)
@@ -180,6 +219,8 @@ Operated retry_locked(const Retries &retries, Datum *ids, int count) {
             core::Life after = core::after_event(before.life, event);
             if (!write_life(jobs, before, after, {}, &after)) return false;
             if (event.waits) waiting.add(Int64GetDatum(before.id));
+            // A head that began to await this job in the meantime is woken up (groups/deadlock.h).
+            if (after.group_waiting) log_unblocked(Blocker::Wait, before.id, kFromTheFirst);
             if (before.life.steps && !after.steps) anew.add(Int64GetDatum(before.id));
             operated.status = after.status;
             return true;

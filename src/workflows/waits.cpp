@@ -112,8 +112,8 @@ bool names_one_job(const ArrayType *ids) {
 // Only a wait for each of them, without a timeout, can be one of a ring.
 void refuse_deadlock(const JobsTable &jobs, int64 job, const StepUse &use, const Look &look) {
     if (!look.blocked || look.deadline || (use.kind == core::StepKind::Any && !names_one_job(use.jobs))) return;
-    const int64 behind = find_one_behind(job, PointerGetDatum(use.jobs), jobs.table.snapshot);
-    if (behind != 0) never_ends(behind, "which awaits this one, itself or through others");
+    const int64 waiting = find_one_waiting_for(job, PointerGetDatum(use.jobs), jobs.table.snapshot);
+    if (waiting != 0) never_ends(waiting, "which waits for this job, itself or through others");
 }
 
 Look look_at(const JobsTable &jobs, const JobState &before, const Awaited &awaited, TimestampTz now) {
