@@ -40,7 +40,7 @@ is_deeply([ in_each('SELECT jobq_shard_id() IS NULL') ], [ 0, sort map { "$_: t"
     local $ENV{PGOPTIONS} = '-c search_path=';
     is_deeply([ in_each('SELECT jobq_shard_id() IS NULL') ], [ 0, sort map { "$_: t" } @names ], 'also where the search_path is empty');
 }
-in_database('we ird', 'CREATE TABLE made (n int)');
+in_database('we ird', 'CREATE TABLE "Od d".made (n int)');
 my ($status, @lines) = in_each('CREATE TABLE made (n int)');
 is($status, 1, 'one has failed');
 is_deeply([ in_each('SELECT count(*) FROM made') ], [ 0, sort map { "$_: 0" } @names ], 'and the others have not');
@@ -51,6 +51,55 @@ is_deeply([ in_each('SELECT count(*) FROM made') ], [ 0, sort map { "$_: 0" } @n
     local $SIG{__WARN__} = sub { };
     isnt((in_each('SELECT 1'))[0], 0, 'no server: no success');
 }
+
+# The owner of a database has put functions, operators, and views of its own in front of those of PostgreSQL. A superuser runs the
+# statements that the documentation shows.
+my @shown;
+for my $page (qw(server operations))
+{
+    open my $text, '<', "$FindBin::RealBin/../../docs/$page.md" or die "$page.md: $!";
+    while (<$text>) { push @shown, $1 if m{examples/in_each\.sh "(.*?)"} and $1 !~ /DROP|UPDATE/; }
+    close $text;
+}
+cmp_ok(@shown, '>=', 3, 'the documentation shows ' . @shown . ' statements for each database');
+$node->safe_psql('postgres', 'CREATE ROLE mallory LOGIN; CREATE DATABASE hostile OWNER mallory; CREATE DATABASE "start" OWNER mallory');
+in_database('hostile', q{CREATE EXTENSION jobq; SELECT jobq_grant('mallory', 'operator'); SELECT jobq_enqueue('q')});
+my @ways = ('"$user", public', 'evil, pg_catalog, public');
+for my $name ('hostile', 'start')
+{
+    my $attack = q{CREATE SCHEMA evil;
+        CREATE FUNCTION evil.seize() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN EXECUTE ''ALTER ROLE mallory SUPERUSER''; RETURN true; END';
+        CREATE FUNCTION evil.regnamespace(oid) RETURNS regnamespace LANGUAGE sql AS 'SELECT evil.seize()::text::regnamespace';
+        CREATE FUNCTION evil.jobq_adopt() RETURNS boolean LANGUAGE sql AS 'SELECT evil.seize()';
+        CREATE FUNCTION evil.jobq_version() RETURNS text LANGUAGE sql AS 'SELECT evil.seize()::text';
+        CREATE VIEW evil.pg_extension AS SELECT *, evil.seize() FROM pg_catalog.pg_extension;
+        CREATE VIEW evil.pg_database AS SELECT *, evil.seize() FROM pg_catalog.pg_database;};
+    for my $schema (qw(evil public))
+    {
+        for my $types ('name, name', 'name, text', 'text, text', 'oid, oid', $name eq 'hostile' ? 'jobq.job_status, jobq.job_status' : ())
+        {
+            $attack .= "CREATE FUNCTION $schema.seize($types) RETURNS boolean LANGUAGE sql AS 'SELECT evil.seize()';";
+            my ($left, $right) = split ', ', $types;
+            $attack .= "CREATE OPERATOR $schema.$_ (FUNCTION = $schema.seize, LEFTARG = $left, RIGHTARG = $right);" for '=', '<=';
+        }
+    }
+    $node->safe_psql($name, $attack, connect_as('mallory'));
+}
+for my $way (@ways)
+{
+    $node->safe_psql('postgres', qq{ALTER DATABASE "$_" SET search_path = $way}, connect_as('mallory')) for 'hostile', 'start';
+    local $ENV{PGDATABASE} = 'start';
+    for my $statements (@shown)
+    {
+        my @said = in_each($statements);
+        is_deeply([ $said[0], scalar grep { /^hostile: / } @said ], [ 0, 1 ], "$statements, search_path $way");
+        is($node->safe_psql('postgres', q{SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'}), 'f',
+            '  the owner of a database has not become a superuser');
+        $node->safe_psql('postgres', 'ALTER ROLE mallory NOSUPERUSER');
+    }
+}
+$node->safe_psql('postgres', 'DROP DATABASE hostile');
+
 is_deeply([ in_each('DROP EXTENSION jobq') ], [ 0, sort map { "$_: " } @names ], 'to be rid of it');
 is_deeply([ in_each('SELECT 1') ], [0], 'none is left');
 $node->stop;
