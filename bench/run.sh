@@ -18,7 +18,7 @@ make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1;
 scratch_begin bench
 scratch_tree
 bench/brokers/build.sh
-mkdir "$SCRATCH/results"
+scratch_give "$SCRATCH/results"
 cp -r bench "$SCRATCH/bench"
 if [ -x build/bench/broker_load ]; then cp build/bench/broker_load "$SCRATCH/bench/"; fi
 cp -r clients/node/src "$SCRATCH/bench/node/client"
@@ -30,12 +30,8 @@ if [ -e build/bench/node_path ]; then
         { rm -rf "$SCRATCH/bench/node/node_modules" && cp -r build/bench/node_modules "$SCRATCH/bench/node/"; }
     case $node in "$PWD"/build/bench/node_modules/*) node=$SCRATCH/bench/node/${node#"$PWD"/build/bench/} ;; esac
 fi
-if [ "$(id -u)" = 0 ]; then
-    # Not into node_modules: its files may be links to ours.
-    chown "$SCRATCH_USER" "$SCRATCH/results"
-fi
 export BENCH_NODE=$node BENCH_DATA=$SCRATCH/server BENCH_RESULTS=$SCRATCH/results PYTHONDONTWRITEBYTECODE=1
-export BENCH_COMMIT MPLCONFIGDIR=$SCRATCH/tmp
+export BENCH_COMMIT MPLCONFIGDIR=$SCRATCH/home/tmp
 BENCH_COMMIT=$(git -c safe.directory="$PWD" describe --always --dirty 2>/dev/null || echo unknown)
 
 # What a DBA would set on a machine of its own; the report prints it. No checkpoint may fall into a measurement.
@@ -108,7 +104,7 @@ status=0
 run_group /usr/bin/python3 "$SCRATCH/bench/bench.py" "$@" || status=$?
 cd "$JOBQ_ROOT"
 rm -f bench/results/*.svg bench/results/report.md
-cp -r "$SCRATCH/results/." bench/results/
+scratch_fetch "$SCRATCH/results" bench/results
 # A short run is not for the page of results; some groups only if asked for.
 if [ -e "$SCRATCH/results/report.md" ] && [ "${QUICK-}" != 1 ] && { [ -z "${ONLY-}" ] || [ "${PUBLISH-}" = 1 ]; }; then
     /usr/bin/python3 bench/publish.py bench/results docs

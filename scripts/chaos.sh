@@ -31,15 +31,15 @@ if [ "$attacker" = failover ]; then
     :   # three servers, and no full disk
 elif [ "$(id -u)" = 0 ] && mkdir "$SCRATCH/disk" && mount -t tmpfs -o "size=${JOBQ_CHAOS_DISK_SIZE:-1g}" jobq-chaos "$SCRATCH/disk" 2>/dev/null; then
     disk=$SCRATCH/disk
-    chown "$SCRATCH_USER" "$disk"
+    scratch_give "$disk"
     scratch_hook=unmount_disk
 else
     echo "# chaos: no file system of its own can be mounted: the disk is not filled"
 fi
-mkdir "$SCRATCH/chaos" "$SCRATCH/source"
+mkdir "$SCRATCH/source"
 cp -R test "$SCRATCH/source/"
 if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/source/"; fi
-if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/chaos" "$SCRATCH/source"; fi
+scratch_give "$SCRATCH/chaos" "$SCRATCH/source"
 export PYTHONDONTWRITEBYTECODE=1 NODE_PATH=$SCRATCH/source/node_modules:/usr/share/nodejs JOBQ_CHAOS_DISK=$disk
 cd "$SCRATCH/source"
 status=0

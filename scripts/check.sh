@@ -141,7 +141,7 @@ leave_memory() {
 for_process() {
     mkdir -p "$SCRATCH/process"
     memory_for_process
-    chown "$SCRATCH_USER" "$SCRATCH/process"
+    scratch_give "$SCRATCH/process"
     export PERL5LIB=$SCRATCH_PGXS/src/test/perl PG_REGRESS=$SCRATCH_PGXS/src/test/regress/pg_regress
     export TESTDIR=$SCRATCH/process TESTDATADIR=$SCRATCH/process/tmp_check TESTLOGDIR=$SCRATCH/process/tmp_check/log
 }
@@ -230,7 +230,7 @@ suite_calendar() {
     local modules=$JOBQ_ROOT/build/croner
     "$JOBQ_ROOT/scripts/setup.sh" calendar
     [ -d "$modules/node_modules/croner" ] || npm install --silent --no-audit --no-fund --prefix "$modules" croner@11
-    cp -R "$modules/node_modules" "$source/test/calendar/"
+    tar -C "$modules" -cf - node_modules | run_as tar -C "$source/test/calendar" -xf -
     scratch_server calendar "$preloaded"
     "$SCRATCH_BIN/psql" -Xq -c 'CREATE EXTENSION jobq'
     in_source node test/calendar/croner.mjs
@@ -263,7 +263,7 @@ suite_broken() {
     plant_defect lease_not_checked
     scratch_server broken "$preloaded" 'max_connections = 200'
     JOBQ_AUDIT_EXPECT=caught JOBQ_AUDIT_JOBS=20000 in_source test/audit/run.sh || failed=1
-    run_as mkdir "$SCRATCH/promoted"
+    scratch_give "$SCRATCH/promoted"
     JOBQ_CHAOS_EXPECT=caught JOBQ_FAILOVERS=1 in_source "${PYTHON:-/usr/bin/python3}" -B test/chaos/failover.py "$SCRATCH/promoted" || failed=1
     return $failed
 }
@@ -425,7 +425,7 @@ copy_tests() {
     mkdir "$source" "$SCRATCH/node"
     cp -R Makefile jobq*.control src sql expected test examples docs README.md CHANGELOG.md debian monitoring scripts "$source/"
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
-    if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
+    scratch_give "$source"
 }
 
 # Adds up what the test programs say: TAP scripts, ctest, pg_regress, prove.

@@ -26,7 +26,7 @@ fi
 JOBQ_PASSWORD=$(od -An -N16 -tx8 /dev/urandom | tr -d ' ')
 JOBQ_SERVER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 printf '%s\n' 'local all all trust' 'host all all 127.0.0.1/32 scram-sha-256' >"$SCRATCH/hba.conf"
-if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/clients" "$SCRATCH/hba.conf"; fi
+scratch_give "$SCRATCH/clients" "$SCRATCH/hba.conf"
 
 scratch_server server "shared_preload_libraries = 'jobq'" "hba_file = '$SCRATCH/hba.conf'" "listen_addresses = '127.0.0.1'" \
     "port = $JOBQ_SERVER_PORT" "max_connections = 300" "jobq.cancel_grace = '1 h'" \
@@ -50,7 +50,8 @@ status=0
 if [ "${TABLE-}" = 1 ] && [ -e "$SCRATCH/clients/table.md" ]; then
     kind=table
     if [ "${SPEED-}" = 1 ]; then kind=speeds; fi
-    awk -v table="$SCRATCH/clients/table.md" -v kind=$kind '
+    run_as cat "$SCRATCH/clients/table.md" >"$SCRATCH/table.md"
+    awk -v table="$SCRATCH/table.md" -v kind=$kind '
         $0 == "<!-- end of " kind " -->" { inside = 0 }
         !inside { print }
         index($0, "<!-- " kind ": made by make clients ") == 1 { inside = 1; print ""; while ((getline line < table) > 0) print line; print "" }

@@ -15,13 +15,13 @@ if [ -n "${DEFECT-}" ]; then
     plant_defect "$DEFECT"
     export JOBQ_CLUSTER_EXPECT=caught
 fi
-mkdir "$SCRATCH/cluster" "$SCRATCH/source"
+mkdir "$SCRATCH/source"
 cp -R test examples "$SCRATCH/source/"
-if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$SCRATCH/cluster" "$SCRATCH/source"; fi
+scratch_give "$SCRATCH/cluster" "$SCRATCH/source"
 export PYTHONDONTWRITEBYTECODE=1
 cd "$SCRATCH/source"
 status=0
-"${PYTHON:-/usr/bin/python3}" test/cluster/cluster_laws_test.py || status=$?
+run_group "${PYTHON:-/usr/bin/python3}" test/cluster/cluster_laws_test.py || status=$?
 run_group "${PYTHON:-/usr/bin/python3}" test/cluster/cluster.py "$SCRATCH/cluster" || status=$?
 [ $status -eq 0 ] || SCRATCH_KEEP=1
 exit $status

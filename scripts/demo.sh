@@ -25,6 +25,7 @@ if [ -n "$dashboard" ]; then
     cp -r web/bin web/lib web/public web/node_modules web/package.json "$SCRATCH/web/"
 fi
 headers=$("$PG_CONFIG" --includedir-server)
+scratch_give "$SCRATCH/work"
 cd "$SCRATCH"
 if ! run_as test -x "$headers"; then
     cp -rL "$headers" "$SCRATCH/headers"
@@ -57,7 +58,7 @@ CREATE TABLE files (n int GENERATED ALWAYS AS IDENTITY, name text NOT NULL);
 -- One job per file: the tenth only in three seconds, the twentieth fails on its first two attempts.
 SELECT count(*) FROM (SELECT jobq_enqueue('hashes', jsonb_build_object('file', name, 'fails', CASE n WHEN 20 THEN 2 ELSE 0 END),
                           kind => 'sha256', run_at => CASE n WHEN 10 THEN clock_timestamp() + interval '3 s' END)
-                      FROM files ORDER BY n OFFSET 0) e \g enqueued
+                      FROM files ORDER BY n OFFSET 0) e \g work/enqueued
 -- The first file again, every second, three times: one of the workers is killed meanwhile.
 SELECT jobq_schedule('again', '@every 1s', 'hashes', jsonb_build_object('file', name), kind => 'sha256', missed => 'all',
                      starts_at => clock_timestamp() + interval '1 s', ends_at => clock_timestamp() + interval '3.5 s')
@@ -78,12 +79,13 @@ for ((n = 0; n < runs; n++)); do echo "$first"; done >>files
 parts=3   # that the workflow lets others do
 head -n "$parts" files >parts
 sql -c "SELECT jobq_enqueue('flows', kind => 'three digests')" >/dev/null
-say "enqueued $(cat enqueued) jobs, one per file under $headers; a schedule follows with $runs, one a second"
+enqueued=$(run_as cat work/enqueued)
+say "enqueued $enqueued jobs, one per file under $headers; a schedule follows with $runs, one a second"
 
-# The process itself is what $! names: run_as would be one more.
+# $! is the process ID of the command itself, because setpriv and env do not fork as runuser does.
 in_background() {  # command with its arguments
     if [ "$(id -u)" = 0 ]; then
-        setpriv --reuid="$SCRATCH_USER" --regid="$(id -g "$SCRATCH_USER")" --clear-groups "$@" &
+        setpriv --reuid="$SCRATCH_USER" --regid="$(id -g "$SCRATCH_USER")" --clear-groups "${scratch_home[@]}" "$@" &
     else
         "$@" &
     fi
@@ -125,7 +127,7 @@ kill_victim() {
 kill_flow() {
     local try
     for try in {1..600}; do
-        if [ -e erin.paused ]; then
+        if [ -e work/erin.paused ]; then
             kill -KILL "${pid[erin]}"
             wait "${pid[erin]}" 2>/dev/null || true
             unset "pid[erin]"
@@ -171,12 +173,12 @@ cat parts >>files
 sql -F '  ' -c "SELECT result->>'sha256', payload->>'file' FROM jobq.jobs WHERE queue = 'hashes' AND status = 'completed'" | LC_ALL=C sort >reported
 xargs -d '\n' sha256sum <files | LC_ALL=C sort >expected
 IFS=' ' read -r enqueued completed retried rescued of_victim by_schedule lost twice late tries counted < <(sql -F ' ' -c "
-    SELECT $(cat enqueued) + $runs + $parts, count(*) FILTER (WHERE status = 'completed'),
+    SELECT $enqueued + $runs + $parts, count(*) FILTER (WHERE status = 'completed'),
            (SELECT count(*) FROM jobq.attempts WHERE outcome = 'failed'),
            (SELECT count(*) FROM jobq.attempts WHERE outcome = 'lost'),
            (SELECT count(*) FROM jobq.attempts a WHERE outcome = 'lost' AND EXISTS (SELECT FROM effects e WHERE e.job_id = a.job_id)),
            count(DISTINCT metadata->>'scheduled_for'),
-           $(cat enqueued) + $runs + $parts - (SELECT count(DISTINCT job_id) FROM effects),
+           $enqueued + $runs + $parts - (SELECT count(DISTINCT job_id) FROM effects),
            (SELECT count(*) - count(DISTINCT job_id) FROM effects),
            count(*) FILTER (WHERE run_at > created_at + interval '2.9 s' AND started_at >= run_at AND attempts = 1),
            max(attempts) FILTER (WHERE payload->>'fails' = '2'), (SELECT counted FROM tally)

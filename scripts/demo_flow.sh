@@ -22,7 +22,7 @@ flow() {  # job lease
              'payload', jsonb_build_object('file', f.name))) FROM (SELECT name FROM files ORDER BY n LIMIT 3) f));"
     ids=$answer
     if [ "${PAUSE-}" = 1 ]; then
-        touch "$name.paused"
+        touch "work/$name.paused"
         # In this process itself: nothing outlives it.
         IFS= read -r -t 600 _ <&"${db[0]}"
     fi

@@ -42,7 +42,7 @@ make -s -C "$JOBQ_ROOT" PG_CONFIG="$PG_CONFIG" install DESTDIR="$SCRATCH/files" 
 )
 scratch_tree
 scratch_server dist "shared_preload_libraries = 'jobq'"
-if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$JOBQ_ROOT"; fi
+scratch_give "$JOBQ_ROOT"
 tests=(ISOLATION= REGRESS="$TESTS")
 if [ "$TESTS" = all ]; then tests=(); fi
 run_group make -s -C "$JOBQ_ROOT" PG_CONFIG="$SCRATCH_PG_CONFIG" installcheck "${tests[@]}" ||

@@ -16,7 +16,7 @@ scratch_tree
 source=$SCRATCH/source
 mkdir "$source"
 cp -R test docs "$source/"
-if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$source"; fi
+scratch_give "$source"
 mapfile -t settings <test/fuzz/server.conf
 scratch_server fuzz "${settings[@]}"
 

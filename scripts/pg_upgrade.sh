@@ -44,9 +44,9 @@ upgrade_here() {  # old new
     export JOBQ_OLD_TREE=${SCRATCH_BIN%/bin}
     install_version "$2"
     export JOBQ_NEW_TREE=${SCRATCH_BIN%/bin}
-    mkdir "$SCRATCH/test" "$SCRATCH/run"
+    mkdir "$SCRATCH/test"
     cp -R test/process test/pg_upgrade "$SCRATCH/test/"
-    chown -R "$SCRATCH_USER" "$SCRATCH/test" "$SCRATCH/run"
+    scratch_give "$SCRATCH/test" "$SCRATCH/run"
     export PERL5LIB=$SCRATCH_PGXS/src/test/perl PG_REGRESS=$SCRATCH_PGXS/src/test/regress/pg_regress
     export TESTDIR=$SCRATCH/run TESTDATADIR=$SCRATCH/run/tmp_check TESTLOGDIR=$SCRATCH/run/tmp_check/log
     cd "$SCRATCH"

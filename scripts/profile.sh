@@ -18,9 +18,8 @@ make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1;
 scratch_begin profile
 scratch_tree
 scratch_template
-mkdir "$SCRATCH/out"
+scratch_give "$SCRATCH/out"
 cp scripts/profile*.py scripts/cache_lines.py bench/contenders.py "$SCRATCH/"
-if [ "$(id -u)" = 0 ]; then chown "$SCRATCH_USER" "$SCRATCH/out"; fi
 
 # The two functions mark where the session's steady calls begin and end (scripts/profile.py).
 under="valgrind --quiet --tool=callgrind --trace-children=yes --zero-before=pg_postmaster_start_time --dump-before=pg_trigger_depth"
@@ -39,5 +38,8 @@ cd "$SCRATCH"
 status=0
 run_group /usr/bin/python3 "$SCRATCH/$program" "${ONLY-}" || status=$?
 cd "$JOBQ_ROOT"
-if [ -n "${KEEP-}" ]; then mkdir -p "$KEEP" && cp "$SCRATCH"/out/*.1 "$SCRATCH"/out/kinds "$KEEP/"; fi
+if [ -n "${KEEP-}" ]; then
+    mkdir -p "$KEEP"
+    for file in "$SCRATCH"/out/*.1 "$SCRATCH/out/kinds"; do run_as cat "$file" >"$KEEP/${file##*/}"; done
+fi
 exit $status

@@ -7,13 +7,18 @@
 #   scratch_run_under COMMAND   servers that start from now on run under it, such as valgrind
 #   scratch_server NAME [SETTING...]   starts a server and sets PGHOST, PGPORT, PGUSER, PGDATABASE to it
 #   scratch_stop NAME     stops it
-#   run_as COMMAND...     runs a command as the owner of all this: never root
+#   run_as COMMAND...     runs a command as the owner of the servers: never root
 #   run_group COMMAND...  the same, for what may have to be interrupted
 #   run_apart FUNCTION    runs a function and stops the servers that it started
 #   start_apart FUNCTION  the same beside what follows: wait "${scratch_children[-1]}" tells how it ended
+#   scratch_give PATH...  makes directories that do not exist, and gives all of each path to the owner of the servers
+#   scratch_fetch FROM TO copies the files of a directory that was given away
 #
 # The copy is needed because a server looks for extensions only in its own tree, and /usr is not ours to change.
 # Servers listen on a socket in a directory that only their owner can enter, hence no port can be taken already.
+#
+# If root runs a script, $SCRATCH belongs to root, because root runs pg_config, make, and psql of the tree in it: the owner of a
+# directory can replace every file below it. A script must neither run nor write anything below a directory that it has given away.
 
 find_pg_config() {
     local candidate candidates
@@ -41,7 +46,7 @@ node_path() {
 
 run_as() {
     if [ "$(id -u)" = 0 ]; then
-        runuser -u "$SCRATCH_USER" -- "$@"
+        runuser -u "$SCRATCH_USER" -- "${scratch_home[@]}" "$@"
     else
         "$@"
     fi
@@ -51,7 +56,7 @@ run_as() {
 run_group() {
     local status=0
     if [ "$(id -u)" = 0 ]; then
-        setsid runuser -u "$SCRATCH_USER" -- "$@" &
+        setsid runuser -u "$SCRATCH_USER" -- "${scratch_home[@]}" "$@" &
     else
         setsid "$@" &
     fi
@@ -75,17 +80,31 @@ scratch_begin() {
     trap scratch_end EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
-    mkdir "$SCRATCH/home" "$SCRATCH/socket" "$SCRATCH/tmp"
-    if [ "$(id -u)" = 0 ]; then
-        chown -R "$SCRATCH_USER" "$SCRATCH"
-    fi
+    mkdir -m 700 "$SCRATCH/root" "$SCRATCH/home" "$SCRATCH/home/tmp" "$SCRATCH/socket"
+    if [ "$(id -u)" = 0 ]; then chmod 711 "$SCRATCH"; fi
+    scratch_give "$SCRATCH/home" "$SCRATCH/socket"
     # Nothing of the caller's configuration may reach the servers or the clients.
     local name
     for name in $(compgen -e); do
         case $name in PG_CONFIG | PG_COLOR) ;; PG[A-Z]*) unset "$name" ;; esac
     done
     unset MAKEFLAGS MFLAGS MAKELEVEL
-    export HOME=$SCRATCH/home TMPDIR=$SCRATCH/tmp PSQLRC=/dev/null LC_ALL=C.UTF-8
+    scratch_home=(env HOME="$SCRATCH/home" TMPDIR="$SCRATCH/home/tmp")
+    export HOME=$SCRATCH/root TMPDIR=$SCRATCH/root PSQLRC=/dev/null LC_ALL=C.UTF-8
+    if [ "$(id -u)" != 0 ]; then export "${scratch_home[@]:1}"; fi
+}
+
+scratch_give() {  # path...
+    local path
+    for path in "$@"; do
+        [ -e "$path" ] || mkdir -m 700 "$path"
+    done
+    if [ "$(id -u)" = 0 ]; then chown -R "$SCRATCH_USER" "$@"; fi
+}
+
+# The owner of the servers reads the files and follows their symbolic links, so that root copies only what this owner may read.
+scratch_fetch() {  # from to
+    run_as tar -C "$1" -chf - . | tar -C "$2" --no-same-owner --unlink-first -xf -
 }
 
 # Stops what was started here, by the ids and pid files of our own, and nothing else.
@@ -199,6 +218,7 @@ scratch_run_under() {  # command with its arguments
 # What all servers begin as.
 scratch_template() {
     [ ! -d "$SCRATCH/template" ] || return 0
+    scratch_give "$SCRATCH/template"
     (cd "$SCRATCH" && run_as "$SCRATCH_BIN/initdb" -D "$SCRATCH/template" -U postgres -A trust -E UTF8 \
         --locale=C.UTF-8 --no-sync) >"$SCRATCH/initdb.log" 2>&1 || { cat "$SCRATCH/initdb.log" >&2; return 1; }
 }
@@ -207,7 +227,9 @@ scratch_server() {
     local name=$1
     shift
     scratch_template
-    run_as cp -a "$SCRATCH/template" "$SCRATCH/$name"
+    : >"$SCRATCH/$name.log"
+    scratch_give "$SCRATCH/$name" "$SCRATCH/$name.log"
+    run_as cp -a "$SCRATCH/template/." "$SCRATCH/$name"
     run_as mkdir -p "$SCRATCH/socket/$name"
     export PGHOST=$SCRATCH/socket/$name PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
     {

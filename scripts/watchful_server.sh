@@ -63,7 +63,8 @@ watchful_build() {  # directory of the sources, of the server
 watchful_server() {
     local made="$watchful_options $watchful_flags $watchful_contrib" begun=$SECONDS log=$WATCHFUL/build.log
     export PG_CONFIG=$WATCHFUL/server/bin/pg_config
-    [ "$(cat "$WATCHFUL/server/made" 2>/dev/null)" != "$made" ] || return 0
+    # Root runs programs of this server, so a server that belongs to another user is built again.
+    [ ! -O "$WATCHFUL/server" ] || [ "$(cat "$WATCHFUL/server/made" 2>/dev/null)" != "$made" ] || return 0
     echo "building a server with assertions in $WATCHFUL (see build.log there)"
     rm -rf "$WATCHFUL/server" "$WATCHFUL/source"
     mkdir -p "$WATCHFUL/server"
@@ -73,6 +74,7 @@ watchful_server() {
     export watchful_options watchful_flags watchful_cxxflags watchful_contrib
     watchful_as_owner bash -c 'watchful_build "$@"' - "$WATCHFUL/source" "$WATCHFUL/server" >>"$log" 2>&1 ||
         { tail -n 30 "$log" >&2; echo "memcheck: the server could not be built" >&2; return 1; }
+    [ "$(id -u)" != 0 ] || chown -R root: "$WATCHFUL/server"
     rm -rf "$WATCHFUL/source" "$WATCHFUL/apt"
     echo "$made" >"$WATCHFUL/server/made"
     echo "built in $((SECONDS - begun)) s"

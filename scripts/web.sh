@@ -18,10 +18,10 @@ make -s -j"$(nproc)" all >build/build.log 2>&1 || { cat build/build.log; exit 1;
 scratch_begin web
 scratch_tree
 # The owner of the servers may not be allowed into this directory.
-mkdir "$SCRATCH/web" "$SCRATCH/pictures"
+mkdir "$SCRATCH/web"
+scratch_give "$SCRATCH/pictures"
 cp -r web/. "$SCRATCH/web/"
 cp examples/top.sql docs/dashboard.md "$SCRATCH/"
-if [ "$(id -u)" = 0 ]; then chown "$SCRATCH_USER" "$SCRATCH/pictures"; fi
 node=${WEB_NODE:-$(command -v node)}
 status=0
 if [ "${BENCH-}" = 1 ]; then
@@ -76,6 +76,6 @@ if [ "${SCREENSHOTS-}" = 1 ]; then export WEB_SCREENSHOTS=$SCRATCH/pictures; fi
 run_group "$node" "$SCRATCH/web/test/run.mjs" || status=$?
 if [ "${SCREENSHOTS-}" = 1 ] && [ $status = 0 ]; then
     mkdir -p docs/screenshots
-    cp "$SCRATCH"/pictures/*.png docs/screenshots/
+    scratch_fetch "$SCRATCH/pictures" docs/screenshots
 fi
 exit $status

@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place majors sql_script length paths exports door planted version releases docker'
+readonly RULES='format tidy warnings layers pure forbidden prelude errcode sql_place majors sql_script length paths exports door planted scratch version releases docker'
 readonly MAX_LINES=620
 CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
@@ -269,6 +269,24 @@ rule_planted() {
     done | none
 }
 
+# Root runs programs below the scratch directory of a script, so only scratch_give() hands directories to another user.
+# Root runs nothing of what the two named scripts give away: the tree of the upgrade tests, and a server until it is built.
+rule_scratch() {
+    local given
+    {
+        # shellcheck disable=SC2016
+        find scripts test bench clients web -name node_modules -prune -o -name '*.sh' -type f -print | LC_ALL=C sort |
+            grep -vxE 'scripts/(old_library|watchful_server)\.sh|test/lint\.sh' | xargs grep -nE '\bchown\b' |
+            grep -vE '^scripts/scratch\.sh:[0-9]+: +if .* then chown -R "\$SCRATCH_USER" "\$@"; fi$' || true
+        # shellcheck disable=SC2016
+        given=$(bash -c '. scripts/scratch.sh; scratch_begin lint; find "$SCRATCH" -maxdepth 1 \( ! -user "$(id -un)" -o -perm /022 \) -printf "%P "')
+        case "$(tr ' ' '\n' <<<"$given" | LC_ALL=C sort | xargs)" in
+            '' | 'home socket') ;;
+            *) echo "scratch_begin makes what another user can change: $given" ;;
+        esac
+    } | none
+}
+
 # What states the version beside jobq.control.
 rule_version() {
     local version
@@ -325,6 +343,7 @@ plant() {
         door) printf '#include "compat/pg.h"\nvoid f() { set_column(row, kJobStatus, value); }\n' >$unit ;;
         version) sed -i '1s/(/(lint_planted-/' debian/changelog ;;
         docker) sed -i '1i all: lint_planted' Makefile && touch lint_planted ;;
+        scratch) mkdir -p scripts && printf 'chown postgres "$SCRATCH/lint_planted"\n' >scripts/lint_planted.sh ;;
         releases) mkdir -p src/sql/releases && echo 'SELECT 1;' >src/sql/releases/jobq--lint_planted.sql ;;
         planted)
             mkdir -p test/planted
