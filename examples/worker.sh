@@ -9,17 +9,22 @@ set -u
 queue=$1
 shift
 worker=$(hostname)-$$
-state=$(mktemp)
-trap 'rm -f "$state"' EXIT
+files=$(mktemp -d) || exit 1   # only our user may enter it
+trap 'rm -rf "$files"' EXIT
 stop=
 waiting=
 
-# Runs SQL that names its values as :'value'; psql quotes them.
-sql() {  # sql TEXT name=value...
-    local text=$1
+# Runs SQL that names its values as :'value'; psql quotes them. It reads the values from its environment, because every user of the
+# machine can see the arguments of a program.
+sql() (  # sql TEXT name=value...
+    text=$1
     shift
-    psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 "${@/#/--set=}" <<<"$text"
-}
+    for value; do
+        export "value_$value"
+        text="\\getenv ${value%%=*} value_${value%%=*}"$'\n'$text
+    done
+    exec psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 <<<"$text"
+)
 
 # What the server takes as a text: valid UTF-8 without NUL, also where a character was cut.
 text() { iconv -f UTF-8 -t UTF-8 -c 2>/dev/null | tr -d '\000'; }
@@ -32,7 +37,7 @@ heartbeat() {  # job lease seconds pid-of-command
         kill -0 $$ 2>/dev/null || { kill -TERM -- "-$4"; return; }
         answer=$(sql "SELECT jobq_heartbeat(:job, :lease)" job="$1" lease="$2") || continue
         if [ "$answer" != held ]; then
-            echo "$answer" >"$state"
+            echo "$answer" >"$files/state"
             kill -TERM -- "-$4" 2>/dev/null
             return
         fi
@@ -40,11 +45,10 @@ heartbeat() {  # job lease seconds pid-of-command
 }
 
 run() {  # job lease seconds payload; the command gets a process group of its own
-    local job=$1 lease=$2 output status command beats
-    output=$(mktemp)
-    : >"$state"
+    local job=$1 lease=$2 status command beats
+    : >"$files/state"
     set -m
-    "${COMMAND[@]}" <<<"$4" >"$output" 2>"$output.err" &
+    "${COMMAND[@]}" <<<"$4" >"$files/output" 2>"$files/errors" &
     command=$!
     heartbeat "$job" "$lease" "$3" "$command" &
     beats=$!
@@ -56,18 +60,17 @@ run() {  # job lease seconds payload; the command gets a process group of its ow
     kill -TERM -- "-$beats" 2>/dev/null
     wait "$beats" 2>/dev/null
     local answer
-    answer=$(cat "$state")
+    answer=$(cat "$files/state")
     if [ "$answer" = lost ] || [ "$answer" = gone ]; then
         echo "job $job: $answer"
     elif [ "$status" = 0 ]; then
         echo "job $job: completed: $(sql "SELECT jobq_complete(:job, :lease, to_jsonb(:'out'::text))" \
-            job="$job" lease="$lease" out="$(head -c 10000 "$output" | text)")"
+            job="$job" lease="$lease" out="$(head -c 10000 "$files/output" | text)")"
     else
         # After a cancellation this makes it cancelled, else it is retried or failed.
         echo "job $job: $(sql "SELECT jobq_fail(:job, :lease, :'error')" \
-            job="$job" lease="$lease" error="exit status $status: $(tail -c 1000 "$output.err" | text)")"
+            job="$job" lease="$lease" error="exit status $status: $(tail -c 1000 "$files/errors" | text)")"
     fi
-    rm -f "$output" "$output.err"
 }
 
 # Sleeps in the server until there may be a job, in a psql of its own: a signal interrupts our wait for that.
