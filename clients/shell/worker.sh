@@ -36,9 +36,17 @@ done
 kinds=$(compgen -A function | sed -n 's/^handle_//p' | paste -sd, -)
 [ -n "$kinds" ] || die "$1 defines no function handle_KIND"
 
-# SQL from standard input; its values are :'name'. Status 2: no connection, 3: the server has refused it.
-sql() { psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 -v queue="$queue" -v worker="$worker" -v kinds="{$kinds}" \
-    -v timeout="${heartbeat_timeout:+$heartbeat_timeout s}" "${@/#/--set=}"; }
+# SQL from standard input; its values are :'name'. Status 2: no connection, 3: the server has refused it. psql reads the values from
+# its environment, because every user of the machine can see the arguments of a program.
+sql() (
+    text=$(cat)
+    for value; do
+        export "value_$value"
+        text="\\getenv ${value%%=*} value_${value%%=*}"$'\n'$text
+    done
+    exec psql -XqAt -F $'\t' -v ON_ERROR_STOP=1 -v queue="$queue" -v worker="$worker" -v kinds="{$kinds}" \
+        -v timeout="${heartbeat_timeout:+$heartbeat_timeout s}" <<<"$text"
+)
 
 # The same; status 2 also for what may work a moment later, on another connection or on any.
 try_sql() {
