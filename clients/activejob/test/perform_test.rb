@@ -116,6 +116,15 @@ class PerformTest < JobqTest
     assert_equal(["from SQL 1 #{id}"], effects)
   end
 
+  def test_a_payload_chooses_neither_the_class_nor_the_queue
+    id = ask("SELECT jobq_enqueue($1::text, $2::jsonb, kind => 'RetriedJob')", @queue,
+             { arguments: [["RetriedJob::Busy"]], job_class: "EffectJob", queue_name: "other" }.to_json)
+    work
+    becomes("completed", "SELECT status FROM jobq.jobs WHERE id = $1::bigint", id)
+    finish_all(%w[completed completed])
+    assert_equal(%w[1 2], effects)
+  end
+
   def test_times_are_what_they_are_whatever_the_datestyle
     seen = Queue.new
     ask("SELECT jobq_enqueue($1::text, kind => 'seen', run_at => $2::timestamptz)", @queue, "2020-12-05 10:00:00.000001+00")

@@ -31,16 +31,18 @@ module Jobq
         @database.release
       end
 
-      # What ActiveJob deserializes. Attempts of jobq's count as executions. A job that SQL or a schedule has enqueued needs no
-      # more than its arguments.
+      # Returns what ActiveJob deserializes. Attempts of jobq count as executions. The payload of a job that SQL or a schedule has enqueued
+      # needs only "arguments". The class and the queue are those of the job, whatever the payload says, because roles are granted queues
+      # and workers claim kinds: a producer must not choose another class, or the queue of the retry.
       def self.job_data(job)
         payload = job.payload.is_a?(Hash) ? job.payload : { "arguments" => Array(job.payload) }
         defaults = {
-          "job_class" => job.kind, "job_id" => "jobq-#{job.id}", "queue_name" => job.queue, "priority" => job.priority,
+          "job_id" => "jobq-#{job.id}", "priority" => job.priority,
           "arguments" => [], "executions" => 0, "exception_executions" => {}, "enqueued_at" => job.created_at.utc.iso8601(6)
         }
         data = defaults.merge(payload)
-        data.merge("provider_job_id" => job.id, "executions" => data["executions"].to_i + job.attempt - 1)
+        data.merge("job_class" => job.kind, "queue_name" => job.queue, "provider_job_id" => job.id,
+                   "executions" => data["executions"].to_i + job.attempt - 1)
       end
     end
   end
