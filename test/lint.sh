@@ -298,12 +298,17 @@ rule_version() {
 # A released script stays as it is, and from each a way leads to the version in the making.
 rule_releases() { scripts/release.sh --check; }
 
-# What .dockerignore lets into an image is enough to build from.
+# What .dockerignore lets into an image is enough to build from. An example of docker publishes no port to other hosts, and has no
+# password that a reader would copy.
 rule_docker() {
     local files status=0
     files=$(mktemp -d)
     sed -n 's/^!//p' .dockerignore | while read -r pattern; do cp -r $pattern "$files"; done
-    { make -s -n -C "$files" PG_CONFIG="${PG_CONFIG:-pg_config}" install 2>&1 >/dev/null || true; } | none || status=1
+    {
+        make -s -n -C "$files" PG_CONFIG="${PG_CONFIG:-pg_config}" install 2>&1 >/dev/null || true
+        find . \( -name build -o -name node_modules \) -prune -o \( -name '*.md' -o -path './docker/*' \) -type f -print |
+            xargs grep -nE 'docker run.* (-p [0-9]+:[0-9]|.*PASSWORD=[a-z])' || true
+    } | none || status=1
     rm -rf "$files"
     return $status
 }
