@@ -166,8 +166,8 @@ function remote(name,    i, text, cast, body) {
         body = body (i > 1 ? ", " : "") "$" (i + 2) (cast ? "::" type[name, i] : "")
     }
     body = name "(" body ")"
-    from = " FROM jobq_shard.require_map($2) m, "
-    if (route[name] ~ /^(id|ids|any)$/ || name ~ /^jobq_(spawn|await_jobs|heartbeat_worker|tick|reset_metrics|metrics|grant|revoke|set_shard)$/) from = " FROM "
+    from = " FROM jobq_shard.require_shard($1) s, "
+    if (route[name] !~ /^(id|ids|any)$/ && name !~ /^jobq_(spawn|await_jobs|heartbeat_worker|tick|reset_metrics|metrics|grant|revoke)$/) from = from "jobq_shard.require_map($2) m, "
     if (columns_of[name]) {
         for (i = 1; i <= columns_of[name]; i++) list = (i > 1 ? list ", " : "") "r." column[name, i]
         text = text ") RETURNS " returns[name]
@@ -309,7 +309,7 @@ function make_view(name, list,    n, i, word, columns) {
     }
     print "CREATE TYPE jobq_router." name "_row AS (" list ");"
     print "CREATE FUNCTION jobq_router.at_" name "(integer) RETURNS SETOF jobq_router." name "_row"
-    print "    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT " with(columns, "v.") " FROM jobq." name " v; $$;"
+    print "    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT " with(columns, "v.") " FROM jobq_shard.require_shard($1) s, jobq." name " v; $$;"
     print "CREATE FUNCTION jobq_router.rows_of_" name "(shard integer) RETURNS SETOF jobq_router." name "_row\n    LANGUAGE plpgsql VOLATILE" safe " AS $$\nDECLARE"
     printf "%s", faults
     print "BEGIN\n    RETURN QUERY SELECT * FROM jobq_router.at_" name "($1);"

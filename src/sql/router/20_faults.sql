@@ -36,14 +36,15 @@ CREATE FUNCTION jobq_router.is_down(shard integer) RETURNS boolean
 SELECT jobq_router.has_noted('down_' || $1, jobq_router.pass_over())
 $$;
 
--- PL/Proxy says all faults of a connection as internal errors. What was begun before the fault may have been done.
---: what a fault means: map: the maps differ; unreached: the shard has done nothing; lost: nobody knows; error: it said no
+-- PL/Proxy reports all faults of a connection as internal errors. What was begun before the fault may have been done. If another database
+-- answers at the address of a shard (JQR03), then the shard itself has not been reached.
+--: what a fault means: map: the maps differ; unreached: the shard has done nothing; lost: the call may have been done or not; error: the shard refused the call
 CREATE FUNCTION jobq_router.meaning(state text, message text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not found: %' THEN 'map'
             WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function .*([]] PQconnect(Start|Poll): |connect timeout to: )' THEN 'unreached'
             WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function ' THEN 'lost'
-            WHEN $1 = '57P01' THEN 'unreached'
+            WHEN $1 IN ('57P01', 'JQR03') THEN 'unreached'
             WHEN $1 IN ('57P02', '57P03') THEN 'lost'
             ELSE 'error' END
 $$;
@@ -63,7 +64,10 @@ DECLARE
     detail text := regexp_replace(f.detail, '^Remote detail: ', '');
     hint   text := regexp_replace(f.hint, '^Remote hint: ', '');
 BEGIN
-    IF means = 'unreached' THEN
+    IF f.state = 'JQR03' THEN
+        RAISE 'the connection of shard % leads to another database', f.shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection',
+            DETAIL = upper(left(says, 1)) || substr(says, 2) || '.', HINT = 'Nothing was done there. Correct the connection of the shard with jobq_alter_shard.';
+    ELSIF means = 'unreached' THEN
         RAISE 'shard % cannot be reached', f.shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection', DETAIL = concat_ws(E'\n', says, nullif(detail, '')),
             HINT = 'Nothing was done there. What belongs to this shard waits for it.';
     ELSIF means = 'lost' THEN
@@ -82,10 +86,14 @@ $$;
 
 --: jobq_shard.require_map of a shard
 CREATE FUNCTION jobq_router.at_require_map(integer, bigint) RETURNS integer
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_map($2); $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.require_map($2); $$;
 
--- Of its new address a shard tells nobody who looks for it at the old one, and who calls no other shard would never hear of it.
---: while a shard cannot be reached: whether another one has told this router of a newer map
+--: jobq_shard.require_shard of a shard
+CREATE FUNCTION jobq_router.at_require_shard(integer) RETURNS integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1); $$;
+
+-- A router that has only the old address of a shard cannot learn the new one from that shard. Another shard may have the newer map.
+--: while a shard cannot be reached: whether another one has given this router a newer map
 CREATE FUNCTION jobq_router.has_news(shard integer) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

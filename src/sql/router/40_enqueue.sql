@@ -30,7 +30,7 @@ $$;
 
 --: jobq_shard.enqueue_known on a shard
 CREATE FUNCTION jobq_router.at_enqueue_known(integer, bigint, text, text, text, text, jsonb) RETURNS SETOF jobq_router.jobq_enqueue_jobs_row
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.job_id, r.is_new FROM jobq_shard.enqueue_known($2, $3, $4, $5, $6, $7) r; $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.job_id, r.is_new FROM jobq_shard.require_shard($1) s, jobq_shard.enqueue_known($2, $3, $4, $5, $6, $7) r; $$;
 
 --@ function jobq_enqueue
 DECLARE

@@ -32,7 +32,7 @@ $$;
 
 --: jobq_shard.is_ready on a shard
 CREATE FUNCTION jobq_router.at_is_ready(integer, text, text[], integer[], text[]) RETURNS boolean
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.is_ready($2, $3, $4, $5) r; $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.is_ready($2, $3, $4, $5) r; $$;
 
 --: whether a shard that can be reached has a pending job of the queue for such a worker
 CREATE FUNCTION jobq_router.is_ready(queue text, kinds text[], versions integer[], capabilities text[]) RETURNS boolean

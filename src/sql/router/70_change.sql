@@ -12,28 +12,31 @@ $$;
 
 --: jobq_shard.get_map of a shard
 CREATE FUNCTION jobq_router.at_get_map(integer, OUT version bigint, OUT content jsonb)
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.version, r.content FROM jobq_shard.get_map() r; $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.version, r.content FROM jobq_shard.require_shard($1) s, jobq_shard.get_map() r; $$;
+--: jobq_shard.join of a database that becomes a shard
+CREATE FUNCTION jobq_router.at_join(integer, OUT version bigint, OUT content jsonb)
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.version, r.content FROM jobq_shard.join($1) r; $$;
 --: jobq_shard.take_map of a shard
 CREATE FUNCTION jobq_router.at_take_map(integer, bigint, jsonb, bigint) RETURNS bigint
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.take_map($2, $3, $4) r; $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.take_map($2, $3, $4) r; $$;
 --: jobq_shard.buckets_in_use of a shard
 CREATE FUNCTION jobq_router.at_buckets_in_use(integer, bigint, integer[], jsonb) RETURNS SETOF integer
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.buckets_in_use($2, $3, $4) r; $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.buckets_in_use($2, $3, $4) r; $$;
 --: jobq_shard.queue_in_use of a shard
 CREATE FUNCTION jobq_router.at_queue_in_use(integer, bigint, text) RETURNS boolean
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.queue_in_use($2, $3) r; $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.queue_in_use($2, $3) r; $$;
 --: jobq_shard.still_has of a shard
 CREATE FUNCTION jobq_router.at_still_has(integer, OUT jobs bigint, OUT schedules bigint)
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.jobs, r.schedules FROM jobq_shard.still_has() r; $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.jobs, r.schedules FROM jobq_shard.require_shard($1) s, jobq_shard.still_has() r; $$;
 --: jobq_shard.settings of a shard
 CREATE FUNCTION jobq_router.at_settings(integer) RETURNS jsonb
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.settings() r; $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.settings() r; $$;
 --: jobq_shard.take_settings of a shard
 CREATE FUNCTION jobq_router.at_take_settings(integer, jsonb) RETURNS integer
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.take_settings($2); $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.take_settings($2); $$;
 --: jobq_shard.admit of a shard
 CREATE FUNCTION jobq_router.at_admit(integer, text, boolean) RETURNS integer
-    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.admit($2, $3); $$;
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.admit($2, $3); $$;
 
 -- jobq_shard.require_map wants READ COMMITTED, whatever the defaults of the server, database and role are. libpq takes one of the two
 -- backslashes away, the server the other.
@@ -264,7 +267,7 @@ BEGIN
     INSERT INTO jobq_router.shards (shard_id, connection, weight) VALUES ($1, $2, $3);
     PERFORM jobq_router.make_servers();
     BEGIN
-        SELECT * INTO _theirs FROM jobq_router.at_get_map($1);
+        SELECT * INTO _theirs FROM jobq_router.at_join($1);
     EXCEPTION WHEN OTHERS THEN
         --@ caught $1
         PERFORM jobq_router.raise(_fault);
@@ -277,7 +280,6 @@ BEGIN
         RAISE 'the database belongs to another cluster' USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = format('It has seen version %s of a map.', _theirs.version),
             HINT = 'DROP EXTENSION jobq_shard and CREATE EXTENSION jobq_shard there make it forget that.';
     END IF;
-    PERFORM jobq_router.at_jobq_set_shard($1, 0, $1);
     IF _other IS NOT NULL THEN
         PERFORM jobq_router.at_take_settings($1, jobq_router.at_settings(_other));
     END IF;
@@ -358,17 +360,27 @@ BEGIN
 END
 $$;
 
---: change the connection or the weight of a shard; NULL: unchanged. A weight is that of new keys, queues and jobs without keys
+-- The new connection must lead to the shard before any other router hears of it.
+--: change the connection or the weight of a shard; NULL: unchanged. The weight applies to new keys, new queues, and jobs without keys
 CREATE FUNCTION jobq_alter_shard(shard_id integer, connection text DEFAULT NULL, weight integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     _decides integer;
+    _fault   jobq_router.fault;
 BEGIN
     PERFORM jobq_router.check_connection($1, $2);
     _decides := jobq_router.begin_change();
     PERFORM jobq_router.require_shard($1);
     UPDATE jobq_router.shards s SET connection = coalesce($2, s.connection), weight = coalesce($3, s.weight) WHERE s.shard_id = $1;
     PERFORM jobq_router.make_servers();
+    IF $2 IS NOT NULL THEN
+        BEGIN
+            PERFORM jobq_router.at_require_shard($1);
+        EXCEPTION WHEN OTHERS THEN
+            --@ caught $1
+            PERFORM jobq_router.raise(_fault);
+        END;
+    END IF;
     PERFORM jobq_router.deal();
     PERFORM jobq_router.publish(_decides);
 END

@@ -31,6 +31,22 @@ BEGIN
 END
 $$;
 
+-- A router can have the address of another shard by mistake, or after an exchange of addresses. That shard must not answer: it does not know
+-- the jobs that the router asks about, and a key that it accepted would be on two shards.
+--: raises JQR03 unless this database is the shard that the router means
+CREATE FUNCTION jobq_shard.require_shard(shard_id integer) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    mine integer := (SELECT s.shard_id FROM jobq.shard s);
+BEGIN
+    IF mine IS NULL THEN
+        RAISE 'the database is not a shard, and the router called shard %', require_shard.shard_id USING ERRCODE = 'JQR03';
+    ELSIF mine IS DISTINCT FROM require_shard.shard_id THEN
+        RAISE 'the database is shard %, and the router called shard %', mine, require_shard.shard_id USING ERRCODE = 'JQR03';
+    END IF;
+END
+$$;
+
 -- The table is locked by all who act by a map (ROW SHARE), and by who brings another one (EXCLUSIVE): so nobody acts by an old one when a
 -- new one is here. Not an advisory lock, which anybody who can connect could take, and keep all others out. pg_dump locks the table in a mode that goes
 -- with both, autovacuum in one that goes with the first, and it gives way to the second.
@@ -54,6 +70,25 @@ $$;
 --: the map that this shard has seen
 CREATE FUNCTION jobq_shard.get_map() RETURNS TABLE (version bigint, content jsonb)
     LANGUAGE sql STABLE AS $$ SELECT m.version, m.content FROM jobq_shard.map m $$;
+
+-- A database keeps its number, or two shards of the map could be one database. The lock lets one of two routers decide.
+--: makes this database a shard, unless it is another one: 55000; returns the map that it has seen
+CREATE FUNCTION jobq_shard.join(shard_id integer) RETURNS TABLE (version bigint, content jsonb)
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    mine integer;
+BEGIN
+    PERFORM jobq_shard.require_read_committed();
+    LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
+    mine := (SELECT s.shard_id FROM jobq.shard s);
+    IF mine <> $1 THEN
+        RAISE 'the database is shard % already', mine USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = format('Add it as shard %s. If it is in no cluster, jobq_set_shard(%s) there gives it the other number.', mine, $1);
+    END IF;
+    PERFORM jobq_set_shard($1);
+    RETURN QUERY SELECT m.version, m.content FROM jobq_shard.map m;
+END
+$$;
 
 -- Waits for everybody who acts by the old one.
 --: takes a newer map; a change of a map that this shard has not, or no longer, is refused: 40001; that of another cluster, 55000

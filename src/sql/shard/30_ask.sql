@@ -48,7 +48,7 @@ BEGIN
         RETURN;
     END IF;
     EXECUTE format(change, 'USAGE ON SCHEMA jobq_shard', role);
-    EXECUTE format(change, 'EXECUTE ON FUNCTION jobq_shard.require_map(bigint), jobq_shard.still_here(bigint, text, text, text, text), '
+    EXECUTE format(change, 'EXECUTE ON FUNCTION jobq_shard.require_shard(integer), jobq_shard.require_map(bigint), jobq_shard.still_here(bigint, text, text, text, text), '
         'jobq_shard.is_ready(text, text[], integer[], text[]), jobq_shard.enqueue_known(bigint, text, text, text, text, jsonb)', role);
 END
 $$;
