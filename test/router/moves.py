@@ -149,6 +149,58 @@ def test_who_may_only_connect_is_in_nobodys_way():
                 fails(stranger, "42501", lock)
 
 
+def test_a_transaction_that_stays_open_stops_no_call():
+    """A granted role can hold the map of a shard. A change of the map then fails, and calls go on while the change waits for its lock."""
+    make_cluster(shards=(1, 2))
+    make_role("regress_holder")
+    with router() as conn, router() as second, shard(2) as looks:
+        conn.execute("SELECT jobq_grant('regress_holder', 'producer', '{other}')")
+        conn.execute("SET statement_timeout = '30 s'")
+        queue = one(conn, "SELECT q FROM (SELECT 'queue ' || n AS q FROM generate_series(1, 1000) n) q JOIN jobq_router.buckets b"
+                          " ON b.bucket = jobq_router.bucket_of(q) WHERE b.shard_id = 2 LIMIT 1")
+        version = one(conn, "SELECT version FROM jobq_router.map")
+        awaited = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'jobq_shard.map'::regclass"
+        errors, calls = [], 0
+
+        def change():
+            try:
+                second.execute("SELECT jobq_alter_shard(1, weight => 2)")
+            except psycopg.Error as error:
+                errors.append(error)
+
+        with shard(2, user="regress_holder") as holder:
+            holder.execute("SET idle_in_transaction_session_timeout = 0")
+            with holder.transaction():
+                holder.execute("SELECT jobq_shard.require_map(%s)", (version,))
+                changes = threading.Thread(target=change)
+                changes.start()
+                wait_for("the change asks for the lock", lambda: one(looks, awaited))
+                while changes.is_alive():
+                    assert one(conn, "SELECT jobq_enqueue(%s)", queue) % 1024 == 2
+                    calls += 1
+                changes.join()
+                assert calls > 0 and [e.sqlstate for e in errors] == ["55P03"], (calls, errors)
+                assert str(holder.info.backend_pid) in errors[0].diag.message_detail, errors[0].diag.message_detail
+                for number in (1, 2):
+                    with shard(number) as there:
+                        assert one(there, "SELECT version FROM jobq_shard.map") == version
+                assert one(conn, "SELECT jobq_enqueue(%s)", queue) % 1024 == 2
+        second.execute("SELECT jobq_alter_shard(1, weight => 2)")
+        assert one(looks, "SELECT version FROM jobq_shard.map") == version + 1
+
+
+def test_a_transaction_that_stays_open_on_a_router():
+    """It holds the map that it has taken over. Other calls that need the new map fail with 55P03 after a time instead of waiting for it."""
+    make_cluster(shards=(1,))
+    make_router("router2", shards=(1,))
+    with router() as conn, router("router2") as holder, router("router2") as second:
+        conn.execute("SELECT jobq_alter_shard(1, weight => 2)")
+        with holder.transaction():
+            holder.execute("SELECT jobq_enqueue('q')")
+            fails(second, "55P03", "SELECT jobq_enqueue('q')")
+        assert one(second, "SELECT jobq_enqueue('q')") % 1024 == 1
+
+
 def test_who_asks_a_shard_sees_what_is_committed():
     """Whatever the default is there: by a snapshot that is older than its locks a key would be on two shards."""
     make_cluster(shards=(1,))

@@ -38,7 +38,7 @@ $$;
 
 -- PL/Proxy reports all faults of a connection as internal errors. What was begun before the fault may have been done. If another database
 -- answers at the address of a shard (JQR03), then the shard itself has not been reached.
---: what a fault means: map: the maps differ; unreached: the shard has done nothing; lost: the call may have been done or not; error: the shard refused the call
+--: what a fault means: map: the maps differ; unreached: the shard has done nothing; lost: the call may have been done or not; busy: a lock was not to be had in time; error: the shard refused the call
 CREATE FUNCTION jobq_router.meaning(state text, message text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not found: %' THEN 'map'
@@ -88,6 +88,7 @@ $$;
 CREATE FUNCTION jobq_router.at_require_map(integer, bigint) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.require_map($2); $$;
 
+            WHEN $1 = '55P03' THEN 'busy'
 --: jobq_shard.require_shard of a shard
 CREATE FUNCTION jobq_router.at_require_shard(integer) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1); $$;

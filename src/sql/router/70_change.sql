@@ -16,6 +16,9 @@ CREATE FUNCTION jobq_router.at_get_map(integer, OUT version bigint, OUT content 
 --: jobq_shard.join of a database that becomes a shard
 CREATE FUNCTION jobq_router.at_join(integer, OUT version bigint, OUT content jsonb)
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r.version, r.content FROM jobq_shard.join($1) r; $$;
+--: jobq_shard.lock_map of a shard, which the end of the call unlocks
+CREATE FUNCTION jobq_router.at_lock_map(integer) RETURNS integer
+    LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.lock_map(); $$;
 --: jobq_shard.take_map of a shard
 CREATE FUNCTION jobq_router.at_take_map(integer, bigint, jsonb, bigint) RETURNS bigint
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT r FROM jobq_shard.require_shard($1) s, jobq_shard.take_map($2, $3, $4) r; $$;
@@ -82,9 +85,10 @@ BEGIN
 END
 $$;
 
+-- A transaction of a client that has taken a map over can stay open.
 --: makes this map that of the router, unless it has a newer one by now; that of another cluster is refused: 55000
 CREATE FUNCTION jobq_router.adopt(version bigint, content jsonb) RETURNS void
-    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 BEGIN
     PERFORM FROM jobq_router.map m FOR UPDATE;
     IF (SELECT m.version FROM jobq_router.map m) >= $1 THEN
@@ -146,27 +150,47 @@ BEGIN
 END
 $$;
 
--- Of two who change one map the deciding shard takes one, so that of each version there is one map. The others take what it has
--- taken, now or when they are reached: until then they act by a map that was, and moves ask them first. One that leaves is told, too: or a router
--- that has not heard of it could go on by the map before.
+-- Of two changes of one map the deciding shard takes one, so that of each version there is one map. The other shards take what it has
+-- taken, now or when they are reached. Until then they act by an older map, and moves ask them first. A shard that leaves is told, too, or a router
+-- that has not heard of the change could go on by the map before. A shard that has not taken the map refuses calls by it. Hence all shards
+-- are asked first whether they can take one now: while a transaction holds the map of a shard, nothing is changed.
 --: gives a changed map to the shards, first to that which decides; leaves: one that is none any more, whose server is left for the caller to drop
 CREATE FUNCTION jobq_router.publish(decides integer, leaves integer DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     _shard   integer := decides;
+    _others  integer[] := ARRAY(SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> decides UNION SELECT leaves WHERE leaves <> decides ORDER BY 1);
     _version bigint;
     _fault   jobq_router.fault;
 BEGIN
-    UPDATE jobq_router.map m SET version = m.version + 1, cluster = coalesce(m.cluster, gen_random_uuid()) RETURNING m.version INTO _version;
-    PERFORM jobq_router.at_take_map(decides, _version, jobq_router.content(), _version - 1);
-    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> decides UNION SELECT leaves WHERE leaves <> decides ORDER BY 1 LOOP
+    FOREACH _shard IN ARRAY _others LOOP
         BEGIN
-            PERFORM jobq_router.at_take_map(_shard, _version, jobq_router.content(), NULL);
+            PERFORM jobq_router.at_lock_map(_shard);
         EXCEPTION WHEN OTHERS THEN
             IF jobq_router.meaning(SQLSTATE, SQLERRM) NOT IN ('unreached', 'lost') THEN
                 RAISE;
             END IF;
             PERFORM jobq_router.note_down(_shard);
+            _others := array_remove(_others, _shard);
+        END;
+    END LOOP;
+    _shard := decides;
+    UPDATE jobq_router.map m SET version = m.version + 1, cluster = coalesce(m.cluster, gen_random_uuid()) RETURNING m.version INTO _version;
+    PERFORM jobq_router.at_take_map(decides, _version, jobq_router.content(), _version - 1);
+    FOREACH _shard IN ARRAY _others LOOP
+        BEGIN
+            PERFORM jobq_router.at_take_map(_shard, _version, jobq_router.content(), NULL);
+        EXCEPTION WHEN OTHERS THEN
+            --@ caught _shard
+            CASE jobq_router.meaning(_fault.state, _fault.message)
+            WHEN 'unreached', 'lost' THEN
+                PERFORM jobq_router.note_down(_shard);
+            WHEN 'busy' THEN
+                RAISE WARNING 'shard % has not taken the new map yet', _shard USING ERRCODE = _fault.state, DETAIL = regexp_replace(_fault.detail, '^Remote detail: ', ''),
+                    HINT = 'It refuses calls by queue until these transactions have ended.';
+            ELSE
+                RAISE;
+            END CASE;
         END;
     END LOOP;
     IF leaves IS NULL THEN
@@ -223,7 +247,7 @@ BEGIN
             _moved := _moved OR FOUND;
         EXCEPTION WHEN OTHERS THEN
             -- The next time will tell.
-            IF jobq_router.meaning(SQLSTATE, SQLERRM) NOT IN ('unreached', 'lost', 'map') THEN
+            IF jobq_router.meaning(SQLSTATE, SQLERRM) = 'error' THEN
                 RAISE;
             END IF;
         END;

@@ -47,9 +47,9 @@ BEGIN
 END
 $$;
 
--- The table is locked by all who act by a map (ROW SHARE), and by who brings another one (EXCLUSIVE): so nobody acts by an old one when a
--- new one is here. Not an advisory lock, which anybody who can connect could take, and keep all others out. pg_dump locks the table in a mode that goes
--- with both, autovacuum in one that goes with the first, and it gives way to the second.
+-- Each call that acts by a map locks the table in ROW SHARE mode, and each change of the map locks it in EXCLUSIVE mode (lock_map). So no call
+-- acts by an old map after the shard has taken a new one. It is not an advisory lock because every role that can connect could take that one
+-- and keep all calls out. The lock of pg_dump conflicts with neither mode. The lock of autovacuum conflicts with EXCLUSIVE only, and autovacuum gives way.
 --: raises JQR01 when the map of a router is older than that of this shard, JQR02 when it is newer
 CREATE FUNCTION jobq_shard.require_map(version bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -67,6 +67,28 @@ BEGIN
 END
 $$;
 
+-- While an EXCLUSIVE lock is awaited, all calls queue after it, and a transaction that stays open can hold its ROW SHARE lock for as long as it
+-- likes. Hence the waits are short, and calls go on between them. The waits become longer, because a call of a busy shard can take longer than the first.
+--: locks the map against all calls; raises 55P03 if transactions still hold it after some 15 seconds
+CREATE FUNCTION jobq_shard.lock_map() RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms' AS $$
+BEGIN
+    FOR _try IN 1..20 LOOP
+        BEGIN
+            PERFORM set_config('lock_timeout', least(_try, 10) * 50 || 'ms', true);
+            LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_sleep(least(_try, 10) * 0.1 * random());
+        END;
+    END LOOP;
+    RAISE 'open transactions keep the map of the shard locked' USING ERRCODE = 'lock_not_available',
+        DETAIL = format('Process IDs of their sessions: %s.', (SELECT string_agg(DISTINCT l.pid::text, ', ') FROM pg_locks l
+            WHERE l.relation = 'jobq_shard.map'::regclass AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) AND l.mode = 'RowShareLock' AND l.granted)),
+        HINT = 'Try again when these transactions have ended, or end them with pg_terminate_backend.';
+END
+$$;
+
 --: the map that this shard has seen
 CREATE FUNCTION jobq_shard.get_map() RETURNS TABLE (version bigint, content jsonb)
     LANGUAGE sql STABLE AS $$ SELECT m.version, m.content FROM jobq_shard.map m $$;
@@ -79,7 +101,7 @@ DECLARE
     mine integer;
 BEGIN
     PERFORM jobq_shard.require_read_committed();
-    LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
+    PERFORM jobq_shard.lock_map();
     mine := (SELECT s.shard_id FROM jobq.shard s);
     IF mine <> $1 THEN
         RAISE 'the database is shard % already', mine USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -90,7 +112,7 @@ BEGIN
 END
 $$;
 
--- Waits for everybody who acts by the old one.
+-- Waits for all transactions that act by the old one.
 --: takes a newer map; a change of a map that this shard has not, or no longer, is refused: 40001; that of another cluster, 55000
 CREATE FUNCTION jobq_shard.take_map(version bigint, content jsonb, changes bigint DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -98,7 +120,7 @@ DECLARE
     mine bigint;
 BEGIN
     PERFORM jobq_shard.require_read_committed();
-    LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
+    PERFORM jobq_shard.lock_map();
     SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
     IF (SELECT m.content ->> 'cluster' FROM jobq_shard.map m) <> take_map.content ->> 'cluster' THEN
         RAISE 'the database is a shard of another cluster' USING ERRCODE = 'object_not_in_prerequisite_state',

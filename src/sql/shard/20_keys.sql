@@ -27,7 +27,7 @@ BEGIN
             RETURN true;
         END IF;
         EXIT WHEN _look = 2 OR $1 IS NULL;
-        LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
+        PERFORM jobq_shard.lock_map();
         PERFORM jobq_shard.require_map($1);
     END LOOP;
     RETURN false;
@@ -83,10 +83,10 @@ END
 $$;
 
 -- Two who ask for one key: the second must see what the first has enqueued, or it would take the key elsewhere. Hence the locks. Those
--- of several keys, and of the queue where it is limited as a whole, are taken in one order.
+-- of several keys, and of the queue where it is limited as a whole, are taken in one order. A transaction that stays open can hold them: hence the timeout.
 --: has_key, for who enqueues in this transaction
 CREATE FUNCTION jobq_shard.still_here(version bigint, queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
 DECLARE
     limited boolean := jobq_shard.is_limited($2);
     noted   text[] := array_remove(ARRAY[$5, CASE WHEN limited THEN '' END], NULL);
@@ -138,7 +138,7 @@ DECLARE
     busy integer[] := jobq_shard.busy_buckets($2, $3);
 BEGIN
     IF NOT busy @> $2 THEN
-        LOCK TABLE jobq_shard.map IN EXCLUSIVE MODE;
+        PERFORM jobq_shard.lock_map();
         PERFORM jobq_shard.require_map($1);
         busy := jobq_shard.busy_buckets($2, $3);
     END IF;
