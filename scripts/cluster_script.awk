@@ -223,7 +223,7 @@ function make_any(name,    many) {
     print "DECLARE\n    _shard   integer;\n" faults "BEGIN\n    FOR _try IN 1..10 LOOP\n        _shard := jobq_router.any_shard();\n        BEGIN"
     print (many ? "            RETURN QUERY SELECT * FROM " : "            RETURN ") on_shard(name, "_shard", "0") ";"
     if (many) print "            RETURN;"
-    print "        EXCEPTION WHEN OTHERS THEN\n" caught("            ", "_shard") "            IF _try = 10 OR jobq_router.meaning(_fault.state, _fault.message) NOT IN ('unreached', 'lost') THEN"
+    print "        EXCEPTION WHEN OTHERS OR query_canceled THEN\n" caught("            ", "_shard") "            IF _try = 10 OR jobq_router.meaning(_fault.state, _fault.message) NOT IN ('unreached', 'lost') THEN"
     print "                PERFORM jobq_router.raise(_fault);\n            END IF;\n            PERFORM jobq_router.note_down(_shard);\n        END;\n    END LOOP;\nEND"
 }
 

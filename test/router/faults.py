@@ -1,11 +1,14 @@
 #!/usr/bin/python3
 """A shard that is down, and comes back."""
 
+import os
+import signal
 import sys
+import time
 
 import psycopg
 
-from cluster import connection, control, fails, make_cluster, one, router, run, shard, wait_for
+from cluster import SERVERS, connection, control, fails, make_cluster, one, router, run, shard, wait_for
 
 
 def key_on(conn, queue, number):
@@ -78,6 +81,42 @@ def test_a_shard_is_down_and_comes_back():
         with shard(number) as conn:
             found += [r.payload for r in conn.execute("SELECT payload FROM jobq.jobs WHERE queue = 'spread' AND unique_key IS NULL")]
     assert sorted(found) == list(range(30)), found
+
+
+def test_a_shard_that_does_not_answer():
+    """Its server stands still, so that connections to it neither succeed nor fail. A session that has lost a call to it asks the others first."""
+    make_cluster()
+    with router() as conn, router() as claims, router() as claims_any, router() as enqueues:
+        conn.execute("SELECT jobq_route_queue('spread', spread => true)")
+        home, key, other_key = queue_on(conn, 2), key_on(conn, "spread", 2), key_on(conn, "spread", 3)
+        waits = one(conn, "SELECT jobq_enqueue('spread', unique_key => %s)", key)
+        conn.execute("SELECT count(jobq_enqueue('spread', group_key => %s)) FROM generate_series(1, 100)", (other_key,))
+        for n in range(30):
+            conn.execute("SELECT jobq_enqueue('spread')")
+        postmaster = int(open(f"{SERVERS[1]}/postmaster.pid").readline())
+        os.kill(postmaster, signal.SIGSTOP)
+        try:
+            for use, call, arguments in ((claims, "SELECT * FROM jobq_claim('spread', 'w')", ()), (enqueues, "SELECT jobq_enqueue('spread')", ()),
+                                         (claims_any, "SELECT * FROM jobq_claim_any(%s, 'w')", ([home, "spread"],))):
+                use.execute("SET statement_timeout = '2 s'")
+                begun, silent, answered = time.monotonic(), 0, 0
+                while answered < 30:
+                    try:
+                        use.execute(call, arguments).fetchall()
+                        answered += 1
+                    except psycopg.Error as error:
+                        # Other shards can be slow on a busy machine.
+                        assert error.sqlstate == "57014", error
+                        silent += "Shard 2 had not answered" in (error.diag.message_detail or "") or not error.diag.message_detail
+                    # It is asked again after ten times as long as the call had waited.
+                    assert silent <= 1 + (time.monotonic() - begun) / 22, f"{call}: {silent} calls failed, {answered} were answered"
+                assert silent, f"{call}: no call has met the shard"
+        finally:
+            os.kill(postmaster, signal.SIGCONT)
+        # It is asked again.
+        claims.execute("SET statement_timeout = '30 s'")
+        wait_for("the job of shard 2", lambda: waits in [j.id for j in claims.execute("SELECT * FROM jobq_claim('spread', 'w', 50)")]
+                 or one(conn, "SELECT (jobq_get(%s)).status = 'processing'", waits))
 
 
 def test_answers_of_one_shard_of_several():

@@ -18,6 +18,12 @@ SELECT coalesce(extract(epoch FROM clock_timestamp())::numeric - nullif(current_
                     BETWEEN 0 AND extract(epoch FROM $2)::numeric, false)
 $$;
 
+--: what a shard has said, without what PL/Proxy writes in front of it
+CREATE FUNCTION jobq_router.said(message text) RETURNS text
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT btrim(regexp_replace(regexp_replace($1, '^[[:alnum:]_.]+[(][0-9]+[)]: [[].*?[]] REMOTE [^[:space:]]+: ', ''), '^PL/Proxy function .*?[(][0-9]+[)]: ', ''), E' \n')
+$$;
+
 --: for how long a shard that could not be reached is passed over: the setting jobq_router.pass_over
 CREATE FUNCTION jobq_router.pass_over() RETURNS interval
     LANGUAGE sql STABLE AS $$
@@ -30,10 +36,46 @@ CREATE FUNCTION jobq_router.note_down(shard integer) RETURNS void
 SELECT jobq_router.note('down_' || $1)
 $$;
 
+-- PL/Proxy writes nothing in front of a cancellation of this session, as it does where a shard has canceled the call.
+--: whether the call was canceled here, before the shard had answered
+CREATE FUNCTION jobq_router.is_silent(f jobq_router.fault) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT $1.state = '57014' AND jobq_router.said($1.message) = $1.message
+$$;
+
+-- The error that follows resets what the session has set. A prepared statement stays, and the server knows when it was made.
+--: this session avoids a shard or queue for a while because the call that asked it was canceled
+CREATE FUNCTION jobq_router.note_silent(what text) RETURNS void
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    note text := 'jobq_router_silent_' || $1;
+BEGIN
+    IF EXISTS (SELECT FROM pg_prepared_statements p WHERE p.name = note) THEN
+        EXECUTE 'DEALLOCATE ' || note;
+    END IF;
+    EXECUTE format('PREPARE %s AS SELECT %s', note, extract(epoch FROM clock_timestamp() - statement_timestamp()));
+END
+$$;
+
+-- The factor bounds the share of its time that the session loses with a shard that stays silent.
+--: whether this session avoids a shard or queue because of note_silent: for ten times as long as the call had waited, at most a minute
+CREATE FUNCTION jobq_router.was_silent(what text) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT EXISTS (SELECT FROM pg_prepared_statements p, CAST(substring(p.statement FROM '[0-9.]+$') AS numeric) waited
+               WHERE p.name = 'jobq_router_silent_' || $1
+                 AND extract(epoch FROM clock_timestamp() - p.prepare_time) - waited BETWEEN 0 AND least(waited * 10, 60))
+$$;
+
 --: whether this session passes over a shard
 CREATE FUNCTION jobq_router.is_down(shard integer) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT jobq_router.has_noted('down_' || $1, jobq_router.pass_over())
+$$;
+
+--: whether a shard may not answer: this session passes over it, or was_silent
+CREATE FUNCTION jobq_router.is_doubtful(shard integer) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT jobq_router.is_down($1) OR jobq_router.was_silent('shard_' || $1)
 $$;
 
 -- PL/Proxy reports all faults of a connection as internal errors. What was begun before the fault may have been done. If another database
@@ -46,25 +88,23 @@ SELECT CASE WHEN $1 IN ('JQR01', 'JQR02') OR $2 LIKE 'Pl/Proxy: cluster not foun
             WHEN $1 = 'XX000' AND $2 ~ '^PL/Proxy function ' THEN 'lost'
             WHEN $1 IN ('57P01', 'JQR03') THEN 'unreached'
             WHEN $1 IN ('57P02', '57P03') THEN 'lost'
+            WHEN $1 = '55P03' THEN 'busy'
             ELSE 'error' END
-$$;
-
---: what a shard has said, without what PL/Proxy writes in front of it
-CREATE FUNCTION jobq_router.said(message text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT btrim(regexp_replace(regexp_replace($1, '^[[:alnum:]_.]+[(][0-9]+[)]: [[].*?[]] REMOTE [^[:space:]]+: ', ''), '^PL/Proxy function .*?[(][0-9]+[)]: ', ''), E' \n')
 $$;
 
 --: raises an error of a shard as the shard has said it, or what has become of the connection to it
 CREATE FUNCTION jobq_router.raise(f jobq_router.fault) RETURNS void
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     means  text := jobq_router.meaning(f.state, f.message);
     says   text := jobq_router.said(f.message);
     detail text := regexp_replace(f.detail, '^Remote detail: ', '');
     hint   text := regexp_replace(f.hint, '^Remote hint: ', '');
 BEGIN
-    IF f.state = 'JQR03' THEN
+    IF jobq_router.is_silent(f) THEN
+        PERFORM jobq_router.note_silent('shard_' || f.shard);
+        RAISE '%', says USING ERRCODE = f.state, DETAIL = format('Shard %s had not answered.', f.shard), HINT = 'The call may have been done there, or not.';
+    ELSIF f.state = 'JQR03' THEN
         RAISE 'the connection of shard % leads to another database', f.shard USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection',
             DETAIL = upper(left(says, 1)) || substr(says, 2) || '.', HINT = 'Nothing was done there. Correct the connection of the shard with jobq_alter_shard.';
     ELSIF means = 'unreached' THEN
@@ -88,7 +128,6 @@ $$;
 CREATE FUNCTION jobq_router.at_require_map(integer, bigint) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1) s, jobq_shard.require_map($2); $$;
 
-            WHEN $1 = '55P03' THEN 'busy'
 --: jobq_shard.require_shard of a shard
 CREATE FUNCTION jobq_router.at_require_shard(integer) RETURNS integer
     LANGUAGE plproxy VOLATILE AS $$ CLUSTER jobq_router.server($1); SELECT 1 FROM jobq_shard.require_shard($1); $$;
@@ -99,7 +138,7 @@ CREATE FUNCTION jobq_router.has_news(shard integer) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     mine  bigint := (SELECT m.version FROM jobq_router.map m);
-    other integer := (SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> shard AND NOT jobq_router.is_down(s.shard_id) ORDER BY random() LIMIT 1);
+    other integer := (SELECT s.shard_id FROM jobq_router.shards s WHERE s.shard_id <> shard AND NOT jobq_router.is_down(s.shard_id) ORDER BY jobq_router.is_doubtful(s.shard_id), random() LIMIT 1);
 BEGIN
     IF other IS NOT NULL THEN
         PERFORM jobq_router.at_require_map(other, mine);
@@ -133,7 +172,7 @@ $$;
 -- What the others have done stays done: they have committed. It is said, and all of these calls may be repeated.
 --: raises the first of these faults, if there is any
 CREATE FUNCTION jobq_router.raise_first(faults jobq_router.fault[], shards integer[]) RETURNS void
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     first jobq_router.fault := faults[1];
     done  text := array_to_string(ARRAY(SELECT s FROM unnest(shards) s WHERE s <> ALL (ARRAY(SELECT f.shard FROM unnest(faults) f))), ', ');

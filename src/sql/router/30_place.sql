@@ -54,7 +54,7 @@ BEGIN
         RETURN jobq_router.known_shard(job_id);
     END IF;
     SELECT s.shard_id INTO found_shard FROM jobq_router.shards s WHERE s.state = 'active' AND NOT jobq_router.is_down(s.shard_id)
-    ORDER BY ln(1 - random()) / s.weight DESC LIMIT 1;
+    ORDER BY jobq_router.is_doubtful(s.shard_id), ln(1 - random()) / s.weight DESC LIMIT 1;
     IF found_shard IS NULL THEN
         PERFORM jobq_router.require_shards();
         RAISE 'no shard can be reached' USING ERRCODE = 'sqlclient_unable_to_establish_sqlconnection',
@@ -169,7 +169,7 @@ CREATE FUNCTION jobq_router.is_empty(queue text, shard integer) RETURNS boolean
 SELECT jobq_router.has_noted(format('empty_%s_%s', jobq_router.bucket_of($1), $2), '0.5 s')
 $$;
 
--- In another order each time; those that could not be reached a moment ago come last, those that were found empty before them. Not in
+-- In another order each time. Shards that have not answered lately come last, those that were found empty before them. Not in
 -- SQL: that would be planned anew by each call.
 --: the shards that may have jobs of a queue, in the order in which to look there; home: those where new ones are
 CREATE FUNCTION jobq_router.shards_of(queue text) RETURNS TABLE (shard integer, home boolean)
@@ -182,6 +182,6 @@ BEGIN
     CROSS JOIN LATERAL (SELECT coalesce(q.spread, false) OR s.shard_id = coalesce(q.shard_id, b.shard_id)
                             OR s.shard_id = ANY (CASE WHEN q.shard_id IS NULL THEN b.was_on ELSE q.was_on END) AS home) h
     WHERE b.bucket = jobq_router.bucket_of($1)
-    ORDER BY NOT h.home, jobq_router.is_down(s.shard_id), jobq_router.is_empty($1, s.shard_id), random();
+    ORDER BY NOT h.home, jobq_router.is_doubtful(s.shard_id), jobq_router.is_empty($1, s.shard_id), random();
 END
 $$;

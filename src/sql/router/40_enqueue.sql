@@ -22,7 +22,7 @@ BEGIN
     END LOOP;
     _shard := p.shard;
     RETURN QUERY SELECT * FROM jobq_router.at_jobq_enqueue_jobs(_shard, p.version, specs);
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN OTHERS OR query_canceled THEN
     --@ caught _shard
     PERFORM jobq_router.try_again(1, false, _fault);
 END
@@ -54,7 +54,7 @@ BEGIN
         ELSE
             BEGIN
                 RETURN jobq_router.at_jobq_enqueue(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
-            EXCEPTION WHEN OTHERS THEN
+            EXCEPTION WHEN OTHERS OR query_canceled THEN
                 --@ caught _place.shard
                 PERFORM jobq_router.try_again(_try, _place.free, _fault);
             END;
@@ -99,7 +99,7 @@ BEGIN
         BEGIN
             RETURN QUERY SELECT * FROM jobq_router.at_jobq_enqueue_many(_place.shard, _place.version, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
             RETURN;
-        EXCEPTION WHEN OTHERS THEN
+        EXCEPTION WHEN OTHERS OR query_canceled THEN
             --@ caught _place.shard
             PERFORM jobq_router.try_again(_try, _place.free, _fault);
         END;
@@ -217,7 +217,7 @@ BEGIN
             END LOOP;
             _left := ARRAY(SELECT unnest(_left) EXCEPT SELECT unnest(_now) ORDER BY 1);
             _try := 0;
-        EXCEPTION WHEN OTHERS THEN
+        EXCEPTION WHEN OTHERS OR query_canceled THEN
             --@ caught _place.shard
             IF cardinality(_ids) > 0 THEN
                 _fault.detail := concat_ws(' ', nullif(_fault.detail, ''), 'Other jobs of the call have been enqueued.');

@@ -36,11 +36,11 @@ DECLARE
 BEGIN
     FOR _at IN SELECT s.* FROM jobq_router.shards_of($1) WITH ORDINALITY s (shard, home, n) ORDER BY s.home = _everywhere, s.n LOOP
         IF _at.home THEN
-            CONTINUE WHEN _answered AND jobq_router.is_down(_at.shard);
+            CONTINUE WHEN _answered AND jobq_router.is_doubtful(_at.shard);
             EXIT WHEN _found > 0 AND jobq_router.is_empty($1, _at.shard);
         ELSE
             EXIT WHEN NOT _everywhere;
-            CONTINUE WHEN jobq_router.is_down(_at.shard);
+            CONTINUE WHEN jobq_router.is_doubtful(_at.shard);
         END IF;
         FOR _try IN 1..10 LOOP
             EXIT WHEN _try > 1 AND NOT jobq_router.knows(_at.shard);
@@ -67,8 +67,8 @@ BEGIN
                     EXIT WHEN _found > 0;
                     PERFORM jobq_router.try_again(_try, false, _fault);
                 ELSE
-                    -- The caller's mistake is the same everywhere, and who cancels waits for no other: nothing of PL/Proxy's stands in front of that.
-                    IF _fault.state LIKE '22%' OR _fault.state = '57014' AND jobq_router.said(_fault.message) = _fault.message THEN
+                    -- The caller's mistake is the same everywhere, and a caller that cancels the call waits for no other shard.
+                    IF _fault.state LIKE '22%' OR jobq_router.is_silent(_fault) THEN
                         _errors := _fault || _errors;
                         _left := 0;
                     ELSIF _at.home OR _found > 0 THEN
@@ -85,6 +85,9 @@ BEGIN
     END LOOP;
     IF _found > 0 THEN
         FOREACH _fault IN ARRAY _errors LOOP
+            IF jobq_router.is_silent(_fault) THEN
+                PERFORM jobq_router.note_silent('shard_' || _fault.shard);
+            END IF;
             RAISE WARNING 'nothing was claimed on shard %: %', _fault.shard, jobq_router.said(_fault.message) USING ERRCODE = _fault.state;
         END LOOP;
         RETURN;
@@ -113,13 +116,17 @@ DECLARE
     _faults  jobq_router.fault[] := '{}';
     _fault   jobq_router.fault;
 BEGIN
-    FOR _queue IN SELECT q.name FROM unnest($1) WITH ORDINALITY q (name, n) ORDER BY jobq_router.has_noted('unreached_' || jobq_router.bucket_of(q.name), jobq_router.pass_over()), q.n LOOP
+    FOR _queue IN SELECT q.name FROM unnest($1) WITH ORDINALITY q (name, n), jobq_router.bucket_of(q.name) b
+                  ORDER BY jobq_router.has_noted('unreached_' || b, jobq_router.pass_over()) OR jobq_router.was_silent('queue_' || b), q.n LOOP
         BEGIN
             RETURN QUERY SELECT * FROM jobq_router.claim(_queue, $2, $3, $4, $5, $6, $7);
             IF FOUND THEN
                 RETURN;
             END IF;
-        EXCEPTION WHEN OTHERS THEN
+        EXCEPTION WHEN query_canceled THEN
+            PERFORM jobq_router.note_silent('queue_' || jobq_router.bucket_of(_queue));
+            RAISE;
+        WHEN OTHERS THEN
             --@ caught NULL
             IF _fault.state LIKE '22%' THEN
                 RAISE;
@@ -138,7 +145,7 @@ BEGIN
         BEGIN
             RETURN QUERY SELECT * FROM jobq_router.at_jobq_claim_any(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7);
             RETURN;
-        EXCEPTION WHEN OTHERS THEN
+        EXCEPTION WHEN OTHERS OR query_canceled THEN
             --@ caught _shard
             PERFORM jobq_router.try_again(_try, true, _fault);
         END;
@@ -169,10 +176,10 @@ BEGIN
                 RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
                 GET DIAGNOSTICS _found = ROW_COUNT;
                 EXIT;
-            EXCEPTION WHEN OTHERS THEN
+            EXCEPTION WHEN OTHERS OR query_canceled THEN
                 --@ caught _shard
                 -- The others may have a job.
-                EXIT WHEN _shards[1] IS NULL AND _fault.state NOT LIKE '22%' AND jobq_router.meaning(_fault.state, _fault.message) = 'error';
+                EXIT WHEN _shards[1] IS NULL AND _fault.state NOT LIKE '22%' AND NOT jobq_router.is_silent(_fault) AND jobq_router.meaning(_fault.state, _fault.message) IN ('busy', 'error');
                 PERFORM jobq_router.try_again(_try, _shards[1] IS NULL, _fault);
             END;
         END LOOP;

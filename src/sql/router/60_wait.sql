@@ -40,11 +40,12 @@ CREATE FUNCTION jobq_router.is_ready(queue text, kinds text[], versions integer[
 DECLARE
     _at      record;
     _all     boolean := jobq_router.looks_everywhere(queue);
+    _answered boolean := false;
     _fault   jobq_router.fault;
 BEGIN
     FOR _at IN SELECT * FROM jobq_router.shards_of($1) LOOP
         EXIT WHEN NOT _at.home AND NOT _all;
-        CONTINUE WHEN jobq_router.is_down(_at.shard);
+        CONTINUE WHEN jobq_router.is_down(_at.shard) OR _answered AND jobq_router.is_doubtful(_at.shard);
         BEGIN
             IF jobq_router.at_is_ready(_at.shard, $1, $2, $3, $4) THEN
                 IF NOT _at.home THEN
@@ -52,6 +53,7 @@ BEGIN
                 END IF;
                 RETURN true;
             END IF;
+            _answered := true;
         EXCEPTION WHEN OTHERS THEN
             --@ caught _at.shard
             IF jobq_router.meaning(_fault.state, _fault.message) IN ('unreached', 'lost') THEN
