@@ -276,7 +276,7 @@ rule_scratch() {
     {
         # shellcheck disable=SC2016
         find scripts test bench clients web -name node_modules -prune -o -name '*.sh' -type f -print | LC_ALL=C sort |
-            grep -vxE 'scripts/(old_library|watchful_server)\.sh|test/lint\.sh' | xargs grep -nE '\bchown\b' |
+            grep -vxE 'scripts/(next_release|watchful_server)\.sh|test/lint\.sh' | xargs grep -nE '\bchown\b' |
             grep -vE '^scripts/scratch\.sh:[0-9]+: +if .* then chown -R "\$SCRATCH_USER" "\$@"; fi$' || true
         # shellcheck disable=SC2016
         given=$(bash -c '. scripts/scratch.sh; scratch_begin lint; find "$SCRATCH" -maxdepth 1 \( ! -user "$(id -un)" -o -perm /022 \) -printf "%P "')
