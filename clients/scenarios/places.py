@@ -11,6 +11,7 @@ import time
 import psycopg
 
 CONFIG = """[databases]
+narrow = host={host} port={port} dbname=work pool_size=5
 * = host={host} port={port}
 [pgbouncer]
 pool_mode = transaction

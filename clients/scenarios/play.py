@@ -3,6 +3,7 @@
   enqueue: {as, kind, payload, count, ...}   with the parameters of jobq_enqueue; :as is its id, or their ids
   sql: TEXT [as: NAME]        :NAME is the first column of its first row
   start: [environment:, database:]   the program
+  crowd: N [database:]        N programs at once; signal and exits are for all of them, says: must be in the output of one
   starve: true                it can make neither threads nor processes from now on
   until: SQL                  true within the limit
   check: SQL                  true now
@@ -52,7 +53,7 @@ class Play:
         self.queue = f"{scenario.name} {self.token[:8]}"
         # What a pooler has left waiting for the user of an earlier play began before this one.
         self.names = {"queue": self.queue, "user": user, "begun": datetime.now(timezone.utc)}
-        self.process, self.starts, self.connection, self.stopped = None, 0, None, False
+        self.processes, self.starts, self.connection, self.stopped = [], 0, None, False
         self.output = tempfile.TemporaryFile()
         self.starving = Starving() if scenario.starves else None
 
@@ -91,7 +92,18 @@ class Play:
         if "as" in given:
             self.names[given["as"]] = value
 
+    @property
+    def process(self):
+        """The last program that was started."""
+        return self.processes[-1]
+
     def do_start(self, start=None, environment=None, database="work"):
+        self.processes = [self.started(environment, database)]
+
+    def do_crowd(self, crowd, database="work"):
+        self.processes = [self.started(None, database) for _ in range(crowd)]
+
+    def started(self, environment, database):
         self.starts += 1
         usual = dict(self.scenario.environment)
         if "SLOTS" in usual:
@@ -102,8 +114,8 @@ class Play:
                      **{f"JOBQ_{name}": str(value) for name, value in own.items()},
                      **self.place.environment(self.user, database), "JOBQ_WAY": self.way, "JOBQ_SCENARIO_RUN": self.token,
                      **self.program.environment, **(self.starving.environment() if self.scenario.starves else {})}
-        self.process = subprocess.Popen(self.program.command, cwd=self.program.directory, env=variables, start_new_session=True,
-                                        stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT)
+        return subprocess.Popen(self.program.command, cwd=self.program.directory, env=variables, start_new_session=True,
+                                stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT)
 
     def do_until(self, until):
         self.becomes(until, lambda value: value is True)
@@ -127,17 +139,19 @@ class Play:
         self.ask("INSERT INTO scenario.gates VALUES (%(gate)s) RETURNING true", {"gate": self.gate(open)}, literal=True)
 
     def do_signal(self, **given):
-        if self.process.poll() is not None:
-            raise Failed(f"the program has ended before, with {self.process.returncode}")
-        self.process.send_signal(getattr(signal, f"SIG{given['signal']}"))
+        for process in self.processes:
+            if process.poll() is not None:
+                raise Failed(f"the program has ended before, with {process.returncode}")
+            process.send_signal(getattr(signal, f"SIG{given['signal']}"))
 
     def do_exits(self, exits, says="", hushes=None):
-        try:
-            status = self.process.wait(self.limit)
-        except subprocess.TimeoutExpired:
-            raise Failed("it goes on") from None
-        if not (status == -signal.SIGKILL if exits == "killed" else status > 0 if exits == "failed" else status == exits):
-            raise Failed(f"its status is {status}")
+        for process in self.processes:
+            try:
+                status = process.wait(self.limit)
+            except subprocess.TimeoutExpired:
+                raise Failed("it goes on") from None
+            if not (status == -signal.SIGKILL if exits == "killed" else status > 0 if exits == "failed" else status == exits):
+                raise Failed(f"its status is {status}")
         if says not in self.text():
             raise Failed(f"it does not say {says!r}")
         if hushes is not None and hushes in self.text():
@@ -310,8 +324,8 @@ class Play:
                     os.kill(int(directory.name), signal.SIGKILL)
             except (OSError, ValueError):
                 continue
-        if self.process is not None:
-            self.process.wait()
+        for process in self.processes:
+            process.wait()
         try:
             self.ask("SELECT count(jobq_release(id, lease)) FROM jobq.jobs WHERE queue = :queue AND status = 'processing'")
             self.ask("SELECT jobq_drop_queue(:queue, force => true)")
