@@ -18,6 +18,7 @@ from jobq.errors import is_lost_lease
 from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand
 from jobq.job import BaseJob
 from jobq.outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
+from jobq.pace import Pace
 from jobq.parameters import value_of
 from jobq.testing import run_inline
 
@@ -52,6 +53,36 @@ class OptionsTest(unittest.TestCase):
 
     def test_timedelta(self):
         self.assertEqual(Options(grace=timedelta(minutes=1)).grace, 60.0)
+
+
+class PaceTest(unittest.TestCase):
+    def setUp(self):
+        self.now = 0.0
+        self.pace = Pace(lambda: self.now)
+        self.pace.pooled = True
+
+    def test_an_answer_is_late_after_a_quarter_of_the_heartbeat_interval(self):
+        for interval, limit in ((None, 1.0), (100.0, 1.0), (2.0, 0.5), (0.1, 0.25)):
+            self.assertFalse(self.pace.is_late(limit, lambda: interval))
+            self.assertTrue(self.pace.is_late(limit + 0.01, lambda: interval))
+
+    def test_without_a_pooler_no_answer_is_late(self):
+        self.pace.pooled = False
+        self.assertFalse(self.pace.is_late(60.0, lambda: 1.0))
+
+    def test_it_polls_until_no_answer_has_been_late_for_a_minute(self):
+        self.assertIsNone(self.pace.longest_poll)
+        self.assertTrue(self.pace.late())
+        self.assertEqual(self.pace.longest_poll, 1.0)
+        self.now = 59.0
+        self.assertFalse(self.pace.calmed())
+        self.assertFalse(self.pace.late())
+        self.now = 118.0
+        self.assertFalse(self.pace.calmed())
+        self.now = 180.0
+        self.assertTrue(self.pace.calmed())
+        self.assertIsNone(self.pace.longest_poll)
+        self.assertFalse(self.pace.calmed())
 
 
 class Index:
@@ -289,7 +320,7 @@ class LineTest(unittest.TestCase):
     def setUp(self):
         self.rests = []
         hand = SimpleNamespace(stopping=lambda: False, rest=self.rests.append)
-        self.core = SimpleNamespace(options=Options(), conninfo="", connect_options={}, hand=hand)
+        self.core = SimpleNamespace(options=Options(), conninfo="", connect_options={}, hand=hand, answered=lambda seconds: None)
         self.line = core._Line(self.core, "claims")
 
     def test_pauses_double_until_a_statement_works(self):

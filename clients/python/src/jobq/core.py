@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import set_json_loads
 
 from . import connect, statements
@@ -18,9 +18,9 @@ from .hand import Beat, Hand, Report
 from .job import BaseJob
 from .options import Options
 from .outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, is_finished
+from .pace import SHORT_WAIT, Pace
 from .parameters import interval
 
-WAIT_WITHOUT_WAKE = 2.0
 FIRST_POLL = 0.05
 NOT_PRELOADED = "55000"
 log = logging.getLogger("jobq")
@@ -39,6 +39,7 @@ class Core:
         self.begin, self.run = begin, run
         self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace)  # type: ignore[arg-type]
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
+        self.pace, self.has_warned = Pace(), False
         self.error: Optional[BaseException] = None
         self.over = threading.Event()
         self.when_over: Callable[[], None] = lambda: None
@@ -52,11 +53,14 @@ class Core:
         try:
             self._claims.open()
             beats = self._beats.open()
+            if self.options.poll_interval is None and self._is_pooled(beats):
+                self.pace.pooled = True
+                self.wait_timeout = min(self.wait_timeout, SHORT_WAIT)
             try:
                 beats.execute(statements.WAKE, (self.options.worker_id,))
             except psycopg.errors.ObjectNotInPrerequisiteState as error:
                 log.info("%s: nobody can wake a wait here, so waits are short: %s", self.options.worker_id, error)
-                self.wait_timeout = min(self.wait_timeout, WAIT_WITHOUT_WAKE)
+                self.wait_timeout = min(self.wait_timeout, SHORT_WAIT)
             except psycopg.errors.UndefinedFunction as error:
                 raise RuntimeError(f'jobq is not there: no jobq_wake() in database "{beats.info.dbname}" along its search_path. '
                                    "CREATE EXTENSION jobq, in that database, makes it.") from error
@@ -75,6 +79,27 @@ class Core:
             if beats_thread.ident is None:
                 self._beats.close()
             raise
+
+    @staticmethod
+    def _is_pooled(connection: psycopg.Connection[Any]) -> bool:
+        """Whether a pooler is in between: the process ID that it tells the client is one of its own."""
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            row = cursor.execute("SELECT pg_backend_pid()").fetchone()
+        return row is not None and row[0] != connection.info.backend_pid
+
+    def answered(self, seconds: float) -> None:
+        """Called after each answer but that of a wait."""
+        if not self.pace.is_late(seconds, self._heartbeat_interval) or not self.pace.late():
+            return
+        log.log(logging.INFO if self.has_warned else logging.WARNING,
+                "%s: answers take %.1f s behind the connection pooler, whose pool may have fewer connections than there are workers: "
+                "polling instead of waiting", self.options.worker_id, seconds)
+        self.has_warned = True
+
+    def _heartbeat_interval(self) -> Optional[float]:
+        timeout = self.options.heartbeat_timeout
+        known = [self.hand.interval(), self.options.heartbeat_interval, None if timeout is None else float(timeout) / 3]  # type: ignore[arg-type]
+        return min((float(one) for one in known if one is not None), default=None)  # type: ignore[arg-type]
 
     def stop(self) -> None:
         first = not self.hand.stopping()
@@ -173,8 +198,10 @@ class Core:
                 self.hand.stop()
 
     def _wait(self, polls: int) -> None:
-        if self.options.poll_interval is not None:
-            longest = float(self.options.poll_interval)  # type: ignore[arg-type]
+        if self.pace.calmed():
+            log.info("%s: answers are fast again: waiting instead of polling", self.options.worker_id)
+        longest: Any = self.options.poll_interval or self.pace.longest_poll
+        if longest is not None:
             self.hand.rest(min(FIRST_POLL * 2 ** min(polls, 20), longest))
             return
         parameters = statements.claim_parameters(self.options, self.kinds, 0)
@@ -402,10 +429,13 @@ class _Line:
     def all(self, statement: str, parameters: Any) -> List[Any]:
         connection = self.open()
         try:
+            begun = time.monotonic()
             with connection.cursor(row_factory=dict_row) as cursor:
                 cursor.execute(statement, parameters)
                 rows = cursor.fetchall() if cursor.description is not None else []
             self.pause.reset()
+            if statement is not statements.WAIT:
+                self.core.answered(time.monotonic() - begun)
             return rows
         except psycopg.Error as error:
             if not connect.is_broken(error, connection):

@@ -164,6 +164,11 @@ class Hand:
         with self.changed:
             return job.lease in self.jobs and job.lease in self.running and not self._is_told(job)
 
+    def interval(self) -> Optional[float]:
+        """Seconds between heartbeats of the jobs in hand, if there are any."""
+        with self.changed:
+            return self._interval() if self.jobs else None
+
     # ---- the thread that heartbeats
 
     def next_beat(self, retry_at: Optional[float] = None) -> Beat:
