@@ -1,5 +1,6 @@
 // The claims of a worker: one connection that claims, completes on the way, and sleeps in the server while there is nothing to do.
-import { Connection, isAgain, isBroken, isLostLease } from './connection.js';
+import { Connection, isAgain, isBroken, isLostLease, isPooled } from './connection.js';
+import { SHORT_WAIT } from './pace.js';
 import { CLAIM, COMPLETE_AND_CLAIM, WAIT, claimValues, leasesOf, resultsOf, waitValues } from './statements.js';
 import { pauseAfter, sleep } from './timing.js';
 
@@ -14,17 +15,19 @@ export class Claims {
     #lost = [];         // ids, of the warning of jobq_complete_and_claim
 
     /** hand: what the worker has in hand (hand.js). */
-    constructor({ options, hand, configuration, log }) {
-        Object.assign(this, { options, hand, log });
+    constructor({ options, hand, configuration, log, pace }) {
+        Object.assign(this, { options, hand, log, pace });
         this.#wait = options.waitTimeout;
         this.connection = new Connection({
-            name: 'claims', configuration, log, prepare: options.prepare,
+            name: 'claims', configuration, log, prepare: options.prepare, answered: (seconds) => pace.answered(seconds),
             notice: (notice) => isLostLease(notice) && this.#lost.push(...notice.detail?.match(/\d+/g) ?? []),
         });
     }
 
-    open() {
-        return this.connection.open();
+    async open() {
+        const client = await this.connection.open();
+        this.pace.pooled = this.options.pollInterval === undefined && await isPooled(client);
+        if (this.pace.pooled) this.waitShortly(SHORT_WAIT);
     }
 
     /** Nobody can wake it: waits are short. */
@@ -110,7 +113,7 @@ export class Claims {
     }
 
     async #rest(polls) {
-        const { pollInterval } = this.options;
+        const pollInterval = this.options.pollInterval ?? this.pace.longestPoll();
         if (pollInterval !== undefined) {
             const pause = Math.min(FIRST_POLL * 2 ** Math.min(polls, 20), pollInterval);
             await this.#absent(() => sleep(pause, this.#stopping.signal));

@@ -1,6 +1,6 @@
 // A connection to the server that is made anew when it breaks. One statement at a time, in the order of the calls.
 import { pg } from './driver.js';
-import { pauseAfter, milliseconds, sleep } from './timing.js';
+import { pauseAfter, milliseconds, now, sleep } from './timing.js';
 import { types } from './values.js';
 
 const CONNECT_TIMEOUT = 10;
@@ -18,6 +18,12 @@ export function isBroken(error) {
 
 /** The same statement may well work a moment later. */
 export const isAgain = (error) => isBroken(error) || ['40001', '40P01', '55P03'].includes(sqlstate(error));
+
+/** Whether a pooler is in between: the process ID that it tells the client is one of its own. */
+export async function isPooled(client) {
+    const { rows: [{ pid }] } = await client.query({ text: 'SELECT pg_backend_pid() AS pid', types });
+    return pid !== client.processID;
+}
 
 export const isLostLease = (error) => sqlstate(error) === 'JQ001';
 
@@ -62,9 +68,12 @@ export class Connection {
     #told = false;
     #closed = new AbortController();
 
-    /** configuration: a function that returns what pg connects with; name and log: for lines on breaks and returns. */
-    constructor({ name, configuration, log, prepare = false, notice = () => {} }) {
-        Object.assign(this, { name, configuration, log, prepare, notice });
+    /**
+     * configuration: a function that returns what pg connects with; name and log: for lines on breaks and returns; answered(seconds): called
+     * after each answer but those of waits.
+     */
+    constructor({ name, configuration, log, prepare = false, notice = () => {}, answered = () => {} }) {
+        Object.assign(this, { name, configuration, log, prepare, notice, answered });
     }
 
     /** Once; an error is thrown. Later breaks are mended by query(). */
@@ -88,7 +97,9 @@ export class Connection {
     async query(statement, values, timeout = 0) {
         const client = await this.reopen();
         try {
+            const begun = now();
             const { rows } = await this.#answer(client, statement, values, timeout + ANSWER_TIMEOUT);
+            if (timeout === 0) this.answered(now() - begun);
             this.#works();
             return rows;
         } catch (error) {

@@ -10,8 +10,8 @@ export class HeartbeatPort {
     #dead = null;
 
     /** died(error): the thread has ended, which it does not of itself. */
-    constructor({ connection, applicationName, interval, prepare, log, heard, progressed, died }) {
-        Object.assign(this, { connection, applicationName, log, heard, progressed, died });
+    constructor({ connection, applicationName, interval, prepare, log, heard, progressed, answered, died }) {
+        Object.assign(this, { connection, applicationName, log, heard, progressed, answered, died });
         this.settings = { interval, prepare };
     }
 
@@ -80,6 +80,7 @@ export class HeartbeatPort {
         },
         heard: (lease, state) => this.heard(lease, state),
         progressed: (lease, number) => this.progressed(lease, number),
+        answered: (seconds) => this.answered(seconds),
         log: (level, text) => this.log[level](text),
         configure: () => configurationOf(this.connection, this.applicationName)
             .then((configuration) => this.#thread.postMessage(['configuration', configuration, null]))

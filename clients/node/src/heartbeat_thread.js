@@ -1,6 +1,7 @@
 // The thread in which heartbeats live: what handlers do in theirs, it goes on. Started by heartbeat_port.js, and ends with it.
 import { parentPort, workerData } from 'node:worker_threads';
 import { Heartbeats } from './heartbeats.js';
+import { LEAST_LATE } from './pace.js';
 
 const tell = (name, ...values) => parentPort.postMessage([name, ...values]);
 
@@ -17,6 +18,7 @@ const heartbeats = new Heartbeats({
     log: Object.fromEntries(['info', 'warn', 'error'].map((level) => [level, (text) => tell('log', level, text)])),
     heard: (lease, state) => tell('heard', lease, state),
     progressed: (lease, number) => tell('progressed', lease, number),
+    answered: (seconds) => seconds > LEAST_LATE && tell('answered', seconds),
 });
 
 // Of an error only its name and message would arrive.

@@ -20,10 +20,10 @@ export class Heartbeats {
     #beating = false;
     #closed = false;
 
-    /** heard(lease, state), progressed(lease, number): what the server has answered. */
-    constructor({ configuration, interval, prepare, log, heard, progressed }) {
+    /** heard(lease, state), progressed(lease, number): what the server has answered. answered(seconds): how soon. */
+    constructor({ configuration, interval, prepare, log, heard, progressed, answered }) {
         Object.assign(this, { interval, log, heard, progressed });
-        this.connection = new Connection({ name: 'heartbeats and reports', configuration, log, prepare });
+        this.connection = new Connection({ name: 'heartbeats and reports', configuration, log, prepare, answered });
     }
 
     open() {

@@ -7,6 +7,7 @@ import { Heartbeats } from './heartbeats.js';
 import { Job } from './job.js';
 import { loggerOf } from './logger.js';
 import { checkedOptions } from './options.js';
+import { Pace, SHORT_WAIT } from './pace.js';
 import { Reports } from './reports.js';
 import { SlotConnections } from './slots.js';
 import { WAKE } from './statements.js';
@@ -14,7 +15,6 @@ import { sleep, within } from './timing.js';
 import { ended, processing } from './tracing.js';
 import { types } from './values.js';
 
-const WAIT_WITHOUT_WAKE = 2;
 const LAST_LOOK = 1;        // seconds in which handlers may notice that the worker stops
 const LAST_REPORTS = 4;     // seconds in which what is left must arrive: with the grace, below the 30 of Kubernetes
 const WAKES_AFTER = 5;      // seconds after which a wait that nothing has woken is left behind
@@ -45,10 +45,12 @@ export class Worker {
         const { options, log } = this;
         const applicationName = `jobq ${options.queue} ${options.workerId}`;
         const configuration = () => configurationOf(options.connection, applicationName);
+        const pace = new Pace({ log, interval: () => this.#shortest() });
         const parts = {
             interval: options.heartbeatInterval, prepare: options.prepare, log,
             heard: (lease, state) => this.hand.heard(lease, state),
             progressed: (lease, number) => this.hand.progressed(lease, number),
+            answered: (seconds) => pace.answered(seconds),
         };
         this.heartbeats = options.heartbeatThread
             ? new HeartbeatPort({ ...parts, connection: options.connection, applicationName, died: (error) => this.#fail(error) })
@@ -66,7 +68,7 @@ export class Worker {
             ended(span, lost ? { what: 'nothing', text: 'lost' } : outcome, abandoned ? 'the handler had not ended when the grace was over' : '');
         this.slotConnections = new SlotConnections({ connection: options.connection, applicationName, log });
         this.hand.host = this.#host();
-        this.claims = new Claims({ options, hand: this.hand, configuration, log });
+        this.claims = new Claims({ options, hand: this.hand, configuration, log, pace });
     }
 
     // What attempts need of the worker.
@@ -99,6 +101,11 @@ export class Worker {
     #every({ heartbeat_seconds: seconds }) {
         const { heartbeatTimeout = Infinity } = this.options;
         return Math.min(seconds, heartbeatTimeout / 3);
+    }
+
+    #shortest() {
+        const { heartbeatTimeout = Infinity, heartbeatInterval = Infinity } = this.options;
+        return Math.min(heartbeatTimeout / 3, heartbeatInterval, ...this.hand.attempts.map(({ row }) => this.#every(row)));
     }
 
     #handle(attempt) {
@@ -147,7 +154,7 @@ export class Worker {
             }
             if (sqlstate(error) !== '55000') throw error;
             this.log.info(`waits are short, since nobody can wake them: ${error.message}`);
-            this.claims.waitShortly(WAIT_WITHOUT_WAKE);
+            this.claims.waitShortly(SHORT_WAIT);
         }
     }
 

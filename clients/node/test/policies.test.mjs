@@ -10,6 +10,7 @@ import { Hand } from '../src/hand.js';
 import { Heartbeats, dueAt } from '../src/heartbeats.js';
 import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
 import { ofError, ofReturn } from '../src/outcome.js';
+import { Pace } from '../src/pace.js';
 import { pauseAfter } from '../src/timing.js';
 import { contextOf, withContext } from '../src/tracing.js';
 import { describe, toInterval, toJson, toText } from '../src/values.js';
@@ -137,11 +138,34 @@ test('pauses double up to five seconds', () => {
 
 test('nothing is claimed behind a stop', async () => {
     const hand = { room: () => 1, takeDone: () => [], goAway() {}, wake() {} };
-    const claims = new Claims({ options: checkedOptions({ handlers }), hand, configuration: () => ({}), log: {} });
+    const claims = new Claims({ options: checkedOptions({ handlers }), hand, configuration: () => ({}), log: {}, pace: new Pace({ log: {} }) });
     claims.connection = { query: () => Promise.reject(new Error('it claims')) };
     const over = claims.start();
     claims.stop();
     await over;
+});
+
+test('behind a pooler, late answers make a worker poll until none has been late for a minute', () => {
+    const lines = [];
+    const log = { warn: (text) => lines.push(`warn ${text}`), info: (text) => lines.push(`info ${text}`) };
+    const time = { now: 0, interval: Infinity };
+    const pace = new Pace({ log, interval: () => time.interval, clock: () => time.now });
+    pace.answered(60);
+    assert.equal(pace.longestPoll(), undefined);
+    pace.pooled = true;
+    for (const [interval, fast, late] of [[Infinity, 1, 1.01], [2, 0.5, 0.51], [0.1, 0.25, 0.26]]) {
+        time.interval = interval;
+        pace.answered(fast);
+        assert.equal(pace.longestPoll(), undefined);
+        pace.answered(late);
+        assert.equal(pace.longestPoll(), 1);
+        time.now += 59;
+        assert.equal(pace.longestPoll(), 1);
+        time.now += 62;
+        assert.equal(pace.longestPoll(), undefined);
+    }
+    assert.deepEqual(lines.map((text) => text.slice(0, 4)), ['warn', 'info', 'info', 'info', 'info', 'info']);
+    assert.match(lines[0], /pool/);
 });
 
 test('heartbeats are due by the shortest interval, after the job that waits longest', () => {
