@@ -72,6 +72,11 @@ const handlers = {
         await sleep(job.payload.seconds * 1000);
         return {};
     },
+    async block(job) {
+        await tell(job, 'started');
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, job.payload.seconds * 1000);
+        return {};
+    },
     async progress(job) {
         await tell(job, 'started');
         for (let step = 1; step <= job.payload.steps; step += 1) job.setProgress({ step });

@@ -2,6 +2,7 @@
 """The worker that the scenarios are played with: see clients/scenarios/README.md. With the argument async by AsyncWorker."""
 
 import asyncio
+import ctypes
 import logging
 import os
 import signal
@@ -105,6 +106,13 @@ def sleep(job):
     return {}
 
 
+def block(job):
+    """Holds the lock of the interpreter, as a regular expression may."""
+    Eye().tell(job, "started")
+    ctypes.PyDLL(None).sleep(job.payload["seconds"])
+    return {}
+
+
 def progress(job):
     eye = Eye()
     eye.tell(job, "started")
@@ -148,7 +156,7 @@ def poison(job):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-HANDLERS = {"echo": echo, "fail": raise_if_early, "reject": reject, "snooze": snooze_once, "wait": wait, "deaf": deaf, "sleep": sleep,
+HANDLERS = {"echo": echo, "fail": raise_if_early, "reject": reject, "snooze": snooze_once, "wait": wait, "deaf": deaf, "sleep": sleep, "block": block,
             "progress": progress, "transfer": transfer, "steps": steps, "garbage": garbage, "poison": poison}
 
 

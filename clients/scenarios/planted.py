@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "python" / "src"))
 
 import scenario_worker  # noqa: E402
-from jobq import base, core, hand, job, options, outcome, statements, worker  # noqa: E402
+from jobq import base, core, cover, hand, job, options, outcome, statements, worker  # noqa: E402
 
 DEFECT = sys.argv.pop(1)
 
@@ -18,6 +18,12 @@ if DEFECT == "no_heartbeats":
 elif DEFECT == "heartbeats_end_with_term":
     due = hand.Hand._take_due
     hand.Hand._take_due = lambda self, now: ([], []) if self.stop_at is not None else due(self, now)
+elif DEFECT == "no_cover":
+    cover.Cover.start = lambda self: None
+elif DEFECT == "cover_outlives":
+    # The program of the heartbeat process, after a change of what it finds to be its parent.
+    cover.COMMAND[3:] = ["-c", f"import os; parent = os.getppid(); os.getppid = lambda: parent; __file__ = {cover.__file__!r}; "
+                               "exec(compile(open(__file__).read(), __file__, 'exec'))"]
 elif DEFECT == "blind_completion":
     # Takes the lease from the table, and does not mind what the heartbeats say.
     hand.Hand.lost = lambda self, job, state: None

@@ -11,6 +11,8 @@ LIMIT = 20
 DEFECTS = {
     "no_heartbeats": "heartbeat",
     "heartbeats_end_with_term": "term",
+    "no_cover": "blocked",
+    "cover_outlives": "kill_heartbeat",
     "blind_completion": "lost_deaf",
     "blind_transfer": "lost_transfer",
     "loose_transfer": "transfer",

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import jobq
 from jobq import Cancelled, Fail, Lost, OptionError, Options, Release, Snooze, Stopping, Waiting, options_of_environment
 from jobq import connect, core, outcome, statements, tracing
+from jobq.cover import Cover, _Covering
 from jobq.errors import is_lost_lease
 from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand
 from jobq.job import BaseJob
@@ -53,6 +54,38 @@ class OptionsTest(unittest.TestCase):
 
     def test_timedelta(self):
         self.assertEqual(Options(grace=timedelta(minutes=1)).grace, 60.0)
+
+
+class CoverTest(unittest.TestCase):
+    def setUp(self):
+        self.cover = Cover(2, {"dbname": "test", "row_factory": object})
+        self.covering = _Covering(self.cover._file.fileno(), {})
+
+    def test_heartbeats_are_late_half_an_interval_after_the_worker_sends_them(self):
+        self.cover.hold(7, 70, 10.0, 100.0)
+        self.assertEqual(self.covering.late(114.9), [])
+        self.assertEqual(self.covering.late(115.0), [(7, 70)])
+        self.cover.beaten([70, 71], 110.0)
+        self.assertEqual(self.covering.late(115.0), [])
+
+    def test_it_sends_one_in_each_interval_until_the_worker_sends_them_again(self):
+        self.cover.hold(7, 70, 10.0, 100.0)
+        self.covering.last[70] = 115.0
+        self.assertEqual(self.covering.late(124.9), [])
+        self.assertEqual(self.covering.late(125.0), [(7, 70)])
+        self.cover.beaten([70], 126.0)
+        self.assertEqual(self.covering.late(140.0), [])
+        self.assertEqual(self.covering.late(141.0), [(7, 70)])
+
+    def test_a_job_that_has_been_reported_has_no_heartbeats_and_makes_room(self):
+        for lease in (70, 80, 90):   # there is room for two
+            self.cover.hold(lease // 10, lease, 10.0, 100.0)
+        self.assertCountEqual(self.covering.late(200.0), [(7, 70), (8, 80)])
+        self.cover.drop(70)
+        self.cover.drop(90)
+        self.assertEqual(self.covering.late(200.0), [(8, 80)])
+        self.cover.hold(10, 100, 10.0, 100.0)
+        self.assertCountEqual(self.covering.late(200.0), [(10, 100), (8, 80)])
 
 
 class PaceTest(unittest.TestCase):
@@ -321,6 +354,7 @@ class LineTest(unittest.TestCase):
         self.rests = []
         hand = SimpleNamespace(stopping=lambda: False, rest=self.rests.append)
         self.core = SimpleNamespace(options=Options(), conninfo="", connect_options={}, hand=hand, answered=lambda seconds: None)
+        self.core.arguments = lambda: core.Core.arguments(self.core)
         self.line = core._Line(self.core, "claims")
 
     def test_pauses_double_until_a_statement_works(self):

@@ -23,13 +23,15 @@ log = logging.getLogger("jobq")
 class BaseWorker(Generic[Handler]):
     def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, Handler]] = None, *,
                  conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
-                 trace_as_child: bool = False, **options: Any) -> None:
+                 trace_as_child: bool = False, heartbeat_process: bool = True, **options: Any) -> None:
+        """heartbeat_process: another process sends the heartbeats of jobs when a handler blocks this one by holding the GIL."""
         self.options = Options(queue=queue, **options)
         self.handlers: Dict[str, Handler] = {}
         for kind, function in dict(handlers or {}).items():
             self._register(kind, function)
         self.conninfo, self.connect_options = conninfo, dict(connect_options or {})
         self.tracer = tracing.Tracer(trace_as_child)
+        self.heartbeat_process = heartbeat_process
         self._core: Optional[Core] = None
         self._set_up(f"jobq {queue} {self.options.worker_id} handler")
 
@@ -65,7 +67,8 @@ class BaseWorker(Generic[Handler]):
             raise RuntimeError("this worker has been started before")
         if not self.handlers:
             raise OptionError('option "handlers" must name at least one kind')
-        return Core(self.options, list(self.handlers), self.conninfo, self.connect_options, self._begin, self._run)
+        return Core(self.options, list(self.handlers), self.conninfo, self.connect_options, self._begin, self._run,
+                    self.heartbeat_process)
 
     def _started(self) -> None:
         log.info("%s: serves queue %r, kinds %s, %d slots", self.options.worker_id, self.options.queue,

@@ -4,15 +4,17 @@ worker, with threads and with asyncio, hand it what came of their jobs."""
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import psycopg
 from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import set_json_loads
 
 from . import connect, statements
+from .cover import Cover
 from .errors import LEASE_LOST
 from .hand import Beat, Hand, Report
 from .job import BaseJob
@@ -22,6 +24,7 @@ from .pace import SHORT_WAIT, Pace
 from .parameters import interval
 
 FIRST_POLL = 0.05
+MOST_STARTS = 5   # of the heartbeat process
 NOT_PRELOADED = "55000"
 log = logging.getLogger("jobq")
 
@@ -32,8 +35,10 @@ class Broken(Exception):
 
 class Core:
     def __init__(self, options: Options, kinds: Sequence[str], conninfo: connect.Conninfo, connect_options: Mapping[str, Any],
-                 begin: Callable[[statements.Row], BaseJob], run: Callable[[BaseJob, "Core"], None]) -> None:
+                 begin: Callable[[statements.Row], BaseJob], run: Callable[[BaseJob, "Core"], None],
+                 heartbeat_process: bool = True) -> None:
         """begin makes a job of a row, run starts its handler; both are called by the thread that claims."""
+        self.heartbeat_process = heartbeat_process and os.name == "posix"
         self.options, self.kinds = options, sorted(kinds)
         self.conninfo, self.connect_options = conninfo, connect_options
         self.begin, self.run = begin, run
@@ -70,6 +75,9 @@ class Core:
             raise
         claims, beats_thread = self._threads
         try:
+            if self.heartbeat_process:
+                self.hand.cover = Cover(4 * self.options.slots, self.arguments())
+                self._keep_covered(self.hand.cover)
             beats_thread.start()   # first: nothing is claimed that nobody heartbeats
             claims.start()
         except BaseException:   # no thread can be made
@@ -78,7 +86,31 @@ class Core:
             self._claims.close()
             if beats_thread.ident is None:
                 self._beats.close()
+                self._uncover()
             raise
+
+    def arguments(self) -> Dict[str, Any]:
+        """Of connections for claims and heartbeats."""
+        return connect.arguments(self.conninfo, self.connect_options, f"jobq {self.options.queue} {self.options.worker_id}")
+
+    def _keep_covered(self, cover: Cover) -> None:
+        sent = cover.sent()
+        if sent:
+            log.warning("%s: the heartbeat process has sent %d heartbeats, because this process was blocked or its own heartbeats were; does a "
+                        "handler hold the GIL?", self.options.worker_id, sent)
+        if cover.runs() or cover.starts == MOST_STARTS:
+            return
+        if cover.starts > 0:
+            log.warning("%s: the heartbeat process has ended: a handler that holds the GIL may lose its job%s", self.options.worker_id,
+                        "" if cover.starts == MOST_STARTS - 1 else "; starting the process again")
+        try:
+            cover.start()
+        except OSError as error:
+            log.warning("%s: no heartbeat process can be started: %s", self.options.worker_id, error)
+
+    def _uncover(self) -> None:
+        if self.hand.cover is not None:
+            self.hand.cover.stop()
 
     @staticmethod
     def _is_pooled(connection: psycopg.Connection[Any]) -> bool:
@@ -219,6 +251,7 @@ class Core:
             log.exception("%s: heartbeats have ended", self.options.worker_id)
         finally:
             self._beats.close()
+            self._uncover()
             if self.hand.gave_up:
                 log.error("%s: jobs that could not be reported: %s", self.options.worker_id,
                           ", ".join(str(job.id) for job in self.hand.jobs.values()))
@@ -262,6 +295,8 @@ class Core:
         """All together first: progress that does not arrive, perhaps since its shard is away, keeps no heartbeat of others."""
         try:
             if beat.jobs:
+                if self.hand.cover is not None:
+                    self._keep_covered(self.hand.cover)
                 self._heartbeat_together(beat.jobs)
         finally:   # broken, perhaps by one shard: the others take their progress
             for job in beat.progress:
@@ -412,8 +447,7 @@ class _Line:
             return self.connection
         core = self.core
         try:
-            self.connection = psycopg.connect(**connect.arguments(
-                core.conninfo, core.connect_options, f"jobq {core.options.queue} {core.options.worker_id}"))
+            self.connection = psycopg.connect(**core.arguments())
         except Exception as error:   # also of a conninfo that is a function
             if self.opened == 0:
                 raise

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Callable, Deque, Dict, List, Optional, Tuple
 
 from .connect import pause_after
+from .cover import Cover
 from .job import BaseJob
 from .outcome import COMPLETE, NOTHING, RELEASE, Outcome
 
@@ -38,6 +39,7 @@ class Hand:
                  clock: Callable[[], float] = time.monotonic) -> None:
         self.slots, self.most, self.longest, self.grace, self.clock = slots, most, interval, grace, clock
         self.changed = threading.Condition()
+        self.cover: Optional[Cover] = None          # heartbeats for this process while it is blocked
         self.jobs: Dict[int, BaseJob] = {}          # by lease: a job may come a second time before its first handler has ended
         self.running: set[int] = set()              # leases whose handlers have not ended
         self.completions: Deque[Report] = deque()   # for the thread that claims, unless it is away
@@ -74,6 +76,8 @@ class Hand:
         with self.changed:
             job.beat_at = self.clock()
             self.jobs[job.lease] = job
+            if self.cover is not None:
+                self.cover.hold(job.id, job.lease, job.heartbeat_every, job.beat_at)
             if self.stop_at is not None:
                 self.reports.append((job, Outcome(RELEASE)))
             else:
@@ -112,7 +116,7 @@ class Hand:
             self.running.discard(job.lease)
             if job.lease in self.jobs and not job.abandoned:
                 if outcome.what == NOTHING:
-                    del self.jobs[job.lease]
+                    self._drop(job)
                 elif outcome.what == COMPLETE and not job.progress_is_new and not job.progress_under_way:
                     self.completions.append((job, outcome))
                 else:
@@ -128,7 +132,7 @@ class Hand:
     def reported(self, jobs: List[BaseJob]) -> None:
         with self.changed:
             for job in jobs:
-                self.jobs.pop(job.lease, None)
+                self._drop(job)
                 self.in_flight.discard(job.lease)
             self.changed.notify_all()
 
@@ -152,7 +156,7 @@ class Hand:
         """A heartbeat has been told so. Of a job whose report is under way the report's answer counts."""
         with self.changed:
             if job.lease in self.running:
-                self.jobs.pop(job.lease, None)
+                self._drop(job)
                 self.changed.notify_all()
             else:
                 return
@@ -214,6 +218,11 @@ class Hand:
 
     # ---- under the lock
 
+    def _drop(self, job: BaseJob) -> None:
+        self.jobs.pop(job.lease, None)
+        if self.cover is not None:
+            self.cover.drop(job.lease)
+
     def _take_completions(self) -> List[Report]:
         taken = list(self.completions)
         self.completions.clear()
@@ -258,6 +267,8 @@ class Hand:
         jobs = [job for job in self.jobs.values() if not self._is_told(job)]
         for job in self.jobs.values():
             job.beat_at = now
+        if self.cover is not None:
+            self.cover.beaten(self.jobs, now)
         return jobs, progress
 
     def _until(self, now: float, retry_at: Optional[float]) -> Optional[float]:
