@@ -5,7 +5,7 @@ import { Cancelled, Suspended } from './errors.js';
 import { isFinished } from './outcome.js';
 import { AWAIT, AWAIT_JOBS, COMPLETE_MUST_HOLD, SLEEP, SPAWN, STEP, STEP_DONE } from './statements.js';
 import { specsOf, texts } from './producers.js';
-import { toInterval, toJson, toTime } from './values.js';
+import { toJson, toOwnInterval, toTime } from './values.js';
 
 const inTransaction = new AsyncLocalStorage();
 
@@ -91,7 +91,7 @@ export class Job {
 
     /** Goes on at a Date, or after a delay (seconds or an interval's text): the job is given back until then. */
     sleep(name, time) {
-        const [delay, until] = time instanceof Date ? [null, toTime(time)] : [toInterval(time), null];
+        const [delay, until] = time instanceof Date ? [null, toTime(time, 'time')] : [toOwnInterval(time, 'time'), null];
         return this.#lastly(async (client) => {
             const [{ state }] = await this.#ask(client, SLEEP, name, delay, until);
             this.#answered(state, `the time ${JSON.stringify(name)}`);
@@ -101,7 +101,7 @@ export class Job {
     /** {state: ready or timeout, payload} of a signal; until there is one of these the job is given back. */
     waitFor(event, { timeout = null, name = null } = {}) {
         return this.#lastly(async (client) => {
-            const [{ state, payload }] = await this.#ask(client, AWAIT, event, toInterval(timeout), name);
+            const [{ state, payload }] = await this.#ask(client, AWAIT, event, toOwnInterval(timeout, 'timeout'), name);
             this.#answered(state, `the signal ${JSON.stringify(event)}`);
             return { state, payload };
         });
@@ -110,7 +110,7 @@ export class Job {
     /** {state: ready or timeout, results: [{jobId, status, result}]} of other jobs; until then the job is given back. */
     waitForJobs(ids, name, { mode = 'all', timeout = null } = {}) {
         return this.#lastly(async (client) => {
-            const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, texts(ids, 'ids'), name, mode, toInterval(timeout));
+            const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, texts(ids, 'ids'), name, mode, toOwnInterval(timeout, 'timeout'));
             this.#answered(state, `other jobs, ${JSON.stringify(name)}`);
             const found = results.map(({ job_id: id, status, result }) => ({ jobId: String(id), status, result: result ?? null }));
             return { state, results: found };

@@ -1,7 +1,7 @@
 // Enqueues on a connection of the caller's: the jobs are part of its transaction, which is neither begun nor ended here.
 import { OptionError } from './errors.js';
 import { sending } from './tracing.js';
-import { shown, toInterval, toJson, toTime, types } from './values.js';
+import { shown, toJson, toOwnInterval, toTime, types } from './values.js';
 
 // The options of enqueue(): the parameter of jobq_enqueue, its type, and what makes its value, told the option's name.
 const same = (value) => value;
@@ -21,6 +21,10 @@ export const texts = list(text);
 function mustBeArray(option, values) {
     if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, and is of type ${typeof values}`);
 }
+function queueOf(queue) {
+    if (typeof queue !== 'string') throw new OptionError(`option queue must be a text, and is of type ${typeof queue}`);
+    return queue;
+}
 const OPTIONS = {
     kind: ['kind', 'text', same],
     priority: ['priority', 'int', same],
@@ -28,15 +32,15 @@ const OPTIONS = {
     maxAttempts: ['max_attempts', 'int', same],
     uniqueKey: ['unique_key', 'text', same],
     onConflict: ['on_conflict', 'text', same],
-    uniqueFor: ['unique_for', 'interval', toInterval],
+    uniqueFor: ['unique_for', 'interval', toOwnInterval],
     groupKey: ['group_key', 'text', same],
     concurrencyKey: ['concurrency_key', 'text', same],
     dependsOn: ['depends_on', 'bigint[]', texts],
     onDependencyFailure: ['on_dependency_failure', 'text', same],
     version: ['version', 'int', same],
     requires: ['requires', 'text[]', texts],
-    heartbeatTimeout: ['heartbeat_timeout', 'interval', toInterval],
-    maxRuntime: ['max_runtime', 'interval', toInterval],
+    heartbeatTimeout: ['heartbeat_timeout', 'interval', toOwnInterval],
+    maxRuntime: ['max_runtime', 'interval', toOwnInterval],
     metadata: ['metadata', 'jsonb', json],
 };
 
@@ -56,7 +60,7 @@ export function enqueue(connection, queue = 'default', payload = {}, options = {
         const metadata = send.into(options.metadata);
         const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS, 3);
         const [{ id }] = await run(connection, `SELECT jobq_enqueue($1::text, $2::jsonb${names}) AS id`,
-            [queue, toJson(payload, 'the payload'), ...values]);
+            [queueOf(queue), toJson(payload, 'the payload'), ...values]);
         send.enqueued(String(id));
         return String(id);
     });
@@ -68,7 +72,7 @@ export async function enqueueMany(connection, queue, payloads, options = {}) {
     return sending({ queue, count: payloads.length }, async () => {
         const { names, values } = argumentsOf(options, OPTIONS_OF_MANY, 3);
         const rows = await run(connection, `SELECT job_id, is_new FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
-            [queue, payloads.map((payload) => toJson(payload, 'a payload')), ...values]);
+            [queueOf(queue), payloads.map((payload) => toJson(payload, 'a payload')), ...values]);
         return rows.map(enqueued);
     });
 }
@@ -94,6 +98,7 @@ export function specsOf(specs) {
         const made = {};
         for (const [option, value] of Object.entries(spec)) {
             if (value === undefined) continue;
+            if (option === 'queue') queueOf(value);
             if (AS_THEY_ARE.includes(option)) {
                 made[option] = value;
                 continue;

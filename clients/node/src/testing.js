@@ -33,7 +33,7 @@ export async function drain(client, handlers, { queue = 'default', workerId = 'd
         } else if (now === undefined || ticked) {
             return ran;
         } else {
-            await setClock(kit, toTime(now));
+            await setClock(kit, toTime(now, 'now'));
             ticked = true;
         }
     }

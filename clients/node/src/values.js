@@ -1,5 +1,6 @@
 // JavaScript values as the parameters of jobq's functions, and back. No server.
 import { inspect } from 'node:util';
+import { OptionError } from './errors.js';
 
 /** The value as JSON. What has none is an error, as is what JSON.stringify refuses. */
 export function toJson(value, what = 'the value') {
@@ -13,8 +14,18 @@ export function toInterval(value) {
     return typeof value === 'number' ? `${value.toFixed(6)} s` : value;
 }
 
+/** The same of a caller's option, which may be wrong. */
+export function toOwnInterval(value, option) {
+    if (value === undefined || value === null || typeof value === 'string' || Number.isFinite(value)) return toInterval(value);
+    throw new OptionError(`option ${option} must be a number of seconds or an interval's text, and is ${shown(value)}`);
+}
+
 /** A time: a Date, or a timestamp's text. */
-export const toTime = (value) => (value instanceof Date ? value.toISOString() : value);
+export function toTime(value, option = 'time') {
+    if (value instanceof Date && !Number.isNaN(value.getTime())) return value.toISOString();
+    if (value === undefined || value === null || typeof value === 'string') return value;
+    throw new OptionError(`option ${option} must be a valid Date or a timestamp's text, and is ${shown(value)}`);
+}
 
 /** A text that PostgreSQL takes: no NUL. Lone surrogates become U+FFFD on their way to UTF-8. */
 export const toText = (value) => String(value).replaceAll('\0', '\uFFFD');

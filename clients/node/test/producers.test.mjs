@@ -78,6 +78,27 @@ test('what is no array is named, with its value, and nothing is sent', async () 
     assert.deepEqual(many.map(({ isNew }) => isNew), [true, true]);
 });
 
+test('what is no time, no interval, and no name of a queue is named, and nothing is sent', async () => {
+    const nobody = { query() { throw new Error('it was sent'); } };
+    const refused = (promise, message) => assert.rejects(promise, (error) => error instanceof OptionError && error.message === message);
+    for (const [value, shown] of [[20301231, '20301231'], [0, '0'], [new Date(NaN), 'Invalid Date'], [{ year: 2030 }, '{ year: 2030 }'], [true, 'true']]) {
+        const says = (option) => `option ${option} must be a valid Date or a timestamp's text, and is ${shown}`;
+        await refused(enqueue(nobody, 'wrong', {}, { runAt: value }), says('runAt'));
+        await refused(enqueueJobs(nobody, [{ runAt: value }]), says('runAt'));
+        await refused(enqueueMany(nobody, 'wrong', [1], { runAts: [value] }), says('runAts'));
+    }
+    for (const [value, shown] of [[NaN, 'NaN'], [Infinity, 'Infinity'], [true, 'true'], [{ days: 1 }, '{ days: 1 }']]) {
+        await refused(enqueue(nobody, 'wrong', {}, { maxRuntime: value }),
+            `option maxRuntime must be a number of seconds or an interval's text, and is ${shown}`);
+    }
+    for (const value of [{ queue: 'wrong', kind: 'k', payload: 'secret' }, 5, null]) {
+        const says = `option queue must be a text, and is of type ${typeof value}`;
+        await refused(enqueue(nobody, value), says);
+        await refused(enqueueMany(nobody, value, [1]), says);
+        await refused(enqueueJobs(nobody, [{ queue: value }]), says);
+    }
+});
+
 test('the job is part of the transaction of a pg client', async () => {
     const client = await pool.connect();
     try {

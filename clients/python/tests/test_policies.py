@@ -185,6 +185,25 @@ class ProducerTest(unittest.TestCase):
         with self.assertRaisesRegex(OptionError, "timeout"):
             make_job(1)._await("delivered", float("inf"), None)
 
+    def test_a_time_without_a_zone(self):
+        for value in (datetime(2035, 1, 2), datetime(2035, 1, 2).date(), 2051222400, 0, True):
+            for call in (jobq.enqueue, jobq.aenqueue):
+                self.refused("run_at", value, repr(value), call, "q", run_at=value)
+            self.refused("run_at", value, repr(value), jobq.enqueue_jobs, [{"run_at": value}])
+            self.refused("run_ats", value, repr(value), jobq.enqueue_many, "q", [1, 2], run_ats=[None, value])
+            with self.subTest(value=value), self.assertRaisesRegex(OptionError, "until"):
+                make_job(1)._sleep("night", None, value)
+
+    def test_an_object_in_place_of_the_queue(self):
+        for value in ({"queue": "q", "payload": "secret"}, None, 5, ["secret"]):
+            shown = f"is of type {type(value).__name__}"
+            for call in (jobq.enqueue, jobq.aenqueue):
+                self.refused("queue", value, shown, call, value)
+            for call in (jobq.enqueue_many, jobq.aenqueue_many):
+                self.refused("queue", value, shown, call, value, [1])
+            if value is not None:   # of a spec: the default queue
+                self.refused("queue", value, shown, jobq.enqueue_jobs, [{"queue": value}])
+
     def test_what_is_right(self):
         when = datetime(2035, 1, 2, tzinfo=timezone.utc)
         for name, value, expected in (

@@ -14,7 +14,7 @@ from psycopg.rows import tuple_row
 
 from . import tracing
 from .errors import Delay
-from .parameters import TYPES, payloads_of, specs_of, value_of
+from .parameters import TYPES, payloads_of, queue_of, specs_of, value_of
 from .statements import as_json, specs_as_json
 
 Interval = Union[Delay, str]
@@ -96,12 +96,12 @@ async def aenqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> 
 def _one(queue: str, payload: Any, given: Dict[str, Any], sending: tracing.Sending) -> Call:
     given = {**given, "metadata": tracing.with_context(given.get("metadata"), sending.carrier)}
     names, values = _arguments(given)
-    return (f"SELECT jobq_enqueue(%s::text, %s::jsonb{names})", [queue, "{}" if payload is None else as_json(payload), *values])
+    return (f"SELECT jobq_enqueue(%s::text, %s::jsonb{names})", [queue_of(queue), "{}" if payload is None else as_json(payload), *values])
 
 
 def _many(queue: str, payloads: List[str], given: Dict[str, Any]) -> Call:
     names, values = _arguments(given)
-    return f"{_MANY}{names})", [queue, payloads, *values]
+    return f"{_MANY}{names})", [queue_of(queue), payloads, *values]
 
 
 def _jobs(specs: List[Mapping[str, Any]], sending: tracing.Sending) -> Call:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from . import statements
 from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease, is_unanswered
 from .outcome import VERIFY
-from .parameters import interval, whole_numbers
+from .parameters import interval, moment, whole_numbers
 from .statements import Row, as_json, specs_as_json, time_of
 
 Call = Tuple[str, List[Any]]
@@ -110,7 +110,7 @@ class BaseJob:
         return call
 
     def _sleep(self, name: str, delay: Optional[Delay], until: Optional[datetime]) -> Call:
-        return self._of_lease(statements.SLEEP, name, interval(delay), until)
+        return self._of_lease(statements.SLEEP, name, interval(delay), moment("until", until))
 
     def _await(self, event: str, timeout: Optional[Delay], name: Optional[str]) -> Call:
         return self._of_lease(statements.AWAIT, event, interval(timeout, "timeout"), name)

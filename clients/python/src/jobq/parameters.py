@@ -4,7 +4,7 @@ list of its characters, a fraction no whole number."""
 from __future__ import annotations
 
 import operator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, List, Mapping, Optional, Union
 
 from .errors import Delay, OptionError, seconds_of
@@ -29,6 +29,10 @@ def value_of(name: str, value: Any) -> Any:
         return _whole(name, value, "be a whole number")
     if kind in ("int[]", "bigint[]"):
         return whole_numbers(name, value)
+    if kind == "timestamptz":
+        return moment(name, value)
+    if kind == "timestamptz[]":
+        return [moment(name, one) for one in _listed(name, value, _LISTS[kind])]
     return _listed(name, value, _LISTS[kind]) if kind in _LISTS else value
 
 
@@ -40,6 +44,20 @@ def interval(delay: Optional[Union[Delay, str]], name: str = "delay") -> Optiona
     if seconds is None:
         raise _wrong(name, "be a number of seconds, a timedelta, or an interval's text", f"is {delay!r}")
     return timedelta(seconds=seconds)
+
+
+def moment(name: str, value: Any) -> Optional[Union[datetime, str]]:
+    """A datetime, or what PostgreSQL reads as a timestamp. The server would read one without a time zone in the zone of its session."""
+    if value is None or isinstance(value, str) or isinstance(value, datetime) and value.utcoffset() is not None:
+        return value
+    raise _wrong(name, "be a datetime with a time zone (tzinfo), or a timestamp's text", f"is {value!r}")
+
+
+def queue_of(queue: Any) -> str:
+    """What is in its place, such as a payload, stays out of messages."""
+    if not isinstance(queue, str):
+        raise _wrong("queue", "be a text", f"is of type {type(queue).__name__}")
+    return queue
 
 
 def whole_numbers(name: str, values: Any) -> List[Any]:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Iterable, Mapping, Union
 
 from .options import Options
-from .parameters import TYPES, interval, specs_of, value_of
+from .parameters import TYPES, interval, queue_of, specs_of, value_of
 
 _CLAIM_ARGUMENTS = """%(queue)s::text, %(worker_id)s::text, %(batch)s::int, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(heartbeat_timeout)s::interval"""
@@ -84,6 +84,8 @@ def specs_as_json(specs: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _in_spec(name: str, value: Any) -> Any:
+    if name == "queue":
+        return queue_of(value)
     if name in TYPES:
         value = value_of(name, value)
     if isinstance(value, datetime):

@@ -15,10 +15,10 @@ import psycopg
 from . import outcome, statements
 from .base import plain_result
 from .enqueue import run_on
-from .errors import Delay, OptionError, Waiting
+from .errors import Delay, Waiting
 from .job import BaseJob
 from .options import Options
-from .parameters import interval, specs_of
+from .parameters import interval, moment, specs_of
 from .worker import Handler, Job
 
 _JSON = ("payload", "progress", "metadata")   # as texts: some connections hand jsonb over as it is, others read it
@@ -60,8 +60,7 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
     now is the clock: jobs, retries, sleeps and timeouts of waits that are due by then run too. Of a connection that is not psycopg's own (Django's,
     SQLAlchemy's) handlers get none: they use the ORM's."""
     worker = Options(queue=queue, **options)
-    if now is not None and now.tzinfo is None:
-        raise OptionError('option "now" must have a time zone')
+    moment("now", now)
     raw = connection if isinstance(connection, psycopg.Connection) else None
     ended: List[Ended] = []
     while len(ended) < most:
@@ -126,6 +125,7 @@ class InlineJob(Job):
 
     def sleep(self, name: str, delay: Optional[Delay] = None, until: Optional[datetime] = None) -> None:
         """The time has come if the step is among those that are done."""
+        moment("until", until)
         if name not in self.done_steps:
             self.done_steps[name] = None
             raise Waiting()
