@@ -71,7 +71,9 @@ HANDLERS = {
 
     { "attempt" => job.attempt }
   end,
-  "reject" => ->(job) { raise Jobq::Fail.new(job.payload["message"], retry: false) },
+  "reject" => lambda do |job|
+    raise Jobq::Fail.new(job.payload["message"], retry_in: job.payload["retry_in"], retry: job.payload.key?("retry_in"))
+  end,
   "snooze" => lambda do |job|
     if job.progress.nil?
       job.set_progress({ "snoozed" => true })

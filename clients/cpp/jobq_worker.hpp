@@ -75,6 +75,18 @@ inline std::string as_text(const std::string &message)
     return text;
 }
 
+// Returns valid UTF-8 with a question mark in the place of each character that is not ASCII.
+inline std::string as_ascii(const std::string &message)
+{
+    std::string text;
+    for (const char byte : message)
+        if ((byte & 0x80) == 0)
+            text += byte;
+        else if ((byte & 0xC0) == 0xC0)    // the first byte of a character
+            text += '?';
+    return text;
+}
+
 struct OptionError : std::invalid_argument {
     using std::invalid_argument::invalid_argument;
 };
@@ -511,6 +523,11 @@ private:
     struct Broken {
     };
 
+    // An error with which the server rejected a report.
+    struct Refusal {
+        std::string message, state;
+    };
+
     Text on_beats(const std::function<Text(pqxx::nontransaction &)> &function)
     {
         std::lock_guard<std::mutex> lock(beats_mutex_);
@@ -529,7 +546,7 @@ private:
     }
 
     // Until it has arrived; nothing: refused, or given up.
-    Text attempt(const std::function<Text(pqxx::nontransaction &)> &function, std::string *refused = nullptr)
+    Text attempt(const std::function<Text(pqxx::nontransaction &)> &function, std::optional<Refusal> *refused = nullptr)
     {
         for (double pause = 0.1;; pause = std::min(pause * 2, 5.0)) {
             try {
@@ -541,7 +558,7 @@ private:
             } catch (const std::exception &error) {
                 say(std::string("refused: ") + error.what());
                 if (refused != nullptr)
-                    *refused = error.what();
+                    *refused = Refusal{error.what(), sqlstate(error)};
                 return {};
             }
         }
@@ -648,13 +665,16 @@ private:
     // From what the handler returned or threw to the report.
     void call(Job &job)
     {
-        std::function<std::string()> conclusion;
+        std::function<std::optional<Refusal>()> conclusion;
+        std::string what = "failure";
         bool for_good = false;
         try {
             const Text result = handlers_.at(job.kind)(job);
+            what = "result";
             conclusion = [this, &job, result] { return report(job, "SELECT jobq_complete($1, $2, $3::jsonb)", or_null(result)); };
         } catch (const Waiting &) {
         } catch (const Snooze &snooze) {
+            what = "snooze";
             const std::string delay = span(snooze.delay);
             conclusion = [this, &job, delay] { return report(job, "SELECT jobq_snooze($1, $3::interval, $2)", delay); };
         } catch (const Stop &stop) {
@@ -679,26 +699,35 @@ private:
         const Text progress = job.take_progress();
         if (progress)
             report(job, "SELECT jobq_heartbeat($1, $2, $3::jsonb) IN ('held', 'cancel')", *progress);
-        const std::string refused = conclusion ? conclusion() : "";
-        if (!refused.empty())    // where that is refused as well, it is logged
-            fail(job, Fail(refused, {}, for_good));
+        const std::optional<Refusal> refused = conclusion ? conclusion() : std::nullopt;
+        if (refused)    // if the server rejects this report as well, the log says so
+            fail(job, Fail("the server rejected the " + what + ": " + refused->message, {}, for_good));
     }
 
     // ---- reports
 
-    std::string fail(Job &job, const Fail &error)
+    std::optional<Refusal> fail(Job &job, const Fail &error)
     {
         const std::string message = as_text(error.what());
         say("job " + std::to_string(job.id) + " of kind " + job.kind + ", attempt " + std::to_string(job.attempt) + ", has failed: " + message);
+        const auto refused = send_failure(job, message, error);
+        if (!refused || (refused->state != "22P05" && refused->state != "22021"))
+            return refused;
+        // The encoding of the database lacks a character of the text.
+        return send_failure(job, as_ascii(message), error);
+    }
+
+    std::optional<Refusal> send_failure(Job &job, const std::string &message, const Fail &error)
+    {
         const Text retry_in = span(error.retry_in);
         return report(job, "SELECT jobq_fail($1, $2, $3, $4::interval, $5::boolean) IS NOT NULL", message, or_null(retry_in),
             error.final ? "f" : "t");
     }
 
-    // What the server refused it with, if it did.
-    template <typename... Values> std::string report(Job &job, const std::string &statement, const Values &...values)
+    // Returns the error with which the server rejected the report, if it did.
+    template <typename... Values> std::optional<Refusal> report(Job &job, const std::string &statement, const Values &...values)
     {
-        std::string refused;
+        std::optional<Refusal> refused;
         int tries = 0;
         const Text state = attempt(
             [&](pqxx::nontransaction &own) -> Text {
@@ -709,7 +738,7 @@ private:
                 return one(own, "SELECT jobq_heartbeat($1, $2)", job.id, job.lease);
             },
             &refused);
-        if (!state && refused.empty())
+        if (!state && !refused)
             could_not_report(job);
         // gone: where nothing is kept
         else if (state && *state != "finished" && !(*state == "gone" && tries > 1))

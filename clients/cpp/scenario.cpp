@@ -128,7 +128,11 @@ void add_handlers(jobq::Worker &worker)
             throw std::runtime_error(*eye.of("message"));
         return Text("{\"attempt\": " + std::to_string(job.attempt) + "}");
     });
-    worker.handle("reject", [](Job &job) -> Text { throw jobq::Fail(*Eye(job).of("message"), {}, true); });
+    worker.handle("reject", [](Job &job) -> Text {
+        Eye eye(job);
+        const Text retry_in = eye.of("retry_in");
+        throw jobq::Fail(*eye.of("message"), retry_in ? std::optional<double>(std::stod(*retry_in)) : std::nullopt, !retry_in);
+    });
     worker.handle("snooze", [](Job &job) {
         if (job.progress)
             return Text("{\"snoozed\": true}");

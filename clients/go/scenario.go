@@ -18,6 +18,7 @@ type payload struct {
 	Error                     *string
 	Times, Steps              int
 	Delay, Seconds            float64
+	RetryIn                   *float64 `json:"retry_in"`
 	Names                     []string
 }
 
@@ -103,6 +104,10 @@ var handlers = map[string]Handler{
 		return object{"attempt": job.Attempt}, nil
 	},
 	"reject": func(_ context.Context, job *Job) (interface{}, error) {
+		if seconds := of(job).RetryIn; seconds != nil {
+			delay := time.Duration(*seconds * float64(time.Second))
+			return nil, &Fail{Message: of(job).Message, RetryIn: &delay}
+		}
 		return nil, &Fail{Message: of(job).Message, Final: true}
 	},
 	"snooze": func(_ context.Context, job *Job) (interface{}, error) {

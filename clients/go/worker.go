@@ -673,8 +673,14 @@ func (w *Worker) conclude(job *Job, result interface{}, err error) {
 	default:
 		refused = w.fail(job, &Fail{Message: fmt.Sprintf("%T: %v", err, err)})
 	}
-	if refused != nil { // where that is refused as well, it is logged
-		w.fail(job, &Fail{Message: refused.Error(), Final: fail != nil && fail.Final})
+	if refused != nil { // if the server rejects this report as well, the log says so
+		what := "result"
+		if snooze != nil {
+			what = "snooze"
+		} else if err != nil {
+			what = "failure"
+		}
+		w.fail(job, &Fail{Message: fmt.Sprintf("the server rejected the %s: %v", what, refused), Final: fail != nil && fail.Final})
 	}
 }
 
@@ -686,7 +692,28 @@ func (w *Worker) fail(job *Job, fail *Fail) (refused error) {
 	}
 	message := strings.ReplaceAll(strings.ToValidUTF8(fail.Message, "?"), "\x00", "\\0")
 	log.Printf("%s: job %d of kind %q, attempt %d, has failed: %s", w.WorkerID, job.ID, job.Kind, job.Attempt, message)
-	return w.report(job, "failed", "SELECT jobq_fail($1, $2, $3, $4::text::interval, $5) IS NOT NULL", job.ID, job.Lease, message, retryIn, !fail.Final)
+	send := func(text string) error {
+		return w.report(job, "failed", "SELECT jobq_fail($1, $2, $3, $4::text::interval, $5) IS NOT NULL", job.ID, job.Lease, text, retryIn, !fail.Final)
+	}
+	refused = send(message)
+	if state := sqlState(refused); state == "22P05" || state == "22021" { // the database's encoding lacks a character
+		refused = send(strings.Map(func(char rune) rune {
+			if char > 127 {
+				return '?'
+			}
+			return char
+		}, message))
+	}
+	return refused
+}
+
+// sqlState returns the SQLSTATE of the server's error, or "".
+func sqlState(err error) string {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
 }
 
 // report is tried until it has arrived, and the answer is believed. Returns what the server has refused it with.

@@ -597,7 +597,7 @@ public final class JobqWorker {
         if (job.newProgress != null) {
             report(job, "progress", "SELECT jobq_heartbeat(?, ?, ?::jsonb) IN ('held', 'cancel')", job.newProgress);
         }
-        String refused;
+        SQLException refused;
         if (error == null) refused = report(job, "completed", "SELECT jobq_complete(?, ?, ?::jsonb)", result);
         else if (error instanceof Snooze snooze) refused = report(job, "snoozed",
             "SELECT jobq_snooze(job_id => ?, lease => ?, delay => ?::interval)", seconds(snooze.delay));
@@ -605,8 +605,10 @@ public final class JobqWorker {
         else if ("stopping".equals(reason) && isStop(error)) refused = report(job, "released", "SELECT jobq_release(?, ?)");
         else if ("cancel".equals(reason) && isStop(error)) refused = fail(job, "cancelled", null, false);
         else refused = fail(job, error.getClass().getSimpleName() + ": " + error.getMessage(), null, false);
-        // Where that is refused as well, it is logged.
-        if (refused != null) fail(job, refused, null, error instanceof Fail fail && fail.isFinal);
+        if (refused == null) return;
+        String what = error == null ? "result" : error instanceof Snooze ? "snooze" : "failure";
+        // If the server rejects this report as well, the log says so.
+        fail(job, "the server rejected the " + what + ": " + refused.getMessage(), null, error instanceof Fail fail && fail.isFinal);
     }
 
     /** Also where what the handler called has made another exception of the interrupt. */
@@ -619,14 +621,21 @@ public final class JobqWorker {
         return false;
     }
 
-    private String fail(Job job, String message, Double retryIn, boolean isFinal) {
+    private SQLException fail(Job job, String message, Double retryIn, boolean isFinal) {
         String text = message == null ? "" : message.replace("\0", "\\0");
         say("job " + job.id + " of kind " + job.kind + ", attempt " + job.attempt + ", has failed: " + text);
+        SQLException refused = sendFailure(job, text, retryIn, isFinal);
+        if (refused == null || !List.of("22P05", "22021").contains(String.valueOf(refused.getSQLState()))) return refused;
+        // The encoding of the database lacks a character of the text.
+        return sendFailure(job, text.replaceAll("[^\\x00-\\x7f]", "?"), retryIn, isFinal);
+    }
+
+    private SQLException sendFailure(Job job, String text, Double retryIn, boolean isFinal) {
         return report(job, "failed", "SELECT jobq_fail(?, ?, ?, ?::interval, ?) IS NOT NULL", text, seconds(retryIn), !isFinal);
     }
 
-    /** What the server has refused it with, or null. */
-    private String report(Job job, String what, String sql, Object... more) {
+    /** Returns the error with which the server rejected the report, or null. */
+    private SQLException report(Job job, String what, String sql, Object... more) {
         List<Object> values = new ArrayList<>(List.of(job.id, job.lease));
         for (Object value : more) values.add(value);
         SQLException[] refused = {null};
@@ -647,7 +656,7 @@ public final class JobqWorker {
             couldNotReport(job);
         } else if (state.equals("refused")) {
             say("job " + job.id + ": the report was refused: " + refused[0].getMessage());
-            return String.valueOf(refused[0].getMessage());
+            return refused[0];
         } else if (!state.equals("finished") && !(state.equals("gone") && tries[0] > 1)) {   // gone: where nothing is kept
             say("job " + job.id + " of kind " + job.kind + ": the lease is lost");
         } else if (what.equals("released")) {

@@ -144,7 +144,10 @@ public final class Scenario {
                 if (job.attempt <= Integer.parseInt(eye.of("->> 'times'"))) throw new IllegalStateException(eye.of("->> 'message'"));
                 return "{\"attempt\": " + job.attempt + "}";
             });
-            worker.handle("reject", job -> { throw new JobqWorker.Fail(new Eye(job).of("->> 'message'"), null, true); });
+            worker.handle("reject", job -> {
+                String retryIn = new Eye(job).of("->> 'retry_in'");
+                throw new JobqWorker.Fail(new Eye(job).of("->> 'message'"), retryIn == null ? null : Double.valueOf(retryIn), retryIn == null);
+            });
             worker.handle("snooze", job -> {
                 if (job.progress != null) return "{\"snoozed\": true}";
                 job.setProgress("{\"snoozed\": true}");

@@ -51,7 +51,7 @@ sub say_it { my ($self, $text) = @_; chomp $text; print STDERR "$self->{option}{
 # A connection by PGHOST and the like. Those of a parent are left alone by its children.
 sub connect_now
 {
-    my $alive = 'connect_timeout=10;keepalives_idle=30;keepalives_interval=10;keepalives_count=3;tcp_user_timeout=30000';
+    my $alive = 'client_encoding=UTF8;connect_timeout=10;keepalives_idle=30;keepalives_interval=10;keepalives_count=3;tcp_user_timeout=30000';
     return DBI->connect("dbi:Pg:$alive", '', '',
         { AutoCommit => 1, RaiseError => 1, PrintError => 0, AutoInactiveDestroy => 1, pg_enable_utf8 => 1, pg_server_prepare => 0 });
 }
@@ -391,9 +391,12 @@ sub report
     }, 'reports') };
     if (my $error = $@)
     {
+        my $state = $self->{beats} ? $self->{beats}->state : '';
         $self->say_it("job $job->{id}: the report was refused: $error");
+        if ($what eq 'fail' && $state =~ /^(22P05|22021)$/ && $outcome->{text} =~ s/[^\x00-\x7f]/?/g) { return; }    # not in the database's encoding
+        my $rejected = { complete => 'result', snooze => 'snooze', release => 'release' }->{$what} || 'failure';
         $job->{outcome} = $outcome->{refused} ? { what => 'nothing' }
-            : { what => 'fail', text => $error, final => $outcome->{final}, refused => 1 };
+            : { what => 'fail', text => "the server rejected the $rejected: $error", final => $outcome->{final}, refused => 1 };
         return;
     }
     return if !defined $state;

@@ -68,7 +68,11 @@ my %handlers = (
         die "$job->{payload}{message}\n" if $job->{attempt} <= $job->{payload}{times};
         return { attempt => $job->{attempt} + 0 };
     },
-    reject => sub { my ($job) = @_; $job->fail($job->{payload}{message}, final => 1) },
+    reject => sub {
+        my ($job) = @_;
+        my $retry_in = $job->{payload}{retry_in};
+        $job->fail($job->{payload}{message}, retry_in => $retry_in, final => !defined $retry_in);
+    },
     snooze => sub {
         my ($job) = @_;
         return { snoozed => JSON::PP::true } if $job->{progress};

@@ -47,7 +47,7 @@ final class JobqSql
     /** By PGHOST and the like. */
     public static function connect(): PDO
     {
-        $alive = 'connect_timeout=10;keepalives_idle=30;keepalives_interval=10;keepalives_count=3;tcp_user_timeout=30000';
+        $alive = 'client_encoding=UTF8;connect_timeout=10;keepalives_idle=30;keepalives_interval=10;keepalives_count=3;tcp_user_timeout=30000';
         return new PDO("pgsql:$alive", null, null, [
             PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION, PDO::PGSQL_ATTR_DISABLE_PREPARES => true,
             PDO::ATTR_DEFAULT_FETCH_MODE => PDO::FETCH_ASSOC,
@@ -681,8 +681,14 @@ final class JobqWorker
             }, 'reports');
         } catch (PDOException $error) {
             $this->say("job {$job->id}: the report was refused: " . $error->getMessage());
-            $job->outcome = isset($outcome['refused']) ? ['what' => 'nothing'] : ['what' => 'fail', 'text' => $error->getMessage(),
-                'final' => $outcome['final'] ?? false, 'refused' => true];
+            $ascii = preg_replace('/[^\x00-\x7f]/u', '?', $outcome['text'] ?? '');
+            if (in_array($error->errorInfo[0] ?? '', ['22P05', '22021'], true) && $ascii !== ($outcome['text'] ?? '')) {
+                $job->outcome['text'] = $ascii;   // the encoding of the database lacks a character of the text
+                return;
+            }
+            $rejected = ['complete' => 'result', 'snooze' => 'snooze', 'release' => 'release'][$outcome['what']] ?? 'failure';
+            $job->outcome = isset($outcome['refused']) ? ['what' => 'nothing'] : ['what' => 'fail',
+                'text' => "the server rejected the $rejected: " . $error->getMessage(), 'final' => $outcome['final'] ?? false, 'refused' => true];
             return;
         }
         if ($state !== null) {

@@ -52,7 +52,11 @@ $handlers = [
     'echo' => fn (JobqJob $job) => json_decode($job->payloadText, false, JobqSql::DEPTH),
     'fail' => fn (JobqJob $job) => $job->attempt <= $job->payload['times']
         ? throw new RuntimeException($job->payload['message']) : ['attempt' => $job->attempt],
-    'reject' => fn (JobqJob $job) => throw new JobqFail($job->payload['message'], final: true),
+    'reject' => fn (JobqJob $job) => throw new JobqFail(
+        $job->payload['message'],
+        $job->payload['retry_in'] ?? null,
+        !isset($job->payload['retry_in'])
+    ),
     'snooze' => function (JobqJob $job) {
         if ($job->progress) {
             return ['snoozed' => true];

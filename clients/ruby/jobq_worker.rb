@@ -191,6 +191,9 @@ module Jobq
     # It takes another connection, or only another try (40001, 40P01), for which another one is as good.
     CONNECTION = /\A(08|53|57|58|25006|40001|40P01)/.freeze
 
+    # The encoding of the database lacks a character of the text.
+    UNSTORABLE = %w[22P05 22021].freeze
+
     def self.now
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
@@ -495,9 +498,10 @@ module Jobq
       if job.new_progress
         report(job, 'progress', "SELECT jobq_heartbeat($1, $2, $3::jsonb) IN ('held', 'cancel')", [job.new_progress])
       end
-      refused = report_end(job, result, error)
-      # Where that is refused as well, it is logged.
-      fail_job(job, refused, nil, error.is_a?(Fail) && error.final) if refused
+      refused = report_end(job, result, error) or return
+      what = { NilClass => 'result', Snooze => 'snooze' }.fetch(error.class, 'failure')
+      # If the server rejects this report as well, the log says so.
+      fail_job(job, "the server rejected the #{what}: #{refused.message}", nil, error.is_a?(Fail) && error.final)
     end
 
     def report_end(job, result, error)
@@ -514,11 +518,18 @@ module Jobq
     def fail_job(job, message, retry_in = nil, final = false)
       message = message.encode('UTF-8', invalid: :replace, undef: :replace).scrub('?').delete("\0")
       say "job #{job.id} of kind #{job.kind}, attempt #{job.attempt}, has failed: #{message}"
+      refused = send_failure(job, message, retry_in, final)
+      return refused unless UNSTORABLE.include?(Jobq.sqlstate(refused))
+
+      send_failure(job, message.gsub(/[^[:ascii:]]/, '?'), retry_in, final)
+    end
+
+    def send_failure(job, message, retry_in, final)
       report(job, 'failed', 'SELECT jobq_fail($1, $2, $3, $4::interval, $5::boolean) IS NOT NULL',
              [message, retry_in && "#{retry_in} s", !final])
     end
 
-    # What the server has refused it with, or nil.
+    # Returns the error with which the server rejected the report, or nil.
     def report(job, what, statement, values)
       tries = 0
       state = attempt do |conn|
@@ -534,7 +545,7 @@ module Jobq
       say "job #{job.id} of kind #{job.kind}: #{arrived ? what : 'the lease is lost'}" if !arrived || what == 'released'
     rescue PG::Error => e
       say "job #{job.id}: the report was refused: #{e.message.strip}"
-      e.message
+      e
     end
 
     # ---- heartbeats

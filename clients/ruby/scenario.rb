@@ -85,7 +85,9 @@ begin
   worker = Jobq::Worker.from_environment
   worker.handle('echo', &:payload)
   worker.handle('fail') { |job| job.attempt <= job.payload['times'] ? raise(job.payload['message']) : { attempt: job.attempt } }
-  worker.handle('reject') { |job| raise Jobq::Fail.new(job.payload['message'], final: true) }
+  worker.handle('reject') do |job|
+    raise Jobq::Fail.new(job.payload['message'], retry_in: job.payload['retry_in'], final: job.payload['retry_in'].nil?)
+  end
   worker.handle('snooze') do |job|
     next { snoozed: true } if job.progress
 

@@ -231,7 +231,9 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
         answer=$(fail "$retry") || refused=1
     fi
     if [ -n "$refused" ]; then
-        cp "$JOB_DIR/refused" "$JOB_DIR/errors"
+        local rejected=failure
+        case $what in completed) rejected=result ;; snoozed) rejected=snooze ;; released) rejected=release ;; esac
+        { printf 'the server rejected the %s: ' "$rejected"; cat "$JOB_DIR/refused"; } >"$JOB_DIR/errors"
         what=refused
         answer=$(fail "$retry") || answer=refused
     fi
@@ -246,6 +248,13 @@ SELECT jobq_complete(:job, :lease, nullif(:'result', '')::jsonb)") || refused=1
 
 fail() {  # whether to retry
     tail -c 30000 "$JOB_DIR/errors" | iconv -f UTF-8 -t UTF-8 -c | tr -d '\000' >"$JOB_DIR/message"
+    send_failure "$1" && return
+    [[ $error =~ ERROR:\ \ (22P05|22021) ]] || return 1
+    # The encoding of the database lacks a character of the text.
+    LC_ALL=C sed -i 's/[\xC0-\xFF][\x80-\xBF]*/?/g' "$JOB_DIR/message"
+    send_failure "$1"
+}
+send_failure() {
     surely job="$JOB_ID" lease="$JOB_LEASE" retry="$1" <<<"\\set message \`cat '$JOB_DIR/message'\`
 SELECT jobq_fail(:job, :lease, :'message', retry => :'retry')"
 }

@@ -312,10 +312,11 @@ module Jobq
 
       text = Outcome.describe(e)
       @log.error("#{@options.worker_id}: the report of #{job} was refused: #{text.strip}")
+      return report_or_fail(job, outcome.in_ascii, refused: refused) if outcome.unstorable?(e)
       return @hand.reported([job]) if refused
 
-      failed = Outcome.of(:fail, text, retry_again: outcome.retry).again(alone: true, sent: outcome.sent)
-      report_or_fail(job, failed, refused: true)
+      failed = Outcome.of(:fail, "the server rejected the #{outcome.noun}: #{text}", retry_again: outcome.retry)
+      report_or_fail(job, failed.again(alone: true, sent: outcome.sent), refused: true)
     end
 
     def taken?(job, outcome)

@@ -60,6 +60,21 @@ module Jobq
       again(alone: true, sent: false).tap { |again| again.collisions, again.not_before = collisions + 1, not_before }
     end
 
+    # What the server has rejected, for a message.
+    def noun
+      { complete: "result", snooze: "snooze", release: "release" }.fetch(what, "failure")
+    end
+
+    # Whether the error says that the encoding of the database lacks a character of the text (22P05, 22021).
+    def unstorable?(error)
+      what == :fail && !text.ascii_only? && %w[22P05 22021].include?(Jobq.sqlstate(error))
+    end
+
+    # The same failure with "?" in the place of each character that is not ASCII.
+    def in_ascii
+      dup.tap { |ascii| ascii.text = text.gsub(/[^[:ascii:]]/, "?") }
+    end
+
     # What a heartbeat answers behind a report that has arrived. gone: where the queue keeps nothing.
     def self.finished?(state)
       %w[finished gone].include?(state)
